@@ -1,0 +1,37 @@
+export {
+  AUDIENCE,
+  ISSUER,
+  MODES,
+  PLANS,
+  TOKEN_ALGORITHM,
+  TOKEN_LIFETIME_SECONDS,
+  type Mode,
+  type Plan,
+  type TokenClaims,
+} from './claims.ts'
+export {
+  AuthError,
+  ChannelError,
+  ERRORS,
+  type ErrorCode,
+  type ErrorDetails,
+  type ErrorRow,
+  MlsError,
+  QuotaExceededError,
+  StaticError,
+  TransportError,
+} from './errors.ts'
+export {
+  ACCOUNT_STATUSES,
+  CSRF_HEADER,
+  SESSION_COOKIE,
+  type Account,
+  type AccountStatus,
+  type CreatedKey,
+  type IssuedToken,
+  type Lease,
+  type ListedKey,
+  type Problem,
+  type SignedUp,
+  type Usage,
+} from './http.ts'

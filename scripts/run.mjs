@@ -1,0 +1,93 @@
+// The way into every task: `npm start`, `npm test`, `npm run check`, `npm run bench`.
+// It must run on an old Node (a fresh Debian 12 machine has 20), so it is plain JavaScript without
+// dependencies: it brings what the task needs, then hands over to a Node that runs TypeScript.
+import { spawn, spawnSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { dirname, join, resolve } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+const OLDEST_NODE = 24
+const root = resolve(dirname(fileURLToPath(import.meta.url)), '..')
+
+const TASKS = {
+  start: ['packages/cli/src/main.ts', 'up'],
+  test: ['scripts/test.ts'],
+  check: ['scripts/check.ts'],
+  bench: ['scripts/bench.ts'],
+  format: ['node_modules/oxfmt/bin/oxfmt'],
+}
+
+const [task = '', ...flags] = process.argv.slice(2)
+if (!(task in TASKS)) fail(`Unknown task "${task}". Known: ${Object.keys(TASKS).join(', ')}.`)
+const node = findNode()
+installPackages(node)
+handOver(node, [...TASKS[task], ...flags])
+
+/** The running Node if it is new enough, otherwise the one locked in scripts/node, fetched once. */
+function findNode() {
+  if (Number(process.versions.node.split('.')[0]) >= OLDEST_NODE) return process.execPath
+  const home = join(root, 'scripts/node')
+  const binary = join(home, `node_modules/node-${process.platform}-${process.arch}/bin/node`)
+  if (!existsSync(binary)) {
+    say(`Node ${process.versions.node} is too old; fetching Node 26 from npm into scripts/node (once)`)
+    npm(process.execPath, home)
+    if (!existsSync(binary)) {
+      fail(`npm has no Node 26 for ${process.platform} ${process.arch}: install Node ${OLDEST_NODE} or newer and try again.`)
+    }
+  }
+  return binary
+}
+
+/** Installs the locked packages, unless the last installation was of this very lock file. */
+function installPackages(binary) {
+  const stamp = join(root, 'node_modules/.static-stamp')
+  const lock = createHash('sha256')
+    .update(readFileSync(join(root, 'package-lock.json')))
+    .update(binary)
+    .digest('hex')
+  if (existsSync(stamp) && readFileSync(stamp, 'utf8') === lock) return
+  say('Installing the locked packages (once)')
+  npm(binary, root)
+  // Programs of the checkout, such as `npx static`, start the same Node.
+  const link = join(root, 'node_modules/.bin/node')
+  rmSync(link, { force: true })
+  symlinkSync(binary, link)
+  writeFileSync(stamp, lock)
+}
+
+/** Runs `npm ci` in a folder. The cache stays inside the checkout: nothing is written elsewhere. */
+function npm(binary, folder) {
+  const program = process.env.npm_execpath
+  if (!program) fail('Start this through npm: `npm start`, `npm test` or `npm run …`.')
+  const cache = join(root, '.cache/npm')
+  mkdirSync(cache, { recursive: true })
+  const words = [program, 'ci', '--prefix', folder, '--cache', cache, '--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error']
+  const done = spawnSync(binary, words, { cwd: folder, stdio: ['ignore', 'inherit', 'inherit'] })
+  if (done.status !== 0) fail('npm could not install the packages; its words are above.')
+}
+
+/** Becomes the task: same terminal, same signals, same exit code. */
+function handOver(binary, words) {
+  const path = `${dirname(binary)}:${join(root, 'node_modules/.bin')}:${process.env.PATH ?? ''}`
+  const child = spawn(binary, words.map((word, at) => (at === 0 ? join(root, word) : word)), {
+    // `npm` moves to the package's folder; paths in flags mean the folder the user stands in.
+    cwd: task === 'start' ? (process.env.INIT_CWD ?? root) : root,
+    stdio: 'inherit',
+    env: { ...process.env, PATH: path },
+  })
+  // A terminal sends Ctrl-C to the child as well; this process only waits for it to finish its work.
+  process.on('SIGINT', () => {})
+  for (const signal of ['SIGTERM', 'SIGHUP']) process.on(signal, () => child.kill(signal))
+  child.on('error', (error) => fail(`Node could not be started: ${error.message}`))
+  child.on('exit', (code, signal) => process.exit(code ?? (signal === 'SIGINT' ? 130 : 1)))
+}
+
+function say(text) {
+  process.stderr.write(`→ ${text}\n`)
+}
+
+function fail(text) {
+  process.stderr.write(`${text}\n`)
+  process.exit(1)
+}
