@@ -1,0 +1,51 @@
+/**
+ * The form of an API key (SPEC.md, "Keys"): `sk_live_` or `sk_test_`, 8 characters that find the row,
+ * 32 secret characters (190 bits) and 6 of a CRC32 over everything before, all base62.
+ * The checksum catches typing errors before any work is done; it is no protection.
+ */
+import { randomInt } from 'node:crypto'
+import { crc32 } from 'node:zlib'
+import { type Mode, MODES } from '@static/protocol'
+
+const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
+const PREFIX_LENGTH = 16
+const CHECKSUM_LENGTH = 6
+const FORM = /^sk_(live|test)_[0-9A-Za-z]{46}$/
+
+/** What a key says about itself. */
+export interface ParsedKey {
+  /** The first 16 characters, unique: the row is found by them. */
+  readonly prefix: string
+  readonly mode: Mode
+}
+
+/** Makes a new key. */
+export function makeApiKey(mode: Mode): string {
+  const body = `sk_${mode}_${base62(40)}`
+  return body + checksum(body)
+}
+
+/** Reads a key; `undefined` if it is not one or was mistyped. */
+export function parseApiKey(key: string): ParsedKey | undefined {
+  const mode = MODES.find((candidate) => candidate === FORM.exec(key)?.[1])
+  if (mode === undefined) return undefined
+  const body = key.slice(0, -CHECKSUM_LENGTH)
+  if (checksum(body) !== key.slice(-CHECKSUM_LENGTH)) return undefined
+  return { prefix: key.slice(0, PREFIX_LENGTH), mode }
+}
+
+function base62(length: number): string {
+  let text = ''
+  for (let i = 0; i < length; i++) text += ALPHABET.charAt(randomInt(ALPHABET.length))
+  return text
+}
+
+function checksum(body: string): string {
+  let rest = crc32(body)
+  let text = ''
+  for (let i = 0; i < CHECKSUM_LENGTH; i++) {
+    text = ALPHABET.charAt(rest % 62) + text
+    rest = Math.floor(rest / 62)
+  }
+  return text
+}

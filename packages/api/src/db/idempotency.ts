@@ -1,0 +1,45 @@
+/** Rows that remember which Idempotency-Key made what. */
+import type { Transaction } from 'kysely'
+import type { IdempotencyClaim, IdempotencyStore } from '../ports.ts'
+import type { Db, Schema } from './schema.ts'
+import { rollBack } from './transaction.ts'
+
+/** How long a repeat is recognised. */
+export const IDEMPOTENCY_LIFE: number = 24 * 3600_000
+
+export function idempotencyStore(db: Db): IdempotencyStore {
+  return {
+    async find(scope, key, now) {
+      const row = await db
+        .selectFrom('idempotency')
+        .select(['fingerprint', 'resource_id'])
+        .where('scope', '=', scope)
+        .where('key', '=', key)
+        .where('created_at', '>', now - IDEMPOTENCY_LIFE)
+        .executeTakeFirst()
+      return row && { fingerprint: row.fingerprint, resourceId: row.resource_id }
+    },
+  }
+}
+
+/** Takes an Idempotency-Key within the transaction that makes the resource; rolls it back if it is taken. */
+export async function claim(
+  tx: Transaction<Schema>,
+  wanted: IdempotencyClaim | undefined,
+  resourceId: string,
+): Promise<void> {
+  if (!wanted) return
+  const { scope, key, fingerprint, now } = wanted
+  await tx
+    .deleteFrom('idempotency')
+    .where('scope', '=', scope)
+    .where('key', '=', key)
+    .where('created_at', '<=', now - IDEMPOTENCY_LIFE)
+    .execute()
+  const { numInsertedOrUpdatedRows } = await tx
+    .insertInto('idempotency')
+    .values({ scope, key, fingerprint, resource_id: resourceId, created_at: now })
+    .onConflict((c) => c.doNothing())
+    .executeTakeFirst()
+  if (numInsertedOrUpdatedRows === 0n) rollBack('claimed')
+}

@@ -1,0 +1,110 @@
+/** API keys in the database: Argon2id hashes and what is shown of a key, never the key. */
+import { type Insertable, sql } from 'kysely'
+import type { KeyRecord, KeyStore } from '../ports.ts'
+import { claim } from './idempotency.ts'
+import { prepare } from './prepare.ts'
+import type { Db, Schema } from './schema.ts'
+import { rollBack, rollingBack } from './transaction.ts'
+
+export function keyStore(db: Db): KeyStore {
+  const byPrefix = prepare(
+    db,
+    db
+      .selectFrom('api_keys as k')
+      .innerJoin('accounts as a', 'a.id', 'k.account_id')
+      .select([
+        'k.id as id',
+        'k.account_id as accountId',
+        'k.mode as mode',
+        'k.hash as hash',
+        'k.last_used_at as lastUsedAt',
+        'k.revoked_at as revokedAt',
+        'a.plan as plan',
+        'a.status as status',
+      ])
+      .where('k.prefix', '=', ''),
+  )
+  const list = prepare(
+    db,
+    db
+      .selectFrom('api_keys')
+      .select(['id', 'prefix', 'name', 'mode', 'created_at as createdAt', 'last_used_at as lastUsedAt'])
+      .where('account_id', '=', '')
+      // There are two modes: one of them, or both.
+      .where('mode', 'in', ['live', 'test'])
+      .where('revoked_at', 'is', null)
+      .orderBy('created_at', 'desc')
+      .orderBy('id', 'desc'),
+  )
+  return {
+    create: (key, most, wanted) =>
+      rollingBack(db, async (tx) => {
+        // Locks the account, so that two creations at once cannot both take the last place.
+        const { numUpdatedRows } = await tx
+          .updateTable('accounts')
+          .set({ revision: sql`revision + 1` })
+          .where('id', '=', key.accountId)
+          .where('status', '=', 'active')
+          .executeTakeFirst()
+        if (numUpdatedRows === 0n) rollBack('no_account')
+        await claim(tx, wanted, key.id)
+        const { count } = await tx
+          .selectFrom('api_keys')
+          .select((q) => q.fn.countAll<number>().as('count'))
+          .where('account_id', '=', key.accountId)
+          .where('revoked_at', 'is', null)
+          .executeTakeFirstOrThrow()
+        if (count >= most) rollBack('limit')
+        await tx.insertInto('api_keys').values(keyValues(key)).execute()
+        return 'created'
+      }),
+
+    async byPrefix(prefix) {
+      return (await byPrefix(prefix))[0]
+    },
+
+    list: (accountId, modes) => list(accountId, modes[0] ?? '', modes.at(-1) ?? ''),
+
+    async revoke(accountId, id, modes, now) {
+      const { numUpdatedRows } = await db
+        .updateTable('api_keys')
+        .set({ revoked_at: now })
+        .where('id', '=', id)
+        .where('account_id', '=', accountId)
+        .where('mode', 'in', modes)
+        .where('revoked_at', 'is', null)
+        .executeTakeFirst()
+      return numUpdatedRows > 0n
+    },
+
+    async touch(uses) {
+      if (uses.size === 0) return
+      await db.transaction().execute(async (tx) => {
+        // In one order everywhere: two nodes that flush at once must not wait for each other in a circle.
+        for (const [id, at] of [...uses].sort(([a], [b]) => (a < b ? -1 : 1))) {
+          await tx
+            .updateTable('api_keys')
+            .set({ last_used_at: at })
+            .where('id', '=', id)
+            .where((q) => q.or([q('last_used_at', 'is', null), q('last_used_at', '<', at)]))
+            .execute()
+        }
+      })
+    },
+  }
+}
+
+/** A key as its row. */
+export function keyValues(key: KeyRecord): Insertable<Schema['api_keys']> {
+  return {
+    id: key.id,
+    account_id: key.accountId,
+    prefix: key.prefix,
+    name: key.name,
+    mode: key.mode,
+    hash: key.hash,
+    created_at: key.createdAt,
+    last_used_at: key.lastUsedAt,
+    revoked_at: null,
+  }
+}

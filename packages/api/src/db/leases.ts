@@ -1,0 +1,86 @@
+/** Quota leases in the database. The period's row is locked first, always, so leases of one meter never race. */
+import type { Transaction } from 'kysely'
+import type { LeaseRecord, LeaseStore, Settlement } from '../ports.ts'
+import type { Db, Schema } from './schema.ts'
+import { addToDay, addToPeriod, lockPeriod } from './usage.ts'
+
+const COLUMNS = [
+  'id',
+  'account_id as accountId',
+  'mode',
+  'period',
+  'amount',
+  'spent',
+  'state',
+  'expires_at as expiresAt',
+] as const
+
+export function leaseStore(db: Db): LeaseStore {
+  return {
+    async sweep(meter, now, expire) {
+      const expired = (from: Pick<Db, 'selectFrom'>): Promise<LeaseRecord[]> =>
+        from
+          .selectFrom('leases')
+          .select(COLUMNS)
+          .where('account_id', '=', meter.accountId)
+          .where('mode', '=', meter.mode)
+          .where('period', '=', meter.period)
+          .where('state', '=', 'open')
+          .where('expires_at', '<=', now)
+          .execute()
+      // Mostly there is none: look before taking a lock.
+      if ((await expired(db)).length === 0) return
+      await db.transaction().execute(async (tx) => {
+        await lockPeriod(tx, meter)
+        for (const lease of await expired(tx)) await apply(tx, expire(lease))
+      })
+    },
+
+    grant: ({ id, expiresAt, limit, ...meter }, size) =>
+      db.transaction().execute(async (tx) => {
+        const { used, reserved } = await lockPeriod(tx, meter)
+        const remaining = limit === null ? Number.POSITIVE_INFINITY : Math.max(0, limit - used - reserved)
+        const granted = Math.min(size(remaining), remaining)
+        if (granted > 0) {
+          await addToPeriod(tx, meter, { reserved: granted })
+          await tx
+            .insertInto('leases')
+            .values({
+              id,
+              account_id: meter.accountId,
+              mode: meter.mode,
+              period: meter.period,
+              amount: granted,
+              spent: 0,
+              state: 'open',
+              expires_at: expiresAt,
+            })
+            .execute()
+        }
+        return { granted, outstanding: reserved }
+      }),
+
+    async settle(id, change) {
+      const found = await db.selectFrom('leases').select(COLUMNS).where('id', '=', id).executeTakeFirst()
+      if (!found) return undefined
+      return db.transaction().execute(async (tx) => {
+        await lockPeriod(tx, found)
+        // Read again: before the lock another node may have settled it.
+        const lease = await tx.selectFrom('leases').select(COLUMNS).where('id', '=', id).executeTakeFirstOrThrow()
+        const settlement = change(lease)
+        await apply(tx, settlement)
+        return settlement.lease
+      })
+    },
+  }
+}
+
+async function apply(tx: Transaction<Schema>, { lease, used, reserved, day }: Settlement): Promise<void> {
+  await tx
+    .updateTable('leases')
+    .set({ spent: lease.spent, state: lease.state, expires_at: lease.expiresAt })
+    .where('id', '=', lease.id)
+    .execute()
+  await addToPeriod(tx, lease, { used, reserved })
+  await addToDay(tx, lease, day, used)
+}

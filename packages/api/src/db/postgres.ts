@@ -1,0 +1,41 @@
+/** PostgreSQL (15 or newer), for several API nodes over one database. */
+import { readFileSync } from 'node:fs'
+import { Kysely, PostgresDialect } from 'kysely'
+import pg from 'pg'
+import { StaticError } from '@static/protocol'
+import type { Schema } from './schema.ts'
+
+/** Counters and times fit a JavaScript number; the driver's default is a text. */
+const INT8 = 20
+
+/**
+ * Opens a database by its URL. `sslmode=verify-full` (with `sslrootcert=FILE` for a private
+ * authority) turns TLS 1.3 on, always with verification: there is no mode that encrypts without it.
+ */
+export function openPostgres(url: string): Kysely<Schema> {
+  const address = new URL(url)
+  const mode = address.searchParams.get('sslmode') ?? 'disable'
+  const authority = address.searchParams.get('sslrootcert')
+  if (mode !== 'disable' && mode !== 'verify-full') {
+    throw StaticError.of('invalid_request', `sslmode=${mode} is not offered: use sslmode=verify-full, or disable.`)
+  }
+  address.searchParams.delete('sslmode')
+  address.searchParams.delete('sslrootcert')
+  const tls = authority === null ? {} : { ca: readFileSync(authority, 'utf8') }
+  const types = new pg.TypeOverrides()
+  types.setTypeParser(INT8, Number)
+  const pool = new pg.Pool({
+    connectionString: address.href,
+    ssl: mode === 'verify-full' ? { minVersion: 'TLSv1.3', rejectUnauthorized: true, ...tls } : false,
+    max: 10,
+    connectionTimeoutMillis: 3_000,
+    statement_timeout: 10_000,
+    idleTimeoutMillis: 30_000,
+    keepAlive: true,
+    application_name: 'static-api',
+    types,
+  })
+  // An idle connection that breaks (the server restarts) is dropped from the pool; the next query opens another.
+  pool.on('error', () => {})
+  return new Kysely<Schema>({ dialect: new PostgresDialect({ pool }) })
+}

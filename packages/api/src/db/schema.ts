@@ -1,0 +1,54 @@
+/** Tables as kysely sees them. Times are milliseconds, ids are texts: the same in SQLite and PostgreSQL. */
+import type { AccountStatus, Mode, Plan } from '@static/protocol'
+import type { Kysely } from 'kysely'
+
+export interface Schema {
+  accounts: {
+    id: string
+    email: string
+    /** The address in lower case, unique; null once the account is closed. */
+    email_key: string | null
+    name: string | null
+    password_hash: string
+    plan: Plan
+    status: AccountStatus
+    created_at: number
+    /** Raised to lock the row: the one way to do so that both engines know. */
+    revision: number
+  }
+  api_keys: {
+    id: string
+    account_id: string
+    prefix: string
+    name: string
+    mode: Mode
+    hash: string
+    created_at: number
+    last_used_at: number | null
+    revoked_at: number | null
+  }
+  sessions: { id_hash: string; account_id: string; created_at: number; expires_at: number }
+  signing_keys: { generation: number; kid: string; sealed: string; created_at: number; active_from: number }
+  usage_periods: {
+    account_id: string
+    mode: Mode
+    period: number
+    used: number
+    reserved: number
+    token_exchanges: number
+  }
+  usage_days: { account_id: string; mode: Mode; day: string; messages: number }
+  leases: {
+    id: string
+    account_id: string
+    mode: Mode
+    period: number
+    amount: number
+    spent: number
+    state: 'open' | 'expired' | 'closed'
+    expires_at: number
+  }
+  idempotency: { scope: string; key: string; fingerprint: string; resource_id: string; created_at: number }
+}
+
+export type Db = Kysely<Schema>

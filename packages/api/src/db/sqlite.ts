@@ -1,0 +1,134 @@
+/**
+ * SQLite inside the process, by `node:sqlite`: the default engine. Write-ahead log and
+ * `synchronous=FULL`, so every commit is on disk before it is answered. Kysely's own SQLite driver
+ * prepares each statement anew and begins transactions deferred, which fails beside a second
+ * process that writes; hence this small driver.
+ */
+import { chmodSync, closeSync, openSync } from 'node:fs'
+import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite'
+import {
+  CompiledQuery,
+  type DatabaseConnection,
+  type Dialect,
+  type Driver,
+  Kysely,
+  type QueryResult,
+  SqliteAdapter,
+  SqliteIntrospector,
+  SqliteQueryCompiler,
+} from 'kysely'
+import type { Schema } from './schema.ts'
+
+/** Opens or creates a database file that only its owner can read. `:memory:` is for tests. */
+export function openSqlite(path: string): Kysely<Schema> {
+  if (path !== ':memory:') {
+    // SQLite would create it with the umask; its -wal and -shm files copy the mode of this one.
+    closeSync(openSync(path, 'a', 0o600))
+    chmodSync(path, 0o600)
+  }
+  const file = new DatabaseSync(path, { timeout: 5_000 })
+  file.exec('PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON')
+  const dialect: Dialect = {
+    createAdapter: () => new SqliteAdapter(),
+    createDriver: () => new SqliteDriver(file),
+    createIntrospector: (db) => new SqliteIntrospector(db),
+    createQueryCompiler: () => new SqliteQueryCompiler(),
+  }
+  return new Kysely<Schema>({ dialect })
+}
+
+/** One connection, handed from one user to the next: a transaction keeps it until its end. */
+class SqliteDriver implements Driver {
+  readonly #file: DatabaseSync
+  readonly #connection: SqliteConnection
+  readonly #waiting: ((connection: SqliteConnection) => void)[] = []
+  #taken = false
+
+  constructor(file: DatabaseSync) {
+    this.#file = file
+    this.#connection = new SqliteConnection(file)
+  }
+
+  async init(): Promise<void> {}
+
+  acquireConnection(): Promise<DatabaseConnection> {
+    if (this.#taken) return new Promise((resolve) => this.#waiting.push(resolve))
+    this.#taken = true
+    return Promise.resolve(this.#connection)
+  }
+
+  async releaseConnection(): Promise<void> {
+    const next = this.#waiting.shift()
+    if (next) next(this.#connection)
+    else this.#taken = false
+  }
+
+  async beginTransaction(connection: DatabaseConnection): Promise<void> {
+    await connection.executeQuery(CompiledQuery.raw('begin immediate'))
+  }
+
+  async commitTransaction(connection: DatabaseConnection): Promise<void> {
+    await connection.executeQuery(CompiledQuery.raw('commit'))
+  }
+
+  async rollbackTransaction(connection: DatabaseConnection): Promise<void> {
+    await connection.executeQuery(CompiledQuery.raw('rollback'))
+  }
+
+  async destroy(): Promise<void> {
+    this.#file.close()
+  }
+}
+
+interface Prepared {
+  readonly statement: StatementSync
+  /** Names of what it returns; none if it only writes. */
+  readonly columns: readonly string[]
+}
+
+class SqliteConnection implements DatabaseConnection {
+  readonly #file: DatabaseSync
+  // The set of queries in this package is fixed, and so is the size of this map.
+  readonly #prepared = new Map<string, Prepared>()
+
+  constructor(file: DatabaseSync) {
+    this.#file = file
+  }
+
+  executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
+    try {
+      const { statement, columns } = this.#prepare(query.sql)
+      const values = query.parameters as SQLInputValue[]
+      if (columns.length > 0) {
+        const rows = statement.all(...values) as unknown as unknown[][]
+        return Promise.resolve({ rows: rows.map((row) => toObject(columns, row) as R) })
+      }
+      const { changes } = statement.run(...values)
+      return Promise.resolve({ rows: [], numAffectedRows: BigInt(changes) })
+    } catch (error) {
+      return Promise.reject(error)
+    }
+  }
+
+  #prepare(sql: string): Prepared {
+    const known = this.#prepared.get(sql)
+    if (known) return known
+    const statement = this.#file.prepare(sql)
+    // The objects that node:sqlite makes are slow to read: ask for arrays and make our own.
+    statement.setReturnArrays(true)
+    const prepared = { statement, columns: statement.columns().map(({ name }) => name) }
+    this.#prepared.set(sql, prepared)
+    return prepared
+  }
+
+  // oxlint-disable-next-line require-yield -- the interface asks for it; no query of ours streams.
+  async *streamQuery<R>(): AsyncIterableIterator<QueryResult<R>> {
+    throw new Error('Streaming is not used here.')
+  }
+}
+
+function toObject(columns: readonly string[], row: readonly unknown[]): Record<string, unknown> {
+  const object: Record<string, unknown> = {}
+  for (let at = 0; at < columns.length; at++) object[columns[at] as string] = row[at]
+  return object
+}

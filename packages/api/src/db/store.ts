@@ -1,0 +1,65 @@
+/** Opens the API's database, brings its tables up to date and gives the rules their stores. */
+import { sql } from 'kysely'
+import { Migrator } from 'kysely/migration'
+import type { Store } from '../ports.ts'
+import { accountStore } from './accounts.ts'
+import { idempotencyStore, IDEMPOTENCY_LIFE } from './idempotency.ts'
+import { keyStore } from './keys.ts'
+import { leaseStore } from './leases.ts'
+import { MIGRATIONS } from './migrations.ts'
+import { openPostgres } from './postgres.ts'
+import type { Db } from './schema.ts'
+import { sessionStore } from './sessions.ts'
+import { signingKeyStore } from './signing-keys.ts'
+import { openSqlite } from './sqlite.ts'
+import { openingError } from './unavailable.ts'
+import { usageStore } from './usage.ts'
+
+const DAY = 24 * 3600_000
+/** How long a finished lease is kept for a settlement that comes late or twice. */
+const LEASE_LIFE = 7 * DAY
+
+/**
+ * Opens `postgres://…` or a SQLite file path and migrates it. Throws `unavailable` if the database cannot be reached
+ * or trusted, `store_corrupt` if a file is no database.
+ */
+export async function openStore(database: string): Promise<Store> {
+  const remote = /^postgres(ql)?:\/\//.test(database)
+  let db: Db
+  try {
+    db = remote ? openPostgres(database) : openSqlite(database)
+  } catch (error) {
+    throw openingError(error, remote ? 'The database' : database)
+  }
+  const migrator = new Migrator({ db, provider: { getMigrations: async () => MIGRATIONS } })
+  const { error } = await migrator.migrateToLatest()
+  if (error !== undefined) {
+    await db.destroy()
+    throw openingError(error, remote ? 'The database' : database)
+  }
+  return {
+    accounts: accountStore(db),
+    keys: keyStore(db),
+    sessions: sessionStore(db),
+    usage: usageStore(db),
+    leases: leaseStore(db),
+    signingKeys: signingKeyStore(db),
+    idempotency: idempotencyStore(db),
+    async prune(now) {
+      await db.deleteFrom('sessions').where('expires_at', '<=', now).execute()
+      await db
+        .deleteFrom('idempotency')
+        .where('created_at', '<=', now - IDEMPOTENCY_LIFE)
+        .execute()
+      await db
+        .deleteFrom('leases')
+        .where('expires_at', '<=', now - LEASE_LIFE)
+        .where('state', '!=', 'open')
+        .execute()
+    },
+    async ping() {
+      await sql`select 1`.execute(db)
+    },
+    close: () => db.destroy(),
+  }
+}

@@ -1,0 +1,47 @@
+/** Tells a database that is out of reach from a query that is wrong, and says why one could not be opened. */
+import { StaticError } from '@static/protocol'
+
+const CONNECTION_CODES = new Set(['ECONNREFUSED', 'ECONNRESET', 'ETIMEDOUT', 'EPIPE', 'ENOTFOUND', 'EHOSTUNREACH'])
+const SQLITE_BUSY = 5
+const SQLITE_FULL = 13
+const SQLITE_CORRUPT = 11
+const SQLITE_NOTADB = 26
+const UNTRUSTED = /CERT|UNABLE_TO_VERIFY|SELF_SIGNED/
+
+/** Whether an error means that the database is out of reach for now, not that a query is wrong. */
+export function isUnavailable(error: unknown): boolean {
+  if (!(error instanceof Error)) return false
+  if (error instanceof AggregateError) return error.errors.some(isUnavailable)
+  const { code, errcode } = error as { code?: unknown; errcode?: unknown }
+  if (typeof errcode === 'number') return [SQLITE_BUSY, SQLITE_FULL].includes(errcode & 0xff)
+  if (typeof code === 'string') {
+    // 08: connection; 28 and 3D: it lets us in no longer; 53: too few resources; 57P: stopping or starting; 40: try again.
+    return CONNECTION_CODES.has(code) || /^(08|28|3D|53|57P|40)/.test(code)
+  }
+  return /^(Connection terminated|timeout exceeded when trying to connect|timeout expired)/.test(error.message)
+}
+
+/** The one sentence for a database that could not be opened. */
+export function openingError(error: unknown, name: string): StaticError {
+  if (error instanceof StaticError) return error
+  const { code, errcode, message } = error as { code?: unknown; errcode?: unknown; message?: unknown }
+  if (typeof errcode === 'number' && [SQLITE_CORRUPT, SQLITE_NOTADB].includes(errcode & 0xff)) {
+    return StaticError.of(
+      'store_corrupt',
+      `${name} is not a database, or is damaged: restore a backup, or move it away.`,
+      {
+        cause: error,
+      },
+    )
+  }
+  if (typeof code === 'string' && UNTRUSTED.test(code)) {
+    return StaticError.of('unavailable', `${name} shows a certificate that is not trusted: check sslrootcert.`, {
+      cause: error,
+    })
+  }
+  if (code === 'ENOENT' || code === 'EACCES' || code === 'ERR_INVALID_URL') {
+    return StaticError.of('invalid_request', `${name} cannot be opened: check its address.`, { cause: error })
+  }
+  if (isUnavailable(error)) return StaticError.of('unavailable', `${name} cannot be reached.`, { cause: error })
+  return StaticError.of('internal_error', `${name} could not be opened (${String(message)}).`, { cause: error })
+}

@@ -1,0 +1,93 @@
+/** Who is calling: an API key in the header, or a sign-in session in the cookie. */
+import type { FastifyReply, FastifyRequest, onRequestAsyncHookHandler } from 'fastify'
+import { CSRF_HEADER, SESSION_COOKIE, StaticError } from '@static/protocol'
+import type { Caller } from '../caller.ts'
+import type { VerifiableKey } from '../ports.ts'
+import type { Service } from '../service.ts'
+
+const BEARER = /^Bearer +([^\s]+) *$/i
+const SAFE_METHODS = new Set(['GET', 'HEAD'])
+
+/** Before the body is read: the request must carry a key that works. */
+export function requireKey(service: Service): onRequestAsyncHookHandler {
+  return async (request) => {
+    request.key = await byKey(service, request)
+  }
+}
+
+/** Before the body is read: the request must carry a key or a session that works. */
+export function requireCaller(service: Service, origin: () => string): onRequestAsyncHookHandler {
+  return async (request, reply) => {
+    request.caller = await byKeyOrSession(service, request, reply, origin())
+  }
+}
+
+/** Whether the request tries to say who asks, be it by key or by session. */
+export function hasCredential(request: FastifyRequest): boolean {
+  return request.headers.authorization !== undefined || sessionOf(request) !== undefined
+}
+
+/** The key in the header, checked; its use is noted. Throws `auth_failed` if there is none. */
+async function byKey(service: Service, request: FastifyRequest): Promise<VerifiableKey> {
+  const header = request.headers.authorization
+  if (header === undefined) throw StaticError.of('auth_failed', 'This needs an API key in the Authorization header.')
+  const key = BEARER.exec(header)?.[1]
+  if (key === undefined) throw StaticError.of('auth_failed', 'The Authorization header must be "Bearer <API key>".')
+  const row = await service.verifier.verify(key, request.visit)
+  await service.uses.used(row)
+  return row
+}
+
+/** The caller by key or, without an Authorization header, by session; counted against the account's rate. */
+async function byKeyOrSession(
+  service: Service,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  origin: string,
+): Promise<Caller> {
+  const session = request.headers.authorization === undefined ? sessionOf(request) : undefined
+  const { accountId, plan, mode } =
+    session === undefined ? await byKey(service, request) : await bySession(service, request, reply, session, origin)
+  service.limits.account.spend(accountId, request.visit)
+  return { accountId, plan, mode }
+}
+
+async function bySession(
+  service: Service,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  session: string,
+  origin: string,
+): Promise<Caller> {
+  checkOwnPage(request, origin)
+  const { caller, renewed } = await service.sessions.resume(session)
+  if (renewed) setSessionCookie(reply, session, service.settings.sessionSeconds)
+  return caller
+}
+
+/** Refuses a request that another site's page made the browser send with our cookie. */
+export function checkOwnPage(request: FastifyRequest, origin: string): void {
+  if (request.headers[CSRF_HEADER] === undefined) {
+    throw StaticError.of('auth_failed', `A request with the session cookie needs the header ${CSRF_HEADER}.`)
+  }
+  // Browsers leave Origin out of same-origin reads only.
+  const from = request.headers.origin
+  if (from === undefined ? !SAFE_METHODS.has(request.method) : from !== origin) {
+    throw StaticError.of('auth_failed', 'A request with the session cookie must come from this site.')
+  }
+}
+
+/** The session id in the cookie, if any. */
+export function sessionOf(request: FastifyRequest): string | undefined {
+  for (const pair of request.headers.cookie?.split(';') ?? []) {
+    const at = pair.indexOf('=')
+    if (pair.slice(0, at).trim() === SESSION_COOKIE) return pair.slice(at + 1).trim()
+  }
+  return undefined
+}
+
+/** Gives the session to the browser; an empty one takes it away. */
+export function setSessionCookie(reply: FastifyReply, session: string, seconds: number): void {
+  const life = session === '' ? 0 : seconds
+  reply.header('set-cookie', `${SESSION_COOKIE}=${session}; Max-Age=${life}; Path=/; Secure; HttpOnly; SameSite=Strict`)
+}

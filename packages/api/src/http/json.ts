@@ -1,0 +1,39 @@
+/** Bodies and queries: how they are read and how their schemas are compiled. */
+import { Ajv } from 'ajv'
+import { StaticError } from '@static/protocol'
+import type { App } from './app.ts'
+
+/** Takes JSON in UTF-8 and nothing else; an empty body is an empty object. */
+export function useStrictJson(app: App): void {
+  const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+  app.removeAllContentTypeParsers()
+  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, body, done) => {
+    if (body.length === 0) return done(null, {})
+    try {
+      done(null, JSON.parse(decoder.decode(body as Buffer)))
+    } catch {
+      // The engine's message quotes the body, which may hold a secret.
+      done(StaticError.of('invalid_json', 'The body is not valid JSON in UTF-8.'))
+    }
+  })
+
+  // Formats only describe: the rules check what they mean.
+  const strict = new Ajv({
+    removeAdditional: false,
+    coerceTypes: false,
+    useDefaults: false,
+    allErrors: false,
+    validateFormats: false,
+  })
+  // Everything in a query is a text, so numbers are read from it; bodies are taken as they are.
+  const coercing = new Ajv({
+    removeAdditional: false,
+    coerceTypes: true,
+    useDefaults: true,
+    allErrors: false,
+    validateFormats: false,
+  })
+  app.setValidatorCompiler(({ schema, httpPart }) =>
+    (httpPart === 'querystring' ? coercing : strict).compile(schema as object),
+  )
+}

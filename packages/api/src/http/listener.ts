@@ -1,0 +1,103 @@
+/** The sockets under the web server: TLS 1.3, time limits, and a cap per address. */
+import { createServer as createHttpServer, type Server as HttpServer, type ServerOptions } from 'node:http'
+import { createServer as createHttpsServer, type Server as HttpsServer } from 'node:https'
+import type { Duplex } from 'node:stream'
+import type { Socket } from 'node:net'
+import type { FastifyServerFactoryHandler } from 'fastify'
+import { StaticError } from '@static/protocol'
+import { newId } from '../id.ts'
+import type { Settings } from '../settings.ts'
+import { subjectOf } from './address.ts'
+import { PROBLEM_TYPE, problemOf } from './problem.ts'
+
+/** A certificate with its chain, and its private key, as PEM. */
+export interface Certificate {
+  readonly cert: string
+  readonly key: string
+}
+
+const CURVES = 'X25519:P-256:P-384'
+const MAX_HEADER_BYTES = 16 * 1024
+const KEEP_ALIVE_MS = 65_000
+
+/** Makes a server; without a certificate it speaks plain HTTP. */
+export function makeServer(
+  handler: FastifyServerFactoryHandler,
+  settings: Settings['http'],
+  certificate: Certificate | undefined,
+  apiUrl: () => string,
+): HttpServer | HttpsServer {
+  const options: ServerOptions = {
+    headersTimeout: settings.headersSeconds * 1000,
+    requestTimeout: settings.requestSeconds * 1000,
+    connectionsCheckingInterval: 1_000,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    maxHeaderSize: MAX_HEADER_BYTES,
+    noDelay: true,
+    // Nothing here depends on the Host header, and Node's own refusal would lack our headers.
+    requireHostHeader: false,
+  }
+  const server = certificate
+    ? createHttpsServer(
+        {
+          ...options,
+          ...certificate,
+          minVersion: 'TLSv1.3',
+          ecdhCurve: CURVES,
+          handshakeTimeout: settings.headersSeconds * 1000,
+        },
+        handler,
+      )
+    : createHttpServer(options, handler)
+  capPerAddress(server, settings.connectionsPerAddress)
+  server.on('clientError', (error: NodeJS.ErrnoException, socket) => refuse(error, socket, apiUrl()))
+  return server
+}
+
+/** One address cannot take all sockets. */
+function capPerAddress(server: HttpServer | HttpsServer, most: number): void {
+  const open = new Map<string, number>()
+  server.on('connection', (socket: Socket) => {
+    const address = subjectOf(socket.remoteAddress ?? '')
+    const count = (open.get(address) ?? 0) + 1
+    if (count > most) {
+      socket.destroy()
+      return
+    }
+    open.set(address, count)
+    socket.once('close', () => {
+      const left = (open.get(address) ?? 1) - 1
+      if (left === 0) open.delete(address)
+      else open.set(address, left)
+    })
+  })
+}
+
+/** Answers what never became a request: bytes that are not HTTP, headers too long or too slow. */
+function refuse(error: NodeJS.ErrnoException, socket: Duplex, apiUrl: string): void {
+  if (!socket.writable || error.code === 'ECONNRESET') {
+    socket.destroy()
+    return
+  }
+  const [status, reason]: [number, string] =
+    error.code === 'HPE_HEADER_OVERFLOW'
+      ? [431, 'Request Header Fields Too Large']
+      : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
+        ? [408, 'Request Timeout']
+        : [400, 'Bad Request']
+  const requestId = newId(Date.now())
+  const refusal = StaticError.of('invalid_request', `The request is not well formed: ${reason}.`)
+  const body = JSON.stringify(problemOf(refusal, requestId, apiUrl, status))
+  socket.end(
+    [
+      `HTTP/1.1 ${status} ${reason}`,
+      `content-type: ${PROBLEM_TYPE}`,
+      `content-length: ${Buffer.byteLength(body)}`,
+      `x-request-id: ${requestId}`,
+      'cache-control: no-store',
+      'connection: close',
+      '',
+      body,
+    ].join('\r\n'),
+  )
+}

@@ -1,0 +1,48 @@
+/** The API's description, OpenAPI 3.1, made from the schemas that validate. */
+import swagger from '@fastify/swagger'
+import { SESSION_COOKIE } from '@static/protocol'
+import type { App } from './app.ts'
+
+/** What is touched here of the document. */
+interface Body {
+  required?: boolean
+  readonly content: Record<string, { readonly schema?: { readonly required?: readonly string[] } } | undefined>
+}
+type Paths = Record<string, Record<string, { readonly requestBody?: Body }>>
+
+/** Collects every route that is added after this call. */
+export async function useOpenApi(app: App): Promise<void> {
+  await app.register(swagger, {
+    openapi: {
+      openapi: '3.1.0',
+      info: {
+        title: 'Static API',
+        version: '1',
+        description: 'Accounts, API keys, tokens and usage. Errors are application/problem+json; see /docs/errors.',
+      },
+      components: {
+        securitySchemes: {
+          key: { type: 'http', scheme: 'bearer', description: 'An API key' },
+          session: { type: 'apiKey', in: 'cookie', name: SESSION_COOKIE, description: 'A sign-in session' },
+          password: { type: 'http', scheme: 'password', description: 'The password, in the body' },
+        },
+      },
+    },
+    // The plugin calls every body required; a body without required fields may be left out.
+    transformObject: (result) => {
+      const document = 'openapiObject' in result ? result.openapiObject : {}
+      for (const path of Object.values((document.paths ?? {}) as Paths)) {
+        for (const { requestBody } of Object.values(path)) {
+          const schema = requestBody?.content['application/json']?.schema
+          if (requestBody) requestBody.required = (schema?.required?.length ?? 0) > 0
+        }
+      }
+      return document
+    },
+    // References keep the names that the schemas have.
+    refResolver: {
+      buildLocalReference: (json, _base, _fragment, at) =>
+        typeof json['$id'] === 'string' ? json['$id'] : `schema-${at}`,
+    },
+  })
+}

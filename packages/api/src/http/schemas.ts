@@ -1,0 +1,94 @@
+/** Schemas that several routes share. Each route's own stand beside its handler. */
+import Type, { type TSchema } from 'typebox'
+import { ACCOUNT_STATUSES, ERRORS, type ErrorCode, MODES, PLANS } from '@static/protocol'
+import { PROBLEM_TYPE } from './problem.ts'
+
+/** One of a fixed set of texts. */
+export function oneOf(values: readonly string[]): TSchema {
+  return Type.Unsafe<string>({ type: 'string', enum: values })
+}
+
+/** A schema that also takes null. Not as a union: the serializer would validate to find the branch. */
+export function orNull(schema: TSchema & { type?: string }): TSchema {
+  return Type.Unsafe<string | number | null>({ ...schema, type: [schema.type, 'null'] })
+}
+
+export const uuid: TSchema = Type.String({ format: 'uuid' })
+export const time: TSchema = Type.String({ format: 'date-time', description: 'ISO 8601, UTC, milliseconds' })
+export const mode: TSchema = oneOf(MODES)
+export const plan: TSchema = oneOf(PLANS)
+/** A name that a person gives. */
+export const nameText: { minLength: number; maxLength: number; description: string } = {
+  minLength: 1,
+  maxLength: 64,
+  description: 'Trimmed; no control characters',
+}
+/** A password. */
+export const passwordText: { minLength: number; maxLength: number; format: string } = {
+  minLength: 8,
+  maxLength: 128,
+  format: 'password',
+}
+
+export const accountFields: Record<'id' | 'email' | 'name' | 'plan' | 'status' | 'created_at', TSchema> = {
+  id: uuid,
+  email: Type.String(),
+  name: orNull(Type.String()),
+  plan,
+  status: oneOf(ACCOUNT_STATUSES),
+  created_at: time,
+}
+
+export const keyFields: Record<'id' | 'key_prefix' | 'name' | 'mode' | 'created_at', TSchema> = {
+  id: uuid,
+  key_prefix: Type.String({ description: 'The first 16 characters of the key' }),
+  name: Type.String(),
+  mode,
+  created_at: time,
+}
+
+/** The body of every error (RFC 9457). */
+export const problemSchema: TSchema = Type.Object(
+  {
+    type: Type.String({ format: 'uri' }),
+    title: Type.String(),
+    status: Type.Integer(),
+    detail: Type.String(),
+    code: Type.String({ description: 'Stable; see /docs/errors' }),
+    request_id: uuid,
+    errors: Type.Optional(Type.Array(Type.Object({ field: Type.String(), message: Type.String() }))),
+    resource_id: Type.Optional(uuid),
+  },
+  { $id: 'Problem' },
+)
+
+/** Errors that any route can answer with. */
+const ANYWHERE: readonly ErrorCode[] = ['invalid_request', 'rate_limited', 'internal_error', 'unavailable']
+/** Errors of every route that takes a body. */
+export const BODY_ERRORS: readonly ErrorCode[] = ['invalid_json', 'body_too_large', 'unsupported_media_type']
+/** Errors of every route that needs a credential. */
+export const AUTH_ERRORS: readonly ErrorCode[] = ['auth_failed', 'auth_key_invalid', 'account_suspended']
+
+/** An answer without a body. */
+export const NO_CONTENT: TSchema = Type.Null({ description: 'Done' })
+
+/** The answers of a route: its success, and the problems it can meet, by status. */
+export function answers(success: Record<number, TSchema>, codes: readonly ErrorCode[] = []): Record<number, unknown> {
+  const byStatus = new Map<number, ErrorCode[]>()
+  for (const code of new Set([...codes, ...ANYWHERE])) {
+    const { status } = ERRORS[code]
+    byStatus.set(status, [...(byStatus.get(status) ?? []), code])
+  }
+  const problems = [...byStatus].map(([status, list]) => [
+    status,
+    { description: list.join(', '), content: { [PROBLEM_TYPE]: { schema: { $ref: 'Problem#' } } } },
+  ])
+  return { ...success, ...Object.fromEntries(problems) }
+}
+
+/** How a route is authenticated, as OpenAPI says it. */
+export const BY_KEY: readonly { readonly [name: string]: readonly string[] }[] = [{ key: [] }]
+export const BY_KEY_OR_SESSION: readonly { readonly [name: string]: readonly string[] }[] = [
+  { key: [] },
+  { session: [] },
+]

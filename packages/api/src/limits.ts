@@ -1,0 +1,122 @@
+/**
+ * Rate limits: so many in a window that starts with the first. Counted per process and kept in a
+ * bounded table, so a flood of addresses costs memory only up to that bound.
+ */
+import { LRUCache } from 'lru-cache'
+import { StaticError } from '@static/protocol'
+import type { Clock } from './ports.ts'
+import type { Rate, Settings } from './settings.ts'
+
+const SUBJECTS = 100_000
+
+/** How a limit stands for somebody, as the `RateLimit` headers tell it. */
+export interface RateState {
+  readonly policy: string
+  readonly rate: Rate
+  readonly remaining: number
+  readonly resetSeconds: number
+}
+
+/** One request as the limits see it: where it comes from, and every limit it met. */
+export interface Visit {
+  readonly address: string
+  readonly rates: RateState[]
+}
+
+interface Window {
+  count: number
+  readonly ends: number
+}
+
+/** One limit over many subjects. */
+export class Limiter {
+  readonly #policy: string
+  readonly #rate: Rate
+  readonly #now: Clock
+  readonly #windows = new LRUCache<string, Window>({ max: SUBJECTS })
+
+  constructor(policy: string, rate: Rate, now: Clock) {
+    this.#policy = policy
+    this.#rate = rate
+    this.#now = now
+  }
+
+  /** Counts one, or throws `rate_limited` if none is left. */
+  spend(subject: string, visit: Visit): void {
+    this.check(subject, visit)
+    this.add(subject)
+    visit.rates[visit.rates.length - 1] = this.state(subject)
+  }
+
+  /** Counts one, whatever is left. */
+  add(subject: string): void {
+    const now = this.#now()
+    const window = this.#open(subject, now)
+    if (window) window.count++
+    else this.#windows.set(subject, { count: 1, ends: now + this.#rate.seconds * 1000 })
+  }
+
+  /** Throws `rate_limited` if none is left, without counting. */
+  check(subject: string, visit: Visit): void {
+    const state = this.state(subject)
+    visit.rates.push(state)
+    if (state.remaining > 0) return
+    const { limit, seconds } = this.#rate
+    throw StaticError.of('rate_limited', `The limit "${this.#policy}" of ${limit} in ${seconds} s is reached.`, {
+      retryAfter: state.resetSeconds,
+    })
+  }
+
+  /** Gives back one that turned out not to count. */
+  refund(subject: string): void {
+    const window = this.#open(subject, this.#now())
+    if (window && window.count > 0) window.count--
+  }
+
+  /** How many were counted in the current window. */
+  count(subject: string): number {
+    return this.#open(subject, this.#now())?.count ?? 0
+  }
+
+  /** How the limit stands. */
+  state(subject: string): RateState {
+    const now = this.#now()
+    const window = this.#open(subject, now)
+    return {
+      policy: this.#policy,
+      rate: this.#rate,
+      remaining: Math.max(0, this.#rate.limit - (window?.count ?? 0)),
+      resetSeconds: window ? Math.ceil((window.ends - now) / 1000) : this.#rate.seconds,
+    }
+  }
+
+  #open(subject: string, now: number): Window | undefined {
+    const window = this.#windows.get(subject)
+    return window && window.ends > now ? window : undefined
+  }
+}
+
+/** Every limit of the API. */
+export interface Limits {
+  readonly account: Limiter
+  readonly tokens: Limiter
+  readonly keyCreations: Limiter
+  readonly signups: Limiter
+  /** Failed authentications, by address and by (prefix, address). */
+  readonly failures: Limiter
+  readonly passwordsPerAddress: Limiter
+  readonly passwords: Limiter
+}
+
+/** Makes the limits. */
+export function makeLimits(rates: Settings['rates'], now: Clock): Limits {
+  return {
+    account: new Limiter('account', rates.account, now),
+    tokens: new Limiter('tokens', rates.tokens, now),
+    keyCreations: new Limiter('key-creations', rates.keyCreations, now),
+    signups: new Limiter('sign-ups', rates.signups, now),
+    failures: new Limiter('failures', rates.failures, now),
+    passwordsPerAddress: new Limiter('passwords-per-address', rates.passwordsPerAddress, now),
+    passwords: new Limiter('passwords', rates.passwords, now),
+  }
+}

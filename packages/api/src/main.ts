@@ -1,0 +1,164 @@
+/** Starts the API: opens the database, listens, and stops in order. The only file here that opens sockets. */
+import type { AddressInfo } from 'node:net'
+import { StaticError } from '@static/protocol'
+import { openStore } from './db/store.ts'
+import { isLoopbackName } from './http/headers.ts'
+import type { Certificate } from './http/listener.ts'
+import { type LogOptions, makeLog } from './http/log.ts'
+import { useMetrics } from './http/metrics.ts'
+import { makeWebServer, type WebServer } from './http/server.ts'
+import type { Clock } from './ports.ts'
+import { accountRoutes } from './routes/accounts.ts'
+import { docsRoutes } from './routes/docs.ts'
+import { healthRoutes } from './routes/health.ts'
+import { keyRoutes } from './routes/keys.ts'
+import { leaseRoutes } from './routes/leases.ts'
+import { metricsRoutes } from './routes/metrics.ts'
+import { sessionRoutes } from './routes/sessions.ts'
+import { tokenRoutes } from './routes/tokens.ts'
+import { usageRoutes } from './routes/usage.ts'
+import { openService, type Service } from './service.ts'
+import { type Settings, settingsFrom } from './settings.ts'
+
+/** How to run the API. */
+export interface ApiOptions {
+  /** A SQLite file, or `postgres://…`. */
+  readonly database: string
+  /** 32 bytes that open the sealed signing keys. */
+  readonly masterKey: Uint8Array
+  /** Where to listen; port 0 takes a free one. */
+  readonly host: string
+  readonly port: number
+  /** The name, and port if it differs, that users see; the host by default. */
+  readonly name?: string | undefined
+  /** Without one the API speaks plain HTTP, on loopback only. */
+  readonly certificate?: Certificate | undefined
+  /** The listener for relay nodes. */
+  readonly internal?: { readonly host: string; readonly port: number; readonly credential: string } | undefined
+  /** Lets others than this machine read /metrics. */
+  readonly metricsToken?: string | undefined
+  /** Proxies whose word on the client's address is believed. */
+  readonly trustedProxies?: readonly string[] | undefined
+  /** Overrides of the defaults; see `Settings`. */
+  readonly settings?: unknown
+  readonly log: LogOptions
+  readonly now?: Clock | undefined
+}
+
+/** A running API. */
+export interface Api {
+  /** The address that users see. */
+  readonly url: string
+  readonly internalUrl: string | undefined
+  readonly service: Service
+  /** Takes a new certificate for connections from now on. */
+  renew(certificate: Certificate): void
+  /** Lets requests under way finish, writes what waits, and closes everything. */
+  close(): Promise<void>
+}
+
+/**
+ * Starts the API.
+ * Throws `invalid_request` for options that cannot work, `unavailable` if the database is out of reach,
+ * and `connection_error` if an address is taken.
+ */
+export async function startApi(options: ApiOptions): Promise<Api> {
+  const settings: Settings = settingsFrom(options.settings ?? {})
+  const hosts = [options.host, ...(options.internal ? [options.internal.host] : [])]
+  if (!options.certificate && !hosts.every(isLoopbackName)) {
+    throw StaticError.of('invalid_request', 'Plain HTTP is for loopback only: give a certificate and its key.')
+  }
+  const log = makeLog(options.log)
+  if (!options.certificate) log.warn('plain HTTP, for development on this machine only')
+  const store = await openStore(options.database)
+  const onError = (err: unknown): void => log.error({ err }, 'background work failed; it will be tried again')
+  let service: Service
+  try {
+    service = await openService({
+      store,
+      masterKey: options.masterKey,
+      settings,
+      now: options.now ?? Date.now,
+      onError,
+    })
+  } catch (error) {
+    await store.close()
+    throw error
+  }
+
+  const servers: WebServer[] = []
+  const close = async (): Promise<void> => {
+    // A request that does not end in time must not keep the process for ever.
+    const late = setTimeout(() => {
+      for (const { app } of servers) app.server.closeAllConnections()
+    }, settings.http.shutdownSeconds * 1000)
+    try {
+      await Promise.all(servers.map(({ app }) => app.close()))
+    } finally {
+      clearTimeout(late)
+      await service.close()
+    }
+  }
+
+  try {
+    const { certificate, trustedProxies = [] } = options
+    const scheme = certificate ? 'https' : 'http'
+    let url = ''
+    const name = new URL(publicUrl(scheme, options.name ?? options.host, options.port)).hostname
+    const common = { service, log, certificate, name, url: (): string => url }
+    const main = await makeWebServer({ ...common, trustedProxies }, (app) => {
+      const registry = useMetrics(app, service)
+      const origin = (): string => url
+      accountRoutes(app, service, origin)
+      keyRoutes(app, service, origin)
+      sessionRoutes(app, service, origin)
+      tokenRoutes(app, service)
+      usageRoutes(app, service, origin)
+      healthRoutes(app, service)
+      docsRoutes(app)
+      metricsRoutes(app, registry, options.metricsToken)
+    })
+    servers.push(main)
+    url = publicUrl(scheme, options.name ?? options.host, await listen(main, options.host, options.port))
+
+    let internalUrl: string | undefined
+    const { internal } = options
+    if (internal) {
+      const inner = await makeWebServer({ ...common, trustedProxies: [] }, (app) =>
+        leaseRoutes(app, service, internal.credential),
+      )
+      servers.push(inner)
+      internalUrl = publicUrl(scheme, internal.host, await listen(inner, internal.host, internal.port))
+    }
+    return {
+      url,
+      internalUrl,
+      service,
+      renew: (fresh) => {
+        for (const server of servers) server.renew(fresh)
+      },
+      close,
+    }
+  } catch (error) {
+    await close()
+    throw error
+  }
+}
+
+async function listen({ app }: WebServer, host: string, port: number): Promise<number> {
+  try {
+    await app.listen({ host, port })
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException
+    const reason = code === 'EADDRINUSE' ? 'it is taken by another program' : (code ?? 'unknown error')
+    throw StaticError.of('connection_error', `Cannot listen on ${host} port ${port}: ${reason}.`, { cause })
+  }
+  return (app.server.address() as AddressInfo).port
+}
+
+/** A name may carry the port that users see, where a proxy stands in front. */
+function publicUrl(scheme: 'http' | 'https', name: string, port: number): string {
+  const host = name.includes(':') && !/:\d+$/.test(name) ? `[${name}]` : name
+  const hasPort = /:\d+$/.test(host)
+  return new URL(`${scheme}://${hasPort ? host : `${host}:${port}`}`).origin
+}

@@ -1,0 +1,196 @@
+/** /v1/accounts: signing up, reading, changing the password, closing, and keys by password. */
+import Type from 'typebox'
+import { type Mode, StaticError } from '@static/protocol'
+import type { App } from '../http/app.ts'
+import { hasCredential, requireCaller } from '../http/authenticate.ts'
+import {
+  accountFields,
+  answers,
+  AUTH_ERRORS,
+  BODY_ERRORS,
+  BY_KEY_OR_SESSION,
+  keyFields,
+  mode,
+  nameText,
+  NO_CONTENT,
+  passwordText,
+} from '../http/schemas.ts'
+import type { Service } from '../service.ts'
+
+const account = Type.Object(accountFields)
+const signUp = Type.Object(
+  {
+    email: Type.String({ minLength: 3, maxLength: 254, format: 'email' }),
+    password: Type.String(passwordText),
+    name: Type.Optional(Type.String(nameText)),
+  },
+  { additionalProperties: false },
+)
+const signedUp = Type.Object({
+  ...accountFields,
+  message: Type.String(),
+  api_key: Type.Object({
+    id: keyFields.id,
+    key_prefix: keyFields.key_prefix,
+    name: keyFields.name,
+    key: Type.String({ description: 'The secret; shown only now' }),
+  }),
+})
+const keyWish = Type.Object(
+  {
+    name: Type.Optional(Type.String({ ...nameText, default: 'default' })),
+    mode: Type.Optional(mode),
+    password: Type.Optional(Type.String({ maxLength: 128, format: 'password' })),
+  },
+  { additionalProperties: false },
+)
+const secret = Type.String({ description: 'The secret; shown only now' })
+const createdKey = Type.Object({ ...keyFields, api_key: secret, key: secret })
+const newPassword = Type.Object(
+  { current_password: Type.String({ maxLength: 128, format: 'password' }), new_password: Type.String(passwordText) },
+  { additionalProperties: false },
+)
+const closing = Type.Object(
+  { password: Type.String({ maxLength: 128, format: 'password' }) },
+  { additionalProperties: false },
+)
+const params = Type.Object({ id: Type.String() })
+const idempotent = Type.Object({ 'idempotency-key': Type.Optional(Type.String()) })
+const tags = ['accounts']
+const BY_PASSWORD = [{ password: [] }]
+
+export function accountRoutes(app: App, service: Service, origin: () => string): void {
+  const { accounts } = service
+  const identify = requireCaller(service, origin)
+
+  app.post(
+    '/v1/accounts',
+    {
+      schema: {
+        summary: 'Sign up: an account and its first key, whose secret is shown only in this answer',
+        tags,
+        headers: idempotent,
+        body: signUp,
+        response: answers({ 201: signedUp }, [
+          ...BODY_ERRORS,
+          'email_taken',
+          'idempotency_conflict',
+          'idempotency_mismatch',
+          'account_suspended',
+        ]),
+      },
+    },
+    async (request, reply) => {
+      const made = await accounts.signUp(request.body, request.headers['idempotency-key'], request.visit)
+      return reply.code(201).header('location', `/v1/accounts/${made.id}`).send(made)
+    },
+  )
+
+  for (const url of ['/v1/accounts/me', '/v1/accounts/:id'] as const) {
+    app.get(
+      url,
+      {
+        onRequest: identify,
+        schema: {
+          summary: "Read the caller's account",
+          tags,
+          security: BY_KEY_OR_SESSION,
+          ...(url === '/v1/accounts/:id' ? { params } : {}),
+          response: answers({ 200: account }, [...AUTH_ERRORS, 'not_found']),
+        },
+      },
+      (request) => accounts.own(request.caller, (request.params as { id?: string }).id),
+    )
+  }
+
+  app.post(
+    '/v1/accounts/:id/keys',
+    {
+      // Without any credential the password in the body decides.
+      onRequest: async (request, reply) => {
+        if (hasCredential(request)) await identify.call(app, request, reply)
+      },
+      schema: {
+        summary: 'Create a key with a key, a session, or the password (the way back in when every key is lost)',
+        tags,
+        security: [...BY_KEY_OR_SESSION, ...BY_PASSWORD],
+        headers: idempotent,
+        params,
+        body: keyWish,
+        response: answers({ 201: createdKey }, [
+          ...AUTH_ERRORS,
+          ...BODY_ERRORS,
+          'invalid_credentials',
+          'mode_mismatch',
+          'not_found',
+          'key_limit_reached',
+          'idempotency_conflict',
+          'idempotency_mismatch',
+        ]),
+      },
+    },
+    async (request, reply) => {
+      const { name, mode: wanted, password } = request.body
+      const { id } = request.params
+      let { caller } = request
+      if (hasCredential(request)) {
+        await accounts.own(caller, id)
+      } else {
+        if (password === undefined) throw StaticError.of('auth_failed', 'This needs an API key, or the password.')
+        const { plan } = await accounts.byPassword(id, password, request.visit)
+        caller = { accountId: id, plan, mode: 'live' }
+      }
+      const idempotencyKey = request.headers['idempotency-key']
+      const wish = { name, mode: wanted as Mode | undefined }
+      const made = await service.keys.create(caller, wish, idempotencyKey, request.visit)
+      return reply.code(201).send({ ...made, api_key: made.key })
+    },
+  )
+
+  app.put(
+    '/v1/accounts/:id/password',
+    {
+      schema: {
+        summary: 'Change the password; all sign-in sessions end',
+        tags,
+        security: BY_PASSWORD,
+        params,
+        body: newPassword,
+        response: answers({ 204: NO_CONTENT }, [
+          ...BODY_ERRORS,
+          'invalid_credentials',
+          'account_suspended',
+          'not_found',
+        ]),
+      },
+    },
+    async (request, reply) => {
+      const { current_password: current, new_password: next } = request.body
+      await accounts.changePassword(request.params.id, current, next, request.visit)
+      return reply.code(204).send()
+    },
+  )
+
+  app.delete(
+    '/v1/accounts/:id',
+    {
+      schema: {
+        summary: 'Close the account: all keys are revoked, personal data is erased',
+        tags,
+        security: BY_PASSWORD,
+        params,
+        body: closing,
+        response: answers({ 204: NO_CONTENT }, [
+          ...BODY_ERRORS,
+          'invalid_credentials',
+          'account_suspended',
+          'not_found',
+        ]),
+      },
+    },
+    async (request, reply) => {
+      await accounts.close(request.params.id, request.body.password, request.visit)
+      return reply.code(204).send()
+    },
+  )
+}

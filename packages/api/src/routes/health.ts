@@ -1,0 +1,30 @@
+/** /health and /health/ready: whether the process lives, and whether it can work. */
+import Type from 'typebox'
+import { StaticError } from '@static/protocol'
+import type { App } from '../http/app.ts'
+import { answers } from '../http/schemas.ts'
+import type { Service } from '../service.ts'
+
+const ok = Type.Object({ status: Type.Literal('ok') })
+const tags = ['health']
+
+export function healthRoutes(app: App, service: Service): void {
+  app.get('/health', { schema: { summary: 'The process is up', tags, response: answers({ 200: ok }) } }, () => ({
+    status: 'ok' as const,
+  }))
+
+  app.get(
+    '/health/ready',
+    {
+      schema: { summary: 'The service can work; 503 with the reason otherwise', tags, response: answers({ 200: ok }) },
+    },
+    async () => {
+      try {
+        await service.ready()
+      } catch (cause) {
+        throw StaticError.of('unavailable', 'The database cannot be reached.', { cause, retryAfter: 2 })
+      }
+      return { status: 'ok' as const }
+    },
+  )
+}

@@ -1,0 +1,92 @@
+/** /v1/keys: the caller's API keys. */
+import Type from 'typebox'
+import type { Mode } from '@static/protocol'
+import type { App } from '../http/app.ts'
+import { requireCaller } from '../http/authenticate.ts'
+import {
+  answers,
+  AUTH_ERRORS,
+  BODY_ERRORS,
+  BY_KEY_OR_SESSION,
+  keyFields,
+  mode,
+  nameText,
+  NO_CONTENT,
+  orNull,
+  time,
+} from '../http/schemas.ts'
+import type { Service } from '../service.ts'
+
+const wish = Type.Object(
+  { name: Type.Optional(Type.String({ ...nameText, default: 'default' })), mode: Type.Optional(mode) },
+  { additionalProperties: false },
+)
+const created = Type.Object({ ...keyFields, key: Type.String({ description: 'The secret; shown only now' }) })
+const listed = Type.Object({
+  keys: Type.Array(Type.Object({ ...keyFields, last_used_at: orNull(time) })),
+})
+const headers = Type.Object({ 'idempotency-key': Type.Optional(Type.String()) })
+const params = Type.Object({ id: Type.String() })
+
+export function keyRoutes(app: App, service: Service, origin: () => string): void {
+  const onRequest = requireCaller(service, origin)
+
+  app.post(
+    '/v1/keys',
+    {
+      onRequest,
+      schema: {
+        summary: 'Create a key; the secret is shown only in this answer',
+        tags: ['keys'],
+        security: BY_KEY_OR_SESSION,
+        headers,
+        body: wish,
+        response: answers({ 200: created }, [
+          ...AUTH_ERRORS,
+          ...BODY_ERRORS,
+          'mode_mismatch',
+          'key_limit_reached',
+          'idempotency_conflict',
+          'idempotency_mismatch',
+        ]),
+      },
+    },
+    async (request) => {
+      const { name, mode: wanted } = request.body
+      const key = request.headers['idempotency-key']
+      return service.keys.create(request.caller, { name, mode: wanted as Mode | undefined }, key, request.visit)
+    },
+  )
+
+  app.get(
+    '/v1/keys',
+    {
+      onRequest,
+      schema: {
+        summary: 'List the active keys, newest first',
+        tags: ['keys'],
+        security: BY_KEY_OR_SESSION,
+        response: answers({ 200: listed }, AUTH_ERRORS),
+      },
+    },
+    async (request) => ({ keys: await service.keys.list(request.caller) }),
+  )
+
+  app.delete(
+    '/v1/keys/:id',
+    {
+      onRequest,
+      schema: {
+        summary: 'Revoke a key, at once and for good',
+        tags: ['keys'],
+        security: BY_KEY_OR_SESSION,
+        params,
+        response: answers({ 204: NO_CONTENT }, [...AUTH_ERRORS, ...BODY_ERRORS, 'not_found']),
+      },
+    },
+    async (request, reply) => {
+      await service.keys.revoke(request.caller, request.params.id)
+      return reply.code(204).send()
+    },
+  )
+}

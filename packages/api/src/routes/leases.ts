@@ -1,0 +1,68 @@
+/** /internal/v1/quota/leases: how relay nodes borrow from an account's quota. On a listener of its own. */
+import Type from 'typebox'
+import { type Mode, StaticError } from '@static/protocol'
+import type { App } from '../http/app.ts'
+import { answers, BODY_ERRORS, mode, orNull, time, uuid } from '../http/schemas.ts'
+import type { Service } from '../service.ts'
+import { same } from '../http/secret.ts'
+
+const count = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })
+const wish = Type.Object(
+  { account_id: Type.String(), mode, amount: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000 })) },
+  { additionalProperties: false },
+)
+const lease = Type.Object({
+  id: orNull(uuid),
+  granted: count,
+  outstanding: count,
+  expires_at: time,
+  period_end: time,
+})
+const settlement = Type.Object({ spent: count, final: Type.Boolean() }, { additionalProperties: false })
+const settled = Type.Object({ id: uuid, spent: count, remaining: count, expires_at: time })
+const params = Type.Object({ id: Type.String() })
+const security = [{ key: [] }]
+const tags = ['internal']
+
+export function leaseRoutes(app: App, service: Service, credential: string): void {
+  app.addHook('onRequest', (request, _reply, done) => {
+    const { authorization } = request.headers
+    if (authorization === undefined) return done(StaticError.of('auth_failed', 'This needs the relay credential.'))
+    if (!same(authorization, `Bearer ${credential}`)) {
+      return done(StaticError.of('auth_key_invalid', 'This is not the relay credential.'))
+    }
+    done()
+  })
+
+  app.post(
+    '/internal/v1/quota/leases',
+    {
+      schema: {
+        summary: 'Borrow a share of an account’s quota; granted 0 means that nothing is left now',
+        tags,
+        security,
+        body: wish,
+        response: answers({ 200: lease }, [...BODY_ERRORS, 'auth_failed', 'not_found', 'account_suspended']),
+      },
+    },
+    (request) => {
+      const { account_id: account, mode: wanted, amount } = request.body
+      return service.leases.grant(account, wanted as Mode, amount ?? service.settings.lease.chunk)
+    },
+  )
+
+  app.post(
+    '/internal/v1/quota/leases/:id/settle',
+    {
+      schema: {
+        summary: 'Book what was spent of a lease in all so far; final gives the rest back',
+        tags,
+        security,
+        params,
+        body: settlement,
+        response: answers({ 200: settled }, [...BODY_ERRORS, 'auth_failed', 'not_found']),
+      },
+    },
+    (request) => service.leases.settle(request.params.id, request.body.spent, request.body.final),
+  )
+}

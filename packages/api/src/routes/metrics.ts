@@ -1,0 +1,19 @@
+/** /metrics: Prometheus text, for this machine or for whoever has the metrics token. */
+import { isIPv6 } from 'node:net'
+import type { Registry } from 'prom-client'
+import { StaticError } from '@static/protocol'
+import type { App } from '../http/app.ts'
+import { same } from '../http/secret.ts'
+
+export function metricsRoutes(app: App, registry: Registry, token: string | undefined): void {
+  app.get('/metrics', { schema: { hide: true } }, async (request, reply) => {
+    if (!isLoopback(request.ip) && !(token !== undefined && same(request.headers.authorization, `Bearer ${token}`))) {
+      throw StaticError.of('auth_failed', 'Metrics are for this machine, or need the metrics token.')
+    }
+    return reply.type(registry.contentType).send(await registry.metrics())
+  })
+}
+
+function isLoopback(address: string): boolean {
+  return isIPv6(address) ? address === '::1' || address.startsWith('::ffff:127.') : address.startsWith('127.')
+}

@@ -1,0 +1,65 @@
+/** /v1/sessions: signing in and out with e-mail address and password. */
+import Type from 'typebox'
+import { StaticError } from '@static/protocol'
+import type { App } from '../http/app.ts'
+import { checkOwnPage, sessionOf, setSessionCookie } from '../http/authenticate.ts'
+import { accountFields, answers, AUTH_ERRORS, BODY_ERRORS, NO_CONTENT } from '../http/schemas.ts'
+import type { Service } from '../service.ts'
+
+const signIn = Type.Object(
+  {
+    email: Type.String({ minLength: 1, maxLength: 254, format: 'email' }),
+    password: Type.String({ maxLength: 128, format: 'password' }),
+  },
+  { additionalProperties: false },
+)
+const tags = ['sessions']
+
+export function sessionRoutes(app: App, service: Service, origin: () => string): void {
+  app.post(
+    '/v1/sessions',
+    {
+      schema: {
+        summary: 'Sign in; the session is in the cookie',
+        tags,
+        body: signIn,
+        response: answers({ 201: Type.Object(accountFields) }, [
+          ...BODY_ERRORS,
+          'auth_failed',
+          'invalid_credentials',
+          'account_suspended',
+        ]),
+      },
+    },
+    async (request, reply) => {
+      const from = request.headers.origin
+      if (from !== undefined && from !== origin()) {
+        throw StaticError.of('auth_failed', 'Signing in is possible from this site only.')
+      }
+      const { email, password } = request.body
+      const { id, account } = await service.sessions.signIn(email, password, request.visit)
+      setSessionCookie(reply, id, service.settings.sessionSeconds)
+      return reply.code(201).send(account)
+    },
+  )
+
+  app.delete(
+    '/v1/sessions/current',
+    {
+      schema: {
+        summary: 'Sign out',
+        tags,
+        security: [{ session: [] }],
+        response: answers({ 204: NO_CONTENT }, [...AUTH_ERRORS, ...BODY_ERRORS]),
+      },
+    },
+    async (request, reply) => {
+      const session = sessionOf(request)
+      if (session === undefined) throw StaticError.of('auth_failed', 'There is no session to end.')
+      checkOwnPage(request, origin())
+      await service.sessions.end(session)
+      setSessionCookie(reply, '', 0)
+      return reply.code(204).send()
+    },
+  )
+}

@@ -1,0 +1,101 @@
+/** All rules of the API, put together over one store. What HTTP and the command line call. */
+import { Accounts } from './accounts.ts'
+import { Hasher } from './hash.ts'
+import { Keys } from './keys.ts'
+import { Leases } from './leases.ts'
+import { type Limits, makeLimits } from './limits.ts'
+import { Passwords } from './password.ts'
+import type { Clock, Store } from './ports.ts'
+import { Sessions } from './sessions.ts'
+import type { Settings } from './settings.ts'
+import { KeyRing } from './sign.ts'
+import { Tokens } from './tokens.ts'
+import { Usages } from './usage.ts'
+import { Uses } from './uses.ts'
+import { KeyVerifier } from './verify.ts'
+
+const FLUSH_EVERY = 5_000
+const REFRESH_EVERY = 60_000
+const PRUNE_EVERY = 3600_000
+const DAY = 24 * 3600_000
+
+/** What the service is made of. */
+export interface ServiceOptions {
+  readonly store: Store
+  /** Opens the sealed signing keys. */
+  readonly masterKey: Uint8Array
+  readonly settings: Settings
+  readonly now: Clock
+  /** Told when background work fails; it is tried again by itself. */
+  readonly onError: (error: unknown) => void
+}
+
+/** The rules, ready to use. */
+export interface Service {
+  readonly settings: Settings
+  readonly now: Clock
+  readonly limits: Limits
+  readonly hasher: Hasher
+  readonly verifier: KeyVerifier
+  readonly uses: Uses
+  readonly ring: KeyRing
+  readonly accounts: Accounts
+  readonly keys: Keys
+  readonly sessions: Sessions
+  readonly tokens: Tokens
+  readonly usages: Usages
+  readonly leases: Leases
+  /** Rejects with a reason while the service cannot work. */
+  ready(): Promise<void>
+  /** Writes what waits to be written and closes the store. */
+  close(): Promise<void>
+}
+
+/** Puts the rules together and starts their background work. */
+export async function openService(options: ServiceOptions): Promise<Service> {
+  const { store, settings, now, onError } = options
+  const limits = makeLimits(settings.rates, now)
+  const hasher = new Hasher(settings.argon2)
+  const verifier = new KeyVerifier(store.keys, hasher, limits, settings.cachedKeys)
+  const uses = new Uses(store.keys, store.usage, now)
+  const lifetime = settings.signingKeyDays * DAY
+  const ring = await KeyRing.open({ store: store.signingKeys, masterKey: options.masterKey, now, lifetime })
+  const keys = new Keys(store, hasher, limits, settings.keysPerAccount, now)
+  const accounts = new Accounts(store, keys, new Passwords(hasher, limits), limits, now)
+  const leases = new Leases(store, settings, now)
+  await hasher.warmUp()
+
+  const timers = [
+    every(FLUSH_EVERY, () => uses.flushDue(), onError),
+    every(REFRESH_EVERY, () => ring.refresh(), onError),
+    every(PRUNE_EVERY, () => store.prune(now()), onError),
+  ]
+  return {
+    settings,
+    now,
+    limits,
+    hasher,
+    verifier,
+    uses,
+    ring,
+    accounts,
+    keys,
+    sessions: new Sessions(store.sessions, accounts, settings.sessionSeconds * 1000, now),
+    tokens: new Tokens(ring, limits, uses, now),
+    usages: new Usages(store.usage, leases, uses, settings.quota, now),
+    leases,
+    ready: () => store.ping(),
+    async close() {
+      for (const timer of timers) clearInterval(timer)
+      try {
+        await uses.flush()
+      } finally {
+        await store.close()
+      }
+    },
+  }
+}
+
+function every(milliseconds: number, work: () => Promise<void>, onError: (error: unknown) => void): NodeJS.Timeout {
+  return setInterval(() => void work().catch(onError), milliseconds).unref()
+}

@@ -1,0 +1,101 @@
+/** Everything an operator can tune, with its default (SPEC.md lists the same numbers). */
+import { type Mode, type Plan, StaticError } from '@static/protocol'
+
+/** So many in so many seconds. */
+export interface Rate {
+  readonly limit: number
+  readonly seconds: number
+}
+
+/** The tunable numbers. `null` as a quota means unlimited. */
+export interface Settings {
+  /** Cost of one Argon2id run, how many run at once and how many may wait. */
+  readonly argon2: {
+    readonly memoryKib: number
+    readonly passes: number
+    readonly lanes: number
+    readonly concurrency: number
+    readonly queue: number
+  }
+  readonly rates: {
+    readonly account: Rate
+    readonly tokens: Rate
+    readonly keyCreations: Rate
+    readonly signups: Rate
+    readonly failures: Rate
+    readonly passwordsPerAddress: Rate
+    readonly passwords: Rate
+  }
+  /** Messages per UTC calendar month. `test` holds on every plan. */
+  readonly quota: {
+    readonly free: number | null
+    readonly dev: number | null
+    readonly team: number | null
+    readonly enterprise: number | null
+    readonly test: number | null
+  }
+  readonly lease: { readonly chunk: number; readonly seconds: number }
+  readonly keysPerAccount: number
+  readonly bodyBytes: number
+  readonly sessionSeconds: number
+  readonly signingKeyDays: number
+  readonly http: {
+    readonly headersSeconds: number
+    readonly requestSeconds: number
+    readonly connectionsPerAddress: number
+    readonly shutdownSeconds: number
+  }
+  readonly cachedKeys: number
+}
+
+/** The defaults. */
+export const DEFAULT_SETTINGS: Settings = {
+  argon2: { memoryKib: 19456, passes: 2, lanes: 1, concurrency: 4, queue: 64 },
+  rates: {
+    account: { limit: 600, seconds: 60 },
+    tokens: { limit: 600, seconds: 60 },
+    keyCreations: { limit: 30, seconds: 3600 },
+    signups: { limit: 5, seconds: 3600 },
+    failures: { limit: 20, seconds: 60 },
+    passwordsPerAddress: { limit: 5, seconds: 60 },
+    passwords: { limit: 20, seconds: 60 },
+  },
+  quota: { free: 100_000, dev: 1_000_000, team: 10_000_000, enterprise: null, test: 1_000 },
+  lease: { chunk: 1_000, seconds: 60 },
+  keysPerAccount: 100,
+  bodyBytes: 16 * 1024,
+  sessionSeconds: 12 * 3600,
+  signingKeyDays: 30,
+  http: { headersSeconds: 10, requestSeconds: 30, connectionsPerAddress: 1_000, shutdownSeconds: 10 },
+  cachedKeys: 100_000,
+}
+
+/** Lays an operator's values over the defaults. Throws `invalid_request` naming the first wrong one. */
+export function settingsFrom(overrides: unknown): Settings {
+  return overlay(DEFAULT_SETTINGS, overrides, '') as unknown as Settings
+}
+
+function overlay(base: object, given: unknown, path: string): Record<string, unknown> {
+  if (typeof given !== 'object' || given === null || Array.isArray(given)) {
+    throw StaticError.of('invalid_request', `The setting ${path || 'file'} must be an object.`)
+  }
+  const result: Record<string, unknown> = { ...base }
+  for (const [name, value] of Object.entries(given)) {
+    const here = path === '' ? name : `${path}.${name}`
+    if (!Object.hasOwn(result, name)) throw StaticError.of('invalid_request', `There is no setting ${here}.`)
+    const standard = result[name]
+    if (typeof standard === 'object' && standard !== null) {
+      result[name] = overlay(standard, value, here)
+    } else if ((value === null && path === 'quota') || (Number.isSafeInteger(value) && Number(value) >= 1)) {
+      result[name] = value
+    } else {
+      throw StaticError.of('invalid_request', `The setting ${here} must be a whole number of at least 1.`)
+    }
+  }
+  return result
+}
+
+/** Messages a month; `null` is unlimited. */
+export function quotaOf(quota: Settings['quota'], plan: Plan, mode: Mode): number | null {
+  return mode === 'test' ? quota.test : quota[plan]
+}

@@ -1,0 +1,50 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { Hasher } from '../src/hash.ts'
+import { DEFAULT_SETTINGS } from '../src/settings.ts'
+
+const quick = { memoryKib: 8, passes: 1, lanes: 1, concurrency: 2, queue: 3 }
+
+test('the default is Argon2id with 19 MiB, 2 passes, 1 lane', async () => {
+  const phc = await new Hasher(DEFAULT_SETTINGS.argon2).hash('secret')
+  assert.match(phc, /^\$argon2id\$v=19\$m=19456,t=2,p=1\$/)
+})
+
+test('only the hashed secret is accepted', async () => {
+  const hasher = new Hasher(quick)
+  const phc = await hasher.hash('secret')
+  assert.equal(await hasher.verify(phc, 'secret', 'clean'), true)
+  assert.equal(await hasher.verify(phc, 'Secret', 'clean'), false)
+  assert.equal(await hasher.refuse('secret', 'clean'), false)
+})
+
+test('so many run at once, so many wait, the rest is told to come back', async () => {
+  const hasher = new Hasher({ ...quick, memoryKib: 4096 })
+  const runs = Array.from({ length: 8 }, () =>
+    hasher.hash('secret').then(
+      () => 'done',
+      (error: { code: string }) => error.code,
+    ),
+  )
+  assert.deepEqual(hasher.load, { running: 2, waiting: 3, runs: 2 })
+  const results = await Promise.all(runs)
+  assert.equal(results.filter((result) => result === 'done').length, 5)
+  assert.equal(results.filter((result) => result === 'unavailable').length, 3)
+  assert.deepEqual(hasher.load, { running: 0, waiting: 0, runs: 5 })
+})
+
+test('a flood of suspects never takes the last place', async () => {
+  const hasher = new Hasher({ ...quick, memoryKib: 4096, queue: 50 })
+  const phc = await hasher.hash('secret')
+  const order: string[] = []
+  const flood = Array.from({ length: 20 }, () =>
+    hasher.verify(phc, 'wrong', 'suspect').then(() => order.push('suspect')),
+  )
+  assert.deepEqual(hasher.load.running, 1, 'one of two places')
+  const owner = hasher.verify(phc, 'secret', 'clean').then((matches) => {
+    assert.ok(matches)
+    order.push('owner')
+  })
+  await Promise.all([...flood, owner])
+  assert.ok(order.indexOf('owner') <= 3, `the owner was number ${order.indexOf('owner')}`)
+})

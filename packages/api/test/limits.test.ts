@@ -1,0 +1,51 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { subjectOf } from '../src/http/address.ts'
+import { Limiter, type Visit } from '../src/limits.ts'
+
+const visit = (): Visit => ({ address: '192.0.2.1', rates: [] })
+
+test('a window starts with the first request and ends after its time', () => {
+  const clock = { now: 1_000_000 }
+  const limiter = new Limiter('demo', { limit: 2, seconds: 10 }, () => clock.now)
+  limiter.spend('a', visit())
+  clock.now += 9_999
+  limiter.spend('a', visit())
+  const met = visit()
+  assert.throws(() => limiter.spend('a', met), { code: 'rate_limited', details: { retryAfter: 1 } })
+  assert.deepEqual(met.rates.at(-1), { policy: 'demo', rate: { limit: 2, seconds: 10 }, remaining: 0, resetSeconds: 1 })
+  limiter.spend('b', visit())
+  clock.now += 1
+  limiter.spend('a', visit())
+  assert.equal(limiter.count('a'), 1)
+})
+
+test('a refund gives back, never below nothing', () => {
+  const limiter = new Limiter('demo', { limit: 1, seconds: 10 }, () => 0)
+  limiter.spend('a', visit())
+  limiter.refund('a')
+  limiter.refund('a')
+  limiter.spend('a', visit())
+  assert.throws(() => limiter.check('a', visit()), { code: 'rate_limited' })
+})
+
+test('a flood of subjects costs bounded memory', () => {
+  const limiter = new Limiter('demo', { limit: 1, seconds: 10 }, () => 0)
+  for (let i = 0; i < 150_000; i++) limiter.add(`subject ${i}`)
+  assert.equal(limiter.count('subject 0'), 0, 'the oldest was let go')
+  assert.equal(limiter.count('subject 149999'), 1)
+})
+
+test('an IPv6 client is one with its /64', () => {
+  for (const [address, subject] of [
+    ['192.0.2.7', '192.0.2.7'],
+    ['::ffff:192.0.2.7', '192.0.2.7'],
+    ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2::/64'],
+    ['2001:DB8:1:2::9', '2001:db8:1:2::/64'],
+    ['2001:db8::1', '2001:db8:0:0::/64'],
+    ['::1', '0:0:0:0::/64'],
+    ['fe80::1', 'fe80:0:0:0::/64'],
+  ] as const) {
+    assert.equal(subjectOf(address), subject)
+  }
+})

@@ -1,0 +1,35 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { StaticError } from '@static/protocol'
+import { makeApiKey } from '../src/api-key.ts'
+import { makeLog } from '../src/http/log.ts'
+
+test('whatever is logged by mistake, no key, token or address gets out', () => {
+  const lines: string[] = []
+  const key = makeApiKey('live')
+  const token = 'eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJ4In0.c2lnbmF0dXJl'
+  for (const pretty of [false, true]) {
+    const log = makeLog({ write: (line) => lines.push(line), pretty, level: 'debug' })
+    log.info({ key, nested: { token } }, `mail to ann.smith+x@example.co.uk about ${key}`)
+    log.error({ err: new Error(`bad ${key} of bob@example.com`, { cause: new Error(token) }) }, 'failed')
+  }
+  const text = lines.join('')
+  for (const secret of [key, key.slice(8), token, 'ann.smith', 'bob@example.com'])
+    assert.ok(!text.includes(secret), text)
+  assert.match(text, /sk_live_\[redacted\]/)
+})
+
+test('an error is told by type, message and code; its other fields, which may quote a row, are not', () => {
+  const lines: string[] = []
+  const log = makeLog({ write: (line) => lines.push(line), pretty: false, level: 'debug' })
+  log.error({ err: Object.assign(new Error('duplicate key'), { code: '23505', detail: 'Key (email)=(x)' }) }, 'failed')
+  log.error({ err: StaticError.of('unavailable', 'No database.', { cause: 'gone' }) }, 'failed')
+  const [first, second] = lines.map((line) => JSON.parse(line))
+  assert.deepEqual(Object.keys(first.err), ['type', 'message', 'code', 'stack'])
+  assert.deepEqual(second.err, {
+    type: 'TransportError',
+    message: 'No database.',
+    code: 'unavailable',
+    cause: { message: 'gone' },
+  })
+})

@@ -1,0 +1,106 @@
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { makeApiKey } from '../../src/api-key.ts'
+import { assertProblem, type Answer, type Bench, cookieOf, onEachEngine, startBench } from '../support.ts'
+
+const MINUTE = 60_000
+
+/** The defaults of SPEC.md, written out: a changed default must be seen here. */
+const rates = {
+  account: { limit: 600, seconds: 60 },
+  tokens: { limit: 600, seconds: 60 },
+  keyCreations: { limit: 30, seconds: 3600 },
+  signups: { limit: 5, seconds: 3600 },
+  failures: { limit: 20, seconds: 60 },
+  passwordsPerAddress: { limit: 5, seconds: 60 },
+  passwords: { limit: 20, seconds: 60 },
+}
+
+onEachEngine('rate limits', (engine) => {
+  let bench: Bench
+  before(async () => {
+    bench = await startBench(engine, { settings: { rates } })
+  })
+  after(() => bench.close())
+
+  const refused = (answer: Answer, policy: string, retryAfter: number): void => {
+    assertProblem(answer, 429, 'rate_limited')
+    assert.equal(answer.headers['retry-after'], String(retryAfter))
+    assert.match(String(answer.headers['ratelimit']), new RegExp(`"${policy}";r=0;t=${retryAfter}`))
+  }
+
+  test('five sign-ups an hour from one address, and the headers count down', async () => {
+    bench.clock.now += 3600_000
+    for (let i = 5; i > 0; i--) {
+      const body = { email: `hour-${i}@example.com`, password: 'a fine password' }
+      const answer = await bench.call('POST', '/v1/accounts', { body })
+      assert.equal(answer.status, 201)
+      assert.match(String(answer.headers['ratelimit']), new RegExp(`"sign-ups";r=${i - 1};t=3600`))
+      assert.match(String(answer.headers['ratelimit-policy']), /"sign-ups";q=5;w=3600/)
+    }
+    const body = { email: 'hour-0@example.com', password: 'a fine password' }
+    refused(await bench.call('POST', '/v1/accounts', { body }), 'sign-ups', 3600)
+    bench.clock.now += 3600_000
+    assert.equal((await bench.call('POST', '/v1/accounts', { body })).status, 201)
+  })
+
+  test('600 requests a minute for one account; a neighbour is not touched', async () => {
+    const [one, other] = [await bench.signUp(), await bench.signUp()]
+    const ask = { key: one.api_key.key }
+    for (let i = 0; i < 600; i += 20) {
+      const answers = await Promise.all(Array.from({ length: 20 }, () => bench.call('GET', '/v1/accounts/me', ask)))
+      for (const { status } of answers) assert.equal(status, 200)
+    }
+    refused(await bench.call('GET', '/v1/keys', ask), 'account', 60)
+    assert.equal((await bench.call('GET', '/v1/keys', { key: other.api_key.key })).status, 200)
+    bench.clock.now += MINUTE
+    assert.equal((await bench.call('GET', '/v1/keys', ask)).status, 200)
+  })
+
+  test('600 token exchanges a minute for one key', async () => {
+    bench.clock.now += 3600_000
+    const { key } = (await bench.signUp()).api_key
+    for (let i = 0; i < 600; i += 20) {
+      await Promise.all(Array.from({ length: 20 }, () => bench.call('POST', '/v1/tokens', { key })))
+    }
+    refused(await bench.call('POST', '/v1/tokens', { key }), 'tokens', 60)
+  })
+
+  test('30 new keys an hour for one account', async () => {
+    const { key } = (await bench.signUp()).api_key
+    for (let i = 0; i < 30; i++) assert.equal((await bench.call('POST', '/v1/keys', { key })).status, 200)
+    refused(await bench.call('POST', '/v1/keys', { key }), 'key-creations', 3600)
+    bench.clock.now += MINUTE
+  })
+
+  test('20 failed authentications a minute from one address; keys that never failed still work', async () => {
+    bench.clock.now += 3600_000
+    const good = (await bench.signUp()).api_key.key
+    for (let i = 0; i < 20; i++) {
+      assertProblem(await bench.call('GET', '/v1/keys', { key: makeApiKey('live') }), 401, 'auth_key_invalid')
+    }
+    refused(await bench.call('GET', '/v1/keys', { key: makeApiKey('live') }), 'failures', 60)
+    assert.equal((await bench.call('GET', '/v1/keys', { key: good })).status, 200, 'the owner is not locked out')
+    bench.clock.now += MINUTE
+    assertProblem(await bench.call('GET', '/v1/keys', { key: makeApiKey('live') }), 401, 'auth_key_invalid')
+    bench.clock.now += MINUTE
+  })
+
+  test('five password checks a minute for one account and address, whether it exists or not', async () => {
+    bench.clock.now += 3600_000
+    const { email, password, id } = await bench.signUp()
+    for (const address of [email, 'nobody@example.com']) {
+      for (let i = 0; i < 5; i++) {
+        const answer = await bench.call('POST', '/v1/sessions', { body: { email: address, password: 'wrong one' } })
+        assertProblem(answer, 401, 'invalid_credentials')
+      }
+      const sixth = await bench.call('POST', '/v1/sessions', { body: { email: address, password } })
+      refused(sixth, 'passwords-per-address', 60)
+    }
+    const other = await bench.call('POST', `/v1/accounts/${id}/keys`, { body: { password } })
+    refused(other, 'passwords-per-address', 60)
+    bench.clock.now += MINUTE
+    const answer = await bench.call('POST', '/v1/sessions', { body: { email, password } })
+    assert.notEqual(cookieOf(answer), '')
+  })
+})

@@ -1,0 +1,180 @@
+import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { type AddressInfo, createServer } from 'node:net'
+import { after, before, describe, test } from 'node:test'
+import { ERRORS } from '@static/protocol'
+import { startApi } from '../../src/index.ts'
+import { assertProblem, type Bench, makeDatabase, onEachEngine, startBench } from '../support.ts'
+
+onEachEngine('plumbing', (engine) => {
+  let bench: Bench
+  before(async () => {
+    bench = await startBench(engine)
+  })
+  after(() => bench.close())
+
+  test('health and readiness say ok', async () => {
+    for (const path of ['/health', '/health/ready']) {
+      const answer = await bench.call('GET', path)
+      assert.deepEqual([answer.status, answer.body], [200, { status: 'ok' }])
+    }
+  })
+
+  test('every answer carries its id, is not cached and tells the limits; no HSTS on loopback names', async () => {
+    const { key } = (await bench.signUp()).api_key
+    const answers = [
+      await bench.call('GET', '/health'),
+      await bench.call('GET', '/v1/keys', { key }),
+      await bench.call('GET', '/v1/keys'),
+      await bench.call('GET', '/nothing-here'),
+      await bench.call('PATCH', '/v1/keys'),
+      await bench.call('GET', '/%ff'),
+      await bench.call('POST', '/v1/accounts', { headers: { 'content-type': 'text/plain', 'content-length': '0' } }),
+    ]
+    for (const { headers } of answers) {
+      assert.match(String(headers['x-request-id']), /^[0-9a-f-]{36}$/)
+      assert.equal(headers['cache-control'], 'no-store')
+      assert.match(String(headers['ratelimit-policy']), /^"\S+";q=\d+;w=\d+/)
+      assert.match(String(headers['ratelimit']), /^"\S+";r=\d+;t=\d+/)
+      assert.equal(headers['strict-transport-security'], undefined)
+    }
+    const jwks = await bench.call('GET', '/.well-known/jwks.json')
+    assert.equal(jwks.headers['cache-control'], 'public, max-age=300')
+  })
+
+  test('a path that knows other methods says which', async () => {
+    for (const [method, path, allow] of [
+      ['PATCH', '/v1/keys', 'POST, GET, HEAD'],
+      ['GET', '/v1/tokens', 'POST'],
+      ['POST', '/health', 'GET, HEAD'],
+      ['OPTIONS', '/v1/accounts', 'POST'],
+    ] as const) {
+      const answer = await bench.call(method, path)
+      assertProblem(answer, 405, 'method_not_allowed')
+      assert.equal(answer.headers.allow, allow)
+    }
+    assertProblem(await bench.call('GET', '/v2/keys'), 404, 'not_found')
+  })
+
+  test('the body is JSON, small and well formed, or refused', async () => {
+    const json = { 'content-type': 'application/json' }
+    for (const [body, headers, status, code] of [
+      ['{', json, 400, 'invalid_json'],
+      [Buffer.from([0x22, 0xff, 0x22]), json, 400, 'invalid_json'],
+      ['"text"', json, 400, 'invalid_request'],
+      ['null', json, 400, 'invalid_request'],
+      ['a=b', { 'content-type': 'application/x-www-form-urlencoded' }, 415, 'unsupported_media_type'],
+      ['{}', { 'content-type': 'text/plain' }, 415, 'unsupported_media_type'],
+      [`{"email":"${'a'.repeat(17_000)}"}`, json, 413, 'body_too_large'],
+    ] as const) {
+      assertProblem(await bench.send('POST', '/v1/accounts', body, headers), status, code)
+    }
+  })
+
+  test('the API describes itself, and its pages load nothing', async () => {
+    const { body: document } = await bench.call('GET', '/openapi.json')
+    assert.equal(document.openapi, '3.1.0')
+    assert.deepEqual(Object.keys(document.paths).sort(), [
+      '/.well-known/jwks.json',
+      '/health',
+      '/health/ready',
+      '/v1/accounts',
+      '/v1/accounts/me',
+      '/v1/accounts/{id}',
+      '/v1/accounts/{id}/keys',
+      '/v1/accounts/{id}/password',
+      '/v1/keys',
+      '/v1/keys/{id}',
+      '/v1/sessions',
+      '/v1/sessions/current',
+      '/v1/tokens',
+      '/v1/usage',
+    ])
+    for (const path of ['/docs', '/docs/errors']) {
+      const page = await bench.call('GET', path)
+      assert.equal(page.status, 200)
+      assert.match(String(page.headers['content-security-policy']), /^default-src 'none'/)
+    }
+    const { body: errors } = await bench.call('GET', '/docs/errors')
+    for (const code of Object.keys(ERRORS)) assert.ok(errors.includes(`id="${code}"`), code)
+    const { body: docs } = await bench.call('GET', '/docs')
+    assert.ok(docs.includes('POST /v1/keys'))
+  })
+
+  test('metrics are Prometheus text without anything about a caller', async () => {
+    const { email, id, api_key: first } = await bench.signUp()
+    await bench.call('DELETE', `/v1/keys/${first.id}`, { key: first.key })
+    const { body, headers } = await bench.call('GET', '/metrics')
+    assert.match(String(headers['content-type']), /^text\/plain/)
+    assert.match(body, /static_api_request_seconds_count\{method="DELETE",route="\/v1\/keys\/:id",status="204"\} 1/)
+    assert.match(body, /static_api_argon2_runs \d+/)
+    for (const secret of [email, id, first.id, first.key]) assert.ok(!body.includes(secret))
+  })
+})
+
+describe('plumbing of a public server', () => {
+  test('a public name gets HSTS, and metrics need the token behind a proxy', async () => {
+    const { database, remove } = await makeDatabase('sqlite')
+    const port = await freePort()
+    const api = await startApi({
+      database,
+      masterKey: randomBytes(32),
+      host: '127.0.0.1',
+      port,
+      name: 'api.example.com:443',
+      metricsToken: 'the metrics token',
+      trustedProxies: ['127.0.0.1'],
+      log: { write: () => {}, pretty: false, level: 'silent' },
+    })
+    assert.equal(api.url, 'http://api.example.com:443')
+    const ask = (path: string, headers: Record<string, string> = {}): Promise<Response> =>
+      fetch(`http://127.0.0.1:${port}${path}`, { headers })
+    const health = await ask('/health')
+    assert.match(health.headers.get('strict-transport-security') ?? '', /max-age=/)
+    assert.equal((await ask('/metrics')).status, 200, 'this machine')
+    const outside = { 'x-forwarded-for': '192.0.2.7' }
+    assert.equal((await ask('/metrics', outside)).status, 401)
+    assert.equal((await ask('/metrics', { ...outside, authorization: 'Bearer the metrics token' })).status, 200)
+    assert.equal((await ask('/metrics', { ...outside, authorization: 'Bearer another token' })).status, 401)
+    await api.close()
+    await remove()
+  })
+
+  test('plain HTTP is for loopback only', async () => {
+    const options = {
+      database: ':memory:',
+      masterKey: randomBytes(32),
+      port: 0,
+      log: { write: () => {}, pretty: false, level: 'silent' as const },
+    }
+    await assert.rejects(startApi({ ...options, host: '0.0.0.0' }), { code: 'invalid_request' })
+    const lines: string[] = []
+    const log = { write: (line: string) => lines.push(line), pretty: true, level: 'warn' as const }
+    const api = await startApi({ ...options, host: '127.0.0.1', log })
+    assert.match(lines.join(''), /plain HTTP/)
+    await api.close()
+  })
+
+  test('while the database is out of reach, readiness says why and requests say try again', async () => {
+    const { database, remove } = await makeDatabase('postgres')
+    const bench = await startBench('postgres', { database })
+    const { key } = (await bench.signUp()).api_key
+    await remove()
+    const ready = await bench.call('GET', '/health/ready')
+    assertProblem(ready, 503, 'unavailable')
+    assert.equal(ready.headers['retry-after'], '2')
+    assertProblem(await bench.call('GET', '/v1/keys', { key }), 503, 'unavailable')
+    assert.equal((await bench.call('GET', '/health')).status, 200)
+    await bench.close()
+  })
+})
+
+async function freePort(): Promise<number> {
+  const probe = createServer().listen(0, '127.0.0.1')
+  await once(probe, 'listening')
+  const { port } = probe.address() as AddressInfo
+  probe.close()
+  await once(probe, 'close')
+  return port
+}

@@ -1,0 +1,169 @@
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { assertProblem, type Bench, onEachEngine, startBench } from '../support.ts'
+
+const CREDENTIAL = 'the relay credential of this test'
+const DAY = 24 * 3600_000
+
+onEachEngine('usage and quota leases', (engine) => {
+  let bench: Bench
+  before(async () => {
+    const quota = { free: 1050, test: 40 }
+    const lease = { chunk: 100, seconds: 60 }
+    bench = await startBench(engine, {
+      internal: CREDENTIAL,
+      settings: { quota, lease },
+      now: Date.UTC(2027, 0, 20, 12),
+    })
+  })
+  after(() => bench.close())
+
+  const lend = (accountId: string, amount?: number, mode = 'live'): ReturnType<Bench['call']> =>
+    bench.call('POST', '/internal/v1/quota/leases', { key: CREDENTIAL, body: { account_id: accountId, mode, amount } })
+  const settle = (id: string, spent: number, final: boolean): ReturnType<Bench['call']> =>
+    bench.call('POST', `/internal/v1/quota/leases/${id}/settle`, { key: CREDENTIAL, body: { spent, final } })
+  const usage = async (key: string, query = ''): Promise<{ [name: string]: any }> =>
+    (await bench.call('GET', `/v1/usage${query}`, { key })).body
+
+  test('usage starts at nothing and counts token exchanges', async () => {
+    const { id, api_key: first } = await bench.signUp()
+    await bench.call('POST', '/v1/tokens', { key: first.key })
+    await bench.call('POST', '/v1/tokens', { key: first.key })
+    const { daily, ...rest } = await usage(first.key)
+    assert.deepEqual(rest, {
+      account_id: id,
+      plan: 'free',
+      mode: 'live',
+      period_start: '2027-01-01T00:00:00.000Z',
+      period_end: '2027-02-01T00:00:00.000Z',
+      resets_at: '2027-02-01T00:00:00.000Z',
+      messages: { used: 0, reserved: 0, limit: 1050, remaining: 1050 },
+      token_exchanges: 2,
+    })
+    assert.equal(daily.length, 30)
+    assert.deepEqual([daily[0].date, daily[29].date], ['2026-12-22', '2027-01-20'])
+    for (const query of ['?days=0', '?days=367', '?days=x', '?days=1.5', '?day=3']) {
+      assertProblem(await bench.call('GET', `/v1/usage${query}`, { key: first.key }), 400, 'invalid_request')
+    }
+    assert.equal((await usage(first.key, '?days=366')).daily.length, 366)
+  })
+
+  test('a lease reserves, a settlement books, the rest comes back', async () => {
+    const { id, api_key: first } = await bench.signUp()
+    const { body: lease } = await lend(id)
+    assert.equal(lease.granted, 100)
+    assert.equal(lease.expires_at, new Date(bench.clock.now + 60_000).toISOString())
+    assert.deepEqual((await usage(first.key)).messages, { used: 0, reserved: 100, limit: 1050, remaining: 950 })
+    assert.deepEqual((await settle(lease.id, 30, false)).body.remaining, 70)
+    assert.deepEqual((await usage(first.key)).messages, { used: 30, reserved: 70, limit: 1050, remaining: 950 })
+    await settle(lease.id, 30, false)
+    assert.equal((await usage(first.key)).messages.used, 30, 'a repeated settlement changes nothing')
+    await settle(lease.id, 20, false)
+    assert.equal((await usage(first.key)).messages.used, 30, 'an overtaken settlement changes nothing')
+    assert.equal((await settle(lease.id, 45, true)).body.remaining, 0)
+    await settle(lease.id, 45, true)
+    const { messages, daily } = await usage(first.key)
+    assert.deepEqual(messages, { used: 45, reserved: 0, limit: 1050, remaining: 1005 })
+    assert.deepEqual(daily.at(-1), { date: '2027-01-20', messages: 45 })
+    assertProblem(await settle(lease.id, 101, true), 400, 'invalid_request')
+  })
+
+  test('twenty borrowers at once never get more than there is, and get all of it', async () => {
+    const { id, api_key: first } = await bench.signUp()
+    let granted = 0
+    for (let round = 0; round < 40 && granted < 1050; round++) {
+      const answers = await Promise.all(Array.from({ length: 20 }, () => lend(id)))
+      for (const { body } of answers) granted += body.granted
+      assert.ok(granted <= 1050)
+    }
+    assert.equal(granted, 1050)
+    const empty = (await lend(id)).body
+    assert.deepEqual([empty.id, empty.granted, empty.outstanding], [null, 0, 1050])
+    assert.equal((await usage(first.key)).messages.remaining, 0)
+  })
+
+  test('a lease that nobody settles counts as spent; the truth, late, gives the rest back', async () => {
+    const { id, api_key: first } = await bench.signUp()
+    const [one, two] = [(await lend(id)).body, (await lend(id)).body]
+    await settle(one.id, 10, false)
+    bench.clock.now += 61_000
+    assert.deepEqual((await usage(first.key)).messages, { used: 200, reserved: 0, limit: 1050, remaining: 850 })
+    const late = await settle(two.id, 40, false)
+    assert.deepEqual([late.body.spent, late.body.remaining], [40, 0], 'an expired lease is over')
+    const { messages, daily } = await usage(first.key)
+    assert.equal(messages.used, 140)
+    assert.equal(daily.at(-1).messages, 140)
+    await settle(two.id, 40, true)
+    assert.equal((await usage(first.key)).messages.used, 140)
+  })
+
+  test('a renewed lease lives on', async () => {
+    const { id, api_key: first } = await bench.signUp()
+    const { body: lease } = await lend(id)
+    for (let i = 1; i <= 5; i++) {
+      bench.clock.now += 50_000
+      assert.equal((await settle(lease.id, i, false)).body.remaining, 100 - i)
+    }
+    assert.deepEqual((await usage(first.key)).messages, { used: 5, reserved: 95, limit: 1050, remaining: 950 })
+  })
+
+  test('test mode is counted apart', async () => {
+    const { id, api_key: first } = await bench.signUp()
+    const made = await bench.call('POST', '/v1/keys', { key: first.key, body: { mode: 'test' } })
+    const { body: lease } = await lend(id, 100, 'test')
+    assert.equal(lease.granted, 10, 'a quarter of what is left')
+    await settle(lease.id, 10, true)
+    const test = await usage(made.body.key)
+    assert.deepEqual([test['mode'], test['messages'].used, test['messages'].limit], ['test', 10, 40])
+    assert.equal((await usage(first.key))['messages'].used, 0)
+  })
+
+  test('a plan without a limit lends for ever', async () => {
+    const { Admin, openStore } = await import('../../src/index.ts')
+    const { id, api_key: first } = await bench.signUp()
+    const store = await openStore(bench.database)
+    await new Admin(store.accounts).setPlan(id, 'enterprise')
+    await store.close()
+    for (let i = 0; i < 15; i++) assert.equal((await lend(id)).body.granted, 100)
+    const { messages } = await usage(first.key)
+    assert.deepEqual([messages.limit, messages.remaining], [null, null])
+  })
+
+  test('leases need the relay credential, a real account and sane numbers', async () => {
+    const { id, api_key: first } = await bench.signUp()
+    const path = '/internal/v1/quota/leases'
+    const body = { account_id: id, mode: 'live' }
+    assertProblem(await bench.call('POST', path, { body }), 401, 'auth_failed')
+    assertProblem(await bench.call('POST', path, { body, key: first.key }), 401, 'auth_key_invalid')
+    assertProblem(await bench.call('POST', path, { body, key: `${CREDENTIAL}x` }), 401, 'auth_key_invalid')
+    assertProblem(await lend('01a1dd29-fb99-77d8-bc4c-7c01980aa2e4'), 404, 'not_found')
+    assertProblem(await lend('nonsense'), 404, 'not_found')
+    assertProblem(await lend(id, 0), 400, 'invalid_request')
+    assertProblem(await lend(id, 1, 'both'), 400, 'invalid_request')
+    assertProblem(await settle('01a1dd29-fb99-77d8-bc4c-7c01980aa2e4', 1, true), 404, 'not_found')
+    assertProblem(await settle('nonsense', 1, true), 404, 'not_found')
+    const { body: lease } = await lend(id)
+    assertProblem(await settle(lease.id, -1, true), 400, 'invalid_request')
+    const open = await bench.call('POST', path.replace('/internal', ''), { body, key: CREDENTIAL })
+    assertProblem(open, 404, 'not_found')
+  })
+
+  test('the month rolls over: a lease never crosses it, and late settlement books into its own month', async () => {
+    const { id, api_key: first } = await bench.signUp()
+    bench.clock.now = Date.UTC(2027, 0, 31, 23, 59, 30)
+    const { body: lease } = await lend(id)
+    assert.equal(lease.expires_at, '2027-02-01T00:00:00.000Z')
+    assert.equal(lease.period_end, '2027-02-01T00:00:00.000Z')
+    bench.clock.now = Date.UTC(2027, 1, 1, 0, 0, 5)
+    assert.equal((await settle(lease.id, 60, false)).body.remaining, 0, 'over with the month')
+    const february = await usage(first.key, '?days=2')
+    assert.deepEqual([february['period_start'], february['messages'].used], ['2027-02-01T00:00:00.000Z', 0])
+    assert.deepEqual(february['daily'], [
+      { date: '2027-01-31', messages: 60 },
+      { date: '2027-02-01', messages: 0 },
+    ])
+    assert.equal((await lend(id)).body.granted, 100)
+    bench.clock.now -= 5 * DAY
+    assert.equal((await usage(first.key))['messages'].used, 60)
+  })
+})

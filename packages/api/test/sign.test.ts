@@ -1,0 +1,79 @@
+import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
+import { test } from 'node:test'
+import type { SealedSigningKey, SigningKeyStore } from '../src/ports.ts'
+import { seal, unseal } from '../src/seal.ts'
+import { KeyRing } from '../src/sign.ts'
+
+const DAY = 24 * 3600_000
+
+/** A table in memory with the one rule that the database keeps: a generation is made once. */
+function table(): SigningKeyStore & { rows: SealedSigningKey[] } {
+  const rows: SealedSigningKey[] = []
+  return {
+    rows,
+    all: async () => [...rows],
+    add: async (key) => {
+      if (rows.some(({ generation }) => generation === key.generation)) return false
+      rows.push(key)
+      return true
+    },
+    removeBefore: async (generation) => {
+      while (rows[0] && rows[0].generation < generation) rows.shift()
+    },
+  }
+}
+
+test('two nodes that start at once agree on one key', async () => {
+  const store = table()
+  const options = { store, masterKey: randomBytes(32), now: () => 0, lifetime: 30 * DAY }
+  const rings = await Promise.all([KeyRing.open(options), KeyRing.open(options), KeyRing.open(options)])
+  assert.equal(store.rows.length, 1)
+  for (const ring of rings) assert.deepEqual(ring.jwks(), rings[0]?.jwks())
+})
+
+test('a service that was off on the day still gives a whole day of notice', async () => {
+  const clock = { now: 0 }
+  const store = table()
+  const options = { store, masterKey: randomBytes(32), now: () => clock.now, lifetime: 30 * DAY }
+  await KeyRing.open(options)
+  clock.now = 100 * DAY
+  const ring = await KeyRing.open(options)
+  assert.equal(store.rows[1]?.activeFrom, 101 * DAY)
+  assert.equal(ring.jwks().keys.length, 2)
+})
+
+test('private keys are sealed, and another master key does not open them', async () => {
+  const store = table()
+  const masterKey = randomBytes(32)
+  await KeyRing.open({ store, masterKey, now: () => 0, lifetime: DAY * 30 })
+  const [row] = store.rows
+  assert.ok(row)
+  assert.ok(!Buffer.from(row.sealed, 'base64').includes(Buffer.from('302e020100300506032b6570', 'hex')))
+  const wrong = KeyRing.open({ store, masterKey: randomBytes(32), now: () => 0, lifetime: DAY * 30 })
+  await assert.rejects(wrong, { code: 'store_key_wrong', message: /master key does not open/ })
+})
+
+test('a row that was swapped or altered is not used', async () => {
+  const store = table()
+  const options = { store, masterKey: randomBytes(32), now: () => 0, lifetime: 30 * DAY }
+  await KeyRing.open(options)
+  const [row] = store.rows
+  assert.ok(row)
+  store.rows[0] = { ...row, kid: `${row.kid.slice(0, -1)}${row.kid.endsWith('A') ? 'B' : 'A'}` }
+  await assert.rejects(KeyRing.open(options), { code: 'store_key_wrong' })
+})
+
+test('what is sealed for one purpose does not open for another, nor altered', () => {
+  const key = randomBytes(32)
+  const sealed = seal(key, Buffer.from('secret'), 'one')
+  assert.equal(unseal(key, sealed, 'one').toString(), 'secret')
+  assert.throws(() => unseal(key, sealed, 'two'), { code: 'store_key_wrong' })
+  const bytes = Buffer.from(sealed, 'base64')
+  for (const at of [0, 13, bytes.length - 1]) {
+    const altered = Buffer.from(bytes)
+    altered.writeUInt8(altered.readUInt8(at) ^ 1, at)
+    assert.throws(() => unseal(key, altered.toString('base64'), 'one'), { code: 'store_key_wrong' })
+  }
+  assert.throws(() => unseal(key, bytes.subarray(0, 20).toString('base64'), 'one'), { code: 'store_key_wrong' })
+})

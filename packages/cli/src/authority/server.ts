@@ -1,0 +1,71 @@
+/** The server's own certificate, kept beside the authority's and renewed in time. */
+import { createPrivateKey, X509Certificate } from 'node:crypto'
+import { join } from 'node:path'
+import { readPublicFile, readSecretFile } from '../data-dir.ts'
+import { replaceFile } from '../durable-file.ts'
+import type { CertificateAndKey } from './certificate.ts'
+import { LOOPBACK, parseHostName, parseHostNames } from './names.ts'
+import { type Authority, openAuthority } from './open.ts'
+
+const RENEW_BEFORE_MS = 30 * 86_400_000
+
+/** The certificate that a server presents. */
+export interface ServerCertificate extends CertificateAndKey {
+  /** The authority that signed it. */
+  readonly authority: Authority
+  /** Whether it was made by this call; a running server then has to take it up. */
+  readonly renewed: boolean
+}
+
+/**
+ * The server certificate in a data directory, for the given names beside localhost, 127.0.0.1 and ::1. It is used again
+ * while it is valid for more than 30 days, has the same names and comes from the authority there; otherwise made anew,
+ * with a new key. Call it daily in a long-running server.
+ *
+ * Throws as `openAuthority`, and `store_permissions` for `server.key` too.
+ */
+export async function serverCertificate(
+  directory: string,
+  names: readonly string[],
+  { now = () => new Date() }: { readonly now?: () => Date } = {},
+): Promise<ServerCertificate> {
+  const authority = await openAuthority({ directory, names, now })
+  const certPath = join(directory, 'server.pem')
+  const keyPath = join(directory, 'server.key')
+  const wanted = parseHostNames([...LOOPBACK, ...names]).map(({ text }) => text)
+
+  const cert = (await readPublicFile(certPath))?.toString()
+  const key = (await readSecretFile(keyPath))?.toString()
+  if (cert !== undefined && key !== undefined && isUsable({ cert, key }, authority, wanted, now())) {
+    return { cert, key, authority, renewed: false }
+  }
+  const made = await authority.issue(wanted)
+  // A crash between the two leaves files that do not belong together, which the next start sees and replaces.
+  await replaceFile(keyPath, made.key, 0o600)
+  await replaceFile(certPath, made.cert, 0o644)
+  return { ...made, authority, renewed: true }
+}
+
+function isUsable(found: CertificateAndKey, authority: Authority, wanted: readonly string[], now: Date): boolean {
+  try {
+    const certificate = new X509Certificate(found.cert)
+    const issuer = new X509Certificate(authority.cert)
+    return (
+      certificate.checkPrivateKey(createPrivateKey(found.key)) &&
+      certificate.checkIssued(issuer) &&
+      certificate.verify(issuer.publicKey) &&
+      certificate.validFromDate <= now &&
+      certificate.validToDate.getTime() - now.getTime() > RENEW_BEFORE_MS &&
+      new Set(wanted).symmetricDifference(namesOf(certificate)).size === 0
+    )
+  } catch {
+    // Not to be read: as good as absent, since a new one costs nothing and clients do not notice.
+    return false
+  }
+}
+
+function namesOf(certificate: X509Certificate): Set<string> {
+  // "DNS:localhost, IP Address:127.0.0.1": our names hold no character that would need quoting here.
+  const entries = (certificate.subjectAltName ?? '').split(', ')
+  return new Set(entries.map((entry) => parseHostName(entry.replace(/^(DNS|IP Address):/, '')).text))
+}

@@ -1,0 +1,94 @@
+/** `static admin`: what the operator does to accounts, straight in the database. */
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline/promises'
+import { Argument, Command } from 'commander'
+import type { Admin } from '@static/api'
+import { type Account, PLANS, type Plan, StaticError } from '@static/protocol'
+import { defaultDataDirectory } from '../data-dir.ts'
+import { databaseOf } from '../database.ts'
+
+interface AdminFlags {
+  readonly dataDir: string
+  readonly database?: string
+  readonly yes?: boolean
+  readonly json?: boolean
+}
+
+export function adminCommand(): Command {
+  const account = (): Argument => new Argument('<account>', 'account id (e-mail addresses are not verified)')
+  return new Command('admin')
+    .description('change accounts; needs access to the database')
+    .addCommand(
+      addFlags(new Command('plan'))
+        .description('put an account on a plan')
+        .addArgument(account())
+        .addArgument(new Argument('<plan>', 'the plan').choices(PLANS))
+        .addHelpText('after', '\nExample:\n  $ static admin plan 01a1dd29-fb99-77d8-bc4c-7c01980aa2e4 team')
+        .action((id: string, plan: Plan, flags: AdminFlags) =>
+          change(id, flags, `put on the plan ${plan}`, (admin) => admin.setPlan(id, plan)),
+        ),
+    )
+    .addCommand(
+      addFlags(new Command('suspend'))
+        .description('refuse every key and session of an account from now on')
+        .addArgument(account())
+        .action((id: string, flags: AdminFlags) =>
+          change(id, flags, 'suspended', (admin) => admin.setSuspended(id, true)),
+        ),
+    )
+    .addCommand(
+      addFlags(new Command('resume'))
+        .description('let a suspended account go on')
+        .addArgument(account())
+        .action((id: string, flags: AdminFlags) =>
+          change(id, flags, 'resumed', (admin) => admin.setSuspended(id, false)),
+        ),
+    )
+}
+
+function addFlags(command: Command): Command {
+  return command
+    .option('--data-dir <dir>', 'data directory of `static up`', defaultDataDirectory())
+    .option('--database <url>', 'postgres://… or a SQLite file; better in STATIC_DATABASE')
+    .option('--yes', 'do not ask')
+    .option('--json', 'print the account as JSON')
+}
+
+/** Shows whose account it is, asks, and makes the change. */
+async function change(
+  id: string,
+  flags: AdminFlags,
+  done: string,
+  apply: (admin: Admin) => Promise<void>,
+): Promise<void> {
+  const database = databaseOf(flags.database) ?? join(flags.dataDir, 'api.sqlite')
+  const remote = /^postgres(ql)?:/.test(database)
+  if (!remote && !existsSync(database)) {
+    throw StaticError.of('not_found', `There is no database ${database}: say where with --data-dir or --database.`)
+  }
+  const { Admin: AdminRules, openStore } = await import('@static/api')
+  const store = await openStore(database)
+  try {
+    const admin = new AdminRules(store.accounts)
+    const account = await admin.inspect(id)
+    if (!flags.yes) await confirm(account, done)
+    await apply(admin)
+    const changed = await admin.inspect(id)
+    process.stdout.write(flags.json ? `${JSON.stringify(changed)}\n` : `${describe(changed)}\n`)
+  } finally {
+    await store.close()
+  }
+}
+
+async function confirm(account: Account, done: string): Promise<void> {
+  if (!process.stdin.isTTY) throw StaticError.of('invalid_request', 'Nobody can be asked here: add --yes to go on.')
+  const terminal = createInterface({ input: process.stdin, output: process.stderr })
+  const answer = await terminal.question(`${describe(account)}\nThis account will be ${done}. Go on? [y/N] `)
+  terminal.close()
+  if (!/^y(es)?$/i.test(answer.trim())) throw StaticError.of('invalid_request', 'Nothing was changed.')
+}
+
+function describe({ id, email, name, plan, status }: Account): string {
+  return `${id}  ${email}${name === null ? '' : ` (${name})`}  plan ${plan}, ${status}`
+}

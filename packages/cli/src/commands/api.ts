@@ -1,0 +1,45 @@
+/** `static api`: the HTTP API alone, on SQLite or PostgreSQL, with the operator's certificate. */
+import { join } from 'node:path'
+import type { Command as CommandType } from 'commander'
+import { Command } from 'commander'
+import { StaticError } from '@static/protocol'
+import { ensurePrivateDirectory } from '../data-dir.ts'
+import { databaseOf } from '../database.ts'
+import { addServeFlags, apiOptionsFrom, givenCertificate, runUntilStopped, type ServeFlags } from '../serve.ts'
+
+interface ApiFlags extends ServeFlags {
+  readonly database?: string
+  readonly insecureHttp?: boolean
+}
+
+export function apiCommand(): CommandType {
+  return addServeFlags(new Command('api'))
+    .description('run the HTTP API alone')
+    .option(
+      '--database <url>',
+      'postgres://… or a SQLite file; better in STATIC_DATABASE (default: in the data directory)',
+    )
+    .option('--insecure-http', 'plain HTTP, on loopback only, for development')
+    .addHelpText(
+      'after',
+      '\nExample:\n  $ STATIC_DATABASE=postgres://… static api --name api.example.com --cert chain.pem --key key.pem',
+    )
+    .action(api)
+}
+
+async function api(flags: ApiFlags): Promise<void> {
+  await ensurePrivateDirectory(flags.dataDir)
+  const certificate = await givenCertificate(flags)
+  if (!certificate && !flags.insecureHttp) {
+    throw StaticError.of('invalid_request', 'Give --cert and --key; `static up` makes its own, this command does not.')
+  }
+  const [{ startApi }, options] = await Promise.all([import('@static/api'), apiOptionsFrom(flags)])
+  const database = databaseOf(flags.database) ?? join(flags.dataDir, 'api.sqlite')
+  const running = await startApi({ ...options, database, certificate })
+  runUntilStopped(running, () => givenCertificate(flags))
+  process.stdout.write(
+    flags.json
+      ? `${JSON.stringify({ ready: true, api_url: running.url, internal_url: running.internalUrl })}\n`
+      : `API ${running.url}\nready\n`,
+  )
+}

@@ -1,0 +1,139 @@
+/** What the commands that run a server share: flags, files, certificates, logs and the way they end. */
+import { randomBytes } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { type Command, InvalidArgumentError, Option } from 'commander'
+import type { Api, ApiOptions } from '@static/api'
+import { StaticError } from '@static/protocol'
+import { bufferedWriter } from './buffered-writer.ts'
+import { defaultDataDirectory, ensureSecretFile, readSecretFile } from './data-dir.ts'
+
+const RENEWAL_CHECK_MS = 12 * 3600_000
+const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const
+
+/** A certificate and its key, PEM. */
+export interface Certificate {
+  readonly cert: string
+  readonly key: string
+}
+
+/** Flags of every command that runs the API. */
+export interface ServeFlags {
+  readonly dataDir: string
+  readonly host: string
+  readonly apiPort: number
+  readonly name?: string
+  readonly cert?: string
+  readonly key?: string
+  readonly internalPort?: number
+  readonly settings?: string
+  readonly metricsToken?: string
+  readonly trustedProxy?: readonly string[]
+  readonly logLevel: (typeof LOG_LEVELS)[number]
+  readonly json?: boolean
+}
+
+/** Adds the flags above to a command. */
+export function addServeFlags(command: Command): Command {
+  return command
+    .option('--data-dir <dir>', 'where everything is kept', defaultDataDirectory())
+    .option('--host <host>', 'address to listen on', 'localhost')
+    .option('--api-port <port>', 'port of the API', portNumber, 8443)
+    .option('--name <name[:port]>', 'the name that users reach this server by (default: the host)')
+    .option('--cert <file>', 'certificate chain, PEM')
+    .option('--key <file>', 'private key of the certificate, PEM')
+    .option('--internal-port <port>', 'also open the loopback listener for relay nodes', portNumber)
+    .option('--settings <file>', 'JSON file with limits and other numbers to change; SPEC.md lists them')
+    .option('--metrics-token <file>', 'file with a token that lets other machines read /metrics')
+    .option('--trusted-proxy <address...>', 'proxies whose word on the client address is believed')
+    .addOption(new Option('--log-level <level>', 'how much to log').choices(LOG_LEVELS).default('info'))
+    .option('--json', 'print one line of JSON when ready')
+}
+
+/** A port from a flag. */
+export function portNumber(text: string): number {
+  const port = Number(text)
+  if (!/^\d{1,5}$/.test(text) || port > 65_535) throw new InvalidArgumentError('A port is a number from 0 to 65535.')
+  return port
+}
+
+/** The options of the API that follow from flags and from the secrets in the data directory. */
+export async function apiOptionsFrom(flags: ServeFlags): Promise<Omit<ApiOptions, 'database' | 'certificate'>> {
+  const secret = (): Buffer => Buffer.from(`${randomBytes(32).toString('hex')}\n`)
+  const master = await ensureSecretFile(join(flags.dataDir, 'master.key'), secret)
+  const masterKey = Buffer.from(master.toString().trim(), 'hex')
+  if (masterKey.length !== 32) {
+    throw StaticError.of('invalid_request', `${join(flags.dataDir, 'master.key')} must hold 64 hexadecimal digits.`)
+  }
+  const credential = (await ensureSecretFile(join(flags.dataDir, 'relay.credential'), secret)).toString().trim()
+  const metricsToken = flags.metricsToken === undefined ? undefined : await readSecretFile(flags.metricsToken)
+  return {
+    masterKey,
+    host: flags.host,
+    port: flags.apiPort,
+    name: flags.name,
+    internal:
+      flags.internalPort === undefined ? undefined : { host: 'localhost', port: flags.internalPort, credential },
+    metricsToken: metricsToken?.toString().trim(),
+    trustedProxies: flags.trustedProxy,
+    settings: flags.settings === undefined ? undefined : await readJson(flags.settings),
+    log: {
+      write: bufferedWriter(process.stderr),
+      pretty: process.stderr.isTTY,
+      level: flags.logLevel,
+    },
+  }
+}
+
+/** The operator's own certificate, if both files are given. */
+export async function givenCertificate({ cert, key }: ServeFlags): Promise<Certificate | undefined> {
+  if (cert === undefined && key === undefined) return undefined
+  if (cert === undefined || key === undefined) {
+    throw StaticError.of('invalid_request', 'Give both --cert and --key, or neither.')
+  }
+  return { cert: await readText(cert), key: await readText(key) }
+}
+
+/** Keeps a running API's certificate fresh and ends it in order when the process is asked to stop. */
+export function runUntilStopped(api: Api, certificate: () => Promise<Certificate | undefined>): void {
+  const renewal = setInterval(() => {
+    certificate().then(
+      (fresh) => fresh && api.renew(fresh),
+      (error: unknown) => process.stderr.write(`static: ${StaticError.from(error).message}\n`),
+    )
+  }, RENEWAL_CHECK_MS)
+  renewal.unref()
+  let stopping = false
+  const stop = (): void => {
+    // The second signal means it.
+    if (stopping) process.exit(1)
+    stopping = true
+    clearInterval(renewal)
+    api.close().then(
+      () => process.exit(0),
+      (error: unknown) => {
+        process.stderr.write(`static: ${StaticError.from(error).message}\n`)
+        process.exit(1)
+      },
+    )
+  }
+  process.on('SIGINT', stop)
+  process.on('SIGTERM', stop)
+}
+
+async function readJson(path: string): Promise<unknown> {
+  const text = await readText(path)
+  try {
+    return JSON.parse(text)
+  } catch (cause) {
+    throw StaticError.of('invalid_request', `${path} is not valid JSON.`, { cause })
+  }
+}
+
+async function readText(path: string): Promise<string> {
+  try {
+    return await readFile(path, 'utf8')
+  } catch (cause) {
+    throw StaticError.of('invalid_request', `The file ${path} cannot be read.`, { cause })
+  }
+}

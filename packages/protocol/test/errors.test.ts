@@ -1,0 +1,42 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import {
+  AuthError,
+  ChannelError,
+  ERRORS,
+  type ErrorCode,
+  MlsError,
+  QuotaExceededError,
+  StaticError,
+  TransportError,
+} from '../src/index.ts'
+
+const FAMILIES = { AuthError, TransportError, ChannelError, QuotaExceededError, MlsError, StaticError }
+
+for (const [code, row] of Object.entries(ERRORS)) {
+  test(`${code} has a class, a status and a way out`, () => {
+    const error = StaticError.of(code as ErrorCode)
+    assert.ok(error instanceof FAMILIES[row.family])
+    assert.equal(error.constructor, FAMILIES[row.family])
+    assert.deepEqual([error.name, error.code, error.httpStatus], [row.family, code, row.status])
+    assert.ok(row.status >= 400 && row.status < 600)
+    assert.ok(row.grpc >= 1 && row.grpc <= 16)
+    assert.match(row.help, /^[A-Z“"].*\.$/s)
+  })
+}
+
+test('the prefixes of the Python client follow the families', () => {
+  const expected = { AuthError: 'auth error:', TransportError: 'transport error:', MlsError: 'MLS engine error:' }
+  for (const [code, { family, prefix }] of Object.entries(ERRORS)) {
+    const rest = code === 'channel_error' ? 'invalid channel name:' : 'runtime error:'
+    assert.equal(prefix, (expected as Record<string, string>)[family] ?? rest, code)
+  }
+})
+
+test('an unknown error becomes internal_error and keeps its cause', () => {
+  const cause = new TypeError('boom')
+  const error = StaticError.from(cause)
+  assert.deepEqual([error.code, error.cause], ['internal_error', cause])
+  assert.ok(!error.message.includes('boom'))
+  assert.equal(StaticError.from(error), error)
+})

@@ -1,0 +1,14 @@
+/** `npm run check`: every static check. */
+import { fail, run, say } from './step.ts'
+
+const CHECKS: readonly (readonly [name: string, file: string, ...words: string[]])[] = [
+  ['types', 'node_modules/typescript/bin/tsc', '-p', 'tsconfig.json'],
+  ['lint and walls', 'node_modules/oxlint/bin/oxlint', '--deny-warnings'],
+  ['format', 'node_modules/oxfmt/bin/oxfmt', '--check'],
+  ['unused code', 'node_modules/knip/bin/knip.js'],
+]
+
+for (const [name, file, ...words] of CHECKS) {
+  say(`Checking ${name}`)
+  if ((await run(process.execPath, [file, ...words])) !== 0) fail(`The check of ${name} failed.`)
+}

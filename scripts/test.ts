@@ -1,0 +1,22 @@
+/** `npm test`: set-up, static checks and every test. Words after `--` name test files to run alone. */
+import { mkdirSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { startPostgres } from './postgres.ts'
+import { fail, run, say } from './step.ts'
+
+const TESTS = ['packages/*/test/**/*.test.ts', 'tests/**/*.test.ts']
+const root = resolve(import.meta.dirname, '..')
+const temporary = join(root, '.cache/tmp')
+mkdirSync(temporary, { recursive: true })
+
+const chosen = process.argv.slice(2)
+if (chosen.length === 0 && (await run(process.execPath, ['scripts/check.ts'])) !== 0) process.exit(1)
+const postgres = await startPostgres(temporary)
+say('Running the tests')
+const code = await run(
+  process.execPath,
+  ['--test', '--test-concurrency=2', '--test-timeout=300000', ...(chosen.length > 0 ? chosen : TESTS)],
+  { STATIC_TEST_POSTGRES: postgres.url, TMPDIR: temporary },
+)
+await postgres.stop()
+if (code !== 0) fail('Some tests failed.')
