@@ -43,28 +43,26 @@ export class Limiter {
 
   /** Counts one, or throws `rate_limited` if none is left. */
   spend(subject: string, visit: Visit): void {
-    this.check(subject, visit)
-    this.add(subject)
-    visit.rates[visit.rates.length - 1] = this.state(subject)
+    const now = this.#now()
+    const window = this.#open(subject, now) ?? this.#start(subject, now)
+    if (window.count >= this.#rate.limit) throw this.#refusal(window, now, visit)
+    window.count++
+    visit.rates.push(this.#stateOf(window, now))
   }
 
   /** Counts one, whatever is left. */
   add(subject: string): void {
     const now = this.#now()
-    const window = this.#open(subject, now)
-    if (window) window.count++
-    else this.#windows.set(subject, { count: 1, ends: now + this.#rate.seconds * 1000 })
+    const window = this.#open(subject, now) ?? this.#start(subject, now)
+    window.count++
   }
 
   /** Throws `rate_limited` if none is left, without counting. */
   check(subject: string, visit: Visit): void {
-    const state = this.state(subject)
-    visit.rates.push(state)
-    if (state.remaining > 0) return
-    const { limit, seconds } = this.#rate
-    throw StaticError.of('rate_limited', `The limit "${this.#policy}" of ${limit} in ${seconds} s is reached.`, {
-      retryAfter: state.resetSeconds,
-    })
+    const now = this.#now()
+    const window = this.#open(subject, now)
+    if (window && window.count >= this.#rate.limit) throw this.#refusal(window, now, visit)
+    visit.rates.push(this.#stateOf(window, now))
   }
 
   /** Gives back one that turned out not to count. */
@@ -81,7 +79,21 @@ export class Limiter {
   /** How the limit stands. */
   state(subject: string): RateState {
     const now = this.#now()
-    const window = this.#open(subject, now)
+    return this.#stateOf(this.#open(subject, now), now)
+  }
+
+  #open(subject: string, now: number): Window | undefined {
+    const window = this.#windows.get(subject)
+    return window && window.ends > now ? window : undefined
+  }
+
+  #start(subject: string, now: number): Window {
+    const window = { count: 0, ends: now + this.#rate.seconds * 1000 }
+    this.#windows.set(subject, window)
+    return window
+  }
+
+  #stateOf(window: Window | undefined, now: number): RateState {
     return {
       policy: this.#policy,
       rate: this.#rate,
@@ -90,9 +102,13 @@ export class Limiter {
     }
   }
 
-  #open(subject: string, now: number): Window | undefined {
-    const window = this.#windows.get(subject)
-    return window && window.ends > now ? window : undefined
+  #refusal(window: Window, now: number, visit: Visit): StaticError {
+    const state = this.#stateOf(window, now)
+    visit.rates.push(state)
+    const { limit, seconds } = this.#rate
+    return StaticError.of('rate_limited', `The limit "${this.#policy}" of ${limit} in ${seconds} s is reached.`, {
+      retryAfter: state.resetSeconds,
+    })
   }
 }
 

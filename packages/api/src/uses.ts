@@ -25,17 +25,14 @@ export class Uses {
     this.#now = now
   }
 
-  /** Notes that a key was used. */
-  async used(key: VerifiableKey): Promise<void> {
+  /** Notes that a key was used. There is something to wait for only when it must be written at once. */
+  used(key: VerifiableKey): Promise<void> | undefined {
     const at = this.#now()
-    if (key.lastUsedAt === null) {
-      await this.#keys.touch(new Map([[key.id, at]]))
-      return
-    }
+    if (key.lastUsedAt === null) return this.#keys.touch(new Map([[key.id, at]]))
     const waiting = this.#waiting.get(key.id)
     if (waiting) waiting.at = Math.max(waiting.at, at)
     else this.#waiting.set(key.id, { at, written: key.lastUsedAt })
-    if (this.#waiting.size > MOST_WAITING) await this.flush()
+    return this.#waiting.size > MOST_WAITING ? this.flush() : undefined
   }
 
   /** Counts a token exchange. */

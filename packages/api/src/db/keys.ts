@@ -1,14 +1,14 @@
 /** API keys in the database: Argon2id hashes and what is shown of a key, never the key. */
 import { type Insertable, sql } from 'kysely'
 import type { KeyRecord, KeyStore } from '../ports.ts'
+import type { Engine } from './engine.ts'
 import { claim } from './idempotency.ts'
-import { prepare } from './prepare.ts'
-import type { Db, Schema } from './schema.ts'
+import type { Schema } from './schema.ts'
 import { rollBack, rollingBack } from './transaction.ts'
 
-export function keyStore(db: Db): KeyStore {
-  const byPrefix = prepare(
-    db,
+export function keyStore(engine: Engine): KeyStore {
+  const { db } = engine
+  const byPrefix = engine.prepare(
     db
       .selectFrom('api_keys as k')
       .innerJoin('accounts as a', 'a.id', 'k.account_id')
@@ -24,8 +24,7 @@ export function keyStore(db: Db): KeyStore {
       ])
       .where('k.prefix', '=', ''),
   )
-  const list = prepare(
-    db,
+  const list = engine.prepare(
     db
       .selectFrom('api_keys')
       .select(['id', 'prefix', 'name', 'mode', 'created_at as createdAt', 'last_used_at as lastUsedAt'])

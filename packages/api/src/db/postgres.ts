@@ -1,8 +1,9 @@
 /** PostgreSQL (15 or newer), for several API nodes over one database. */
 import { readFileSync } from 'node:fs'
-import { Kysely, PostgresDialect } from 'kysely'
+import { type Compilable, Kysely, PostgresDialect } from 'kysely'
 import pg from 'pg'
 import { StaticError } from '@static/protocol'
+import type { Engine } from './engine.ts'
 import type { Schema } from './schema.ts'
 
 /** Counters and times fit a JavaScript number; the driver's default is a text. */
@@ -12,7 +13,7 @@ const INT8 = 20
  * Opens a database by its URL. `sslmode=verify-full` (with `sslrootcert=FILE` for a private
  * authority) turns TLS 1.3 on, always with verification: there is no mode that encrypts without it.
  */
-export function openPostgres(url: string): Kysely<Schema> {
+export function openPostgres(url: string): Engine {
   const address = new URL(url)
   const mode = address.searchParams.get('sslmode') ?? 'disable'
   const authority = address.searchParams.get('sslrootcert')
@@ -37,5 +38,16 @@ export function openPostgres(url: string): Kysely<Schema> {
   })
   // An idle connection that breaks (the server restarts) is dropped from the pool; the next query opens another.
   pool.on('error', () => {})
-  return new Kysely<Schema>({ dialect: new PostgresDialect({ pool }) })
+  const db = new Kysely<Schema>({ dialect: new PostgresDialect({ pool }) })
+  let prepared = 0
+  return {
+    db,
+    prepare: <Row>(query: Compilable<Row>) => {
+      const { sql } = query.compile()
+      // A name makes the server keep the plan, per connection.
+      const name = `static_${++prepared}`
+      return async (...values) => (await pool.query({ name, text: sql, values: [...values] })).rows as Row[]
+    },
+    close: () => db.destroy(),
+  }
 }

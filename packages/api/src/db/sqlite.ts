@@ -7,9 +7,9 @@
 import { chmodSync, closeSync, openSync } from 'node:fs'
 import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite'
 import {
+  type Compilable,
   CompiledQuery,
   type DatabaseConnection,
-  type Dialect,
   type Driver,
   Kysely,
   type QueryResult,
@@ -17,24 +17,47 @@ import {
   SqliteIntrospector,
   SqliteQueryCompiler,
 } from 'kysely'
+import type { Engine } from './engine.ts'
 import type { Schema } from './schema.ts'
 
-/** Opens or creates a database file that only its owner can read. `:memory:` is for tests. */
-export function openSqlite(path: string): Kysely<Schema> {
-  if (path !== ':memory:') {
-    // SQLite would create it with the umask; its -wal and -shm files copy the mode of this one.
-    closeSync(openSync(path, 'a', 0o600))
-    chmodSync(path, 0o600)
-  }
-  const file = new DatabaseSync(path, { timeout: 5_000 })
+const BUSY_MS = 5_000
+
+/** Opens or creates a database file that only its owner can read. */
+export function openSqlite(path: string): Engine {
+  // SQLite would create it with the umask; its -wal and -shm files copy the mode of this one.
+  closeSync(openSync(path, 'a', 0o600))
+  chmodSync(path, 0o600)
+  const file = new DatabaseSync(path, { timeout: BUSY_MS })
   file.exec('PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON')
-  const dialect: Dialect = {
-    createAdapter: () => new SqliteAdapter(),
-    createDriver: () => new SqliteDriver(file),
-    createIntrospector: (db) => new SqliteIntrospector(db),
-    createQueryCompiler: () => new SqliteQueryCompiler(),
+  const db = new Kysely<Schema>({
+    dialect: {
+      createAdapter: () => new SqliteAdapter(),
+      createDriver: () => new SqliteDriver(file),
+      createIntrospector: (kysely) => new SqliteIntrospector(kysely),
+      createQueryCompiler: () => new SqliteQueryCompiler(),
+    },
+  })
+  let reader: SqliteConnection | undefined
+  const readOnly = new DatabaseSync(path, { timeout: BUSY_MS, readOnly: true })
+  return {
+    db,
+    prepare: <Row>(query: Compilable<Row>) => {
+      const compiled = query.compile()
+      return (...values) => {
+        // At first use: the tables do not exist before the migrations.
+        reader ??= new SqliteConnection(readOnly)
+        try {
+          return Promise.resolve(reader.rows<Row>(compiled.sql, values))
+        } catch (error) {
+          return Promise.reject(error)
+        }
+      }
+    },
+    async close() {
+      readOnly.close()
+      await db.destroy()
+    },
   }
-  return new Kysely<Schema>({ dialect })
 }
 
 /** One connection, handed from one user to the next: a transaction keeps it until its end. */
@@ -99,15 +122,19 @@ class SqliteConnection implements DatabaseConnection {
     try {
       const { statement, columns } = this.#prepare(query.sql)
       const values = query.parameters as SQLInputValue[]
-      if (columns.length > 0) {
-        const rows = statement.all(...values) as unknown as unknown[][]
-        return Promise.resolve({ rows: rows.map((row) => toObject(columns, row) as R) })
-      }
+      if (columns.length > 0) return Promise.resolve({ rows: this.rows<R>(query.sql, values) })
       const { changes } = statement.run(...values)
       return Promise.resolve({ rows: [], numAffectedRows: BigInt(changes) })
     } catch (error) {
       return Promise.reject(error)
     }
+  }
+
+  /** The rows of a statement that returns some. */
+  rows<R>(sql: string, values: readonly SQLInputValue[]): R[] {
+    const { statement, columns } = this.#prepare(sql)
+    const rows = statement.all(...values) as unknown as unknown[][]
+    return rows.map((row) => toObject(columns, row) as R)
   }
 
   #prepare(sql: string): Prepared {

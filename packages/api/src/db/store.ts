@@ -3,12 +3,12 @@ import { sql } from 'kysely'
 import { Migrator } from 'kysely/migration'
 import type { Store } from '../ports.ts'
 import { accountStore } from './accounts.ts'
+import type { Engine } from './engine.ts'
 import { idempotencyStore, IDEMPOTENCY_LIFE } from './idempotency.ts'
 import { keyStore } from './keys.ts'
 import { leaseStore } from './leases.ts'
 import { MIGRATIONS } from './migrations.ts'
 import { openPostgres } from './postgres.ts'
-import type { Db } from './schema.ts'
 import { sessionStore } from './sessions.ts'
 import { signingKeyStore } from './signing-keys.ts'
 import { openSqlite } from './sqlite.ts'
@@ -25,21 +25,22 @@ const LEASE_LIFE = 7 * DAY
  */
 export async function openStore(database: string): Promise<Store> {
   const remote = /^postgres(ql)?:\/\//.test(database)
-  let db: Db
+  let engine: Engine
   try {
-    db = remote ? openPostgres(database) : openSqlite(database)
+    engine = remote ? openPostgres(database) : openSqlite(database)
   } catch (error) {
     throw openingError(error, remote ? 'The database' : database)
   }
+  const { db } = engine
   const migrator = new Migrator({ db, provider: { getMigrations: async () => MIGRATIONS } })
   const { error } = await migrator.migrateToLatest()
   if (error !== undefined) {
-    await db.destroy()
+    await engine.close()
     throw openingError(error, remote ? 'The database' : database)
   }
   return {
     accounts: accountStore(db),
-    keys: keyStore(db),
+    keys: keyStore(engine),
     sessions: sessionStore(db),
     usage: usageStore(db),
     leases: leaseStore(db),
@@ -60,6 +61,6 @@ export async function openStore(database: string): Promise<Store> {
     async ping() {
       await sql`select 1`.execute(db)
     },
-    close: () => db.destroy(),
+    close: () => engine.close(),
   }
 }

@@ -34,7 +34,8 @@ async function byKey(service: Service, request: FastifyRequest): Promise<Verifia
   const key = BEARER.exec(header)?.[1]
   if (key === undefined) throw StaticError.of('auth_failed', 'The Authorization header must be "Bearer <API key>".')
   const row = await service.verifier.verify(key, request.visit)
-  await service.uses.used(row)
+  const writing = service.uses.used(row)
+  if (writing) await writing
   return row
 }
 

@@ -142,8 +142,9 @@ describe('plumbing of a public server', () => {
   })
 
   test('plain HTTP is for loopback only', async () => {
+    const { database, remove } = await makeDatabase('sqlite')
     const options = {
-      database: ':memory:',
+      database,
       masterKey: randomBytes(32),
       port: 0,
       log: { write: () => {}, pretty: false, level: 'silent' as const },
@@ -154,6 +155,7 @@ describe('plumbing of a public server', () => {
     const api = await startApi({ ...options, host: '127.0.0.1', log })
     assert.match(lines.join(''), /plain HTTP/)
     await api.close()
+    await remove()
   })
 
   test('while the database is out of reach, readiness says why and requests say try again', async () => {

@@ -1,0 +1,14 @@
+/** What the query files need of an engine. */
+import type { Compilable } from 'kysely'
+import type { Db } from './schema.ts'
+
+/** An open database. */
+export interface Engine {
+  readonly db: Db
+  /**
+   * Prepares a query that only reads what is committed, for the way of every request: past kysely's run time, on a
+   * connection that waits for no transaction. The returned function binds the values, in their order.
+   */
+  prepare<Row>(query: Compilable<Row>): (...values: readonly string[]) => Promise<Row[]>
+  close(): Promise<void>
+}

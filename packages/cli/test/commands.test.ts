@@ -1,0 +1,143 @@
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { after, before, describe, test } from 'node:test'
+import { Admin, openStore } from '@static/api'
+
+const MAIN = join(import.meta.dirname, '../src/main.ts')
+const home = mkdtempSync(join(tmpdir(), 'static-cli-'))
+after(() => rmSync(home, { recursive: true, force: true }))
+const env = { PATH: process.env['PATH'], HOME: home, NO_COLOR: '1' }
+
+/** Runs `static` to its end. */
+async function run(...words: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
+  const child = spawn(process.execPath, [MAIN, ...words], { env, stdio: ['ignore', 'pipe', 'pipe'] })
+  const texts = { stdout: '', stderr: '' }
+  child.stdout.on('data', (chunk: Buffer) => (texts.stdout += chunk.toString()))
+  child.stderr.on('data', (chunk: Buffer) => (texts.stderr += chunk.toString()))
+  const [code] = (await once(child, 'close')) as [number]
+  return { code, ...texts }
+}
+
+describe('static', () => {
+  test('help names the commands, the exit codes and an example', async () => {
+    const { code, stdout, stderr } = await run('--help')
+    assert.deepEqual([code, stderr], [0, ''])
+    for (const word of ['up', 'api', 'admin', 'Exit codes: 0 done']) assert.ok(stdout.includes(word), word)
+    assert.match((await run('up', '--help')).stdout, /Example:\n {2}\$ static up/)
+  })
+
+  for (const words of [
+    ['nonsense'],
+    ['up', '--nonsense'],
+    ['up', '--api-port', 'x'],
+    ['admin', 'plan', 'x', 'gold'],
+    ['admin', 'plan'],
+  ]) {
+    test(`not understood: static ${words.join(' ')}`, async () => {
+      const { code, stdout, stderr } = await run(...words)
+      assert.deepEqual([code, stdout], [2, ''])
+      assert.match(stderr, /^error: .*\n\(add --help for the options\)\n$/s)
+    })
+  }
+
+  for (const [sentence, ...words] of [
+    ['Give both --cert and --key, or neither.', 'up', '--cert', 'x.pem', '--data-dir', join(home, 'a')],
+    [
+      'The file /nowhere/x.pem cannot be read.',
+      'up',
+      '--cert',
+      '/nowhere/x.pem',
+      '--key',
+      'y',
+      '--data-dir',
+      join(home, 'a'),
+    ],
+    ['Give --cert and --key; `static up` makes its own, this command does not.', 'api', '--data-dir', join(home, 'a')],
+    ['The file /nowhere/s.json cannot be read.', 'up', '--settings', '/nowhere/s.json', '--data-dir', join(home, 'a')],
+    [`${MAIN} cannot be the data directory because it, or a part of it, is a file.`, 'up', '--data-dir', MAIN],
+  ] as const) {
+    test(`one sentence: ${sentence}`, async () => {
+      assert.deepEqual(await run(...words), { code: 1, stdout: '', stderr: `static: ${sentence}\n` })
+    })
+  }
+})
+
+describe('static up and static admin', () => {
+  const data = join(home, 'data')
+  let child: ReturnType<typeof spawn>
+  let ready: { api_url: string; ca: string }
+  let account: string
+  before(async () => {
+    const words = ['up', '--data-dir', data, '--api-port', '0', '--json', '--log-level', 'error']
+    child = spawn(process.execPath, [MAIN, ...words], { env, stdio: ['ignore', 'pipe', 'inherit'] })
+    const [line] = (await once(createInterface({ input: child.stdout! }), 'line')) as [string]
+    ready = JSON.parse(line)
+    const store = await openStore(join(data, 'api.sqlite'))
+    account = '01a1dd29-fb99-77d8-bc4c-7c01980aa2e4'
+    const person = {
+      id: account,
+      email: 'ann@example.com',
+      name: 'Ann',
+      passwordHash: '',
+      plan: 'free',
+      status: 'active',
+      createdAt: 1,
+    } as const
+    const key = {
+      id: account,
+      accountId: account,
+      prefix: 'sk_live_xxxxxxxx',
+      name: 'default',
+      mode: 'live',
+      hash: '',
+      createdAt: 1,
+      lastUsedAt: null,
+    } as const
+    assert.equal(await store.accounts.create(person, key), 'created')
+    await store.close()
+  })
+  after(async () => {
+    child.kill('SIGTERM')
+    assert.deepEqual(await once(child, 'exit'), [0, null])
+  })
+
+  test('one line says where everything is; secrets are for the owner alone', () => {
+    assert.match(ready.api_url, /^https:\/\/localhost:\d+$/)
+    assert.equal(ready.ca, join(data, 'ca.pem'))
+    const open = readdirSync(data).filter((name) => (statSync(join(data, name)).mode & 0o077) !== 0)
+    assert.deepEqual(open.sort(), ['ca.pem', 'server.pem'])
+    assert.equal(statSync(data).mode & 0o777, 0o700)
+  })
+
+  test('an account is put on a plan, suspended and resumed while the server runs', async () => {
+    const shown = (plan: string, status: string): string =>
+      `${account}  ann@example.com (Ann)  plan ${plan}, ${status}\n`
+    const flags = ['--data-dir', data, '--yes']
+    assert.deepEqual(await run('admin', 'plan', account, 'team', ...flags), {
+      code: 0,
+      stdout: shown('team', 'active'),
+      stderr: '',
+    })
+    assert.equal((await run('admin', 'suspend', account, ...flags)).stdout, shown('team', 'suspended'))
+    const { stdout } = await run('admin', 'resume', account, ...flags, '--json')
+    assert.equal(JSON.parse(stdout).status, 'active')
+    const store = await openStore(join(data, 'api.sqlite'))
+    assert.equal((await new Admin(store.accounts).inspect(account)).plan, 'team')
+    await store.close()
+  })
+
+  test('nothing is changed without a yes, for an unknown account, or in a database that is not there', async () => {
+    const asked = await run('admin', 'suspend', account, '--data-dir', data)
+    assert.deepEqual([asked.code, asked.stderr], [1, 'static: Nobody can be asked here: add --yes to go on.\n'])
+    const nobody = await run('admin', 'suspend', 'nobody', '--data-dir', data, '--yes')
+    assert.deepEqual([nobody.code, nobody.stderr], [1, 'static: There is no such account.\n'])
+    const nowhere = await run('admin', 'suspend', account, '--data-dir', join(home, 'nowhere'), '--yes')
+    assert.equal(nowhere.code, 1)
+    assert.match(nowhere.stderr, /^static: There is no database .*nowhere\/api\.sqlite: say where/)
+  })
+})
