@@ -58,7 +58,7 @@ export class Keys {
     this.#limits.keyCreations.spend(caller.accountId, visit)
 
     const { record, key } = await this.make(caller.accountId, name, mode)
-    const result = await this.#store.keys.create(record, this.#most, claim)
+    const result = await this.#store.keys.create(record, this.#most, caller.credential, claim)
     switch (result) {
       case 'created':
         return {
@@ -71,8 +71,8 @@ export class Keys {
         }
       case 'limit':
         throw StaticError.of('key_limit_reached', `An account has at most ${this.#most} active keys.`)
-      case 'no_account':
-        throw StaticError.of('auth_key_invalid', 'The account was closed or suspended.')
+      case 'refused':
+        throw StaticError.of('auth_failed', 'The credential was withdrawn while the key was being made.')
       case 'claimed': {
         const other = await earlier(this.#store.idempotency, claim, this.#now)
         throw other === undefined ? mismatch() : alreadyMade(other)

@@ -69,14 +69,20 @@ export class Leases {
     return {
       id: lease.id,
       spent: lease.spent,
-      remaining: lease.state === 'open' ? lease.amount - lease.spent : 0,
+      remaining: lease.state === 'open' && lease.expiresAt > now ? lease.amount - lease.spent : 0,
       expires_at: isoTime(lease.expiresAt),
     }
   }
 
-  /** Books the leases that ended without settlement. */
+  /** Books the meter's leases that ended without settlement. */
   async sweep(meter: Meter): Promise<void> {
     await this.#store.leases.sweep(meter, this.#now(), expire)
+  }
+
+  /** Books every lease that ended without settlement, of accounts that nobody asks about too. */
+  async sweepAll(): Promise<void> {
+    const now = this.#now()
+    for (const meter of await this.#store.leases.expired(now)) await this.#store.leases.sweep(meter, now, expire)
   }
 }
 
@@ -91,28 +97,36 @@ function expire(lease: LeaseRecord): Settlement {
   return { lease: { ...lease, state: 'expired' }, used: rest, reserved: -rest, day: dayOf(lease.expiresAt - 1) }
 }
 
+/**
+ * How a settlement changes a lease. `spent` is the total so far; only `final` says that the holder has stopped, so only
+ * then is the rest given back. Whatever comes late or twice, nothing that was spent is left out.
+ */
 function settle(lease: LeaseRecord, spent: number, final: boolean, now: number, lifetime: number): Settlement {
   if (spent > lease.amount) throw wrong('spent', `must be at most ${lease.amount}, the amount of the lease`)
-  const nothing = { lease, used: 0, reserved: 0, day: dayOf(now) }
-  if (lease.state === 'closed') return nothing
-  // A settlement that was overtaken by a later one.
+  // A settlement that was overtaken by a later one tells less than is known.
   const total = Math.max(spent, lease.spent)
+  const more = total - lease.spent
   const rest = lease.amount - total
-  if (lease.state === 'expired') {
-    // It was booked as spent in full; the truth, late, gives the rest back to the same month.
-    return {
-      lease: { ...lease, spent: total, state: 'closed' },
-      used: -rest,
-      reserved: 0,
-      day: dayOf(lease.expiresAt - 1),
-    }
-  }
   const { end } = monthOf(lease.period)
-  const booked = total - lease.spent
   const day = dayOf(Math.min(now, end - 1))
-  if (final || now >= end) {
-    return { lease: { ...lease, spent: total, state: 'closed' }, used: booked, reserved: -booked - rest, day }
+  const told = { ...lease, spent: total }
+  switch (lease.state) {
+    case 'open': {
+      if (final) return { lease: { ...told, state: 'closed' }, used: more, reserved: -more - rest, day }
+      const expiresAt = Math.max(lease.expiresAt, Math.min(now + lifetime, end))
+      return { lease: { ...told, expiresAt }, used: more, reserved: -more, day }
+    }
+    case 'expired': {
+      // It was booked as spent in full, on its last day; the holder's last word gives the rest back there.
+      const used = final ? -rest : 0
+      return {
+        lease: { ...told, state: final ? 'closed' : 'expired' },
+        used,
+        reserved: 0,
+        day: dayOf(lease.expiresAt - 1),
+      }
+    }
+    case 'closed':
+      return { lease: told, used: more, reserved: 0, day }
   }
-  const expiresAt = Math.max(lease.expiresAt, Math.min(now + lifetime, end))
-  return { lease: { ...lease, spent: total, expiresAt }, used: booked, reserved: -booked, day }
 }

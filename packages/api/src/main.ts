@@ -147,7 +147,8 @@ export async function startApi(options: ApiOptions): Promise<Api> {
 
 async function listen({ app }: WebServer, host: string, port: number): Promise<number> {
   try {
-    await app.listen({ host, port })
+    // The library says http of every server that it did not make itself.
+    await app.listen({ host, port, listenTextResolver: (at) => `listening on ${at.replace(/^https?:\/\//, '')}` })
   } catch (cause) {
     const { code } = cause as NodeJS.ErrnoException
     const reason = code === 'EADDRINUSE' ? 'it is taken by another program' : (code ?? 'unknown error')

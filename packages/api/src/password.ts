@@ -48,19 +48,24 @@ export class Passwords {
     visit: Visit,
   ): Promise<AccountRecord> {
     const { failures, passwords, passwordsPerAddress } = this.#limits
-    failures.check(visit.address, visit)
-    passwords.spend(subject, visit)
-    passwordsPerAddress.spend(`${subject} ${visit.address}`, visit)
     const lane = failures.count(visit.address) === 0 ? 'clean' : 'suspect'
+    // In this order: what one address may not do does not use up what the account's owner may.
+    passwordsPerAddress.spend(`${subject} ${visit.address}`, visit)
+    passwords.spend(subject, visit)
+    // Counted before the run and given back after it, so that many at once cannot slip under the limit.
+    failures.spend(visit.address, visit)
     const given = normal(password)
     const open = account && account.status !== 'closed' ? account : undefined
-    const matches = await (open
-      ? this.#hasher.verify(open.passwordHash, given, lane)
-      : this.#hasher.refuse(given, lane))
-    if (!open || !matches) {
-      failures.add(visit.address)
-      throw StaticError.of('invalid_credentials', 'The e-mail address or the password is wrong.')
+    let matches: boolean
+    try {
+      matches = await (open ? this.#hasher.verify(open.passwordHash, given, lane) : this.#hasher.refuse(given, lane))
+    } catch (error) {
+      failures.refund(visit.address)
+      throw error
     }
+    if (!open || !matches) throw StaticError.of('invalid_credentials', 'The e-mail address or the password is wrong.')
+    failures.refund(visit.address)
+    passwords.refund(subject)
     if (open.status === 'suspended') throw StaticError.of('account_suspended', 'This account is suspended.')
     return open
   }

@@ -49,6 +49,12 @@ export interface IdempotencyClaim {
   readonly now: number
 }
 
+/** What a caller showed to prove who it is; whoever changes something may ask whether it still holds. */
+export type Credential =
+  | { readonly by: 'key'; readonly id: string }
+  | { readonly by: 'session'; readonly idHash: string }
+  | { readonly by: 'password'; readonly hash: string }
+
 /** Accounts. */
 export interface AccountStore {
   /** Account and first key, both or none. */
@@ -70,12 +76,16 @@ export interface AccountStore {
 
 /** Keys. */
 export interface KeyStore {
-  /** Adds a key to an active account with fewer than `most` active keys. */
+  /**
+   * Adds a key to an active account with fewer than `most` active keys, if the credential still holds: who revokes a
+   * stolen key or changes a stolen password must not find a new key of the thief's afterwards.
+   */
   create(
     key: KeyRecord,
     most: number,
+    credential: Credential,
     claim?: IdempotencyClaim,
-  ): Promise<'created' | 'limit' | 'claimed' | 'no_account'>
+  ): Promise<'created' | 'limit' | 'claimed' | 'refused'>
   byPrefix(prefix: string): Promise<VerifiableKey | undefined>
   /** Active keys, newest first, ties by id descending. */
   list(accountId: string, modes: readonly Mode[]): Promise<Omit<KeyRecord, 'accountId' | 'hash'>[]>
@@ -137,6 +147,8 @@ export interface LeaseRecord extends Meter {
 export interface LeaseStore {
   /** Settles every open lease of the meter that ended before `now`, as `expire` says. */
   sweep(meter: Meter, now: number, expire: (lease: LeaseRecord) => Settlement): Promise<void>
+  /** The meters that have open leases which ended before `now`. */
+  expired(now: number): Promise<Meter[]>
   /** Lends `size(remaining)` of the limit (`null`: no limit); nothing if that is 0. */
   grant(
     lease: Meter & { readonly id: string; readonly expiresAt: number; readonly limit: number | null },

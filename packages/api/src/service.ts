@@ -45,6 +45,8 @@ export interface Service {
   readonly tokens: Tokens
   readonly usages: Usages
   readonly leases: Leases
+  /** Books and deletes what has served its time; runs by itself every hour. */
+  tidy(): Promise<void>
   /** Rejects with a reason while the service cannot work. */
   ready(): Promise<void>
   /** Writes what waits to be written and closes the store. */
@@ -65,10 +67,14 @@ export async function openService(options: ServiceOptions): Promise<Service> {
   const leases = new Leases(store, settings, now)
   await hasher.warmUp()
 
+  const tidy = async (): Promise<void> => {
+    await leases.sweepAll()
+    await store.prune(now())
+  }
   const timers = [
     every(FLUSH_EVERY, () => uses.flushDue(), onError),
     every(REFRESH_EVERY, () => ring.refresh(), onError),
-    every(PRUNE_EVERY, () => store.prune(now()), onError),
+    every(PRUNE_EVERY, tidy, onError),
   ]
   return {
     settings,
@@ -84,6 +90,7 @@ export async function openService(options: ServiceOptions): Promise<Service> {
     tokens: new Tokens(ring, limits, uses, now),
     usages: new Usages(store.usage, leases, uses, settings.quota, now),
     leases,
+    tidy,
     ready: () => store.ping(),
     async close() {
       for (const timer of timers) clearInterval(timer)

@@ -49,7 +49,8 @@ export class Sessions {
     const expiresAt = now + this.#lifetime
     const renewed = expiresAt - session.expiresAt >= RENEW_AFTER
     if (renewed) await this.#store.renew(session.idHash, expiresAt)
-    return { caller: { accountId: session.accountId, plan: session.plan, mode: 'live' }, renewed }
+    const { accountId, plan, idHash } = session
+    return { caller: { accountId, plan, mode: 'live', credential: { by: 'session', idHash } }, renewed }
   }
 
   /** Signs out. */

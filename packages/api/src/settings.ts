@@ -42,6 +42,7 @@ export interface Settings {
   readonly http: {
     readonly headersSeconds: number
     readonly requestSeconds: number
+    readonly connections: number
     readonly connectionsPerAddress: number
     readonly shutdownSeconds: number
   }
@@ -66,7 +67,13 @@ export const DEFAULT_SETTINGS: Settings = {
   bodyBytes: 16 * 1024,
   sessionSeconds: 12 * 3600,
   signingKeyDays: 30,
-  http: { headersSeconds: 10, requestSeconds: 30, connectionsPerAddress: 1_000, shutdownSeconds: 10 },
+  http: {
+    headersSeconds: 10,
+    requestSeconds: 30,
+    connections: 10_000,
+    connectionsPerAddress: 1_000,
+    shutdownSeconds: 10,
+  },
   cachedKeys: 100_000,
 }
 

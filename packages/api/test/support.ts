@@ -39,6 +39,8 @@ export interface Ask {
   readonly cookie?: string | undefined
   readonly body?: unknown
   readonly headers?: Record<string, string>
+  /** The body is held back until this resolves. */
+  readonly hold?: Promise<void>
 }
 
 /** A running API under test. */
@@ -76,7 +78,7 @@ const PASSWORD = 'a password for tests'
 let shared: Promise<{ authority: Authority; certificate: { cert: string; key: string } }> | undefined
 
 /** One authority for all tests of a process. */
-function certificates(): NonNullable<typeof shared> {
+export function certificates(): NonNullable<typeof shared> {
   shared ??= (async () => {
     const directory = mkdtempSync(join(tmpdir(), 'static-api-ca-'))
     process.on('exit', () => rmSync(directory, { recursive: true, force: true }))
@@ -108,18 +110,25 @@ export async function startBench(engine: Engine, options: BenchOptions = {}): Pr
 
   const call = (method: string, path: string, ask: Ask = {}): Promise<Answer> => {
     const json = ask.body === undefined ? {} : { 'content-type': 'application/json' }
-    return send(method, path, ask.body === undefined ? undefined : JSON.stringify(ask.body), {
-      ...(ask.key === undefined ? {} : { authorization: `Bearer ${ask.key}` }),
-      ...(ask.cookie === undefined ? {} : { cookie: ask.cookie, 'x-static-csrf': '1', origin: api.url }),
-      ...json,
-      ...ask.headers,
-    })
+    return send(
+      method,
+      path,
+      ask.body === undefined ? undefined : JSON.stringify(ask.body),
+      {
+        ...(ask.key === undefined ? {} : { authorization: `Bearer ${ask.key}` }),
+        ...(ask.cookie === undefined ? {} : { cookie: ask.cookie, 'x-static-csrf': '1', origin: api.url }),
+        ...json,
+        ...ask.headers,
+      },
+      ask.hold,
+    )
   }
   const send = (
     method: string,
     path: string,
     bytes: string | Buffer | undefined,
     given: Record<string, string>,
+    hold?: Promise<void>,
   ): Promise<Answer> =>
     new Promise((resolve, reject) => {
       const target = path.startsWith('/internal') ? (api.internalUrl ?? '') : api.url
@@ -137,7 +146,11 @@ export async function startBench(engine: Engine, options: BenchOptions = {}): Pr
         })
       })
       outgoing.on('error', reject)
-      outgoing.end(bytes)
+      if (hold === undefined) outgoing.end(bytes)
+      else {
+        outgoing.flushHeaders()
+        hold.then(() => outgoing.end(bytes), reject)
+      }
     })
 
   let people = 0

@@ -8,7 +8,7 @@ import { StaticError } from '@static/protocol'
 import { bufferedWriter } from './buffered-writer.ts'
 import { defaultDataDirectory, ensureSecretFile, readSecretFile } from './data-dir.ts'
 
-const RENEWAL_CHECK_MS = 12 * 3600_000
+const RENEWAL_CHECK_MS = 3600_000
 const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const
 
 /** A certificate and its key, PEM. */
@@ -96,12 +96,15 @@ export async function givenCertificate({ cert, key }: ServeFlags): Promise<Certi
 
 /** Keeps a running API's certificate fresh and ends it in order when the process is asked to stop. */
 export function runUntilStopped(api: Api, certificate: () => Promise<Certificate | undefined>): void {
-  const renewal = setInterval(() => {
-    certificate().then(
-      (fresh) => fresh && api.renew(fresh),
-      (error: unknown) => process.stderr.write(`static: ${StaticError.from(error).message}\n`),
-    )
-  }, RENEWAL_CHECK_MS)
+  const say = (error: unknown): void => {
+    process.stderr.write(`static: the certificate was not renewed: ${StaticError.from(error).message}\n`)
+  }
+  const renew = async (): Promise<void> => {
+    const fresh = await certificate()
+    // Of a pair whose files are just being replaced nothing is taken; the next look finds it whole.
+    if (fresh) api.renew(fresh)
+  }
+  const renewal = setInterval(() => void renew().catch(say), RENEWAL_CHECK_MS)
   renewal.unref()
   let stopping = false
   const stop = (): void => {

@@ -1,6 +1,7 @@
 /** API keys in the database: Argon2id hashes and what is shown of a key, never the key. */
-import { type Insertable, sql } from 'kysely'
-import type { KeyRecord, KeyStore } from '../ports.ts'
+import { type Insertable, sql, type Transaction } from 'kysely'
+import type { AccountStatus } from '@static/protocol'
+import type { Credential, KeyRecord, KeyStore } from '../ports.ts'
 import type { Engine } from './engine.ts'
 import { claim } from './idempotency.ts'
 import type { Schema } from './schema.ts'
@@ -36,16 +37,11 @@ export function keyStore(engine: Engine): KeyStore {
       .orderBy('id', 'desc'),
   )
   return {
-    create: (key, most, wanted) =>
+    create: (key, most, credential, wanted) =>
       rollingBack(db, async (tx) => {
         // Locks the account, so that two creations at once cannot both take the last place.
-        const { numUpdatedRows } = await tx
-          .updateTable('accounts')
-          .set({ revision: sql`revision + 1` })
-          .where('id', '=', key.accountId)
-          .where('status', '=', 'active')
-          .executeTakeFirst()
-        if (numUpdatedRows === 0n) rollBack('no_account')
+        const status = await lockAccount(tx, key.accountId)
+        if (status !== 'active' || !(await holds(tx, key.accountId, credential))) rollBack('refused')
         await claim(tx, wanted, key.id)
         const { count } = await tx
           .selectFrom('api_keys')
@@ -64,17 +60,20 @@ export function keyStore(engine: Engine): KeyStore {
 
     list: (accountId, modes) => list(accountId, modes[0] ?? '', modes.at(-1) ?? ''),
 
-    async revoke(accountId, id, modes, now) {
-      const { numUpdatedRows } = await db
-        .updateTable('api_keys')
-        .set({ revoked_at: now })
-        .where('id', '=', id)
-        .where('account_id', '=', accountId)
-        .where('mode', 'in', modes)
-        .where('revoked_at', 'is', null)
-        .executeTakeFirst()
-      return numUpdatedRows > 0n
-    },
+    revoke: (accountId, id, modes, now) =>
+      db.transaction().execute(async (tx) => {
+        // Locks the account, as `create` does: a key under way is there before this, or is refused.
+        await lockAccount(tx, accountId)
+        const { numUpdatedRows } = await tx
+          .updateTable('api_keys')
+          .set({ revoked_at: now })
+          .where('id', '=', id)
+          .where('account_id', '=', accountId)
+          .where('mode', 'in', modes)
+          .where('revoked_at', 'is', null)
+          .executeTakeFirst()
+        return numUpdatedRows > 0n
+      }),
 
     async touch(uses) {
       if (uses.size === 0) return
@@ -90,6 +89,35 @@ export function keyStore(engine: Engine): KeyStore {
         }
       })
     },
+  }
+}
+
+/** Holds the account's row until the transaction ends; says in which state it is. */
+async function lockAccount(tx: Transaction<Schema>, id: string): Promise<AccountStatus | undefined> {
+  const row = await tx
+    .updateTable('accounts')
+    .set({ revision: sql`revision + 1` })
+    .where('id', '=', id)
+    .returning('status')
+    .executeTakeFirst()
+  return row?.status
+}
+
+/** Whether what the caller showed is still good, with the account's row held. */
+async function holds(tx: Transaction<Schema>, accountId: string, credential: Credential): Promise<boolean> {
+  switch (credential.by) {
+    case 'key': {
+      const key = tx.selectFrom('api_keys').select('id').where('id', '=', credential.id).where('revoked_at', 'is', null)
+      return (await key.executeTakeFirst()) !== undefined
+    }
+    case 'session': {
+      const session = tx.selectFrom('sessions').select('id_hash').where('id_hash', '=', credential.idHash)
+      return (await session.executeTakeFirst()) !== undefined
+    }
+    case 'password': {
+      const account = tx.selectFrom('accounts').select('id').where('id', '=', accountId)
+      return (await account.where('password_hash', '=', credential.hash).executeTakeFirst()) !== undefined
+    }
   }
 }
 

@@ -36,6 +36,15 @@ export function leaseStore(db: Db): LeaseStore {
       })
     },
 
+    expired: (now) =>
+      db
+        .selectFrom('leases')
+        .select(['account_id as accountId', 'mode', 'period'])
+        .distinct()
+        .where('state', '=', 'open')
+        .where('expires_at', '<=', now)
+        .execute(),
+
     grant: ({ id, expiresAt, limit, ...meter }, size) =>
       db.transaction().execute(async (tx) => {
         const { used, reserved } = await lockPeriod(tx, meter)

@@ -36,8 +36,10 @@ export function openPostgres(url: string): Engine {
     application_name: 'static-api',
     types,
   })
-  // An idle connection that breaks (the server restarts) is dropped from the pool; the next query opens another.
+  // A connection that breaks (the server restarts) says so in an event, which would end the process if nobody listened:
+  // idle ones through the pool, busy ones by themselves. The query under way is rejected anyway, the next one connects anew.
   pool.on('error', () => {})
+  pool.on('connect', (client) => client.on('error', () => {}))
   const db = new Kysely<Schema>({ dialect: new PostgresDialect({ pool }) })
   let prepared = 0
   return {

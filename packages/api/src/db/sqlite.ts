@@ -31,7 +31,7 @@ export function openSqlite(path: string): Engine {
   file.exec('PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON')
   const db = new Kysely<Schema>({
     dialect: {
-      createAdapter: () => new SqliteAdapter(),
+      createAdapter: () => new TransactionalAdapter(),
       createDriver: () => new SqliteDriver(file),
       createIntrospector: (kysely) => new SqliteIntrospector(kysely),
       createQueryCompiler: () => new SqliteQueryCompiler(),
@@ -57,6 +57,16 @@ export function openSqlite(path: string): Engine {
       readOnly.close()
       await db.destroy()
     },
+  }
+}
+
+/**
+ * Says what is true of SQLite and what kysely's adapter denies: tables can be made in a transaction. So the migrations
+ * are made whole or not at all, also by a process that is killed, and two processes make them one after the other.
+ */
+class TransactionalAdapter extends SqliteAdapter {
+  override get supportsTransactionalDdl(): boolean {
+    return true
   }
 }
 

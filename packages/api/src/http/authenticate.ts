@@ -1,5 +1,5 @@
 /** Who is calling: an API key in the header, or a sign-in session in the cookie. */
-import type { FastifyReply, FastifyRequest, onRequestAsyncHookHandler } from 'fastify'
+import type { FastifyReply, FastifyRequest, preValidationAsyncHookHandler } from 'fastify'
 import { CSRF_HEADER, SESSION_COOKIE, StaticError } from '@static/protocol'
 import type { Caller } from '../caller.ts'
 import type { VerifiableKey } from '../ports.ts'
@@ -8,15 +8,18 @@ import type { Service } from '../service.ts'
 const BEARER = /^Bearer +([^\s]+) *$/i
 const SAFE_METHODS = new Set(['GET', 'HEAD'])
 
-/** Before the body is read: the request must carry a key that works. */
-export function requireKey(service: Service): onRequestAsyncHookHandler {
+/**
+ * The request must carry a key that works. Asked after the body has come, so that nobody can hold a request open over
+ * the revocation of its key; and before the body is looked at.
+ */
+export function requireKey(service: Service): preValidationAsyncHookHandler {
   return async (request) => {
     request.key = await byKey(service, request)
   }
 }
 
-/** Before the body is read: the request must carry a key or a session that works. */
-export function requireCaller(service: Service, origin: () => string): onRequestAsyncHookHandler {
+/** The request must carry a key or a session that works; asked at the same moment. */
+export function requireCaller(service: Service, origin: () => string): preValidationAsyncHookHandler {
   return async (request, reply) => {
     request.caller = await byKeyOrSession(service, request, reply, origin())
   }
@@ -47,10 +50,16 @@ async function byKeyOrSession(
   origin: string,
 ): Promise<Caller> {
   const session = request.headers.authorization === undefined ? sessionOf(request) : undefined
-  const { accountId, plan, mode } =
-    session === undefined ? await byKey(service, request) : await bySession(service, request, reply, session, origin)
-  service.limits.account.spend(accountId, request.visit)
-  return { accountId, plan, mode }
+  const caller =
+    session === undefined
+      ? callerOf(await byKey(service, request))
+      : await bySession(service, request, reply, session, origin)
+  service.limits.account.spend(caller.accountId, request.visit)
+  return caller
+}
+
+function callerOf({ id, accountId, plan, mode }: VerifiableKey): Caller {
+  return { accountId, plan, mode, credential: { by: 'key', id } }
 }
 
 async function bySession(

@@ -1,8 +1,14 @@
 /** The sockets under the web server: TLS 1.3, time limits, and a cap per address. */
-import { createServer as createHttpServer, type Server as HttpServer, type ServerOptions } from 'node:http'
+import {
+  createServer as createHttpServer,
+  type RequestListener,
+  type Server as HttpServer,
+  type ServerOptions,
+} from 'node:http'
 import { createServer as createHttpsServer, type Server as HttpsServer } from 'node:https'
 import type { Duplex } from 'node:stream'
 import type { Socket } from 'node:net'
+import type { SecureContextOptions } from 'node:tls'
 import type { FastifyServerFactoryHandler } from 'fastify'
 import { StaticError } from '@static/protocol'
 import { newId } from '../id.ts'
@@ -19,6 +25,14 @@ export interface Certificate {
 const CURVES = 'X25519:P-256:P-384'
 const MAX_HEADER_BYTES = 16 * 1024
 const KEEP_ALIVE_MS = 65_000
+
+/** So many requests may be unanswered on one connection; a sender that reads no answers holds that much memory. */
+const MOST_PIPELINED = 4
+
+/** What every connection is held to, with the first certificate and with those that follow. */
+export function tlsOptions(certificate: Certificate): SecureContextOptions {
+  return { ...certificate, minVersion: 'TLSv1.3', ecdhCurve: CURVES }
+}
 
 /** Makes a server; without a certificate it speaks plain HTTP. */
 export function makeServer(
@@ -37,18 +51,14 @@ export function makeServer(
     // Nothing here depends on the Host header, and Node's own refusal would lack our headers.
     requireHostHeader: false,
   }
+  const listener = capPipelining(handler)
+  const handshakeTimeout = settings.headersSeconds * 1000
   const server = certificate
-    ? createHttpsServer(
-        {
-          ...options,
-          ...certificate,
-          minVersion: 'TLSv1.3',
-          ecdhCurve: CURVES,
-          handshakeTimeout: settings.headersSeconds * 1000,
-        },
-        handler,
-      )
-    : createHttpServer(options, handler)
+    ? createHttpsServer({ ...options, ...tlsOptions(certificate), handshakeTimeout }, listener)
+    : createHttpServer(options, listener)
+  // Also of a reader that takes nothing.
+  server.timeout = settings.requestSeconds * 1000
+  server.maxConnections = settings.connections
   capPerAddress(server, settings.connectionsPerAddress)
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => refuse(error, socket, apiUrl()))
   return server
@@ -71,6 +81,23 @@ function capPerAddress(server: HttpServer | HttpsServer, most: number): void {
       else open.set(address, left)
     })
   })
+}
+
+/** Node reads on while answers wait; whoever asks and asks without reading is cut off. */
+function capPipelining(handler: FastifyServerFactoryHandler): RequestListener {
+  const unanswered = new WeakMap<Socket, number>()
+  return (request, response) => {
+    const { socket } = request
+    const count = (unanswered.get(socket) ?? 0) + 1
+    if (count > MOST_PIPELINED) {
+      // More requests may stand in the bytes that were read already: they end up here too.
+      socket.destroy()
+      return
+    }
+    unanswered.set(socket, count)
+    response.once('close', () => unanswered.set(socket, (unanswered.get(socket) ?? 1) - 1))
+    handler(request, response)
+  }
 }
 
 /** Answers what never became a request: bytes that are not HTTP, headers too long or too slow. */

@@ -8,7 +8,7 @@ import { subjectOf } from './address.ts'
 import type { App } from './app.ts'
 import { isLoopbackName, setCommonHeaders, setRateHeaders } from './headers.ts'
 import { useStrictJson } from './json.ts'
-import { type Certificate, makeServer } from './listener.ts'
+import { type Certificate, makeServer, tlsOptions } from './listener.ts'
 import { PROBLEM_TYPE, problemOf, toStaticError } from './problem.ts'
 import { useOpenApi } from './openapi.ts'
 import { problemSchema } from './schemas.ts'
@@ -124,7 +124,7 @@ export async function makeWebServer(options: ServerOptions, addRoutes: (app: App
     app,
     renew(fresh) {
       for (const server of servers) {
-        if ('setSecureContext' in server) server.setSecureContext({ ...fresh, minVersion: 'TLSv1.3' })
+        if ('setSecureContext' in server) server.setSecureContext(tlsOptions(fresh))
       }
     },
   }

@@ -90,7 +90,7 @@ export function accountRoutes(app: App, service: Service, origin: () => string):
     app.get(
       url,
       {
-        onRequest: identify,
+        preValidation: identify,
         schema: {
           summary: "Read the caller's account",
           tags,
@@ -107,7 +107,7 @@ export function accountRoutes(app: App, service: Service, origin: () => string):
     '/v1/accounts/:id/keys',
     {
       // Without any credential the password in the body decides.
-      onRequest: async (request, reply) => {
+      preValidation: async (request, reply) => {
         if (hasCredential(request)) await identify.call(app, request, reply)
       },
       schema: {
@@ -137,8 +137,8 @@ export function accountRoutes(app: App, service: Service, origin: () => string):
         await accounts.own(caller, id)
       } else {
         if (password === undefined) throw StaticError.of('auth_failed', 'This needs an API key, or the password.')
-        const { plan } = await accounts.byPassword(id, password, request.visit)
-        caller = { accountId: id, plan, mode: 'live' }
+        const { plan, passwordHash } = await accounts.byPassword(id, password, request.visit)
+        caller = { accountId: id, plan, mode: 'live', credential: { by: 'password', hash: passwordHash } }
       }
       const idempotencyKey = request.headers['idempotency-key']
       const wish = { name, mode: wanted as Mode | undefined }

@@ -1,15 +1,22 @@
 /** /openapi.json, /docs, /docs/errors: the API describes itself. */
-import type { FastifyReply } from 'fastify'
 import type { App } from '../http/app.ts'
 import { docsPage, errorsPage, PAGE_POLICY } from '../http/pages.ts'
 
 const hidden = { schema: { hide: true } }
+const HTML = 'text/html; charset=utf-8'
 
 export function docsRoutes(app: App): void {
-  const show = (reply: FastifyReply, page: string): FastifyReply =>
-    reply.type('text/html; charset=utf-8').header('content-security-policy', PAGE_POLICY).send(page)
-  const errors = errorsPage()
-  app.get('/openapi.json', hidden, (_request, reply) => reply.send(app.swagger()))
-  app.get('/docs', hidden, (_request, reply) => show(reply, docsPage(app.swagger())))
-  app.get('/docs/errors', hidden, (_request, reply) => show(reply, errors))
+  // Made once, when all routes are known: they are large, and anybody may ask for them as often as he likes.
+  const pages = new Map([['/docs/errors', Buffer.from(errorsPage())]])
+  app.addHook('onReady', (done) => {
+    pages.set('/openapi.json', Buffer.from(JSON.stringify(app.swagger())))
+    pages.set('/docs', Buffer.from(docsPage(app.swagger())))
+    done()
+  })
+  for (const path of ['/openapi.json', '/docs', '/docs/errors']) {
+    app.get(path, hidden, (_request, reply) => {
+      reply.type(path.endsWith('.json') ? 'application/json; charset=utf-8' : HTML)
+      return reply.header('content-security-policy', PAGE_POLICY).send(pages.get(path))
+    })
+  }
 }

@@ -29,12 +29,12 @@ const headers = Type.Object({ 'idempotency-key': Type.Optional(Type.String()) })
 const params = Type.Object({ id: Type.String() })
 
 export function keyRoutes(app: App, service: Service, origin: () => string): void {
-  const onRequest = requireCaller(service, origin)
+  const preValidation = requireCaller(service, origin)
 
   app.post(
     '/v1/keys',
     {
-      onRequest,
+      preValidation,
       schema: {
         summary: 'Create a key; the secret is shown only in this answer',
         tags: ['keys'],
@@ -61,7 +61,7 @@ export function keyRoutes(app: App, service: Service, origin: () => string): voi
   app.get(
     '/v1/keys',
     {
-      onRequest,
+      preValidation,
       schema: {
         summary: 'List the active keys, newest first',
         tags: ['keys'],
@@ -75,7 +75,7 @@ export function keyRoutes(app: App, service: Service, origin: () => string): voi
   app.delete(
     '/v1/keys/:id',
     {
-      onRequest,
+      preValidation,
       schema: {
         summary: 'Revoke a key, at once and for good',
         tags: ['keys'],

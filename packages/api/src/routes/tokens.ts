@@ -24,7 +24,7 @@ export function tokenRoutes(app: App, service: Service): void {
   app.post(
     '/v1/tokens',
     {
-      onRequest: requireKey(service),
+      preValidation: requireKey(service),
       schema: {
         summary: 'Exchange the key for a JWT that the relay accepts for one hour',
         tags: ['tokens'],

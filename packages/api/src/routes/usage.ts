@@ -27,7 +27,7 @@ export function usageRoutes(app: App, service: Service, origin: () => string): v
   app.get(
     '/v1/usage',
     {
-      onRequest: requireCaller(service, origin),
+      preValidation: requireCaller(service, origin),
       schema: {
         summary: 'Read the usage of this month and of the last days, in the mode of the caller',
         tags: ['usage'],

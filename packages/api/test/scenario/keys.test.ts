@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { makeApiKey } from '../../src/api-key.ts'
-import { assertProblem, type Bench, onEachEngine, startBench } from '../support.ts'
+import type { Credential } from '../../src/ports.ts'
+import { assertProblem, type Bench, cookieOf, onEachEngine, startBench } from '../support.ts'
 
 onEachEngine('keys', (engine) => {
   let bench: Bench
@@ -138,6 +139,39 @@ onEachEngine('keys', (engine) => {
     assert.equal(bench.api.service.hasher.load.runs - before, 1)
     await bench.call('GET', '/v1/keys', { key: makeApiKey('live') })
     assert.equal(bench.api.service.hasher.load.runs - before, 1, 'an unknown prefix costs no run')
+  })
+
+  test('whoever holds a request open over a revocation or a password change gets no key and no token out of it', async () => {
+    const { id, email, password, api_key: first } = await bench.signUp()
+    const stolen = (await bench.call('POST', '/v1/keys', { key: first.key })).body
+    const cookie = cookieOf(await bench.call('POST', '/v1/sessions', { body: { email, password } }))
+    const { promise: hold, resolve: release } = Promise.withResolvers<void>()
+    const held = [
+      bench.call('POST', '/v1/keys', { key: stolen.key, body: {}, hold }),
+      bench.call('POST', '/v1/tokens', { key: stolen.key, body: {}, hold }),
+      bench.call('POST', '/v1/keys', { cookie, body: {}, hold }),
+      bench.call('POST', `/v1/accounts/${id}/keys`, { body: { password }, hold }),
+    ]
+    assert.equal((await bench.call('DELETE', `/v1/keys/${stolen.id}`, { key: first.key })).status, 204)
+    const body = { current_password: password, new_password: 'a fresh password' }
+    assert.equal((await bench.call('PUT', `/v1/accounts/${id}/password`, { body })).status, 204)
+    release()
+    for (const answer of await Promise.all(held)) assert.equal(answer.status, 401)
+    assert.equal((await bench.call('GET', '/v1/keys', { key: first.key })).body.keys.length, 1)
+  })
+
+  test('a credential that is withdrawn while the new key is being hashed makes none', async () => {
+    const { openStore } = await import('../../src/index.ts')
+    const { id, api_key: first } = await bench.signUp()
+    const store = await openStore(bench.database)
+    const { record } = await bench.api.service.keys.make(id, 'late', 'live')
+    const make = (credential: Credential): Promise<string> => store.keys.create(record, 100, credential)
+    const nowhere = '01a1dd29-fb99-77d8-bc4c-7c01980aa2e4'
+    assert.equal(await make({ by: 'key', id: nowhere }), 'refused')
+    assert.equal(await make({ by: 'session', idHash: 'ended' }), 'refused')
+    assert.equal(await make({ by: 'password', hash: 'changed' }), 'refused')
+    assert.equal(await make({ by: 'key', id: first.id }), 'created')
+    await store.close()
   })
 
   test('last_used_at: at once the first time, then at most once a minute, forward only, and at shutdown', async () => {

@@ -103,4 +103,25 @@ onEachEngine('rate limits', (engine) => {
     const answer = await bench.call('POST', '/v1/sessions', { body: { email, password } })
     assert.notEqual(cookieOf(answer), '')
   })
+
+  test('one address cannot use up the password checks of an account', async () => {
+    bench.clock.now += 3600_000
+    const { email, password } = await bench.signUp()
+    for (let i = 0; i < 40; i++) await bench.call('POST', '/v1/sessions', { body: { email, password: 'wrong one' } })
+    const { sessions } = bench.api.service
+    const elsewhere = { address: '192.0.2.9', rates: [] }
+    assert.equal((await sessions.signIn(email, password, elsewhere)).account.email, email)
+    bench.clock.now += MINUTE
+  })
+
+  test('20 failures a minute are 20, also when 60 tries come at once', async () => {
+    bench.clock.now += 3600_000
+    const tries = Array.from({ length: 60 }, (_, i) =>
+      bench.call('POST', '/v1/sessions', { body: { email: `crowd-${i}@example.com`, password: 'wrong one' } }),
+    )
+    const statuses = (await Promise.all(tries)).map(({ status }) => status)
+    assert.equal(statuses.filter((status) => status === 401).length, 20)
+    assert.equal(statuses.filter((status) => status === 429).length, 40)
+    bench.clock.now += MINUTE
+  })
 })

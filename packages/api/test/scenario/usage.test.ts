@@ -90,11 +90,15 @@ onEachEngine('usage and quota leases', (engine) => {
     assert.deepEqual((await usage(first.key)).messages, { used: 200, reserved: 0, limit: 1050, remaining: 850 })
     const late = await settle(two.id, 40, false)
     assert.deepEqual([late.body.spent, late.body.remaining], [40, 0], 'an expired lease is over')
+    assert.equal((await usage(first.key)).messages.used, 200, 'its holder may have spent more meanwhile')
+    await settle(two.id, 55, true)
     const { messages, daily } = await usage(first.key)
-    assert.equal(messages.used, 140)
-    assert.equal(daily.at(-1).messages, 140)
-    await settle(two.id, 40, true)
-    assert.equal((await usage(first.key)).messages.used, 140)
+    assert.equal(messages.used, 155)
+    assert.equal(daily.at(-1).messages, 155)
+    await settle(two.id, 55, true)
+    assert.equal((await usage(first.key)).messages.used, 155)
+    await settle(two.id, 60, true)
+    assert.equal((await usage(first.key)).messages.used, 160, 'nothing that was spent is left out')
   })
 
   test('a renewed lease lives on', async () => {
@@ -155,15 +159,23 @@ onEachEngine('usage and quota leases', (engine) => {
     assert.equal(lease.expires_at, '2027-02-01T00:00:00.000Z')
     assert.equal(lease.period_end, '2027-02-01T00:00:00.000Z')
     bench.clock.now = Date.UTC(2027, 1, 1, 0, 0, 5)
-    assert.equal((await settle(lease.id, 60, false)).body.remaining, 0, 'over with the month')
+    assert.equal((await settle(lease.id, 50, false)).body.remaining, 0, 'over with the month')
+    await settle(lease.id, 60, true)
     const february = await usage(first.key, '?days=2')
     assert.deepEqual([february['period_start'], february['messages'].used], ['2027-02-01T00:00:00.000Z', 0])
     assert.deepEqual(february['daily'], [
       { date: '2027-01-31', messages: 60 },
       { date: '2027-02-01', messages: 0 },
     ])
-    assert.equal((await lend(id)).body.granted, 100)
-    bench.clock.now -= 5 * DAY
+    const { body: forgotten } = await lend(id)
+    assert.equal(forgotten.granted, 100)
+    bench.clock.now += 40 * DAY
+    await bench.api.service.tidy()
+    const [row] = await bench.query(`select state from leases where id = '${forgotten.id}'`)
+    assert.equal(row, undefined, 'a lease of a holder that never came back is booked and then deleted')
+    bench.clock.now = Date.UTC(2027, 1, 20)
+    assert.deepEqual((await usage(first.key))['messages'], { used: 100, reserved: 0, limit: 1050, remaining: 950 })
+    bench.clock.now = Date.UTC(2027, 0, 31)
     assert.equal((await usage(first.key))['messages'].used, 60)
   })
 })

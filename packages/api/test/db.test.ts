@@ -1,0 +1,79 @@
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { setTimeout as wait } from 'node:timers/promises'
+import pg from 'pg'
+import { openStore } from '../src/index.ts'
+import { assertProblem, makeDatabase, startBench } from './support.ts'
+
+const INDEX = join(import.meta.dirname, '../src/index.ts')
+const OPEN = `import { openStore } from ${JSON.stringify(INDEX)}; process.send('opening'); await openStore(process.argv[1]); process.send('open')`
+
+/** A process that opens a database for the first time. */
+function opener(database: string): ReturnType<typeof spawn> {
+  const words = ['--input-type=module', '-e', OPEN, database]
+  return spawn(process.execPath, words, { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] })
+}
+
+test('a process killed while it makes the tables leaves a database that opens', async (t) => {
+  let unfinished = 0
+  for (let round = 0; round < 12; round++) {
+    const { database, remove } = await makeDatabase('sqlite')
+    const child = opener(database)
+    await once(child, 'message')
+    // The moment is the point here: each round a little later into the first start.
+    const opened = await Promise.race([once(child, 'message'), wait(round * 2)])
+    if (opened === undefined) unfinished++
+    child.kill('SIGKILL')
+    await once(child, 'exit')
+    const store = await openStore(database)
+    await store.ping()
+    assert.equal(await store.accounts.byId('nobody'), undefined)
+    await store.close()
+    await remove()
+  }
+  t.diagnostic(`${unfinished} of 12 were killed before they had finished`)
+  assert.ok(unfinished > 0)
+})
+
+for (const engine of ['sqlite', 'postgres'] as const) {
+  test(`processes that open a new database at once all succeed (${engine})`, async () => {
+    const { database, remove } = await makeDatabase(engine)
+    const children = [opener(database), opener(database), opener(database)]
+    const ends = children.map(
+      (child) =>
+        new Promise((resolve) => {
+          child.on('message', (word) => word === 'open' && resolve(word))
+          child.on('exit', resolve)
+        }),
+    )
+    assert.deepEqual(await Promise.all(ends), ['open', 'open', 'open'])
+    for (const child of children) child.kill('SIGKILL')
+    await remove()
+  })
+}
+
+test('a PostgreSQL that drops every connection under load costs a few 503, never the process', async () => {
+  const bench = await startBench('postgres')
+  const { key } = (await bench.signUp()).api_key
+  const admin = new pg.Client(process.env['STATIC_TEST_POSTGRES'])
+  await admin.connect()
+  // Holds the account's row, so that requests are inside a transaction when their connections end.
+  const holder = new pg.Client(bench.database)
+  holder.on('error', () => {})
+  await holder.connect()
+  await holder.query('begin; update accounts set revision = revision')
+  const asked = Array.from({ length: 6 }, () => bench.call('POST', '/v1/keys', { key }))
+  const name = new URL(bench.database).pathname.slice(1)
+  const waiting = "select count(*)::int as n from pg_stat_activity where datname = $1 and wait_event_type = 'Lock'"
+  for (let tries = 0; (await admin.query(waiting, [name])).rows[0].n === 0 && tries < 200; tries++) await wait(20)
+  await admin.query('select pg_terminate_backend(pid) from pg_stat_activity where datname = $1', [name])
+  const answers = await Promise.all(asked)
+  for (const answer of answers) if (answer.status !== 200) assertProblem(answer, 503, 'unavailable')
+  assert.ok(answers.some(({ status }) => status === 503))
+  assert.equal((await bench.call('GET', '/v1/keys', { key })).status, 200, 'it goes on by itself')
+  await admin.end()
+  await bench.close()
+})

@@ -1,0 +1,58 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { after, before, test } from 'node:test'
+import { connect, type TLSSocket } from 'node:tls'
+import { type Bench, certificates, startBench } from '../support.ts'
+
+let bench: Bench
+before(async () => {
+  bench = await startBench('sqlite')
+})
+after(() => bench.close())
+
+async function dial(options: { ecdhCurve?: string; maxVersion?: 'TLSv1.2' } = {}): Promise<TLSSocket> {
+  const { authority } = await certificates()
+  const port = Number(new URL(bench.api.url).port)
+  const socket = connect({ host: '127.0.0.1', port, servername: 'localhost', ca: authority.cert, ...options })
+  await once(socket, 'secureConnect')
+  return socket
+}
+
+test('whoever asks and asks without waiting for answers is cut off', async () => {
+  const socket = await dial()
+  socket.on('error', () => {})
+  socket.write('GET /openapi.json HTTP/1.1\r\n\r\n'.repeat(400))
+  let answers = 0
+  socket.on('data', (chunk: Buffer) => (answers += chunk.toString('latin1').split('HTTP/1.1 200').length - 1))
+  await once(socket, 'close')
+  assert.ok(answers <= 4, `${answers} answers`)
+  assert.equal((await bench.call('GET', '/health')).status, 200)
+})
+
+test('requests one behind the other on one connection are all answered', async () => {
+  const socket = await dial()
+  for (let round = 0; round < 20; round++) {
+    socket.write('GET /health HTTP/1.1\r\n\r\n')
+    const [chunk] = (await once(socket, 'data')) as [Buffer]
+    assert.match(chunk.toString(), /^HTTP\/1\.1 200 /)
+  }
+  socket.destroy()
+})
+
+test('TLS 1.2 and other curves are refused, before and after a new certificate', async () => {
+  for (const certificate of [undefined, (await certificates()).certificate]) {
+    if (certificate) bench.api.renew(certificate)
+    ;(await dial()).destroy()
+    ;(await dial({ ecdhCurve: 'P-384' })).destroy()
+    await assert.rejects(dial({ maxVersion: 'TLSv1.2' }))
+    await assert.rejects(dial({ ecdhCurve: 'P-521' }))
+  }
+})
+
+test('a certificate that does not fit its key is not taken, and the old one stays', async () => {
+  const { authority, certificate } = await certificates()
+  const other = await authority.issue(['localhost'])
+  assert.throws(() => bench.api.renew({ cert: certificate.cert, key: other.key }))
+  assert.equal((await bench.call('GET', '/health')).status, 200)
+  ;(await dial()).destroy()
+})
