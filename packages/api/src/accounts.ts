@@ -87,7 +87,7 @@ export class Accounts {
   /** The account with this e-mail address, if the password is its own. */
   async byEmail(email: string, password: string, visit: Visit): Promise<AccountRecord> {
     const account = isEmail(email) ? await this.#store.accounts.byEmail(email) : undefined
-    return this.#passwords.check(account, password, account?.id ?? email.toLowerCase(), visit)
+    return this.#passwords.check(account, password, account?.id ?? email.normalize('NFC').toLowerCase(), visit)
   }
 
   /** Sets a new password; every sign-in session ends. */

@@ -10,6 +10,9 @@ import type { Limits, Visit } from './limits.ts'
 import type { Clock, KeyRecord, Store } from './ports.ts'
 import { cleanName } from './text.ts'
 
+/** What a caller hears whose credential no longer holds. */
+const WITHDRAWN = { key: 'auth_key_invalid', session: 'auth_failed', password: 'invalid_credentials' } as const
+
 /** What a caller may ask for. */
 export interface KeyWish {
   readonly name?: string | undefined
@@ -72,7 +75,10 @@ export class Keys {
       case 'limit':
         throw StaticError.of('key_limit_reached', `An account has at most ${this.#most} active keys.`)
       case 'refused':
-        throw StaticError.of('auth_failed', 'The credential was withdrawn while the key was being made.')
+        throw StaticError.of(
+          WITHDRAWN[caller.credential.by],
+          'The credential was withdrawn while the key was being made.',
+        )
       case 'claimed': {
         const other = await earlier(this.#store.idempotency, claim, this.#now)
         throw other === undefined ? mismatch() : alreadyMade(other)

@@ -12,7 +12,8 @@ const SUBJECTS = 100_000
 /** How a limit stands for somebody, as the `RateLimit` headers tell it. */
 export interface RateState {
   readonly policy: string
-  readonly rate: Rate
+  /** The policy as `RateLimit-Policy` states it. */
+  readonly declaration: string
   readonly remaining: number
   readonly resetSeconds: number
 }
@@ -31,12 +32,14 @@ interface Window {
 /** One limit over many subjects. */
 export class Limiter {
   readonly #policy: string
+  readonly #declaration: string
   readonly #rate: Rate
   readonly #now: Clock
   readonly #windows = new LRUCache<string, Window>({ max: SUBJECTS })
 
   constructor(policy: string, rate: Rate, now: Clock) {
     this.#policy = policy
+    this.#declaration = `"${policy}";q=${rate.limit};w=${rate.seconds}`
     this.#rate = rate
     this.#now = now
   }
@@ -84,7 +87,8 @@ export class Limiter {
 
   #open(subject: string, now: number): Window | undefined {
     const window = this.#windows.get(subject)
-    return window && window.ends > now ? window : undefined
+    // A window that seems to end later than any can was opened before the clock was set back.
+    return window && window.ends > now && window.ends <= now + this.#rate.seconds * 1000 ? window : undefined
   }
 
   #start(subject: string, now: number): Window {
@@ -96,7 +100,7 @@ export class Limiter {
   #stateOf(window: Window | undefined, now: number): RateState {
     return {
       policy: this.#policy,
-      rate: this.#rate,
+      declaration: this.#declaration,
       remaining: Math.max(0, this.#rate.limit - (window?.count ?? 0)),
       resetSeconds: window ? Math.ceil((window.ends - now) / 1000) : this.#rate.seconds,
     }

@@ -1,5 +1,4 @@
 /** Starts the API: opens the database, listens, and stops in order. The only file here that opens sockets. */
-import type { AddressInfo } from 'node:net'
 import { StaticError } from '@static/protocol'
 import { openStore } from './db/store.ts'
 import { isLoopbackName } from './http/headers.ts'
@@ -90,7 +89,7 @@ export async function startApi(options: ApiOptions): Promise<Api> {
   const close = async (): Promise<void> => {
     // A request that does not end in time must not keep the process for ever.
     const late = setTimeout(() => {
-      for (const { app } of servers) app.server.closeAllConnections()
+      for (const server of servers) server.cutOff()
     }, settings.http.shutdownSeconds * 1000)
     try {
       await Promise.all(servers.map(({ app }) => app.close()))
@@ -145,16 +144,14 @@ export async function startApi(options: ApiOptions): Promise<Api> {
   }
 }
 
-async function listen({ app }: WebServer, host: string, port: number): Promise<number> {
+async function listen(server: WebServer, host: string, port: number): Promise<number> {
   try {
-    // The library says http of every server that it did not make itself.
-    await app.listen({ host, port, listenTextResolver: (at) => `listening on ${at.replace(/^https?:\/\//, '')}` })
+    return await server.listen(host, port)
   } catch (cause) {
     const { code } = cause as NodeJS.ErrnoException
     const reason = code === 'EADDRINUSE' ? 'it is taken by another program' : (code ?? 'unknown error')
     throw StaticError.of('connection_error', `Cannot listen on ${host} port ${port}: ${reason}.`, { cause })
   }
-  return (app.server.address() as AddressInfo).port
 }
 
 /** A name may carry the port that users see, where a proxy stands in front. */

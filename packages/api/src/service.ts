@@ -1,4 +1,5 @@
 /** All rules of the API, put together over one store. What HTTP and the command line call. */
+import { setTimeout as wait } from 'node:timers/promises'
 import { Accounts } from './accounts.ts'
 import { Hasher } from './hash.ts'
 import { Keys } from './keys.ts'
@@ -71,11 +72,12 @@ export async function openService(options: ServiceOptions): Promise<Service> {
     await leases.sweepAll()
     await store.prune(now())
   }
-  const timers = [
+  const jobs = [
     every(FLUSH_EVERY, () => uses.flushDue(), onError),
     every(REFRESH_EVERY, () => ring.refresh(), onError),
     every(PRUNE_EVERY, tidy, onError),
   ]
+  await tidy()
   return {
     settings,
     now,
@@ -93,16 +95,34 @@ export async function openService(options: ServiceOptions): Promise<Service> {
     tidy,
     ready: () => store.ping(),
     async close() {
-      for (const timer of timers) clearInterval(timer)
-      try {
+      for (const job of jobs) clearInterval(job.timer)
+      // A database that answers nothing must not keep the process; what is lost then is when a key was last used.
+      const late = wait(settings.http.shutdownSeconds * 1000, undefined, { ref: false })
+      const work = async (): Promise<void> => {
+        await Promise.all(jobs.map((job) => job.running))
         await uses.flush()
+      }
+      try {
+        await Promise.race([work(), late])
       } finally {
-        await store.close()
+        await Promise.race([store.close(), late])
       }
     },
   }
 }
 
-function every(milliseconds: number, work: () => Promise<void>, onError: (error: unknown) => void): NodeJS.Timeout {
-  return setInterval(() => void work().catch(onError), milliseconds).unref()
+interface Job {
+  readonly timer: NodeJS.Timeout
+  /** The last run; resolves when it has ended, well or not. */
+  running: Promise<void>
+}
+
+function every(milliseconds: number, work: () => Promise<void>, onError: (error: unknown) => void): Job {
+  const job: Job = {
+    timer: setInterval(() => {
+      job.running = work().catch(onError)
+    }, milliseconds).unref(),
+    running: Promise.resolve(),
+  }
+  return job
 }

@@ -3,9 +3,10 @@
  * that every verifier has it in time, and stays published for 2 hours after its last one. Nodes agree
  * through the database: the next generation is made once, whoever comes first.
  */
-import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
+import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject } from 'node:crypto'
 import { calculateJwkThumbprint, exportJWK } from 'jose'
 import { StaticError, TOKEN_ALGORITHM, type TokenClaims } from '@static/protocol'
+import { nodeSigner, type Signer, sodiumSigner } from './ed25519.ts'
 import type { Clock, SigningKeyStore } from './ports.ts'
 import { seal, unseal } from './seal.ts'
 
@@ -26,7 +27,7 @@ export interface PublishedKey {
 interface SigningKey {
   readonly generation: number
   readonly kid: string
-  readonly key: KeyObject
+  readonly sign: Signer
   readonly published: PublishedKey
   /** The protected header of the tokens that it signs, encoded. */
   readonly header: string
@@ -62,13 +63,15 @@ export class KeyRing {
   async refresh(): Promise<void> {
     const { store, now, lifetime } = this.#options
     await this.#read()
-    const newest = this.#keys.at(-1)
+    // A key that a node with a wrong clock made for a far future is nobody's successor.
+    const newest = this.#keys.findLast(({ activeFrom }) => activeFrom <= now() + lifetime + PUBLISHED_BEFORE)
+    const next = Math.max(0, ...this.#keys.map(({ generation }) => generation)) + 1
     if (!newest) {
-      await this.#make(1, now())
+      await this.#make(next, now())
       await this.#read()
     } else if (now() >= newest.activeFrom + lifetime - PUBLISHED_BEFORE) {
       // A whole notice period from now, also when the service was off on the day.
-      await this.#make(newest.generation + 1, Math.max(now() + PUBLISHED_BEFORE, newest.activeFrom + lifetime))
+      await this.#make(next, Math.max(now() + PUBLISHED_BEFORE, newest.activeFrom + lifetime))
       await this.#read()
     }
     const oldest = this.#keys.find((_, at) => !this.#retired(at))
@@ -76,15 +79,15 @@ export class KeyRing {
   }
 
   /**
-   * Signs a token with the key whose turn it is (RFC 7515, compact form). By node:crypto in this thread: the library's
-   * way through Web Crypto costs twice the time, most of it in changing threads.
+   * Signs a token with the key whose turn it is (RFC 7515, compact form). In this thread: the JWT library's way through
+   * Web Crypto costs several times as much, most of it in changing threads.
    */
   sign(claims: TokenClaims): string {
     const now = this.#options.now()
     const key = this.#keys.findLast(({ activeFrom }) => activeFrom <= now) ?? this.#keys[0]
     if (!key) throw StaticError.of('unavailable', 'There is no signing key yet.', { retryAfter: 1 })
     const signed = `${key.header}.${base64url(claims)}`
-    return `${signed}.${sign(null, Buffer.from(signed), key.key).toString('base64url')}`
+    return `${signed}.${key.sign(Buffer.from(signed)).toString('base64url')}`
   }
 
   /** The keys that verifiers need now: the current one, its successor, and its predecessor for a while. */
@@ -101,7 +104,8 @@ export class KeyRing {
   async #read(): Promise<void> {
     const known = new Map(this.#keys.map((key) => [key.kid, key]))
     const rows = await this.#options.store.all()
-    this.#keys = await Promise.all(rows.map(async (row) => known.get(row.kid) ?? (await this.#unsealed(row))))
+    const keys = await Promise.all(rows.map(async (row) => known.get(row.kid) ?? (await this.#unsealed(row))))
+    this.#keys = keys.sort((a, b) => a.activeFrom - b.activeFrom)
   }
 
   /** Opens a row. The public key is derived from the private one: what a row says of itself is not believed. */
@@ -113,7 +117,15 @@ export class KeyRing {
     if (published.kid !== row.kid)
       throw StaticError.of('store_corrupt', `The signing key ${row.kid} is not what its id says.`)
     const { generation, kid, activeFrom } = row
-    return { generation, kid, key, published, activeFrom, header: base64url({ alg: TOKEN_ALGORITHM, kid, typ: 'JWT' }) }
+    const sign = (await sodiumSigner(key)) ?? nodeSigner(key)
+    return {
+      generation,
+      kid,
+      sign,
+      published,
+      activeFrom,
+      header: base64url({ alg: TOKEN_ALGORITHM, kid, typ: 'JWT' }),
+    }
   }
 
   async #make(generation: number, activeFrom: number): Promise<void> {

@@ -1,7 +1,9 @@
 /** Checks on texts that people choose. */
 import { StaticError } from '@static/protocol'
 
-const CONTROL = /[\p{Cc}\p{Cs}]/u
+/** Controls, and what turns or hides text where people read it; joiners are part of words and pictures. */
+const CONTROL = /(?![\u200c\u200d])[\p{Cc}\p{Cs}\p{Cf}\p{Zl}\p{Zp}]/u
+const MOST_IN_NAME = 64
 const EMAIL = /^[^\s@]+@[^\s@]+$/u
 
 /** A name, trimmed. Throws `invalid_request` if nothing is left or it holds control characters. */
@@ -9,6 +11,7 @@ export function cleanName(name: string): string {
   const trimmed = name.trim()
   if (trimmed === '') throw wrong('name', 'must not be empty')
   if (CONTROL.test(trimmed)) throw wrong('name', 'must not contain control characters')
+  if (Array.from(trimmed).length > MOST_IN_NAME) throw wrong('name', `must have at most ${MOST_IN_NAME} characters`)
   return trimmed
 }
 

@@ -28,7 +28,6 @@ export class Usages {
   /** The caller's usage in this month and on each of the last `days` days, oldest first. */
   async read(caller: Caller, days: number): Promise<Usage> {
     if (days < 1) throw StaticError.of('invalid_request', 'At least one day.')
-    await this.#uses.flush()
     const now = this.#now()
     const { start, end } = monthOf(now)
     const meter = { accountId: caller.accountId, mode: caller.mode, period: start }
@@ -49,7 +48,7 @@ export class Usages {
         limit,
         remaining: limit === null ? null : Math.max(0, limit - found.used - found.reserved),
       },
-      token_exchanges: found.tokenExchanges,
+      token_exchanges: found.tokenExchanges + this.#uses.exchangesWaiting(meter),
       daily: listed.map((date) => ({ date, messages: found.days.get(date) ?? 0 })),
     }
   }

@@ -37,11 +37,15 @@ export class Uses {
 
   /** Counts a token exchange. */
   exchanged(accountId: string, mode: Mode): void {
-    const period = monthOf(this.#now()).start
-    const key = `${accountId} ${mode} ${period}`
-    const waiting = this.#exchanges.get(key)
+    const meter = { accountId, mode, period: monthOf(this.#now()).start }
+    const waiting = this.#exchanges.get(nameOf(meter))
     if (waiting) waiting.count++
-    else this.#exchanges.set(key, { accountId, mode, period, count: 1 })
+    else this.#exchanges.set(nameOf(meter), { ...meter, count: 1 })
+  }
+
+  /** The token exchanges that are counted but not written yet. */
+  exchangesWaiting(meter: Meter): number {
+    return this.#exchanges.get(nameOf(meter))?.count ?? 0
   }
 
   /** Writes what is due: uses of keys whose last write is a minute ago, and all token exchanges. */
@@ -87,4 +91,8 @@ export class Uses {
       else this.#exchanges.set(key, meter)
     }
   }
+}
+
+function nameOf({ accountId, mode, period }: Meter): string {
+  return `${accountId} ${mode} ${period}`
 }

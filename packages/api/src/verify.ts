@@ -37,12 +37,15 @@ export class KeyVerifier {
   async verify(key: string, visit: Visit): Promise<VerifiableKey> {
     const parsed = parseApiKey(key)
     if (!parsed) throw this.#failed('', visit)
-    const row = await this.#keys.byPrefix(parsed.prefix)
-    if (!row || row.revokedAt !== null || row.status === 'closed') throw this.#failed(parsed.prefix, visit)
+    let row = await this.#keys.byPrefix(parsed.prefix)
+    if (!works(row)) throw this.#failed(parsed.prefix, visit)
     const tag = createHmac('sha256', this.#secret).update(key).digest('latin1')
     if (this.#verified.get(tag) !== row.hash) {
       if (!(await this.#once(tag, key, row.hash, parsed.prefix, visit))) throw invalid()
       this.#verified.set(tag, row.hash)
+      // The run may have waited in line: the row is asked again.
+      row = await this.#keys.byPrefix(parsed.prefix)
+      if (!works(row)) throw invalid()
     }
     if (row.status === 'suspended') throw StaticError.of('account_suspended', 'This account is suspended.')
     return row
@@ -97,6 +100,10 @@ export class KeyVerifier {
     this.#limits.failures.add(visit.address)
     visit.rates.push(this.#limits.failures.state(visit.address))
   }
+}
+
+function works(row: VerifiableKey | undefined): row is VerifiableKey {
+  return row !== undefined && row.revokedAt === null && row.status !== 'closed'
 }
 
 function invalid(): StaticError {

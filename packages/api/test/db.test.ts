@@ -2,9 +2,11 @@ import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
 import { test } from 'node:test'
 import { setTimeout as wait } from 'node:timers/promises'
 import pg from 'pg'
+import { isUnavailable } from '../src/db/unavailable.ts'
 import { openStore } from '../src/index.ts'
 import { assertProblem, makeDatabase, startBench } from './support.ts'
 
@@ -54,6 +56,48 @@ for (const engine of ['sqlite', 'postgres'] as const) {
     await remove()
   })
 }
+
+test('while another process writes to the SQLite file, only writers wait', async () => {
+  const bench = await startBench('sqlite')
+  const { key } = (await bench.signUp()).api_key
+  await bench.call('GET', '/v1/keys', { key })
+  const other = new DatabaseSync(bench.database)
+  other.exec('begin immediate')
+  const writing = bench.call('POST', '/v1/keys', { key })
+  for (let i = 0; i < 20; i++) assert.equal((await bench.call('GET', '/v1/keys', { key })).status, 200)
+  let written = false
+  void writing.then(() => (written = true))
+  assert.equal((await bench.call('GET', '/health')).status, 200)
+  assert.equal(written, false)
+  other.exec('rollback')
+  other.close()
+  assert.equal((await writing).status, 200)
+  await bench.close()
+})
+
+for (const [what, error] of Object.entries({
+  'a refused connection': Object.assign(new Error(), { code: 'ECONNREFUSED' }),
+  'a statement that waited too long': Object.assign(new Error(), { code: '57014' }),
+  'a standby': Object.assign(new Error(), { code: '25006' }),
+  'a deadlock': Object.assign(new Error(), { code: '40P01' }),
+  'a busy file': Object.assign(new Error(), { code: 'ERR_SQLITE_ERROR', errcode: 5 }),
+  'several addresses that refuse': new AggregateError([Object.assign(new Error(), { code: 'ECONNREFUSED' })]),
+  'a pool without a free connection': new Error('timeout exceeded when trying to connect'),
+})) {
+  test(`worth another try later: ${what}`, () => assert.equal(isUnavailable(error), true))
+}
+
+test('not worth another try: a query that is wrong, or anything else', () => {
+  for (const error of [
+    Object.assign(new Error(), { code: '42703' }),
+    Object.assign(new Error(), { code: 'ERR_SQLITE_ERROR', errcode: 1 }),
+    new TypeError('x is not a function'),
+    'a text',
+    undefined,
+  ]) {
+    assert.equal(isUnavailable(error), false)
+  }
+})
 
 test('a PostgreSQL that drops every connection under load costs a few 503, never the process', async () => {
   const bench = await startBench('postgres')

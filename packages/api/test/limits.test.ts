@@ -13,7 +13,7 @@ test('a window starts with the first request and ends after its time', () => {
   limiter.spend('a', visit())
   const met = visit()
   assert.throws(() => limiter.spend('a', met), { code: 'rate_limited', details: { retryAfter: 1 } })
-  assert.deepEqual(met.rates.at(-1), { policy: 'demo', rate: { limit: 2, seconds: 10 }, remaining: 0, resetSeconds: 1 })
+  assert.deepEqual(met.rates.at(-1), { policy: 'demo', declaration: '"demo";q=2;w=10', remaining: 0, resetSeconds: 1 })
   limiter.spend('b', visit())
   clock.now += 1
   limiter.spend('a', visit())
@@ -45,6 +45,12 @@ test('an IPv6 client is one with its /64', () => {
     ['2001:db8::1', '2001:db8:0:0::/64'],
     ['::1', '0:0:0:0::/64'],
     ['fe80::1', 'fe80:0:0:0::/64'],
+    ['::ffff:c000:0207', '192.0.2.7'],
+    ['0:0:0:0:0:ffff:192.0.2.7', '192.0.2.7'],
+    ['192.0.2.7:4711', '192.0.2.7'],
+    ['[2001:db8:1:2::9]:4711', '2001:db8:1:2::/64'],
+    ['fe80::1%eth0', 'fe80:0:0:0::/64'],
+    ['nonsense:x', 'unknown'],
   ] as const) {
     assert.equal(subjectOf(address), subject)
   }

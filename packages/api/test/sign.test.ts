@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
-import { randomBytes } from 'node:crypto'
+import { generateKeyPairSync, randomBytes, verify } from 'node:crypto'
 import { test } from 'node:test'
+import { nodeSigner, sodiumSigner } from '../src/ed25519.ts'
 import type { SealedSigningKey, SigningKeyStore } from '../src/ports.ts'
 import { seal, unseal } from '../src/seal.ts'
 import { KeyRing } from '../src/sign.ts'
@@ -24,6 +25,14 @@ function table(): SigningKeyStore & { rows: SealedSigningKey[] } {
   }
 }
 
+test('libsodium and node:crypto sign alike', async () => {
+  const { privateKey, publicKey } = generateKeyPairSync('ed25519')
+  const sodium = await sodiumSigner(privateKey)
+  const bytes = randomBytes(300)
+  assert.deepEqual(sodium?.(bytes) ?? nodeSigner(privateKey)(bytes), nodeSigner(privateKey)(bytes))
+  assert.ok(verify(null, bytes, publicKey, nodeSigner(privateKey)(bytes)))
+})
+
 test('two nodes that start at once agree on one key', async () => {
   const store = table()
   const options = { store, masterKey: randomBytes(32), now: () => 0, lifetime: 30 * DAY }
@@ -41,6 +50,32 @@ test('a service that was off on the day still gives a whole day of notice', asyn
   const ring = await KeyRing.open(options)
   assert.equal(store.rows[1]?.activeFrom, 101 * DAY)
   assert.equal(ring.jwks().keys.length, 2)
+})
+
+test('a node with a clock far ahead does not stop the rotation of the others', async () => {
+  const clock = { now: 0 }
+  const store = table()
+  const options = { store, masterKey: randomBytes(32), now: () => clock.now, lifetime: 30 * DAY }
+  const ring = await KeyRing.open(options)
+  await KeyRing.open({ ...options, now: () => 365 * DAY })
+  assert.equal(store.rows.length, 2)
+  const kids = new Set<string>()
+  for (let day = 0; day < 100; day++) {
+    clock.now = day * DAY
+    await ring.refresh()
+    const claims = {
+      sub: '',
+      plan: 'free',
+      iss: 'static-api',
+      aud: 'static-relay',
+      exp: 0,
+      iat: 0,
+      jti: '',
+      mode: 'live',
+    } as const
+    kids.add(ring.sign(claims).split('.')[0] ?? '')
+  }
+  assert.equal(kids.size, 4, 'a new signer every 30 days')
 })
 
 test('private keys are sealed, and another master key does not open them', async () => {

@@ -42,7 +42,11 @@ export function addServeFlags(command: Command): Command {
     .option('--name <name[:port]>', 'the name that users reach this server by (default: the host)')
     .option('--cert <file>', 'certificate chain, PEM')
     .option('--key <file>', 'private key of the certificate, PEM')
-    .option('--internal-port <port>', 'also open the loopback listener for relay nodes', portNumber)
+    .addOption(
+      new Option('--internal-port [port]', 'also open the loopback listener for relay nodes')
+        .argParser(portNumber)
+        .preset('8444'),
+    )
     .option('--settings <file>', 'JSON file with limits and other numbers to change; SPEC.md lists them')
     .option('--metrics-token <file>', 'file with a token that lets other machines read /metrics')
     .option('--trusted-proxy <address...>', 'proxies whose word on the client address is believed')
@@ -66,7 +70,13 @@ export async function apiOptionsFrom(flags: ServeFlags): Promise<Omit<ApiOptions
     throw StaticError.of('invalid_request', `${join(flags.dataDir, 'master.key')} must hold 64 hexadecimal digits.`)
   }
   const credential = (await ensureSecretFile(join(flags.dataDir, 'relay.credential'), secret)).toString().trim()
-  const metricsToken = flags.metricsToken === undefined ? undefined : await readSecretFile(flags.metricsToken)
+  if (credential.length < 32) {
+    throw StaticError.of(
+      'invalid_request',
+      `${join(flags.dataDir, 'relay.credential')} must hold at least 32 characters.`,
+    )
+  }
+  const metricsToken = flags.metricsToken === undefined ? undefined : await readToken(flags.metricsToken)
   return {
     masterKey,
     host: flags.host,
@@ -74,7 +84,7 @@ export async function apiOptionsFrom(flags: ServeFlags): Promise<Omit<ApiOptions
     name: flags.name,
     internal:
       flags.internalPort === undefined ? undefined : { host: 'localhost', port: flags.internalPort, credential },
-    metricsToken: metricsToken?.toString().trim(),
+    metricsToken,
     trustedProxies: flags.trustedProxy,
     settings: flags.settings === undefined ? undefined : await readJson(flags.settings),
     log: {
@@ -122,6 +132,12 @@ export function runUntilStopped(api: Api, certificate: () => Promise<Certificate
   }
   process.on('SIGINT', stop)
   process.on('SIGTERM', stop)
+}
+
+async function readToken(path: string): Promise<string> {
+  const token = (await readSecretFile(path))?.toString().trim() ?? ''
+  if (token === '') throw StaticError.of('invalid_request', `The file ${path} does not exist or is empty.`)
+  return token
 }
 
 async function readJson(path: string): Promise<unknown> {

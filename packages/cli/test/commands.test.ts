@@ -131,6 +131,11 @@ describe('static up and static admin', () => {
     await store.close()
   })
 
+  test('migrate says that the tables are up to date', async () => {
+    const done = await run('admin', 'migrate', '--data-dir', data)
+    assert.deepEqual(done, { code: 0, stdout: 'The database is up to date.\n', stderr: '' })
+  })
+
   test('nothing is changed without a yes, for an unknown account, or in a database that is not there', async () => {
     const asked = await run('admin', 'suspend', account, '--data-dir', data)
     assert.deepEqual([asked.code, asked.stderr], [1, 'static: Nobody can be asked here: add --yes to go on.\n'])

@@ -29,7 +29,11 @@ export const MIGRATIONS: Record<string, Migration> = {
         .addColumn('last_used_at', 'bigint')
         .addColumn('revoked_at', 'bigint')
         .execute()
-      await db.schema.createIndex('api_keys_account').on('api_keys').columns(['account_id', 'created_at']).execute()
+      await db.schema
+        .createIndex('api_keys_account')
+        .on('api_keys')
+        .columns(['account_id', 'created_at', 'id'])
+        .execute()
       await db.schema
         .createTable('sessions')
         .addColumn('id_hash', 'text', (c) => c.primaryKey())

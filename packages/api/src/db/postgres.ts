@@ -20,6 +20,10 @@ export function openPostgres(url: string): Engine {
   if (mode !== 'disable' && mode !== 'verify-full') {
     throw StaticError.of('invalid_request', `sslmode=${mode} is not offered: use sslmode=verify-full, or disable.`)
   }
+  // The driver knows more parameters, some of which would turn verification off again.
+  const other = [...address.searchParams.keys()].find((name) => name !== 'sslmode' && name !== 'sslrootcert')
+  if (other !== undefined)
+    throw StaticError.of('invalid_request', `The database URL must not have the parameter ${other}.`)
   address.searchParams.delete('sslmode')
   address.searchParams.delete('sslrootcert')
   const tls = authority === null ? {} : { ca: readFileSync(authority, 'utf8') }
@@ -31,6 +35,10 @@ export function openPostgres(url: string): Engine {
     max: 10,
     connectionTimeoutMillis: 3_000,
     statement_timeout: 10_000,
+    // A network that swallows packets answers nothing at all: then the client must give up by itself.
+    query_timeout: 12_000,
+    idle_in_transaction_session_timeout: 30_000,
+    keepAliveInitialDelayMillis: 10_000,
     idleTimeoutMillis: 30_000,
     keepAlive: true,
     application_name: 'static-api',

@@ -5,6 +5,7 @@
  * process that writes; hence this small driver.
  */
 import { chmodSync, closeSync, openSync } from 'node:fs'
+import { setTimeout as wait } from 'node:timers/promises'
 import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite'
 import {
   type Compilable,
@@ -20,15 +21,19 @@ import {
 import type { Engine } from './engine.ts'
 import type { Schema } from './schema.ts'
 
+/** How long a write waits while another process writes, and how often it looks. */
 const BUSY_MS = 5_000
+const LOOK_MS = 10
+const SQLITE_BUSY = 5
 
 /** Opens or creates a database file that only its owner can read. */
 export function openSqlite(path: string): Engine {
   // SQLite would create it with the umask; its -wal and -shm files copy the mode of this one.
   closeSync(openSync(path, 'a', 0o600))
   chmodSync(path, 0o600)
+  // SQLite's own way of waiting stops the whole process; only here, before anything runs, that does not matter.
   const file = new DatabaseSync(path, { timeout: BUSY_MS })
-  file.exec('PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON')
+  file.exec('PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON; PRAGMA busy_timeout=0')
   const db = new Kysely<Schema>({
     dialect: {
       createAdapter: () => new TransactionalAdapter(),
@@ -38,7 +43,7 @@ export function openSqlite(path: string): Engine {
     },
   })
   let reader: SqliteConnection | undefined
-  const readOnly = new DatabaseSync(path, { timeout: BUSY_MS, readOnly: true })
+  const readOnly = new DatabaseSync(path, { readOnly: true })
   return {
     db,
     prepare: <Row>(query: Compilable<Row>) => {
@@ -128,16 +133,25 @@ class SqliteConnection implements DatabaseConnection {
     this.#file = file
   }
 
-  executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
-    try {
-      const { statement, columns } = this.#prepare(query.sql)
-      const values = query.parameters as SQLInputValue[]
-      if (columns.length > 0) return Promise.resolve({ rows: this.rows<R>(query.sql, values) })
-      const { changes } = statement.run(...values)
-      return Promise.resolve({ rows: [], numAffectedRows: BigInt(changes) })
-    } catch (error) {
-      return Promise.reject(error)
+  async executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
+    for (let waited = 0; ; waited += LOOK_MS) {
+      try {
+        return this.#execute<R>(query)
+      } catch (error) {
+        // Another process writes. Nothing was done, and the connection is ours while we wait.
+        const busy = ((error as { errcode?: number }).errcode ?? 0) % 256 === SQLITE_BUSY
+        if (!busy || waited >= BUSY_MS) throw error
+        await wait(LOOK_MS)
+      }
     }
+  }
+
+  #execute<R>(query: CompiledQuery): QueryResult<R> {
+    const { statement, columns } = this.#prepare(query.sql)
+    const values = query.parameters as SQLInputValue[]
+    if (columns.length > 0) return { rows: this.rows<R>(query.sql, values) }
+    const { changes } = statement.run(...values)
+    return { rows: [], numAffectedRows: BigInt(changes) }
   }
 
   /** The rows of a statement that returns some. */

@@ -1,7 +1,17 @@
 /** Tells a database that is out of reach from a query that is wrong, and says why one could not be opened. */
 import { StaticError } from '@static/protocol'
 
-const CONNECTION_CODES = new Set(['ECONNREFUSED', 'ECONNRESET', 'ETIMEDOUT', 'EPIPE', 'ENOTFOUND', 'EHOSTUNREACH'])
+const CONNECTION_CODES = new Set([
+  'EAI_AGAIN',
+  'ECONNABORTED',
+  'ECONNREFUSED',
+  'ECONNRESET',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'ENOTFOUND',
+  'EPIPE',
+  'ETIMEDOUT',
+])
 const SQLITE_BUSY = 5
 const SQLITE_FULL = 13
 const SQLITE_CORRUPT = 11
@@ -15,10 +25,13 @@ export function isUnavailable(error: unknown): boolean {
   const { code, errcode } = error as { code?: unknown; errcode?: unknown }
   if (typeof errcode === 'number') return [SQLITE_BUSY, SQLITE_FULL].includes(errcode & 0xff)
   if (typeof code === 'string') {
-    // 08: connection; 28 and 3D: it lets us in no longer; 53: too few resources; 57P: stopping or starting; 40: try again.
-    return CONNECTION_CODES.has(code) || /^(08|28|3D|53|57P|40)/.test(code)
+    // 08: connection; 28 and 3D: it lets us in no longer; 53: too few resources; 57P: stopping or starting; 40: try
+    // again; 57014 and 55P03: waited too long; 25006: a standby that was asked to write.
+    return CONNECTION_CODES.has(code) || /^(08|28|3D|53|57P|57014|55P03|25006|40)/.test(code)
   }
-  return /^(Connection terminated|timeout exceeded when trying to connect|timeout expired)/.test(error.message)
+  return /^(Connection terminated|timeout e|Query read timeout|Client has encountered a connection error)/.test(
+    error.message,
+  )
 }
 
 /** The one sentence for a database that could not be opened. */
@@ -38,6 +51,9 @@ export function openingError(error: unknown, name: string): StaticError {
     return StaticError.of('unavailable', `${name} shows a certificate that is not trusted: check sslrootcert.`, {
       cause: error,
     })
+  }
+  if (typeof code === 'string' && /^(28|3D)/.test(code)) {
+    return StaticError.of('unavailable', `${name} refuses this user, password or database name.`, { cause: error })
   }
   if (code === 'ENOENT' || code === 'EACCES' || code === 'ERR_INVALID_URL') {
     return StaticError.of('invalid_request', `${name} cannot be opened: check its address.`, { cause: error })

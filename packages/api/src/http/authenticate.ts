@@ -14,6 +14,7 @@ const SAFE_METHODS = new Set(['GET', 'HEAD'])
  */
 export function requireKey(service: Service): preValidationAsyncHookHandler {
   return async (request) => {
+    fillBody(request)
     request.key = await byKey(service, request)
   }
 }
@@ -21,8 +22,14 @@ export function requireKey(service: Service): preValidationAsyncHookHandler {
 /** The request must carry a key or a session that works; asked at the same moment. */
 export function requireCaller(service: Service, origin: () => string): preValidationAsyncHookHandler {
   return async (request, reply) => {
+    fillBody(request)
     request.caller = await byKeyOrSession(service, request, reply, origin())
   }
+}
+
+/** A call without a body means the same as one with an empty object. */
+export function fillBody(request: FastifyRequest): void {
+  if (request.body === undefined) request.body = {}
 }
 
 /** Whether the request tries to say who asks, be it by key or by session. */

@@ -1,5 +1,4 @@
 /** The headers of every answer. */
-import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { RateState } from '../limits.ts'
 
 /** Whether a name means this very machine; such names get no HSTS, it would stick to other services there. */
@@ -9,27 +8,24 @@ export function isLoopbackName(name: string): boolean {
   )
 }
 
-/** Sets what does not depend on the answer. */
-export function setCommonHeaders(request: FastifyRequest, reply: FastifyReply, hsts: boolean): void {
-  reply.header('x-request-id', request.id)
-  reply.header('cache-control', 'no-store')
-  reply.header('x-content-type-options', 'nosniff')
-  if (hsts) reply.header('strict-transport-security', 'max-age=31536000; includeSubDomains')
+/** What does not depend on the answer. */
+export function commonHeaders(hsts: boolean): Record<string, string> {
+  return {
+    'cache-control': 'no-store',
+    ...(hsts ? { 'strict-transport-security': 'max-age=31536000; includeSubDomains' } : {}),
+  }
 }
 
-/** Tells every limit that the request met, the tightest of each policy (draft-ietf-httpapi-ratelimit-headers). */
-export function setRateHeaders(reply: FastifyReply, rates: readonly RateState[]): void {
-  let policies = ''
-  let states = ''
-  rates.forEach((state, at) => {
-    const { policy, rate, remaining, resetSeconds } = state
+/** Every limit that the request met, the tightest of each policy (draft-ietf-httpapi-ratelimit-headers). */
+export function rateHeaders(rates: readonly RateState[]): { 'ratelimit-policy': string; ratelimit: string } {
+  let [policies, states] = ['', '']
+  rates.forEach(({ policy, declaration, remaining, resetSeconds }, at) => {
     const tighter = (other: RateState, place: number): boolean =>
-      other.policy === policy && (other.remaining < remaining || (other.remaining === remaining && place < at))
-    if (rates.some(tighter)) return
+      other.policy === policy && (other.remaining < remaining || (other.remaining === remaining && place > at))
+    if (rates.length > 1 && rates.some(tighter)) return
     const comma = policies === '' ? '' : ', '
-    policies += `${comma}"${policy}";q=${rate.limit};w=${rate.seconds}`
+    policies += comma + declaration
     states += `${comma}"${policy}";r=${remaining};t=${resetSeconds}`
   })
-  reply.header('ratelimit-policy', policies)
-  reply.header('ratelimit', states)
+  return { 'ratelimit-policy': policies, ratelimit: states }
 }

@@ -4,9 +4,9 @@ import {
   type RequestListener,
   type Server as HttpServer,
   type ServerOptions,
+  type ServerResponse,
 } from 'node:http'
 import { createServer as createHttpsServer, type Server as HttpsServer } from 'node:https'
-import type { Duplex } from 'node:stream'
 import type { Socket } from 'node:net'
 import type { SecureContextOptions } from 'node:tls'
 import type { FastifyServerFactoryHandler } from 'fastify'
@@ -27,7 +27,7 @@ const MAX_HEADER_BYTES = 16 * 1024
 const KEEP_ALIVE_MS = 65_000
 
 /** So many requests may be unanswered on one connection; a sender that reads no answers holds that much memory. */
-const MOST_PIPELINED = 4
+const MOST_PIPELINED = 16
 
 /** What every connection is held to, with the first certificate and with those that follow. */
 export function tlsOptions(certificate: Certificate): SecureContextOptions {
@@ -40,6 +40,7 @@ export function makeServer(
   settings: Settings['http'],
   certificate: Certificate | undefined,
   apiUrl: () => string,
+  headers: (address: string) => Record<string, string>,
 ): HttpServer | HttpsServer {
   const options: ServerOptions = {
     headersTimeout: settings.headersSeconds * 1000,
@@ -60,7 +61,9 @@ export function makeServer(
   server.timeout = settings.requestSeconds * 1000
   server.maxConnections = settings.connections
   capPerAddress(server, settings.connectionsPerAddress)
-  server.on('clientError', (error: NodeJS.ErrnoException, socket) => refuse(error, socket, apiUrl()))
+  // Without a listener Node answers an unknown expectation by itself, without our headers; it need not be refused.
+  server.on('checkExpectation', listener)
+  server.on('clientError', (error: NodeJS.ErrnoException, socket) => refuse(error, socket as Socket, apiUrl(), headers))
   return server
 }
 
@@ -83,25 +86,37 @@ function capPerAddress(server: HttpServer | HttpsServer, most: number): void {
   })
 }
 
+/** Where a connection's count of unanswered requests is kept. */
+const UNANSWERED = Symbol('unanswered requests')
+
 /** Node reads on while answers wait; whoever asks and asks without reading is cut off. */
 function capPipelining(handler: FastifyServerFactoryHandler): RequestListener {
-  const unanswered = new WeakMap<Socket, number>()
+  type Counted = Socket & { [UNANSWERED]?: number }
+  function answered(this: ServerResponse): void {
+    const socket: Counted = this.req.socket
+    socket[UNANSWERED] = (socket[UNANSWERED] ?? 1) - 1
+  }
   return (request, response) => {
-    const { socket } = request
-    const count = (unanswered.get(socket) ?? 0) + 1
+    const socket: Counted = request.socket
+    const count = (socket[UNANSWERED] ?? 0) + 1
     if (count > MOST_PIPELINED) {
       // More requests may stand in the bytes that were read already: they end up here too.
       socket.destroy()
       return
     }
-    unanswered.set(socket, count)
-    response.once('close', () => unanswered.set(socket, (unanswered.get(socket) ?? 1) - 1))
+    socket[UNANSWERED] = count
+    response.once('close', answered)
     handler(request, response)
   }
 }
 
 /** Answers what never became a request: bytes that are not HTTP, headers too long or too slow. */
-function refuse(error: NodeJS.ErrnoException, socket: Duplex, apiUrl: string): void {
+function refuse(
+  error: NodeJS.ErrnoException,
+  socket: Socket,
+  apiUrl: string,
+  headers: (address: string) => Record<string, string>,
+): void {
   if (!socket.writable || error.code === 'ECONNRESET') {
     socket.destroy()
     return
@@ -121,7 +136,7 @@ function refuse(error: NodeJS.ErrnoException, socket: Duplex, apiUrl: string): v
       `content-type: ${PROBLEM_TYPE}`,
       `content-length: ${Buffer.byteLength(body)}`,
       `x-request-id: ${requestId}`,
-      'cache-control: no-store',
+      ...Object.entries(headers(subjectOf(socket.remoteAddress ?? ''))).map(([name, value]) => `${name}: ${value}`),
       'connection: close',
       '',
       body,

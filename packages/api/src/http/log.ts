@@ -4,7 +4,6 @@
  */
 import { pino, type Logger } from 'pino'
 import { StaticError } from '@static/protocol'
-import { isoTime } from '../calendar.ts'
 
 const SECRETS = /\b(sk_(?:live|test)_)[0-9A-Za-z]+|\beyJ[\w-]+\.[\w-]+\.[\w-]+|[^\s"@<>]+@[^\s"@<>]+\.[^\s"@<>]+/g
 
@@ -22,7 +21,7 @@ export function makeLog({ write, pretty, level }: LogOptions): Logger {
     {
       level,
       base: null,
-      timestamp: () => `,"time":"${isoTime(Date.now())}"`,
+      timestamp: () => `,"time":"${new Date().toISOString()}"`,
       formatters: { level: (label) => ({ level: label }) },
       serializers: { err: errorFields },
     },

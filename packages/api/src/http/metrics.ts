@@ -1,4 +1,5 @@
 /** Figures for Prometheus. Labels are routes and codes, never anything about a caller. */
+import type { onResponseHookHandler } from 'fastify'
 import { collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import type { Service } from '../service.ts'
 import type { App } from './app.ts'
@@ -26,19 +27,20 @@ export function useMetrics(app: App, service: Service): Registry {
   gauge('static_api_argon2_running', 'Argon2 runs under way', () => service.hasher.load.running)
   gauge('static_api_argon2_waiting', 'Argon2 runs that wait for a place', () => service.hasher.load.waiting)
   gauge('static_api_argon2_runs', 'Argon2 runs since the start', () => service.hasher.load.runs)
-  // Looking a series up by its labels costs more than counting; there are as many as routes and statuses.
-  const series = new Map<string, { observe(value: number): void }>()
-  app.addHook('onResponse', (request, reply, done) => {
-    const { method } = request
-    const route = request.routeOptions.url ?? 'none'
-    const key = `${method} ${route} ${reply.statusCode}`
-    let known = series.get(key)
-    if (!known) {
-      known = seconds.labels({ method, route, status: reply.statusCode })
-      series.set(key, known)
+  // By a hook of each route, which knows its own name: asking the request for it costs more than counting. Paths that do
+  // not exist are counted nowhere; anybody could make up any number of them.
+  app.addHook('onRoute', (options) => {
+    const series = new Map<number, { observe(value: number): void }>()
+    const observe: onResponseHookHandler = (request, reply, done) => {
+      let known = series.get(reply.statusCode)
+      if (!known) {
+        known = seconds.labels({ method: request.method, route: options.url, status: reply.statusCode })
+        series.set(reply.statusCode, known)
+      }
+      known.observe(reply.elapsedTime / 1000)
+      done()
     }
-    known.observe(reply.elapsedTime / 1000)
-    done()
+    options.onResponse = [options.onResponse ?? [], observe].flat()
   })
   return registry
 }

@@ -20,8 +20,8 @@ export const plan: TSchema = oneOf(PLANS)
 /** A name that a person gives. */
 export const nameText: { minLength: number; maxLength: number; description: string } = {
   minLength: 1,
-  maxLength: 64,
-  description: 'Trimmed; no control characters',
+  maxLength: 256,
+  description: '1 to 64 code points after trimming; no control or format characters',
 }
 /** A password. */
 export const passwordText: { minLength: number; maxLength: number; format: string } = {

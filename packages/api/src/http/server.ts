@@ -1,12 +1,16 @@
 /** The web server: plumbing around the routes. */
+import { once } from 'node:events'
+import type { AddressInfo } from 'node:net'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import Fastify, { LogController, type FastifyBaseLogger, type FastifyReply, type FastifyRequest } from 'fastify'
+import type { Logger } from 'pino'
+import Type from 'typebox'
 import { StaticError } from '@static/protocol'
 import { newId } from '../id.ts'
 import type { Service } from '../service.ts'
 import { subjectOf } from './address.ts'
 import type { App } from './app.ts'
-import { isLoopbackName, setCommonHeaders, setRateHeaders } from './headers.ts'
+import { commonHeaders, isLoopbackName, rateHeaders } from './headers.ts'
 import { useStrictJson } from './json.ts'
 import { type Certificate, makeServer, tlsOptions } from './listener.ts'
 import { PROBLEM_TYPE, problemOf, toStaticError } from './problem.ts'
@@ -16,7 +20,7 @@ import { problemSchema } from './schemas.ts'
 /** How the server presents itself. */
 export interface ServerOptions {
   readonly service: Service
-  readonly log: FastifyBaseLogger
+  readonly log: FastifyBaseLogger & Pick<Logger, 'isLevelEnabled'>
   readonly certificate: Certificate | undefined
   /** The host name that users see. */
   readonly name: string
@@ -29,14 +33,20 @@ export interface ServerOptions {
 /** A web server with its routes, and a way to give it a new certificate. */
 export interface WebServer {
   readonly app: App
+  /** Listens; `localhost` means both loopback addresses. Resolves to the port. */
+  listen(host: string, port: number): Promise<number>
   renew(certificate: Certificate): void
+  /** Cuts off every connection, for a shutdown that took too long. */
+  cutOff(): void
 }
 
 /** Makes a web server; `addRoutes` is called once the plumbing is in place. */
 export async function makeWebServer(options: ServerOptions, addRoutes: (app: App) => void): Promise<WebServer> {
   const { service, log, certificate, url } = options
+  const loggerInstance: FastifyBaseLogger = log
   const servers: ReturnType<typeof makeServer>[] = []
-  const hsts = !isLoopbackName(options.name)
+  let make: () => (typeof servers)[number]
+  const common = commonHeaders(!isLoopbackName(options.name))
   const fail = (error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply => {
     const known = toStaticError(error)
     if (known.httpStatus >= 500) request.log.error({ err: known.cause ?? known, request_id: request.id }, known.message)
@@ -53,7 +63,7 @@ export async function makeWebServer(options: ServerOptions, addRoutes: (app: App
   }
 
   const app: App = Fastify({
-    loggerInstance: log,
+    loggerInstance,
     logController: new LogController({ disableRequestLogging: true }),
     // Lines are written by the hooks below, which name the request themselves.
     childLoggerFactory: (logger) => logger,
@@ -63,15 +73,22 @@ export async function makeWebServer(options: ServerOptions, addRoutes: (app: App
     return503OnClosing: false,
     forceCloseConnections: 'idle',
     trustProxy: options.trustedProxies.length > 0 ? [...options.trustedProxies] : false,
+    routerOptions: { maxParamLength: service.settings.bodyBytes },
     serverFactory: (handler) => {
-      const server = makeServer(handler, service.settings.http, certificate, url)
-      servers.push(server)
-      return server
+      make = () => {
+        const server = makeServer(handler, service.settings.http, certificate, url, (address) => ({
+          ...common,
+          ...rateHeaders([service.limits.failures.state(address)]),
+        }))
+        servers.push(server)
+        return server
+      }
+      return make()
     },
     // What is refused before a route is found passes no hook.
     frameworkErrors: (error, request, reply) => {
       welcome(request, reply)
-      setRateHeaders(reply, request.visit.rates)
+      tellRates(request, reply)
       fail(error, request, reply)
     },
   }).withTypeProvider<TypeBoxTypeProvider>()
@@ -83,16 +100,17 @@ export async function makeWebServer(options: ServerOptions, addRoutes: (app: App
 
   const welcome = (request: FastifyRequest, reply: FastifyReply): void => {
     const address = subjectOf(request.ip)
-    request.visit = { address, rates: [service.limits.failures.state(address)] }
-    setCommonHeaders(request, reply, hsts)
+    request.visit = { address, rates: [] }
+    reply.header('x-request-id', request.id).headers(common)
+  }
+  const tellRates = (request: FastifyRequest, reply: FastifyReply): void => {
+    const { rates, address } = request.visit
+    // Every address has this limit, also where a request met no other.
+    if (rates.length === 0) rates.push(service.limits.failures.state(address))
+    reply.headers(rateHeaders(rates))
   }
   app.addHook('onRequest', (request, reply, done) => {
     welcome(request, reply)
-    done()
-  })
-  // A call without a body means the same as one with an empty object.
-  app.addHook('preValidation', (request, _reply, done) => {
-    if (request.routeOptions.schema?.body !== undefined && request.body === undefined) request.body = {}
     done()
   })
   let closing = false
@@ -103,13 +121,20 @@ export async function makeWebServer(options: ServerOptions, addRoutes: (app: App
   app.addHook('onSend', (request, reply, _payload, done) => {
     // A kept connection would hold the shutdown up.
     if (closing) reply.header('connection', 'close')
-    setRateHeaders(reply, request.visit.rates)
+    tellRates(request, reply)
     done()
   })
   app.addHook('onResponse', (request, reply, done) => {
-    const route = request.routeOptions.url ?? null
-    const { method, id } = request
-    log.info({ request_id: id, method, route, status: reply.statusCode, ms: Math.round(reply.elapsedTime) }, 'answered')
+    // What went well is in the metrics; the log is for what somebody may have to look at.
+    const level = reply.statusCode < 400 ? 'debug' : 'info'
+    if (log.isLevelEnabled(level)) {
+      const route = request.routeOptions.url ?? null
+      const { method, id } = request
+      log[level](
+        { request_id: id, method, route, status: reply.statusCode, ms: Math.round(reply.elapsedTime) },
+        'answered',
+      )
+    }
     done()
   })
   app.setErrorHandler(fail)
@@ -120,8 +145,28 @@ export async function makeWebServer(options: ServerOptions, addRoutes: (app: App
   const refuseOthers = watchMethods(app)
   addRoutes(app)
   refuseOthers()
+  // The library closes its own server; the one for the second loopback address is ours.
+  app.addHook('onClose', async () => {
+    const [, second] = servers
+    if (!second?.listening) return
+    const closed = once(second, 'close')
+    second.close()
+    second.closeIdleConnections()
+    await closed
+  })
   return {
     app,
+    async listen(host, port) {
+      // The library says http of every server that it did not make itself.
+      const listenTextResolver = (at: string): string => `listening on ${at.replace(/^https?:\/\//, '')}`
+      await app.listen({ host: host === 'localhost' ? '127.0.0.1' : host, port, listenTextResolver })
+      const bound = (app.server.address() as AddressInfo).port
+      if (host === 'localhost') await listenAlso(make(), bound)
+      return bound
+    },
+    cutOff() {
+      for (const server of servers) server.closeAllConnections()
+    },
     renew(fresh) {
       for (const server of servers) {
         if ('setSecureContext' in server) server.setSecureContext(tlsOptions(fresh))
@@ -130,10 +175,24 @@ export async function makeWebServer(options: ServerOptions, addRoutes: (app: App
   }
 }
 
-/** Sees every route that is added from now on; the returned function answers 405 to their other methods. */
+/** Takes the other loopback address too, where there is one: or another user of this machine could. */
+async function listenAlso(server: ReturnType<typeof makeServer>, port: number): Promise<void> {
+  try {
+    server.listen(port, '::1')
+    await once(server, 'listening')
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code !== 'EADDRNOTAVAIL' && code !== 'EAFNOSUPPORT') throw error
+  }
+}
+
+/** Completes every route that is added from now on; the returned function answers 405 to their other methods. */
 function watchMethods(app: App): () => void {
   const methods = new Map<string, Set<string>>()
-  app.addHook('onRoute', ({ url, method }) => {
+  app.addHook('onRoute', (route) => {
+    const { url, method, schema } = route
+    // Unknown parameters are refused like unknown fields.
+    if (schema && !schema.hide) schema.querystring ??= Type.Object({}, { additionalProperties: false })
     const known = methods.get(url) ?? new Set()
     for (const name of [method].flat()) known.add(name)
     methods.set(url, known)

@@ -2,7 +2,7 @@
 import Type from 'typebox'
 import { type Mode, StaticError } from '@static/protocol'
 import type { App } from '../http/app.ts'
-import { hasCredential, requireCaller } from '../http/authenticate.ts'
+import { fillBody, hasCredential, requireCaller } from '../http/authenticate.ts'
 import {
   accountFields,
   answers,
@@ -109,6 +109,7 @@ export function accountRoutes(app: App, service: Service, origin: () => string):
       // Without any credential the password in the body decides.
       preValidation: async (request, reply) => {
         if (hasCredential(request)) await identify.call(app, request, reply)
+        else fillBody(request)
       },
       schema: {
         summary: 'Create a key with a key, a session, or the password (the way back in when every key is lost)',

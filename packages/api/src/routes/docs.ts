@@ -16,7 +16,8 @@ export function docsRoutes(app: App): void {
   for (const path of ['/openapi.json', '/docs', '/docs/errors']) {
     app.get(path, hidden, (_request, reply) => {
       reply.type(path.endsWith('.json') ? 'application/json; charset=utf-8' : HTML)
-      return reply.header('content-security-policy', PAGE_POLICY).send(pages.get(path))
+      reply.header('x-content-type-options', 'nosniff').header('content-security-policy', PAGE_POLICY)
+      return reply.send(pages.get(path))
     })
   }
 }

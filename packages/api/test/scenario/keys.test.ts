@@ -40,6 +40,17 @@ onEachEngine('keys', (engine) => {
     assert.equal(typed.body.name, 'default')
   })
 
+  test('a name is measured after trimming, and must not turn or hide text', async () => {
+    const { key } = (await bench.signUp()).api_key
+    const named = (name: string): ReturnType<Bench['call']> => bench.call('POST', '/v1/keys', { key, body: { name } })
+    const long = '🔑'.repeat(64)
+    assert.equal((await named(`   ${long}   `)).body.name, long)
+    assert.equal((await named('👩‍💻 laptop')).status, 200, 'joiners are part of pictures')
+    for (const name of [`${long}x`, 'a\u202eb', 'a\u2028b', 'a\u200bb', '\u0000', ' ']) {
+      assertProblem(await named(name), 400, 'invalid_request')
+    }
+  })
+
   test('keys made in the same millisecond are listed by id, descending', async () => {
     const { key } = (await bench.signUp()).api_key
     for (let i = 0; i < 4; i++) await bench.call('POST', '/v1/keys', { key })
@@ -193,7 +204,8 @@ onEachEngine('keys', (engine) => {
     assert.equal(await used(), start + 61_000)
 
     bench.clock.now += 1_000
-    await bench.call('GET', '/v1/keys', { key })
+    await bench.call('GET', '/v1/usage', { key })
+    assert.equal(await used(), start + 61_000, 'reading the usage writes nothing')
     await bench.api.service.uses.flush()
     assert.equal(await used(), start + 62_000)
     bench.clock.now -= 30_000

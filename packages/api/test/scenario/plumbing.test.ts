@@ -55,6 +55,9 @@ onEachEngine('plumbing', (engine) => {
       assert.equal(answer.headers.allow, allow)
     }
     assertProblem(await bench.call('GET', '/v2/keys'), 404, 'not_found')
+    const { key } = (await bench.signUp()).api_key
+    assertProblem(await bench.call('DELETE', `/v1/keys/${'x'.repeat(3000)}`, { key }), 404, 'not_found')
+    assertProblem(await bench.call('GET', '/v1/keys?page=2', { key }), 400, 'invalid_request')
   })
 
   test('the body is JSON, small and well formed, or refused', async () => {

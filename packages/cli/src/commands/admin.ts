@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline/promises'
 import { Argument, Command } from 'commander'
-import type { Admin } from '@static/api'
+import type { Admin, openStore as openStoreType } from '@static/api'
 import { type Account, PLANS, type Plan, StaticError } from '@static/protocol'
 import { defaultDataDirectory } from '../data-dir.ts'
 import { databaseOf } from '../database.ts'
@@ -45,6 +45,17 @@ export function adminCommand(): Command {
           change(id, flags, 'resumed', (admin) => admin.setSuspended(id, false)),
         ),
     )
+    .addCommand(
+      new Command('migrate')
+        .description('bring the tables of the database up to date; servers do it too when they start')
+        .option('--data-dir <dir>', 'data directory of `static up`', defaultDataDirectory())
+        .option('--database <url>', 'postgres://… or a SQLite file; better in STATIC_DATABASE')
+        .option('--json', 'print JSON')
+        .action(async (flags: AdminFlags) => {
+          await (await open(flags)).close()
+          process.stdout.write(flags.json ? '{"migrated":true}\n' : 'The database is up to date.\n')
+        }),
+    )
 }
 
 function addFlags(command: Command): Command {
@@ -62,13 +73,8 @@ async function change(
   done: string,
   apply: (admin: Admin) => Promise<void>,
 ): Promise<void> {
-  const database = databaseOf(flags.database) ?? join(flags.dataDir, 'api.sqlite')
-  const remote = /^postgres(ql)?:/.test(database)
-  if (!remote && !existsSync(database)) {
-    throw StaticError.of('not_found', `There is no database ${database}: say where with --data-dir or --database.`)
-  }
-  const { Admin: AdminRules, openStore } = await import('@static/api')
-  const store = await openStore(database)
+  const { Admin: AdminRules } = await import('@static/api')
+  const store = await open(flags)
   try {
     const admin = new AdminRules(store.accounts)
     const account = await admin.inspect(id)
@@ -79,6 +85,16 @@ async function change(
   } finally {
     await store.close()
   }
+}
+
+/** Opens the database that the flags mean; never makes a new file. */
+async function open(flags: AdminFlags): ReturnType<typeof openStoreType> {
+  const database = databaseOf(flags.database) ?? join(flags.dataDir, 'api.sqlite')
+  if (!/^postgres(ql)?:/.test(database) && !existsSync(database)) {
+    throw StaticError.of('not_found', `There is no database ${database}: say where with --data-dir or --database.`)
+  }
+  const { openStore } = await import('@static/api')
+  return openStore(database)
 }
 
 async function confirm(account: Account, done: string): Promise<void> {

@@ -1,0 +1,185 @@
+/** The server ends in order when it is asked to, and says in one sentence why it cannot start. */
+import assert from 'node:assert/strict'
+import { chmodSync, writeFileSync } from 'node:fs'
+import { createServer, type AddressInfo } from 'node:net'
+import { once } from 'node:events'
+import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import { after, describe, test } from 'node:test'
+import { setTimeout as wait } from 'node:timers/promises'
+import { type Client, makeClient } from '../support/client.ts'
+import { makeDatabase } from '../support/database.ts'
+import { PASSWORD, signUp } from '../support/people.ts'
+import { openTls } from '../support/raw.ts'
+import { failToStart, type ServerOptions, startServer } from '../support/server.ts'
+import { HIGH_RATES, QUICK } from '../support/settings.ts'
+import { makeWorkspace } from '../support/workspace.ts'
+
+const workspace = await makeWorkspace()
+after(() => workspace[Symbol.dispose]())
+
+/** Waits until the server's metrics say so. */
+async function until(client: Client, holds: (metrics: string) => boolean): Promise<void> {
+  for (let tries = 0; tries < 500; tries++) {
+    if (holds((await client.call({ path: '/metrics' })).text)) return
+    await wait(5)
+  }
+  assert.fail('It never came to that.')
+}
+
+function busy(metrics: string): number {
+  const figures = [...metrics.matchAll(/^static_api_argon2_(?:running|waiting) (\d+)$/gm)]
+  return figures.reduce((sum, [, figure]) => sum + Number(figure), 0)
+}
+
+describe('asked to stop', () => {
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+    test(`${signal}: requests under way finish, what waits is written, exit code 0`, async () => {
+      const dataDir = workspace.directory(signal)
+      // Argon2id at its real cost: that is what keeps requests under way.
+      await using server = await startServer({ workspace, dataDir, settings: { rates: HIGH_RATES } })
+      using client = makeClient(server.url, workspace.ca, { connections: 32 })
+      using probe = makeClient(server.url, workspace.ca, { connections: 1 })
+      const { email, api_key: key } = await signUp(client)
+      await client.json(200, { method: 'POST', path: '/v1/tokens', key: key.key })
+      // The first use was written at once; this one waits for its minute.
+      await wait(20)
+      const secondUse = Date.now()
+      await client.json(200, { method: 'POST', path: '/v1/tokens', key: key.key })
+
+      const signIn = { method: 'POST', path: '/v1/sessions', body: { email, password: PASSWORD } }
+      const underWay = Array.from({ length: 24 }, () => client.call(signIn))
+      await until(probe, (metrics) => busy(metrics) >= 8)
+      const ended = server.end(signal)
+      const answers = await Promise.all(underWay)
+      assert.deepEqual([...new Set(answers.map(({ status }) => status))], [201])
+      const answered = performance.now()
+      assert.deepEqual(await ended, { code: 0, signal: null })
+      // Connections that clients would keep must not hold it: it would wait `shutdownSeconds`, 10 by default.
+      const waited = performance.now() - answered
+      assert.ok(waited < 5_000, `After the last answer it took ${waited.toFixed(0)} ms to end.`)
+      await assert.rejects(makeClient(server.url, workspace.ca).call({ path: '/health' }), /ECONNREFUSED/)
+
+      using file = new DatabaseSync(join(dataDir, 'api.sqlite'), { readOnly: true })
+      const row = file.prepare('select last_used_at from api_keys where id = ?').get(key.id)
+      assert.ok(Number(row?.['last_used_at']) >= secondUse, 'The last use was not written.')
+      const period = file.prepare('select token_exchanges from usage_periods').get()
+      assert.equal(period?.['token_exchanges'], 2)
+      assert.equal(file.prepare('select count(*) as sessions from sessions').get()?.['sessions'], 24)
+    })
+  }
+
+  test('a client that holds its request open is cut off in the end', async () => {
+    const dataDir = workspace.directory('slow')
+    const settings = { ...QUICK, http: { shutdownSeconds: 1 } }
+    await using server = await startServer({ workspace, dataDir, settings })
+    using idle = await openTls(server.url, workspace.ca)
+    using slow = await openTls(server.url, workspace.ca)
+    slow.send('POST /v1/sessions HTTP/1.1\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{')
+    using probe = makeClient(server.url, workspace.ca)
+    await probe.json(200, { path: '/health' })
+    assert.deepEqual(await server.end('SIGTERM'), { code: 0, signal: null })
+    await Promise.all([idle.closed, slow.closed])
+  })
+
+  test('a second signal ends it at once, with exit code 1', async () => {
+    await using server = await startServer({ workspace, dataDir: workspace.directory('twice'), settings: QUICK })
+    using slow = await openTls(server.url, workspace.ca)
+    slow.send('POST /v1/sessions HTTP/1.1\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{')
+    using probe = makeClient(server.url, workspace.ca)
+    await probe.json(200, { path: '/health' })
+    process.kill(server.pid, 'SIGTERM')
+    // The listening socket is closed first: then it has heard.
+    for (let tries = 0; tries < 500; tries++) {
+      const gone = await openTls(server.url, workspace.ca).then(
+        (line) => line[Symbol.dispose](),
+        () => true,
+      )
+      if (gone === true) break
+    }
+    assert.deepEqual(await server.end('SIGTERM'), { code: 1, signal: null })
+  })
+})
+
+describe('cannot start: one clear sentence, exit code 1', () => {
+  /** Starts, and insists on exactly one sentence that matches. */
+  const refuses = async (options: Omit<ServerOptions, 'workspace'>, sentence: RegExp): Promise<void> => {
+    const { code, errors } = await failToStart({ workspace, ...options })
+    assert.match(errors, sentence)
+    assert.match(errors, /^static: [^\n]+\.\n$/, `not one line and one sentence: ${errors}`)
+    assert.doesNotMatch(errors, /went wrong inside|-word|\bat .*:\d+:\d+|node:internal|Error:/)
+    assert.equal(code, 1)
+  }
+
+  test('the port is taken', async () => {
+    const other = createServer().listen(0, '127.0.0.1')
+    await once(other, 'listening')
+    const { port } = other.address() as AddressInfo
+    await refuses({ dataDir: workspace.directory('port'), port }, /port \d+: it is taken by another program/)
+    other.close()
+  })
+
+  test('the data directory is writable by others', async () => {
+    const dataDir = workspace.directory('open')
+    chmodSync(dataDir, 0o777)
+    await refuses({ dataDir }, /writable by other users: run `chmod 700/)
+  })
+
+  test('the data directory cannot be made', async () => {
+    await refuses({ dataDir: '/sys/static-e2e' }, /cannot be made here: choose another with --data-dir/)
+  })
+
+  test('the data directory is a file', async () => {
+    await refuses({ dataDir: workspace.file('file', '') }, /is a file/)
+  })
+
+  test('a secret file is readable by others', async () => {
+    const dataDir = workspace.directory('loose')
+    writeFileSync(join(dataDir, 'master.key'), `${'ab'.repeat(32)}\n`)
+    chmodSync(join(dataDir, 'master.key'), 0o644)
+    await refuses({ dataDir }, /master\.key is accessible by other users: run `chmod 600/)
+  })
+
+  test('the master key is another one', async () => {
+    const dataDir = workspace.directory('master')
+    await using server = await startServer({ workspace, dataDir, settings: QUICK })
+    assert.equal((await server.end('SIGTERM')).code, 0)
+    writeFileSync(join(dataDir, 'master.key'), `${'ab'.repeat(32)}\n`)
+    await refuses({ dataDir, settings: QUICK }, /master key does not open/)
+  })
+
+  test('the master key is damaged', async () => {
+    const dataDir = workspace.directory('damaged')
+    workspace.file('damaged/master.key', 'short\n')
+    await refuses({ dataDir }, /master\.key must hold 64 hexadecimal digits/)
+  })
+
+  test('the database file is none', async () => {
+    const dataDir = workspace.directory('no-database')
+    workspace.file('no-database/api.sqlite', 'This is not a database. '.repeat(100))
+    await refuses({ dataDir, settings: QUICK }, /api\.sqlite/)
+  })
+
+  test('the database is out of reach', async () => {
+    const database = 'postgres://static:secret-word@127.0.0.1:1/static'
+    await refuses({ dataDir: workspace.directory('unreachable'), database }, /database cannot be reached/)
+  })
+
+  test('the database refuses the password', async () => {
+    await using database = await makeDatabase()
+    const wrong = new URL(database.url)
+    wrong.password = 'wrong-word'
+    await refuses({ dataDir: workspace.directory('refused'), database: wrong.href }, /database/)
+  })
+
+  test('the database has another certificate', async () => {
+    await using database = await makeDatabase()
+    const wrong = new URL(database.url)
+    wrong.searchParams.set('sslrootcert', workspace.file('other-ca.pem', workspace.ca))
+    await refuses({ dataDir: workspace.directory('untrusted'), database: wrong.href }, /database/)
+  })
+
+  test('a setting is unknown', async () => {
+    await refuses({ dataDir: workspace.directory('setting'), settings: { speed: 11 } }, /There is no setting speed/)
+  })
+})

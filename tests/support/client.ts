@@ -1,0 +1,72 @@
+/** A client over TLS 1.3 with connections that are kept. */
+import { Agent, request as httpsRequest } from 'node:https'
+import type { IncomingHttpHeaders } from 'node:http'
+import { text } from 'node:stream/consumers'
+
+/** A request. */
+export interface Call {
+  readonly method?: string
+  readonly path: string
+  /** An API key, or any other text to send as the bearer. */
+  readonly key?: string | undefined
+  readonly headers?: Readonly<Record<string, string>>
+  /** Sent as JSON. */
+  readonly body?: unknown
+  /** Sent as it is, in place of `body`. */
+  readonly raw?: string | Uint8Array
+}
+
+/** An answer. */
+export interface Answer {
+  readonly status: number
+  readonly headers: IncomingHttpHeaders
+  readonly text: string
+}
+
+/** A client of one server. */
+export interface Client extends Disposable {
+  call(call: Call): Promise<Answer>
+  /** Calls, insists on the status, and reads the JSON. */
+  json<T>(status: number, call: Call): Promise<T>
+  close(): void
+}
+
+/** Makes a client that trusts `ca` and nothing else. */
+export function makeClient(url: string, ca: string, { connections = 8 }: { connections?: number } = {}): Client {
+  const agent = new Agent({ keepAlive: true, maxSockets: connections, ca, minVersion: 'TLSv1.3' })
+  const call = async ({ method = 'GET', path, key, headers, body, raw }: Call): Promise<Answer> => {
+    const payload = raw ?? (body === undefined ? undefined : JSON.stringify(body))
+    const request = httpsRequest(`${url}${path}`, {
+      agent,
+      method,
+      headers: {
+        ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
+        ...(payload === undefined ? {} : { 'content-type': 'application/json' }),
+        ...(payload === undefined ? {} : { 'content-length': Buffer.byteLength(payload) }),
+        ...headers,
+      },
+    })
+    const { promise, resolve, reject } = Promise.withResolvers<Answer>()
+    request.on('error', reject)
+    request.on('response', (response) => {
+      text(response).then(
+        (content) => resolve({ status: response.statusCode ?? 0, headers: response.headers, text: content }),
+        reject,
+      )
+    })
+    request.end(payload)
+    return promise
+  }
+  return {
+    call,
+    async json<T>(status: number, wanted: Call): Promise<T> {
+      const answer = await call(wanted)
+      if (answer.status !== status) {
+        throw new Error(`${wanted.method ?? 'GET'} ${wanted.path} answered ${answer.status}: ${answer.text}`)
+      }
+      return JSON.parse(answer.text) as T
+    },
+    close: () => agent.destroy(),
+    [Symbol.dispose]: () => agent.destroy(),
+  }
+}

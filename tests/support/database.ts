@@ -1,0 +1,40 @@
+/** Databases of a test file's own, on the engines that the API knows. */
+import { randomBytes } from 'node:crypto'
+import pg from 'pg'
+
+/** A new PostgreSQL database that goes away with the test. */
+export interface Database extends AsyncDisposable {
+  readonly url: string
+  /** Runs a query as the owner. */
+  query<T extends pg.QueryResultRow>(sql: string, values?: readonly unknown[]): Promise<T[]>
+}
+
+/** Makes a database in the PostgreSQL that the test run started. */
+export async function makeDatabase(): Promise<Database> {
+  const admin = process.env['STATIC_TEST_POSTGRES']
+  if (admin === undefined) throw new Error('There is no PostgreSQL: run the tests with `npm test`.')
+  const name = `e2e_${randomBytes(6).toString('hex')}`
+  await once(admin, `create database ${name}`)
+  const address = new URL(admin)
+  address.pathname = `/${name}`
+  return {
+    url: address.href,
+    query: (sql, values) => once(address.href, sql, values),
+    // `force`: a server that was killed may not have been noticed yet.
+    [Symbol.asyncDispose]: async () => void (await once(admin, `drop database ${name} with (force)`)),
+  }
+}
+
+async function once<T extends pg.QueryResultRow>(
+  url: string,
+  sql: string,
+  values: readonly unknown[] = [],
+): Promise<T[]> {
+  const client = new pg.Client({ connectionString: url })
+  await client.connect()
+  try {
+    return (await client.query<T>(sql, [...values])).rows
+  } finally {
+    await client.end()
+  }
+}

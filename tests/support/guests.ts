@@ -1,0 +1,141 @@
+/** Accounts whose keys and ids generated requests use; those that a request spoils are replaced. */
+import { CSRF_HEADER, SESSION_COOKIE } from '@static/protocol'
+import type { Answer, Client } from './client.ts'
+import { makeKey, PASSWORD, signUp } from './people.ts'
+
+const GUESTS = 6
+
+/** What a request may say of who asks. */
+export const CREDENTIALS = [
+  'none',
+  'live key',
+  'live key',
+  'test key',
+  'revoked key',
+  'mistyped key',
+  'session',
+  'session without header',
+  'garbage',
+] as const
+export type Credential = (typeof CREDENTIALS)[number]
+
+/** What a request may put where an id is expected. */
+export const IDENTIFIERS = ['own account', 'other account', 'own key', 'other key', 'unknown'] as const
+export type Identifier = (typeof IDENTIFIERS)[number]
+
+interface Guest {
+  readonly id: string
+  readonly email: string
+  readonly live: string
+  readonly test: string
+  readonly revoked: string
+  /** Keys that may be revoked without harm to the guest. */
+  readonly spareIds: string[]
+  readonly session: string
+}
+
+/** A changing set of accounts. */
+export class Guests {
+  readonly #client: Client
+  readonly #origin: string
+  readonly #guests: Guest[] = []
+
+  constructor(client: Client, origin: string) {
+    this.#client = client
+    this.#origin = origin
+  }
+
+  /** Fills the empty places. */
+  async fill(): Promise<void> {
+    while (this.#guests.length < GUESTS) this.#guests.push(await this.#invite())
+  }
+
+  /** Headers that say who asks. */
+  headers(who: number, credential: Credential): Record<string, string> {
+    const { live, test, revoked, session } = this.#guest(who)
+    const cookie = `${SESSION_COOKIE}=${session}`
+    switch (credential) {
+      case 'none':
+        return {}
+      case 'live key':
+        return { authorization: `Bearer ${live}` }
+      case 'test key':
+        return { authorization: `Bearer ${test}` }
+      case 'revoked key':
+        return { authorization: `Bearer ${revoked}` }
+      case 'mistyped key':
+        return { authorization: `Bearer ${live.slice(0, -1)}${live.endsWith('a') ? 'b' : 'a'}` }
+      case 'session':
+        return { cookie, [CSRF_HEADER]: '1', origin: this.#origin }
+      case 'session without header':
+        return { cookie }
+      case 'garbage':
+        return { authorization: 'Basic Og==' }
+    }
+  }
+
+  /** An id of the wanted kind. */
+  id(who: number, kind: Identifier): string {
+    const own = this.#guest(who)
+    const other = this.#guest(who + 1)
+    switch (kind) {
+      case 'own account':
+        return own.id
+      case 'other account':
+        return other.id
+      case 'own key':
+        return own.spareIds.at(-1) ?? own.id
+      case 'other key':
+        return other.spareIds.at(-1) ?? other.id
+      case 'unknown':
+        return '01900000-0000-7000-8000-000000000000'
+    }
+  }
+
+  /** The address of a guest, whose password is `PASSWORD`. */
+  email(who: number): string {
+    return this.#guest(who).email
+  }
+
+  /** Drops whom a request closed or gave another password, and whose session it ended. */
+  learn(who: number, operation: string, path: string, { status }: Answer): void {
+    if (status !== 204) return
+    if (operation.startsWith('DELETE /v1/keys')) {
+      for (const guest of this.#guests) {
+        const at = guest.spareIds.findIndex((id) => path.includes(id))
+        if (at >= 0) guest.spareIds.splice(at, 1)
+        if (guest.spareIds.length === 0) this.#drop(guest)
+      }
+    } else if (operation.includes('/v1/accounts/')) {
+      for (const guest of this.#guests.filter(({ id }) => path.includes(id))) this.#drop(guest)
+    } else {
+      this.#drop(this.#guest(who))
+    }
+  }
+
+  #guest(who: number): Guest {
+    const guest = this.#guests[who % this.#guests.length]
+    if (!guest) throw new Error('There are no guests: call fill().')
+    return guest
+  }
+
+  #drop(guest: Guest): void {
+    // One always stays, spoilt or not, so that requests under way find somebody.
+    const at = this.#guests.indexOf(guest)
+    if (at >= 0 && this.#guests.length > 1) this.#guests.splice(at, 1)
+  }
+
+  async #invite(): Promise<Guest> {
+    const { id, email, api_key: key } = await signUp(this.#client)
+    const test = await makeKey(this.#client, key.key, { mode: 'test' })
+    const revoked = await makeKey(this.#client, key.key)
+    await this.#client.call({ method: 'DELETE', path: `/v1/keys/${revoked.id}`, key: key.key })
+    const spareIds: string[] = []
+    for (const mode of ['live', 'test', 'live', 'test'])
+      spareIds.push((await makeKey(this.#client, key.key, { mode })).id)
+    const signIn = { method: 'POST', path: '/v1/sessions', body: { email, password: PASSWORD } }
+    const cookie = (await this.#client.call(signIn)).headers['set-cookie']?.[0] ?? ''
+    const session = /=([^;]+)/.exec(cookie)?.[1] ?? ''
+    return { id, email, live: key.key, test: test.key, revoked: revoked.key, spareIds, session }
+  }
+}

@@ -1,0 +1,21 @@
+/** Settings for tests that are not about the cost of Argon2 or the rate limits. */
+
+const PLENTY = { limit: 1_000_000_000, seconds: 3600 }
+
+/** No rate limit is ever met. */
+export const HIGH_RATES: Record<string, typeof PLENTY> = {
+  account: PLENTY,
+  tokens: PLENTY,
+  keyCreations: PLENTY,
+  signups: PLENTY,
+  failures: PLENTY,
+  passwordsPerAddress: PLENTY,
+  passwords: PLENTY,
+}
+
+/** Argon2id as cheap as it gets, and no rate limit. */
+export const QUICK: Record<string, unknown> = {
+  argon2: { memoryKib: 64, passes: 1, queue: 100_000 },
+  rates: HIGH_RATES,
+  keysPerAccount: 1_000_000,
+}

@@ -1,0 +1,47 @@
+/** A directory for one test file: certificates, settings and data of the servers it starts. */
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { openAuthority } from '@static/cli/authority'
+
+/** The directory and what every server in it shares. */
+export interface Workspace extends Disposable {
+  readonly path: string
+  /** The authority's certificate, PEM: what clients trust. */
+  readonly ca: string
+  /** The servers' certificate and key, PEM. */
+  readonly cert: string
+  readonly key: string
+  /** The same as files. */
+  readonly certFile: string
+  readonly keyFile: string
+  /** A new empty directory that only its owner can enter. */
+  directory(name: string): string
+  /** Writes a file and gives its path. */
+  file(name: string, content: string): string
+}
+
+/** Makes a workspace; `using` removes it. */
+export async function makeWorkspace(): Promise<Workspace> {
+  const path = mkdtempSync(join(tmpdir(), 'static-e2e-'))
+  const authority = await openAuthority({ directory: join(path, 'ca'), names: [] })
+  const { cert, key } = await authority.issue(['localhost', '127.0.0.1', '::1'])
+  const file = (name: string, content: string): string => {
+    writeFileSync(join(path, name), content, { mode: 0o600 })
+    return join(path, name)
+  }
+  return {
+    path,
+    ca: authority.cert,
+    cert,
+    key,
+    certFile: file('server.pem', cert),
+    keyFile: file('server.key', key),
+    directory(name) {
+      mkdirSync(join(path, name), { mode: 0o700 })
+      return join(path, name)
+    },
+    file,
+    [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }),
+  }
+}
