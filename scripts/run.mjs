@@ -34,7 +34,9 @@ function findNode() {
     say(`Node ${process.versions.node} is too old; fetching Node 26 from npm into scripts/node (once)`)
     npm(process.execPath, home)
     if (!existsSync(binary)) {
-      fail(`npm has no Node 26 for ${process.platform} ${process.arch}: install Node ${OLDEST_NODE} or newer and try again.`)
+      fail(
+        `npm has no Node 26 for ${process.platform} ${process.arch}: install Node ${OLDEST_NODE} or newer and try again.`,
+      )
     }
   }
   return binary
@@ -63,7 +65,18 @@ function npm(binary, folder) {
   if (!program) fail('Start this through npm: `npm start`, `npm test` or `npm run …`.')
   const cache = join(root, '.cache/npm')
   mkdirSync(cache, { recursive: true })
-  const words = [program, 'ci', '--prefix', folder, '--cache', cache, '--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error']
+  const words = [
+    program,
+    'ci',
+    '--prefix',
+    folder,
+    '--cache',
+    cache,
+    '--ignore-scripts',
+    '--no-audit',
+    '--no-fund',
+    '--loglevel=error',
+  ]
   const done = spawnSync(binary, words, { cwd: folder, stdio: ['ignore', 'inherit', 'inherit'] })
   if (done.status !== 0) fail('npm could not install the packages; its words are above.')
 }
@@ -71,12 +84,16 @@ function npm(binary, folder) {
 /** Becomes the task: same terminal, same signals, same exit code. */
 function handOver(binary, words) {
   const path = `${dirname(binary)}:${join(root, 'node_modules/.bin')}:${process.env.PATH ?? ''}`
-  const child = spawn(binary, words.map((word, at) => (at === 0 ? join(root, word) : word)), {
-    // `npm` moves to the package's folder; paths in flags mean the folder the user stands in.
-    cwd: task === 'start' ? (process.env.INIT_CWD ?? root) : root,
-    stdio: 'inherit',
-    env: { ...process.env, PATH: path },
-  })
+  const child = spawn(
+    binary,
+    words.map((word, at) => (at === 0 ? join(root, word) : word)),
+    {
+      // `npm` moves to the package's folder; paths in flags mean the folder the user stands in.
+      cwd: task === 'start' ? (process.env.INIT_CWD ?? root) : root,
+      stdio: 'inherit',
+      env: { ...process.env, PATH: path },
+    },
+  )
   // A terminal sends Ctrl-C to the child as well; this process only waits for it to finish its work.
   process.on('SIGINT', () => {})
   for (const signal of ['SIGTERM', 'SIGHUP']) process.on(signal, () => child.kill(signal))
