@@ -57,6 +57,15 @@ void test('CBOR writes whole numbers at every change of length', () => {
   }
 })
 
+void test('CBOR writes messages longer than its buffer', () => {
+  for (const length of [4000, 4096, 9000, 70_000, 1_000_000]) {
+    const value = { channelId: new Uint8Array(16).fill(1), slot: 5n, ciphertext: new Uint8Array(length).fill(2) }
+    const message = create(ClientMessageSchema, { requestId: 3n, body: { case: 'sendMessage', value } })
+    const expected = new Uint8Array(cborg.encode(toPlain(ClientMessageSchema, message)))
+    assert.ok(Buffer.from(encodeCbor(ClientMessageSchema, message)).equals(expected))
+  }
+})
+
 void test('CBOR gives byte strings as views of the input', () => {
   const bytes = encodeCbor(
     AckRequestSchema,

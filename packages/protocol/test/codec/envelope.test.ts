@@ -46,4 +46,9 @@ void test('Envelope loses in a proxy what the schema does not have', () => {
     convertEnvelope('protobuf', 'cbor', ClientMessageSchema, more, MAX),
     convertEnvelope('protobuf', 'cbor', ClientMessageSchema, known, MAX),
   )
+  assert.deepEqual(
+    decodeEnvelope('protobuf', ClientMessageSchema, more, MAX),
+    decodeEnvelope('protobuf', ClientMessageSchema, known, MAX),
+  )
+  assert.deepEqual(encodeEnvelope('protobuf', ClientMessageSchema, fromBinary(ClientMessageSchema, more)), known)
 })

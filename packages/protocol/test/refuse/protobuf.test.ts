@@ -18,6 +18,7 @@ const refused: readonly [about: string, fault: string, ...bytes: number[]][] = [
   ['bytes where a number stands', 'protobuf', 0x0a, 0x00, 0x42, 0x00],
   ['a field without its value', 'truncated', 0x42],
   ['a length beyond the end', 'truncated', 0x42, 0x05, 0x08, 0x01],
+  ['a length further beyond the end', 'truncated', 0x42, 0x06, 0x08, 0x01],
   ['a field beyond its message', 'truncated', 0x42, 0x01, 0x08, 0x01],
   ['a varint without an end', 'protobuf', 0x42, 0x00, 0x08, ...Array.from({ length: 11 }, () => 0xff)],
   ['invalid UTF-8', 'protobuf', 0x5a, 0x03, 0x0a, 0x01, 0xff],
