@@ -16,6 +16,7 @@ const TASKS = {
   check: ['scripts/check.ts'],
   bench: ['scripts/bench.ts'],
   format: ['node_modules/oxfmt/bin/oxfmt'],
+  gen: ['scripts/gen.ts'],
 }
 
 const [task = '', ...flags] = process.argv.slice(2)

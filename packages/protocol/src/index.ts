@@ -1,3 +1,14 @@
+export { decodeCbor, encodeCbor } from './cbor.ts'
+export {
+  CELL_BYTES,
+  CELL_PAYLOAD_BYTES,
+  CELL_TYPES,
+  type CellEvent,
+  CellJoiner,
+  cutEnvelope,
+  type LoneCell,
+  makeCell,
+} from './cell.ts'
 export {
   AUDIENCE,
   ISSUER,
@@ -9,6 +20,7 @@ export {
   type Plan,
   type TokenClaims,
 } from './claims.ts'
+export { convertEnvelope, decodeEnvelope, encodeEnvelope, type WireForm } from './envelope.ts'
 export {
   AuthError,
   ChannelError,
@@ -35,3 +47,47 @@ export {
   type SignedUp,
   type Usage,
 } from './http.ts'
+export { type JoinClaim, joinProofBytes } from './invite.ts'
+export {
+  AGENT_ID_BYTES,
+  CHANNEL_ID_BYTES,
+  ENVELOPE_LIMITS,
+  HASH_BYTES,
+  MAX_CIPHERTEXT_BYTES,
+  MAX_KEY_PACKAGES,
+  MAX_MEMBERS,
+  MAX_PAYLOAD_BYTES,
+  MESSAGE_ID_BYTES,
+  NONCE_BYTES,
+  PUBLIC_KEY_BYTES,
+  RELAY_ID_BYTES,
+  SIGNATURE_BYTES,
+  maxCommitBytes,
+} from './limits.ts'
+export {
+  type ChainEntry,
+  type CommitPlace,
+  type DeclarationFields,
+  type Hash,
+  type LeaveNoticeFields,
+  chainNext,
+  chainStart,
+  commitBody,
+  declarationBytes,
+  leaveBody,
+  leaveBytes,
+} from './log.ts'
+export { type ChannelName, isChannelName, MAX_NAME_LENGTH, parseChannelName } from './name.ts'
+export {
+  ALPN,
+  ERROR_METADATA,
+  PURPOSES,
+  REVISION,
+  SESSION_METADATA,
+  type SessionClaim,
+  type SessionPurpose,
+  TRAFFIC_PROFILES,
+  type TrafficProfileName,
+  sessionBytes,
+} from './session.ts'
+export { WireError, type WireFault } from './wire.ts'

@@ -1,0 +1,47 @@
+/**
+ * Bytes to sign, authenticate or hash: every field behind its length (4 bytes, big-endian), numbers as 8 bytes, lists
+ * as one field that holds its items in the same way. No two different lists of fields give the same bytes.
+ */
+
+const encoder = new TextEncoder()
+
+/** A field of a layout. */
+export type Field = Uint8Array | string | bigint | readonly Field[]
+
+/** The fields, each behind its length. */
+export function lengthPrefixed(fields: readonly Field[]): Uint8Array<ArrayBuffer> {
+  const parts = fields.map(toBytes)
+  const bytes = new Uint8Array(parts.reduce((sum, part) => sum + 4 + part.length, 0))
+  const view = new DataView(bytes.buffer)
+  let at = 0
+  for (const part of parts) {
+    view.setUint32(at, part.length)
+    bytes.set(part, at + 4)
+    at += 4 + part.length
+  }
+  return bytes
+}
+
+/**
+ * What is signed for a purpose. The 64 spaces and the zero, as in TLS 1.3 (RFC 8446 §4.4.3), keep a signature for one
+ * purpose from being one for another, in this protocol and in others that use the same key.
+ */
+export function signedBytes(context: string, fields: readonly Field[]): Uint8Array<ArrayBuffer> {
+  const head = encoder.encode(`${' '.repeat(64)}${context}\0`)
+  const body = lengthPrefixed(fields)
+  const bytes = new Uint8Array(head.length + body.length)
+  bytes.set(head)
+  bytes.set(body, head.length)
+  return bytes
+}
+
+function toBytes(field: Field): Uint8Array {
+  if (field instanceof Uint8Array) return field
+  if (typeof field === 'string') return encoder.encode(field)
+  if (typeof field === 'bigint') {
+    const bytes = new Uint8Array(8)
+    new DataView(bytes.buffer).setBigUint64(0, field)
+    return bytes
+  }
+  return lengthPrefixed(field)
+}

@@ -1,0 +1,42 @@
+/** Sizes that both ends of a session keep to, the same on every path (SPEC.md, "Limits"). */
+
+/** SHA-256 of an agent's public key. */
+export const AGENT_ID_BYTES = 32
+/** A channel's id, which is the MLS group id. */
+export const CHANNEL_ID_BYTES = 16
+/** The id of a message or a commit. */
+export const MESSAGE_ID_BYTES = 16
+/** The nonces of a session's opening. */
+export const NONCE_BYTES = 32
+/** The id of a relay deployment. */
+export const RELAY_ID_BYTES = 32
+/** An Ed25519 public key. */
+export const PUBLIC_KEY_BYTES = 32
+/** An Ed25519 signature. */
+export const SIGNATURE_BYTES = 64
+/** SHA-256, in the chain of a channel's log. */
+export const HASH_BYTES = 32
+
+/** What an application may send in one message. */
+export const MAX_PAYLOAD_BYTES = 262_144
+/** The ciphertext of one message. */
+export const MAX_CIPHERTEXT_BYTES = 278_528
+/** Members of a channel. */
+export const MAX_MEMBERS = 250
+/** KeyPackages that the relay holds for one agent. */
+export const MAX_KEY_PACKAGES = 64
+
+/** The longest envelope that is rejoined, by what the peer has shown so far. */
+export const ENVELOPE_LIMITS = {
+  /** Before the session is open. */
+  unauthenticated: 4096,
+  /** An agent that is in no channel. */
+  authenticated: 65_536,
+  /** A member of a channel. */
+  member: 4_194_304,
+} as const
+
+/** The longest commit, its Welcomes included, in a channel with so many entries in its roster. */
+export function maxCommitBytes(rosterSize: number): number {
+  return Math.min(16_384 + 2048 * rosterSize, 4_194_304)
+}

@@ -1,0 +1,92 @@
+/**
+ * A channel's log as its members check it: what is signed in its entries, what their bodies are, and the chain of
+ * hashes over them (SPEC.md, "Log"). The chain shows a relay that tells members different histories as soon as one of
+ * them hears from the other; it cannot show that the last message was withheld.
+ */
+import { type Field, lengthPrefixed, signedBytes } from './layout.ts'
+import { ALPN } from './session.ts'
+
+/** SHA-256; this package has no cryptography of its own. */
+export type Hash = (bytes: Uint8Array) => Uint8Array
+
+/** A notice that an agent has left. */
+export interface LeaveNoticeFields {
+  readonly publicKey: Uint8Array
+  readonly slot: bigint
+  readonly signature: Uint8Array
+}
+
+/** What a commit does to the roster. */
+export interface DeclarationFields {
+  readonly adds: readonly Uint8Array[]
+  readonly removes: readonly Uint8Array[]
+  readonly leaveNotices: readonly LeaveNoticeFields[]
+}
+
+/** Which commit a declaration belongs to: one for another slot, channel or commit proves nothing. */
+export interface CommitPlace {
+  readonly channelId: Uint8Array
+  readonly slot: bigint
+  readonly messageId: Uint8Array
+  readonly commitHash: Uint8Array
+}
+
+/** An entry as the chain sees it. */
+export interface ChainEntry {
+  readonly kind: 'message' | 'commit' | 'leave'
+  /** Agent id. */
+  readonly sender: Uint8Array
+  /** Empty for a leave. */
+  readonly messageId: Uint8Array
+  /** SHA-256 of the body: of the ciphertext of a message, of `commitBody` or of `leaveBody`. */
+  readonly bodyHash: Uint8Array
+}
+
+const CHAIN = 'static log 1'
+
+/** The bytes that an agent signs to leave a channel. */
+export function leaveBytes(channelId: Uint8Array, slot: bigint): Uint8Array<ArrayBuffer> {
+  return signedBytes(`${ALPN} leave`, [channelId, slot])
+}
+
+/** The bytes that the sender of a commit signs to declare what it does to the roster. */
+export function declarationBytes(place: CommitPlace, declaration: DeclarationFields): Uint8Array<ArrayBuffer> {
+  return signedBytes(`${ALPN} commit`, [
+    place.channelId,
+    place.slot,
+    place.messageId,
+    place.commitHash,
+    ...rosterChange(declaration),
+  ])
+}
+
+/** The body of a commit's entry: the commit and its signed declaration. */
+export function commitBody(
+  commit: Uint8Array,
+  declaration: DeclarationFields & { readonly signature: Uint8Array },
+): Uint8Array<ArrayBuffer> {
+  return lengthPrefixed([commit, ...rosterChange(declaration), declaration.signature])
+}
+
+/** The body of a leave's entry: the signed notice. */
+export function leaveBody(notice: LeaveNoticeFields): Uint8Array<ArrayBuffer> {
+  return lengthPrefixed(noticeFields(notice))
+}
+
+/** h_0 of a channel, before its first entry. */
+export function chainStart(hash: Hash, channelId: Uint8Array): Uint8Array {
+  return hash(lengthPrefixed([CHAIN, channelId]))
+}
+
+/** h_i from h_{i−1} and the entry of index i. */
+export function chainNext(hash: Hash, previous: Uint8Array, entry: ChainEntry): Uint8Array {
+  return hash(lengthPrefixed([CHAIN, previous, entry.kind, entry.sender, entry.messageId, entry.bodyHash]))
+}
+
+function rosterChange({ adds, removes, leaveNotices }: DeclarationFields): Field[] {
+  return [adds, removes, leaveNotices.map(noticeFields)]
+}
+
+function noticeFields({ publicKey, slot, signature }: LeaveNoticeFields): Field[] {
+  return [publicKey, slot, signature]
+}

@@ -1,0 +1,54 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { create, type DescMessage, fromBinary, toBinary } from '@bufbuild/protobuf'
+import * as fc from 'fast-check'
+import { convertEnvelope, decodeEnvelope, encodeEnvelope } from '../../src/envelope.ts'
+import { AckRequestSchema, ClientMessageSchema, ServerMessageSchema } from '../../src/gen/static/relay/v1/relay_pb.ts'
+import { messages } from '../arbitrary.ts'
+import { kind } from '../kinds.ts'
+import { check } from '../seed.ts'
+
+const MAX = 4_194_304
+const types: DescMessage[] = [ClientMessageSchema, ServerMessageSchema, AckRequestSchema, kind('All')]
+
+void test('Envelope is the same message in both forms', (t) => {
+  for (const type of types) {
+    const property = fc.property(messages(type), (message) => {
+      for (const form of ['protobuf', 'cbor'] as const) {
+        assert.deepEqual(decodeEnvelope(form, type, encodeEnvelope(form, type, message), MAX), message)
+      }
+    })
+    check(t, 500, property)
+  }
+})
+
+void test('Envelope goes through a proxy and back without a change', (t) => {
+  for (const type of types) {
+    const property = fc.property(messages(type), (message) => {
+      // Order of map entries is free in protobuf, so the way back is compared as messages there.
+      const protobuf = toBinary(type, message)
+      const cbor = convertEnvelope('protobuf', 'cbor', type, protobuf, MAX)
+      const back = convertEnvelope('cbor', 'protobuf', type, cbor, MAX)
+      assert.deepEqual(fromBinary(type, back), message)
+      assert.deepEqual(convertEnvelope('protobuf', 'cbor', type, back, MAX), cbor)
+    })
+    check(t, 500, property)
+  }
+})
+
+void test('Envelope loses in a proxy what the schema does not have', () => {
+  const known = toBinary(
+    ClientMessageSchema,
+    create(ClientMessageSchema, { body: { case: 'getChallenge', value: {} } }),
+  )
+  const more = Uint8Array.of(...known, 0x98, 0x06, 0x01)
+  assert.deepEqual(
+    convertEnvelope('protobuf', 'cbor', ClientMessageSchema, more, MAX),
+    convertEnvelope('protobuf', 'cbor', ClientMessageSchema, known, MAX),
+  )
+  assert.deepEqual(
+    decodeEnvelope('protobuf', ClientMessageSchema, more, MAX),
+    decodeEnvelope('protobuf', ClientMessageSchema, known, MAX),
+  )
+  assert.deepEqual(encodeEnvelope('protobuf', ClientMessageSchema, fromBinary(ClientMessageSchema, more)), known)
+})

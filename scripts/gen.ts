@@ -1,0 +1,63 @@
+/**
+ * `npm run gen`: checks the relay's schema and generates its TypeScript code, without a network.
+ *   --check   writes nothing and fails when the committed code is not what the schema gives
+ *   --accept  makes the schema as it is now the one that later changes are held against
+ *
+ * `buf breaking` compares with proto/baseline.txtpb, a committed description of the schema as peers in the field know
+ * it. A git reference would need the history, which an archive or a shallow clone does not have. A change that breaks
+ * peers is thus a visible change of that file; once 1.0.0 is out it is changed by releases only.
+ */
+import { spawnSync } from 'node:child_process'
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { delimiter, join, resolve } from 'node:path'
+import { parseArgs } from 'node:util'
+
+const root = resolve(import.meta.dirname, '..')
+const home = join(root, 'packages/protocol')
+const baseline = 'proto/baseline.txtpb'
+
+const { values: flags } = parseArgs({ options: { check: { type: 'boolean' }, accept: { type: 'boolean' } } })
+
+buf('lint')
+if (flags.accept === true) buf('build', '--exclude-source-info', '-o', baseline)
+buf('breaking', '--against', baseline)
+if (flags.check === true) check()
+else buf('generate', '--clean')
+
+/** Generates into a folder of its own and compares it with what is committed. */
+function check(): void {
+  const cache = join(root, '.cache')
+  mkdirSync(cache, { recursive: true })
+  const folder = mkdtempSync(join(cache, 'gen-'))
+  try {
+    buf('generate', '--output', folder)
+    const wanted = files(join(folder, 'src/gen'))
+    const found = files(join(home, 'src/gen'))
+    const names = new Set([...wanted.keys(), ...found.keys()])
+    const stale = [...names].filter((name) => wanted.get(name) !== found.get(name))
+    if (stale.length > 0) fail(`Out of date: ${stale.join(', ')}. Run \`npm run gen\`.`)
+  } finally {
+    rmSync(folder, { recursive: true })
+  }
+}
+
+function files(folder: string): Map<string, string> {
+  const names = readdirSync(folder, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile())
+  const paths = names.map((entry) => join(entry.parentPath, entry.name))
+  return new Map(paths.map((path) => [path.slice(folder.length + 1), readFileSync(path, 'utf8')]))
+}
+
+function buf(...words: string[]): void {
+  const bin = join(root, 'node_modules/.bin')
+  // buf starts protoc-gen-es by name, and that starts `node`: both must be found, the Node being this one.
+  const path = [bin, resolve(process.execPath, '..'), process.env.PATH].join(delimiter)
+  const env = { ...process.env, PATH: path, BUF_CACHE_DIR: join(root, '.cache/buf') }
+  const done = spawnSync(join(bin, 'buf'), words, { cwd: home, env, stdio: 'inherit' })
+  if (done.error !== undefined) fail(`buf could not be started: ${done.error.message}`)
+  if (done.status !== 0) fail(`buf ${words[0]} found something; its words are above.`)
+}
+
+function fail(text: string): never {
+  process.stderr.write(`${text}\n`)
+  process.exit(1)
+}
