@@ -1,6 +1,7 @@
 /** `npm test`: set-up, static checks and every test. Words after `--` name test files to run alone. */
 import { mkdirSync } from 'node:fs'
 import { join, resolve } from 'node:path'
+import { ensureDebian } from './debian.ts'
 import { startPostgres } from './postgres.ts'
 import { fail, run, say } from './step.ts'
 
@@ -11,6 +12,7 @@ mkdirSync(temporary, { recursive: true })
 
 const chosen = process.argv.slice(2)
 if (chosen.length === 0 && (await run(process.execPath, ['scripts/check.ts'])) !== 0) process.exit(1)
+await ensureDebian('curl', '/usr/bin/curl', 'The test of the README')
 const postgres = await startPostgres(temporary)
 say('Running the tests')
 const code = await run(

@@ -24,42 +24,115 @@ export function errorsPage(): string {
   return page('Errors', `<p>Programs switch on <code>code</code>; the texts may change.</p>${sections.join('\n')}`)
 }
 
+interface Schema {
+  readonly type?: string | readonly string[]
+  readonly enum?: readonly string[]
+  readonly const?: string
+  readonly format?: string
+  readonly pattern?: string
+  readonly description?: string
+  readonly default?: unknown
+  readonly minLength?: number
+  readonly maxLength?: number
+  readonly minimum?: number
+  readonly maximum?: number
+  readonly required?: readonly string[]
+  readonly properties?: Readonly<Record<string, Schema>>
+  readonly items?: Schema
+}
+
+interface Content {
+  readonly content?: Readonly<Record<string, { readonly schema?: Schema }>>
+}
+
 interface Operation {
   readonly summary?: string
-  readonly description?: string
-  readonly security?: readonly Record<string, unknown>[]
-  readonly requestBody?: { readonly content?: Record<string, { readonly schema?: unknown }> }
-  readonly responses?: Record<
-    string,
-    { readonly description?: string; readonly content?: Record<string, { readonly schema?: unknown }> }
-  >
+  readonly security?: readonly Readonly<Record<string, unknown>>[]
+  readonly parameters?: readonly {
+    readonly name: string
+    readonly in: string
+    readonly required?: boolean
+    readonly schema: Schema
+  }[]
+  readonly requestBody?: Content
+  readonly responses?: Readonly<Record<string, Content & { readonly description?: string }>>
 }
 
 /** The API's description as a page. */
 export function docsPage(document: { readonly paths?: unknown }): string {
   const paths = Object.entries((document.paths ?? {}) as Record<string, Record<string, Operation>>)
   const sections = paths.flatMap(([path, operations]) =>
-    Object.entries(operations).map(([method, operation]) => {
-      const auth = operation.security?.flatMap((scheme) => Object.keys(scheme)).join(' or ') ?? 'none'
-      const body = Object.values(operation.requestBody?.content ?? {})[0]?.schema
-      const rows = Object.entries(operation.responses ?? {}).map(
-        ([status, { description }]) => `<tr><th>${escape(status)}</th><td>${markUp(description ?? '')}</td></tr>`,
-      )
-      const success = Object.entries(operation.responses ?? {}).find(([status]) => status.startsWith('2'))?.[1]
-      const answer = Object.values(success?.content ?? {})[0]?.schema
-      return (
-        `<section><h2><code>${method.toUpperCase()} ${escape(path)}</code></h2><p>${markUp(operation.summary ?? '')}</p>` +
-        `<p><small>Authentication: ${escape(auth)}</small></p>` +
-        (body === undefined ? '' : `<h3>Body</h3><pre>${escape(JSON.stringify(body, null, 2))}</pre>`) +
-        (answer === undefined ? '' : `<h3>Answer</h3><pre>${escape(JSON.stringify(answer, null, 2))}</pre>`) +
-        `<table>${rows.join('')}</table></section>`
-      )
-    }),
+    Object.entries(operations).map(([method, operation]) => section(method, path, operation)),
   )
   return page(
     'Static API',
     `<p>The same as <a href="/openapi.json">OpenAPI 3.1</a>; <a href="/docs/errors">all errors</a>.</p>${sections.join('\n')}`,
   )
+}
+
+function section(method: string, path: string, operation: Operation): string {
+  const auth = operation.security?.flatMap((scheme) => Object.keys(scheme)).join(' or ') ?? 'none'
+  const answers = Object.entries(operation.responses ?? {})
+  const [status, success] = answers.find(([code]) => code.startsWith('2')) ?? ['', undefined]
+  const given = (operation.parameters ?? []).map((one) => row(one.name, one.schema, one.required === true, one.in))
+  const asked = schemaOf(operation.requestBody)
+  const rows = [...given, ...(asked ? fields(asked) : [])]
+  const codes = answers
+    .filter(([code]) => code !== status)
+    .map(([code, { description }]) => `<tr><th>${escape(code)}</th><td>${links(description ?? '')}</td></tr>`)
+  const answer = schemaOf(success)
+  const answerRows = answer ? fields(answer) : []
+  return (
+    `<section><h2><code>${method.toUpperCase()} ${escape(path)}</code></h2><p>${markUp(operation.summary ?? '')}.</p>` +
+    `<p><small>Credential: ${escape(auth)}</small></p>` +
+    (rows.length > 0 ? `<h3>Request</h3><table>${rows.join('')}</table>` : '') +
+    `<h3>Answer ${escape(status)}</h3>${answerRows.length > 0 ? `<table>${answerRows.join('')}</table>` : ''}` +
+    `<details><summary>Errors</summary><table>${codes.join('')}</table></details></section>`
+  )
+}
+
+function schemaOf(place: Content | undefined): Schema | undefined {
+  return place?.content?.['application/json']?.schema
+}
+
+/** One row for each field, those inside others included. */
+function fields(schema: Schema, prefix = ''): string[] {
+  return Object.entries(schema.properties ?? {}).flatMap(([name, field]) => {
+    const inner = field.items ?? field
+    const path = `${prefix}${name}${field.items ? '[]' : ''}`
+    const own = row(path, field, schema.required?.includes(name) === true)
+    return inner.properties ? fields(inner, `${path}.`) : [own]
+  })
+}
+
+function row(name: string, schema: Schema, required: boolean, place?: string): string {
+  const type = schema.enum?.join(' | ') ?? schema.const ?? [schema.type].flat().join(' or ')
+  const { format, pattern, minLength, maxLength, minimum, maximum, description } = schema
+  const notes = [
+    place === undefined ? undefined : `in the ${place}`,
+    required ? undefined : 'optional',
+    format,
+    pattern,
+    range(minLength, maxLength, ' characters'),
+    range(minimum, maximum, ''),
+    schema.default === undefined ? undefined : `default ${JSON.stringify(schema.default)}`,
+    description,
+  ]
+  const told = notes.filter((note) => note !== undefined).join('; ')
+  return `<tr><th><code>${escape(name)}</code></th><td>${escape(type)}</td><td>${markUp(told)}</td></tr>`
+}
+
+function range(least: number | undefined, most: number | undefined, unit: string): string | undefined {
+  if (least === undefined && most === undefined) return undefined
+  if (most === undefined || most === Number.MAX_SAFE_INTEGER) return `at least ${least ?? 0}${unit}`
+  return `${least ?? 0} to ${most}${unit}`
+}
+
+function links(codes: string): string {
+  return codes
+    .split(', ')
+    .map((code) => `<a href="/docs/errors#${escape(code)}"><code>${escape(code)}</code></a>`)
+    .join(', ')
 }
 
 function page(title: string, body: string): string {
