@@ -6,17 +6,18 @@ import Fastify from 'fastify'
 interface Setup {
   readonly cert: string
   readonly key: string
-  readonly keys: unknown
-  readonly token: unknown
+  /** Bodies by path. */
+  readonly gets: Readonly<Record<string, unknown>>
+  readonly posts: Readonly<Record<string, unknown>>
 }
 
-process.once('message', ({ cert, key, keys, token }: Setup) => {
+process.once('message', ({ cert, key, gets, posts }: Setup) => {
   const app = Fastify({
     logger: false,
     https: { cert, key, minVersion: 'TLSv1.3', ecdhCurve: 'X25519:P-256:P-384' },
   })
-  app.get('/v1/keys', () => Promise.resolve(keys))
-  app.post('/v1/tokens', () => Promise.resolve(token))
+  for (const [path, body] of Object.entries(gets)) app.get(path, () => Promise.resolve(body))
+  for (const [path, body] of Object.entries(posts)) app.post(path, () => Promise.resolve(body))
   app.listen({ host: '127.0.0.1', port: 0 }).then(
     () => process.send?.({ port: (app.server.address() as AddressInfo).port }),
     (error: unknown) => {

@@ -30,9 +30,13 @@ export interface Bare extends Disposable {
 }
 
 /** Starts the bare server with the bodies that it shall return. */
-export async function startBare({ cert, key }: Workspace, keys: unknown, token: unknown): Promise<Bare> {
+export async function startBare(
+  { cert, key }: Workspace,
+  gets: Readonly<Record<string, unknown>>,
+  posts: Readonly<Record<string, unknown>>,
+): Promise<Bare> {
   const child = fork(fileURLToPath(import.meta.resolve('./bare.ts')))
-  child.send({ cert, key, keys, token })
+  child.send({ cert, key, gets, posts })
   const { port } = await answerOf<{ port: number }>(child)
   return { pid: child.pid ?? 0, port, [Symbol.dispose]: () => void child.kill() }
 }
