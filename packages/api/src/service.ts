@@ -10,6 +10,8 @@ import type { Clock, Store } from './ports.ts'
 import { Sessions } from './sessions.ts'
 import type { Settings } from './settings.ts'
 import { KeyRing } from './sign.ts'
+import { loadSodium } from './sodium.ts'
+import { makeTagger } from './tag.ts'
 import { Tokens } from './tokens.ts'
 import { Usages } from './usage.ts'
 import { Uses } from './uses.ts'
@@ -58,11 +60,12 @@ export interface Service {
 export async function openService(options: ServiceOptions): Promise<Service> {
   const { store, settings, now, onError } = options
   const limits = makeLimits(settings.rates, now)
+  const sodium = await loadSodium()
   const hasher = new Hasher(settings.argon2)
-  const verifier = new KeyVerifier(store.keys, hasher, limits, settings.cachedKeys)
+  const verifier = new KeyVerifier(store.keys, hasher, limits, makeTagger(sodium), settings.cachedKeys)
   const uses = new Uses(store.keys, store.usage, now)
   const lifetime = settings.signingKeyDays * DAY
-  const ring = await KeyRing.open({ store: store.signingKeys, masterKey: options.masterKey, now, lifetime })
+  const ring = await KeyRing.open({ store: store.signingKeys, masterKey: options.masterKey, now, lifetime, sodium })
   const keys = new Keys(store, hasher, limits, settings.keysPerAccount, now)
   const accounts = new Accounts(store, keys, new Passwords(hasher, limits), limits, now)
   const leases = new Leases(store, settings, now)

@@ -9,6 +9,7 @@ import { StaticError, TOKEN_ALGORITHM, type TokenClaims } from '@static/protocol
 import { nodeSigner, type Signer, sodiumSigner } from './ed25519.ts'
 import type { Clock, SigningKeyStore } from './ports.ts'
 import { seal, unseal } from './seal.ts'
+import type { Sodium } from './sodium.ts'
 
 const HOUR = 3600_000
 const PUBLISHED_BEFORE = 24 * HOUR
@@ -39,6 +40,7 @@ export interface KeyRingOptions {
   readonly store: SigningKeyStore
   readonly masterKey: Uint8Array
   readonly now: Clock
+  readonly sodium?: Sodium | undefined
   /** For how long one key signs. */
   readonly lifetime: number
 }
@@ -117,7 +119,8 @@ export class KeyRing {
     if (published.kid !== row.kid)
       throw StaticError.of('store_corrupt', `The signing key ${row.kid} is not what its id says.`)
     const { generation, kid, activeFrom } = row
-    const sign = (await sodiumSigner(key)) ?? nodeSigner(key)
+    const { sodium } = this.#options
+    const sign = sodium ? sodiumSigner(sodium, key) : nodeSigner(key)
     return {
       generation,
       kid,

@@ -4,7 +4,6 @@
  * What is remembered is only that a key once matched a certain Argon2id hash, under a tag that is
  * worth nothing outside this process.
  */
-import { createHmac, createSecretKey, randomBytes } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import { StaticError } from '@static/protocol'
 import { parseApiKey } from './api-key.ts'
@@ -17,16 +16,23 @@ export class KeyVerifier {
   readonly #keys: Pick<KeyStore, 'byPrefix'>
   readonly #hasher: Hasher
   readonly #limits: Limits
-  readonly #secret = createSecretKey(randomBytes(32))
+  readonly #tag: (key: string) => string
   /** Tag of a key → the hash it was found to match. */
   readonly #verified: LRUCache<string, string>
   /** Runs under way, by tag: the same key twice at once costs one run. */
   readonly #running = new Map<string, Promise<boolean>>()
 
-  constructor(keys: Pick<KeyStore, 'byPrefix'>, hasher: Hasher, limits: Limits, cachedKeys: number) {
+  constructor(
+    keys: Pick<KeyStore, 'byPrefix'>,
+    hasher: Hasher,
+    limits: Limits,
+    tag: (key: string) => string,
+    cachedKeys: number,
+  ) {
     this.#keys = keys
     this.#hasher = hasher
     this.#limits = limits
+    this.#tag = tag
     this.#verified = new LRUCache({ max: cachedKeys })
   }
 
@@ -39,7 +45,7 @@ export class KeyVerifier {
     if (!parsed) throw this.#failed('', visit)
     let row = await this.#keys.byPrefix(parsed.prefix)
     if (!works(row)) throw this.#failed(parsed.prefix, visit)
-    const tag = createHmac('sha256', this.#secret).update(key).digest('latin1')
+    const tag = this.#tag(key)
     if (this.#verified.get(tag) !== row.hash) {
       if (!(await this.#once(tag, key, row.hash, parsed.prefix, visit))) throw invalid()
       this.#verified.set(tag, row.hash)

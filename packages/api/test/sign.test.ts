@@ -5,6 +5,8 @@ import { nodeSigner, sodiumSigner } from '../src/ed25519.ts'
 import type { SealedSigningKey, SigningKeyStore } from '../src/ports.ts'
 import { seal, unseal } from '../src/seal.ts'
 import { KeyRing } from '../src/sign.ts'
+import { loadSodium } from '../src/sodium.ts'
+import { makeTagger } from '../src/tag.ts'
 
 const DAY = 24 * 3600_000
 
@@ -27,10 +29,20 @@ function table(): SigningKeyStore & { rows: SealedSigningKey[] } {
 
 test('libsodium and node:crypto sign alike', async () => {
   const { privateKey, publicKey } = generateKeyPairSync('ed25519')
-  const sodium = await sodiumSigner(privateKey)
+  const sodium = await loadSodium()
   const bytes = randomBytes(300)
-  assert.deepEqual(sodium?.(bytes) ?? nodeSigner(privateKey)(bytes), nodeSigner(privateKey)(bytes))
+  if (sodium) assert.deepEqual(sodiumSigner(sodium, privateKey)(bytes), nodeSigner(privateKey)(bytes))
   assert.ok(verify(null, bytes, publicKey, nodeSigner(privateKey)(bytes)))
+})
+
+test('a tag is the same for the same secret in one process, and another everywhere else', async () => {
+  for (const sodium of [undefined, await loadSodium()]) {
+    const tag = makeTagger(sodium)
+    assert.equal(tag('secret'), tag('secret'))
+    assert.notEqual(tag('secret'), tag('secreu'))
+    assert.notEqual(tag('secret'), makeTagger(sodium)('secret'))
+    assert.equal(tag('secret').length, 32)
+  }
 })
 
 test('two nodes that start at once agree on one key', async () => {

@@ -158,7 +158,7 @@ class SqliteConnection implements DatabaseConnection {
   rows<R>(sql: string, values: readonly SQLInputValue[]): R[] {
     const { statement, columns } = this.#prepare(sql)
     const rows = statement.all(...values) as unknown as unknown[][]
-    return rows.map((row) => toObject(columns, row) as R)
+    return rows.map((row) => toObject(columns, row)) as R[]
   }
 
   #prepare(sql: string): Prepared {

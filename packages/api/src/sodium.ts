@@ -1,0 +1,20 @@
+/** libsodium, where its prebuilt binary loads: leaner than the same work through node:crypto on the way of every request. */
+
+/** What is used of sodium-native. */
+export interface Sodium {
+  /** HMAC-SHA-512, truncated to 32 bytes. */
+  crypto_auth(tag: Buffer, message: Uint8Array, key: Buffer): void
+  crypto_sign_detached(signature: Buffer, message: Uint8Array, secretKey: Buffer): void
+  /** Memory that is kept out of swap and core dumps. */
+  sodium_malloc(size: number): Buffer
+}
+
+/** The library; undefined where it does not load. */
+export async function loadSodium(): Promise<Sodium | undefined> {
+  try {
+    // @ts-expect-error: it has no types of its own; `Sodium` says what is used.
+    return (await import('sodium-native')).default as Sodium
+  } catch {
+    return undefined
+  }
+}
