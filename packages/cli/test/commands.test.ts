@@ -131,6 +131,30 @@ describe('static up and static admin', () => {
     await store.close()
   })
 
+  test('plain HTTP is for loopback, and says so whatever is logged', async () => {
+    const words = [
+      'api',
+      '--insecure-http',
+      '--data-dir',
+      join(home, 'plain'),
+      '--api-port',
+      '0',
+      '--log-level',
+      'silent',
+    ]
+    const refused = await run(...words, '--host', '0.0.0.0')
+    assert.equal(refused.code, 1)
+    assert.match(refused.stderr, /static: Plain HTTP is for loopback only/)
+    const plain = spawn(process.execPath, [MAIN, ...words], { env, stdio: ['ignore', 'pipe', 'pipe'] })
+    const [line] = (await once(createInterface({ input: plain.stderr }), 'line')) as [string]
+    assert.equal(line, 'static: plain HTTP, for development on this machine only.')
+    const ended = once(plain, 'exit')
+    const [first] = (await once(createInterface({ input: plain.stdout }), 'line')) as [string]
+    assert.match(first, /^API http:\/\/localhost:\d+$/)
+    plain.kill('SIGINT')
+    assert.deepEqual(await ended, [0, null])
+  })
+
   test('migrate says that the tables are up to date', async () => {
     const done = await run('admin', 'migrate', '--data-dir', data)
     assert.deepEqual(done, { code: 0, stdout: 'The database is up to date.\n', stderr: '' })

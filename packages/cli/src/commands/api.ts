@@ -1,6 +1,5 @@
 /** `static api`: the HTTP API alone, on SQLite or PostgreSQL, with the operator's certificate. */
 import { join } from 'node:path'
-import type { Command as CommandType } from 'commander'
 import { Command } from 'commander'
 import { StaticError } from '@static/protocol'
 import { ensurePrivateDirectory } from '../data-dir.ts'
@@ -12,7 +11,7 @@ interface ApiFlags extends ServeFlags {
   readonly insecureHttp?: boolean
 }
 
-export function apiCommand(): CommandType {
+export function apiCommand(): Command {
   return addServeFlags(new Command('api'))
     .description('run the HTTP API alone')
     .option(
@@ -33,6 +32,7 @@ async function api(flags: ApiFlags): Promise<void> {
   if (!certificate && !flags.insecureHttp) {
     throw StaticError.of('invalid_request', 'Give --cert and --key; `static up` makes its own, this command does not.')
   }
+  if (!certificate) process.stderr.write('static: plain HTTP, for development on this machine only.\n')
   const [{ startApi }, options] = await Promise.all([import('@static/api'), apiOptionsFrom(flags)])
   const database = databaseOf(flags.database) ?? join(flags.dataDir, 'api.sqlite')
   const running = await startApi({ ...options, database, certificate })

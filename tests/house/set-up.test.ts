@@ -1,0 +1,30 @@
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { resolve } from 'node:path'
+import { test } from 'node:test'
+
+const root = resolve(import.meta.dirname, '../..')
+
+test('who is not root is told what to install, in one sentence', () => {
+  const script = `
+    process.getuid = () => 1000
+    const { ensureDebian } = await import(${JSON.stringify(resolve(root, 'scripts/debian.ts'))})
+    await ensureDebian('postgresql', '/nowhere/*/postgres', 'The test suite')`
+  const done = spawnSync(process.execPath, ['--input-type=module', '-e', script], { encoding: 'utf8' })
+  const sentence =
+    'The test suite needs postgresql: install it (on Debian: sudo apt-get install postgresql) and try again.\n'
+  assert.deepEqual([done.status, done.stdout, done.stderr], [1, '', sentence])
+})
+
+test('an unknown task is one sentence', () => {
+  const run = (...words: string[]): [number | null, string] => {
+    const { status, stderr } = spawnSync(process.execPath, ['scripts/run.mjs', ...words], {
+      cwd: root,
+      encoding: 'utf8',
+    })
+    return [status, stderr]
+  }
+  const [status, text] = run('nonsense')
+  assert.equal(status, 1)
+  assert.match(text, /^Unknown task "nonsense"\. Known: start, test, check, bench/)
+})
