@@ -115,7 +115,7 @@ export async function startApi(options: ApiOptions): Promise<Api> {
       usageRoutes(app, service, origin)
       healthRoutes(app, service)
       docsRoutes(app)
-      metricsRoutes(app, registry, options.metricsToken)
+      metricsRoutes(app, registry, options.metricsToken, trustedProxies.length === 0)
     })
     servers.push(main)
     url = publicUrl(scheme, options.name ?? options.host, await listen(main, options.host, options.port))

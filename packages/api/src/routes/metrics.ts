@@ -5,9 +5,13 @@ import { StaticError } from '@static/protocol'
 import type { App } from '../http/app.ts'
 import { same } from '../http/secret.ts'
 
-export function metricsRoutes(app: App, registry: Registry, token: string | undefined): void {
+/** `local`: this machine may read without the token. Not behind a proxy, whose own address is often of this machine. */
+export function metricsRoutes(app: App, registry: Registry, token: string | undefined, local: boolean): void {
   app.get('/metrics', { schema: { hide: true } }, async (request, reply) => {
-    if (!isLoopback(request.ip) && !(token !== undefined && same(request.headers.authorization, `Bearer ${token}`))) {
+    if (
+      !(local && isLoopback(request.ip)) &&
+      !(token !== undefined && same(request.headers.authorization, `Bearer ${token}`))
+    ) {
       throw StaticError.of('auth_failed', 'Metrics are for this machine, or need the metrics token.')
     }
     return reply.type(registry.contentType).send(await registry.metrics())

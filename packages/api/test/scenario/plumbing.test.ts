@@ -135,7 +135,7 @@ describe('plumbing of a public server', () => {
       fetch(`http://127.0.0.1:${port}${path}`, { headers })
     const health = await ask('/health')
     assert.match(health.headers.get('strict-transport-security') ?? '', /max-age=/)
-    assert.equal((await ask('/metrics')).status, 200, 'this machine')
+    assert.equal((await ask('/metrics')).status, 401, 'behind a proxy, this machine is everybody')
     const outside = { 'x-forwarded-for': '192.0.2.7' }
     assert.equal((await ask('/metrics', outside)).status, 401)
     assert.equal((await ask('/metrics', { ...outside, authorization: 'Bearer the metrics token' })).status, 200)
