@@ -155,6 +155,23 @@ describe('static up and static admin', () => {
     assert.deepEqual(await ended, [0, null])
   })
 
+  test('a log reader that goes away takes only its lines with it', async () => {
+    const words = ['api', '--insecure-http', '--data-dir', join(home, 'plain'), '--api-port', '0', '--json']
+    const server = spawn(process.execPath, [MAIN, ...words], { env, stdio: ['ignore', 'pipe', 'pipe'] })
+    const ended = once(server, 'exit')
+    const [line] = (await once(createInterface({ input: server.stdout }), 'line')) as [string]
+    server.stderr.destroy()
+    const { api_url: url } = JSON.parse(line) as { api_url: string }
+    // Each is logged; more than one batch of lines, so that the first is written before the last is asked.
+    for (let asked = 0; asked < 400; asked++) {
+      const answer = await fetch(`${url}/v1/keys`)
+      assert.equal(answer.status, 401)
+      await answer.text()
+    }
+    server.kill('SIGTERM')
+    assert.deepEqual(await ended, [0, null])
+  })
+
   test('migrate says that the tables are up to date', async () => {
     const done = await run('admin', 'migrate', '--data-dir', data)
     assert.deepEqual(done, { code: 0, stdout: 'The database is up to date.\n', stderr: '' })
