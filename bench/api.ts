@@ -27,8 +27,7 @@ const REQUESTS = {
 } as const
 const WARM_UP = 12_000
 const CONNECTIONS = 16
-/** What must be reached; the list of five keys is reported beside it. */
-const TARGETS = { one: 3, tokens: 6 } as const
+const TARGETS = { one: 3, five: 3, tokens: 6 } as const
 /** Argon2id keeps its real cost; only limits that a bench must pass are raised. */
 const SETTINGS = { rates: HIGH_RATES, keysPerAccount: 1_000 }
 
@@ -113,13 +112,13 @@ const ratios = {
 }
 for (const [name, what] of [
   ['one', 'GET /v1/keys, 1 key, SQLite'],
+  ['five', 'GET /v1/keys, 5 keys, SQLite'],
   ['tokens', 'POST /v1/tokens'],
 ] as const) {
   const met = ratios[name] <= TARGETS[name]
   if (!met) process.exitCode = 1
   console.log(`${what}: ${ratios[name].toFixed(2)}× bare fastify; target ≤ ${TARGETS[name]}× ${met ? 'met' : 'MISSED'}`)
 }
-console.log(`GET /v1/keys, 5 keys, SQLite: ${ratios.five.toFixed(2)}× bare fastify`)
 console.log(`First use of a key, not cached: ${firstUse.latencyMs.toFixed(1)} ms (one at a time, median)`)
 console.log(`Argon2 verifies: ${firstUse.perSecond.toFixed(0)}/s (first uses, four at a time)`)
 console.log(`static up, second start to ready: ${startUp.readyMs.toFixed(0)} ms`)
