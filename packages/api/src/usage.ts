@@ -1,5 +1,5 @@
 /** Usage: what an account has used of its plan this month, and day by day. */
-import { StaticError, type Usage } from '@static/protocol'
+import type { Usage } from '@static/protocol'
 import { dayOf, isoTime, monthOf } from './calendar.ts'
 import type { Caller } from './caller.ts'
 import type { Leases } from './leases.ts'
@@ -27,7 +27,6 @@ export class Usages {
 
   /** The caller's usage in this month and on each of the last `days` days, oldest first. */
   async read(caller: Caller, days: number): Promise<Usage> {
-    if (days < 1) throw StaticError.of('invalid_request', 'At least one day.')
     const now = this.#now()
     const { start, end } = monthOf(now)
     const meter = { accountId: caller.accountId, mode: caller.mode, period: start }

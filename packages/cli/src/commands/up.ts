@@ -58,7 +58,8 @@ Next, in another terminal:
   1. Sign up; the answer shows your API key, once:
      ${curl} -H 'Content-Type: application/json' -d '{"email":"you@example.com","password":"choose a good one"}' ${url}/v1/accounts
 
-  2. Exchange the key for a token:
+  2. Keep the key, and exchange it for a token:
+     export STATIC_API_KEY=sk_live_…
      ${curl} -X POST -H "Authorization: Bearer $STATIC_API_KEY" ${url}/v1/tokens
 
   3. See your keys and your usage:
