@@ -2,8 +2,8 @@
 
 /** What is used of sodium-native. */
 export interface Sodium {
-  /** HMAC-SHA-512, truncated to 32 bytes. */
-  crypto_auth(tag: Buffer, message: Uint8Array, key: Buffer): void
+  /** BLAKE2b (RFC 7693) under a key, which makes it a MAC: a quarter of the time of libsodium's HMAC. */
+  crypto_generichash(tag: Buffer, message: Uint8Array, key: Buffer): void
   crypto_sign_detached(signature: Buffer, message: Uint8Array, secretKey: Buffer): void
   /** Memory that is kept out of swap and core dumps. */
   sodium_malloc(size: number): Buffer

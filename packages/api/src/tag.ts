@@ -1,5 +1,5 @@
 /**
- * Tags for secrets that were checked once: an HMAC under a key that only this process knows, so that what is remembered
+ * Tags for secrets that were checked once: a MAC under a key that only this process knows, so that what is remembered
  * of a secret is worth nothing anywhere else.
  */
 import { createHmac, createSecretKey, randomBytes } from 'node:crypto'
@@ -18,7 +18,7 @@ export function makeTagger(sodium: Sodium | undefined): (secret: string) => stri
   key.set(randomBytes(KEY_BYTES))
   const tag = Buffer.alloc(TAG_BYTES)
   return (secret) => {
-    sodium.crypto_auth(tag, Buffer.from(secret), key)
+    sodium.crypto_generichash(tag, Buffer.from(secret), key)
     return tag.toString('latin1')
   }
 }
