@@ -5,7 +5,7 @@
  */
 import { randomInt } from 'node:crypto'
 import { crc32 } from 'node:zlib'
-import { type Mode, MODES } from '@static/protocol'
+import type { Mode } from '@static/protocol'
 
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 const PREFIX_LENGTH = 16
@@ -27,7 +27,7 @@ export function makeApiKey(mode: Mode): string {
 
 /** Reads a key; `undefined` if it is not one or was mistyped. */
 export function parseApiKey(key: string): ParsedKey | undefined {
-  const mode = MODES.find((candidate) => candidate === FORM.exec(key)?.[1])
+  const mode = FORM.exec(key)?.[1] as Mode | undefined
   if (mode === undefined) return undefined
   const body = key.slice(0, -CHECKSUM_LENGTH)
   if (checksum(body) !== key.slice(-CHECKSUM_LENGTH)) return undefined

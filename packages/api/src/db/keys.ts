@@ -1,7 +1,7 @@
 /** API keys in the database: Argon2id hashes and what is shown of a key, never the key. */
 import { type Insertable, sql, type Transaction } from 'kysely'
-import type { AccountStatus } from '@static/protocol'
-import type { Credential, KeyRecord, KeyStore } from '../ports.ts'
+import type { AccountStatus, Mode, Plan } from '@static/protocol'
+import type { Credential, KeyRecord, KeyStore, VerifiableKey } from '../ports.ts'
 import type { Engine } from './engine.ts'
 import { claim } from './idempotency.ts'
 import type { Schema } from './schema.ts'
@@ -13,28 +13,21 @@ export function keyStore(engine: Engine): KeyStore {
     db
       .selectFrom('api_keys as k')
       .innerJoin('accounts as a', 'a.id', 'k.account_id')
-      .select([
-        'k.id as id',
-        'k.account_id as accountId',
-        'k.mode as mode',
-        'k.hash as hash',
-        'k.last_used_at as lastUsedAt',
-        'k.revoked_at as revokedAt',
-        'a.plan as plan',
-        'a.status as status',
-      ])
+      .select(['k.id', 'k.account_id', 'k.mode', 'k.hash', 'k.last_used_at', 'k.revoked_at', 'a.plan', 'a.status'])
       .where('k.prefix', '=', ''),
+    readVerifiable,
   )
   const list = engine.prepare(
     db
       .selectFrom('api_keys')
-      .select(['id', 'prefix', 'name', 'mode', 'created_at as createdAt', 'last_used_at as lastUsedAt'])
+      .select(['id', 'prefix', 'name', 'mode', 'created_at', 'last_used_at'])
       .where('account_id', '=', '')
       // There are two modes: one of them, or both.
       .where('mode', 'in', ['live', 'test'])
       .where('revoked_at', 'is', null)
       .orderBy('created_at', 'desc')
       .orderBy('id', 'desc'),
+    readListed,
   )
   return {
     create: (key, most, credential, wanted) =>
@@ -90,6 +83,38 @@ export function keyStore(engine: Engine): KeyStore {
       })
     },
   }
+}
+
+/** The columns of `byPrefix`, in the order of its query. */
+type VerifiableRow = readonly [
+  id: string,
+  accountId: string,
+  mode: Mode,
+  hash: string,
+  lastUsedAt: number | null,
+  revokedAt: number | null,
+  plan: Plan,
+  status: AccountStatus,
+]
+
+function readVerifiable(row: VerifiableRow): VerifiableKey {
+  const [id, accountId, mode, hash, lastUsedAt, revokedAt, plan, status] = row
+  return { id, accountId, mode, hash, lastUsedAt, revokedAt, plan, status }
+}
+
+/** The columns of `list`, in the order of its query. */
+type ListedRow = readonly [
+  id: string,
+  prefix: string,
+  name: string,
+  mode: Mode,
+  createdAt: number,
+  lastUsedAt: number | null,
+]
+
+function readListed(row: ListedRow): Omit<KeyRecord, 'accountId' | 'hash'> {
+  const [id, prefix, name, mode, createdAt, lastUsedAt] = row
+  return { id, prefix, name, mode, createdAt, lastUsedAt }
 }
 
 /** Holds the account's row until the transaction ends; says in which state it is. */

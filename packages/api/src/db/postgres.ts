@@ -52,11 +52,14 @@ export function openPostgres(url: string): Engine {
   let prepared = 0
   return {
     db,
-    prepare: <Row>(query: Compilable<Row>) => {
-      const { sql } = query.compile()
+    prepare: <T>(query: Compilable, read: (row: never) => T) => {
+      const { sql: text } = query.compile()
       // A name makes the server keep the plan, per connection.
       const name = `static_${++prepared}`
-      return async (...values) => (await pool.query({ name, text: sql, values: [...values] })).rows as Row[]
+      return async (...values) => {
+        const { rows } = await pool.query({ name, text, values: [...values], rowMode: 'array' })
+        return (rows as never[]).map(read)
+      }
     },
     close: () => db.destroy(),
   }

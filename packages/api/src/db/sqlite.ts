@@ -46,13 +46,13 @@ export function openSqlite(path: string): Engine {
   const readOnly = new DatabaseSync(path, { readOnly: true })
   return {
     db,
-    prepare: <Row>(query: Compilable<Row>) => {
-      const compiled = query.compile()
+    prepare: <T>(query: Compilable, read: (row: never) => T) => {
+      const { sql } = query.compile()
       return (...values) => {
         // At first use: the tables do not exist before the migrations.
         reader ??= new SqliteConnection(readOnly)
         try {
-          return Promise.resolve(reader.rows<Row>(compiled.sql, values))
+          return Promise.resolve((reader.rows(sql, values) as never[]).map(read))
         } catch (error) {
           return Promise.reject(error)
         }
@@ -149,16 +149,17 @@ class SqliteConnection implements DatabaseConnection {
   #execute<R>(query: CompiledQuery): QueryResult<R> {
     const { statement, columns } = this.#prepare(query.sql)
     const values = query.parameters as SQLInputValue[]
-    if (columns.length > 0) return { rows: this.rows<R>(query.sql, values) }
+    if (columns.length > 0) {
+      const rows = this.rows(query.sql, values)
+      return { rows: rows.map((row) => toObject(columns, row)) as R[] }
+    }
     const { changes } = statement.run(...values)
     return { rows: [], numAffectedRows: BigInt(changes) }
   }
 
-  /** The rows of a statement that returns some. */
-  rows<R>(sql: string, values: readonly SQLInputValue[]): R[] {
-    const { statement, columns } = this.#prepare(sql)
-    const rows = statement.all(...values) as unknown as unknown[][]
-    return rows.map((row) => toObject(columns, row)) as R[]
+  /** The rows of a statement that returns some, each as an array. */
+  rows(sql: string, values: readonly SQLInputValue[]): unknown[][] {
+    return this.#prepare(sql).statement.all(...values) as unknown as unknown[][]
   }
 
   #prepare(sql: string): Prepared {

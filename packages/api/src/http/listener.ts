@@ -105,7 +105,8 @@ function capPipelining(handler: FastifyServerFactoryHandler): RequestListener {
       return
     }
     socket[UNANSWERED] = count
-    response.once('close', answered)
+    // It closes only once; `once` would wrap the listener and take it off again.
+    response.on('close', answered)
     handler(request, response)
   }
 }
