@@ -1,5 +1,5 @@
 /** Everything an operator can tune, with its default (SPEC.md lists the same numbers). */
-import { type Mode, type Plan, StaticError } from '@static/protocol'
+import { type Mode, overlaySettings, type Plan } from '@static/protocol'
 
 /** So many in so many seconds. */
 export interface Rate {
@@ -79,27 +79,7 @@ export const DEFAULT_SETTINGS: Settings = {
 
 /** Lays an operator's values over the defaults. Throws `invalid_request` naming the first wrong one. */
 export function settingsFrom(overrides: unknown): Settings {
-  return overlay(DEFAULT_SETTINGS, overrides, '') as unknown as Settings
-}
-
-function overlay(base: object, given: unknown, path: string): Record<string, unknown> {
-  if (typeof given !== 'object' || given === null || Array.isArray(given)) {
-    throw StaticError.of('invalid_request', `The setting ${path || 'file'} must be an object.`)
-  }
-  const result: Record<string, unknown> = { ...base }
-  for (const [name, value] of Object.entries(given)) {
-    const here = path === '' ? name : `${path}.${name}`
-    if (!Object.hasOwn(result, name)) throw StaticError.of('invalid_request', `There is no setting ${here}.`)
-    const standard = result[name]
-    if (typeof standard === 'object' && standard !== null) {
-      result[name] = overlay(standard, value, here)
-    } else if ((value === null && path === 'quota') || (Number.isSafeInteger(value) && Number(value) >= 1)) {
-      result[name] = value
-    } else {
-      throw StaticError.of('invalid_request', `The setting ${here} must be a whole number of at least 1.`)
-    }
-  }
-  return result
+  return overlaySettings(DEFAULT_SETTINGS, overrides, 'quota')
 }
 
 /** Messages a month; `null` is unlimited. */

@@ -77,6 +77,7 @@ export {
   leaveBody,
   leaveBytes,
 } from './log.ts'
+export { errorFields, prettyLine, redactLine } from './log-line.ts'
 export { type ChannelName, isChannelName, MAX_NAME_LENGTH, parseChannelName } from './name.ts'
 export {
   ALPN,
@@ -90,4 +91,5 @@ export {
   type TrafficProfileName,
   sessionBytes,
 } from './session.ts'
+export { overlaySettings } from './settings.ts'
 export { WireError, type WireFault } from './wire.ts'
