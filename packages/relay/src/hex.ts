@@ -1,0 +1,22 @@
+/** Hexadecimal texts, which ids are inside the relay. On the way of every message, so both ways go by tables. */
+
+const DIGITS = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'))
+const VALUES = new Uint8Array(128)
+for (let digit = 0; digit < 16; digit++) VALUES[digit.toString(16).charCodeAt(0)] = digit
+
+/** Bytes as lower-case digits. */
+export function toHex(bytes: Uint8Array): string {
+  let text = ''
+  for (const byte of bytes) text += DIGITS[byte]
+  return text
+}
+
+/** The bytes of a text that `toHex` made. */
+export function fromHex(text: string): Uint8Array<ArrayBuffer> {
+  const bytes = new Uint8Array(text.length >>> 1)
+  for (let at = 0; at < bytes.length; at++) {
+    const high = VALUES[text.charCodeAt(2 * at)] ?? 0
+    bytes[at] = (high << 4) | (VALUES[text.charCodeAt(2 * at + 1)] ?? 0)
+  }
+  return bytes
+}

@@ -1,0 +1,115 @@
+/** Everything an operator can tune, with its default (SPEC.md lists the same numbers). */
+import { overlaySettings } from '@static/protocol'
+
+/** The tunable numbers. Times are milliseconds. */
+export interface Settings {
+  readonly retention: {
+    readonly entryMs: number
+    readonly messageIdMs: number
+    readonly channelBytes: number
+    readonly channelEntries: number
+    readonly freeControl: number
+  }
+  readonly session: {
+    readonly pingMs: number
+    readonly pongMs: number
+    readonly openMs: number
+    readonly challengeMs: number
+    readonly graceMs: number
+    readonly tokenMs: number
+    readonly tokenTotalMs: number
+    readonly stallMs: number
+    readonly drainMs: number
+  }
+  readonly streams: {
+    readonly total: number
+    readonly perAddress: number
+    readonly unauthenticatedPerAddress: number
+    readonly openingsPerSecond: number
+    readonly openingsBurst: number
+    readonly callsPerSecond: number
+    readonly callsBurst: number
+    readonly quicPerEndpoint: number
+    /** Requests of one stream that wait for their answers, and their bytes; the bytes of all streams together. */
+    readonly requests: number
+    readonly requestBytes: number
+    readonly totalRequestBytes: number
+    /** Envelopes of all streams that are not complete yet. */
+    readonly joiningBytes: number
+  }
+  readonly rates: {
+    readonly commitsPerSecond: number
+    readonly commitsBurst: number
+    readonly claimsPerMinute: number
+    readonly claimsPerTargetPerMinute: number
+    readonly joinsPerMinute: number
+  }
+  readonly counts: {
+    readonly channelsPerAccount: number
+    readonly invitesPerChannel: number
+    readonly joinsPerInvite: number
+    readonly keyPackageAgents: number
+    readonly resumedChannels: number
+  }
+  readonly guestLimit: number
+  readonly leaseUnits: number
+}
+
+const DAY = 86_400_000
+
+/** The defaults. */
+export const DEFAULT_SETTINGS: Settings = {
+  retention: {
+    entryMs: 7 * DAY,
+    messageIdMs: 7 * DAY,
+    channelBytes: 64 * 1024 * 1024,
+    channelEntries: 100_000,
+    freeControl: 120,
+  },
+  session: {
+    pingMs: 5000,
+    pongMs: 5000,
+    openMs: 5000,
+    challengeMs: 30_000,
+    graceMs: 30_000,
+    tokenMs: 600_000,
+    tokenTotalMs: 3_600_000,
+    stallMs: 30_000,
+    drainMs: 5000,
+  },
+  streams: {
+    total: 20_000,
+    perAddress: 4096,
+    unauthenticatedPerAddress: 256,
+    openingsPerSecond: 200,
+    openingsBurst: 2000,
+    callsPerSecond: 1000,
+    callsBurst: 10_000,
+    quicPerEndpoint: 1000,
+    requests: 1024,
+    requestBytes: 8 * 1024 * 1024,
+    totalRequestBytes: 256 * 1024 * 1024,
+    joiningBytes: 256 * 1024 * 1024,
+  },
+  rates: {
+    commitsPerSecond: 1,
+    commitsBurst: 10,
+    claimsPerMinute: 600,
+    claimsPerTargetPerMinute: 60,
+    joinsPerMinute: 60,
+  },
+  counts: {
+    channelsPerAccount: 1000,
+    invitesPerChannel: 1000,
+    joinsPerInvite: 64,
+    keyPackageAgents: 100_000,
+    resumedChannels: 10_000,
+  },
+  guestLimit: 1000,
+  leaseUnits: 1000,
+}
+
+/** Lays an operator's values over the defaults. Throws `invalid_request` naming the first wrong one. */
+export function settingsFrom(overrides: unknown): Settings {
+  return overlaySettings(DEFAULT_SETTINGS, overrides)
+}

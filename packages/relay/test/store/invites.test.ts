@@ -1,0 +1,112 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Request } from '../../src/ports.ts'
+import {
+  DAY,
+  HOUR,
+  account,
+  accepted,
+  agentId,
+  forEachEngine,
+  hex16,
+  member,
+  refused,
+  text,
+  type World,
+} from './world.ts'
+
+const register = (
+  world: World,
+  name: string,
+  label: string,
+  { maxInvites = 10, ...fields }: Partial<Request<'registerInvite'>['invite']> & { maxInvites?: number } = {},
+): Promise<object> => {
+  const invite = {
+    id: hex16(label),
+    channel: world.channel,
+    admissionKey: text('admission'),
+    expiresAt: world.now + HOUR,
+    maxUses: 1,
+    ...fields,
+  }
+  return world.run('registerInvite', { actor: member(name), invite, maxInvites, now: world.now })
+}
+
+forEachEngine((open) => {
+  test('a member registers an invite, and may say so again', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob')
+    assert.deepEqual(await register(world, 'bob', 'one', { maxUses: 3 }), { done: true })
+    const expected = {
+      id: hex16('one'),
+      channel: world.channel,
+      agent: agentId('bob'),
+      admissionKey: text('admission'),
+      expiresAt: world.now + HOUR,
+      maxUses: 3,
+      uses: 0,
+      revoked: false,
+    }
+    assert.deepEqual(await world.run('invite', { id: hex16('one') }), { invite: expected })
+    assert.deepEqual(await register(world, 'bob', 'one', { maxUses: 9 }), { done: true })
+    assert.deepEqual(await world.run('invite', { id: hex16('one') }), { invite: expected })
+    refused(await register(world, 'alice', 'one'), 'invite_invalid')
+    refused(await register(world, 'eve', 'two'), 'not_found')
+    refused(await register(world, 'bob', 'two', { channel: hex16('none') }), 'not_found')
+    const wrong = { agent: agentId('bob'), account: account('bob', 'test') }
+    const invite = { ...expected, id: hex16('two') }
+    refused(await world.run('registerInvite', { actor: wrong, invite, maxInvites: 9, now: world.now }), 'mode_mismatch')
+    accepted(await world.commit('alice', { removes: ['bob'] }))
+    refused(await register(world, 'bob', 'two'), 'removed')
+    assert.deepEqual(await world.run('invite', { id: hex16('two') }), { invite: undefined })
+  })
+
+  test('a channel has so many open invites; those that have ended do not count', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob')
+    const maxInvites = 2
+    assert.deepEqual(await register(world, 'alice', 'one', { maxInvites }), { done: true })
+    assert.deepEqual(await register(world, 'bob', 'two', { maxInvites }), { done: true })
+    refused(await register(world, 'bob', 'three', { maxInvites }), 'rate_limited')
+    assert.deepEqual(await register(world, 'bob', 'two', { maxInvites }), { done: true })
+    assert.deepEqual(await world.run('revokeInvite', { agent: agentId('alice'), id: hex16('one') }), { done: true })
+    assert.deepEqual(await register(world, 'bob', 'three', { maxInvites }), { done: true })
+    world.now += HOUR
+    assert.deepEqual(await register(world, 'bob', 'four', { maxInvites }), { done: true })
+    assert.deepEqual(await register(world, 'bob', 'five', { maxInvites }), { done: true })
+    refused(await register(world, 'bob', 'six', { maxInvites }), 'rate_limited')
+  })
+
+  test('an invite is revoked by the agent that registered it, any number of times', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob')
+    await register(world, 'bob', 'one')
+    refused(await world.run('revokeInvite', { agent: agentId('alice'), id: hex16('one') }), 'not_found')
+    refused(await world.run('revokeInvite', { agent: agentId('bob'), id: hex16('none') }), 'not_found')
+    for (let times = 0; times < 2; times++) {
+      assert.deepEqual(await world.run('revokeInvite', { agent: agentId('bob'), id: hex16('one') }), { done: true })
+    }
+    assert.equal((await world.run('invite', { id: hex16('one') })).invite?.revoked, true)
+  })
+
+  test('ended invites are known for a day more, so that joiners learn why', async (t) => {
+    const world = await open(t)
+    await world.found('alice')
+    await register(world, 'alice', 'expires')
+    await register(world, 'alice', 'revoked', { expiresAt: world.now + 30 * DAY })
+    await register(world, 'alice', 'lives', { expiresAt: world.now + 30 * DAY })
+    await world.run('revokeInvite', { agent: agentId('alice'), id: hex16('revoked') })
+    const known = async (): Promise<string[]> => {
+      const labels = ['expires', 'revoked', 'lives']
+      const found = await Promise.all(labels.map((label) => world.run('invite', { id: hex16(label) })))
+      return labels.filter((_, at) => found[at]?.invite)
+    }
+    await world.run('sweep', { now: world.now })
+    await world.run('sweep', { now: world.now + DAY - 1 })
+    assert.deepEqual(await known(), ['expires', 'revoked', 'lives'])
+    await world.run('sweep', { now: world.now + DAY })
+    assert.deepEqual(await known(), ['expires', 'lives'])
+    await world.run('sweep', { now: world.now + DAY + HOUR })
+    assert.deepEqual(await known(), ['lives'])
+  })
+})

@@ -1,0 +1,379 @@
+/**
+ * Random stories, told to both engines at once: they must answer and tell the same, and what they keep must hold
+ * together. Several operations go out together, so that the second engine takes them as one batch; now and then its
+ * file is closed and opened again.
+ */
+import assert from 'node:assert/strict'
+import { type TestContext, test } from 'node:test'
+import * as fc from 'fast-check'
+import type { Request, Retention, Store, StoreEvent, StoreOperation } from '../../src/ports.ts'
+import { openMemoryStore } from '../../src/store/memory.ts'
+import { openSqliteStore } from '../../src/store/sqlite.ts'
+import {
+  START,
+  account,
+  agentId,
+  assertChain,
+  bytesOf,
+  guest,
+  hex16,
+  id16,
+  member,
+  notice,
+  sha256,
+  temporaryFile,
+  text,
+  welcomeFor,
+} from './world.ts'
+
+const SEED = Number(process.env.STATIC_SEED ?? 20_261_115)
+const RUNS = 10
+/** Small, so that everything happens: full channels, expiry, forgotten ids. */
+const RETENTION: Retention = {
+  entryMs: 20_000,
+  messageIdMs: 30_000,
+  channelBytes: 12_000,
+  channelEntries: 24,
+  freeControl: 2,
+}
+const AGENTS = ['alice', 'bob', 'carol', 'dave', 'erin']
+const CHANNELS = ['one', 'two']
+
+/** One step: what it does follows from these numbers and from what was answered so far. */
+const step = fc.record({
+  kind: fc.oneof(
+    { weight: 12, arbitrary: fc.constant('append' as const) },
+    { weight: 8, arbitrary: fc.constant('ack' as const) },
+    { weight: 5, arbitrary: fc.constant('commit' as const) },
+    {
+      weight: 8,
+      arbitrary: fc.constantFrom(
+        'create' as const,
+        'delete' as const,
+        'reject' as const,
+        'liftBar' as const,
+        'welcome' as const,
+        'leave' as const,
+        'check' as const,
+        'resume' as const,
+        'read' as const,
+        'registerInvite' as const,
+        'revokeInvite' as const,
+        'invite' as const,
+      ),
+    },
+    { weight: 3, arbitrary: fc.constant('sweep' as const) },
+  ),
+  agent: fc.nat(AGENTS.length - 1),
+  other: fc.nat(AGENTS.length - 1),
+  channel: fc.oneof({ weight: 6, arbitrary: fc.constant(0) }, { weight: 1, arbitrary: fc.constant(1) }),
+  /** Whether the Welcomes come with the commit. */
+  welcomes: fc.boolean(),
+  /** Mostly what is right; the higher, the further off. */
+  twist: fc.oneof({ weight: 8, arbitrary: fc.constant(0) }, { weight: 2, arbitrary: fc.nat(9) }),
+  size: fc.oneof({ weight: 9, arbitrary: fc.nat(300) }, { weight: 1, arbitrary: fc.nat(5000) }),
+  pause: fc.oneof({ weight: 5, arbitrary: fc.constant(0) }, { weight: 1, arbitrary: fc.nat(8000) }),
+})
+type Step = typeof step extends fc.Arbitrary<infer Value> ? Value : never
+
+const story = fc.array(fc.record({ together: fc.array(step, { minLength: 1, maxLength: 8 }), reopen: fc.nat(24) }), {
+  minLength: 30,
+  maxLength: 60,
+})
+
+type Asked = { readonly [Name in StoreOperation]: readonly [Name, Request<Name>] }[StoreOperation]
+
+/** What the agents of a story know. */
+class Knowledge {
+  now = START
+  readonly heads = new Map<string, number>()
+  readonly counters = new Map<string, number>()
+  readonly lasts = new Map<string, number>()
+  readonly left = new Map<string, number>()
+  readonly members = new Map<string, true>()
+  #made = 0
+
+  /** All but one are in the first channel from the start. */
+  opening(): Request<'commit'> {
+    const adds = AGENTS.slice(1, -1).map((name) => bytesOf(agentId(name)))
+    return {
+      actor: member('alice'),
+      channel: hex16('one'),
+      slot: 0,
+      messageId: id16('opening'),
+      commit: text('opening'),
+      declaration: { adds, removes: [], leaveNotices: [], signature: sha256('declaration') },
+      welcomes: [],
+      now: this.now,
+    }
+  }
+
+  request(step: Step): Asked {
+    this.now += step.pause
+    const name = AGENTS[step.agent]!
+    const other = AGENTS[step.other]!
+    const label = CHANNELS[step.channel]!
+    const channel = hex16(label)
+    // The last two are guests, as a rule.
+    const actor = step.agent > 2 === (step.twist !== 6) ? guest(name) : member(name)
+    const slot = Math.max(0, (this.heads.get(channel) ?? 0) - (step.twist === 1 ? 1 : 0))
+    const now = this.now
+    const fresh = id16(`id ${step.twist === 2 ? step.size % 5 : this.#made++}`)
+    switch (step.kind) {
+      case 'create':
+        // Alice owns nearly all, so that there is something to do.
+        return [
+          'create',
+          {
+            actor: step.twist === 0 ? member('alice') : member(name),
+            channel,
+            name: `acme/support/${label}`,
+            welcome: text('founding'),
+            guestLimit: 4,
+            maxChannels: 2,
+            now,
+          },
+        ]
+      case 'delete':
+        return [
+          'delete',
+          {
+            account: account(step.twist > 4 ? 'alice' : name),
+            channel: step.twist > 4 ? channel : hex16('none'),
+            name: undefined,
+          },
+        ]
+      case 'append': {
+        const counter = (this.counters.get(`${channel} ${name}`) ?? 0) + 1 + (step.twist === 3 ? 1 : 0)
+        const control = step.twist === 4
+        return [
+          'append',
+          {
+            actor,
+            channel,
+            slot,
+            messageId: fresh,
+            counter,
+            control,
+            ciphertext: new Uint8Array(step.size),
+            paid: step.twist !== 5,
+            now,
+          },
+        ]
+      }
+      case 'commit': {
+        const removes = step.twist > 5 || this.left.has(`${channel} ${other}`) ? [other] : []
+        const absent =
+          removes.length > 0 ? step.twist === 9 : !this.members.has(`${channel} ${other}`) || step.twist === 4
+        const adds = absent ? [other] : []
+        const leftAt = this.left.get(`${channel} ${other}`)
+        const declaration = {
+          adds: adds.map((agent) => bytesOf(agentId(agent))),
+          removes: removes.map((agent) => bytesOf(agentId(agent))),
+          leaveNotices: removes.length > 0 && leftAt !== undefined ? [notice(other, leftAt)] : [],
+          signature: sha256('declaration'),
+        }
+        const welcomes = adds.map((agent) => welcomeFor(agent, { inviteId: id16(`invite ${step.size % 3}`) }))
+        return [
+          'commit',
+          {
+            actor,
+            channel,
+            slot,
+            messageId: fresh,
+            commit: new Uint8Array(step.size),
+            declaration,
+            welcomes: step.welcomes ? welcomes : [],
+            now,
+          },
+        ]
+      }
+      case 'reject':
+        return ['reject', { actor, channel, slot: Math.max(0, slot - 1 - (step.twist % 3)) }]
+      case 'liftBar':
+        return ['liftBar', { actor, channel, agent: agentId(other) }]
+      case 'welcome':
+        return ['welcome', { actor, channel, slot: Math.max(0, slot - 1), welcome: welcomeFor(other) }]
+      case 'leave':
+        return ['leave', { actor, channel, notice: notice(name, this.left.get(`${channel} ${name}`) ?? slot), now }]
+      case 'check':
+        return ['check', { actor, channel }]
+      case 'resume':
+        return ['resume', { agent: agentId(name), channels: step.twist > 4 ? CHANNELS.map(hex16) : undefined }]
+      case 'ack':
+        return [
+          'ack',
+          {
+            agent: agentId(name),
+            positions: [{ channel, index: Math.max(0, (this.lasts.get(channel) ?? 0) - (step.size % 12)) }],
+          },
+        ]
+      case 'read':
+        return ['read', { channel, agent: agentId(name), after: step.size % 30, maxBytes: 2000, maxEntries: 10 }]
+      case 'registerInvite': {
+        const invite = {
+          id: hex16(`invite ${step.size % 3}`),
+          channel,
+          admissionKey: text('k'),
+          expiresAt: now + 5000,
+          maxUses: 2,
+        }
+        return ['registerInvite', { actor: member(name), invite, maxInvites: 2, now }]
+      }
+      case 'revokeInvite':
+        return ['revokeInvite', { agent: agentId(name), id: hex16(`invite ${step.size % 3}`) }]
+      case 'invite':
+        return ['invite', { id: hex16(`invite ${step.size % 3}`) }]
+      case 'sweep':
+        return ['sweep', { now }]
+    }
+  }
+
+  learn([name, request]: Asked, result: object, events: readonly StoreEvent[]): void {
+    if (name === 'create' && 'welcome' in result && !this.heads.has(request.channel)) this.heads.set(request.channel, 0)
+    if (name === 'append' && 'lastCounter' in result) {
+      const agent = AGENTS.find((each) => agentId(each) === request.actor.agent)
+      this.counters.set(`${request.channel} ${agent}`, result.lastCounter as number)
+    }
+    for (const event of events) {
+      if (event.type === 'deleted') {
+        for (const map of [this.heads, this.lasts]) map.delete(event.channel)
+        for (const map of [this.counters, this.left, this.members])
+          for (const key of map.keys()) if (key.startsWith(event.channel)) map.delete(key)
+      }
+      if (event.type !== 'appended') continue
+      const { channel, entry } = event
+      const key = `${channel} ${AGENTS.find((agent) => agentId(agent) === entry.sender)}`
+      this.lasts.set(channel, entry.index)
+      if (entry.kind === 'message') this.counters.set(key, entry.counter)
+      if (entry.kind === 'leave') {
+        this.left.set(key, entry.slot)
+        this.members.delete(key)
+      }
+      if (entry.kind === 'commit') {
+        this.heads.set(channel, entry.slot + 1)
+        for (const agent of AGENTS) {
+          const listed = (list: readonly Uint8Array[]): boolean =>
+            list.some((id) => Buffer.from(id).toString('hex') === agentId(agent))
+          if (listed(entry.declaration.removes)) {
+            this.left.delete(`${channel} ${agent}`)
+            this.members.delete(`${channel} ${agent}`)
+          }
+          if (listed(entry.declaration.adds)) {
+            this.counters.delete(`${channel} ${agent}`)
+            this.members.set(`${channel} ${agent}`, true)
+          }
+        }
+      }
+    }
+  }
+}
+
+/** The same text for the same meaning: engines differ in the kinds of their arrays, and in the order of sets. */
+function comparable(value: unknown): string {
+  const walk = (field: unknown): unknown => {
+    if (typeof field === 'bigint') return `${field}n`
+    if (typeof field !== 'object' || field === null) return field
+    if (field instanceof Uint8Array) return Buffer.from(field).toString('hex')
+    if (Array.isArray(field)) return field.map(walk)
+    const entries = Object.entries(field).filter(([, item]) => item !== undefined)
+    return Object.fromEntries(
+      entries
+        .sort(([one], [another]) => (one < another ? -1 : 1))
+        .map(([key, item]) => [
+          key,
+          key === 'lagging' || key === 'members' ? [...(item as string[])].sort() : walk(item),
+        ]),
+    )
+  }
+  return JSON.stringify(walk(value))
+}
+
+/** Every member finds its log whole from its cursor on, or is told of a gap. */
+async function checkLogs(store: Store): Promise<void> {
+  for (const channel of CHANNELS.map(hex16)) {
+    for (const agent of AGENTS.map(agentId)) {
+      const { standings } = await store.run('resume', { agent, channels: [channel] })
+      const [standing] = standings
+      if (!standing || !('cursor' in standing)) continue
+      const { cursor, lastIndex } = standing
+      const bounds = { maxBytes: 1e9, maxEntries: 1e9 }
+      const { gap, entries, last } = await store.run('read', { channel, agent, after: cursor.index, ...bounds })
+      assert.equal(last, lastIndex)
+      if (gap) assert.equal(gap.first, cursor.index + 1)
+      const end = assertChain(channel, entries, gap?.position ?? cursor)
+      assert.equal(end.index, last)
+      assert.equal(end.slot, standing.head)
+      const ids = entries.flatMap((entry) =>
+        entry.kind === 'leave' ? [] : [`${entry.kind} ${entry.sender} ${Buffer.from(entry.messageId).toString('hex')}`],
+      )
+      // Within the life of an id nothing is accepted twice.
+      assert.equal(new Set(ids).size, ids.length)
+    }
+  }
+}
+
+/** The story itself would fill pages; the path finds it again. */
+async function asyncReporter<Story>(run: fc.RunDetails<Story>): Promise<void> {
+  if (run.failed) throw new Error(`seed ${run.seed}, path ${run.counterexamplePath}`, { cause: run.errorInstance })
+}
+
+test('both engines tell the same story', { timeout: 110_000 }, async (t: TestContext) => {
+  t.diagnostic(`seed ${SEED}, ${RUNS} runs`)
+  const met = new Map<string, number>()
+  await fc.assert(
+    fc.asyncProperty(story, async (chapters) => {
+      const path = temporaryFile(t)
+      const told: [StoreEvent[], StoreEvent[]] = [[], []]
+      const openFile = (): Promise<Store> =>
+        openSqliteStore({ path, retention: RETENTION }, (event) => told[1].push(event))
+      const memory = await openMemoryStore({ retention: RETENTION }, (event) => told[0].push(event))
+      let sqlite = await openFile()
+      try {
+        const knowledge = new Knowledge()
+        for (const label of CHANNELS) {
+          const founding = { channel: hex16(label), name: `acme/support/${label}`, welcome: text('founding') }
+          const request = { actor: member('alice'), ...founding, guestLimit: 4, maxChannels: 2, now: START }
+          await Promise.all([memory.run('create', request), sqlite.run('create', request)])
+        }
+        const first = knowledge.opening()
+        const begun = await Promise.all([memory.run('commit', first), sqlite.run('commit', first)])
+        assert.equal(comparable(begun[1]), comparable(begun[0]))
+        knowledge.learn(['commit', first], begun[0], told[0])
+        for (const list of told) list.length = 0
+        for (const { together, reopen } of chapters) {
+          const asked = together.map((each) => knowledge.request(each))
+          const run = (store: Store): Promise<object[]> =>
+            Promise.all(asked.map(([name, request]) => store.run(name, request as never) as Promise<object>))
+          const results = await Promise.all([run(memory), run(sqlite)])
+          for (const [at, [name, request]] of asked.entries()) {
+            const [one, another] = results.map((list) => comparable(list[at]))
+            assert.equal(another, one, `${name} ${comparable(request)}`)
+            const code = 'refused' in results[0][at]! ? results[0][at].refused : 'done'
+            met.set(`${name} ${String(code)}`, (met.get(`${name} ${String(code)}`) ?? 0) + 1)
+          }
+          assert.equal(comparable(told[1]), comparable(told[0]))
+          for (const [at, each] of asked.entries()) knowledge.learn(each, results[0][at]!, at === 0 ? told[0] : [])
+          for (const list of told) list.length = 0
+          if (reopen === 0) {
+            await sqlite.close()
+            sqlite = await openFile()
+          }
+        }
+        await checkLogs(memory)
+        await checkLogs(sqlite)
+      } finally {
+        await sqlite.close()
+      }
+    }),
+    { seed: SEED, numRuns: RUNS, endOnFailure: true, asyncReporter },
+  )
+  t.diagnostic(
+    [...met]
+      .sort(([one], [another]) => (one < another ? -1 : 1))
+      .map(([what, times]) => `${what}: ${times}`)
+      .join(', '),
+  )
+  for (const what of ['append done', 'append queue_full', 'commit done', 'reject done', 'leave done', 'delete done'])
+    assert.ok(met.get(what), what)
+})

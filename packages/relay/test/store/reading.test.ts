@@ -1,0 +1,163 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { accepted, agentId, assertChain, forEachEngine, hex16, notice, welcomeFor } from './world.ts'
+
+const indexes = ({ entries }: { readonly entries: readonly { readonly index: number }[] }): number[] =>
+  entries.map(({ index }) => index)
+
+forEachEngine((open) => {
+  test('a member reads what came after the commit that added it, to the last entry', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob')
+    await world.chatter('bob', 2)
+    accepted(await world.commit('alice', { adds: ['carol'] }))
+    await world.chatter('alice', 2)
+    const all = await world.read('alice', 0)
+    assert.deepEqual([indexes(all), all.last, all.gap, all.ended], [[1, 2, 3, 4, 5, 6], 6, undefined, false])
+    assert.deepEqual(indexes(await world.read('alice', 4)), [5, 6])
+    assert.deepEqual(indexes(await world.read('alice', 6)), [])
+    const carol = await world.read('carol', 0)
+    assert.deepEqual([indexes(carol), carol.gap], [[5, 6], undefined])
+    assertChain(world.channel, carol.entries, (await world.stand('carol')).cursor)
+  })
+
+  test('a read is bounded in entries and bytes, but gives at least one entry', async (t) => {
+    const world = await open(t)
+    await world.found('alice')
+    await world.chatter('alice', 5, { ciphertext: new Uint8Array(1000) })
+    assert.deepEqual(indexes(await world.read('alice', 0, { maxEntries: 2 })), [1, 2])
+    assert.deepEqual(indexes(await world.read('alice', 1, { maxBytes: 3000 })), [2, 3, 4])
+    assert.deepEqual(indexes(await world.read('alice', 1, { maxBytes: 2999 })), [2, 3])
+    assert.deepEqual(indexes(await world.read('alice', 1, { maxBytes: 10 })), [2])
+    assert.equal((await world.read('alice', 1, { maxBytes: 10 })).last, 5)
+  })
+
+  test('entries of every kind are read as they were told', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob', 'carol')
+    accepted(await world.say('bob', { control: true }))
+    accepted(await world.leave('bob'))
+    accepted(await world.commit('carol', { removes: ['bob'], notices: [notice('bob', 1)], adds: ['dave'] }))
+    const told = world.told().flatMap((event) => (event.type === 'appended' ? [event.entry] : []))
+    const { entries } = await world.read('alice', 0)
+    const comparable = (value: unknown): unknown =>
+      JSON.parse(
+        JSON.stringify(value, (_key, field: unknown) => {
+          if (typeof field === 'bigint') return `${field}n`
+          return field instanceof Uint8Array ? Buffer.from(field).toString('hex') : field
+        }),
+      )
+    // A Buffer has a form of its own in JSON.
+    const plain = (list: typeof told): unknown =>
+      list.map((entry) =>
+        comparable(
+          Object.fromEntries(
+            Object.entries(entry).map(([key, field]) => [
+              key,
+              field instanceof Uint8Array ? new Uint8Array(field) : field,
+            ]),
+          ),
+        ),
+      )
+    assert.equal(entries.length, 4)
+    assert.deepEqual(plain([...entries]), plain(told))
+    assertChain(world.channel, entries)
+  })
+
+  test('strangers are given nothing, former members what came up to their end', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob', 'carol')
+    accepted(await world.say('alice'))
+    accepted(await world.commit('alice', { removes: ['bob'] }))
+    accepted(await world.say('alice'))
+    accepted(await world.leave('carol'))
+    accepted(await world.say('alice'))
+    assert.deepEqual(await world.read('eve', 3), { entries: [], gap: undefined, last: 3, ended: true })
+    const bob = await world.read('bob', 1)
+    assert.deepEqual([indexes(bob), bob.last, bob.ended], [[2, 3], 3, true])
+    const carol = await world.read('carol', 1)
+    assert.deepEqual([indexes(carol), carol.last, carol.ended], [[2, 3, 4, 5], 5, true])
+    assert.deepEqual(indexes(await world.read('bob', 3)), [])
+  })
+
+  test('a cursor moves forward only, never past the end, and takes hash and slot of its entry', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob')
+    accepted(await world.say('alice'))
+    accepted(await world.commit('alice'))
+    const { entries } = await world.read('alice', 0)
+    const cursor = async (): Promise<unknown[]> => {
+      const { index, hash, slot } = (await world.stand('alice')).cursor
+      if (index > 0) assert.deepEqual(Buffer.from(hash), Buffer.from(entries[index - 1]!.hash))
+      return [index, slot]
+    }
+    await world.ack('alice', 2)
+    assert.deepEqual(await cursor(), [2, 1])
+    await world.ack('alice', 1)
+    assert.deepEqual(await cursor(), [2, 1])
+    await world.ack('alice', 99)
+    assert.deepEqual(await cursor(), [3, 2])
+    await world.run('ack', { agent: agentId('eve'), positions: [{ channel: world.channel, index: 1 }] })
+    await world.run('ack', { agent: agentId('alice'), positions: [{ channel: hex16('none'), index: 1 }] })
+  })
+
+  test('a cursor far behind finds its position too', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob')
+    await world.chatter('alice', 300)
+    const { entries } = await world.read('bob', 1)
+    await world.ack('bob', 10)
+    const { index, hash } = (await world.stand('bob')).cursor
+    assert.equal(index, 10)
+    assert.deepEqual(Buffer.from(hash), Buffer.from(entries[8]!.hash))
+  })
+
+  test('resume tells where an agent stands, in the order asked for, and what waits for it', async (t) => {
+    const world = await open(t)
+    const other = hex16('other')
+    await world.found('alice', 'bob')
+    await world.create('alice', { channel: other, name: 'acme/support/other' })
+    await world.run(
+      'commit',
+      world.commitRequest('alice', { channel: other, slot: 0, adds: ['bob'], welcomes: [welcomeFor('bob')] }),
+    )
+    accepted(await world.say('bob'))
+    const none = hex16('none')
+    const asked = await world.run('resume', { agent: agentId('bob'), channels: [other, none, world.channel] })
+    assert.deepEqual(
+      asked.standings.map((standing) => [
+        standing.channel,
+        'refused' in standing ? standing.refused : standing.lastCounter,
+      ]),
+      [
+        [other, 0],
+        [none, 'not_found'],
+        [world.channel, 1],
+      ],
+    )
+    assert.deepEqual([asked.member, asked.welcomes.map(({ channel }) => channel)], [true, [other]])
+    const all = await world.run('resume', { agent: agentId('bob'), channels: undefined })
+    assert.deepEqual(all.standings.map(({ channel }) => channel).sort(), [other, world.channel].sort())
+    assert.deepEqual(await world.run('resume', { agent: agentId('eve'), channels: [] }), {
+      standings: [],
+      welcomes: [],
+      member: false,
+    })
+  })
+
+  test('a former member resumes until it has acknowledged its end', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob')
+    accepted(await world.say('alice'))
+    accepted(await world.commit('alice', { removes: ['bob'] }))
+    accepted(await world.commit('alice'))
+    const { removed, head, lastIndex, cursor } = await world.stand('bob')
+    assert.deepEqual([removed, head, lastIndex, cursor.index], [true, 2, 3, 1])
+    await world.ack('bob', 2)
+    assert.equal((await world.stand('bob')).cursor.index, 2)
+    await world.ack('bob', 99)
+    assert.deepEqual(await world.standing('bob'), { channel: world.channel, refused: 'removed' })
+    const { standings, member } = await world.run('resume', { agent: agentId('bob'), channels: undefined })
+    assert.deepEqual([standings, member], [[], false])
+  })
+})

@@ -1,0 +1,191 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import {
+  account,
+  accepted,
+  agentId,
+  forEachEngine,
+  guest,
+  hex16,
+  member,
+  notice,
+  refused,
+  welcomeFor,
+} from './world.ts'
+
+const MEMBERS = ['alice', 'bob', 'carol', 'dave', 'erin'] as const
+
+forEachEngine((open) => {
+  test('the owner alone rejects a commit: its adds go, its sender is barred, the log stays', async (t) => {
+    const world = await open(t)
+    await world.found(...MEMBERS)
+    accepted(await world.commit('bob', { adds: ['mallory'], welcomes: [welcomeFor('mallory')] }))
+    accepted(await world.say('mallory'))
+    const before = await world.stand('alice')
+    world.told()
+    assert.deepEqual(await world.reject(member('alice'), 1), { rejected: true, votes: 1, needed: 3 })
+    assert.deepEqual(world.told(), [
+      {
+        type: 'rejected',
+        channel: world.channel,
+        slot: 1,
+        sender: agentId('bob'),
+        undoneAdds: [agentId('mallory')],
+        undoneRemoves: [],
+      },
+    ])
+    const after = await world.stand('alice')
+    assert.deepEqual([after.head, after.lastIndex], [before.head, before.lastIndex])
+    assert.deepEqual(await world.standing('mallory'), { channel: world.channel, refused: 'not_found' })
+    refused(await world.say('mallory'), 'not_found')
+    const { welcomes } = await world.run('resume', { agent: agentId('mallory'), channels: undefined })
+    assert.deepEqual(welcomes, [])
+    assert.equal((await world.stand('bob')).barred, true)
+    refused(await world.commit('bob', { slot: 9 }), 'not_allowed')
+    accepted(await world.say('bob'))
+    // Said again it does nothing more.
+    assert.deepEqual(await world.reject(member('alice'), 1), { rejected: true, votes: 1, needed: 3 })
+    assert.equal(world.told().length, 1)
+  })
+
+  test('more than half of the roster before a commit rejects it, each with one vote', async (t) => {
+    const world = await open(t)
+    await world.found(...MEMBERS)
+    accepted(await world.commit('bob', { adds: ['mallory'] }))
+    world.told()
+    assert.deepEqual(await world.reject(guest('carol'), 1), { rejected: false, votes: 1, needed: 3 })
+    assert.deepEqual(await world.reject(guest('carol'), 1), { rejected: false, votes: 1, needed: 3 })
+    assert.deepEqual(await world.reject(guest('dave'), 1), { rejected: false, votes: 2, needed: 3 })
+    assert.deepEqual(world.told(), [])
+    // Those who came by it have no say in it.
+    refused(await world.reject(guest('mallory'), 1), 'not_allowed')
+    refused(await world.reject(guest('eve'), 1), 'not_found')
+    assert.deepEqual(await world.reject(guest('erin'), 1), { rejected: true, votes: 3, needed: 3 })
+    assert.equal(world.told().length, 1)
+    assert.deepEqual(await world.roster(...MEMBERS, 'mallory'), [...MEMBERS])
+  })
+
+  test('one that the commit has removed has a vote, and comes back with cursor and counter', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob', 'carol')
+    await world.chatter('carol', 2)
+    await world.ack('carol', 2)
+    accepted(await world.commit('alice', { removes: ['carol'], adds: ['mallory'] }))
+    world.told()
+    refused(await world.say('carol'), 'removed')
+    assert.deepEqual(await world.reject(member('carol'), 1), { rejected: false, votes: 1, needed: 2 })
+    assert.deepEqual(await world.reject(guest('bob'), 1), { rejected: true, votes: 2, needed: 2 })
+    const [event] = world.told()
+    assert.ok(event?.type === 'rejected')
+    assert.deepEqual(
+      [event.sender, event.undoneAdds, event.undoneRemoves],
+      [agentId('alice'), [agentId('mallory')], [agentId('carol')]],
+    )
+    const { removed, cursor, lastCounter } = await world.stand('carol')
+    assert.deepEqual([removed, cursor.index, lastCounter], [false, 2, 2])
+    accepted(await world.say('carol'))
+    assert.equal((await world.read('carol', 2)).entries.length, 3)
+    // The owner lifts its own bar.
+    refused(await world.commit('alice'), 'not_allowed')
+    assert.deepEqual(
+      await world.run('liftBar', { actor: member('alice'), channel: world.channel, agent: agentId('alice') }),
+      { done: true },
+    )
+    accepted(await world.commit('alice'))
+  })
+
+  test('who was not a member just before the slot has no vote', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob', 'carol', 'dave')
+    accepted(await world.commit('alice', { removes: ['dave'] }))
+    accepted(await world.commit('bob', { adds: ['erin'] }))
+    refused(await world.reject(guest('dave'), 2), 'not_allowed')
+    refused(await world.reject(guest('erin'), 2), 'not_allowed')
+    refused(await world.reject(member('alice'), 9), 'not_found')
+    refused(await world.run('reject', { actor: member('alice'), channel: hex16('none'), slot: 1 }), 'not_found')
+    refused(await world.reject({ agent: agentId('carol'), account: account('carol', 'test') }, 2), 'mode_mismatch')
+    accepted(await world.say('carol'))
+    refused(await world.reject(guest('carol'), 2), 'api_key_required')
+    assert.deepEqual(await world.reject(guest('dave'), 1), { rejected: false, votes: 1, needed: 3 })
+  })
+
+  test('an agent that was removed and added by one commit is as it was before', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob', 'carol')
+    await world.chatter('carol', 3)
+    await world.ack('carol', 3)
+    accepted(await world.commit('alice', { removes: ['carol'], adds: ['carol'] }))
+    accepted(await world.say('carol', { counter: 1 }))
+    world.told()
+    assert.equal('rejected' in (await world.reject(member('alice'), 1)), true)
+    const [event] = world.told()
+    assert.ok(event?.type === 'rejected')
+    assert.deepEqual([event.undoneAdds, event.undoneRemoves], [[agentId('carol')], [agentId('carol')]])
+    const { cursor, lastCounter, removed } = await world.stand('carol')
+    assert.deepEqual([cursor.index, lastCounter, removed], [3, 3, false])
+  })
+
+  test('one that had left does not come back, but is still to be removed', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob', 'carol')
+    accepted(await world.leave('carol'))
+    const left = notice('carol', 1)
+    accepted(await world.commit('bob', { removes: ['carol'], notices: [left] }))
+    world.told()
+    assert.ok('rejected' in (await world.reject(member('alice'), 1)))
+    const [event] = world.told()
+    assert.ok(event?.type === 'rejected')
+    assert.deepEqual(event.undoneRemoves, [])
+    assert.deepEqual(await world.roster('alice', 'bob', 'carol'), ['alice', 'bob'])
+    accepted(await world.commit('alice', { removes: ['carol'], notices: [left] }))
+  })
+
+  test('what later commits have done to an agent stands', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob', 'carol', 'dave')
+    accepted(await world.commit('alice', { removes: ['carol'], adds: ['erin'] }))
+    accepted(await world.commit('alice', { adds: ['carol'], removes: ['erin'] }))
+    accepted(await world.commit('alice', { removes: ['carol'], adds: ['erin'] }))
+    world.told()
+    assert.ok('rejected' in (await world.reject(member('alice'), 1)))
+    const [event] = world.told()
+    assert.ok(event?.type === 'rejected')
+    assert.deepEqual([event.undoneAdds, event.undoneRemoves], [[], []])
+    assert.deepEqual(await world.roster('alice', 'bob', 'carol', 'dave', 'erin'), ['alice', 'bob', 'dave', 'erin'])
+  })
+
+  test('a bar outlives the membership and is lifted by the owner only', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob', 'carol')
+    accepted(await world.commit('bob'))
+    accepted(await world.commit('alice', { removes: ['bob'] }))
+    assert.ok('rejected' in (await world.reject(member('alice'), 1)))
+    await world.run('sweep', { now: world.now + 30 * 86_400_000 })
+    accepted(await world.commit('alice', { adds: ['bob'] }))
+    refused(await world.commit('bob'), 'not_allowed')
+    const lift = (name: string): Promise<object> =>
+      world.run('liftBar', { actor: member(name), channel: world.channel, agent: agentId('bob') })
+    refused(await lift('carol'), 'not_allowed')
+    refused(await lift('eve'), 'not_found')
+    world.told()
+    assert.deepEqual(await lift('alice'), { done: true })
+    assert.deepEqual(world.told(), [{ type: 'barLifted', channel: world.channel, agent: agentId('bob') }])
+    assert.deepEqual(await lift('alice'), { done: true })
+    assert.deepEqual(world.told(), [])
+    accepted(await world.commit('bob'))
+  })
+
+  test('a slot can be rejected while it is one of the last 64', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob')
+    accepted(await world.commit('bob', { adds: ['mallory'] }))
+    for (let at = 0; at < 63; at++) accepted(await world.commit('alice'))
+    assert.deepEqual(await world.reject(guest('mallory'), 1), {
+      refused: 'not_allowed',
+      message: 'Only those who were members before a commit can reject it.',
+    })
+    accepted(await world.commit('alice'))
+    refused(await world.reject(member('alice'), 1), 'not_found')
+    assert.ok('rejected' in (await world.reject(member('alice'), 2)))
+  })
+})

@@ -1,0 +1,360 @@
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { existsSync, readdirSync, statSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import { type TestContext, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { StaticError } from '@static/protocol'
+import type { Retention, StoreEvent } from '../../src/ports.ts'
+import { type SqliteStore, openSqliteStore } from '../../src/store/sqlite.ts'
+import {
+  DAY,
+  RETENTION,
+  World,
+  accepted,
+  account,
+  agentId,
+  assertChain,
+  guest,
+  hex16,
+  member,
+  notice,
+  refused,
+  temporaryFile,
+  text,
+  welcomeFor,
+} from './world.ts'
+
+/** Sets how large a process may make its files: a disk that is full for it alone. */
+const PRLIMIT = '/usr/bin/prlimit'
+
+interface File {
+  readonly path: string
+  readonly open: () => Promise<World & { readonly store: SqliteStore }>
+}
+
+function file(t: TestContext, retention: Partial<Retention> = {}): File {
+  const path = temporaryFile(t)
+  const open = async (): Promise<World & { readonly store: SqliteStore }> => {
+    const events: StoreEvent[] = []
+    const options = { path, retention: { ...RETENTION, ...retention } }
+    const store = await openSqliteStore(options, (event) => events.push(event))
+    t.after(() => store.close())
+    return new World(store, events) as World & { readonly store: SqliteStore }
+  }
+  return { path, open }
+}
+
+/** What a table holds, after the store was closed. */
+function count(path: string, table: string): unknown {
+  const db = new DatabaseSync(path)
+  try {
+    return db.prepare(`SELECT count(*) AS rows FROM ${table}`).get()?.['rows']
+  } finally {
+    db.close()
+  }
+}
+
+const rejectedWith =
+  (code: string, cause?: RegExp) =>
+  (error: unknown): boolean => {
+    assert.ok(error instanceof StaticError)
+    assert.equal(error.code, code)
+    if (cause) assert.match((error.cause as Error).message, cause)
+    return true
+  }
+
+test('everything is there again when the file is opened again', async (t) => {
+  const { open } = file(t)
+  const before = await open()
+  await before.found('alice', 'bob', 'carol', 'dave', 'erin')
+  const sent = before.message('bob')
+  accepted(await before.run('append', sent))
+  before.recount('bob', 1)
+  accepted(await before.say('carol', { actor: guest('carol'), control: true }))
+  const commit = before.commitRequest('erin', {
+    adds: ['frank'],
+    welcomes: [welcomeFor('frank', { inviteId: text('invite') })],
+  })
+  accepted(await before.run('commit', commit))
+  before.head = 2
+  accepted(await before.leave('dave'))
+  assert.ok('rejected' in (await before.reject(member('bob'), 1)))
+  const invite = {
+    id: hex16('invite'),
+    channel: before.channel,
+    admissionKey: text('k'),
+    expiresAt: before.now + DAY,
+    maxUses: 3,
+  }
+  await before.run('registerInvite', { actor: member('bob'), invite, maxInvites: 5, now: before.now })
+  await before.ack('alice', 5)
+  await before.ack('bob', 3)
+  const everything = async (world: World): Promise<unknown> => {
+    const names = ['alice', 'bob', 'carol', 'dave', 'erin', 'frank']
+    const standings = await Promise.all(
+      names.map((name) => world.run('resume', { agent: agentId(name), channels: [world.channel] })),
+    )
+    const reads = await Promise.all(names.map((name) => world.read(name, 0)))
+    return [standings, reads, await world.run('invite', { id: invite.id })]
+  }
+  const { deployment } = before.store
+  const was = await everything(before)
+  await before.store.close()
+
+  const world = await open()
+  assert.deepEqual(world.store.deployment, deployment)
+  assert.equal(deployment.relayId.length, 32)
+  assert.equal(deployment.tokenKey.length, 32)
+  assert.notDeepEqual(deployment.relayId, deployment.tokenKey)
+  assert.deepEqual(await everything(world), was)
+  world.head = 2
+  // What is decided now rests on what was decided then.
+  assert.deepEqual(await world.run('append', sent), { index: 2, charged: false })
+  assert.deepEqual(await world.run('commit', commit), { index: 4, head: 2 })
+  assert.deepEqual(await world.create('alice', { welcome: text('other') }), {
+    welcome: text('founding'),
+    guestLimit: 1000,
+  })
+  refused(await world.say('bob', { actor: guest('bob') }), 'api_key_required')
+  assert.deepEqual(await world.reject(guest('carol'), 1), { rejected: false, votes: 2, needed: 3 })
+  assert.deepEqual(await world.reject(member('alice'), 1), { rejected: true, votes: 3, needed: 3 })
+  refused(await world.commit('erin', { adds: ['gina'] }), 'not_allowed')
+  accepted(await world.commit('bob', { removes: ['dave'], notices: [notice('dave', 2)] }))
+  world.recount('bob', 1)
+  accepted(await world.say('bob'))
+  assertChain(world.channel, (await world.read('alice', 0)).entries)
+})
+
+test('a second process is told that the file is in use', async (t) => {
+  const { path, open } = file(t)
+  const world = await open()
+  await assert.rejects(
+    openSqliteStore({ path, retention: RETENTION }, () => undefined),
+    rejectedWith('store_locked'),
+  )
+  const module = JSON.stringify(join(import.meta.dirname, '../../src/store/sqlite.ts'))
+  const source = `import(${module})
+    .then(({ openSqliteStore }) => openSqliteStore(${JSON.stringify({ path, retention: RETENTION })}, () => undefined))
+    .catch(({ code }) => console.log(code))`
+  const { stdout } = spawnSync(process.execPath, ['-e', source], { encoding: 'utf8', timeout: 20_000 })
+  assert.equal(stdout.trim(), 'store_locked')
+  await world.found('alice')
+  await world.store.close()
+  assert.equal((await (await open()).stand('alice')).lastIndex, 0)
+})
+
+test('only the owner of the file can read it, its log included', async (t) => {
+  const { path, open } = file(t)
+  writeFileSync(path, '', { mode: 0o644 })
+  const world = await open()
+  await world.found('alice')
+  const names = readdirSync(dirname(path))
+  assert.deepEqual(names, ['relay.sqlite', 'relay.sqlite-wal'])
+  for (const name of names) assert.equal(statSync(join(dirname(path), name)).mode & 0o777, 0o600, name)
+})
+
+test('a file of a newer version, one that is no database, and one that cannot be made are refused', async (t) => {
+  const { path, open } = file(t)
+  await (await open()).store.close()
+  const db = new DatabaseSync(path)
+  db.exec('PRAGMA user_version=99')
+  db.close()
+  await assert.rejects(
+    open(),
+    (error: StaticError) => error.code === 'store_corrupt' && /newer version/.test(error.message),
+  )
+  writeFileSync(path, 'no database at all, but long enough to be looked at'.repeat(100))
+  await assert.rejects(open(), rejectedWith('store_corrupt'))
+  const nowhere = { path: join(path, 'nowhere'), retention: RETENTION }
+  await assert.rejects(
+    openSqliteStore(nowhere, () => undefined),
+    rejectedWith('unavailable'),
+  )
+})
+
+test('what is asked for in one tick shares one transaction', async (t) => {
+  const { open } = file(t)
+  const world = await open()
+  await world.found('alice', 'bob')
+  const before = world.store.transactions
+  const results = await world.chatter('bob', 200)
+  assert.deepEqual(
+    results.map(accepted),
+    Array.from({ length: 200 }, (_, at) => 2 + at),
+  )
+  assert.equal(world.store.transactions - before, 1)
+  await world.chatter('bob', 600)
+  assert.ok(world.store.transactions - before <= 4)
+})
+
+test('what one operation of a transaction has changed the next one sees', async (t) => {
+  const { open } = file(t)
+  const world = await open()
+  await world.found('alice')
+  const [, resumed, , swept] = await Promise.all([
+    world.run('commit', world.commitRequest('alice', { adds: ['bob'] })),
+    world.run('resume', { agent: agentId('bob'), channels: undefined }),
+    world.ack('alice', 1),
+    world.run('sweep', { now: world.now }),
+  ])
+  assert.deepEqual([resumed.standings.length, resumed.member, swept.removed], [1, true, 1])
+})
+
+test('the caller keeps its buffers, however large they are behind what it passes', async (t) => {
+  const { open } = file(t)
+  const world = await open()
+  await world.found('alice')
+  const large = new Uint8Array(1 << 20).fill(7)
+  accepted(await world.say('alice', { ciphertext: large.subarray(1000, 1300), messageId: large.subarray(0, 16) }))
+  accepted(await world.commit('alice', { commit: large.subarray(2000, 2100) }))
+  assert.equal(large.length, 1 << 20)
+  const { entries } = await world.read('alice', 0)
+  assertChain(world.channel, entries)
+  assert.deepEqual(
+    entries.map((entry) => (entry.kind === 'message' ? entry.ciphertext.length : 0)),
+    [300, 0],
+  )
+})
+
+test('a statement that fails takes its own operation with it and no other', async (t) => {
+  const { path, open } = file(t)
+  const first = await open()
+  await first.found('alice', 'bob')
+  await first.store.close()
+  const db = new DatabaseSync(path)
+  db.exec(
+    `CREATE TRIGGER planted BEFORE INSERT ON entries WHEN NEW.body = x'bad0' BEGIN SELECT RAISE(ABORT, 'planted'); END`,
+  )
+  db.close()
+
+  const world = await open()
+  world.head = 1
+  const bad = world.message('bob', { ciphertext: Uint8Array.of(0xba, 0xd0) })
+  const results = await Promise.allSettled([
+    world.say('alice'),
+    world.run('append', bad),
+    world.run('append', { ...bad, ciphertext: text('good') }),
+    world.run('nonsense' as never, {} as never),
+    world.run('append', world.message('bob', { counter: 2 })),
+  ])
+  assert.deepEqual(
+    results.map((result) =>
+      result.status === 'fulfilled' ? accepted(result.value) : (result.reason as StaticError).code,
+    ),
+    [2, 'unavailable', 3, 'unavailable', 4],
+  )
+  await assert.rejects(
+    world.run('append', { ...bad, counter: 3, messageId: text('another id of 16') }),
+    rejectedWith('unavailable', /planted/),
+  )
+  assert.equal(world.store.healthy(), true)
+  const { entries } = await world.read('alice', 1)
+  assertChain(world.channel, entries, (await world.stand('bob')).cursor)
+  assert.deepEqual(
+    world.told().map((event) => event.type === 'appended' && event.entry.index),
+    [2, 3, 4],
+  )
+})
+
+test('when the thread dies everyone who waits is told, and everyone after', async (t) => {
+  const { open } = file(t)
+  const world = await open()
+  await world.found('alice')
+  const doomed = [world.run('read', undefined as never), world.say('alice')]
+  for (const promise of doomed) await assert.rejects(promise, rejectedWith('unavailable', /undefined/))
+  assert.equal(world.store.healthy(), false)
+  await assert.rejects(world.say('alice'), rejectedWith('unavailable'))
+  await world.store.close()
+})
+
+test('closing finishes what was asked for before, and refuses what comes after', async (t) => {
+  const { open } = file(t)
+  const world = await open()
+  await world.found('alice')
+  const last = world.chatter('alice', 50)
+  const closed = world.store.close()
+  await assert.rejects(world.say('alice'), rejectedWith('closed'))
+  assert.deepEqual(
+    (await last).map(accepted),
+    Array.from({ length: 50 }, (_, at) => 1 + at),
+  )
+  await closed
+  await world.store.close()
+  assert.equal((await (await open()).stand('alice')).lastIndex, 50)
+})
+
+test('the file shrinks again after a full channel was acknowledged', async (t) => {
+  const { path, open } = file(t)
+  const world = await open()
+  await world.found('alice', 'bob')
+  const size = (): number =>
+    readdirSync(dirname(path)).reduce((sum, name) => sum + statSync(join(dirname(path), name)).size, 0)
+  for (let times = 0; times < 8; times++) await world.chatter('bob', 32, { ciphertext: new Uint8Array(60_000) })
+  assert.ok(size() > 14_000_000, String(size()))
+  await world.ack('alice', 257)
+  await world.ack('bob', 257)
+  for (let times = 0; times < 4; times++) await world.run('sweep', { now: (world.now += 10_000) })
+  // Compaction follows the answer of its sweep: the next answer comes after it.
+  await world.run('check', { actor: member('bob'), channel: world.channel })
+  assert.ok(size() < 3_000_000, String(size()))
+})
+
+test('what a deleted channel leaves goes with the next sweeps, and so do forgotten ids', async (t) => {
+  const { path, open } = file(t)
+  const world = await open()
+  await world.found('alice')
+  for (let times = 0; times < 5; times++) await world.chatter('alice', 1000)
+  await world.run('delete', { account: account('alice'), channel: world.channel, name: undefined })
+  await world.create('alice')
+  world.recount('alice')
+  await world.chatter('alice', 3, { slot: 0 })
+  for (let times = 0; times < 4; times++) await world.run('sweep', { now: world.now })
+  await world.store.close()
+  assert.deepEqual(
+    ['entries', 'ids', 'dropped'].map((table) => count(path, table)),
+    [3, 3, 0],
+  )
+
+  const later = await open()
+  for (let times = 0; times < 2; times++) await later.run('sweep', { now: later.now + 8 * DAY })
+  await later.store.close()
+  assert.deepEqual(
+    ['entries', 'ids'].map((table) => count(path, table)),
+    [0, 0],
+  )
+})
+
+test('more channels than are kept in memory are served all the same', async (t) => {
+  const { open } = file(t)
+  const world = await open()
+  const channels = Array.from({ length: 1200 }, (_, at) => hex16(`channel ${at}`))
+  const say = (channel: string, counter: number): Promise<object> =>
+    world.run('append', world.message('alice', { channel, slot: 0, counter }))
+  await Promise.all(
+    channels.map((channel, at) => world.create('alice', { channel, name: `acme/many/n${at}`, maxChannels: 2000 })),
+  )
+  for (const counter of [1, 2, 3]) {
+    const results = await Promise.all(channels.map((channel) => say(channel, counter)))
+    assert.deepEqual(new Set(results.map(accepted)), new Set([counter]))
+  }
+})
+
+test('a full disk refuses writes, keeps what it has, and the store is well again when there is room', async (t) => {
+  if (!existsSync(PRLIMIT)) return t.skip(`needs ${PRLIMIT}`)
+  const { path, open } = file(t)
+  const child = fileURLToPath(new URL('./storage-full-child.ts', import.meta.url))
+  const limited = ['--fsize=3000000:unlimited', process.execPath, child, path, PRLIMIT]
+  const { stdout, stderr } = spawnSync(PRLIMIT, limited, { encoding: 'utf8', timeout: 60_000 })
+  assert.deepEqual(stdout === '' ? stderr : JSON.parse(stdout), {
+    failure: 'unavailable',
+    ill: true,
+    readable: true,
+    stillIll: true,
+    well: true,
+    follows: true,
+  })
+  const world = await open()
+  assertChain(world.channel, (await world.read('alice', 0)).entries)
+})

@@ -1,0 +1,125 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { DAY, accepted, agentId, forEachEngine, notice, refused, welcomeFor } from './world.ts'
+
+forEachEngine((open) => {
+  test('what all have acknowledged is deleted at the next sweep, and no more', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob')
+    await world.chatter('bob', 5)
+    assert.deepEqual(await world.run('sweep', { now: world.now }), { removed: 0 })
+    await world.ack('alice', 6)
+    assert.deepEqual(await world.run('sweep', { now: world.now }), { removed: 1 })
+    await world.ack('bob', 4)
+    assert.deepEqual(await world.run('sweep', { now: world.now }), { removed: 3 })
+    assert.deepEqual(await world.run('sweep', { now: world.now }), { removed: 0 })
+    const { entries, gap } = await world.read('bob', 4)
+    assert.deepEqual([entries.map(({ index }) => index), gap], [[5, 6], undefined])
+    assert.equal((await world.read('alice', 0)).gap?.position.index, 4)
+  })
+
+  test('many that all have acknowledged are deleted at once, without a sweep', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob')
+    await world.chatter('bob', 63)
+    await world.ack('alice', 63)
+    await world.ack('bob', 63)
+    assert.equal((await world.read('alice', 0)).gap, undefined)
+    await world.ack('alice', 64)
+    await world.ack('bob', 64)
+    assert.equal((await world.read('alice', 0)).gap?.position.index, 64)
+    assert.deepEqual(await world.run('sweep', { now: world.now }), { removed: 0 })
+  })
+
+  test('a member that goes holds nothing back any more', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob', 'carol', 'dave')
+    await world.chatter('alice', 3)
+    await world.ack('alice', 4)
+    await world.ack('bob', 4)
+    assert.deepEqual(await world.run('sweep', { now: world.now }), { removed: 1 })
+    accepted(await world.leave('carol'))
+    accepted(await world.commit('alice', { removes: ['dave'] }))
+    assert.deepEqual(await world.run('sweep', { now: world.now }), { removed: 3 })
+    assert.deepEqual(
+      (await world.read('alice', 4)).entries.map(({ index }) => index),
+      [5, 6],
+    )
+  })
+
+  test('entries expire oldest first, and who has not fetched them is told of a gap', async (t) => {
+    const world = await open(t, { entryMs: 1000 })
+    await world.found('alice', 'bob')
+    world.now += 400
+    await world.chatter('bob', 2)
+    world.now += 400
+    accepted(await world.commit('alice'))
+    assert.deepEqual(await world.run('sweep', { now: world.now }), { removed: 0 })
+    world.now += 200
+    assert.deepEqual(await world.run('sweep', { now: world.now - 1 }), { removed: 0 })
+    assert.deepEqual(await world.run('sweep', { now: world.now }), { removed: 1 })
+    world.now += 400
+    assert.deepEqual(await world.run('sweep', { now: world.now }), { removed: 2 })
+    const { gap, entries } = await world.read('bob', 1)
+    assert.deepEqual([gap?.first, gap?.position.index, gap?.commitLost], [2, 3, false])
+    assert.deepEqual(
+      entries.map(({ index }) => index),
+      [4],
+    )
+    world.now += 400
+    assert.deepEqual(await world.run('sweep', { now: world.now }), { removed: 1 })
+    assert.equal((await world.read('bob', 1)).gap?.commitLost, true)
+    assert.equal(accepted(await world.say('bob')), 5)
+  })
+
+  test('a sweep is bounded, and the next ones do the rest', async (t) => {
+    const world = await open(t, { entryMs: 1000 })
+    await world.found('alice', 'bob')
+    for (let times = 0; times < 10; times++) await world.chatter('bob', 1000)
+    world.now += 1000
+    const removed: number[] = []
+    for (let last = 1; last > 0;) {
+      last = (await world.run('sweep', { now: world.now })).removed
+      removed.push(last)
+    }
+    assert.deepEqual(removed, [4096, 4096, 1809, 0])
+  })
+
+  test('Welcomes that nobody fetched expire', async (t) => {
+    const world = await open(t, { entryMs: 1000 })
+    await world.found('alice')
+    accepted(await world.commit('alice', { adds: ['bob'], welcomes: [welcomeFor('bob')] }))
+    const waiting = async (): Promise<number> =>
+      (await world.run('resume', { agent: agentId('bob'), channels: [] })).welcomes.length
+    await world.run('sweep', { now: world.now + 999 })
+    assert.equal(await waiting(), 1)
+    await world.run('sweep', { now: world.now + 1000 })
+    assert.equal(await waiting(), 0)
+  })
+
+  test('former members are forgotten, but not one that is still to be removed', async (t) => {
+    const world = await open(t, { entryMs: 1000 })
+    await world.found('alice', 'bob', 'carol')
+    accepted(await world.commit('alice', { removes: ['bob'] }))
+    accepted(await world.leave('carol'))
+    await world.run('sweep', { now: world.now + 999 })
+    refused(await world.say('bob'), 'removed')
+    await world.run('sweep', { now: world.now + 1000 })
+    refused(await world.say('bob'), 'not_found')
+    refused(await world.say('carol'), 'removed')
+    accepted(await world.commit('alice', { removes: ['carol'], notices: [notice('carol', 2)] }))
+    await world.run('sweep', { now: world.now + 1000 })
+    refused(await world.say('carol'), 'not_found')
+  })
+
+  test('a message id lives its own time, whatever the sweep has done', async (t) => {
+    const world = await open(t, { entryMs: 1000, messageIdMs: 7 * DAY })
+    await world.found('alice')
+    const request = world.message('alice')
+    accepted(await world.run('append', request))
+    await world.run('sweep', { now: world.now + 7 * DAY - 1 })
+    assert.deepEqual(await world.run('append', request), { index: 1, charged: false })
+    await world.run('sweep', { now: world.now + 8 * DAY })
+    refused(await world.run('append', request), 'out_of_order')
+  })
+})
