@@ -1,0 +1,69 @@
+/** The effects of one `handle`, and who waits for those that take time. */
+import type { Lease, TokenClaims } from '@static/protocol'
+import type { ServerMessage } from '@static/protocol/relay'
+import type { Account, Request, Result, StoreOperation, StreamId, Time } from '../ports.ts'
+import type { Effect, Outcome, StoreEffect } from './io.ts'
+
+type Then<Value> = (outcome: Outcome<Value>) => void
+
+/** Collects effects and keeps the continuations of those that come back. */
+export class Effects {
+  /** The time of the input that is being handled. */
+  now: Time = 0
+  #list: Effect[] = []
+  #lastId = 0
+  readonly #waiting = new Map<number, Then<never>>()
+
+  send(streams: readonly StreamId[], message: ServerMessage): void {
+    if (streams.length > 0) this.#list.push({ type: 'send', streams, message })
+  }
+
+  end(stream: StreamId): void {
+    this.#list.push({ type: 'end', stream })
+  }
+
+  limit(stream: StreamId, bytes: number): void {
+    this.#list.push({ type: 'limit', stream, bytes })
+  }
+
+  store<Name extends StoreOperation>(name: Name, request: Request<Name>, then: Then<Result<Name>>): void {
+    this.#list.push({ type: 'store', id: this.#wait(then), name, request } as StoreEffect)
+  }
+
+  verify(jwt: string, then: Then<TokenClaims>): void {
+    this.#list.push({ type: 'verify', id: this.#wait(then), jwt })
+  }
+
+  lease(account: Account, then: Then<Lease>): void {
+    this.#list.push({ type: 'lease', id: this.#wait(then), account })
+  }
+
+  settle(lease: string, spent: number, final: boolean, then: Then<unknown>): void {
+    this.#list.push({ type: 'settle', id: this.#wait(then), lease, spent, final })
+  }
+
+  /** An effect is done: whoever waits for it goes on. */
+  done(id: number, outcome: Outcome<unknown>): void {
+    const then = this.#waiting.get(id)
+    this.#waiting.delete(id)
+    then?.(outcome as Outcome<never>)
+  }
+
+  /** How many have not come back. */
+  get pending(): number {
+    return this.#waiting.size
+  }
+
+  /** Hands over what has been collected. */
+  take(): Effect[] {
+    const list = this.#list
+    this.#list = []
+    return list
+  }
+
+  #wait(then: Then<never>): number {
+    this.#lastId++
+    this.#waiting.set(this.#lastId, then)
+    return this.#lastId
+  }
+}

@@ -1,0 +1,84 @@
+/** What goes into the core and what comes out: the whole relay without sockets, clock or randomness. */
+import type { Hash, StaticError } from '@static/protocol'
+import type { AckRequest, ClientMessage, ServerMessage } from '@static/protocol/relay'
+import type { Account, Peer, Request, StoreEvent, StoreOperation, StreamId } from '../ports.ts'
+
+/** What happened outside. */
+export type Input =
+  | {
+      readonly type: 'opened'
+      readonly stream: StreamId
+      readonly peer: Peer
+      /** A stream of cells, one unary call, or the stream of pushes of a unary session. */
+      readonly kind: StreamKind
+    }
+  | {
+      readonly type: 'received'
+      readonly stream: StreamId
+      readonly message: ClientMessage
+      /** Its length on the wire: what waits for an answer is bounded. */
+      readonly bytes: number
+    }
+  /** An acknowledgement in a cell of its own: it gets no answer. */
+  | { readonly type: 'acknowledged'; readonly stream: StreamId; readonly ack: AckRequest }
+  /** The peer broke the rules of the wire. */
+  | { readonly type: 'malformed'; readonly stream: StreamId; readonly error: StaticError }
+  | { readonly type: 'closed'; readonly stream: StreamId }
+  /** Whether the peer takes what it is sent: log entries wait in the log until it does. */
+  | { readonly type: 'congested' | 'drained'; readonly stream: StreamId }
+  /** The peer took nothing for too long, or did not answer a ping. */
+  | { readonly type: 'stalled'; readonly stream: StreamId }
+  /** An effect with this id is done. */
+  | { readonly type: 'done'; readonly id: number; readonly outcome: Outcome<unknown> }
+  | { readonly type: 'event'; readonly event: StoreEvent }
+  /** Time has passed. */
+  | { readonly type: 'tick' }
+  /** The relay is about to stop: sessions are told to dial again. */
+  | { readonly type: 'drain' }
+
+export type StreamKind = 'session' | 'call' | 'subscribe'
+
+/** How an effect ended. */
+export type Outcome<Value> =
+  | { readonly ok: true; readonly value: Value }
+  | { readonly ok: false; readonly error: StaticError }
+
+/** What is to be done outside. */
+export type Effect =
+  | { readonly type: 'send'; readonly streams: readonly StreamId[]; readonly message: ServerMessage }
+  /** Ends a stream after what was sent. */
+  | { readonly type: 'end'; readonly stream: StreamId }
+  /** The longest envelope that the peer may send from now on. */
+  | { readonly type: 'limit'; readonly stream: StreamId; readonly bytes: number }
+  | StoreEffect
+  | { readonly type: 'verify'; readonly id: number; readonly jwt: string }
+  | { readonly type: 'lease'; readonly id: number; readonly account: Account }
+  | {
+      readonly type: 'settle'
+      readonly id: number
+      readonly lease: string
+      readonly spent: number
+      readonly final: boolean
+    }
+
+/** One operation for the store. */
+export type StoreEffect = {
+  [Name in StoreOperation]: {
+    readonly type: 'store'
+    readonly id: number
+    readonly name: Name
+    readonly request: Request<Name>
+  }
+}[StoreOperation]
+
+/** The mathematics that the core does not do itself. */
+export interface Crypto {
+  readonly hash: Hash
+  /** Ed25519. False for anything that is not a good signature. */
+  readonly verify: (publicKey: Uint8Array, bytes: Uint8Array, signature: Uint8Array) => boolean
+  /** HMAC-SHA-256. */
+  readonly mac: (key: Uint8Array, bytes: Uint8Array) => Uint8Array
+  /** In constant time. */
+  readonly equal: (a: Uint8Array, b: Uint8Array) => boolean
+  readonly random: (bytes: number) => Uint8Array
+}

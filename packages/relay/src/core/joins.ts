@@ -1,0 +1,260 @@
+/**
+ * Joining by invite, as far as the relay has a part in it (SPEC.md, "Invites"): it turns away who does not hold the
+ * token, keeps requests in memory, and hands them to the agent that made the invite. What is in a request it cannot read.
+ */
+import { create } from '@bufbuild/protobuf'
+import { AGENT_ID_BYTES, type ErrorCode, joinProofBytes } from '@static/protocol'
+import {
+  type AnswerJoinRequest,
+  type PollJoinRequestsRequest,
+  PollJoinRequestsResponseSchema,
+  type RegisterInviteRequest,
+  type RequestJoinRequest,
+  type RevokeInviteRequest,
+} from '@static/protocol/relay'
+import type { AgentId, ChannelId, Invite, StoreEvent, Time } from '../ports.ts'
+import type { Settings } from '../settings.ts'
+import type { Delivery } from './delivery.ts'
+import type { Effects } from './effects.ts'
+import { fromHex, toHex } from '../hex.ts'
+import type { Crypto } from './io.ts'
+import { type RefusalDetails, refusalOf, serverMessage } from './messages.ts'
+import { Rates } from './rates.ts'
+import { accountOf, channelIdOf, idOf, wrong } from './request-fields.ts'
+import type { Request, Stream } from './stream.ts'
+
+interface Joiner {
+  readonly invite: Invite
+  readonly agent: AgentId
+  box: Uint8Array
+  /** The session that the owner has seen it by: one that was lost does not count. */
+  given: string | undefined
+  until: Time
+}
+
+interface Poll {
+  readonly request: Request
+  readonly channel: ChannelId
+  readonly limit: number
+  readonly until: Time
+}
+
+const INVITE_ID_BYTES = 16
+const ADMISSION_KEY_BYTES = 32
+const MAX_BOX_BYTES = 16_384
+const MAX_INVITE_MS = 366 * 86_400_000
+const REQUEST_MS = 600_000
+const MAX_WAIT_MS = 60_000
+const MAX_POLLED = 32
+/** Requests that wait, of all invites. */
+const MAX_WAITING = 10_000
+const ANSWERS: readonly string[] = [
+  'invite_invalid',
+  'invite_expired',
+  'invite_used_up',
+  'invite_revoked',
+  'identity_changed',
+  'group_full',
+] satisfies ErrorCode[]
+
+/** The join requests of one node. */
+export class Joins {
+  readonly #effects: Effects
+  readonly #crypto: Crypto
+  readonly #settings: Settings
+  readonly #delivery: Delivery
+  readonly #rates: Rates
+  /** By invite, then by joiner. */
+  readonly #waiting = new Map<string, Map<AgentId, Joiner>>()
+  #count = 0
+  #polls: Poll[] = []
+
+  constructor(effects: Effects, crypto: Crypto, settings: Settings, delivery: Delivery) {
+    this.#effects = effects
+    this.#crypto = crypto
+    this.#settings = settings
+    this.#delivery = delivery
+    this.#rates = new Rates(settings.rates.joinsPerMinute / 60, settings.rates.joinsPerMinute)
+  }
+
+  register(request: Request, value: RegisterInviteRequest): void {
+    const account = accountOf(request)
+    if (value.admissionKey.length !== ADMISSION_KEY_BYTES) throw wrong('admission_key has 32 bytes')
+    const { now } = this.#effects
+    const expiresAt = Number(value.expiresAtMs)
+    if (expiresAt <= now || expiresAt > now + MAX_INVITE_MS) throw wrong('expires_at_ms is within a year from now')
+    if (value.maxUses < 1) throw wrong('max_uses is at least 1')
+    const invite = {
+      id: idOf(value.inviteId, INVITE_ID_BYTES, 'invite_id'),
+      channel: channelIdOf(value.channelId),
+      // Copied: the bytes are a view of the whole request.
+      admissionKey: new Uint8Array(value.admissionKey),
+      expiresAt,
+      maxUses: value.maxUses,
+    }
+    const actor = { agent: request.caller.agent, account }
+    const { invitesPerChannel } = this.#settings.counts
+    this.#effects.store('registerInvite', { actor, invite, maxInvites: invitesPerChannel, now }, (outcome) => {
+      if (!outcome.ok) request.refuse(refusalOf(outcome.error))
+      else if ('refused' in outcome.value) request.refuse(outcome.value)
+      else request.answer({ case: 'registerInvite', value: { $typeName: 'static.relay.v1.RegisterInviteResponse' } })
+    })
+  }
+
+  revoke(request: Request, value: RevokeInviteRequest): void {
+    accountOf(request)
+    const id = idOf(value.inviteId, INVITE_ID_BYTES, 'invite_id')
+    this.#effects.store('revokeInvite', { agent: request.caller.agent, id }, (outcome) => {
+      if (!outcome.ok) return request.refuse(refusalOf(outcome.error))
+      if ('refused' in outcome.value) return request.refuse(outcome.value)
+      this.#refuseAll(id, 'invite_revoked')
+      request.answer({ case: 'revokeInvite', value: { $typeName: 'static.relay.v1.RevokeInviteResponse' } })
+    })
+  }
+
+  request(request: Request, value: RequestJoinRequest): void {
+    const id = idOf(value.inviteId, INVITE_ID_BYTES, 'invite_id')
+    const { agent, nonce } = request.caller
+    if (value.box.length === 0 || value.box.length > MAX_BOX_BYTES) throw wrong('box has at most 16 KiB')
+    const wait = this.#rates.take(agent, this.#effects.now)
+    if (wait > 0) return request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
+    const boxHash = this.#crypto.hash(value.box)
+    const claim = joinProofBytes({ sessionNonce: nonce, inviteId: value.inviteId, agentId: fromHex(agent), boxHash })
+    this.#effects.store('invite', { id }, (outcome) => {
+      if (!outcome.ok) return request.refuse(refusalOf(outcome.error))
+      const { invite } = outcome.value
+      if (!invite || !this.#crypto.equal(this.#crypto.mac(invite.admissionKey, claim), value.proof)) {
+        return request.refuse({ refused: 'invite_invalid' })
+      }
+      const refusal = this.#add(invite, agent, value.box)
+      if (refusal) return request.refuse(refusal)
+      request.answer({ case: 'requestJoin', value: { $typeName: 'static.relay.v1.RequestJoinResponse' } })
+      this.#wake(invite.agent, invite.channel)
+    })
+  }
+
+  poll(request: Request, value: PollJoinRequestsRequest): void {
+    accountOf(request)
+    const until = this.#effects.now + Math.min(value.waitMs, MAX_WAIT_MS)
+    const limit = Math.min(value.limit === 0 ? MAX_POLLED : value.limit, MAX_POLLED)
+    const poll = { request, channel: channelIdOf(value.channelId), limit, until }
+    const waiting = this.#waitingFor(poll)
+    const session = toHex(request.caller.nonce)
+    if (value.waitMs === 0 || waiting.some(({ given }) => given !== session)) this.#give(poll, waiting)
+    else this.#polls.push(poll)
+  }
+
+  answer(request: Request, value: AnswerJoinRequest): void {
+    accountOf(request)
+    const id = idOf(value.inviteId, INVITE_ID_BYTES, 'invite_id')
+    const agent = idOf(value.agentId, AGENT_ID_BYTES, 'agent_id')
+    if (!ANSWERS.includes(value.code)) throw wrong(`code is one of ${ANSWERS.join(', ')}`)
+    const joiner = this.#waiting.get(id)?.get(agent)
+    if (joiner?.invite.agent !== request.caller.agent) {
+      return request.refuse({ refused: 'not_found', message: 'There is no such join request.' })
+    }
+    this.#refuse(joiner, value.code)
+    request.answer({ case: 'answerJoin', value: { $typeName: 'static.relay.v1.AnswerJoinResponse' } })
+  }
+
+  /** A joiner that was added waits no longer; with its channel all go. */
+  handle(event: StoreEvent): void {
+    if (event.type === 'welcomed') this.#forget(toHex(event.welcome.inviteId), event.welcome.agent)
+    if (event.type !== 'deleted') return
+    for (const [id, joiners] of this.#waiting) {
+      for (const { invite } of joiners.values()) {
+        if (invite.channel === event.channel) this.#refuseAll(id, 'invite_invalid')
+      }
+    }
+  }
+
+  /** A stream is gone, and with it the polls that waited on it. */
+  closed(stream: Stream): void {
+    if (stream.requests === 0) return
+    for (const { request } of this.#polls) if (request.stream === stream) request.abandon()
+    this.#polls = this.#polls.filter(({ request }) => request.stream !== stream)
+  }
+
+  /** The relay is about to stop: nobody waits any longer. */
+  drain(): void {
+    const polls = this.#polls
+    this.#polls = []
+    for (const poll of polls) this.#give(poll, this.#waitingFor(poll))
+  }
+
+  tick(): void {
+    const { now } = this.#effects
+    const over = this.#polls.filter(({ until }) => until <= now)
+    if (over.length > 0) this.#polls = this.#polls.filter(({ until }) => until > now)
+    for (const poll of over) this.#give(poll, this.#waitingFor(poll))
+    for (const [id, joiners] of this.#waiting) {
+      for (const { agent, until } of joiners.values()) if (until <= now) this.#forget(id, agent)
+    }
+  }
+
+  #add(invite: Invite, agent: AgentId, box: Uint8Array): RefusalDetails | undefined {
+    const { now } = this.#effects
+    if (invite.revoked) return { refused: 'invite_revoked' }
+    if (invite.expiresAt <= now) return { refused: 'invite_expired' }
+    if (invite.uses >= invite.maxUses) return { refused: 'invite_used_up' }
+    const joiners = this.#waiting.get(invite.id) ?? new Map<AgentId, Joiner>()
+    const full = joiners.size >= this.#settings.counts.joinsPerInvite || this.#count >= MAX_WAITING
+    if (!joiners.has(agent) && full) {
+      return { refused: 'rate_limited', retryAfterMs: 5000, message: 'Too many others wait to join by this invite.' }
+    }
+    if (!joiners.has(agent)) this.#count++
+    joiners.set(agent, { invite, agent, box: new Uint8Array(box), given: undefined, until: now + REQUEST_MS })
+    this.#waiting.set(invite.id, joiners)
+    return undefined
+  }
+
+  #wake(owner: AgentId, channel: ChannelId): void {
+    const woken = this.#polls.filter(({ request, channel: polled }) => {
+      return polled === channel && request.caller.agent === owner
+    })
+    this.#polls = this.#polls.filter((poll) => !woken.includes(poll))
+    for (const poll of woken) this.#give(poll, this.#waitingFor(poll))
+  }
+
+  #waitingFor({ request, channel, limit }: Poll): Joiner[] {
+    const found: Joiner[] = []
+    for (const joiners of this.#waiting.values()) {
+      for (const joiner of joiners.values()) {
+        if (joiner.invite.channel === channel && joiner.invite.agent === request.caller.agent) found.push(joiner)
+      }
+    }
+    // New ones first, so that those that nobody answers do not stand in their way.
+    const session = toHex(request.caller.nonce)
+    return found.sort((a, b) => Number(a.given === session) - Number(b.given === session)).slice(0, limit)
+  }
+
+  #give({ request }: Poll, joiners: readonly Joiner[]): void {
+    const session = toHex(request.caller.nonce)
+    for (const joiner of joiners) joiner.given = session
+    const requests = joiners.map(({ invite, agent, box }) => {
+      return { inviteId: fromHex(invite.id), agentId: fromHex(agent), box }
+    })
+    request.answer({
+      case: 'pollJoinRequests',
+      value: create(PollJoinRequestsResponseSchema, { requests }),
+    })
+  }
+
+  #refuseAll(id: string, code: ErrorCode): void {
+    for (const joiner of this.#waiting.get(id)?.values() ?? []) this.#refuse(joiner, code)
+  }
+
+  #refuse({ invite, agent }: Joiner, code: string): void {
+    this.#forget(invite.id, agent)
+    const session = this.#delivery.session(agent)
+    if (!session) return
+    const value = { $typeName: 'static.relay.v1.JoinAnswered', inviteId: fromHex(invite.id), code } as const
+    this.#effects.send([session.stream.id], serverMessage({ case: 'joinAnswered', value }))
+  }
+
+  #forget(id: string, agent: AgentId): void {
+    const joiners = this.#waiting.get(id)
+    if (joiners?.delete(agent)) this.#count--
+    if (joiners?.size === 0) this.#waiting.delete(id)
+  }
+}

@@ -1,0 +1,82 @@
+/**
+ * What the relay checks of a KeyPackage (RFC 9420 §10), read by hand because the relay cannot even resolve an MLS
+ * library: that it is one, whose signature key it holds, and until when it is good. Its signature it does not check;
+ * whoever takes it does.
+ */
+
+/** What the relay reads of a KeyPackage. */
+export interface KeyPackageFacts {
+  readonly signatureKey: Uint8Array
+  /** Seconds since 1970. */
+  readonly notBefore: number
+  readonly notAfter: number
+}
+
+const MLS_10 = 1
+const WIRE_FORMAT_KEY_PACKAGE = 5
+const SOURCE_KEY_PACKAGE = 1
+const BASIC_CREDENTIAL = 1
+/** MLS_128_DHKEMX25519_AES128GCM_SHA256_Ed25519. */
+const SUITE = 1
+
+/** Reads an MLSMessage that holds a KeyPackage; undefined for anything else. */
+export function readKeyPackage(bytes: Uint8Array): KeyPackageFacts | undefined {
+  const reader = new Reader(bytes)
+  if (reader.number(2) !== MLS_10 || reader.number(2) !== WIRE_FORMAT_KEY_PACKAGE) return undefined
+  if (reader.number(2) !== MLS_10 || reader.number(2) !== SUITE) return undefined
+  reader.vector() // init_key
+  reader.vector() // encryption_key
+  const signatureKey = reader.vector()
+  if (reader.number(2) !== BASIC_CREDENTIAL) return undefined
+  reader.vector() // identity
+  for (let list = 0; list < 5; list++) reader.vector() // capabilities
+  if (reader.number(1) !== SOURCE_KEY_PACKAGE) return undefined
+  const notBefore = reader.number(8)
+  const notAfter = reader.number(8)
+  reader.vector() // extensions of the leaf
+  reader.vector() // signature of the leaf
+  reader.vector() // extensions
+  reader.vector() // signature
+  return reader.complete ? { signatureKey, notBefore, notAfter } : undefined
+}
+
+/** Reads TLS presentation language; past the end everything is empty and `complete` is false. */
+class Reader {
+  readonly #bytes: Uint8Array
+  #at = 0
+  #short = false
+
+  constructor(bytes: Uint8Array) {
+    this.#bytes = bytes
+  }
+
+  /** Whether all bytes were there and no more. */
+  get complete(): boolean {
+    return !this.#short && this.#at === this.#bytes.length
+  }
+
+  number(size: number): number {
+    let value = 0
+    for (const byte of this.#take(size)) value = value * 256 + byte
+    return value
+  }
+
+  /** A vector behind a length of 1, 2 or 4 bytes (RFC 9420 §2.1.2). */
+  vector(): Uint8Array {
+    const first = this.number(1)
+    const prefix = first >>> 6
+    if (prefix === 3) this.#short = true
+    let length = first & 0x3f
+    for (let more = (1 << prefix) - 1; more > 0; more--) length = length * 256 + this.number(1)
+    return this.#take(length)
+  }
+
+  #take(length: number): Uint8Array {
+    if (this.#short || length > this.#bytes.length - this.#at) {
+      this.#short = true
+      return new Uint8Array()
+    }
+    this.#at += length
+    return this.#bytes.subarray(this.#at - length, this.#at)
+  }
+}

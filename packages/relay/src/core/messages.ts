@@ -1,0 +1,235 @@
+/** The relay's words on the wire, from what the store tells. */
+import { create } from '@bufbuild/protobuf'
+import { ERRORS, type ErrorCode, StaticError } from '@static/protocol'
+import {
+  type ChannelState,
+  ChannelStateSchema,
+  CloseReason,
+  type Declaration,
+  type DeclarationSchema,
+  type Error as WireRefusal,
+  ErrorSchema,
+  type ServerMessage,
+  ServerMessageSchema,
+} from '@static/protocol/relay'
+import type {
+  AgentId,
+  ChannelId,
+  Entry,
+  Gap,
+  Position,
+  Refusal,
+  Standing,
+  StoredWelcome,
+  StoreEvent,
+} from '../ports.ts'
+import { fromHex } from '../hex.ts'
+
+/** The body of a message of the relay. */
+export type Body = ServerMessage['body']
+
+/** Why something was refused, with what the peer needs to go on. */
+export interface RefusalDetails extends Refusal {
+  readonly retryAfterMs?: number
+  readonly redirectPort?: number
+}
+
+/** A message of the relay; pushes have the request id 0. */
+export function serverMessage(body: Body, requestId = 0n, sessionToken = ''): ServerMessage {
+  return { $typeName: 'static.relay.v1.ServerMessage', requestId, sessionToken, body }
+}
+
+/** A refusal in the words of the wire. */
+export function wireRefusal(refusal: RefusalDetails): WireRefusal {
+  const { refused, message, retryAfterMs, head, lastCounter, lagging, redirectPort } = refusal
+  return create(ErrorSchema, {
+    code: refused,
+    message: message ?? ERRORS[refused].help,
+    ...(retryAfterMs === undefined ? {} : { retryAfterMs: Math.max(1, Math.ceil(retryAfterMs)) }),
+    ...(head === undefined ? {} : { head: BigInt(head) }),
+    ...(lastCounter === undefined ? {} : { lastCounter: BigInt(lastCounter) }),
+    ...(redirectPort === undefined ? {} : { redirectPort }),
+    laggingAgents: (lagging ?? []).map(fromHex),
+  })
+}
+
+/** What a thrown or rejected error tells the peer: its code and words when it is ours, nothing otherwise. */
+export function refusalOf(error: unknown): RefusalDetails {
+  const known = StaticError.from(error)
+  const { retryAfter } = known.details
+  return {
+    refused: known.code,
+    message: known.message,
+    ...(retryAfter === undefined ? {} : { retryAfterMs: retryAfter * 1000 }),
+  }
+}
+
+/** Why the relay ends a session. */
+export type Closing = 'replaced' | 'expired' | 'unopened' | 'shutdown' | 'slow' | 'malformed' | 'busy'
+
+const CLOSINGS: Readonly<Record<Closing, readonly [CloseReason, ErrorCode, string]>> = {
+  replaced: [CloseReason.REPLACED, 'closed', 'A newer session of this agent has taken the place of this one.'],
+  expired: [CloseReason.EXPIRED, 'auth_failed', 'The token of this session has run out.'],
+  unopened: [CloseReason.EXPIRED, 'auth_failed', 'The session was not opened in time.'],
+  shutdown: [CloseReason.SHUTDOWN, 'unavailable', 'The relay is stopping: dial again.'],
+  slow: [CloseReason.SLOW, 'unavailable', 'Nothing was taken for too long: dial again and resume.'],
+  malformed: [CloseReason.MALFORMED, 'invalid_request', 'The relay could not read what was sent.'],
+  busy: [CloseReason.SHUTDOWN, 'unavailable', 'There is no room for this session now: dial again later.'],
+}
+
+/** The last word on a session. */
+export function closingMessage(closing: Closing, refusal?: RefusalDetails): ServerMessage {
+  const [reason, refused, message] = CLOSINGS[closing]
+  const error = wireRefusal(refusal ?? { refused, message })
+  return serverMessage({
+    case: 'sessionClosing',
+    value: { $typeName: 'static.relay.v1.SessionClosing', reason, error },
+  })
+}
+
+/** An entry as its readers get it; its sender knows the body and gets the rest. */
+export function entryMessage(channel: Uint8Array, entry: Entry, own: boolean): ServerMessage {
+  const { kind } = entry
+  const common = {
+    channelId: channel,
+    index: BigInt(entry.index),
+    sender: fromHex(entry.sender),
+    acceptedAtMs: BigInt(entry.at),
+  }
+  switch (kind) {
+    case 'message':
+      return serverMessage({
+        case: 'deliverMessage',
+        value: {
+          $typeName: 'static.relay.v1.DeliverMessage',
+          ...common,
+          slot: BigInt(entry.slot),
+          messageId: entry.messageId,
+          counter: BigInt(entry.counter),
+          control: entry.control,
+          ciphertext: own ? NOTHING : entry.ciphertext,
+        },
+      })
+    case 'commit':
+      return create(ServerMessageSchema, {
+        body: {
+          case: 'deliverCommit',
+          value: {
+            ...common,
+            slot: BigInt(entry.slot),
+            messageId: entry.messageId,
+            ...(own ? {} : { commit: entry.commit, declaration: wireDeclaration(entry.declaration) }),
+          },
+        },
+      })
+    case 'leave':
+      return create(ServerMessageSchema, {
+        body: { case: 'deliverLeave', value: { ...common, notice: entry.notice } },
+      })
+  }
+}
+
+const NOTHING = new Uint8Array()
+
+/** A Welcome for its joiner. */
+export function welcomeMessage(stored: StoredWelcome): ServerMessage {
+  const { welcome, inviteId, tag } = stored
+  return create(ServerMessageSchema, {
+    body: {
+      case: 'deliverWelcome',
+      value: {
+        channelId: fromHex(stored.channel),
+        name: stored.name,
+        slot: BigInt(stored.slot),
+        sender: fromHex(stored.sender),
+        owner: fromHex(stored.owner),
+        welcome: { agentId: fromHex(stored.agent), welcome, inviteId, tag },
+        position: wirePosition(stored.position),
+      },
+    },
+  })
+}
+
+/** Entries are gone. */
+export function gapMessage(channel: Uint8Array, gap: Gap): ServerMessage {
+  return create(ServerMessageSchema, {
+    body: {
+      case: 'gap',
+      value: {
+        channelId: channel,
+        firstIndex: BigInt(gap.first),
+        position: wirePosition(gap.position),
+        commitLost: gap.commitLost,
+      },
+    },
+  })
+}
+
+/** A commit was rejected. */
+export function rejectedMessage(event: Extract<StoreEvent, { type: 'rejected' }>): ServerMessage {
+  return create(ServerMessageSchema, {
+    body: {
+      case: 'commitRejected',
+      value: {
+        channelId: fromHex(event.channel),
+        slot: BigInt(event.slot),
+        sender: fromHex(event.sender),
+        undoneAdds: event.undoneAdds.map(fromHex),
+        undoneRemoves: event.undoneRemoves.map(fromHex),
+      },
+    },
+  })
+}
+
+/** An agent may commit again. */
+export function barLiftedMessage(channel: ChannelId, agent: AgentId): ServerMessage {
+  return create(ServerMessageSchema, {
+    body: { case: 'barLifted', value: { channelId: fromHex(channel), agentId: fromHex(agent) } },
+  })
+}
+
+/** A channel is gone. */
+export function deletedMessage(channel: ChannelId, name: string): ServerMessage {
+  return create(ServerMessageSchema, {
+    body: { case: 'channelDeleted', value: { channelId: fromHex(channel), name } },
+  })
+}
+
+/** Where an agent stands in a channel. */
+export function wireStanding(
+  standing: Standing | { readonly channel: ChannelId; readonly refused: ErrorCode },
+): ChannelState {
+  const channelId = fromHex(standing.channel)
+  if ('refused' in standing) {
+    return create(ChannelStateSchema, { channelId, error: wireRefusal({ refused: standing.refused }) })
+  }
+  return create(ChannelStateSchema, {
+    channelId,
+    name: standing.name,
+    owner: fromHex(standing.owner),
+    head: BigInt(standing.head),
+    lastIndex: BigInt(standing.lastIndex),
+    lastCounter: BigInt(standing.lastCounter),
+    cursor: wirePosition(standing.cursor),
+    barred: standing.barred,
+    guestLimit: standing.guestLimit,
+  })
+}
+
+function wirePosition({ index, hash, slot }: Position): { index: bigint; hash: Uint8Array; slot: bigint } {
+  return { index: BigInt(index), hash, slot: BigInt(slot) }
+}
+
+function wireDeclaration(
+  declaration: Extract<Entry, { kind: 'commit' }>['declaration'],
+): NonNullable<Parameters<typeof create<typeof DeclarationSchema>>[1]> & Partial<Declaration> {
+  return {
+    adds: [...declaration.adds],
+    removes: [...declaration.removes],
+    leaveNotices: declaration.leaveNotices.map((notice) => ({
+      $typeName: 'static.relay.v1.LeaveNotice' as const,
+      ...notice,
+    })),
+    signature: declaration.signature,
+  }
+}

@@ -1,0 +1,223 @@
+/**
+ * How sessions open (SPEC.md, "Sessions"): a challenge that is good once, for 30 s and on its stream; an answer signed by
+ * the agent's key; a JWT, or a guest. The same exchange gives a token for unary calls and brings a new JWT into a session.
+ */
+import {
+  NONCE_BYTES,
+  PUBLIC_KEY_BYTES,
+  REVISION,
+  type SessionPurpose,
+  sessionBytes,
+  StaticError,
+  type TokenClaims,
+  TRAFFIC_PROFILES,
+  type TrafficProfileName,
+} from '@static/protocol'
+import {
+  type GetChallengeRequest,
+  type OpenSessionRequest,
+  Purpose,
+  type RefreshSessionRequest,
+  TrafficProfile,
+} from '@static/protocol/relay'
+import type { Account, Deployment, Time } from '../ports.ts'
+import type { Settings } from '../settings.ts'
+import type { Effects } from './effects.ts'
+import { toHex } from '../hex.ts'
+import type { Crypto, Outcome } from './io.ts'
+import type { Body } from './messages.ts'
+import { wrong } from './request-fields.ts'
+import type { Caller } from './session-token.ts'
+import type { Challenge, Stream } from './stream.ts'
+
+/** Who the relay is, to agents. */
+export interface Identity {
+  /** Must be the name that TLS verified. */
+  readonly name: string
+  /** Whether agents without a JWT may open sessions. */
+  readonly guests: boolean
+}
+
+const PROFILES: Readonly<Record<number, TrafficProfileName>> = {
+  [TrafficProfile.STANDARD]: 'standard',
+  [TrafficProfile.PRIVATE]: 'private',
+  [TrafficProfile.STRICT]: 'strict',
+  [TrafficProfile.OFF]: 'off',
+}
+const NO_CHALLENGE = 'The challenge was not given here, was answered before, or is too old.'
+const BAD_SIGNATURE = 'The signature does not fit the challenge and the key.'
+/** Challenges for unary calls that wait for their answer. */
+const MAX_UNARY_CHALLENGES = 10_000
+const MAX_CELLS_PER_SECOND = 1000
+
+/** Checks openings; what comes of them is the caller's business. */
+export class Opening {
+  readonly #effects: Effects
+  readonly #crypto: Crypto
+  readonly #settings: Settings
+  readonly #identity: Identity
+  readonly #deployment: Deployment
+  readonly #unary = new Map<string, Challenge>()
+
+  constructor(effects: Effects, crypto: Crypto, settings: Settings, identity: Identity, deployment: Deployment) {
+    this.#effects = effects
+    this.#crypto = crypto
+    this.#settings = settings
+    this.#identity = identity
+    this.#deployment = deployment
+  }
+
+  /** Gives a challenge: for this stream, and from unary calls (also those that a proxy passes on) for the next call. */
+  challenge(stream: Stream, { revision }: GetChallengeRequest): Body {
+    if (revision < 1) throw wrong('revision is at least 1')
+    if (stream.proxyRevision !== undefined && stream.proxyRevision < revision) {
+      throw StaticError.of(
+        'connection_error',
+        'The proxy is older than the agent: it would lose what it does not know.',
+      )
+    }
+    const nonce = this.#crypto.random(NONCE_BYTES)
+    const challenge = { nonce, revision, at: this.#effects.now }
+    if (stream.kind === 'session') stream.challenge = challenge
+    if (stream.kind !== 'session' || stream.proxyRevision !== undefined) this.#rememberUnary(challenge)
+    return {
+      case: 'getChallenge',
+      value: {
+        $typeName: 'static.relay.v1.GetChallengeResponse',
+        nonce,
+        relayName: this.#identity.name,
+        relayId: this.#deployment.relayId,
+        revision: REVISION,
+      },
+    }
+  }
+
+  /** Checks who opens a session. */
+  open(stream: Stream, value: OpenSessionRequest, then: (outcome: Outcome<Caller>) => void): void {
+    const unary = value.purpose === Purpose.UNARY
+    if (!unary && value.purpose !== Purpose.SESSION) throw wrong('purpose is SESSION or UNARY')
+    const traffic = PROFILES[value.trafficProfile]
+    if (!traffic) throw wrong(`traffic_profile is one of ${TRAFFIC_PROFILES.join(', ')}`)
+    const cellsPerSecond = value.cellsPerSecond
+    if (cellsPerSecond > 0 && traffic !== 'strict') throw wrong('cells_per_second belongs to the strict profile')
+    if (cellsPerSecond > MAX_CELLS_PER_SECOND) throw wrong(`cells_per_second is at most ${MAX_CELLS_PER_SECOND}`)
+    if (value.publicKey.length !== PUBLIC_KEY_BYTES) throw wrong('public_key has 32 bytes')
+    if (value.agentNonce.length !== NONCE_BYTES) throw wrong('agent_nonce has 32 bytes')
+    const challenge = unary ? this.#takeUnary(stream, value.relayNonce) : this.#take(stream, value.relayNonce)
+    if (value.revision !== Math.min(challenge.revision, REVISION)) {
+      throw wrong('revision is the lower one of the two ends')
+    }
+    const { publicKey, jwt } = value
+    const purpose = unary ? 'unary' : 'session'
+    this.#check(publicKey, value, { purpose, revision: value.revision, traffic, cellsPerSecond })
+    const agent = toHex(this.#crypto.hash(publicKey))
+    // Copied: the bytes are a view of the whole request.
+    const caller = { agent, publicKey: new Uint8Array(publicKey), nonce: challenge.nonce, traffic, cellsPerSecond }
+    if (jwt === '') {
+      if (!this.#identity.guests) throw StaticError.of('api_key_required', 'This relay takes no guests.')
+      return then({ ok: true, value: { ...caller, account: undefined, expiresAt: undefined } })
+    }
+    this.#verify(jwt, agent, (outcome) => {
+      then(outcome.ok ? { ok: true, value: { ...caller, ...outcome.value } } : outcome)
+    })
+  }
+
+  /** Checks a new JWT for a session that is open: subject and mode stay. */
+  refresh(
+    stream: Stream,
+    caller: Caller,
+    value: RefreshSessionRequest,
+    then: (outcome: Outcome<{ account: Account; expiresAt: Time }>) => void,
+  ): void {
+    const { account } = caller
+    if (!account) throw StaticError.of('not_allowed', "A guest's session cannot become an account's: open a new one.")
+    if (value.agentNonce.length !== NONCE_BYTES) throw wrong('agent_nonce has 32 bytes')
+    const challenge =
+      stream.kind === 'session' && stream.session
+        ? this.#take(stream, value.relayNonce)
+        : this.#takeUnary(stream, value.relayNonce)
+    const revision = Math.min(challenge.revision, REVISION)
+    const { traffic, cellsPerSecond } = caller
+    this.#check(caller.publicKey, value, { purpose: 'refresh', revision, traffic, cellsPerSecond })
+    this.#verify(value.jwt, caller.agent, (outcome) => {
+      if (outcome.ok && (outcome.value.account.id !== account.id || outcome.value.account.mode !== account.mode)) {
+        const error = StaticError.of('auth_failed', 'A refresh keeps the account and the mode of the session.')
+        return then({ ok: false, error })
+      }
+      then(outcome)
+    })
+  }
+
+  #rememberUnary(challenge: Challenge): void {
+    this.#unary.set(toHex(challenge.nonce), challenge)
+    if (this.#unary.size <= MAX_UNARY_CHALLENGES) return
+    for (const oldest of this.#unary.keys()) {
+      this.#unary.delete(oldest)
+      break
+    }
+  }
+
+  #take(stream: Stream, nonce: Uint8Array): Challenge {
+    const { challenge } = stream
+    stream.challenge = undefined
+    if (!challenge || !this.#crypto.equal(challenge.nonce, nonce)) throw StaticError.of('auth_failed', NO_CHALLENGE)
+    this.#unary.delete(toHex(nonce))
+    return this.#fresh(challenge)
+  }
+
+  #takeUnary(stream: Stream, nonce: Uint8Array): Challenge {
+    const key = toHex(nonce)
+    const challenge = this.#unary.get(key)
+    this.#unary.delete(key)
+    stream.challenge = undefined
+    if (!challenge) throw StaticError.of('auth_failed', NO_CHALLENGE)
+    return this.#fresh(challenge)
+  }
+
+  #fresh(challenge: Challenge): Challenge {
+    if (this.#effects.now - challenge.at > this.#settings.session.challengeMs) {
+      throw StaticError.of('auth_failed', NO_CHALLENGE)
+    }
+    return challenge
+  }
+
+  #check(
+    publicKey: Uint8Array,
+    answer: {
+      readonly relayNonce: Uint8Array
+      readonly agentNonce: Uint8Array
+      readonly jwt: string
+      readonly signature: Uint8Array
+    },
+    said: {
+      readonly purpose: SessionPurpose
+      readonly revision: number
+      readonly traffic: TrafficProfileName
+      readonly cellsPerSecond: number
+    },
+  ): void {
+    const bytes = sessionBytes({
+      ...said,
+      relayName: this.#identity.name,
+      relayId: this.#deployment.relayId,
+      relayNonce: answer.relayNonce,
+      agentNonce: answer.agentNonce,
+      jwtHash: answer.jwt === '' ? undefined : this.#crypto.hash(new TextEncoder().encode(answer.jwt)),
+    })
+    if (!this.#crypto.verify(publicKey, bytes, answer.signature)) throw StaticError.of('auth_failed', BAD_SIGNATURE)
+  }
+
+  #verify(jwt: string, agent: string, then: (outcome: Outcome<{ account: Account; expiresAt: Time }>) => void): void {
+    this.#effects.verify(jwt, (outcome) => {
+      if (!outcome.ok) return then(outcome)
+      const claims: TokenClaims = outcome.value
+      if (claims.cnf !== undefined && claims.cnf !== agent) {
+        return then({ ok: false, error: StaticError.of('auth_failed', 'This token belongs to another agent.') })
+      }
+      then({
+        ok: true,
+        value: { account: { id: claims.sub, mode: claims.mode }, expiresAt: claims.exp * 1000 },
+      })
+    })
+  }
+}

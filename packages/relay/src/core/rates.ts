@@ -1,0 +1,41 @@
+/** Token buckets by key, in bounded memory. */
+import type { Time } from '../ports.ts'
+
+interface Bucket {
+  tokens: number
+  at: Time
+}
+
+/** Lets each key do something so many times a second, with a burst. */
+export class Rates {
+  readonly #perMs: number
+  readonly #burst: number
+  readonly #keys: number
+  readonly #buckets = new Map<string, Bucket>()
+
+  /** `keys` bounds the memory: beyond it the key that was quiet longest is forgotten, which only favours it. */
+  constructor(perSecond: number, burst: number, keys = 100_000) {
+    this.#perMs = perSecond / 1000
+    this.#burst = burst
+    this.#keys = keys
+  }
+
+  /** Takes one; 0 when it may, otherwise the milliseconds until it may. */
+  take(key: string, now: Time): number {
+    const bucket = this.#buckets.get(key) ?? { tokens: this.#burst, at: now }
+    // Moved to the end: the first key of the map is the one that was quiet longest.
+    this.#buckets.delete(key)
+    this.#buckets.set(key, bucket)
+    bucket.tokens = Math.min(this.#burst, bucket.tokens + Math.max(0, now - bucket.at) * this.#perMs)
+    bucket.at = now
+    if (this.#buckets.size > this.#keys) {
+      for (const oldest of this.#buckets.keys()) {
+        this.#buckets.delete(oldest)
+        break
+      }
+    }
+    if (bucket.tokens < 1) return Math.ceil((1 - bucket.tokens) / this.#perMs)
+    bucket.tokens--
+    return 0
+  }
+}

@@ -1,0 +1,36 @@
+/** Checks of request fields that the schema cannot say. What they throw is the answer. */
+import { AGENT_ID_BYTES, CHANNEL_ID_BYTES, StaticError } from '@static/protocol'
+import type { Account, AgentId, ChannelId } from '../ports.ts'
+import { toHex } from '../hex.ts'
+import type { Request } from './stream.ts'
+
+/** A field is wrong; the words complete the sentence "A request is refused unless …". */
+export function wrong(rule: string): StaticError {
+  return StaticError.of('invalid_request', `Refused, because it must hold: ${rule}.`)
+}
+
+/** An id of a fixed length as a text. */
+export function idOf(bytes: Uint8Array, length: number, field: string): string {
+  if (bytes.length !== length) throw wrong(`${field} has ${length} bytes`)
+  return toHex(bytes)
+}
+
+export function channelIdOf(bytes: Uint8Array): ChannelId {
+  return idOf(bytes, CHANNEL_ID_BYTES, 'channel_id')
+}
+
+export function agentIdOf(bytes: Uint8Array): AgentId {
+  return idOf(bytes, AGENT_ID_BYTES, 'agent_id')
+}
+
+/** A number of the wire; beyond what a double holds exactly it is nobody's. */
+export function numberOf(value: bigint, field: string): number {
+  if (value > BigInt(Number.MAX_SAFE_INTEGER)) throw wrong(`${field} is below 2^53`)
+  return Number(value)
+}
+
+/** The account that the caller acts for. Guests get `api_key_required`. */
+export function accountOf({ caller }: Request): Account {
+  if (!caller.account) throw StaticError.of('api_key_required')
+  return caller.account
+}

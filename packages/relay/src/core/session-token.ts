@@ -1,0 +1,121 @@
+/**
+ * Session tokens of unary calls (SPEC.md, "Sessions"): what a session would remember, under a MAC whose key all nodes of
+ * a deployment share. A token lives 10 minutes; calls renew it, at most up to an hour and never past the JWT.
+ */
+import { base64Decode, base64Encode } from '@bufbuild/protobuf/wire'
+import { MODES, type TrafficProfileName } from '@static/protocol'
+import type { Account, AgentId, Time } from '../ports.ts'
+import { fromHex, toHex } from '../hex.ts'
+import type { Crypto } from './io.ts'
+
+/** Who calls. */
+export interface Caller {
+  readonly agent: AgentId
+  readonly publicKey: Uint8Array
+  /** None: a guest. */
+  readonly account: Account | undefined
+  /** The relay's nonce of the opening. */
+  readonly nonce: Uint8Array
+  readonly traffic: TrafficProfileName
+  readonly cellsPerSecond: number
+  /** When the JWT runs out. */
+  readonly expiresAt: Time | undefined
+}
+
+/** A caller as a token remembers it. */
+export interface TokenCaller extends Caller {
+  readonly openedAt: Time
+  readonly validUntil: Time
+}
+
+interface Payload {
+  readonly k: string
+  readonly n: string
+  readonly t: TrafficProfileName
+  readonly c: number
+  readonly s?: string
+  readonly m?: string
+  readonly x?: number
+  readonly o: number
+  readonly v: number
+}
+
+const MAX_TOKEN_LENGTH = 1024
+
+/** Makes and reads session tokens. */
+export class SessionTokens {
+  readonly #crypto: Crypto
+  readonly #key: Uint8Array
+  readonly #lifetime: number
+  readonly #total: number
+
+  constructor(crypto: Crypto, key: Uint8Array, lifetimeMs: number, totalMs: number) {
+    this.#crypto = crypto
+    this.#key = key
+    this.#lifetime = lifetimeMs
+    this.#total = totalMs
+  }
+
+  /** A token for a caller whose session was opened then. */
+  make(caller: Caller, openedAt: Time, now: Time): { readonly token: string; readonly validUntil: Time } {
+    const { account, expiresAt } = caller
+    const validUntil = Math.min(now + this.#lifetime, openedAt + this.#total, expiresAt ?? Number.MAX_SAFE_INTEGER)
+    const payload: Payload = {
+      k: toHex(caller.publicKey),
+      n: toHex(caller.nonce),
+      t: caller.traffic,
+      c: caller.cellsPerSecond,
+      ...(account === undefined ? {} : { s: account.id, m: account.mode }),
+      ...(expiresAt === undefined ? {} : { x: expiresAt }),
+      o: openedAt,
+      v: validUntil,
+    }
+    const bytes = new TextEncoder().encode(JSON.stringify(payload))
+    return { token: `${base64Encode(bytes, 'url')}.${base64Encode(this.#mac(bytes), 'url')}`, validUntil }
+  }
+
+  /** The caller behind a token; undefined when it is not ours or has run out. */
+  read(token: string, now: Time): TokenCaller | undefined {
+    const bytes = this.#open(token)
+    if (!bytes) return undefined
+    const { k, n, t, c, s, m, x, o, v } = JSON.parse(new TextDecoder().decode(bytes)) as Payload
+    if (now >= v) return undefined
+    const mode = MODES.find((one) => one === m)
+    const publicKey = fromHex(k)
+    return {
+      agent: toHex(this.#crypto.hash(publicKey)),
+      publicKey,
+      account: s === undefined || mode === undefined ? undefined : { id: s, mode },
+      nonce: fromHex(n),
+      traffic: t,
+      cellsPerSecond: c,
+      expiresAt: x,
+      openedAt: o,
+      validUntil: v,
+    }
+  }
+
+  /** A new token when half of the old one's time is over and more can be had. */
+  renew(caller: TokenCaller, now: Time): string | undefined {
+    if (caller.validUntil - now > this.#lifetime / 2) return undefined
+    const { token, validUntil } = this.make(caller, caller.openedAt, now)
+    return validUntil > caller.validUntil ? token : undefined
+  }
+
+  /** The payload, when the MAC is right. */
+  #open(token: string): Uint8Array | undefined {
+    if (token.length > MAX_TOKEN_LENGTH) return undefined
+    const dot = token.indexOf('.')
+    try {
+      const bytes = base64Decode(token.slice(0, dot))
+      const mac = base64Decode(token.slice(dot + 1))
+      return this.#crypto.equal(mac, this.#mac(bytes)) ? bytes : undefined
+    } catch {
+      return undefined
+    }
+  }
+
+  #mac(bytes: Uint8Array): Uint8Array {
+    return this.#crypto.mac(this.#key, bytes)
+  }
+}

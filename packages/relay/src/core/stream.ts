@@ -1,0 +1,106 @@
+/** Streams, the sessions on them, and requests under way. */
+import type { ClientMessage } from '@static/protocol/relay'
+import type { ChannelId, Peer, StoredWelcome, StreamId, Time } from '../ports.ts'
+import type { Effects } from './effects.ts'
+import type { StreamKind } from './io.ts'
+import { type Body, type RefusalDetails, serverMessage, wireRefusal } from './messages.ts'
+import type { Caller } from './session-token.ts'
+
+/** A stream of cells, a unary call, or a stream of pushes. */
+export interface Stream {
+  readonly id: StreamId
+  readonly peer: Peer
+  readonly kind: StreamKind
+  readonly openedAt: Time
+  /** What the limits per address count by; a proxy tells the agent's. */
+  address: string
+  /** The revision that a stand-alone proxy speaks, once it has said hello. */
+  proxyRevision: number | undefined
+  challenge: Challenge | undefined
+  /** An opening is being checked: no second one meanwhile. */
+  opening: boolean
+  session: Session | undefined
+  /** The peer does not take what it is sent; log entries wait in the log. */
+  congested: boolean
+  /** Requests that wait for their answers. */
+  requests: number
+  requestBytes: number
+}
+
+/** What the peer must sign. */
+export interface Challenge {
+  readonly nonce: Uint8Array
+  /** The agent's revision. */
+  readonly revision: number
+  readonly at: Time
+}
+
+/** An agent with a stream open. */
+export interface Session extends Caller {
+  readonly stream: Stream
+  expiresAt: Time | undefined
+  /** The channels that are delivered. */
+  readonly subscriptions: Map<ChannelId, Reading>
+  /** How far channels may be acknowledged that are not delivered: a Welcome has come, or the membership has ended. */
+  readonly sent: Map<ChannelId, number>
+  /** Deliveries that wait in the log, and whether one is being read. */
+  readonly behind: Set<Reading>
+  reading: boolean
+  resumed: boolean
+  /** Those that wait to be sent. */
+  readonly welcomes: StoredWelcome[]
+}
+
+/** How far a session has got in a channel's log. */
+export interface Reading {
+  readonly session: Session
+  readonly channel: ChannelId
+  readonly channelBytes: Uint8Array
+  /** The last index that was sent, and the last one that is there. */
+  sent: number
+  last: number
+}
+
+/** What a handler of requests is given. */
+export type RequestBody = Exclude<ClientMessage['body'], { case: undefined }>
+
+/** A request that waits for its answer. It gets exactly one. */
+export class Request {
+  readonly stream: Stream
+  readonly caller: Caller
+  readonly #effects: Effects
+  readonly #id: bigint
+  /** A session token that lives longer than the one that the request came with. */
+  readonly #token: string | undefined
+  readonly #settled: () => void
+
+  constructor(
+    effects: Effects,
+    stream: Stream,
+    caller: Caller,
+    id: bigint,
+    token: string | undefined,
+    settled: () => void,
+  ) {
+    this.stream = stream
+    this.caller = caller
+    this.#effects = effects
+    this.#id = id
+    this.#token = token
+    this.#settled = settled
+  }
+
+  answer(body: Body): void {
+    this.#effects.send([this.stream.id], serverMessage(body, this.#id, this.#token))
+    this.#settled()
+  }
+
+  refuse(refusal: RefusalDetails): void {
+    this.answer({ case: 'error', value: wireRefusal(refusal) })
+  }
+
+  /** Nobody waits for the answer any more. */
+  abandon(): void {
+    this.#settled()
+  }
+}

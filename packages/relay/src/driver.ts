@@ -1,0 +1,419 @@
+/**
+ * Runs the core: turns cells into its inputs and its effects into cells, asks the store, the token verifier and the quota
+ * source, and keeps time. What one turn of the event loop brings for a stream leaves in one write, and what many streams
+ * get alike is encoded and handed to the transport once.
+ */
+import {
+  type CellEvent,
+  cutEnvelope,
+  decodeEnvelope,
+  ENVELOPE_LIMITS,
+  encodeEnvelope,
+  type Lease,
+  makeCell,
+  StaticError,
+  type TokenClaims,
+  WireError,
+  type WireForm,
+} from '@static/protocol'
+import {
+  AckRequestSchema,
+  type ClientMessage,
+  ClientMessageSchema,
+  type ServerMessage,
+  ServerMessageSchema,
+} from '@static/protocol/relay'
+import type { Effect, Input, Outcome } from './core/io.ts'
+import type { Relay, RelayCounts } from './core/relay.ts'
+import { Link, markCell, type Packet } from './link.ts'
+import type {
+  Account,
+  CallAnswer,
+  CallHandler,
+  Peer,
+  PushSink,
+  Store,
+  StoreEvent,
+  StreamHandler,
+  StreamId,
+  Subscription,
+  Time,
+  Transport,
+} from './ports.ts'
+import type { Settings } from './settings.ts'
+
+/** Where the driver gets what the core asks for. */
+export interface DriverOptions {
+  readonly relay: Relay
+  readonly store: Store
+  readonly settings: Settings
+  readonly verify: (jwt: string) => Promise<TokenClaims>
+  readonly quota: QuotaSource
+  readonly now: () => Time
+  /** What nobody waits for and went wrong all the same. */
+  readonly onError: (error: unknown) => void
+  /** Every message that leaves, for metrics. */
+  readonly onSend: (message: ServerMessage, receivers: number) => void
+}
+
+/** Who lends quota. */
+export interface QuotaSource {
+  lease(account: Account, wanted: number): Promise<Lease>
+  settle(lease: string, spent: number, final: boolean): Promise<unknown>
+}
+
+/** A unary call or a subscription: messages, not cells. */
+interface Exchange {
+  write(message: ServerMessage): void
+  end(): void
+}
+
+const TICK_MS = 200
+const SWEEP_MS = 1000
+const DRAIN_STEP_MS = 5
+
+/** The moving parts of a relay. */
+export class Driver implements CallHandler {
+  readonly #relay: Relay
+  readonly #store: Store
+  readonly #settings: Settings
+  readonly #options: DriverOptions
+  readonly #links = new Map<StreamId, Link>()
+  readonly #exchanges = new Map<StreamId, Exchange>()
+  readonly #dirty = new Set<Link>()
+  readonly #timers: NodeJS.Timeout[] = []
+  #lastStream = 0
+  #lastPacket = 0
+  #lastMark = 0
+  #joiningBytes = 0
+  #flushing = false
+  #sweeping = false
+
+  constructor(options: DriverOptions) {
+    this.#options = options
+    this.#relay = options.relay
+    this.#store = options.store
+    this.#settings = options.settings
+    this.#timers.push(
+      setInterval(() => this.tick(), TICK_MS),
+      setInterval(() => this.#sweep(), SWEEP_MS),
+    )
+  }
+
+  get counts(): RelayCounts {
+    return this.#relay.counts
+  }
+
+  /** Takes the streams of a transport. */
+  streams(transport: () => Transport): StreamHandler {
+    return {
+      opened: (peer) => {
+        const id = ++this.#lastStream
+        const limit = ENVELOPE_LIMITS.unauthenticated
+        this.#links.set(id, new Link(id, peer, transport(), limit, this.#options.now()))
+        this.#handle({ type: 'opened', stream: id, peer, kind: 'session' })
+        return id
+      },
+      received: (id, chunk) => {
+        const link = this.#links.get(id)
+        if (link && !link.ending) this.#received(link, chunk)
+      },
+      closed: (id) => this.#forget(id),
+    }
+  }
+
+  /** What happened in the store. */
+  event(event: StoreEvent): void {
+    this.#handle({ type: 'event', event })
+  }
+
+  call(peer: Peer, message: ClientMessage): Promise<CallAnswer> {
+    const { promise, resolve } = Promise.withResolvers<CallAnswer>()
+    const id = ++this.#lastStream
+    const done = (): void => {
+      if (this.#exchanges.delete(id)) this.#handle({ type: 'closed', stream: id })
+    }
+    this.#exchanges.set(id, {
+      write: (answer) => {
+        resolve({ message: answer, token: answer.sessionToken === '' ? undefined : answer.sessionToken })
+        // Not inside the effects that are being carried out.
+        queueMicrotask(done)
+      },
+      end: done,
+    })
+    this.#handle({ type: 'opened', stream: id, peer, kind: 'call' })
+    this.#handle({ type: 'received', stream: id, message, bytes: sizeOf(message) })
+    return promise
+  }
+
+  subscribe(peer: Peer, message: ClientMessage, sink: PushSink): Subscription {
+    const id = ++this.#lastStream
+    this.#exchanges.set(id, {
+      write: (push) => {
+        // At once: what else comes in this turn waits in the log.
+        if (!sink.write(push)) this.#handle({ type: 'congested', stream: id })
+      },
+      end: () => {
+        this.#exchanges.delete(id)
+        sink.end()
+      },
+    })
+    this.#handle({ type: 'opened', stream: id, peer, kind: 'subscribe' })
+    this.#handle({ type: 'received', stream: id, message, bytes: sizeOf(message) })
+    return {
+      room: () => this.#handle({ type: 'drained', stream: id }),
+      close: () => {
+        if (this.#exchanges.delete(id)) this.#handle({ type: 'closed', stream: id })
+      },
+    }
+  }
+
+  /** Tells every session to dial again and waits until what was accepted has been answered, bounded in time. */
+  async drain(): Promise<void> {
+    this.#handle({ type: 'drain' })
+    const busy = (): boolean => {
+      const { requests, pending } = this.#relay.counts
+      return requests > 0 || pending > 0 || this.#links.size > 0
+    }
+    for (let left = this.#settings.session.drainMs; busy() && left > 0; left -= DRAIN_STEP_MS) {
+      await new Promise((resolve) => setTimeout(resolve, DRAIN_STEP_MS))
+    }
+  }
+
+  /** Stops the clock. */
+  stop(): void {
+    for (const timer of this.#timers) clearInterval(timer)
+  }
+
+  // ---- In ----
+
+  #received(link: Link, chunk: Uint8Array): void {
+    const now = this.#options.now()
+    link.heardAt = now
+    link.pingedAt = undefined
+    const before = link.joiner.heldBytes
+    try {
+      link.joiner.push(chunk, (event) => this.#cell(link, event, now))
+    } catch (error) {
+      this.#handle({ type: 'malformed', stream: link.id, error: StaticError.from(error) })
+    }
+    this.#joiningBytes += link.joiner.heldBytes - before
+    if (this.#joiningBytes > this.#settings.streams.joiningBytes && link.joiner.heldBytes > before) {
+      const error = StaticError.of('unavailable', 'The relay is busy.', { retryAfter: 5 })
+      this.#handle({ type: 'malformed', stream: link.id, error })
+    }
+  }
+
+  #cell(link: Link, { type, payload }: CellEvent, now: Time): void {
+    // Whatever comes after the last word is not heard.
+    if (link.ending) return
+    const { form } = link.peer
+    switch (type) {
+      case 'envelope': {
+        const message = decodeEnvelope(form, ClientMessageSchema, payload, ENVELOPE_LIMITS.member)
+        this.#handle({ type: 'received', stream: link.id, message, bytes: payload.length })
+        return
+      }
+      case 'ack': {
+        const ack = decodeEnvelope(form, AckRequestSchema, payload, payload.length)
+        this.#handle({ type: 'acknowledged', stream: link.id, ack })
+        return
+      }
+      case 'ping':
+        this.#push(link, this.#packet(makeCell('pong', payload)))
+        return
+      case 'coverAsk':
+        this.#push(link, this.#packet(makeCell('cover')))
+        return
+      case 'pong':
+        if (!link.pong(payload, now)) throw new WireError('range')
+        this.#schedule(link)
+    }
+  }
+
+  #forget(id: StreamId): void {
+    const link = this.#links.get(id)
+    if (!link) return
+    this.#links.delete(id)
+    this.#dirty.delete(link)
+    this.#joiningBytes -= link.joiner.heldBytes
+    this.#handle({ type: 'closed', stream: id })
+  }
+
+  // ---- Core ----
+
+  #handle(input: Input): void {
+    try {
+      for (const effect of this.#relay.handle(input, this.#options.now())) this.#carryOut(effect)
+    } catch (error) {
+      // A bug of ours: told, and the relay goes on for everybody else.
+      this.#options.onError(error)
+    }
+  }
+
+  #carryOut(effect: Effect): void {
+    switch (effect.type) {
+      case 'send':
+        this.#send(effect.streams, effect.message)
+        return
+      case 'end':
+        this.#end(effect.stream)
+        return
+      case 'limit': {
+        const link = this.#links.get(effect.stream)
+        if (link) link.joiner.limit = effect.bytes
+        return
+      }
+      case 'store':
+        this.#wait(effect.id, this.#store.run(effect.name, effect.request))
+        return
+      case 'verify':
+        this.#wait(effect.id, this.#options.verify(effect.jwt))
+        return
+      case 'lease':
+        this.#wait(effect.id, this.#options.quota.lease(effect.account, this.#settings.leaseUnits))
+        return
+      case 'settle':
+        this.#wait(effect.id, this.#options.quota.settle(effect.lease, effect.spent, effect.final))
+    }
+  }
+
+  #wait(id: number, result: Promise<unknown>): void {
+    const done = (outcome: Outcome<unknown>): void => this.#handle({ type: 'done', id, outcome })
+    result.then(
+      (value) => done({ ok: true, value }),
+      (error: unknown) => {
+        const known = StaticError.from(error)
+        if (known.code === 'internal_error') this.#options.onError(error)
+        done({ ok: false, error: known })
+      },
+    )
+  }
+
+  /** Does what is due by now. */
+  tick(): void {
+    const now = this.#options.now()
+    const { pingMs, pongMs, stallMs } = this.#settings.session
+    for (const link of this.#links.values()) {
+      if (link.ending) continue
+      const dead = link.pingedAt !== undefined && now - link.pingedAt > pongMs
+      const stuck = link.congested && now - link.progressAt > stallMs
+      if (dead || stuck) this.#handle({ type: 'stalled', stream: link.id })
+      else if (link.pingedAt === undefined && now - link.heardAt > pingMs) this.#ping(link, now)
+    }
+    this.#handle({ type: 'tick' })
+  }
+
+  #sweep(): void {
+    if (this.#sweeping) return
+    this.#sweeping = true
+    this.#store
+      .run('sweep', { now: this.#options.now() })
+      .catch(this.#options.onError)
+      .finally(() => (this.#sweeping = false))
+  }
+
+  // ---- Out ----
+
+  #send(streams: readonly StreamId[], message: ServerMessage): void {
+    this.#options.onSend(message, streams.length)
+    const packets: Partial<Record<WireForm, Packet>> = {}
+    for (const id of streams) {
+      const link = this.#links.get(id)
+      if (link) {
+        const { form } = link.peer
+        packets[form] ??= this.#packet(cutEnvelope(encodeEnvelope(form, ServerMessageSchema, message)))
+        this.#push(link, packets[form], message.body.case === 'sessionClosing')
+      } else {
+        this.#exchanges.get(id)?.write(message)
+      }
+    }
+  }
+
+  #packet(cells: Uint8Array): Packet {
+    return { id: ++this.#lastPacket, cells }
+  }
+
+  #push(link: Link, packet: Packet, last = false): void {
+    if (link.ending) return
+    if (!link.push(packet, last)) {
+      queueMicrotask(() => this.#handle({ type: 'stalled', stream: link.id }))
+      return
+    }
+    this.#schedule(link)
+    // Told at once: what else comes in this turn waits in the log.
+    if (link.isFull) this.#tellRoom(link)
+  }
+
+  #ping(link: Link, now: Time): void {
+    const number = ++this.#lastMark
+    link.ping(number, now)
+    link.transport.write([link.id], markCell(number))
+  }
+
+  #end(id: StreamId): void {
+    const link = this.#links.get(id)
+    if (!link) {
+      this.#exchanges.get(id)?.end()
+      return
+    }
+    link.ending = true
+    this.#schedule(link)
+  }
+
+  #schedule(link: Link): void {
+    this.#dirty.add(link)
+    if (this.#flushing) return
+    this.#flushing = true
+    // Twice, so that the results of one batch of the store, which are microtasks themselves, are all in.
+    queueMicrotask(() => queueMicrotask(() => this.#flush()))
+  }
+
+  #flush(): void {
+    this.#flushing = false
+    const number = ++this.#lastMark
+    let made: Packet | undefined
+    const mark = (): Packet => (made ??= this.#packet(markCell(number)))
+    const groups = new Map<string, { transport: Transport; packets: Packet[]; streams: StreamId[] }>()
+    const ended: Link[] = []
+    for (const link of this.#dirty) {
+      const packets = link.take(mark, number)
+      if (packets.length > 0) {
+        const key = `${link.peer.transport}${packets.map(({ id }) => id).join()}`
+        const group = groups.get(key)
+        if (group) group.streams.push(link.id)
+        else groups.set(key, { transport: link.transport, packets, streams: [link.id] })
+      }
+      if (link.ending) ended.push(link)
+    }
+    const links = [...this.#dirty]
+    this.#dirty.clear()
+    for (const { transport, packets, streams } of groups.values()) transport.write(streams, joined(packets))
+    for (const link of ended) {
+      this.#links.delete(link.id)
+      this.#joiningBytes -= link.joiner.heldBytes
+      link.transport.end(link.id)
+    }
+    for (const link of links) this.#tellRoom(link)
+  }
+
+  #tellRoom(link: Link): void {
+    if (link.ending || link.congested === !link.hasRoom) return
+    link.congested = !link.hasRoom
+    if (link.congested) link.progressAt = this.#options.now()
+    this.#handle({ type: link.congested ? 'congested' : 'drained', stream: link.id })
+  }
+}
+
+function joined(packets: readonly Packet[]): Uint8Array {
+  const [first] = packets
+  if (first && packets.length === 1) return first.cells
+  return Buffer.concat(packets.map(({ cells }) => cells))
+}
+
+/** About what a request holds in memory while it waits: its long fields. */
+function sizeOf({ body }: ClientMessage): number {
+  if (body.case === 'sendMessage') return body.value.ciphertext.length
+  if (body.case !== 'sendCommit') return 1024
+  return body.value.welcomes.reduce((sum, { welcome }) => sum + welcome.length, body.value.commit.length)
+}

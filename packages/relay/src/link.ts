@@ -1,0 +1,132 @@
+/**
+ * One session stream as the relay holds it: cells in, cells out, and how much of what was sent has arrived. QUIC has no
+ * way to tell, so pings between the data mark places in it; a pong says that everything before its mark was read.
+ * At most a window is under way; answers and pushes beyond it wait here in a short queue, log entries in the log.
+ */
+import { CELL_BYTES, CellJoiner, makeCell } from '@static/protocol'
+import type { Peer, StreamId, Time, Transport } from './ports.ts'
+
+/** Encoded cells, the same for every stream that they go to. */
+export interface Packet {
+  /** Tells packets apart, so that streams with the same packets get one buffer. */
+  readonly id: number
+  readonly cells: Uint8Array
+}
+
+interface Mark {
+  readonly number: number
+  /** Bytes sent before it. */
+  readonly offset: number
+}
+
+/** What may be under way. */
+const WINDOW_BYTES = 256 * 1024
+/** How often there is a mark in the data. */
+const MARK_BYTES = 32 * 1024
+/** What may wait beside the log, beyond the message that is being written. */
+const QUEUE_BYTES = 1024 * 1024
+const MARK_NUMBER_BYTES = 8
+
+/** The state of a stream. */
+export class Link {
+  readonly id: StreamId
+  readonly peer: Peer
+  readonly transport: Transport
+  readonly joiner: CellJoiner
+  /** When something last came from the peer. */
+  heardAt: Time
+  /** When the peer last took something. */
+  progressAt: Time
+  /** A ping that waits for a sign of life. */
+  pingedAt: Time | undefined
+  /** The core was told that the peer does not take what it is sent. */
+  congested = false
+  ending = false
+  #sent = 0
+  #arrived = 0
+  #marked = 0
+  #marks: Mark[] = []
+  #queue: Packet[] = []
+  #queuedBytes = 0
+
+  constructor(id: StreamId, peer: Peer, transport: Transport, envelopeLimit: number, now: Time) {
+    this.id = id
+    this.peer = peer
+    this.transport = transport
+    this.joiner = new CellJoiner(envelopeLimit)
+    this.heardAt = now
+    this.progressAt = now
+  }
+
+  /** Whether more may be sent than what waits. */
+  get hasRoom(): boolean {
+    return this.#queue.length === 0 && this.#sent - this.#arrived < WINDOW_BYTES
+  }
+
+  /** Whether what waits fills the window by itself. */
+  get isFull(): boolean {
+    return this.#queuedBytes >= WINDOW_BYTES
+  }
+
+  get isEmpty(): boolean {
+    return this.#queue.length === 0
+  }
+
+  /** Takes a packet to be sent; false when too much waits already, unless it is the last word. */
+  push(packet: Packet, last = false): boolean {
+    if (!last && this.#queuedBytes > QUEUE_BYTES + WINDOW_BYTES) return false
+    this.#queue.push(packet)
+    this.#queuedBytes += packet.cells.length
+    return true
+  }
+
+  /** What may leave now, with a mark where one is due. The last words on a stream do not wait for room. */
+  take(mark: () => Packet, markNumber: number): Packet[] {
+    const packets: Packet[] = []
+    for (;;) {
+      const [next] = this.#queue
+      if (!next || (!this.ending && this.#sent - this.#arrived >= WINDOW_BYTES)) break
+      this.#queue.shift()
+      this.#queuedBytes -= next.cells.length
+      packets.push(next)
+      this.#sent += next.cells.length
+    }
+    if (this.#sent - this.#marked >= MARK_BYTES && !this.ending) {
+      packets.push(mark())
+      this.#mark(markNumber)
+    }
+    return packets
+  }
+
+  /** A ping goes out whatever waits. */
+  ping(markNumber: number, now: Time): void {
+    this.pingedAt = now
+    this.#mark(markNumber)
+  }
+
+  /** The peer has read up to a mark; false when there was no such mark. */
+  pong(payload: Uint8Array, now: Time): boolean {
+    if (payload.length !== MARK_NUMBER_BYTES) return false
+    const number = Number(new DataView(payload.buffer, payload.byteOffset).getBigUint64(0))
+    const at = this.#marks.findIndex((mark) => mark.number === number)
+    const mark = this.#marks[at]
+    if (!mark) return false
+    this.#marks = this.#marks.slice(at + 1)
+    this.#arrived = mark.offset
+    this.progressAt = now
+    return true
+  }
+
+  #mark(number: number): void {
+    this.#sent += CELL_BYTES
+    this.#marked = this.#sent
+    this.#marks.push({ number, offset: this.#sent })
+  }
+}
+
+/** The cell of a mark. */
+export function markCell(number: number): Uint8Array {
+  const payload = new Uint8Array(MARK_NUMBER_BYTES)
+  new DataView(payload.buffer).setBigUint64(0, BigInt(number))
+  return makeCell('ping', payload)
+}

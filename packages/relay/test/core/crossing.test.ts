@@ -1,0 +1,90 @@
+/** What crosses on its way between agents, core and store: the core alone, with every moment in the test's hands. */
+import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
+import test from 'node:test'
+import { toHex } from '../../src/hex.ts'
+import { makeKey } from '../support/agent.ts'
+import { PureRelay } from '../support/pure-relay.ts'
+
+test('an entry that comes while an agent resumes is not forgotten', async () => {
+  const pure = await PureRelay.make()
+  const key = await pure.session(1)
+  const agent = toHex(key.id)
+  const channel = 'c0'.repeat(16)
+  const account = { id: 'acme', mode: 'live' } as const
+  const actor = { agent, account }
+  const { now } = pure
+  const founding = { actor, channel, name: 'a/b/c', welcome: randomBytes(9), guestLimit: 9, maxChannels: 9, now }
+  await pure.store.run('create', founding)
+  pure.receive(1, { case: 'resume', value: {} })
+  const resumed = await pure.execute('resume')
+  const ciphertext = randomBytes(9)
+  const message = { actor, channel, slot: 0, messageId: randomBytes(16), counter: 1, control: false, ciphertext }
+  await pure.store.run('append', { ...message, paid: true, now })
+  resumed()
+  await pure.settle()
+  assert.deepEqual(pure.cases(1).slice(-2), ['resume', 'deliverMessage'])
+})
+
+test('a Welcome that comes while an agent resumes for the first time is not forgotten', async () => {
+  const pure = await PureRelay.make()
+  const key = await pure.session(1)
+  const account = { id: 'acme', mode: 'live' } as const
+  const actor = { agent: 'a0'.repeat(32), account }
+  const channel = 'c0'.repeat(16)
+  const { now } = pure
+  const founding = { actor, channel, name: 'a/b/c', welcome: randomBytes(9), guestLimit: 9, maxChannels: 9, now }
+  await pure.store.run('create', founding)
+  pure.receive(1, { case: 'resume', value: {} })
+  const resumed = await pure.execute('resume')
+  const declaration = { adds: [key.id], removes: [], leaveNotices: [], signature: randomBytes(64) }
+  const nothing = new Uint8Array()
+  const welcomes = [{ agent: toHex(key.id), welcome: randomBytes(9), inviteId: nothing, tag: nothing }]
+  const commit = {
+    actor,
+    channel,
+    slot: 0,
+    messageId: randomBytes(16),
+    commit: randomBytes(9),
+    declaration,
+    welcomes,
+    now,
+  }
+  await pure.store.run('commit', commit)
+  resumed()
+  await pure.settle()
+  assert.deepEqual(pure.cases(1).slice(-2), ['resume', 'deliverWelcome'])
+  assert.equal(pure.last(1, 'resume').channels.length, 1, 'and the answer knows of it')
+})
+
+test('a second opening cannot slip in while the first one waits for the store', async () => {
+  const pure = await PureRelay.make()
+  await pure.session(1, makeKey(), false)
+  pure.answer(1, makeKey())
+  assert.equal(pure.last(1, 'error').code, 'invalid_request')
+  await pure.settle()
+  pure.handle({ type: 'closed', stream: 1 })
+  assert.deepEqual({ ...pure.relay.counts }, { streams: 0, sessions: 0, requests: 0, pending: 0 })
+})
+
+test('a read that the store refused is made again', async () => {
+  const pure = await PureRelay.make()
+  const key = await pure.session(1)
+  const actor = { agent: toHex(key.id), account: { id: 'acme', mode: 'live' } as const }
+  const channel = 'c0'.repeat(16)
+  const { now } = pure
+  const founding = { actor, channel, name: 'a/b/c', welcome: randomBytes(9), guestLimit: 9, maxChannels: 9, now }
+  await pure.store.run('create', founding)
+  const ciphertext = randomBytes(9)
+  const message = { actor, channel, slot: 0, messageId: randomBytes(16), counter: 1, control: false, ciphertext }
+  await pure.store.run('append', { ...message, paid: true, now })
+  pure.receive(1, { case: 'resume', value: {} })
+  ;(await pure.execute('resume'))()
+  const [read] = pure.asked.splice(0)
+  if (read?.type !== 'store') throw new Error('Nothing was read.')
+  pure.handle({ type: 'done', id: read.id, outcome: { ok: false, error: new Error('disk') as never } })
+  assert.equal(pure.cases(1).at(-1), 'resume')
+  pure.handle({ type: 'tick' })
+  await pure.settle()
+  assert.equal(pure.cases(1).at(-1), 'deliverMessage')
+})

@@ -1,0 +1,311 @@
+/** The relay's part in joining by invite: who may ask, who hears of it, and when a request is forgotten. */
+import assert from 'node:assert/strict'
+import { createHmac, randomBytes } from 'node:crypto'
+import test from 'node:test'
+import { joinProofBytes } from '@static/protocol'
+import { toHex } from '../../src/hex.ts'
+import { Agent, Refused, sha256 } from '../support/agent.ts'
+import { refusal } from '../support/refusal.ts'
+import { UnaryAgent } from '../support/unary.ts'
+import { openWorld, quiet, type World } from '../support/world.ts'
+
+const HOUR = 3_600_000
+
+interface Scene {
+  readonly world: World
+  readonly owner: Agent
+  readonly channelId: Uint8Array
+}
+
+interface Token {
+  readonly inviteId: Uint8Array
+  readonly admissionKey: Uint8Array
+}
+
+async function scene(t: test.TestContext, settings: object = {}): Promise<Scene> {
+  const world = await openWorld(t, { settings })
+  const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
+  return { world, owner, channelId: await owner.createChannel('acme/x/y') }
+}
+
+async function invite({ world, owner, channelId }: Scene, changes: object = {}): Promise<Token> {
+  const token = { inviteId: new Uint8Array(randomBytes(16)), admissionKey: new Uint8Array(randomBytes(32)) }
+  const expiresAtMs = BigInt(world.now() + HOUR)
+  await owner.request('registerInvite', { channelId, ...token, expiresAtMs, maxUses: 1, ...changes })
+  return token
+}
+
+function proof(agent: Agent, { inviteId, admissionKey }: Token, box: Uint8Array): Uint8Array {
+  const sessionNonce = agent.challenge?.nonce ?? new Uint8Array()
+  const claim = joinProofBytes({ sessionNonce, inviteId, agentId: agent.id, boxHash: sha256(box) })
+  return createHmac('sha256', admissionKey).update(claim).digest()
+}
+
+function ask(agent: Agent, token: Token, box: Uint8Array = randomBytes(100), changes: object = {}): Promise<unknown> {
+  return agent.request('requestJoin', { inviteId: token.inviteId, box, proof: proof(agent, token, box), ...changes })
+}
+
+async function joiner({ world }: Scene): Promise<Agent> {
+  const agent = await Agent.connect(world.transport.wire('protobuf'))
+  await agent.request('resume', {})
+  return agent
+}
+
+async function polled(agent: Agent, channelId: Uint8Array, more: object = {}): Promise<string[]> {
+  const { requests } = await agent.request('pollJoinRequests', { channelId, ...more })
+  return requests.map(({ agentId }) => toHex(agentId))
+}
+
+test('a joiner with the token asks, the owner polls, commits, and the joiner gets its Welcome', async (t) => {
+  const at = await scene(t)
+  const { owner, channelId } = at
+  const token = await invite(at)
+  const bob = await joiner(at)
+  const box = randomBytes(500)
+  await ask(bob, token, box)
+  const { requests } = await owner.request('pollJoinRequests', { channelId })
+  assert.equal(requests.length, 1)
+  assert.deepEqual(Buffer.from(requests[0]?.box ?? []), box)
+  assert.deepEqual(Buffer.from(requests[0]?.inviteId ?? []), Buffer.from(token.inviteId))
+  assert.equal(toHex(requests[0]?.agentId ?? new Uint8Array()), toHex(bob.id))
+
+  const messageId = randomBytes(16)
+  const commit = randomBytes(100)
+  const declaration = owner.declaration({ channelId, slot: 0n, messageId, commit }, { adds: [bob.id] })
+  const tag = randomBytes(32)
+  const welcomes = [{ agentId: bob.id, welcome: randomBytes(300), inviteId: token.inviteId, tag }]
+  await owner.request('sendCommit', { channelId, slot: 0n, messageId, commit, declaration, welcomes })
+  const welcome = await bob.next('deliverWelcome')
+  assert.deepEqual(Buffer.from(welcome.welcome?.tag ?? []), tag)
+  assert.deepEqual(Buffer.from(welcome.welcome?.inviteId ?? []), Buffer.from(token.inviteId))
+  assert.deepEqual(await polled(owner, channelId), [], 'the request is forgotten')
+  await assert.rejects(ask(await joiner(at), token), refusal('invite_used_up'))
+})
+
+test('without the token nobody gets as far as the owner', async (t) => {
+  const at = await scene(t)
+  const { owner, channelId } = at
+  const token = await invite(at)
+  const bob = await joiner(at)
+  const eve = await joiner(at)
+  const box = randomBytes(100)
+  const wrong = { ...token, admissionKey: randomBytes(32) }
+  await assert.rejects(ask(bob, wrong), refusal('invite_invalid'))
+  await assert.rejects(ask(bob, token, box, { proof: proof(eve, token, box) }), refusal('invite_invalid'), "another's")
+  await assert.rejects(ask(bob, token, box, { proof: proof(bob, token, randomBytes(9)) }), refusal('invite_invalid'))
+  await assert.rejects(ask(bob, token, box, { proof: new Uint8Array() }), refusal('invite_invalid'))
+  const old = proof(bob, token, box)
+  const again = await Agent.connect(at.world.transport.wire('cbor'), { key: bob.key })
+  await assert.rejects(ask(again, token, box, { proof: old }), refusal('invite_invalid'), 'of another session')
+  await assert.rejects(ask(again, { ...token, inviteId: randomBytes(16) }), refusal('invite_invalid'), 'unknown')
+  assert.deepEqual(await polled(owner, channelId), [])
+})
+
+test('expired, revoked and used-up invites say so, to who holds the token only', async (t) => {
+  const at = await scene(t)
+  const { owner, world } = at
+  const token = await invite(at)
+  const short = await invite(at, { expiresAtMs: BigInt(world.now() + 1000) })
+  const bob = await joiner(at)
+  await world.advance(1000)
+  await assert.rejects(ask(bob, short), refusal('invite_expired'))
+  await owner.request('revokeInvite', { inviteId: token.inviteId })
+  await assert.rejects(ask(bob, token), refusal('invite_revoked'))
+  await assert.rejects(ask(bob, { ...token, admissionKey: randomBytes(32) }), refusal('invite_invalid'))
+})
+
+test('fields of an invite and of a request are checked', async (t) => {
+  const at = await scene(t)
+  const { owner, world, channelId } = at
+  const now = BigInt(world.now())
+  for (const changes of [
+    { admissionKey: randomBytes(31) },
+    { inviteId: randomBytes(15) },
+    { channelId: randomBytes(15) },
+    { expiresAtMs: now },
+    { expiresAtMs: now + 400n * 86_400_000n },
+    { expiresAtMs: 2n ** 63n },
+    { maxUses: 0 },
+  ]) {
+    await assert.rejects(invite(at, changes), refusal('invalid_request'))
+  }
+  const token = await invite(at)
+  const bob = await joiner(at)
+  await assert.rejects(ask(bob, token, new Uint8Array()), refusal('invalid_request'))
+  await assert.rejects(ask(bob, token, randomBytes(16_385)), refusal('invalid_request'))
+  await assert.rejects(ask(bob, { ...token, inviteId: randomBytes(3) }), refusal('invalid_request'))
+  await ask(bob, token, randomBytes(16_384))
+  const answer = { inviteId: token.inviteId, agentId: bob.id, code: 'quota_exceeded' }
+  await assert.rejects(owner.request('answerJoin', answer), refusal('invalid_request'))
+  await assert.rejects(owner.request('pollJoinRequests', { channelId: randomBytes(1) }), refusal('invalid_request'))
+  assert.equal((await polled(owner, channelId)).length, 1)
+})
+
+test('only members with an account register, and guests neither poll nor answer nor revoke', async (t) => {
+  const at = await scene(t)
+  const { world, channelId } = at
+  const stranger = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('other') })
+  await assert.rejects(invite({ ...at, owner: stranger }), refusal('not_found'))
+  const guest = await joiner(at)
+  await assert.rejects(invite({ ...at, owner: guest }), refusal('api_key_required'))
+  await assert.rejects(polled(guest, channelId), refusal('api_key_required'))
+  const none = { inviteId: randomBytes(16), agentId: randomBytes(32), code: 'invite_invalid' }
+  await assert.rejects(guest.request('answerJoin', none), refusal('api_key_required'))
+  await assert.rejects(guest.request('revokeInvite', { inviteId: randomBytes(16) }), refusal('api_key_required'))
+})
+
+test('a poll returns at once when somebody waits', async (t) => {
+  const at = await scene(t)
+  const { owner, channelId } = at
+  const token = await invite(at)
+  const bob = await joiner(at)
+  assert.deepEqual(await polled(owner, channelId), [], 'nobody, and no time to wait')
+  await ask(bob, token)
+  assert.deepEqual(await polled(owner, channelId, { waitMs: 60_000 }), [toHex(bob.id)])
+})
+
+test('a poll waits for the first one, and no longer than it was told', async (t) => {
+  const at = await scene(t)
+  const { owner, channelId, world } = at
+  const token = await invite(at)
+  const bob = await joiner(at)
+  const first = polled(owner, channelId, { waitMs: 10_000 })
+  await quiet()
+  await ask(bob, token)
+  assert.deepEqual(await first, [toHex(bob.id)])
+  let over = false
+  const second = polled(owner, channelId, { waitMs: 10_000 }).then((found) => {
+    over = true
+    return found
+  })
+  await world.advance(9999)
+  assert.equal(over, false, 'who was given already does not end the wait')
+  await world.advance(1)
+  assert.deepEqual(await second, [toHex(bob.id)], 'until it is answered it is told again')
+  const longest = polled(owner, channelId, { waitMs: 4_000_000 })
+  await world.advance(60_000)
+  await longest
+})
+
+test('an owner that comes back hears at once of who was given to its lost session', async (t) => {
+  const at = await scene(t)
+  const { owner, channelId, world } = at
+  const bob = await joiner(at)
+  await ask(bob, await invite(at))
+  await polled(owner, channelId, { waitMs: 60_000 })
+  owner.close()
+  const again = await Agent.connect(world.transport.wire('cbor'), { key: owner.key, jwt: world.api.token('acme') })
+  assert.deepEqual(await polled(again, channelId, { waitMs: 60_000 }), [toHex(bob.id)])
+})
+
+test('a poll whose stream is gone is forgotten, and the joiner goes to the next one', async (t) => {
+  const at = await scene(t)
+  const { owner, channelId, world } = at
+  const token = await invite(at)
+  const bob = await joiner(at)
+  owner.request('pollJoinRequests', { channelId, waitMs: 60_000 }).catch(() => {})
+  await quiet()
+  owner.close()
+  assert.equal(world.driver.counts.requests, 0)
+  await ask(bob, token)
+  const again = await Agent.connect(world.transport.wire('cbor'), { key: owner.key, jwt: world.api.token('acme') })
+  assert.deepEqual(await polled(again, channelId, { waitMs: 60_000 }), [toHex(bob.id)])
+})
+
+test('only the agent that registered an invite polls, answers and revokes it', async (t) => {
+  const at = await scene(t)
+  const { owner, channelId, world } = at
+  const member = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
+  await owner.commit(channelId, 0n, { adds: [member.id] })
+  const token = await invite(at)
+  const bob = await joiner(at)
+  await ask(bob, token)
+  assert.deepEqual(await polled(member, channelId), [])
+  const answer = { inviteId: token.inviteId, agentId: bob.id, code: 'group_full' }
+  await assert.rejects(member.request('answerJoin', answer), refusal('not_found'))
+  await assert.rejects(member.request('revokeInvite', { inviteId: token.inviteId }), refusal('not_found'))
+  const taken = { channelId, ...token, expiresAtMs: BigInt(world.now() + HOUR), maxUses: 5 }
+  await assert.rejects(member.request('registerInvite', taken), refusal('invite_invalid'))
+  await owner.request('answerJoin', answer)
+  const told = await bob.next('joinAnswered')
+  assert.equal(told.code, 'group_full')
+  assert.equal(toHex(told.inviteId), toHex(token.inviteId))
+  await assert.rejects(owner.request('answerJoin', answer), refusal('not_found'), 'it is answered')
+})
+
+test('a revocation answers everybody who waits', async (t) => {
+  const at = await scene(t)
+  const { owner, channelId } = at
+  const token = await invite(at, { maxUses: 5 })
+  const waiting = [await joiner(at), await joiner(at)]
+  for (const agent of waiting) await ask(agent, token)
+  await owner.request('revokeInvite', { inviteId: token.inviteId })
+  for (const agent of waiting) assert.equal((await agent.next('joinAnswered')).code, 'invite_revoked')
+  assert.deepEqual(await polled(owner, channelId), [])
+})
+
+test('with its channel an invite is gone, and who waits is told', async (t) => {
+  const at = await scene(t)
+  const token = await invite(at)
+  const bob = await joiner(at)
+  await ask(bob, token)
+  await at.owner.request('deleteChannel', { channel: { case: 'channelId', value: at.channelId } })
+  assert.equal((await bob.next('joinAnswered')).code, 'invite_invalid')
+  await assert.rejects(ask(bob, token), refusal('invite_invalid'))
+})
+
+test('a request that is repeated takes the place of the first; after 10 minutes it is forgotten', async (t) => {
+  const at = await scene(t)
+  const { owner, channelId, world } = at
+  const token = await invite(at)
+  const bob = await joiner(at)
+  await ask(bob, token)
+  const box = randomBytes(77)
+  await ask(bob, token, box)
+  const { requests } = await owner.request('pollJoinRequests', { channelId })
+  assert.deepEqual(
+    requests.map((request) => Buffer.from(request.box)),
+    [box],
+  )
+  await world.advance(599_999)
+  assert.equal((await polled(owner, channelId)).length, 1)
+  await world.advance(1)
+  assert.equal((await polled(owner, channelId)).length, 0)
+})
+
+test('a joiner that calls proves the nonce of its token', async (t) => {
+  const at = await scene(t)
+  const token = await invite(at)
+  const bob = new UnaryAgent(at.world)
+  await bob.open()
+  const [payload = ''] = bob.token.split('.')
+  const { n } = JSON.parse(Buffer.from(payload, 'base64url').toString()) as { n: string }
+  const box = randomBytes(9)
+  const { inviteId } = token
+  const claim = { sessionNonce: Buffer.from(n, 'hex'), inviteId, agentId: bob.key.id, boxHash: sha256(box) }
+  const proved = createHmac('sha256', token.admissionKey).update(joinProofBytes(claim)).digest()
+  await bob.request('requestJoin', { inviteId, box, proof: proved })
+  assert.deepEqual(await polled(at.owner, at.channelId), [toHex(bob.key.id)])
+})
+
+test('bounds: requests per invite, per agent and minute, invites per channel, requests per poll', async (t) => {
+  const settings = { counts: { joinsPerInvite: 3, invitesPerChannel: 2 }, rates: { joinsPerMinute: 4 } }
+  const at = await scene(t, settings)
+  const { owner, channelId } = at
+  const token = await invite(at, { maxUses: 99 })
+  await invite(at)
+  await assert.rejects(invite(at), refusal('rate_limited'))
+  const joiners = [await joiner(at), await joiner(at), await joiner(at)]
+  for (const agent of joiners) await ask(agent, token)
+  await assert.rejects(ask(await joiner(at), token), refusal('rate_limited'))
+  const [first] = joiners as [Agent]
+  for (let more = 0; more < 3; more++) await ask(first, token)
+  await assert.rejects(ask(first, token), (error) => {
+    return error instanceof Refused && error.code === 'rate_limited' && error.refusal.retryAfterMs === 15_000
+  })
+  const two = await polled(owner, channelId, { limit: 2 })
+  assert.equal(two.length, 2)
+  const [third, ...others] = await polled(owner, channelId, { limit: 3 })
+  assert.ok(third && !two.includes(third), 'new ones come first')
+  assert.deepEqual(others.toSorted(), two.toSorted())
+})

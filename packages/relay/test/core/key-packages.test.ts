@@ -1,0 +1,193 @@
+/** KeyPackages: what is read of them, who uploads which, and that each is given out once. */
+import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
+import test from 'node:test'
+import { readKeyPackage } from '../../src/core/key-package.ts'
+import { KeyPackages } from '../../src/core/key-packages.ts'
+import { Agent, type AgentKey, makeKey, Refused } from '../support/agent.ts'
+import { makeKeyPackage } from '../support/key-package.ts'
+import { randomNumbers, SEED } from '../support/random.ts'
+import { refusal } from '../support/refusal.ts'
+import { openWorld, quiet, type World } from '../support/world.ts'
+
+const DAY = 86_400
+
+async function scene(
+  t: test.TestContext,
+  settings: object = {},
+): Promise<{
+  world: World
+  owner: Agent
+  bob: Agent
+  channelId: Uint8Array
+  fresh: (key?: AgentKey) => Uint8Array
+}> {
+  const world = await openWorld(t, { settings })
+  const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
+  const bob = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('bob') })
+  const channelId = await owner.createChannel('acme/x/y')
+  const now = Math.floor(world.now() / 1000)
+  const fresh = (key: AgentKey = bob.key): Uint8Array =>
+    makeKeyPackage(key.publicKey, { notBefore: now - 60, notAfter: now + DAY })
+  return { world, owner, bob, channelId, fresh }
+}
+
+test('the signature key and the lifetime are read, and nothing else is taken for a KeyPackage', () => {
+  const key = makeKey().publicKey
+  const whole = makeKeyPackage(key, { notBefore: 5, notAfter: 2 ** 40 })
+  const facts = readKeyPackage(whole)
+  assert.deepEqual(facts && { ...facts, signatureKey: Buffer.from(facts.signatureKey) }, {
+    signatureKey: Buffer.from(key),
+    notBefore: 5,
+    notAfter: 2 ** 40,
+  })
+  const altered = (at: number, value: number): Uint8Array => whole.with(at, value)
+  assert.equal(readKeyPackage(altered(1, 2)), undefined, 'another version of MLS')
+  assert.equal(readKeyPackage(altered(3, 3)), undefined, 'a Welcome')
+  assert.equal(readKeyPackage(altered(5, 2)), undefined, 'another version of the KeyPackage')
+  assert.equal(readKeyPackage(altered(7, 2)), undefined, 'another suite')
+  assert.equal(readKeyPackage(new Uint8Array([...whole, 0])), undefined, 'a byte too many')
+  assert.equal(readKeyPackage(new Uint8Array()), undefined)
+})
+
+test('a cut KeyPackage is none, and no bytes make the reader fail', (t) => {
+  t.diagnostic(`seed ${SEED}`)
+  const random = randomNumbers(SEED)
+  const whole = makeKeyPackage(makeKey().publicKey)
+  for (let length = 0; length < whole.length; length++)
+    assert.equal(readKeyPackage(whole.subarray(0, length)), undefined)
+  for (let at = 0; at < whole.length; at++) {
+    for (const value of [0, 0x3f, 0x40, 0x7f, 0x80, 0xbf, 0xc0, 0xff, Math.floor(random() * 256)]) {
+      const facts = readKeyPackage(whole.with(at, value))
+      if (facts) assert.ok(facts.signatureKey.length <= whole.length)
+    }
+  }
+  for (let run = 0; run < 2000; run++) {
+    const noise = whole.map((byte) => (random() < 0.05 ? Math.floor(random() * 256) : byte))
+    readKeyPackage(noise.subarray(0, Math.floor(random() * (noise.length + 1))))
+    readKeyPackage(randomBytes(Math.floor(random() * 300)))
+  }
+})
+
+test("a member takes another agent's KeyPackage, each one once, in the order of the upload", async (t) => {
+  const { owner, bob, channelId, fresh } = await scene(t)
+  const uploaded = [fresh(), fresh(), fresh()]
+  assert.equal((await bob.request('uploadKeyPackage', { keyPackages: uploaded })).held, 3)
+  for (const bytes of uploaded) {
+    const { keyPackage } = await owner.request('addMember', { channelId, agentId: bob.id })
+    assert.deepEqual(Buffer.from(keyPackage), Buffer.from(bytes))
+  }
+  await assert.rejects(owner.request('addMember', { channelId, agentId: bob.id }), refusal('key_package_unavailable'))
+})
+
+test('only a member with an account takes one, and of an agent that exists', async (t) => {
+  const { world, owner, bob, channelId, fresh } = await scene(t)
+  await bob.request('uploadKeyPackage', { keyPackages: [fresh()] })
+  await assert.rejects(bob.request('addMember', { channelId, agentId: bob.id }), refusal('not_found'))
+  const guest = await Agent.connect(world.transport.wire('cbor'))
+  await owner.commit(channelId, 0n, { adds: [guest.id] })
+  await assert.rejects(guest.request('addMember', { channelId, agentId: bob.id }), refusal('api_key_required'))
+  await assert.rejects(
+    guest.request('uploadKeyPackage', { keyPackages: [fresh(guest.key)] }),
+    refusal('api_key_required'),
+  )
+  const nobody = randomBytes(32)
+  await assert.rejects(owner.request('addMember', { channelId, agentId: nobody }), refusal('key_package_unavailable'))
+  await assert.rejects(owner.request('addMember', { channelId, agentId: randomBytes(31) }), refusal('invalid_request'))
+  await owner.request('addMember', { channelId, agentId: bob.id })
+})
+
+test('malformed, too long, of another key or expired: invalid_request, and nothing of the upload is kept', async (t) => {
+  const { world, bob, fresh } = await scene(t)
+  const now = Math.floor(world.now() / 1000)
+  const bad = [
+    randomBytes(100),
+    new Uint8Array(),
+    fresh().subarray(0, 50),
+    fresh(makeKey()),
+    makeKeyPackage(bob.key.publicKey, { notBefore: now - 10, notAfter: now }),
+    makeKeyPackage(bob.key.publicKey, { notBefore: now + 20, notAfter: now + 10 }),
+    new Uint8Array([...fresh(), ...randomBytes(17_000)]),
+  ]
+  for (const bytes of bad) {
+    await assert.rejects(bob.request('uploadKeyPackage', { keyPackages: [fresh(), bytes] }), refusal('invalid_request'))
+  }
+  await assert.rejects(bob.request('uploadKeyPackage', { keyPackages: [] }), refusal('invalid_request'))
+  assert.equal((await bob.request('uploadKeyPackage', { keyPackages: [fresh()] })).held, 1)
+})
+
+test('the relay holds 64 of an agent, the newest, and none twice', async (t) => {
+  const { bob, fresh } = await scene(t)
+  const many = Array.from({ length: 64 }, () => fresh())
+  assert.equal((await bob.request('uploadKeyPackage', { keyPackages: many.slice(0, 40) })).held, 40)
+  assert.equal((await bob.request('uploadKeyPackage', { keyPackages: many.slice(0, 40) })).held, 40)
+  assert.equal((await bob.request('uploadKeyPackage', { keyPackages: many })).held, 64)
+  assert.equal((await bob.request('uploadKeyPackage', { keyPackages: [fresh()] })).held, 64)
+  const tooMany = [...many, fresh()]
+  await assert.rejects(bob.request('uploadKeyPackage', { keyPackages: tooMany }), refusal('invalid_request'))
+})
+
+test('one that has expired meanwhile is not given out, and an opening tells how many are left', async (t) => {
+  const { world, owner, bob, channelId, fresh } = await scene(t)
+  const now = Math.floor(world.now() / 1000)
+  const short = makeKeyPackage(bob.key.publicKey, { notBefore: now - 60, notAfter: now + 100 })
+  const long = fresh()
+  await bob.request('uploadKeyPackage', { keyPackages: [short, long] })
+  await world.advance(100_000)
+  const jwt = world.api.token('bob')
+  const again = await Agent.connect(world.transport.wire('cbor'), { key: bob.key, jwt })
+  assert.equal(again.opened?.keyPackages, 1)
+  const { keyPackage } = await owner.request('addMember', { channelId, agentId: bob.id })
+  assert.deepEqual(Buffer.from(keyPackage), Buffer.from(long))
+})
+
+test('below 8 the agent is told to upload more', async (t) => {
+  const { owner, bob, channelId, fresh } = await scene(t)
+  await bob.request('uploadKeyPackage', { keyPackages: Array.from({ length: 9 }, () => fresh()) })
+  await owner.request('addMember', { channelId, agentId: bob.id })
+  await quiet()
+  assert.deepEqual(bob.pushes, [])
+  await owner.request('addMember', { channelId, agentId: bob.id })
+  assert.equal((await bob.next('keyPackagesLow')).held, 7)
+})
+
+test('claims have a rate per claimer and per target; who is refused uses up nothing of the target', async (t) => {
+  const { world, owner, bob, channelId, fresh } = await scene(t, {
+    rates: { claimsPerMinute: 6, claimsPerTargetPerMinute: 4 },
+  })
+  const other = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
+  await owner.commit(channelId, 0n, { adds: [other.id] })
+  await bob.request('uploadKeyPackage', { keyPackages: Array.from({ length: 30 }, () => fresh()) })
+  const claim = (agent: Agent, agentId: Uint8Array = bob.id): Promise<unknown> =>
+    agent.request('addMember', { channelId, agentId })
+  for (let count = 0; count < 4; count++) await claim(owner)
+  await assert.rejects(claim(owner), (error) => {
+    return error instanceof Refused && error.code === 'rate_limited' && error.refusal.retryAfterMs === 15_000
+  })
+  await assert.rejects(claim(other), refusal('rate_limited'))
+  await assert.rejects(claim(owner, randomBytes(32)), refusal('key_package_unavailable'))
+  const target = randomBytes(32)
+  for (let count = 0; count < 9; count++) await assert.rejects(claim(owner, target), refusal('rate_limited'))
+  for (let count = 0; count < 4; count++) await assert.rejects(claim(other, target), refusal('key_package_unavailable'))
+  await world.advance(60_000)
+  await claim(other)
+})
+
+test('the pool is bounded in agents and in bytes: who uploaded longest ago is forgotten', () => {
+  const pool = new KeyPackages(3, 1000)
+  for (const agent of ['a', 'b', 'c']) pool.add(agent, randomBytes(100), 10)
+  pool.add('a', randomBytes(100), 10)
+  pool.add('d', randomBytes(100), 10)
+  assert.deepEqual(
+    ['a', 'b', 'c', 'd'].map((agent) => pool.held(agent, 0)),
+    [2, 0, 1, 1],
+  )
+  pool.add('e', randomBytes(950), 10)
+  assert.deepEqual(
+    ['a', 'c', 'd', 'e'].map((agent) => pool.held(agent, 0)),
+    [0, 0, 0, 1],
+  )
+  assert.equal(pool.take('e', 10), undefined, 'expired')
+  for (let count = 0; count < 10; count++) pool.add('f', randomBytes(100), 10)
+  assert.equal(pool.held('f', 0), 10)
+})
