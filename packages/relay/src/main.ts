@@ -1,0 +1,183 @@
+/** Starts a relay: opens the store, listens on both ports, and stops in order. */
+import type { JSONWebKeySet } from 'jose'
+import packageJson from '../package.json' with { type: 'json' }
+import { StaticError } from '@static/protocol'
+import { type ApiAccess, makeApiClient } from './api-client.ts'
+import { Relay } from './core/relay.ts'
+import { makeCrypto } from './crypto.ts'
+import { Driver, type QuotaSource } from './driver.ts'
+import { type LogOptions, makeLog } from './log.ts'
+import { makeMetrics } from './metrics.ts'
+import type { Health, Store, StoreEvent, Time, Transport } from './ports.ts'
+import { settingsFrom } from './settings.ts'
+import { openMemoryStore } from './store/memory.ts'
+import { type FailAt, openSqliteStore } from './store/sqlite.ts'
+import { type GrpcTransport, startGrpcTransport } from './transport/grpc.ts'
+import { type QuicTransport, startQuicTransport } from './transport/quic.ts'
+import { makeVerifier } from './verify.ts'
+
+/** A certificate with its chain, and its private key, as PEM. */
+export interface Certificate {
+  readonly cert: string
+  readonly key: string
+}
+
+/** The API in the same process. */
+export interface LocalApi extends QuotaSource {
+  /** The keys of its tokens, as its JWKS document lists them. */
+  keys(): Promise<{ readonly keys: readonly object[] }>
+}
+
+/** How to run a relay. */
+export interface RelayOptions {
+  /** What agents know it by: the server name in its certificate, the same on all nodes of a deployment. */
+  readonly name: string
+  /** A SQLite file, or `:memory:` for tests. */
+  readonly database: string
+  readonly host: string
+  /** Ports; 0 takes free ones. */
+  readonly grpcPort: number
+  readonly quicPort: number
+  /** QUIC endpoints on consecutive ports; one is planned for 1,000 sessions. */
+  readonly quicEndpoints?: number | undefined
+  readonly certificate: Certificate
+  /** That of the QUIC port, where another is needed: it names no addresses if its authority has name constraints. */
+  readonly quicCertificate?: Certificate | undefined
+  /** The authority whose client certificates stand-alone proxies show. */
+  readonly proxyCa?: string | undefined
+  /** Origins whose pages may call from a browser. */
+  readonly origins?: readonly string[] | undefined
+  /** Whether agents without a token may open sessions. */
+  readonly guests?: boolean | undefined
+  readonly api: ApiAccess | LocalApi
+  /** Lets others than this machine read /metrics. */
+  readonly metricsToken?: string | undefined
+  /** Overrides of the defaults; see `Settings`. */
+  readonly settings?: unknown
+  readonly log: LogOptions
+  readonly now?: (() => Time) | undefined
+  /** For crash tests: where the process kills itself. */
+  readonly failAt?: FailAt | undefined
+}
+
+/** A running relay. */
+export interface RunningRelay {
+  readonly grpcPort: number
+  readonly quicPorts: readonly number[]
+  /**
+   * Takes new certificates for connections from now on. When that of the QUIC port has changed its endpoints start anew,
+   * one after the other: the library cannot swap it under open sessions.
+   */
+  renew(certificate: Certificate, quicCertificate?: Certificate): Promise<void>
+  /** Tells sessions to dial again, finishes what was accepted, and closes everything. */
+  close(): Promise<void>
+}
+
+/**
+ * Starts a relay.
+ * Throws `invalid_request` for settings that cannot work or a credential that the API refuses, `store_locked` when
+ * another process has the database, and `connection_error` when a port is taken.
+ */
+export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
+  const settings = settingsFrom(options.settings ?? {})
+  const now = options.now ?? Date.now
+  const log = makeLog(options.log)
+  const onError = (err: unknown): void => log.error({ err }, 'something failed that nobody waits for')
+  const remote = 'url' in options.api ? makeApiClient(options.api) : undefined
+  const api = remote ?? (options.api as LocalApi)
+  const crypto = await makeCrypto()
+  await remote?.check().catch((err: unknown) => {
+    if (StaticError.from(err).code !== 'unavailable') throw err
+    log.warn({ err }, 'the API is out of reach: agents get no new quota until it is back')
+  })
+
+  // Nothing happens in a store before its driver asks for it.
+  let driver: Driver | undefined
+  const store = await openStore(options, settings, (event) => driver?.event(event))
+  const { name } = options
+  const identity = { name, guests: options.guests ?? true }
+  const relay = new Relay({ identity, deployment: store.deployment, settings, crypto })
+  const metrics = makeMetrics(() => relay.counts)
+  driver = new Driver({
+    relay,
+    store,
+    settings,
+    verify: makeVerifier(async () => (await api.keys()) as JSONWebKeySet, now),
+    quota: api,
+    now,
+    onError,
+    onSend: (message, receivers) => metrics.sent(message, receivers),
+  })
+  const running = driver
+
+  let stopping = false
+  const health = (): Health => ({ ready: !stopping && store.healthy(), name, version: packageJson.version })
+  const transports: Transport[] = []
+  const close = async (): Promise<void> => {
+    stopping = true
+    await running.drain()
+    await Promise.all(transports.map((transport) => transport.stop()))
+    running.stop()
+    await store.close()
+    remote?.close()
+  }
+
+  try {
+    const { host, certificate, origins = [] } = options
+    let { quicCertificate = certificate } = options
+    const grpc: GrpcTransport = await startGrpcTransport(
+      {
+        host,
+        port: options.grpcPort,
+        certificate,
+        origins,
+        health,
+        metrics: { text: () => metrics.text(), token: options.metricsToken },
+        log: {
+          cut: (address, reason) => log.warn({ address, reason }, 'a connection was cut off'),
+          failed: onError,
+        },
+      },
+      running.streams(() => grpc),
+      running,
+    )
+    transports.push(grpc)
+    const quic: QuicTransport = await startQuicTransport(
+      {
+        host,
+        port: options.quicPort,
+        endpoints: options.quicEndpoints ?? 1,
+        certificate: quicCertificate,
+        ...(options.proxyCa === undefined ? {} : { proxyCa: options.proxyCa }),
+        maxSessions: settings.streams.quicPerEndpoint,
+        log: (message, detail) => log.warn(detail, message),
+      },
+      running.streams(() => quic),
+    )
+    transports.push(quic)
+    log.info({ name, grpc: grpc.port, quic: quic.ports }, 'the relay is ready')
+    return {
+      grpcPort: grpc.port,
+      quicPorts: quic.ports,
+      renew: async (fresh, freshQuic = fresh) => {
+        grpc.renew(fresh)
+        if (freshQuic.cert === quicCertificate.cert) return
+        quicCertificate = freshQuic
+        await quic.renew(freshQuic)
+      },
+      close,
+    }
+  } catch (error) {
+    await close()
+    throw error
+  }
+}
+
+function openStore(
+  { database, failAt }: RelayOptions,
+  { retention }: ReturnType<typeof settingsFrom>,
+  listener: (event: StoreEvent) => void,
+): Promise<Store> {
+  if (database === ':memory:') return openMemoryStore({ retention }, listener)
+  return openSqliteStore({ path: database, retention, ...(failAt === undefined ? {} : { failAt }) }, listener)
+}

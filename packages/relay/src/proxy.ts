@@ -1,0 +1,323 @@
+/**
+ * The stand-alone proxy: gRPC agents on one side, a relay's QUIC port on the other. It turns protobuf into CBOR and back
+ * by the descriptors alone and passes everything else through: the session's opening, pings and pongs (which bound what
+ * is under way from end to end), acknowledgements. It sees sessions and tokens, never content.
+ */
+import { isIPv4 } from 'node:net'
+import { create } from '@bufbuild/protobuf'
+import {
+  type CellEvent,
+  CellJoiner,
+  convertEnvelope,
+  cutEnvelope,
+  decodeEnvelope,
+  ENVELOPE_LIMITS,
+  encodeEnvelope,
+  makeCell,
+  REVISION,
+  StaticError,
+} from '@static/protocol'
+import {
+  AckRequestSchema,
+  type ClientMessage,
+  ClientMessageSchema,
+  type ServerMessage,
+  ServerMessageSchema,
+} from '@static/protocol/relay'
+import type {
+  CallAnswer,
+  CallHandler,
+  Peer,
+  PushSink,
+  StreamHandler,
+  StreamId,
+  Subscription,
+  Transport,
+} from './ports.ts'
+
+/** Opens streams to the relay, over few connections. */
+export interface Upstream {
+  /** Rejects with `unavailable` when the relay is out of reach. */
+  open(handlers: UpstreamHandlers): Promise<UpstreamStream>
+}
+
+export interface UpstreamHandlers {
+  data(bytes: Uint8Array): void
+  /** The reason is missing when the relay ended the stream in order. */
+  closed(reason?: StaticError): void
+}
+
+export interface UpstreamStream {
+  write(bytes: Uint8Array): void
+  end(): void
+  readonly bufferedBytes: number
+}
+
+/** The hello's request id: agents count theirs up from 1 and never get there. */
+const HELLO_ID = 0xffff_ffff_ffff_ffffn
+const UNKNOWN_PROXY =
+  'The relay does not know this proxy: its --proxy-ca must be the authority that signed the client certificate.'
+/** What an agent may send while the stream to the relay opens. */
+const EARLY_BYTES = 65_536
+const MAX_BUFFERED_BYTES = 8 * 1024 * 1024
+const CALL_MS = 70_000
+const GREETING_MS = 5000
+
+/** The two ends of a session. */
+interface Session {
+  readonly id: StreamId
+  readonly fromAgent: CellJoiner
+  upstream: UpstreamStream | undefined
+  early: Uint8Array[]
+  earlyBytes: number
+}
+
+/** Joins agents and relay. */
+export class Proxy implements CallHandler {
+  readonly #upstream: Upstream
+  readonly #sessions = new Map<StreamId, Session>()
+  readonly #onError: (error: unknown) => void
+  #lastStream = 0
+
+  constructor(upstream: Upstream, onError: (error: unknown) => void) {
+    this.#upstream = upstream
+    this.#onError = onError
+  }
+
+  /** Says hello for nobody. Rejects with `connection_error` when the relay does not take this for a proxy of its own. */
+  async greet(): Promise<void> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>()
+    const fail = (text: string, cause?: unknown): void => reject(StaticError.of('connection_error', text, { cause }))
+    const joiner = new CellJoiner(Number.MAX_SAFE_INTEGER)
+    const stream = await this.#upstream.open({
+      data: (bytes) =>
+        joiner.push(bytes, ({ type, payload }) => {
+          if (type !== 'envelope') return
+          const { body } = decodeEnvelope('cbor', ServerMessageSchema, payload, payload.length)
+          if (body.case === 'proxyHello') resolve()
+          else fail(UNKNOWN_PROXY, body)
+        }),
+      closed: (reason) => fail(reason?.message ?? UNKNOWN_PROXY, reason),
+    })
+    const late = setTimeout(() => fail('The relay does not answer.'), GREETING_MS)
+    stream.write(requestCells(helloMessage('127.0.0.1')))
+    try {
+      await promise
+    } finally {
+      clearTimeout(late)
+      stream.end()
+    }
+  }
+
+  /** Takes the session streams of the agents' transport. */
+  streams(transport: () => Transport): StreamHandler {
+    return {
+      opened: (peer) => {
+        const id = ++this.#lastStream
+        const fromAgent = new CellJoiner(ENVELOPE_LIMITS.unauthenticated)
+        const session: Session = { id, fromAgent, upstream: undefined, early: [], earlyBytes: 0 }
+        this.#sessions.set(id, session)
+        this.#connect(session, peer, transport()).catch((error: unknown) => {
+          this.#onError(error)
+          this.#end(session, transport())
+        })
+        return id
+      },
+      received: (id, chunk) => {
+        const session = this.#sessions.get(id)
+        if (session) this.#guard(session, transport(), () => this.#fromAgent(session, chunk, transport()))
+      },
+      closed: (id) => {
+        this.#sessions.get(id)?.upstream?.end()
+        this.#sessions.delete(id)
+      },
+    }
+  }
+
+  /** Passes a call on over a stream of its own: streams are cheap, and each tells the agent's address. */
+  async call(peer: Peer, message: ClientMessage): Promise<CallAnswer> {
+    const { promise, resolve, reject } = Promise.withResolvers<ServerMessage>()
+    const gone = (): void => reject(StaticError.of('unavailable', 'The relay is out of reach.', { retryAfter: 1 }))
+    const stream = await this.#exchange(peer, message, { message: resolve, ping: (pong) => pong(), closed: gone })
+    const late = setTimeout(gone, CALL_MS)
+    try {
+      const answer = await promise
+      return { message: answer, token: answer.sessionToken === '' ? undefined : answer.sessionToken }
+    } finally {
+      clearTimeout(late)
+      stream.end()
+    }
+  }
+
+  subscribe(peer: Peer, message: ClientMessage, sink: PushSink): Subscription {
+    let over = false
+    let congested = false
+    // Pongs wait for room: so the relay sends no more than a window ahead of what the agent takes.
+    let held: (() => void)[] = []
+    let stream: UpstreamStream | undefined
+    const end = (): void => {
+      if (over) return
+      over = true
+      sink.end()
+    }
+    const handlers: Exchange = {
+      message: (push) => {
+        if (!over && !sink.write(push)) congested = true
+      },
+      ping: (pong) => {
+        if (congested) held.push(pong)
+        else pong()
+      },
+      closed: end,
+    }
+    this.#exchange(peer, message, handlers).then(
+      (opened) => {
+        stream = opened
+        if (over) opened.end()
+      },
+      (error: unknown) => {
+        this.#onError(error)
+        end()
+      },
+    )
+    return {
+      room: () => {
+        congested = false
+        const pongs = held
+        held = []
+        for (const pong of pongs) pong()
+      },
+      close: () => {
+        over = true
+        stream?.end()
+      },
+    }
+  }
+
+  async #connect(session: Session, peer: Peer, transport: Transport): Promise<void> {
+    const fromRelay = new CellJoiner(Number.MAX_SAFE_INTEGER)
+    const upstream = await this.#upstream.open({
+      data: (bytes) =>
+        this.#guard(session, transport, () => {
+          fromRelay.push(bytes, (event) => this.#toAgent(session, event, transport))
+        }),
+      closed: () => this.#end(session, transport),
+    })
+    if (!this.#sessions.has(session.id)) return upstream.end()
+    upstream.write(requestCells(helloMessage(peer.address)))
+    session.upstream = upstream
+    for (const chunk of session.early) this.#fromAgent(session, chunk, transport)
+    session.early = []
+  }
+
+  #fromAgent(session: Session, chunk: Uint8Array, transport: Transport): void {
+    const { upstream } = session
+    if (!upstream) {
+      session.earlyBytes += chunk.length
+      if (session.earlyBytes > EARLY_BYTES) throw StaticError.of('unavailable', 'The relay is not there yet.')
+      session.early.push(chunk)
+      return
+    }
+    session.fromAgent.push(chunk, (event) => upstream.write(cellsToRelay(event)))
+    if (upstream.bufferedBytes > MAX_BUFFERED_BYTES) this.#end(session, transport)
+  }
+
+  #toAgent(session: Session, { type, payload }: CellEvent, transport: Transport): void {
+    if (type !== 'envelope') return transport.write([session.id], makeCell(type, payload))
+    const message = decodeEnvelope('cbor', ServerMessageSchema, payload, payload.length)
+    if (message.requestId === HELLO_ID) {
+      if (message.body.case === 'error') throw StaticError.of('unavailable', message.body.value.message)
+      return
+    }
+    // From here on the relay decides how long its envelopes may be.
+    if (message.body.case === 'openSession') session.fromAgent.limit = ENVELOPE_LIMITS.member
+    transport.write([session.id], cutEnvelope(encodeEnvelope('protobuf', ServerMessageSchema, message)))
+  }
+
+  /** Ends a session whose bytes no decoder takes, on both sides. */
+  #guard(session: Session, transport: Transport, work: () => void): void {
+    try {
+      work()
+    } catch (error) {
+      this.#onError(error)
+      this.#end(session, transport)
+    }
+  }
+
+  #end(session: Session, transport: Transport): void {
+    if (!this.#sessions.delete(session.id)) return
+    session.upstream?.end()
+    transport.end(session.id)
+  }
+
+  /** A stream with one request; hands over what the relay says. */
+  async #exchange(peer: Peer, message: ClientMessage, handlers: Exchange): Promise<UpstreamStream> {
+    const joiner = new CellJoiner(Number.MAX_SAFE_INTEGER)
+    const opened: { stream?: UpstreamStream } = {}
+    const stream = await this.#upstream.open({
+      data: (bytes) =>
+        joiner.push(bytes, ({ type, payload }) => {
+          if (type === 'ping') handlers.ping(() => opened.stream?.write(makeCell('pong', payload)))
+          if (type !== 'envelope') return
+          const answer = decodeEnvelope('cbor', ServerMessageSchema, payload.slice(), payload.length)
+          if (answer.requestId !== HELLO_ID) handlers.message(answer)
+          else if (answer.body.case === 'error') handlers.closed()
+        }),
+      closed: () => handlers.closed(),
+    })
+    opened.stream = stream
+    stream.write(requestCells(helloMessage(peer.address)))
+    stream.write(requestCells(message))
+    return stream
+  }
+}
+
+interface Exchange {
+  message(message: ServerMessage): void
+  ping(pong: () => void): void
+  closed(): void
+}
+
+/** What an agent sent, for the relay. */
+function cellsToRelay({ type, payload }: CellEvent): Uint8Array {
+  switch (type) {
+    case 'envelope': {
+      const message = decodeEnvelope('protobuf', ClientMessageSchema, payload, payload.length)
+      // Tokens are for unary calls, and only the hello says which proxy this is.
+      if (message.sessionToken !== '' || message.body.case === 'proxyHello' || message.requestId >= HELLO_ID) {
+        throw StaticError.of('invalid_request', 'An agent does not speak for a proxy.')
+      }
+      return requestCells(message)
+    }
+    case 'ack':
+      return makeCell('ack', convertEnvelope('protobuf', 'cbor', AckRequestSchema, payload, payload.length))
+    case 'ping':
+    case 'pong':
+    case 'coverAsk':
+      return makeCell(type, payload)
+  }
+}
+
+function requestCells(message: ClientMessage): Uint8Array {
+  return cutEnvelope(encodeEnvelope('cbor', ClientMessageSchema, message))
+}
+
+function helloMessage(address: string): ClientMessage {
+  return create(ClientMessageSchema, {
+    requestId: HELLO_ID,
+    body: { case: 'proxyHello', value: { revision: REVISION, agentAddress: addressBytes(address) } },
+  })
+}
+
+/** The 4 or 16 bytes of an address. */
+function addressBytes(address: string): Uint8Array {
+  if (isIPv4(address)) return Uint8Array.from(address.split('.'), Number)
+  const [bare = ''] = address.split('%')
+  const [head = '', tail = ''] = bare.split('::')
+  const left = head === '' ? [] : head.split(':')
+  const right = tail === '' ? [] : tail.split(':')
+  const groups = [...left, ...Array<string>(Math.max(0, 8 - left.length - right.length)).fill('0'), ...right]
+  return Uint8Array.from(
+    groups.flatMap((group) => [Number.parseInt(group, 16) >>> 8, Number.parseInt(group, 16) & 0xff]),
+  )
+}

@@ -1,0 +1,100 @@
+/** The answering half of a native gRPC stream that is framed by hand. */
+import { constants, type IncomingHttpHeaders, type OutgoingHttpHeaders, type ServerHttp2Stream } from 'node:http2'
+import { Code, ConnectError } from '@connectrpc/connect'
+
+const CONTENT_TYPE = 'application/grpc+proto'
+
+/** Whether a request is native gRPC in protobuf. */
+export function isNativeGrpc(headers: IncomingHttpHeaders): boolean {
+  return /^application\/grpc(\+proto)?$/i.test(headers['content-type'] ?? '')
+}
+
+/** What a gRPC stream is held to. */
+export interface StreamLimits {
+  /** So many bytes may wait for a slow reader. */
+  readonly unsentBytes: number
+  /** So long may a stream take to end after its last word. */
+  readonly closeMs: number
+}
+
+/** Answers one native gRPC request. */
+export class GrpcStream {
+  readonly #stream: ServerHttp2Stream
+  readonly #limits: StreamLimits
+  #outcome: OutgoingHttpHeaders = {}
+  #ended = false
+
+  constructor(stream: ServerHttp2Stream, limits: StreamLimits) {
+    this.#stream = stream
+    this.#limits = limits
+    // Resets come as errors too; `close` follows either way.
+    stream.on('error', () => {})
+    // The library's own response would send trailers without a status.
+    stream.removeAllListeners('wantTrailers')
+    stream.on('wantTrailers', () => stream.sendTrailers(this.#outcome))
+  }
+
+  /** Whether the last word has been said. */
+  get ended(): boolean {
+    return this.#ended || this.#stream.closed || this.#stream.destroyed
+  }
+
+  /** Says that the call was taken. */
+  open(): void {
+    this.#stream.respond(
+      { ':status': 200, 'content-type': CONTENT_TYPE, 'grpc-accept-encoding': 'identity' },
+      { waitForTrailers: true },
+    )
+  }
+
+  /** Sends frames; false when the reader is behind. A reader that is too far behind is cut off. */
+  write(frames: Buffer): boolean {
+    if (this.ended) return false
+    if (this.#stream.writableLength + frames.length > this.#limits.unsentBytes) {
+      this.cut(constants.NGHTTP2_ENHANCE_YOUR_CALM)
+      return false
+    }
+    return this.#stream.write(frames)
+  }
+
+  /** Ends the stream after what was written: well, or with an error. */
+  end(error?: ConnectError): void {
+    if (this.ended) return
+    this.#ended = true
+    this.#outcome = outcomeOf(error)
+    if (this.#stream.headersSent) {
+      this.#stream.end()
+    } else {
+      this.#stream.respond({ ':status': 200, 'content-type': CONTENT_TYPE, ...this.#outcome }, { endStream: true })
+    }
+    // A reader that takes nothing would keep what waits for it, and a sender that does not end its half the stream. A
+    // reset right after the trailers would overtake them.
+    const late = setTimeout(() => this.cut(constants.NGHTTP2_CANCEL), this.#limits.closeMs)
+    this.#stream.once('close', () => clearTimeout(late))
+  }
+
+  /** Ends the stream at once, whatever waits. */
+  cut(code: number): void {
+    this.#ended = true
+    this.#stream.close(code)
+    // The reset may wait behind what the peer does not read; what is held for it need not.
+    this.#stream.destroy()
+  }
+}
+
+/** Why a stream cannot be taken at all. */
+export function objection(headers: IncomingHttpHeaders): ConnectError | undefined {
+  const encoding = headers['grpc-encoding'] ?? 'identity'
+  return encoding === 'identity'
+    ? undefined
+    : new ConnectError('Messages are not compressed here.', Code.Unimplemented, { 'grpc-accept-encoding': 'identity' })
+}
+
+function outcomeOf(error: ConnectError | undefined): OutgoingHttpHeaders {
+  if (error === undefined) return { 'grpc-status': '0' }
+  return {
+    ...Object.fromEntries(error.metadata),
+    'grpc-status': String(error.code),
+    'grpc-message': encodeURIComponent(error.rawMessage),
+  }
+}

@@ -1,0 +1,77 @@
+/** The listening sockets of a port: IPv4 and IPv6 on the same number. */
+import { once } from 'node:events'
+import type { Http2SecureServer } from 'node:http2'
+import type { AddressInfo } from 'node:net'
+import type { SecureContextOptions } from 'node:tls'
+import { StaticError } from '@static/protocol'
+
+/** A certificate with its chain, and its private key, as PEM. */
+export interface Certificate {
+  readonly cert: string
+  readonly key: string
+}
+
+const CURVES = 'X25519:P-256:P-384'
+/** A free port of one address may be taken on the other. */
+const MOST_TRIES = 10
+
+/** What every connection is held to, with the first certificate and with those that follow. */
+export function tlsOptions(certificate: Certificate): SecureContextOptions {
+  return { cert: certificate.cert, key: certificate.key, minVersion: 'TLSv1.3', ecdhCurve: CURVES }
+}
+
+/** Servers that listen on the same port. */
+export interface Listeners {
+  readonly port: number
+  readonly servers: readonly Http2SecureServer[]
+}
+
+/**
+ * Listens on a host: `localhost` is both loopback addresses, `0.0.0.0` and `::` are all addresses. IPv6 is left out
+ * where the machine has none. Port 0 takes one that is free.
+ *
+ * @throws {StaticError} `connection_error` when an address is taken
+ */
+export async function listen(host: string, port: number, make: () => Http2SecureServer): Promise<Listeners> {
+  const [first, second] = addressesOf(host)
+  for (let tries = 1; ; tries++) {
+    const main = make()
+    const servers = [main]
+    try {
+      await bind(main, first, port)
+      const { port: bound } = main.address() as AddressInfo
+      if (second !== undefined) {
+        const other = make()
+        if (await bindIfPresent(other, second, bound)) servers.push(other)
+      }
+      return { port: bound, servers }
+    } catch (cause) {
+      for (const server of servers) server.close()
+      const { code } = cause as NodeJS.ErrnoException
+      if (code === 'EADDRINUSE' && port === 0 && tries < MOST_TRIES) continue
+      const reason = code === 'EADDRINUSE' ? 'it is taken by another program' : (code ?? 'unknown error')
+      throw StaticError.of('connection_error', `Cannot listen on ${host} port ${port}: ${reason}.`, { cause })
+    }
+  }
+}
+
+function addressesOf(host: string): readonly [string, string?] {
+  if (host === 'localhost') return ['127.0.0.1', '::1']
+  return host === '0.0.0.0' || host === '::' ? ['0.0.0.0', '::'] : [host]
+}
+
+async function bind(server: Http2SecureServer, host: string, port: number): Promise<void> {
+  server.listen({ host, port, ipv6Only: host === '::' })
+  await once(server, 'listening')
+}
+
+async function bindIfPresent(server: Http2SecureServer, host: string, port: number): Promise<boolean> {
+  try {
+    await bind(server, host, port)
+    return true
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code !== 'EADDRNOTAVAIL' && code !== 'EAFNOSUPPORT') throw error
+    return false
+  }
+}

@@ -1,0 +1,42 @@
+/** `GET /metrics`: Prometheus text, for this machine or for whoever has the metrics token. */
+import { createHash, timingSafeEqual } from 'node:crypto'
+
+/** Where the figures come from, and who beside this machine may read them. */
+export interface MetricsSource {
+  readonly text: () => Promise<string>
+  readonly token: string | undefined
+}
+
+/** An answer of HTTP. */
+export interface MetricsAnswer {
+  readonly status: number
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: string
+}
+
+/** Answers a peer of this address; rejects when the figures cannot be had. */
+export async function metricsAnswer(
+  { text, token }: MetricsSource,
+  address: string,
+  authorization: string | undefined,
+): Promise<MetricsAnswer> {
+  const known = token !== undefined && same(authorization ?? '', `Bearer ${token}`)
+  if (known || isLoopback(address)) {
+    return { status: 200, headers: { 'content-type': 'text/plain; version=0.0.4; charset=utf-8' }, body: await text() }
+  }
+  return {
+    status: 401,
+    headers: { 'content-type': 'application/json', 'www-authenticate': 'Bearer' },
+    body: '{"code":"auth_failed"}',
+  }
+}
+
+/** Compares in a time that does not depend on the content. */
+function same(given: string, expected: string): boolean {
+  const digest = (value: string): Buffer => createHash('sha256').update(value).digest()
+  return timingSafeEqual(digest(given), digest(expected))
+}
+
+function isLoopback(address: string): boolean {
+  return address === '::1' || address.startsWith('127.')
+}

@@ -1,0 +1,47 @@
+/** Streams of cells over real transports. */
+import { connectQuic } from '../../src/transport/quic-client.ts'
+import type { Wire } from './agent.ts'
+import { connectGrpc } from './grpc-client.ts'
+
+/** Where a relay or proxy listens on this machine. */
+interface Target {
+  readonly port: number
+  readonly ca: string
+}
+
+/** A connection and a stream for each session. */
+export function quicWire({ port, ca }: Target): Wire {
+  return {
+    form: 'cbor',
+    serverName: 'localhost',
+    open: async (handlers) => {
+      const connection = await connectQuic({ host: '127.0.0.1', port, serverName: 'localhost', ca })
+      return connection.openStream({
+        data: (bytes) => handlers.data(bytes),
+        closed: () => {
+          void connection.close()
+          handlers.closed()
+        },
+      })
+    },
+  }
+}
+
+/** The same over gRPC. */
+export function grpcWire({ port, ca }: Target): Wire {
+  return {
+    form: 'protobuf',
+    serverName: 'localhost',
+    open: async (handlers) => {
+      const client = await connectGrpc({ host: '127.0.0.1', port, ca, serverName: 'localhost' })
+      const stream = client.openSession({
+        data: (bytes) => handlers.data(bytes),
+        closed: () => {
+          void client.close()
+          handlers.closed()
+        },
+      })
+      return { write: (bytes) => stream.write(bytes), end: () => stream.end() }
+    },
+  }
+}

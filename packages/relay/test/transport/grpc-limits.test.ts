@@ -1,0 +1,263 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { connect as connectHttp2, constants } from 'node:http2'
+import { test } from 'node:test'
+import { type AddressInfo, connect as connectTcp, createServer, type Socket } from 'node:net'
+import { connect as connectTls, type ConnectionOptions, type TLSSocket } from 'node:tls'
+import { addressSubject, plainAddress } from '../../src/transport/http2-address.ts'
+import { connectGrpc } from '../support/grpc-client.ts'
+import { certificates, type GrpcBench, startGrpcBench } from '../support/grpc-fakes.ts'
+import { ask } from '../support/grpc-http.ts'
+
+async function dial(bench: GrpcBench, options: ConnectionOptions = {}): Promise<TLSSocket> {
+  const { port } = bench.transport
+  const socket = connectTls({ host: '127.0.0.1', port, servername: 'localhost', ca: bench.ca, ...options })
+  await once(socket, 'secureConnect')
+  socket.on('error', () => {})
+  return socket
+}
+
+test('TLS 1.2 and other curves are refused, before and after a new certificate', async () => {
+  await using bench = await startGrpcBench()
+  const { authority } = await certificates()
+  const fingerprints = new Set<string>()
+  for (const renewed of [false, true]) {
+    if (renewed) bench.transport.renew(await authority.issue(['localhost']))
+    for (const host of ['127.0.0.1', '::1']) {
+      const socket = await dial(bench, { host, ALPNProtocols: ['h2'] })
+      assert.deepEqual([socket.getProtocol(), socket.alpnProtocol], ['TLSv1.3', 'h2'])
+      fingerprints.add(socket.getPeerCertificate().fingerprint256)
+      socket.destroy()
+    }
+    await assert.rejects(dial(bench, { maxVersion: 'TLSv1.2' }))
+    await assert.rejects(dial(bench, { ecdhCurve: 'P-521' }))
+  }
+  assert.equal(fingerprints.size, 2)
+})
+
+test('a certificate that does not fit its key is not taken, and streams outlive a renewal', async () => {
+  await using bench = await startGrpcBench()
+  const { authority, certificate } = await certificates()
+  const other = await authority.issue(['localhost'])
+  assert.throws(() => bench.transport.renew({ cert: certificate.cert, key: other.key }))
+  const client = await bench.connect()
+  const { promise, resolve } = Promise.withResolvers<Uint8Array>()
+  const session = client.openSession({ data: resolve, closed: () => {} })
+  await bench.streams.open.reaches(1)
+  bench.transport.renew(other)
+  session.write(new Uint8Array(1024))
+  assert.equal((await promise).length, 1024)
+})
+
+test('one address takes only so many connections, and the port only so many in all', async () => {
+  for (const limits of [{ connectionsPerAddress: 2 }, { connections: 2 }]) {
+    await using bench = await startGrpcBench({ limits })
+    const first = await bench.connect()
+    await bench.connect()
+    await assert.rejects(bench.connect())
+    const [reason] = Object.keys(limits).map((name) => name.replace('PerAddress', '_per_address'))
+    assert.deepEqual(bench.cuts, [reason])
+    await first.close()
+    // The place is free when the server has seen the end.
+    for (let free = false; !free;) {
+      free = await bench.connect().then(
+        () => true,
+        () => false,
+      )
+    }
+  }
+})
+
+test('an IPv6 client is its /64', () => {
+  assert.equal(addressSubject('2001:db8::1'), addressSubject('2001:DB8:0:0:ffff::2'))
+  assert.notEqual(addressSubject('2001:db8::1'), addressSubject('2001:db8:0:1::1'))
+  assert.equal(addressSubject('::1'), '0:0:0:0')
+  assert.equal(addressSubject('192.0.2.7'), '192.0.2.7')
+  assert.equal(plainAddress('::ffff:192.0.2.7'), '192.0.2.7')
+  assert.equal(plainAddress('fe80::1%eth0'), 'fe80::1')
+})
+
+test('a connection takes 128 streams at once', async () => {
+  await using bench = await startGrpcBench()
+  const client = await bench.connect()
+  const { maxConcurrentStreams, maxHeaderListSize } = client.session.remoteSettings
+  assert.deepEqual([maxConcurrentStreams, maxHeaderListSize], [128, 16_384])
+  for (let count = 0; count < 129; count++) client.openSession({ data: () => {}, closed: () => {} })
+  await bench.streams.open.reaches(128)
+  await ask(bench, '2', 'GET', '/health')
+  assert.equal(bench.streams.open.value, 128)
+})
+
+test('whoever opens and resets streams again and again is cut off', async () => {
+  await using bench = await startGrpcBench()
+  const client = await bench.connect()
+  const closed = once(client.session, 'close')
+  let sent = 0
+  const burst = (): void => {
+    for (let count = 0; count < 90 && !client.session.destroyed; count++, sent++) {
+      const stream = client.request('/static.relay.v1.Relay/Session', { 'content-type': 'application/grpc' })
+      stream.on('error', () => {})
+      stream.close(constants.NGHTTP2_CANCEL)
+    }
+    if (!client.session.destroyed) setImmediate(burst)
+  }
+  burst()
+  await closed
+  assert.deepEqual(bench.cuts, ['resets'])
+  assert.ok(sent < 20_000, `${sent} streams`)
+  await bench.streams.open.is((count) => count === 0)
+  // Others do not notice.
+  assert.equal((await ask(bench, '2', 'GET', '/health')).status, 200)
+})
+
+test('whoever asks and asks over HTTP/1.1 without waiting for answers is cut off', async () => {
+  await using bench = await startGrpcBench()
+  bench.calls.answer = () => new Promise(() => {})
+  const socket = await dial(bench, { ALPNProtocols: ['http/1.1'] })
+  const head = 'POST /static.relay.v1.Relay/Ack HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n'
+  socket.write(`${head}content-length: 2\r\n\r\n{}`.repeat(100))
+  socket.resume()
+  await once(socket, 'close')
+  assert.deepEqual(bench.cuts, ['pipelining'])
+  assert.ok(bench.calls.seen.length <= 16)
+  // One behind the other is fine.
+  const patient = await dial(bench, { ALPNProtocols: ['http/1.1'] })
+  for (let round = 0; round < 20; round++) {
+    patient.write('GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n')
+    assert.match(String((await once(patient, 'data'))[0]), /^HTTP\/1\.1 200 /)
+  }
+  patient.destroy()
+})
+
+test('connections without a stream are closed in time, those with one are kept', async () => {
+  await using bench = await startGrpcBench({ limits: { idleMs: 100 } })
+  const [idle, busy] = [await bench.connect(), await bench.connect()]
+  busy.openSession({ data: () => {}, closed: () => {} })
+  await bench.streams.open.reaches(1)
+  await once(idle.session, 'close')
+  // As old as the one that is closed, twice over.
+  const later = await bench.connect()
+  await once(later.session, 'close')
+  assert.equal(busy.session.closed, false)
+  bench.transport.end(1)
+  await once(busy.session, 'close')
+})
+
+test('a connection that nobody reads from holds little, and not for long', async () => {
+  await using bench = await startGrpcBench({ limits: { connections: 1, idleMs: 100, closeMs: 50 } })
+  const upstreams: Socket[] = []
+  const proxy = createServer((socket) => {
+    const upstream = connectTcp(bench.transport.port, '127.0.0.1')
+    upstreams.push(upstream)
+    socket.pipe(upstream).pipe(socket)
+    for (const end of [socket, upstream]) end.on('error', () => {})
+  })
+  proxy.listen(0, '127.0.0.1')
+  await once(proxy, 'listening')
+  const { port } = proxy.address() as AddressInfo
+  const client = await connectGrpc({ host: '127.0.0.1', port, ca: bench.ca })
+  // So that the connection itself is what fills up.
+  client.session.setLocalWindowSize(2 ** 31 - 1)
+  client.session.settings({ initialWindowSize: 2 ** 31 - 1 })
+  await once(client.session, 'localSettings')
+  for (let count = 0; count < 3; count++) client.openSession({ data: () => {}, closed: () => {} })
+  await bench.streams.open.reaches(3)
+  upstreams[0]?.pause().unpipe()
+  let written = 0
+  while (bench.streams.open.value > 0) {
+    bench.transport.write([1, 2, 3], new Uint8Array(64 * 1024))
+    written += 64 * 1024
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+  assert.ok(written < 32 * 1024 * 1024, `${written} bytes`)
+  const isFree = (): Promise<boolean> =>
+    bench.connect().then(
+      () => true,
+      () => false,
+    )
+  while (!(await isFree())) if (bench.cuts.length > 10_000) assert.fail('the connection was kept')
+  await client.close()
+  proxy.close()
+  for (const upstream of upstreams) upstream.destroy()
+})
+
+test('handshakes, settings and headers that do not come are not waited for', async () => {
+  await using bench = await startGrpcBench({ limits: { headersMs: 100 } })
+  const silent = connectTcp(bench.transport.port, '127.0.0.1')
+  const noSettings = await dial(bench, { ALPNProtocols: ['h2'] })
+  const slowHeader = await dial(bench, { ALPNProtocols: ['http/1.1'] })
+  slowHeader.write('GET /health HTTP/1.1\r\nhost: x\r\nx-slow: ')
+  slowHeader.resume()
+  noSettings.resume()
+  silent.on('error', () => {})
+  await Promise.all([silent, noSettings, slowHeader].map((socket) => once(socket, 'close')))
+})
+
+test('bodies that do not come are not waited for', async () => {
+  await using bench = await startGrpcBench({ limits: { bodyMs: 100, closeMs: 100 } })
+  const client = await bench.connect()
+  for (const method of ['GetChallenge', 'Subscribe']) {
+    const raw = client.request(`/static.relay.v1.Relay/${method}`, { 'content-type': 'application/grpc' })
+    raw.on('error', () => {})
+    raw.write(Buffer.of(0, 0))
+    raw.resume()
+    await once(raw, 'close')
+  }
+  const http1 = await dial(bench, { ALPNProtocols: ['http/1.1'] })
+  const head =
+    'POST /static.relay.v1.Relay/GetChallenge HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n'
+  http1.write(`${head}content-length: 9\r\n\r\n{`)
+  http1.resume()
+  await once(http1, 'close')
+  assert.equal(bench.calls.seen.length, 0)
+})
+
+test('all bodies together, and those of one address, are held to a budget that comes back', async () => {
+  for (const limit of ['bodyBytes', 'bodyBytesPerAddress']) {
+    await using bench = await startGrpcBench({ limits: { [limit]: 100_000, closeMs: 100 } })
+    bench.calls.answer = () => ({ case: 'sendMessage', value: {} })
+    const headers = { 'content-type': 'application/json', 'static-session': 'token' }
+    const path = '/static.relay.v1.Relay/SendMessage'
+    const holding = (await bench.connect('127.0.0.1')).request(path, headers)
+    holding.on('error', () => {})
+    await new Promise((resolve) => holding.write(' '.repeat(60_000), resolve))
+    // What the other connection does may not have been seen yet.
+    const answersSoon = async (status: number): Promise<void> => {
+      for (let tries = 0; tries < 1000; tries++) {
+        const answer = await ask(bench, '1.1', 'POST', path, headers, `${' '.repeat(60_000)}{}`)
+        if (answer.status === status) return
+      }
+      assert.fail(`never ${status}`)
+    }
+    await answersSoon(429)
+    holding.close(constants.NGHTTP2_CANCEL)
+    await answersSoon(200)
+  }
+})
+
+test('an answer that is not taken is let go', async () => {
+  await using bench = await startGrpcBench({ limits: { bodyMs: 100 } })
+  bench.calls.answer = () => ({ case: 'createChannel', value: { welcome: new Uint8Array(1_000_000) } })
+  const session = connectHttp2(`https://localhost:${bench.transport.port}`, {
+    ca: bench.ca,
+    settings: { initialWindowSize: 0 },
+  })
+  const raw = session.request({
+    ':method': 'POST',
+    ':path': '/static.relay.v1.Relay/CreateChannel',
+    'content-type': 'application/json',
+  })
+  raw.on('error', () => {})
+  raw.end('{}')
+  raw.resume()
+  await once(raw, 'close')
+  session.destroy()
+})
+
+test('headers that are too long are refused', async () => {
+  await using bench = await startGrpcBench()
+  const long = await bench.connect()
+  const raw = long.request('/health', { 'x-long': 'x'.repeat(20_000) })
+  await assert.rejects(once(raw, 'close'), /ENHANCE_YOUR_CALM/)
+  assert.equal((await ask(bench, '1.1', 'GET', '/health', { 'x-long': 'x'.repeat(20_000) })).status, 431)
+})

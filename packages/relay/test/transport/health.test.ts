@@ -1,0 +1,120 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { Code, createClient } from '@connectrpc/connect'
+import { createConnectTransport, createGrpcTransport } from '@connectrpc/connect-node'
+import { Health, HealthCheckResponse_ServingStatus as Status } from '@static/protocol/health'
+import { type GrpcBench, startGrpcBench } from '../support/grpc-fakes.ts'
+import { ask } from '../support/grpc-http.ts'
+
+const VERSIONS = ['1.1', '2'] as const
+
+function healthClients(bench: GrpcBench): ReturnType<typeof createClient<typeof Health>>[] {
+  const options = { baseUrl: `https://localhost:${bench.transport.port}`, nodeOptions: { ca: bench.ca } }
+  const transports = [createGrpcTransport(options), createConnectTransport({ ...options, httpVersion: '1.1' })]
+  return transports.map((transport) => createClient(Health, transport))
+}
+
+test('GET /health tells name and version, or that the relay cannot serve', async () => {
+  await using bench = await startGrpcBench()
+  for (const version of VERSIONS) {
+    bench.health.ready = true
+    const well = await ask(bench, version, 'GET', '/health?verbose')
+    assert.equal(well.status, 200)
+    assert.deepEqual(JSON.parse(well.body), { status: 'ok', name: 'localhost', version: '1.2.3' })
+    assert.equal(well.headers['content-type'], 'application/json')
+    assert.equal((await ask(bench, version, 'HEAD', '/health')).body, '')
+    bench.health.ready = false
+    const ill = await ask(bench, version, 'GET', '/health')
+    assert.deepEqual([ill.status, JSON.parse(ill.body)], [503, { status: 'unavailable' }])
+  }
+})
+
+test('grpc.health.v1 knows the whole and the relay, and nothing else', async () => {
+  await using bench = await startGrpcBench()
+  for (const client of healthClients(bench)) {
+    for (const service of ['', 'static.relay.v1.Relay']) {
+      bench.health.ready = true
+      assert.equal((await client.check({ service })).status, Status.SERVING)
+      bench.health.ready = false
+      assert.equal((await client.check({ service })).status, Status.NOT_SERVING)
+    }
+    await assert.rejects(client.check({ service: 'something.Else' }), { code: Code.NotFound })
+    const watching = client.watch({})[Symbol.asyncIterator]()
+    await assert.rejects(watching.next(), { code: Code.Unimplemented })
+  }
+})
+
+test('everything else is 404, with the headers of every answer', async () => {
+  await using bench = await startGrpcBench()
+  const paths = [
+    ['GET', '/'],
+    ['POST', '/health'],
+    ['GET', '/static.relay.v1.Relay/Session'],
+    ['OPTIONS', '/health'],
+    ['DELETE', '/../etc/passwd'],
+  ] as const
+  for (const version of VERSIONS) {
+    for (const [method, path] of paths) {
+      const { status, body, headers } = await ask(bench, version, method, path)
+      assert.deepEqual([status, body], [404, '{"code":"not_found"}'], `${method} ${path}`)
+      assert.equal(headers['cache-control'], 'no-store')
+      assert.equal(headers['x-content-type-options'], 'nosniff')
+    }
+  }
+})
+
+test('HSTS is for names of the network, not for this machine', async () => {
+  await using bench = await startGrpcBench()
+  const hsts = async (host: string): Promise<unknown> =>
+    (await ask(bench, '1.1', 'GET', '/health', { host })).headers['strict-transport-security']
+  assert.match(String(await hsts('relay.example:5000')), /^max-age=31536000/)
+  assert.equal(await hsts('localhost:5000'), undefined)
+})
+
+test('without configured origins no page may read anything', async () => {
+  await using bench = await startGrpcBench()
+  for (const version of VERSIONS) {
+    const { headers } = await ask(bench, version, 'GET', '/health', { origin: 'https://app.example' })
+    assert.equal(headers['access-control-allow-origin'], undefined)
+    const preflight = { origin: 'https://app.example', 'access-control-request-method': 'POST' }
+    const refused = await ask(bench, version, 'OPTIONS', '/static.relay.v1.Relay/Ack', preflight)
+    assert.equal(refused.status, 405)
+    assert.equal(refused.headers['access-control-allow-origin'], undefined)
+  }
+})
+
+test('pages of configured origins may call, and read tokens and errors', async () => {
+  await using bench = await startGrpcBench({ origins: ['https://app.example'] })
+  bench.calls.token = 'renewed'
+  bench.calls.answer = () => ({ case: 'getChallenge', value: { relayName: 'localhost', nonce: new Uint8Array(3) } })
+  const path = '/static.relay.v1.Relay/GetChallenge'
+  for (const version of VERSIONS) {
+    const origin = 'https://app.example'
+    const preflight = await ask(bench, version, 'OPTIONS', path, { origin, 'access-control-request-method': 'POST' })
+    assert.equal(preflight.status, 204)
+    assert.equal(preflight.headers['access-control-allow-origin'], origin)
+    assert.match(String(preflight.headers['access-control-allow-headers']), /content-type.*static-session/i)
+    const json = { origin, 'content-type': 'application/json' }
+    const { status, headers, body } = await ask(bench, version, 'POST', path, json, '{"revision":1}')
+    assert.equal(status, 200)
+    assert.deepEqual(JSON.parse(body), { relayName: 'localhost', nonce: 'AAAA' })
+    assert.equal(headers['static-session'], 'renewed')
+    assert.equal(headers['access-control-allow-origin'], origin)
+    assert.match(String(headers['access-control-expose-headers']), /static-session.*static-error-bin/)
+    const read = await ask(bench, version, 'GET', '/health', { origin })
+    assert.equal(read.headers['access-control-allow-origin'], origin)
+
+    const stranger = { origin: 'https://evil.example', 'access-control-request-method': 'POST' }
+    assert.equal((await ask(bench, version, 'OPTIONS', path, stranger)).status, 405)
+    const blind = await ask(bench, version, 'GET', '/health', stranger)
+    assert.equal(blind.headers['access-control-allow-origin'], undefined)
+    assert.equal(blind.headers.vary, 'origin')
+  }
+})
+
+test('a host name that is none does no harm', async () => {
+  await using bench = await startGrpcBench()
+  const headers = { 'content-type': 'application/json', host: 'a b' }
+  await assert.rejects(ask(bench, '1.1', 'POST', '/static.relay.v1.Relay/GetChallenge', headers, '{}'))
+  assert.equal((await ask(bench, '1.1', 'GET', '/health')).status, 200)
+})

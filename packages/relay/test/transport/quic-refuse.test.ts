@@ -1,0 +1,158 @@
+import assert from 'node:assert/strict'
+import { createSocket } from 'node:dgram'
+import { once } from 'node:events'
+import { test } from 'node:test'
+import { StaticError } from '@static/protocol'
+import { connectQuic as connectLibrary, createQuicServer } from '@currentspace/http3'
+import { startQuicTransport } from '../../src/transport/quic.ts'
+import { connectQuic } from '../../src/transport/quic-client.ts'
+import { makeClientAuthority } from '../support/quic-certificate.ts'
+import { certificates, dial, echo, newAuthority, open, startRelay } from '../support/quic-world.ts'
+
+const refused =
+  (message: RegExp) =>
+  (error: unknown): boolean => {
+    assert.ok(error instanceof StaticError)
+    assert.equal(error.code, 'connection_error')
+    assert.match(error.message, message)
+    return true
+  }
+
+const HANDLER = { opened: (): undefined => undefined, received: (): void => {}, closed: (): void => {} }
+
+void test('a client says what is wrong with the relay’s certificate', async (t) => {
+  const relay = await startRelay(t, echo)
+  const stranger = await newAuthority()
+  await assert.rejects(
+    connectQuic(relay.target({ ca: stranger.cert })),
+    refused(/^The certificate that 127\.0\.0\.1:\d+ shows for "localhost" is not signed by the authority/),
+  )
+  await assert.rejects(
+    connectQuic(relay.target({ serverName: 'relay.example' })),
+    refused(/shows for "relay\.example" is not for this name/),
+  )
+  await assert.rejects(connectQuic(relay.target({ ca: 'nonsense' })), refused(/authority .* cannot be read/))
+  await assert.rejects(connectQuic(relay.target({ serverName: '127.0.0.1' })), { code: 'invalid_request' })
+  assert.equal(relay.streams.length, 0)
+})
+
+void test('a client says that a certificate has expired', async (t) => {
+  const past = await newAuthority(() => new Date(Date.now() - 10 * 86_400_000))
+  const relay = await startRelay(t, { certificate: await past.issue(['localhost'], { days: 1 }) })
+  await assert.rejects(connectQuic(relay.target({ ca: past.cert })), refused(/has expired/))
+})
+
+// The library's TLS (BoringSSL) knows no constraints on addresses: a certificate of the local authority must not have any.
+void test('a certificate with addresses under name constraints cannot be checked', async (t) => {
+  const { authority } = await certificates()
+  const relay = await startRelay(t, { certificate: await authority.issue(['localhost', '127.0.0.1']) })
+  await assert.rejects(connectQuic(relay.target()), refused(/a name constraint on addresses is a known cause/))
+})
+
+void test('a client says that nobody listens, and that nobody answers', async () => {
+  const socket = createSocket('udp4')
+  socket.bind(0, '127.0.0.1')
+  await once(socket, 'listening')
+  const target = { host: '127.0.0.1', port: socket.address().port, serverName: 'localhost', connectTimeoutMs: 300 }
+  const { authority } = await certificates()
+  await assert.rejects(connectQuic({ ...target, ca: authority.cert }), refused(/^No answer from 127\.0\.0\.1:\d+/))
+  await new Promise<void>((resolve) => socket.close(resolve))
+  await assert.rejects(connectQuic({ ...target, ca: authority.cert }), refused(/^Nobody listens on UDP port \d+/))
+  await assert.rejects(connectQuic({ ...target, ca: authority.cert, host: 'no.invalid' }), refused(/no address/))
+})
+
+void test('another application protocol is refused on both sides', async (t) => {
+  const { authority, server: pair } = await certificates()
+  const other = createQuicServer({
+    ...pair,
+    alpn: ['other/1'],
+    runtimeMode: 'portable',
+    disableRetry: false,
+    maxConnections: 9,
+  })
+  const { port } = await other.listen(0, '127.0.0.1')
+  t.after(() => other.close())
+  await assert.rejects(
+    connectQuic({ host: '127.0.0.1', port, serverName: 'localhost', ca: authority.cert, connectTimeoutMs: 500 }),
+    refused(/^A QUIC server answers .* does not speak static-relay\/1, or it is full/),
+  )
+
+  const relay = await startRelay(t, echo)
+  const session = connectLibrary(
+    { address: '127.0.0.1', port: relay.transport.ports[0] ?? 0, servername: 'localhost' },
+    { ca: authority.cert, alpn: ['other/1'], runtimeMode: 'portable', connectTimeoutMs: 500 },
+  )
+  session.on('error', () => {})
+  await assert.rejects(session.ready())
+  await session.close()
+  assert.equal(relay.streams.length, 0)
+})
+
+void test('a client certificate makes a proxy only if the proxies’ authority signed it', async (t) => {
+  const { authority, proxies } = await certificates()
+  const relay = await startRelay(t, echo)
+  const none = open(await dial(t, relay.target()))
+  none.stream.write(Buffer.of(1))
+  await none.watch.until(() => none.bytes() === 1)
+  assert.equal(relay.streams[0]?.peer.proxy, false)
+  const good = open(await dial(t, relay.target({ clientCertificate: proxies.issue() })))
+  good.stream.write(Buffer.of(1))
+  await good.watch.until(() => good.bytes() === 1)
+  assert.equal(relay.streams[1]?.peer.proxy, true)
+
+  const wrong = { stranger: makeClientAuthority().issue(), server: await authority.issue(['localhost']) }
+  for (const [who, clientCertificate] of Object.entries(wrong)) {
+    // In TLS 1.3 a client is done before the server has seen its certificate: the refusal may come a moment later.
+    const attempt = async (): Promise<void> => {
+      const connection = await dial(t, relay.target({ clientCertificate }))
+      const { stream, closed } = open(connection)
+      stream.write(Buffer.of(1))
+      const reason = await closed
+      if (reason !== undefined) throw reason
+    }
+    await assert.rejects(attempt(), refused(/client certificate/), who)
+  }
+  assert.equal(relay.streams.length, 2)
+
+  // Where no proxy is expected, nobody becomes one.
+  const plain = await startRelay(t, { ...echo, proxyCa: undefined })
+  const agent = open(await dial(t, plain.target({ clientCertificate: proxies.issue() })))
+  agent.stream.write(Buffer.of(1))
+  await agent.watch.until(() => agent.bytes() === 1)
+  assert.equal(plain.streams[0]?.peer.proxy, false)
+})
+
+void test('an endpoint takes a tenth more than its sessions, then nobody', async (t) => {
+  const relay = await startRelay(t, { ...echo, maxSessions: 10 })
+  const connections = await Promise.all(Array.from({ length: 11 }, () => dial(t, relay.target())))
+  await assert.rejects(connectQuic(relay.target({ connectTimeoutMs: 300 })), refused(/or it is full/))
+  await connections[0]?.close()
+  const { stream, watch, bytes } = open(connections[1]!)
+  stream.write(Buffer.of(1))
+  await watch.until(() => bytes() === 1)
+})
+
+void test('a port that is taken, a wrong host and a wrong certificate are told in words', async (t) => {
+  const { server: certificate } = await certificates()
+  const relay = await startRelay(t)
+  const options = { host: 'localhost', port: relay.transport.ports[0] ?? 0, endpoints: 1, certificate }
+  await assert.rejects(startQuicTransport(options, HANDLER), (error: unknown) => {
+    assert.ok(error instanceof StaticError)
+    assert.equal(error.code, 'connection_error')
+    assert.match(error.message, /^The relay cannot listen on UDP port \d+: it is taken by another program\.$/)
+    return true
+  })
+  await assert.rejects(startQuicTransport({ ...options, host: 'no.invalid' }, HANDLER), { code: 'invalid_request' })
+  const other = await (await newAuthority()).issue(['localhost'])
+  const mixed = { cert: certificate.cert, key: other.key }
+  await assert.rejects(startQuicTransport({ ...options, certificate: mixed }, HANDLER), /do not belong together/)
+  await assert.rejects(startQuicTransport({ ...options, certificate: { cert: 'x', key: 'y' } }, HANDLER), /not PEM/)
+})
+
+void test('a connection without a session is closed after 5 s', async (t) => {
+  const relay = await startRelay(t)
+  const connection = await dial(t, relay.target())
+  // Nothing is written, so the relay never hears of this stream.
+  assert.match((await open(connection).closed)?.message ?? '', /no session was opened in time/)
+  assert.equal(relay.streams.length, 0)
+})
