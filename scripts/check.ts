@@ -6,6 +6,7 @@ const CHECKS: readonly (readonly [name: string, file: string, ...words: string[]
   ['lint and walls', 'node_modules/oxlint/bin/oxlint', '--deny-warnings'],
   ['format', 'node_modules/oxfmt/bin/oxfmt', '--check'],
   ['unused code', 'node_modules/knip/bin/knip.js'],
+  ['the schema and its generated code', 'scripts/gen.ts', '--check'],
 ]
 
 for (const [name, file, ...words] of CHECKS) {

@@ -12,7 +12,12 @@ mkdirSync(temporary, { recursive: true })
 
 const chosen = process.argv.slice(2)
 if (chosen.length === 0 && (await run(process.execPath, ['scripts/check.ts'])) !== 0) process.exit(1)
+const python = '/usr/lib/python3/dist-packages'
 await ensureDebian('curl', '/usr/bin/curl', 'The test of the README')
+await ensureDebian('python3-grpcio', `${python}/grpc/__init__.py`, 'The test with Python')
+await ensureDebian('python3-protobuf', `${python}/google/protobuf/__init__.py`, 'The test with Python')
+await ensureDebian('python3-cryptography', `${python}/cryptography/__init__.py`, 'The test with Python')
+await ensureDebian('chromium', '/usr/bin/chromium', 'The test in a browser')
 const postgres = await startPostgres(temporary)
 say('Running the tests')
 const code = await run(

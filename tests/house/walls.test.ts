@@ -34,7 +34,15 @@ for (const [path, specifier] of [
   ['packages/api/src/planted.ts', 'fastify'],
   ['packages/api/src/planted.ts', './db/store.ts'],
   ['packages/api/src/routes/planted.ts', '../../../cli/src/main.ts'],
+  ['packages/relay/src/planted.ts', '@static/api'],
+  ['packages/relay/src/planted.ts', 'ts-mls'],
+  ['packages/relay/src/planted.ts', '../../sdk/src/index.ts'],
+  ['packages/relay/src/core/planted.ts', 'node:crypto'],
+  ['packages/relay/src/core/planted.ts', '../store/memory.ts'],
+  ['packages/relay/src/store/planted.ts', '../transport/quic.ts'],
+  ['packages/relay/src/transport/planted.ts', '../store/sqlite.ts'],
   ['packages/cli/src/planted.ts', '@static/api'],
+  ['packages/cli/src/planted.ts', '@static/relay'],
   ['packages/cli/src/planted.ts', '../../api/src/index.ts'],
   ['tests/planted.ts', '../packages/api/src/index.ts'],
   ['bench/planted.ts', '../packages/api/src/index.ts'],
@@ -51,6 +59,8 @@ for (const [path, specifier] of [
   ['packages/api/src/planted.ts', '@static/protocol'],
   ['packages/api/src/db/planted.ts', 'kysely'],
   ['packages/api/src/routes/planted.ts', 'fastify'],
+  ['packages/relay/src/core/planted.ts', '../ports.ts'],
+  ['packages/relay/src/store/planted.ts', 'node:sqlite'],
   ['tests/planted.ts', '@static/api'],
 ] as const) {
   test(`the door is open: ${path} may import ${specifier}`, () => {
@@ -58,9 +68,12 @@ for (const [path, specifier] of [
   })
 }
 
-test('protocol has no clock and no randomness, and a promise is not left floating', () => {
+test('protocol and core have no clock and no randomness, and a promise is not left floating', () => {
   const clock = lint('packages/protocol/src/planted.ts', 'export const now: number = Date.now()\n')
   assert.match(clock.output, /no-restricted-globals/)
+  const core = 'packages/relay/src/core/planted.ts'
+  assert.match(lint(core, 'export const now: number = Date.now()\n').output, /no-restricted-properties/)
+  assert.match(lint(core, 'export const bit: number = Math.random()\n').output, /no-restricted-properties/)
   const floating = 'async function work(): Promise<void> {}\nexport function start(): void {\n  work()\n}\n'
   const { status, output } = lint('packages/api/src/planted.ts', floating)
   assert.notEqual(status, 0)

@@ -1,13 +1,7 @@
-/** The `static` command as a real process. */
-import { type ChildProcess, spawn } from 'node:child_process'
-import { closeSync, openSync } from 'node:fs'
-import { once } from 'node:events'
-import { join, resolve } from 'node:path'
-import { createInterface } from 'node:readline'
+/** The servers of `static` as an operator starts them: `up`, `api`, `relay` and `proxy`. */
+import { join } from 'node:path'
+import { type Ending, failCommand, type Ready, startCommand } from './process.ts'
 import type { Workspace } from './workspace.ts'
-
-const MAIN = resolve(import.meta.dirname, '../../packages/cli/src/main.ts')
-const READY_WITHIN = 30_000
 
 /** How to start a server. */
 export interface ServerOptions {
@@ -23,14 +17,27 @@ export interface ServerOptions {
   /** Where the log goes, instead of being kept in memory. */
   readonly logFile?: string
   readonly port?: number
+  /** The port of the listener for relay nodes. */
+  readonly internalPort?: number
+  /** The relay of `up`. */
+  readonly relay?: RelayFlags
   /** Flags of Node itself. */
   readonly nodeFlags?: readonly string[]
 }
 
-/** How a process ended. */
-export interface Ending {
-  readonly code: number | null
-  readonly signal: NodeJS.Signals | null
+/** What the relay of `up` and the stand-alone one have in common. */
+export interface RelayFlags {
+  /** Free ones by default. */
+  readonly grpcPort?: number
+  readonly quicPort?: number
+  readonly settings?: unknown
+  readonly origins?: readonly string[]
+}
+
+/** Where agents reach a relay. */
+export interface RelayPorts {
+  readonly grpcPort: number
+  readonly quicPort: number
 }
 
 /** A running server. */
@@ -38,6 +45,8 @@ export interface Server extends AsyncDisposable {
   readonly pid: number
   readonly url: string
   readonly internalUrl: string | undefined
+  /** Of `up`. */
+  readonly relay: RelayPorts
   /** From the start of the process to its ready line. */
   readonly readyMs: number
   /** What it wrote to stderr so far. */
@@ -46,77 +55,131 @@ export interface Server extends AsyncDisposable {
   end(signal: NodeJS.Signals): Promise<Ending>
 }
 
+interface ServerLine {
+  readonly api_url: string
+  readonly internal_url?: string
+  readonly relay_grpc?: string
+  readonly relay_quic?: readonly string[]
+}
+
 /** Starts `static api` (or `up`) and waits until it is ready. Rejects with its words if it ends before. */
 export async function startServer(options: ServerOptions): Promise<Server> {
-  const started = performance.now()
-  const { child, errors, ended } = spawnServer(options)
-  const first = await Promise.race([firstLine(child), ended])
-  if (typeof first !== 'string') {
-    throw new Error(`The server ended with ${first.code ?? first.signal} before it was ready:\n${errors()}`)
-  }
-  const readyMs = performance.now() - started
-  const ready = JSON.parse(first) as { api_url: string; internal_url?: string }
-  const end = async (signal: NodeJS.Signals): Promise<Ending> => {
-    child.kill(signal)
-    return ended
-  }
-  return {
-    pid: child.pid ?? 0,
-    url: ready.api_url,
-    internalUrl: ready.internal_url,
-    readyMs,
-    errors,
-    end,
-    [Symbol.asyncDispose]: async () => void (await end('SIGKILL')),
-  }
+  const { ready, ...running } = await startCommand<ServerLine>(serverWords(options), commandOptions(options))
+  const { api_url: url, internal_url: internalUrl, relay_grpc: grpc, relay_quic: quic } = ready
+  return { ...running, url, internalUrl, relay: { grpcPort: portOf(grpc), quicPort: portOf(quic?.[0]) } }
 }
 
 /** Starts a server that is expected to end by itself; gives how it ended and what it said. */
-export async function failToStart(options: ServerOptions): Promise<Ending & { errors: string }> {
-  const { child, errors, ended } = spawnServer(options)
-  const first = await Promise.race([firstLine(child), ended])
-  if (typeof first === 'string') {
-    child.kill('SIGKILL')
-    throw new Error(`The server started after all: ${first}`)
-  }
-  return { ...first, errors: errors() }
+export function failToStart(options: ServerOptions): Promise<Ending & { errors: string }> {
+  return failCommand(serverWords(options), commandOptions(options))
 }
 
-function spawnServer(options: ServerOptions): {
-  child: ChildProcess
-  errors: () => string
-  ended: Promise<Ending>
-} {
-  const { workspace, dataDir, command = 'api', settings, logLevel = 'info', logFile } = options
-  const words = [MAIN, command, '--json', '--host', '127.0.0.1', '--api-port', String(options.port ?? 0)]
-  words.push('--data-dir', dataDir, '--log-level', logLevel)
-  if (command === 'api') words.push('--cert', workspace.certFile, '--key', workspace.keyFile)
-  if (options.internal) words.push('--internal-port', '0')
-  if (settings !== undefined) words.push('--settings', writeSettings(dataDir, settings, workspace))
-  const log = logFile === undefined ? 'pipe' : openSync(logFile, 'a')
-  const child = spawn(process.execPath, [...(options.nodeFlags ?? []), ...words], {
-    stdio: ['ignore', 'pipe', log],
-    env: { ...process.env, STATIC_DATABASE: options.database },
-  })
-  if (typeof log === 'number') closeSync(log)
-  const chunks: string[] = []
-  child.stderr?.setEncoding('utf8').on('data', (chunk: string) => chunks.push(chunk))
-  // `close` comes after the last byte of stderr, `exit` may come before.
-  const ended = once(child, 'close').then(([code, signal]): Ending => ({ code, signal }))
-  return { child, errors: () => chunks.join(''), ended }
+/** How to start a stand-alone relay. */
+export interface RelayProcessOptions extends RelayFlags {
+  readonly workspace: Workspace
+  readonly dataDir: string
+  readonly api: Pick<Server, 'url' | 'internalUrl'>
+  /** The file with what the API knows relay nodes by. */
+  readonly credential: string
+}
+
+/** A stand-alone relay. */
+export type RelayProcess = Ready<unknown> & RelayPorts
+
+/** Starts `static relay` and waits until it is ready. */
+export async function startRelayProcess(options: RelayProcessOptions): Promise<RelayProcess> {
+  interface Line {
+    readonly grpc_port: number
+    readonly quic_ports: readonly number[]
+  }
+  const started = await startCommand<Line>(relayWords(options))
+  const { grpc_port: grpcPort, quic_ports: quicPorts } = started.ready
+  return { ...started, grpcPort, quicPort: quicPorts[0] ?? 0 }
+}
+
+/** The words of `static relay`. */
+export function relayWords(options: RelayProcessOptions): string[] {
+  const { workspace, dataDir, api, credential } = options
+  const { nameCertFile: cert, nameKeyFile: key, caFile } = workspace
+  const flags = {
+    host: 'localhost',
+    'data-dir': dataDir,
+    cert,
+    key,
+    'proxy-ca': caFile,
+    'api-url': api.url,
+    'api-internal-url': api.internalUrl,
+    'api-ca': caFile,
+    credential,
+  }
+  return ['relay', '--json', ...words(flags), ...relayFlags(workspace, dataDir, options)]
+}
+
+/** How to start a stand-alone proxy. */
+export interface ProxyProcessOptions {
+  readonly workspace: Workspace
+  /** The relay's QUIC port. */
+  readonly quicPort: number
+  readonly client: { readonly cert: string; readonly key: string }
+  readonly grpcPort?: number
+}
+
+/** A stand-alone proxy. */
+export type ProxyProcess = Ready<unknown> & Pick<RelayPorts, 'grpcPort'>
+
+/** Starts `static proxy` and waits until it is ready. */
+export async function startProxyProcess(options: ProxyProcessOptions): Promise<ProxyProcess> {
+  const started = await startCommand<{ readonly grpc_port: number }>(proxyWords(options))
+  return { ...started, grpcPort: started.ready.grpc_port }
+}
+
+/** The words of `static proxy`. */
+export function proxyWords({ workspace, quicPort, client, grpcPort = 0 }: ProxyProcessOptions): string[] {
+  const { nameCertFile: cert, nameKeyFile: key, caFile } = workspace
+  const relay = `quic://localhost:${quicPort}`
+  const shown = { 'client-cert': client.cert, 'client-key': client.key }
+  const flags = { host: 'localhost', 'grpc-port': grpcPort, cert, key, relay, 'relay-ca': caFile, ...shown }
+  return ['proxy', '--json', ...words(flags)]
+}
+
+function serverWords(options: ServerOptions): string[] {
+  const { workspace, dataDir, command = 'api', settings, logLevel = 'info', port = 0, internalPort = 0 } = options
+  const flags = {
+    host: '127.0.0.1',
+    'api-port': port,
+    'data-dir': dataDir,
+    'log-level': logLevel,
+    'internal-port': options.internal ? internalPort : undefined,
+    settings: settingsFile(dataDir, settings, workspace),
+    cert: command === 'api' ? workspace.certFile : undefined,
+    key: command === 'api' ? workspace.keyFile : undefined,
+  }
+  const relay = command === 'up' ? relayFlags(workspace, dataDir, options.relay ?? {}) : []
+  return [command, '--json', ...words(flags), ...relay]
+}
+
+function relayFlags(workspace: Workspace, dataDir: string, flags: RelayFlags): string[] {
+  const { grpcPort = 0, quicPort = 0, settings, origins = [] } = flags
+  const file = settingsFile(dataDir, settings, workspace)
+  const given = words({ 'grpc-port': grpcPort, 'quic-port': quicPort, 'relay-settings': file })
+  return [...given, ...origins.flatMap((origin) => ['--origin', origin])]
+}
+
+/** Flags as words; those without a value are left out. */
+function words(flags: Readonly<Record<string, string | number | undefined>>): string[] {
+  return Object.entries(flags).flatMap(([name, value]) => (value === undefined ? [] : [`--${name}`, String(value)]))
+}
+
+function commandOptions({ logFile, database, nodeFlags }: ServerOptions): Parameters<typeof startCommand>[1] {
+  return { logFile, nodeFlags, env: { STATIC_DATABASE: database } }
 }
 
 let files = 0
-function writeSettings(dataDir: string, settings: unknown, workspace: Workspace): string {
+function settingsFile(dataDir: string, settings: unknown, workspace: Workspace): string | undefined {
+  if (settings === undefined) return undefined
   return workspace.file(`settings-${join(dataDir).split('/').at(-1)}-${files++}.json`, JSON.stringify(settings))
 }
 
-async function firstLine(child: ChildProcess): Promise<string> {
-  if (!child.stdout) throw new Error('The server has no stdout.')
-  const lines = createInterface({ input: child.stdout })
-  const late = setTimeout(() => child.kill('SIGKILL'), READY_WITHIN)
-  child.once('exit', () => clearTimeout(late))
-  const [line] = (await once(lines, 'line')) as [string]
-  clearTimeout(late)
-  return line
+function portOf(url: string | undefined): number {
+  return url === undefined ? 0 : Number(new URL(url).port)
 }

@@ -2,11 +2,12 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { openAuthority } from '@static/cli/authority'
+import { type Authority, openAuthority } from '@static/cli/authority'
 
 /** The directory and what every server in it shares. */
 export interface Workspace extends Disposable {
   readonly path: string
+  readonly authority: Authority
   /** The authority's certificate, PEM: what clients trust. */
   readonly ca: string
   /** The servers' certificate and key, PEM. */
@@ -15,6 +16,10 @@ export interface Workspace extends Disposable {
   /** The same as files. */
   readonly certFile: string
   readonly keyFile: string
+  readonly caFile: string
+  /** A relay's, without addresses: QUIC refuses those under an authority with name constraints. */
+  readonly nameCertFile: string
+  readonly nameKeyFile: string
   /** A new empty directory that only its owner can enter. */
   directory(name: string): string
   /** Writes a file and gives its path. */
@@ -26,17 +31,22 @@ export async function makeWorkspace(): Promise<Workspace> {
   const path = mkdtempSync(join(tmpdir(), 'static-e2e-'))
   const authority = await openAuthority({ directory: join(path, 'ca'), names: [] })
   const { cert, key } = await authority.issue(['localhost', '127.0.0.1', '::1'])
+  const named = await authority.issue(['localhost'])
   const file = (name: string, content: string): string => {
     writeFileSync(join(path, name), content, { mode: 0o600 })
     return join(path, name)
   }
   return {
     path,
+    authority,
     ca: authority.cert,
     cert,
     key,
     certFile: file('server.pem', cert),
     keyFile: file('server.key', key),
+    caFile: authority.path,
+    nameCertFile: file('relay.pem', named.cert),
+    nameKeyFile: file('relay.key', named.key),
     directory(name) {
       mkdirSync(join(path, name), { mode: 0o700 })
       return join(path, name)

@@ -5,6 +5,8 @@ import { StaticError } from '@static/protocol'
 import packageJson from '../package.json' with { type: 'json' }
 import { adminCommand } from './commands/admin.ts'
 import { apiCommand } from './commands/api.ts'
+import { proxyCommand } from './commands/proxy.ts'
+import { relayCommand } from './commands/relay.ts'
 import { upCommand } from './commands/up.ts'
 
 const program = new Command('static')
@@ -13,6 +15,8 @@ const program = new Command('static')
   .showHelpAfterError('(add --help for the options)')
   .addCommand(upCommand())
   .addCommand(apiCommand())
+  .addCommand(relayCommand())
+  .addCommand(proxyCommand())
   .addCommand(adminCommand())
   .addHelpText('after', '\nExit codes: 0 done, 1 it could not be done, 2 the command was not understood.')
   .exitOverride((error) => {

@@ -1,9 +1,9 @@
 /** What the commands that run a server share: flags, files, certificates, logs and the way they end. */
-import { randomBytes } from 'node:crypto'
+import { createPrivateKey, randomBytes, X509Certificate } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type Command, InvalidArgumentError, Option } from 'commander'
-import type { Api, ApiOptions } from '@static/api'
+import type { ApiOptions } from '@static/api'
 import { StaticError } from '@static/protocol'
 import { bufferedWriter } from './buffered-writer.ts'
 import { defaultDataDirectory, ensureSecretFile, readSecretFile } from './data-dir.ts'
@@ -17,41 +17,50 @@ export interface Certificate {
   readonly key: string
 }
 
-/** Flags of every command that runs the API. */
+/** Flags of every command that runs a server. */
 export interface ServeFlags {
   readonly dataDir: string
   readonly host: string
-  readonly apiPort: number
   readonly name?: string
   readonly cert?: string
   readonly key?: string
-  readonly internalPort?: number
-  readonly settings?: string
   readonly metricsToken?: string
-  readonly trustedProxy?: readonly string[]
   readonly logLevel: (typeof LOG_LEVELS)[number]
   readonly json?: boolean
 }
 
-/** Adds the flags above to a command. */
+/** Flags of every command that runs the API. */
+export interface ApiFlags extends ServeFlags {
+  readonly apiPort: number
+  readonly internalPort?: number
+  readonly settings?: string
+  readonly trustedProxy?: readonly string[]
+}
+
+/** Adds the flags of every server to a command. */
 export function addServeFlags(command: Command): Command {
   return command
     .option('--data-dir <dir>', 'where everything is kept', defaultDataDirectory())
     .option('--host <host>', 'address to listen on', 'localhost')
-    .option('--api-port <port>', 'port of the API', portNumber, 8443)
     .option('--name <name[:port]>', 'the name that users reach this server by (default: the host)')
     .option('--cert <file>', 'certificate chain, PEM')
     .option('--key <file>', 'private key of the certificate, PEM')
+    .option('--metrics-token <file>', 'file with a token that lets other machines read /metrics')
+    .addOption(new Option('--log-level <level>', 'how much to log').choices(LOG_LEVELS).default('info'))
+    .option('--json', 'print one line of JSON when ready')
+}
+
+/** Adds the flags of the API to a command. */
+export function addApiFlags(command: Command): Command {
+  return command
+    .option('--api-port <port>', 'port of the API', portNumber, 8443)
     .addOption(
       new Option('--internal-port [port]', 'also open the loopback listener for relay nodes')
         .argParser(portNumber)
         .preset('8444'),
     )
-    .option('--settings <file>', 'JSON file with limits and other numbers to change; SPEC.md lists them')
-    .option('--metrics-token <file>', 'file with a token that lets other machines read /metrics')
+    .option('--settings <file>', 'JSON file with limits and other numbers of the API to change; SPEC.md lists them')
     .option('--trusted-proxy <address...>', 'proxies whose word on the client address is believed')
-    .addOption(new Option('--log-level <level>', 'how much to log').choices(LOG_LEVELS).default('info'))
-    .option('--json', 'print one line of JSON when ready')
 }
 
 /** A port from a flag. */
@@ -62,7 +71,7 @@ export function portNumber(text: string): number {
 }
 
 /** The options of the API that follow from flags and from the secrets in the data directory. */
-export async function apiOptionsFrom(flags: ServeFlags): Promise<Omit<ApiOptions, 'database' | 'certificate'>> {
+export async function apiOptionsFrom(flags: ApiFlags): Promise<Omit<ApiOptions, 'database' | 'certificate'>> {
   const secret = (): Buffer => Buffer.from(`${randomBytes(32).toString('hex')}\n`)
   const master = await ensureSecretFile(join(flags.dataDir, 'master.key'), secret)
   const masterKey = Buffer.from(master.toString().trim(), 'hex')
@@ -76,7 +85,6 @@ export async function apiOptionsFrom(flags: ServeFlags): Promise<Omit<ApiOptions
       `${join(flags.dataDir, 'relay.credential')} must hold at least 32 characters.`,
     )
   }
-  const metricsToken = flags.metricsToken === undefined ? undefined : await readToken(flags.metricsToken)
   return {
     masterKey,
     host: flags.host,
@@ -84,15 +92,26 @@ export async function apiOptionsFrom(flags: ServeFlags): Promise<Omit<ApiOptions
     name: flags.name,
     internal:
       flags.internalPort === undefined ? undefined : { host: 'localhost', port: flags.internalPort, credential },
-    metricsToken,
+    metricsToken: await metricsTokenOf(flags),
     trustedProxies: flags.trustedProxy,
-    settings: flags.settings === undefined ? undefined : await readJson(flags.settings),
-    log: {
-      write: bufferedWriter(process.stderr),
-      pretty: process.stderr.isTTY,
-      level: flags.logLevel,
-    },
+    settings: await settingsOf(flags.settings),
+    log: logOf(flags),
   }
+}
+
+/** How to log. */
+export function logOf({ logLevel: level }: ServeFlags): ApiOptions['log'] {
+  return { write: bufferedWriter(process.stderr), pretty: process.stderr.isTTY, level }
+}
+
+/** The token that lets others read the metrics. */
+export async function metricsTokenOf({ metricsToken }: ServeFlags): Promise<string | undefined> {
+  return metricsToken === undefined ? undefined : readToken(metricsToken)
+}
+
+/** The numbers of a settings file. */
+export async function settingsOf(path: string | undefined): Promise<unknown> {
+  return path === undefined ? undefined : readJson(path)
 }
 
 /** The operator's own certificate, if both files are given. */
@@ -101,28 +120,54 @@ export async function givenCertificate({ cert, key }: ServeFlags): Promise<Certi
   if (cert === undefined || key === undefined) {
     throw StaticError.of('invalid_request', 'Give both --cert and --key, or neither.')
   }
-  return { cert: await readText(cert), key: await readText(key) }
+  const given = { cert: await readText(cert), key: await readText(key) }
+  const certificate = parsed(cert, 'certificate', () => new X509Certificate(given.cert))
+  const privateKey = parsed(key, 'private key', () => createPrivateKey(given.key))
+  if (!certificate.checkPrivateKey(privateKey)) {
+    throw StaticError.of('invalid_request', `The certificate ${cert} and the key ${key} do not belong together.`)
+  }
+  return given
 }
 
-/** Keeps a running API's certificate fresh and ends it in order when the process is asked to stop. */
-export function runUntilStopped(api: Api, certificate: () => Promise<Certificate | undefined>): void {
+function parsed<Value>(path: string, what: string, parse: () => Value): Value {
+  try {
+    return parse()
+  } catch (cause) {
+    throw StaticError.of('invalid_request', `The file ${path} holds no ${what} in PEM.`, { cause })
+  }
+}
+
+/** A server that runs. */
+export interface Running {
+  renew(certificate: Certificate): void | Promise<void>
+  close(): Promise<void>
+}
+
+/** Keeps the certificate of running servers fresh and ends them, the last one first, when the process is asked to stop. */
+export function runUntilStopped(
+  servers: readonly Running[],
+  certificate: () => Promise<Certificate | undefined>,
+): void {
   const say = (error: unknown): void => {
     process.stderr.write(`static: the certificate was not renewed: ${StaticError.from(error).message}\n`)
   }
   const renew = async (): Promise<void> => {
     const fresh = await certificate()
     // Of a pair whose files are just being replaced nothing is taken; the next look finds it whole.
-    if (fresh) api.renew(fresh)
+    if (fresh) for (const server of servers) await server.renew(fresh)
   }
   const renewal = setInterval(() => void renew().catch(say), RENEWAL_CHECK_MS)
   renewal.unref()
   let stopping = false
+  const closeAll = async (): Promise<void> => {
+    for (const server of servers.toReversed()) await server.close()
+  }
   const stop = (): void => {
     // The second signal means it.
     if (stopping) process.exit(1)
     stopping = true
     clearInterval(renewal)
-    api.close().then(
+    closeAll().then(
       () => process.exit(0),
       (error: unknown) => {
         process.stderr.write(`static: ${StaticError.from(error).message}\n`)
@@ -132,6 +177,16 @@ export function runUntilStopped(api: Api, certificate: () => Promise<Certificate
   }
   process.on('SIGINT', stop)
   process.on('SIGTERM', stop)
+}
+
+/** A file of PEM or other text, if one is named. */
+export async function textOf(path: string | undefined): Promise<string | undefined> {
+  return path === undefined ? undefined : readText(path)
+}
+
+/** A secret of a file that nobody else may read. */
+export async function secretOf(path: string): Promise<string> {
+  return readToken(path)
 }
 
 async function readToken(path: string): Promise<string> {

@@ -4,7 +4,7 @@ import { chmod, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { openAuthority } from '@static/cli/authority'
-import { makeAuthorityCertificate, makeKey, makeServerCertificate } from '../src/authority/certificate.ts'
+import { makeAuthorityCertificate, makeKey, makeLeafCertificate } from '../src/authority/certificate.ts'
 import { readConstraints } from '../src/authority/constraints.ts'
 import { parseHostNames } from '../src/authority/names.ts'
 import { handshake, runProcess, staticError, temporaryDirectory } from './support.ts'
@@ -54,7 +54,7 @@ void test('TLS clients refuse a certificate for a name outside the constraints',
   const authority = await openAuthority({ directory, names })
   const key = createPrivateKey(await readFile(join(directory, 'ca.key')))
   const forge = async (...forged: string[]): Promise<void> => {
-    const made = makeServerCertificate({ key, notAfter: authority.notAfter }, parseHostNames(forged), 90, new Date())
+    const made = makeLeafCertificate({ key, notAfter: authority.notAfter }, parseHostNames(forged), 90, new Date())
     await handshake(await made, authority.cert, forged[0] ?? '')
   }
   await forge('localhost')
@@ -69,7 +69,7 @@ void test('without permitted addresses every address is refused by TLS clients',
   const ca = await makeAuthorityCertificate(key, parseHostNames(['localhost']), new Date())
   const forge = async (name: string): Promise<void> =>
     await handshake(
-      await makeServerCertificate({ key, notAfter: years(1)() }, parseHostNames([name]), 90, new Date()),
+      await makeLeafCertificate({ key, notAfter: years(1)() }, parseHostNames([name]), 90, new Date()),
       ca,
       name,
     )
@@ -181,7 +181,7 @@ void test('damaged and foreign files are refused', async (t) => {
   const [cert, key] = [await readFile(certPath), createPrivateKey(await readFile(keyPath))]
   await writeFile(certPath, cert.subarray(0, 200))
   await assert.rejects(open(), staticError('invalid_request', /ca\.pem is not a certificate/))
-  const leaf = await makeServerCertificate({ key, notAfter: years(1)() }, parseHostNames(names), 90, new Date())
+  const leaf = await makeLeafCertificate({ key, notAfter: years(1)() }, parseHostNames(names), 90, new Date())
   await writeFile(certPath, leaf.cert)
   await writeFile(keyPath, leaf.key)
   await assert.rejects(open(), staticError('invalid_request', /not made by Static/))

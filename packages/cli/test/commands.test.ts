@@ -73,7 +73,20 @@ describe('static up and static admin', () => {
   let ready: { api_url: string; ca: string }
   let account: string
   before(async () => {
-    const words = ['up', '--data-dir', data, '--api-port', '0', '--json', '--log-level', 'error']
+    const words = [
+      'up',
+      '--data-dir',
+      data,
+      '--api-port',
+      '0',
+      '--grpc-port',
+      '0',
+      '--quic-port',
+      '0',
+      '--json',
+      '--log-level',
+      'error',
+    ]
     child = spawn(process.execPath, [MAIN, ...words], { env, stdio: ['ignore', 'pipe', 'inherit'] })
     const [line] = (await once(createInterface({ input: child.stdout! }), 'line')) as [string]
     ready = JSON.parse(line)
@@ -110,7 +123,7 @@ describe('static up and static admin', () => {
     assert.match(ready.api_url, /^https:\/\/localhost:\d+$/)
     assert.equal(ready.ca, join(data, 'ca.pem'))
     const open = readdirSync(data).filter((name) => (statSync(join(data, name)).mode & 0o077) !== 0)
-    assert.deepEqual(open.sort(), ['ca.pem', 'server.pem'])
+    assert.deepEqual(open.sort(), ['ca.pem', 'quic.pem', 'server.pem'])
     assert.equal(statSync(data).mode & 0o777, 0o700)
   })
 

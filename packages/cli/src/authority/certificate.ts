@@ -61,7 +61,7 @@ export async function makeAuthorityCertificate(
 }
 
 /** A server's certificate and key, signed by the authority whose key is given; valid at most as long as that one. */
-export async function makeServerCertificate(
+export async function makeLeafCertificate(
   authority: { readonly key: KeyObject; readonly notAfter: Date },
   names: readonly HostName[],
   days: number,
@@ -73,7 +73,7 @@ export async function makeServerCertificate(
   const subject = await keyPair(createPrivateKey(key))
   const certificate = await x509.X509CertificateGenerator.create(
     {
-      subject: 'CN=Static server',
+      subject: names.length > 0 ? 'CN=Static server' : 'CN=Static proxy',
       issuer: authorityName(authority.key),
       publicKey: subject.publicKey,
       signingKey: issuer.privateKey,
@@ -84,8 +84,12 @@ export async function makeServerCertificate(
       extensions: [
         new x509.BasicConstraintsExtension(false, undefined, true),
         new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),
-        new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
-        new x509.SubjectAlternativeNameExtension(names.map(({ type, text }) => ({ type, value: text }))),
+        ...(names.length > 0
+          ? [
+              new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
+              new x509.SubjectAlternativeNameExtension(names.map(({ type, text }) => ({ type, value: text }))),
+            ]
+          : [new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.clientAuth])]),
         await x509.SubjectKeyIdentifierExtension.create(subject.publicKey, false, webcrypto),
         await x509.AuthorityKeyIdentifierExtension.create(issuer.publicKey, false, webcrypto),
       ],

@@ -17,7 +17,7 @@ import {
   readPublicFile,
   readSecretFile,
 } from '../data-dir.ts'
-import { type CertificateAndKey, makeAuthorityCertificate, makeKey, makeServerCertificate } from './certificate.ts'
+import { type CertificateAndKey, makeAuthorityCertificate, makeKey, makeLeafCertificate } from './certificate.ts'
 import { permits, readConstraints } from './constraints.ts'
 import { type HostName, LOOPBACK, parseHostNames } from './names.ts'
 
@@ -47,6 +47,8 @@ export interface Authority {
    * Throws `invalid_request` for a name that the authority cannot speak for.
    */
   issue(names: readonly string[], options?: { readonly days?: number }): Promise<CertificateAndKey>
+  /** Makes a client certificate, by which a relay knows a stand-alone proxy. */
+  issueClient(options?: { readonly days?: number }): Promise<CertificateAndKey>
 }
 
 /**
@@ -97,8 +99,10 @@ export async function openAuthority({
       const parsed = parseHostNames(leafNames)
       if (parsed.length === 0) throw invalid('A server certificate needs at least one name.')
       checkNames(permitted, parsed, anew)
-      return await makeServerCertificate({ key, notAfter: certificate.validToDate }, parsed, days, now())
+      return await makeLeafCertificate({ key, notAfter: certificate.validToDate }, parsed, days, now())
     },
+    issueClient: ({ days = 365 } = {}) =>
+      makeLeafCertificate({ key, notAfter: certificate.validToDate }, [], days, now()),
   }
 }
 

@@ -17,22 +17,33 @@ export interface ServerCertificate extends CertificateAndKey {
   readonly renewed: boolean
 }
 
+/** Which certificate of a data directory. */
+export interface ServerCertificateOptions {
+  /** The name of its files, without `.pem` and `.key`. */
+  readonly file?: string
+  /** Whether it names addresses too; a QUIC server's may not, since BoringSSL refuses them under name constraints. */
+  readonly addresses?: boolean
+  readonly now?: () => Date
+}
+
 /**
  * The server certificate in a data directory, for the given names beside localhost, 127.0.0.1 and ::1. It is used again
  * while it is valid for more than 30 days, has the same names and comes from the authority there; otherwise made anew,
  * with a new key. Call it daily in a long-running server.
  *
- * Throws as `openAuthority`, and `store_permissions` for `server.key` too.
+ * Throws as `openAuthority`, and `store_permissions` for its key too.
  */
 export async function serverCertificate(
   directory: string,
   names: readonly string[],
-  { now = () => new Date() }: { readonly now?: () => Date } = {},
+  { file = 'server', addresses = true, now = () => new Date() }: ServerCertificateOptions = {},
 ): Promise<ServerCertificate> {
   const authority = await openAuthority({ directory, names, now })
-  const certPath = join(directory, 'server.pem')
-  const keyPath = join(directory, 'server.key')
-  const wanted = parseHostNames([...LOOPBACK, ...names]).map(({ text }) => text)
+  const certPath = join(directory, `${file}.pem`)
+  const keyPath = join(directory, `${file}.key`)
+  const wanted = parseHostNames([...LOOPBACK, ...names])
+    .filter(({ type }) => addresses || type === 'dns')
+    .map(({ text }) => text)
 
   const cert = (await readPublicFile(certPath))?.toString()
   const key = (await readSecretFile(keyPath))?.toString()

@@ -5,8 +5,10 @@ import { createInterface } from 'node:readline/promises'
 import { Argument, Command } from 'commander'
 import type { Admin, openStore as openStoreType } from '@static/api'
 import { type Account, PLANS, type Plan, StaticError } from '@static/protocol'
-import { defaultDataDirectory } from '../data-dir.ts'
+import { openAuthority } from '../authority.ts'
+import { defaultDataDirectory, ensurePrivateDirectory } from '../data-dir.ts'
 import { databaseOf } from '../database.ts'
+import { replaceFile } from '../durable-file.ts'
 
 interface AdminFlags {
   readonly dataDir: string
@@ -56,6 +58,31 @@ export function adminCommand(): Command {
           process.stdout.write(flags.json ? '{"migrated":true}\n' : 'The database is up to date.\n')
         }),
     )
+    .addCommand(
+      new Command('proxy-certificate')
+        .description('make the client certificate by which the relay knows a stand-alone proxy')
+        .addArgument(new Argument('<directory>', 'where client.pem and client.key are written'))
+        .option('--data-dir <dir>', 'data directory of `static up`, whose authority signs', defaultDataDirectory())
+        .option('--json', 'print JSON')
+        .addHelpText('after', '\nExample:\n  $ static admin proxy-certificate ./proxy')
+        .action(proxyCertificate),
+    )
+}
+
+async function proxyCertificate(directory: string, { dataDir, json }: AdminFlags): Promise<void> {
+  if (!existsSync(join(dataDir, 'ca.pem'))) {
+    throw StaticError.of(
+      'not_found',
+      `There is no authority in ${dataDir}: run \`static up\` first, or give --data-dir.`,
+    )
+  }
+  const authority = await openAuthority({ directory: dataDir, names: [] })
+  const { cert, key } = await authority.issueClient()
+  await ensurePrivateDirectory(directory)
+  const files = { cert: join(directory, 'client.pem'), key: join(directory, 'client.key') }
+  await replaceFile(files.key, key, 0o600)
+  await replaceFile(files.cert, cert, 0o644)
+  process.stdout.write(json ? `${JSON.stringify(files)}\n` : `Made ${files.cert} and ${files.key}.\n`)
 }
 
 function addFlags(command: Command): Command {

@@ -4,15 +4,22 @@ import { Command } from 'commander'
 import { StaticError } from '@static/protocol'
 import { ensurePrivateDirectory } from '../data-dir.ts'
 import { databaseOf } from '../database.ts'
-import { addServeFlags, apiOptionsFrom, givenCertificate, runUntilStopped, type ServeFlags } from '../serve.ts'
+import {
+  addApiFlags,
+  addServeFlags,
+  type ApiFlags as CommonFlags,
+  apiOptionsFrom,
+  givenCertificate,
+  runUntilStopped,
+} from '../serve.ts'
 
-interface ApiFlags extends ServeFlags {
+interface ApiFlags extends CommonFlags {
   readonly database?: string
   readonly insecureHttp?: boolean
 }
 
 export function apiCommand(): Command {
-  return addServeFlags(new Command('api'))
+  return addApiFlags(addServeFlags(new Command('api')))
     .description('run the HTTP API alone')
     .option(
       '--database <url>',
@@ -36,7 +43,7 @@ async function api(flags: ApiFlags): Promise<void> {
   const [{ startApi }, options] = await Promise.all([import('@static/api'), apiOptionsFrom(flags)])
   const database = databaseOf(flags.database) ?? join(flags.dataDir, 'api.sqlite')
   const running = await startApi({ ...options, database, certificate })
-  runUntilStopped(running, () => givenCertificate(flags))
+  runUntilStopped([running], () => givenCertificate(flags))
   process.stdout.write(
     flags.json
       ? `${JSON.stringify({ ready: true, api_url: running.url, internal_url: running.internalUrl })}\n`

@@ -1,58 +1,119 @@
 /** `static up`: the whole system on embedded storage, with certificates of its own. */
 import { join } from 'node:path'
 import { Command } from 'commander'
+import type { Api } from '@static/api'
+import type { LocalApi, RunningRelay } from '@static/relay'
 import { serverCertificate } from '../authority.ts'
 import { ensurePrivateDirectory } from '../data-dir.ts'
+import { addRelayFlags, type RelayFlags, relayName } from '../relay-flags.ts'
 import {
+  addApiFlags,
   addServeFlags,
+  type ApiFlags,
   apiOptionsFrom,
   type Certificate,
   givenCertificate,
   runUntilStopped,
-  type ServeFlags,
+  settingsOf,
+  textOf,
 } from '../serve.ts'
 
+type Flags = ApiFlags & RelayFlags
+
 export function upCommand(): Command {
-  return addServeFlags(new Command('up'))
+  return addRelayFlags(addApiFlags(addServeFlags(new Command('up'))))
     .description('start the whole system on this machine: nothing else is needed')
     .addHelpText('after', '\nExample:\n  $ static up --data-dir ./data --api-port 9443')
     .action(up)
 }
 
-async function up(flags: ServeFlags): Promise<void> {
+async function up(flags: Flags): Promise<void> {
   await ensurePrivateDirectory(flags.dataDir)
   const certificate = async (): Promise<Certificate> =>
     (await givenCertificate(flags)) ?? (await serverCertificate(flags.dataDir, namesOf(flags)))
+  const quicCertificate = async (): Promise<Certificate> =>
+    (await givenCertificate(flags)) ??
+    (await serverCertificate(flags.dataDir, namesOf(flags), { file: 'quic', addresses: false }))
   const ca = flags.cert === undefined ? join(flags.dataDir, 'ca.pem') : undefined
-  const [{ startApi }, options, first] = await Promise.all([
+  const [{ startApi }, { startRelay }, options, first] = await Promise.all([
     import('@static/api'),
+    import('@static/relay'),
     apiOptionsFrom(flags),
     certificate(),
   ])
   const api = await startApi({ ...options, database: join(flags.dataDir, 'api.sqlite'), certificate: first })
-  runUntilStopped(api, certificate)
+  const name = relayName(flags)
+  let relay: RunningRelay
+  try {
+    relay = await startRelay({
+      name,
+      database: join(flags.dataDir, 'relay.sqlite'),
+      host: flags.host,
+      grpcPort: flags.grpcPort,
+      quicPort: flags.quicPort,
+      quicEndpoints: flags.quicEndpoints,
+      certificate: first,
+      quicCertificate: await quicCertificate(),
+      // Proxies get their certificates from the same authority: `static admin proxy-certificate`.
+      proxyCa: await textOf(flags.proxyCa ?? ca),
+      origins: flags.origin,
+      guests: flags.guests,
+      api: localApi(api),
+      metricsToken: options.metricsToken,
+      settings: await settingsOf(flags.relaySettings),
+      log: options.log,
+    })
+  } catch (error) {
+    await api.close()
+    throw error
+  }
+  // The relay goes first: it gives its quota back to the API.
+  const renewRelay = async (fresh: Certificate): Promise<void> => relay.renew(fresh, await quicCertificate())
+  runUntilStopped([api, { renew: renewRelay, close: () => relay.close() }], certificate)
+  const addresses = {
+    api_url: api.url,
+    relay_grpc: `https://${name}:${relay.grpcPort}`,
+    relay_quic: relay.quicPorts.map((port) => `quic://${name}:${port}`),
+  }
   process.stdout.write(
     flags.json
-      ? `${JSON.stringify({ ready: true, api_url: api.url, internal_url: api.internalUrl, ca, data_dir: flags.dataDir })}\n`
-      : welcome(api.url, ca, flags.dataDir),
+      ? `${JSON.stringify({ ready: true, ...addresses, internal_url: api.internalUrl, ca, data_dir: flags.dataDir })}\n`
+      : welcome(addresses, ca, flags.dataDir),
   )
 }
 
+/** The API in this process, as the relay asks it. */
+function localApi({ service }: Api): LocalApi {
+  return {
+    keys: () => Promise.resolve(service.ring.jwks()),
+    lease: ({ id, mode }, wanted) => service.leases.grant(id, mode, wanted),
+    settle: (lease, spent, final) => service.leases.settle(lease, spent, final),
+  }
+}
+
 /** The names that the certificate must cover beside those of loopback. */
-function namesOf({ host, name }: ServeFlags): string[] {
+function namesOf({ host, name }: Flags): string[] {
   const bare = name?.replace(/:\d+$/, '')
   const wildcard = host === '0.0.0.0' || host === '::'
   return [...(wildcard ? [] : [host]), ...(bare === undefined ? [] : [bare])]
 }
 
-function welcome(url: string, ca: string | undefined, dataDir: string): string {
+interface Addresses {
+  readonly api_url: string
+  readonly relay_grpc: string
+  readonly relay_quic: readonly string[]
+}
+
+function welcome(addresses: Addresses, ca: string | undefined, dataDir: string): string {
+  const { api_url: url, relay_grpc: grpc, relay_quic: quic } = addresses
   const curl = ca === undefined ? 'curl' : `curl --cacert ${ca}`
   return `
 Static is running. Stop it with Ctrl-C; everything is kept in ${dataDir}.
 
-  API   ${url}
-  docs  ${url}/docs
-${ca === undefined ? '' : `  CA    ${ca}\n`}
+  API    ${url}
+  docs   ${url}/docs
+  relay  ${[...quic, grpc].join('  ')}
+${ca === undefined ? '' : `  CA     ${ca}\n`}
 Next, in another terminal:
 
   1. Sign up; the answer shows your API key, once:

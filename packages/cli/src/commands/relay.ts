@@ -1,0 +1,80 @@
+/** `static relay`: a relay alone, beside an API that runs elsewhere. */
+import { join } from 'node:path'
+import { Command, InvalidArgumentError } from 'commander'
+import { StaticError } from '@static/protocol'
+import { ensurePrivateDirectory } from '../data-dir.ts'
+import { addRelayFlags, type RelayFlags, relayName } from '../relay-flags.ts'
+import {
+  addServeFlags,
+  givenCertificate,
+  logOf,
+  metricsTokenOf,
+  runUntilStopped,
+  secretOf,
+  settingsOf,
+  textOf,
+} from '../serve.ts'
+
+interface Flags extends RelayFlags {
+  readonly apiUrl: string
+  readonly apiInternalUrl: string
+  readonly apiCa?: string
+  readonly credential?: string
+}
+
+export function relayCommand(): Command {
+  return addRelayFlags(addServeFlags(new Command('relay')))
+    .description('run a relay alone')
+    .requiredOption('--api-url <url>', 'the public address of the API, whose tokens are taken', httpsUrl)
+    .requiredOption('--api-internal-url <url>', "the API's listener for relay nodes, for quota", httpsUrl)
+    .option('--api-ca <file>', "authority of the API's certificate, PEM (default: those of the system)")
+    .option('--credential <file>', 'the relay credential of the API (default: relay.credential in the data directory)')
+    .addHelpText(
+      'after',
+      '\nExample:\n  $ static relay --name relay.example.com --cert chain.pem --key key.pem \\\n      --api-url https://api.example.com --api-internal-url https://10.0.0.5:8444 --credential relay.credential',
+    )
+    .action(relay)
+}
+
+async function relay(flags: Flags): Promise<void> {
+  await ensurePrivateDirectory(flags.dataDir)
+  const certificate = await givenCertificate(flags)
+  if (!certificate) {
+    throw StaticError.of('invalid_request', 'Give --cert and --key; `static up` makes its own, this command does not.')
+  }
+  const { startRelay } = await import('@static/relay')
+  const name = relayName(flags)
+  const running = await startRelay({
+    name,
+    database: join(flags.dataDir, 'relay.sqlite'),
+    host: flags.host,
+    grpcPort: flags.grpcPort,
+    quicPort: flags.quicPort,
+    quicEndpoints: flags.quicEndpoints,
+    certificate,
+    proxyCa: await textOf(flags.proxyCa),
+    origins: flags.origin,
+    guests: flags.guests,
+    api: {
+      url: flags.apiUrl,
+      internalUrl: flags.apiInternalUrl,
+      credential: await secretOf(flags.credential ?? join(flags.dataDir, 'relay.credential')),
+      ca: await textOf(flags.apiCa),
+    },
+    metricsToken: await metricsTokenOf(flags),
+    settings: await settingsOf(flags.relaySettings),
+    log: logOf(flags),
+  })
+  runUntilStopped([running], () => givenCertificate(flags))
+  const { grpcPort, quicPorts } = running
+  process.stdout.write(
+    flags.json
+      ? `${JSON.stringify({ ready: true, name, grpc_port: grpcPort, quic_ports: quicPorts })}\n`
+      : `relay  https://${name}:${grpcPort}  ${quicPorts.map((port) => `quic://${name}:${port}`).join('  ')}\nready\n`,
+  )
+}
+
+function httpsUrl(text: string): string {
+  if (URL.canParse(text) && new URL(text).protocol === 'https:') return text
+  throw new InvalidArgumentError('It is an address like https://api.example.com.')
+}

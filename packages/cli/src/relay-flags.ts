@@ -1,0 +1,32 @@
+/** Flags of the commands that run a relay. */
+import type { Command } from 'commander'
+import { portNumber, type ServeFlags } from './serve.ts'
+
+/** What `up` and `relay` have in common. */
+export interface RelayFlags extends ServeFlags {
+  readonly grpcPort: number
+  readonly quicPort: number
+  readonly quicEndpoints: number
+  readonly relaySettings?: string
+  readonly proxyCa?: string
+  readonly origin?: readonly string[]
+  readonly guests: boolean
+}
+
+/** Adds the flags above to a command. */
+export function addRelayFlags(command: Command): Command {
+  return command
+    .option('--grpc-port <port>', 'TCP port of the relay: gRPC and health', portNumber, 5000)
+    .option('--quic-port <port>', 'UDP port of the relay: QUIC', portNumber, 4433)
+    .option('--quic-endpoints <count>', 'QUIC endpoints, on consecutive ports', portNumber, 1)
+    .option('--relay-settings <file>', 'JSON file with limits and other numbers of the relay to change')
+    .option('--proxy-ca <file>', 'authority whose client certificates stand-alone proxies show, PEM')
+    .option('--origin <origin...>', 'origins whose pages may call the relay from a browser')
+    .option('--no-guests', 'turn away agents that have no API key')
+}
+
+/** The server name that agents know the relay by: it must be in the certificate, and is never an address. */
+export function relayName({ host, name }: ServeFlags): string {
+  const bare = name?.replace(/:\d+$/, '') ?? host
+  return /^[\d.]+$|:/.test(bare) ? 'localhost' : bare
+}

@@ -1,0 +1,182 @@
+/** API, relay and proxy as three processes: what happens to agents when one of them goes and comes back. */
+import assert from 'node:assert/strict'
+import { join } from 'node:path'
+import { after, before, describe, test } from 'node:test'
+import type { SignedUp, Usage } from '@static/protocol'
+import { CloseReason } from '@static/protocol/relay'
+import {
+  type Agent,
+  type AgentKey,
+  codeOf,
+  connectAgent,
+  eventually,
+  hangUp,
+  openChannel,
+  receive,
+  sendUntilRefused,
+  tokenOf,
+  type Way,
+} from '../support/agents.ts'
+import { type Client, makeClient } from '../support/client.ts'
+import { signUp } from '../support/people.ts'
+import { runCommand } from '../support/process.ts'
+import {
+  type ProxyProcess,
+  type RelayProcess,
+  type Server,
+  startProxyProcess,
+  startRelayProcess,
+  startServer,
+} from '../support/server.ts'
+import { QUICK } from '../support/settings.ts'
+import { makeWorkspace } from '../support/workspace.ts'
+
+const LEASE = 8
+
+const workspace = await makeWorkspace()
+const apiDir = workspace.directory('api')
+const relayDir = workspace.directory('relay')
+let api: Server
+let relay: RelayProcess
+let proxy: ProxyProcess
+let client: Client
+let account: SignedUp
+let other: SignedUp
+let token: string
+let otherToken: string
+
+async function startApi(ports: { port?: number; internalPort?: number } = {}): Promise<void> {
+  api = await startServer({ workspace, dataDir: apiDir, settings: QUICK, internal: true, ...ports })
+  client?.close()
+  client = makeClient(api.url, workspace.ca)
+}
+
+async function startRelay(ports: object = {}): Promise<void> {
+  const credential = join(apiDir, 'relay.credential')
+  const settings = { leaseUnits: LEASE }
+  relay = await startRelayProcess({ workspace, dataDir: relayDir, api, credential, settings, ...ports })
+}
+
+function portOf(url: string | undefined): number {
+  return Number(new URL(url ?? '').port)
+}
+
+/** By the relay's own ports, or by the proxy's. */
+function connect(to: Way['by'] | 'proxy', jwt: string, key?: AgentKey): Promise<Agent> {
+  const port = to === 'proxy' ? proxy.grpcPort : to === 'quic' ? relay.quicPort : relay.grpcPort
+  return connectAgent({ by: to === 'quic' ? 'quic' : 'grpc', port, ca: workspace.ca }, jwt, key)
+}
+
+async function health(port: number): Promise<number> {
+  using http = makeClient(`https://localhost:${port}`, workspace.ca, { connections: 1 })
+  return (await http.call({ path: '/health' })).status
+}
+
+before(async () => {
+  await startApi()
+  await startRelay()
+  const directory = join(workspace.path, 'client')
+  // The authority signs for whoever has its directory, as the operator does.
+  await runCommand(['admin', 'proxy-certificate', directory, '--data-dir', join(workspace.path, 'ca')])
+  const files = { cert: join(directory, 'client.pem'), key: join(directory, 'client.key') }
+  proxy = await startProxyProcess({ workspace, quicPort: relay.quicPort, client: files })
+  account = await signUp(client)
+  other = await signUp(client)
+  token = await tokenOf(client, account.api_key.key)
+  otherToken = await tokenOf(client, other.api_key.key)
+})
+after(async () => {
+  client.close()
+  for (const server of [proxy, relay, api]) await server[Symbol.asyncDispose]()
+  workspace[Symbol.dispose]()
+})
+
+describe('API, relay and proxy', () => {
+  test('agents through the proxy and beside it are in one channel', async () => {
+    const owner = await connect('proxy', token)
+    const member = await connect('quic', otherToken)
+    const channel = await openChannel(owner, member, 'acme/test/three')
+    await owner.send(channel, 1n, 1n)
+    await member.send(channel, 1n, 1n)
+    assert.deepEqual(await receive(owner, 2), await receive(member, 2))
+    assert.deepEqual([await health(relay.grpcPort), await health(proxy.grpcPort)], [200, 200])
+    await hangUp(owner, member)
+  })
+
+  test('without the API what was lent can be sent, then it is unavailable; with it everything is counted', async () => {
+    // An account of its own: its first message brings the first lease.
+    const spender = await signUp(client)
+    const jwt = await tokenOf(client, spender.api_key.key)
+    const agent = await connect('proxy', jwt)
+    const channel = await agent.createChannel('acme/test/api-away')
+    await agent.send(channel, 0n, 1n)
+    assert.deepEqual(await api.end('SIGKILL'), { code: null, signal: 'SIGKILL' })
+
+    const { next, code } = await sendUntilRefused(agent, channel, 0n, 2n)
+    assert.deepEqual([next, code], [BigInt(LEASE) + 1n, 'unavailable'])
+    // Sessions open all the same: the keys of tokens are known.
+    const late = await connect('grpc', jwt)
+    await hangUp(late)
+
+    await startApi({ port: portOf(api.url), internalPort: portOf(api.internalUrl) })
+    const { index } = await eventually(() => agent.send(channel, 0n, next))
+    assert.equal(index, next)
+
+    // Stopped, not killed: its kernel takes the relay's question and nobody answers.
+    process.kill(api.pid, 'SIGSTOP')
+    let counter = next
+    const answered: Promise<unknown>[] = []
+    for (let left = LEASE; left > 0; left--) answered.push(agent.send(channel, 0n, ++counter))
+    await Promise.all(answered.slice(0, -1))
+    const ended = relay.end('SIGTERM')
+    // One request waits for quota: so the relay still answers, and says that it is going.
+    await eventually(async () => assert.equal(await health(relay.grpcPort), 503))
+    const refused = await connect('grpc', jwt).catch((error: unknown) => error)
+    assert.ok(refused instanceof Error, 'It took a session while it was stopping.')
+    process.kill(api.pid, 'SIGCONT')
+    await answered.at(-1)
+    const closing = await agent.next('sessionClosing')
+    assert.deepEqual([closing.reason, closing.error?.code], [CloseReason.SHUTDOWN, 'unavailable'])
+    await agent.ended
+    assert.deepEqual(await ended, { code: 0, signal: null })
+
+    const { messages } = await client.json<Usage>(200, { path: '/v1/usage', key: spender.api_key.key })
+    assert.deepEqual([messages.used, messages.reserved], [Number(counter), 0])
+    assert.equal(await health(proxy.grpcPort), 503)
+    await startRelay({ grpcPort: relay.grpcPort, quicPort: relay.quicPort })
+    // By itself: a load balancer sends nobody to a proxy that is not well.
+    await eventually(async () => assert.equal(await health(proxy.grpcPort), 200))
+    const back = await connect('proxy', jwt, agent.key)
+    const { channels } = await back.request('resume', { channelIds: [channel] })
+    assert.deepEqual([channels[0]?.lastIndex, channels[0]?.lastCounter], [counter, counter])
+    assert.equal((await back.send(channel, 0n, ++counter)).index, counter)
+    await hangUp(back)
+  })
+
+  test('a relay that was killed is found again by the proxy', async () => {
+    await relay.end('SIGKILL')
+    await startRelay({ grpcPort: relay.grpcPort, quicPort: relay.quicPort })
+    const agent = await eventually(() => connect('proxy', token), 300)
+    await hangUp(agent)
+  })
+
+  test('a relay that starts before its API waits for it', async () => {
+    const alone = { url: 'https://localhost:1', internalUrl: 'https://localhost:1' }
+    const credential = join(apiDir, 'relay.credential')
+    const dataDir = workspace.directory('early')
+    await using early = await startRelayProcess({ workspace, dataDir, api: alone, credential })
+    assert.match(early.errors(), /the API is out of reach/)
+    const way = { by: 'grpc', port: early.grpcPort, ca: workspace.ca } as const
+    const refused: unknown = await connectAgent(way, token).catch((error: unknown) => error)
+    assert.equal(codeOf(refused), 'unavailable')
+    assert.deepEqual(await early.end('SIGTERM'), { code: 0, signal: null })
+  })
+
+  test('the proxy ends in order; its agents dial again elsewhere', async () => {
+    const agent = await connect('proxy', token)
+    const ended = proxy.end('SIGTERM')
+    await agent.ended
+    assert.deepEqual(await ended, { code: 0, signal: null })
+    await hangUp(await connect('grpc', token, agent.key))
+  })
+})

@@ -1,0 +1,88 @@
+/** Agents of accounts that are signed up, on the ports of real servers. */
+import assert from 'node:assert/strict'
+import type { IssuedToken } from '@static/protocol'
+import { Agent, type AgentKey, makeKey, Refused } from '../../packages/relay/test/support/agent.ts'
+import { grpcWire, quicWire } from '../../packages/relay/test/support/wires.ts'
+import type { Client } from './client.ts'
+
+export { Agent, type AgentKey, Refused } from '../../packages/relay/test/support/agent.ts'
+
+/** A way to a relay: a port and what speaks there. */
+export interface Way {
+  readonly by: 'quic' | 'grpc'
+  readonly port: number
+  /** PEM. */
+  readonly ca: string
+}
+
+/** Exchanges an API key for a token. */
+export async function tokenOf(client: Client, key: string): Promise<string> {
+  return (await client.json<IssuedToken>(200, { method: 'POST', path: '/v1/tokens', key })).token
+}
+
+/** An agent with a session. */
+export function connectAgent({ by, ...target }: Way, jwt: string, key: AgentKey = makeKey()): Promise<Agent> {
+  return Agent.connect(by === 'quic' ? quicWire(target) : grpcWire(target), { jwt, key })
+}
+
+/** Ends sessions and waits until their connections are closed. */
+export async function hangUp(...agents: readonly Agent[]): Promise<void> {
+  for (const agent of agents) agent.close()
+  await Promise.all(agents.map(({ ended }) => ended))
+}
+
+/** A channel of the owner with one more member; both are caught up. */
+export async function openChannel(owner: Agent, member: Agent, name: string): Promise<Uint8Array> {
+  const channel = await owner.createChannel(name)
+  await member.request('resume', {})
+  await owner.commit(channel, 0n, { adds: [member.id] })
+  await owner.next('deliverCommit')
+  assert.deepEqual((await member.next('deliverWelcome')).channelId, channel)
+  await member.request('resume', { channelIds: [channel] })
+  return channel
+}
+
+/** The next so many messages of an agent: their indexes, which must follow each other. */
+export async function receive(agent: Agent, count: number): Promise<bigint[]> {
+  const indexes: bigint[] = []
+  while (indexes.length < count) {
+    const { index } = await agent.next('deliverMessage')
+    if (indexes.length > 0) assert.equal(index, (indexes.at(-1) ?? 0n) + 1n)
+    indexes.push(index)
+  }
+  return indexes
+}
+
+/** Does it again and again until it succeeds: for servers that come back, which no event tells. */
+export async function eventually<Value>(attempt: () => Promise<Value>, tries = 100): Promise<Value> {
+  for (let left = tries; ; left--) {
+    try {
+      return await attempt()
+    } catch (error) {
+      if (left === 1) throw error
+      await new Promise((resolve) => setTimeout(resolve, 100))
+    }
+  }
+}
+
+/** The code of a refusal. */
+export function codeOf(error: unknown): string {
+  assert.ok(error instanceof Refused, String(error))
+  return error.code
+}
+
+/** Sends message after message until one is refused; gives the next counter and the code. */
+export async function sendUntilRefused(
+  agent: Agent,
+  channel: Uint8Array,
+  slot: bigint,
+  first: bigint,
+): Promise<{ next: bigint; code: string }> {
+  for (let next = first; ; next++) {
+    try {
+      await agent.send(channel, slot, next)
+    } catch (error) {
+      return { next, code: codeOf(error) }
+    }
+  }
+}
