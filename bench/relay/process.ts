@@ -1,0 +1,46 @@
+/** The servers of the bench as processes of their own. */
+import { type ChildProcess, fork } from 'node:child_process'
+import { once } from 'node:events'
+import { join } from 'node:path'
+import type { Question, Ready, Use } from './messages.ts'
+
+/** A server that runs. */
+export interface Server extends AsyncDisposable {
+  readonly ready: Ready
+  /** A token that the relay takes. */
+  readonly token: string
+  ask(question: Question): void
+  use(): Promise<Use>
+}
+
+const FILES = {
+  server: join(import.meta.dirname, 'server.ts'),
+  floor: join(import.meta.dirname, '../../packages/relay/test/support/floor.ts'),
+}
+
+/** Starts the relay or the floor. */
+export async function startProcess(
+  file: 'server' | 'floor',
+  options: object,
+  nodeFlags: string[] = [],
+): Promise<Server> {
+  const child: ChildProcess = fork(FILES[file], [JSON.stringify(options)], {
+    execArgv: nodeFlags,
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+  })
+  const [first] = (await once(child, 'message')) as [{ ready: Ready; token: string }]
+  return {
+    ...first,
+    ask: (question) => void child.send(question),
+    use: async () => {
+      child.send({ type: 'use' })
+      const [use] = (await once(child, 'message')) as [Use]
+      return use
+    },
+    [Symbol.asyncDispose]: async () => {
+      const exit = once(child, 'exit')
+      child.disconnect()
+      await exit
+    },
+  }
+}

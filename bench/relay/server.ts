@@ -1,0 +1,42 @@
+/** The relay under test, in a process of its own: durable on SQLite, with quota that never ends. */
+import { generateKeyPairSync } from 'node:crypto'
+import { startRelay } from '@static/relay'
+import type { Question, Use } from './messages.ts'
+import { makeToken } from './token.ts'
+
+const { cert, key, database } = JSON.parse(process.argv[2] ?? '') as Record<'cert' | 'key' | 'database', string>
+const pair = generateKeyPairSync('ed25519')
+const relay = await startRelay({
+  name: 'localhost',
+  database,
+  host: 'localhost',
+  grpcPort: 0,
+  quicPort: 0,
+  certificate: { cert, key },
+  api: {
+    keys: () =>
+      Promise.resolve({ keys: [{ ...pair.publicKey.export({ format: 'jwk' }), kid: 'bench', alg: 'EdDSA' }] }),
+    lease: () =>
+      Promise.resolve({
+        id: 'bench',
+        granted: 1_000_000_000,
+        outstanding: 0,
+        expires_at: new Date(Date.now() + 86_400_000).toISOString(),
+        period_end: new Date(Date.now() + 86_400_000).toISOString(),
+      }),
+    settle: () => Promise.resolve({ remaining: 1, expires_at: new Date(Date.now() + 86_400_000).toISOString() }),
+  },
+  // Only what a bench must pass is raised: everything comes from one address.
+  settings: { streams: { unauthenticatedPerAddress: 10_000, openingsPerSecond: 100_000, openingsBurst: 100_000 } },
+  log: { write: (line) => void process.stderr.write(line), pretty: false, level: 'warn' },
+})
+process.on('message', (question: Question) => {
+  if (question.type !== 'use') return
+  const { user, system } = process.cpuUsage()
+  process.send?.({ cpu: user + system, rss: process.memoryUsage.rss() } satisfies Use)
+})
+process.on('disconnect', () => void relay.close().then(() => process.exit(0)))
+process.send?.({
+  ready: { quicPort: relay.quicPorts[0], httpPort: relay.grpcPort },
+  token: makeToken(pair.privateKey),
+})
