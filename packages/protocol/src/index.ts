@@ -64,6 +64,7 @@ export {
   SIGNATURE_BYTES,
   maxCommitBytes,
 } from './limits.ts'
+export { signedBytes } from './layout.ts'
 export {
   type ChainEntry,
   type CommitPlace,

@@ -25,10 +25,9 @@ import {
 } from '@static/protocol/relay'
 import type { Effect, Input, Outcome } from './core/io.ts'
 import type { Relay, RelayCounts } from './core/relay.ts'
-import { Link, markCell, type Packet } from './link.ts'
+import { Link, type Mark, markCell, type Packet } from './link.ts'
 import type {
   Account,
-  CallAnswer,
   CallHandler,
   Peer,
   PushSink,
@@ -127,19 +126,24 @@ export class Driver implements CallHandler {
     this.#handle({ type: 'event', event })
   }
 
-  call(peer: Peer, message: ClientMessage): Promise<CallAnswer> {
-    const { promise, resolve } = Promise.withResolvers<CallAnswer>()
+  call(peer: Peer, message: ClientMessage, signal?: AbortSignal): Promise<ServerMessage> {
+    const { promise, resolve, reject } = Promise.withResolvers<ServerMessage>()
     const id = ++this.#lastStream
     const done = (): void => {
       if (this.#exchanges.delete(id)) this.#handle({ type: 'closed', stream: id })
     }
     this.#exchanges.set(id, {
       write: (answer) => {
-        resolve({ message: answer, token: answer.sessionToken === '' ? undefined : answer.sessionToken })
+        resolve(answer)
         // Not inside the effects that are being carried out.
         queueMicrotask(done)
       },
       end: done,
+    })
+    // A caller that has gone waits for nothing: a poll ends with it.
+    signal?.addEventListener('abort', () => {
+      done()
+      reject(StaticError.of('closed', 'The caller has gone.'))
     })
     this.#handle({ type: 'opened', stream: id, peer, kind: 'call' })
     this.#handle({ type: 'received', stream: id, message, bytes: sizeOf(message) })
@@ -273,6 +277,9 @@ export class Driver implements CallHandler {
       case 'lease':
         this.#wait(effect.id, this.#options.quota.lease(effect.account, this.#settings.leaseUnits))
         return
+      case 'report':
+        this.#options.onError(effect.error)
+        return
       case 'settle':
         this.#wait(effect.id, this.#options.quota.settle(effect.lease, effect.spent, effect.final))
     }
@@ -331,7 +338,13 @@ export class Driver implements CallHandler {
   }
 
   #packet(cells: Uint8Array): Packet {
-    return { id: ++this.#lastPacket, cells }
+    this.#lastPacket++
+    return { id: String(this.#lastPacket), cells }
+  }
+
+  #mark(): Mark {
+    this.#lastMark++
+    return { ...this.#packet(markCell(this.#lastMark)), number: this.#lastMark }
   }
 
   #push(link: Link, packet: Packet, last = false): void {
@@ -346,9 +359,9 @@ export class Driver implements CallHandler {
   }
 
   #ping(link: Link, now: Time): void {
-    const number = ++this.#lastMark
+    const { number, cells } = this.#mark()
     link.ping(number, now)
-    link.transport.write([link.id], markCell(number))
+    link.transport.write([link.id], cells)
   }
 
   #end(id: StreamId): void {
@@ -371,13 +384,12 @@ export class Driver implements CallHandler {
 
   #flush(): void {
     this.#flushing = false
-    const number = ++this.#lastMark
-    let made: Packet | undefined
-    const mark = (): Packet => (made ??= this.#packet(markCell(number)))
+    const marks: Mark[] = []
+    const mark = (at: number): Mark => (marks[at] ??= this.#mark())
     const groups = new Map<string, { transport: Transport; packets: Packet[]; streams: StreamId[] }>()
     const ended: Link[] = []
     for (const link of this.#dirty) {
-      const packets = link.take(mark, number)
+      const packets = link.take(mark)
       if (packets.length > 0) {
         const key = `${link.peer.transport}${packets.map(({ id }) => id).join()}`
         const group = groups.get(key)

@@ -8,15 +8,14 @@ import type { Peer, StreamId, Time, Transport } from './ports.ts'
 
 /** Encoded cells, the same for every stream that they go to. */
 export interface Packet {
-  /** Tells packets apart, so that streams with the same packets get one buffer. */
-  readonly id: number
+  /** Tells packets and their parts apart, so that streams with the same ones get one buffer. */
+  readonly id: string
   readonly cells: Uint8Array
 }
 
-interface Mark {
+/** A ping whose pong tells that what was sent before it has been read. */
+export interface Mark extends Packet {
   readonly number: number
-  /** Bytes sent before it. */
-  readonly offset: number
 }
 
 /** What may be under way. */
@@ -45,8 +44,10 @@ export class Link {
   #sent = 0
   #arrived = 0
   #marked = 0
-  #marks: Mark[] = []
+  #marks: { readonly number: number; readonly offset: number }[] = []
   #queue: Packet[] = []
+  /** How much of the first packet has left. */
+  #taken = 0
   #queuedBytes = 0
 
   constructor(id: StreamId, peer: Peer, transport: Transport, envelopeLimit: number, now: Time) {
@@ -80,22 +81,39 @@ export class Link {
     return true
   }
 
-  /** What may leave now, with a mark where one is due. The last words on a stream do not wait for room. */
-  take(mark: () => Packet, markNumber: number): Packet[] {
+  /**
+   * What may leave now, with marks where they are due, also within a long packet: its reader is alive as long as marks
+   * come back. `mark` gives the first, second, … mark of this turn. The last words on a stream do not wait for room.
+   */
+  take(mark: (at: number) => Mark): Packet[] {
     const packets: Packet[] = []
-    for (;;) {
-      const [next] = this.#queue
-      if (!next || (!this.ending && this.#sent - this.#arrived >= WINDOW_BYTES)) break
-      this.#queue.shift()
-      this.#queuedBytes -= next.cells.length
-      packets.push(next)
-      this.#sent += next.cells.length
-    }
-    if (this.#sent - this.#marked >= MARK_BYTES && !this.ending) {
-      packets.push(mark())
-      this.#mark(markNumber)
+    let marks = 0
+    while (this.#queue.length > 0 && (this.ending || this.#sent - this.#arrived < WINDOW_BYTES)) {
+      const part = this.#next()
+      packets.push(part)
+      this.#sent += part.cells.length
+      if (this.ending || this.#sent - this.#marked < MARK_BYTES) continue
+      const due = mark(marks++)
+      packets.push(due)
+      this.#mark(due.number)
     }
     return packets
+  }
+
+  /** The first packet, or the next part of it. */
+  #next(): Packet {
+    const [first] = this.#queue
+    if (!first) throw new RangeError('Nothing waits.')
+    const from = this.#taken
+    const to = this.ending ? first.cells.length : Math.min(first.cells.length, from + MARK_BYTES)
+    this.#queuedBytes -= to - from
+    this.#taken = to
+    if (to === first.cells.length) {
+      this.#queue.shift()
+      this.#taken = 0
+    }
+    if (from === 0 && to === first.cells.length) return first
+    return { id: `${first.id}:${from}`, cells: first.cells.subarray(from, to) }
   }
 
   /** A ping goes out whatever waits. */

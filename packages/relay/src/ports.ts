@@ -372,16 +372,10 @@ export interface Transport {
   stop(): Promise<void>
 }
 
-/** The answer to one call; the token is a new one that lives longer, when it is time for one. */
-export interface CallAnswer {
-  readonly message: ServerMessage
-  readonly token: string | undefined
-}
-
 /** Takes unary calls and subscriptions; the message carries the session token. */
 export interface CallHandler {
-  /** A refusal is an answer too. Rejects only when the relay is out of reach. */
-  call(peer: Peer, message: ClientMessage): Promise<CallAnswer>
+  /** A refusal is an answer too. Rejects only when the relay is out of reach, or the caller has gone. */
+  call(peer: Peer, message: ClientMessage, signal?: AbortSignal): Promise<ServerMessage>
   /**
    * A stream of pushes; the message is a `resume`, its answer (or an error, then the end) comes first. `write` tells
    * false when the receiver should be spared for now; `room` on what is returned says that it takes more.

@@ -25,7 +25,6 @@ import {
   ServerMessageSchema,
 } from '@static/protocol/relay'
 import type {
-  CallAnswer,
   CallHandler,
   Peer,
   PushSink,
@@ -135,14 +134,14 @@ export class Proxy implements CallHandler {
   }
 
   /** Passes a call on over a stream of its own: streams are cheap, and each tells the agent's address. */
-  async call(peer: Peer, message: ClientMessage): Promise<CallAnswer> {
+  async call(peer: Peer, message: ClientMessage, signal?: AbortSignal): Promise<ServerMessage> {
     const { promise, resolve, reject } = Promise.withResolvers<ServerMessage>()
     const gone = (): void => reject(StaticError.of('unavailable', 'The relay is out of reach.', { retryAfter: 1 }))
+    signal?.addEventListener('abort', () => reject(StaticError.of('closed', 'The caller has gone.')))
     const stream = await this.#exchange(peer, message, { message: resolve, ping: (pong) => pong(), closed: gone })
     const late = setTimeout(gone, CALL_MS)
     try {
-      const answer = await promise
-      return { message: answer, token: answer.sessionToken === '' ? undefined : answer.sessionToken }
+      return await promise
     } finally {
       clearTimeout(late)
       stream.end()

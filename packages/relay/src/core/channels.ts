@@ -44,6 +44,7 @@ import type { Request, Session } from './stream.ts'
 
 const MAX_KEY_PACKAGE_BYTES = 16_384
 const LOW_KEY_PACKAGES = 8
+const CLOCK_SKEW_MS = 3_600_000
 /** How long the loser of a slot waits: a random share of this for each that lost lately, so that one of them wins. */
 const LOSER_MS = 150
 const LOSERS_MEMORY_MS = 1000
@@ -122,7 +123,10 @@ export class Channels {
       const facts = bytes.length > MAX_KEY_PACKAGE_BYTES ? undefined : readKeyPackage(bytes)
       if (!facts) throw wrong('every KeyPackage is an MLSMessage with a KeyPackage of the one suite, at most 16 KiB')
       if (!this.#crypto.equal(facts.signatureKey, publicKey)) throw wrong("every KeyPackage has this agent's key")
-      if (facts.notAfter * 1000 <= now || facts.notBefore > facts.notAfter) throw wrong('no KeyPackage has expired')
+      const { notBefore, notAfter } = facts
+      if (notAfter * 1000 <= now || notBefore > notAfter || notBefore * 1000 > now + CLOCK_SKEW_MS) {
+        throw wrong('every KeyPackage is good now')
+      }
       return { bytes, notAfter: facts.notAfter * 1000 }
     })
     for (const { bytes, notAfter } of read) this.keyPackages.add(agent, bytes, notAfter)

@@ -22,6 +22,10 @@ export class Effects {
     this.#list.push({ type: 'end', stream })
   }
 
+  report(error: unknown): void {
+    this.#list.push({ type: 'report', error })
+  }
+
   limit(stream: StreamId, bytes: number): void {
     this.#list.push({ type: 'limit', stream, bytes })
   }

@@ -48,6 +48,8 @@ export type Effect =
   | { readonly type: 'send'; readonly streams: readonly StreamId[]; readonly message: ServerMessage }
   /** Ends a stream after what was sent. */
   | { readonly type: 'end'; readonly stream: StreamId }
+  /** Something went wrong that the peer is told nothing about. */
+  | { readonly type: 'report'; readonly error: unknown }
   /** The longest envelope that the peer may send from now on. */
   | { readonly type: 'limit'; readonly stream: StreamId; readonly bytes: number }
   | StoreEffect

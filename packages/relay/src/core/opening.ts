@@ -8,6 +8,7 @@ import {
   REVISION,
   type SessionPurpose,
   sessionBytes,
+  signedBytes,
   StaticError,
   type TokenClaims,
   TRAFFIC_PROFILES,
@@ -46,8 +47,10 @@ const PROFILES: Readonly<Record<number, TrafficProfileName>> = {
 }
 const NO_CHALLENGE = 'The challenge was not given here, was answered before, or is too old.'
 const BAD_SIGNATURE = 'The signature does not fit the challenge and the key.'
-/** Challenges for unary calls that wait for their answer. */
-const MAX_UNARY_CHALLENGES = 10_000
+/** Nonces that were answered and are not too old yet. */
+const MAX_ANSWERED = 100_000
+/** Of a nonce: when it was given, the agent's revision, random bytes; a MAC follows. */
+const NONCE_BODY_BYTES = 16
 const MAX_CELLS_PER_SECOND = 1000
 
 /** Checks openings; what comes of them is the caller's business. */
@@ -57,7 +60,7 @@ export class Opening {
   readonly #settings: Settings
   readonly #identity: Identity
   readonly #deployment: Deployment
-  readonly #unary = new Map<string, Challenge>()
+  readonly #answered = new Map<string, Time>()
 
   constructor(effects: Effects, crypto: Crypto, settings: Settings, identity: Identity, deployment: Deployment) {
     this.#effects = effects
@@ -67,7 +70,10 @@ export class Opening {
     this.#deployment = deployment
   }
 
-  /** Gives a challenge: for this stream, and from unary calls (also those that a proxy passes on) for the next call. */
+  /**
+   * Gives a challenge: for this stream, or to a unary call (also one that a proxy passes on) for the next call. That one's
+   * nonce tells by itself when it was given, so that nobody pushes out the challenges of others by asking for many.
+   */
   challenge(stream: Stream, { revision }: GetChallengeRequest): Body {
     if (revision < 1) throw wrong('revision is at least 1')
     if (stream.proxyRevision !== undefined && stream.proxyRevision < revision) {
@@ -76,10 +82,9 @@ export class Opening {
         'The proxy is older than the agent: it would lose what it does not know.',
       )
     }
-    const nonce = this.#crypto.random(NONCE_BYTES)
-    const challenge = { nonce, revision, at: this.#effects.now }
-    if (stream.kind === 'session') stream.challenge = challenge
-    if (stream.kind !== 'session' || stream.proxyRevision !== undefined) this.#rememberUnary(challenge)
+    const bound = stream.kind === 'session' && stream.proxyRevision === undefined
+    const nonce = bound ? this.#crypto.random(NONCE_BYTES) : this.#nonce(revision)
+    if (stream.kind === 'session') stream.challenge = { nonce, revision, at: this.#effects.now }
     return {
       case: 'getChallenge',
       value: {
@@ -148,35 +153,51 @@ export class Opening {
     })
   }
 
-  #rememberUnary(challenge: Challenge): void {
-    this.#unary.set(toHex(challenge.nonce), challenge)
-    if (this.#unary.size <= MAX_UNARY_CHALLENGES) return
-    for (const oldest of this.#unary.keys()) {
-      this.#unary.delete(oldest)
-      break
-    }
-  }
-
   #take(stream: Stream, nonce: Uint8Array): Challenge {
     const { challenge } = stream
     stream.challenge = undefined
     if (!challenge || !this.#crypto.equal(challenge.nonce, nonce)) throw StaticError.of('auth_failed', NO_CHALLENGE)
-    this.#unary.delete(toHex(nonce))
-    return this.#fresh(challenge)
+    return this.#once(challenge)
   }
 
   #takeUnary(stream: Stream, nonce: Uint8Array): Challenge {
-    const key = toHex(nonce)
-    const challenge = this.#unary.get(key)
-    this.#unary.delete(key)
     stream.challenge = undefined
-    if (!challenge) throw StaticError.of('auth_failed', NO_CHALLENGE)
-    return this.#fresh(challenge)
+    const body = nonce.subarray(0, NONCE_BODY_BYTES)
+    if (nonce.length !== NONCE_BYTES || !this.#crypto.equal(this.#nonceMac(body), nonce.subarray(NONCE_BODY_BYTES))) {
+      throw StaticError.of('auth_failed', NO_CHALLENGE)
+    }
+    const view = new DataView(body.buffer, body.byteOffset)
+    // Copied: the bytes are a view of the whole request.
+    const at = view.getUint16(0) * 2 ** 32 + view.getUint32(2)
+    return this.#once({ nonce: new Uint8Array(nonce), revision: view.getUint16(6), at })
   }
 
-  #fresh(challenge: Challenge): Challenge {
-    if (this.#effects.now - challenge.at > this.#settings.session.challengeMs) {
-      throw StaticError.of('auth_failed', NO_CHALLENGE)
+  #nonce(revision: number): Uint8Array {
+    const nonce = new Uint8Array(NONCE_BYTES)
+    nonce.set(this.#crypto.random(NONCE_BODY_BYTES))
+    const view = new DataView(nonce.buffer)
+    view.setUint16(0, Math.floor(this.#effects.now / 2 ** 32))
+    view.setUint32(2, this.#effects.now % 2 ** 32)
+    view.setUint16(6, Math.min(revision, 0xffff))
+    nonce.set(this.#nonceMac(nonce.subarray(0, NONCE_BODY_BYTES)), NONCE_BODY_BYTES)
+    return nonce
+  }
+
+  #nonceMac(body: Uint8Array): Uint8Array {
+    const bytes = signedBytes('static-relay/1 challenge', [body])
+    return this.#crypto.mac(this.#deployment.tokenKey, bytes).subarray(0, NONCE_BYTES - NONCE_BODY_BYTES)
+  }
+
+  /** A challenge that is fresh and was not answered before; it is now. */
+  #once(challenge: Challenge): Challenge {
+    const { challengeMs } = this.#settings.session
+    const { now } = this.#effects
+    const key = toHex(challenge.nonce)
+    if (now - challenge.at > challengeMs || this.#answered.has(key)) throw StaticError.of('auth_failed', NO_CHALLENGE)
+    this.#answered.set(key, challenge.at)
+    for (const [oldest, at] of this.#answered) {
+      if (now - at <= challengeMs && this.#answered.size <= MAX_ANSWERED) break
+      this.#answered.delete(oldest)
     }
     return challenge
   }

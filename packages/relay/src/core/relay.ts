@@ -284,6 +284,7 @@ export class Relay {
       if (this.#requestBytes > totalRequestBytes) throw StaticError.of('unavailable', 'The relay is busy.')
       this.#dispatch(request, body, token)
     } catch (error) {
+      if (!(error instanceof StaticError)) this.#effects.report(error)
       // Who is nobody and does not become somebody is not kept waiting, and without its resume a subscription is none.
       const over = caller === NOBODY && stream.kind === 'session' && body.case === 'openSession'
       if (over || stream.kind === 'subscribe') this.#refuseOpening(request, refusalOf(error))

@@ -111,10 +111,11 @@ function relayRoutes(router: ConnectRouter, { calls, limits, stopping }: UnaryOp
         sessionToken: tokenOf(context),
         body: { case: field, value: input } as ClientMessage['body'],
       })
-      const { message: reply, token } = await untilAborted(calls.call(callOf(context).peer, message), context.signal)
+      const { signal } = context
+      const reply = await untilAborted(calls.call(callOf(context).peer, message, signal), signal)
       if (reply.body.case === 'error') throw refusalError(reply.body.value)
       if (reply.body.case !== field) throw new Error(`${method.name} was answered by ${reply.body.case}.`)
-      if (token !== undefined) context.responseHeader.set(SESSION_METADATA, token)
+      if (reply.sessionToken !== '') context.responseHeader.set(SESSION_METADATA, reply.sessionToken)
       return reply.body.value
     }
     router.rpc<DescMethodUnary>(method, call)

@@ -131,8 +131,7 @@ test('a reader that takes nothing holds up nobody else, and gets all in order wh
   }
   await quiet()
   assert.deepEqual(indexes(bob), upTo(41, 2))
-  const taken = indexes(deaf).length
-  assert.ok(taken >= 1 && taken <= 3, `${taken} messages of 272 KiB are more than a window`)
+  assert.ok(deaf.receivedBytes < 400 * 1024, `${deaf.receivedBytes} bytes are more than a window`)
   deaf.hear()
   await deaf.until(() => indexes(deaf).length === 40)
   assert.deepEqual(indexes(deaf), upTo(41, 2))
@@ -506,10 +505,11 @@ test('who is behind when it is removed and added again gets no hole in its deliv
   await owner.commit(channelId, 2n, { adds: [slow.id] })
   await owner.send(channelId, 3n, 6n)
   await quiet()
-  const before = indexes(slow)
   slow.hear()
   await quiet()
-  assert.deepEqual(indexes(slow), before)
+  // What was on its way, and nothing from the log any more.
+  const before = indexes(slow)
+  assert.ok(before.length < 5)
   assert.deepEqual(before, upTo(1 + before.length, 2))
   assert.equal((await slow.next('deliverWelcome')).position?.index, 8n)
   await slow.request('resume', {})

@@ -1,6 +1,12 @@
 /** A raw gRPC client over node:http2, for tests and measurements: it does nothing that it is not told to do. */
 import { once } from 'node:events'
-import { type ClientHttp2Session, type ClientHttp2Stream, connect, type IncomingHttpHeaders } from 'node:http2'
+import {
+  type ClientHttp2Session,
+  type ClientHttp2Stream,
+  connect,
+  type IncomingHttpHeaders,
+  type SecureClientSessionOptions,
+} from 'node:http2'
 import { isIPv6 } from 'node:net'
 import { create, type DescMessage, type MessageInitShape, type MessageShape } from '@bufbuild/protobuf'
 import { decodeEnvelope, encodeEnvelope } from '@static/protocol'
@@ -21,6 +27,8 @@ export interface GrpcTarget {
   readonly ca: string
   /** The name that the certificate must have; `localhost` by default. */
   readonly serverName?: string
+  /** The address of this machine to call from. */
+  readonly localAddress?: string | undefined
 }
 
 /** How a call ended. */
@@ -90,8 +98,9 @@ const MOST_MESSAGE_BYTES = 16 * 1024 * 1024
 
 /** Connects and waits for the server's settings. */
 export async function connectGrpc(target: GrpcTarget): Promise<GrpcClient> {
-  const { host, port, ca, serverName = 'localhost' } = target
-  const session = connect(`https://${isIPv6(host) ? `[${host}]` : host}:${port}`, { ca, servername: serverName })
+  const { host, port, ca, serverName = 'localhost', localAddress } = target
+  const socket: SecureClientSessionOptions = { ca, servername: serverName, ...(localAddress && { localAddress }) }
+  const session = connect(`https://${isIPv6(host) ? `[${host}]` : host}:${port}`, socket)
   await once(session, 'remoteSettings')
   // Calls under way fail by themselves.
   session.on('error', () => {})

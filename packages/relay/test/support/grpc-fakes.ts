@@ -5,8 +5,8 @@ import { join } from 'node:path'
 import { create, type MessageInitShape } from '@bufbuild/protobuf'
 import { type Authority, openAuthority } from '@static/cli/authority'
 import { CELL_BYTES } from '@static/protocol'
-import { type ClientMessage, ServerMessageSchema } from '@static/protocol/relay'
-import type { CallAnswer, CallHandler, Health, Peer, PushSink, StreamHandler, StreamId } from '../../src/ports.ts'
+import { type ClientMessage, type ServerMessage, ServerMessageSchema } from '@static/protocol/relay'
+import type { CallHandler, Health, Peer, PushSink, StreamHandler, StreamId } from '../../src/ports.ts'
 import { type GrpcOptions, type GrpcTransport, startGrpcTransport } from '../../src/transport/grpc.ts'
 import { connectGrpc, type GrpcClient } from './grpc-client.ts'
 import { Gauge } from './grpc-gauge.ts'
@@ -91,11 +91,11 @@ export class FakeCalls implements CallHandler {
   readonly subscriptions: FakeSubscription[] = []
   readonly subscribed: Gauge = new Gauge()
 
-  async call(peer: Peer, message: ClientMessage): Promise<CallAnswer> {
+  async call(peer: Peer, message: ClientMessage): Promise<ServerMessage> {
     this.seen.push(message)
     this.peers.push(peer)
     const body = await this.answer(message, peer)
-    return { message: create(ServerMessageSchema, { requestId: 1n, body }), token: this.token }
+    return create(ServerMessageSchema, { requestId: 1n, sessionToken: this.token ?? '', body })
   }
 
   subscribe(_peer: Peer, message: ClientMessage, sink: PushSink): { room(): void; close(): void } {

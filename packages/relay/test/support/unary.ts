@@ -60,8 +60,8 @@ export class UnaryAgent {
     sessionToken: string = this.token,
   ): Promise<Answer<Case>> {
     const message = create(ClientMessageSchema, { requestId: 1n, sessionToken, body: { case: name, value } as never })
-    const { message: answer, token } = await this.#world.driver.call(this.#peer, message)
-    if (token !== undefined) this.token = token
+    const answer = await this.#world.driver.call(this.#peer, message)
+    if (answer.sessionToken !== '') this.token = answer.sessionToken
     if (answer.body.case === 'error') throw new Refused(answer.body.value)
     return answer.body.value as Answer<Case>
   }

@@ -7,6 +7,8 @@ import { connectGrpc } from './grpc-client.ts'
 interface Target {
   readonly port: number
   readonly ca: string
+  /** The address of this machine to call from; by gRPC only. */
+  readonly localAddress?: string | undefined
 }
 
 /** A connection and a stream for each session. */
@@ -28,12 +30,12 @@ export function quicWire({ port, ca }: Target): Wire {
 }
 
 /** The same over gRPC. */
-export function grpcWire({ port, ca }: Target): Wire {
+export function grpcWire({ port, ca, localAddress }: Target): Wire {
   return {
     form: 'protobuf',
     serverName: 'localhost',
     open: async (handlers) => {
-      const client = await connectGrpc({ host: '127.0.0.1', port, ca, serverName: 'localhost' })
+      const client = await connectGrpc({ host: '127.0.0.1', port, ca, localAddress })
       const stream = client.openSession({
         data: (bytes) => handlers.data(bytes),
         closed: () => {
