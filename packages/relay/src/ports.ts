@@ -230,7 +230,7 @@ export interface StoreOperations {
     {
       /** In the order asked for; `channel` alone where there is nothing to resume. */
       readonly standings: readonly (Standing | { readonly channel: ChannelId; readonly refused: ErrorCode })[]
-      /** Every Welcome that waits for this agent. */
+      /** The Welcomes that wait for this agent, the oldest first: as many as 4 MiB hold, and at least one. */
       readonly welcomes: readonly StoredWelcome[]
       /** Whether any roster holds this agent. */
       readonly member: boolean

@@ -24,15 +24,7 @@ import {
   type ServerMessage,
   ServerMessageSchema,
 } from '@static/protocol/relay'
-import type {
-  CallHandler,
-  Peer,
-  PushSink,
-  StreamHandler,
-  StreamId,
-  Subscription,
-  Transport,
-} from './ports.ts'
+import type { CallHandler, Peer, PushSink, StreamHandler, StreamId, Subscription, Transport } from './ports.ts'
 
 /** Opens streams to the relay, over few connections. */
 export interface Upstream {

@@ -20,6 +20,8 @@ const READ_BYTES = 128 * 1024
 const READ_ENTRIES = 256
 /** Agents that were here lately: how far they may still acknowledge by a unary call. */
 const REMEMBERED_AGENTS = 10_000
+/** Welcomes that wait for a session to take them. */
+const MAX_WAITING_WELCOMES = 256
 /** Channels that are not delivered any more, of one session. */
 const REMEMBERED_CHANNELS = 10_000
 
@@ -136,7 +138,8 @@ export class Delivery {
         return
       case 'welcomed': {
         const session = this.#sessions.get(event.welcome.agent)
-        if (session?.resumed) this.welcome(session, [event.welcome])
+        // Beyond that they stay in the store until the agent resumes.
+        if (session?.resumed && session.welcomes.length < MAX_WAITING_WELCOMES) this.welcome(session, [event.welcome])
         this.#noteAdded(event.welcome.agent)
         return
       }

@@ -132,8 +132,9 @@ export class MemoryRows implements Rows {
     this.#kept(channel).welcomes.delete(agent)
   }
 
-  welcomesOf(agent: AgentId): StoredWelcome[] {
-    return [...this.#channels.values()].flatMap(({ welcomes }) => welcomes.get(agent)?.welcome ?? [])
+  welcomesOf(agent: AgentId): Iterable<StoredWelcome> {
+    const found = [...this.#channels.values()].flatMap(({ welcomes }) => welcomes.get(agent) ?? [])
+    return found.sort((a, b) => a.at - b.at).map(({ welcome }) => welcome)
   }
 
   expireWelcomes(since: Time): void {

@@ -1,18 +1,33 @@
 /** Resume and Ack: where an agent stands, and what it has. */
-import type { Done, AgentId, ChannelId, Request, Result, Standing } from '../ports.ts'
+import type { AgentId, ChannelId, Done, Request, Result, Standing, StoredWelcome } from '../ports.ts'
 import { type Context, touchMember } from './context.ts'
 import { positionAt } from './log.ts'
 import { letGo } from './retention.ts'
 import type { Channel, Member } from './state.ts'
+
+const MAX_WELCOME_BYTES = 4_194_304
+const WELCOME_OVERHEAD = 500
 
 /** Where an agent stands in its channels, and the Welcomes that wait for it. */
 export function resume({ rows }: Context, { agent, channels }: Request<'resume'>): Result<'resume'> {
   const held = rows.channelsOf(agent)
   return {
     standings: (channels ?? held).map((id) => standing(rows.channel(id), id, agent)),
-    welcomes: rows.welcomesOf(agent),
+    welcomes: firstOf(rows.welcomesOf(agent)),
     member: held.length > 0,
   }
+}
+
+/** As many as a session can take at once: anybody may add any agent, so many can wait. The rest comes another time. */
+function firstOf(welcomes: Iterable<StoredWelcome>): StoredWelcome[] {
+  const taken: StoredWelcome[] = []
+  let bytes = 0
+  for (const welcome of welcomes) {
+    taken.push(welcome)
+    bytes += welcome.welcome.length + WELCOME_OVERHEAD
+    if (bytes > MAX_WELCOME_BYTES) break
+  }
+  return taken
 }
 
 function standing(channel: Channel | undefined, id: ChannelId, agent: AgentId): Result<'resume'>['standings'][number] {

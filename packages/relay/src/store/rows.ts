@@ -79,7 +79,8 @@ export interface Rows {
   /** Replaces the one that waits for this agent in this channel. */
   putWelcome(channel: Channel, welcome: StoredWelcome, at: Time): void
   dropWelcome(channel: Channel, agent: AgentId): void
-  welcomesOf(agent: AgentId): StoredWelcome[]
+  /** Those that wait for an agent, the oldest first. */
+  welcomesOf(agent: AgentId): Iterable<StoredWelcome>
   expireWelcomes(since: Time): void
   invite(id: string): Invite | undefined
   putInvite(invite: Invite): void

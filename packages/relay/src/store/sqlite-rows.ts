@@ -258,9 +258,11 @@ export class SqliteRows implements Rows {
     this.#statements.dropWelcome.run(number, fromHex(agent))
   }
 
-  welcomesOf(agent: AgentId): StoredWelcome[] {
-    const rows = this.#statements.welcomesOf.all(fromHex(agent)) as unknown as [string, Uint8Array][]
-    return rows.map(([record, welcome]) => ({ ...(fromJson(record) as Omit<StoredWelcome, 'welcome'>), welcome }))
+  *welcomesOf(agent: AgentId): Iterable<StoredWelcome> {
+    for (const row of this.#statements.welcomesOf.iterate(fromHex(agent))) {
+      const [record, welcome] = row as unknown as [string, Uint8Array]
+      yield { ...(fromJson(record) as Omit<StoredWelcome, 'welcome'>), welcome }
+    }
   }
 
   expireWelcomes(since: Time): void {

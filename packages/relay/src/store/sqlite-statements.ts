@@ -67,7 +67,7 @@ const SQL = {
   // ---- Welcomes and invites ----
   putWelcome: 'INSERT OR REPLACE INTO welcomes VALUES (?, ?, ?, ?, ?)',
   dropWelcome: 'DELETE FROM welcomes WHERE channel = ? AND agent = ?',
-  welcomesOf: 'SELECT record, welcome FROM welcomes WHERE agent = ? ORDER BY channel',
+  welcomesOf: 'SELECT record, welcome FROM welcomes WHERE agent = ? ORDER BY at, channel',
   expireWelcomes: 'DELETE FROM welcomes WHERE at <= ?',
   invite: `SELECT id, channel, agent, admission_key, expires_at, max_uses, uses, revoked FROM invites WHERE id = ?`,
   putInvite: 'INSERT OR REPLACE INTO invites VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)',

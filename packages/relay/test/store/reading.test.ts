@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { accepted, agentId, assertChain, forEachEngine, hex16, notice, welcomeFor } from './world.ts'
+import { accepted, agentId, assertChain, forEachEngine, hex16, member, notice, text, welcomeFor } from './world.ts'
 
 const indexes = ({ entries }: { readonly entries: readonly { readonly index: number }[] }): number[] =>
   entries.map(({ index }) => index)
@@ -143,6 +143,28 @@ forEachEngine((open) => {
       welcomes: [],
       member: false,
     })
+  })
+
+  test('of many Welcomes a resume gives the oldest, as many as a session can take', async (t) => {
+    const world = await open(t)
+    await world.found('alice')
+    const founding = { actor: member('alice'), welcome: text('w'), guestLimit: 1, maxChannels: 1000 }
+    const channels = Array.from({ length: 300 }, (_, at) => hex16(`many ${at}`))
+    await Promise.all(
+      channels.map(async (channel, at) => {
+        const now = world.now + at
+        await world.run('create', { ...founding, channel, name: `a/b/c${at}`, now })
+        const welcomes = [welcomeFor('bob', { welcome: new Uint8Array(16_000) })]
+        const request = world.commitRequest('alice', { adds: ['bob'], welcomes, channel, slot: 0, now })
+        accepted(await world.run('commit', request))
+      }),
+    )
+    const { welcomes } = await world.run('resume', { agent: agentId('bob'), channels: [] })
+    assert.equal(welcomes.length, Math.floor(4_194_304 / 16_500) + 1)
+    assert.deepEqual(
+      welcomes.map(({ channel }) => channel),
+      channels.slice(0, welcomes.length),
+    )
   })
 
   test('a former member resumes until it has acknowledged its end', async (t) => {
