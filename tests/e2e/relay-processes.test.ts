@@ -2,8 +2,10 @@
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
-import type { SignedUp, Usage } from '@static/protocol'
-import { CloseReason } from '@static/protocol/relay'
+import { fromBinary } from '@bufbuild/protobuf'
+import { ERROR_METADATA, type SignedUp, type Usage } from '@static/protocol'
+import { CloseReason, ErrorSchema, GetChallengeRequestSchema, GetChallengeResponseSchema } from '@static/protocol/relay'
+import { connectGrpc, GrpcFailure, type GrpcStatus } from '../../packages/relay/test/support/grpc-client.ts'
 import {
   type Agent,
   type AgentKey,
@@ -32,6 +34,8 @@ import { QUICK } from '../support/settings.ts'
 import { makeWorkspace } from '../support/workspace.ts'
 
 const LEASE = 8
+/** gRPC's status. */
+const UNAVAILABLE = 14
 
 const workspace = await makeWorkspace()
 const apiDir = workspace.directory('api')
@@ -72,6 +76,25 @@ async function health(port: number): Promise<number> {
   return (await http.call({ path: '/health' })).status
 }
 
+async function figures(port: number): Promise<string> {
+  using http = makeClient(`https://localhost:${port}`, workspace.ca, { connections: 1 })
+  return (await http.call({ path: '/metrics' })).text
+}
+
+/** How a unary call and a subscription end that cannot be passed on. */
+async function callsBy(port: number): Promise<GrpcStatus[]> {
+  const grpc = await connectGrpc({ host: '127.0.0.1', port, ca: workspace.ca })
+  const failure: unknown = await grpc
+    .unary('GetChallenge', GetChallengeRequestSchema, { revision: 1 }, GetChallengeResponseSchema)
+    .catch((error: unknown) => error)
+  assert.ok(failure instanceof GrpcFailure)
+  const closed = await new Promise<GrpcStatus>((resolve) => {
+    grpc.subscribe({}, { message: () => {}, closed: resolve })
+  })
+  await grpc.close()
+  return [failure.status, closed]
+}
+
 before(async () => {
   await startApi()
   await startRelay()
@@ -89,6 +112,8 @@ after(async () => {
   client.close()
   for (const server of [proxy, relay, api]) await server[Symbol.asyncDispose]()
   workspace[Symbol.dispose]()
+  // What ends a process of Node that nobody has ended.
+  for (const server of [proxy, relay, api]) assert.doesNotMatch(server.errors(), /^Node\.js v/m)
 })
 
 describe('API, relay and proxy', () => {
@@ -128,6 +153,7 @@ describe('API, relay and proxy', () => {
     const answered: Promise<unknown>[] = []
     for (let left = LEASE; left > 0; left--) answered.push(agent.send(channel, 0n, ++counter))
     await Promise.all(answered.slice(0, -1))
+    await eventually(async () => assert.match(await figures(relay.grpcPort), /^static_relay_requests 1$/m))
     const ended = relay.end('SIGTERM')
     // One request waits for quota: so the relay still answers, and says that it is going.
     await eventually(async () => assert.equal(await health(relay.grpcPort), 503))
@@ -143,6 +169,10 @@ describe('API, relay and proxy', () => {
     const { messages } = await client.json<Usage>(200, { path: '/v1/usage', key: spender.api_key.key })
     assert.deepEqual([messages.used, messages.reserved], [Number(counter), 0])
     assert.equal(await health(proxy.grpcPort), 503)
+    for (const { code: status, metadata } of await callsBy(proxy.grpcPort)) {
+      const details = fromBinary(ErrorSchema, Buffer.from(String(metadata[ERROR_METADATA]), 'base64'))
+      assert.deepEqual([status, details.code], [UNAVAILABLE, 'unavailable'])
+    }
     await startRelay({ grpcPort: relay.grpcPort, quicPort: relay.quicPort })
     // By itself: a load balancer sends nobody to a proxy that is not well.
     await eventually(async () => assert.equal(await health(proxy.grpcPort), 200))

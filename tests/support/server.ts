@@ -92,7 +92,7 @@ export async function startRelayProcess(options: RelayProcessOptions): Promise<R
     readonly grpc_port: number
     readonly quic_ports: readonly number[]
   }
-  const started = await startCommand<Line>(relayWords(options))
+  const started = await startCommand<Line>(relayWords(options), { env: own(options.workspace) })
   const { grpc_port: grpcPort, quic_ports: quicPorts } = started.ready
   return { ...started, grpcPort, quicPort: quicPorts[0] ?? 0 }
 }
@@ -129,7 +129,9 @@ export type ProxyProcess = Ready<unknown> & Pick<RelayPorts, 'grpcPort'>
 
 /** Starts `static proxy` and waits until it is ready. */
 export async function startProxyProcess(options: ProxyProcessOptions): Promise<ProxyProcess> {
-  const started = await startCommand<{ readonly grpc_port: number }>(proxyWords(options))
+  const started = await startCommand<{ readonly grpc_port: number }>(proxyWords(options), {
+    env: own(options.workspace),
+  })
   return { ...started, grpcPort: started.ready.grpc_port }
 }
 
@@ -170,8 +172,18 @@ function words(flags: Readonly<Record<string, string | number | undefined>>): st
   return Object.entries(flags).flatMap(([name, value]) => (value === undefined ? [] : [`--${name}`, String(value)]))
 }
 
-function commandOptions({ logFile, database, nodeFlags }: ServerOptions): Parameters<typeof startCommand>[1] {
-  return { logFile, nodeFlags, env: { STATIC_DATABASE: database } }
+/** What a process leaves behind that is killed goes with the workspace. */
+function own({ path }: Workspace): { readonly TMPDIR: string } {
+  return { TMPDIR: path }
+}
+
+function commandOptions({
+  logFile,
+  database,
+  nodeFlags,
+  workspace,
+}: ServerOptions): Parameters<typeof startCommand>[1] {
+  return { logFile, nodeFlags, env: { STATIC_DATABASE: database, ...own(workspace) } }
 }
 
 let files = 0

@@ -3,7 +3,10 @@
  * source, and keeps time. What one turn of the event loop brings for a stream leaves in one write, and what many streams
  * get alike is encoded and handed to the transport once.
  */
+import { randomInt } from 'node:crypto'
+import { toBinary } from '@bufbuild/protobuf'
 import {
+  CELL_BYTES,
   type CellEvent,
   cutEnvelope,
   decodeEnvelope,
@@ -63,6 +66,8 @@ export interface QuotaSource {
 
 /** A unary call or a subscription: messages, not cells. */
 interface Exchange {
+  /** Since when a subscriber has taken nothing. */
+  congestedSince?: Time | undefined
   write(message: ServerMessage): void
   end(): void
 }
@@ -70,6 +75,10 @@ interface Exchange {
 const TICK_MS = 200
 const SWEEP_MS = 1000
 const DRAIN_STEP_MS = 5
+const STORE_LOG_MS = 1000
+const MAX_MARK = 2 ** 48 - 1
+/** What a request without a long field holds in memory while it waits. */
+const REQUEST_BYTES = 512
 
 /** The moving parts of a relay. */
 export class Driver implements CallHandler {
@@ -83,10 +92,10 @@ export class Driver implements CallHandler {
   readonly #timers: NodeJS.Timeout[] = []
   #lastStream = 0
   #lastPacket = 0
-  #lastMark = 0
   #joiningBytes = 0
   #flushing = false
   #sweeping = false
+  #storeFailedAt = -Infinity
 
   constructor(options: DriverOptions) {
     this.#options = options
@@ -126,6 +135,10 @@ export class Driver implements CallHandler {
     this.#handle({ type: 'event', event })
   }
 
+  knows(token: string): boolean {
+    return this.#relay.knows(token, this.#options.now())
+  }
+
   call(peer: Peer, message: ClientMessage, signal?: AbortSignal): Promise<ServerMessage> {
     const { promise, resolve, reject } = Promise.withResolvers<ServerMessage>()
     const id = ++this.#lastStream
@@ -152,20 +165,26 @@ export class Driver implements CallHandler {
 
   subscribe(peer: Peer, message: ClientMessage, sink: PushSink): Subscription {
     const id = ++this.#lastStream
-    this.#exchanges.set(id, {
+    const exchange: Exchange = {
       write: (push) => {
+        if (sink.write(push)) return
+        exchange.congestedSince ??= this.#options.now()
         // At once: what else comes in this turn waits in the log.
-        if (!sink.write(push)) this.#handle({ type: 'congested', stream: id })
+        this.#handle({ type: 'congested', stream: id })
       },
       end: () => {
         this.#exchanges.delete(id)
         sink.end()
       },
-    })
+    }
+    this.#exchanges.set(id, exchange)
     this.#handle({ type: 'opened', stream: id, peer, kind: 'subscribe' })
     this.#handle({ type: 'received', stream: id, message, bytes: sizeOf(message) })
     return {
-      room: () => this.#handle({ type: 'drained', stream: id }),
+      room: () => {
+        exchange.congestedSince = undefined
+        this.#handle({ type: 'drained', stream: id })
+      },
       close: () => {
         if (this.#exchanges.delete(id)) this.#handle({ type: 'closed', stream: id })
       },
@@ -201,11 +220,27 @@ export class Driver implements CallHandler {
     } catch (error) {
       this.#handle({ type: 'malformed', stream: link.id, error: StaticError.from(error) })
     }
-    this.#joiningBytes += link.joiner.heldBytes - before
-    if (this.#joiningBytes > this.#settings.streams.joiningBytes && link.joiner.heldBytes > before) {
-      const error = StaticError.of('unavailable', 'The relay is busy.', { retryAfter: 5 })
-      this.#handle({ type: 'malformed', stream: link.id, error })
+    const { heldBytes } = link.joiner
+    if (heldBytes === 0) link.joiningSince = undefined
+    else if (heldBytes !== before || link.joiningSince === undefined) link.joiningSince = now
+    this.#joiningBytes += heldBytes - before
+    if (this.#joiningBytes > this.#settings.streams.joiningBytes && heldBytes > before) this.#cutJoining()
+  }
+
+  /** Unfinished envelopes take too much: the one that has waited longest for its next cell goes. */
+  #cutJoining(): void {
+    let slowest: Link | undefined
+    for (const link of this.#links.values()) {
+      const { joiningSince, ending } = link
+      if (joiningSince === undefined || ending || link.joiner.heldBytes <= CELL_BYTES) continue
+      if (!slowest || joiningSince < (slowest.joiningSince ?? Infinity)) slowest = link
     }
+    if (slowest) this.#busy(slowest)
+  }
+
+  #busy(link: Link): void {
+    const error = StaticError.of('unavailable', 'An envelope was not finished in time.', { retryAfter: 5 })
+    this.#handle({ type: 'malformed', stream: link.id, error })
   }
 
   #cell(link: Link, { type, payload }: CellEvent, now: Time): void {
@@ -215,7 +250,8 @@ export class Driver implements CallHandler {
     switch (type) {
       case 'envelope': {
         const message = decodeEnvelope(form, ClientMessageSchema, payload, ENVELOPE_LIMITS.member)
-        this.#handle({ type: 'received', stream: link.id, message, bytes: payload.length })
+        const bytes = holdsBody(message) ? payload.length : REQUEST_BYTES
+        this.#handle({ type: 'received', stream: link.id, message, bytes })
         return
       }
       case 'ack': {
@@ -269,7 +305,10 @@ export class Driver implements CallHandler {
         return
       }
       case 'store':
-        this.#wait(effect.id, this.#store.run(effect.name, effect.request))
+        this.#wait(
+          effect.id,
+          this.#store.run(effect.name, effect.request).catch((error) => this.#storeFailed(error)),
+        )
         return
       case 'verify':
         this.#wait(effect.id, this.#options.verify(effect.jwt))
@@ -283,6 +322,14 @@ export class Driver implements CallHandler {
       case 'settle':
         this.#wait(effect.id, this.#options.quota.settle(effect.lease, effect.spent, effect.final))
     }
+  }
+
+  /** Whoever waits is told that it did not work; why is for the operator, and not for every request. */
+  #storeFailed(error: unknown): never {
+    const now = this.#options.now()
+    if (now - this.#storeFailedAt > STORE_LOG_MS) this.#options.onError(error)
+    this.#storeFailedAt = now
+    throw error
   }
 
   #wait(id: number, result: Promise<unknown>): void {
@@ -305,8 +352,13 @@ export class Driver implements CallHandler {
       if (link.ending) continue
       const dead = link.pingedAt !== undefined && now - link.pingedAt > pongMs
       const stuck = link.congested && now - link.progressAt > stallMs
+      const unfinished = link.joiningSince !== undefined && now - link.joiningSince > stallMs
       if (dead || stuck) this.#handle({ type: 'stalled', stream: link.id })
+      else if (unfinished) this.#busy(link)
       else if (link.pingedAt === undefined && now - link.heardAt > pingMs) this.#ping(link, now)
+    }
+    for (const [id, { congestedSince }] of this.#exchanges) {
+      if (congestedSince !== undefined && now - congestedSince > stallMs) this.#handle({ type: 'stalled', stream: id })
     }
     this.#handle({ type: 'tick' })
   }
@@ -342,9 +394,10 @@ export class Driver implements CallHandler {
     return { id: String(this.#lastPacket), cells }
   }
 
+  /** A number that nobody can guess: who answers it has read what came before it. */
   #mark(): Mark {
-    this.#lastMark++
-    return { ...this.#packet(markCell(this.#lastMark)), number: this.#lastMark }
+    const number = randomInt(MAX_MARK)
+    return { ...this.#packet(markCell(number)), number }
   }
 
   #push(link: Link, packet: Packet, last = false): void {
@@ -384,12 +437,10 @@ export class Driver implements CallHandler {
 
   #flush(): void {
     this.#flushing = false
-    const marks: Mark[] = []
-    const mark = (at: number): Mark => (marks[at] ??= this.#mark())
     const groups = new Map<string, { transport: Transport; packets: Packet[]; streams: StreamId[] }>()
     const ended: Link[] = []
     for (const link of this.#dirty) {
-      const packets = link.take(mark)
+      const packets = link.take(() => this.#mark())
       if (packets.length > 0) {
         const key = `${link.peer.transport}${packets.map(({ id }) => id).join()}`
         const group = groups.get(key)
@@ -423,9 +474,20 @@ function joined(packets: readonly Packet[]): Uint8Array {
   return Buffer.concat(packets.map(({ cells }) => cells))
 }
 
-/** About what a request holds in memory while it waits: its long fields. */
-function sizeOf({ body }: ClientMessage): number {
-  if (body.case === 'sendMessage') return body.value.ciphertext.length
-  if (body.case !== 'sendCommit') return 1024
-  return body.value.welcomes.reduce((sum, { welcome }) => sum + welcome.length, body.value.commit.length)
+/** Requests whose bytes are kept until they are answered; of the others only a few fields are. */
+function holdsBody({ body }: ClientMessage): boolean {
+  return HOLDING.includes(body.case)
+}
+
+const HOLDING: readonly ClientMessage['body']['case'][] = [
+  'sendMessage',
+  'sendCommit',
+  'sendWelcome',
+  'createChannel',
+  'requestJoin',
+]
+
+/** About what a request that did not come in cells holds. */
+function sizeOf(message: ClientMessage): number {
+  return holdsBody(message) ? toBinary(ClientMessageSchema, message).length : REQUEST_BYTES
 }

@@ -21,7 +21,7 @@ export interface Mark extends Packet {
 /** What may be under way. */
 const WINDOW_BYTES = 256 * 1024
 /** How often there is a mark in the data. */
-const MARK_BYTES = 32 * 1024
+const MARK_BYTES = 64 * 1024
 /** What may wait beside the log, beyond the message that is being written. */
 const QUEUE_BYTES = 1024 * 1024
 const MARK_NUMBER_BYTES = 8
@@ -36,6 +36,8 @@ export class Link {
   heardAt: Time
   /** When the peer last took something. */
   progressAt: Time
+  /** Since when an envelope waits for its next cell. */
+  joiningSince: Time | undefined
   /** A ping that waits for a sign of life. */
   pingedAt: Time | undefined
   /** The core was told that the peer does not take what it is sent. */
@@ -83,17 +85,16 @@ export class Link {
 
   /**
    * What may leave now, with marks where they are due, also within a long packet: its reader is alive as long as marks
-   * come back. `mark` gives the first, second, … mark of this turn. The last words on a stream do not wait for room.
+   * come back. The last words on a stream do not wait for room.
    */
-  take(mark: (at: number) => Mark): Packet[] {
+  take(mark: () => Mark): Packet[] {
     const packets: Packet[] = []
-    let marks = 0
     while (this.#queue.length > 0 && (this.ending || this.#sent - this.#arrived < WINDOW_BYTES)) {
       const part = this.#next()
       packets.push(part)
       this.#sent += part.cells.length
       if (this.ending || this.#sent - this.#marked < MARK_BYTES) continue
-      const due = mark(marks++)
+      const due = mark()
       packets.push(due)
       this.#mark(due.number)
     }

@@ -91,6 +91,8 @@ export interface StoredWelcome extends WelcomeFields {
   /** The slot of the commit that added the joiner, and where the joiner's log begins. */
   readonly slot: number
   readonly position: Position
+  /** Rises with every Welcome of the deployment: the order in which they wait. */
+  readonly sequence: number
 }
 
 /** Where an agent stands in a channel. */
@@ -226,14 +228,29 @@ export interface StoreOperations {
   /** Whether the actor is on the roster (and of the right mode): before a KeyPackage is handed out. */
   check: [{ readonly actor: Actor; readonly channel: ChannelId }, Done | Refusal]
   resume: [
-    { readonly agent: AgentId; readonly channels: readonly ChannelId[] | undefined },
+    {
+      readonly agent: AgentId
+      /** None named: all whose roster holds the agent, by id, those after `after`, at most `limit`. */
+      readonly channels: readonly ChannelId[] | undefined
+      readonly after: ChannelId | undefined
+      readonly limit: number
+    },
     {
       /** In the order asked for; `channel` alone where there is nothing to resume. */
       readonly standings: readonly (Standing | { readonly channel: ChannelId; readonly refused: ErrorCode })[]
-      /** The Welcomes that wait for this agent, the oldest first: as many as 4 MiB hold, and at least one. */
-      readonly welcomes: readonly StoredWelcome[]
+      /** There are channels after the last of these. */
+      readonly more: boolean
       /** Whether any roster holds this agent. */
       readonly member: boolean
+    },
+  ]
+  /** The Welcomes that wait for an agent, the oldest first, after a sequence number. */
+  welcomes: [
+    { readonly agent: AgentId; readonly after: number; readonly maxBytes: number },
+    {
+      /** At least one, if there is one, however large. */
+      readonly welcomes: readonly StoredWelcome[]
+      readonly more: boolean
     },
   ]
   ack: [
@@ -287,7 +304,8 @@ export type Result<Name extends StoreOperation> = StoreOperations[Name][1]
 /** What happened in a channel, on whatever node: the source of every push. Comes after it is durable. */
 export type StoreEvent =
   | { readonly type: 'appended'; readonly channel: ChannelId; readonly entry: Entry }
-  | { readonly type: 'welcomed'; readonly welcome: StoredWelcome }
+  /** A Welcome waits for an agent; `inviteId` (hexadecimal) is empty when it did not come by an invite. */
+  | { readonly type: 'welcomed'; readonly channel: ChannelId; readonly agent: AgentId; readonly inviteId: string }
   | {
       readonly type: 'rejected'
       readonly channel: ChannelId
@@ -374,6 +392,8 @@ export interface Transport {
 
 /** Takes unary calls and subscriptions; the message carries the session token. */
 export interface CallHandler {
+  /** Whether this can be a session token: only its holders may send long requests. */
+  knows(token: string): boolean
   /** A refusal is an answer too. Rejects only when the relay is out of reach, or the caller has gone. */
   call(peer: Peer, message: ClientMessage, signal?: AbortSignal): Promise<ServerMessage>
   /**

@@ -21,6 +21,7 @@ import {
   AckRequestSchema,
   type ClientMessage,
   ClientMessageSchema,
+  Purpose,
   type ServerMessage,
   ServerMessageSchema,
 } from '@static/protocol/relay'
@@ -52,6 +53,7 @@ const UNKNOWN_PROXY =
 const EARLY_BYTES = 65_536
 const MAX_BUFFERED_BYTES = 8 * 1024 * 1024
 const CALL_MS = 70_000
+const TOKEN = /^[\w-]{64,900}\.[\w-]{43}$/
 const GREETING_MS = 5000
 
 /** The two ends of a session. */
@@ -79,17 +81,23 @@ export class Proxy implements CallHandler {
   async greet(): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>()
     const fail = (text: string, cause?: unknown): void => reject(StaticError.of('connection_error', text, { cause }))
-    const joiner = new CellJoiner(Number.MAX_SAFE_INTEGER)
-    const stream = await this.#upstream.open({
-      data: (bytes) =>
-        joiner.push(bytes, ({ type, payload }) => {
-          if (type !== 'envelope') return
-          const { body } = decodeEnvelope('cbor', ServerMessageSchema, payload, payload.length)
-          if (body.case === 'proxyHello') resolve()
-          else fail(UNKNOWN_PROXY, body)
-        }),
-      closed: (reason) => fail(reason?.message ?? UNKNOWN_PROXY, reason),
-    })
+    const stream = await this.#upstream
+      .open({
+        data: this.#reader(
+          ({ type, payload }) => {
+            if (type !== 'envelope') return
+            const { body } = decodeEnvelope('cbor', ServerMessageSchema, payload, payload.length)
+            if (body.case === 'proxyHello') resolve()
+            else fail(UNKNOWN_PROXY, body)
+          },
+          () => fail(UNKNOWN_PROXY),
+        ),
+        closed: (reason) => fail(reason?.message ?? UNKNOWN_PROXY, reason),
+      })
+      .catch((error: unknown) => {
+        // Here the operator reads it, who needs the reason.
+        throw error instanceof StaticError && error.cause instanceof StaticError ? error.cause : error
+      })
     const late = setTimeout(() => fail('The relay does not answer.'), GREETING_MS)
     stream.write(requestCells(helloMessage('127.0.0.1')))
     try {
@@ -125,9 +133,16 @@ export class Proxy implements CallHandler {
     }
   }
 
+  /** Only the relay can check a token; a text of another form is none. */
+  knows(token: string): boolean {
+    return TOKEN.test(token)
+  }
+
   /** Passes a call on over a stream of its own: streams are cheap, and each tells the agent's address. */
   async call(peer: Peer, message: ClientMessage, signal?: AbortSignal): Promise<ServerMessage> {
     const { promise, resolve, reject } = Promise.withResolvers<ServerMessage>()
+    // The caller may go before there is a stream, and then nobody waits for this.
+    promise.catch(() => {})
     const gone = (): void => reject(StaticError.of('unavailable', 'The relay is out of reach.', { retryAfter: 1 }))
     signal?.addEventListener('abort', () => reject(StaticError.of('closed', 'The caller has gone.')))
     const stream = await this.#exchange(peer, message, { message: resolve, ping: (pong) => pong(), closed: gone })
@@ -168,6 +183,8 @@ export class Proxy implements CallHandler {
       },
       (error: unknown) => {
         this.#onError(error)
+        const value = { code: 'unavailable', message: 'The relay is out of reach.', retryAfterMs: 1000 }
+        sink.write(create(ServerMessageSchema, { requestId: message.requestId, body: { case: 'error', value } }))
         end()
       },
     )
@@ -209,7 +226,12 @@ export class Proxy implements CallHandler {
       session.early.push(chunk)
       return
     }
-    session.fromAgent.push(chunk, (event) => upstream.write(cellsToRelay(event)))
+    session.fromAgent.push(chunk, (event) => {
+      // Cover ends at each side of a proxy: whoever sees only one side must find the same there.
+      const { type, payload } = event
+      if (type === 'coverAsk') transport.write([session.id], makeCell('cover'))
+      else upstream.write(cellsToRelay(type, payload))
+    })
     if (upstream.bufferedBytes > MAX_BUFFERED_BYTES) this.#end(session, transport)
   }
 
@@ -241,20 +263,32 @@ export class Proxy implements CallHandler {
     transport.end(session.id)
   }
 
+  /** Takes the relay's cells; what no decoder takes is the end. */
+  #reader(take: (event: CellEvent) => void, failed: () => void): (bytes: Uint8Array) => void {
+    const joiner = new CellJoiner(Number.MAX_SAFE_INTEGER)
+    return (bytes) => {
+      try {
+        joiner.push(bytes, take)
+      } catch (error) {
+        this.#onError(error)
+        failed()
+      }
+    }
+  }
+
   /** A stream with one request; hands over what the relay says. */
   async #exchange(peer: Peer, message: ClientMessage, handlers: Exchange): Promise<UpstreamStream> {
-    const joiner = new CellJoiner(Number.MAX_SAFE_INTEGER)
     const opened: { stream?: UpstreamStream } = {}
+    const closed = (): void => handlers.closed()
     const stream = await this.#upstream.open({
-      data: (bytes) =>
-        joiner.push(bytes, ({ type, payload }) => {
-          if (type === 'ping') handlers.ping(() => opened.stream?.write(makeCell('pong', payload)))
-          if (type !== 'envelope') return
-          const answer = decodeEnvelope('cbor', ServerMessageSchema, payload.slice(), payload.length)
-          if (answer.requestId !== HELLO_ID) handlers.message(answer)
-          else if (answer.body.case === 'error') handlers.closed()
-        }),
-      closed: () => handlers.closed(),
+      data: this.#reader(({ type, payload }) => {
+        if (type === 'ping') handlers.ping(() => opened.stream?.write(makeCell('pong', payload)))
+        if (type !== 'envelope') return
+        const answer = decodeEnvelope('cbor', ServerMessageSchema, payload.slice(), payload.length)
+        if (answer.requestId !== HELLO_ID) handlers.message(answer)
+        else if (answer.body.case === 'error') closed()
+      }, closed),
+      closed,
     })
     opened.stream = stream
     stream.write(requestCells(helloMessage(peer.address)))
@@ -270,13 +304,15 @@ interface Exchange {
 }
 
 /** What an agent sent, for the relay. */
-function cellsToRelay({ type, payload }: CellEvent): Uint8Array {
+function cellsToRelay(type: Exclude<CellEvent['type'], 'coverAsk'>, payload: Uint8Array): Uint8Array {
   switch (type) {
     case 'envelope': {
       const message = decodeEnvelope('protobuf', ClientMessageSchema, payload, payload.length)
       // Tokens are for unary calls, and only the hello says which proxy this is.
-      if (message.sessionToken !== '' || message.body.case === 'proxyHello' || message.requestId >= HELLO_ID) {
-        throw StaticError.of('invalid_request', 'An agent does not speak for a proxy.')
+      const { body } = message
+      const unary = body.case === 'openSession' && body.value.purpose !== Purpose.SESSION
+      if (message.sessionToken !== '' || body.case === 'proxyHello' || message.requestId >= HELLO_ID || unary) {
+        throw StaticError.of('invalid_request', 'A session stream carries the requests of one session.')
       }
       return requestCells(message)
     }
@@ -284,7 +320,6 @@ function cellsToRelay({ type, payload }: CellEvent): Uint8Array {
       return makeCell('ack', convertEnvelope('protobuf', 'cbor', AckRequestSchema, payload, payload.length))
     case 'ping':
     case 'pong':
-    case 'coverAsk':
       return makeCell(type, payload)
   }
 }

@@ -43,6 +43,9 @@ export interface Settings {
     readonly claimsPerMinute: number
     readonly claimsPerTargetPerMinute: number
     readonly joinsPerMinute: number
+    readonly uploadsPerMinute: number
+    /** Channels that an agent resumes. */
+    readonly resumedPerMinute: number
   }
   readonly counts: {
     readonly channelsPerAccount: number
@@ -97,13 +100,15 @@ export const DEFAULT_SETTINGS: Settings = {
     claimsPerMinute: 600,
     claimsPerTargetPerMinute: 60,
     joinsPerMinute: 60,
+    uploadsPerMinute: 60,
+    resumedPerMinute: 20_000,
   },
   counts: {
     channelsPerAccount: 1000,
     invitesPerChannel: 1000,
     joinsPerInvite: 64,
     keyPackageAgents: 100_000,
-    resumedChannels: 10_000,
+    resumedChannels: 2000,
   },
   guestLimit: 1000,
   leaseUnits: 1000,

@@ -20,14 +20,17 @@ export function makeVerifier(
 ): (jwt: string) => Promise<TokenClaims> {
   let keys: ReturnType<typeof createLocalJWKSet> | undefined
   let fetchedAt = 0
+  let triedAt = -Infinity
   let fetching: Promise<void> | undefined
-  const fetchNow = (): Promise<void> =>
-    (fetching ??= fetchKeys()
+  const fetchNow = (): Promise<void> => {
+    triedAt = now()
+    return (fetching ??= fetchKeys()
       .then((set) => {
         keys = createLocalJWKSet(set)
         fetchedAt = now()
       })
       .finally(() => (fetching = undefined)))
+  }
 
   const check = async (jwt: string): Promise<TokenClaims> => {
     if (!keys) throw new errors.JWKSNoMatchingKey()
@@ -48,23 +51,22 @@ export function makeVerifier(
 
   return async (jwt) => {
     if (jwt.length > MAX_JWT_LENGTH) throw StaticError.of('auth_failed', 'The token is not valid.')
-    const old = !keys || now() - fetchedAt > MAX_AGE_MS
-    // Old keys stay in use when the API is out of reach: tokens live for an hour.
-    if (old) await fetchNow().catch((cause: unknown) => unreachable(cause, keys !== undefined))
+    if (!keys) await fetchNow().catch(unreachable)
+    // Old keys serve until new ones are there: tokens live for an hour, and nobody waits for an API that hangs.
+    else if (now() - Math.max(fetchedAt, triedAt) > MAX_AGE_MS) fetchNow().catch(() => {})
     try {
       return await check(jwt)
     } catch (error) {
-      if (!(error instanceof errors.JWKSNoMatchingKey) || now() - fetchedAt < COOLDOWN_MS) throw refused(error)
+      if (!(error instanceof errors.JWKSNoMatchingKey) || now() - triedAt < COOLDOWN_MS) throw refused(error)
     }
-    await fetchNow().catch((cause: unknown) => unreachable(cause, false))
+    await fetchNow().catch(unreachable)
     return check(jwt).catch((error: unknown) => {
       throw refused(error)
     })
   }
 }
 
-function unreachable(cause: unknown, tolerable: boolean): void {
-  if (tolerable) return
+function unreachable(cause: unknown): never {
   throw StaticError.of('unavailable', 'The keys that tokens are checked with cannot be fetched now.', {
     cause,
     retryAfter: 1,

@@ -1,11 +1,11 @@
 /** What agents do in channels. Fields and signatures are checked here; everything else the store decides. */
-import { create } from '@bufbuild/protobuf'
 import {
   declarationBytes,
   ENVELOPE_LIMITS,
   isChannelName,
   leaveBytes,
   MAX_KEY_PACKAGES,
+  MAX_MEMBERS,
   maxCommitBytes,
   MESSAGE_ID_BYTES,
   PUBLIC_KEY_BYTES,
@@ -22,21 +22,30 @@ import {
   type LiftBarRequest,
   type RejectCommitRequest,
   type ResumeRequest,
-  ResumeResponseSchema,
   type SendCommitRequest,
   type SendMessageRequest,
   type SendWelcomeRequest,
   type UploadKeyPackageRequest,
   type Welcome,
 } from '@static/protocol/relay'
-import type { Account, Actor, AgentId, ChannelId, Request as StoreRequest, Refusal, WelcomeFields } from '../ports.ts'
+import { toHex } from '../hex.ts'
+import type {
+  Account,
+  Actor,
+  AgentId,
+  ChannelId,
+  Refusal,
+  Request as StoreRequest,
+  Result,
+  WelcomeFields,
+} from '../ports.ts'
 import type { Settings } from '../settings.ts'
 import type { Delivery } from './delivery.ts'
 import type { Effects } from './effects.ts'
 import type { Crypto, Outcome } from './io.ts'
 import { readKeyPackage } from './key-package.ts'
 import { KeyPackages } from './key-packages.ts'
-import { refusalOf, serverMessage, wireStanding } from './messages.ts'
+import { type Body, refusalOf, serverMessage, wireStanding } from './messages.ts'
 import type { Quota, Unit } from './quota.ts'
 import { Rates } from './rates.ts'
 import { accountOf, agentIdOf, channelIdOf, numberOf, wrong } from './request-fields.ts'
@@ -60,6 +69,8 @@ export class Channels {
   readonly #commits: Rates
   readonly #claims: Rates
   readonly #claimed: Rates
+  readonly #uploads: Rates
+  readonly #resumes: Rates
   /** Who pays for the guests of a channel, once the store has told. */
   readonly #payers = new Map<ChannelId, Account>()
   readonly #losers = new Map<ChannelId, { count: number; since: number }>()
@@ -75,6 +86,8 @@ export class Channels {
     this.#commits = new Rates(rates.commitsPerSecond, rates.commitsBurst)
     this.#claims = new Rates(rates.claimsPerMinute / 60, rates.claimsPerMinute)
     this.#claimed = new Rates(rates.claimsPerTargetPerMinute / 60, rates.claimsPerTargetPerMinute)
+    this.#uploads = new Rates(rates.uploadsPerMinute / 60, rates.uploadsPerMinute)
+    this.#resumes = new Rates(rates.resumedPerMinute / 60, rates.resumedPerMinute)
   }
 
   create(request: Request, value: CreateChannelRequest): void {
@@ -115,9 +128,11 @@ export class Channels {
   }
 
   upload(request: Request, { keyPackages }: UploadKeyPackageRequest): void {
-    accountOf(request)
+    const account = accountOf(request)
     const { agent, publicKey } = request.caller
     const { now } = this.#effects
+    const wait = this.#uploads.take(agent, now)
+    if (wait > 0) return request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
     if (keyPackages.length === 0 || keyPackages.length > MAX_KEY_PACKAGES) throw wrong('1 to 64 KeyPackages are sent')
     const read = keyPackages.map((bytes) => {
       const facts = bytes.length > MAX_KEY_PACKAGE_BYTES ? undefined : readKeyPackage(bytes)
@@ -127,9 +142,10 @@ export class Channels {
       if (notAfter * 1000 <= now || notBefore > notAfter || notBefore * 1000 > now + CLOCK_SKEW_MS) {
         throw wrong('every KeyPackage is good now')
       }
-      return { bytes, notAfter: facts.notAfter * 1000 }
+      // Copied: the bytes are a view of the whole request.
+      return { bytes: new Uint8Array(bytes), hash: toHex(this.#crypto.hash(bytes)), notAfter: notAfter * 1000 }
     })
-    for (const { bytes, notAfter } of read) this.keyPackages.add(agent, bytes, notAfter)
+    for (const loser of this.keyPackages.add(account, agent, read)) this.#tellLow(loser)
     const held = this.keyPackages.held(agent, now)
     request.answer({
       case: 'uploadKeyPackage',
@@ -161,6 +177,14 @@ export class Channels {
     if (value.messageId.length !== MESSAGE_ID_BYTES) throw wrong('message_id has 16 bytes')
     if (value.commit.length === 0) throw wrong('commit is not empty')
     if (!declaration) throw wrong('declaration is there')
+    // Before the work that it costs.
+    const { now } = this.#effects
+    const wait = this.#commits.take(request.caller.agent, now)
+    if (wait > 0) return request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
+    const { adds, removes, leaveNotices } = declaration
+    if (Math.max(adds.length, removes.length, leaveNotices.length, value.welcomes.length) > MAX_MEMBERS) {
+      throw wrong(`at most ${MAX_MEMBERS} agents are named`)
+    }
     for (const id of [...declaration.adds, ...declaration.removes]) agentIdOf(id)
     declaration.leaveNotices.forEach(checkNotice)
     const commitHash = this.#crypto.hash(value.commit)
@@ -169,9 +193,6 @@ export class Channels {
     if (!this.#crypto.verify(request.caller.publicKey, signed, declaration.signature)) {
       throw wrong('the declaration is signed by the sender of the commit')
     }
-    const { now } = this.#effects
-    const wait = this.#commits.take(request.caller.agent, now)
-    if (wait > 0) return request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
     const store: StoreRequest<'commit'> = {
       actor: actorOf(request),
       channel,
@@ -228,6 +249,8 @@ export class Channels {
   welcome(request: Request, value: SendWelcomeRequest): void {
     const channel = channelIdOf(value.channelId)
     if (!value.welcome) throw wrong('welcome is there')
+    const wait = this.#commits.take(request.caller.agent, this.#effects.now)
+    if (wait > 0) return request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
     const store = {
       actor: actorOf(request),
       channel,
@@ -313,25 +336,37 @@ export class Channels {
 
   /** Tells where the agent stands and starts the deliveries from there. */
   resume(request: Request, session: Session, value: ResumeRequest): void {
+    const asked = this.#asked(request, value)
+    if (asked) this.#resume(request, session, asked)
+  }
+
+  /** Where the caller stands, without deliveries: for unary calls. */
+  standings(request: Request, value: ResumeRequest): void {
+    const asked = this.#asked(request, value)
+    if (!asked) return
+    this.#effects.store('resume', asked, (outcome) => {
+      if (!outcome.ok) return request.refuse(refusalOf(outcome.error))
+      request.answer(standingsAnswer(outcome.value))
+    })
+  }
+
+  #resume(request: Request, session: Session, asked: StoreRequest<'resume'>): void {
     const { agent } = session
-    const channels = this.#resumed(value.channelIds)
+    this.storeAcknowledged(session)
     const meanwhile = this.#delivery.resuming(agent)
-    this.#effects.store('resume', { agent, channels }, (outcome) => {
+    this.#effects.store('resume', asked, (outcome) => {
       this.#delivery.answered(meanwhile)
       if (!outcome.ok) return request.refuse(refusalOf(outcome.error))
       // What the store told is from before: the agent would take the end of a stay for the end of the next one.
-      if (meanwhile.added) return this.resume(request, session, value)
-      const { standings, welcomes, member } = outcome.value
+      if (meanwhile.added) return this.#resume(request, session, asked)
+      const { standings, member } = outcome.value
       if (member) this.becameMember(agent)
-      request.answer({
-        case: 'resume',
-        value: create(ResumeResponseSchema, { channels: standings.map(wireStanding) }),
-      })
+      request.answer(standingsAnswer(outcome.value))
       // Replaced meanwhile: the newer session resumes by itself.
       if (this.#delivery.session(agent) !== session) return
       if (!session.resumed) {
         session.resumed = true
-        this.#delivery.welcome(session, welcomes)
+        this.#delivery.welcomed(session)
       }
       for (const standing of standings) {
         if ('refused' in standing) continue
@@ -341,25 +376,54 @@ export class Channels {
     })
   }
 
-  /** Where the caller stands, without deliveries: for unary calls. */
-  standings(request: Request, { channelIds }: ResumeRequest): void {
+  /** What to ask the store for; undefined when the request was refused. Each channel costs, whoever names it. */
+  #asked(request: Request, { channelIds, after }: ResumeRequest): StoreRequest<'resume'> | undefined {
+    const { resumedChannels: limit } = this.#settings.counts
+    if (channelIds.length > limit) throw wrong(`at most ${limit} channels are resumed at once`)
     const { agent } = request.caller
-    this.#effects.store('resume', { agent, channels: this.#resumed(channelIds) }, (outcome) => {
-      if (!outcome.ok) return request.refuse(refusalOf(outcome.error))
-      const channels = outcome.value.standings.map(wireStanding)
-      request.answer({ case: 'resume', value: create(ResumeResponseSchema, { channels }) })
-    })
+    const { now } = this.#effects
+    const cost = Math.max(1, channelIds.length)
+    const wait = this.#resumes.take(agent, now, cost) || this.#resumes.take(request.stream.address, now, cost)
+    if (wait > 0) {
+      request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
+      return undefined
+    }
+    const channels = channelIds.length === 0 ? undefined : [...new Set(channelIds.map(channelIdOf))]
+    return { agent, channels, after: after.length === 0 ? undefined : channelIdOf(after), limit }
   }
 
   /** Moves cursors; `answered` is called unless more is acknowledged than was sent. */
   acknowledge(agent: AgentId, { positions }: AckRequest, answered: (outcome: Outcome<unknown>) => void): void {
-    const checked = positions.map(({ channelId, index }) => {
+    this.#effects.store('ack', { agent, positions: this.#delivered(agent, positions) }, answered)
+  }
+
+  /**
+   * The same without an answer, at the next tick: a flush to disk for each would cost more than the messages, and an
+   * acknowledgement that is lost only repeats a delivery.
+   */
+  acknowledgeLater({ agent, acknowledged }: Session, { positions }: AckRequest): void {
+    for (const { channel, index } of this.#delivered(agent, positions)) {
+      acknowledged.set(channel, Math.max(index, acknowledged.get(channel) ?? 0))
+    }
+  }
+
+  /** Stores what a session has acknowledged. */
+  storeAcknowledged({ agent, acknowledged }: Session): void {
+    if (acknowledged.size === 0) return
+    const positions = [...acknowledged].map(([channel, index]) => ({ channel, index }))
+    acknowledged.clear()
+    // A cursor that the store could not move moves with the next acknowledgement.
+    this.#effects.store('ack', { agent, positions }, () => {})
+  }
+
+  /** Only what was delivered is acknowledged. */
+  #delivered(agent: AgentId, positions: AckRequest['positions']): { channel: ChannelId; index: number }[] {
+    return positions.map(({ channelId, index }) => {
       const channel = channelIdOf(channelId)
       const upTo = numberOf(index, 'index')
       if (upTo > this.#delivery.sentTo(agent, channel)) throw wrong('only what was delivered is acknowledged')
       return { channel, index: upTo }
     })
-    this.#effects.store('ack', { agent, positions: checked }, answered)
   }
 
   /** The channel is gone: so is who pays for its guests. */
@@ -369,15 +433,10 @@ export class Channels {
   }
 
   tick(): void {
+    for (const session of this.#delivery.sessions()) this.storeAcknowledged(session)
     for (const [channel, { since }] of this.#losers) {
       if (this.#effects.now - since > LOSERS_MEMORY_MS) this.#losers.delete(channel)
     }
-  }
-
-  #resumed(channelIds: readonly Uint8Array[]): ChannelId[] | undefined {
-    const { resumedChannels } = this.#settings.counts
-    if (channelIds.length > resumedChannels) throw wrong(`at most ${resumedChannels} channels are resumed at once`)
-    return channelIds.length === 0 ? undefined : [...new Set(channelIds.map(channelIdOf))]
   }
 
   #rememberPayer(channel: ChannelId, account: Account): void {
@@ -408,6 +467,13 @@ export class Channels {
     if (!session || held >= LOW_KEY_PACKAGES) return
     const value = { $typeName: 'static.relay.v1.KeyPackagesLow', held } as const
     this.#effects.send([session.stream.id], serverMessage({ case: 'keyPackagesLow', value }))
+  }
+}
+
+function standingsAnswer({ standings, more }: Result<'resume'>): Body {
+  return {
+    case: 'resume',
+    value: { $typeName: 'static.relay.v1.ResumeResponse', channels: standings.map(wireStanding), more },
   }
 }
 

@@ -2,7 +2,7 @@
  * Deliveries: who gets which entry, in log order. An entry that follows the last one a session was sent goes out as it
  * comes; a session that is behind, or does not take what it is sent, is served from the log at its own pace.
  */
-import type { AgentId, ChannelId, Entry, Result, Standing, StoredWelcome, StoreEvent } from '../ports.ts'
+import type { AgentId, ChannelId, Entry, Result, Standing, StoreEvent } from '../ports.ts'
 import type { Effects } from './effects.ts'
 import { fromHex, toHex } from '../hex.ts'
 import {
@@ -20,8 +20,6 @@ const READ_BYTES = 128 * 1024
 const READ_ENTRIES = 256
 /** Agents that were here lately: how far they may still acknowledge by a unary call. */
 const REMEMBERED_AGENTS = 10_000
-/** Welcomes that wait for a session to take them. */
-const MAX_WAITING_WELCOMES = 256
 /** Channels that are not delivered any more, of one session. */
 const REMEMBERED_CHANNELS = 10_000
 
@@ -107,9 +105,10 @@ export class Delivery {
     this.#catchUp(reading)
   }
 
-  /** Welcomes for an agent that is connected; others find them when they resume. */
-  welcome(session: Session, welcomes: readonly StoredWelcome[]): void {
-    session.welcomes.push(...welcomes)
+  /** A Welcome waits in the store for an agent that is connected; others find it when they resume. */
+  welcomed(session: Session): void {
+    session.welcomes.waiting = true
+    session.welcomes.more = true
     this.#pull(session)
   }
 
@@ -137,10 +136,9 @@ export class Delivery {
         this.#appended(event.channel, event.entry)
         return
       case 'welcomed': {
-        const session = this.#sessions.get(event.welcome.agent)
-        // Beyond that they stay in the store until the agent resumes.
-        if (session?.resumed && session.welcomes.length < MAX_WAITING_WELCOMES) this.welcome(session, [event.welcome])
-        this.#noteAdded(event.welcome.agent)
+        const session = this.#sessions.get(event.agent)
+        if (session?.resumed) this.welcomed(session)
+        this.#noteAdded(event.agent)
         return
       }
       case 'rejected': {
@@ -245,24 +243,13 @@ export class Delivery {
     if (reading.sent >= reading.last) return
     const { session } = reading
     session.behind.add(reading)
-    if (session.welcomes.length === 0) this.#pull(session)
+    this.#pull(session)
   }
 
-  /**
-   * Sends Welcomes, then reads on for one channel that is behind: one read at a time and session, so that the window
-   * holds what comes.
-   */
+  /** Reads on, Welcomes first: one read at a time and session, so that the window holds what comes. */
   #pull(session: Session): void {
-    if (session.stream.congested) return
-    for (let bytes = 0; bytes < READ_BYTES;) {
-      const welcome = session.welcomes.shift()
-      if (!welcome) break
-      bytes += welcome.welcome.length
-      this.#note(session, welcome.channel, welcome.position.index)
-      this.#effects.send([session.stream.id], welcomeMessage(welcome))
-    }
-    // The next tick goes on.
-    if (session.reading || session.welcomes.length > 0) return
+    if (session.stream.congested || session.reading) return
+    if (session.welcomes.waiting) return this.#pullWelcomes(session)
     const [reading] = session.behind
     if (!reading) return
     session.reading = true
@@ -275,6 +262,24 @@ export class Delivery {
         // When the store fails, the next entry or the next tick tries again.
         if (!outcome.ok) return
         this.#deliver(reading, outcome.value)
+      }
+      this.#pull(session)
+    })
+  }
+
+  #pullWelcomes(session: Session): void {
+    const { welcomes, agent, stream } = session
+    session.reading = true
+    // Set again by those that come meanwhile. They wait until they are sent: what follows a Welcome comes after it.
+    welcomes.more = false
+    this.#effects.store('welcomes', { agent, after: welcomes.after, maxBytes: READ_BYTES }, (outcome) => {
+      session.reading = false
+      if (!outcome.ok) return
+      welcomes.waiting = welcomes.more || outcome.value.more
+      for (const welcome of outcome.value.welcomes) {
+        welcomes.after = welcome.sequence
+        this.#note(session, welcome.channel, welcome.position.index)
+        this.#effects.send([stream.id], welcomeMessage(welcome))
       }
       this.#pull(session)
     })
@@ -304,5 +309,5 @@ export class Delivery {
 /** Whether an entry that follows may be sent as it comes: nothing waits before it. */
 function isLive(reading: Reading): boolean {
   const { stream, behind, welcomes } = reading.session
-  return !stream.congested && !behind.has(reading) && welcomes.length === 0
+  return !stream.congested && !behind.has(reading) && !welcomes.waiting
 }

@@ -46,8 +46,10 @@ const MAX_INVITE_MS = 366 * 86_400_000
 const REQUEST_MS = 600_000
 const MAX_WAIT_MS = 60_000
 const MAX_POLLED = 32
-/** Requests that wait, of all invites. */
+/** Requests that wait, of all invites; when there are more, those of whoever has most go first. */
 const MAX_WAITING = 10_000
+/** Polls that an agent may have open. */
+const MAX_POLLS = 4
 const ANSWERS: readonly string[] = [
   'invite_invalid',
   'invite_expired',
@@ -66,6 +68,8 @@ export class Joins {
   readonly #rates: Rates
   /** By invite, then by joiner. */
   readonly #waiting = new Map<string, Map<AgentId, Joiner>>()
+  /** The same by who made the invites, the oldest first. */
+  readonly #byOwner = new Map<AgentId, Set<Joiner>>()
   #count = 0
   #polls: Poll[] = []
 
@@ -140,8 +144,12 @@ export class Joins {
     const poll = { request, channel: channelIdOf(value.channelId), limit, until }
     const waiting = this.#waitingFor(poll)
     const session = toHex(request.caller.nonce)
-    if (value.waitMs === 0 || waiting.some(({ given }) => given !== session)) this.#give(poll, waiting)
-    else this.#polls.push(poll)
+    if (value.waitMs === 0 || waiting.some(({ given }) => given !== session)) return this.#give(poll, waiting)
+    const { agent } = request.caller
+    if (this.#polls.filter((open) => open.request.caller.agent === agent).length >= MAX_POLLS) {
+      return request.refuse({ refused: 'rate_limited', message: `At most ${MAX_POLLS} polls wait at once.` })
+    }
+    this.#polls.push(poll)
   }
 
   answer(request: Request, value: AnswerJoinRequest): void {
@@ -159,7 +167,7 @@ export class Joins {
 
   /** A joiner that was added waits no longer; with its channel all go. */
   handle(event: StoreEvent): void {
-    if (event.type === 'welcomed') this.#forget(toHex(event.welcome.inviteId), event.welcome.agent)
+    if (event.type === 'welcomed') this.#forget(event.inviteId, event.agent)
     if (event.type !== 'deleted') return
     for (const [id, joiners] of this.#waiting) {
       for (const { invite } of joiners.values()) {
@@ -198,13 +206,18 @@ export class Joins {
     if (invite.expiresAt <= now) return { refused: 'invite_expired' }
     if (invite.uses >= invite.maxUses) return { refused: 'invite_used_up' }
     const joiners = this.#waiting.get(invite.id) ?? new Map<AgentId, Joiner>()
-    const full = joiners.size >= this.#settings.counts.joinsPerInvite || this.#count >= MAX_WAITING
-    if (!joiners.has(agent) && full) {
+    if (!joiners.has(agent) && joiners.size >= this.#settings.counts.joinsPerInvite) {
       return { refused: 'rate_limited', retryAfterMs: 5000, message: 'Too many others wait to join by this invite.' }
     }
-    if (!joiners.has(agent)) this.#count++
-    joiners.set(agent, { invite, agent, box: new Uint8Array(box), given: undefined, until: now + REQUEST_MS })
+    this.#forget(invite.id, agent)
+    const joiner = { invite, agent, box: new Uint8Array(box), given: undefined, until: now + REQUEST_MS }
+    joiners.set(agent, joiner)
     this.#waiting.set(invite.id, joiners)
+    const owned = this.#byOwner.get(invite.agent) ?? new Set()
+    owned.add(joiner)
+    this.#byOwner.set(invite.agent, owned)
+    this.#count++
+    if (this.#count > MAX_WAITING) this.#forgetOfMany()
     return undefined
   }
 
@@ -217,12 +230,8 @@ export class Joins {
   }
 
   #waitingFor({ request, channel, limit }: Poll): Joiner[] {
-    const found: Joiner[] = []
-    for (const joiners of this.#waiting.values()) {
-      for (const joiner of joiners.values()) {
-        if (joiner.invite.channel === channel && joiner.invite.agent === request.caller.agent) found.push(joiner)
-      }
-    }
+    const owned = this.#byOwner.get(request.caller.agent) ?? []
+    const found = [...owned].filter(({ invite }) => invite.channel === channel)
     // New ones first, so that those that nobody answers do not stand in their way.
     const session = toHex(request.caller.nonce)
     return found.sort((a, b) => Number(a.given === session) - Number(b.given === session)).slice(0, limit)
@@ -254,7 +263,21 @@ export class Joins {
 
   #forget(id: string, agent: AgentId): void {
     const joiners = this.#waiting.get(id)
-    if (joiners?.delete(agent)) this.#count--
-    if (joiners?.size === 0) this.#waiting.delete(id)
+    const joiner = joiners?.get(agent)
+    if (!joiners || !joiner) return
+    this.#count--
+    joiners.delete(agent)
+    if (joiners.size === 0) this.#waiting.delete(id)
+    const owned = this.#byOwner.get(joiner.invite.agent)
+    owned?.delete(joiner)
+    if (owned?.size === 0) this.#byOwner.delete(joiner.invite.agent)
+  }
+
+  /** Lets go the oldest request to whoever has most: nobody can push out those of others. Joiners ask again. */
+  #forgetOfMany(): void {
+    let most: Set<Joiner> | undefined
+    for (const owned of this.#byOwner.values()) if (!most || owned.size > most.size) most = owned
+    const [oldest] = most ?? []
+    if (oldest) this.#forget(oldest.invite.id, oldest.agent)
   }
 }

@@ -1,39 +1,56 @@
-/** KeyPackages that wait to be used: in memory only, each given out once. */
+/**
+ * KeyPackages that wait to be used: in memory only, each given out once. The memory is shared out by account: when it is
+ * full the account that holds most loses first, so that nobody can push out the KeyPackages of others.
+ */
 import { MAX_KEY_PACKAGES } from '@static/protocol'
-import type { AgentId, Time } from '../ports.ts'
+import type { Account, AgentId, Time } from '../ports.ts'
 
 /** What all of them may take. */
 const POOL_BYTES = 256 * 1024 * 1024
 
-interface Held {
+/** One that waits. */
+export interface PooledKeyPackage {
   readonly bytes: Uint8Array
+  /** Tells it apart from the others of its agent. */
+  readonly hash: string
   readonly notAfter: Time
+}
+
+interface Share {
+  bytes: number
+  /** Whoever uploaded longest ago comes first. */
+  readonly agents: Map<AgentId, PooledKeyPackage[]>
 }
 
 /** The pool of one node. */
 export class KeyPackages {
   readonly #agents: number
   readonly #bytes: number
-  readonly #pool = new Map<AgentId, Held[]>()
+  readonly #shares = new Map<string, Share>()
+  readonly #accountOf = new Map<AgentId, string>()
   #held = 0
 
-  /** `agents` and `bytes` bound the memory: beyond them the agent that uploaded longest ago is forgotten. */
+  /** `agents` and `bytes` bound the memory. */
   constructor(agents: number, bytes: number = POOL_BYTES) {
     this.#agents = agents
     this.#bytes = bytes
   }
 
-  /** Adds one; the same bytes count once, and of too many the oldest go. */
-  add(agent: AgentId, bytes: Uint8Array, notAfter: Time): void {
-    const held = (this.#pool.get(agent) ?? []).filter((one) => !equal(one.bytes, bytes))
-    // Copied: the bytes are a view of the whole request.
-    held.push({ bytes: new Uint8Array(bytes), notAfter })
+  /** Adds some of one agent; the same bytes count once, and of too many the oldest go. Gives who lost all theirs. */
+  add(account: Account, agent: AgentId, added: readonly PooledKeyPackage[]): AgentId[] {
+    const known = this.#of(agent).filter(({ hash }) => !added.some((one) => one.hash === hash))
+    const held = [...known, ...added].slice(-MAX_KEY_PACKAGES)
     this.#keep(agent, [])
-    this.#keep(agent, held.slice(-MAX_KEY_PACKAGES))
-    for (const oldest of this.#pool.keys()) {
-      if (this.#pool.size <= this.#agents && this.#held <= this.#bytes) break
-      this.#keep(oldest, [])
+    this.#accountOf.set(agent, `${account.mode}/${account.id}`)
+    this.#keep(agent, held)
+    const evicted: AgentId[] = []
+    while (this.#accountOf.size > this.#agents || this.#held > this.#bytes) {
+      const loser = this.#loser()
+      if (loser === undefined) break
+      this.#keep(loser, [])
+      evicted.push(loser)
     }
+    return evicted
   }
 
   /** Takes one out that is still good. */
@@ -48,24 +65,43 @@ export class KeyPackages {
     return this.#fresh(agent, now).length
   }
 
-  #fresh(agent: AgentId, now: Time): Held[] {
-    const held = this.#pool.get(agent) ?? []
+  #of(agent: AgentId): PooledKeyPackage[] {
+    const account = this.#accountOf.get(agent)
+    return (account === undefined ? undefined : this.#shares.get(account)?.agents.get(agent)) ?? []
+  }
+
+  #fresh(agent: AgentId, now: Time): PooledKeyPackage[] {
+    const held = this.#of(agent)
     const fresh = held.filter(({ notAfter }) => notAfter > now)
     if (fresh.length < held.length) this.#keep(agent, fresh)
     return fresh
   }
 
-  #keep(agent: AgentId, held: Held[]): void {
-    this.#held += size(held) - size(this.#pool.get(agent) ?? [])
-    if (held.length > 0) this.#pool.set(agent, held)
-    else this.#pool.delete(agent)
+  /** The agent of the greatest share that uploaded longest ago. */
+  #loser(): AgentId | undefined {
+    let greatest: Share | undefined
+    for (const share of this.#shares.values()) if (!greatest || share.bytes > greatest.bytes) greatest = share
+    return greatest?.agents.keys().next().value
+  }
+
+  #keep(agent: AgentId, held: PooledKeyPackage[]): void {
+    const account = this.#accountOf.get(agent)
+    if (account === undefined) return
+    const share = this.#shares.get(account) ?? { bytes: 0, agents: new Map<AgentId, PooledKeyPackage[]>() }
+    const change = size(held) - size(share.agents.get(agent) ?? [])
+    share.bytes += change
+    this.#held += change
+    if (held.length > 0) {
+      share.agents.set(agent, held)
+      this.#shares.set(account, share)
+      return
+    }
+    share.agents.delete(agent)
+    this.#accountOf.delete(agent)
+    if (share.agents.size === 0) this.#shares.delete(account)
   }
 }
 
-function size(held: readonly Held[]): number {
+function size(held: readonly PooledKeyPackage[]): number {
   return held.reduce((sum, { bytes }) => sum + bytes.length, 0)
-}
-
-function equal(a: Uint8Array, b: Uint8Array): boolean {
-  return a.length === b.length && a.every((byte, at) => byte === b[at])
 }

@@ -39,9 +39,14 @@ export function serverMessage(body: Body, requestId = 0n, sessionToken = ''): Se
   return { $typeName: 'static.relay.v1.ServerMessage', requestId, sessionToken, body }
 }
 
+/** What passes by itself; without a better guess, soon. */
+const TEMPORARY: readonly ErrorCode[] = ['unavailable', 'rate_limited']
+const RETRY_MS = 1000
+
 /** A refusal in the words of the wire. */
 export function wireRefusal(refusal: RefusalDetails): WireRefusal {
-  const { refused, message, retryAfterMs, head, lastCounter, lagging, redirectPort } = refusal
+  const { refused, message, head, lastCounter, lagging, redirectPort } = refusal
+  const retryAfterMs = refusal.retryAfterMs ?? (TEMPORARY.includes(refused) ? RETRY_MS : undefined)
   return create(ErrorSchema, {
     code: refused,
     message: message ?? ERRORS[refused].help,
@@ -201,7 +206,8 @@ export function wireStanding(
 ): ChannelState {
   const channelId = fromHex(standing.channel)
   if ('refused' in standing) {
-    return create(ChannelStateSchema, { channelId, error: wireRefusal({ refused: standing.refused }) })
+    // Without words: there may be thousands of them in one answer.
+    return create(ChannelStateSchema, { channelId, error: create(ErrorSchema, { code: standing.refused }) })
   }
   return create(ChannelStateSchema, {
     channelId,

@@ -47,8 +47,8 @@ const PROFILES: Readonly<Record<number, TrafficProfileName>> = {
 }
 const NO_CHALLENGE = 'The challenge was not given here, was answered before, or is too old.'
 const BAD_SIGNATURE = 'The signature does not fit the challenge and the key.'
-/** Nonces that were answered and are not too old yet. */
-const MAX_ANSWERED = 100_000
+/** Nonces that were answered and are not too old yet; beyond them nobody opens a session. */
+const MAX_ANSWERED = 500_000
 /** Of a nonce: when it was given, the agent's revision, random bytes; a MAC follows. */
 const NONCE_BODY_BYTES = 16
 const MAX_CELLS_PER_SECOND = 1000
@@ -115,6 +115,7 @@ export class Opening {
     const { publicKey, jwt } = value
     const purpose = unary ? 'unary' : 'session'
     this.#check(publicKey, value, { purpose, revision: value.revision, traffic, cellsPerSecond })
+    this.#answer(challenge)
     const agent = toHex(this.#crypto.hash(publicKey))
     // Copied: the bytes are a view of the whole request.
     const caller = { agent, publicKey: new Uint8Array(publicKey), nonce: challenge.nonce, traffic, cellsPerSecond }
@@ -144,6 +145,7 @@ export class Opening {
     const revision = Math.min(challenge.revision, REVISION)
     const { traffic, cellsPerSecond } = caller
     this.#check(caller.publicKey, value, { purpose: 'refresh', revision, traffic, cellsPerSecond })
+    this.#answer(challenge)
     this.#verify(value.jwt, caller.agent, (outcome) => {
       if (outcome.ok && (outcome.value.account.id !== account.id || outcome.value.account.mode !== account.mode)) {
         const error = StaticError.of('auth_failed', 'A refresh keeps the account and the mode of the session.')
@@ -157,7 +159,7 @@ export class Opening {
     const { challenge } = stream
     stream.challenge = undefined
     if (!challenge || !this.#crypto.equal(challenge.nonce, nonce)) throw StaticError.of('auth_failed', NO_CHALLENGE)
-    return this.#once(challenge)
+    return this.#fresh(challenge)
   }
 
   #takeUnary(stream: Stream, nonce: Uint8Array): Challenge {
@@ -169,7 +171,7 @@ export class Opening {
     const view = new DataView(body.buffer, body.byteOffset)
     // Copied: the bytes are a view of the whole request.
     const at = view.getUint16(0) * 2 ** 32 + view.getUint32(2)
-    return this.#once({ nonce: new Uint8Array(nonce), revision: view.getUint16(6), at })
+    return this.#fresh({ nonce: new Uint8Array(nonce), revision: view.getUint16(6), at })
   }
 
   #nonce(revision: number): Uint8Array {
@@ -188,18 +190,22 @@ export class Opening {
     return this.#crypto.mac(this.#deployment.tokenKey, bytes).subarray(0, NONCE_BYTES - NONCE_BODY_BYTES)
   }
 
-  /** A challenge that is fresh and was not answered before; it is now. */
-  #once(challenge: Challenge): Challenge {
+  /** A challenge that is neither old nor answered. */
+  #fresh(challenge: Challenge): Challenge {
+    const old = this.#effects.now - challenge.at > this.#settings.session.challengeMs
+    if (old || this.#answered.has(toHex(challenge.nonce))) throw StaticError.of('auth_failed', NO_CHALLENGE)
+    return challenge
+  }
+
+  /** It is answered, by a good signature: not again. */
+  #answer({ nonce, at }: Challenge): void {
     const { challengeMs } = this.#settings.session
-    const { now } = this.#effects
-    const key = toHex(challenge.nonce)
-    if (now - challenge.at > challengeMs || this.#answered.has(key)) throw StaticError.of('auth_failed', NO_CHALLENGE)
-    this.#answered.set(key, challenge.at)
-    for (const [oldest, at] of this.#answered) {
-      if (now - at <= challengeMs && this.#answered.size <= MAX_ANSWERED) break
+    for (const [oldest, given] of this.#answered) {
+      if (this.#effects.now - given <= challengeMs) break
       this.#answered.delete(oldest)
     }
-    return challenge
+    if (this.#answered.size >= MAX_ANSWERED) throw StaticError.of('unavailable', 'Too many sessions are being opened.')
+    this.#answered.set(toHex(nonce), at)
   }
 
   #check(

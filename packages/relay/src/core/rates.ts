@@ -20,8 +20,8 @@ export class Rates {
     this.#keys = keys
   }
 
-  /** Takes one; 0 when it may, otherwise the milliseconds until it may. */
-  take(key: string, now: Time): number {
+  /** Takes one, or as many as it costs; 0 when it may, otherwise the milliseconds until it may. */
+  take(key: string, now: Time, cost = 1): number {
     const bucket = this.#buckets.get(key) ?? { tokens: this.#burst, at: now }
     // Moved to the end: the first key of the map is the one that was quiet longest.
     this.#buckets.delete(key)
@@ -34,8 +34,8 @@ export class Rates {
         break
       }
     }
-    if (bucket.tokens < 1) return Math.ceil((1 - bucket.tokens) / this.#perMs)
-    bucket.tokens--
+    if (bucket.tokens < cost) return Math.ceil((cost - bucket.tokens) / this.#perMs)
+    bucket.tokens -= cost
     return 0
   }
 }

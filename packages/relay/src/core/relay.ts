@@ -89,6 +89,11 @@ export class Relay {
     return this.#effects.take()
   }
 
+  /** Whether this is a session token that would be taken now. */
+  knows(token: string, now: Time): boolean {
+    return this.#tokens.read(token, now) !== undefined
+  }
+
   /** For metrics. */
   get counts(): RelayCounts {
     let sessions = 0
@@ -107,7 +112,7 @@ export class Relay {
       case 'event':
         this.#delivery.handle(input.event)
         this.#joins.handle(input.event)
-        if (input.event.type === 'welcomed') this.#channels.becameMember(input.event.welcome.agent)
+        if (input.event.type === 'welcomed') this.#channels.becameMember(input.event.agent)
         if (input.event.type === 'deleted') this.#channels.forget(input.event.channel)
         return
       case 'tick':
@@ -212,7 +217,9 @@ export class Relay {
     if (!this.#streams.delete(stream.id)) return
     this.#count(stream, -1, this.#unopened.delete(stream) ? -1 : 0)
     this.#joins.closed(stream)
-    if (stream.session) this.#delivery.leave(stream.session)
+    if (!stream.session) return
+    this.#channels.storeAcknowledged(stream.session)
+    this.#delivery.leave(stream.session)
   }
 
   /** Says the last word and ends the stream. */
@@ -414,7 +421,8 @@ export class Relay {
   #enter(request: Request, caller: Caller): void {
     const { stream } = request
     // Which channels hold this agent decides how long its envelopes may be.
-    this.#effects.store('resume', { agent: caller.agent, channels: [] }, (outcome) => {
+    const nothing = { agent: caller.agent, channels: [], after: undefined, limit: 0 }
+    this.#effects.store('resume', nothing, (outcome) => {
       if (!this.#streams.has(stream.id)) return request.abandon()
       if (!outcome.ok) return this.#refuseOpening(request, refusalOf(outcome.error))
       this.#begin(stream, caller)
@@ -433,7 +441,8 @@ export class Relay {
       behind: new Set(),
       reading: false,
       resumed: false,
-      welcomes: [],
+      acknowledged: new Map(),
+      welcomes: { waiting: false, more: false, after: 0 },
     }
     stream.session = session
     if (this.#unopened.delete(stream)) this.#count(stream, 0, -1)
@@ -492,8 +501,7 @@ export class Relay {
     const { session } = stream
     if (!session) return this.#close(stream, 'malformed', { refused: 'auth_failed' })
     try {
-      // A cursor that the store could not move moves with the next acknowledgement.
-      this.#channels.acknowledge(session.agent, ack, () => {})
+      this.#channels.acknowledgeLater(session, ack)
     } catch (error) {
       this.#close(stream, 'malformed', refusalOf(error))
     }

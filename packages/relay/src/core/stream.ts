@@ -1,6 +1,6 @@
 /** Streams, the sessions on them, and requests under way. */
 import type { ClientMessage } from '@static/protocol/relay'
-import type { ChannelId, Peer, StoredWelcome, StreamId, Time } from '../ports.ts'
+import type { ChannelId, Peer, StreamId, Time } from '../ports.ts'
 import type { Effects } from './effects.ts'
 import type { StreamKind } from './io.ts'
 import { type Body, type RefusalDetails, serverMessage, wireRefusal } from './messages.ts'
@@ -47,8 +47,10 @@ export interface Session extends Caller {
   readonly behind: Set<Reading>
   reading: boolean
   resumed: boolean
-  /** Those that wait to be sent. */
-  readonly welcomes: StoredWelcome[]
+  /** Acknowledgements that wait for the next tick. */
+  readonly acknowledged: Map<ChannelId, number>
+  /** Whether Welcomes wait in the store, and the last that was sent. */
+  readonly welcomes: { waiting: boolean; more: boolean; after: number }
 }
 
 /** How far a session has got in a channel's log. */

@@ -6,7 +6,7 @@ import { messageDraft } from './draft.ts'
 import { addEntry } from './log.ts'
 import { cut, findRoom, schedule } from './retention.ts'
 import { ENTRY_OVERHEAD, type IdKey } from './rows.ts'
-import type { Channel, Member, Sender } from './state.ts'
+import { type Channel, type Sender, findMember } from './state.ts'
 
 /** Control messages are of the smallest sizes only. */
 const MAX_CONTROL_BYTES = 4096
@@ -15,7 +15,6 @@ const DAY = 24 * HOUR
 
 /** What an accepted message still needs. */
 interface Accepted {
-  readonly member: Member
   readonly sender: Sender
   /** The index that the log is cut through first. */
   readonly through: number
@@ -41,13 +40,13 @@ export function append(context: Context, request: Request<'append'>): Result<'ap
   const known = rows.addId(channel, key, { index, head: channel.last.slot, at: now }, since)
   if (known) return { index: known.index, charged: false }
 
-  const { member, sender, through, free } = verdict
+  const { sender, through, free } = verdict
   if (cut(context, channel, through) > 0) schedule(context, channel)
   sender.counter = request.counter
   if (free) countFree(sender, now)
   else if (!actor.account) countGuest(channel, now)
   touchSender(context, channel, sender)
-  noteAction(context, actor, channel, member)
+  noteAction(context, actor, channel)
   addEntry(context, channel, messageDraft(request), request.ciphertext)
   return { index, charged: !free }
 }
@@ -55,10 +54,10 @@ export function append(context: Context, request: Request<'append'>): Result<'ap
 /** Everything that is asked of a message but that its id is new. Changes nothing. */
 function judge(context: Context, channel: Channel, request: Request<'append'>): Accepted | Unpaid | Refusal {
   const { actor, control, ciphertext, now } = request
-  const member = channel.members.get(actor.agent)
+  const member = findMember(channel, actor.agent)
   if (!member) return refuse('not_found')
   if (member.ended) return refuse('removed')
-  const barrier = mayAct(actor, channel, member)
+  const barrier = mayAct(actor, channel)
   if (barrier) return barrier
 
   const sender = senderOf(channel, actor.agent)
@@ -75,7 +74,7 @@ function judge(context: Context, channel: Channel, request: Request<'append'>): 
     const unpaid = payment(channel, actor, request.paid, now)
     if (unpaid) return unpaid
   }
-  return { member, sender, through: room, free }
+  return { sender, through: room, free }
 }
 
 function payment(channel: Channel, actor: Actor, paid: boolean, now: Time): Unpaid | Refusal | undefined {

@@ -3,7 +3,7 @@ import { chainStart } from '@static/protocol'
 import type { Done, Position, Refusal, Request, Result } from '../ports.ts'
 import { fromHex } from '../hex.ts'
 import { type Context, admit, isRefusal, noteAction, refuse, touchMember } from './context.ts'
-import { roster } from './state.ts'
+import { placeMember, roster } from './state.ts'
 
 /** Founds a channel with its creator as owner and first member; the same request again gets the same answer. */
 export function create(context: Context, request: Request<'create'>): Result<'create'> {
@@ -22,9 +22,10 @@ export function create(context: Context, request: Request<'create'>): Result<'cr
 
   const start: Position = { index: 0, hash: chainStart(hash, fromHex(id)), slot: 0 }
   const channel = rows.addChannel({ id, name, account, owner: agent, guestLimit, last: start }, welcome)
-  const owner = { agent, from: 0, ended: undefined, cursor: start, acted: true, welcome: undefined }
-  channel.members.set(agent, owner)
+  const owner = { agent, from: 0, ended: undefined, cursor: start, welcome: undefined }
+  placeMember(channel, owner)
   touchMember(context, channel, owner)
+  noteAction(context, actor, channel)
   return { welcome, guestLimit }
 }
 
@@ -45,7 +46,7 @@ export function check(context: Context, { actor, channel: id }: Request<'check'>
   const admitted = admit(context, actor, id)
   if (isRefusal(admitted)) return admitted
   if (!actor.account) return refuse('api_key_required')
-  noteAction(context, actor, admitted.channel, admitted.member)
+  noteAction(context, actor, admitted.channel)
   return { done: true }
 }
 

@@ -1,27 +1,19 @@
 /** SendCommit, SendWelcome and Leave: what changes the roster, and the entries that tell of it. */
 import { MAX_MEMBERS, commitBody, leaveBody, maxCommitBytes } from '@static/protocol'
-import type {
-  Done,
-  AgentId,
-  Position,
-  Refusal,
-  Request,
-  Result,
-  SignedDeclaration,
-  StoredWelcome,
-  Time,
-  WelcomeFields,
-} from '../ports.ts'
+import type { Done, AgentId, Refusal, Request, Result, SignedDeclaration, WelcomeFields } from '../ports.ts'
 import { toHex } from '../hex.ts'
-import { type Context, admit, isRefusal, noteAction, refuse, touchMember, touchSender, touchSlot } from './context.ts'
+import { type Context, admit, isRefusal, noteAction, refuse, touchMember } from './context.ts'
 import { commitDraft, leaveDraft } from './draft.ts'
 import { addEntry } from './log.ts'
 import { cut, findRoom, letGo } from './retention.ts'
+import { takeTurn } from './roster.ts'
 import { ENTRY_OVERHEAD, type IdKey } from './rows.ts'
-import { type Channel, type Member, type Slot, onRoster, roster } from './state.ts'
+import { type Channel, type Slot, findMember, onRoster, roster } from './state.ts'
 
 /** Of how many slots is remembered what their commits did. */
 const SLOTS = 64
+/** So many Welcomes of one account's channels wait for an agent at most: anybody may add any agent. */
+const MAX_WAITING = 64
 
 /** Logs a commit, changes the roster and keeps its Welcomes, if it is the first for the head's slot. */
 export function commit(context: Context, request: Request<'commit'>): Result<'commit'> {
@@ -35,36 +27,33 @@ export function commit(context: Context, request: Request<'commit'>): Result<'co
 
   const admitted = admit(context, actor, request.channel)
   if (isRefusal(admitted)) return admitted
-  const { channel, member } = admitted
+  const { channel } = admitted
   const adds = declaration.adds.map((agent) => toHex(agent))
   const removes = declaration.removes.map((agent) => toHex(agent))
-  const refusal = judgePlace(channel, request) ?? judgeRoster(context, channel, actor.agent, adds, removes, request)
+  const refusal =
+    judgePlace(channel, request) ??
+    judgeRoster(context, channel, actor.agent, adds, removes, request) ??
+    judgeWelcomes(context, channel, request.welcomes)
   if (refusal) return refusal
 
-  noteAction(context, actor, channel, member)
+  noteAction(context, actor, channel)
   const body = commitBody(request.commit, declaration)
   makeRoom(context, channel, body.length)
   const rosterSize = roster(channel).length
   const position = addEntry(context, channel, commitDraft(request), body)
   const answer = { index: position.index, head: position.slot }
   rows.addId(channel, key, { ...answer, at: now }, since)
-  const removed = removes.map((agent) => takeOff(context, channel, agent, position, now))
-  for (const agent of adds) putOn(context, channel, agent, position)
-  keepSlot(context, channel, {
-    slot,
-    position,
-    at: now,
-    sender: actor.agent,
-    adds,
-    removed,
-    rosterSize,
-    voters: [],
-    rejected: false,
-  })
+  const place = { slot, position, at: now }
+  for (const agent of new Set([...removes, ...adds])) {
+    const change = { removes: removes.includes(agent), adds: adds.includes(agent), notice: undefined }
+    takeTurn(context, channel, { agent, ...place, ...change })
+  }
+  rows.putSlot(channel, { ...place, sender: actor.agent, rosterSize, voters: [], rejected: false })
+  rows.dropSlot(channel, slot - SLOTS)
   letGo(context, channel)
   for (const welcome of request.welcomes) {
-    keepWelcome(context, channel, welcome, actor.agent, { slot, position, at: now })
-    countUse(context, channel, welcome.inviteId)
+    keepWelcome(context, channel, welcome, actor.agent, place)
+    countUse(context, channel, actor.agent, welcome.inviteId)
   }
   return answer
 }
@@ -103,12 +92,11 @@ function judgeRoster(
     if (refusal) return refusal
   }
   for (const agent of adds) {
-    if (isInGroup(channel.members.get(agent)) && !removes.includes(agent)) {
+    if (channel.members.has(agent) && !removes.includes(agent)) {
       return refuse('invalid_request', `Agent ${agent} is in the channel already.`)
     }
   }
-  const before = [...channel.members.values()].filter(isInGroup).length
-  if (before - removes.length + adds.length > MAX_MEMBERS) return refuse('group_full')
+  if (channel.members.size - removes.length + adds.length > MAX_MEMBERS) return refuse('group_full')
   const welcomed = welcomes.map(({ agent }) => agent)
   if (hasRepeats(welcomed) || !welcomed.every((agent) => adds.includes(agent))) {
     return refuse('invalid_request', 'A Welcome is not for one agent that the commit adds.')
@@ -123,7 +111,7 @@ function judgeRemoval(
   noticed: ReadonlySet<AgentId>,
 ): Refusal | undefined {
   const member = channel.members.get(agent)
-  if (!isInGroup(member)) return refuse('invalid_request', `Agent ${agent} is not in the channel.`)
+  if (!member) return refuse('invalid_request', `Agent ${agent} is not in the channel.`)
   if (agent === channel.owner) return refuse('not_allowed', 'The owner cannot be removed.')
   if (member.ended) {
     if (actor === channel.owner || noticed.has(agent)) return undefined
@@ -153,9 +141,12 @@ function noticedLeavers(
   return noticed
 }
 
-/** On the roster, or left but not yet removed: the group has a leaf for it. */
-function isInGroup(member: Member | undefined): member is Member {
-  return member !== undefined && (member.ended === undefined || member.ended.pending)
+/** Whether each agent can be given one more Welcome of this account. */
+function judgeWelcomes({ rows }: Context, channel: Channel, welcomes: readonly WelcomeFields[]): Refusal | undefined {
+  const full = welcomes.find(({ agent }) => rows.countWelcomes(channel, agent) >= MAX_WAITING)
+  if (!full) return undefined
+  const message = `${MAX_WAITING} Welcomes of this account's channels wait for agent ${full.agent} already.`
+  return refuse('rate_limited', message)
 }
 
 function hasRepeats(agents: readonly AgentId[]): boolean {
@@ -168,42 +159,6 @@ function makeRoom(context: Context, channel: Channel, bodyLength: number): void 
   if (typeof room === 'number') cut(context, channel, room)
 }
 
-/** Takes an agent off the roster; gives what it was before. */
-function takeOff(
-  context: Context,
-  channel: Channel,
-  agent: AgentId,
-  position: Position,
-  now: Time,
-): Slot['removed'][number] {
-  const member = channel.members.get(agent)
-  if (!member) throw new Error(`agent ${agent} is not in channel ${channel.id}`)
-  const before = { member: { ...member }, counter: channel.senders.get(agent)?.counter ?? 0 }
-  member.ended = member.ended
-    ? { ...member.ended, pending: false }
-    : { position, at: now, notice: undefined, pending: false }
-  touchMember(context, channel, member)
-  return before
-}
-
-function putOn(context: Context, channel: Channel, agent: AgentId, position: Position): void {
-  const member = { agent, from: position.index, ended: undefined, cursor: position, acted: false, welcome: undefined }
-  channel.members.set(agent, member)
-  touchMember(context, channel, member)
-  // One for an earlier membership is of no use any more.
-  context.rows.dropWelcome(channel, agent)
-  const sender = channel.senders.get(agent)
-  if (!sender) return
-  sender.counter = 0
-  touchSender(context, channel, sender)
-}
-
-function keepSlot(context: Context, channel: Channel, slot: Slot): void {
-  channel.slots.set(slot.slot, slot)
-  touchSlot(context, channel, slot.slot)
-  if (channel.slots.delete(slot.slot - SLOTS)) touchSlot(context, channel, slot.slot - SLOTS)
-}
-
 function keepWelcome(
   context: Context,
   channel: Channel,
@@ -212,20 +167,20 @@ function keepWelcome(
   { slot, position, at }: Pick<Slot, 'slot' | 'position' | 'at'>,
 ): void {
   const { id, name, owner } = channel
-  const welcome: StoredWelcome = { ...fields, channel: id, name, owner, sender, slot, position }
-  context.rows.putWelcome(channel, welcome, at)
+  context.rows.putWelcome(channel, { ...fields, channel: id, name, owner, sender, slot, position }, at)
   const member = channel.members.get(fields.agent)
   if (member) {
     member.welcome = position.index
     touchMember(context, channel, member)
   }
-  context.emit({ type: 'welcomed', welcome })
+  context.emit({ type: 'welcomed', channel: id, agent: fields.agent, inviteId: toHex(fields.inviteId) })
 }
 
-function countUse({ rows }: Context, channel: Channel, inviteId: Uint8Array): void {
+/** Only the agent that registered an invite answers by it: nobody else can use it up. */
+function countUse({ rows }: Context, channel: Channel, committer: AgentId, inviteId: Uint8Array): void {
   if (inviteId.length === 0) return
   const invite = rows.invite(toHex(inviteId))
-  if (invite?.channel === channel.id) rows.putInvite({ ...invite, uses: invite.uses + 1 })
+  if (invite?.channel === channel.id && invite.agent === committer) rows.putInvite({ ...invite, uses: invite.uses + 1 })
 }
 
 /** Keeps a Welcome that was not sent with its commit. */
@@ -233,18 +188,20 @@ export function welcome(context: Context, request: Request<'welcome'>): Done | R
   const { actor, slot, welcome: fields } = request
   const admitted = admit(context, actor, request.channel)
   if (isRefusal(admitted)) return admitted
-  const { channel, member } = admitted
-  const taken = channel.slots.get(slot)
+  const { channel } = admitted
+  const taken = context.rows.slot(channel, slot)
   if (!taken) return refuse('not_found', 'The commit of this slot is not known any more.')
   if (taken.sender !== actor.agent) return refuse('not_allowed', 'Only the sender of a commit sends its Welcomes.')
   const joiner = channel.members.get(fields.agent)
-  if (!taken.adds.includes(fields.agent) || !onRoster(joiner) || joiner.from !== taken.position.index) {
+  if (!onRoster(joiner) || joiner.from !== taken.position.index) {
     return refuse('invalid_request', 'The Welcome is not for an agent that this commit has added.')
   }
   if (fields.welcome.length > maxCommitBytes(roster(channel).length)) {
     return refuse('too_large', 'The Welcome is too large.')
   }
-  noteAction(context, actor, channel, member)
+  const refusal = judgeWelcomes(context, channel, [fields])
+  if (refusal) return refusal
+  noteAction(context, actor, channel)
   keepWelcome(context, channel, fields, actor.agent, taken)
   return { done: true }
 }
@@ -253,7 +210,7 @@ export function welcome(context: Context, request: Request<'welcome'>): Done | R
 export function leave(context: Context, request: Request<'leave'>): Result<'leave'> {
   const { actor, channel: id, notice, now } = request
   const channel = context.rows.channel(id)
-  const member = channel?.members.get(actor.agent)
+  const member = channel && findMember(channel, actor.agent)
   if (!channel || !member) return refuse('not_found')
   const { ended } = member
   const body = leaveBody(notice)
@@ -267,8 +224,8 @@ export function leave(context: Context, request: Request<'leave'>): Result<'leav
 
   makeRoom(context, channel, body.length)
   const position = addEntry(context, channel, leaveDraft(request), body)
-  member.ended = { position, at: now, notice, pending: true }
-  touchMember(context, channel, member)
+  const change = { removes: false, adds: false, notice }
+  takeTurn(context, channel, { agent: actor.agent, slot: head, position, at: now, ...change })
   letGo(context, channel)
   return { index: position.index }
 }

@@ -3,7 +3,7 @@ import type { ErrorCode, Hash } from '@static/protocol'
 import type { Actor, ChannelId, Refusal, Retention, StoreEvent } from '../ports.ts'
 import { fromHex } from '../hex.ts'
 import type { Rows } from './rows.ts'
-import type { Channel, Member, Sender } from './state.ts'
+import { type Channel, type Member, type Sender, findMember } from './state.ts'
 
 /** The engine's rows, what is configured, and where events go. */
 export interface Context {
@@ -32,31 +32,45 @@ export function isRefusal(answer: object): answer is Refusal {
 /** The actor on the roster of a channel, or why not. Changes nothing. */
 export function admit({ rows }: Context, actor: Actor, id: ChannelId): Admitted | Refusal {
   const channel = rows.channel(id)
-  const member = channel?.members.get(actor.agent)
+  const member = channel && findMember(channel, actor.agent)
   if (!channel || !member) return refuse('not_found')
   if (member.ended) return refuse('removed')
-  return mayAct(actor, channel, member) ?? { channel, member }
+  return mayAct(actor, channel) ?? { channel, member }
 }
 
 /** Why an agent cannot act in a channel under its account, or without one. */
-export function mayAct(actor: Actor, channel: Channel, member: Member): Refusal | undefined {
+export function mayAct(actor: Actor, channel: Channel): Refusal | undefined {
   if (actor.account && actor.account.mode !== channel.account.mode) return refuse('mode_mismatch')
-  if (!actor.account && member.acted) return refuse('api_key_required')
+  if (!actor.account && channel.senders.get(actor.agent)?.acted) return refuse('api_key_required')
   return undefined
 }
 
 /** Notes that an agent has acted here, once its action is accepted. */
-export function noteAction(context: Context, actor: Actor, channel: Channel, member: Member): void {
-  if (!actor.account || member.acted) return
-  member.acted = true
-  touchMember(context, channel, member)
+export function noteAction(context: Context, actor: Actor, channel: Channel): void {
+  if (!actor.account) return
+  const sender = senderOf(channel, actor.agent)
+  if (sender.acted) return
+  sender.acted = true
+  sender.seen = channel.last.index
+  touchSender(context, channel, sender)
 }
 
-/** What is known of an agent's sending; made when there is none. */
+/** What is known of an agent's acting; made when there is none. */
 export function senderOf(channel: Channel, agent: string): Sender {
   let sender = channel.senders.get(agent)
   if (!sender) {
-    sender = { agent, agentBytes: fromHex(agent), counter: 0, barred: false, hour: 0, free: 0, bytes: 0, entries: 0 }
+    sender = {
+      agent,
+      agentBytes: fromHex(agent),
+      counter: 0,
+      barred: false,
+      acted: false,
+      seen: channel.last.index,
+      hour: 0,
+      free: 0,
+      bytes: 0,
+      entries: 0,
+    }
     channel.senders.set(agent, sender)
   }
   return sender
@@ -77,11 +91,5 @@ export function touchMember({ rows }: Context, channel: Channel, member: { reado
 /** Notes that a sender has changed, or is gone. */
 export function touchSender({ rows }: Context, channel: Channel, sender: { readonly agent: string }): void {
   channel.changes.senders.add(sender.agent)
-  rows.changed(channel)
-}
-
-/** Notes that a slot has changed, or is gone. */
-export function touchSlot({ rows }: Context, channel: Channel, slot: number): void {
-  channel.changes.slots.add(slot)
   rows.changed(channel)
 }

@@ -1,6 +1,7 @@
 /** Invites as far as the relay knows them: who registered one, until when, and how often it was used. */
 import type { Done, Invite, Refusal, Request, Result, Time } from '../ports.ts'
 import { type Context, admit, isRefusal, noteAction, refuse } from './context.ts'
+import { onRoster } from './state.ts'
 
 /** Keeps an invite of a member; the same agent may say it again. */
 export function registerInvite(context: Context, request: Request<'registerInvite'>): Done | Refusal {
@@ -8,7 +9,7 @@ export function registerInvite(context: Context, request: Request<'registerInvit
   const { actor, invite, maxInvites, now } = request
   const admitted = admit(context, actor, invite.channel)
   if (isRefusal(admitted)) return admitted
-  const { channel, member } = admitted
+  const { channel } = admitted
   const known = rows.invite(invite.id)
   if (known) {
     const same = known.agent === actor.agent && known.channel === invite.channel
@@ -17,7 +18,7 @@ export function registerInvite(context: Context, request: Request<'registerInvit
   if (rows.countActiveInvites(channel, now) >= maxInvites) {
     return refuse('rate_limited', `A channel has at most ${maxInvites} open invites: revoke one first.`)
   }
-  noteAction(context, actor, channel, member)
+  noteAction(context, actor, channel)
   rows.putInvite({ ...invite, agent: actor.agent, uses: 0, revoked: false })
   return { done: true }
 }
@@ -30,9 +31,11 @@ export function revokeInvite({ rows }: Context, { agent, id }: Request<'revokeIn
   return { done: true }
 }
 
-/** An invite as it is stored. */
+/** An invite as it is stored. While its agent is off the roster nobody can answer it, so it counts as revoked. */
 export function findInvite({ rows }: Context, { id }: Request<'invite'>): Result<'invite'> {
-  return { invite: rows.invite(id) }
+  const invite = rows.invite(id)
+  if (!invite || invite.revoked) return { invite }
+  return { invite: { ...invite, revoked: !onRoster(rows.glance(invite.channel, invite.agent)?.member) } }
 }
 
 /** Whether joiners may still ask by an invite. */

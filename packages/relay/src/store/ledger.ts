@@ -11,7 +11,7 @@ import type { Context } from './context.ts'
 import { findInvite, registerInvite, revokeInvite } from './invites.ts'
 import { read } from './log.ts'
 import { liftBar, reject } from './reject.ts'
-import { ack, resume } from './resume.ts'
+import { ack, resume, welcomes } from './resume.ts'
 import { sweep } from './retention.ts'
 import type { Rows } from './rows.ts'
 
@@ -30,6 +30,7 @@ const OPERATIONS: Operations = {
   leave,
   check,
   resume,
+  welcomes,
   ack,
   read,
   registerInvite,
@@ -57,6 +58,8 @@ export class Ledger {
   /** Makes the decision, and the changes in the engine's rows. */
   run<Name extends StoreOperation>(name: Name, request: Request<Name>): Outcome<Name> {
     this.#events = []
-    return { result: OPERATIONS[name](this.#context, request), events: this.#events }
+    const result = OPERATIONS[name](this.#context, request)
+    this.#context.rows.settle()
+    return { result, events: this.#events }
   }
 }

@@ -4,7 +4,7 @@ import type { Entry, Gap, Position, Request, Result } from '../ports.ts'
 import { type Context, senderOf, touch, touchSender } from './context.ts'
 import { type EntryDraft, placed } from './draft.ts'
 import { ENTRY_OVERHEAD } from './rows.ts'
-import type { Channel, Member } from './state.ts'
+import { type Channel, type Member, findMember } from './state.ts'
 
 /** How many positions of the last entries are kept at hand: members acknowledge what was just delivered. */
 const RECENT = 64
@@ -31,6 +31,7 @@ export function addEntry(context: Context, channel: Channel, draft: EntryDraft, 
   const size = body.length + ENTRY_OVERHEAD
   sender.bytes += size
   sender.entries += 1
+  sender.seen = index
   touchSender(context, channel, sender)
   channel.last = position
   channel.bytes += size
@@ -61,36 +62,49 @@ export function read(
   context: Context,
   { channel: id, agent, after, maxBytes, maxEntries }: Request<'read'>,
 ): Result<'read'> {
-  const channel = context.rows.channel(id)
-  const member = channel?.members.get(agent)
+  const { rows } = context
+  const channel = rows.channel(id)
+  const member = channel && findMember(channel, agent)
   if (!channel || !member) return { entries: [], gap: undefined, last: after, ended: true }
 
   const end = member.ended?.position ?? channel.last
   const start = Math.max(after, member.from)
-  const gap = gapAfter(channel, member, start, end)
+  const gap = gapAfter(context, channel, member, start, end)
   const entries: Entry[] = []
   let bytes = 0
-  for (const entry of context.rows.entries(channel, gap?.position.index ?? start, end.index)) {
+  const from = gap?.position ?? (start < end.index ? startAt(context, channel, member, start) : undefined)
+  for (const entry of from ? rows.entries(channel, from, end.index) : []) {
     bytes += bodyLength(entry)
-    if (entries.length > 0 && (bytes > maxBytes || entries.length >= maxEntries)) break
+    if (entries.length > 0 && bytes > maxBytes) break
     entries.push(entry)
+    if (entries.length >= maxEntries) break
   }
   return { entries, gap, last: end.index, ended: member.ended !== undefined }
 }
 
-function gapAfter(channel: Channel, member: Member, start: number, end: Position): Gap | undefined {
+function startAt(context: Context, channel: Channel, { cursor }: Member, index: number): Position | undefined {
+  return cursor.index === index ? cursor : positionAt(context, channel, index)
+}
+
+function gapAfter(context: Context, channel: Channel, member: Member, start: number, end: Position): Gap | undefined {
   const position = end.index < channel.base.index ? end : channel.base
   if (start >= position.index) return undefined
-  return { first: start + 1, position, commitLost: isCommitLost(channel, member, start, position) }
+  return { first: start + 1, position, commitLost: isCommitLost(context, channel, member, start, position) }
 }
 
 /** Whether a commit stands after `start`, up to the position. True when that is not known any more. */
-function isCommitLost(channel: Channel, member: Member, start: number, position: Position): boolean {
-  if (start === member.cursor.index) return position.slot !== member.cursor.slot
-  const slots = [...channel.slots.values()]
-  const oldest = slots[0]
-  if (oldest && oldest.slot > 0 && oldest.position.index > start) return true
-  return slots.some(({ position: taken }) => taken.index > start && taken.index <= position.index)
+function isCommitLost(
+  { rows }: Context,
+  channel: Channel,
+  { cursor }: Member,
+  start: number,
+  position: Position,
+): boolean {
+  if (start === cursor.index) return position.slot !== cursor.slot
+  const commits = rows.commits(channel)
+  const oldest = commits[0]
+  if (oldest && oldest.slot > 0 && oldest.index > start) return true
+  return commits.some(({ index }) => index > start && index <= position.index)
 }
 
 function bodyLength(entry: Entry): number {

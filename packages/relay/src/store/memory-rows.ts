@@ -2,8 +2,17 @@
 import type { Account, AgentId, ChannelId, Entry, Invite, Position, StoredWelcome, Time } from '../ports.ts'
 import { toHex } from '../hex.ts'
 import { isActive } from './invites.ts'
-import { type Answered, ENTRY_OVERHEAD, type IdKey, type NewChannel, type Rows, type Weight } from './rows.ts'
-import { type Channel, noChanges, onRoster } from './state.ts'
+import {
+  type Answered,
+  ENTRY_OVERHEAD,
+  type Glance,
+  type IdKey,
+  type NewChannel,
+  type NewWelcome,
+  type Rows,
+  type Weight,
+} from './rows.ts'
+import { type Channel, type Slot, type Turn, findMember, newChannel, onRoster } from './state.ts'
 
 interface Kept {
   readonly channel: Channel
@@ -12,6 +21,10 @@ interface Kept {
   readonly log: Map<number, { readonly entry: Entry; readonly size: number }>
   readonly ids: Map<string, Answered & { readonly at: Time }>
   readonly welcomes: Map<AgentId, { readonly welcome: StoredWelcome; readonly at: Time }>
+  /** By slot, in order. */
+  readonly slots: Map<number, Slot>
+  /** In the order of the log. */
+  turns: Turn[]
 }
 
 /** Everything in the memory of the process. */
@@ -19,9 +32,18 @@ export class MemoryRows implements Rows {
   readonly #channels = new Map<ChannelId, Kept>()
   readonly #invites = new Map<string, { readonly invite: Invite; readonly endsAt: Time | undefined }>()
   #number = 0
+  #sequence = 0
 
   channel(id: ChannelId): Channel | undefined {
     return this.#channels.get(id)?.channel
+  }
+
+  settle(): void {}
+
+  glance(id: ChannelId, agent: AgentId): Glance | undefined {
+    const channel = this.channel(id)
+    const member = channel && findMember(channel, agent)
+    return member && { channel, member, sender: channel.senders.get(agent) }
   }
 
   changed(): void {}
@@ -34,31 +56,29 @@ export class MemoryRows implements Rows {
     return this.#owned(account).length
   }
 
-  channelsOf(agent: AgentId): ChannelId[] {
+  channelsOf(agent: AgentId, after: ChannelId | undefined, limit: number): ChannelId[] {
     return this.#all()
-      .filter(({ members }) => onRoster(members.get(agent)))
+      .filter(({ id, members }) => onRoster(members.get(agent)) && (after === undefined || id > after))
       .map(({ id }) => id)
+      .sort()
+      .slice(0, limit)
+  }
+
+  isMember(agent: AgentId): boolean {
+    return this.channelsOf(agent, undefined, 1).length > 0
   }
 
   addChannel(fields: NewChannel, welcome: Uint8Array): Channel {
-    const channel: Channel = {
-      ...fields,
-      number: ++this.#number,
-      base: fields.last,
-      bytes: 0,
-      oldestAt: undefined,
-      guestDay: 0,
-      guestCount: 0,
-      due: undefined,
-      members: new Map(),
-      senders: new Map(),
+    const channel = newChannel(++this.#number, fields)
+    this.#channels.set(channel.id, {
+      channel,
+      founding: welcome,
+      log: new Map(),
+      ids: new Map(),
+      welcomes: new Map(),
       slots: new Map(),
-      acked: 0,
-      recent: [],
-      changes: noChanges(),
-    }
-    const kept: Kept = { channel, founding: welcome, log: new Map(), ids: new Map(), welcomes: new Map() }
-    this.#channels.set(channel.id, kept)
+      turns: [],
+    })
     return channel
   }
 
@@ -82,9 +102,9 @@ export class MemoryRows implements Rows {
     this.#kept(channel).log.set(entry.index, { entry, size: body.length + ENTRY_OVERHEAD })
   }
 
-  *entries(channel: Channel, after: number, through: number): Iterable<Entry> {
+  *entries(channel: Channel, { index: after }: Position, through: number): Iterable<Entry> {
     const { log } = this.#kept(channel)
-    for (let index = Math.max(after, channel.base.index) + 1; index <= through; index++) {
+    for (let index = after + 1; index <= through; index++) {
       const kept = log.get(index)
       if (kept) yield kept.entry
     }
@@ -92,19 +112,58 @@ export class MemoryRows implements Rows {
 
   *weights(channel: Channel, after: number, through: number): Iterable<Weight> {
     const { log } = this.#kept(channel)
-    for (const { index, sender, at } of this.entries(channel, after, through)) {
-      yield { index, sender, at, size: log.get(index)?.size ?? 0 }
+    for (let index = Math.max(after, channel.base.index) + 1; index <= through; index++) {
+      const kept = log.get(index)
+      if (kept) yield { index, sender: kept.entry.sender, at: kept.entry.at, size: kept.size }
     }
   }
 
-  position(channel: Channel, index: number): Position | undefined {
+  position(channel: Channel, index: number): Position {
     const entry = this.#kept(channel).log.get(index)?.entry
-    return entry && { index, hash: entry.hash, slot: entry.kind === 'commit' ? entry.slot + 1 : entry.slot }
+    if (!entry) throw new Error(`channel ${channel.id} has no entry ${index}`)
+    return { index, hash: entry.hash, slot: entry.kind === 'commit' ? entry.slot + 1 : entry.slot }
   }
 
   cut(channel: Channel, through: number): void {
     const { log } = this.#kept(channel)
     for (let index = channel.base.index + 1; index <= through; index++) log.delete(index)
+  }
+
+  slot(channel: Channel, slot: number): Slot | undefined {
+    return this.#kept(channel).slots.get(slot)
+  }
+
+  putSlot(channel: Channel, slot: Slot): void {
+    this.#kept(channel).slots.set(slot.slot, slot)
+  }
+
+  dropSlot(channel: Channel, slot: number): void {
+    const kept = this.#kept(channel)
+    kept.slots.delete(slot)
+    kept.turns = kept.turns.filter((turn) => turn.slot > slot)
+  }
+
+  commits(channel: Channel): { readonly slot: number; readonly index: number }[] {
+    return [...this.#kept(channel).slots.values()].map(({ slot, position }) => ({ slot, index: position.index }))
+  }
+
+  turnsOf(channel: Channel, slot: number): Turn[] {
+    return this.#kept(channel)
+      .turns.filter((turn) => turn.slot === slot && !turn.notice)
+      .sort((one, other) => (one.agent < other.agent ? -1 : 1))
+  }
+
+  turnsFrom(channel: Channel, agent: AgentId, index: number): Turn[] {
+    return this.#kept(channel).turns.filter((turn) => turn.agent === agent && turn.position.index >= index)
+  }
+
+  putTurn(channel: Channel, turn: Turn): void {
+    const { turns } = this.#kept(channel)
+    const known = turns.findIndex(
+      ({ agent, position }) => agent === turn.agent && position.index === turn.position.index,
+    )
+    if (known < 0) turns.push(turn)
+    else turns[known] = turn
   }
 
   findId(channel: Channel, key: IdKey, since: Time): Answered | undefined {
@@ -124,17 +183,32 @@ export class MemoryRows implements Rows {
     }
   }
 
-  putWelcome(channel: Channel, welcome: StoredWelcome, at: Time): void {
-    this.#kept(channel).welcomes.set(welcome.agent, { welcome, at })
+  putWelcome(channel: Channel, welcome: NewWelcome, at: Time): void {
+    this.#kept(channel).welcomes.set(welcome.agent, { welcome: { ...welcome, sequence: ++this.#sequence }, at })
   }
 
   dropWelcome(channel: Channel, agent: AgentId): void {
     this.#kept(channel).welcomes.delete(agent)
   }
 
-  welcomesOf(agent: AgentId): Iterable<StoredWelcome> {
-    const found = [...this.#channels.values()].flatMap(({ welcomes }) => welcomes.get(agent) ?? [])
-    return found.sort((a, b) => a.at - b.at).map(({ welcome }) => welcome)
+  countWelcomes({ id, account }: Channel, agent: AgentId): number {
+    const others = this.#owned(account).filter((channel) => channel.id !== id)
+    return others.filter((channel) => this.#kept(channel).welcomes.has(agent)).length
+  }
+
+  welcomesOf(agent: AgentId, after: number): { readonly sequence: number; readonly size: number }[] {
+    return [...this.#channels.values()]
+      .flatMap(({ welcomes }) => welcomes.get(agent)?.welcome ?? [])
+      .filter(({ sequence }) => sequence > after)
+      .sort((one, other) => one.sequence - other.sequence)
+      .map(({ sequence, welcome }) => ({ sequence, size: welcome.length }))
+  }
+
+  welcome(sequence: number): StoredWelcome {
+    for (const { welcomes } of this.#channels.values()) {
+      for (const { welcome } of welcomes.values()) if (welcome.sequence === sequence) return welcome
+    }
+    throw new Error(`there is no Welcome ${sequence}`)
   }
 
   expireWelcomes(since: Time): void {

@@ -1,45 +1,34 @@
-/** Resume and Ack: where an agent stands, and what it has. */
-import type { AgentId, ChannelId, Done, Request, Result, Standing, StoredWelcome } from '../ports.ts'
+/** Resume, Welcomes and Ack: where an agent stands, what waits for it, and what it has. */
+import type { ChannelId, Done, Request, Result, Standing, StoredWelcome } from '../ports.ts'
 import { type Context, touchMember } from './context.ts'
 import { positionAt } from './log.ts'
 import { letGo } from './retention.ts'
-import type { Channel, Member } from './state.ts'
+import type { Glance } from './rows.ts'
+import { type Channel, type Member, findMember } from './state.ts'
 
-const MAX_WELCOME_BYTES = 4_194_304
+/** What a Welcome counts for beside its bytes. */
 const WELCOME_OVERHEAD = 500
 
-/** Where an agent stands in its channels, and the Welcomes that wait for it. */
-export function resume({ rows }: Context, { agent, channels }: Request<'resume'>): Result<'resume'> {
-  const held = rows.channelsOf(agent)
+/** Where an agent stands in its channels. */
+export function resume({ rows }: Context, request: Request<'resume'>): Result<'resume'> {
+  const { agent, channels, after, limit } = request
+  const found = channels ?? rows.channelsOf(agent, after, limit + 1)
+  const asked = channels ?? found.slice(0, limit)
   return {
-    standings: (channels ?? held).map((id) => standing(rows.channel(id), id, agent)),
-    welcomes: firstOf(rows.welcomesOf(agent)),
-    member: held.length > 0,
+    standings: asked.map((id) => standing(rows.glance(id, agent), id)),
+    more: found.length > asked.length,
+    member: rows.isMember(agent),
   }
 }
 
-/** As many as a session can take at once: anybody may add any agent, so many can wait. The rest comes another time. */
-function firstOf(welcomes: Iterable<StoredWelcome>): StoredWelcome[] {
-  const taken: StoredWelcome[] = []
-  let bytes = 0
-  for (const welcome of welcomes) {
-    taken.push(welcome)
-    bytes += welcome.welcome.length + WELCOME_OVERHEAD
-    if (bytes > MAX_WELCOME_BYTES) break
-  }
-  return taken
-}
-
-function standing(channel: Channel | undefined, id: ChannelId, agent: AgentId): Result<'resume'>['standings'][number] {
-  const member = channel?.members.get(agent)
-  if (!channel || !member) return { channel: id, refused: 'not_found' }
-  const { ended, cursor } = member
+function standing(glance: Glance | undefined, id: ChannelId): Result<'resume'>['standings'][number] {
+  if (!glance) return { channel: id, refused: 'not_found' }
+  const { ended, cursor } = glance.member
   if (ended && cursor.index >= ended.position.index) return { channel: id, refused: 'removed' }
-  return describe(channel, member)
+  return describe(glance)
 }
 
-function describe(channel: Channel, { agent, ended, cursor }: Member): Standing {
-  const sender = channel.senders.get(agent)
+function describe({ channel, member: { ended, cursor }, sender }: Glance): Standing {
   const end = ended?.position ?? channel.last
   return {
     channel: channel.id,
@@ -56,11 +45,23 @@ function describe(channel: Channel, { agent, ended, cursor }: Member): Standing 
   }
 }
 
+/** The Welcomes that wait for an agent, as many as are asked for at once. */
+export function welcomes({ rows }: Context, { agent, after, maxBytes }: Request<'welcomes'>): Result<'welcomes'> {
+  const taken: StoredWelcome[] = []
+  let bytes = 0
+  for (const { sequence, size } of rows.welcomesOf(agent, after)) {
+    bytes += size + WELCOME_OVERHEAD
+    if (taken.length > 0 && bytes > maxBytes) return { welcomes: taken, more: true }
+    taken.push(rows.welcome(sequence))
+  }
+  return { welcomes: taken, more: false }
+}
+
 /** Moves an agent's cursors forward and forgets the Welcomes that it has used. */
 export function ack(context: Context, { agent, positions }: Request<'ack'>): Done {
   for (const { channel: id, index } of positions) {
     const channel = context.rows.channel(id)
-    const member = channel?.members.get(agent)
+    const member = channel && findMember(channel, agent)
     if (!channel || !member) continue
     if (member.welcome !== undefined && index >= member.welcome) {
       context.rows.dropWelcome(channel, agent)
@@ -68,6 +69,7 @@ export function ack(context: Context, { agent, positions }: Request<'ack'>): Don
       touchMember(context, channel, member)
     }
     moveCursor(context, channel, member, index)
+    context.rows.settle()
   }
   return { done: true }
 }
@@ -82,6 +84,7 @@ function moveCursor(context: Context, channel: Channel, member: Member, index: n
   const position = target === end.index ? end : positionAt(context, channel, target)
   if (!position) return
   member.cursor = position
+  channel.lag = undefined
   touchMember(context, channel, member)
   if (!member.ended && before <= channel.acked) letGo(context, channel)
 }

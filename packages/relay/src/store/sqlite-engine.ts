@@ -1,6 +1,7 @@
 /** Calls in transactions: many share one, and one that fails takes no other with it. */
 import { hash } from 'node:crypto'
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
+import { type Hash, StaticError } from '@static/protocol'
 import type { StoreOperation, Time } from '../ports.ts'
 import { failPoints } from './fail-point.ts'
 import { Ledger, type Outcome } from './ledger.ts'
@@ -15,6 +16,18 @@ const SPARE_PAGES = 256
 /** Read-only, I/O error, damaged, full, cannot open, no database: the storage is at fault, not the statement. */
 const STORAGE_ERRORS = new Set([8, 10, 11, 13, 14, 26])
 
+/** These change nothing. */
+const READING = new Set<StoreOperation>(['read', 'resume', 'welcomes', 'invite'])
+const SQLITE_CORRUPT = 11
+
+const sha256: Hash = (bytes) => hash('sha256', bytes, 'buffer')
+
+/** Whether something that is stored is not as it was. */
+function isDamage(error: unknown): boolean {
+  if (error instanceof StaticError) return error.code === 'store_corrupt'
+  return ((error as { errcode?: number }).errcode ?? 0) % 256 === SQLITE_CORRUPT
+}
+
 /** Runs calls on a database. */
 export class SqliteEngine {
   readonly #db: DatabaseSync
@@ -26,21 +39,22 @@ export class SqliteEngine {
   readonly #totalChanges: StatementSync
   #compacted: { readonly at: Time; readonly changes: number } = { at: 0, changes: 0 }
   #healthy = true
+  #damaged = false
   #transactions = 0
 
   constructor(db: DatabaseSync, { retention, failAt }: EngineOptions) {
     this.#db = db
-    this.#rows = new SqliteRows(db)
-    this.#ledger = new Ledger(this.#rows, (bytes) => hash('sha256', bytes, 'buffer'), retention)
+    this.#rows = new SqliteRows(db, sha256)
+    this.#ledger = new Ledger(this.#rows, sha256, retention)
     this.#fail = failPoints(failAt)
     this.#begin = db.prepare('BEGIN IMMEDIATE')
     this.#commit = db.prepare('COMMIT')
     this.#totalChanges = db.prepare('SELECT total_changes() AS changes')
   }
 
-  /** False from a write that the storage did not take to one that it did. */
+  /** False from a write that the storage did not take to one that it did; for ever once something is not as it was. */
   get healthy(): boolean {
-    return this.#healthy
+    return this.#healthy && !this.#damaged
   }
 
   /** How many have been committed. */
@@ -54,8 +68,7 @@ export class SqliteEngine {
       return this.#transaction(calls)
     } catch (error) {
       if (calls.length > 1) return calls.flatMap((call) => this.run([call]))
-      this.#blame(error)
-      return [{ failed: error instanceof Error ? (error.stack ?? error.message) : String(error) }]
+      return [this.#failed(error)]
     }
   }
 
@@ -87,7 +100,7 @@ export class SqliteEngine {
       this.#fail?.('after_commit_before_answer')
       this.#transactions += 1
       this.#healthy ||= this.#changes() > before
-      this.#rows.trim()
+      this.#rows.settle()
       return answers
     } catch (error) {
       if (this.#db.isTransaction) this.#db.exec('ROLLBACK')
@@ -96,8 +109,15 @@ export class SqliteEngine {
     }
   }
 
-  #call(name: StoreOperation, request: Call['request']): Outcome<StoreOperation> {
-    const outcome = this.#ledger.run(name, request)
+  #call(name: StoreOperation, request: Call['request']): Answer {
+    let outcome: Outcome<StoreOperation>
+    try {
+      outcome = this.#ledger.run(name, request)
+    } catch (error) {
+      // Nothing to undo: whoever asks again and again for what is damaged does not keep the others waiting.
+      if (isDamage(error) && READING.has(name)) return this.#failed(error)
+      throw error
+    }
     if (name === 'sweep') {
       this.#rows.purge()
       // Nobody writes to a store that is ill: try whether it has recovered.
@@ -107,7 +127,13 @@ export class SqliteEngine {
     return outcome
   }
 
+  #failed(error: unknown): Answer {
+    this.#blame(error)
+    return { failed: error instanceof Error ? (error.stack ?? error.message) : String(error) }
+  }
+
   #blame(error: unknown): void {
+    this.#damaged ||= isDamage(error)
     const { errcode } = error as { errcode?: number }
     if (errcode !== undefined && STORAGE_ERRORS.has(errcode & 0xff)) this.#healthy = false
   }

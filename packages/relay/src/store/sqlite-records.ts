@@ -1,16 +1,17 @@
 /** Rows of SQLite as the records that they stand for, and back. */
-import { type Mode, leaveBody } from '@static/protocol'
-import type { Entry, Invite, Time } from '../ports.ts'
+import { type Hash, type Mode, chainNext, leaveBody } from '@static/protocol'
+import type { Entry, Invite, Position, Time } from '../ports.ts'
 import { readCommitBody, readLeaveBody } from './body.ts'
+import { damaged, intact } from './checksum.ts'
 import { fromHex, toHex } from '../hex.ts'
-import type { Channel, Ending, Member, Sender } from './state.ts'
+import type { ChannelFields, Ending, Member, Sender } from './state.ts'
 
 type Bytes = Uint8Array
 type Flag = 0 | 1
 
-/** A row of `channels`, without its id. */
+/** A row of `channels`, without its number. */
 export type ChannelRow = readonly [
-  number: number,
+  id: Bytes,
   name: string,
   account: string,
   mode: Mode,
@@ -39,14 +40,14 @@ type EndingRow = readonly [
   pending: Flag,
 ]
 
-/** A row of `members`, without its channel. */
+/** A row of `members`, without its channel's number. */
 export type MemberRow = readonly [
+  channelId: Bytes,
   agent: Bytes,
   added: number,
   cursorIndex: number,
   cursorHash: Bytes,
   cursorSlot: number,
-  acted: Flag,
   welcome: number | null,
   ...ending: EndingRow,
 ]
@@ -56,14 +57,16 @@ export type SenderRow = readonly [
   agent: Bytes,
   counter: number,
   barred: Flag,
+  acted: Flag,
+  seen: number,
   hour: number,
   free: number,
   bytes: number,
   entries: number,
 ]
 
-/** A row of `entries`, with the index for its key. */
-export type EntryRow = readonly [
+/** A row of `entries` without the body, with the index for its key. */
+export type HeaderRow = readonly [
   index: number,
   kind: number,
   slot: number,
@@ -73,10 +76,9 @@ export type EntryRow = readonly [
   sender: Bytes,
   messageId: Bytes,
   hash: Bytes,
-  body: Bytes,
 ]
 
-/** A row of `invites`. */
+/** A row of `invites`, without its end. */
 export type InviteRow = readonly [
   id: string,
   channel: Bytes,
@@ -91,14 +93,15 @@ export type InviteRow = readonly [
 /** How an entry's kind is stored: by its place here. */
 export const KINDS = ['message', 'commit', 'leave'] as const
 
-/** The fields of a channel that its own row holds. */
-export function readChannel(
-  row: ChannelRow,
-): Omit<Channel, 'id' | 'members' | 'senders' | 'slots' | 'acked' | 'recent' | 'changes'> {
-  const [number, name, account, mode, owner, guestLimit, lastIndex, lastHash, head, ...state] = row
+const NOTHING = new Uint8Array()
+
+/** The fields of a channel. */
+export function readChannel(number: number, row: ChannelRow): ChannelFields {
+  const [id, name, account, mode, owner, guestLimit, lastIndex, lastHash, head, ...state] = row
   const [baseIndex, baseHash, baseSlot, bytes, oldestAt, guestDay, guestCount, due] = state
   return {
     number,
+    id: toHex(id),
     name,
     account: { id: account, mode },
     owner: toHex(owner),
@@ -113,14 +116,40 @@ export function readChannel(
   }
 }
 
+/** How many columns of a channel's row never change: they come first. */
+export const FIXED_COLUMNS = 6
+
+/** A channel's row. */
+export function channelRow(channel: ChannelFields): ChannelRow {
+  const { id, name, account, owner, guestLimit, last, base, bytes, oldestAt, guestDay, guestCount, due } = channel
+  return [
+    fromHex(id),
+    name,
+    account.id,
+    account.mode,
+    fromHex(owner),
+    guestLimit,
+    last.index,
+    last.hash,
+    last.slot,
+    base.index,
+    base.hash,
+    base.slot,
+    bytes,
+    oldestAt ?? null,
+    guestDay,
+    guestCount,
+    due ?? null,
+  ]
+}
+
 /** A member. */
 export function readMember(row: MemberRow): Member {
-  const [agent, from, cursorIndex, cursorHash, cursorSlot, acted, welcome, ...ending] = row
+  const [, agent, from, cursorIndex, cursorHash, cursorSlot, welcome, ...ending] = row
   return {
     agent: toHex(agent),
     from,
     cursor: { index: cursorIndex, hash: cursorHash, slot: cursorSlot },
-    acted: acted === 1,
     welcome: welcome ?? undefined,
     ended: readEnding(ending),
   }
@@ -137,14 +166,14 @@ function readEnding([index, hash, slot, at, notice, pending]: EndingRow): Ending
 }
 
 /** A member's row. */
-export function memberRow({ agent, from, cursor, acted, welcome, ended }: Member): MemberRow {
+export function memberRow(channelId: string, { agent, from, cursor, welcome, ended }: Member): MemberRow {
   return [
+    fromHex(channelId),
     fromHex(agent),
     from,
     cursor.index,
     cursor.hash,
     cursor.slot,
-    acted ? 1 : 0,
     welcome ?? null,
     ended?.position.index ?? null,
     ended?.position.hash ?? null,
@@ -156,29 +185,64 @@ export function memberRow({ agent, from, cursor, acted, welcome, ended }: Member
 }
 
 /** A sender. */
-export function readSender([agent, counter, barred, hour, free, bytes, entries]: SenderRow): Sender {
-  return { agent: toHex(agent), agentBytes: agent, counter, barred: barred === 1, hour, free, bytes, entries }
+export function readSender(row: SenderRow): Sender {
+  const [agent, counter, barred, acted, seen, hour, free, bytes, entries] = row
+  const flags = { barred: barred === 1, acted: acted === 1 }
+  return { agent: toHex(agent), agentBytes: agent, counter, ...flags, seen, hour, free, bytes, entries }
 }
 
 /** A sender's row. */
-export function senderRow({ agentBytes, counter, barred, hour, free, bytes, entries }: Sender): SenderRow {
-  return [agentBytes, counter, barred ? 1 : 0, hour, free, bytes, entries]
+export function senderRow(sender: Sender): SenderRow {
+  const { agentBytes, counter, barred, acted, seen, hour, free, bytes, entries } = sender
+  return [agentBytes, counter, barred ? 1 : 0, acted ? 1 : 0, seen, hour, free, bytes, entries]
 }
 
-/** An entry. */
-export function readEntry(row: EntryRow): Entry {
-  const [index, kind, slot, at, counter, control, sender, messageId, hash, body] = row
-  const common = { index, hash, slot, sender: toHex(sender), at }
-  switch (KINDS[kind]) {
-    case 'message':
-      return { ...common, kind: 'message', messageId, counter, control: control === 1, ciphertext: body }
-    case 'commit':
-      return { ...common, kind: 'commit', messageId, ...readCommitBody(body) }
-    case 'leave':
-      return { ...common, kind: 'leave', notice: readLeaveBody(body) }
-    default:
-      throw new Error(`entry ${index} is of no known kind`)
+/** The header of an entry's row. */
+export function headerRow(entry: Entry, sender: Bytes): HeaderRow {
+  const message = entry.kind === 'message'
+  return [
+    entry.index,
+    KINDS.indexOf(entry.kind),
+    entry.slot,
+    entry.at,
+    message ? entry.counter : 0,
+    message && entry.control ? 1 : 0,
+    sender,
+    entry.kind === 'leave' ? NOTHING : entry.messageId,
+    entry.hash,
+  ]
+}
+
+/** Where the log stands after an entry, of whose row this is the header, with its checksum. */
+export function readPosition(row: unknown, index: number): Position {
+  const [at, kind, slot, , , , , , hash] = intact(row, `entry ${index}`) as HeaderRow
+  if (at !== index) throw damaged(`entry ${index}`)
+  return { index, hash, slot: KINDS[kind] === 'commit' ? slot + 1 : slot }
+}
+
+/** The entry that follows a position, of whose row this is, and the position after it. Only if the chain fits. */
+export function readEntry(hash: Hash, previous: Position, row: unknown): { entry: Entry; position: Position } {
+  const header = [...(row as readonly (number | Bytes)[])]
+  const body = header.pop() as Bytes
+  const expected = previous.index + 1
+  const position = readPosition(header, expected)
+  const [index, kind, slot, at, counter, control, sender, messageId] = header as unknown as HeaderRow
+  const name = KINDS[kind]
+  if (name === undefined || slot !== previous.slot) throw damaged(`entry ${expected}`)
+  const link = chainNext(hash, previous.hash, { kind: name, sender, messageId, bodyHash: hash(body) })
+  if (!isEqual(link, position.hash)) throw damaged(`entry ${expected}`)
+  const common = { index, hash: position.hash, slot, sender: toHex(sender), at }
+  const content = (): Entry => {
+    if (name === 'commit') return { ...common, kind: name, messageId, ...readCommitBody(body) }
+    if (name === 'leave') return { ...common, kind: name, notice: readLeaveBody(body) }
+    return { ...common, kind: name, messageId, counter, control: control === 1, ciphertext: body }
   }
+  return { entry: content(), position }
+}
+
+/** Whether two hashes are the same. */
+export function isEqual(one: Bytes, other: Bytes): boolean {
+  return Buffer.compare(one, other) === 0
 }
 
 /** An invite. */
@@ -194,6 +258,12 @@ export function readInvite(row: InviteRow): Invite {
     uses,
     revoked: revoked === 1,
   }
+}
+
+/** An invite's row. */
+export function inviteRow(invite: Invite): InviteRow {
+  const { id, channel, agent, admissionKey, expiresAt, maxUses, uses, revoked } = invite
+  return [id, fromHex(channel), fromHex(agent), admissionKey, expiresAt, maxUses, uses, revoked ? 1 : 0]
 }
 
 /** A record as text: for those that are written seldom and never searched. */

@@ -7,6 +7,7 @@ import { chmodSync, closeSync, existsSync, openSync } from 'node:fs'
 import { DatabaseSync } from 'node:sqlite'
 import { RELAY_ID_BYTES, StaticError } from '@static/protocol'
 import type { Deployment } from '../ports.ts'
+import { checksum, intact } from './checksum.ts'
 
 /** Of the tables below. One that was released is never changed: add a step from it to the next. */
 const VERSION = 1
@@ -14,10 +15,11 @@ const VERSION = 1
 /**
  * Entries have one integer as key (`entryKey`), so that an insertion is one step in one tree. Ids are remembered when
  * the entry is long gone; their key begins with the channel and its sender, whose ids lie side by side. What every
- * message changes is kept apart from what is large.
+ * message changes is kept apart from what is large. Each row ends with its checksum (`checksum.ts`), so that what the
+ * disk has changed is noticed before it is served; an entry's body is covered by the chain instead.
  */
 const TABLES = `
-  CREATE TABLE deployment (relay_id BLOB NOT NULL, token_key BLOB NOT NULL) STRICT;
+  CREATE TABLE deployment (relay_id BLOB NOT NULL, token_key BLOB NOT NULL, checksum INTEGER NOT NULL) STRICT;
   CREATE TABLE channels (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     id BLOB NOT NULL UNIQUE,
@@ -37,19 +39,24 @@ const TABLES = `
     guest_day INTEGER NOT NULL,
     guest_count INTEGER NOT NULL,
     due INTEGER,
+    checksum INTEGER NOT NULL,
     UNIQUE (account, mode, name)
   ) STRICT;
   CREATE INDEX due_channels ON channels (due) WHERE due IS NOT NULL;
-  CREATE TABLE foundings (channel INTEGER PRIMARY KEY, welcome BLOB NOT NULL) STRICT;
+  CREATE TABLE foundings (
+    channel INTEGER PRIMARY KEY,
+    welcome BLOB NOT NULL,
+    checksum INTEGER NOT NULL
+  ) STRICT;
   CREATE TABLE dropped (channel INTEGER PRIMARY KEY) STRICT;
   CREATE TABLE members (
     channel INTEGER NOT NULL,
+    channel_id BLOB NOT NULL,
     agent BLOB NOT NULL,
     added INTEGER NOT NULL,
     cursor_index INTEGER NOT NULL,
     cursor_hash BLOB NOT NULL,
     cursor_slot INTEGER NOT NULL,
-    acted INTEGER NOT NULL,
     welcome INTEGER,
     ended_index INTEGER,
     ended_hash BLOB,
@@ -57,26 +64,42 @@ const TABLES = `
     ended_at INTEGER,
     notice BLOB,
     pending INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
     PRIMARY KEY (channel, agent)
   ) STRICT, WITHOUT ROWID;
-  CREATE INDEX rosters ON members (agent) WHERE ended_index IS NULL;
+  CREATE INDEX rosters ON members (agent, channel_id) WHERE ended_index IS NULL;
   CREATE TABLE senders (
     channel INTEGER NOT NULL,
     agent BLOB NOT NULL,
     counter INTEGER NOT NULL,
     barred INTEGER NOT NULL,
+    acted INTEGER NOT NULL,
+    seen INTEGER NOT NULL,
     hour INTEGER NOT NULL,
     free INTEGER NOT NULL,
     bytes INTEGER NOT NULL,
     entries INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
     PRIMARY KEY (channel, agent)
   ) STRICT, WITHOUT ROWID;
   CREATE TABLE slots (
     channel INTEGER NOT NULL,
     slot INTEGER NOT NULL,
+    entry INTEGER NOT NULL,
     record TEXT NOT NULL,
+    checksum INTEGER NOT NULL,
     PRIMARY KEY (channel, slot)
   ) STRICT;
+  CREATE TABLE turns (
+    channel INTEGER NOT NULL,
+    agent BLOB NOT NULL,
+    entry INTEGER NOT NULL,
+    slot INTEGER NOT NULL,
+    record TEXT NOT NULL,
+    checksum INTEGER NOT NULL,
+    PRIMARY KEY (channel, agent, entry)
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX turns_of ON turns (channel, slot);
   CREATE TABLE entries (
     key INTEGER PRIMARY KEY,
     kind INTEGER NOT NULL,
@@ -87,23 +110,30 @@ const TABLES = `
     sender BLOB NOT NULL,
     message_id BLOB NOT NULL,
     hash BLOB NOT NULL,
+    checksum INTEGER NOT NULL,
     body BLOB NOT NULL
   ) STRICT;
   CREATE TABLE ids (
     key BLOB PRIMARY KEY,
     entry INTEGER NOT NULL,
     head INTEGER NOT NULL,
-    at INTEGER NOT NULL
+    at INTEGER NOT NULL,
+    checksum INTEGER NOT NULL
   ) STRICT, WITHOUT ROWID;
   CREATE TABLE welcomes (
+    sequence INTEGER PRIMARY KEY AUTOINCREMENT,
     channel INTEGER NOT NULL,
     agent BLOB NOT NULL,
+    account TEXT NOT NULL,
+    mode TEXT NOT NULL,
     at INTEGER NOT NULL,
     record TEXT NOT NULL,
+    checksum INTEGER NOT NULL,
     welcome BLOB NOT NULL,
-    PRIMARY KEY (channel, agent)
+    UNIQUE (channel, agent)
   ) STRICT;
   CREATE INDEX welcomes_of ON welcomes (agent);
+  CREATE INDEX welcomes_from ON welcomes (agent, account, mode, channel);
   CREATE INDEX old_welcomes ON welcomes (at);
   CREATE TABLE invites (
     id TEXT PRIMARY KEY,
@@ -114,6 +144,7 @@ const TABLES = `
     max_uses INTEGER NOT NULL,
     uses INTEGER NOT NULL,
     revoked INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
     ends_at INTEGER
   ) STRICT;
   CREATE INDEX invites_of ON invites (channel);
@@ -166,16 +197,19 @@ function makeTables(db: DatabaseSync, path: string): void {
   }
   if (version === 0) {
     db.exec(TABLES)
-    db.prepare('INSERT INTO deployment VALUES (?, ?)').run(randomBytes(RELAY_ID_BYTES), randomBytes(32))
+    const secrets = [randomBytes(RELAY_ID_BYTES), randomBytes(32)]
+    db.prepare('INSERT INTO deployment VALUES (?, ?, ?)').run(...secrets, checksum(secrets))
     db.exec(`PRAGMA user_version=${VERSION}`)
   }
   db.exec('COMMIT')
 }
 
-/** What was drawn when the file was made. */
+/** What was drawn when the file was made. Throws `store_corrupt` when it is not that. */
 export function readDeployment(db: DatabaseSync): Deployment {
-  const row = db.prepare('SELECT relay_id, token_key FROM deployment').get()
-  return { relayId: row?.['relay_id'] as Uint8Array, tokenKey: row?.['token_key'] as Uint8Array }
+  const statement = db.prepare('SELECT relay_id, token_key, checksum FROM deployment')
+  statement.setReturnArrays(true)
+  const [relayId, tokenKey] = intact(statement.get(), 'deployment') as readonly [Uint8Array, Uint8Array]
+  return { relayId, tokenKey }
 }
 
 function openingError(error: unknown, path: string): StaticError {

@@ -1,37 +1,51 @@
 /** Every statement of the SQLite engine, prepared once. They return arrays: `node:sqlite`'s row objects are slow. */
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
 
+const MEMBER = `SELECT channel_id, agent, added, cursor_index, cursor_hash, cursor_slot, welcome, ended_index, ended_hash,
+  ended_slot, ended_at, notice, pending, checksum FROM members`
+const SENDER = 'SELECT agent, counter, barred, acted, seen, hour, free, bytes, entries, checksum FROM senders'
+const HEADER = 'key & 0xfffffffff, kind, slot, at, counter, control, sender, message_id, hash, checksum'
+
 const SQL = {
   // ---- Channels ----
-  channel: `SELECT number, name, account, mode, owner, guest_limit, last_index, last_hash, head, base_index, base_hash,
-    base_slot, bytes, oldest_at, guest_day, guest_count, due FROM channels WHERE id = ?`,
-  members: `SELECT agent, added, cursor_index, cursor_hash, cursor_slot, acted, welcome, ended_index, ended_hash,
-    ended_slot, ended_at, notice, pending FROM members WHERE channel = ?`,
-  senders: 'SELECT agent, counter, barred, hour, free, bytes, entries FROM senders WHERE channel = ?',
-  slots: 'SELECT slot, record FROM slots WHERE channel = ? ORDER BY slot',
+  channel: `SELECT number, id, name, account, mode, owner, guest_limit, last_index, last_hash, head, base_index,
+    base_hash, base_slot, bytes, oldest_at, guest_day, guest_count, due, checksum FROM channels WHERE id = ?`,
+  members: `${MEMBER} WHERE channel = ?`,
+  member: `${MEMBER} WHERE channel = ? AND agent = ?`,
+  senders: `${SENDER} WHERE channel = ?`,
+  sender: `${SENDER} WHERE channel = ? AND agent = ?`,
   named: 'SELECT id FROM channels WHERE account = ? AND mode = ? AND name = ?',
   countChannels: 'SELECT count(*) FROM channels WHERE account = ? AND mode = ?',
-  channelsOf: `SELECT channels.id FROM members JOIN channels ON channels.number = members.channel
-    WHERE members.agent = ? AND members.ended_index IS NULL ORDER BY channels.number`,
+  channelsOf: `SELECT channel_id FROM members
+    WHERE agent = ? AND channel_id > ? AND ended_index IS NULL ORDER BY channel_id LIMIT ?`,
   dueChannels: 'SELECT id FROM channels WHERE due <= ? ORDER BY due LIMIT ?',
   addChannel: `INSERT INTO channels (id, name, account, mode, owner, guest_limit, last_index, last_hash, head,
-    base_index, base_hash, base_slot, bytes, guest_day, guest_count)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0)`,
-  addFounding: 'INSERT INTO foundings VALUES (?, ?)',
-  founding: 'SELECT welcome FROM foundings WHERE channel = ?',
+    base_index, base_hash, base_slot, bytes, oldest_at, guest_day, guest_count, due, checksum)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+  addFounding: 'INSERT INTO foundings VALUES (?, ?, ?)',
+  founding: 'SELECT welcome, checksum FROM foundings WHERE channel = ?',
   saveChannel: `UPDATE channels SET last_index = ?, last_hash = ?, head = ?, base_index = ?, base_hash = ?,
-    base_slot = ?, bytes = ?, oldest_at = ?, guest_day = ?, guest_count = ?, due = ? WHERE number = ?`,
-  saveMember: `INSERT INTO members VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    base_slot = ?, bytes = ?, oldest_at = ?, guest_day = ?, guest_count = ?, due = ?, checksum = ? WHERE number = ?`,
+  saveMember: `INSERT INTO members VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT DO UPDATE SET added = excluded.added, cursor_index = excluded.cursor_index,
-    cursor_hash = excluded.cursor_hash, cursor_slot = excluded.cursor_slot, acted = excluded.acted,
-    welcome = excluded.welcome, ended_index = excluded.ended_index, ended_hash = excluded.ended_hash,
-    ended_slot = excluded.ended_slot, ended_at = excluded.ended_at, notice = excluded.notice,
-    pending = excluded.pending`,
+    cursor_hash = excluded.cursor_hash, cursor_slot = excluded.cursor_slot, welcome = excluded.welcome,
+    ended_index = excluded.ended_index, ended_hash = excluded.ended_hash, ended_slot = excluded.ended_slot,
+    ended_at = excluded.ended_at, notice = excluded.notice, pending = excluded.pending, checksum = excluded.checksum`,
   dropMember: 'DELETE FROM members WHERE channel = ? AND agent = ?',
-  saveSender: 'INSERT OR REPLACE INTO senders VALUES (?, ?, ?, ?, ?, ?, ?, ?)',
+  saveSender: 'INSERT OR REPLACE INTO senders VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
   dropSender: 'DELETE FROM senders WHERE channel = ? AND agent = ?',
-  saveSlot: 'INSERT OR REPLACE INTO slots VALUES (?, ?, ?)',
+
+  // ---- What can be rejected ----
+  slot: 'SELECT slot, entry, record, checksum FROM slots WHERE channel = ? AND slot = ?',
+  putSlot: 'INSERT OR REPLACE INTO slots VALUES (?, ?, ?, ?, ?)',
   dropSlot: 'DELETE FROM slots WHERE channel = ? AND slot = ?',
+  commits: 'SELECT slot, entry, record, checksum FROM slots WHERE channel = ? ORDER BY slot',
+  turnsOf: `SELECT agent, entry, slot, record, checksum FROM turns INDEXED BY turns_of
+    WHERE channel = ? AND slot = ? ORDER BY agent, entry`,
+  turnsFrom: `SELECT agent, entry, slot, record, checksum FROM turns
+    WHERE channel = ? AND agent = ? AND entry >= ? ORDER BY entry`,
+  putTurn: 'INSERT OR REPLACE INTO turns VALUES (?, ?, ?, ?, ?, ?)',
+  dropTurns: 'DELETE FROM turns WHERE channel = ? AND slot <= ?',
 
   // ---- Deleted channels ----
   dropChannel: 'DELETE FROM channels WHERE number = ?',
@@ -39,6 +53,7 @@ const SQL = {
   dropMembers: 'DELETE FROM members WHERE channel = ?',
   dropSenders: 'DELETE FROM senders WHERE channel = ?',
   dropSlots: 'DELETE FROM slots WHERE channel = ?',
+  dropAllTurns: 'DELETE FROM turns WHERE channel = ?',
   dropWelcomes: 'DELETE FROM welcomes WHERE channel = ?',
   dropInvites: 'DELETE FROM invites WHERE channel = ?',
   addDropped: 'INSERT INTO dropped VALUES (?)',
@@ -48,34 +63,40 @@ const SQL = {
   purgeIds: 'DELETE FROM ids WHERE key IN (SELECT key FROM ids WHERE key >= ? AND key < ? LIMIT ?)',
 
   // ---- Log ----
-  addEntry: 'INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
-  entries: `SELECT key & 0xfffffffff, kind, slot, at, counter, control, sender, message_id, hash, body
-    FROM entries WHERE key > ? AND key <= ? ORDER BY key`,
+  addEntry: 'INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
+  entries: `SELECT ${HEADER}, body FROM entries WHERE key > ? AND key <= ? ORDER BY key`,
   weights: `SELECT key & 0xfffffffff, sender, length(body), at
     FROM entries WHERE key > ? AND key <= ? ORDER BY key`,
-  position: 'SELECT hash, slot, kind FROM entries WHERE key = ?',
+  position: `SELECT ${HEADER} FROM entries WHERE key = ?`,
   cut: 'DELETE FROM entries WHERE key > ? AND key <= ?',
 
   // ---- Ids ----
-  findId: 'SELECT entry, head FROM ids WHERE key = ? AND at > ?',
-  addId: `INSERT INTO ids VALUES (?, ?, ?, ?)
-    ON CONFLICT DO UPDATE SET entry = excluded.entry, head = excluded.head, at = excluded.at WHERE ids.at <= ?`,
+  findId: 'SELECT key, entry, head, at, checksum FROM ids WHERE key = ?',
+  addId: `INSERT INTO ids VALUES (?, ?, ?, ?, ?)
+    ON CONFLICT DO UPDATE SET entry = excluded.entry, head = excluded.head, at = excluded.at,
+    checksum = excluded.checksum WHERE ids.at <= ?`,
   nextIds: 'SELECT key FROM ids WHERE key > ? ORDER BY key LIMIT 1 OFFSET ?',
   dropIds: 'DELETE FROM ids WHERE key > ? AND key <= ? AND at <= ?',
   oldestId: 'SELECT min(at) FROM ids WHERE key > ? AND key <= ?',
 
   // ---- Welcomes and invites ----
-  putWelcome: 'INSERT OR REPLACE INTO welcomes VALUES (?, ?, ?, ?, ?)',
+  putWelcome: `INSERT OR REPLACE INTO welcomes (channel, agent, account, mode, at, record, welcome, checksum)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
   dropWelcome: 'DELETE FROM welcomes WHERE channel = ? AND agent = ?',
-  welcomesOf: 'SELECT record, welcome FROM welcomes WHERE agent = ? ORDER BY at, channel',
+  countWelcomes: 'SELECT count(*) FROM welcomes WHERE agent = ? AND account = ? AND mode = ? AND channel <> ?',
+  // Asks for no blob: length() does not read it.
+  welcomesOf: `SELECT sequence, length(welcome) FROM welcomes INDEXED BY welcomes_of
+    WHERE agent = ? AND sequence > ? ORDER BY sequence`,
+  welcome: 'SELECT record, welcome, checksum FROM welcomes WHERE sequence = ?',
   expireWelcomes: 'DELETE FROM welcomes WHERE at <= ?',
-  invite: `SELECT id, channel, agent, admission_key, expires_at, max_uses, uses, revoked FROM invites WHERE id = ?`,
-  putInvite: 'INSERT OR REPLACE INTO invites VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)',
+  invite: `SELECT id, channel, agent, admission_key, expires_at, max_uses, uses, revoked, checksum
+    FROM invites WHERE id = ?`,
+  putInvite: 'INSERT OR REPLACE INTO invites VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
   countActiveInvites: `SELECT count(*) FROM invites
     WHERE channel = ? AND revoked = 0 AND expires_at > ? AND uses < max_uses`,
   expireInvites: 'DELETE FROM invites WHERE ends_at <= ?',
   endInvites: 'UPDATE invites SET ends_at = min(?, expires_at) WHERE ends_at IS NULL',
-} as const
+}
 
 /** The statements by their names. */
 export type Statements = Readonly<Record<keyof typeof SQL, StatementSync>>

@@ -76,8 +76,9 @@ function batchLength(queue: readonly Call[]): number {
 /** The bytes that a call brings in or asks for. */
 function weigh({ name, request }: Call): number {
   if (name === 'append') return request.ciphertext.length
-  if (name === 'read') return request.maxBytes
-  return name === 'commit' ? request.commit.length : 0
+  if (name === 'read' || name === 'welcomes') return request.maxBytes
+  if (name !== 'commit') return 0
+  return request.welcomes.reduce((sum, { welcome }) => sum + welcome.length, request.commit.length)
 }
 
 if (parentPort) start(parentPort, workerData as WorkerOptions)

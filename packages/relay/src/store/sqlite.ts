@@ -21,6 +21,8 @@ export type { FailAt } from './fail-point.ts'
 export interface SqliteStoreOptions {
   readonly path: string
   readonly retention: Retention
+  /** Told once when the thread has ended by itself: the store cannot be used any more. */
+  readonly onDeath?: (error: StaticError) => void
   /** For crash tests: kills the process at a certain point. */
   readonly failAt?: FailAt
 }
@@ -36,7 +38,7 @@ export interface SqliteStore extends Store {
  * this version, `unavailable` when it cannot be opened at all.
  */
 export async function openSqliteStore(options: SqliteStoreOptions, listener: StoreListener): Promise<SqliteStore> {
-  const { path, retention, failAt } = options
+  const { path, retention, onDeath, failAt } = options
   const workerData: WorkerOptions = { path, retention, failAt }
   const worker = new Worker(new URL('./sqlite-worker.ts', import.meta.url), { workerData })
   const first = await new Promise<FromWorker>((resolve, reject) => {
@@ -45,7 +47,7 @@ export async function openSqliteStore(options: SqliteStoreOptions, listener: Sto
   })
   if (first.type === 'unable') throw StaticError.of(first.code, first.message)
   if (first.type !== 'ready') throw StaticError.of('internal_error')
-  return new WorkerStore(worker, first.deployment, listener)
+  return new WorkerStore(worker, first.deployment, listener, onDeath)
 }
 
 interface Waiting {
@@ -59,6 +61,7 @@ class WorkerStore implements SqliteStore {
   readonly deployment: Deployment
   readonly #worker: Worker
   readonly #listener: StoreListener
+  readonly #onDeath: SqliteStoreOptions['onDeath']
   /** Not sent yet: the rest of this tick may bring more. */
   #unsent: Waiting[] = []
   /** Sent; they are answered in this order. */
@@ -68,10 +71,11 @@ class WorkerStore implements SqliteStore {
   #healthy = true
   #transactions = 0
 
-  constructor(worker: Worker, deployment: Deployment, listener: StoreListener) {
+  constructor(worker: Worker, deployment: Deployment, listener: StoreListener, onDeath: SqliteStoreOptions['onDeath']) {
     this.deployment = deployment
     this.#worker = worker
     this.#listener = listener
+    this.#onDeath = onDeath
     worker.on('message', (message: FromWorker) => this.#take(message))
     worker.on('error', (error) => this.#die(error))
     this.#exited = new Promise((resolve) => {
@@ -141,8 +145,10 @@ class WorkerStore implements SqliteStore {
 
   /** The thread has ended: whoever waits is told, and so is everyone after. */
   #die(cause: unknown): void {
-    this.#failure ??= unavailable(cause)
-    for (const { reject } of [...this.#waiting.splice(0), ...this.#unsent.splice(0)]) reject(this.#failure)
+    const died = this.#failure === undefined
+    const failure = (this.#failure ??= unavailable(cause))
+    for (const { reject } of [...this.#waiting.splice(0), ...this.#unsent.splice(0)]) reject(failure)
+    if (died) this.#onDeath?.(failure)
   }
 }
 

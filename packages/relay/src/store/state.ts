@@ -24,13 +24,11 @@ export interface Member {
   /** Undefined while it is on the roster. */
   ended: Ending | undefined
   cursor: Position
-  /** Has acted here for an account, so it cannot act as a guest any more. */
-  acted: boolean
   /** Where the log begins for the Welcome that waits for it. */
   welcome: number | undefined
 }
 
-/** What an agent's sending leaves behind. Outlives its membership: what it holds in the log, and a bar. */
+/** What an agent's acting leaves behind. Outlives its membership: what it holds in the log, a bar, its account. */
 export interface Sender {
   readonly agent: AgentId
   /** The agent id as the chain wants it: every message needs it. */
@@ -39,6 +37,10 @@ export interface Sender {
   counter: number
   /** From committing. */
   barred: boolean
+  /** Has acted here for an account, so it cannot act as a guest any more. */
+  acted: boolean
+  /** The last index when the agent was last heard of. */
+  seen: number
   /** The UTC hour that `free` counts in. */
   hour: number
   /** Control messages of that hour that cost nothing. */
@@ -46,23 +48,67 @@ export interface Sender {
   /** What of it the log still holds. */
   bytes: number
   entries: number
-  /** A search for room that failed, so that it is not made again before anything has changed. Not stored. */
-  stuck?: { readonly base: number; readonly reach: number; readonly size: number }
+  /** Not stored. */
+  stuck?: Stuck
 }
 
-/** What a commit has done to the roster, so that it can be undone. */
+/** What a search for room that failed has found, so that none is made again before anything has changed. */
+export interface Stuck {
+  /** Where the search began and ended. */
+  readonly base: number
+  readonly reach: number
+  /** What all entries in between hold. */
+  readonly found: Holdings
+}
+
+/** What some entries hold: all of them, and those of one sender. */
+export interface Holdings {
+  bytes: number
+  entries: number
+  ownBytes: number
+  ownEntries: number
+}
+
+/** How far a full channel could be cut, and whom it waits for. */
+export interface Lag {
+  readonly reach: number
+  readonly agents: readonly AgentId[]
+}
+
+/** A commit that can still be rejected. */
 export interface Slot {
   readonly slot: number
   readonly position: Position
   readonly at: Time
   readonly sender: AgentId
-  readonly adds: readonly AgentId[]
-  /** Those it removed, as they were before. */
-  readonly removed: readonly { readonly member: Member; readonly counter: number }[]
   /** How many were on the roster before it. */
   readonly rosterSize: number
-  voters: readonly AgentId[]
-  rejected: boolean
+  readonly voters: readonly AgentId[]
+  readonly rejected: boolean
+}
+
+/** An agent at some time: its membership and the last counter in it. */
+export interface Snapshot {
+  readonly member: Readonly<Member>
+  readonly counter: number
+}
+
+/** What an entry did to one agent: a commit that can still be rejected, or a leave among such. */
+export interface Turn {
+  readonly agent: AgentId
+  /** The head before the entry. */
+  readonly slot: number
+  /** After the entry. */
+  readonly position: Position
+  readonly at: Time
+  readonly removes: boolean
+  readonly adds: boolean
+  /** Of a leave. */
+  readonly notice: LeaveNoticeFields | undefined
+  /** Then it has done nothing. */
+  readonly rejected: boolean
+  /** What the agent was before it, rejected commits left out. */
+  readonly before: Snapshot | undefined
 }
 
 /** What has changed since a channel was stored. A member or sender that is listed but gone was deleted. */
@@ -70,11 +116,10 @@ export interface Changes {
   channel: boolean
   readonly members: Set<AgentId>
   readonly senders: Set<AgentId>
-  readonly slots: Set<number>
 }
 
-/** A channel. */
-export interface Channel {
+/** What is known of a channel as a whole. */
+export interface ChannelFields {
   /** Short name inside the engine, never given to another channel. */
   readonly number: number
   readonly id: ChannelId
@@ -96,20 +141,70 @@ export interface Channel {
   guestCount: number
   /** When a sweep has something to do here. */
   due: Time | undefined
+}
+
+/** A channel. */
+export interface Channel extends ChannelFields {
+  /** Those in the group: the roster, and those that have left but were not removed yet. Never very many. */
   readonly members: Map<AgentId, Member>
+  /** Those that are out. They hold nothing back, and nothing that is done often looks at all of them. */
+  readonly former: Map<AgentId, Member>
   readonly senders: Map<AgentId, Sender>
-  /** The last ones, by slot, in order. */
-  readonly slots: Map<number, Slot>
   /** The lowest cursor of the roster. Not stored. */
   acked: number
   /** The positions of the last entries, in order. Not stored. */
   readonly recent: Position[]
+  /** When the first of the former members ended; undefined: to be looked up. Not stored. */
+  firstEnd: Time | undefined
+  /** Undefined: to be looked up. Not stored. */
+  lag: Lag | undefined
+  /** Of entries that are not counted for a share. Not stored. */
+  stuck?: Stuck
   readonly changes: Changes
 }
 
-/** Nothing has changed. */
-export function noChanges(): Changes {
-  return { channel: false, members: new Set(), senders: new Set(), slots: new Set() }
+/** A channel with nobody in it. */
+export function emptyChannel(fields: ChannelFields): Channel {
+  return {
+    ...fields,
+    members: new Map(),
+    former: new Map(),
+    senders: new Map(),
+    acked: fields.last.index,
+    recent: [],
+    firstEnd: undefined,
+    lag: undefined,
+    changes: { channel: false, members: new Set(), senders: new Set() },
+  }
+}
+
+/** A channel as it begins. */
+export function newChannel(
+  number: number,
+  fields: Pick<Channel, 'id' | 'name' | 'account' | 'owner' | 'guestLimit' | 'last'>,
+): Channel {
+  const empty = { base: fields.last, bytes: 0, oldestAt: undefined, guestDay: 0, guestCount: 0, due: undefined }
+  return emptyChannel({ ...fields, ...empty, number })
+}
+
+/** A member or former member. */
+export function findMember(channel: Channel, agent: AgentId): Member | undefined {
+  return channel.members.get(agent) ?? channel.former.get(agent)
+}
+
+/** Puts a member where it belongs, instead of what was known of its agent. */
+export function placeMember(channel: Channel, member: Member): void {
+  forgetMember(channel, member.agent)
+  const { members, former } = channel
+  ;(isInGroup(member) ? members : former).set(member.agent, member)
+}
+
+/** Forgets a member or former member. */
+export function forgetMember(channel: Channel, agent: AgentId): void {
+  channel.members.delete(agent)
+  channel.former.delete(agent)
+  channel.firstEnd = undefined
+  channel.lag = undefined
 }
 
 /** The current members. */
@@ -120,6 +215,11 @@ export function roster(channel: Channel): Member[] {
 /** Whether a record is one of a current member. */
 export function onRoster(member: Member | undefined): member is Member {
   return member !== undefined && member.ended === undefined
+}
+
+/** On the roster, or left but not yet removed: the group has a leaf for it. */
+export function isInGroup(member: Member | undefined): member is Member {
+  return member !== undefined && (member.ended === undefined || member.ended.pending)
 }
 
 /** The lowest cursor of the roster: what lies at or below it nobody waits for. */

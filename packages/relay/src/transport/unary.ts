@@ -2,6 +2,7 @@
  * Every operation as a unary call, and Subscribe for browsers, in gRPC, gRPC-Web and Connect by the RPC library. Calls
  * become the messages of a session: method `SendMessage` is the field `send_message` of both envelopes.
  */
+import type { ServerResponse } from 'node:http'
 import { create, type DescMethodUnary, type DescService, type Message } from '@bufbuild/protobuf'
 import {
   Code,
@@ -18,7 +19,7 @@ import type { UniversalHandler } from '@connectrpc/connect/protocol'
 import { ENVELOPE_LIMITS, SESSION_METADATA } from '@static/protocol'
 import { type ClientMessage, ClientMessageSchema, Relay } from '@static/protocol/relay'
 import type { CallHandler, Health, Peer } from '../ports.ts'
-import { refusalError } from './grpc-error.ts'
+import { failureError, refusalError } from './grpc-error.ts'
 import { resumeMessage } from './grpc-subscribe.ts'
 import { healthRoutes } from './health.ts'
 import { addressSubject } from './http2-address.ts'
@@ -26,7 +27,7 @@ import { BodyBudget, checkBody, isJson, readBody } from './unary-body.ts'
 import { pushes } from './unary-push.ts'
 
 /** What a caller may send who has shown nothing: an OpenSession with a long JWT. */
-const MOST_STRANGER_BYTES = 16_384
+const MOST_STRANGER_BYTES = 8192
 /** Room for the longest message. JSON is slow to read, and those who send large commits do not use it. */
 const MOST_JSON_BYTES = 1_048_576
 /** The longest envelope, and room for the framing. */
@@ -91,7 +92,7 @@ export function makeUnaryHandler(options: UnaryOptions): UnaryHandler {
   return (path, request, response, peer) => {
     const handler = handlers.get(path)
     if (handler === undefined) return false
-    answer(handler, request, response, peer, budget, options.limits).catch((error: unknown) => {
+    answer(handler, request, response, peer, budget, options).catch((error: unknown) => {
       // Callers that go away are no failure.
       if (!request.destroyed) options.failed(error)
       response.destroy()
@@ -112,7 +113,11 @@ function relayRoutes(router: ConnectRouter, { calls, limits, stopping }: UnaryOp
         body: { case: field, value: input } as ClientMessage['body'],
       })
       const { signal } = context
-      const reply = await untilAborted(calls.call(callOf(context).peer, message, signal), signal)
+      const reply = await untilAborted(calls.call(callOf(context).peer, message, signal), signal).catch(
+        (error: unknown) => {
+          throw failureError(error)
+        },
+      )
       if (reply.body.case === 'error') throw refusalError(reply.body.value)
       if (reply.body.case !== field) throw new Error(`${method.name} was answered by ${reply.body.case}.`)
       if (reply.sessionToken !== '') context.responseHeader.set(SESSION_METADATA, reply.sessionToken)
@@ -177,7 +182,7 @@ async function answer(
   response: NodeServerResponse,
   peer: Peer,
   budget: BodyBudget,
-  limits: UnaryLimits,
+  { calls, limits }: UnaryOptions,
 ): Promise<void> {
   const subject = addressSubject(peer.address)
   let held = 0
@@ -198,12 +203,20 @@ async function answer(
     response.once('close', () => clearTimeout(late))
   }
   const values = createContextValues().set(callKey, { peer, expire })
-  // Throws for a host name that is none.
-  const call = universalRequestFromNodeRequest(request, response, undefined, values)
+  let call: ReturnType<typeof universalRequestFromNodeRequest>
+  try {
+    call = universalRequestFromNodeRequest(request, response, undefined, values)
+  } catch {
+    // A host name that is none.
+    ;(response as ServerResponse)
+      .writeHead(400, { 'content-type': 'application/json' })
+      .end('{"code":"invalid_request"}')
+    return
+  }
   const type = call.header.get('content-type') ?? ''
   let body: Uint8Array | ConnectError
   try {
-    body = await readBody(request, mostBytes(handler, call.header, type), limits.bodyMs, grant)
+    body = await readBody(request, mostBytes(handler, call.header, type, calls), limits.bodyMs, grant)
     checkBody(handler.method.input, type, body)
   } catch (error) {
     body = ConnectError.from(error)
@@ -216,9 +229,9 @@ async function answer(
   await universalResponseToNodeResponse(reply, response)
 }
 
-function mostBytes({ method }: UniversalHandler, header: Headers, type: string): number {
+function mostBytes({ method }: UniversalHandler, header: Headers, type: string, calls: CallHandler): number {
   const opening = method === Relay.method.getChallenge || method === Relay.method.openSession
-  if (opening || !header.has(SESSION_METADATA)) return MOST_STRANGER_BYTES
+  if (opening || !calls.knows(header.get(SESSION_METADATA) ?? '')) return MOST_STRANGER_BYTES
   return isJson(type) ? MOST_JSON_BYTES : MOST_CALL_BYTES
 }
 

@@ -233,7 +233,7 @@ test('an entry that is gone is told as a gap, and one with a commit in it as los
       await agent.send(channelId, slot, BigInt(counter))
       await quiet()
       for (const reader of [owner, bob]) reader.ack(channelId, BigInt(Math.max(...indexes(reader))))
-      await quiet()
+      await world.advance(200)
     }
   }
   await send(owner, 1, 30, 1n)
@@ -391,9 +391,10 @@ test('a Welcome may be acknowledged before the channel is resumed, and deliverie
 
 test('however many Welcomes wait, a resume is not cut off by them, and entries come after them', async (t) => {
   const world = await openWorld(t, { settings: { rates: { commitsPerSecond: 1000, commitsBurst: 1000 } } })
-  const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const key = makeKey()
   for (let count = 0; count < 150; count++) {
+    const jwt = world.api.token(`account ${count % 3}`)
+    const owner = await Agent.connect(world.transport.wire('cbor'), { jwt })
     const channelId = await owner.createChannel(`acme/x/${count}`)
     const messageId = randomBytes(16)
     const commit = randomBytes(100)

@@ -173,21 +173,20 @@ test('claims have a rate per claimer and per target; who is refused uses up noth
   await claim(other)
 })
 
-test('the pool is bounded in agents and in bytes: who uploaded longest ago is forgotten', () => {
+test('the pool is bounded in agents and in bytes: of whoever holds most, who uploaded longest ago is forgotten', () => {
   const pool = new KeyPackages(3, 1000)
-  for (const agent of ['a', 'b', 'c']) pool.add(agent, randomBytes(100), 10)
-  pool.add('a', randomBytes(100), 10)
-  pool.add('d', randomBytes(100), 10)
-  assert.deepEqual(
-    ['a', 'b', 'c', 'd'].map((agent) => pool.held(agent, 0)),
-    [2, 0, 1, 1],
-  )
-  pool.add('e', randomBytes(950), 10)
-  assert.deepEqual(
-    ['a', 'c', 'd', 'e'].map((agent) => pool.held(agent, 0)),
-    [0, 0, 0, 1],
-  )
-  assert.equal(pool.take('e', 10), undefined, 'expired')
-  for (let count = 0; count < 10; count++) pool.add('f', randomBytes(100), 10)
-  assert.equal(pool.held('f', 0), 10)
+  const upload = (account: string, agent: string, size: number): string[] => {
+    const bytes = randomBytes(size)
+    return pool.add({ id: account, mode: 'live' }, agent, [{ bytes, hash: bytes.toString('hex'), notAfter: 10 }])
+  }
+  const held = (...agents: string[]): number[] => agents.map((agent) => pool.held(agent, 0))
+  for (const agent of ['a', 'b', 'c']) assert.deepEqual(upload('one', agent, 100), [])
+  upload('one', 'a', 100)
+  assert.deepEqual(upload('one', 'd', 100), ['b'])
+  assert.deepEqual(held('a', 'b', 'c', 'd'), [2, 0, 1, 1])
+  // Another account takes most of the room: it loses its own, not those of others.
+  assert.deepEqual(upload('two', 'e', 200), ['c'])
+  assert.deepEqual(upload('two', 'e', 900), ['e'])
+  assert.deepEqual(held('a', 'd', 'e'), [2, 1, 0])
+  assert.equal(pool.take('a', 10), undefined, 'expired')
 })

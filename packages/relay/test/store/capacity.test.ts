@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { accepted, agentId, assertChain, forEachEngine, guest, refused } from './world.ts'
+import type { Store } from '../../src/ports.ts'
+import { Ledger } from '../../src/store/ledger.ts'
+import { MemoryRows } from '../../src/store/memory-rows.ts'
+import { RETENTION, World, accepted, agentId, assertChain, forEachEngine, guest, refused, sha256 } from './world.ts'
 
 const body = { ciphertext: new Uint8Array(800) }
 
@@ -189,4 +192,47 @@ forEachEngine((open) => {
     results.slice(0, 4).forEach(accepted)
     refused(results[4]!, 'queue_full')
   })
+})
+
+test('a refusal for fullness looks at no entry again before something has changed, whatever the size', async () => {
+  class CountingRows extends MemoryRows {
+    looked = 0;
+
+    override *weights(...args: Parameters<MemoryRows['weights']>): ReturnType<MemoryRows['weights']> {
+      for (const weight of super.weights(...args)) {
+        this.looked += 1
+        yield weight
+      }
+    }
+  }
+  const rows = new CountingRows()
+  const ledger = new Ledger(rows, sha256, { ...RETENTION, channelBytes: 40_000 })
+  const store: Store = {
+    deployment: { relayId: new Uint8Array(), tokenKey: new Uint8Array() },
+    run: async (name, request) => ledger.run(name, request).result,
+    healthy: () => true,
+    close: () => Promise.resolve(),
+  }
+  const world = new World(store, [])
+  await world.found('alice', 'bob', 'carol')
+  for (let times = 0; times < 8; times++) {
+    accepted(await world.say('alice'))
+    accepted(await world.say('bob', { ciphertext: new Uint8Array(1000) }))
+  }
+  await world.ack('alice', 5)
+  await world.ack('bob', 5)
+  rows.looked = 0
+  refused(await world.say('bob', { ciphertext: new Uint8Array(9000) }), 'queue_full')
+  assert.ok(rows.looked > 0)
+  rows.looked = 0
+  for (let size = 8999; size > 8000; size--) {
+    const { lagging } = refused(await world.say('bob', { ciphertext: new Uint8Array(size) }), 'queue_full')
+    assert.equal((lagging as string[]).length, 3)
+  }
+  assert.equal(rows.looked, 0)
+  // What fits is taken, and so is what fits after an acknowledgement.
+  accepted(await world.say('bob', { ciphertext: new Uint8Array(500) }))
+  refused(await world.say('bob', { ciphertext: new Uint8Array(7000) }), 'queue_full')
+  for (const name of ['alice', 'bob', 'carol']) await world.ack(name, 99)
+  accepted(await world.say('bob', { ciphertext: new Uint8Array(7000) }))
 })

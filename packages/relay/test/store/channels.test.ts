@@ -90,11 +90,7 @@ forEachEngine((open) => {
     assert.deepEqual(await world.standing('bob'), { channel: world.channel, refused: 'not_found' })
     refused(await world.run('append', sent), 'not_found')
     assert.deepEqual(await world.run('invite', { id }), { invite: undefined })
-    assert.deepEqual(await world.run('resume', { agent: agentId('bob'), channels: undefined }), {
-      standings: [],
-      welcomes: [],
-      member: false,
-    })
+    assert.deepEqual(await world.resume('bob'), { standings: [], more: false, member: false })
     assert.deepEqual(await world.read('bob', 0), { entries: [], gap: undefined, last: 0, ended: true })
 
     await world.create('alice')

@@ -44,7 +44,12 @@ forEachEngine((open) => {
       commit: request.commit,
       declaration: request.declaration,
     })
-    const { position, ...welcome } = second.welcome
+    // The Welcome itself does not ride in the event.
+    assert.deepEqual(second, { type: 'welcomed', channel: world.channel, agent: agentId('carol'), inviteId: '' })
+    assert.deepEqual(await world.roster('alice', 'bob', 'carol', 'dave'), ['alice', 'bob', 'carol'])
+    const [waiting, ...others] = await world.waiting('carol')
+    assert.ok(waiting && others.length === 0)
+    const { position, ...welcome } = waiting
     assert.deepEqual(welcome, {
       ...welcomeFor('carol'),
       channel: world.channel,
@@ -52,18 +57,12 @@ forEachEngine((open) => {
       owner: agentId('alice'),
       sender: agentId('alice'),
       slot: 0,
+      sequence: 1,
     })
     assert.deepEqual(plain(position), plain({ index: 1, hash, slot: 1 }))
-    assert.deepEqual(await world.roster('alice', 'bob', 'carol', 'dave'), ['alice', 'bob', 'carol'])
     const standing = await world.stand('bob')
     assert.deepEqual(plain(standing.cursor), plain(position))
     assert.equal(standing.head, 1)
-    const { welcomes } = await world.run('resume', { agent: agentId('carol'), channels: undefined })
-    assert.deepEqual({ ...welcomes[0], position: undefined }, { ...welcome, position: undefined })
-    assert.deepEqual(
-      welcomes.map((waiting) => plain(waiting.position)),
-      [plain(position)],
-    )
     assertChain(world.channel, (await world.read('alice', 0)).entries)
   })
 
@@ -93,8 +92,7 @@ forEachEngine((open) => {
       { refused: 'epoch_mismatch', head: 2 },
     ])
     assert.deepEqual(await world.roster('friend of alice', 'friend of bob'), ['friend of alice'])
-    const { welcomes } = await world.run('resume', { agent: agentId('friend of bob'), channels: undefined })
-    assert.deepEqual(welcomes, [])
+    assert.deepEqual(await world.waiting('friend of bob'), [])
     const late = await world.run('commit', { ...requests[1]!, slot: 2 })
     assert.deepEqual(late, { index: 3, head: 3 })
   })
@@ -208,7 +206,9 @@ forEachEngine((open) => {
       [standing.removed, standing.lastCounter, standing.cursor.index, standing.lastIndex],
       [false, 0, 5, 5],
     )
-    accepted(await world.say('carol', { actor: guest('carol'), counter: 1 }))
+    // It has acted for an account before: the owner does not pay for it now.
+    refused(await world.say('carol', { actor: guest('carol'), counter: 1 }), 'api_key_required')
+    accepted(await world.say('carol', { counter: 1 }))
   })
 
   test('leaving asks for the head and for nothing else, and can be said twice', async (t) => {
@@ -244,7 +244,7 @@ forEachEngine((open) => {
     const world = await open(t)
     await world.found('alice')
     const waiting = async (): Promise<string[]> => {
-      const { welcomes } = await world.run('resume', { agent: agentId('bob'), channels: [] })
+      const welcomes = await world.waiting('bob')
       return welcomes.map(({ welcome }) => new TextDecoder().decode(welcome))
     }
     accepted(await world.commit('alice', { adds: ['bob'], welcomes: [welcomeFor('bob')] }))
@@ -282,15 +282,47 @@ forEachEngine((open) => {
     refused(await send('bob', 1, welcomeFor('carol', { welcome: new Uint8Array(maxCommitBytes(3) + 1) })), 'too_large')
     assert.deepEqual(world.told(), [])
     assert.deepEqual(await send('bob', 1), { done: true })
-    const [event] = world.told()
-    assert.ok(event?.type === 'welcomed')
-    assert.equal(event.welcome.slot, 1)
-    assert.deepEqual(plain(event.welcome.position), plain((await world.stand('carol')).cursor))
-    const { welcomes } = await world.run('resume', { agent: agentId('carol'), channels: undefined })
-    assert.equal(welcomes.length, 1)
+    assert.deepEqual(world.told(), [
+      { type: 'welcomed', channel: world.channel, agent: agentId('carol'), inviteId: '' },
+    ])
+    const [waiting] = await world.waiting('carol')
+    assert.equal(waiting?.slot, 1)
+    assert.deepEqual(plain(waiting.position), plain((await world.stand('carol')).cursor))
 
     accepted(await world.commit('alice', { removes: ['carol'], adds: ['carol'] }))
     refused(await send('bob', 1), 'invalid_request')
+  })
+
+  test('of one account’s channels 64 Welcomes wait for an agent, and no more', async (t) => {
+    const world = await open(t)
+    const add = async (at: number, name: string, owner = 'alice', actor = member(owner)): Promise<object> => {
+      const channel = hex16(`many ${owner} ${at}`)
+      await world.create(owner, { channel, name: `a/b/c${at}`, actor })
+      const welcomes = [welcomeFor(name)]
+      return world.run('commit', world.commitRequest(owner, { actor, adds: [name], welcomes, channel, slot: 0 }))
+    }
+    for (let at = 0; at < 64; at++) accepted(await add(at, 'bob'))
+    const { message } = refused(await add(64, 'bob'), 'rate_limited')
+    assert.match(String(message), /^64 Welcomes .* wait for agent/)
+    assert.equal((await world.waiting('bob')).length, 64)
+    // Nothing of it was kept, and others are not concerned.
+    const last = hex16('many alice 64')
+    const welcomeOf = (name: string): Promise<object> =>
+      world.run('welcome', { actor: member('alice'), channel: last, slot: 0, welcome: welcomeFor(name) })
+    const commit = (fields: object): Promise<object> =>
+      world.run('commit', world.commitRequest('alice', { channel: last, slot: 0, ...fields }))
+    refused(await welcomeOf('bob'), 'not_found')
+    accepted(await add(0, 'bob', 'carol'))
+    accepted(await add(65, 'bob', 'alice', { ...member('alice'), account: account('alice', 'test') }))
+    accepted(await commit({ adds: ['bob', 'dave'] }))
+    refused(await welcomeOf('bob'), 'rate_limited')
+    assert.deepEqual(await welcomeOf('dave'), { done: true })
+    // One that takes the place of another is not one more.
+    const first = { channel: hex16('many alice 0'), slot: 1, removes: ['bob'], adds: ['bob'] }
+    accepted(await commit({ ...first, welcomes: [welcomeFor('bob')] }))
+    await world.run('ack', { agent: agentId('bob'), positions: [{ channel: first.channel, index: 2 }] })
+    assert.deepEqual(await welcomeOf('bob'), { done: true })
+    assert.deepEqual(await welcomeOf('bob'), { done: true })
   })
 
   test('a commit counts the uses of the invites that its Welcomes name, of this channel only', async (t) => {
@@ -315,5 +347,24 @@ forEachEngine((open) => {
       ids.map(async (id) => (await world.run('invite', { id: Buffer.from(id).toString('hex') })).invite?.uses),
     )
     assert.deepEqual(uses, [2, 0])
+  })
+
+  test('an invite is used up only by the agent that registered it', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob')
+    const invite = {
+      id: hex16('one'),
+      channel: world.channel,
+      admissionKey: text('k'),
+      expiresAt: world.now + 1000,
+      maxUses: 5,
+    }
+    await world.run('registerInvite', { actor: member('bob'), invite, maxInvites: 10, now: world.now })
+    const uses = async (): Promise<unknown> => (await world.run('invite', { id: invite.id })).invite?.uses
+    const inviteId = id16('one')
+    accepted(await world.commit('alice', { adds: ['carol'], welcomes: [welcomeFor('carol', { inviteId })] }))
+    assert.equal(await uses(), 0)
+    accepted(await world.commit('bob', { adds: ['dave'], welcomes: [welcomeFor('dave', { inviteId })] }))
+    assert.equal(await uses(), 1)
   })
 })

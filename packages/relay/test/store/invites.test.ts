@@ -109,4 +109,18 @@ forEachEngine((open) => {
     await world.run('sweep', { now: world.now + DAY + HOUR })
     assert.deepEqual(await known(), ['lives'])
   })
+
+  test('while its agent is off the roster an invite counts as revoked', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob')
+    await register(world, 'bob', 'one')
+    const revoked = async (): Promise<unknown> => (await world.run('invite', { id: hex16('one') })).invite?.revoked
+    assert.equal(await revoked(), false)
+    accepted(await world.leave('bob'))
+    assert.equal(await revoked(), true)
+    accepted(await world.commit('alice', { removes: ['bob'] }))
+    assert.equal(await revoked(), true)
+    accepted(await world.commit('alice', { adds: ['bob'] }))
+    assert.equal(await revoked(), false)
+  })
 })

@@ -56,6 +56,7 @@ const step = fc.record({
         'leave' as const,
         'check' as const,
         'resume' as const,
+        'welcomes' as const,
         'read' as const,
         'registerInvite' as const,
         'revokeInvite' as const,
@@ -138,8 +139,8 @@ class Knowledge {
         return [
           'delete',
           {
-            account: account(step.twist > 4 ? 'alice' : name),
-            channel: step.twist > 4 ? channel : hex16('none'),
+            account: account(step.size % 5 === 0 ? 'alice' : name),
+            channel: step.size % 5 === 0 ? channel : hex16('none'),
             name: undefined,
           },
         ]
@@ -199,7 +200,17 @@ class Knowledge {
       case 'check':
         return ['check', { actor, channel }]
       case 'resume':
-        return ['resume', { agent: agentId(name), channels: step.twist > 4 ? CHANNELS.map(hex16) : undefined }]
+        return [
+          'resume',
+          {
+            agent: agentId(name),
+            channels: step.twist > 4 ? CHANNELS.map(hex16) : undefined,
+            after: step.twist === 3 ? channel : undefined,
+            limit: step.twist === 2 ? 1 : 10,
+          },
+        ]
+      case 'welcomes':
+        return ['welcomes', { agent: agentId(name), after: step.size % 3, maxBytes: step.size * 10 }]
       case 'ack':
         return [
           'ack',
@@ -293,7 +304,7 @@ function comparable(value: unknown): string {
 async function checkLogs(store: Store): Promise<void> {
   for (const channel of CHANNELS.map(hex16)) {
     for (const agent of AGENTS.map(agentId)) {
-      const { standings } = await store.run('resume', { agent, channels: [channel] })
+      const { standings } = await store.run('resume', { agent, channels: [channel], after: undefined, limit: 1 })
       const [standing] = standings
       if (!standing || !('cursor' in standing)) continue
       const { cursor, lastIndex } = standing

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { accepted, agentId, assertChain, forEachEngine, hex16, member, notice, text, welcomeFor } from './world.ts'
+import type { Result } from '../../src/ports.ts'
+import { accepted, agentId, assertChain, forEachEngine, hex16, notice, welcomeFor } from './world.ts'
 
 const indexes = ({ entries }: { readonly entries: readonly { readonly index: number }[] }): number[] =>
   entries.map(({ index }) => index)
@@ -112,18 +113,15 @@ forEachEngine((open) => {
     assert.deepEqual(Buffer.from(hash), Buffer.from(entries[8]!.hash))
   })
 
-  test('resume tells where an agent stands, in the order asked for, and what waits for it', async (t) => {
+  test('resume tells where an agent stands, in the order asked for', async (t) => {
     const world = await open(t)
     const other = hex16('other')
     await world.found('alice', 'bob')
     await world.create('alice', { channel: other, name: 'acme/support/other' })
-    await world.run(
-      'commit',
-      world.commitRequest('alice', { channel: other, slot: 0, adds: ['bob'], welcomes: [welcomeFor('bob')] }),
-    )
+    await world.run('commit', world.commitRequest('alice', { channel: other, slot: 0, adds: ['bob'] }))
     accepted(await world.say('bob'))
     const none = hex16('none')
-    const asked = await world.run('resume', { agent: agentId('bob'), channels: [other, none, world.channel] })
+    const asked = await world.resume('bob', [other, none, world.channel])
     assert.deepEqual(
       asked.standings.map((standing) => [
         standing.channel,
@@ -135,35 +133,65 @@ forEachEngine((open) => {
         [world.channel, 1],
       ],
     )
-    assert.deepEqual([asked.member, asked.welcomes.map(({ channel }) => channel)], [true, [other]])
-    const all = await world.run('resume', { agent: agentId('bob'), channels: undefined })
-    assert.deepEqual(all.standings.map(({ channel }) => channel).sort(), [other, world.channel].sort())
-    assert.deepEqual(await world.run('resume', { agent: agentId('eve'), channels: [] }), {
-      standings: [],
-      welcomes: [],
-      member: false,
-    })
+    assert.deepEqual([asked.member, asked.more], [true, false])
+    assert.deepEqual(await world.resume('eve', []), { standings: [], more: false, member: false })
   })
 
-  test('of many Welcomes a resume gives the oldest, as many as a session can take', async (t) => {
+  test('without names resume gives all channels of an agent by their ids, page by page', async (t) => {
     const world = await open(t)
-    await world.found('alice')
-    const founding = { actor: member('alice'), welcome: text('w'), guestLimit: 1, maxChannels: 1000 }
-    const channels = Array.from({ length: 300 }, (_, at) => hex16(`many ${at}`))
-    await Promise.all(
-      channels.map(async (channel, at) => {
-        const now = world.now + at
-        await world.run('create', { ...founding, channel, name: `a/b/c${at}`, now })
-        const welcomes = [welcomeFor('bob', { welcome: new Uint8Array(16_000) })]
-        const request = world.commitRequest('alice', { adds: ['bob'], welcomes, channel, slot: 0, now })
-        accepted(await world.run('commit', request))
-      }),
-    )
-    const { welcomes } = await world.run('resume', { agent: agentId('bob'), channels: [] })
-    assert.equal(welcomes.length, Math.floor(4_194_304 / 16_500) + 1)
+    const channels = Array.from({ length: 25 }, (_, at) => hex16(`page ${at}`))
+    for (const [at, channel] of channels.entries()) {
+      await world.create('alice', { channel, name: `acme/pages/n${at}` })
+      const adds = at % 5 === 0 ? ['carol'] : ['bob']
+      accepted(await world.run('commit', world.commitRequest('alice', { channel, slot: 0, adds })))
+    }
+    const expected = channels.filter((_, at) => at % 5 > 0).sort()
+    const seen: string[] = []
+    let page = await world.resume('bob', undefined, { limit: 7 })
+    assert.equal(page.standings.length, 7)
+    for (;;) {
+      seen.push(...page.standings.map(({ channel }) => channel))
+      assert.equal(page.member, true)
+      if (!page.more) break
+      page = await world.resume('bob', undefined, { limit: 7, after: seen.at(-1) })
+    }
+    assert.deepEqual(seen, expected)
+    const exact = await world.resume('bob', undefined, { limit: 20 })
+    assert.deepEqual([exact.standings.length, exact.more], [20, false])
+    const beyond = await world.resume('bob', undefined, { limit: 20, after: expected.at(-1) })
+    assert.deepEqual(beyond, { standings: [], more: false, member: true })
+  })
+
+  test('Welcomes are given the oldest first, as many bytes as asked for, but at least one', async (t) => {
+    const world = await open(t)
+    const channels = Array.from({ length: 12 }, (_, at) => hex16(`many ${at}`))
+    for (const [at, channel] of channels.entries()) {
+      await world.create('alice', { channel, name: `a/b/c${at}` })
+      const welcomes = [welcomeFor('bob', { welcome: new Uint8Array(10_000).fill(at) })]
+      accepted(await world.run('commit', world.commitRequest('alice', { adds: ['bob'], welcomes, channel, slot: 0 })))
+    }
+    const page = (after: number, maxBytes: number): Promise<Result<'welcomes'>> =>
+      world.run('welcomes', { agent: agentId('bob'), after, maxBytes })
+    const names = ({ welcomes }: Result<'welcomes'>): unknown => welcomes.map(({ channel }) => channel)
+    const first = await page(0, 55_000)
+    assert.deepEqual([names(first), first.more], [channels.slice(0, 5), true])
+    assert.deepEqual(first.welcomes[3]?.welcome[9999], 3)
+    const second = await page(first.welcomes.at(-1)!.sequence, 1)
+    assert.deepEqual([names(second), second.more], [channels.slice(5, 6), true])
+    const rest = await page(second.welcomes[0]!.sequence, 1_000_000)
+    assert.deepEqual([names(rest), rest.more], [channels.slice(6), false])
+    assert.deepEqual(await page(rest.welcomes.at(-1)!.sequence, 1), { welcomes: [], more: false })
+    // One that is replaced waits at the end.
+    const again = { channel: channels[2]!, slot: 1, removes: ['bob'], adds: ['bob'], welcomes: [welcomeFor('bob')] }
+    accepted(await world.run('commit', world.commitRequest('alice', again)))
+    const all = await world.waiting('bob')
     assert.deepEqual(
-      welcomes.map(({ channel }) => channel),
-      channels.slice(0, welcomes.length),
+      all.map(({ channel }) => channel),
+      [...channels.slice(0, 2), ...channels.slice(3), channels[2]],
+    )
+    assert.deepEqual(
+      all.map(({ sequence }) => sequence),
+      [1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13],
     )
   })
 
@@ -179,7 +207,7 @@ forEachEngine((open) => {
     assert.equal((await world.stand('bob')).cursor.index, 2)
     await world.ack('bob', 99)
     assert.deepEqual(await world.standing('bob'), { channel: world.channel, refused: 'removed' })
-    const { standings, member } = await world.run('resume', { agent: agentId('bob'), channels: undefined })
+    const { standings, member } = await world.resume('bob')
     assert.deepEqual([standings, member], [[], false])
   })
 })

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { MAX_MEMBERS } from '@static/protocol'
 import {
   account,
   accepted,
@@ -38,8 +39,7 @@ forEachEngine((open) => {
     assert.deepEqual([after.head, after.lastIndex], [before.head, before.lastIndex])
     assert.deepEqual(await world.standing('mallory'), { channel: world.channel, refused: 'not_found' })
     refused(await world.say('mallory'), 'not_found')
-    const { welcomes } = await world.run('resume', { agent: agentId('mallory'), channels: undefined })
-    assert.deepEqual(welcomes, [])
+    assert.deepEqual(await world.waiting('mallory'), [])
     assert.equal((await world.stand('bob')).barred, true)
     refused(await world.commit('bob', { slot: 9 }), 'not_allowed')
     accepted(await world.say('bob'))
@@ -187,5 +187,77 @@ forEachEngine((open) => {
     accepted(await world.commit('alice'))
     refused(await world.reject(member('alice'), 1), 'not_found')
     assert.ok('rejected' in (await world.reject(member('alice'), 2)))
+  })
+
+  test('one whose add was rejected does not come back when its removal is rejected too', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob')
+    accepted(await world.commit('bob', { adds: ['mallory'] }))
+    accepted(await world.commit('alice', { removes: ['mallory'] }))
+    assert.ok('rejected' in (await world.reject(member('alice'), 1)))
+    world.told()
+    assert.ok('rejected' in (await world.reject(member('alice'), 2)))
+    const [event] = world.told()
+    assert.ok(event?.type === 'rejected')
+    assert.deepEqual([event.undoneAdds, event.undoneRemoves], [[], []])
+    assert.deepEqual(await world.standing('mallory'), { channel: world.channel, refused: 'not_found' })
+    refused(await world.say('mallory'), 'not_found')
+  })
+
+  test('the same when the slot of its add is long forgotten', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob')
+    accepted(await world.commit('bob', { adds: ['mallory'] }))
+    accepted(await world.commit('alice', { removes: ['mallory'] }))
+    assert.ok('rejected' in (await world.reject(member('alice'), 1)))
+    for (let at = 0; at < 63; at++) accepted(await world.commit('alice'))
+    refused(await world.reject(member('alice'), 1), 'not_found')
+    assert.ok('rejected' in (await world.reject(member('alice'), 2)))
+    refused(await world.say('mallory'), 'not_found')
+  })
+
+  test('a former member can still read to its end after a rejected commit has added it', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob', 'carol')
+    await world.chatter('alice', 2)
+    accepted(await world.commit('alice', { removes: ['carol'] }))
+    const before = await world.stand('carol')
+    accepted(await world.commit('bob', { adds: ['carol'], welcomes: [welcomeFor('carol')] }))
+    assert.ok('rejected' in (await world.reject(member('alice'), 2)))
+    assert.deepEqual(await world.stand('carol'), before)
+    assert.deepEqual(await world.waiting('carol'), [])
+    const { entries, last, ended } = await world.read('carol', 1)
+    assert.deepEqual([entries.length, last, ended], [3, 4, true])
+    assert.deepEqual(await world.roster('alice', 'bob', 'carol'), ['alice', 'bob'])
+  })
+
+  test('one that a rejected commit had removed goes on from where it has read meanwhile', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob', 'carol')
+    await world.chatter('carol', 2)
+    accepted(await world.commit('alice', { removes: ['carol'] }))
+    await world.ack('carol', 4)
+    assert.ok('rejected' in (await world.reject(member('alice'), 1)))
+    const { cursor, lastCounter, removed } = await world.stand('carol')
+    assert.deepEqual([cursor.index, lastCounter, removed], [4, 2, false])
+  })
+
+  test('removals cannot be undone into a crowd', async (t) => {
+    const world = await open(t)
+    await world.found('alice')
+    const crowd = (label: string): string[] => Array.from({ length: MAX_MEMBERS - 1 }, (_, at) => `${label} ${at}`)
+    const [one, two, three] = [crowd('one'), crowd('two'), crowd('three')]
+    accepted(await world.commit('alice', { adds: one }))
+    accepted(await world.commit('alice', { removes: one }))
+    accepted(await world.commit('alice', { adds: two }))
+    accepted(await world.commit('alice', { removes: two }))
+    accepted(await world.commit('alice', { adds: three }))
+    assert.ok('rejected' in (await world.reject(member('alice'), 1)))
+    refused(await world.reject(member('alice'), 3), 'group_full')
+    refused(await world.say('two 0'), 'removed')
+    // Without the last ones there is room.
+    assert.ok('rejected' in (await world.reject(member('alice'), 4)))
+    assert.ok('rejected' in (await world.reject(member('alice'), 3)))
+    assert.deepEqual(await world.roster('one 7', 'two 7', 'three 7'), ['one 7', 'two 7'])
   })
 })

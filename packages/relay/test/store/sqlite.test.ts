@@ -6,7 +6,10 @@ import { DatabaseSync } from 'node:sqlite'
 import { type TestContext, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { StaticError } from '@static/protocol'
-import type { Retention, StoreEvent } from '../../src/ports.ts'
+import type { Request, Result, Retention, StoreEvent, StoreOperation } from '../../src/ports.ts'
+import { Ledger } from '../../src/store/ledger.ts'
+import { SqliteRows } from '../../src/store/sqlite-rows.ts'
+import { openDatabase } from '../../src/store/sqlite-schema.ts'
 import { type SqliteStore, openSqliteStore } from '../../src/store/sqlite.ts'
 import {
   DAY,
@@ -21,6 +24,7 @@ import {
   member,
   notice,
   refused,
+  sha256,
   temporaryFile,
   text,
   welcomeFor,
@@ -93,11 +97,10 @@ test('everything is there again when the file is opened again', async (t) => {
   await before.ack('bob', 3)
   const everything = async (world: World): Promise<unknown> => {
     const names = ['alice', 'bob', 'carol', 'dave', 'erin', 'frank']
-    const standings = await Promise.all(
-      names.map((name) => world.run('resume', { agent: agentId(name), channels: [world.channel] })),
-    )
+    const standings = await Promise.all(names.map((name) => world.resume(name, [world.channel])))
+    const welcomes = await Promise.all(names.map((name) => world.waiting(name)))
     const reads = await Promise.all(names.map((name) => world.read(name, 0)))
-    return [standings, reads, await world.run('invite', { id: invite.id })]
+    return [standings, welcomes, reads, await world.run('invite', { id: invite.id })]
   }
   const { deployment } = before.store
   const was = await everything(before)
@@ -195,7 +198,7 @@ test('what one operation of a transaction has changed the next one sees', async 
   await world.found('alice')
   const [, resumed, , swept] = await Promise.all([
     world.run('commit', world.commitRequest('alice', { adds: ['bob'] })),
-    world.run('resume', { agent: agentId('bob'), channels: undefined }),
+    world.resume('bob'),
     world.ack('alice', 1),
     world.run('sweep', { now: world.now }),
   ])
@@ -258,15 +261,23 @@ test('a statement that fails takes its own operation with it and no other', asyn
   )
 })
 
-test('when the thread dies everyone who waits is told, and everyone after', async (t) => {
-  const { open } = file(t)
-  const world = await open()
+test('when the thread dies everyone who waits is told, and everyone after, and the process once', async (t) => {
+  const deaths: unknown[] = []
+  const options = { path: temporaryFile(t), retention: RETENTION, onDeath: (error: StaticError) => deaths.push(error) }
+  const world = new World(await openSqliteStore(options, () => undefined), [])
   await world.found('alice')
   const doomed = [world.run('read', undefined as never), world.say('alice')]
   for (const promise of doomed) await assert.rejects(promise, rejectedWith('unavailable', /undefined/))
   assert.equal(world.store.healthy(), false)
   await assert.rejects(world.say('alice'), rejectedWith('unavailable'))
   await world.store.close()
+  assert.equal(deaths.length, 1)
+  rejectedWith('unavailable', /undefined/)(deaths[0])
+
+  // An end that was asked for is no death.
+  const another = await openSqliteStore(options, () => undefined)
+  await another.close()
+  assert.equal(deaths.length, 1)
 })
 
 test('closing finishes what was asked for before, and refuses what comes after', async (t) => {
@@ -326,19 +337,50 @@ test('what a deleted channel leaves goes with the next sweeps, and so do forgott
   )
 })
 
-test('more channels than are kept in memory are served all the same', async (t) => {
-  const { open } = file(t)
-  const world = await open()
-  const channels = Array.from({ length: 1200 }, (_, at) => hex16(`channel ${at}`))
-  const say = (channel: string, counter: number): Promise<object> =>
-    world.run('append', world.message('alice', { channel, slot: 0, counter }))
-  await Promise.all(
-    channels.map((channel, at) => world.create('alice', { channel, name: `acme/many/n${at}`, maxChannels: 2000 })),
-  )
-  for (const counter of [1, 2, 3]) {
-    const results = await Promise.all(channels.map((channel) => say(channel, counter)))
-    assert.deepEqual(new Set(results.map(accepted)), new Set([counter]))
+test('channels stay in memory by what they weigh, and the last one however heavy', async (t) => {
+  const db = openDatabase(temporaryFile(t))
+  t.after(() => db.close())
+  const rows = new SqliteRows(db, sha256, 200_000)
+  const ledger = new Ledger(rows, sha256, RETENTION)
+  const store = {
+    deployment: { relayId: new Uint8Array(), tokenKey: new Uint8Array() },
+    run: async <Name extends StoreOperation>(name: Name, request: Request<Name>): Promise<Result<Name>> => {
+      const { result } = ledger.run(name, request)
+      rows.flush()
+      rows.settle()
+      return result
+    },
+    healthy: () => true,
+    close: () => Promise.resolve(),
   }
+  const world = new World(store, [])
+  const adds = Array.from({ length: 100 }, (_, at) => `member ${at}`)
+  const channels = Array.from({ length: 6 }, (_, at) => hex16(`heavy ${at}`))
+  for (const [at, channel] of channels.entries()) {
+    await world.create('alice', { channel, name: `a/b/c${at}` })
+    accepted(await world.run('commit', world.commitRequest('alice', { channel, slot: 0, adds })))
+    assert.ok(rows.cached.bytes <= 200_000, JSON.stringify(rows.cached))
+  }
+  assert.equal(rows.cached.channels, 2)
+  // Where an agent stands is told without loading any of them, and one operation on all of them keeps none too many.
+  const { standings } = await world.resume('member 7')
+  assert.deepEqual([standings.length, rows.cached.channels], [6, 2])
+  await world.run('ack', { agent: agentId('member 7'), positions: channels.map((channel) => ({ channel, index: 1 })) })
+  assert.ok(rows.cached.bytes <= 200_000, JSON.stringify(rows.cached))
+  for (const channel of channels) {
+    accepted(await world.run('append', world.message('member 7', { channel, slot: 1, counter: 1 })))
+  }
+  for (const round of [1, 2, 3, 4]) {
+    const change = {
+      channel: channels[0]!,
+      slot: round,
+      removes: adds.map((name) => `${name}${'+'.repeat(round - 1)}`),
+    }
+    const next = { ...change, adds: adds.map((name) => `${name}${'+'.repeat(round)}`) }
+    accepted(await world.run('commit', world.commitRequest('alice', next)))
+  }
+  assert.ok(rows.cached.bytes > 200_000)
+  assert.equal(rows.cached.channels, 1)
 })
 
 test('a full disk refuses writes, keeps what it has, and the store is well again when there is room', async (t) => {

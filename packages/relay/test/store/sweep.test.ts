@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { DAY, accepted, agentId, forEachEngine, notice, refused, welcomeFor } from './world.ts'
+import { DAY, accepted, forEachEngine, guest, notice, refused, welcomeFor } from './world.ts'
 
 forEachEngine((open) => {
   test('what all have acknowledged is deleted at the next sweep, and no more', async (t) => {
@@ -89,8 +89,7 @@ forEachEngine((open) => {
     const world = await open(t, { entryMs: 1000 })
     await world.found('alice')
     accepted(await world.commit('alice', { adds: ['bob'], welcomes: [welcomeFor('bob')] }))
-    const waiting = async (): Promise<number> =>
-      (await world.run('resume', { agent: agentId('bob'), channels: [] })).welcomes.length
+    const waiting = async (): Promise<number> => (await world.waiting('bob')).length
     await world.run('sweep', { now: world.now + 999 })
     assert.equal(await waiting(), 1)
     await world.run('sweep', { now: world.now + 1000 })
@@ -121,5 +120,44 @@ forEachEngine((open) => {
     assert.deepEqual(await world.run('append', request), { index: 1, charged: false })
     await world.run('sweep', { now: world.now + 8 * DAY })
     refused(await world.run('append', request), 'out_of_order')
+  })
+
+  test('a channel remembers so many former members: those that have read all go first, then the oldest', async (t) => {
+    const world = await open(t)
+    await world.found('alice')
+    const crowd = (round: number): string[] => Array.from({ length: 249 }, (_, at) => `${round} ${at}`)
+    accepted(await world.commit('alice', { adds: crowd(0) }))
+    accepted(await world.say('0 7'))
+    for (let round = 1; round <= 5; round++) {
+      if (round === 4) await world.ack('3 9', 999)
+      world.now += 1000
+      accepted(await world.commit('alice', { removes: crowd(round - 1), adds: crowd(round) }))
+      if (round === 4) await world.ack('3 9', 999)
+    }
+    const known = async (...names: string[]): Promise<unknown> =>
+      (await Promise.all(names.map((name) => world.standing(name)))).map((standing) =>
+        'refused' in standing ? standing.refused : standing.removed,
+      )
+    assert.deepEqual(await known('0 0', '0 7', '3 9'), ['not_found', 'not_found', 'not_found'])
+    assert.deepEqual(await known('2 0', '3 0', '4 0', '5 0'), [true, true, true, false])
+    const all = await Promise.all(Array.from({ length: 5 }, (_, round) => known(...crowd(round))))
+    assert.equal(all.flat().filter((each) => each === true).length, 900)
+    // What one of them has acted for is not forgotten with it.
+    accepted(await world.commit('alice', { removes: ['5 0'], adds: ['0 7'] }))
+    refused(await world.say('0 7', { actor: guest('0 7'), counter: 1 }), 'api_key_required')
+  })
+
+  test('an agent that has acted for an account is no guest after it has left and come back, however late', async (t) => {
+    const world = await open(t, { entryMs: 1000 })
+    await world.found('alice', 'bob')
+    accepted(await world.say('bob'))
+    accepted(await world.leave('bob'))
+    accepted(await world.commit('alice', { removes: ['bob'] }))
+    world.now += 2000
+    await world.run('sweep', { now: world.now })
+    refused(await world.say('bob'), 'not_found')
+    accepted(await world.commit('alice', { adds: ['bob'] }))
+    refused(await world.say('bob', { actor: guest('bob'), counter: 1 }), 'api_key_required')
+    accepted(await world.say('bob', { counter: 1 }))
   })
 })

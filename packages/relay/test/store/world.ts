@@ -19,6 +19,7 @@ import type {
   StoreEvent,
   StoreListener,
   StoreOperation,
+  StoredWelcome,
   WelcomeFields,
 } from '../../src/ports.ts'
 import { openMemoryStore } from '../../src/store/memory.ts'
@@ -232,9 +233,21 @@ export class World {
     return this.run('read', { channel: this.channel, agent: agentId(name), after, ...bounds, ...fields })
   }
 
+  /** Where an agent stands: in the channels named, or in all. */
+  resume(name: string, channels?: readonly string[], page = {}): Promise<Result<'resume'>> {
+    return this.run('resume', { agent: agentId(name), channels, after: undefined, limit: 1000, ...page })
+  }
+
+  /** The Welcomes that wait for an agent. */
+  async waiting(name: string): Promise<readonly StoredWelcome[]> {
+    const { welcomes, more } = await this.run('welcomes', { agent: agentId(name), after: 0, maxBytes: 1_000_000_000 })
+    assert.equal(more, false)
+    return welcomes
+  }
+
   /** Where an agent stands in the channel. */
   async standing(name: string): Promise<Result<'resume'>['standings'][number]> {
-    const { standings } = await this.run('resume', { agent: agentId(name), channels: [this.channel] })
+    const { standings } = await this.resume(name, [this.channel])
     const [first] = standings
     assert.ok(first)
     return first
@@ -251,7 +264,7 @@ export class World {
   async roster(...names: readonly string[]): Promise<string[]> {
     const found: string[] = []
     for (const name of names) {
-      const { member: held, standings } = await this.run('resume', { agent: agentId(name), channels: undefined })
+      const { member: held, standings } = await this.resume(name)
       assert.equal(held, standings.length > 0)
       if (standings.some(({ channel }) => channel === this.channel)) found.push(name)
     }

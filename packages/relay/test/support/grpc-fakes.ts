@@ -11,6 +11,9 @@ import { type GrpcOptions, type GrpcTransport, startGrpcTransport } from '../../
 import { connectGrpc, type GrpcClient } from './grpc-client.ts'
 import { Gauge } from './grpc-gauge.ts'
 
+/** A session token that is none. */
+export const STRANGER = 'nobody'
+
 /** Certificates for the tests of a process. */
 export interface Certificates {
   readonly authority: Authority
@@ -90,6 +93,10 @@ export class FakeCalls implements CallHandler {
   readonly peers: Peer[] = []
   readonly subscriptions: FakeSubscription[] = []
   readonly subscribed: Gauge = new Gauge()
+
+  knows(token: string): boolean {
+    return token !== '' && token !== STRANGER
+  }
 
   async call(peer: Peer, message: ClientMessage): Promise<ServerMessage> {
     this.seen.push(message)

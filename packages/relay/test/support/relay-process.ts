@@ -104,9 +104,10 @@ export class RelayHome {
 function watch(child: ChildProcess): Omit<RelayChild, 'ports'> {
   const chunks: string[] = []
   child.stderr?.setEncoding('utf8').on('data', (chunk: string) => chunks.push(chunk))
-  const exited = once(child, 'close').then(
-    ([code, signal]: (number | NodeJS.Signals | null)[]) => signal ?? code ?? 0,
-  ) as Promise<NodeJS.Signals | number>
+  // Not the child's own 'close', which does not come after a disconnect.
+  const exited = Promise.all([once(child, 'exit'), child.stderr && once(child.stderr, 'close')]).then(
+    ([[code, signal]]) => (signal ?? code) as NodeJS.Signals | number,
+  )
   return {
     exited,
     errors: () => chunks.join(''),

@@ -58,7 +58,10 @@ export class SimNetwork implements Transport {
         settle: (id, spent, final) => network.#later('settle', () => network.#settle(id, spent, final)),
       },
       now: () => network.now,
-      onError: (error) => network.errors.push(error),
+      // A store that fails on purpose is told to the operator, too.
+      onError: (error) => {
+        if (!(error instanceof StaticError && error.code === 'unavailable')) network.errors.push(error)
+      },
       onSend: () => {},
     })
     driver.stop()

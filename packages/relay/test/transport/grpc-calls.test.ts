@@ -18,7 +18,7 @@ import {
   SendMessageResponseSchema,
 } from '@static/protocol/relay'
 import type { GrpcFailure } from '../support/grpc-client.ts'
-import { certificates, type FakeCalls, type GrpcBench, startGrpcBench } from '../support/grpc-fakes.ts'
+import { certificates, type FakeCalls, type GrpcBench, startGrpcBench, STRANGER } from '../support/grpc-fakes.ts'
 
 /** The RPC library's clients of every protocol. */
 function transports(bench: GrpcBench, more: object = {}): Record<string, Transport> {
@@ -144,8 +144,11 @@ test('a call as large as the largest envelope passes with a token, and no larger
     const [most, tooMuch] = protocol.includes('JSON') ? [750_000, 800_000] : [4_194_304, 4_400_000]
     assert.equal(await send(most, { headers }), most, protocol)
     assert.equal(await send(tooMuch, { headers }), Code.ResourceExhausted, protocol)
-    assert.equal(await send(10_000), 10_000, protocol)
-    assert.equal(await send(20_000), Code.ResourceExhausted, protocol)
+    // Without a token, or with one that is none.
+    for (const headers of [{}, { [SESSION_METADATA]: STRANGER }]) {
+      assert.equal(await send(5000, { headers }), 5000, protocol)
+      assert.equal(await send(10_000, { headers }), Code.ResourceExhausted, protocol)
+    }
     const opening = relay.openSession({ jwt: 'x'.repeat(20_000) }, { headers })
     await assert.rejects(opening, { code: Code.ResourceExhausted }, protocol)
   }

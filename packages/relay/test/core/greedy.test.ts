@@ -1,0 +1,157 @@
+/** What one greedy agent, account or address takes, it takes from itself: others are served as before. */
+import assert from 'node:assert/strict'
+import { createHmac, randomBytes } from 'node:crypto'
+import test from 'node:test'
+import { cutEnvelope, joinProofBytes, makeCell } from '@static/protocol'
+import { CloseReason } from '@static/protocol/relay'
+import { makeVerifier } from '../../src/verify.ts'
+import { Agent, makeKey, sha256 } from '../support/agent.ts'
+import { refusal } from '../support/refusal.ts'
+import { FakeApi, openWorld, quiet } from '../support/world.ts'
+
+test('an envelope that is not finished gives way to others, and does not wait for ever', async (t) => {
+  const world = await openWorld(t, { settings: { streams: { joiningBytes: 40_000 } } })
+  const wire = world.transport.wire('cbor')
+  const greedy = await Agent.connect(wire)
+  greedy.write(cutEnvelope(randomBytes(30_000)).subarray(0, 20 * 1024))
+  await world.advance(100)
+  const honest = await Agent.connect(wire, { jwt: world.api.token('acme') })
+  const cells = cutEnvelope(randomBytes(30_000))
+  honest.write(cells.subarray(0, 20 * 1024))
+  assert.equal((await greedy.next('sessionClosing')).error?.code, 'unavailable')
+  assert.equal(world.driver.counts.sessions, 1)
+  for (let second = 0; second < 31; second += 3) {
+    await world.advance(3000)
+    honest.write(makeCell('ping'))
+  }
+  assert.equal((await honest.next('sessionClosing')).reason, CloseReason.MALFORMED)
+})
+
+test('polls that wait hold nothing, and an agent has four at most', async (t) => {
+  const world = await openWorld(t, { settings: { streams: { totalRequestBytes: 20_000 } } })
+  const wire = world.transport.wire('cbor')
+  const owner = await Agent.connect(wire, { jwt: world.api.token('acme') })
+  const channelId = await owner.createChannel('acme/x/y')
+  const poll = (): Promise<unknown> => owner.request('pollJoinRequests', { channelId, waitMs: 60_000 })
+  const open = [poll(), poll(), poll(), poll()]
+  await quiet()
+  await assert.rejects(poll(), refusal('rate_limited'))
+  await Agent.connect(wire, { jwt: world.api.token('other') })
+  await world.advance(60_001)
+  await Promise.all(open)
+})
+
+test('to resume costs by the channels that are named', async (t) => {
+  const world = await openWorld(t, { settings: { rates: { resumedPerMinute: 100 } } })
+  const guest = await Agent.connect(world.transport.wire('cbor', '198.51.100.1'))
+  const channelIds = Array.from({ length: 60 }, () => randomBytes(16))
+  await guest.request('resume', { channelIds })
+  await assert.rejects(guest.request('resume', { channelIds }), refusal('rate_limited'))
+  const other = await Agent.connect(world.transport.wire('cbor', '198.51.100.1'))
+  await assert.rejects(other.request('resume', { channelIds }), refusal('rate_limited'))
+  const elsewhere = await Agent.connect(world.transport.wire('cbor', '198.51.100.2'))
+  await elsewhere.request('resume', { channelIds })
+  await world.advance(60_000)
+  await guest.request('resume', { channelIds })
+})
+
+test('KeyPackages and Welcomes are handed in at a bounded rate, and a commit before its signature is checked', async (t) => {
+  const world = await openWorld(t, { settings: { rates: { uploadsPerMinute: 2, commitsBurst: 3 } } })
+  const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
+  const upload = (): Promise<unknown> => owner.request('uploadKeyPackage', { keyPackages: [randomBytes(10)] })
+  await assert.rejects(upload(), refusal('invalid_request'))
+  await assert.rejects(upload(), refusal('invalid_request'))
+  await assert.rejects(upload(), refusal('rate_limited'))
+  const channelId = await owner.createChannel('acme/x/y')
+  const unsigned = { channelId, slot: 0n, messageId: randomBytes(16), commit: randomBytes(9), declaration: {} }
+  for (let at = 0; at < 3; at++) await assert.rejects(owner.request('sendCommit', unsigned), refusal('invalid_request'))
+  await assert.rejects(owner.request('sendCommit', unsigned), refusal('rate_limited'))
+  const welcome = { channelId, slot: 0n, welcome: { agentId: randomBytes(32), welcome: randomBytes(9) } }
+  await assert.rejects(owner.request('sendWelcome', welcome), refusal('rate_limited'))
+})
+
+test('marks cannot be guessed: only who reads gets more', async (t) => {
+  const world = await openWorld(t)
+  const wire = world.transport.wire('cbor')
+  const owner = await Agent.connect(wire, { jwt: world.api.token('acme') })
+  const channelId = await owner.createChannel('acme/x/y')
+  const reader = await Agent.connect(wire)
+  await owner.commit(channelId, 0n, { adds: [reader.id] })
+  reader.deaf = true
+  await reader.request('resume', { channelIds: [channelId] })
+  for (let counter = 1n; counter <= 20n; counter++) await owner.send(channelId, 1n, counter, randomBytes(200_000))
+  await quiet()
+  const before = reader.receivedBytes
+  assert.ok(before < 400 * 1024)
+  const guess = new Uint8Array(8)
+  for (let number = 1; number < 50; number++) {
+    new DataView(guess.buffer).setBigUint64(0, BigInt(number))
+    reader.write(makeCell('pong', guess))
+    if (world.driver.counts.sessions < 2) break
+  }
+  await reader.ended
+  assert.equal((await reader.next('sessionClosing')).reason, CloseReason.MALFORMED)
+})
+
+test('acknowledgements that come in heaps are stored together', async (t) => {
+  const world = await openWorld(t)
+  const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
+  const channelId = await owner.createChannel('acme/x/y')
+  for (let counter = 1n; counter <= 200n; counter++) await owner.send(channelId, 0n, counter)
+  let stored = 0
+  const run = world.store.run.bind(world.store)
+  world.store.run = (name, request) => {
+    if (name === 'ack') stored++
+    return run(name, request)
+  }
+  for (let index = 1n; index <= 200n; index++) owner.ack(channelId, index)
+  await world.advance(200)
+  assert.equal(stored, 1)
+  const { channels } = await owner.request('resume', { channelIds: [channelId] })
+  assert.equal(channels[0]?.cursor?.index, 200n)
+})
+
+test('join requests beyond the bound push out those to whoever has most', async (t) => {
+  const world = await openWorld(t, {
+    settings: { counts: { joinsPerInvite: 20_000 }, streams: { openingsBurst: 50_000, openingsPerSecond: 1 } },
+  })
+  const wire = world.transport.wire('cbor')
+  const invite = async (account: string): Promise<{ owner: Agent; channelId: Uint8Array; ask(): Promise<unknown> }> => {
+    const owner = await Agent.connect(wire, { jwt: world.api.token(account) })
+    const channelId = await owner.createChannel(`${account}/x/y`)
+    const admissionKey = randomBytes(32)
+    const inviteId = randomBytes(16)
+    const expiresAtMs = BigInt(world.now() + 1e9)
+    await owner.request('registerInvite', { channelId, inviteId, admissionKey, expiresAtMs, maxUses: 1 })
+    const ask = async (): Promise<unknown> => {
+      const joiner = await Agent.connect(wire, { key: makeKey() })
+      const box = randomBytes(8)
+      const claim = { sessionNonce: joiner.challenge?.nonce ?? box, inviteId, agentId: joiner.id, boxHash: sha256(box) }
+      const proof = createHmac('sha256', admissionKey).update(joinProofBytes(claim)).digest()
+      const answer = await joiner.request('requestJoin', { inviteId, box, proof })
+      joiner.close()
+      return answer
+    }
+    return { owner, channelId, ask }
+  }
+  const small = await invite('small')
+  await small.ask()
+  const greedy = await invite('greedy')
+  for (let at = 0; at < 10_050; at++) await greedy.ask()
+  const { requests } = await small.owner.request('pollJoinRequests', { channelId: small.channelId })
+  assert.equal(requests.length, 1)
+})
+
+test('an API that hangs keeps nobody waiting once the keys are known', async () => {
+  let now = 1_800_000_000_000
+  const api = new FakeApi(() => now)
+  let hang = false
+  const verify = makeVerifier(
+    () => (hang ? new Promise<never>(() => {}) : api.keys()),
+    () => now,
+  )
+  await verify(api.token('acme'))
+  hang = true
+  now += 3_000_000
+  assert.equal((await verify(api.token('acme'))).sub, 'acme')
+})

@@ -1,0 +1,147 @@
+/** What the disk has changed is noticed and never served (trust.md, T3). */
+import assert from 'node:assert/strict'
+import { DatabaseSync } from 'node:sqlite'
+import { type TestContext, test } from 'node:test'
+import { StaticError } from '@static/protocol'
+import { type SqliteStore, openSqliteStore } from '../../src/store/sqlite.ts'
+import {
+  RETENTION,
+  World,
+  accepted,
+  agentId,
+  hex16,
+  id16,
+  member,
+  notice,
+  temporaryFile,
+  text,
+  welcomeFor,
+} from './world.ts'
+
+/** A world that was closed, some change in its file, and the world again. */
+async function changed(t: TestContext, ...statements: readonly string[]): Promise<World & { store: SqliteStore }> {
+  const path = temporaryFile(t)
+  const open = async (): Promise<World & { store: SqliteStore }> => {
+    const store = await openSqliteStore({ path, retention: RETENTION }, () => undefined)
+    t.after(() => store.close())
+    return new World(store, []) as World & { store: SqliteStore }
+  }
+  const before = await open()
+  await before.found('alice', 'bob', 'carol')
+  await before.chatter('bob', 200)
+  accepted(await before.leave('carol'))
+  const gone = { removes: ['carol'], notices: [notice('carol', 1)] }
+  accepted(await before.commit('alice', { ...gone, adds: ['dave'], welcomes: [welcomeFor('dave')] }))
+  const invite = {
+    id: hex16('one'),
+    channel: before.channel,
+    admissionKey: text('k'),
+    expiresAt: before.now + 1e9,
+    maxUses: 5,
+  }
+  await before.run('registerInvite', { actor: member('bob'), invite, maxInvites: 10, now: before.now })
+  await before.store.close()
+  const db = new DatabaseSync(path)
+  // One bit of a blob.
+  db.function('flip', (bytes) => (bytes as Uint8Array).map((byte, at) => (at === 0 ? byte ^ 1 : byte)))
+  for (const statement of statements) assert.equal(db.prepare(statement).run().changes, 1, statement)
+  db.close()
+  const world = await open()
+  world.head = 2
+  return world
+}
+
+const entry = (index: number, change: string): string =>
+  `UPDATE entries SET ${change} WHERE key & 0xfffffffff = ${index}`
+
+async function assertDamaged(promise: Promise<unknown>, world: World): Promise<void> {
+  await assert.rejects(promise, (error: unknown) => {
+    assert.ok(error instanceof StaticError)
+    assert.equal(error.code, 'unavailable')
+    assert.match((error.cause as Error).message, /damaged/)
+    return true
+  })
+  assert.equal(world.store.healthy(), false)
+}
+
+for (const [what, change] of Object.entries({
+  body: `body = flip(body)`,
+  sender: `sender = flip(sender)`,
+  'message id': `message_id = flip(message_id)`,
+  hash: `hash = flip(hash)`,
+  kind: 'kind = 2',
+  slot: 'slot = 3',
+  time: 'at = at + 1',
+  counter: 'counter = counter + 1',
+  control: 'control = 1',
+})) {
+  test(`an entry whose ${what} has changed is not served, nor is anything after it by the same reading`, async (t) => {
+    const world = await changed(t, entry(100, change))
+    assert.equal(world.store.healthy(), true)
+    assert.equal((await world.read('bob', 1, { maxEntries: 98 })).entries.length, 98)
+    await assertDamaged(world.read('bob', 1), world)
+    await assertDamaged(world.read('bob', 99, { maxEntries: 1 }), world)
+    // What is not damaged goes on; ill the store stays.
+    accepted(await world.say('alice'))
+    assert.equal((await world.read('bob', 150)).entries.length, 54)
+    assert.equal(world.store.healthy(), false)
+  })
+}
+
+test('what comes with the commit and the leave is covered too', async (t) => {
+  for (const index of [202, 203]) {
+    const world = await changed(t, entry(index, `body = flip(body)`))
+    await assertDamaged(world.read('alice', index - 1), world)
+    await world.store.close()
+  }
+})
+
+test('an entry that is gone is noticed', async (t) => {
+  const world = await changed(t, 'DELETE FROM entries WHERE key & 0xfffffffff = 100')
+  await assertDamaged(world.read('bob', 1), world)
+  await assertDamaged(world.ack('bob', 100), world)
+})
+
+test('a position is not taken from an entry that has changed', async (t) => {
+  const world = await changed(t, entry(100, `hash = flip(hash)`))
+  await assertDamaged(world.ack('bob', 100), world)
+  assert.equal((await world.stand('bob')).cursor.index, 1)
+})
+
+for (const [what, statement] of Object.entries({
+  'the last entry': entry(203, `hash = flip(hash)`),
+  'the channel’s place': `UPDATE channels SET last_hash = flip(last_hash)`,
+  'the channel’s counts': 'UPDATE channels SET guest_count = 5',
+  'a member’s cursor': `UPDATE members SET cursor_hash = flip(cursor_hash) WHERE agent = x'${agentId('alice')}'`,
+  'a sender’s counter': `UPDATE senders SET counter = 5 WHERE agent = x'${agentId('alice')}'`,
+})) {
+  test(`nothing is decided on a channel when ${what} has changed`, async (t) => {
+    const world = await changed(t, statement)
+    await assertDamaged(world.say('alice'), world)
+    await assertDamaged(world.read('alice', 1), world)
+    if (!what.includes('entry')) await assertDamaged(world.standing('alice'), world)
+  })
+}
+
+test('Welcomes, invites, slots, what they did, foundings and ids are checked as they are used', async (t) => {
+  const world = await changed(
+    t,
+    `UPDATE welcomes SET welcome = flip(welcome)`,
+    `UPDATE invites SET admission_key = flip(admission_key)`,
+    `UPDATE slots SET record = replace(record, '"rejected":false', '"rejected":true ') WHERE slot = 1`,
+    `UPDATE turns SET record = replace(record, '"adds":true', '"adds":null') WHERE agent = x'${agentId('bob')}'`,
+    `UPDATE foundings SET welcome = flip(welcome)`,
+    `UPDATE ids SET entry = 7 WHERE entry = 2`,
+  )
+  await assertDamaged(world.waiting('dave'), world)
+  await assertDamaged(world.run('invite', { id: hex16('one') }), world)
+  await assertDamaged(world.reject(member('alice'), 1), world)
+  await assertDamaged(world.reject(member('alice'), 0), world)
+  await assertDamaged(world.create('alice'), world)
+  // The first message of the story, once more.
+  await assertDamaged(world.say('bob', { messageId: id16('message 1') }), world)
+})
+
+test('a file whose own secrets have changed is not opened', async (t) => {
+  await assert.rejects(changed(t, `UPDATE deployment SET token_key = flip(token_key)`), { code: 'store_corrupt' })
+})
