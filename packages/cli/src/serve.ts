@@ -179,6 +179,12 @@ export function runUntilStopped(
   process.on('SIGTERM', stop)
 }
 
+/** Ends a process whose server cannot go on: its supervisor starts it anew. */
+export function endOnFatal(error: unknown): never {
+  process.stderr.write(`static: the relay cannot go on: ${StaticError.from(error).message}\n`)
+  process.exit(1)
+}
+
 /** A file of PEM or other text, if one is named. */
 export async function textOf(path: string | undefined): Promise<string | undefined> {
   return path === undefined ? undefined : readText(path)

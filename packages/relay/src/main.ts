@@ -56,6 +56,8 @@ export interface RelayOptions {
   readonly settings?: unknown
   readonly log: LogOptions
   readonly now?: (() => Time) | undefined
+  /** The relay cannot go on, and whoever runs it must start it anew. */
+  readonly onFatal?: ((error: unknown) => void) | undefined
   /** For crash tests: where the process kills itself. */
   readonly failAt?: FailAt | undefined
 }
@@ -174,10 +176,11 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
 }
 
 function openStore(
-  { database, failAt }: RelayOptions,
+  { database, failAt, onFatal = () => {} }: RelayOptions,
   { retention }: ReturnType<typeof settingsFrom>,
   listener: (event: StoreEvent) => void,
 ): Promise<Store> {
   if (database === ':memory:') return openMemoryStore({ retention }, listener)
-  return openSqliteStore({ path: database, retention, ...(failAt === undefined ? {} : { failAt }) }, listener)
+  const options = { path: database, retention, onDeath: onFatal, ...(failAt === undefined ? {} : { failAt }) }
+  return openSqliteStore(options, listener)
 }

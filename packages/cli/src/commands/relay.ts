@@ -6,6 +6,7 @@ import { ensurePrivateDirectory } from '../data-dir.ts'
 import { addRelayFlags, type RelayFlags, relayName } from '../relay-flags.ts'
 import {
   addServeFlags,
+  endOnFatal,
   givenCertificate,
   logOf,
   metricsTokenOf,
@@ -64,6 +65,7 @@ async function relay(flags: Flags): Promise<void> {
     metricsToken: await metricsTokenOf(flags),
     settings: await settingsOf(flags.relaySettings),
     log: logOf(flags),
+    onFatal: endOnFatal,
   })
   runUntilStopped([running], () => givenCertificate(flags))
   const { grpcPort, quicPorts } = running

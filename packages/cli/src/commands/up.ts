@@ -12,6 +12,7 @@ import {
   type ApiFlags,
   apiOptionsFrom,
   type Certificate,
+  endOnFatal,
   givenCertificate,
   runUntilStopped,
   settingsOf,
@@ -62,6 +63,7 @@ async function up(flags: Flags): Promise<void> {
       metricsToken: options.metricsToken,
       settings: await settingsOf(flags.relaySettings),
       log: options.log,
+      onFatal: endOnFatal,
     })
   } catch (error) {
     await api.close()
