@@ -1,0 +1,45 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { Agent, addAll, channelOf, engine, hex, makeChannel, NAME } from './support.ts'
+
+test('a channel is founded, its founder removed, and members come, speak and go', async () => {
+  const owner = new Agent('owner')
+  const channelId = await makeChannel(owner)
+  const facts = engine.facts(owner.group)
+  assert.equal(facts.epoch, 2n)
+  assert.equal(hex(facts.groupId), hex(channelId))
+  assert.equal(facts.context.name, NAME)
+  assert.equal(hex(facts.context.owner), hex(owner.agentId))
+  assert.deepEqual(facts.members, [facts.own])
+  assert.equal(facts.own.founder, false)
+
+  const [ann, bob] = [new Agent('ann'), new Agent('bob')]
+  await addAll(owner, [ann, bob])
+  assert.equal(ann.read(owner.send('hello')), 'hello')
+  assert.equal(owner.read(bob.send('hi')), 'hi')
+  const pending = await owner.commit({ removes: [ann.agentId] })
+  owner.adopt(pending)
+  const atBob = await bob.take(owner, pending)
+  const atAnn = await ann.take(owner, pending)
+  assert.ok(atBob.kind === 'accepted' && atBob.next !== undefined)
+  assert.deepEqual(
+    atBob.removed.map(({ agentId }) => hex(agentId)),
+    [hex(ann.agentId)],
+  )
+  assert.ok(atAnn.kind === 'accepted' && atAnn.next === undefined)
+  assert.equal(bob.read(owner.send('without ann')), 'without ann')
+  assert.equal(hex(engine.facts(bob.group).epochAuthenticator), hex(engine.facts(owner.group).epochAuthenticator))
+})
+
+test('everything goes on from bytes at every step', async () => {
+  const { agents } = await channelOf('owner', 'ann')
+  const [owner, ann] = agents as [Agent, Agent]
+  for (let round = 0; round < 3; round++) {
+    for (const agent of agents) agent.restart()
+    assert.equal(ann.read(owner.send(`down ${round}`)), `down ${round}`)
+    assert.equal(owner.read(ann.send(`up ${round}`)), `up ${round}`)
+    const pending = await ann.commit()
+    ann.adopt(pending)
+    assert.equal((await owner.take(ann, pending)).kind, 'accepted')
+  }
+})
