@@ -62,8 +62,12 @@ export class Agent {
     this.enter(await engine.join(welcome, privatePart, this.key, expected))
   }
 
-  commit(change: Omit<CommitChange, 'now'> = {}): Promise<PendingCommit> {
-    return engine.commit(this.group, { ...change, now: Date.now() })
+  /** Makes a commit and saves what a client saves before it sends it. */
+  async commit(change: Omit<CommitChange, 'now'> = {}): Promise<PendingCommit> {
+    const pending = await engine.commit(this.group, { ...change, now: Date.now() })
+    engine.wipe(this.group, pending.current)
+    this.#group = pending.current
+    return pending
   }
 
   /** Takes a commit of another, as a client does. */

@@ -31,6 +31,8 @@ export async function joinByWelcome(
 ): Promise<Joined> {
   const welcome = decodeMessage('mls_welcome', bytes)?.welcome
   if (welcome === undefined) throw invalid('This is no Welcome.')
+  // Not covered by any signature.
+  if (welcome.cipherSuite !== crypto.suite.name) throw invalid('The Welcome is of another suite.')
   const own = decodeOwn(privatePart, key)
   try {
     const { signer: signerLeaf } = await openGroupInfo(crypto, welcome, own)
