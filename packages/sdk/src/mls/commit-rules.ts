@@ -1,5 +1,5 @@
 /**
- * Which commits are valid (SPEC.md, "Commits"; beyond RFC 9420, section 12.4). One pure function of the tree, the
+ * Which commits are valid (SPEC.md, 4.3; beyond RFC 9420, section 12.4). One pure function of the tree, the
  * GroupContext, the commit and the signed declaration beside it: no clock, no pins, no settings. Every member comes to
  * the same answer, or the group splits. It cannot see whether the others can decrypt the commit's path: an insider can
  * make one that only some can, and MLS has no cure for that.
@@ -8,6 +8,7 @@ import { type DeclarationFields, leaveBytes, MAX_MEMBERS } from '@static/protoco
 import { equal, keyOf } from './bytes.ts'
 import { agentIdOf, isFounder, isIdentity } from './credential.ts'
 import { ed25519 } from './ed25519.ts'
+import { isEncryptionKey } from './x25519.ts'
 
 /** A leaf that is not blank. */
 export interface RuleLeaf {
@@ -61,6 +62,7 @@ export type Violation =
   | 'signature_key_twice'
   | 'identity_twice'
   | 'encryption_key_twice'
+  | 'encryption_key_invalid'
   | 'removes_blank_leaf'
   | 'removes_itself'
   | 'removes_owner'
@@ -110,6 +112,8 @@ export function checkCommit(group: RuleGroup, commit: RuleCommit, declared: Decl
   if (twice(after.map(({ identity }) => identity ?? new Uint8Array()))) return 'identity_twice'
   if (twice([...after.map(({ encryptionKey }) => encryptionKey), ...(path?.nodeKeys ?? [])]))
     return 'encryption_key_twice'
+  const fresh = [...added, ...(path === undefined ? [] : [path])].map(({ encryptionKey }) => encryptionKey)
+  if (![...fresh, ...(path?.nodeKeys ?? [])].every(isEncryptionKey)) return 'encryption_key_invalid'
   if (after.length > MAX_MEMBERS) return 'group_full'
 
   // The lone leaf: see `commit` in ts-mls.ts. Elsewhere a PreSharedKey would shut out those who do not have it.

@@ -22,12 +22,14 @@ export type Verifier = (bytes: Uint8Array, signature: Uint8Array) => boolean
 
 /** One way to do it. */
 export interface Ed25519 {
+  readonly name: 'libsodium' | 'node:crypto'
   signer(key: SignatureKeyPair): Signer
   verifier(publicKey: Uint8Array): Verifier
 }
 
 /** By OpenSSL. Keys come in as JWK: as DER they cost ten times as much on older versions. */
 export const nodeEd25519: Ed25519 = {
+  name: 'node:crypto',
   signer: ({ publicKey, seed }) => {
     const key = createPrivateKey({
       key: { kty: 'OKP', crv: 'Ed25519', x: base64url(publicKey), d: base64url(seed) },
@@ -45,6 +47,7 @@ export const nodeEd25519: Ed25519 = {
 /** By libsodium. */
 export function sodiumEd25519(sodium: Sodium): Ed25519 {
   return {
+    name: 'libsodium',
     signer: ({ publicKey, seed }) => {
       const secret = sodium.sodium_malloc(SEED_BYTES + PUBLIC_KEY_BYTES)
       secret.set(seed, 0)

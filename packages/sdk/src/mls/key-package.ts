@@ -14,9 +14,10 @@ import type { CheckedKeyPackage, NewKeyPackage } from './engine.ts'
 import type { Suite } from './provider.ts'
 import { capabilitiesOf, CLOCK_SKEW_SECONDS, LIFETIME_SECONDS, lifetimeFrom } from './ts-mls/config.ts'
 import { decodeMessage, encodeKeyPackage } from './ts-mls/message.ts'
+import { isEncryptionKey } from './x25519.ts'
 
 const VERSION = 1
-/** X25519, public or private. */
+/** An X25519 private key. */
 const KEY_BYTES = 32
 /** Ours have about 330 bytes. */
 const MAX_BYTES = 4096
@@ -115,8 +116,8 @@ export async function checkKeyPackage(
   if (!able) throw bad('The agent of the KeyPackage cannot do what a channel needs.')
   if (credential.credentialType !== 'basic' || !isIdentity(credential.identity))
     throw bad('The KeyPackage names no identity.')
-  const lengths = signaturePublicKey.length === PUBLIC_KEY_BYTES && hpkePublicKey.length === KEY_BYTES
-  if (!lengths || initKey.length !== KEY_BYTES || equal(initKey, hpkePublicKey))
+  const usable = signaturePublicKey.length === PUBLIC_KEY_BYTES && isEncryptionKey(hpkePublicKey)
+  if (!usable || !isEncryptionKey(initKey) || equal(initKey, hpkePublicKey))
     throw bad('The keys of the KeyPackage are wrong.')
   const { signature } = provider
   const signed =

@@ -51,22 +51,24 @@ export const NONCE_BYTES = 12
 /** The length of an AEAD tag in every suite. */
 export const TAG_BYTES = 16
 
-/** Encrypts; the tag stands at the end. */
+/** Encrypts into another array, with the tag behind it. `key` is the AEAD's key and nonce, one after the other. */
 export function seal(
   suite: Suite,
   key: Uint8Array,
-  nonce: Uint8Array,
   data: Uint8Array,
   plaintext: Uint8Array,
-): Uint8Array {
+  target: Uint8Array,
+  at: number,
+): void {
+  const { keyBytes } = suite
   // Typed for each AEAD apart; both take the same calls.
-  const cipher = createCipheriv(suite.aead as 'aes-128-gcm', key, nonce, { authTagLength: TAG_BYTES })
+  const cipher = createCipheriv(suite.aead as 'aes-128-gcm', key.subarray(0, keyBytes), key.subarray(keyBytes), {
+    authTagLength: TAG_BYTES,
+  })
   if (data.length > 0) cipher.setAAD(data)
-  const sealed = Buffer.allocUnsafe(plaintext.length + TAG_BYTES)
-  sealed.set(cipher.update(plaintext))
+  target.set(cipher.update(plaintext), at)
   cipher.final()
-  sealed.set(cipher.getAuthTag(), plaintext.length)
-  return sealed
+  target.set(cipher.getAuthTag(), at + plaintext.length)
 }
 
 /**
@@ -74,16 +76,13 @@ export function seal(
  *
  * @throws {Error} when the tag does not fit
  */
-export function unseal(
-  suite: Suite,
-  key: Uint8Array,
-  nonce: Uint8Array,
-  data: Uint8Array,
-  sealed: Uint8Array,
-): Uint8Array {
+export function unseal(suite: Suite, key: Uint8Array, data: Uint8Array, sealed: Uint8Array): Buffer {
+  const { keyBytes } = suite
   const length = sealed.length - TAG_BYTES
   if (length < 0) throw new CryptoError('A ciphertext holds a tag.')
-  const decipher = createDecipheriv(suite.aead as 'aes-128-gcm', key, nonce, { authTagLength: TAG_BYTES })
+  const decipher = createDecipheriv(suite.aead as 'aes-128-gcm', key.subarray(0, keyBytes), key.subarray(keyBytes), {
+    authTagLength: TAG_BYTES,
+  })
   decipher.setAuthTag(sealed.subarray(length))
   if (data.length > 0) decipher.setAAD(data)
   const plaintext = decipher.update(sealed.subarray(0, length))
@@ -180,29 +179,31 @@ function makeHpke(suite: Suite): Hpke {
   }
   const decapsulate = (receiver: HpkeKey, enc: Uint8Array): Uint8Array =>
     sharedSecret(receiver.object, importPublic(enc).object, enc, receiver.publicRaw)
-  const schedule = (
-    shared: Uint8Array,
-    info: Uint8Array,
-  ): { key: Uint8Array; nonce: Uint8Array; exporter: Uint8Array } => {
+  const schedule = (shared: Uint8Array, info: Uint8Array): { key: Uint8Array; exporter: Uint8Array } => {
     const context = concat(MODE_BASE, noPsk, labelledExtract(hpkeSuite, EMPTY, 'info_hash', info))
     const secret = labelledExtract(hpkeSuite, shared, 'secret', EMPTY)
     return {
-      key: labelledExpand(hpkeSuite, secret, 'key', context, suite.keyBytes),
-      nonce: labelledExpand(hpkeSuite, secret, 'base_nonce', context, NONCE_BYTES),
+      key: concat(
+        labelledExpand(hpkeSuite, secret, 'key', context, suite.keyBytes),
+        labelledExpand(hpkeSuite, secret, 'base_nonce', context, NONCE_BYTES),
+      ),
       exporter: labelledExpand(hpkeSuite, secret, 'exp', context, DIGEST_BYTES),
     }
+  }
+  const sealed = (key: Uint8Array, data: Uint8Array, plaintext: Uint8Array): Uint8Array => {
+    const target = new Uint8Array(plaintext.length + TAG_BYTES)
+    seal(suite, key, data, plaintext, target, 0)
+    return target
   }
   return {
     keyLength: suite.keyBytes,
     nonceLength: NONCE_BYTES,
     seal: guarded(async (publicKey, plaintext, info, data = EMPTY) => {
       const { shared, enc } = encapsulate(ours(publicKey))
-      const { key, nonce } = schedule(shared, info)
-      return { enc, ct: seal(suite, key, nonce, data, plaintext) }
+      return { enc, ct: sealed(schedule(shared, info).key, data, plaintext) }
     }),
     open: guarded(async (privateKey, enc, ciphertext, info, data = EMPTY) => {
-      const { key, nonce } = schedule(decapsulate(ours(privateKey), enc), info)
-      return unseal(suite, key, nonce, data, ciphertext)
+      return unseal(suite, schedule(decapsulate(ours(privateKey), enc), info).key, data, ciphertext)
     }),
     exportSecret: guarded(async (publicKey, context, length, info) => {
       const { shared, enc } = encapsulate(ours(publicKey))
@@ -216,8 +217,10 @@ function makeHpke(suite: Suite): Hpke {
     importPublicKey: guarded(async (raw) => theirs<'public'>(importPublic(raw))),
     exportPrivateKey: async (key) => ours(key).raw,
     exportPublicKey: async (key) => ours(key).raw,
-    encryptAead: guarded(async (key, nonce, data, plaintext) => seal(suite, key, nonce, data ?? EMPTY, plaintext)),
-    decryptAead: guarded(async (key, nonce, data, ciphertext) => unseal(suite, key, nonce, data ?? EMPTY, ciphertext)),
+    encryptAead: guarded(async (key, nonce, data = EMPTY, plaintext) => sealed(concat(key, nonce), data, plaintext)),
+    decryptAead: guarded(async (key, nonce, data = EMPTY, ciphertext) =>
+      unseal(suite, concat(key, nonce), data, ciphertext),
+    ),
     deriveKeyPair: guarded(async (secret) => {
       const prk = labelledExtract(kemSuite, EMPTY, 'dkp_prk', secret)
       return pair(importPrivate(labelledExpand(kemSuite, prk, 'sk', EMPTY, POINT_BYTES)))

@@ -11,7 +11,7 @@ import { MAX_CIPHERTEXT_BYTES, SIGNATURE_BYTES, StaticError } from '@static/prot
 import { concat } from './bytes.ts'
 import type { Signer, Verifier } from './ed25519.ts'
 import { CONTENT_TYPES, lengthBytes, parsePrivateMessage, PRIVATE_MESSAGE, readSpan, writeLength } from './framing.ts'
-import { DIGEST_BYTES, hmac } from './hash.ts'
+import { DIGEST_BYTES, HMAC_START, hmacInput, hmacInto } from './hash.ts'
 import { contentBytes } from './padding.ts'
 import { NONCE_BYTES, seal, type Suite, TAG_BYTES, unseal } from './provider.ts'
 
@@ -95,42 +95,48 @@ export function decodeRow(bytes: Uint8Array): RatchetRow {
   return { epoch: row.readBigUInt64BE(0), leaf: row.readUInt32BE(8), generation: row.readUInt32BE(12), secret }
 }
 
-/** The label of a secret that is derived, with room for its context. One block of HKDF-Expand gives every one. */
+/** What a secret is derived by (RFC 9420, section 8), with room for its context: one block of HKDF-Expand. */
 interface Label {
-  readonly info: Buffer
+  readonly input: Buffer
   readonly context: number
   readonly bytes: number
 }
 
 function label(name: string, bytes: number, contextBytes: number): Label {
   const words = Buffer.from(`MLS 1.0 ${name}`)
-  const info = Buffer.alloc(2 + 1 + words.length + 1 + contextBytes + 1)
-  info.writeUInt16BE(bytes, 0)
-  info[2] = words.length
-  info.set(words, 3)
-  info[3 + words.length] = contextBytes
-  info[info.length - 1] = 1
-  return { info, context: 4 + words.length, bytes }
+  const input = hmacInput(2 + 1 + words.length + 1 + contextBytes + 1)
+  let at = input.writeUInt16BE(bytes, HMAC_START)
+  at = input.writeUInt8(words.length, at)
+  input.set(words, at)
+  at = input.writeUInt8(contextBytes, at + words.length)
+  input.writeUInt8(1, at + contextBytes)
+  return { input, context: at, bytes }
 }
 
 const NEXT = label('secret', DIGEST_BYTES, 4)
 const NONCE = label('nonce', NONCE_BYTES, 4)
 const SENDER_NONCE = label('nonce', NONCE_BYTES, DIGEST_BYTES)
 const SIGN_LABEL = Buffer.from('MLS 1.0 FramedContentTBS')
+/** Where secrets are derived; they are copied from it at once. */
+const derived = Buffer.alloc(DIGEST_BYTES)
 
-function ofGeneration({ info, context, bytes }: Label, secret: Uint8Array, generation: number): Uint8Array {
-  info.writeUInt32BE(generation, context)
-  return hmac(secret, info).subarray(0, bytes)
+function ofGeneration(target: Uint8Array, at: number, label: Label, secret: Uint8Array, generation: number): void {
+  label.input.writeUInt32BE(generation, label.context)
+  hmacInto(derived, secret, label.input)
+  for (let byte = 0; byte < label.bytes; byte++) target[at + byte] = derived[byte] ?? 0
 }
 
-function ofSample({ info, context, bytes }: Label, secret: Uint8Array, ciphertext: Uint8Array): Uint8Array {
-  info.set(ciphertext.subarray(0, DIGEST_BYTES), context)
-  return hmac(secret, info).subarray(0, bytes)
+function ofSample(target: Uint8Array, at: number, label: Label, secret: Uint8Array, ciphertext: Uint8Array): void {
+  for (let byte = 0; byte < DIGEST_BYTES; byte++) label.input[label.context + byte] = ciphertext[byte] ?? 0
+  hmacInto(derived, secret, label.input)
+  for (let byte = 0; byte < label.bytes; byte++) target[at + byte] = derived[byte] ?? 0
 }
 
 /** The secret of the generation after this one (RFC 9420, section 9.1). */
 export function nextSecret(secret: Uint8Array, generation: number): Uint8Array {
-  return ofGeneration(NEXT, secret, generation)
+  const next = new Uint8Array(DIGEST_BYTES)
+  ofGeneration(next, 0, NEXT, secret, generation)
+  return next
 }
 
 const guards = Buffer.alloc(4096)
@@ -177,7 +183,7 @@ export class EpochCipher {
    * @throws {StaticError} `epoch_mismatch` for a row of another epoch, `too_large`
    */
   seal(row: RatchetRow, plaintext: Uint8Array, authenticatedData: Uint8Array = EMPTY): Sealed {
-    const { suite, sign, senderDataSecret, leaf } = this.#keys
+    const { suite, sign, leaf } = this.#keys
     this.#expectRow(row, leaf)
     const { generation, secret } = row
     if (generation === MAX_GENERATION) throw StaticError.of('mls_error', 'The ratchet has come to its end.')
@@ -185,7 +191,7 @@ export class EpochCipher {
     const dataAt = this.#head.length + 1
     const sealedDataBytes = SENDER_DATA_BYTES + TAG_BYTES
     const headBytes = dataAt + lengthBytes(authenticatedData.length) + authenticatedData.length + 1 + sealedDataBytes
-    const content = Buffer.alloc(contentBytes(plaintext.length, headBytes))
+    const content = Buffer.allocUnsafe(contentBytes(plaintext.length, headBytes))
     const sealedBytes = content.length + TAG_BYTES
     const message = Buffer.allocUnsafe(headBytes + lengthBytes(sealedBytes) + sealedBytes)
     message.set(this.#head)
@@ -199,21 +205,21 @@ export class EpochCipher {
     content.set(plaintext, end)
     end = writeLength(content, end + plaintext.length, SIGNATURE_BYTES)
     content.set(sign(this.#toBeSigned(leaf, authenticatedData, plaintext)), end)
+    content.fill(0, end + SIGNATURE_BYTES)
 
     const guard = reuseGuard()
     const messageKey = this.#messageKey(secret, generation, guard)
-    const sealed = seal(suite, ...split(suite, messageKey), contentData, content)
+    const sealedAt = writeLength(message, headBytes, sealedBytes)
+    seal(suite, messageKey, contentData, content, message, sealedAt)
     content.fill(0)
 
     const senderData = Buffer.allocUnsafe(SENDER_DATA_BYTES)
     senderData.writeUInt32BE(leaf, 0)
     senderData.writeUInt32BE(generation, 4)
     senderData.set(guard, 8)
-    const senderKey = ofSample(this.#senderKey, senderDataSecret, sealed)
-    const senderNonce = ofSample(SENDER_NONCE, senderDataSecret, sealed)
+    const senderKey = this.#senderDataKey(message.subarray(sealedAt))
     message[at] = sealedDataBytes
-    message.set(seal(suite, senderKey, senderNonce, this.#senderDataAad, senderData), at + 1)
-    message.set(sealed, writeLength(message, headBytes, sealed.length))
+    seal(suite, senderKey, this.#senderDataAad, senderData, message, at + 1)
     const next = nextSecret(secret, generation)
     return { ciphertext: message, messageKey, row: { ...row, generation: generation + 1, secret: next } }
   }
@@ -265,22 +271,29 @@ export class EpochCipher {
       throw StaticError.of('epoch_mismatch', 'The ratchet is of another epoch or leaf.')
   }
 
+  /** AEAD key and nonce of a message. */
   #messageKey(secret: Uint8Array, generation: number, guard: Uint8Array): Uint8Array {
-    const key = ofGeneration(this.#key, secret, generation)
-    const nonce = ofGeneration(NONCE, secret, generation)
-    for (let at = 0; at < GUARD_BYTES; at++) nonce[at] = (nonce[at] ?? 0) ^ (guard[at] ?? 0)
-    const both = concat(key, nonce)
-    key.fill(0)
-    return both
+    const { keyBytes } = this.#keys.suite
+    const key = new Uint8Array(keyBytes + NONCE_BYTES)
+    ofGeneration(key, 0, this.#key, secret, generation)
+    ofGeneration(key, keyBytes, NONCE, secret, generation)
+    for (let at = 0; at < GUARD_BYTES; at++) key[keyBytes + at] = (key[keyBytes + at] ?? 0) ^ (guard[at] ?? 0)
+    return key
+  }
+
+  /** AEAD key and nonce of a message's sender data. */
+  #senderDataKey(ciphertext: Uint8Array): Uint8Array {
+    const { suite, senderDataSecret } = this.#keys
+    const key = new Uint8Array(suite.keyBytes + NONCE_BYTES)
+    ofSample(key, 0, this.#senderKey, senderDataSecret, ciphertext)
+    ofSample(key, suite.keyBytes, SENDER_NONCE, senderDataSecret, ciphertext)
+    return key
   }
 
   #senderData(sealed: Uint8Array, ciphertext: Uint8Array): { leaf: number; generation: number; guard: Uint8Array } {
-    const { suite, senderDataSecret } = this.#keys
     if (sealed.length !== SENDER_DATA_BYTES + TAG_BYTES || ciphertext.length < DIGEST_BYTES)
       throw failure('The message is too short.')
-    const key = ofSample(this.#senderKey, senderDataSecret, ciphertext)
-    const nonce = ofSample(SENDER_NONCE, senderDataSecret, ciphertext)
-    const data = Buffer.from(opened(suite, concat(key, nonce), this.#senderDataAad, sealed))
+    const data = opened(this.#keys.suite, this.#senderDataKey(ciphertext), this.#senderDataAad, sealed)
     return { leaf: data.readUInt32BE(0), generation: data.readUInt32BE(4), guard: data.subarray(8) }
   }
 
@@ -334,13 +347,9 @@ export function reopen(suite: Suite, message: Uint8Array, messageKey: Uint8Array
   return partsOf(opened(suite, messageKey, parts.contentData, parts.ciphertext)).plaintext
 }
 
-function split(suite: Suite, messageKey: Uint8Array): [Uint8Array, Uint8Array] {
-  return [messageKey.subarray(0, suite.keyBytes), messageKey.subarray(suite.keyBytes)]
-}
-
-function opened(suite: Suite, messageKey: Uint8Array, data: Uint8Array, sealed: Uint8Array): Uint8Array {
+function opened(suite: Suite, key: Uint8Array, data: Uint8Array, sealed: Uint8Array): Buffer {
   try {
-    return unseal(suite, ...split(suite, messageKey), data, sealed)
+    return unseal(suite, key, data, sealed)
   } catch (cause) {
     throw failure('The message does not decrypt.', cause)
   }

@@ -3,7 +3,7 @@ import { createRequire } from 'node:module'
 
 /** What is used of sodium-native. */
 export interface Sodium {
-  crypto_hash_sha256(hash: Uint8Array, bytes: Uint8Array): void
+  readonly crypto_hash_sha256: (hash: Uint8Array, bytes: Uint8Array) => void
   crypto_sign_detached(signature: Uint8Array, bytes: Uint8Array, secretKey: Buffer): void
   crypto_sign_verify_detached(signature: Uint8Array, bytes: Uint8Array, publicKey: Uint8Array): boolean
   /** Memory that is kept out of swap and core dumps. */
@@ -15,7 +15,8 @@ export const sodium: Sodium | undefined = load()
 
 function load(): Sodium | undefined {
   try {
-    return createRequire(import.meta.url)('sodium-native') as Sodium
+    const require = createRequire(import.meta.url)
+    return require('sodium-native') as Sodium
   } catch {
     return undefined
   }

@@ -1,6 +1,6 @@
 /** The engine by the library ts-mls 1.6.4. What it gets wrong for us, and the cures, stand in the files of ts-mls/. */
 import { createCommit, createGroup, mlsExporter } from 'ts-mls'
-import { StaticError } from '@static/protocol'
+import { CHANNEL_ID_BYTES, StaticError } from '@static/protocol'
 import { CONTEXT_TYPE } from './context.ts'
 import { FOUNDER_IDENTITY, memberIdentity } from './credential.ts'
 import { generateSignatureKeyPair } from './ed25519.ts'
@@ -36,7 +36,8 @@ export function makeEngine(suite: Suite = SUITE): MlsEngine {
     commit: (group, change) => makeCommit(crypto, inside(group), change),
     process: (group, commit, declared) => followCommit(crypto, inside(group), commit, declared),
     encrypt: (group, ratchets, plaintext, authenticatedData) => {
-      const { cipher, state } = inside(group)
+      const { cipher, state, founding } = inside(group)
+      if (founding) throw StaticError.of('invalid_request', 'The channel is not founded yet.')
       const row = ratchets.get(state.privatePath.leafIndex)
       if (row === undefined) throw StaticError.of('mls_error', 'The own ratchet is missing.')
       return cipher.seal(row, plaintext, authenticatedData)
@@ -57,18 +58,21 @@ function facts(group: Group): GroupFacts {
   const own = members.find(({ leaf }) => leaf === privatePath.leafIndex)
   if (own === undefined) throw StaticError.of('mls_error', 'The own leaf is missing.')
   return {
-    groupId: groupContext.groupId,
+    groupId: Uint8Array.from(groupContext.groupId),
     epoch: groupContext.epoch,
     context: contextOf(state),
     members,
     own,
-    epochAuthenticator: keySchedule.epochAuthenticator,
+    // A copy: the group's own is wiped one day.
+    epochAuthenticator: Uint8Array.from(keySchedule.epochAuthenticator),
   }
 }
 
 /** The founder leaf lives as long as this call. */
 async function found(crypto: Crypto, { channelId, name, keyPackage, now }: Founding): Promise<Uint8Array> {
   const { provider } = crypto
+  if (channelId.length !== CHANNEL_ID_BYTES)
+    throw StaticError.of('invalid_request', `A channel id has ${CHANNEL_ID_BYTES} bytes.`)
   const { parsed, agentId } = await checkKeyPackage(crypto, keyPackage, [CONTEXT_TYPE], now)
   const key = generateSignatureKeyPair()
   const { publicPackage, privatePackage } = await makeKeyPackage(crypto, FOUNDER_IDENTITY, key, now)

@@ -16,7 +16,7 @@ const fill = (length: number, value: number): Uint8Array => new Uint8Array(lengt
 /** What cannot be made with a library that has checks of its own is checked here by hand. */
 function leaf(number: number, change: Partial<RuleLeaf> = {}): RuleLeaf {
   const key = Buffer.alloc(32)
-  key.writeUInt32BE(number, 0)
+  key.writeUInt32BE(1000 + number, 0)
   return { leaf: number, identity: text(`agent ${number}`), signatureKey: key, encryptionKey: key, ...change }
 }
 
@@ -60,6 +60,12 @@ test('rules that other checks stand before', () => {
     checkCommit(group, { ...byOwner, path: { ...path, identity: undefined } }, declared()),
     'credential_changed',
   )
+  const zero = new Uint8Array(32)
+  assert.equal(checkCommit(group, add(leaf(3, { encryptionKey: zero })), declared()), 'encryption_key_invalid')
+  for (const bad of [{ encryptionKey: zero }, { encryptionKey: zero.subarray(1) }, { nodeKeys: [zero] }]) {
+    const unusable = { ...path, nodeKeys: [], ...bad }
+    assert.equal(checkCommit(group, { ...byOwner, path: unusable }, declared()), 'encryption_key_invalid')
+  }
   const many = Array.from({ length: MAX_MEMBERS - 2 }, (_, at) => leaf(100 + at))
   assert.equal(checkCommit(group, add(...many), declared({ adds: many.map(idOf) })), 'group_full')
   const fits = many.slice(1)

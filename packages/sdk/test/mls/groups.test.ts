@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
 import { test } from 'node:test'
 import { Agent, addAll, channelOf, engine, hex, makeChannel, NAME } from './support.ts'
 
@@ -42,4 +43,26 @@ test('everything goes on from bytes at every step', async () => {
     ann.adopt(pending)
     assert.equal((await owner.take(ann, pending)).kind, 'accepted')
   }
+})
+
+test('before the founder is removed nothing is sent and nobody added', async () => {
+  const owner = new Agent('owner')
+  const own = await owner.keyPackage()
+  const ann = await new Agent('ann').keyPackage()
+  const founding = { channelId: randomBytes(16), name: NAME, keyPackage: own.keyPackage, now: Date.now() }
+  await assert.rejects(engine.found({ ...founding, channelId: randomBytes(15) }), { code: 'invalid_request' })
+  await owner.join(await engine.found(founding), own, { founding: true })
+  assert.throws(() => owner.send('x'), { code: 'invalid_request' })
+  await assert.rejects(owner.commit({ adds: [ann.keyPackage] }), { code: 'invalid_request' })
+  await assert.rejects(owner.commit(), { code: 'invalid_request' })
+  const { declaration } = await owner.commit({ removeFounder: true })
+  assert.deepEqual(declaration, { adds: [], removes: [], leaveNotices: [] })
+})
+
+test('a channel has at most 250 members', async () => {
+  const owner = new Agent('owner')
+  await makeChannel(owner)
+  const adds: Uint8Array[] = []
+  for (let at = 0; at < 250; at++) adds.push((await new Agent(`agent ${at}`).keyPackage()).keyPackage)
+  await assert.rejects(owner.commit({ adds }), { code: 'group_full' })
 })

@@ -331,7 +331,8 @@ test('members agree about a commit whatever their clocks say', async () => {
   const verdict = async (agent: Agent, now: number, at: number): Promise<string> => {
     mock.timers.enable({ apis: ['Date'], now })
     try {
-      const result = await agent.judge(...commits[at]!, ann.agentId)
+      const [commit, declaration] = commits[at]!
+      const result = await agent.judge(commit, declaration, ann.agentId)
       return result.kind === 'rejected' ? result.reason : result.kind
     } finally {
       mock.timers.reset()

@@ -48,6 +48,8 @@ export async function makeCommit(crypto: Crypto, group: TsMlsGroup, change: Comm
     return member
   })
   const founders = change.removeFounder === true ? members.filter(({ founder }) => founder) : []
+  if (group.founding && founders.length === 0)
+    throw StaticError.of('invalid_request', 'The first commit to a new channel removes the founder.')
   const proposals: Proposal[] = [
     ...[...removes, ...founders].map(({ leaf }) => ({ proposalType: 'remove' as const, remove: { removed: leaf } })),
     ...keyPackages.map(({ parsed }) => ({ proposalType: 'add' as const, add: { keyPackage: parsed } })),

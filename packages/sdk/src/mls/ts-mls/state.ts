@@ -12,6 +12,7 @@ import type { Group } from '../engine.ts'
 import type { Crypto } from '../key-package.ts'
 import { EpochCipher, type RatchetRow } from '../ratchet.ts'
 import { CONFIG } from './config.ts'
+import { membersOf } from './view.ts'
 
 const VERSION = 1
 
@@ -20,6 +21,8 @@ export interface TsMlsGroup {
   readonly state: ClientState
   readonly key: SignatureKeyPair
   readonly cipher: EpochCipher
+  /** The founder leaf is still there: nothing may be sent and nobody added. */
+  readonly founding: boolean
 }
 
 /** The inside of a group. */
@@ -79,7 +82,7 @@ export function enclose(crypto: Crypto, state: ClientState, key: SignatureKeyPai
       return node?.nodeType === 'leaf' ? ed25519.verifier(node.leaf.signaturePublicKey) : undefined
     },
   })
-  return { state, key, cipher }
+  return { state, key, cipher, founding: membersOf(ratchetTree).some(({ founder }) => founder) }
 }
 
 const signers = new WeakMap<SignatureKeyPair, Signer>()

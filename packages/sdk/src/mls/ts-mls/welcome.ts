@@ -5,17 +5,23 @@
  */
 import { type ClientState, emptyPskIndex, type GroupInfo, joinGroup, type Welcome } from 'ts-mls'
 import { makeKeyPackageRef } from 'ts-mls/keyPackage.js'
+import { ratchetTreeFromExtension } from 'ts-mls/groupInfo.js'
+import { getHpkePublicKey } from 'ts-mls/ratchetTree.js'
 import { decryptGroupInfo, decryptGroupSecrets } from 'ts-mls/welcome.js'
-import { MAX_MEMBERS, StaticError } from '@static/protocol'
+import { CHANNEL_ID_BYTES, MAX_MEMBERS, StaticError } from '@static/protocol'
 import { equal, keyOf } from '../bytes.ts'
 import { isIdentity } from '../credential.ts'
 import type { SignatureKeyPair } from '../ed25519.ts'
 import type { ExpectedWelcome, Joined, Member } from '../engine.ts'
 import { type Crypto, decodeOwn, type OwnKeyPackage } from '../key-package.ts'
+import { isEncryptionKey } from '../x25519.ts'
 import { CONFIG } from './config.ts'
 import { decodeMessage } from './message.ts'
 import { adopt } from './state.ts'
 import { findContext, membersOf } from './view.ts'
+
+/** Blank leaves are filled first, so the tree of the largest channel has 256 leaves. */
+const MAX_NODES = 2 * 256 - 1
 
 /**
  * Joins, and refuses what is not as expected.
@@ -69,7 +75,12 @@ async function openGroupInfo({ provider }: Crypto, welcome: Welcome, own: OwnKey
   if (secrets === undefined || secrets.psks.length > 0) throw invalid('The Welcome has no secrets for this agent.')
   const noPsk = new Uint8Array(provider.kdf.size)
   const info = await decryptGroupInfo(welcome, secrets.joinerSecret, noPsk, provider)
-  if (info === undefined) throw invalid('The Welcome names no group.')
+  const tree = info && ratchetTreeFromExtension(info)
+  if (info === undefined || tree === undefined) throw invalid('The Welcome holds no tree.')
+  // Before the library works on it, which takes more than linear time.
+  if (tree.length > MAX_NODES) throw invalid('The tree is too large.')
+  if (!tree.every((node) => node === undefined || isEncryptionKey(getHpkePublicKey(node))))
+    throw invalid('The tree holds keys that nobody can use.')
   return info
 }
 
@@ -79,6 +90,7 @@ function checkGroup(state: ClientState, signer: Member, expected: ExpectedWelcom
   if (context === undefined) throw invalid('The group is not of a channel.')
   const members = membersOf(ratchetTree)
   const founding = expected.founding === true
+  if (groupContext.groupId.length !== CHANNEL_ID_BYTES) throw invalid('The group has no channel id.')
   if (expected.channelId !== undefined && !equal(expected.channelId, groupContext.groupId))
     throw invalid('The Welcome is for another channel.')
   if (expected.name !== undefined && expected.name !== context.name)
