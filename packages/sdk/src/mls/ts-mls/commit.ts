@@ -11,19 +11,29 @@
 import {
   type ClientState,
   createCommit,
+  emptyPskIndex,
   encodeMlsMessage,
   makePskIndex,
   processPrivateMessage,
   type Proposal,
   type PskIndex,
 } from 'ts-mls'
+import {
+  applyProposals,
+  throwIfDefined,
+  validateLeafNodeCredentialAndKeyUniqueness,
+  validateLeafNodeUpdateOrCommit,
+} from 'ts-mls/clientState.js'
+import type { Commit } from 'ts-mls/commit.js'
 import { unprotectPrivateMessage } from 'ts-mls/messageProtection.js'
 import { ValidationError } from 'ts-mls/mlsError.js'
+import { toLeafIndex } from 'ts-mls/treemath.js'
+import { applyUpdatePath } from 'ts-mls/updatePath.js'
 import { type DeclarationFields, type ErrorCode, StaticError } from '@static/protocol'
 import { equal } from '../bytes.ts'
 import { checkCommit, type Declared, type Violation } from '../commit-rules.ts'
 import { agentIdOf } from '../credential.ts'
-import type { CommitChange, PendingCommit, Processed } from '../engine.ts'
+import type { CommitChange, Epoch, PendingCommit, Processed } from '../engine.ts'
 import { CONTENT_TYPES, parsePrivateMessage } from '../framing.ts'
 import { checkKeyPackage, type Crypto } from '../key-package.ts'
 import { nextSecret } from '../ratchet.ts'
@@ -121,22 +131,51 @@ export async function followCommit(
 
   const change = checkCommit(ruleGroup(state), ruleCommit(leafIndex, content.commit), declared)
   if (typeof change === 'string') return { kind: 'rejected', reason: change, sender }
+  const { added, removed } = change
   try {
-    // Only who is removed meets a valid PreSharedKey, and derives nothing from it: any value will do.
-    const pskIndex = pskIndexOf(new Uint8Array(provider.kdf.size))
-    const { newState } = await processPrivateMessage(state, message, pskIndex, provider)
-    const removed = newState.groupActiveState.kind === 'removedFromGroup'
+    let next: Epoch | undefined
+    if (removed.some(({ leaf }) => leaf === state.privatePath.leafIndex)) {
+      await checkAsRemoved(crypto, state, leafIndex, content.commit)
+    } else {
+      const { newState } = await processPrivateMessage(state, message, emptyPskIndex, provider)
+      next = adopt(crypto, newState, key)
+    }
     return {
       kind: 'accepted',
       sender,
-      added: change.added.map(personOf),
-      removed: change.removed.map((leaf) => ({ leaf: leaf.leaf, ...personOf(leaf) })),
-      next: removed ? undefined : adopt(crypto, newState, key),
+      added: added.map(personOf),
+      removed: removed.map((leaf) => ({ leaf: leaf.leaf, ...personOf(leaf) })),
+      next,
     }
   } catch (cause) {
     if (cause instanceof ValidationError) return { kind: 'rejected', reason: 'invalid', sender }
     return { kind: 'undecryptable', sender, cause }
   }
+}
+
+/**
+ * What one that is removed can still check of a commit, so that it calls valid what the others do: all but the secrets
+ * of the path and the confirmation tag. The library sees a removal only while the leaf is blank, and not when the same
+ * commit gives it to somebody else.
+ */
+async function checkAsRemoved(
+  { provider }: Crypto,
+  state: ClientState,
+  sender: number,
+  { proposals, path }: Commit,
+): Promise<void> {
+  const { hash, signature } = provider
+  const leaf = toLeafIndex(sender)
+  // Nothing is derived from the PreSharedKey here: any value will do.
+  const pskIndex = pskIndexOf(new Uint8Array(provider.kdf.size))
+  const { tree } = await applyProposals(state, proposals, leaf, pskIndex, false, provider)
+  if (path === undefined) throw new ValidationError('A removal needs a path.')
+  const { groupContext } = state
+  throwIfDefined(
+    await validateLeafNodeUpdateOrCommit(path.leafNode, sender, groupContext, CONFIG.authService, signature),
+  )
+  throwIfDefined(await validateLeafNodeCredentialAndKeyUniqueness(tree, path.leafNode, sender))
+  await applyUpdatePath(tree, leaf, path, hash)
 }
 
 function pskProposal(nonce: Uint8Array): Proposal {
