@@ -360,3 +360,22 @@ test('a member that has been silent for longer than its KeyPackage lasts keeps n
     mock.timers.reset()
   }
 })
+
+test('whatever bytes come, a commit is judged and never throws', async () => {
+  const { owner, ann } = await scene()
+  const { commit, declaration } = await ann.commit()
+  await fc.assert(
+    fc.asyncProperty(
+      fc.nat({ max: commit.length - 1 }),
+      fc.integer({ min: 1, max: 255 }),
+      fc.boolean(),
+      async (at, flip, cut) => {
+        const changed = Uint8Array.from(cut ? commit.subarray(0, at) : commit)
+        if (!cut) changed[at]! ^= flip
+        assert.notEqual((await owner.judge(changed, declaration, ann.agentId)).kind, 'accepted')
+      },
+    ),
+    { numRuns: 150 },
+  )
+  assert.equal((await owner.take(ann, { commit, declaration })).kind, 'accepted')
+})
