@@ -4,6 +4,8 @@ import { leaveBytes } from '@static/protocol'
 import { ed25519 } from '../../src/mls/ed25519.ts'
 import type { CommitChange, NewKeyPackage } from '../../src/mls/engine.ts'
 import { inside } from '../../src/mls/ts-mls/state.ts'
+import { faultOf } from '../../src/mls/ts-mls/tree.ts'
+import { crypto } from './attacker.ts'
 import { Agent, engine, hex, makeChannel } from './support.ts'
 
 const STEPS = 80
@@ -74,6 +76,8 @@ test('a long life: members come, go, rotate, restart and speak, and all agree at
     const speaker = pick(members)
     const ciphertext = speaker.send(`step ${step}`)
     for (const member of members) if (member !== speaker) assert.equal(member.read(ciphertext), `step ${step}`)
+    const { ratchetTree, groupContext } = inside(owner.group).state
+    assert.equal(await faultOf(crypto, ratchetTree, groupContext), undefined, `step ${step}`)
     for (const { group } of members) {
       const { privatePath, ratchetTree, historicalReceiverData } = inside(group).state
       for (const node of Object.keys(privatePath.privateKeys)) assert.ok(ratchetTree[Number(node)], 'a stale key')

@@ -5,19 +5,17 @@
  */
 import type { GroupContext, LeafNode, RatchetTree } from 'ts-mls'
 import { verifyLeafNodeSignature, verifyLeafNodeSignatureKeyPackage } from 'ts-mls/leafNode.js'
-import { verifyParentHashes } from 'ts-mls/parentHash.js'
 import { getHpkePublicKey } from 'ts-mls/ratchetTree.js'
-import { treeHashRoot } from 'ts-mls/treeHash.js'
 import { directPath, isLeaf, leafToNodeIndex, leafWidth, toLeafIndex, toNodeIndex } from 'ts-mls/treemath.js'
 import { equal, keyOf } from '../bytes.ts'
 import { CONTEXT_TYPE } from '../context.ts'
 import type { Crypto } from '../key-package.ts'
 import { isEncryptionKey } from '../x25519.ts'
+import { TreeHashes } from './tree-hash.ts'
 import { leavesOf } from './view.ts'
 
 /** What is wrong with a tree; undefined when nothing is. */
 export async function faultOf(crypto: Crypto, tree: RatchetTree, context: GroupContext): Promise<string | undefined> {
-  const { hash } = crypto.provider
   const nodes = tree.filter((node) => node !== undefined)
   const misplaced = tree.some((node, at) => node && (node.nodeType === 'leaf') !== isLeaf(toNodeIndex(at)))
   if (misplaced) return 'The tree is not built as one.'
@@ -31,8 +29,9 @@ export async function faultOf(crypto: Crypto, tree: RatchetTree, context: GroupC
     if (!(await isSigned(crypto, node, leaf, context.groupId))) return 'A member has not signed its leaf.'
   }
   if (!isMerged(tree)) return 'The tree lists leaves that were not merged wrongly.'
-  if (!(await verifyParentHashes(tree, hash))) return 'The tree was not made by its members.'
-  if (!equal(await treeHashRoot(tree, hash), context.treeHash)) return 'The tree is not the one of the group.'
+  const hashes = new TreeHashes(tree)
+  if (!equal(hashes.root, context.treeHash)) return 'The tree is not the one of the group.'
+  if (!hashes.areParentsValid()) return 'The tree was not made by its members.'
   return undefined
 }
 
