@@ -318,6 +318,21 @@ test('a commit that only some can read: those who cannot say so, with its sender
   assert.equal((await owner.judge(garbled, NOTHING, ann.agentId)).kind, 'undecryptable')
 })
 
+test('who is removed by a commit judges it as those who stay', async () => {
+  const { owner, ann, bob } = await scene()
+  const [proposal, agentId] = await add('cid')
+  assert.ok('add' in proposal)
+  const keyPackage = { ...proposal.add.keyPackage, signature: new Uint8Array(64) }
+  const blind = { ...provider, signature: { ...provider.signature, verify: async () => true } }
+  const proposals: Proposal[] = [remove(bob), { proposalType: 'add', add: { keyPackage } }]
+  const commit = await bare(owner, proposals, { provider: blind })
+  const declaration = { ...NOTHING, adds: [agentId], removes: [bob.agentId] }
+  for (const member of [ann, bob]) {
+    const result = await member.judge(commit, declaration, owner.agentId)
+    assert.equal(result.kind === 'rejected' && result.reason, 'invalid')
+  }
+})
+
 test('members agree about a commit whatever their clocks say', async () => {
   const { owner, ann, bob } = await scene()
   const cid = new Agent('cid')

@@ -20,13 +20,11 @@ import {
 } from 'ts-mls'
 import {
   applyProposals,
-  throwIfDefined,
   validateLeafNodeCredentialAndKeyUniqueness,
   validateLeafNodeUpdateOrCommit,
 } from 'ts-mls/clientState.js'
 import type { Commit } from 'ts-mls/commit.js'
 import { unprotectPrivateMessage } from 'ts-mls/messageProtection.js'
-import { ValidationError } from 'ts-mls/mlsError.js'
 import { toLeafIndex } from 'ts-mls/treemath.js'
 import { applyUpdatePath } from 'ts-mls/updatePath.js'
 import { type DeclarationFields, type ErrorCode, StaticError } from '@static/protocol'
@@ -131,51 +129,50 @@ export async function followCommit(
 
   const change = checkCommit(ruleGroup(state), ruleCommit(leafIndex, content.commit), declared)
   if (typeof change === 'string') return { kind: 'rejected', reason: change, sender }
+  if (!(await isSound(crypto, state, leafIndex, content.commit))) return { kind: 'rejected', reason: 'invalid', sender }
   const { added, removed } = change
-  try {
-    let next: Epoch | undefined
-    if (removed.some(({ leaf }) => leaf === state.privatePath.leafIndex)) {
-      await checkAsRemoved(crypto, state, leafIndex, content.commit)
-    } else {
+  let next: Epoch | undefined
+  if (!removed.some(({ leaf }) => leaf === state.privatePath.leafIndex)) {
+    try {
       const { newState } = await processPrivateMessage(state, message, emptyPskIndex, provider)
       next = adopt(crypto, newState, key)
+    } catch (cause) {
+      return { kind: 'undecryptable', sender, cause }
     }
-    return {
-      kind: 'accepted',
-      sender,
-      added: added.map(personOf),
-      removed: removed.map((leaf) => ({ leaf: leaf.leaf, ...personOf(leaf) })),
-      next,
-    }
-  } catch (cause) {
-    if (cause instanceof ValidationError) return { kind: 'rejected', reason: 'invalid', sender }
-    return { kind: 'undecryptable', sender, cause }
+  }
+  return {
+    kind: 'accepted',
+    sender,
+    added: added.map(personOf),
+    removed: removed.map((leaf) => ({ leaf: leaf.leaf, ...personOf(leaf) })),
+    next,
   }
 }
 
 /**
- * What one that is removed can still check of a commit, so that it calls valid what the others do: all but the secrets
- * of the path and the confirmation tag. The library sees a removal only while the leaf is blank, and not when the same
- * commit gives it to somebody else.
+ * Whether RFC 9420 allows a commit, as far as it can be seen without secrets: by all members alike, also by one that is
+ * removed. The library sees a removal only while the leaf is blank, and not when the same commit gives it to another.
  */
-async function checkAsRemoved(
-  { provider }: Crypto,
-  state: ClientState,
-  sender: number,
-  { proposals, path }: Commit,
-): Promise<void> {
+async function isSound({ provider }: Crypto, state: ClientState, sender: number, commit: Commit): Promise<boolean> {
   const { hash, signature } = provider
+  const { proposals, path } = commit
   const leaf = toLeafIndex(sender)
-  // Nothing is derived from the PreSharedKey here: any value will do.
-  const pskIndex = pskIndexOf(new Uint8Array(provider.kdf.size))
-  const { tree } = await applyProposals(state, proposals, leaf, pskIndex, false, provider)
-  if (path === undefined) throw new ValidationError('A removal needs a path.')
-  const { groupContext } = state
-  throwIfDefined(
-    await validateLeafNodeUpdateOrCommit(path.leafNode, sender, groupContext, CONFIG.authService, signature),
-  )
-  throwIfDefined(await validateLeafNodeCredentialAndKeyUniqueness(tree, path.leafNode, sender))
-  await applyUpdatePath(tree, leaf, path, hash)
+  try {
+    // Nothing is derived from the PreSharedKey here: any value will do.
+    const pskIndex = pskIndexOf(new Uint8Array(provider.kdf.size))
+    const { tree, needsUpdatePath } = await applyProposals(state, proposals, leaf, pskIndex, false, provider)
+    if (path === undefined) return !needsUpdatePath
+    const { leafNode } = path
+    const faults = [
+      await validateLeafNodeUpdateOrCommit(leafNode, sender, state.groupContext, CONFIG.authService, signature),
+      await validateLeafNodeCredentialAndKeyUniqueness(tree, leafNode, sender),
+    ]
+    if (faults.some((fault) => fault !== undefined)) return false
+    await applyUpdatePath(tree, leaf, path, hash)
+    return true
+  } catch {
+    return false
+  }
 }
 
 function pskProposal(nonce: Uint8Array): Proposal {
