@@ -17,6 +17,8 @@ export interface RuleLeaf {
   readonly identity: Uint8Array | undefined
   readonly signatureKey: Uint8Array
   readonly encryptionKey: Uint8Array
+  /** Whether it says that it can do what the group needs, and nothing about itself that others do not know. */
+  readonly able: boolean
 }
 
 /** A proposal of a commit. */
@@ -41,6 +43,8 @@ export interface RuleGroup {
   /** The owner's agent id, from the GroupContext. */
   readonly owner: Uint8Array | undefined
   readonly leaves: readonly RuleLeaf[]
+  /** The encryption keys of the nodes above them. */
+  readonly parentKeys: readonly Uint8Array[]
 }
 
 /** What is said of the commit beside it. */
@@ -57,11 +61,12 @@ export type Violation =
   | 'founder_commits'
   | 'founder_added'
   | 'credential_invalid'
+  | 'capabilities_missing'
   | 'credential_changed'
   | 'signature_key_changed'
   | 'signature_key_twice'
   | 'identity_twice'
-  | 'encryption_key_twice'
+  | 'encryption_key_used'
   | 'encryption_key_invalid'
   | 'removes_blank_leaf'
   | 'removes_itself'
@@ -110,10 +115,13 @@ export function checkCommit(group: RuleGroup, commit: RuleCommit, declared: Decl
   const after = [...staying.map((leaf) => (leaf === sender && path !== undefined ? path : leaf)), ...added]
   if (twice(after.map(({ signatureKey }) => signatureKey))) return 'signature_key_twice'
   if (twice(after.map(({ identity }) => identity ?? new Uint8Array()))) return 'identity_twice'
-  if (twice([...after.map(({ encryptionKey }) => encryptionKey), ...(path?.nodeKeys ?? [])]))
-    return 'encryption_key_twice'
-  const fresh = [...added, ...(path === undefined ? [] : [path])].map(({ encryptionKey }) => encryptionKey)
-  if (![...fresh, ...(path?.nodeKeys ?? [])].every(isEncryptionKey)) return 'encryption_key_invalid'
+  // Whoever joins later refuses a tree with such leaves or keys, so one of them would keep everybody out.
+  const fresh = [...added, ...(path === undefined ? [] : [path])]
+  if (!fresh.every(({ able }) => able)) return 'capabilities_missing'
+  const newKeys = [...fresh.map(({ encryptionKey }) => encryptionKey), ...(path?.nodeKeys ?? [])]
+  const oldKeys = new Set([...group.leaves.map(({ encryptionKey }) => encryptionKey), ...group.parentKeys].map(keyOf))
+  if (twice(newKeys) || newKeys.some((key) => oldKeys.has(keyOf(key)))) return 'encryption_key_used'
+  if (!newKeys.every(isEncryptionKey)) return 'encryption_key_invalid'
   if (after.length > MAX_MEMBERS) return 'group_full'
 
   // The lone leaf: see `commit` in ts-mls.ts. Elsewhere a PreSharedKey would shut out those who do not have it.

@@ -112,7 +112,8 @@ export async function checkKeyPackage(
     capabilities.versions.includes('mls10') &&
     capabilities.ciphersuites.includes(suite.name) &&
     capabilities.credentials.includes('basic') &&
-    extensions.every((type) => capabilities.extensions.includes(type))
+    extensions.every((type) => capabilities.extensions.includes(type)) &&
+    leafNode.extensions.length === 0
   if (!able) throw bad('The agent of the KeyPackage cannot do what a channel needs.')
   if (credential.credentialType !== 'basic' || !isIdentity(credential.identity))
     throw bad('The KeyPackage names no identity.')

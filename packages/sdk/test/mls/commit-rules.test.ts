@@ -17,11 +17,23 @@ const fill = (length: number, value: number): Uint8Array => new Uint8Array(lengt
 function leaf(number: number, change: Partial<RuleLeaf> = {}): RuleLeaf {
   const key = Buffer.alloc(32)
   key.writeUInt32BE(1000 + number, 0)
-  return { leaf: number, identity: text(`agent ${number}`), signatureKey: key, encryptionKey: key, ...change }
+  return {
+    leaf: number,
+    identity: text(`agent ${number}`),
+    signatureKey: key,
+    encryptionKey: key,
+    able: true,
+    ...change,
+  }
 }
 
 const idOf = ({ signatureKey }: RuleLeaf): Uint8Array => agentIdOf(signatureKey)
-const group: RuleGroup = { groupId: fill(16, 1), owner: idOf(leaf(0)), leaves: [leaf(0), leaf(1), leaf(2)] }
+const group: RuleGroup = {
+  groupId: fill(16, 1),
+  owner: idOf(leaf(0)),
+  leaves: [leaf(0), leaf(1), leaf(2)],
+  parentKeys: [fill(32, 7)],
+}
 const byOwner: RuleCommit = { sender: 0, proposals: [], path: undefined }
 
 function declared(change: Partial<Declared['declaration']> = {}): Declared {
@@ -52,14 +64,22 @@ test('rules that other checks stand before', () => {
   assert.equal(checkCommit(group, add(leaf(3, { identity: new Uint8Array() })), declared()), 'credential_invalid')
   assert.equal(
     checkCommit(group, add(leaf(3, { encryptionKey: leaf(1).encryptionKey })), declared()),
-    'encryption_key_twice',
+    'encryption_key_used',
   )
   const path = { ...leaf(0), encryptionKey: fill(32, 9), nodeKeys: [fill(32, 8), fill(32, 8)] }
-  assert.equal(checkCommit(group, { ...byOwner, path }, declared()), 'encryption_key_twice')
+  assert.equal(checkCommit(group, { ...byOwner, path }, declared()), 'encryption_key_used')
   assert.equal(
     checkCommit(group, { ...byOwner, path: { ...path, identity: undefined } }, declared()),
     'credential_changed',
   )
+  assert.equal(checkCommit(group, add(leaf(3, { encryptionKey: fill(32, 7) })), declared()), 'encryption_key_used')
+  assert.equal(
+    checkCommit(group, { ...byOwner, path: { ...leaf(0), nodeKeys: [] } }, declared()),
+    'encryption_key_used',
+  )
+  assert.equal(checkCommit(group, add(leaf(3, { able: false })), declared()), 'capabilities_missing')
+  const unable = { ...path, nodeKeys: [], able: false }
+  assert.equal(checkCommit(group, { ...byOwner, path: unable }, declared()), 'capabilities_missing')
   const zero = new Uint8Array(32)
   assert.equal(checkCommit(group, add(leaf(3, { encryptionKey: zero })), declared()), 'encryption_key_invalid')
   for (const bad of [{ encryptionKey: zero }, { encryptionKey: zero.subarray(1) }, { nodeKeys: [zero] }]) {

@@ -8,7 +8,7 @@ import { faultOf } from '../../src/mls/ts-mls/tree.ts'
 import { crypto } from './attacker.ts'
 import { Agent, engine, hex, makeChannel } from './support.ts'
 
-const STEPS = 80
+const STEPS = 50
 const AGENTS = 9
 const SEED = Number(process.env['STATIC_SEED'] ?? 20_261_115)
 

@@ -132,6 +132,16 @@ const FORBIDDEN: readonly (readonly [string, Rejection, (scene: Scene) => Promis
     async ({ ann }) => ({ commit: await bare(ann, [(await add(FOUNDER_IDENTITY))[0]]) }),
   ],
   [
+    'a leaf that later joiners would not take',
+    'capabilities_missing',
+    async ({ ann }) => {
+      const node = inside(ann.group).state.ratchetTree[2 * leafOf(ann)]
+      assert.ok(node?.nodeType === 'leaf')
+      const capabilities = { ...node.leaf.capabilities, ciphersuites: [] }
+      return { commit: await bare(ann, [], { state: withLeaf(ann, { capabilities }) }) }
+    },
+  ],
+  [
     'another GroupContext',
     'proposal_not_allowed',
     async ({ ann }) => {

@@ -48,7 +48,9 @@ export async function makeCommit(crypto: Crypto, group: TsMlsGroup, change: Comm
   const { state, key } = group
   const members = membersOf(state.ratchetTree)
   const keyPackages = await Promise.all(
-    (change.adds ?? []).map((bytes) => checkKeyPackage(crypto, bytes, neededExtensions(state), change.now)),
+    (change.adds ?? []).map((bytes) =>
+      checkKeyPackage(crypto, bytes, neededExtensions(state.groupContext), change.now),
+    ),
   )
   const removes = (change.removes ?? []).map((agentId) => {
     const member = members.find((other) => !other.founder && equal(other.agentId, agentId))
@@ -127,7 +129,7 @@ export async function followCommit(
   const sender = members.find(({ leaf }) => leaf === leafIndex)
   if (sender === undefined) return { kind: 'rejected', reason: 'sender_not_member', sender }
 
-  const change = checkCommit(ruleGroup(state), ruleCommit(leafIndex, content.commit), declared)
+  const change = checkCommit(ruleGroup(state), ruleCommit(leafIndex, content.commit, groupContext), declared)
   if (typeof change === 'string') return { kind: 'rejected', reason: change, sender }
   if (!(await isSound(crypto, state, leafIndex, content.commit))) return { kind: 'rejected', reason: 'invalid', sender }
   const { added, removed } = change
@@ -205,10 +207,14 @@ function expectValid({ state, key }: TsMlsGroup, proposals: readonly Proposal[],
   const { leafIndex } = state.privatePath
   const items = proposals.map((proposal) => ({ proposalOrRefType: 'proposal' as const, proposal }))
   const declarer = agentIdOf(key.publicKey)
-  const verdict = checkCommit(ruleGroup(state), ruleCommit(leafIndex, { proposals: items, path: undefined }), {
-    declaration,
-    declarer,
-  })
+  const verdict = checkCommit(
+    ruleGroup(state),
+    ruleCommit(leafIndex, { proposals: items, path: undefined }, state.groupContext),
+    {
+      declaration,
+      declarer,
+    },
+  )
   if (typeof verdict === 'string') throw StaticError.of(codeOf(verdict), `The change is not allowed: ${verdict}.`)
 }
 

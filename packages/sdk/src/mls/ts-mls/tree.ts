@@ -8,11 +8,10 @@ import { verifyLeafNodeSignature, verifyLeafNodeSignatureKeyPackage } from 'ts-m
 import { getHpkePublicKey } from 'ts-mls/ratchetTree.js'
 import { directPath, isLeaf, leafToNodeIndex, leafWidth, toLeafIndex, toNodeIndex } from 'ts-mls/treemath.js'
 import { equal, keyOf } from '../bytes.ts'
-import { CONTEXT_TYPE } from '../context.ts'
 import type { Crypto } from '../key-package.ts'
 import { isEncryptionKey } from '../x25519.ts'
 import { TreeHashes } from './tree-hash.ts'
-import { leavesOf } from './view.ts'
+import { isAble, leavesOf } from './view.ts'
 
 /** What is wrong with a tree; undefined when nothing is. */
 export async function faultOf(crypto: Crypto, tree: RatchetTree, context: GroupContext): Promise<string | undefined> {
@@ -25,7 +24,7 @@ export async function faultOf(crypto: Crypto, tree: RatchetTree, context: GroupC
   const leaves = leavesOf(tree)
   if (twice(leaves.map(({ node }) => node.signaturePublicKey))) return 'Two members share a signature key.'
   for (const { leaf, node } of leaves) {
-    if (!isAble(crypto, node)) return 'A member cannot do what a channel needs.'
+    if (!isAble(node, context)) return 'A member cannot do what a channel needs.'
     if (!(await isSigned(crypto, node, leaf, context.groupId))) return 'A member has not signed its leaf.'
   }
   if (!isMerged(tree)) return 'The tree lists leaves that were not merged wrongly.'
@@ -33,16 +32,6 @@ export async function faultOf(crypto: Crypto, tree: RatchetTree, context: GroupC
   if (!equal(hashes.root, context.treeHash)) return 'The tree is not the one of the group.'
   if (!hashes.areParentsValid()) return 'The tree was not made by its members.'
   return undefined
-}
-
-function isAble({ suite }: Crypto, { capabilities, credential, extensions }: LeafNode): boolean {
-  return (
-    credential.credentialType === 'basic' &&
-    capabilities.credentials.includes('basic') &&
-    capabilities.ciphersuites.includes(suite.name) &&
-    capabilities.extensions.includes(CONTEXT_TYPE) &&
-    extensions.length === 0
-  )
 }
 
 async function isSigned({ provider }: Crypto, node: LeafNode, leaf: number, groupId: Uint8Array): Promise<boolean> {

@@ -1,5 +1,12 @@
 /** The library's trees and commits in the terms of engine.ts and commit-rules.ts. */
-import { type ClientState, type Extension, encodeRequiredCapabilities, type LeafNode, type RatchetTree } from 'ts-mls'
+import {
+  type ClientState,
+  encodeRequiredCapabilities,
+  type Extension,
+  type GroupContext,
+  type LeafNode,
+  type RatchetTree,
+} from 'ts-mls'
 import type { Commit } from 'ts-mls/commit.js'
 import { StaticError } from '@static/protocol'
 import { equal } from '../bytes.ts'
@@ -9,12 +16,25 @@ import { agentIdOf, isFounder } from '../credential.ts'
 import type { Member } from '../engine.ts'
 
 /** A leaf as the rules see it. */
-export function ruleLeaf({ credential, signaturePublicKey, hpkePublicKey }: LeafNode): Omit<RuleLeaf, 'leaf'> {
-  return {
-    identity: credential.credentialType === 'basic' ? credential.identity : undefined,
-    signatureKey: signaturePublicKey,
-    encryptionKey: hpkePublicKey,
-  }
+export function ruleLeaf(node: LeafNode, context: GroupContext): Omit<RuleLeaf, 'leaf'> {
+  return { ...keysOf(node), encryptionKey: node.hpkePublicKey, able: isAble(node, context) }
+}
+
+function keysOf({ credential, signaturePublicKey }: LeafNode): Pick<RuleLeaf, 'identity' | 'signatureKey'> {
+  const identity = credential.credentialType === 'basic' ? credential.identity : undefined
+  return { identity, signatureKey: signaturePublicKey }
+}
+
+/** Whether a leaf can do what the group needs. It has no extensions: the others do not know any. */
+export function isAble({ capabilities, credential, extensions }: LeafNode, context: GroupContext): boolean {
+  return (
+    credential.credentialType === 'basic' &&
+    capabilities.credentials.includes('basic') &&
+    capabilities.versions.includes(context.version) &&
+    capabilities.ciphersuites.includes(context.cipherSuite) &&
+    neededExtensions(context).every((type) => capabilities.extensions.includes(type)) &&
+    extensions.length === 0
+  )
 }
 
 /** A group as the rules see it. */
@@ -22,23 +42,27 @@ export function ruleGroup({ groupContext, ratchetTree }: ClientState): RuleGroup
   return {
     groupId: groupContext.groupId,
     owner: findContext(groupContext.extensions)?.owner,
-    leaves: leavesOf(ratchetTree).map(({ leaf, node }) => ({ leaf, ...ruleLeaf(node) })),
+    leaves: leavesOf(ratchetTree).map(({ leaf, node }) => ({ leaf, ...ruleLeaf(node, groupContext) })),
+    parentKeys: ratchetTree.flatMap((node) => (node?.nodeType === 'parent' ? [node.parent.hpkePublicKey] : [])),
   }
 }
 
 /** A commit as the rules see it. */
-export function ruleCommit(sender: number, { proposals, path }: Commit): RuleCommit {
+export function ruleCommit(sender: number, { proposals, path }: Commit, context: GroupContext): RuleCommit {
   return {
     sender,
     proposals: proposals.map((item): RuleProposal => {
       if (item.proposalOrRefType !== 'proposal') return { kind: 'other' }
       const { proposal } = item
-      if ('add' in proposal) return { kind: 'add', ...ruleLeaf(proposal.add.keyPackage.leafNode) }
+      if ('add' in proposal) return { kind: 'add', ...ruleLeaf(proposal.add.keyPackage.leafNode, context) }
       if ('remove' in proposal) return { kind: 'remove', leaf: proposal.remove.removed }
       if ('psk' in proposal) return { kind: 'psk', external: proposal.psk.preSharedKeyId.psktype === 'external' }
       return { kind: 'other' }
     }),
-    path: path && { ...ruleLeaf(path.leafNode), nodeKeys: path.nodes.map(({ hpkePublicKey }) => hpkePublicKey) },
+    path: path && {
+      ...ruleLeaf(path.leafNode, context),
+      nodeKeys: path.nodes.map(({ hpkePublicKey }) => hpkePublicKey),
+    },
   }
 }
 
@@ -48,7 +72,10 @@ export function leavesOf(tree: RatchetTree): { readonly leaf: number; readonly n
 }
 
 /** A leaf as others see it, wherever it stands. */
-export function personOf({ identity = new Uint8Array(), signatureKey }: Omit<RuleLeaf, 'leaf'>): Omit<Member, 'leaf'> {
+export function personOf({
+  identity = new Uint8Array(),
+  signatureKey,
+}: Pick<RuleLeaf, 'identity' | 'signatureKey'>): Omit<Member, 'leaf'> {
   return { identity, signatureKey, agentId: agentIdOf(signatureKey), founder: isFounder(identity) }
 }
 
@@ -58,7 +85,7 @@ const members = new WeakMap<RatchetTree, readonly Member[]>()
 export function membersOf(tree: RatchetTree): readonly Member[] {
   let known = members.get(tree)
   if (known === undefined) {
-    known = leavesOf(tree).map(({ leaf, node }) => ({ leaf, ...personOf(ruleLeaf(node)) }))
+    known = leavesOf(tree).map(({ leaf, node }) => ({ leaf, ...personOf(keysOf(node)) }))
     members.set(tree, known)
   }
   return known
@@ -94,6 +121,6 @@ export function contextOf({ groupContext }: ClientState): ChannelContext {
 }
 
 /** The extensions of private types that a leaf of this group must know. */
-export function neededExtensions({ groupContext }: ClientState): number[] {
-  return groupContext.extensions.map(({ extensionType }) => extensionType).filter((type) => typeof type === 'number')
+export function neededExtensions({ extensions }: GroupContext): number[] {
+  return extensions.map(({ extensionType }) => extensionType).filter((type) => typeof type === 'number')
 }
