@@ -124,7 +124,7 @@ export function checkCommit(group: RuleGroup, commit: RuleCommit, declared: Decl
   if (!newKeys.every(isEncryptionKey)) return 'encryption_key_invalid'
   if (after.length > MAX_MEMBERS) return 'group_full'
 
-  // The lone leaf: see `commit` in ts-mls.ts. Elsewhere a PreSharedKey would shut out those who do not have it.
+  // The lone leaf: see ts-mls/commit.ts. Elsewhere a PreSharedKey would shut out those who do not have it.
   const psks = proposals.filter((proposal) => proposal.kind === 'psk')
   if (psks.length !== (after.length === 1 ? 1 : 0) || psks.some(({ external }) => !external)) return 'psk_misplaced'
 

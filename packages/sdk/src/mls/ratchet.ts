@@ -117,19 +117,22 @@ const NEXT = label('secret', DIGEST_BYTES, 4)
 const NONCE = label('nonce', NONCE_BYTES, 4)
 const SENDER_NONCE = label('nonce', NONCE_BYTES, DIGEST_BYTES)
 const SIGN_LABEL = Buffer.from('MLS 1.0 FramedContentTBS')
-/** Where secrets are derived; they are copied from it at once. */
 const derived = Buffer.alloc(DIGEST_BYTES)
 
 function ofGeneration(target: Uint8Array, at: number, label: Label, secret: Uint8Array, generation: number): void {
   label.input.writeUInt32BE(generation, label.context)
-  hmacInto(derived, secret, label.input)
-  for (let byte = 0; byte < label.bytes; byte++) target[at + byte] = derived[byte] ?? 0
+  derive(target, at, label, secret)
 }
 
 function ofSample(target: Uint8Array, at: number, label: Label, secret: Uint8Array, ciphertext: Uint8Array): void {
   for (let byte = 0; byte < DIGEST_BYTES; byte++) label.input[label.context + byte] = ciphertext[byte] ?? 0
-  hmacInto(derived, secret, label.input)
-  for (let byte = 0; byte < label.bytes; byte++) target[at + byte] = derived[byte] ?? 0
+  derive(target, at, label, secret)
+}
+
+function derive(target: Uint8Array, at: number, { input, bytes }: Label, secret: Uint8Array): void {
+  hmacInto(derived, secret, input)
+  for (let byte = 0; byte < bytes; byte++) target[at + byte] = derived[byte] ?? 0
+  derived.fill(0)
 }
 
 /** The secret of the generation after this one (RFC 9420, section 9.1). */
@@ -204,14 +207,17 @@ export class EpochCipher {
     let end = writeLength(content, 0, plaintext.length)
     content.set(plaintext, end)
     end = writeLength(content, end + plaintext.length, SIGNATURE_BYTES)
-    content.set(sign(this.#toBeSigned(leaf, authenticatedData, plaintext)), end)
+    const toBeSigned = this.#toBeSigned(leaf, authenticatedData, plaintext)
+    content.set(sign(toBeSigned), end)
     content.fill(0, end + SIGNATURE_BYTES)
 
     const guard = reuseGuard()
     const messageKey = this.#messageKey(secret, generation, guard)
     const sealedAt = writeLength(message, headBytes, sealedBytes)
     seal(suite, messageKey, contentData, content, message, sealedAt)
+    // Both hold the plaintext, in memory that others get next.
     content.fill(0)
+    toBeSigned.fill(0)
 
     const senderData = Buffer.allocUnsafe(SENDER_DATA_BYTES)
     senderData.writeUInt32BE(leaf, 0)
@@ -255,7 +261,9 @@ export class EpochCipher {
     const content = opened(suite, messageKey, parts.contentData, parts.ciphertext)
     const { plaintext, signature } = partsOf(content)
     const toBeSigned = this.#toBeSigned(leaf, parts.authenticatedData, plaintext)
-    if (!this.#verifier(leaf)(toBeSigned, signature)) throw failure('The signature is not of the sender.')
+    const isSigned = this.#verifier(leaf)(toBeSigned, signature)
+    toBeSigned.fill(0)
+    if (!isSigned) throw failure('The signature is not of the sender.')
     return {
       leaf,
       generation,

@@ -65,7 +65,6 @@ export async function makeCommit(crypto: Crypto, group: TsMlsGroup, change: Comm
     ...keyPackages.map(({ parsed }) => ({ proposalType: 'add' as const, add: { keyPackage: parsed } })),
   ]
   const lone = members.length - removes.length - founders.length + keyPackages.length === 1
-  const psk = provider.rng.randomBytes(provider.kdf.size)
   if (lone) proposals.push(pskProposal(provider.rng.randomBytes(provider.kdf.size)))
   const declaration: DeclarationFields = {
     adds: keyPackages.map(({ agentId }) => agentId),
@@ -74,11 +73,15 @@ export async function makeCommit(crypto: Crypto, group: TsMlsGroup, change: Comm
   }
   expectValid(group, proposals, declaration)
 
+  const psk = provider.rng.randomBytes(provider.kdf.size)
   const made = await createCommit(
     { state, cipherSuite: provider, pskIndex: pskIndexOf(psk) },
     { extraProposals: proposals, ratchetTreeExtension: keyPackages.length > 0 },
   )
-  psk.fill(0)
+    .catch((cause: unknown) => {
+      throw StaticError.of('mls_error', 'The commit could not be made.', { cause })
+    })
+    .finally(() => psk.fill(0))
   const { welcome } = made
   return {
     commit: encodeMlsMessage(made.commit),
