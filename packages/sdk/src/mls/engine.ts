@@ -191,7 +191,7 @@ export interface MlsEngine {
   process(group: Group, commit: Uint8Array, declared: Declared): Promise<Processed>
 
   /**
-   * Encrypts for the group. The third is authenticated, not encrypted.
+   * Encrypts for the group; `authenticatedData` stays readable. Put the new row in place before the next call.
    *
    * @throws {StaticError} `too_large`, `epoch_mismatch`
    */
