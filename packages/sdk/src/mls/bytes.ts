@@ -1,0 +1,23 @@
+/** Byte strings, as the files of this folder need them. */
+import { timingSafeEqual } from 'node:crypto'
+
+/** One array after the other. */
+export function concat(...parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
+  const all = new Uint8Array(parts.reduce((length, part) => length + part.length, 0))
+  let at = 0
+  for (const part of parts) {
+    all.set(part, at)
+    at += part.length
+  }
+  return all
+}
+
+/** Whether two byte strings are the same, in a time that does not depend on where they differ. */
+export function equal(one: Uint8Array, other: Uint8Array): boolean {
+  return one.length === other.length && timingSafeEqual(one, other)
+}
+
+/** A byte string as a key of a Map or a member of a Set. */
+export function keyOf(bytes: Uint8Array): string {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1')
+}

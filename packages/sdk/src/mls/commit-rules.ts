@@ -1,0 +1,179 @@
+/**
+ * Which commits are valid (SPEC.md, 4.3; beyond RFC 9420, section 12.4). One pure function of the tree, the
+ * GroupContext, the commit and the signed declaration beside it: no clock, no pins, no settings. Every member comes to
+ * the same answer, or the group splits. It cannot see whether the others can decrypt the commit's path: an insider can
+ * make one that only some can, and MLS has no cure for that.
+ */
+import { type DeclarationFields, leaveBytes, MAX_MEMBERS } from '@static/protocol'
+import { equal, keyOf } from './bytes.ts'
+import { agentIdOf, isFounder, isIdentity } from './credential.ts'
+import { ed25519 } from './ed25519.ts'
+import { isEncryptionKey } from './x25519.ts'
+
+/** A leaf that is not blank. */
+export interface RuleLeaf {
+  readonly leaf: number
+  /** Undefined for a credential that is not basic. */
+  readonly identity: Uint8Array | undefined
+  readonly signatureKey: Uint8Array
+  readonly encryptionKey: Uint8Array
+  /** Whether it says that it can do what the group needs, and nothing about itself that others do not know. */
+  readonly able: boolean
+}
+
+/** A proposal of a commit. */
+export type RuleProposal =
+  | ({ readonly kind: 'add' } & Omit<RuleLeaf, 'leaf'>)
+  | { readonly kind: 'remove'; readonly leaf: number }
+  /** A PreSharedKey; `external` is not one of a past epoch. */
+  | { readonly kind: 'psk'; readonly external: boolean }
+  /** Anything else, or a reference to what was proposed before. */
+  | { readonly kind: 'other' }
+
+/** A commit of a member, as a PrivateMessage. */
+export interface RuleCommit {
+  readonly sender: number
+  readonly proposals: readonly RuleProposal[]
+  readonly path: (Omit<RuleLeaf, 'leaf'> & { readonly nodeKeys: readonly Uint8Array[] }) | undefined
+}
+
+/** The group that the commit is for. */
+export interface RuleGroup {
+  readonly groupId: Uint8Array
+  /** The owner's agent id, from the GroupContext. */
+  readonly owner: Uint8Array | undefined
+  readonly leaves: readonly RuleLeaf[]
+  /** The encryption keys of the nodes above them. */
+  readonly parentKeys: readonly Uint8Array[]
+}
+
+/** What is said of the commit beside it. */
+export interface Declared {
+  readonly declaration: DeclarationFields
+  /** The agent whose signature the declaration carries; the caller has verified it. */
+  readonly declarer: Uint8Array
+}
+
+/** Why a commit is not valid. */
+export type Violation =
+  | 'sender_not_member'
+  | 'proposal_not_allowed'
+  | 'founder_commits'
+  | 'founder_added'
+  | 'credential_invalid'
+  | 'capabilities_missing'
+  | 'credential_changed'
+  | 'signature_key_changed'
+  | 'signature_key_twice'
+  | 'identity_twice'
+  | 'encryption_key_used'
+  | 'encryption_key_invalid'
+  | 'removes_blank_leaf'
+  | 'removes_itself'
+  | 'removes_owner'
+  | 'removes_without_right'
+  | 'leave_notice_invalid'
+  | 'psk_misplaced'
+  | 'declaration_differs'
+  | 'declaration_of_another'
+  | 'group_full'
+
+/** What a valid commit does. */
+export interface Change {
+  readonly added: readonly Omit<RuleLeaf, 'leaf'>[]
+  readonly removed: readonly RuleLeaf[]
+}
+
+/** The change that a commit makes, or the first rule that it breaks. */
+export function checkCommit(group: RuleGroup, commit: RuleCommit, declared: Declared): Change | Violation {
+  const { proposals, path } = commit
+  const sender = group.leaves.find(({ leaf }) => leaf === commit.sender)
+  if (sender === undefined) return 'sender_not_member'
+  if (isFounderLeaf(sender)) return 'founder_commits'
+  if (proposals.some(({ kind }) => kind === 'other')) return 'proposal_not_allowed'
+  if (path !== undefined) {
+    if (path.identity === undefined || !sameIdentity(path, sender)) return 'credential_changed'
+    if (!equal(path.signatureKey, sender.signatureKey)) return 'signature_key_changed'
+  }
+
+  const removed: RuleLeaf[] = []
+  for (const proposal of proposals) {
+    if (proposal.kind !== 'remove') continue
+    const leaf = group.leaves.find(({ leaf }) => leaf === proposal.leaf)
+    if (leaf === undefined || removed.includes(leaf)) return 'removes_blank_leaf'
+    if (leaf === sender) return 'removes_itself'
+    removed.push(leaf)
+  }
+  const added = proposals.filter((proposal) => proposal.kind === 'add')
+  if (added.some(isFounderLeaf)) return 'founder_added'
+  if (added.some(({ identity }) => identity === undefined || !isIdentity(identity))) return 'credential_invalid'
+
+  const right = checkRights(group, sender, removed, declared)
+  if (right !== undefined) return right
+
+  const staying = group.leaves.filter((leaf) => !removed.includes(leaf))
+  const after = [...staying.map((leaf) => (leaf === sender && path !== undefined ? path : leaf)), ...added]
+  if (twice(after.map(({ signatureKey }) => signatureKey))) return 'signature_key_twice'
+  if (twice(after.map(({ identity }) => identity ?? new Uint8Array()))) return 'identity_twice'
+  // Whoever joins later refuses a tree with such leaves or keys, so one of them would keep everybody out.
+  const fresh = [...added, ...(path === undefined ? [] : [path])]
+  if (!fresh.every(({ able }) => able)) return 'capabilities_missing'
+  const newKeys = [...fresh.map(({ encryptionKey }) => encryptionKey), ...(path?.nodeKeys ?? [])]
+  const oldKeys = new Set([...group.leaves.map(({ encryptionKey }) => encryptionKey), ...group.parentKeys].map(keyOf))
+  if (twice(newKeys) || newKeys.some((key) => oldKeys.has(keyOf(key)))) return 'encryption_key_used'
+  if (!newKeys.every(isEncryptionKey)) return 'encryption_key_invalid'
+  if (after.length > MAX_MEMBERS) return 'group_full'
+
+  // The lone leaf: see ts-mls/commit.ts. Elsewhere a PreSharedKey would shut out those who do not have it.
+  const psks = proposals.filter((proposal) => proposal.kind === 'psk')
+  if (psks.length !== (after.length === 1 ? 1 : 0) || psks.some(({ external }) => !external)) return 'psk_misplaced'
+
+  if (!equal(declared.declarer, agentIdOf(sender.signatureKey))) return 'declaration_of_another'
+  const { adds, removes } = declared.declaration
+  const agentIds = (leaves: readonly Pick<RuleLeaf, 'signatureKey'>[]): Uint8Array[] =>
+    leaves.map(({ signatureKey }) => agentIdOf(signatureKey))
+  const named = removed.filter((leaf) => !isFounderLeaf(leaf))
+  if (!sameSet(adds, agentIds(added)) || !sameSet(removes, agentIds(named))) return 'declaration_differs'
+  return { added, removed }
+}
+
+/** Who may remove whom: the owner anyone, the others whoever has said that it left, all of them the founder leaf. */
+function checkRights(
+  { groupId, owner }: RuleGroup,
+  sender: RuleLeaf,
+  removed: readonly RuleLeaf[],
+  { declaration }: Declared,
+): Violation | undefined {
+  const ids = new Map(removed.map((leaf) => [keyOf(agentIdOf(leaf.signatureKey)), leaf]))
+  const left = new Set<RuleLeaf>()
+  for (const { publicKey, slot, signature } of declaration.leaveNotices) {
+    const leaf = ids.get(keyOf(agentIdOf(publicKey)))
+    if (leaf === undefined || left.has(leaf)) return 'leave_notice_invalid'
+    if (!ed25519.verifier(publicKey)(leaveBytes(groupId, slot), signature)) return 'leave_notice_invalid'
+    left.add(leaf)
+  }
+  const isOwner = ({ signatureKey }: RuleLeaf): boolean => owner !== undefined && equal(agentIdOf(signatureKey), owner)
+  for (const leaf of removed) {
+    if (isFounderLeaf(leaf)) continue
+    if (isOwner(leaf)) return 'removes_owner'
+    if (!isOwner(sender) && !left.has(leaf)) return 'removes_without_right'
+  }
+  return undefined
+}
+
+function isFounderLeaf({ identity }: Pick<RuleLeaf, 'identity'>): boolean {
+  return identity !== undefined && isFounder(identity)
+}
+
+function sameIdentity(one: Pick<RuleLeaf, 'identity'>, other: Pick<RuleLeaf, 'identity'>): boolean {
+  return one.identity !== undefined && other.identity !== undefined && equal(one.identity, other.identity)
+}
+
+function twice(values: readonly Uint8Array[]): boolean {
+  return new Set(values.map(keyOf)).size !== values.length
+}
+
+function sameSet(one: readonly Uint8Array[], other: readonly Uint8Array[]): boolean {
+  const keys = new Set(one.map(keyOf))
+  return one.length === other.length && keys.size === one.length && other.every((value) => keys.has(keyOf(value)))
+}

@@ -1,0 +1,82 @@
+/**
+ * Ed25519 (RFC 8032), by libsodium where it loads and by node:crypto otherwise. Both sign alike and refuse the same
+ * edge cases (keys and points of small order, encodings that are not canonical): members that disagree about a
+ * signature would split a group. `test/mls/vectors/ed25519.json` holds both to it.
+ */
+import { createPrivateKey, createPublicKey, generateKeyPairSync, sign, verify } from 'node:crypto'
+import { PUBLIC_KEY_BYTES, SIGNATURE_BYTES } from '@static/protocol'
+import { sodium, type Sodium } from './sodium.ts'
+
+const SEED_BYTES = 32
+
+/** A key pair: the private part is the seed of RFC 8032. */
+export interface SignatureKeyPair {
+  readonly publicKey: Uint8Array
+  readonly seed: Uint8Array
+}
+
+/** Signs bytes with one key. */
+export type Signer = (bytes: Uint8Array) => Uint8Array
+/** Says whether a signature over bytes is of one key. */
+export type Verifier = (bytes: Uint8Array, signature: Uint8Array) => boolean
+
+/** One way to do it. */
+export interface Ed25519 {
+  readonly name: 'libsodium' | 'node:crypto'
+  signer(key: SignatureKeyPair): Signer
+  verifier(publicKey: Uint8Array): Verifier
+}
+
+/** By OpenSSL. Keys come in as JWK: as DER they cost ten times as much on older versions. */
+export const nodeEd25519: Ed25519 = {
+  name: 'node:crypto',
+  signer: ({ publicKey, seed }) => {
+    const key = createPrivateKey({
+      key: { kty: 'OKP', crv: 'Ed25519', x: base64url(publicKey), d: base64url(seed) },
+      format: 'jwk',
+    })
+    return (bytes) => sign(null, bytes, key)
+  },
+  verifier: (publicKey) => {
+    if (publicKey.length !== PUBLIC_KEY_BYTES) return () => false
+    const key = createPublicKey({ key: { kty: 'OKP', crv: 'Ed25519', x: base64url(publicKey) }, format: 'jwk' })
+    return (bytes, signature) => signature.length === SIGNATURE_BYTES && verify(null, bytes, key, signature)
+  },
+}
+
+/** By libsodium. */
+export function sodiumEd25519(sodium: Sodium): Ed25519 {
+  return {
+    name: 'libsodium',
+    signer: ({ publicKey, seed }) => {
+      const secret = sodium.sodium_malloc(SEED_BYTES + PUBLIC_KEY_BYTES)
+      secret.set(seed, 0)
+      secret.set(publicKey, SEED_BYTES)
+      return (bytes) => {
+        const signature = Buffer.allocUnsafe(SIGNATURE_BYTES)
+        sodium.crypto_sign_detached(signature, bytes, secret)
+        return signature
+      }
+    },
+    verifier: (publicKey) => {
+      if (publicKey.length !== PUBLIC_KEY_BYTES) return () => false
+      const key = Buffer.from(publicKey)
+      return (bytes, signature) =>
+        signature.length === SIGNATURE_BYTES && sodium.crypto_sign_verify_detached(signature, bytes, key)
+    },
+  }
+}
+
+/** The quicker one of those that this machine has. */
+export const ed25519: Ed25519 = sodium === undefined ? nodeEd25519 : sodiumEd25519(sodium)
+
+/** A fresh key pair. */
+export function generateSignatureKeyPair(): SignatureKeyPair {
+  const { x, d } = generateKeyPairSync('ed25519').privateKey.export({ format: 'jwk' })
+  if (x === undefined || d === undefined) throw new TypeError('An Ed25519 key has two parts.')
+  return { publicKey: new Uint8Array(Buffer.from(x, 'base64url')), seed: new Uint8Array(Buffer.from(d, 'base64url')) }
+}
+
+function base64url(bytes: Uint8Array): string {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('base64url')
+}

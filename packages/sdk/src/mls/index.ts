@@ -1,0 +1,24 @@
+export { agentIdOf } from './credential.ts'
+export type { Declared, Violation } from './commit-rules.ts'
+export type { ChannelContext } from './context.ts'
+export { ed25519, generateSignatureKeyPair, type SignatureKeyPair } from './ed25519.ts'
+export type {
+  CheckedKeyPackage,
+  CommitChange,
+  Epoch,
+  ExpectedWelcome,
+  Founding,
+  Group,
+  GroupFacts,
+  Joined,
+  Member,
+  MlsEngine,
+  NewKeyPackage,
+  PendingCommit,
+  Processed,
+  Rejection,
+} from './engine.ts'
+export { KeyedMutex } from './mutex.ts'
+export { type Bucket, BUCKETS } from './padding.ts'
+export { decodeRow, encodeRow, type Opened, type RatchetRow, type Ratchets, type Sealed } from './ratchet.ts'
+export { makeEngine } from './ts-mls.ts'

@@ -1,0 +1,314 @@
+/**
+ * The cryptography of the MLS library (RFC 9420, section 5; HPKE: RFC 9180), on synchronous node:crypto: Web Crypto
+ * changes threads for every hash. Public keys come in as JWK, which older versions read ten times as fast as DER, and
+ * ephemeral ones are generated. The objects made from key bytes are kept by the identity of their array, so bytes of
+ * callers must be copied before they come here.
+ * JavaScript cannot promise that no copy of a secret stays in memory.
+ */
+import {
+  createCipheriv,
+  createDecipheriv,
+  createPrivateKey,
+  createPublicKey,
+  diffieHellman,
+  generateKeyPairSync,
+  type KeyObject,
+  randomBytes,
+} from 'node:crypto'
+import type { CiphersuiteImpl, CiphersuiteName } from 'ts-mls'
+import { CryptoError } from 'ts-mls/mlsError.js'
+import { concat, equal } from './bytes.ts'
+import { ed25519, generateSignatureKeyPair, type SignatureKeyPair, type Signer, type Verifier } from './ed25519.ts'
+import { DIGEST_BYTES, expand, extract, hmac, sha256 } from './hash.ts'
+
+/** What differs between the suites, which share X25519, SHA-256 and Ed25519. */
+export interface Suite {
+  readonly name: CiphersuiteName
+  readonly aead: 'aes-128-gcm' | 'chacha20-poly1305'
+  readonly keyBytes: number
+  /** The AEAD's number in HPKE. */
+  readonly hpkeAead: number
+}
+
+/** The one that channels use. */
+export const SUITE: Suite = {
+  name: 'MLS_128_DHKEMX25519_AES128GCM_SHA256_Ed25519',
+  aead: 'aes-128-gcm',
+  keyBytes: 16,
+  hpkeAead: 1,
+}
+
+/** The one that the peer of the interoperability tests has. */
+export const CHACHA_SUITE: Suite = {
+  name: 'MLS_128_DHKEMX25519_CHACHA20POLY1305_SHA256_Ed25519',
+  aead: 'chacha20-poly1305',
+  keyBytes: 32,
+  hpkeAead: 3,
+}
+
+/** The length of an AEAD nonce in every suite. */
+export const NONCE_BYTES = 12
+/** The length of an AEAD tag in every suite. */
+export const TAG_BYTES = 16
+
+/** Encrypts into another array, with the tag behind it. `key` is the AEAD's key and nonce, one after the other. */
+export function seal(
+  suite: Suite,
+  key: Uint8Array,
+  data: Uint8Array,
+  plaintext: Uint8Array,
+  target: Uint8Array,
+  at: number,
+): void {
+  const { keyBytes } = suite
+  // Typed for each AEAD apart; both take the same calls.
+  const cipher = createCipheriv(suite.aead as 'aes-128-gcm', key.subarray(0, keyBytes), key.subarray(keyBytes), {
+    authTagLength: TAG_BYTES,
+  })
+  if (data.length > 0) cipher.setAAD(data)
+  target.set(cipher.update(plaintext), at)
+  cipher.final()
+  target.set(cipher.getAuthTag(), at + plaintext.length)
+}
+
+/**
+ * Decrypts what `seal` has made.
+ *
+ * @throws {Error} when the tag does not fit
+ */
+export function unseal(suite: Suite, key: Uint8Array, data: Uint8Array, sealed: Uint8Array): Buffer {
+  const { keyBytes } = suite
+  const length = sealed.length - TAG_BYTES
+  if (length < 0) throw new CryptoError('A ciphertext holds a tag.')
+  const decipher = createDecipheriv(suite.aead as 'aes-128-gcm', key.subarray(0, keyBytes), key.subarray(keyBytes), {
+    authTagLength: TAG_BYTES,
+  })
+  decipher.setAuthTag(sealed.subarray(length))
+  if (data.length > 0) decipher.setAAD(data)
+  const plaintext = decipher.update(sealed.subarray(0, length))
+  decipher.final()
+  return plaintext
+}
+
+/** A suite as the MLS library wants it. */
+export function makeProvider(suite: Suite): CiphersuiteImpl {
+  const signers = new WeakMap<Uint8Array, Signer>()
+  const verifiers = new WeakMap<Uint8Array, Verifier>()
+  const hpke = makeHpke(suite)
+  return {
+    name: suite.name,
+    rng: { randomBytes: (length) => new Uint8Array(randomBytes(length)) },
+    hash: {
+      digest: async (bytes) => sha256(bytes),
+      mac: async (key, bytes) => hmac(key, bytes),
+      verifyMac: async (key, mac, bytes) => equal(hmac(key, bytes), mac),
+    },
+    kdf: {
+      size: DIGEST_BYTES,
+      extract: async (salt, secret) => extract(salt, secret),
+      expand: async (secret, info, length) => expand(secret, info, length),
+    },
+    signature: {
+      sign: guarded(async (seed, bytes) => {
+        let signer = signers.get(seed)
+        if (signer === undefined) signers.set(seed, (signer = ed25519.signer(pairOf(seed))))
+        return signer(bytes)
+      }),
+      verify: guarded(async (publicKey, bytes, signature) => {
+        let verifier = verifiers.get(publicKey)
+        if (verifier === undefined) verifiers.set(publicKey, (verifier = ed25519.verifier(publicKey)))
+        return verifier(bytes, signature)
+      }),
+      keygen: async () => {
+        const { publicKey, seed } = generateSignatureKeyPair()
+        return { publicKey, signKey: seed }
+      },
+    },
+    hpke,
+  }
+}
+
+/** An X25519 key as it goes through the library, which only hands it back. */
+interface HpkeKey {
+  readonly raw: Uint8Array
+  readonly object: KeyObject
+  /** Of a private key: its public part. */
+  readonly publicRaw: Uint8Array
+}
+
+type Hpke = CiphersuiteImpl['hpke']
+type LibraryKey<Type extends 'public' | 'private'> = Awaited<
+  ReturnType<Hpke[Type extends 'public' ? 'importPublicKey' : 'importPrivateKey']>
+>
+
+const text = new TextEncoder()
+const EMPTY = new Uint8Array()
+const VERSION = text.encode('HPKE-v1')
+const KEM_ID = 0x0020
+const KDF_ID = 0x0001
+const MODE_BASE = new Uint8Array([0])
+/** X25519 keys and shared points. */
+const POINT_BYTES = 32
+
+/** HPKE in base mode, single shot: DHKEM(X25519, HKDF-SHA256). */
+function makeHpke(suite: Suite): Hpke {
+  const kemSuite = concat(text.encode('KEM'), uint16(KEM_ID))
+  const hpkeSuite = concat(text.encode('HPKE'), uint16(KEM_ID), uint16(KDF_ID), uint16(suite.hpkeAead))
+  const labelledExtract = (id: Uint8Array, salt: Uint8Array, label: string, secret: Uint8Array): Uint8Array =>
+    extract(salt, concat(VERSION, id, text.encode(label), secret))
+  const labelledExpand = (
+    id: Uint8Array,
+    secret: Uint8Array,
+    label: string,
+    info: Uint8Array,
+    length: number,
+  ): Uint8Array => expand(secret, concat(uint16(length), VERSION, id, text.encode(label), info), length)
+  const noPsk = labelledExtract(hpkeSuite, EMPTY, 'psk_id_hash', EMPTY)
+
+  const sharedSecret = (own: KeyObject, peer: KeyObject, ephemeral: Uint8Array, receiver: Uint8Array): Uint8Array => {
+    // Throws for a point of small order, whose result is zero.
+    const point = diffieHellman({ privateKey: own, publicKey: peer })
+    const secret = labelledExtract(kemSuite, EMPTY, 'eae_prk', point)
+    point.fill(0)
+    return labelledExpand(kemSuite, secret, 'shared_secret', concat(ephemeral, receiver), DIGEST_BYTES)
+  }
+  const encapsulate = (receiver: HpkeKey): { shared: Uint8Array; enc: Uint8Array } => {
+    const ephemeral = generateKeyPairSync('x25519')
+    const enc = rawPublic(ephemeral.publicKey)
+    return { shared: sharedSecret(ephemeral.privateKey, receiver.object, enc, receiver.raw), enc }
+  }
+  const decapsulate = (receiver: HpkeKey, enc: Uint8Array): Uint8Array =>
+    sharedSecret(receiver.object, importPublic(enc).object, enc, receiver.publicRaw)
+  const schedule = (shared: Uint8Array, info: Uint8Array): { key: Uint8Array; exporter: Uint8Array } => {
+    const context = concat(MODE_BASE, noPsk, labelledExtract(hpkeSuite, EMPTY, 'info_hash', info))
+    const secret = labelledExtract(hpkeSuite, shared, 'secret', EMPTY)
+    return {
+      key: concat(
+        labelledExpand(hpkeSuite, secret, 'key', context, suite.keyBytes),
+        labelledExpand(hpkeSuite, secret, 'base_nonce', context, NONCE_BYTES),
+      ),
+      exporter: labelledExpand(hpkeSuite, secret, 'exp', context, DIGEST_BYTES),
+    }
+  }
+  const sealed = (key: Uint8Array, data: Uint8Array, plaintext: Uint8Array): Uint8Array => {
+    const target = new Uint8Array(plaintext.length + TAG_BYTES)
+    seal(suite, key, data, plaintext, target, 0)
+    return target
+  }
+  return {
+    keyLength: suite.keyBytes,
+    nonceLength: NONCE_BYTES,
+    seal: guarded(async (publicKey, plaintext, info, data = EMPTY) => {
+      const { shared, enc } = encapsulate(ours(publicKey))
+      return { enc, ct: sealed(schedule(shared, info).key, data, plaintext) }
+    }),
+    open: guarded(async (privateKey, enc, ciphertext, info, data = EMPTY) => {
+      return unseal(suite, schedule(decapsulate(ours(privateKey), enc), info).key, data, ciphertext)
+    }),
+    exportSecret: guarded(async (publicKey, context, length, info) => {
+      const { shared, enc } = encapsulate(ours(publicKey))
+      return { enc, secret: labelledExpand(hpkeSuite, schedule(shared, info).exporter, 'sec', context, length) }
+    }),
+    importSecret: guarded(async (privateKey, context, enc, length, info) => {
+      const { exporter } = schedule(decapsulate(ours(privateKey), enc), info)
+      return labelledExpand(hpkeSuite, exporter, 'sec', context, length)
+    }),
+    importPrivateKey: guarded(async (raw) => theirs<'private'>(importPrivate(raw))),
+    importPublicKey: guarded(async (raw) => theirs<'public'>(importPublic(raw))),
+    exportPrivateKey: async (key) => ours(key).raw,
+    exportPublicKey: async (key) => ours(key).raw,
+    encryptAead: guarded(async (key, nonce, data = EMPTY, plaintext) => sealed(concat(key, nonce), data, plaintext)),
+    decryptAead: guarded(async (key, nonce, data = EMPTY, ciphertext) =>
+      unseal(suite, concat(key, nonce), data, ciphertext),
+    ),
+    deriveKeyPair: guarded(async (secret) => {
+      const prk = labelledExtract(kemSuite, EMPTY, 'dkp_prk', secret)
+      return pair(importPrivate(labelledExpand(kemSuite, prk, 'sk', EMPTY, POINT_BYTES)))
+    }),
+    generateKeyPair: async () => {
+      return pair(importPrivate(new Uint8Array(randomBytes(POINT_BYTES))))
+    },
+  }
+}
+
+/** What stands before the 32 bytes of a private key in PKCS #8 (RFC 8410). */
+const X25519_DER = Buffer.from('302e020100300506032b656e04220420', 'hex')
+const ED25519_DER = Buffer.from('302e020100300506032b657004220420', 'hex')
+
+const privateKeys = new WeakMap<Uint8Array, HpkeKey>()
+const publicKeys = new WeakMap<Uint8Array, HpkeKey>()
+
+function importPrivate(raw: Uint8Array): HpkeKey {
+  const known = privateKeys.get(raw)
+  if (known !== undefined) return known
+  if (raw.length !== POINT_BYTES) throw new CryptoError('An X25519 private key has 32 bytes.')
+  const object = privateFromRaw(X25519_DER, raw)
+  const key = { raw, object, publicRaw: rawPublic(createPublicKey(object)) }
+  privateKeys.set(raw, key)
+  return key
+}
+
+/** A private key whose public part is not known, which a JWK would need. */
+function privateFromRaw(prefix: Buffer, raw: Uint8Array): KeyObject {
+  const der = Buffer.concat([prefix, raw])
+  const key = createPrivateKey({ key: der, format: 'der', type: 'pkcs8' })
+  der.fill(0)
+  return key
+}
+
+function importPublic(raw: Uint8Array): HpkeKey {
+  const known = publicKeys.get(raw)
+  if (known !== undefined) return known
+  if (raw.length !== POINT_BYTES) throw new CryptoError('An X25519 public key has 32 bytes.')
+  const object = createPublicKey({ key: { kty: 'OKP', crv: 'X25519', x: base64url(raw) }, format: 'jwk' })
+  const key = { raw, object, publicRaw: raw }
+  publicKeys.set(raw, key)
+  return key
+}
+
+function pair(key: HpkeKey): { privateKey: LibraryKey<'private'>; publicKey: LibraryKey<'public'> } {
+  return { privateKey: theirs<'private'>(key), publicKey: theirs<'public'>(importPublic(key.publicRaw)) }
+}
+
+/** The library's type is Web Crypto's, but it never looks inside. */
+function theirs<Type extends 'public' | 'private'>(key: HpkeKey): LibraryKey<Type> {
+  return key as unknown as LibraryKey<Type>
+}
+
+function ours(key: LibraryKey<'public'> | LibraryKey<'private'>): HpkeKey {
+  return key as unknown as HpkeKey
+}
+
+function rawPublic(key: KeyObject): Uint8Array {
+  const { x } = key.export({ format: 'jwk' })
+  return new Uint8Array(Buffer.from(x ?? '', 'base64url'))
+}
+
+/** The library knows a signature key by its seed alone. */
+function pairOf(seed: Uint8Array): SignatureKeyPair {
+  return { seed, publicKey: rawPublic(createPublicKey(privateFromRaw(ED25519_DER, seed))) }
+}
+
+/** Callers of the library tell what happened by its error classes. */
+function guarded<Arguments extends unknown[], Result>(
+  work: (...values: Arguments) => Promise<Result>,
+): (...values: Arguments) => Promise<Result> {
+  return async (...values) => {
+    try {
+      return await work(...values)
+    } catch (error) {
+      if (error instanceof CryptoError) throw error
+      const wrapped = new CryptoError(error instanceof Error ? error.message : String(error))
+      wrapped.cause = error
+      throw wrapped
+    }
+  }
+}
+
+function uint16(value: number): Uint8Array {
+  return new Uint8Array([value >>> 8, value & 0xff])
+}
+
+function base64url(bytes: Uint8Array): string {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('base64url')
+}

@@ -1,0 +1,381 @@
+/**
+ * Application messages of one epoch (RFC 9420, sections 6.3 and 9.1), synchronous: a message costs little more than
+ * its signature and its encryption. The application ratchets are taken out of the MLS library's state and live here
+ * as rows, one per leaf: a row is a value, `seal` and `open` return the next one, the caller saves it and then lets
+ * go of the old one. The relay orders all entries, so the generations of a sender only rise: nothing is kept for
+ * those that were skipped, and what was opened once cannot be opened again but by its own key.
+ * Sealing twice with one row would use a key twice: hold the group's mutex from `seal` to the new row in place.
+ */
+import { randomFillSync } from 'node:crypto'
+import { MAX_CIPHERTEXT_BYTES, SIGNATURE_BYTES, StaticError } from '@static/protocol'
+import { concat } from './bytes.ts'
+import type { Signer, Verifier } from './ed25519.ts'
+import { CONTENT_TYPES, lengthBytes, parsePrivateMessage, PRIVATE_MESSAGE, readSpan, writeLength } from './framing.ts'
+import { DIGEST_BYTES, HMAC_START, hmacInput, hmacInto } from './hash.ts'
+import { contentBytes } from './padding.ts'
+import { NONCE_BYTES, seal, type Suite, TAG_BYTES, unseal } from './provider.ts'
+
+/** How far one message may move a ratchet: it bounds the hashing that a sender can force on the others. */
+export const MAX_STEPS = 1000
+const MAX_GENERATION = 0xffff_ffff
+const GUARD_BYTES = 4
+const SENDER_DATA_BYTES = 12
+const SENDER_MEMBER = 1
+const EMPTY = new Uint8Array()
+const ZEROS = Buffer.alloc(MAX_CIPHERTEXT_BYTES)
+
+/** The application ratchet of a leaf: the secret of its next generation. */
+export interface RatchetRow {
+  readonly epoch: bigint
+  readonly leaf: number
+  readonly generation: number
+  readonly secret: Uint8Array
+}
+
+/** The rows of an epoch, by leaf. */
+export type Ratchets = ReadonlyMap<number, RatchetRow>
+
+/** A message that was made. */
+export interface Sealed {
+  readonly ciphertext: Uint8Array
+  /** Opens this message alone, with `reopen`. */
+  readonly messageKey: Uint8Array
+  /** The sender's ratchet after it. */
+  readonly row: RatchetRow
+}
+
+/** A message that was opened. */
+export interface Opened {
+  /** Whose signature it carries. */
+  readonly leaf: number
+  readonly generation: number
+  readonly plaintext: Uint8Array
+  readonly authenticatedData: Uint8Array
+  /** Opens this message alone, with `reopen`. */
+  readonly messageKey: Uint8Array
+  /** The sender's ratchet after it. */
+  readonly row: RatchetRow
+}
+
+/** What messages need of an epoch. */
+export interface EpochKeys {
+  readonly suite: Suite
+  readonly groupId: Uint8Array
+  readonly epoch: bigint
+  /** Encoded. */
+  readonly groupContext: Uint8Array
+  readonly senderDataSecret: Uint8Array
+  readonly leaf: number
+  readonly sign: Signer
+  /** Undefined for a blank leaf. */
+  verifier(leaf: number): Verifier | undefined
+}
+
+const ROW_BYTES = 8 + 4 + 4 + DIGEST_BYTES
+
+/** A row as the database holds it: 48 bytes. */
+export function encodeRow({ epoch, leaf, generation, secret }: RatchetRow): Uint8Array {
+  const bytes = Buffer.alloc(ROW_BYTES)
+  bytes.writeBigUInt64BE(epoch, 0)
+  bytes.writeUInt32BE(leaf, 8)
+  bytes.writeUInt32BE(generation, 12)
+  bytes.set(secret, 16)
+  return bytes
+}
+
+/**
+ * A row from the database.
+ *
+ * @throws {StaticError} `store_corrupt` when it is none
+ */
+export function decodeRow(bytes: Uint8Array): RatchetRow {
+  if (bytes.length !== ROW_BYTES) throw StaticError.of('store_corrupt', 'A ratchet has another length.')
+  const row = Buffer.from(bytes)
+  const secret = new Uint8Array(row.subarray(16))
+  return { epoch: row.readBigUInt64BE(0), leaf: row.readUInt32BE(8), generation: row.readUInt32BE(12), secret }
+}
+
+/** What a secret is derived by (RFC 9420, section 8), with room for its context: one block of HKDF-Expand. */
+interface Label {
+  readonly input: Buffer
+  readonly context: number
+  readonly bytes: number
+}
+
+function label(name: string, bytes: number, contextBytes: number): Label {
+  const words = Buffer.from(`MLS 1.0 ${name}`)
+  const input = hmacInput(2 + 1 + words.length + 1 + contextBytes + 1)
+  let at = input.writeUInt16BE(bytes, HMAC_START)
+  at = input.writeUInt8(words.length, at)
+  input.set(words, at)
+  at = input.writeUInt8(contextBytes, at + words.length)
+  input.writeUInt8(1, at + contextBytes)
+  return { input, context: at, bytes }
+}
+
+const NEXT = label('secret', DIGEST_BYTES, 4)
+const NONCE = label('nonce', NONCE_BYTES, 4)
+const SENDER_NONCE = label('nonce', NONCE_BYTES, DIGEST_BYTES)
+const SIGN_LABEL = Buffer.from('MLS 1.0 FramedContentTBS')
+const derived = Buffer.alloc(DIGEST_BYTES)
+
+function ofGeneration(target: Uint8Array, at: number, label: Label, secret: Uint8Array, generation: number): void {
+  label.input.writeUInt32BE(generation, label.context)
+  derive(target, at, label, secret)
+}
+
+function ofSample(target: Uint8Array, at: number, label: Label, secret: Uint8Array, ciphertext: Uint8Array): void {
+  for (let byte = 0; byte < DIGEST_BYTES; byte++) label.input[label.context + byte] = ciphertext[byte] ?? 0
+  derive(target, at, label, secret)
+}
+
+function derive(target: Uint8Array, at: number, { input, bytes }: Label, secret: Uint8Array): void {
+  hmacInto(derived, secret, input)
+  for (let byte = 0; byte < bytes; byte++) target[at + byte] = derived[byte] ?? 0
+  derived.fill(0)
+}
+
+/** The secret of the generation after this one (RFC 9420, section 9.1). */
+export function nextSecret(secret: Uint8Array, generation: number): Uint8Array {
+  const next = new Uint8Array(DIGEST_BYTES)
+  ofGeneration(next, 0, NEXT, secret, generation)
+  return next
+}
+
+const guards = Buffer.alloc(4096)
+let guardsUsed = guards.length
+
+/** Random bytes in stock: fetching four at a time costs more than encrypting them. */
+function reuseGuard(): Uint8Array {
+  if (guardsUsed === guards.length) {
+    randomFillSync(guards)
+    guardsUsed = 0
+  }
+  guardsUsed += GUARD_BYTES
+  return guards.subarray(guardsUsed - GUARD_BYTES, guardsUsed)
+}
+
+/** Seals and opens the application messages of one epoch. */
+export class EpochCipher {
+  readonly #keys: EpochKeys
+  /** MLSMessage up to the epoch. */
+  readonly #head: Uint8Array
+  /** What the encryption of the sender data authenticates. */
+  readonly #senderDataAad: Uint8Array
+  readonly #key: Label
+  readonly #senderKey: Label
+  readonly #verifiers = new Map<number, Verifier>()
+
+  constructor(keys: EpochKeys) {
+    this.#keys = keys
+    const { groupId, suite } = keys
+    const epoch = Buffer.alloc(8)
+    epoch.writeBigUInt64BE(keys.epoch)
+    const length = new Uint8Array(lengthBytes(groupId.length))
+    writeLength(length, 0, groupId.length)
+    this.#head = concat(PRIVATE_MESSAGE, length, groupId, epoch)
+    const type = new Uint8Array([CONTENT_TYPES.application])
+    this.#senderDataAad = concat(this.#head.subarray(PRIVATE_MESSAGE.length), type)
+    this.#key = label('key', suite.keyBytes, 4)
+    this.#senderKey = label('key', suite.keyBytes, DIGEST_BYTES)
+  }
+
+  /**
+   * Makes a message of the own leaf, padded to its bucket.
+   *
+   * @throws {StaticError} `epoch_mismatch` for a row of another epoch, `too_large`
+   */
+  seal(row: RatchetRow, plaintext: Uint8Array, authenticatedData: Uint8Array = EMPTY): Sealed {
+    const { suite, sign, leaf } = this.#keys
+    this.#expectRow(row, leaf)
+    const { generation, secret } = row
+    if (generation === MAX_GENERATION) throw StaticError.of('mls_error', 'The ratchet has come to its end.')
+    // Head, content type, authenticated data, sender data.
+    const dataAt = this.#head.length + 1
+    const sealedDataBytes = SENDER_DATA_BYTES + TAG_BYTES
+    const headBytes = dataAt + lengthBytes(authenticatedData.length) + authenticatedData.length + 1 + sealedDataBytes
+    const content = Buffer.allocUnsafe(contentBytes(plaintext.length, headBytes))
+    const sealedBytes = content.length + TAG_BYTES
+    const message = Buffer.allocUnsafe(headBytes + lengthBytes(sealedBytes) + sealedBytes)
+    message.set(this.#head)
+    message[this.#head.length] = CONTENT_TYPES.application
+    let at = writeLength(message, dataAt, authenticatedData.length)
+    message.set(authenticatedData, at)
+    at += authenticatedData.length
+    const contentData = message.subarray(PRIVATE_MESSAGE.length, at)
+
+    let end = writeLength(content, 0, plaintext.length)
+    content.set(plaintext, end)
+    end = writeLength(content, end + plaintext.length, SIGNATURE_BYTES)
+    const toBeSigned = this.#toBeSigned(leaf, authenticatedData, plaintext)
+    content.set(sign(toBeSigned), end)
+    content.fill(0, end + SIGNATURE_BYTES)
+
+    const guard = reuseGuard()
+    const messageKey = this.#messageKey(secret, generation, guard)
+    const sealedAt = writeLength(message, headBytes, sealedBytes)
+    seal(suite, messageKey, contentData, content, message, sealedAt)
+    // Both hold the plaintext, in memory that others get next.
+    content.fill(0)
+    toBeSigned.fill(0)
+
+    const senderData = Buffer.allocUnsafe(SENDER_DATA_BYTES)
+    senderData.writeUInt32BE(leaf, 0)
+    senderData.writeUInt32BE(generation, 4)
+    senderData.set(guard, 8)
+    const senderKey = this.#senderDataKey(message.subarray(sealedAt))
+    message[at] = sealedDataBytes
+    seal(suite, senderKey, this.#senderDataAad, senderData, message, at + 1)
+    const next = nextSecret(secret, generation)
+    return { ciphertext: message, messageKey, row: { ...row, generation: generation + 1, secret: next } }
+  }
+
+  /**
+   * Opens a message of another leaf, whose signature it checks. No row changes when it fails.
+   *
+   * @throws {StaticError} `epoch_mismatch` for another epoch, otherwise `decryption_failure`
+   */
+  open(ratchets: Ratchets, message: Uint8Array): Opened {
+    const { suite, epoch } = this.#keys
+    const parts = parsePrivateMessage(message)
+    if (parts === undefined || message.length > MAX_CIPHERTEXT_BYTES) throw failure('This is no MLS message.')
+    if (parts.contentType !== CONTENT_TYPES.application) throw failure('This is no application message.')
+    if (parts.epoch !== epoch)
+      throw StaticError.of('epoch_mismatch', `The message is of epoch ${parts.epoch}, the group in ${epoch}.`)
+    const { leaf, generation, guard } = this.#senderData(parts.senderData, parts.ciphertext)
+    const row = ratchets.get(leaf)
+    if (row === undefined) throw failure('The sender is no member.')
+    this.#expectRow(row, leaf)
+    if (generation < row.generation) throw failure('The message was opened before, or came too late.')
+    if (generation - row.generation > MAX_STEPS) throw failure('The message is too far ahead.')
+    let { secret } = row
+    for (let step = row.generation; step < generation; step++) {
+      const skipped = secret
+      secret = nextSecret(secret, step)
+      if (skipped !== row.secret) skipped.fill(0)
+    }
+    const messageKey = this.#messageKey(secret, generation, guard)
+    const next = nextSecret(secret, generation)
+    if (secret !== row.secret) secret.fill(0)
+
+    const content = opened(suite, messageKey, parts.contentData, parts.ciphertext)
+    const { plaintext, signature } = partsOf(content)
+    const toBeSigned = this.#toBeSigned(leaf, parts.authenticatedData, plaintext)
+    const isSigned = this.#verifier(leaf)(toBeSigned, signature)
+    toBeSigned.fill(0)
+    if (!isSigned) throw failure('The signature is not of the sender.')
+    return {
+      leaf,
+      generation,
+      plaintext,
+      authenticatedData: parts.authenticatedData,
+      messageKey,
+      row: { ...row, generation: generation + 1, secret: next },
+    }
+  }
+
+  #expectRow(row: RatchetRow, leaf: number): void {
+    if (row.epoch !== this.#keys.epoch || row.leaf !== leaf)
+      throw StaticError.of('epoch_mismatch', 'The ratchet is of another epoch or leaf.')
+  }
+
+  /** AEAD key and nonce of a message. */
+  #messageKey(secret: Uint8Array, generation: number, guard: Uint8Array): Uint8Array {
+    const { keyBytes } = this.#keys.suite
+    const key = new Uint8Array(keyBytes + NONCE_BYTES)
+    ofGeneration(key, 0, this.#key, secret, generation)
+    ofGeneration(key, keyBytes, NONCE, secret, generation)
+    for (let at = 0; at < GUARD_BYTES; at++) key[keyBytes + at] = (key[keyBytes + at] ?? 0) ^ (guard[at] ?? 0)
+    return key
+  }
+
+  /** AEAD key and nonce of a message's sender data. */
+  #senderDataKey(ciphertext: Uint8Array): Uint8Array {
+    const { suite, senderDataSecret } = this.#keys
+    const key = new Uint8Array(suite.keyBytes + NONCE_BYTES)
+    ofSample(key, 0, this.#senderKey, senderDataSecret, ciphertext)
+    ofSample(key, suite.keyBytes, SENDER_NONCE, senderDataSecret, ciphertext)
+    return key
+  }
+
+  #senderData(sealed: Uint8Array, ciphertext: Uint8Array): { leaf: number; generation: number; guard: Uint8Array } {
+    if (sealed.length !== SENDER_DATA_BYTES + TAG_BYTES || ciphertext.length < DIGEST_BYTES)
+      throw failure('The message is too short.')
+    const data = opened(this.#keys.suite, this.#senderDataKey(ciphertext), this.#senderDataAad, sealed)
+    return { leaf: data.readUInt32BE(0), generation: data.readUInt32BE(4), guard: data.subarray(8) }
+  }
+
+  /** SignContent of RFC 9420, section 5.1.2, over the FramedContentTBS of section 6.1. */
+  #toBeSigned(leaf: number, authenticatedData: Uint8Array, plaintext: Uint8Array): Uint8Array {
+    const { groupContext } = this.#keys
+    const tbsBytes =
+      this.#head.length +
+      5 +
+      lengthBytes(authenticatedData.length) +
+      authenticatedData.length +
+      1 +
+      lengthBytes(plaintext.length) +
+      plaintext.length +
+      groupContext.length
+    const bytes = Buffer.allocUnsafe(1 + SIGN_LABEL.length + lengthBytes(tbsBytes) + tbsBytes)
+    let at = writeLength(bytes, 0, SIGN_LABEL.length)
+    bytes.set(SIGN_LABEL, at)
+    at = writeLength(bytes, at + SIGN_LABEL.length, tbsBytes)
+    bytes.set(this.#head, at)
+    at = bytes.writeUInt8(SENDER_MEMBER, at + this.#head.length)
+    at = bytes.writeUInt32BE(leaf, at)
+    at = writeLength(bytes, at, authenticatedData.length)
+    bytes.set(authenticatedData, at)
+    at = bytes.writeUInt8(CONTENT_TYPES.application, at + authenticatedData.length)
+    at = writeLength(bytes, at, plaintext.length)
+    bytes.set(plaintext, at)
+    bytes.set(groupContext, at + plaintext.length)
+    return bytes
+  }
+
+  #verifier(leaf: number): Verifier {
+    let verifier = this.#verifiers.get(leaf)
+    if (verifier === undefined) {
+      verifier = this.#keys.verifier(leaf)
+      if (verifier === undefined) throw failure('The sender is no member.')
+      this.#verifiers.set(leaf, verifier)
+    }
+    return verifier
+  }
+}
+
+/**
+ * Opens a message again with its own key, which `seal` or `open` gave: its signature was checked then.
+ *
+ * @throws {StaticError} `decryption_failure`
+ */
+export function reopen(suite: Suite, message: Uint8Array, messageKey: Uint8Array): Uint8Array {
+  const parts = parsePrivateMessage(message)
+  if (parts === undefined) throw failure('This is no MLS message.')
+  return partsOf(opened(suite, messageKey, parts.contentData, parts.ciphertext)).plaintext
+}
+
+function opened(suite: Suite, key: Uint8Array, data: Uint8Array, sealed: Uint8Array): Buffer {
+  try {
+    return unseal(suite, key, data, sealed)
+  } catch (cause) {
+    throw failure('The message does not decrypt.', cause)
+  }
+}
+
+/** PrivateMessageContent of RFC 9420, section 6.3.1. */
+function partsOf(content: Uint8Array): { plaintext: Uint8Array; signature: Uint8Array } {
+  const plaintext = readSpan(content, 0)
+  const signature = plaintext && readSpan(content, plaintext.end)
+  if (signature === undefined) throw failure('The message has no content.')
+  const padding = content.subarray(signature.end)
+  if (!ZEROS.subarray(0, padding.length).equals(padding)) throw failure('The padding is not zero.')
+  return {
+    plaintext: content.subarray(plaintext?.start, plaintext?.end),
+    signature: content.subarray(signature.start, signature.end),
+  }
+}
+
+function failure(message: string, cause?: unknown): StaticError {
+  return StaticError.of('decryption_failure', message, cause === undefined ? {} : { cause })
+}

@@ -1,0 +1,236 @@
+/**
+ * Making and following commits (RFC 9420, sections 12.4.1 and 12.4.2) by the rules of commit-rules.ts.
+ *
+ * The lone leaf. When the committer is the only leaf left (the founder or the last other member removed, or a rotate
+ * while alone), this library uses a commit secret of zeros where the RFC wants a fresh one, so whoever was removed, or
+ * had stolen the state, computes the next epoch and reads on. Such a commit therefore always carries a PreSharedKey
+ * proposal over 32 random bytes that are forgotten at once: nobody but the committer can come to the next epoch.
+ * A rotate while alone has no path, because the library makes none beside a PreSharedKey; the leaf's key is replaced
+ * by the commit that follows the first Add (`rekeyDue`).
+ */
+import {
+  type ClientState,
+  createCommit,
+  emptyPskIndex,
+  encodeMlsMessage,
+  makePskIndex,
+  processPrivateMessage,
+  type Proposal,
+  type PskIndex,
+} from 'ts-mls'
+import {
+  applyProposals,
+  validateLeafNodeCredentialAndKeyUniqueness,
+  validateLeafNodeUpdateOrCommit,
+} from 'ts-mls/clientState.js'
+import type { Commit } from 'ts-mls/commit.js'
+import { unprotectPrivateMessage } from 'ts-mls/messageProtection.js'
+import { toLeafIndex } from 'ts-mls/treemath.js'
+import { applyUpdatePath } from 'ts-mls/updatePath.js'
+import { type DeclarationFields, type ErrorCode, StaticError } from '@static/protocol'
+import { equal } from '../bytes.ts'
+import { checkCommit, type Declared, type Violation } from '../commit-rules.ts'
+import { agentIdOf } from '../credential.ts'
+import type { CommitChange, Epoch, PendingCommit, Processed } from '../engine.ts'
+import { CONTENT_TYPES, parsePrivateMessage } from '../framing.ts'
+import { checkKeyPackage, type Crypto } from '../key-package.ts'
+import { nextSecret } from '../ratchet.ts'
+import { CONFIG } from './config.ts'
+import { decodeMessage, encodeWelcome } from './message.ts'
+import { adopt, enclose, outside, type TsMlsGroup } from './state.ts'
+import { membersOf, neededExtensions, personOf, ruleCommit, ruleGroup } from './view.ts'
+
+const LONE_LEAF = new TextEncoder().encode('static lone leaf')
+
+/** Makes a commit; see `MlsEngine.commit`. */
+export async function makeCommit(crypto: Crypto, group: TsMlsGroup, change: CommitChange): Promise<PendingCommit> {
+  const { provider } = crypto
+  const { state, key } = group
+  const members = membersOf(state.ratchetTree)
+  const keyPackages = await Promise.all(
+    (change.adds ?? []).map((bytes) =>
+      checkKeyPackage(crypto, bytes, neededExtensions(state.groupContext), change.now),
+    ),
+  )
+  const removes = (change.removes ?? []).map((agentId) => {
+    const member = members.find((other) => !other.founder && equal(other.agentId, agentId))
+    if (member === undefined) throw StaticError.of('not_found', 'The agent is not in the channel.')
+    return member
+  })
+  const founders = change.removeFounder === true ? members.filter(({ founder }) => founder) : []
+  if (group.founding && founders.length === 0)
+    throw StaticError.of('invalid_request', 'The first commit to a new channel removes the founder.')
+  const proposals: Proposal[] = [
+    ...[...removes, ...founders].map(({ leaf }) => ({ proposalType: 'remove' as const, remove: { removed: leaf } })),
+    ...keyPackages.map(({ parsed }) => ({ proposalType: 'add' as const, add: { keyPackage: parsed } })),
+  ]
+  const lone = members.length - removes.length - founders.length + keyPackages.length === 1
+  if (lone) proposals.push(pskProposal(provider.rng.randomBytes(provider.kdf.size)))
+  const declaration: DeclarationFields = {
+    adds: keyPackages.map(({ agentId }) => agentId),
+    removes: removes.map(({ agentId }) => agentId),
+    leaveNotices: change.leaveNotices ?? [],
+  }
+  expectValid(group, proposals, declaration)
+
+  const psk = provider.rng.randomBytes(provider.kdf.size)
+  const made = await createCommit(
+    { state, cipherSuite: provider, pskIndex: pskIndexOf(psk) },
+    { extraProposals: proposals, ratchetTreeExtension: keyPackages.length > 0 },
+  )
+    .catch((cause: unknown) => {
+      throw StaticError.of('mls_error', 'The commit could not be made.', { cause })
+    })
+    .finally(() => psk.fill(0))
+  const { welcome } = made
+  return {
+    commit: encodeMlsMessage(made.commit),
+    welcomes: keyPackages.map(({ agentId }, at) => {
+      const secrets = welcome?.secrets[at]
+      if (welcome === undefined || secrets === undefined) throw new TypeError('Every KeyPackage gets a Welcome.')
+      return { agentId, welcome: encodeWelcome({ ...welcome, secrets: [secrets] }) }
+    }),
+    declaration,
+    next: adopt(crypto, made.newState, key),
+    current: outside(enclose(crypto, withHandshakeUsed(state), key)),
+    rekeyDue: members.length === 1 && keyPackages.length > 0,
+  }
+}
+
+/** Judges and follows a commit; see `MlsEngine.process`. */
+export async function followCommit(
+  crypto: Crypto,
+  group: TsMlsGroup,
+  bytes: Uint8Array,
+  declared: Declared,
+): Promise<Processed> {
+  const { provider } = crypto
+  const { state, key } = group
+  const { groupContext, ratchetTree, secretTree, keySchedule } = state
+  const parts = parsePrivateMessage(bytes)
+  const message = decodeMessage('mls_private_message', bytes)?.privateMessage
+  if (message === undefined || parts?.contentType !== CONTENT_TYPES.commit)
+    return { kind: 'rejected', reason: 'not_a_commit', sender: undefined }
+  if (!equal(parts.groupId, groupContext.groupId)) return { kind: 'rejected', reason: 'other_group', sender: undefined }
+  if (parts.epoch !== groupContext.epoch) return { kind: 'other_epoch', epoch: parts.epoch }
+
+  const members = membersOf(ratchetTree)
+  const opened = await unprotectPrivateMessage(
+    keySchedule.senderDataSecret,
+    message,
+    secretTree,
+    ratchetTree,
+    groupContext,
+    CONFIG.keyRetentionConfig,
+    provider,
+  ).catch((cause: unknown) => ({ cause }))
+  if ('cause' in opened) return { kind: 'undecryptable', sender: undefined, cause: opened.cause }
+  const { content } = opened.content
+  if (content.contentType !== 'commit' || content.sender.senderType !== 'member')
+    return { kind: 'rejected', reason: 'not_a_commit', sender: undefined }
+  const { leafIndex } = content.sender
+  const sender = members.find(({ leaf }) => leaf === leafIndex)
+  if (sender === undefined) return { kind: 'rejected', reason: 'sender_not_member', sender }
+
+  const change = checkCommit(ruleGroup(state), ruleCommit(leafIndex, content.commit, groupContext), declared)
+  if (typeof change === 'string') return { kind: 'rejected', reason: change, sender }
+  if (!(await isSound(crypto, state, leafIndex, content.commit))) return { kind: 'rejected', reason: 'invalid', sender }
+  const { added, removed } = change
+  let next: Epoch | undefined
+  if (!removed.some(({ leaf }) => leaf === state.privatePath.leafIndex)) {
+    try {
+      const { newState } = await processPrivateMessage(state, message, emptyPskIndex, provider)
+      next = adopt(crypto, newState, key)
+    } catch (cause) {
+      return { kind: 'undecryptable', sender, cause }
+    }
+  }
+  return {
+    kind: 'accepted',
+    sender,
+    added: added.map(personOf),
+    removed: removed.map((leaf) => ({ leaf: leaf.leaf, ...personOf(leaf) })),
+    next,
+  }
+}
+
+/**
+ * Whether RFC 9420 allows a commit, as far as it can be seen without secrets: by all members alike, also by one that is
+ * removed. The library sees a removal only while the leaf is blank, and not when the same commit gives it to another.
+ */
+async function isSound({ provider }: Crypto, state: ClientState, sender: number, commit: Commit): Promise<boolean> {
+  const { hash, signature } = provider
+  const { proposals, path } = commit
+  const leaf = toLeafIndex(sender)
+  try {
+    // Nothing is derived from the PreSharedKey here: any value will do.
+    const pskIndex = pskIndexOf(new Uint8Array(provider.kdf.size))
+    const { tree, needsUpdatePath } = await applyProposals(state, proposals, leaf, pskIndex, false, provider)
+    if (path === undefined) return !needsUpdatePath
+    const { leafNode } = path
+    const faults = [
+      await validateLeafNodeUpdateOrCommit(leafNode, sender, state.groupContext, CONFIG.authService, signature),
+      await validateLeafNodeCredentialAndKeyUniqueness(tree, leafNode, sender),
+    ]
+    if (faults.some((fault) => fault !== undefined)) return false
+    await applyUpdatePath(tree, leaf, path, hash)
+    return true
+  } catch {
+    return false
+  }
+}
+
+function pskProposal(nonce: Uint8Array): Proposal {
+  return {
+    proposalType: 'psk',
+    psk: { preSharedKeyId: { psktype: 'external', pskId: LONE_LEAF, pskNonce: nonce } },
+  }
+}
+
+function pskIndexOf(psk: Uint8Array): PskIndex {
+  return makePskIndex(undefined, { [Buffer.from(LONE_LEAF).toString('base64')]: psk })
+}
+
+/** The own handshake ratchet one step on: a second commit in this epoch must not use the key of the first. */
+function withHandshakeUsed(state: ClientState): ClientState {
+  const node = 2 * state.privatePath.leafIndex
+  const own = state.secretTree[node]
+  if (own === undefined) throw new TypeError('The own leaf has a ratchet.')
+  const { secret, generation } = own.handshake
+  const handshake = {
+    secret: nextSecret(secret, generation),
+    generation: generation + 1,
+    unusedGenerations: {},
+  }
+  return { ...state, secretTree: state.secretTree.with(node, { ...own, handshake }) }
+}
+
+/** What the others would refuse is refused here, in words for the caller. */
+function expectValid({ state, key }: TsMlsGroup, proposals: readonly Proposal[], declaration: DeclarationFields): void {
+  const { leafIndex } = state.privatePath
+  const items = proposals.map((proposal) => ({ proposalOrRefType: 'proposal' as const, proposal }))
+  const declarer = agentIdOf(key.publicKey)
+  const verdict = checkCommit(
+    ruleGroup(state),
+    ruleCommit(leafIndex, { proposals: items, path: undefined }, state.groupContext),
+    {
+      declaration,
+      declarer,
+    },
+  )
+  if (typeof verdict === 'string') throw StaticError.of(codeOf(verdict), `The change is not allowed: ${verdict}.`)
+}
+
+function codeOf(violation: Violation): ErrorCode {
+  switch (violation) {
+    case 'group_full':
+      return 'group_full'
+    case 'removes_owner':
+    case 'removes_itself':
+    case 'removes_without_right':
+    case 'leave_notice_invalid':
+      return 'not_allowed'
+    default:
+      return 'invalid_request'
+  }
+}

@@ -1,0 +1,138 @@
+/**
+ * The library's state of a group (RFC 9420, sections 8 and 9) as a value of ours: without application ratchets,
+ * which are moved into rows, without anything of past epochs, and without private keys of nodes that are blank.
+ * A copy that the library or the garbage collector has made cannot be wiped.
+ */
+import { type ClientState, decodeGroupState, encodeGroupState, type SecretTree } from 'ts-mls'
+import { encodeGroupContext } from 'ts-mls/groupContext.js'
+import { StaticError } from '@static/protocol'
+import { concat, equal } from '../bytes.ts'
+import { ed25519, type SignatureKeyPair, type Signer } from '../ed25519.ts'
+import type { Group } from '../engine.ts'
+import type { Crypto } from '../key-package.ts'
+import { EpochCipher, type RatchetRow } from '../ratchet.ts'
+import { CONFIG } from './config.ts'
+import { membersOf } from './view.ts'
+
+const VERSION = 1
+
+/** What a Group is inside. */
+export interface TsMlsGroup {
+  readonly state: ClientState
+  readonly key: SignatureKeyPair
+  readonly cipher: EpochCipher
+  /** The founder leaf is still there: nothing may be sent and nobody added. */
+  readonly founding: boolean
+}
+
+/** The inside of a group. */
+export function inside(group: Group): TsMlsGroup {
+  return group as unknown as TsMlsGroup
+}
+
+/** The outside of a group. */
+export function outside(group: TsMlsGroup): Group {
+  return group as unknown as Group
+}
+
+/** Takes over a state that the library has just made, with its application ratchets moved out. */
+export function adopt(
+  crypto: Crypto,
+  fresh: ClientState,
+  key: SignatureKeyPair,
+): { readonly group: Group; readonly rows: readonly RatchetRow[] } {
+  const { ratchetTree, groupContext } = fresh
+  const rows: RatchetRow[] = []
+  const secretTree: SecretTree = fresh.secretTree.map(({ handshake, application }, node) => {
+    if (ratchetTree[node]?.nodeType !== 'leaf') {
+      // The library derives ratchets for every node; only leaves speak.
+      handshake.secret.fill(0)
+      application.secret.fill(0)
+      return { handshake: BLANK, application: BLANK }
+    }
+    const { generation, secret } = application
+    rows.push({ epoch: groupContext.epoch, leaf: node / 2, generation, secret })
+    return { handshake, application: BLANK }
+  })
+  const privateKeys: Record<number, Uint8Array> = {}
+  for (const [node, secret] of Object.entries(fresh.privatePath.privateKeys)) {
+    if (ratchetTree[Number(node)] !== undefined) privateKeys[Number(node)] = secret
+  }
+  const privatePath = { ...fresh.privatePath, privateKeys }
+  const state = { ...fresh, secretTree, privatePath, historicalReceiverData: new Map(), clientConfig: CONFIG }
+  return { group: outside(enclose(crypto, state, key)), rows }
+}
+
+const EMPTY = new Uint8Array()
+const BLANK = { secret: EMPTY, generation: 0, unusedGenerations: {} }
+
+/** The group with another state of the same epoch. */
+export function enclose(crypto: Crypto, state: ClientState, key: SignatureKeyPair): TsMlsGroup {
+  const { groupContext, ratchetTree, keySchedule, privatePath } = state
+  const cipher = new EpochCipher({
+    suite: crypto.suite,
+    groupId: groupContext.groupId,
+    epoch: groupContext.epoch,
+    groupContext: encodeGroupContext(groupContext),
+    senderDataSecret: keySchedule.senderDataSecret,
+    leaf: privatePath.leafIndex,
+    sign: signerOf(key),
+    verifier: (leaf) => {
+      const node = ratchetTree[2 * leaf]
+      return node?.nodeType === 'leaf' ? ed25519.verifier(node.leaf.signaturePublicKey) : undefined
+    },
+  })
+  return { state, key, cipher, founding: membersOf(ratchetTree).some(({ founder }) => founder) }
+}
+
+const signers = new WeakMap<SignatureKeyPair, Signer>()
+
+/** An agent has one key and many groups. */
+function signerOf(key: SignatureKeyPair): Signer {
+  let signer = signers.get(key)
+  if (signer === undefined) signers.set(key, (signer = ed25519.signer(key)))
+  return signer
+}
+
+/** A group for the database. */
+export function encodeGroup({ state }: TsMlsGroup): Uint8Array {
+  return concat(new Uint8Array([VERSION]), encodeGroupState({ ...state, signaturePrivateKey: EMPTY }))
+}
+
+/**
+ * A group from the database.
+ *
+ * @throws {StaticError} `store_corrupt`
+ */
+export function decodeGroup(crypto: Crypto, bytes: Uint8Array, key: SignatureKeyPair): TsMlsGroup {
+  const copy = Uint8Array.from(bytes.subarray(1))
+  const [stored, length] = attempt(() => decodeGroupState(copy, 0)) ?? []
+  const own = stored?.ratchetTree[2 * stored.privatePath.leafIndex]
+  if (bytes[0] !== VERSION || stored === undefined || length !== copy.length || own?.nodeType !== 'leaf')
+    throw StaticError.of('store_corrupt', 'The state of a group cannot be read.')
+  if (!equal(own.leaf.signaturePublicKey, key.publicKey))
+    throw StaticError.of('store_corrupt', 'The state of a group is of another agent.')
+  return enclose(crypto, { ...stored, signaturePrivateKey: key.seed, clientConfig: CONFIG }, key)
+}
+
+/** Overwrites the secrets of a state, but those that it shares with one that stays. */
+export function wipe(state: ClientState, staying?: ClientState): void {
+  const kept = new Set(staying === undefined ? [] : secretsOf(staying))
+  for (const secret of secretsOf(state)) if (!kept.has(secret)) secret.fill(0)
+}
+
+function secretsOf({ keySchedule, secretTree, privatePath }: ClientState): Uint8Array[] {
+  return [
+    ...Object.values(keySchedule),
+    ...Object.values(privatePath.privateKeys),
+    ...secretTree.flatMap(({ handshake, application }) => [handshake.secret, application.secret]),
+  ]
+}
+
+function attempt<Result>(work: () => Result): Result | undefined {
+  try {
+    return work()
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,126 @@
+/** The library's trees and commits in the terms of engine.ts and commit-rules.ts. */
+import {
+  type ClientState,
+  encodeRequiredCapabilities,
+  type Extension,
+  type GroupContext,
+  type LeafNode,
+  type RatchetTree,
+} from 'ts-mls'
+import type { Commit } from 'ts-mls/commit.js'
+import { StaticError } from '@static/protocol'
+import { equal } from '../bytes.ts'
+import type { RuleCommit, RuleGroup, RuleLeaf, RuleProposal } from '../commit-rules.ts'
+import { type ChannelContext, CONTEXT_TYPE, decodeContext, encodeContext } from '../context.ts'
+import { agentIdOf, isFounder } from '../credential.ts'
+import type { Member } from '../engine.ts'
+
+/** A leaf as the rules see it. */
+export function ruleLeaf(node: LeafNode, context: GroupContext): Omit<RuleLeaf, 'leaf'> {
+  return { ...keysOf(node), encryptionKey: node.hpkePublicKey, able: isAble(node, context) }
+}
+
+function keysOf({ credential, signaturePublicKey }: LeafNode): Pick<RuleLeaf, 'identity' | 'signatureKey'> {
+  const identity = credential.credentialType === 'basic' ? credential.identity : undefined
+  return { identity, signatureKey: signaturePublicKey }
+}
+
+/** Whether a leaf can do what the group needs. It has no extensions: the others do not know any. */
+export function isAble({ capabilities, credential, extensions }: LeafNode, context: GroupContext): boolean {
+  return (
+    credential.credentialType === 'basic' &&
+    capabilities.credentials.includes('basic') &&
+    capabilities.versions.includes(context.version) &&
+    capabilities.ciphersuites.includes(context.cipherSuite) &&
+    neededExtensions(context).every((type) => capabilities.extensions.includes(type)) &&
+    extensions.length === 0
+  )
+}
+
+/** A group as the rules see it. */
+export function ruleGroup({ groupContext, ratchetTree }: ClientState): RuleGroup {
+  return {
+    groupId: groupContext.groupId,
+    owner: findContext(groupContext.extensions)?.owner,
+    leaves: leavesOf(ratchetTree).map(({ leaf, node }) => ({ leaf, ...ruleLeaf(node, groupContext) })),
+    parentKeys: ratchetTree.flatMap((node) => (node?.nodeType === 'parent' ? [node.parent.hpkePublicKey] : [])),
+  }
+}
+
+/** A commit as the rules see it. */
+export function ruleCommit(sender: number, { proposals, path }: Commit, context: GroupContext): RuleCommit {
+  return {
+    sender,
+    proposals: proposals.map((item): RuleProposal => {
+      if (item.proposalOrRefType !== 'proposal') return { kind: 'other' }
+      const { proposal } = item
+      if ('add' in proposal) return { kind: 'add', ...ruleLeaf(proposal.add.keyPackage.leafNode, context) }
+      if ('remove' in proposal) return { kind: 'remove', leaf: proposal.remove.removed }
+      if ('psk' in proposal) return { kind: 'psk', external: proposal.psk.preSharedKeyId.psktype === 'external' }
+      return { kind: 'other' }
+    }),
+    path: path && {
+      ...ruleLeaf(path.leafNode, context),
+      nodeKeys: path.nodes.map(({ hpkePublicKey }) => hpkePublicKey),
+    },
+  }
+}
+
+/** The leaves that are not blank. */
+export function leavesOf(tree: RatchetTree): { readonly leaf: number; readonly node: LeafNode }[] {
+  return tree.flatMap((node, at) => (node?.nodeType === 'leaf' ? [{ leaf: at / 2, node: node.leaf }] : []))
+}
+
+/** A leaf as others see it, wherever it stands. */
+export function personOf({
+  identity = new Uint8Array(),
+  signatureKey,
+}: Pick<RuleLeaf, 'identity' | 'signatureKey'>): Omit<Member, 'leaf'> {
+  return { identity, signatureKey, agentId: agentIdOf(signatureKey), founder: isFounder(identity) }
+}
+
+const members = new WeakMap<RatchetTree, readonly Member[]>()
+
+/** Everyone in a tree. Trees are values, so it is computed once. */
+export function membersOf(tree: RatchetTree): readonly Member[] {
+  let known = members.get(tree)
+  if (known === undefined) {
+    known = leavesOf(tree).map(({ leaf, node }) => ({ leaf, ...personOf(keysOf(node)) }))
+    members.set(tree, known)
+  }
+  return known
+}
+
+const REQUIRED = encodeRequiredCapabilities({
+  extensionTypes: [CONTEXT_TYPE],
+  proposalTypes: [],
+  credentialTypes: ['basic'],
+})
+
+/** The extensions of a channel's GroupContext. */
+export function contextExtensions(context: ChannelContext): Extension[] {
+  return [
+    { extensionType: 'required_capabilities', extensionData: REQUIRED },
+    { extensionType: CONTEXT_TYPE, extensionData: encodeContext(context) },
+  ]
+}
+
+/** The channel that a GroupContext names; undefined unless its extensions are exactly those of a channel. */
+export function findContext(extensions: readonly Extension[]): ChannelContext | undefined {
+  const [required, context] = extensions
+  if (extensions.length !== 2 || required?.extensionType !== 'required_capabilities') return undefined
+  if (!equal(required.extensionData, REQUIRED) || context?.extensionType !== CONTEXT_TYPE) return undefined
+  return decodeContext(context.extensionData)
+}
+
+/** The channel of a group that was founded or joined. */
+export function contextOf({ groupContext }: ClientState): ChannelContext {
+  const context = findContext(groupContext.extensions)
+  if (context === undefined) throw StaticError.of('mls_error', 'The group names no channel.')
+  return context
+}
+
+/** The extensions of private types that a leaf of this group must know. */
+export function neededExtensions({ extensions }: GroupContext): number[] {
+  return extensions.map(({ extensionType }) => extensionType).filter((type) => typeof type === 'number')
+}

@@ -1,0 +1,29 @@
+/**
+ * Which byte strings can be an encryption key (X25519, RFC 7748). A point of small order makes every Diffie-Hellman
+ * zero, so nobody can encrypt to it: one such leaf would stop all commits that must reach it.
+ */
+import { keyOf } from './bytes.ts'
+
+const KEY_BYTES = 32
+
+/** Every u-coordinate of small order below 2^255, those that are not reduced included; little-endian. */
+const SMALL_ORDER = new Set(
+  [
+    '0000000000000000000000000000000000000000000000000000000000000000',
+    '0100000000000000000000000000000000000000000000000000000000000000',
+    'e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800',
+    '5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157',
+    'ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
+    'edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
+    'eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
+  ].map((hex) => keyOf(Buffer.from(hex, 'hex'))),
+)
+
+/** Whether a key can be encrypted to. */
+export function isEncryptionKey(key: Uint8Array): boolean {
+  if (key.length !== KEY_BYTES) return false
+  // The highest bit does not count.
+  const point = Uint8Array.from(key)
+  point[KEY_BYTES - 1] = (point[KEY_BYTES - 1] ?? 0) & 0x7f
+  return !SMALL_ORDER.has(keyOf(point))
+}

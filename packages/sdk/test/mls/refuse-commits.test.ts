@@ -1,0 +1,406 @@
+import assert from 'node:assert/strict'
+import { mock, test } from 'node:test'
+import {
+  type ClientState,
+  createCommit,
+  createGroupInfoWithExternalPubAndRatchetTree,
+  createProposal,
+  encodeMlsMessage,
+  type CiphersuiteImpl,
+  joinGroupExternal,
+  type Proposal,
+} from 'ts-mls'
+import { type DeclarationFields, leaveBytes, type LeaveNoticeFields } from '@static/protocol'
+import fc from 'fast-check'
+import { agentIdOf, FOUNDER_IDENTITY } from '../../src/mls/credential.ts'
+import { ed25519, generateSignatureKeyPair } from '../../src/mls/ed25519.ts'
+import type { Rejection } from '../../src/mls/engine.ts'
+import { makeKeyPackage } from '../../src/mls/key-package.ts'
+import { CONFIG } from '../../src/mls/ts-mls/config.ts'
+import { inside } from '../../src/mls/ts-mls/state.ts'
+import { crypto } from './attacker.ts'
+import { Agent, channelOf, engine, hex, text } from './support.ts'
+
+const { provider } = crypto
+const DAY = 86_400_000
+const NOTHING: DeclarationFields = { adds: [], removes: [], leaveNotices: [] }
+
+interface Scene {
+  readonly channelId: Uint8Array
+  readonly owner: Agent
+  readonly ann: Agent
+  readonly bob: Agent
+}
+
+interface Forged {
+  readonly commit: Uint8Array
+  readonly declaration?: Partial<DeclarationFields>
+  readonly declarer?: Uint8Array
+}
+
+async function scene(): Promise<Scene> {
+  const { channelId, agents } = await channelOf('owner', 'ann', 'bob')
+  const [owner, ann, bob] = agents as [Agent, Agent, Agent]
+  return { channelId, owner, ann, bob }
+}
+
+const leafOf = ({ group }: Agent): number => engine.facts(group).own.leaf
+const remove = (agent: Agent): Proposal => ({ proposalType: 'remove', remove: { removed: leafOf(agent) } })
+
+async function add(name: string | Uint8Array, key = generateSignatureKeyPair()): Promise<[Proposal, Uint8Array]> {
+  const identity = typeof name === 'string' ? text(name) : name
+  const { publicPackage } = await makeKeyPackage(crypto, identity, key, Date.now())
+  return [{ proposalType: 'add', add: { keyPackage: publicPackage } }, agentIdOf(key.publicKey)]
+}
+
+/** A commit by the library alone, which does not know our rules. */
+async function bare(
+  agent: Agent,
+  extraProposals: Proposal[],
+  change: { state?: Partial<ClientState>; provider?: CiphersuiteImpl; public?: boolean; psk?: boolean } = {},
+): Promise<Uint8Array> {
+  const state = { ...inside(agent.group).state, ...change.state }
+  const pskIndex = { findPsk: () => new Uint8Array(32) }
+  const { commit } = await createCommit(
+    { state, cipherSuite: change.provider ?? provider, pskIndex },
+    { extraProposals, ratchetTreeExtension: true, wireAsPublicMessage: change.public ?? false },
+  )
+  return encodeMlsMessage(commit)
+}
+
+/** The agent's state with another leaf of its own. */
+function withLeaf(agent: Agent, change: object): Partial<ClientState> {
+  const { ratchetTree } = inside(agent.group).state
+  const at = 2 * leafOf(agent)
+  const node = ratchetTree[at]
+  assert.ok(node?.nodeType === 'leaf')
+  return { ratchetTree: ratchetTree.with(at, { nodeType: 'leaf', leaf: { ...node.leaf, ...change } }) }
+}
+
+function notice(agent: Agent, channelId: Uint8Array, slot = 3n, key = agent.key): LeaveNoticeFields {
+  return { publicKey: agent.key.publicKey, slot, signature: ed25519.signer(key)(leaveBytes(channelId, slot)) }
+}
+
+const psk: Proposal = {
+  proposalType: 'psk',
+  psk: { preSharedKeyId: { psktype: 'external', pskId: text('x'), pskNonce: new Uint8Array(32) } },
+}
+
+const FORBIDDEN: readonly (readonly [string, Rejection, (scene: Scene) => Promise<Forged>])[] = [
+  [
+    'a leaf takes another identity',
+    'credential_changed',
+    async ({ ann }) => ({
+      commit: await bare(ann, [], {
+        state: withLeaf(ann, { credential: { credentialType: 'basic', identity: text('admin') } }),
+      }),
+    }),
+  ],
+  [
+    'a leaf takes another signature key',
+    'signature_key_changed',
+    async ({ ann }) => {
+      const other = generateSignatureKeyPair()
+      const sign = async (key: Uint8Array, bytes: Uint8Array): Promise<Uint8Array> =>
+        provider.signature.sign(Buffer.from(bytes).includes('MLS 1.0 LeafNodeTBS') ? other.seed : key, bytes)
+      const state = withLeaf(ann, { signaturePublicKey: other.publicKey })
+      const signature = { ...provider.signature, sign }
+      return { commit: await bare(ann, [], { state, provider: { ...provider, signature } }) }
+    },
+  ],
+  [
+    'a second leaf with the identity of a member',
+    'identity_twice',
+    async ({ ann }) => {
+      const [proposal, agentId] = await add('owner')
+      return { commit: await bare(ann, [proposal]), declaration: { adds: [agentId] } }
+    },
+  ],
+  [
+    'a second leaf with the signature key of a member',
+    'signature_key_twice',
+    async ({ ann, bob }) => {
+      const [proposal, agentId] = await add('bob2', bob.key)
+      const blind = { compareKeyPackages: () => false, compareKeyPackageToLeafNode: () => false }
+      const state = { clientConfig: { ...CONFIG, keyPackageEqualityConfig: blind } }
+      return { commit: await bare(ann, [proposal], { state }), declaration: { adds: [agentId] } }
+    },
+  ],
+  [
+    'an Add that pretends to be the founder leaf',
+    'founder_added',
+    async ({ ann }) => ({ commit: await bare(ann, [(await add(FOUNDER_IDENTITY))[0]]) }),
+  ],
+  [
+    'a leaf that later joiners would not take',
+    'capabilities_missing',
+    async ({ ann }) => {
+      const node = inside(ann.group).state.ratchetTree[2 * leafOf(ann)]
+      assert.ok(node?.nodeType === 'leaf')
+      const capabilities = { ...node.leaf.capabilities, ciphersuites: [] }
+      return { commit: await bare(ann, [], { state: withLeaf(ann, { capabilities }) }) }
+    },
+  ],
+  [
+    'another GroupContext',
+    'proposal_not_allowed',
+    async ({ ann }) => {
+      const { extensions } = inside(ann.group).state.groupContext
+      return {
+        commit: await bare(ann, [
+          {
+            proposalType: 'group_context_extensions',
+            groupContextExtensions: { extensions: [...extensions] },
+          },
+        ]),
+      }
+    },
+  ],
+  [
+    'a ReInit',
+    'proposal_not_allowed',
+    async ({ ann }) => ({
+      commit: await bare(ann, [
+        {
+          proposalType: 'reinit',
+          reinit: { groupId: text('x'), version: 'mls10', cipherSuite: provider.name, extensions: [] },
+        },
+      ]),
+    }),
+  ],
+  [
+    'a proposal of a type of its own',
+    'proposal_not_allowed',
+    async ({ ann }) => ({ commit: await bare(ann, [{ proposalType: 0xf123, proposalData: text('x') }]) }),
+  ],
+  [
+    'a proposal by reference',
+    'proposal_not_allowed',
+    async ({ ann }) => {
+      const [proposal, agentId] = await add('cid')
+      const { newState } = await createProposal(inside(ann.group).state, false, proposal, provider)
+      const { unappliedProposals } = newState
+      return { commit: await bare(ann, [], { state: { unappliedProposals } }), declaration: { adds: [agentId] } }
+    },
+  ],
+  ['a PreSharedKey where others stay', 'psk_misplaced', async ({ ann }) => ({ commit: await bare(ann, [psk]) })],
+  ['a PublicMessage', 'not_a_commit', async ({ ann }) => ({ commit: await bare(ann, [], { public: true }) })],
+  [
+    'an external commit',
+    'not_a_commit',
+    async ({ ann }) => {
+      const eve = await makeKeyPackage(crypto, text('eve'), generateSignatureKeyPair(), Date.now())
+      const info = await createGroupInfoWithExternalPubAndRatchetTree(inside(ann.group).state, [], provider)
+      const { publicPackage, privatePackage } = eve
+      const joined = await joinGroupExternal(info, publicPackage, privatePackage, false, provider, undefined, CONFIG)
+      const { publicMessage } = joined
+      return { commit: encodeMlsMessage({ version: 'mls10', wireformat: 'mls_public_message', publicMessage }) }
+    },
+  ],
+  ['an application message', 'not_a_commit', async ({ ann }) => ({ commit: ann.send('x') })],
+  [
+    'the owner is removed',
+    'removes_owner',
+    async ({ ann, owner }) => ({
+      commit: await bare(ann, [remove(owner)]),
+      declaration: { removes: [owner.agentId] },
+    }),
+  ],
+  [
+    'the owner is removed with a notice of its own',
+    'removes_owner',
+    async ({ ann, owner, channelId }) => ({
+      commit: await bare(ann, [remove(owner)]),
+      declaration: { removes: [owner.agentId], leaveNotices: [notice(owner, channelId)] },
+    }),
+  ],
+  [
+    'a member removes another',
+    'removes_without_right',
+    async ({ ann, bob }) => ({ commit: await bare(ann, [remove(bob)]), declaration: { removes: [bob.agentId] } }),
+  ],
+  [
+    'a notice that the leaver did not sign',
+    'leave_notice_invalid',
+    async ({ ann, bob, channelId }) => ({
+      commit: await bare(ann, [remove(bob)]),
+      declaration: { removes: [bob.agentId], leaveNotices: [notice(bob, channelId, 3n, ann.key)] },
+    }),
+  ],
+  [
+    'a notice for another channel',
+    'leave_notice_invalid',
+    async ({ ann, bob }) => ({
+      commit: await bare(ann, [remove(bob)]),
+      declaration: { removes: [bob.agentId], leaveNotices: [notice(bob, new Uint8Array(16))] },
+    }),
+  ],
+  [
+    'an Add that is not declared',
+    'declaration_differs',
+    async ({ ann }) => ({ commit: await bare(ann, [(await add('cid'))[0]]) }),
+  ],
+  [
+    'a declared Add that is none',
+    'declaration_differs',
+    async ({ ann, bob }) => ({ commit: await bare(ann, []), declaration: { adds: [bob.agentId] } }),
+  ],
+  [
+    'a declaration of another agent',
+    'declaration_of_another',
+    async ({ ann, bob }) => ({ commit: await bare(ann, []), declarer: bob.agentId }),
+  ],
+]
+
+for (const [name, reason, forge] of FORBIDDEN) {
+  test(`refused by every member, and the channel goes on: ${name}`, async () => {
+    const place = await scene()
+    const { owner, ann, bob } = place
+    const { commit, declaration, declarer } = await forge(place)
+    for (const member of [owner, bob]) {
+      const before = hex(engine.encodeGroup(member.group))
+      const result = await member.judge(commit, { ...NOTHING, ...declaration }, declarer ?? ann.agentId)
+      assert.equal(result.kind, 'rejected')
+      assert.equal(result.kind === 'rejected' && result.reason, reason)
+      if (result.kind === 'rejected' && reason !== 'not_a_commit')
+        assert.equal(hex(result.sender?.agentId ?? new Uint8Array()), hex(ann.agentId))
+      assert.equal(hex(engine.encodeGroup(member.group)), before)
+    }
+    assert.equal(owner.read(bob.send('still here')), 'still here')
+    const next = await ann.commit()
+    ann.adopt(next)
+    assert.equal((await owner.take(ann, next)).kind, 'accepted')
+    assert.equal((await bob.take(ann, next)).kind, 'accepted')
+    assert.equal(bob.read(ann.send('and on')), 'and on')
+  })
+}
+
+test('anyone removes a member that has left, by its notice', async () => {
+  const { channelId, owner, ann, bob } = await scene()
+  await assert.rejects(ann.commit({ removes: [bob.agentId] }), { code: 'not_allowed' })
+  const pending = await ann.commit({ removes: [bob.agentId], leaveNotices: [notice(bob, channelId)] })
+  ann.adopt(pending)
+  assert.equal((await owner.take(ann, pending)).kind, 'accepted')
+  assert.equal(owner.read(ann.send('two left')), 'two left')
+})
+
+test('a member that comes back with the key of a leaf takes its place: Remove and Add in one commit', async () => {
+  const { owner, ann, bob } = await scene()
+  const again = await bob.keyPackage()
+  const pending = await owner.commit({ removes: [bob.agentId], adds: [again.keyPackage] })
+  owner.adopt(pending)
+  const atAnn = await ann.take(owner, pending)
+  assert.ok(atAnn.kind === 'accepted')
+  assert.deepEqual([atAnn.added.length, atAnn.removed.length], [1, 1])
+  await bob.join(pending.welcomes[0]!.welcome, again, { signer: owner.agentId })
+  assert.equal(ann.read(bob.send('back')), 'back')
+})
+
+test('what others would refuse is refused before it is made', async () => {
+  const { owner, ann, bob } = await scene()
+  const same = await new Agent('ann').keyPackage()
+  await assert.rejects(owner.commit({ adds: [same.keyPackage] }), { code: 'invalid_request' })
+  await assert.rejects(owner.commit({ removes: [owner.agentId] }), { code: 'not_allowed' })
+  await assert.rejects(ann.commit({ removes: [owner.agentId] }), { code: 'not_allowed' })
+  await assert.rejects(owner.commit({ removes: [new Uint8Array(32)] }), { code: 'not_found' })
+  const late = await new Agent('late').keyPackage(Date.now() - 85 * 86_400_000)
+  await assert.rejects(owner.commit({ adds: [late.keyPackage] }), { code: 'key_package_unavailable' })
+  assert.equal(bob.read(owner.send('nothing happened')), 'nothing happened')
+})
+
+test('a commit that only some can read: those who cannot say so, with its sender', async () => {
+  const { owner, ann, bob } = await scene()
+  const node = inside(bob.group).state.ratchetTree[2 * leafOf(bob)]
+  assert.ok(node?.nodeType === 'leaf')
+  const { hpkePublicKey } = node.leaf
+  const seal: CiphersuiteImpl['hpke']['seal'] = async (key, ...rest) => {
+    const sealed = await provider.hpke.seal(key, ...rest)
+    if (hex(await provider.hpke.exportPublicKey(key)) === hex(hpkePublicKey)) sealed.ct.fill(7)
+    return sealed
+  }
+  const commit = await bare(ann, [], { provider: { ...provider, hpke: { ...provider.hpke, seal } } })
+  assert.equal((await owner.judge(commit, NOTHING, ann.agentId)).kind, 'accepted')
+  const atBob = await bob.judge(commit, NOTHING, ann.agentId)
+  assert.ok(atBob.kind === 'undecryptable')
+  assert.equal(hex(atBob.sender!.agentId), hex(ann.agentId))
+  const garbled = Uint8Array.from(commit)
+  garbled[garbled.length - 1]! ^= 1
+  assert.equal((await owner.judge(garbled, NOTHING, ann.agentId)).kind, 'undecryptable')
+})
+
+test('who is removed by a commit judges it as those who stay', async () => {
+  const { owner, ann, bob } = await scene()
+  const [proposal, agentId] = await add('cid')
+  assert.ok('add' in proposal)
+  const keyPackage = { ...proposal.add.keyPackage, signature: new Uint8Array(64) }
+  const blind = { ...provider, signature: { ...provider.signature, verify: async () => true } }
+  const proposals: Proposal[] = [remove(bob), { proposalType: 'add', add: { keyPackage } }]
+  const commit = await bare(owner, proposals, { provider: blind })
+  const declaration = { ...NOTHING, adds: [agentId], removes: [bob.agentId] }
+  for (const member of [ann, bob]) {
+    const result = await member.judge(commit, declaration, owner.agentId)
+    assert.equal(result.kind === 'rejected' && result.reason, 'invalid')
+  }
+})
+
+test('members agree about a commit whatever their clocks say', async () => {
+  const { owner, ann, bob } = await scene()
+  const cid = new Agent('cid')
+  const [twin] = await add('owner')
+  const good = await ann.commit({ adds: [(await cid.keyPackage()).keyPackage] })
+  const commits = [
+    ['accepted', good.commit, good.declaration],
+    ['accepted', await bare(ann, []), NOTHING],
+    ['identity_twice', await bare(ann, [twin]), NOTHING],
+    ['removes_without_right', await bare(ann, [remove(bob)]), { ...NOTHING, removes: [bob.agentId] }],
+  ] as const
+  const clock = fc.oneof(fc.nat({ max: 4_000_000_000_000 }), fc.constantFrom(Date.now(), Date.now() + 85 * DAY))
+  await fc.assert(
+    fc.asyncProperty(clock, fc.constantFrom(owner, bob), fc.constantFrom(...commits), async (now, agent, tuple) => {
+      const [expected, commit, declaration] = tuple
+      mock.timers.enable({ apis: ['Date'], now })
+      try {
+        const result = await agent.judge(commit, declaration, ann.agentId)
+        assert.equal(result.kind === 'rejected' ? result.reason : result.kind, expected)
+      } finally {
+        mock.timers.reset()
+      }
+    }),
+    { numRuns: 60 },
+  )
+})
+
+test('a member that has been silent for longer than its KeyPackage lasts keeps nobody out', async () => {
+  const { owner, bob } = await scene()
+  mock.timers.enable({ apis: ['Date'], now: Date.now() + 200 * DAY })
+  try {
+    const cid = new Agent('cid')
+    const own = await cid.keyPackage()
+    const pending = await owner.commit({ adds: [own.keyPackage] })
+    owner.adopt(pending)
+    assert.equal((await bob.take(owner, pending)).kind, 'accepted')
+    await cid.join(pending.welcomes[0]!.welcome, own, { signer: owner.agentId })
+    assert.equal(bob.read(cid.send('in')), 'in')
+  } finally {
+    mock.timers.reset()
+  }
+})
+
+test('whatever bytes come, a commit is judged and never throws', async () => {
+  const { owner, ann } = await scene()
+  const { commit, declaration } = await ann.commit()
+  await fc.assert(
+    fc.asyncProperty(
+      fc.nat({ max: commit.length - 1 }),
+      fc.integer({ min: 1, max: 255 }),
+      fc.boolean(),
+      async (at, flip, cut) => {
+        const changed = Uint8Array.from(cut ? commit.subarray(0, at) : commit)
+        if (!cut) changed[at]! ^= flip
+        assert.notEqual((await owner.judge(changed, declaration, ann.agentId)).kind, 'accepted')
+      },
+    ),
+    { numRuns: 150 },
+  )
+  assert.equal((await owner.take(ann, { commit, declaration })).kind, 'accepted')
+})

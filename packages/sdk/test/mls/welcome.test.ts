@@ -1,0 +1,115 @@
+import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
+import { test } from 'node:test'
+import { createCommit, createGroup, type ClientState, type Extension, type KeyPackage } from 'ts-mls'
+import { FOUNDER_IDENTITY } from '../../src/mls/credential.ts'
+import { generateSignatureKeyPair } from '../../src/mls/ed25519.ts'
+import type { NewKeyPackage } from '../../src/mls/engine.ts'
+import { makeKeyPackage } from '../../src/mls/key-package.ts'
+import { CONFIG } from '../../src/mls/ts-mls/config.ts'
+import { decodeMessage, encodeWelcome } from '../../src/mls/ts-mls/message.ts'
+import { contextExtensions } from '../../src/mls/ts-mls/view.ts'
+import { crypto } from './attacker.ts'
+import { Agent, channelOf, engine, hex, makeChannel, NAME, text } from './support.ts'
+
+const { provider } = crypto
+const INVALID = { code: 'invalid_welcome' }
+
+const publicOf = ({ keyPackage }: NewKeyPackage): KeyPackage => decodeMessage('mls_key_package', keyPackage)!.keyPackage
+
+/** A group by the library alone, made by a leaf of this identity. */
+async function group(
+  maker: Uint8Array,
+  owner: Uint8Array,
+  extensions: Extension[] = contextExtensions({ name: NAME, owner }),
+): Promise<ClientState> {
+  const key = generateSignatureKeyPair()
+  const { publicPackage, privatePackage } = await makeKeyPackage(crypto, maker, key, Date.now())
+  return createGroup(randomBytes(16), publicPackage, privatePackage, extensions, provider, CONFIG)
+}
+
+async function addTo(state: ClientState, ...keyPackages: KeyPackage[]): Promise<[Uint8Array, ClientState]> {
+  const extraProposals = keyPackages.map((keyPackage) => ({ proposalType: 'add' as const, add: { keyPackage } }))
+  const made = await createCommit({ state, cipherSuite: provider }, { extraProposals, ratchetTreeExtension: true })
+  return [encodeWelcome(made.welcome!), made.newState]
+}
+
+test('a relay that slips a leaf of its own into a new channel is found out', async () => {
+  const owner = new Agent('owner')
+  const own = await owner.keyPackage()
+  const ghost = await new Agent('ghost').keyPackage()
+  const [welcome] = await addTo(await group(FOUNDER_IDENTITY, owner.agentId), publicOf(own), publicOf(ghost))
+  await assert.rejects(owner.join(welcome, own, { founding: true }), { ...INVALID, message: /others/ })
+  const [unmarked] = await addTo(await group(text('relay'), owner.agentId), publicOf(own))
+  await assert.rejects(owner.join(unmarked, own, { founding: true }), INVALID)
+})
+
+test("a fake group with the owner's real key on a leaf is refused by who signed, not by who is there", async () => {
+  const [owner, bob] = [new Agent('owner'), new Agent('bob')]
+  const [planted, own] = [await owner.keyPackage(), await bob.keyPackage()]
+  const mallory = await group(text('mallory'), owner.agentId)
+  const [, withOwner] = await addTo(mallory, publicOf(planted))
+  const [welcome] = await addTo(withOwner, publicOf(own))
+  const expected = { name: NAME, owner: owner.agentId }
+  await assert.rejects(bob.join(welcome, own, { ...expected, signer: owner.agentId }), {
+    ...INVALID,
+    message: /made by/,
+  })
+  // Without the owner among the members not even the name of the owner is believed.
+  const [alone] = await addTo(mallory, publicOf(own))
+  await assert.rejects(bob.join(alone, own, expected), { ...INVALID, message: /owner/ })
+})
+
+test('what the caller expects must hold', async () => {
+  const owner = new Agent('owner')
+  const channelId = await makeChannel(owner)
+  const bob = new Agent('bob')
+  const own = await bob.keyPackage()
+  const { welcomes } = await owner.commit({ adds: [own.keyPackage] })
+  const { welcome } = welcomes[0]!
+  for (const [wrong, message] of [
+    [{ channelId: new Uint8Array(16) }, /another channel/],
+    [{ name: 'acme/support/other' }, /another name/],
+    [{ owner: bob.agentId }, /another owner/],
+    [{ signer: bob.agentId }, /another agent/],
+    [{ founding: true }, /state/],
+  ] as const)
+    await assert.rejects(bob.join(welcome, own, wrong), { ...INVALID, message })
+  const { signer } = await engine.join(welcome, own.privatePart, bob.key, { channelId, name: NAME })
+  assert.equal(hex(signer.agentId), hex(owner.agentId))
+})
+
+test('a Welcome for somebody else, a broken one and none at all', async () => {
+  const { agents } = await channelOf('owner')
+  const owner = agents[0]!
+  const [bob, cid] = [new Agent('bob'), new Agent('cid')]
+  const [forBob, spare, forCid] = [await bob.keyPackage(), await bob.keyPackage(), await cid.keyPackage()]
+  const { welcomes } = await owner.commit({ adds: [forBob.keyPackage, forCid.keyPackage] })
+  const [toBob, toCid] = welcomes.map(({ welcome }) => welcome) as [Uint8Array, Uint8Array]
+  assert.deepEqual(engine.welcomeRefs(toBob).map(hex), [hex(forBob.ref)])
+  assert.deepEqual(engine.welcomeRefs(text('x')), [])
+  await assert.rejects(bob.join(toCid, forBob), INVALID)
+  await assert.rejects(bob.join(toBob, spare), INVALID)
+  await assert.rejects(bob.join(text('x'), forBob), INVALID)
+  for (const at of [5, 60, 150, toBob.length - 20]) {
+    const broken = Uint8Array.from(toBob)
+    broken[at]! ^= 1
+    await assert.rejects(bob.join(broken, forBob), INVALID, `byte ${at}`)
+  }
+  await assert.rejects(bob.join(toBob.subarray(0, 100), forBob), INVALID)
+  await assert.rejects(bob.join(Buffer.concat([toBob, text('x')]), forBob), INVALID)
+  await bob.join(toBob, forBob)
+  await assert.rejects(engine.join(toBob, forBob.privatePart, cid.key, {}), { code: 'store_corrupt' })
+})
+
+test('a group that is not of a channel, or whose founder is still there, is refused', async () => {
+  const [owner, bob] = [new Agent('owner'), new Agent('bob')]
+  const own = await bob.keyPackage()
+  const planted = publicOf(await owner.keyPackage())
+  const [plain] = await addTo(await group(text('x'), owner.agentId, []), publicOf(own))
+  await assert.rejects(bob.join(plain, own), { ...INVALID, message: /not of a channel/ })
+  const [early] = await addTo(await group(FOUNDER_IDENTITY, owner.agentId), planted, publicOf(own))
+  await assert.rejects(bob.join(early, own), { ...INVALID, message: /state/ })
+  const [twins] = await addTo(await group(text('bob'), owner.agentId), planted, publicOf(own))
+  await assert.rejects(bob.join(twins, own), { ...INVALID, message: /share an identity/ })
+})
