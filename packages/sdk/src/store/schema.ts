@@ -1,0 +1,148 @@
+/**
+ * The tables of the agent's database. Rows that change with every message are small: a page costs more to encrypt and
+ * write than a row does to change, and the large parts (groups, requests, ciphertexts) have tables of their own.
+ *
+ * Everything of a channel refers to its row and goes with it. Parents of a reference are therefore never written by
+ * REPLACE, which deletes first.
+ */
+import { StaticError } from '@static/protocol'
+import type { Database } from './sqlite.ts'
+
+const VERSION = 1
+
+const TABLES = `
+CREATE TABLE identity (
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  identity BLOB NOT NULL,
+  public_key BLOB NOT NULL,
+  secret_key BLOB NOT NULL
+) STRICT;
+
+-- On a page without secrets: it is the one that is in the log right after a checkpoint.
+CREATE TABLE opens (one INTEGER PRIMARY KEY CHECK (one = 1), value INTEGER NOT NULL) STRICT;
+INSERT INTO opens VALUES (1, 0);
+
+CREATE TABLE key_package (
+  ref TEXT PRIMARY KEY,
+  key_package BLOB NOT NULL,
+  private_part BLOB NOT NULL,
+  created_at INTEGER NOT NULL,
+  pooled INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE channel (
+  id TEXT PRIMARY KEY,
+  name TEXT NOT NULL,
+  owner TEXT NOT NULL,
+  state TEXT NOT NULL,
+  position_index INTEGER NOT NULL,
+  position_hash BLOB NOT NULL,
+  position_slot INTEGER NOT NULL,
+  counter INTEGER NOT NULL,
+  own_hash BLOB NOT NULL,
+  rekey_due INTEGER NOT NULL,
+  rekeyed_at INTEGER NOT NULL,
+  sent_since_rekey INTEGER NOT NULL,
+  fork TEXT,
+  broken TEXT
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE welcome (
+  channel TEXT PRIMARY KEY REFERENCES channel ON DELETE CASCADE,
+  welcome BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- pending 0: the epoch in use; 1: the one that an own commit would lead to.
+CREATE TABLE epoch (
+  channel TEXT NOT NULL REFERENCES channel ON DELETE CASCADE,
+  pending INTEGER NOT NULL,
+  mls_group BLOB NOT NULL,
+  PRIMARY KEY (channel, pending)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE ratchet (
+  channel TEXT NOT NULL,
+  pending INTEGER NOT NULL,
+  leaf INTEGER NOT NULL,
+  ratchet BLOB NOT NULL,
+  PRIMARY KEY (channel, pending, leaf),
+  FOREIGN KEY (channel, pending) REFERENCES epoch ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE pending_commit (
+  channel TEXT NOT NULL,
+  pending INTEGER NOT NULL CHECK (pending = 1),
+  message_id BLOB NOT NULL,
+  slot INTEGER NOT NULL,
+  request BLOB NOT NULL,
+  body_hash BLOB NOT NULL,
+  purpose TEXT NOT NULL,
+  PRIMARY KEY (channel, pending),
+  FOREIGN KEY (channel, pending) REFERENCES epoch ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE sender (
+  channel TEXT NOT NULL REFERENCES channel ON DELETE CASCADE,
+  agent TEXT NOT NULL,
+  counter INTEGER NOT NULL,
+  own_hash BLOB NOT NULL,
+  PRIMARY KEY (channel, agent)
+) STRICT, WITHOUT ROWID;
+
+-- Ciphertexts of outbox and inbox, by number; see bodies.ts.
+CREATE TABLE body (number INTEGER PRIMARY KEY, ciphertext BLOB NOT NULL) STRICT;
+
+-- Answered: body_hash is set, message_key is empty and body is null.
+CREATE TABLE outbox (
+  channel TEXT NOT NULL REFERENCES channel ON DELETE CASCADE,
+  message_id BLOB NOT NULL,
+  counter INTEGER NOT NULL,
+  control INTEGER NOT NULL,
+  slot INTEGER NOT NULL,
+  message_key BLOB NOT NULL,
+  body INTEGER,
+  body_hash BLOB,
+  PRIMARY KEY (channel, message_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE inbox (
+  channel TEXT NOT NULL REFERENCES channel ON DELETE CASCADE,
+  log_index INTEGER NOT NULL,
+  message_id BLOB NOT NULL,
+  sender TEXT NOT NULL,
+  epoch INTEGER NOT NULL,
+  received_at INTEGER NOT NULL,
+  message_key BLOB NOT NULL,
+  body INTEGER NOT NULL,
+  bytes INTEGER NOT NULL,
+  PRIMARY KEY (channel, log_index)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE pin (
+  owner TEXT NOT NULL,
+  identity BLOB NOT NULL,
+  agent TEXT NOT NULL,
+  PRIMARY KEY (owner, identity)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE relay (endpoint TEXT PRIMARY KEY, relay_id BLOB NOT NULL) STRICT, WITHOUT ROWID;
+`
+
+/**
+ * Whether the database has its tables; a crash at the first start leaves one without.
+ *
+ * Throws `invalid_request` if a newer version of Static made them.
+ */
+export function hasSchema(database: Database): boolean {
+  const found = Number(database.pragma('user_version', { simple: true }))
+  if (found <= VERSION) return found !== 0
+  throw new StaticError(
+    'invalid_request',
+    `The agent's database was written by a newer version of Static (schema ${found}, known: ${VERSION}): update this one.`,
+  )
+}
+
+/** Makes the tables; part of the caller's transaction. */
+export function createSchema(database: Database): void {
+  database.exec(`${TABLES} PRAGMA user_version = ${VERSION}`)
+}

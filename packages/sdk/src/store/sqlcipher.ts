@@ -1,0 +1,195 @@
+/**
+ * The agent's database on disk, encrypted as a whole (connection.ts) under a key that lies in slots (key-slots.ts).
+ * The directory holds `agent.db`, its write-ahead log, `keys.json`, by default the key file, and the open-counter.
+ *
+ * It protects what lies on disk, not against programs of the same user while the agent runs; with the key file beside
+ * the database it protects no more than a part of it that gets lost.
+ */
+import { join, resolve } from 'node:path'
+import { StaticError } from '@static/protocol'
+import type { AgentStore, Change, ChannelId, IdentityRecord, InboxRecord, Snapshot } from '../ports.ts'
+import { Bodies, deleteLeftovers } from './bodies.ts'
+import { prepareChanges } from './changes.ts'
+import { connect, databaseFile, storeError } from './connection.ts'
+import { openDatabaseKey } from './key-slots.ts'
+import type { KeySource } from './key-sources.ts'
+import { checkCounters, type CounterInDatabase, OpenCounter, readCounterFile } from './open-counter.ts'
+import { ensurePrivateDirectory, sweepLeftovers } from './private-files.ts'
+import { createSchema, hasSchema } from './schema.ts'
+import type { Database, Statement } from './sqlite.ts'
+import { prepareInbox, readIdentity, readSnapshot } from './snapshot.ts'
+
+/** How an agent's database is opened. */
+export interface AgentStoreOptions {
+  /** Made if it does not exist. */
+  readonly directory: string
+  /** What the application calls this agent. */
+  readonly identity: Uint8Array
+  /** Makes the keys of a new agent; called only at the first start. */
+  readonly makeIdentity: () => Omit<IdentityRecord, 'identity'>
+  /** What opens the database, and what a new one is made with. */
+  readonly key?: KeySource
+  /** Elsewhere than in the directory, it notices also that the whole directory was put back. */
+  readonly counterFile?: string
+  /** Opens a database that was put back. Only to leave its channels: sending from it would use keys a second time. */
+  readonly acceptRolledBack?: boolean
+}
+
+/**
+ * Opens the database of an agent, or makes it.
+ *
+ * Throws `store_permissions`, `store_locked`, `store_key_wrong`, `store_corrupt`, `store_rolled_back`, and
+ * `invalid_request` if it belongs to another identity or to a newer version of Static.
+ */
+export async function openAgentStore(options: AgentStoreOptions): Promise<AgentStore> {
+  const directory = resolve(options.directory)
+  ensurePrivateDirectory(directory)
+  const path = databaseFile(directory)
+  const counterFile = resolve(options.counterFile ?? join(directory, 'agent.opens'))
+  const key = await openDatabaseKey(directory, options.key ?? { type: 'file' })
+  let database: Database
+  try {
+    database = connect(path, key)
+  } finally {
+    key.fill(0)
+  }
+  try {
+    const counted = readCounterFile(counterFile)
+    const complete = hasSchema(database)
+    const opens = counterInDatabase(database)
+    if (options.acceptRolledBack !== true) checkCounters(complete ? opens.read() : 0, counted, counterFile)
+    if (!complete) create(database, options)
+    checkIdentity(readIdentity(database).identity, options.identity, directory)
+    deleteLeftovers(database)
+    truncateLog(database)
+    const counter = new OpenCounter(opens, counterFile, counted)
+    counter.advance()
+    sweepLeftovers(counterFile)
+    return new SqlcipherStore(database, path, counter)
+  } catch (error) {
+    database.close()
+    throw storeError(error, path)
+  }
+}
+
+/** An open database. */
+class SqlcipherStore implements AgentStore {
+  readonly #database: Database
+  readonly #path: string
+  readonly #counter: OpenCounter
+  readonly #bodies: Bodies
+  readonly #apply: (change: Change) => void
+  readonly #inbox: (id: ChannelId, after: number, limit: number) => readonly InboxRecord[]
+  readonly #begin: Statement
+  readonly #commit: Statement
+  readonly #rollback: Statement
+  /** Whether the log holds something that a checkpoint would move. */
+  #written = false
+
+  constructor(database: Database, path: string, counter: OpenCounter) {
+    this.#database = database
+    this.#path = path
+    this.#counter = counter
+    this.#bodies = new Bodies(database)
+    this.#apply = prepareChanges(database, this.#bodies)
+    this.#inbox = prepareInbox(database)
+    this.#begin = database.prepare('BEGIN IMMEDIATE')
+    this.#commit = database.prepare('COMMIT')
+    this.#rollback = database.prepare('ROLLBACK')
+  }
+
+  load(): Snapshot {
+    return this.#guard(() => readSnapshot(this.#database))
+  }
+
+  inbox(id: ChannelId, after: number, limit: number): readonly InboxRecord[] {
+    return this.#guard(() => this.#inbox(id, after, limit))
+  }
+
+  write(changes: readonly Change[]): void {
+    if (changes.length === 0) return
+    this.#guard(() => {
+      this.#transaction(() => {
+        for (const change of changes) this.#apply(change)
+      })
+    })
+  }
+
+  checkpoint(): void {
+    this.#guard(() => {
+      if (!this.#written) return
+      this.#transaction(() => this.#bodies.deleteFree())
+      this.#bodies.forget()
+      truncateLog(this.#database)
+      // After it, so that the log is never empty: if it gets lost, the counter tells.
+      this.#counter.advance()
+      this.#written = false
+    })
+  }
+
+  close(): void {
+    if (!this.#database.open) return
+    try {
+      this.checkpoint()
+    } finally {
+      this.#database.close()
+    }
+  }
+
+  #transaction(work: () => void): void {
+    this.#begin.run()
+    this.#written = true
+    try {
+      work()
+      this.#commit.run()
+    } catch (error) {
+      // A full disk, for one, has rolled it back already.
+      if (this.#database.inTransaction) this.#rollback.run()
+      this.#bodies.revert()
+      throw error
+    }
+    this.#bodies.settle()
+  }
+
+  #guard<T>(work: () => T): T {
+    if (!this.#database.open) throw StaticError.of('closed', 'The agent is closed.')
+    try {
+      return work()
+    } catch (error) {
+      throw storeError(error, this.#path)
+    }
+  }
+}
+
+/** Tables and identity in one transaction: a crash leaves both or an empty database. */
+function create(database: Database, options: AgentStoreOptions): void {
+  const { publicKey, secretKey } = options.makeIdentity()
+  // An error in between closes the database, which undoes the transaction.
+  database.exec('BEGIN IMMEDIATE')
+  createSchema(database)
+  database.prepare('INSERT INTO identity VALUES (1, ?, ?, ?)').run(options.identity, publicKey, secretKey)
+  database.exec('COMMIT')
+}
+
+function checkIdentity(stored: Uint8Array, given: Uint8Array, directory: string): void {
+  if (Buffer.compare(stored, given) === 0) return
+  const name = JSON.stringify(Buffer.from(stored).toString())
+  throw new StaticError(
+    'invalid_request',
+    `${directory} belongs to the agent ${name}: open it by that identity, or choose another directory.`,
+  )
+}
+
+/** Moves the log into the database and empties it. */
+function truncateLog(database: Database): void {
+  database.pragma('wal_checkpoint(TRUNCATE)')
+}
+
+function counterInDatabase(database: Database): CounterInDatabase {
+  return {
+    read: () => Number(database.prepare('SELECT value FROM opens').pluck().get()),
+    write: (value) => {
+      database.prepare('UPDATE opens SET value = ?').run(value)
+    },
+  }
+}

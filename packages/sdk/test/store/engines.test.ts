@@ -1,0 +1,406 @@
+/** What both engines must do, change by change. */
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import type { AgentStore, Change, Snapshot, StoredChannel } from '../../src/ports.ts'
+import { makeMemoryStore } from '../../src/store/memory.ts'
+import {
+  AGENT,
+  bytesOf,
+  CHANNEL,
+  channelRecord,
+  code,
+  epochRecord,
+  IDENTITY,
+  inboxRecord,
+  makeDirectory,
+  openStore,
+  OTHER,
+  outboxRecord,
+  pendingRecord,
+  put,
+} from './support.ts'
+
+/** A store, and the way to see what a fresh start would see. */
+interface Engine {
+  readonly store: AgentStore
+  readonly reopen: () => Promise<AgentStore>
+}
+
+const engines: Readonly<Record<string, () => Promise<Engine>>> = {
+  memory: async () => {
+    const store = makeMemoryStore(IDENTITY)
+    return { store, reopen: () => Promise.resolve(store) }
+  },
+  sqlcipher: async () => {
+    const directory = makeDirectory()
+    const store = await openStore(directory)
+    const reopen = async (): Promise<AgentStore> => {
+      store.close()
+      return await openStore(directory)
+    }
+    return { store, reopen }
+  },
+}
+
+const EMPTY: Snapshot = { identity: IDENTITY, keyPackages: [], channels: [], pins: [], relays: new Map() }
+
+function stored(fields: Partial<StoredChannel> = {}): StoredChannel {
+  return {
+    record: channelRecord(),
+    welcome: undefined,
+    epoch: undefined,
+    pending: undefined,
+    senders: [],
+    outbox: [],
+    answered: [],
+    inboxBytes: 0,
+    ...fields,
+  }
+}
+
+for (const [name, make] of Object.entries(engines)) {
+  describe(`${name} store`, () => {
+    /** Writes twice, since every change can be repeated, and compares before and after a restart. */
+    async function check(writes: readonly (readonly Change[])[], channels: readonly StoredChannel[]): Promise<void> {
+      const engine = await make()
+      for (const changes of writes) {
+        engine.store.write(changes)
+        engine.store.write(changes)
+      }
+      assert.deepEqual(engine.store.load(), { ...EMPTY, channels })
+      const reopened = await engine.reopen()
+      assert.deepEqual(reopened.load(), { ...EMPTY, channels })
+      reopened.close()
+    }
+
+    test('starts with the identity and nothing else', () => check([], []))
+
+    test('keeps KeyPackages, oldest first, until they are dropped', async () => {
+      const { store, reopen } = await make()
+      const record = (ref: string, createdAt: number) => ({
+        ref,
+        keyPackage: bytesOf(`${ref} package`, 400),
+        privatePart: bytesOf(`${ref} private`, 96),
+        createdAt,
+        pooled: ref !== 'b',
+      })
+      store.write([
+        { type: 'putKeyPackage', record: record('a', 30) },
+        { type: 'putKeyPackage', record: record('b', 10) },
+        { type: 'putKeyPackage', record: record('c', 20) },
+        { type: 'putKeyPackage', record: record('c', 20) },
+        { type: 'dropKeyPackage', ref: 'a' },
+        { type: 'dropKeyPackage', ref: 'unknown' },
+      ])
+      const again = await reopen()
+      assert.deepEqual(again.load().keyPackages, [record('b', 10), record('c', 20)])
+      again.close()
+    })
+
+    test('replaces a channel and keeps what belongs to it', async () => {
+      const changed = channelRecord({
+        state: 'leaving',
+        position: { index: 9, hash: bytesOf('later'), slot: 4 },
+        rekeyDue: true,
+        fork: AGENT,
+        broken: 'mls_error',
+      })
+      await check(
+        [
+          [put(), { type: 'putWelcome', id: CHANNEL, welcome: bytesOf('welcome', 3000) }],
+          [{ type: 'putChannel', record: changed }],
+        ],
+        [stored({ record: changed, welcome: bytesOf('welcome', 3000) })],
+      )
+    })
+
+    test('forgets a Welcome that is used up', () =>
+      check(
+        [
+          [put(), { type: 'putWelcome', id: CHANNEL, welcome: bytesOf('welcome') }],
+          [{ type: 'putWelcome', id: CHANNEL, welcome: undefined }],
+        ],
+        [stored()],
+      ))
+
+    test('adopts an epoch: the group before, its rows and the pending commit are gone', () =>
+      check(
+        [
+          [
+            put(),
+            { type: 'putEpoch', id: CHANNEL, epoch: epochRecord('old', 5) },
+            { type: 'putPending', id: CHANNEL, pending: pendingRecord('commit') },
+          ],
+          [{ type: 'putEpoch', id: CHANNEL, epoch: epochRecord('new', 2) }],
+        ],
+        [stored({ epoch: epochRecord('new', 2) })],
+      ))
+
+    test('ends an epoch without another', () =>
+      check(
+        [
+          [put(), { type: 'putEpoch', id: CHANNEL, epoch: epochRecord('old') }],
+          [{ type: 'putEpoch', id: CHANNEL, epoch: undefined }],
+        ],
+        [stored()],
+      ))
+
+    test('replaces the group and single rows of an epoch', async () => {
+      const epoch = epochRecord('epoch', 3)
+      const rows = new Map([
+        ...epoch.rows,
+        [1, bytesOf('advanced', 40)] as const,
+        [12, bytesOf('new leaf', 90)] as const,
+      ])
+      await check(
+        [
+          [put(), { type: 'putEpoch', id: CHANNEL, epoch }],
+          [
+            { type: 'putGroup', id: CHANNEL, group: bytesOf('used', 8000) },
+            { type: 'putRow', id: CHANNEL, leaf: 12, row: bytesOf('new leaf', 90) },
+            { type: 'putRow', id: CHANNEL, leaf: 1, row: bytesOf('advanced', 40) },
+          ],
+        ],
+        [stored({ epoch: { group: bytesOf('used', 8000), rows } })],
+      )
+    })
+
+    test('holds one pending commit beside the epoch, until it is dropped', async () => {
+      const epoch = epochRecord('epoch')
+      const start: Change[] = [put(), { type: 'putEpoch', id: CHANNEL, epoch }]
+      const pend = (label: string): Change => ({ type: 'putPending', id: CHANNEL, pending: pendingRecord(label) })
+      await check([start, [pend('first')], [pend('second')]], [stored({ epoch, pending: pendingRecord('second') })])
+      await check(
+        [start, [pend('first')], [{ type: 'putPending', id: CHANNEL, pending: undefined }]],
+        [stored({ epoch })],
+      )
+    })
+
+    test('keeps how far each sender has got', async () => {
+      const sender = (agent: string, counter: number) => ({ agent, counter, ownHash: bytesOf(`${agent} ${counter}`) })
+      const [a, b, c] = ['0a', '0b', '0c'].map((pair) => pair.repeat(32)) as [string, string, string]
+      await check(
+        [
+          [
+            put(),
+            { type: 'putSender', id: CHANNEL, sender: sender(c, 1) },
+            { type: 'putSender', id: CHANNEL, sender: sender(a, 1) },
+            { type: 'putSender', id: CHANNEL, sender: sender(b, 1) },
+          ],
+          [
+            { type: 'putSender', id: CHANNEL, sender: sender(a, 2) },
+            { type: 'dropSender', id: CHANNEL, agent: b },
+          ],
+        ],
+        [stored({ senders: [sender(a, 2), sender(c, 1)] })],
+      )
+    })
+
+    test('gives the outbox by counter, with messages that were encrypted anew', async () => {
+      const anew = outboxRecord(2, { slot: 9, ciphertext: bytesOf('anew', 2600), messageKey: bytesOf('anew key', 44) })
+      await check(
+        [
+          [put(), ...[3, 1, 2].map((n): Change => ({ type: 'putOutbox', id: CHANNEL, record: outboxRecord(n) }))],
+          [{ type: 'putOutbox', id: CHANNEL, record: anew }],
+        ],
+        [stored({ outbox: [outboxRecord(1), anew, outboxRecord(3)] })],
+      )
+    })
+
+    test('reduces an answered message to the hash of its body, and then to nothing', async () => {
+      const ids = [1, 2, 3].map((n) => outboxRecord(n).messageId)
+      const answer = (n: number): Change => ({
+        type: 'answerOutbox',
+        id: CHANNEL,
+        messageId: ids[n - 1]!,
+        bodyHash: bytesOf(`body ${n}`),
+      })
+      const drop = (n: number): Change => ({ type: 'dropOutbox', id: CHANNEL, messageId: ids[n - 1]! })
+      await check(
+        [
+          [put(), ...[1, 2, 3].map((n): Change => ({ type: 'putOutbox', id: CHANNEL, record: outboxRecord(n) }))],
+          [answer(1), answer(2)],
+          // The own entry can pass before the answer comes, and then the answer finds nothing.
+          [drop(1), drop(3)],
+          [answer(3)],
+        ],
+        [stored({ answered: [{ messageId: ids[1]!, bodyHash: bytesOf('body 2') }] })],
+      )
+    })
+
+    test('gives the inbox in order, by the piece, and drops what is settled', async () => {
+      const { store, reopen } = await make()
+      const indexes = [5, 9, 6, 12, 7]
+      store.write([put(), ...indexes.map((n): Change => ({ type: 'putInbox', id: CHANNEL, record: inboxRecord(n) }))])
+      assert.deepEqual(store.inbox(CHANNEL, 5, 2), [inboxRecord(6), inboxRecord(7)])
+      assert.deepEqual(store.inbox(CHANNEL, 12, 2), [])
+      assert.deepEqual(store.inbox(OTHER, 0, 2), [])
+      const longer = inboxRecord(9, { ciphertext: bytesOf('longer', 5000) })
+      store.write([
+        { type: 'dropInbox', id: CHANNEL, upTo: 6 },
+        { type: 'putInbox', id: CHANNEL, record: longer },
+      ])
+      const again = await reopen()
+      assert.deepEqual(again.inbox(CHANNEL, 0, 10), [inboxRecord(7), longer, inboxRecord(12)])
+      assert.equal(again.load().channels[0]?.inboxBytes, 1330 + 5000 + 1330)
+      again.close()
+    })
+
+    test('numbers of ciphertexts that were used again do not mix messages up', async () => {
+      const { store, reopen } = await make()
+      store.write([put()])
+      for (let n = 1; n <= 40; n++) {
+        store.write([
+          { type: 'putOutbox', id: CHANNEL, record: outboxRecord(n) },
+          { type: 'putInbox', id: CHANNEL, record: inboxRecord(n) },
+          { type: 'dropOutbox', id: CHANNEL, messageId: outboxRecord(n - (n % 3)).messageId },
+          { type: 'dropInbox', id: CHANNEL, upTo: n - 4 },
+        ])
+        // A write that fails gives back the numbers that it took, and does not free those of what it would have dropped.
+        const failing: Change[] = [
+          { type: 'dropOutbox', id: CHANNEL, messageId: outboxRecord(1).messageId },
+          { type: 'putInbox', id: CHANNEL, record: inboxRecord(1000 + n) },
+          { type: 'dropInbox', id: CHANNEL, upTo: n },
+          { type: 'putRow', id: OTHER, leaf: 0, row: bytesOf('row') },
+        ]
+        assert.throws(() => store.write(failing))
+        if (n % 10 === 0) store.checkpoint()
+      }
+      const again = await reopen()
+      const kept = Array.from({ length: 40 }, (_, at) => at + 1).filter((n) => n % 3 !== 0)
+      assert.deepEqual(
+        again.load().channels[0]?.outbox,
+        kept.map((n) => outboxRecord(n)),
+      )
+      assert.deepEqual(
+        again.inbox(CHANNEL, 0, 100),
+        [37, 38, 39, 40].map((n) => inboxRecord(n)),
+      )
+      again.close()
+    })
+
+    test('drops a channel with everything of it, and nothing of another', async () => {
+      const all = (id: string): Change[] => [
+        put({ id }),
+        { type: 'putWelcome', id, welcome: bytesOf('welcome') },
+        { type: 'putEpoch', id, epoch: epochRecord('epoch') },
+        { type: 'putPending', id, pending: pendingRecord('commit') },
+        { type: 'putSender', id, sender: { agent: AGENT, counter: 1, ownHash: bytesOf('own') } },
+        { type: 'putOutbox', id, record: outboxRecord(1) },
+        { type: 'putOutbox', id, record: outboxRecord(2) },
+        { type: 'answerOutbox', id, messageId: outboxRecord(2).messageId, bodyHash: bytesOf('body') },
+        { type: 'putInbox', id, record: inboxRecord(8) },
+      ]
+      const full = stored({
+        record: channelRecord({ id: OTHER }),
+        welcome: bytesOf('welcome'),
+        epoch: epochRecord('epoch'),
+        pending: pendingRecord('commit'),
+        senders: [{ agent: AGENT, counter: 1, ownHash: bytesOf('own') }],
+        outbox: [outboxRecord(1)],
+        answered: [{ messageId: outboxRecord(2).messageId, bodyHash: bytesOf('body') }],
+        inboxBytes: 1330,
+      })
+      await check([all(CHANNEL), all(OTHER), [{ type: 'dropChannel', id: CHANNEL }]], [full])
+      // Made again under the same id it starts empty.
+      await check([all(CHANNEL), [{ type: 'dropChannel', id: CHANNEL }, put()]], [stored()])
+    })
+
+    test('dropping from a channel that is gone does nothing', () =>
+      check(
+        [
+          [
+            { type: 'putWelcome', id: CHANNEL, welcome: undefined },
+            { type: 'putEpoch', id: CHANNEL, epoch: undefined },
+            { type: 'putPending', id: CHANNEL, pending: undefined },
+            { type: 'dropSender', id: CHANNEL, agent: AGENT },
+            { type: 'answerOutbox', id: CHANNEL, messageId: bytesOf('id', 16), bodyHash: bytesOf('body') },
+            { type: 'dropOutbox', id: CHANNEL, messageId: bytesOf('id', 16) },
+            { type: 'dropInbox', id: CHANNEL, upTo: 9 },
+            { type: 'dropChannel', id: CHANNEL },
+          ],
+        ],
+        [],
+      ))
+
+    test('keeps pins and relays, the last word each', async () => {
+      const { store, reopen } = await make()
+      const [owner, key, newKey] = ['01', '02', '03'].map((pair) => pair.repeat(32)) as [string, string, string]
+      const pin = (identity: string, agent: string): Change => ({
+        type: 'putPin',
+        owner,
+        identity: bytesOf(identity),
+        agent,
+      })
+      store.write([pin('a', key), pin('b', key), pin('a', newKey)])
+      store.write([
+        { type: 'putRelay', endpoint: 'quic://one:4433', relayId: bytesOf('one') },
+        { type: 'putRelay', endpoint: 'quic://one:4433', relayId: bytesOf('two') },
+      ])
+      const again = await reopen()
+      const { pins, relays } = again.load()
+      assert.deepEqual(
+        new Map(pins.map(({ identity, agent }) => [Buffer.from(identity).toString('hex'), agent])),
+        new Map([
+          [Buffer.from(bytesOf('a')).toString('hex'), newKey],
+          [Buffer.from(bytesOf('b')).toString('hex'), key],
+        ]),
+      )
+      assert.deepEqual(relays, new Map([['quic://one:4433', bytesOf('two')]]))
+      again.close()
+    })
+
+    test('a change that cannot be made undoes the whole write', async () => {
+      const { store, reopen } = await make()
+      store.write([put(), { type: 'putEpoch', id: CHANNEL, epoch: epochRecord('epoch') }])
+      const before = store.load()
+      const impossible: Change[] = [
+        { type: 'putRow', id: OTHER, leaf: 0, row: bytesOf('row') },
+        { type: 'putGroup', id: OTHER, group: bytesOf('group') },
+        { type: 'putWelcome', id: OTHER, welcome: bytesOf('welcome') },
+        { type: 'putEpoch', id: OTHER, epoch: epochRecord('epoch') },
+        { type: 'putPending', id: OTHER, pending: pendingRecord('commit') },
+        { type: 'putSender', id: OTHER, sender: { agent: AGENT, counter: 1, ownHash: bytesOf('own') } },
+        { type: 'putOutbox', id: OTHER, record: outboxRecord(1) },
+        { type: 'putInbox', id: OTHER, record: inboxRecord(1) },
+      ]
+      for (const last of impossible) {
+        const changes: Change[] = [
+          put({ counter: 99 }),
+          { type: 'putRow', id: CHANNEL, leaf: 0, row: bytesOf('advanced') },
+          { type: 'putOutbox', id: CHANNEL, record: outboxRecord(1) },
+          { type: 'putEpoch', id: CHANNEL, epoch: undefined },
+          last,
+        ]
+        assert.throws(() => store.write(changes), code('internal_error'), last.type)
+        assert.deepEqual(store.load(), before, last.type)
+      }
+      const again = await reopen()
+      assert.deepEqual(again.load(), before)
+      again.close()
+    })
+
+    test('is not touched by what the caller does with its buffers', async () => {
+      const { store } = await make()
+      const row = bytesOf('row', 90)
+      const epoch = epochRecord('epoch')
+      store.write([put(), { type: 'putEpoch', id: CHANNEL, epoch }, { type: 'putRow', id: CHANNEL, leaf: 0, row }])
+      row.fill(0)
+      store.load().identity.secretKey.fill(0)
+      store.load().channels[0]?.epoch?.rows.get(0)?.fill(0)
+      assert.deepEqual(store.load().channels[0]?.epoch?.rows.get(0), bytesOf('row', 90))
+      assert.deepEqual(store.load().identity, IDENTITY)
+      store.close()
+    })
+
+    test('refuses everything once it is closed, and closes twice', async () => {
+      const { store } = await make()
+      store.close()
+      store.close()
+      assert.throws(() => store.load(), code('closed'))
+      assert.throws(() => store.inbox(CHANNEL, 0, 1), code('closed'))
+      assert.throws(() => store.write([put()]), code('closed'))
+      assert.throws(() => store.checkpoint(), code('closed'))
+    })
+  })
+}

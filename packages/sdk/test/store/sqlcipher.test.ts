@@ -1,0 +1,189 @@
+/** Whom the store lets in: owner, process, identity, version; and what it says to damage. */
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { chmodSync, copyFileSync, existsSync, mkdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { connect, databaseFile } from '../../src/store/connection.ts'
+import { openDatabaseKey } from '../../src/store/key-slots.ts'
+import { bytesOf, CHANNEL, code, copyOf, IDENTITY, inboxRecord, makeDirectory, openStore, put } from './support.ts'
+import { lastWrite, numberedWrite } from './workload.ts'
+
+const AGENT = fileURLToPath(new URL('crashing-agent.ts', import.meta.url))
+
+test('asks for new keys only at the first start', async () => {
+  const directory = makeDirectory()
+  const store = await openStore(directory)
+  store.close()
+  const again = await openStore(directory, {
+    makeIdentity: () => {
+      throw new Error('asked again')
+    },
+  })
+  assert.deepEqual(again.load().identity, IDENTITY)
+  again.close()
+})
+
+test('refuses another identity, and says whose directory it is', async () => {
+  const directory = makeDirectory()
+  const store = await openStore(directory)
+  store.close()
+  const other = new TextEncoder().encode('shipping')
+  await assert.rejects(openStore(directory, { identity: other }), code('invalid_request', /agent "billing"/))
+})
+
+test('makes a first start anew if the keys could not be made', async () => {
+  const directory = makeDirectory()
+  const makeIdentity = () => {
+    throw new Error('no randomness')
+  }
+  await assert.rejects(openStore(directory, { makeIdentity }), /no randomness/)
+  const store = await openStore(directory)
+  assert.deepEqual(store.load().identity, IDENTITY)
+  store.close()
+})
+
+test('a second opener is refused: another process, and this one', async () => {
+  const directory = makeDirectory()
+  const store = await openStore(directory)
+  // Let in, it would end itself at that step.
+  const fromOutside = () => spawnSync(process.execPath, [AGENT, directory, '500'], { encoding: 'utf8' }).stderr
+  assert.match(fromOutside(), /store_locked/)
+  await assert.rejects(openStore(directory), code('store_locked'))
+  // The lock of a process is gone if it closes any descriptor of the file: the refused second try must not do that.
+  assert.match(fromOutside(), /store_locked/)
+  store.write([put()])
+  store.close()
+  const next = await openStore(directory)
+  next.close()
+})
+
+test('refuses a directory or a file that others can enter', async () => {
+  const directory = makeDirectory()
+  const store = await openStore(directory)
+  store.write([put()])
+  const crashed = copyOf(directory)
+  store.close()
+
+  chmodSync(crashed, 0o705)
+  await assert.rejects(openStore(crashed), code('store_permissions', /chmod 700/))
+  chmodSync(crashed, 0o700)
+  for (const name of ['agent.db', 'agent.db-wal', 'keys.json', 'agent.key', 'agent.opens']) {
+    chmodSync(join(crashed, name), 0o640)
+    await assert.rejects(openStore(crashed), code('store_permissions', /chmod 600/), name)
+    chmodSync(join(crashed, name), 0o600)
+  }
+  const opened = await openStore(crashed)
+  opened.close()
+})
+
+test('refuses a directory of another user', { skip: process.geteuid?.() !== 0 }, async () => {
+  const directory = makeDirectory()
+  assert.equal(spawnSync('chown', ['65534', directory]).status, 0)
+  await assert.rejects(openStore(directory), code('store_permissions', /another user/))
+})
+
+test('refuses a place that is no directory', async () => {
+  const file = join(makeDirectory(), 'file')
+  writeFileSync(file, '')
+  await assert.rejects(openStore(file), code('invalid_request'))
+  await assert.rejects(openStore(join(file, 'below')), code('invalid_request'))
+})
+
+test('refuses the database of a newer version', async () => {
+  const directory = makeDirectory()
+  const store = await openStore(directory)
+  store.close()
+  const database = connect(databaseFile(directory), await openDatabaseKey(directory, { type: 'file' }))
+  database.pragma('user_version = 2')
+  database.close()
+  await assert.rejects(openStore(directory), code('invalid_request', /newer version/))
+})
+
+/** A store with some pages, closed. */
+async function filled(): Promise<string> {
+  const directory = makeDirectory()
+  const store = await openStore(directory)
+  for (let n = 1; n <= 30; n++) store.write(numberedWrite(n))
+  for (let n = 31; n <= 90; n++) store.write([{ type: 'putInbox', id: CHANNEL, record: inboxRecord(n) }])
+  store.close()
+  return directory
+}
+
+/** Opens and reads everything. */
+async function readAll(directory: string): Promise<void> {
+  const store = await openStore(directory)
+  try {
+    store.load()
+    store.inbox(CHANNEL, 0, 1000)
+  } finally {
+    store.close()
+  }
+}
+
+test('one changed byte in any page in use is noticed', async () => {
+  const directory = await filled()
+  await readAll(directory)
+  const pages = readFileSync(databaseFile(directory)).length / 4096
+  const free = await freePages(directory)
+  assert.ok(pages - free.size > 20, `only ${pages - free.size} pages`)
+  for (let page = 1; page <= pages; page++) {
+    if (free.has(page)) continue
+    const copy = copyOf(directory)
+    const bytes = readFileSync(databaseFile(copy))
+    bytes[(page - 1) * 4096 + ((page * 977) % 4096)]! ^= 1
+    writeFileSync(databaseFile(copy), bytes)
+    await assert.rejects(readAll(copy), code('store_corrupt'), `page ${page}`)
+  }
+})
+
+/** Pages that hold nothing: nobody reads them. */
+async function freePages(directory: string): Promise<Set<number>> {
+  const database = connect(databaseFile(directory), await openDatabaseKey(directory, { type: 'file' }))
+  const used = new Set(database.prepare<number>('SELECT pageno FROM dbstat').pluck().all())
+  const count = Number(database.pragma('page_count', { simple: true }))
+  database.close()
+  return new Set(Array.from({ length: count }, (_, at) => at + 1).filter((page) => !used.has(page)))
+}
+
+test('a file that was cut off is noticed', async () => {
+  const directory = await filled()
+  const size = readFileSync(databaseFile(directory)).length
+  for (const rest of [100, 4096, size / 2 - ((size / 2) % 4096), size - 4096, size - 1]) {
+    const copy = copyOf(directory)
+    truncateSync(databaseFile(copy), rest)
+    await assert.rejects(readAll(copy), code('store_corrupt'), `${rest} of ${size} bytes`)
+  }
+})
+
+test('a file that is something else is noticed', async () => {
+  const directory = await filled()
+  writeFileSync(databaseFile(directory), bytesOf('something else', 8192))
+  await assert.rejects(openStore(directory), code('store_corrupt'))
+  copyFileSync(fileURLToPath(import.meta.url), join(directory, 'keys.json'))
+  chmodSync(join(directory, 'keys.json'), 0o600)
+  await assert.rejects(openStore(directory), code('store_corrupt', /keys.json/))
+})
+
+test('moves the log into the database and empties it', async () => {
+  const directory = makeDirectory()
+  const store = await openStore(directory)
+  for (let n = 1; n <= 30; n++) store.write(numberedWrite(n))
+  const log = `${databaseFile(directory)}-wal`
+  const before = readFileSync(log).length
+  store.checkpoint()
+  const after = readFileSync(log).length
+  // Only the counter's page is in it again.
+  assert.ok(after < 5 * 4200 && after < before / 10, `${before} → ${after} bytes`)
+  assert.equal(lastWrite(store), 30)
+  store.close()
+  assert.equal(existsSync(log), false)
+})
+
+test('an empty directory that exists is taken', async () => {
+  const directory = join(makeDirectory(), 'made before')
+  mkdirSync(directory, { mode: 0o700 })
+  const store = await openStore(directory)
+  store.close()
+})

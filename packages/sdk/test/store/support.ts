@@ -1,0 +1,170 @@
+/** Records of every kind, directories that go away, and the engines. */
+import { createHash, randomBytes } from 'node:crypto'
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after } from 'node:test'
+import { StaticError } from '@static/protocol'
+import type {
+  AgentStore,
+  Change,
+  ChannelRecord,
+  EpochRecord,
+  IdentityRecord,
+  InboxRecord,
+  OutboxRecord,
+  PendingCommitRecord,
+} from '../../src/ports.ts'
+import { databaseFile } from '../../src/store/connection.ts'
+import { openDatabaseKey } from '../../src/store/key-slots.ts'
+import type { KeySource } from '../../src/store/key-sources.ts'
+import { type AgentStoreOptions, openAgentStore } from '../../src/store/sqlcipher.ts'
+import { openDatabase } from '../../src/store/sqlite.ts'
+
+export const CHANNEL = '0123456789abcdef0123456789abcdef'
+export const OTHER = 'fedcba9876543210fedcba9876543210'
+export const AGENT: string = 'a1'.repeat(32)
+
+/** Bytes that differ by label and are the same in every run. */
+export function bytesOf(label: string, length = 32): Uint8Array {
+  const parts: Buffer[] = []
+  for (let at = 0; at * 32 < length; at++) parts.push(createHash('sha256').update(`${label} ${at}`).digest())
+  return new Uint8Array(Buffer.concat(parts).subarray(0, length))
+}
+
+export const IDENTITY: IdentityRecord = {
+  identity: new TextEncoder().encode('billing'),
+  publicKey: bytesOf('public key'),
+  secretKey: bytesOf('secret key'),
+}
+
+export function channelRecord(fields: Partial<ChannelRecord> = {}): ChannelRecord {
+  return {
+    id: CHANNEL,
+    name: 'acme/support/routing',
+    owner: AGENT,
+    state: 'joined',
+    position: { index: 7, hash: bytesOf('position'), slot: 3 },
+    counter: 5,
+    ownHash: bytesOf('own hash'),
+    rekeyDue: false,
+    rekeyedAt: 1_700_000_000_000,
+    sentSinceRekey: 4,
+    fork: undefined,
+    broken: undefined,
+    ...fields,
+  }
+}
+
+export function epochRecord(label: string, leaves = 3): EpochRecord {
+  const rows = Array.from({ length: leaves }, (_, leaf) => [leaf, bytesOf(`${label} row ${leaf}`, 90)] as const)
+  return { group: bytesOf(`${label} group`, 9000), rows: new Map(rows) }
+}
+
+export function pendingRecord(label: string): PendingCommitRecord {
+  return {
+    messageId: bytesOf(`${label} id`, 16),
+    slot: 4,
+    request: bytesOf(`${label} request`, 2000),
+    bodyHash: bytesOf(`${label} body`),
+    next: epochRecord(`${label} next`),
+    purpose: '{"type":"rotate"}',
+  }
+}
+
+export function outboxRecord(counter: number, fields: Partial<OutboxRecord> = {}): OutboxRecord {
+  return {
+    messageId: bytesOf(`outbox ${counter}`, 16),
+    counter,
+    control: false,
+    slot: 3,
+    ciphertext: bytesOf(`outbox ciphertext ${counter}`, 1330),
+    messageKey: bytesOf(`outbox key ${counter}`, 44),
+    ...fields,
+  }
+}
+
+export function inboxRecord(index: number, fields: Partial<InboxRecord> = {}): InboxRecord {
+  return {
+    index,
+    messageId: bytesOf(`inbox ${index}`, 16),
+    sender: AGENT,
+    epoch: 2,
+    receivedAt: 1_700_000_000_000 + index,
+    ciphertext: bytesOf(`inbox ciphertext ${index}`, 1330),
+    messageKey: bytesOf(`inbox key ${index}`, 44),
+    ...fields,
+  }
+}
+
+export const put = (fields: Partial<ChannelRecord> = {}): Change => ({
+  type: 'putChannel',
+  record: channelRecord(fields),
+})
+
+/** A directory for one test file's stores, 0700, gone at the end. */
+export function makeDirectory(): string {
+  const directory = mkdtempSync(join(tmpdir(), 'static-store-'))
+  after(() => rmSync(directory, { recursive: true, force: true }))
+  return directory
+}
+
+/** What a crash at this moment would leave. */
+export function copyOf(directory: string): string {
+  const copy = join(makeDirectory(), 'copy')
+  cpSync(directory, copy, { recursive: true })
+  return copy
+}
+
+export function optionsFor(directory: string, more: Partial<AgentStoreOptions> = {}): AgentStoreOptions {
+  const { identity, publicKey, secretKey } = IDENTITY
+  return { directory, identity, makeIdentity: () => ({ publicKey, secretKey }), ...more }
+}
+
+export async function openStore(directory: string, more: Partial<AgentStoreOptions> = {}): Promise<AgentStore> {
+  return await openAgentStore(optionsFor(directory, more))
+}
+
+/** For `assert.throws` and `assert.rejects`. */
+export function code(expected: string, words?: RegExp): (error: unknown) => boolean {
+  return (error) => {
+    if (!(error instanceof StaticError)) throw error
+    if (error.code !== expected) throw error
+    if (words !== undefined && !words.test(error.message)) throw error
+    return true
+  }
+}
+
+/** Every byte of the database as SQLite sees it, free pages included. Nobody may have it open. */
+export async function decrypted(directory: string, source: KeySource = { type: 'file' }): Promise<Buffer> {
+  const database = openDatabase(databaseFile(directory))
+  try {
+    database.pragma(`cipher = 'sqlcipher'`)
+    database.pragma('legacy = 4')
+    const key = await openDatabaseKey(directory, source)
+    database.key(Buffer.from(`x'${key.toString('hex')}'`))
+    return database.serialize()
+  } finally {
+    database.close()
+  }
+}
+
+/** The files of a directory that hold any of these bytes, raw, in hexadecimal or in base64. */
+export function filesHolding(directory: string, secrets: readonly Uint8Array[]): string[] {
+  const needles = secrets.flatMap((secret) => {
+    const bytes = Buffer.from(secret)
+    // Base64 of a middle part would depend on its offset: three forms.
+    const base64 = [0, 1, 2].map((skip) => bytes.subarray(skip).toString('base64').slice(0, 20))
+    return [
+      bytes.subarray(0, 16),
+      Buffer.from(bytes.toString('hex').slice(0, 32)),
+      ...base64.map((b) => Buffer.from(b)),
+    ]
+  })
+  return readdirSync(directory).filter((name) => {
+    const content = readFileSync(join(directory, name))
+    return needles.some((needle) => content.includes(needle))
+  })
+}
+
+export const unpredictable = (length: number): Uint8Array => new Uint8Array(randomBytes(length))
