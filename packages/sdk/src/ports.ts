@@ -1,0 +1,192 @@
+/**
+ * What the agent asks of its database. Everything that one wake-up changes is written in one transaction: ratchets,
+ * cursor, outbox and inbox together, so that a crash leaves all of it or none. What is small is held in memory and read
+ * once, when the agent starts.
+ */
+
+/** Milliseconds since 1970. */
+export type Time = number
+/** 32 hexadecimal digits. */
+export type ChannelId = string
+/** SHA-256 of an agent's public key, 64 hexadecimal digits. */
+export type AgentId = string
+
+/** Who this agent is. Made once, at the first start. */
+export interface IdentityRecord {
+  /** What the application calls it. */
+  readonly identity: Uint8Array
+  /** Ed25519. */
+  readonly publicKey: Uint8Array
+  readonly secretKey: Uint8Array
+}
+
+/** A KeyPackage that can still be used to join. */
+export interface KeyPackageRecord {
+  /** KeyPackageRef, hexadecimal. */
+  readonly ref: string
+  readonly keyPackage: Uint8Array
+  readonly privatePart: Uint8Array
+  readonly createdAt: Time
+  /** Whether it was meant for the relay's pool; others were handed to the application. */
+  readonly pooled: boolean
+}
+
+/** Where this agent stands in a channel's log: the last entry that it has processed. */
+export interface PositionRecord {
+  readonly index: number
+  readonly hash: Uint8Array
+  readonly slot: number
+}
+
+/** A channel as far as it is small and changes with every message. */
+export interface ChannelRecord {
+  readonly id: ChannelId
+  readonly name: string
+  /** Agent id of the owner. */
+  readonly owner: AgentId
+  /**
+   * `founding`: the Welcome for the own new channel is made, the channel not yet registered. `offered`: a Welcome waits
+   * to be accepted. `joined`: in use. `leaving`: Leave is under way. `ended`: left, removed or deleted; kept until the
+   * application has read what is in the inbox.
+   */
+  readonly state: 'founding' | 'offered' | 'joined' | 'leaving' | 'ended'
+  readonly position: PositionRecord
+  /** Of this agent's last message, and the hash of its plaintext frame: the own chain. */
+  readonly counter: number
+  readonly ownHash: Uint8Array
+  /** The commit that must follow the first add to a lone group is still due. */
+  readonly rekeyDue: boolean
+  readonly rekeyedAt: Time
+  readonly sentSinceRekey: number
+  /** Set when members were shown different histories: who showed it. Sending has stopped. */
+  readonly fork: AgentId | undefined
+  /** Why the group cannot go on, if it cannot: the code that the application gets. */
+  readonly broken: string | undefined
+}
+
+/** A group of an epoch: written once per commit. Its ratchet rows change with every message. */
+export interface EpochRecord {
+  /** `encodeGroup`. */
+  readonly group: Uint8Array
+  /** Leaf → `encodeRow`; replaces all rows of the channel. */
+  readonly rows: ReadonlyMap<number, Uint8Array>
+}
+
+/** A commit of this agent that the relay has not answered yet. */
+export interface PendingCommitRecord {
+  readonly messageId: Uint8Array
+  readonly slot: number
+  /** The encoded SendCommitRequest: the same bytes go out again after a crash. */
+  readonly request: Uint8Array
+  /** SHA-256 of the entry's body, by which the chain goes on: own entries come without it. */
+  readonly bodyHash: Uint8Array
+  readonly next: EpochRecord
+  /** What it is for, in the words of the layer above (JSON). */
+  readonly purpose: string
+}
+
+/** How far another sender has got in a channel. */
+export interface SenderRecord {
+  readonly agent: AgentId
+  readonly counter: number
+  /** The hash of its last message here: its own chain. */
+  readonly ownHash: Uint8Array
+}
+
+/** A message of this agent, until its own entry has passed in the log. */
+export interface OutboxRecord {
+  readonly messageId: Uint8Array
+  readonly counter: number
+  readonly control: boolean
+  readonly slot: number
+  readonly ciphertext: Uint8Array
+  /** Opens `ciphertext`, to encrypt it anew for another epoch. */
+  readonly messageKey: Uint8Array
+}
+
+/** A message that the application has not settled yet. No plaintext: ciphertext and its own key. */
+export interface InboxRecord {
+  readonly index: number
+  readonly messageId: Uint8Array
+  readonly sender: AgentId
+  readonly epoch: number
+  readonly receivedAt: Time
+  readonly ciphertext: Uint8Array
+  readonly messageKey: Uint8Array
+}
+
+/** One step of a transaction. */
+export type Change =
+  | { readonly type: 'putKeyPackage'; readonly record: KeyPackageRecord }
+  | { readonly type: 'dropKeyPackage'; readonly ref: string }
+  | { readonly type: 'putChannel'; readonly record: ChannelRecord }
+  /** With everything that belongs to it. */
+  | { readonly type: 'dropChannel'; readonly id: ChannelId }
+  /** A Welcome that waits: of a founding, or an offer. Undefined: it is used up. */
+  | { readonly type: 'putWelcome'; readonly id: ChannelId; readonly welcome: Uint8Array | undefined }
+  /** Adopts an epoch: the group before it, its rows and its pending commit are gone. Undefined: there is none any more. */
+  | { readonly type: 'putEpoch'; readonly id: ChannelId; readonly epoch: EpochRecord | undefined }
+  /** The current group with the key of a commit used up. */
+  | { readonly type: 'putGroup'; readonly id: ChannelId; readonly group: Uint8Array }
+  | { readonly type: 'putRow'; readonly id: ChannelId; readonly leaf: number; readonly row: Uint8Array }
+  | { readonly type: 'putPending'; readonly id: ChannelId; readonly pending: PendingCommitRecord | undefined }
+  | { readonly type: 'putSender'; readonly id: ChannelId; readonly sender: SenderRecord }
+  | { readonly type: 'dropSender'; readonly id: ChannelId; readonly agent: AgentId }
+  | { readonly type: 'putOutbox'; readonly id: ChannelId; readonly record: OutboxRecord }
+  /** The relay has it: only the hash of the body is kept, until the own entry has passed. */
+  | {
+      readonly type: 'answerOutbox'
+      readonly id: ChannelId
+      readonly messageId: Uint8Array
+      readonly bodyHash: Uint8Array
+    }
+  | { readonly type: 'dropOutbox'; readonly id: ChannelId; readonly messageId: Uint8Array }
+  | { readonly type: 'putInbox'; readonly id: ChannelId; readonly record: InboxRecord }
+  /** Settled: every row up to this index. */
+  | { readonly type: 'dropInbox'; readonly id: ChannelId; readonly upTo: number }
+  /** The key of an identity in the channels of an owner. */
+  | { readonly type: 'putPin'; readonly owner: AgentId; readonly identity: Uint8Array; readonly agent: AgentId }
+  /** The relay behind an endpoint. */
+  | { readonly type: 'putRelay'; readonly endpoint: string; readonly relayId: Uint8Array }
+
+/** An own message whose answer has come. */
+export interface AnsweredRecord {
+  readonly messageId: Uint8Array
+  readonly bodyHash: Uint8Array
+}
+
+/** A channel with all that is needed to go on. */
+export interface StoredChannel {
+  readonly record: ChannelRecord
+  readonly welcome: Uint8Array | undefined
+  readonly epoch: EpochRecord | undefined
+  readonly pending: PendingCommitRecord | undefined
+  readonly senders: readonly SenderRecord[]
+  /** By counter. */
+  readonly outbox: readonly OutboxRecord[]
+  readonly answered: readonly AnsweredRecord[]
+  /** How many bytes of ciphertext wait to be settled. */
+  readonly inboxBytes: number
+}
+
+/** What an agent starts with. */
+export interface Snapshot {
+  readonly identity: IdentityRecord
+  readonly keyPackages: readonly KeyPackageRecord[]
+  readonly channels: readonly StoredChannel[]
+  readonly pins: readonly { readonly owner: AgentId; readonly identity: Uint8Array; readonly agent: AgentId }[]
+  readonly relays: ReadonlyMap<string, Uint8Array>
+}
+
+/** The agent's database. Synchronous: a transaction of this size is quicker than a change of threads. */
+export interface AgentStore {
+  /** Everything but the inbox. */
+  load(): Snapshot
+  /** The next messages of a channel that are not settled, in order, after an index. */
+  inbox(id: ChannelId, after: number, limit: number): readonly InboxRecord[]
+  /** All or nothing, and on disk when it returns. */
+  write(changes: readonly Change[]): void
+  /** Moves the write-ahead log into the file and empties it, so that nothing deleted stays readable there. */
+  checkpoint(): void
+  close(): void
+}
