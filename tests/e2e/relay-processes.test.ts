@@ -6,6 +6,7 @@ import { fromBinary } from '@bufbuild/protobuf'
 import { ERROR_METADATA, type SignedUp, type Usage } from '@static/protocol'
 import { CloseReason, ErrorSchema, GetChallengeRequestSchema, GetChallengeResponseSchema } from '@static/protocol/relay'
 import { connectGrpc, GrpcFailure, type GrpcStatus } from '../../packages/relay/test/support/grpc-client.ts'
+import { quietPort } from '../../packages/relay/test/support/quiet-port.ts'
 import {
   type Agent,
   type AgentKey,
@@ -49,20 +50,19 @@ let other: SignedUp
 let token: string
 let otherToken: string
 
-async function startApi(ports: { port?: number; internalPort?: number } = {}): Promise<void> {
-  api = await startServer({ workspace, dataDir: apiDir, settings: QUICK, internal: true, ...ports })
+const apiPorts = { port: await quietPort(), internalPort: await quietPort() }
+const relayPorts = { grpcPort: await quietPort(), quicPort: await quietPort() }
+
+async function startApi(): Promise<void> {
+  api = await startServer({ workspace, dataDir: apiDir, settings: QUICK, internal: true, ...apiPorts })
   client?.close()
   client = makeClient(api.url, workspace.ca)
 }
 
-async function startRelay(ports: object = {}): Promise<void> {
+async function startRelay(): Promise<void> {
   const credential = join(apiDir, 'relay.credential')
   const settings = { leaseUnits: LEASE }
-  relay = await startRelayProcess({ workspace, dataDir: relayDir, api, credential, settings, ...ports })
-}
-
-function portOf(url: string | undefined): number {
-  return Number(new URL(url ?? '').port)
+  relay = await startRelayProcess({ workspace, dataDir: relayDir, api, credential, settings, ...relayPorts })
 }
 
 /** By the relay's own ports, or by the proxy's. */
@@ -143,7 +143,7 @@ describe('API, relay and proxy', () => {
     const late = await connect('grpc', jwt)
     await hangUp(late)
 
-    await startApi({ port: portOf(api.url), internalPort: portOf(api.internalUrl) })
+    await startApi()
     const { index } = await eventually(() => agent.send(channel, 0n, next))
     assert.equal(index, next)
 
@@ -173,7 +173,7 @@ describe('API, relay and proxy', () => {
       const details = fromBinary(ErrorSchema, Buffer.from(String(metadata[ERROR_METADATA]), 'base64'))
       assert.deepEqual([status, details.code], [UNAVAILABLE, 'unavailable'])
     }
-    await startRelay({ grpcPort: relay.grpcPort, quicPort: relay.quicPort })
+    await startRelay()
     // By itself: a load balancer sends nobody to a proxy that is not well.
     await eventually(async () => assert.equal(await health(proxy.grpcPort), 200))
     const back = await connect('proxy', jwt, agent.key)
@@ -185,7 +185,7 @@ describe('API, relay and proxy', () => {
 
   test('a relay that was killed is found again by the proxy', async () => {
     await relay.end('SIGKILL')
-    await startRelay({ grpcPort: relay.grpcPort, quicPort: relay.quicPort })
+    await startRelay()
     const agent = await eventually(() => connect('proxy', token), 300)
     await hangUp(agent)
   })

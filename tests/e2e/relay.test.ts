@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import type { SignedUp, Usage } from '@static/protocol'
 import { CloseReason } from '@static/protocol/relay'
+import { quietPort } from '../../packages/relay/test/support/quiet-port.ts'
 import {
   connectAgent,
   eventually,
@@ -33,7 +34,9 @@ let server: Server
 let client: Client
 let ca: string
 
-async function start(ports: object = {}): Promise<void> {
+const ports = { grpcPort: await quietPort(), quicPort: await quietPort() }
+
+async function start(): Promise<void> {
   const relay = { settings: { leaseUnits: LEASE }, ...ports }
   server = await startServer({
     workspace,
@@ -80,7 +83,6 @@ describe('static up', () => {
     assert.match(text, /^static_relay_sessions 2$/m)
     assert.match(text, /^static_relay_answers_total\{operation="sendMessage"\} 9$/m)
 
-    const ports = server.relay
     client.close()
     const ended = server.end('SIGTERM')
     for (const agent of [owner, member]) {
@@ -89,7 +91,7 @@ describe('static up', () => {
       await agent.ended
     }
     assert.deepEqual(await ended, { code: 0, signal: null })
-    await start(ports)
+    await start()
 
     for (const [account, used] of [
       [alice, 6],

@@ -3,7 +3,7 @@
  * a stream is not. A connection that breaks takes its streams with it; it is dialled again when the next one is wanted,
  * and now and then, so that a proxy which nobody uses because its relay was gone finds it back.
  */
-import { StaticError } from '@static/protocol'
+import { makeCell, StaticError } from '@static/protocol'
 import type { Upstream, UpstreamHandlers, UpstreamStream } from './proxy.ts'
 import { connectQuic, type QuicConnection, type QuicTarget } from './transport/quic-client.ts'
 
@@ -22,6 +22,7 @@ const PAUSE_MS = 500
 const TEND_MS = 2000
 /** A relay that is gone without a word is noticed after so long. */
 const IDLE_MS = 6000
+const PROBE_MS = 4000
 
 /** Connections to one relay. */
 export class QuicUpstream implements Upstream {
@@ -93,9 +94,26 @@ export class QuicUpstream implements Upstream {
 
   #tend(): void {
     for (const lane of this.#lanes) {
-      if (lane.live) lane.live.ping()
+      if (lane.live) this.#probe(lane, lane.live)
       // Whoever wants a stream is told why there is none.
       else this.#connection(lane).catch(() => {})
+    }
+  }
+
+  /** Asks over a stream of its own whether the relay is there; the library's own ping stops the whole process. */
+  #probe(lane: Lane, connection: QuicConnection): void {
+    const late = setTimeout(() => this.#forget(lane, connection), PROBE_MS)
+    const answered = (): void => {
+      clearTimeout(late)
+      stream.end()
+    }
+    let stream: UpstreamStream
+    try {
+      stream = connection.openStream({ data: answered, closed: () => {} })
+      stream.write(makeCell('ping'))
+    } catch {
+      clearTimeout(late)
+      this.#forget(lane, connection)
     }
   }
 

@@ -47,8 +47,6 @@ export interface QuicClientStream {
 export interface QuicConnection {
   /** Throws `connection_error` when the connection is over. */
   openStream(handlers: QuicStreamHandlers): QuicClientStream
-  /** Keeps the connection from being idle. */
-  ping(): void
   /** Fulfilled when the connection is over, whoever ended it. */
   readonly closed: Promise<void>
   /** The relay learns of it at once; streams are closed. */
@@ -130,10 +128,6 @@ class Connection implements QuicConnection {
       this.#reason = closeReason(errorCode, reason)
       resolve()
     })
-  }
-
-  ping(): void {
-    this.#session.ping()
   }
 
   openStream(handlers: QuicStreamHandlers): QuicClientStream {

@@ -20,7 +20,7 @@ const ROUND_OF_POINTS = [
 const POINTS: readonly FailPoint[] = [...ROUND_OF_POINTS, ...ROUND_OF_POINTS]
 const SETTINGS = { rates: { commitsPerSecond: 1000, commitsBurst: 1000 } }
 
-test(`killed in ${ROUNDS} rounds, seed ${SEED}`, { timeout: 110_000 }, async (t) => {
+test(`killed in ${ROUNDS} rounds, seed ${SEED}`, { timeout: 240_000 }, async (t) => {
   const random = randomNumbers(SEED)
   // The timers come by once a second, the other points with every batch, beginning with those that agents need to open.
   const failAts = Array.from({ length: ROUNDS }, (_, round): FailAt | undefined => {

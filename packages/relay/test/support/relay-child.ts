@@ -34,4 +34,4 @@ process.on('message', (question: ChildQuestion) => {
   process.send?.({ rss: process.memoryUsage.rss() })
 })
 process.on('disconnect', () => void relay.close().then(() => process.exit(0)))
-process.send?.({ ports: { grpc: relay.grpcPort, quic: relay.quicPorts[0] ?? 0 } })
+process.send?.('ready')

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { openAuthority } from '@static/cli/authority'
 import type { FailAt } from '../../src/store/fail-point.ts'
+import { quietPort } from './quiet-port.ts'
 import { FakeApi } from './world.ts'
 
 /** What the process is told. */
@@ -24,7 +25,6 @@ export interface ChildOptions {
 /** What it is asked: its memory, now or after a collection of garbage. */
 export type ChildQuestion = 'measure' | 'collect'
 
-/** 0 takes free ones. */
 export interface Ports {
   readonly grpc: number
   readonly quic: number
@@ -50,14 +50,16 @@ export class RelayHome {
   readonly ca: string
   readonly #certificate: { readonly cert: string; readonly key: string }
   readonly clientCertificate: { readonly cert: string; readonly key: string }
-  #ports: Ports = { grpc: 0, quic: 0 }
+  readonly #ports: Ports
 
   private constructor(
     directory: string,
     ca: string,
     certificate: { readonly cert: string; readonly key: string },
     client: { readonly cert: string; readonly key: string },
+    ports: Ports,
   ) {
+    this.#ports = ports
     this.directory = directory
     this.ca = ca
     this.#certificate = certificate
@@ -68,10 +70,11 @@ export class RelayHome {
     const directory = await mkdtemp(join(tmpdir(), 'static-relay-home-'))
     const authority = await openAuthority({ directory: join(directory, 'ca'), names: [] })
     const { cert, key } = await authority.issue(['localhost'])
-    return new RelayHome(directory, authority.cert, { cert, key }, await authority.issueClient())
+    const ports = { grpc: await quietPort(), quic: await quietPort() }
+    return new RelayHome(directory, authority.cert, { cert, key }, await authority.issueClient(), ports)
   }
 
-  /** Starts a relay, on the ports of the one before. */
+  /** Starts a relay, always on the same ports. */
   async start(settings: object, failAt?: FailAt): Promise<RelayChild> {
     const options: ChildOptions = {
       ...this.#certificate,
@@ -91,9 +94,7 @@ export class RelayHome {
     const running = watch(child)
     const first = await Promise.race([once(child, 'message'), running.exited])
     if (!Array.isArray(first)) throw new Error(`The relay ended with ${first} before it was ready: ${running.errors()}`)
-    const [{ ports }] = first as [{ ports: Ports }]
-    this.#ports = ports
-    return { ...running, ports }
+    return { ...running, ports: this.#ports }
   }
 
   async remove(): Promise<void> {

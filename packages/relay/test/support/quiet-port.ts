@@ -1,0 +1,37 @@
+/**
+ * Ports for servers that are stopped and started again: below the range from which the system gives ports to clients,
+ * one of which might take them meanwhile.
+ */
+import { createSocket } from 'node:dgram'
+import { once } from 'node:events'
+import { createServer } from 'node:net'
+
+const FIRST = 20_000
+const COUNT = 12_000
+const TRIES = 50
+
+/** A port that is free for UDP and TCP now. */
+export async function quietPort(): Promise<number> {
+  for (let tries = 0; tries < TRIES; tries++) {
+    const port = FIRST + Math.floor(Math.random() * COUNT)
+    if (await isFree(port)) return port
+  }
+  throw new Error('There is no free port.')
+}
+
+async function isFree(port: number): Promise<boolean> {
+  const udp = createSocket('udp4')
+  const tcp = createServer()
+  try {
+    udp.bind(port, '127.0.0.1')
+    await once(udp, 'listening')
+    tcp.listen(port, '127.0.0.1')
+    await once(tcp, 'listening')
+    return true
+  } catch {
+    return false
+  } finally {
+    udp.close()
+    tcp.close()
+  }
+}
