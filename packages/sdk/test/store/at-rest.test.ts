@@ -145,6 +145,25 @@ test('what was replaced or dropped is not in the decrypted pages either', async 
   store.close()
 })
 
+test('nor are ciphertexts of a full inbox that was read at once', async () => {
+  const directory = makeDirectory()
+  const store = await openStore(directory)
+  const secrets = new Secrets()
+  store.write([put()])
+  const record = (n: number) => inboxRecord(n, { ciphertext: secrets.make(1330), messageKey: secrets.make(44) })
+  const messages = Array.from({ length: 700 }, (_, at): Change => ({
+    type: 'putInbox',
+    id: CHANNEL,
+    record: record(at),
+  }))
+  store.write(messages)
+  store.write([{ type: 'dropInbox', id: CHANNEL, upTo: 700 }])
+  store.write([{ type: 'putInbox', id: CHANNEL, record: inboxRecord(701) }])
+  assert.equal(await remaining(store, directory, secrets.all), 0)
+  assert.deepEqual(store.inbox(CHANNEL, 0, 10), [inboxRecord(701)])
+  store.close()
+})
+
 test('nor is anything of a dropped channel', async () => {
   const directory = makeDirectory()
   const store = await openStore(directory)
