@@ -6,6 +6,9 @@
  */
 import type { Database, Statement } from './sqlite.ts'
 
+/** Enough for a burst each way. More would only make the next checkpoint long: each row that it deletes is wiped. */
+const FREE_LIMIT = 256
+
 /** The free numbers. They follow the transaction: `settle` after it, `revert` if it failed. */
 export class Bodies {
   readonly #put: Statement
@@ -40,7 +43,8 @@ export class Bodies {
 
   /** Its message is gone; free once the transaction is on disk. */
   release(number: number): void {
-    this.#released.push(number)
+    if (this.#free.length + this.#released.length < FREE_LIMIT) this.#released.push(number)
+    else this.#drop.run(number)
   }
 
   settle(): void {
@@ -72,7 +76,7 @@ export class Bodies {
 export function deleteLeftovers(database: Database): void {
   database.exec(`
     DELETE FROM body WHERE number NOT IN (
-      SELECT body FROM outbox WHERE body IS NOT NULL UNION ALL SELECT body FROM inbox
+      SELECT body FROM outbox WHERE body_hash IS NULL UNION ALL SELECT body FROM inbox
     )
   `)
 }

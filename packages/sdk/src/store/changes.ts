@@ -21,7 +21,7 @@ export function prepareChanges(database: Database, bodies: Bodies): (change: Cha
       sent_since_rekey = excluded.sent_since_rekey, fork = excluded.fork, broken = excluded.broken
   `)
   const bodiesOfChannel = number(`
-    SELECT body FROM outbox WHERE channel = ? AND body IS NOT NULL UNION ALL SELECT body FROM inbox WHERE channel = ?
+    SELECT body FROM outbox WHERE channel = ? AND body_hash IS NULL UNION ALL SELECT body FROM inbox WHERE channel = ?
   `)
   const dropChannel = prepare('DELETE FROM channel WHERE id = ?')
   const putWelcome = prepare('REPLACE INTO welcome VALUES (?, ?)')
@@ -38,14 +38,16 @@ export function prepareChanges(database: Database, bodies: Bodies): (change: Cha
     INSERT INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, NULL)
     ON CONFLICT DO UPDATE SET
       counter = excluded.counter, control = excluded.control, slot = excluded.slot,
-      message_key = excluded.message_key, body = coalesce(body, excluded.body), body_hash = NULL
+      message_key = excluded.message_key, body = iif(body_hash IS NULL, body, excluded.body), body_hash = NULL
     RETURNING body
   `)
-  const bodyOfOutbox = number('SELECT body FROM outbox WHERE channel = ? AND message_id = ? AND body IS NOT NULL')
-  const answerOutbox = prepare(`
-    UPDATE outbox SET message_key = x'', body = NULL, body_hash = ? WHERE channel = ? AND message_id = ?
+  const answerOutbox = number(`
+    UPDATE outbox SET message_key = x'', body_hash = ? WHERE channel = ? AND message_id = ? AND body_hash IS NULL
+    RETURNING body
   `)
-  const dropOutbox = prepare('DELETE FROM outbox WHERE channel = ? AND message_id = ?')
+  const dropOutbox = number(`
+    DELETE FROM outbox WHERE channel = ? AND message_id = ? RETURNING iif(body_hash IS NULL, body, NULL)
+  `)
   const putInbox = number(`
     INSERT INTO inbox VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT DO UPDATE SET
@@ -87,15 +89,14 @@ export function prepareChanges(database: Database, bodies: Bodies): (change: Cha
     if (used !== taken) bodies.release(taken)
   }
 
+  function release(body: number | null | undefined): void {
+    if (typeof body === 'number') bodies.release(body)
+  }
+
   function storeOutbox(id: ChannelId, record: OutboxRecord): void {
     const taken = bodies.take()
     const { messageId, counter, control, slot, messageKey, ciphertext } = record
     storeBody(taken, putOutbox.get(id, messageId, counter, Number(control), slot, messageKey, taken), ciphertext)
-  }
-
-  function releaseOutbox(id: ChannelId, messageId: Uint8Array): void {
-    const body = bodyOfOutbox.get(id, messageId)
-    if (body !== undefined) bodies.release(body)
   }
 
   function storeInbox(id: ChannelId, record: InboxRecord): void {
@@ -157,12 +158,10 @@ export function prepareChanges(database: Database, bodies: Bodies): (change: Cha
         storeOutbox(change.id, change.record)
         return
       case 'answerOutbox':
-        releaseOutbox(change.id, change.messageId)
-        answerOutbox.run(change.bodyHash, change.id, change.messageId)
+        release(answerOutbox.get(change.bodyHash, change.id, change.messageId))
         return
       case 'dropOutbox':
-        releaseOutbox(change.id, change.messageId)
-        dropOutbox.run(change.id, change.messageId)
+        release(dropOutbox.get(change.id, change.messageId))
         return
       case 'putInbox':
         storeInbox(change.id, change.record)

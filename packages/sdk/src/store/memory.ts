@@ -172,7 +172,7 @@ function apply(tables: Tables, change: Change): void {
     case 'answerOutbox': {
       const channel = tables.channels.get(change.id)
       const id = hex(change.messageId)
-      if (channel === undefined || !(channel.outbox.delete(id) || channel.answered.has(id))) return
+      if (channel?.outbox.delete(id) !== true) return
       channel.answered.set(id, { messageId: change.messageId, bodyHash: change.bodyHash })
       return
     }

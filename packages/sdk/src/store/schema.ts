@@ -92,7 +92,7 @@ CREATE TABLE sender (
 -- Ciphertexts of outbox and inbox, by number; see bodies.ts.
 CREATE TABLE body (number INTEGER PRIMARY KEY, ciphertext BLOB NOT NULL) STRICT;
 
--- Answered: body_hash is set, message_key is empty and body is null.
+-- Answered: body_hash is set, message_key is empty, and the number in body may be another message's by now.
 CREATE TABLE outbox (
   channel TEXT NOT NULL REFERENCES channel ON DELETE CASCADE,
   message_id BLOB NOT NULL,
@@ -100,7 +100,7 @@ CREATE TABLE outbox (
   control INTEGER NOT NULL,
   slot INTEGER NOT NULL,
   message_key BLOB NOT NULL,
-  body INTEGER,
+  body INTEGER NOT NULL,
   body_hash BLOB,
   PRIMARY KEY (channel, message_id)
 ) STRICT, WITHOUT ROWID;

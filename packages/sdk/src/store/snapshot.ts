@@ -71,7 +71,7 @@ function readChannels(database: Database): readonly StoredChannel[] {
   const senders = byChannel(database, 'SELECT * FROM sender ORDER BY agent')
   const outbox = byChannel(
     database,
-    'SELECT outbox.*, ciphertext FROM outbox JOIN body ON number = body ORDER BY counter',
+    'SELECT outbox.*, ciphertext FROM outbox JOIN body ON number = body WHERE body_hash IS NULL ORDER BY counter',
   )
   const answered = byChannel(database, 'SELECT * FROM outbox WHERE body_hash IS NOT NULL ORDER BY message_id')
   const inbox = byChannel(database, 'SELECT channel, sum(bytes) AS bytes FROM inbox GROUP BY channel')
