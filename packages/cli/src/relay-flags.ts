@@ -1,9 +1,9 @@
 /** Flags of the commands that run a relay. */
 import type { Command } from 'commander'
-import { portNumber, type ServeFlags } from './serve.ts'
+import { portNumber, type ServeFlags, smallCount, type StateFlags } from './serve.ts'
 
 /** What `up` and `relay` have in common. */
-export interface RelayFlags extends ServeFlags {
+export interface RelayFlags extends StateFlags {
   readonly grpcPort: number
   readonly quicPort: number
   readonly quicEndpoints: number
@@ -18,7 +18,7 @@ export function addRelayFlags(command: Command): Command {
   return command
     .option('--grpc-port <port>', 'TCP port of the relay: gRPC and health', portNumber, 5000)
     .option('--quic-port <port>', 'UDP port of the relay: QUIC', portNumber, 4433)
-    .option('--quic-endpoints <count>', 'QUIC endpoints, on consecutive ports', portNumber, 1)
+    .option('--quic-endpoints <count>', 'QUIC endpoints, on consecutive ports', smallCount, 1)
     .option('--relay-settings <file>', 'JSON file with limits and other numbers of the relay to change')
     .option('--proxy-ca <file>', 'authority whose client certificates stand-alone proxies show, PEM')
     .option('--origin <origin...>', 'origins whose pages may call the relay from a browser')

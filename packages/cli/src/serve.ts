@@ -19,18 +19,22 @@ export interface Certificate {
 
 /** Flags of every command that runs a server. */
 export interface ServeFlags {
-  readonly dataDir: string
   readonly host: string
   readonly name?: string
   readonly cert?: string
   readonly key?: string
-  readonly metricsToken?: string
   readonly logLevel: (typeof LOG_LEVELS)[number]
   readonly json?: boolean
 }
 
+/** Flags of the servers that keep something. */
+export interface StateFlags extends ServeFlags {
+  readonly dataDir: string
+  readonly metricsToken?: string
+}
+
 /** Flags of every command that runs the API. */
-export interface ApiFlags extends ServeFlags {
+export interface ApiFlags extends StateFlags {
   readonly apiPort: number
   readonly internalPort?: number
   readonly settings?: string
@@ -40,14 +44,19 @@ export interface ApiFlags extends ServeFlags {
 /** Adds the flags of every server to a command. */
 export function addServeFlags(command: Command): Command {
   return command
-    .option('--data-dir <dir>', 'where everything is kept', defaultDataDirectory())
     .option('--host <host>', 'address to listen on', 'localhost')
     .option('--name <name[:port]>', 'the name that users reach this server by (default: the host)')
     .option('--cert <file>', 'certificate chain, PEM')
     .option('--key <file>', 'private key of the certificate, PEM')
-    .option('--metrics-token <file>', 'file with a token that lets other machines read /metrics')
     .addOption(new Option('--log-level <level>', 'how much to log').choices(LOG_LEVELS).default('info'))
     .option('--json', 'print one line of JSON when ready')
+}
+
+/** Adds the flags of servers that keep something. */
+export function addStateFlags(command: Command): Command {
+  return addServeFlags(command)
+    .option('--data-dir <dir>', 'where everything is kept', defaultDataDirectory())
+    .option('--metrics-token <file>', 'file with a token that lets other machines read /metrics')
 }
 
 /** Adds the flags of the API to a command. */
@@ -68,6 +77,13 @@ export function portNumber(text: string): number {
   const port = Number(text)
   if (!/^\d{1,5}$/.test(text) || port > 65_535) throw new InvalidArgumentError('A port is a number from 0 to 65535.')
   return port
+}
+
+/** How many of something, from a flag. */
+export function smallCount(text: string): number {
+  const count = Number(text)
+  if (!/^\d{1,2}$/.test(text) || count < 1 || count > 64) throw new InvalidArgumentError('A number from 1 to 64.')
+  return count
 }
 
 /** The options of the API that follow from flags and from the secrets in the data directory. */
@@ -105,7 +121,7 @@ export function logOf({ logLevel: level }: ServeFlags): ApiOptions['log'] {
 }
 
 /** The token that lets others read the metrics. */
-export async function metricsTokenOf({ metricsToken }: ServeFlags): Promise<string | undefined> {
+export async function metricsTokenOf({ metricsToken }: StateFlags): Promise<string | undefined> {
   return metricsToken === undefined ? undefined : readToken(metricsToken)
 }
 

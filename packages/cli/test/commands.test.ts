@@ -35,6 +35,7 @@ describe('static', () => {
     ['nonsense'],
     ['up', '--nonsense'],
     ['up', '--api-port', 'x'],
+    ['up', '--quic-endpoints', '0'],
     ['admin', 'plan', 'x', 'gold'],
     ['admin', 'plan'],
   ]) {

@@ -6,7 +6,7 @@ import { ensurePrivateDirectory } from '../data-dir.ts'
 import { databaseOf } from '../database.ts'
 import {
   addApiFlags,
-  addServeFlags,
+  addStateFlags,
   type ApiFlags as CommonFlags,
   apiOptionsFrom,
   givenCertificate,
@@ -19,7 +19,7 @@ interface ApiFlags extends CommonFlags {
 }
 
 export function apiCommand(): Command {
-  return addApiFlags(addServeFlags(new Command('api')))
+  return addApiFlags(addStateFlags(new Command('api')))
     .description('run the HTTP API alone')
     .option(
       '--database <url>',

@@ -9,6 +9,7 @@ import {
   portNumber,
   runUntilStopped,
   type ServeFlags,
+  smallCount,
   textOf,
 } from '../serve.ts'
 
@@ -30,7 +31,7 @@ export function proxyCommand(): Command {
     .requiredOption('--relay-ca <file>', "authority of the relay's certificate, PEM")
     .requiredOption('--client-cert <file>', 'certificate that the relay knows this proxy by (its --proxy-ca), PEM')
     .requiredOption('--client-key <file>', 'private key of that certificate, PEM')
-    .option('--connections <count>', 'QUIC connections that carry all agents', portNumber, 2)
+    .option('--connections <count>', 'QUIC connections that carry all agents', smallCount, 2)
     .option('--origin <origin...>', 'origins whose pages may call from a browser')
     .addHelpText(
       'after',

@@ -5,7 +5,7 @@ import { StaticError } from '@static/protocol'
 import { ensurePrivateDirectory } from '../data-dir.ts'
 import { addRelayFlags, type RelayFlags, relayName } from '../relay-flags.ts'
 import {
-  addServeFlags,
+  addStateFlags,
   endOnFatal,
   givenCertificate,
   logOf,
@@ -24,7 +24,7 @@ interface Flags extends RelayFlags {
 }
 
 export function relayCommand(): Command {
-  return addRelayFlags(addServeFlags(new Command('relay')))
+  return addRelayFlags(addStateFlags(new Command('relay')))
     .description('run a relay alone')
     .requiredOption('--api-url <url>', 'the public address of the API, whose tokens are taken', httpsUrl)
     .requiredOption('--api-internal-url <url>', "the API's listener for relay nodes, for quota", httpsUrl)

@@ -8,7 +8,7 @@ import { ensurePrivateDirectory } from '../data-dir.ts'
 import { addRelayFlags, type RelayFlags, relayName } from '../relay-flags.ts'
 import {
   addApiFlags,
-  addServeFlags,
+  addStateFlags,
   type ApiFlags,
   apiOptionsFrom,
   type Certificate,
@@ -22,7 +22,7 @@ import {
 type Flags = ApiFlags & RelayFlags
 
 export function upCommand(): Command {
-  return addRelayFlags(addApiFlags(addServeFlags(new Command('up'))))
+  return addRelayFlags(addApiFlags(addStateFlags(new Command('up'))))
     .description('start the whole system on this machine: nothing else is needed')
     .addHelpText('after', '\nExample:\n  $ static up --data-dir ./data --api-port 9443')
     .action(up)
