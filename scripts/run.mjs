@@ -15,6 +15,7 @@ const TASKS = {
   test: ['scripts/test.ts'],
   check: ['scripts/check.ts'],
   bench: ['scripts/bench.ts'],
+  'proof:crash': ['packages/sdk/test/crash/all.ts'],
   format: ['node_modules/oxfmt/bin/oxfmt'],
   gen: ['scripts/gen.ts'],
 }

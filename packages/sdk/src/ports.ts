@@ -1,8 +1,11 @@
 /**
- * What the agent asks of its database. Everything that one wake-up changes is written in one transaction: ratchets,
- * cursor, outbox and inbox together, so that a crash leaves all of it or none. What is small is held in memory and read
- * once, when the agent starts.
+ * What the agent asks of the world: a database, and a way to the relay.
+ *
+ * Everything that one wake-up changes is written in one transaction: ratchets, cursor, outbox and inbox together, so
+ * that a crash leaves all of it or none. What is small is held in memory and read once, when the agent starts.
  */
+import type { StaticError, WireForm } from '@static/protocol'
+import type { AckPosition, ClientMessage, Error as Refusal, ServerMessage } from '@static/protocol/relay'
 
 /** Milliseconds since 1970. */
 export type Time = number
@@ -46,10 +49,10 @@ export interface ChannelRecord {
   readonly owner: AgentId
   /**
    * `founding`: the Welcome for the own new channel is made, the channel not yet registered. `offered`: a Welcome waits
-   * to be accepted. `joined`: in use. `leaving`: Leave is under way. `ended`: left, removed or deleted; kept until the
+   * to be accepted. `joining`: entered by an invite, not yet greeted by the owner. `joined`: in use. `leaving`: Leave is under way. `ended`: left, removed or deleted; kept until the
    * application has read what is in the inbox.
    */
-  readonly state: 'founding' | 'offered' | 'joined' | 'leaving' | 'ended'
+  readonly state: 'founding' | 'offered' | 'joining' | 'joined' | 'leaving' | 'ended'
   readonly position: PositionRecord
   /** Of this agent's last message, and the hash of its plaintext frame: the own chain. */
   readonly counter: number
@@ -93,6 +96,56 @@ export interface SenderRecord {
   readonly ownHash: Uint8Array
 }
 
+/** An agent that has left a channel, with its signed notice. */
+export interface LeaverRecord {
+  readonly agent: AgentId
+  readonly publicKey: Uint8Array
+  /** The head when it left. */
+  readonly slot: number
+  readonly signature: Uint8Array
+}
+
+/** An invite of this agent, with its own count of uses. */
+export interface InviteRecord {
+  /** Invite id, hexadecimal. */
+  readonly id: string
+  readonly channel: ChannelId
+  /** S: everything else follows from it. */
+  readonly secret: Uint8Array
+  readonly expiresAt: Time
+  readonly maxUses: number
+  readonly uses: number
+  /** How many uses were given back: the relay counts those, too. */
+  readonly returned: number
+  readonly revoked: boolean
+}
+
+/** Who has come, or is about to come, by an invite of this agent. */
+export interface JoinerRecord {
+  readonly channel: ChannelId
+  readonly agent: AgentId
+  readonly invite: string
+  /** Of its request: the same again is no second use. */
+  readonly nonce: Uint8Array
+  readonly keyPackageHash: Uint8Array
+  /** `taken`: a use is taken. `added`: the commit is accepted. `here`: it said hello. `gone`: it is not a member. */
+  readonly state: 'taken' | 'added' | 'here' | 'gone'
+  /** Since when it is in this state; counts for `added`. */
+  readonly since: Time
+}
+
+/** A join by a token that is under way. */
+export interface AttemptRecord {
+  readonly invite: string
+  readonly channel: ChannelId
+  readonly name: string
+  readonly owner: AgentId
+  readonly secret: Uint8Array
+  readonly expiresAt: Time
+  readonly nonce: Uint8Array
+  readonly keyPackage: Uint8Array
+}
+
 /** A message of this agent, until its own entry has passed in the log. */
 export interface OutboxRecord {
   readonly messageId: Uint8Array
@@ -109,6 +162,8 @@ export interface InboxRecord {
   readonly index: number
   readonly messageId: Uint8Array
   readonly sender: AgentId
+  /** What the sender's key called itself. */
+  readonly identity: Uint8Array
   readonly epoch: number
   readonly receivedAt: Time
   readonly ciphertext: Uint8Array
@@ -122,7 +177,7 @@ export type Change =
   | { readonly type: 'putChannel'; readonly record: ChannelRecord }
   /** With everything that belongs to it. */
   | { readonly type: 'dropChannel'; readonly id: ChannelId }
-  /** A Welcome that waits: of a founding, or an offer. Undefined: it is used up. */
+  /** A Welcome that waits: of a founding, or an offer. Once it is used, its hash, by which it is known again. */
   | { readonly type: 'putWelcome'; readonly id: ChannelId; readonly welcome: Uint8Array | undefined }
   /** Adopts an epoch: the group before it, its rows and its pending commit are gone. Undefined: there is none any more. */
   | { readonly type: 'putEpoch'; readonly id: ChannelId; readonly epoch: EpochRecord | undefined }
@@ -142,8 +197,17 @@ export type Change =
     }
   | { readonly type: 'dropOutbox'; readonly id: ChannelId; readonly messageId: Uint8Array }
   | { readonly type: 'putInbox'; readonly id: ChannelId; readonly record: InboxRecord }
-  /** Settled: every row up to this index. */
-  | { readonly type: 'dropInbox'; readonly id: ChannelId; readonly upTo: number }
+  /** Settled. */
+  | { readonly type: 'dropInbox'; readonly id: ChannelId; readonly index: number }
+  /** Has left, and is still in the group: the signed notice lets any member remove it. */
+  | { readonly type: 'putLeaver'; readonly id: ChannelId; readonly leaver: LeaverRecord }
+  | { readonly type: 'dropLeaver'; readonly id: ChannelId; readonly agent: AgentId }
+  | { readonly type: 'putInvite'; readonly record: InviteRecord }
+  | { readonly type: 'dropInvite'; readonly id: string }
+  /** Goes with its invite. */
+  | { readonly type: 'putJoiner'; readonly record: JoinerRecord }
+  | { readonly type: 'putAttempt'; readonly record: AttemptRecord }
+  | { readonly type: 'dropAttempt'; readonly invite: string }
   /** The key of an identity in the channels of an owner. */
   | { readonly type: 'putPin'; readonly owner: AgentId; readonly identity: Uint8Array; readonly agent: AgentId }
   /** The relay behind an endpoint. */
@@ -152,6 +216,7 @@ export type Change =
 /** An own message whose answer has come. */
 export interface AnsweredRecord {
   readonly messageId: Uint8Array
+  readonly counter: number
   readonly bodyHash: Uint8Array
 }
 
@@ -162,8 +227,10 @@ export interface StoredChannel {
   readonly epoch: EpochRecord | undefined
   readonly pending: PendingCommitRecord | undefined
   readonly senders: readonly SenderRecord[]
+  readonly leavers: readonly LeaverRecord[]
   /** By counter. */
   readonly outbox: readonly OutboxRecord[]
+  /** By counter. */
   readonly answered: readonly AnsweredRecord[]
   /** How many bytes of ciphertext wait to be settled. */
   readonly inboxBytes: number
@@ -176,6 +243,9 @@ export interface Snapshot {
   readonly channels: readonly StoredChannel[]
   readonly pins: readonly { readonly owner: AgentId; readonly identity: Uint8Array; readonly agent: AgentId }[]
   readonly relays: ReadonlyMap<string, Uint8Array>
+  readonly invites: readonly InviteRecord[]
+  readonly joiners: readonly JoinerRecord[]
+  readonly attempts: readonly AttemptRecord[]
 }
 
 /** The agent's database. Synchronous: a transaction of this size is quicker than a change of threads. */
@@ -189,4 +259,93 @@ export interface AgentStore {
   /** Moves the write-ahead log into the file and empties it, so that nothing deleted stays readable there. */
   checkpoint(): void
   close(): void
+}
+
+// ---- The way to the relay ----
+
+/** Where a relay listens, and whom to trust there. */
+export interface Target {
+  readonly host: string
+  readonly port: number
+  /** The name that the relay's certificate must have: what its challenge must name, too. */
+  readonly serverName: string
+  /** The authority of that certificate, PEM; undefined: those that Node knows. */
+  readonly ca: string | undefined
+}
+
+/** Takes what comes by a stream of cells. */
+export interface StreamHandlers {
+  /** The chunk is the handler's to keep. Called only after `dial` has returned the stream. */
+  data(chunk: Uint8Array): void
+  /** The last word, once; the reason is missing when the relay ended the stream in order. */
+  closed(reason: StaticError | undefined): void
+}
+
+/** A stream of cells to a relay, on a connection of its own. */
+export interface CellStream {
+  /** Whole cells, which must not change any more. Does nothing once the stream is over. */
+  write(cells: Uint8Array): void
+  /** Ends the stream after what was written, and the connection with it. */
+  end(): void
+  /** What was written and has not left yet, as far as the transport knows. */
+  readonly bufferedBytes: number
+}
+
+/** A transport. */
+export interface Transport {
+  readonly form: WireForm
+  /**
+   * Dials.
+   *
+   * @throws {StaticError} `connection_error` with a reason for people
+   */
+  dial(target: Target, handlers: StreamHandlers): Promise<CellStream>
+}
+
+/** What an agent asks of the relay. */
+export type RequestBody = Exclude<ClientMessage['body'], { readonly case: undefined }>
+/** What the relay answers or tells. */
+export type ServerBody = Exclude<ServerMessage['body'], { readonly case: undefined }>
+
+/** What became of a request. */
+export type Outcome =
+  | { readonly type: 'answered'; readonly body: ServerBody }
+  | { readonly type: 'refused'; readonly error: Refusal }
+  /** The session ended before the answer came, or there was none: nobody knows whether it was done. */
+  | { readonly type: 'lost'; readonly error: StaticError }
+
+/** How a session has opened. */
+export interface SessionInfo {
+  readonly way: 'quic' | 'grpc'
+  /** How many KeyPackages of this agent the relay holds. */
+  readonly keyPackages: number
+  /** The relay's nonce of this session, which proofs of join requests are bound to. */
+  readonly nonce: Uint8Array
+  /** Whether the agent acts for an account. */
+  readonly guest: boolean
+}
+
+/** Is told what happens to the session, in the order in which it came. */
+export interface SessionListener {
+  /** A session is open. Everything asked before is answered or lost by now. */
+  opened(info: SessionInfo): void
+  /** The relay tells something unasked. */
+  push(body: ServerBody): void
+  /** The session is over; another one will be dialled. */
+  lost(reason: StaticError): void
+  /** The relay behind an endpoint is known now; later sessions must find the same one. */
+  pin(endpoint: string, relayId: Uint8Array): void
+}
+
+/** A session with the relay that is dialled again whenever it is lost, until it is closed. */
+export interface RelaySession {
+  /** Asks. `done` is called once, never before `request` has returned, and in order with pushes. */
+  request(body: RequestBody, done: (outcome: Outcome) => void): void
+  /** Acknowledges; nothing happens when no session is open. */
+  ack(positions: readonly Pick<AckPosition, 'channelId' | 'index'>[]): void
+  /** Until `release` the relay is not told that what comes was read: it sends at most 256 KiB more. */
+  hold(): void
+  release(): void
+  /** Ends the session in order; whatever was asked is lost. */
+  close(): Promise<void>
 }

@@ -3,7 +3,7 @@ import type { Done, Invite, Refusal, Request, Result, Time } from '../ports.ts'
 import { type Context, admit, isRefusal, noteAction, refuse } from './context.ts'
 import { onRoster } from './state.ts'
 
-/** Keeps an invite of a member; the same agent may say it again. */
+/** Keeps an invite of a member; the same agent may say it again, with more uses when some came to nothing. */
 export function registerInvite(context: Context, request: Request<'registerInvite'>): Done | Refusal {
   const { rows } = context
   const { actor, invite, maxInvites, now } = request
@@ -12,8 +12,11 @@ export function registerInvite(context: Context, request: Request<'registerInvit
   const { channel } = admitted
   const known = rows.invite(invite.id)
   if (known) {
-    const same = known.agent === actor.agent && known.channel === invite.channel
-    return same ? { done: true } : refuse('invite_invalid', 'This invite id is taken.')
+    if (known.agent !== actor.agent || known.channel !== invite.channel) {
+      return refuse('invite_invalid', 'This invite id is taken.')
+    }
+    if (invite.maxUses > known.maxUses) rows.putInvite({ ...known, maxUses: invite.maxUses })
+    return { done: true }
   }
   if (rows.countActiveInvites(channel, now) >= maxInvites) {
     return refuse('rate_limited', `A channel has at most ${maxInvites} open invites: revoke one first.`)

@@ -32,6 +32,7 @@ export interface Ports {
 
 /** A relay that runs. */
 export interface RelayChild {
+  readonly pid: number
   readonly ports: Ports
   readonly exited: Promise<NodeJS.Signals | number>
   /** What it wrote to stderr: nothing, when all is well. */
@@ -110,6 +111,7 @@ function watch(child: ChildProcess): Omit<RelayChild, 'ports'> {
     ([[code, signal]]) => (signal ?? code) as NodeJS.Signals | number,
   )
   return {
+    pid: child.pid ?? 0,
     exited,
     errors: () => chunks.join(''),
     rss: async (question = 'measure') => {

@@ -49,13 +49,23 @@ export function prepareChanges(database: Database, bodies: Bodies): (change: Cha
     DELETE FROM outbox WHERE channel = ? AND message_id = ? RETURNING iif(body_hash IS NULL, body, NULL)
   `)
   const putInbox = number(`
-    INSERT INTO inbox VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+    INSERT INTO inbox VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT DO UPDATE SET
-      message_id = excluded.message_id, sender = excluded.sender, epoch = excluded.epoch,
+      message_id = excluded.message_id, sender = excluded.sender, identity = excluded.identity, epoch = excluded.epoch,
       received_at = excluded.received_at, message_key = excluded.message_key, bytes = excluded.bytes
     RETURNING body
   `)
-  const dropInbox = number('DELETE FROM inbox WHERE channel = ? AND log_index <= ? RETURNING body')
+  const dropInbox = number('DELETE FROM inbox WHERE channel = ? AND log_index = ? RETURNING body')
+  const putLeaver = prepare('REPLACE INTO leaver VALUES (?, ?, ?, ?, ?)')
+  const dropLeaver = prepare('DELETE FROM leaver WHERE channel = ? AND agent = ?')
+  const putInvite = prepare(`
+    INSERT INTO invite VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT DO UPDATE SET uses = excluded.uses, returned = excluded.returned, revoked = excluded.revoked
+  `)
+  const dropInvite = prepare('DELETE FROM invite WHERE id = ?')
+  const putJoiner = prepare('REPLACE INTO joiner VALUES (?, ?, ?, ?, ?, ?, ?)')
+  const putAttempt = prepare('REPLACE INTO attempt VALUES (?, ?, ?, ?, ?, ?, ?, ?)')
+  const dropAttempt = prepare('DELETE FROM attempt WHERE invite = ?')
   const putPin = prepare('REPLACE INTO pin VALUES (?, ?, ?)')
   const putRelay = prepare('REPLACE INTO relay VALUES (?, ?)')
 
@@ -101,9 +111,9 @@ export function prepareChanges(database: Database, bodies: Bodies): (change: Cha
 
   function storeInbox(id: ChannelId, record: InboxRecord): void {
     const taken = bodies.take()
-    const { index, messageId, sender, epoch, receivedAt, messageKey, ciphertext } = record
+    const { index, messageId, sender, identity, epoch, receivedAt, messageKey, ciphertext } = record
     const size = ciphertext.length
-    const used = putInbox.get(id, index, messageId, sender, epoch, receivedAt, messageKey, taken, size)
+    const used = putInbox.get(id, index, messageId, sender, identity, epoch, receivedAt, messageKey, taken, size)
     storeBody(taken, used, ciphertext)
   }
 
@@ -167,7 +177,36 @@ export function prepareChanges(database: Database, bodies: Bodies): (change: Cha
         storeInbox(change.id, change.record)
         return
       case 'dropInbox':
-        for (const body of dropInbox.all(change.id, change.upTo)) bodies.release(body)
+        release(dropInbox.get(change.id, change.index))
+        return
+      case 'putLeaver': {
+        const { agent, publicKey, slot, signature } = change.leaver
+        putLeaver.run(change.id, agent, publicKey, slot, signature)
+        return
+      }
+      case 'dropLeaver':
+        dropLeaver.run(change.id, change.agent)
+        return
+      case 'putInvite': {
+        const { id, channel, secret, expiresAt, maxUses, uses, returned, revoked } = change.record
+        putInvite.run(id, channel, secret, expiresAt, maxUses, uses, returned, Number(revoked))
+        return
+      }
+      case 'dropInvite':
+        dropInvite.run(change.id)
+        return
+      case 'putJoiner': {
+        const { channel, agent, invite, nonce, keyPackageHash, state, since } = change.record
+        putJoiner.run(channel, agent, invite, nonce, keyPackageHash, state, since)
+        return
+      }
+      case 'putAttempt': {
+        const { invite, channel, name, owner, secret, expiresAt, nonce, keyPackage } = change.record
+        putAttempt.run(invite, channel, name, owner, secret, expiresAt, nonce, keyPackage)
+        return
+      }
+      case 'dropAttempt':
+        dropAttempt.run(change.invite)
         return
       case 'putPin':
         putPin.run(change.owner, change.identity, change.agent)

@@ -3,13 +3,17 @@ import { StaticError } from '@static/protocol'
 import type {
   AgentStore,
   AnsweredRecord,
+  AttemptRecord,
   Change,
   ChannelId,
   ChannelRecord,
   EpochRecord,
   IdentityRecord,
   InboxRecord,
+  InviteRecord,
+  JoinerRecord,
   KeyPackageRecord,
+  LeaverRecord,
   OutboxRecord,
   PendingCommitRecord,
   SenderRecord,
@@ -23,6 +27,7 @@ interface MemoryChannel {
   epoch: { group: Uint8Array; rows: Map<number, Uint8Array> } | undefined
   pending: PendingCommitRecord | undefined
   readonly senders: Map<string, SenderRecord>
+  readonly leavers: Map<string, LeaverRecord>
   /** By message id. */
   readonly outbox: Map<string, OutboxRecord>
   readonly answered: Map<string, AnsweredRecord>
@@ -34,6 +39,10 @@ interface Tables {
   readonly channels: Map<ChannelId, MemoryChannel>
   readonly pins: Map<string, Snapshot['pins'][number]>
   readonly relays: Map<string, Uint8Array>
+  readonly invites: Map<string, InviteRecord>
+  /** By channel and agent. */
+  readonly joiners: Map<string, JoinerRecord>
+  readonly attempts: Map<string, AttemptRecord>
 }
 
 /** Makes an empty store for an agent. */
@@ -43,7 +52,15 @@ export function makeMemoryStore(identity: IdentityRecord): AgentStore {
 
 class MemoryStore implements AgentStore {
   readonly #identity: IdentityRecord
-  #tables: Tables = { keyPackages: new Map(), channels: new Map(), pins: new Map(), relays: new Map() }
+  #tables: Tables = {
+    keyPackages: new Map(),
+    channels: new Map(),
+    pins: new Map(),
+    relays: new Map(),
+    invites: new Map(),
+    joiners: new Map(),
+    attempts: new Map(),
+  }
   #closed = false
 
   constructor(identity: IdentityRecord) {
@@ -52,7 +69,7 @@ class MemoryStore implements AgentStore {
 
   load(): Snapshot {
     this.#checkOpen()
-    const { keyPackages, channels, pins, relays } = this.#tables
+    const { keyPackages, channels, pins, relays, invites, joiners, attempts } = this.#tables
     // Copies: the caller wipes what it is done with.
     return structuredClone({
       identity: this.#identity,
@@ -60,6 +77,9 @@ class MemoryStore implements AgentStore {
       channels: sortedValues(channels).map(storedChannel),
       pins: sortedValues(pins),
       relays: new Map([...relays].sort(([a], [b]) => compare(a, b))),
+      invites: sortedValues(invites),
+      joiners: sortedValues(joiners),
+      attempts: sortedValues(attempts),
     })
   }
 
@@ -90,7 +110,8 @@ class MemoryStore implements AgentStore {
 }
 
 /** Copies of all that the changes touch: if one throws, nothing has happened. */
-function copyFor(changes: readonly Change[], { keyPackages, channels, pins, relays }: Tables): Tables {
+function copyFor(changes: readonly Change[], tables: Tables): Tables {
+  const { keyPackages, channels, pins, relays, invites, joiners, attempts } = tables
   const copied = new Map(channels)
   const touched = changes.map((change) =>
     change.type === 'putChannel' ? change.record.id : 'id' in change && change.id,
@@ -99,15 +120,24 @@ function copyFor(changes: readonly Change[], { keyPackages, channels, pins, rela
     const channel = id === false ? undefined : channels.get(id)
     if (channel !== undefined) copied.set(channel.record.id, copyChannel(channel))
   }
-  return { keyPackages: new Map(keyPackages), channels: copied, pins: new Map(pins), relays: new Map(relays) }
+  return {
+    keyPackages: new Map(keyPackages),
+    channels: copied,
+    pins: new Map(pins),
+    relays: new Map(relays),
+    invites: new Map(invites),
+    joiners: new Map(joiners),
+    attempts: new Map(attempts),
+  }
 }
 
 function copyChannel(channel: MemoryChannel): MemoryChannel {
-  const { epoch, senders, outbox, answered, inbox } = channel
+  const { epoch, senders, leavers, outbox, answered, inbox } = channel
   return {
     ...channel,
     epoch: epoch && { group: epoch.group, rows: new Map(epoch.rows) },
     senders: new Map(senders),
+    leavers: new Map(leavers),
     outbox: new Map(outbox),
     answered: new Map(answered),
     inbox: new Map(inbox),
@@ -135,6 +165,7 @@ function apply(tables: Tables, change: Change): void {
     }
     case 'dropChannel':
       tables.channels.delete(change.id)
+      for (const { id, channel } of tables.invites.values()) if (channel === change.id) dropInvite(tables, id)
       return
     case 'putWelcome':
       if (change.welcome !== undefined) existing(change.id).welcome = change.welcome
@@ -172,8 +203,11 @@ function apply(tables: Tables, change: Change): void {
     case 'answerOutbox': {
       const channel = tables.channels.get(change.id)
       const id = hex(change.messageId)
-      if (channel?.outbox.delete(id) !== true) return
-      channel.answered.set(id, { messageId: change.messageId, bodyHash: change.bodyHash })
+      const message = channel?.outbox.get(id)
+      if (channel === undefined || message === undefined) return
+      channel.outbox.delete(id)
+      const { messageId, counter } = message
+      channel.answered.set(id, { messageId, counter, bodyHash: change.bodyHash })
       return
     }
     case 'dropOutbox':
@@ -183,11 +217,34 @@ function apply(tables: Tables, change: Change): void {
     case 'putInbox':
       existing(change.id).inbox.set(change.record.index, change.record)
       return
-    case 'dropInbox': {
-      const inbox = tables.channels.get(change.id)?.inbox
-      for (const index of inbox?.keys() ?? []) if (index <= change.upTo) inbox?.delete(index)
+    case 'dropInbox':
+      tables.channels.get(change.id)?.inbox.delete(change.index)
+      return
+    case 'putLeaver':
+      existing(change.id).leavers.set(change.leaver.agent, change.leaver)
+      return
+    case 'dropLeaver':
+      tables.channels.get(change.id)?.leavers.delete(change.agent)
+      return
+    case 'putInvite':
+      existing(change.record.channel)
+      tables.invites.set(change.record.id, change.record)
+      return
+    case 'dropInvite':
+      dropInvite(tables, change.id)
+      return
+    case 'putJoiner': {
+      const { channel, agent, invite } = change.record
+      if (!tables.invites.has(invite)) throw new StaticError('internal_error', `The store has no invite ${invite}.`)
+      tables.joiners.set(`${channel} ${agent}`, change.record)
       return
     }
+    case 'putAttempt':
+      tables.attempts.set(change.record.invite, change.record)
+      return
+    case 'dropAttempt':
+      tables.attempts.delete(change.invite)
+      return
     case 'putPin': {
       const { owner, identity, agent } = change
       tables.pins.set(`${owner} ${hex(identity)}`, { owner, identity, agent })
@@ -201,6 +258,11 @@ function apply(tables: Tables, change: Change): void {
   }
 }
 
+function dropInvite({ invites, joiners }: Tables, id: string): void {
+  invites.delete(id)
+  for (const [key, { invite }] of joiners) if (invite === id) joiners.delete(key)
+}
+
 function newChannel(record: ChannelRecord): MemoryChannel {
   return {
     record,
@@ -208,6 +270,7 @@ function newChannel(record: ChannelRecord): MemoryChannel {
     epoch: undefined,
     pending: undefined,
     senders: new Map(),
+    leavers: new Map(),
     outbox: new Map(),
     answered: new Map(),
     inbox: new Map(),
@@ -222,15 +285,16 @@ function currentEpoch(channel: MemoryChannel): NonNullable<MemoryChannel['epoch'
 }
 
 function storedChannel(channel: MemoryChannel): StoredChannel {
-  const { record, welcome, epoch, pending, senders, outbox, answered, inbox } = channel
+  const { record, welcome, epoch, pending, senders, leavers, outbox, answered, inbox } = channel
   return {
     record,
     welcome,
     epoch: epoch && sortedEpoch(epoch),
     pending: pending && { ...pending, next: sortedEpoch(pending.next) },
     senders: sortedValues(senders),
+    leavers: sortedValues(leavers),
     outbox: [...outbox.values()].sort((a, b) => a.counter - b.counter),
-    answered: sortedValues(answered),
+    answered: [...answered.values()].sort((a, b) => a.counter - b.counter),
     inboxBytes: [...inbox.values()].reduce((sum, { ciphertext }) => sum + ciphertext.length, 0),
   }
 }

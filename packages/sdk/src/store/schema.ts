@@ -89,6 +89,15 @@ CREATE TABLE sender (
   PRIMARY KEY (channel, agent)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE leaver (
+  channel TEXT NOT NULL REFERENCES channel ON DELETE CASCADE,
+  agent TEXT NOT NULL,
+  public_key BLOB NOT NULL,
+  slot INTEGER NOT NULL,
+  signature BLOB NOT NULL,
+  PRIMARY KEY (channel, agent)
+) STRICT, WITHOUT ROWID;
+
 -- Ciphertexts of outbox and inbox, by number; see bodies.ts.
 CREATE TABLE body (number INTEGER PRIMARY KEY, ciphertext BLOB NOT NULL) STRICT;
 
@@ -110,12 +119,46 @@ CREATE TABLE inbox (
   log_index INTEGER NOT NULL,
   message_id BLOB NOT NULL,
   sender TEXT NOT NULL,
+  identity BLOB NOT NULL,
   epoch INTEGER NOT NULL,
   received_at INTEGER NOT NULL,
   message_key BLOB NOT NULL,
   body INTEGER NOT NULL,
   bytes INTEGER NOT NULL,
   PRIMARY KEY (channel, log_index)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE invite (
+  id TEXT PRIMARY KEY,
+  channel TEXT NOT NULL REFERENCES channel ON DELETE CASCADE,
+  secret BLOB NOT NULL,
+  expires_at INTEGER NOT NULL,
+  max_uses INTEGER NOT NULL,
+  uses INTEGER NOT NULL,
+  returned INTEGER NOT NULL,
+  revoked INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE joiner (
+  channel TEXT NOT NULL,
+  agent TEXT NOT NULL,
+  invite TEXT NOT NULL REFERENCES invite ON DELETE CASCADE,
+  nonce BLOB NOT NULL,
+  key_package_hash BLOB NOT NULL,
+  state TEXT NOT NULL,
+  since INTEGER NOT NULL,
+  PRIMARY KEY (channel, agent)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE attempt (
+  invite TEXT PRIMARY KEY,
+  channel TEXT NOT NULL,
+  name TEXT NOT NULL,
+  owner TEXT NOT NULL,
+  secret BLOB NOT NULL,
+  expires_at INTEGER NOT NULL,
+  nonce BLOB NOT NULL,
+  key_package BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE pin (

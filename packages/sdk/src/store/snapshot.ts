@@ -1,13 +1,17 @@
 /** Reads the database: all but the inbox at once, the inbox by the piece. */
 import { StaticError } from '@static/protocol'
 import type {
+  AttemptRecord,
   AnsweredRecord,
   ChannelId,
   ChannelRecord,
   EpochRecord,
   IdentityRecord,
   InboxRecord,
+  InviteRecord,
+  JoinerRecord,
   KeyPackageRecord,
+  LeaverRecord,
   OutboxRecord,
   PendingCommitRecord,
   SenderRecord,
@@ -19,7 +23,8 @@ import type { Database } from './sqlite.ts'
 /** A row of a table: values by column. */
 type Row = Readonly<Record<string, unknown>>
 
-const STATES: readonly ChannelRecord['state'][] = ['founding', 'offered', 'joined', 'leaving', 'ended']
+const STATES: readonly ChannelRecord['state'][] = ['founding', 'offered', 'joining', 'joined', 'leaving', 'ended']
+const JOINER_STATES: readonly JoinerRecord['state'][] = ['taken', 'added', 'here', 'gone']
 const CURRENT = 0
 const PENDING = 1
 
@@ -49,6 +54,9 @@ export function readSnapshot(database: Database): Snapshot {
       agent: text(row, 'agent'),
     })),
     relays: new Map(relays.map((row) => [text(row, 'endpoint'), bytes(row, 'relay_id')])),
+    invites: rows(database, 'SELECT * FROM invite ORDER BY id').map(inviteOf),
+    joiners: rows(database, 'SELECT * FROM joiner ORDER BY channel, agent').map(joinerOf),
+    attempts: rows(database, 'SELECT * FROM attempt ORDER BY invite').map(attemptOf),
   }
 }
 
@@ -69,11 +77,12 @@ function readChannels(database: Database): readonly StoredChannel[] {
   const ratchets = byChannel(database, 'SELECT * FROM ratchet ORDER BY leaf')
   const pending = byChannel(database, 'SELECT * FROM pending_commit')
   const senders = byChannel(database, 'SELECT * FROM sender ORDER BY agent')
+  const leavers = byChannel(database, 'SELECT * FROM leaver ORDER BY agent')
   const outbox = byChannel(
     database,
     'SELECT outbox.*, ciphertext FROM outbox JOIN body ON number = body WHERE body_hash IS NULL ORDER BY counter',
   )
-  const answered = byChannel(database, 'SELECT * FROM outbox WHERE body_hash IS NOT NULL ORDER BY message_id')
+  const answered = byChannel(database, 'SELECT * FROM outbox WHERE body_hash IS NOT NULL ORDER BY counter')
   const inbox = byChannel(database, 'SELECT channel, sum(bytes) AS bytes FROM inbox GROUP BY channel')
 
   return rows(database, 'SELECT * FROM channel ORDER BY id').map((row) => {
@@ -95,6 +104,7 @@ function readChannels(database: Database): readonly StoredChannel[] {
       epoch: epochOf(CURRENT),
       pending: pendingOf(pending(id)[0], epochOf(PENDING)),
       senders: senders(id).map(senderOf),
+      leavers: leavers(id).map(leaverOf),
       outbox: outbox(id).map(outboxOf),
       answered: answered(id).map(answeredOf),
       inboxBytes: waiting === undefined ? 0 : integer(waiting, 'bytes'),
@@ -154,6 +164,54 @@ function senderOf(row: Row): SenderRecord {
   return { agent: text(row, 'agent'), counter: integer(row, 'counter'), ownHash: bytes(row, 'own_hash') }
 }
 
+function leaverOf(row: Row): LeaverRecord {
+  return {
+    agent: text(row, 'agent'),
+    publicKey: bytes(row, 'public_key'),
+    slot: integer(row, 'slot'),
+    signature: bytes(row, 'signature'),
+  }
+}
+
+function inviteOf(row: Row): InviteRecord {
+  return {
+    id: text(row, 'id'),
+    channel: text(row, 'channel'),
+    secret: bytes(row, 'secret'),
+    expiresAt: integer(row, 'expires_at'),
+    maxUses: integer(row, 'max_uses'),
+    uses: integer(row, 'uses'),
+    returned: integer(row, 'returned'),
+    revoked: flag(row, 'revoked'),
+  }
+}
+
+function joinerOf(row: Row): JoinerRecord {
+  const state = text(row, 'state')
+  return {
+    channel: text(row, 'channel'),
+    agent: text(row, 'agent'),
+    invite: text(row, 'invite'),
+    nonce: bytes(row, 'nonce'),
+    keyPackageHash: bytes(row, 'key_package_hash'),
+    state: JOINER_STATES.find((known) => known === state) ?? unexpected('state'),
+    since: integer(row, 'since'),
+  }
+}
+
+function attemptOf(row: Row): AttemptRecord {
+  return {
+    invite: text(row, 'invite'),
+    channel: text(row, 'channel'),
+    name: text(row, 'name'),
+    owner: text(row, 'owner'),
+    secret: bytes(row, 'secret'),
+    expiresAt: integer(row, 'expires_at'),
+    nonce: bytes(row, 'nonce'),
+    keyPackage: bytes(row, 'key_package'),
+  }
+}
+
 function outboxOf(row: Row): OutboxRecord {
   return {
     messageId: bytes(row, 'message_id'),
@@ -166,7 +224,11 @@ function outboxOf(row: Row): OutboxRecord {
 }
 
 function answeredOf(row: Row): AnsweredRecord {
-  return { messageId: bytes(row, 'message_id'), bodyHash: bytes(row, 'body_hash') }
+  return {
+    messageId: bytes(row, 'message_id'),
+    counter: integer(row, 'counter'),
+    bodyHash: bytes(row, 'body_hash'),
+  }
 }
 
 function inboxOf(row: Row): InboxRecord {
@@ -174,6 +236,7 @@ function inboxOf(row: Row): InboxRecord {
     index: integer(row, 'log_index'),
     messageId: bytes(row, 'message_id'),
     sender: text(row, 'sender'),
+    identity: bytes(row, 'identity'),
     epoch: integer(row, 'epoch'),
     receivedAt: integer(row, 'received_at'),
     ciphertext: bytes(row, 'ciphertext'),

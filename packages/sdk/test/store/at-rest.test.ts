@@ -148,7 +148,7 @@ test('what was replaced or dropped is not in the decrypted pages either', async 
     { type: 'putWelcome', id: CHANNEL, welcome: undefined },
     { type: 'putEpoch', id: CHANNEL, epoch: fresh },
     { type: 'answerOutbox', id: CHANNEL, messageId: outboxRecord(1).messageId, bodyHash: unpredictable(32) },
-    { type: 'dropInbox', id: CHANNEL, upTo: 1 },
+    { type: 'dropInbox', id: CHANNEL, index: 1 },
   ])
   assert.equal(await remaining(store, directory, secrets.all), 0)
   store.close()
@@ -167,7 +167,7 @@ test('nor are ciphertexts of a full inbox that was read at once', async () => {
   }))
   store.write(messages)
   assert.equal(await remaining(store, directory, secrets.all), secrets.all.length)
-  store.write([{ type: 'dropInbox', id: CHANNEL, upTo: 700 }])
+  store.write(messages.map((_, index): Change => ({ type: 'dropInbox', id: CHANNEL, index })))
   store.write([{ type: 'putInbox', id: CHANNEL, record: inboxRecord(701) }])
   assert.equal(await remaining(store, directory, secrets.all), 0)
   assert.deepEqual(store.inbox(CHANNEL, 0, 10), [inboxRecord(701)])
@@ -204,7 +204,7 @@ test('after long traffic with sizes of every kind, old keys and ratchet rows are
       { type: 'putInbox', id: CHANNEL, record: inboxRecord(n, { ciphertext, messageKey: secrets.make(44) }) },
       { type: 'answerOutbox', id: CHANNEL, messageId: outboxRecord(n - 9).messageId, bodyHash: unpredictable(32) },
       { type: 'dropOutbox', id: CHANNEL, messageId: outboxRecord(n - 17).messageId },
-      { type: 'dropInbox', id: CHANNEL, upTo: n - (n % 40) },
+      ...(n % 40 === 0 ? settled(n - 40, n) : []),
     ])
     if (n % 50 === 0) {
       store.write([{ type: 'putEpoch', id: CHANNEL, epoch: { group: secrets.make(9000 + n), rows: new Map() } }])
@@ -219,5 +219,10 @@ test('after long traffic with sizes of every kind, old keys and ratchet rows are
   assert.equal(await remaining(store, directory, old), 0)
   store.close()
 })
+
+/** What the application has read, all at once. */
+function settled(after: number, last: number): Change[] {
+  return Array.from({ length: last - after }, (_, at) => ({ type: 'dropInbox', id: CHANNEL, index: after + at + 1 }))
+}
 
 const text = (bytes: Uint8Array): string => Buffer.from(bytes).toString('hex')

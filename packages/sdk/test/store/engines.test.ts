@@ -5,6 +5,7 @@ import type { AgentStore, Change, Snapshot, StoredChannel } from '../../src/port
 import { makeMemoryStore } from '../../src/store/memory.ts'
 import {
   AGENT,
+  attemptRecord,
   bytesOf,
   CHANNEL,
   channelRecord,
@@ -12,6 +13,9 @@ import {
   epochRecord,
   IDENTITY,
   inboxRecord,
+  inviteRecord,
+  joinerRecord,
+  leaverRecord,
   makeDirectory,
   openStore,
   OTHER,
@@ -42,7 +46,16 @@ const engines: Readonly<Record<string, () => Promise<Engine>>> = {
   },
 }
 
-const EMPTY: Snapshot = { identity: IDENTITY, keyPackages: [], channels: [], pins: [], relays: new Map() }
+const EMPTY: Snapshot = {
+  identity: IDENTITY,
+  keyPackages: [],
+  channels: [],
+  pins: [],
+  relays: new Map(),
+  invites: [],
+  joiners: [],
+  attempts: [],
+}
 
 function stored(fields: Partial<StoredChannel> = {}): StoredChannel {
   return {
@@ -51,6 +64,7 @@ function stored(fields: Partial<StoredChannel> = {}): StoredChannel {
     epoch: undefined,
     pending: undefined,
     senders: [],
+    leavers: [],
     outbox: [],
     answered: [],
     inboxBytes: 0,
@@ -196,6 +210,49 @@ for (const [name, make] of Object.entries(engines)) {
       )
     })
 
+    test('keeps who has left, by agent, until it is removed', async () => {
+      const [a, b, c] = ['0a', '0b', '0c'].map((pair) => pair.repeat(32)) as [string, string, string]
+      const later = leaverRecord(a, { slot: 9, signature: bytesOf('again', 64) })
+      await check(
+        [
+          [
+            put(),
+            ...[c, a, b].map((agent): Change => ({ type: 'putLeaver', id: CHANNEL, leaver: leaverRecord(agent) })),
+          ],
+          [
+            { type: 'putLeaver', id: CHANNEL, leaver: later },
+            { type: 'dropLeaver', id: CHANNEL, agent: b },
+          ],
+        ],
+        [stored({ leavers: [later, leaverRecord(c)] })],
+      )
+    })
+
+    test('gives answered messages by counter, whatever their ids', async () => {
+      const numbers = [1, 2, 3, 4, 5]
+      const answers = [4, 1, 5, 2, 3].map((n): Change => ({
+        type: 'answerOutbox',
+        id: CHANNEL,
+        messageId: outboxRecord(n).messageId,
+        bodyHash: bytesOf(`body ${n}`),
+      }))
+      await check(
+        [
+          [put(), ...numbers.map((n): Change => ({ type: 'putOutbox', id: CHANNEL, record: outboxRecord(n) }))],
+          answers,
+        ],
+        [
+          stored({
+            answered: numbers.map((n) => ({
+              messageId: outboxRecord(n).messageId,
+              counter: n,
+              bodyHash: bytesOf(`body ${n}`),
+            })),
+          }),
+        ],
+      )
+    })
+
     test('gives the outbox by counter, with messages that were encrypted anew', async () => {
       const anew = outboxRecord(2, { slot: 9, ciphertext: bytesOf('anew', 2600), messageKey: bytesOf('anew key', 44) })
       await check(
@@ -224,7 +281,7 @@ for (const [name, make] of Object.entries(engines)) {
           [drop(1), drop(3)],
           [answer(3)],
         ],
-        [stored({ answered: [{ messageId: ids[1]!, bodyHash: bytesOf('body 2') }] })],
+        [stored({ answered: [{ messageId: ids[1]!, counter: 2, bodyHash: bytesOf('body 2') }] })],
       )
     })
 
@@ -237,12 +294,13 @@ for (const [name, make] of Object.entries(engines)) {
       assert.deepEqual(store.inbox(OTHER, 0, 2), [])
       const longer = inboxRecord(9, { ciphertext: bytesOf('longer', 5000) })
       store.write([
-        { type: 'dropInbox', id: CHANNEL, upTo: 6 },
+        { type: 'dropInbox', id: CHANNEL, index: 6 },
+        { type: 'dropInbox', id: CHANNEL, index: 8 },
         { type: 'putInbox', id: CHANNEL, record: longer },
       ])
       const again = await reopen()
-      assert.deepEqual(again.inbox(CHANNEL, 0, 10), [inboxRecord(7), longer, inboxRecord(12)])
-      assert.equal(again.load().channels[0]?.inboxBytes, 1330 + 5000 + 1330)
+      assert.deepEqual(again.inbox(CHANNEL, 0, 10), [inboxRecord(5), inboxRecord(7), longer, inboxRecord(12)])
+      assert.equal(again.load().channels[0]?.inboxBytes, 1330 + 1330 + 5000 + 1330)
       again.close()
     })
 
@@ -254,13 +312,13 @@ for (const [name, make] of Object.entries(engines)) {
           { type: 'putOutbox', id: CHANNEL, record: outboxRecord(n) },
           { type: 'putInbox', id: CHANNEL, record: inboxRecord(n) },
           { type: 'dropOutbox', id: CHANNEL, messageId: outboxRecord(n - (n % 3)).messageId },
-          { type: 'dropInbox', id: CHANNEL, upTo: n - 4 },
+          { type: 'dropInbox', id: CHANNEL, index: n - 4 },
         ])
         // A write that fails gives back the numbers that it took, and does not free those of what it would have dropped.
         const failing: Change[] = [
           { type: 'dropOutbox', id: CHANNEL, messageId: outboxRecord(1).messageId },
           { type: 'putInbox', id: CHANNEL, record: inboxRecord(1000 + n) },
-          { type: 'dropInbox', id: CHANNEL, upTo: n },
+          { type: 'dropInbox', id: CHANNEL, index: n },
           { type: 'putRow', id: OTHER, leaf: 0, row: bytesOf('row') },
         ]
         assert.throws(() => store.write(failing))
@@ -286,6 +344,7 @@ for (const [name, make] of Object.entries(engines)) {
         { type: 'putEpoch', id, epoch: epochRecord('epoch') },
         { type: 'putPending', id, pending: pendingRecord('commit') },
         { type: 'putSender', id, sender: { agent: AGENT, counter: 1, ownHash: bytesOf('own') } },
+        { type: 'putLeaver', id, leaver: leaverRecord(AGENT) },
         { type: 'putOutbox', id, record: outboxRecord(1) },
         { type: 'putOutbox', id, record: outboxRecord(2) },
         { type: 'answerOutbox', id, messageId: outboxRecord(2).messageId, bodyHash: bytesOf('body') },
@@ -297,8 +356,9 @@ for (const [name, make] of Object.entries(engines)) {
         epoch: epochRecord('epoch'),
         pending: pendingRecord('commit'),
         senders: [{ agent: AGENT, counter: 1, ownHash: bytesOf('own') }],
+        leavers: [leaverRecord(AGENT)],
         outbox: [outboxRecord(1)],
-        answered: [{ messageId: outboxRecord(2).messageId, bodyHash: bytesOf('body') }],
+        answered: [{ messageId: outboxRecord(2).messageId, counter: 2, bodyHash: bytesOf('body') }],
         inboxBytes: 1330,
       })
       await check([all(CHANNEL), all(OTHER), [{ type: 'dropChannel', id: CHANNEL }]], [full])
@@ -314,9 +374,10 @@ for (const [name, make] of Object.entries(engines)) {
             { type: 'putEpoch', id: CHANNEL, epoch: undefined },
             { type: 'putPending', id: CHANNEL, pending: undefined },
             { type: 'dropSender', id: CHANNEL, agent: AGENT },
+            { type: 'dropLeaver', id: CHANNEL, agent: AGENT },
             { type: 'answerOutbox', id: CHANNEL, messageId: bytesOf('id', 16), bodyHash: bytesOf('body') },
             { type: 'dropOutbox', id: CHANNEL, messageId: bytesOf('id', 16) },
-            { type: 'dropInbox', id: CHANNEL, upTo: 9 },
+            { type: 'dropInbox', id: CHANNEL, index: 9 },
             { type: 'dropChannel', id: CHANNEL },
           ],
         ],
@@ -350,6 +411,40 @@ for (const [name, make] of Object.entries(engines)) {
       again.close()
     })
 
+    test('keeps invites with those who came by them, and joins that are under way', async () => {
+      const { store, reopen } = await make()
+      const [a, b, c] = ['0a', '0b', '0c'].map((pair) => pair.repeat(32)) as [string, string, string]
+      const used = inviteRecord('i1', { uses: 2, returned: 1, revoked: true })
+      const here = joinerRecord(b, 'i1', { state: 'here', since: 5 })
+      store.write([
+        put(),
+        ...['i2', 'i1', 'i3'].map((id): Change => ({ type: 'putInvite', record: inviteRecord(id) })),
+        { type: 'putJoiner', record: joinerRecord(b, 'i1') },
+        { type: 'putJoiner', record: joinerRecord(a, 'i2') },
+        { type: 'putJoiner', record: joinerRecord(c, 'i3') },
+        { type: 'putAttempt', record: attemptRecord('t2') },
+        { type: 'putAttempt', record: attemptRecord('t1') },
+      ])
+      store.write([
+        { type: 'putInvite', record: used },
+        { type: 'putJoiner', record: here },
+        { type: 'dropInvite', id: 'i2' },
+        { type: 'dropInvite', id: 'unknown' },
+        { type: 'dropAttempt', invite: 't2' },
+        { type: 'dropAttempt', invite: 'unknown' },
+      ])
+      const again = await reopen()
+      const { invites, joiners, attempts } = again.load()
+      assert.deepEqual(invites, [used, inviteRecord('i3')])
+      assert.deepEqual(joiners, [here, joinerRecord(c, 'i3')])
+      assert.deepEqual(attempts, [attemptRecord('t1')])
+      assert.throws(() => again.write([{ type: 'putJoiner', record: joinerRecord(a, 'i2') }]), code('internal_error'))
+      again.write([{ type: 'dropChannel', id: CHANNEL }])
+      // A join by a token is not of a channel that is held.
+      assert.deepEqual(again.load(), { ...EMPTY, attempts: [attemptRecord('t1')] })
+      again.close()
+    })
+
     test('a change that cannot be made undoes the whole write', async () => {
       const { store, reopen } = await make()
       store.write([put(), { type: 'putEpoch', id: CHANNEL, epoch: epochRecord('epoch') }])
@@ -363,6 +458,9 @@ for (const [name, make] of Object.entries(engines)) {
         { type: 'putSender', id: OTHER, sender: { agent: AGENT, counter: 1, ownHash: bytesOf('own') } },
         { type: 'putOutbox', id: OTHER, record: outboxRecord(1) },
         { type: 'putInbox', id: OTHER, record: inboxRecord(1) },
+        { type: 'putLeaver', id: OTHER, leaver: leaverRecord(AGENT) },
+        { type: 'putInvite', record: inviteRecord('i1', { channel: OTHER }) },
+        { type: 'putJoiner', record: joinerRecord(AGENT, 'i1') },
       ]
       for (const last of impossible) {
         const changes: Change[] = [

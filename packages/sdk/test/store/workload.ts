@@ -1,7 +1,7 @@
 /** Writes that are numbered, each of which touches everything, and the check that only whole ones are there. */
 import assert from 'node:assert/strict'
 import type { AgentStore, Change } from '../../src/ports.ts'
-import { bytesOf, CHANNEL, epochRecord, inboxRecord, outboxRecord, put } from './support.ts'
+import { AGENT, bytesOf, CHANNEL, epochRecord, inboxRecord, leaverRecord, outboxRecord, put } from './support.ts'
 
 /** How many messages stay in outbox and inbox. */
 const KEPT = 3
@@ -18,7 +18,8 @@ export function numberedWrite(n: number): Change[] {
     { type: 'putInbox', id: CHANNEL, record: inboxRecord(n) },
     { type: 'answerOutbox', id: CHANNEL, messageId: outboxRecord(n - 1).messageId, bodyHash: bytesOf(`body ${n - 1}`) },
     { type: 'dropOutbox', id: CHANNEL, messageId: outboxRecord(n - KEPT).messageId },
-    { type: 'dropInbox', id: CHANNEL, upTo: n - KEPT },
+    { type: 'dropInbox', id: CHANNEL, index: n - KEPT },
+    { type: 'putLeaver', id: CHANNEL, leaver: leaverRecord(AGENT, { slot: n }) },
   ]
 }
 
@@ -34,9 +35,13 @@ export function lastWrite(store: AgentStore): number {
   assert.deepEqual(channel.epoch?.group, epochRecord(`epoch ${commit}`).group)
   assert.deepEqual(channel.outbox, [outboxRecord(n)])
   assert.deepEqual(
-    new Set(channel.answered.map(({ bodyHash }) => Buffer.from(bodyHash).toString('hex'))),
-    new Set(numbers.slice(0, -1).map((number) => Buffer.from(bytesOf(`body ${number}`)).toString('hex'))),
+    channel.answered,
+    numbers.slice(0, -1).map((number) => {
+      const { messageId, counter } = outboxRecord(number)
+      return { messageId, counter, bodyHash: bytesOf(`body ${number}`) }
+    }),
   )
+  assert.deepEqual(channel.leavers, [leaverRecord(AGENT, { slot: n })])
   assert.deepEqual(
     store.inbox(CHANNEL, 0, 100),
     numbers.map((number) => inboxRecord(number)),

@@ -91,6 +91,15 @@ export function membersOf(tree: RatchetTree): readonly Member[] {
   return known
 }
 
+/**
+ * Whether a member has committed in the group: only then does its leaf carry its signature over the group id. One from a
+ * KeyPackage does not show that the member knows of the group.
+ */
+export function isConfirmed(tree: RatchetTree, { leaf }: Pick<Member, 'leaf'>): boolean {
+  const node = tree[2 * leaf]
+  return node?.nodeType === 'leaf' && node.leaf.leafNodeSource === 'commit'
+}
+
 const REQUIRED = encodeRequiredCapabilities({
   extensionTypes: [CONTEXT_TYPE],
   proposalTypes: [],

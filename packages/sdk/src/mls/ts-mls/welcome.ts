@@ -28,7 +28,7 @@ import { CONFIG } from './config.ts'
 import { decodeMessage } from './message.ts'
 import { adopt } from './state.ts'
 import { faultOf } from './tree.ts'
-import { findContext, membersOf } from './view.ts'
+import { findContext, isConfirmed, membersOf } from './view.ts'
 
 /** Blank leaves are filled first, so the tree of the largest channel has 256 leaves. */
 const MAX_NODES = 2 * 256 - 1
@@ -110,14 +110,17 @@ async function checkGroup(crypto: Crypto, { info, tree }: OpenedWelcome, expecte
   if (signer.founder !== founding || members.some(({ founder }) => founder) !== founding)
     throw invalid('The channel is not in the state that this Welcome should be from.')
   if (founding && members.length !== 2) throw invalid('There are others in a new channel.')
-  if (!members.some(({ agentId }) => equal(agentId, context.owner)))
-    throw invalid('The owner of the channel is not in it.')
+  const owner = members.find(({ agentId }) => equal(agentId, context.owner))
+  if (owner === undefined) throw invalid('The owner of the channel is not in it.')
   if (members.length > MAX_MEMBERS) throw invalid('The channel has too many members.')
   const named = members.every(({ identity, founder }) => founder || isIdentity(identity))
   if (!named || new Set(members.map(({ identity }) => keyOf(identity))).size !== members.length)
     throw invalid('Members of the channel share an identity.')
   const fault = await faultOf(crypto, tree, groupContext)
   if (fault !== undefined) throw invalid(fault)
+  // Whoever gets a KeyPackage of the owner can plant its leaf in a group of its own.
+  if (!founding && owner !== signer && !isConfirmed(tree, owner))
+    throw invalid('The owner of the channel has not confirmed it.')
   return signer
 }
 

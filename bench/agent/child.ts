@@ -1,0 +1,98 @@
+/** One agent of the bench, in a process of its own: does what it is told and says what it cost. */
+import { type Channel, StaticClient } from '@static/sdk'
+import type { Ask, Told } from './messages.ts'
+
+const PAYLOAD_BYTES = 1024
+
+const options = JSON.parse(process.argv[2] ?? '{}') as Parameters<typeof StaticClient.connect>[0]
+const client = await StaticClient.connect(options)
+let channel: Channel | undefined
+let echoing: Promise<void> | undefined
+
+function tell(told: Told): void {
+  process.send?.(told)
+}
+
+function joined(): Channel {
+  if (!channel) throw new Error('The agent is in no channel.')
+  return channel
+}
+
+function cpu(): number {
+  const { user, system } = process.cpuUsage()
+  return user + system
+}
+
+/** Sends so many, a window of them at a time. */
+async function send(count: number, window: number): Promise<void> {
+  const payload = new Uint8Array(PAYLOAD_BYTES).fill(7)
+  let left = count
+  const lane = async (): Promise<void> => {
+    while (left-- > 0) await joined().send(payload)
+  }
+  await Promise.all(Array.from({ length: window }, lane))
+}
+
+async function receive(count: number): Promise<void> {
+  let received = 0
+  for await (const _ of joined().messages()) if (++received === count) return
+}
+
+async function echo(): Promise<void> {
+  for await (const payload of joined().messages()) await joined().send(payload)
+}
+
+/** Round trips, one after the other, in milliseconds. */
+async function roundTrips(count: number): Promise<number[]> {
+  const payload = new Uint8Array(PAYLOAD_BYTES).fill(7)
+  const times: number[] = []
+  const messages = joined().messages()
+  for (let at = 0; at < count; at++) {
+    const start = performance.now()
+    await Promise.all([joined().send(payload), messages.next()])
+    times.push(performance.now() - start)
+  }
+  await messages.return?.()
+  return times
+}
+
+async function answer(ask: Ask): Promise<Told> {
+  const before = cpu()
+  switch (ask.type) {
+    case 'keyPackage':
+      return { type: 'bytes', base64: Buffer.from(await client.generateKeyPackage()).toString('base64') }
+    case 'create':
+      channel = await client.createChannel(ask.name)
+      return { type: 'done', cpu: cpu() - before }
+    case 'add': {
+      const welcomes = await joined().addMembers(ask.keyPackages.map((bytes) => Buffer.from(bytes, 'base64')))
+      return { type: 'welcomes', base64: welcomes.map((bytes) => Buffer.from(bytes).toString('base64')) }
+    }
+    case 'join':
+      channel = await client.joinChannel(ask.name, Buffer.from(ask.welcome, 'base64'))
+      return { type: 'done', cpu: cpu() - before }
+    case 'send':
+      await send(ask.count, ask.window)
+      return { type: 'done', cpu: cpu() - before }
+    case 'receive':
+      await receive(ask.count)
+      return { type: 'done', cpu: cpu() - before }
+    case 'echo':
+      echoing = echo()
+      return { type: 'done', cpu: 0 }
+    case 'stopEcho':
+      joined().close()
+      await echoing
+      return { type: 'done', cpu: 0 }
+    case 'roundTrips':
+      return { type: 'times', times: await roundTrips(ask.count) }
+  }
+}
+
+process.on('message', (ask: Ask) => {
+  answer(ask).then(tell, (error: unknown) => tell({ type: 'failed', message: String(error) }))
+})
+process.on('disconnect', () => {
+  client.close().finally(() => process.exit(0))
+})
+tell({ type: 'done', cpu: 0 })

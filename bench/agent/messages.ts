@@ -1,0 +1,18 @@
+/** What the bench and its agents say to each other. Bytes are base64. */
+
+/** The bench asks. */
+export type Ask =
+  | { readonly type: 'keyPackage' | 'echo' | 'stopEcho' }
+  | { readonly type: 'create'; readonly name: string }
+  | { readonly type: 'add'; readonly keyPackages: readonly string[] }
+  | { readonly type: 'join'; readonly name: string; readonly welcome: string }
+  | { readonly type: 'send'; readonly count: number; readonly window: number }
+  | { readonly type: 'receive' | 'roundTrips'; readonly count: number }
+
+/** An agent tells; CPU in microseconds. */
+export type Told =
+  | { readonly type: 'done'; readonly cpu: number }
+  | { readonly type: 'bytes'; readonly base64: string }
+  | { readonly type: 'welcomes'; readonly base64: readonly string[] }
+  | { readonly type: 'times'; readonly times: readonly number[] }
+  | { readonly type: 'failed'; readonly message: string }

@@ -1,0 +1,34 @@
+/** The agents of the bench as processes of their own. */
+import { fork } from 'node:child_process'
+import { once } from 'node:events'
+import { join } from 'node:path'
+import type { Ask, Told } from './messages.ts'
+
+/** An agent that runs. One question at a time. */
+export interface AgentProcess extends AsyncDisposable {
+  ask<Type extends Told['type']>(ask: Ask, type: Type): Promise<Extract<Told, { type: Type }>>
+}
+
+/** Starts an agent; fulfilled when it is connected. */
+export async function startAgent(options: object, nodeFlags: readonly string[] = []): Promise<AgentProcess> {
+  const child = fork(join(import.meta.dirname, 'child.ts'), [JSON.stringify(options)], { execArgv: [...nodeFlags] })
+  const next = async (): Promise<Told> => {
+    const [told] = (await Promise.race([once(child, 'message'), once(child, 'exit')])) as [Told | number]
+    if (typeof told === 'number') throw new Error(`The agent ended with ${told}.`)
+    return told
+  }
+  await next()
+  return {
+    ask: async (ask, type) => {
+      child.send(ask)
+      const told = await next()
+      if (told.type !== type) throw new Error(told.type === 'failed' ? told.message : `Unexpected answer: ${told.type}`)
+      return told as never
+    },
+    [Symbol.asyncDispose]: async () => {
+      const exit = once(child, 'exit')
+      child.disconnect()
+      await exit
+    },
+  }
+}

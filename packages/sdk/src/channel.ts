@@ -1,0 +1,214 @@
+/** A channel as the application uses it. */
+import { MAX_PAYLOAD_BYTES, StaticError } from '@static/protocol'
+import type { Agent } from './core/agent.ts'
+import { addMembers } from './core/adding.ts'
+import { toHex } from './core/bytes.ts'
+import type { Incoming } from './core/inbox.ts'
+import { leaveChannel } from './core/leaving.ts'
+import type { Membership } from './core/membership.ts'
+import { fingerprintOf, parseAgentId } from './fingerprint.ts'
+import type { AgentId } from './ports.ts'
+import { verificationWords } from './verification.ts'
+
+/** Somebody in a channel, known by its key. */
+export interface ChannelMember {
+  /** SHA-256 of its signature key, 64 hexadecimal digits. */
+  readonly agentId: AgentId
+  /** The same for people, to compare with what its holder sees. */
+  readonly fingerprint: string
+  /** What this key calls itself: nothing more than that. */
+  readonly identity: Uint8Array
+}
+
+/** A payload and what is known of it. */
+export interface Envelope {
+  readonly payload: Uint8Array
+  /** Verified by its signature. */
+  readonly sender: ChannelMember
+  readonly messageId: string
+  /** Its place in the channel's log. */
+  readonly index: number
+  readonly epoch: number
+  /** When the relay took it, by the relay's clock. */
+  readonly time: Date
+  /** It may have been given before: the program ended before it had settled it. */
+  readonly redelivered: boolean
+}
+
+/** How a member is added. */
+export interface AddOptions {
+  /** Takes a key that is not the one by which this identity was known. Compare the fingerprint first. */
+  readonly acceptNewKey?: boolean
+}
+
+/**
+ * A channel that this agent is in. Sending and receiving go on at the same time, from any number of callers. A lost
+ * network, a restarted relay and commits of others are handled inside.
+ */
+export class Channel implements AsyncDisposable {
+  readonly #agent: Agent
+  readonly #membership: Membership
+
+  /** @internal Channels come from a client. */
+  constructor(agent: Agent, membership: Membership) {
+    this.#agent = agent
+    this.#membership = membership
+  }
+
+  /** `org/namespace/service`. */
+  get name(): string {
+    return this.#membership.name
+  }
+
+  /** 32 hexadecimal digits. */
+  get id(): string {
+    return this.#membership.id
+  }
+
+  /** The fingerprint of the agent that owns the channel. */
+  get owner(): string {
+    return fingerprintOf(this.#membership.owner)
+  }
+
+  /**
+   * Sends a payload of at most 262,144 bytes to all members. Fulfilled when the relay has it on disk; if the program
+   * ends before, it goes out at the next start.
+   *
+   * @throws {StaticError} `too_large`, `quota_exceeded`, `queue_full`, `removed`, `fork_detected`, `mls_error`, `closed`
+   */
+  async send(payload: Uint8Array | string): Promise<void> {
+    const bytes = typeof payload === 'string' ? new TextEncoder().encode(payload) : payload
+    if (bytes.length > MAX_PAYLOAD_BYTES) throw StaticError.of('too_large')
+    // A copy: it may be encrypted later, and the caller may use its buffer again.
+    await this.#membership.send('payload', Uint8Array.from(bytes))
+  }
+
+  /**
+   * The payloads of the others, from the first that is not settled, for ever. A payload is settled when the next one is
+   * asked for or the loop is left; until then it is given again after a restart. Several iterators share the payloads:
+   * each goes to one.
+   *
+   * @throws {StaticError} what ended the channel: `removed`, `not_found`, `mls_error`, `closed`
+   * @example
+   * for await (const payload of channel.messages()) handle(payload)
+   */
+  messages(): AsyncIterableIterator<Uint8Array, undefined, undefined> {
+    return this.#membership.inbox.read(({ payload }) => payload)
+  }
+
+  /** As `messages`, with the verified sender and the place of each payload. */
+  envelopes(): AsyncIterableIterator<Envelope, undefined, undefined> {
+    return this.#membership.inbox.read(envelopeOf)
+  }
+
+  /** Who is in the channel, this agent included. */
+  members(): readonly ChannelMember[] {
+    const { group, failure } = this.#membership
+    if (!group) throw failure ?? StaticError.of('closed')
+    return [...group.members.values()].map(({ agentId, identity }) => memberOf(toHex(agentId), identity))
+  }
+
+  /**
+   * Adds a member: by a KeyPackage that came by an authentic way, or by agent id, with a KeyPackage that the relay holds
+   * and that is checked against the id. The Welcome is delivered to it; it is returned for those who hand it over
+   * themselves.
+   *
+   * @throws {StaticError} `identity_changed`, `key_package_unavailable`, `group_full`, `invalid_request`
+   */
+  async addMember(member: Uint8Array | AgentId, options: AddOptions = {}): Promise<Uint8Array> {
+    const [welcome] = await this.addMembers([member], options)
+    if (!welcome) throw StaticError.of('internal_error', 'A member was added without a Welcome.')
+    return welcome
+  }
+
+  /** Adds several members in as few commits as can be; the Welcomes are in the same order. As `addMember`. */
+  async addMembers(members: readonly (Uint8Array | AgentId)[], options: AddOptions = {}): Promise<Uint8Array[]> {
+    const parsed = members.map((member) => (typeof member === 'string' ? parseAgentId(member) : member))
+    return await addMembers(this.#agent, this.#membership, parsed, options.acceptNewKey === true)
+  }
+
+  /**
+   * Removes a member; only the owner may. From the next message on it can read nothing.
+   *
+   * @throws {StaticError} `not_allowed`, `not_found`
+   */
+  async removeMember(member: AgentId): Promise<void> {
+    await this.#agent.removeMember(this.#membership, parseAgentId(member))
+  }
+
+  /** Replaces this agent's keys in the group. It happens by itself every 24 hours and 10,000 messages. */
+  async rotate(): Promise<void> {
+    await this.#membership.rekey()
+  }
+
+  /**
+   * Leaves the channel; works with a broken group, too. The owner cannot leave: it deletes the channel.
+   *
+   * @throws {StaticError} `not_allowed` for the owner
+   */
+  async leave(): Promise<void> {
+    await leaveChannel(this.#agent, this.#membership)
+  }
+
+  /**
+   * Deletes the channel for everybody. Needs the owner's API key.
+   *
+   * @throws {StaticError} `not_found`, `api_key_required`
+   */
+  async delete(): Promise<void> {
+    const { channelId } = this.#membership
+    const channel = { case: 'channelId', value: channelId } as const
+    await this.#agent.ask(
+      { case: 'deleteChannel', value: { $typeName: 'static.relay.v1.DeleteChannelRequest', channel } },
+      () => this.#agent.drop(this.#membership, StaticError.of('not_found', 'The channel was deleted.')),
+    )
+    await this.#agent.journal.written()
+  }
+
+  /**
+   * Twelve words that are the same for all members who have seen the same: compare them by another way while nobody
+   * sends. They differ if the relay has shown you different logs or members.
+   */
+  verify(): string {
+    const { group, failure, history } = this.#membership
+    if (!group) throw failure ?? StaticError.of('closed')
+    return verificationWords(group.facts.epochAuthenticator, history.position)
+  }
+
+  /** Goes on after `fork_detected`, although a member has seen another history. Compare `verify` first. */
+  acceptFork(): void {
+    this.#membership.acceptFork()
+  }
+
+  /** @internal Whether a payload is there for whoever asks now. */
+  get hasNext(): boolean {
+    return this.#membership.inbox.hasNext
+  }
+
+  /** Settles and ends the iterators of this channel that wait; it stays in the client, which can open it again by `channel(name)`. */
+  close(): void {
+    this.#membership.inbox.stop()
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    this.close()
+    return Promise.resolve()
+  }
+}
+
+function memberOf(agentId: AgentId, identity: Uint8Array): ChannelMember {
+  return { agentId, fingerprint: fingerprintOf(agentId), identity }
+}
+
+function envelopeOf({ record, payload, redelivered }: Incoming): Envelope {
+  const { sender, identity, messageId, index, epoch, receivedAt } = record
+  return {
+    payload,
+    sender: memberOf(sender, identity),
+    messageId: toHex(messageId),
+    index,
+    epoch,
+    time: new Date(receivedAt),
+    redelivered,
+  }
+}

@@ -1,0 +1,427 @@
+/**
+ * An agent: its channels, its KeyPackages and its session. What the relay tells is handed to the channel that it is
+ * about; what a channel wants to tell goes out after the turn's transaction. The application's calls that take more
+ * than one step are in founding.ts, joining.ts and leaving.ts.
+ */
+import { StaticError } from '@static/protocol'
+import type { AckPosition, DeliverWelcome } from '@static/protocol/relay'
+import { agentIdOf, ed25519, KeyedMutex, type MlsEngine, type SignatureKeyPair } from '../mls/index.ts'
+import type {
+  AgentId,
+  AgentStore,
+  ChannelId,
+  InboxRecord,
+  Outcome,
+  RelaySession,
+  RequestBody,
+  SessionInfo,
+  SessionListener,
+  Snapshot,
+  StoredChannel,
+  Time,
+} from '../ports.ts'
+import type { InviteHandler } from '../invite/handler.ts'
+import { type Answer, refusalError } from '../session/refusal.ts'
+import { fromHex, toHex } from './bytes.ts'
+import { type AgentEvent, Events } from './events.ts'
+import { Journal } from './journal.ts'
+import { KeyPackages, POOLED } from './key-packages.ts'
+import { finishLeaving } from './leaving.ts'
+import { Membership } from './membership.ts'
+import { type Offer, takeWelcome } from './offers.ts'
+import { Pins } from './pins.ts'
+import type { World } from './world.ts'
+
+/** What an agent is made of. */
+export interface AgentParts {
+  readonly store: AgentStore
+  readonly engine: MlsEngine
+  /** Dials; `ready` is fulfilled with the first session, or says why there is none. */
+  connect(
+    agent: SessionListener,
+    key: SignatureKeyPair,
+    relays: Snapshot['relays'],
+  ): { session: RelaySession; ready: Promise<void> }
+  now(): Time
+  random(bytes: number): Uint8Array
+  chance(): number
+}
+
+const TICK_MS = 5000
+const CHECKPOINT_MS = 60_000
+/** What may wait to be processed before the relay is asked to pause. */
+const HOLD_BYTES = 2 * 1024 * 1024
+const RESUMED_AT_ONCE = 500
+const MOST_TRIES = 10
+const RETRY_MS = 1000
+
+/** A running agent. */
+export class Agent implements SessionListener, World {
+  readonly engine: MlsEngine
+  readonly key: SignatureKeyPair
+  readonly identity: Uint8Array
+  readonly agentId: AgentId
+  readonly sign: (bytes: Uint8Array) => Uint8Array
+  readonly journal: Journal
+  readonly pins: Pins
+  readonly keyPackages: KeyPackages
+  readonly memberships: Map<ChannelId, Membership> = new Map()
+  readonly events: Events<AgentEvent> = new Events()
+  readonly offers: Events<Offer> = new Events()
+  /** Invites as they were on disk when the agent started. */
+  readonly stored: Pick<Snapshot, 'invites' | 'joiners' | 'attempts'>
+  /** One at a time founds or joins under a name. */
+  readonly names: KeyedMutex = new KeyedMutex()
+  readonly #parts: AgentParts
+  readonly #invites: InviteHandler | undefined
+  readonly #store: AgentStore
+  readonly #session: RelaySession
+  readonly ready: Promise<void>
+  #info: SessionInfo | undefined
+  #opened: PromiseWithResolvers<void> = Promise.withResolvers()
+  #acks: Pick<AckPosition, 'channelId' | 'index'>[] = []
+  #queuedBytes = 0
+  #holding = false
+  #toppingUp = false
+  #checkpointAt: Time
+  readonly #ticking: NodeJS.Timeout
+  readonly #timers = new Set<NodeJS.Timeout>()
+  #stopped = false
+  #closed: Promise<void> | undefined
+
+  /** `invites` makes what deals with invites, if anything does. */
+  constructor(parts: AgentParts, invites?: (agent: Agent) => InviteHandler) {
+    const { store, engine } = parts
+    const { identity, keyPackages, channels, pins, relays, ...stored } = store.load()
+    this.stored = stored
+    this.#parts = parts
+    this.#store = store
+    this.engine = engine
+    this.identity = identity.identity
+    this.key = { publicKey: identity.publicKey, seed: identity.secretKey }
+    this.agentId = toHex(agentIdOf(identity.publicKey))
+    this.sign = ed25519.signer(this.key)
+    this.journal = new Journal(store, (error) => this.#fail(error))
+    this.pins = new Pins(pins, (change) => this.journal.add(change))
+    this.keyPackages = new KeyPackages(this, keyPackages)
+    for (const stored of channels) this.hold(stored)
+    this.#checkpointAt = this.now() + CHECKPOINT_MS
+    this.#ticking = setInterval(() => this.#tick(), TICK_MS).unref()
+    this.#invites = invites?.(this)
+    this.#expectSession()
+    const { session, ready } = parts.connect(this, this.key, relays)
+    this.#session = session
+    this.ready = ready
+  }
+
+  // ---- For the channels ----
+
+  get session(): RelaySession {
+    return this.#session
+  }
+
+  now(): Time {
+    return this.#parts.now()
+  }
+
+  random(bytes: number): Uint8Array {
+    return this.#parts.random(bytes)
+  }
+
+  chance(): number {
+    return this.#parts.chance()
+  }
+
+  later(milliseconds: number, action: () => void): () => void {
+    const timer = setTimeout(() => {
+      this.#timers.delete(timer)
+      action()
+    }, milliseconds)
+    timer.unref()
+    this.#timers.add(timer)
+    return () => {
+      clearTimeout(timer)
+      this.#timers.delete(timer)
+    }
+  }
+
+  emit(event: AgentEvent): void {
+    this.events.emit(event)
+  }
+
+  acknowledge(id: ChannelId, index: number): void {
+    if (this.#acks.length === 0) queueMicrotask(() => this.#sendAcks())
+    this.#acks.push({ channelId: fromHex(id), index: BigInt(index) })
+  }
+
+  resume(id: ChannelId): void {
+    this.#resume([id])
+  }
+
+  page(id: ChannelId, after: number, limit: number): readonly InboxRecord[] {
+    this.journal.flush()
+    return this.#store.inbox(id, after, limit)
+  }
+
+  greeted(id: ChannelId, kind: 'hello' | 'greeting', sender: AgentId, payload: Uint8Array): void {
+    const membership = this.memberships.get(id)
+    if (membership) this.#invites?.greeted(membership, kind, sender, payload)
+  }
+
+  queued(bytes: number): void {
+    this.#queuedBytes += bytes
+    if (!this.#holding && this.#queuedBytes > HOLD_BYTES) {
+      this.#holding = true
+      this.#session.hold()
+    } else if (this.#holding && this.#queuedBytes < HOLD_BYTES / 2) {
+      this.#holding = false
+      this.#session.release()
+    }
+  }
+
+  // ---- For the application's calls ----
+
+  /** Whether the agent acts for no account. */
+  get isGuest(): boolean {
+    return this.#info?.guest ?? true
+  }
+
+  /** The channel under a name, unless it is only offered. */
+  held(name: string): Membership | undefined {
+    return [...this.memberships.values()].find((held) => held.name === name && held.state !== 'offered')
+  }
+
+  /** Holds a channel from now on. */
+  hold(stored: StoredChannel): Membership {
+    const membership = new Membership(this, stored, () => this.drop(membership, undefined))
+    this.memberships.set(membership.id, membership)
+    return membership
+  }
+
+  /** Lets go of a channel and of everything about it. */
+  drop(membership: Membership, error: StaticError | undefined): void {
+    membership.drop(error)
+    if (membership.welcome) this.keyPackages.discard(membership.welcome)
+    if (this.memberships.get(membership.id) === membership) this.memberships.delete(membership.id)
+  }
+
+  /**
+   * Asks the relay something that can be asked again when the answer does not come; `take` has the answer before
+   * anything that came after it.
+   *
+   * @throws {StaticError} the relay's refusal, or `closed`
+   */
+  async ask<Case extends RequestBody['case'], Result>(
+    body: Extract<RequestBody, { readonly case: Case }>,
+    take: (answer: Answer<Case>) => Result,
+  ): Promise<Result> {
+    for (let tries = 1; ; tries++) {
+      await this.#opened.promise
+      const { promise, resolve, reject } = Promise.withResolvers<{ result: Result } | Outcome>()
+      this.#session.request(body, (outcome) => {
+        try {
+          resolve(outcome.type === 'answered' ? { result: take(outcome.body.value as Answer<Case>) } : outcome)
+        } catch (error) {
+          reject(error)
+        }
+      })
+      const outcome = await promise
+      if ('result' in outcome) return outcome.result
+      if (outcome.type !== 'refused') continue
+      const { code, retryAfterMs = RETRY_MS } = outcome.error
+      const passes = code === 'unavailable' || code === 'rate_limited'
+      if (!passes || tries >= MOST_TRIES) throw refusalError(outcome.error)
+      await new Promise<void>((resolve) => this.later(retryAfterMs, resolve))
+    }
+  }
+
+  /** Asks once; for what depends on the refusal's details. Waits for a session, and again if it is lost. */
+  async outcome(body: RequestBody): Promise<Exclude<Outcome, { type: 'lost' }>> {
+    for (;;) {
+      await this.#opened.promise
+      const { promise, resolve } = Promise.withResolvers<Outcome>()
+      this.#session.request(body, resolve)
+      const outcome = await promise
+      if (outcome.type !== 'lost') return outcome
+    }
+  }
+
+  /** Removes a member by the application's will. */
+  async removeMember(membership: Membership, agent: AgentId): Promise<void> {
+    await this.#invites?.removing(membership, agent)
+    await membership.commit(() => ({ removes: [fromHex(agent)] }), { despiteFork: membership.fork === agent })
+  }
+
+  /** Ends in order: what is in memory is written, what waits gets `closed`. */
+  async close(): Promise<void> {
+    this.#closed ??= this.#close()
+    await this.#closed
+  }
+
+  async #close(): Promise<void> {
+    this.#stop(StaticError.of('closed'), undefined)
+    for (const membership of this.memberships.values()) await membership.idle()
+    this.journal.flush()
+    await this.#session.close()
+    this.#store.close()
+    this.key.seed.fill(0)
+  }
+
+  // ---- What the session tells ----
+
+  opened(info: SessionInfo): void {
+    // Without a word of loss when the session has moved to another way.
+    if (this.#info) for (const membership of this.memberships.values()) membership.lose()
+    this.#info = info
+    this.#opened.resolve()
+    this.emit({ type: 'connected', way: info.way })
+    const delivered = [...this.memberships.values()].filter(({ isDelivered }) => isDelivered).map(({ id }) => id)
+    // Also without a channel: it is what makes the relay deliver Welcomes.
+    if (delivered.length === 0) this.#resume([])
+    for (let at = 0; at < delivered.length; at += RESUMED_AT_ONCE) {
+      this.#resume(delivered.slice(at, at + RESUMED_AT_ONCE))
+    }
+    for (const membership of this.memberships.values()) {
+      if (membership.state === 'leaving') finishLeaving(this, membership).catch(() => {})
+    }
+    this.#topUp(info.keyPackages)
+    this.#invites?.opened(info)
+  }
+
+  lost(error: StaticError): void {
+    this.#info = undefined
+    if (!this.#stopped) this.#expectSession()
+    for (const membership of this.memberships.values()) membership.lose()
+    this.emit({ type: 'disconnected', error })
+  }
+
+  push(body: Parameters<SessionListener['push']>[0]): void {
+    switch (body.case) {
+      case 'deliverMessage':
+      case 'deliverCommit':
+      case 'deliverLeave':
+      case 'gap':
+        this.memberships.get(toHex(body.value.channelId))?.deliver(body)
+        return
+      case 'deliverWelcome':
+        if (body.value.welcome?.inviteId.length === 0 || !this.#invites?.welcomed(body.value))
+          this.#welcomed(body.value)
+        return
+      case 'joinAnswered':
+        this.#invites?.refused(body.value.inviteId, body.value.code)
+        return
+      case 'commitRejected':
+        this.#rejected(toHex(body.value.channelId), toHex(body.value.sender))
+        return
+      case 'channelDeleted':
+        this.memberships.get(toHex(body.value.channelId))?.over('not_found')
+        return
+      case 'keyPackagesLow':
+        this.#topUp(body.value.held)
+        return
+      default:
+      // Answers do not come this way, and what a newer relay tells is not for this agent.
+    }
+  }
+
+  pin(endpoint: string, relayId: Uint8Array): void {
+    this.journal.add({ type: 'putRelay', endpoint, relayId })
+  }
+
+  // ---- Inside ----
+
+  #resume(ids: readonly ChannelId[]): void {
+    const value = {
+      $typeName: 'static.relay.v1.ResumeRequest',
+      channelIds: ids.map(fromHex),
+      after: new Uint8Array(),
+    } as const
+    this.#session.request({ case: 'resume', value: { ...value, channelIds: [...value.channelIds] } }, (outcome) => {
+      if (outcome.type === 'refused') {
+        this.later(outcome.error.retryAfterMs ?? RETRY_MS, () => this.#resume(ids))
+      }
+      if (outcome.type !== 'answered' || outcome.body.case !== 'resume') return
+      for (const state of outcome.body.value.channels) {
+        const membership = this.memberships.get(toHex(state.channelId))
+        if (membership?.isDelivered) membership.resumed(state)
+      }
+    })
+  }
+
+  #rejected(id: ChannelId, sender: AgentId): void {
+    const membership = this.memberships.get(id)
+    if (membership) this.emit({ type: 'commit_rejected', channel: membership.name, sender })
+  }
+
+  #welcomed(welcome: DeliverWelcome): void {
+    takeWelcome(this, welcome).catch((error: unknown) =>
+      this.emit({ type: 'welcome_refused', channel: welcome.name, error: StaticError.from(error) }),
+    )
+  }
+
+  #topUp(held: number): void {
+    if (this.isGuest || held >= POOLED || this.#toppingUp) return
+    this.#toppingUp = true
+    const make = async (): Promise<void> => {
+      const made = await Promise.all(Array.from({ length: POOLED - held }, () => this.keyPackages.make(true)))
+      const keyPackages = made.map(({ keyPackage }) => keyPackage)
+      const request = { $typeName: 'static.relay.v1.UploadKeyPackageRequest', keyPackages } as const
+      this.#session.request({ case: 'uploadKeyPackage', value: request }, (outcome) => {
+        this.#toppingUp = false
+        // Many were taken meanwhile. If it failed: the next session tells how many the relay holds.
+        const left = outcome.type === 'answered' && outcome.body.case === 'uploadKeyPackage' && outcome.body.value.held
+        if (left !== false && left < POOLED / 2) this.#topUp(left)
+      })
+    }
+    make().catch((error: unknown) => {
+      if (!this.#stopped) this.#fail(StaticError.from(error))
+    })
+  }
+
+  #sendAcks(): void {
+    const acks = this.#acks
+    this.#acks = []
+    if (this.#info) this.#session.ack(acks)
+  }
+
+  #tick(): void {
+    const now = this.now()
+    for (const membership of this.memberships.values()) membership.tick(now)
+    if (now < this.#checkpointAt) return
+    this.#checkpointAt = now + CHECKPOINT_MS
+    try {
+      this.#store.checkpoint()
+    } catch (error) {
+      this.#fail(StaticError.from(error))
+    }
+  }
+
+  /** The store has failed: memory is ahead of the disk, and nothing of it may leave the process. */
+  #fail(error: StaticError): void {
+    this.#stop(error, error)
+    this.#session.close().catch(() => {})
+  }
+
+  /** Nothing goes on: whatever waits, and whatever is asked from now on, gets the error. */
+  #stop(error: StaticError, forReaders: StaticError | undefined): void {
+    if (this.#stopped) return
+    this.#stopped = true
+    clearInterval(this.#ticking)
+    this.#invites?.stop(forReaders)
+    for (const timer of this.#timers) clearTimeout(timer)
+    for (const membership of this.memberships.values()) membership.end(error, forReaders)
+    this.#expectSession()
+    this.#opened.reject(error)
+    this.events.close()
+    this.offers.close()
+  }
+
+  /** Whoever asks from now on waits for the next session. */
+  #expectSession(): void {
+    const before = this.#opened
+    this.#opened = Promise.withResolvers()
+    // Who waits already waits for the next one, too; nobody has to.
+    this.#opened.promise.then(before.resolve, before.reject)
+    before.promise.catch(() => {})
+  }
+}

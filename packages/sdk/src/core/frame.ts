@@ -1,0 +1,72 @@
+/**
+ * What is inside the encryption of every application message (SPEC.md, 5.1): who says it is said again by what the
+ * relay cannot change, so that a relay which drops, repeats, reorders or reassigns messages is found out.
+ *
+ *     version(1) = 1, kind(1), message id(16), counter(8), hash of the sender's previous frame(32),
+ *     seen: index(8), hash(32); the payload to the end
+ */
+import { HASH_BYTES, MESSAGE_ID_BYTES } from '@static/protocol'
+
+const VERSION = 1
+const ID_AT = 2
+const COUNTER_AT: number = ID_AT + MESSAGE_ID_BYTES
+const PREVIOUS_AT: number = COUNTER_AT + 8
+const SEEN_INDEX_AT: number = PREVIOUS_AT + HASH_BYTES
+const SEEN_HASH_AT: number = SEEN_INDEX_AT + 8
+const PAYLOAD_AT: number = SEEN_HASH_AT + HASH_BYTES
+
+/** What a message is for. Only a payload reaches the application. */
+const KINDS = { payload: 0, heartbeat: 1, hello: 2, greeting: 3 } as const
+export type FrameKind = keyof typeof KINDS
+const NAMES: readonly FrameKind[] = ['payload', 'heartbeat', 'hello', 'greeting']
+
+/** A place in the log and the chain of hashes there. */
+export interface Seen {
+  readonly index: number
+  readonly hash: Uint8Array
+}
+
+/** The plaintext of a message. */
+export interface Frame {
+  /** Undefined for a kind that this version does not know: nothing is done with it. */
+  readonly kind: FrameKind | undefined
+  readonly messageId: Uint8Array
+  readonly counter: number
+  /** SHA-256 of the sender's previous frame in this channel; zeros before the first. */
+  readonly previous: Uint8Array
+  /** The last entry that the sender had processed. */
+  readonly seen: Seen
+  readonly payload: Uint8Array
+}
+
+/** The bytes of a frame. */
+export function encodeFrame(frame: Frame & { readonly kind: FrameKind }): Uint8Array {
+  const bytes = Buffer.alloc(PAYLOAD_AT + frame.payload.length)
+  bytes[0] = VERSION
+  bytes[1] = KINDS[frame.kind]
+  bytes.set(frame.messageId, ID_AT)
+  bytes.writeBigUInt64BE(BigInt(frame.counter), COUNTER_AT)
+  bytes.set(frame.previous, PREVIOUS_AT)
+  bytes.writeBigUInt64BE(BigInt(frame.seen.index), SEEN_INDEX_AT)
+  bytes.set(frame.seen.hash, SEEN_HASH_AT)
+  bytes.set(frame.payload, PAYLOAD_AT)
+  return bytes
+}
+
+/** Reads a frame, whose parts are views of the bytes; undefined when they are none. */
+export function decodeFrame(bytes: Uint8Array): Frame | undefined {
+  if (bytes.length < PAYLOAD_AT || bytes[0] !== VERSION) return undefined
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+  const counter = Number(view.getBigUint64(COUNTER_AT))
+  const index = Number(view.getBigUint64(SEEN_INDEX_AT))
+  if (!Number.isSafeInteger(counter) || !Number.isSafeInteger(index)) return undefined
+  const kind = NAMES[bytes[1] ?? NAMES.length]
+  return {
+    kind,
+    messageId: bytes.subarray(ID_AT, COUNTER_AT),
+    counter,
+    previous: bytes.subarray(PREVIOUS_AT, SEEN_INDEX_AT),
+    seen: { index, hash: bytes.subarray(SEEN_HASH_AT, PAYLOAD_AT) },
+    payload: bytes.subarray(PAYLOAD_AT),
+  }
+}

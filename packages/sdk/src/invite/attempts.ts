@@ -1,0 +1,271 @@
+/**
+ * The joiner's side of invites (SPEC.md, 6.3). A request is on disk before it is sent and goes out again with every
+ * session, so the same token carries on after a timeout or a crash. A Welcome counts only if a holder of the token made
+ * it for this request, the owner's leaf has signed it, and the owner answers this agent's hello.
+ */
+import { ERRORS, type ErrorCode, StaticError } from '@static/protocol'
+import type { DeliverWelcome } from '@static/protocol/relay'
+import type { Agent } from '../core/agent.ts'
+import { fromHex, same, toHex } from '../core/bytes.ts'
+import { newChannel, resumeOf } from '../core/founding.ts'
+import { wipeEpoch } from '../core/group-state.ts'
+import { sha256 } from '../core/history.ts'
+import { startOf } from '../core/joining.ts'
+import { leaveChannel } from '../core/leaving.ts'
+import type { Membership } from '../core/membership.ts'
+import type { AgentId, AttemptRecord, SessionInfo } from '../ports.ts'
+import { refusalError } from '../session/refusal.ts'
+import { JOIN_NONCE_BYTES, sealRequest } from './join-request.ts'
+import { admissionProof, equalTags, type InviteKeys, inviteKeys, welcomeTag } from './keys.ts'
+import { decodeToken, invalid, type InviteToken } from './token.ts'
+
+const RETRY_MS = 1000
+
+interface Attempt {
+  record: AttemptRecord
+  readonly keys: InviteKeys
+  /** Calls that wait for it. */
+  readonly waiting: Set<PromiseWithResolvers<Membership>>
+}
+
+/** The joins by token that are under way. */
+export class JoinAttempts {
+  readonly #agent: Agent
+  readonly #relay: string
+  readonly #attempts = new Map<string, Attempt>()
+  #info: SessionInfo | undefined
+
+  /** `relay` is the relay's name. */
+  constructor(agent: Agent, relay: string) {
+    this.#agent = agent
+    this.#relay = relay
+    for (const record of agent.stored.attempts) this.#hold(record)
+  }
+
+  /**
+   * Joins by a token; fulfilled when the owner has answered this agent's hello.
+   *
+   * @throws {StaticError} `invite_*`, `join_timeout`, `invalid_welcome`, `channel_exists`, `identity_changed`,
+   *   `group_full`
+   */
+  async join(name: string, text: string, timeoutMs: number): Promise<Membership> {
+    const token = decodeToken(text)
+    if (token.name !== name) invalid(`The invite token is for the channel ${token.name}.`)
+    if (token.relay !== this.#relay) invalid(`The invite token is for the relay ${token.relay}: connect to that one.`)
+    const held = await this.#held(token)
+    if (held) return held
+    const attempt = this.#attempts.get(toHex(inviteKeys(token.secret).inviteId)) ?? (await this.#begin(token))
+    if (token.expiresAt <= this.#agent.now() && !this.#membershipOf(attempt)) {
+      this.#drop(attempt)
+      throw StaticError.of('invite_expired')
+    }
+    return await this.#wait(attempt, timeoutMs)
+  }
+
+  /** A session is open: what was asked before is asked again. */
+  opened(info: SessionInfo): void {
+    this.#info = info
+    for (const attempt of this.#attempts.values()) this.#proceed(attempt)
+  }
+
+  /** A Welcome by an invite; false when this agent has not asked for it. */
+  welcomed(delivered: DeliverWelcome): boolean {
+    const attempt = this.#attempts.get(toHex(delivered.welcome?.inviteId ?? new Uint8Array()))
+    if (!attempt) return false
+    this.#enter(attempt, delivered).catch((error: unknown) => {
+      const refused = StaticError.from(error)
+      this.#agent.emit({ type: 'welcome_refused', channel: attempt.record.name, error: refused })
+      this.#fail(attempt, refused)
+    })
+    return true
+  }
+
+  /** The owner has refused a request. */
+  refused(inviteId: Uint8Array, code: string): void {
+    const attempt = this.#attempts.get(toHex(inviteId))
+    if (attempt) this.#refuse(attempt, StaticError.of(code in ERRORS ? (code as ErrorCode) : 'invite_invalid'))
+  }
+
+  /** The owner has answered a hello: this agent is in. */
+  greeting(membership: Membership, sender: AgentId, nonce: Uint8Array): void {
+    if (sender !== membership.owner) return
+    for (const attempt of this.#attempts.values()) {
+      const { record, waiting } = attempt
+      if (record.channel !== membership.id || !same(record.nonce, nonce)) continue
+      membership.become('joined')
+      this.#drop(attempt)
+      for (const { resolve } of waiting) resolve(membership)
+    }
+  }
+
+  stop(): void {
+    for (const attempt of this.#attempts.values()) this.#fail(attempt, StaticError.of('closed'))
+  }
+
+  // ---- Steps ----
+
+  /** The channel, if this agent is in it already; a broken one is left first. */
+  async #held({ name, channelId }: InviteToken): Promise<Membership | undefined> {
+    const held = this.#agent.held(name)
+    if (!held) return undefined
+    if (held.id !== toHex(channelId)) {
+      throw StaticError.of('channel_exists', `This agent is in another channel ${name}: leave that one first.`)
+    }
+    if (held.failure || held.state === 'leaving') {
+      await leaveChannel(this.#agent, held)
+      return undefined
+    }
+    return held.state === 'joined' ? held : undefined
+  }
+
+  async #begin(token: InviteToken): Promise<Attempt> {
+    if (token.expiresAt <= this.#agent.now()) throw StaticError.of('invite_expired')
+    const { name, channelId, owner, secret, expiresAt } = token
+    const attempt = this.#hold({
+      invite: toHex(inviteKeys(secret).inviteId),
+      channel: toHex(channelId),
+      name,
+      owner: toHex(owner),
+      secret,
+      expiresAt,
+      ...(await this.#freshRequest()),
+    })
+    this.#agent.journal.add({ type: 'putAttempt', record: attempt.record })
+    await this.#agent.journal.written()
+    this.#proceed(attempt)
+    return attempt
+  }
+
+  async #freshRequest(): Promise<Pick<AttemptRecord, 'nonce' | 'keyPackage'>> {
+    const { keyPackage } = await this.#agent.keyPackages.make(false)
+    return { nonce: this.#agent.random(JOIN_NONCE_BYTES), keyPackage }
+  }
+
+  async #wait(attempt: Attempt, timeoutMs: number): Promise<Membership> {
+    const waiting = Promise.withResolvers<Membership>()
+    attempt.waiting.add(waiting)
+    const callOff = this.#agent.later(timeoutMs, () => {
+      const text = 'The owner of the channel did not answer in time. It must be running with an API key. '
+      waiting.reject(StaticError.of('join_timeout', `${text}Then use the same token again.`))
+    })
+    try {
+      return await waiting.promise
+    } finally {
+      callOff()
+      attempt.waiting.delete(waiting)
+    }
+  }
+
+  /** The next step: ask, or say hello. */
+  #proceed(attempt: Attempt): void {
+    const membership = this.#membershipOf(attempt)
+    if (!membership && attempt.record.expiresAt <= this.#agent.now()) {
+      return this.#refuse(attempt, StaticError.of('invite_expired'))
+    }
+    const step = membership ? this.#sayHello(membership, attempt) : this.#request(attempt)
+    step.catch((error: unknown) => {
+      // A lost session or a stop: the next session goes on.
+      const reason = StaticError.from(error)
+      if (reason.code === 'internal_error') this.#fail(attempt, reason)
+    })
+  }
+
+  async #request(attempt: Attempt): Promise<void> {
+    const agent = this.#agent
+    if (!agent.keyPackages.has(attempt.record.keyPackage)) {
+      // Used by a membership that came to nothing: the owner must see a new request.
+      attempt.record = { ...attempt.record, ...(await this.#freshRequest()) }
+      agent.journal.add({ type: 'putAttempt', record: attempt.record })
+      await agent.journal.written()
+    }
+    const info = this.#info
+    if (!info) return
+    const { keys, record } = attempt
+    const place = { channelId: fromHex(record.channel), name: record.name, owner: fromHex(record.owner) }
+    const box = sealRequest(keys, place, record)
+    const request = { sessionNonce: info.nonce, agentId: fromHex(agent.agentId), box }
+    const { inviteId } = keys
+    const proof = admissionProof(keys, request)
+    const value = { $typeName: 'static.relay.v1.RequestJoinRequest', inviteId, box, proof } as const
+    agent.session.request({ case: 'requestJoin', value }, (outcome) => {
+      if (outcome.type !== 'refused') return
+      const { code, retryAfterMs = RETRY_MS } = outcome.error
+      if (code === 'rate_limited' || code === 'unavailable') agent.later(retryAfterMs, () => this.#proceed(attempt))
+      else this.#refuse(attempt, refusalError(outcome.error))
+    })
+  }
+
+  /** Checks a Welcome and enters by it; the channel stays hidden until the owner has answered. */
+  async #enter(attempt: Attempt, delivered: DeliverWelcome): Promise<void> {
+    const agent = this.#agent
+    const { keys, record } = attempt
+    const { channel: id, name } = record
+    const welcome = Uint8Array.from(delivered.welcome?.welcome ?? [])
+    try {
+      await agent.names.run(name, async () => {
+        if (this.#membershipOf(attempt)) return
+        const { ref, privatePart, keyPackage } = agent.keyPackages.forWelcome(welcome)
+        const owner = fromHex(record.owner)
+        const expected = { channelId: fromHex(id), name, owner, signer: owner }
+        const joined = await agent.engine.join(welcome, privatePart, agent.key, expected)
+        const { epochAuthenticator } = agent.engine.facts(joined.group)
+        const tag = welcomeTag(keys, keyPackage, welcome, epochAuthenticator)
+        if (!same(keyPackage, record.keyPackage) || !equalTags(tag, delivered.welcome?.tag ?? new Uint8Array())) {
+          wipeEpoch(agent.engine, joined)
+          throw StaticError.of('invalid_welcome', 'The Welcome was not made by a holder of the invite token.')
+        }
+        const nowhere = { index: 0, hash: new Uint8Array(), slot: 0 }
+        const membership = agent.hold(newChannel(id, name, record.owner, 'joining', nowhere))
+        try {
+          await agent.ask(resumeOf(membership.channelId), ({ channels: [state] }) => {
+            membership.enter(joined, 'joining', startOf(state), sha256(welcome))
+            agent.keyPackages.spend(ref)
+            if (state) membership.resumed(state)
+          })
+        } catch (error) {
+          wipeEpoch(agent.engine, joined)
+          agent.drop(membership, undefined)
+          throw error
+        }
+        await agent.journal.written()
+        this.#proceed(attempt)
+      })
+    } finally {
+      agent.acknowledge(id, Number(delivered.position?.index ?? 0n))
+    }
+  }
+
+  async #sayHello(membership: Membership, { record }: Attempt): Promise<void> {
+    await membership.send('hello', record.nonce)
+  }
+
+  // ---- Ends ----
+
+  /** Refused for good: the token is of no use here. */
+  #refuse(attempt: Attempt, error: StaticError): void {
+    if (this.#membershipOf(attempt)) return
+    this.#drop(attempt)
+    this.#fail(attempt, error)
+  }
+
+  /** Whoever waits is told; the same token may be tried again. */
+  #fail({ waiting }: Attempt, error: StaticError): void {
+    for (const { reject } of waiting) reject(error)
+  }
+
+  #drop({ record }: Attempt): void {
+    this.#attempts.delete(record.invite)
+    this.#agent.journal.add({ type: 'dropAttempt', invite: record.invite })
+  }
+
+  #hold(record: AttemptRecord): Attempt {
+    const attempt = { record, keys: inviteKeys(record.secret), waiting: new Set<PromiseWithResolvers<Membership>>() }
+    this.#attempts.set(record.invite, attempt)
+    return attempt
+  }
+
+  #membershipOf({ record }: Attempt): Membership | undefined {
+    const membership = this.#agent.memberships.get(record.channel)
+    return membership?.state === 'joining' && !membership.failure ? membership : undefined
+  }
+}

@@ -1,0 +1,21 @@
+/** What an agent hands on to whoever deals with invites. */
+import type { StaticError } from '@static/protocol'
+import type { DeliverWelcome } from '@static/protocol/relay'
+import type { AgentId, SessionInfo } from '../ports.ts'
+import type { Membership } from '../core/membership.ts'
+
+/** Deals with invites: those of this agent, and those it joins by. */
+export interface InviteHandler {
+  /** A session is open. */
+  opened(info: SessionInfo): void
+  /** A Welcome by an invite has come; false when this agent did not ask for it. */
+  welcomed(delivered: DeliverWelcome): boolean
+  /** The owner has refused a request. */
+  refused(inviteId: Uint8Array, code: string): void
+  /** A verified message of the SDK itself. */
+  greeted(membership: Membership, kind: 'hello' | 'greeting', sender: AgentId, payload: Uint8Array): void
+  /** The application is about to remove a member. */
+  removing(membership: Membership, agent: AgentId): Promise<void>
+  /** Nothing more happens: by the application's will, or because the agent has failed. */
+  stop(cause: StaticError | undefined): void
+}

@@ -1,0 +1,27 @@
+/** What is in the box of a join request (SPEC.md, 6.3): nonce(16), tag(32), then the KeyPackage. */
+import type { InviteKeys, JoinPlace } from './keys.ts'
+import { equalTags, joinTag, seal, unseal } from './keys.ts'
+
+export const JOIN_NONCE_BYTES = 16
+const TAG_BYTES = 32
+
+/** A request to join, as the owner reads it. */
+export interface JoinRequest {
+  readonly nonce: Uint8Array
+  readonly keyPackage: Uint8Array
+}
+
+/** Seals a request. */
+export function sealRequest(keys: InviteKeys, place: JoinPlace, { nonce, keyPackage }: JoinRequest): Uint8Array {
+  return seal(keys, Buffer.concat([nonce, joinTag(keys, place, nonce, keyPackage), keyPackage]))
+}
+
+/** Opens and checks a request; undefined when it is not from a holder of the token, or for another channel. */
+export function openRequest(keys: InviteKeys, place: JoinPlace, box: Uint8Array): JoinRequest | undefined {
+  const opened = unseal(keys, box)
+  if (!opened || opened.length <= JOIN_NONCE_BYTES + TAG_BYTES) return undefined
+  const nonce = opened.slice(0, JOIN_NONCE_BYTES)
+  const tag = opened.subarray(JOIN_NONCE_BYTES, JOIN_NONCE_BYTES + TAG_BYTES)
+  const keyPackage = opened.slice(JOIN_NONCE_BYTES + TAG_BYTES)
+  return equalTags(tag, joinTag(keys, place, nonce, keyPackage)) ? { nonce, keyPackage } : undefined
+}

@@ -1,0 +1,107 @@
+/**
+ * What a token's secret gives (SPEC.md, 6.2). The relay learns the id and the admission key, which let it turn away
+ * strangers; neither opens a box, makes a tag, or leads back to the secret.
+ */
+import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes, timingSafeEqual } from 'node:crypto'
+import { joinProofBytes, signedBytes } from '@static/protocol'
+import { sha256 } from '../core/history.ts'
+
+const INVITE_ID_BYTES = 16
+const KEY_BYTES = 32
+const NONCE_BYTES = 12
+const TAG_BYTES = 16
+const BOX = 'aes-256-gcm'
+
+/** The keys of an invite. */
+export interface InviteKeys {
+  readonly inviteId: Uint8Array
+  /** Kadm. */
+  readonly admission: Uint8Array
+  /** Kjoin: tags join requests. */
+  readonly join: Uint8Array
+  /** Kwel: tags Welcomes. */
+  readonly welcome: Uint8Array
+  /** Kbox: seals join requests. */
+  readonly box: Uint8Array
+}
+
+/** Derives the keys of an invite (HKDF-SHA-256, RFC 5869, without salt). */
+export function inviteKeys(secret: Uint8Array): InviteKeys {
+  const derive = (label: string, length: number): Uint8Array =>
+    new Uint8Array(hkdfSync('sha256', secret, new Uint8Array(), `static invite 1 ${label}`, length))
+  return {
+    inviteId: derive('id', INVITE_ID_BYTES),
+    admission: derive('admission', KEY_BYTES),
+    join: derive('join', KEY_BYTES),
+    welcome: derive('welcome', KEY_BYTES),
+    box: derive('box', KEY_BYTES),
+  }
+}
+
+/** Proves to the relay, for one session, that the sender of a box holds the token. */
+export function admissionProof(
+  { admission, inviteId }: InviteKeys,
+  request: { readonly sessionNonce: Uint8Array; readonly agentId: Uint8Array; readonly box: Uint8Array },
+): Uint8Array {
+  const { sessionNonce, agentId, box } = request
+  return mac(admission, joinProofBytes({ sessionNonce, inviteId, agentId, boxHash: sha256(box) }))
+}
+
+/** What a join request is about. */
+export interface JoinPlace {
+  readonly channelId: Uint8Array
+  readonly name: string
+  /** The owner's agent id. */
+  readonly owner: Uint8Array
+}
+
+/** The tag of a join request: the sender holds the token, and means this KeyPackage and this channel. */
+export function joinTag(
+  { join, inviteId }: InviteKeys,
+  { channelId, name, owner }: JoinPlace,
+  nonce: Uint8Array,
+  keyPackage: Uint8Array,
+): Uint8Array {
+  return mac(join, signedBytes('static join 1', [channelId, name, inviteId, owner, nonce, keyPackage]))
+}
+
+/** The tag of a Welcome: its sender holds the token, and made it for this KeyPackage and that epoch. */
+export function welcomeTag(
+  { welcome: key, inviteId }: InviteKeys,
+  keyPackage: Uint8Array,
+  welcome: Uint8Array,
+  epochAuthenticator: Uint8Array,
+): Uint8Array {
+  const fields = [inviteId, sha256(keyPackage), welcome, epochAuthenticator]
+  return mac(key, signedBytes('static welcome 1', fields))
+}
+
+/** Seals what only the holders of the token may read. */
+export function seal({ box, inviteId }: InviteKeys, plaintext: Uint8Array): Uint8Array {
+  const nonce = randomBytes(NONCE_BYTES)
+  const cipher = createCipheriv(BOX, box, nonce, { authTagLength: TAG_BYTES }).setAAD(inviteId)
+  return new Uint8Array(Buffer.concat([nonce, cipher.update(plaintext), cipher.final(), cipher.getAuthTag()]))
+}
+
+/** Opens a box; undefined when it was not sealed by a holder of the token. */
+export function unseal({ box, inviteId }: InviteKeys, sealed: Uint8Array): Uint8Array | undefined {
+  if (sealed.length < NONCE_BYTES + TAG_BYTES) return undefined
+  const end = sealed.length - TAG_BYTES
+  const decipher = createDecipheriv(BOX, box, sealed.subarray(0, NONCE_BYTES), { authTagLength: TAG_BYTES })
+    .setAAD(inviteId)
+    .setAuthTag(sealed.subarray(end))
+  try {
+    return new Uint8Array(Buffer.concat([decipher.update(sealed.subarray(NONCE_BYTES, end)), decipher.final()]))
+  } catch {
+    return undefined
+  }
+}
+
+/** Whether two tags are equal, in a time that does not depend on where they differ. */
+export function equalTags(one: Uint8Array, other: Uint8Array): boolean {
+  return one.length === other.length && timingSafeEqual(one, other)
+}
+
+function mac(key: Uint8Array, bytes: Uint8Array): Uint8Array {
+  return new Uint8Array(createHmac('sha256', key).update(bytes).digest())
+}

@@ -1,0 +1,198 @@
+/** Channels by name, with invites: the simple way to use an agent. */
+import { parseChannelName, StaticError } from '@static/protocol'
+import type { Channel, Envelope } from './channel.ts'
+import { StaticClient } from './client.ts'
+import type { Agent, AgentParts } from './core/agent.ts'
+import { Invites } from './invite/invites.ts'
+import { openParts } from './parts.ts'
+import { type ClientOptions, resolveSettings } from './settings.ts'
+
+/** How an invite may be used. */
+export interface InviteOptions {
+  /** How many may join by it; 1 by default. */
+  readonly maxUses?: number
+  /** For how many seconds; 3,600 by default. */
+  readonly ttl?: number
+}
+
+const MS = 1000
+const TTL_SECONDS = 3600
+const JOIN_SECONDS = 60
+const RECEIVE_SECONDS = 5
+
+const MOST_AT_ONCE = 100
+
+/** A payload that is waited for. */
+interface Waiting {
+  readonly iterator: AsyncIterator<Envelope, undefined>
+  readonly next: Promise<IteratorResult<Envelope, undefined>>
+}
+
+/** What was received of one channel by the last call, and is not settled. */
+interface Reader {
+  readonly given: AsyncIterator<Envelope, undefined>[]
+  waiting: Waiting | undefined
+}
+
+/**
+ * Creates, invites, joins, sends and receives by channel name. While it runs with an API key it lets in those who ask
+ * by its invites.
+ *
+ * @example
+ * const manager = await StaticChannelManager.connect({ endpoint, dataDir, identity, apiKey, apiUrl })
+ * await manager.create('acme/support/routing')
+ * const token = await manager.invite('acme/support/routing')
+ */
+export class StaticChannelManager implements AsyncDisposable {
+  /** The client below, for everything else. */
+  readonly client: StaticClient
+  readonly #invites: Invites
+  readonly #readers = new WeakMap<Channel, Reader>()
+  #died: StaticError | undefined
+
+  private constructor(client: StaticClient, invites: Invites) {
+    this.client = client
+    this.#invites = invites
+  }
+
+  /**
+   * Connects, as `StaticClient.connect`, and begins to answer those who want to join.
+   *
+   * @throws {StaticError} as `StaticClient.connect`
+   */
+  static async connect(options: ClientOptions = {}): Promise<StaticChannelManager> {
+    const settings = resolveSettings(options)
+    return await StaticChannelManager.start(await openParts(settings), settings.endpoint.serverName)
+  }
+
+  /** @internal Starts a manager of given parts; `relay` is the relay's name. */
+  static async start(parts: AgentParts, relay: string): Promise<StaticChannelManager> {
+    const deaths: ((error: StaticError) => void)[] = []
+    let invites: Invites | undefined
+    const client = await StaticClient.start(parts, (agent: Agent) => {
+      invites = new Invites(agent, relay, (error) => deaths.forEach((tell) => tell(error)))
+      return invites
+    })
+    if (!invites) throw StaticError.of('internal_error', 'A client was started without its invites.')
+    const manager = new StaticChannelManager(client, invites)
+    deaths.push((error) => {
+      manager.#died = StaticError.of('listener_died', undefined, { cause: error })
+    })
+    return manager
+  }
+
+  /** Creates a channel, or opens the own one. As `StaticClient.createChannel`. */
+  async create(name: string): Promise<Channel> {
+    return await this.client.createChannel(name)
+  }
+
+  /**
+   * Makes a token by which others can join an own channel. It is a secret: whoever has it first can use it. Hand it over
+   * by a way that only the invited can read.
+   *
+   * @throws {StaticError} `not_found`, `not_allowed` unless the channel is this agent's own, `api_key_required`
+   */
+  async invite(name: string, { maxUses = 1, ttl = TTL_SECONDS }: InviteOptions = {}): Promise<string> {
+    this.#checkAlive()
+    return await this.#invites.desk.invite(this.client.membershipOf(parseChannelName(name)), maxUses, ttl * MS)
+  }
+
+  /**
+   * Ends an invite. Who has joined by it stays.
+   *
+   * @throws {StaticError} `invite_invalid` when it is not of this agent
+   */
+  async revokeInvite(token: string): Promise<void> {
+    await this.#invites.desk.revoke(token)
+  }
+
+  /**
+   * Joins by a token; fulfilled when the owner has answered. After a timeout the same token carries on.
+   *
+   * @throws {StaticError} `join_timeout`, `invite_invalid`, `invite_expired`, `invite_used_up`, `invite_revoked`,
+   *   `identity_changed`, `group_full`, `invalid_welcome`, `channel_exists`
+   */
+  async joinWithToken(name: string, token: string, timeout: number = JOIN_SECONDS): Promise<Channel> {
+    this.#checkAlive()
+    return this.client.channelOf(await this.#invites.attempts.join(parseChannelName(name), token, timeout * MS))
+  }
+
+  /** Sends a text or bytes. As `Channel.send`. */
+  async send(name: string, payload: Uint8Array | string): Promise<void> {
+    await this.client.channel(name).send(payload)
+  }
+
+  /** The next payload, or null when none has come in so many seconds. The next call settles it. */
+  async receive(name: string, timeout: number = RECEIVE_SECONDS): Promise<Uint8Array | null> {
+    const [envelope] = await this.#receive(name, timeout * MS, 1)
+    return envelope?.payload ?? null
+  }
+
+  /** All that there are, at most 100; waits so many seconds for the first one. The next call settles them. */
+  async receiveEnvelopes(name: string, timeout: number = RECEIVE_SECONDS): Promise<readonly Envelope[]> {
+    return await this.#receive(name, timeout * MS, MOST_AT_ONCE)
+  }
+
+  /** The channels that this agent is in. */
+  channels(): readonly Channel[] {
+    return this.client.channels()
+  }
+
+  /** Ends in order. */
+  async close(): Promise<void> {
+    await this.client.close()
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close()
+  }
+
+  async #receive(name: string, timeoutMs: number, most: number): Promise<readonly Envelope[]> {
+    this.#checkAlive()
+    const channel = this.client.channel(name)
+    const reader = this.#readers.get(channel) ?? { given: [], waiting: undefined }
+    this.#readers.set(channel, reader)
+    for (const iterator of reader.given.splice(0)) await iterator.return?.()
+    // Each holds one payload until the next call settles it. What did not come in time is still waited for.
+    reader.waiting ??= waitOn(channel)
+    const { iterator, next } = reader.waiting
+    const first = await withinTime(next, timeoutMs)
+    if (!first) return []
+    reader.waiting = undefined
+    reader.given.push(iterator)
+    const envelopes = [valueOf(first)]
+    while (envelopes.length < most && channel.hasNext) {
+      const another = waitOn(channel)
+      reader.given.push(another.iterator)
+      envelopes.push(valueOf(await another.next))
+    }
+    return envelopes
+  }
+
+  #checkAlive(): void {
+    if (this.#died) throw this.#died
+  }
+}
+
+function waitOn(channel: Channel): Waiting {
+  const iterator = channel.envelopes()
+  const next = iterator.next()
+  // Whoever receives next gets the error; nobody has to.
+  next.catch(() => {})
+  return { iterator, next }
+}
+
+function valueOf(result: IteratorResult<Envelope, undefined>): Envelope {
+  if (result.done) throw StaticError.of('closed')
+  return result.value
+}
+
+async function withinTime<Result>(promise: Promise<Result>, milliseconds: number): Promise<Result | undefined> {
+  const late = Promise.withResolvers<undefined>()
+  const timer = setTimeout(() => late.resolve(undefined), milliseconds)
+  try {
+    return await Promise.race([promise, late.promise])
+  } finally {
+    clearTimeout(timer)
+  }
+}

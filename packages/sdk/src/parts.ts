@@ -1,0 +1,54 @@
+/** What an agent is made of in earnest: its database on disk, a session to a real relay, the system's clock and chance. */
+import { randomBytes } from 'node:crypto'
+import type { AgentParts } from './core/agent.ts'
+import { toHex } from './core/bytes.ts'
+import { agentIdOf, ed25519, generateSignatureKeyPair, makeEngine } from './mls/index.ts'
+import { openSession } from './session/session.ts'
+import type { Settings } from './settings.ts'
+import { openAgentStore } from './store/sqlcipher.ts'
+import { makeTokenSource } from './tokens.ts'
+import { makeGrpcTransport } from './transport/grpc.ts'
+import { makeQuicTransport } from './transport/quic.ts'
+
+/**
+ * Opens the parts of an agent by its settings.
+ *
+ * @throws {StaticError} `store_*`, and `invalid_request` if the directory belongs to another identity
+ */
+export async function openParts(settings: Settings): Promise<AgentParts> {
+  const { endpoint, fallback, ca, traffic, apiKey, apiUrl, connectTimeoutMs } = settings
+  const store = await openAgentStore({
+    directory: settings.dataDir,
+    identity: settings.identity,
+    makeIdentity: () => {
+      const { publicKey, seed } = generateSignatureKeyPair()
+      return { publicKey, secretKey: seed }
+    },
+    key: settings.key,
+    acceptRolledBack: settings.acceptRolledBack,
+  })
+  return {
+    store,
+    engine: makeEngine(),
+    connect: (listener, key, relays) => {
+      const { publicKey } = key
+      const agentId = toHex(agentIdOf(publicKey))
+      const isGuest = apiKey === undefined || apiUrl === undefined
+      return openSession({
+        endpoint,
+        fallback,
+        ca,
+        transports: { quic: makeQuicTransport({ connectTimeoutMs }), grpc: makeGrpcTransport({ connectTimeoutMs }) },
+        pins: relays,
+        publicKey,
+        sign: ed25519.signer(key),
+        tokens: isGuest ? undefined : makeTokenSource({ apiUrl, apiKey, ca, agentId }),
+        traffic,
+        listener,
+      })
+    },
+    now: Date.now,
+    random: (bytes) => new Uint8Array(randomBytes(bytes)),
+    chance: Math.random,
+  }
+}

@@ -1,0 +1,22 @@
+/** Acknowledgements in cells of their own, which a long envelope does not hold up. */
+import { encodeEnvelope, makeCell, type WireForm } from '@static/protocol'
+import { AckRequestSchema } from '@static/protocol/relay'
+import type { Position } from './io.ts'
+
+/** A position takes at most 31 bytes in protobuf and 29 in CBOR, a cell carries 1,021. */
+const POSITIONS_PER_CELL = 32
+
+/** The cells for some positions, as few as they fit into. */
+export function ackCells(form: WireForm, positions: readonly Position[]): Uint8Array[] {
+  const cells: Uint8Array[] = []
+  for (let at = 0; at < positions.length; at += POSITIONS_PER_CELL) {
+    const some = positions.slice(at, at + POSITIONS_PER_CELL).map(({ channelId, index }) => ({
+      $typeName: 'static.relay.v1.AckPosition' as const,
+      channelId,
+      index,
+    }))
+    const ack = { $typeName: 'static.relay.v1.AckRequest' as const, positions: some }
+    cells.push(makeCell('ack', encodeEnvelope(form, AckRequestSchema, ack)))
+  }
+  return cells
+}

@@ -1,0 +1,346 @@
+/**
+ * The agent's side of a session as a state machine: `handle(input, now)` gives the effects, and nothing else happens
+ * here. It dials, opens, watches, renews and dials again until it is closed. At any time there is one stream at most,
+ * and a second one only while an agent on gRPC looks whether QUIC works again.
+ */
+import { AuthError, StaticError } from '@static/protocol'
+import type { Time } from '../ports.ts'
+import { type Attempt, mayHop, newAttempt, OPENING_MS } from './attempt.ts'
+import { Backoff, fractions } from './backoff.ts'
+import { Effects } from './effects.ts'
+import { type Failure, FAILURES, unreachable } from './failure.ts'
+import { FirstSession } from './first.ts'
+import type { CoreOptions, Effect, Input, StreamNumber, Way } from './io.ts'
+import { Route } from './route.ts'
+import { type Opened, SessionStream, type StreamOwner } from './stream.ts'
+import { Tokens } from './tokens.ts'
+
+const BACKOFF_MS = { first: 100, max: 30_000 } as const
+/** So long must a session have lived for its end to be taken as the first failure. */
+const HEALTHY_MS = 10_000
+/** The relay's word on when to come again counts so far. */
+const MAX_RETRY_AFTER_MS = 600_000
+const MOVED = 'The session has moved to QUIC before the answer came.'
+const SLOW_DIAL = 'The relay does not answer.'
+const SLOW_OPENING = 'The relay did not open the session in time.'
+
+/** One agent's session. */
+export class SessionCore<Key> {
+  readonly #options: CoreOptions
+  readonly #fraction: () => number
+  readonly #backoff: Backoff
+  readonly #route: Route
+  readonly #tokens: Tokens | undefined
+  readonly #effects = new Effects<Key>()
+  readonly #owner: StreamOwner<Key>
+  #first: FirstSession | undefined
+  #pinned: Uint8Array | undefined
+  #wakeAt: Time = Infinity
+  #started = false
+  #closed = false
+  #lastStream = 0
+  #main: Attempt<Key> | undefined
+  #probe: Attempt<Key> | undefined
+  #dialAt: Time = -Infinity
+
+  constructor(options: CoreOptions) {
+    this.#options = options
+    this.#pinned = options.pinned
+    this.#fraction = fractions(options.signer.random)
+    this.#backoff = new Backoff(BACKOFF_MS.first, BACKOFF_MS.max, this.#fraction)
+    this.#route = new Route(options.way, options.fallback)
+    this.#tokens = options.tokens ? new Tokens(this.#fraction) : undefined
+    this.#first = new FirstSession(this.#route.hasFallback)
+    this.#owner = {
+      opened: (stream, opened) => this.#opened(stream, opened),
+      failed: (stream, failure) => {
+        const attempt = this.#find(stream.number)
+        if (attempt) this.#failed(attempt, failure)
+      },
+    }
+  }
+
+  /** Takes what happened; returns what is to be done, in order. */
+  handle(input: Input<Key>, now: Time): readonly Effect<Key>[] {
+    this.#effects.now = now
+    this.#take(input)
+    this.#advance()
+    this.#schedule(input.type === 'tick')
+    return this.#effects.take()
+  }
+
+  #take(input: Input<Key>): void {
+    switch (input.type) {
+      case 'request':
+        return this.#request(input.key, input.body)
+      case 'data':
+        return this.#find(input.stream)?.stream?.receive(input.bytes)
+      case 'ack':
+        return this.#openStream?.ack(input.positions)
+      case 'tick':
+        return this.#tick()
+      case 'dialled':
+        return this.#dialled(input.stream, input.serverName)
+      case 'dialFailed':
+        return this.#dialFailed(input)
+      case 'streamClosed':
+        return this.#streamClosed(input)
+      case 'token':
+        return this.#tokens?.given(input.jwt, input.expiresAt, this.#now)
+      case 'tokenFailed':
+        return this.#tokenFailed(input.error)
+      case 'hold':
+        this.#effects.held = true
+        return
+      case 'release':
+        this.#effects.held = false
+        this.#main?.stream?.release()
+        this.#probe?.stream?.release()
+        return
+      case 'start':
+        this.#started = true
+        return
+      case 'close':
+        this.#close(StaticError.of('closed', 'The session was closed.'))
+    }
+  }
+
+  // ---- What others ask ----
+
+  get #openStream(): SessionStream<Key> | undefined {
+    return this.#main?.stream?.isOpen ? this.#main.stream : undefined
+  }
+
+  #request(key: Key, body: Extract<Input<Key>, { type: 'request' }>['body']): void {
+    const stream = this.#openStream
+    if (stream) return stream.request(key, body)
+    const error = this.#closed
+      ? StaticError.of('closed', 'The session was closed.')
+      : StaticError.of('transport_error', 'There is no session with the relay now.')
+    this.#emit({ type: 'outcome', key, outcome: { type: 'lost', error } })
+  }
+
+  #close(error: StaticError): void {
+    this.#closed = true
+    for (const attempt of [this.#main, this.#probe]) if (attempt) this.#end(attempt, error)
+    this.#main = undefined
+    this.#probe = undefined
+  }
+
+  // ---- Dialling ----
+
+  /** Does what is due when there is no stream, or when the open one needs something. */
+  #advance(): void {
+    if (this.#closed || !this.#started) return
+    if (!this.#main) {
+      if (this.#now < this.#dialAt || !this.#hasToken()) return
+      this.#main = this.#dial(this.#route.next, undefined, 0)
+      return
+    }
+    if (!this.#main.stream?.isOpen) return
+    this.#renew(this.#main)
+    if (this.#now < this.#route.probeAt) return
+    this.#route.stopProbing()
+    if (this.#tokens && !this.#tokens.isUsable(this.#now)) this.#route.probeFailed(this.#now)
+    else this.#probe = this.#dial('quic', undefined, 0)
+  }
+
+  #dial(way: Way, port: number | undefined, hops: number): Attempt<Key> {
+    const number = ++this.#lastStream
+    this.#emit({ type: 'dial', stream: number, way, port })
+    return newAttempt({ number, way, hops, token: this.#tokens?.held }, this.#now)
+  }
+
+  #find(number: StreamNumber): Attempt<Key> | undefined {
+    if (this.#main?.number === number) return this.#main
+    return this.#probe?.number === number ? this.#probe : undefined
+  }
+
+  #dialled(number: StreamNumber, serverName: string): void {
+    const attempt = this.#find(number)
+    // Nobody waits for it any more.
+    if (!attempt || attempt.stream) return this.#emit({ type: 'end', stream: number })
+    attempt.deadline = this.#now + OPENING_MS
+    attempt.stream = new SessionStream(this.#effects, this.#owner, {
+      number,
+      way: attempt.way,
+      serverName,
+      pinned: this.#pinned,
+      jwt: attempt.token?.jwt ?? '',
+      answerer: this.#options,
+    })
+  }
+
+  #dialFailed({ stream, error, untrusted: isUntrusted }: Extract<Input<Key>, { type: 'dialFailed' }>): void {
+    const attempt = this.#find(stream)
+    if (attempt) this.#failed(attempt, { kind: isUntrusted ? 'untrusted' : 'unreachable', error })
+  }
+
+  #streamClosed({ stream, reason }: Extract<Input<Key>, { type: 'streamClosed' }>): void {
+    const attempt = this.#find(stream)
+    if (!attempt) return
+    const words = attempt.openedAt === undefined ? 'before the session was open' : 'without a word'
+    const ended = unreachable(`The relay ended the stream ${words}.`)
+    this.#failed(attempt, reason ? { kind: 'unreachable', error: reason } : ended)
+  }
+
+  // ---- Streams ----
+
+  #opened(stream: SessionStream<Key>, { challenge, keyPackages, expiresInMs }: Opened): void {
+    const attempt = this.#find(stream.number)
+    if (!attempt) return
+    attempt.openedAt = this.#now
+    if (attempt === this.#probe) {
+      if (this.#main) this.#end(this.#main, StaticError.of('transport_error', MOVED))
+      this.#main = attempt
+      this.#probe = undefined
+    }
+    this.#first = undefined
+    this.#route.opened(attempt.way, this.#now)
+    if (attempt.token) this.#tokens?.living(attempt.token, expiresInMs, this.#now)
+    if (!this.#pinned) {
+      this.#pinned = challenge.relayId.slice()
+      this.#emit({ type: 'pin', endpoint: this.#options.endpoint, relayId: this.#pinned })
+    }
+    const info = { way: attempt.way, keyPackages, nonce: challenge.nonce.slice(), guest: !attempt.token }
+    this.#emit({ type: 'opened', info })
+  }
+
+  /** Ends a stream; what was asked on it is lost. */
+  #end(attempt: Attempt<Key>, error: StaticError): void {
+    if (attempt.stream) this.#emit({ type: 'end', stream: attempt.number })
+    attempt.stream?.abandon(error)
+  }
+
+  #failed(attempt: Attempt<Key>, failure: Failure): void {
+    this.#end(attempt, failure.error)
+    const redirected = this.#redirected(attempt, failure)
+    if (attempt === this.#probe) {
+      this.#probe = redirected
+      if (!redirected) this.#route.probeFailed(this.#now)
+      return
+    }
+    this.#main = redirected
+    if (!redirected) this.#mainFailed(attempt, failure)
+  }
+
+  /** A full port names another one of the same host. */
+  #redirected(attempt: Attempt<Key>, { redirectPort }: Failure): Attempt<Key> | undefined {
+    if (redirectPort === undefined || !mayHop(attempt, redirectPort)) return undefined
+    const { way, hops, isSwitch } = attempt
+    return { ...this.#dial(way, redirectPort, hops + 1), isSwitch }
+  }
+
+  #mainFailed(attempt: Attempt<Key>, failure: Failure): void {
+    const wasOpen = attempt.openedAt !== undefined
+    const probe = this.#probe
+    this.#probe = undefined
+    this.#route.stopProbing()
+    const isExpected = failure.kind === 'replaced' && probe?.stream?.hasAsked === true
+    if (probe && (isExpected || FAILURES[failure.kind].floorMs === 0)) {
+      // The stream that looks whether QUIC works is the next one already.
+      this.#main = probe
+      probe.isSwitch = isExpected
+      if (!isExpected) this.#emit({ type: 'lost', reason: failure.error })
+      return
+    }
+    if (probe) this.#end(probe, failure.error)
+    const meant = this.#judged(attempt, failure)
+    const giveUp = this.#first?.failed(attempt.way, meant)
+    if (giveUp) return this.#giveUp(giveUp)
+    const rule = FAILURES[meant.kind]
+    if (wasOpen || attempt.isSwitch || (rule.final && !this.#first)) this.#emit({ type: 'lost', reason: meant.error })
+    if (rule.otherWay && !wasOpen) this.#route.unreachable(attempt.way)
+    if (wasOpen && this.#now - (attempt.openedAt ?? 0) >= HEALTHY_MS) this.#backoff.reset()
+    const told = Math.min(MAX_RETRY_AFTER_MS, meant.retryAfterMs ?? 0)
+    const floor = Math.max(rule.floorMs, told) + this.#fraction() * rule.jitterMs
+    this.#dialAt = this.#now + Math.max(floor, this.#backoff.next())
+  }
+
+  /** What a failure means when one knows which token was used. */
+  #judged({ token, isTokenOld, openedAt }: Attempt<Key>, failure: Failure): Failure {
+    const { kind } = failure
+    if (!token || !this.#tokens || (kind !== 'auth' && kind !== 'expired')) return failure
+    // Another one is asked for, since this one will not do any more.
+    this.#tokens.drop(token)
+    const { error } = this.#tokens
+    if (kind === 'expired') return error instanceof AuthError ? { ...failure, error } : failure
+    return isTokenOld && openedAt === undefined ? { ...failure, kind: 'expired' } : failure
+  }
+
+  #giveUp(error: StaticError): void {
+    this.#close(error)
+    this.#emit({ type: 'firstFailed', error })
+  }
+
+  // ---- Tokens ----
+
+  /** Whether there is a token to dial with, or none is needed; otherwise one is asked for. */
+  #hasToken(): boolean {
+    if (!this.#tokens || this.#tokens.isUsable(this.#now)) return true
+    this.#askToken(this.#tokens)
+    return false
+  }
+
+  #askToken(tokens: Tokens): void {
+    if (tokens.ask(this.#now)) this.#emit({ type: 'askToken' })
+  }
+
+  #tokenFailed(error: StaticError): void {
+    this.#tokens?.failed(error, this.#now)
+    if (this.#main || this.#closed) return
+    const giveUp = this.#first?.tokenFailed(error)
+    if (giveUp) return this.#giveUp(giveUp)
+    if (error instanceof AuthError) this.#emit({ type: 'lost', reason: error })
+  }
+
+  /** Brings a new token into the open session when it is time. */
+  #renew(attempt: Attempt<Key>): void {
+    const tokens = this.#tokens
+    if (!tokens?.isRenewalDue(this.#now)) return
+    const token = tokens.startRefresh()
+    if (!token) return this.#askToken(tokens)
+    attempt.stream?.refresh(token.jwt, (expiresInMs) => {
+      if (expiresInMs === undefined) return tokens.refreshRefused(this.#now)
+      attempt.token = token
+      tokens.living(token, expiresInMs, this.#now)
+    })
+  }
+
+  // ---- Time ----
+
+  #tick(): void {
+    for (const attempt of [this.#main, this.#probe]) {
+      if (!attempt) continue
+      if (attempt.stream?.isOpen) attempt.stream.tick()
+      else if (this.#now >= attempt.deadline)
+        this.#failed(attempt, unreachable(attempt.stream ? SLOW_OPENING : SLOW_DIAL))
+    }
+  }
+
+  #schedule(hasTicked: boolean): void {
+    if (hasTicked) this.#wakeAt = Infinity
+    const due = this.#due()
+    if (due >= this.#wakeAt) return
+    this.#wakeAt = due
+    this.#emit({ type: 'wakeAt', at: due })
+  }
+
+  #due(): Time {
+    if (this.#closed || !this.#started) return Infinity
+    const tokens = this.#tokens
+    if (!this.#main) return Math.max(this.#dialAt, tokens?.isUsable(this.#now) === false ? tokens.askDue : -Infinity)
+    const { stream, deadline } = this.#main
+    if (!stream?.isOpen) return deadline
+    const probeAt = this.#probe?.deadline ?? this.#route.probeAt
+    return Math.min(stream.due, probeAt, tokens?.renewalDue ?? Infinity)
+  }
+
+  get #now(): Time {
+    return this.#effects.now
+  }
+
+  #emit(effect: Effect<Key>): void {
+    this.#effects.emit(effect)
+  }
+}

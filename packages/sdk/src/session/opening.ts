@@ -1,0 +1,100 @@
+/** How an agent answers a challenge (SPEC.md, "Sessions"): what it checks first, and what it signs. */
+import { NONCE_BYTES, RELAY_ID_BYTES, REVISION, sessionBytes, type SessionPurpose } from '@static/protocol'
+import {
+  type GetChallengeResponse,
+  type OpenSessionRequest,
+  Purpose,
+  type RefreshSessionRequest,
+  TrafficProfile,
+} from '@static/protocol/relay'
+import { brokenProtocol, type Failure, untrusted } from './failure.ts'
+import type { CoreOptions } from './io.ts'
+import { isSame } from './outgoing.ts'
+
+/** What the agent answers with. */
+export type Answerer = Pick<CoreOptions, 'signer' | 'traffic' | 'cellsPerSecond'>
+
+const PROFILES = {
+  standard: TrafficProfile.STANDARD,
+  private: TrafficProfile.PRIVATE,
+  strict: TrafficProfile.STRICT,
+  off: TrafficProfile.OFF,
+} as const
+
+const encoder = new TextEncoder()
+
+/**
+ * Why a challenge must not be answered, if so. A relay in between could pass on another relay's challenge: it has a
+ * certificate for its own name only.
+ */
+export function challengeFault(
+  challenge: GetChallengeResponse,
+  serverName: string,
+  pinned: Uint8Array | undefined,
+): Failure | undefined {
+  const { nonce, relayName, relayId, revision } = challenge
+  if (nonce.length !== NONCE_BYTES || relayId.length !== RELAY_ID_BYTES || revision < 1) {
+    return brokenProtocol('its challenge is incomplete')
+  }
+  if (relayName !== serverName) {
+    return untrusted(`The relay calls itself ${JSON.stringify(relayName)}, but its certificate is for ${serverName}.`)
+  }
+  if (pinned && !isSame(pinned, relayId)) {
+    return untrusted(
+      `Another relay answers as ${serverName} than the one this agent knows: if the relay was set up anew, forget the old one.`,
+    )
+  }
+  return undefined
+}
+
+/** The answer that opens a session; without a token as a guest. */
+export function answerOpening(answerer: Answerer, challenge: GetChallengeResponse, jwt: string): OpenSessionRequest {
+  const { signer, traffic, cellsPerSecond } = answerer
+  const agentNonce = signer.random(NONCE_BYTES)
+  return {
+    $typeName: 'static.relay.v1.OpenSessionRequest',
+    purpose: Purpose.SESSION,
+    revision: Math.min(REVISION, challenge.revision),
+    publicKey: signer.publicKey,
+    relayNonce: challenge.nonce,
+    agentNonce,
+    jwt,
+    trafficProfile: PROFILES[traffic],
+    cellsPerSecond,
+    signature: sign(answerer, 'session', challenge, agentNonce, jwt),
+  }
+}
+
+/** The answer that brings a new token into an open session. */
+export function answerRefresh(answerer: Answerer, challenge: GetChallengeResponse, jwt: string): RefreshSessionRequest {
+  const agentNonce = answerer.signer.random(NONCE_BYTES)
+  return {
+    $typeName: 'static.relay.v1.RefreshSessionRequest',
+    relayNonce: challenge.nonce,
+    agentNonce,
+    jwt,
+    signature: sign(answerer, 'refresh', challenge, agentNonce, jwt),
+  }
+}
+
+function sign(
+  { signer, traffic, cellsPerSecond }: Answerer,
+  purpose: SessionPurpose,
+  challenge: GetChallengeResponse,
+  agentNonce: Uint8Array,
+  jwt: string,
+): Uint8Array {
+  return signer.sign(
+    sessionBytes({
+      purpose,
+      revision: Math.min(REVISION, challenge.revision),
+      relayName: challenge.relayName,
+      relayId: challenge.relayId,
+      relayNonce: challenge.nonce,
+      agentNonce,
+      jwtHash: jwt === '' ? undefined : signer.hash(encoder.encode(jwt)),
+      traffic,
+      cellsPerSecond,
+    }),
+  )
+}

@@ -1,0 +1,39 @@
+/** The relay's refusals as errors, and questions whose answer is awaited. */
+import { ERRORS, type ErrorCode, StaticError } from '@static/protocol'
+import type { Error as Refusal } from '@static/protocol/relay'
+import type { RelaySession, RequestBody, ServerBody } from '../ports.ts'
+
+const MS_PER_SECOND = 1000
+
+/** The error that a refusal stands for; a code of a newer relay is `internal_error`. */
+export function refusalError({ code, message, retryAfterMs }: Refusal): StaticError {
+  const known = isCode(code)
+  const text = known ? message || ERRORS[code].help : `The relay refused with the unknown code "${code}": ${message}`
+  const details = retryAfterMs === undefined ? {} : { retryAfter: retryAfterMs / MS_PER_SECOND }
+  return StaticError.of(known ? code : 'internal_error', text, details)
+}
+
+/** The answer to a request. */
+export type Answer<Case extends RequestBody['case']> = Extract<ServerBody, { readonly case: Case }>['value']
+
+/**
+ * Asks and waits: for what is rare. What is frequent uses `session.request`, which makes no promise.
+ *
+ * @throws {StaticError} the relay's refusal, or why the answer never came
+ */
+export function call<Case extends RequestBody['case']>(
+  session: RelaySession,
+  body: Extract<RequestBody, { readonly case: Case }>,
+): Promise<Answer<Case>> {
+  const { promise, resolve, reject } = Promise.withResolvers<ServerBody['value']>()
+  session.request(body, (outcome) => {
+    if (outcome.type === 'answered') resolve(outcome.body.value)
+    else reject(outcome.type === 'refused' ? refusalError(outcome.error) : outcome.error)
+  })
+  // The session lets no answer of another kind through.
+  return promise as Promise<Answer<Case>>
+}
+
+function isCode(code: string): code is ErrorCode {
+  return Object.hasOwn(ERRORS, code)
+}

@@ -1,0 +1,310 @@
+/**
+ * One stream to the relay, from its challenge to its end: requests and their answers, pongs, signs of life. It decides
+ * nothing about the next stream: whatever ends it goes to its owner, once, and after that it says nothing more.
+ */
+import {
+  CellJoiner,
+  type CellEvent,
+  cutEnvelope,
+  decodeEnvelope,
+  encodeEnvelope,
+  ENVELOPE_LIMITS,
+  makeCell,
+  REVISION,
+  StaticError,
+  type WireForm,
+} from '@static/protocol'
+import {
+  ClientMessageSchema,
+  type Error as Refusal,
+  type GetChallengeResponse,
+  type ServerMessage,
+  ServerMessageSchema,
+} from '@static/protocol/relay'
+import type { RequestBody, ServerBody, Time } from '../ports.ts'
+import { ackCells } from './acks.ts'
+import { brokenProtocol, closedByRelay, type Failure, refusedOpening, unreachable } from './failure.ts'
+import type { Effects } from './effects.ts'
+import { FORMS, type Position, type StreamNumber, type Way } from './io.ts'
+import { type Answerer, answerOpening, answerRefresh, challengeFault } from './opening.ts'
+import { Outgoing, type Parcel } from './outgoing.ts'
+import { PUSHES } from './pushes.ts'
+
+/** How a stream was opened. */
+export interface Opened {
+  readonly challenge: GetChallengeResponse
+  readonly keyPackages: number
+  /** How long without a new token; 0: for ever. */
+  readonly expiresInMs: number
+}
+
+/** Whom a stream belongs to. */
+export interface StreamOwner<Key> {
+  opened(stream: SessionStream<Key>, opened: Opened): void
+  /** The stream is of no use any more. */
+  failed(stream: SessionStream<Key>, failure: Failure): void
+}
+
+/** What a stream is made with. */
+export interface StreamOptions {
+  readonly number: StreamNumber
+  readonly way: Way
+  /** The name that TLS verified. */
+  readonly serverName: string
+  readonly pinned: Uint8Array | undefined
+  /** Empty for a guest. */
+  readonly jwt: string
+  readonly answerer: Answerer
+}
+
+/** A request that waits for its answer: of the caller, or one of the session's own. */
+interface Waiting<Key> extends Parcel {
+  readonly name: RequestBody['case']
+  readonly key?: Key
+  readonly settle?: (body: ServerBody) => void
+}
+
+/** The relay's longest envelopes carry a commit of 4 MiB and what belongs to it. */
+const OPEN_LIMIT = ENVELOPE_LIMITS.member + 64 * 1024
+/** What the relay may say about pings. */
+const BOUNDS_MS = { min: 100, max: 120_000 } as const
+/** More marks than the relay can have under way; of older ones the newest speaks for all. */
+const MAX_HELD_PONGS = 64
+const FULL = { code: 'unavailable', message: 'Too many requests wait for the relay.', retryAfterMs: 1000 } as const
+const TOO_LARGE = { code: 'too_large', message: 'The request is longer than the relay takes.' } as const
+
+/** The state of a stream. */
+export class SessionStream<Key> {
+  readonly number: StreamNumber
+  readonly way: Way
+  /** Whether the session is open. */
+  isOpen = false
+  /** Whether the relay was asked to open the session: it may replace an older one from here on. */
+  hasAsked = false
+  readonly #effects: Effects<Key>
+  readonly #owner: StreamOwner<Key>
+  readonly #options: StreamOptions
+  readonly #form: WireForm
+  readonly #joiner = new CellJoiner(ENVELOPE_LIMITS.unauthenticated)
+  readonly #outgoing: Outgoing
+  readonly #waiting = new Map<number, Waiting<Key>>()
+  #lastRequest = 0
+  #over = false
+  /** As the challenge told it, which was checked. */
+  #relayId: Uint8Array | undefined
+  #heldPongs: Uint8Array[] = []
+  #heardAt: Time
+  #pingedAt: Time | undefined
+  #pingMs = 0
+  #pongMs = 0
+
+  constructor(effects: Effects<Key>, owner: StreamOwner<Key>, options: StreamOptions) {
+    this.#effects = effects
+    this.#owner = owner
+    this.#options = options
+    this.number = options.number
+    this.way = options.way
+    this.#form = FORMS[options.way]
+    this.#heardAt = effects.now
+    this.#outgoing = new Outgoing(
+      (cells) => effects.emit({ type: 'write', stream: options.number, cells }),
+      options.answerer.signer.random,
+    )
+    this.#ask(challengeRequest(), (body) => {
+      if (body.case === 'error') return this.#fail(refusedOpening(body.value))
+      if (body.case === 'getChallenge') this.#challenged(body.value)
+    })
+  }
+
+  /** When something is due here by itself; while pongs are kept back the relay's own may be as well. */
+  get due(): Time {
+    if (!this.isOpen || this.#isHolding) return Infinity
+    return this.#pingedAt === undefined ? this.#heardAt + this.#pingMs : this.#pingedAt + this.#pongMs
+  }
+
+  tick(): void {
+    const { now } = this.#effects
+    if (now < this.due) return
+    if (this.#pingedAt !== undefined) return this.#fail(unreachable('The relay does not answer any more.'))
+    this.#pingedAt = now
+    this.#outgoing.ping()
+  }
+
+  receive(bytes: Uint8Array): void {
+    this.#heardAt = this.#effects.now
+    this.#pingedAt = undefined
+    try {
+      this.#joiner.push(bytes, (event) => {
+        // Whatever comes after the last word is not heard.
+        if (!this.#over) this.#cell(event)
+      })
+    } catch (error) {
+      this.#fail(brokenProtocol('it sent what cannot be read', error))
+    }
+  }
+
+  /** Asks for the caller. */
+  request(key: Key, body: RequestBody): void {
+    const refused = this.#ask(body, undefined, key)
+    if (!refused) return
+    const error: Refusal = { $typeName: 'static.relay.v1.Error', laggingAgents: [], ...refused }
+    this.#effects.emit({ type: 'outcome', key, outcome: { type: 'refused', error } })
+  }
+
+  ack(positions: readonly Position[]): void {
+    for (const cell of ackCells(this.#form, positions)) this.#outgoing.lone(cell)
+  }
+
+  /** Sends what was kept back: everything was read. */
+  release(): void {
+    for (const payload of this.#heldPongs) this.#outgoing.lone(makeCell('pong', payload))
+    this.#heldPongs = []
+    this.#heardAt = this.#effects.now
+  }
+
+  /** Brings a new token into the session; `done` gets the time that it brings, or nothing when it was not taken. */
+  refresh(jwt: string, done: (expiresInMs: number | undefined) => void): void {
+    const refused = this.#ask(challengeRequest(), (body) => {
+      if (body.case !== 'getChallenge') return done(undefined)
+      const fault = challengeFault(body.value, this.#options.serverName, this.#relayId)
+      if (fault) return this.#fail(fault)
+      const value = answerRefresh(this.#options.answerer, body.value, jwt)
+      const refused = this.#ask({ case: 'refreshSession', value }, (answer) => {
+        done(answer.case === 'refreshSession' ? answer.value.expiresInMs : undefined)
+      })
+      if (refused) done(undefined)
+    })
+    if (refused) done(undefined)
+  }
+
+  /** The stream is over: whatever was asked is lost, in order. */
+  abandon(error: StaticError): void {
+    this.#over = true
+    for (const { settle, key } of this.#waiting.values()) {
+      if (!settle) this.#effects.emit({ type: 'outcome', key: key as Key, outcome: { type: 'lost', error } })
+    }
+    this.#waiting.clear()
+  }
+
+  get #isHolding(): boolean {
+    return this.#heldPongs.length > 0
+  }
+
+  /** Sends a request; what is returned is why it was not. */
+  #ask(
+    body: RequestBody,
+    settle: Waiting<Key>['settle'],
+    key?: Key,
+  ): { code: string; message: string; retryAfterMs?: number } | undefined {
+    const requestId = this.#lastRequest + 1
+    let envelope: Uint8Array
+    try {
+      const message = {
+        $typeName: 'static.relay.v1.ClientMessage' as const,
+        requestId: BigInt(requestId),
+        sessionToken: '',
+        body,
+      }
+      envelope = encodeEnvelope(this.#form, ClientMessageSchema, message)
+    } catch (error) {
+      return { code: 'invalid_request', message: StaticError.from(error).message }
+    }
+    if (envelope.length > ENVELOPE_LIMITS.member) return TOO_LARGE
+    const waiting: Waiting<Key> = {
+      name: body.case,
+      cells: cutEnvelope(envelope),
+      started: false,
+      ...(settle ? { settle } : { key: key as Key }),
+    }
+    if (!this.#outgoing.push(waiting)) return FULL
+    this.#lastRequest = requestId
+    this.#waiting.set(requestId, waiting)
+    return undefined
+  }
+
+  #cell({ type, payload }: CellEvent): void {
+    switch (type) {
+      case 'envelope':
+        this.#message(decodeEnvelope(this.#form, ServerMessageSchema, payload, this.#joiner.limit))
+        return
+      case 'ping':
+        this.#pinged(payload)
+        return
+      case 'pong':
+        if (!this.#outgoing.pong(payload)) this.#fail(brokenProtocol('it answered a ping that was not sent'))
+        return
+      case 'coverAsk':
+        this.#outgoing.lone(makeCell('cover'))
+        return
+      case 'ack':
+        this.#fail(brokenProtocol('it acknowledged something'))
+    }
+  }
+
+  #pinged(payload: Uint8Array): void {
+    if (!this.#effects.held) return this.#outgoing.lone(makeCell('pong', payload))
+    this.#heldPongs.push(payload.slice())
+    if (this.#heldPongs.length > MAX_HELD_PONGS) this.#heldPongs.shift()
+    // Alive all the same: anything that comes is a sign of that.
+    this.#outgoing.lone(makeCell('cover'))
+  }
+
+  #message({ requestId, body }: ServerMessage): void {
+    // The decoder takes no message without a body.
+    if (body.case === undefined) return
+    if (requestId === 0n) return this.#pushed(body)
+    const id = Number(requestId)
+    const waiting = this.#waiting.get(id)
+    if (!waiting?.started) return this.#fail(brokenProtocol('it answered what was not asked'))
+    if (body.case !== waiting.name && body.case !== 'error') {
+      return this.#fail(brokenProtocol(`it answered ${waiting.name} with ${body.case}`))
+    }
+    this.#waiting.delete(id)
+    this.#outgoing.answered(waiting)
+    if (waiting.settle) return waiting.settle(body)
+    const outcome =
+      body.case === 'error' ? ({ type: 'refused', error: body.value } as const) : ({ type: 'answered', body } as const)
+    this.#effects.emit({ type: 'outcome', key: waiting.key as Key, outcome })
+  }
+
+  #pushed(body: ServerBody): void {
+    if (body.case === 'sessionClosing') return this.#fail(closedByRelay(body.value, this.isOpen))
+    if (!this.isOpen || !PUSHES.has(body.case)) return this.#fail(brokenProtocol(`${body.case} came unasked`))
+    this.#effects.emit({ type: 'push', body })
+  }
+
+  #challenged(challenge: GetChallengeResponse): void {
+    const { serverName, pinned, answerer, jwt } = this.#options
+    const fault = challengeFault(challenge, serverName, pinned)
+    if (fault) return this.#fail(fault)
+    this.hasAsked = true
+    this.#relayId = challenge.relayId.slice()
+    this.#ask({ case: 'openSession', value: answerOpening(answerer, challenge, jwt) }, (body) => {
+      if (body.case === 'error') return this.#fail(refusedOpening(body.value))
+      if (body.case !== 'openSession') return
+      const { keyPackages, expiresInMs, pingIntervalMs, pingTimeoutMs } = body.value
+      this.isOpen = true
+      this.#joiner.limit = OPEN_LIMIT
+      this.#pingMs = bounded(pingIntervalMs)
+      this.#pongMs = bounded(pingTimeoutMs)
+      this.#owner.opened(this, { challenge, keyPackages, expiresInMs })
+    })
+  }
+
+  #fail(failure: Failure): void {
+    if (this.#over) return
+    this.#over = true
+    this.#owner.failed(this, failure)
+  }
+}
+
+function challengeRequest(): RequestBody {
+  return {
+    case: 'getChallenge',
+    value: { $typeName: 'static.relay.v1.GetChallengeRequest', revision: REVISION },
+  }
+}
+
+function bounded(ms: number): number {
+  return Math.min(BOUNDS_MS.max, Math.max(BOUNDS_MS.min, ms))
+}

@@ -1,0 +1,63 @@
+/** From a host to the addresses that are dialled, one after the other. */
+import { lookup } from 'node:dns/promises'
+import { isIP } from 'node:net'
+import { StaticError } from '@static/protocol'
+import type { Target } from '../ports.ts'
+
+/** How a transport dials. */
+export interface DialOptions {
+  /** How long the name, and then each address, may take; 5 s by default. */
+  readonly connectTimeoutMs?: number
+}
+
+/** The default of `connectTimeoutMs`. */
+export const CONNECT_TIMEOUT_MS = 5_000
+
+/** An address and a port, the way people write them. */
+export function placeOf(address: string, port: number): string {
+  return isIP(address) === 6 ? `[${address}]:${port}` : `${address}:${port}`
+}
+
+/**
+ * Dials the first IPv4 address of the target, and if that fails its first IPv6 address. What was wrong with the first
+ * one is told.
+ *
+ * @throws {StaticError} what `dial` throws; `connection_error` when the name has no address; `invalid_request` when the
+ *   server name is none
+ */
+export async function dialAddresses<Result>(
+  { host, serverName }: Target,
+  timeoutMs: number,
+  dial: (address: string) => Promise<Result>,
+): Promise<Result> {
+  if (isIP(serverName) !== 0) {
+    throw StaticError.of('invalid_request', `The server name must be a DNS name, not ${serverName}.`)
+  }
+  let failure: unknown
+  for (const address of await resolve(host, timeoutMs)) {
+    try {
+      return await dial(address)
+    } catch (error) {
+      failure ??= error
+    }
+  }
+  throw failure
+}
+
+/** The first address of each family, IPv4 first. */
+async function resolve(host: string, timeoutMs: number): Promise<readonly [string, ...string[]]> {
+  if (isIP(host) !== 0) return [host]
+  const late = Promise.withResolvers<never>()
+  const timer = setTimeout(() => late.reject(new Error('no answer in time')), timeoutMs)
+  try {
+    const found = await Promise.race([lookup(host, { all: true }), late.promise])
+    const first = (family: number): string | undefined => found.find((entry) => entry.family === family)?.address
+    const [one, ...more] = [first(4), first(6)].filter((address) => address !== undefined)
+    if (one === undefined) throw new Error('no address of a known family')
+    return [one, ...more]
+  } catch (cause) {
+    throw StaticError.of('connection_error', `No address is found for the name ${host}.`, { cause })
+  } finally {
+    clearTimeout(timer)
+  }
+}

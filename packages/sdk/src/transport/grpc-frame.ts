@@ -1,0 +1,70 @@
+/**
+ * gRPC's framing, without I/O: a byte that says whether the message is compressed, its length in 4 bytes, the message
+ * (https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md). The messages of a session all look alike, a
+ * protobuf `Cell` of 1,024 bytes, so their first 8 bytes are always the same and nothing needs to be decoded.
+ */
+import { CELL_BYTES } from '@static/protocol'
+
+/** Not compressed, 1,027 bytes; then field 1, which is bytes, 1,024 of them. */
+const CELL_HEAD: Uint8Array = Uint8Array.of(0, 0, 0, 0x04, 0x03, 0x0a, 0x80, 0x08)
+const HEAD_BYTES = 8
+const FRAMED_CELL_BYTES: number = HEAD_BYTES + CELL_BYTES
+
+/**
+ * Frames cells, each as a message of its own.
+ *
+ * @throws {RangeError} when the bytes are not whole cells
+ */
+export function frameCells(cells: Uint8Array): Buffer {
+  if (cells.length % CELL_BYTES !== 0) throw new RangeError(`${cells.length} bytes are not whole cells.`)
+  const count = cells.length / CELL_BYTES
+  const frames = Buffer.allocUnsafe(count * FRAMED_CELL_BYTES)
+  for (let at = 0; at < count; at++) {
+    frames.set(CELL_HEAD, at * FRAMED_CELL_BYTES)
+    frames.set(cells.subarray(at * CELL_BYTES, (at + 1) * CELL_BYTES), at * FRAMED_CELL_BYTES + HEAD_BYTES)
+  }
+  return frames
+}
+
+/** Takes the framing off the relay's cells, whatever chunks they arrive in. */
+export class CellUnframer {
+  /** Set once a message is not a cell; nothing is taken after that. */
+  isBroken = false
+  /** How much of the current message is there. */
+  #place = 0
+
+  /** Whether the bytes so far are whole messages. */
+  get isWhole(): boolean {
+    return this.#place === 0
+  }
+
+  /** The bytes of cells that a chunk holds: a copy, because the chunk is a view of the connection's buffer. */
+  push(chunk: Uint8Array): Uint8Array {
+    let place = this.#place
+    let filled = 0
+    const length = this.isBroken ? 0 : cellBytes(place + chunk.length) - cellBytes(place)
+    // No Buffer: that would live in a pool, and its `slice` is a view.
+    const cells = new Uint8Array(length)
+    for (let at = 0; at < chunk.length && !this.isBroken;) {
+      if (place < HEAD_BYTES) {
+        this.isBroken = chunk[at] !== CELL_HEAD[place]
+        at++
+        place++
+        continue
+      }
+      const taken = Math.min(FRAMED_CELL_BYTES - place, chunk.length - at)
+      cells.set(chunk.subarray(at, at + taken), filled)
+      at += taken
+      filled += taken
+      place = (place + taken) % FRAMED_CELL_BYTES
+    }
+    this.#place = place
+    return filled === length ? cells : cells.subarray(0, filled)
+  }
+}
+
+/** How many bytes of cells are among so many bytes of messages. */
+function cellBytes(framed: number): number {
+  const whole = Math.floor(framed / FRAMED_CELL_BYTES)
+  return whole * CELL_BYTES + Math.max(0, (framed % FRAMED_CELL_BYTES) - HEAD_BYTES)
+}

@@ -1,0 +1,37 @@
+/** How gRPC says that a call went wrong (https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md). */
+import type { IncomingHttpHeaders } from 'node:http2'
+import { StaticError } from '@static/protocol'
+import { peerSentence } from './peer-text.ts'
+
+const OK = '0'
+/** The server takes no calls now, and may do so later. */
+const UNAVAILABLE = '14'
+
+/** Why the headers of an answer do not begin a call; undefined when they do. */
+export function refusalOf(headers: IncomingHttpHeaders, place: string): StaticError | undefined {
+  const status = statusOf(headers, place)
+  if (status instanceof StaticError) return status
+  const isGrpc =
+    Number(headers[':status']) === 200 && /^application\/grpc(\+proto)?(;|$)/i.test(headers['content-type'] ?? '')
+  if (isGrpc && status === undefined) return undefined
+  return StaticError.of('connection_error', `${place} answers, but it is not a relay.`)
+}
+
+/** How a call ended by its headers and trailers; undefined when they do not say. */
+export function statusOf(metadata: IncomingHttpHeaders, place: string): 'ok' | StaticError | undefined {
+  const { 'grpc-status': code, 'grpc-message': words } = metadata
+  if (code === undefined) return undefined
+  if (code === OK) return 'ok'
+  const text = peerSentence(decoded(String(words ?? '')))
+  const message = `The relay at ${place} ended the session: ${text === '' ? `gRPC status ${String(code)}.` : text}`
+  return StaticError.of(code === UNAVAILABLE ? 'unavailable' : 'connection_error', message)
+}
+
+/** gRPC sends text percent-encoded; not everybody does it well. */
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
+}

@@ -1,0 +1,189 @@
+/**
+ * The relay by gRPC: an HTTP/2 connection with one `Session` call, protobuf cells in it. Framed by hand over node:http2:
+ * every message is one cell, so a gRPC library would only add copies.
+ */
+import { once } from 'node:events'
+import {
+  type ClientHttp2Session,
+  type ClientHttp2Stream,
+  connect as connectHttp2,
+  type IncomingHttpHeaders,
+} from 'node:http2'
+import { connect as connectTls } from 'node:tls'
+import { StaticError } from '@static/protocol'
+import { Relay } from '@static/protocol/relay'
+import type { CellStream, StreamHandlers, Target, Transport } from '../ports.ts'
+import { CONNECT_TIMEOUT_MS, dialAddresses, type DialOptions, placeOf } from './address.ts'
+import { Delivery } from './delivery.ts'
+import { CellUnframer, frameCells } from './grpc-frame.ts'
+import { refusalOf, statusOf } from './grpc-status.ts'
+import { tcpFailure } from './tcp-failure.ts'
+
+const PATH = `/${Relay.typeName}/${Relay.method.session.name}`
+/** What may be under way to us. The session's own marks bound it much sooner; HTTP/2's defaults would bound the speed. */
+const WINDOW_BYTES = 8 * 1024 * 1024
+/** How long the relay may take to answer the end of a stream with its own, and then to close the connection. */
+const END_MS = 2_000
+
+/** Makes the transport. */
+export function makeGrpcTransport({ connectTimeoutMs = CONNECT_TIMEOUT_MS }: DialOptions = {}): Transport {
+  return {
+    form: 'protobuf',
+    dial: (target, handlers) =>
+      dialAddresses(target, connectTimeoutMs, (address) => dial(address, target, connectTimeoutMs, handlers)),
+  }
+}
+
+async function dial(
+  address: string,
+  { port, serverName, ca }: Target,
+  connectTimeoutMs: number,
+  handlers: StreamHandlers,
+): Promise<CellStream> {
+  const place = placeOf(address, port)
+  const socket = connectTls({
+    host: address,
+    port,
+    servername: serverName,
+    minVersion: 'TLSv1.3',
+    ALPNProtocols: ['h2'],
+    // Not as NODE_TLS_REJECT_UNAUTHORIZED may want it.
+    rejectUnauthorized: true,
+    ...(ca === undefined ? {} : { ca }),
+  })
+  // Whoever waits hears of it; unheard it would end the process.
+  socket.on('error', () => {})
+  const timer = setTimeout(() => {
+    const late = StaticError.of('connection_error', `No answer from ${place} in time.`)
+    if (line === undefined) socket.destroy(late)
+    else line.cut(late)
+  }, connectTimeoutMs)
+  let line: GrpcLine | undefined
+  try {
+    await once(socket, 'secureConnect')
+    if (socket.alpnProtocol !== 'h2') throw StaticError.of('connection_error', `${place} does not speak HTTP/2.`)
+    // What is written is whole cells: there is nothing to wait for.
+    socket.setNoDelay(true)
+    const session = connectHttp2(`https://${serverName}:${port}`, {
+      createConnection: () => socket,
+      settings: { enablePush: false, initialWindowSize: WINDOW_BYTES },
+    })
+    const delivery = new Delivery(handlers)
+    line = new GrpcLine(session, delivery, place)
+    await line.accepted
+    delivery.begin()
+    return line
+  } catch (cause) {
+    socket.destroy()
+    throw tcpFailure({ place, serverName, cause })
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+/** A connection and its only call: one takes the other along. */
+class GrpcLine implements CellStream {
+  /** Fulfilled when the relay has taken the call. Rejected when it did not; nothing is delivered then. */
+  readonly accepted: Promise<void>
+  readonly #session: ClientHttp2Session
+  readonly #stream: ClientHttp2Stream
+  readonly #delivery: Delivery
+  readonly #place: string
+  readonly #accepting: PromiseWithResolvers<void> = Promise.withResolvers<void>()
+  readonly #unframer = new CellUnframer()
+  #late: NodeJS.Timeout | undefined
+  /** Headers and trailers together. */
+  #metadata: IncomingHttpHeaders = {}
+  #failure: Error | undefined
+
+  constructor(session: ClientHttp2Session, delivery: Delivery, place: string) {
+    this.#session = session
+    this.#delivery = delivery
+    this.#place = place
+    this.accepted = this.#accepting.promise
+    const note = (error: Error): void => {
+      this.#failure ??= error
+    }
+    session.on('error', note)
+    session.once('connect', () => session.setLocalWindowSize(WINDOW_BYTES))
+    session.once('close', () => clearTimeout(this.#late))
+    const stream = session.request({
+      ':method': 'POST',
+      ':path': PATH,
+      'content-type': 'application/grpc+proto',
+      te: 'trailers',
+    })
+    this.#stream = stream
+    stream.on('error', note)
+    stream.on('response', (headers) => this.#response(headers))
+    stream.on('trailers', (trailers) => (this.#metadata = { ...this.#metadata, ...trailers }))
+    stream.on('data', (chunk: Buffer) => this.#data(chunk))
+    // The relay has said its last word: our half ends too.
+    stream.on('end', () => this.end())
+    stream.on('close', () => this.#closed())
+  }
+
+  get bufferedBytes(): number {
+    return this.#stream.writableLength
+  }
+
+  write(cells: Uint8Array): void {
+    if (!this.#isOver) this.#stream.write(frameCells(cells))
+  }
+
+  end(): void {
+    if (this.#isOver) return
+    this.#stream.end()
+    this.#boundEnd()
+  }
+
+  /** Ends both at once. */
+  cut(error: StaticError): void {
+    this.#failure = error
+    this.#session.destroy()
+  }
+
+  get #isOver(): boolean {
+    return this.#stream.destroyed || this.#stream.writableEnded
+  }
+
+  #response(headers: IncomingHttpHeaders): void {
+    this.#metadata = headers
+    const refusal = refusalOf(headers, this.#place)
+    if (refusal === undefined) this.#accepting.resolve()
+    else this.cut(refusal)
+  }
+
+  #data(chunk: Buffer): void {
+    this.#delivery.data(this.#unframer.push(chunk))
+    if (this.#unframer.isBroken) {
+      this.cut(StaticError.of('connection_error', `${this.#place} sent something that is not a cell.`))
+    }
+  }
+
+  #closed(): void {
+    const reason = this.#reason()
+    this.#accepting.reject(reason)
+    this.#delivery.closed(reason)
+    if (this.#session.destroyed) return
+    this.#session.close()
+    this.#boundEnd()
+  }
+
+  /** Undefined when the relay has ended in order. */
+  #reason(): StaticError | undefined {
+    const place = this.#place
+    if (this.#failure instanceof StaticError) return this.#failure
+    const status = statusOf(this.#metadata, place)
+    if (status === 'ok' && this.#unframer.isWhole) return undefined
+    if (status instanceof StaticError) return status
+    const { rstCode } = this.#stream
+    const how = rstCode === 0 ? 'was cut off' : `was reset by the relay (HTTP/2 code ${rstCode})`
+    return StaticError.of('connection_error', `The connection to ${place} ${how}.`, { cause: this.#failure })
+  }
+
+  #boundEnd(): void {
+    clearTimeout(this.#late)
+    this.#late = setTimeout(() => this.#session.destroy(), END_MS)
+  }
+}

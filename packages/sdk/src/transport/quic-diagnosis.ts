@@ -1,0 +1,93 @@
+/** Why a QUIC connection failed, in words: as much as can be known, and not more. */
+import { createSocket } from 'node:dgram'
+import { isIP } from 'node:net'
+import { ALPN, StaticError } from '@static/protocol'
+import { placeOf } from './address.ts'
+import { peerSentence } from './peer-text.ts'
+
+/** A TLS alert as QUIC carries it (RFC 9001, section 4.8). */
+const ALERT = 0x100
+const PROBE_MS = 500
+
+/** What alerts mean when this side has refused the relay's certificate. */
+const REFUSED: Readonly<Record<number, string>> = {
+  42: 'is not for this name, or is malformed',
+  43: 'is not for servers',
+  45: 'has expired or is not valid yet',
+  46: 'cannot be checked; a name constraint on addresses is a known cause',
+  48: 'is not signed by an authority that is trusted here',
+}
+
+/** What is known about a connection that did not come about. */
+export interface ConnectFailure {
+  readonly address: string
+  readonly port: number
+  readonly serverName: string
+  /** With what code the connection was closed; undefined or 0 when nothing came at all. */
+  readonly closeCode: number | undefined
+  readonly cause: unknown
+}
+
+/** The error of a connection that did not come about. Asks the port itself when the library knows nothing. */
+export async function connectFailure(failure: ConnectFailure): Promise<StaticError> {
+  const { address, port, serverName, closeCode = 0, cause } = failure
+  const place = placeOf(address, port)
+  const say = (text: string): StaticError => StaticError.of('connection_error', text, { cause })
+  if (closeCode >= ALERT && closeCode < 2 * ALERT) {
+    const alert = closeCode - ALERT
+    if (alert === 120) return say(`The server at ${place} does not speak ${ALPN}.`)
+    const what = REFUSED[alert] ?? `was refused (TLS alert ${alert})`
+    return say(`The certificate that ${place} shows for "${serverName}" ${what}.`)
+  }
+  if (closeCode !== 0) return say(`${place} closed the connection with code ${closeCode}.`)
+  if (cause instanceof Error && /TlsFail|TLS/.test(cause.message)) {
+    return say(`The authority for ${place} cannot be read.`)
+  }
+  switch (await probe(address, port)) {
+    case 'refused':
+      return say(`Nobody listens on UDP port ${port} of ${address}.`)
+    case 'unreachable':
+      return say(`${place} cannot be reached by UDP from this machine.`)
+    case 'answers':
+      return say(`A QUIC server answers at ${place}, but lets nobody in: it does not speak ${ALPN}, or it is full.`)
+    case 'silent':
+      return say(`No answer from ${place}: nobody listens there, or UDP is blocked on the way.`)
+  }
+}
+
+/** Whether the machine there says that nobody listens. The library waits its whole time without hearing it. */
+export async function isRefused(address: string, port: number): Promise<boolean> {
+  return (await probe(address, port)) === 'refused'
+}
+
+/** Why a connection that was up is over; undefined when it was closed without a reason. */
+export function closeReason(code: number, reason: string): StaticError | undefined {
+  if (code === 0 && reason === '') return undefined
+  const why = reason === '' ? `code ${code}.` : peerSentence(reason)
+  return StaticError.of('connection_error', `The connection to the relay was closed: ${why}`)
+}
+
+/** Sends a first packet with nothing in it: a QUIC server that checks addresses answers it with a Retry. */
+async function probe(address: string, port: number): Promise<'refused' | 'unreachable' | 'answers' | 'silent'> {
+  const packet = Buffer.alloc(1200)
+  packet.writeUInt8(0xc3, 0) // long header, Initial, 4-byte packet number (RFC 9000, section 17.2.2)
+  packet.writeUInt32BE(1, 1) // QUIC version 1
+  packet.writeUInt8(8, 5) // the two connection ids, 8 bytes each; no token
+  packet.writeUInt8(8, 14)
+  packet.writeUInt16BE(0x4000 | (packet.length - 26), 24)
+  const socket = createSocket(isIP(address) === 6 ? 'udp6' : 'udp4')
+  let timer: NodeJS.Timeout | undefined
+  try {
+    return await new Promise((resolve) => {
+      socket.on('error', ({ code }: NodeJS.ErrnoException) =>
+        resolve(code === 'ECONNREFUSED' ? 'refused' : 'unreachable'),
+      )
+      socket.once('message', () => resolve('answers'))
+      socket.connect(port, address, () => socket.send(packet))
+      timer = setTimeout(() => resolve('silent'), PROBE_MS)
+    })
+  } finally {
+    clearTimeout(timer)
+    socket.close()
+  }
+}

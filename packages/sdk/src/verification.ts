@@ -1,0 +1,19 @@
+/**
+ * Words to compare by another way: they depend on the keys of the epoch and on every entry of the log, so they are the
+ * same for two members exactly if nobody has shown them different groups or logs. 128 bits in twelve words.
+ */
+import { createHash } from 'node:crypto'
+import { entropyToMnemonic } from '@scure/bip39'
+import { wordlist } from '@scure/bip39/wordlists/english.js'
+import type { PositionRecord } from './ports.ts'
+
+const LABEL = 'static verify 1'
+const ENTROPY_BYTES = 16
+
+/** The words for an epoch and a place in the log. */
+export function verificationWords(epochAuthenticator: Uint8Array, { index, hash }: PositionRecord): string {
+  const place = Buffer.alloc(8)
+  place.writeBigUInt64BE(BigInt(index))
+  const digest = createHash('sha256').update(LABEL).update(epochAuthenticator).update(place).update(hash).digest()
+  return entropyToMnemonic(new Uint8Array(digest.subarray(0, ENTROPY_BYTES)), wordlist)
+}

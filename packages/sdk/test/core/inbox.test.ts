@@ -1,0 +1,257 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { StaticError } from '@static/protocol'
+import { Inbox, type Incoming } from '../../src/core/inbox.ts'
+import type { Change, InboxRecord } from '../../src/ports.ts'
+
+const ID = '00'.repeat(16)
+const MIB = 1024 * 1024
+
+/** An inbox with a disk. */
+class Scene {
+  readonly disk: Map<number, InboxRecord> = new Map()
+  readonly inbox: Inbox
+  pages = 0
+
+  constructor(stored: readonly InboxRecord[] = []) {
+    for (const record of stored) this.disk.set(record.index, record)
+    const bytes = stored.reduce((sum, { ciphertext }) => sum + ciphertext.length, 0)
+    this.inbox = new Inbox(ID, { touch: () => {}, page: (after, limit) => this.#page(after, limit) }, bytes)
+  }
+
+  arrive(index: number, bytes = 1): void {
+    this.inbox.arrive(incoming(index, bytes))
+  }
+
+  /** The turn ends. */
+  write(): readonly Change[] {
+    const changes = this.inbox.drain()
+    for (const change of changes) {
+      if (change.type === 'putInbox') this.disk.set(change.record.index, change.record)
+      if (change.type === 'dropInbox') this.disk.delete(change.index)
+    }
+    return changes
+  }
+
+  #page(after: number, limit: number): Incoming[] {
+    this.pages++
+    this.write()
+    const rows = [...this.disk.values()].filter(({ index }) => index > after).sort((a, b) => a.index - b.index)
+    return rows.slice(0, limit).map((record) => ({ ...incoming(record.index), record, redelivered: true }))
+  }
+}
+
+function incoming(index: number, bytes = 1): Incoming {
+  const record = {
+    index,
+    messageId: new Uint8Array(16),
+    sender: 'aa'.repeat(32),
+    identity: new Uint8Array(1),
+    epoch: 1,
+    receivedAt: 0,
+    ciphertext: new Uint8Array(bytes),
+    messageKey: new Uint8Array(32).fill(1),
+  }
+  return { record, payload: Buffer.from(`${index}`), redelivered: false }
+}
+
+const indexOf = ({ record }: Incoming): number => record.index
+
+async function takeAll(iterator: AsyncIterator<number, undefined>, count: number): Promise<number[]> {
+  const taken: number[] = []
+  while (taken.length < count) {
+    const { value, done } = await iterator.next()
+    if (done === true) break
+    taken.push(value)
+  }
+  return taken
+}
+
+const upTo = (last: number, first = 1): number[] => Array.from({ length: last - first + 1 }, (_, n) => first + n)
+
+test('payloads come in order, those that wait and those that come', async () => {
+  const { inbox } = new Scene()
+  const reader = inbox.read(indexOf)
+  inbox.arrive(incoming(1))
+  inbox.arrive(incoming(2))
+  const taken = takeAll(reader, 4)
+  await new Promise(setImmediate)
+  inbox.arrive(incoming(3))
+  inbox.arrive(incoming(4))
+  assert.deepEqual(await taken, [1, 2, 3, 4])
+})
+
+test('several readers share them, and each goes to one', async () => {
+  const scene = new Scene()
+  const readers = [0, 1, 2].map(() => scene.inbox.read(indexOf))
+  const waiting = readers.map((reader) => reader.next())
+  for (const index of upTo(6)) scene.arrive(index)
+  assert.deepEqual(
+    (await Promise.all(waiting)).map(({ value }) => value),
+    [1, 2, 3],
+  )
+  const rest = await Promise.all([readers[2]!.next(), readers[0]!.next(), readers[1]!.next()])
+  assert.deepEqual(
+    rest.map(({ value }) => value),
+    [4, 5, 6],
+  )
+})
+
+test('a payload is settled when the next one is asked for, or the loop is left', async () => {
+  const scene = new Scene()
+  for (const index of upTo(3)) scene.arrive(index)
+  assert.deepEqual(
+    scene.write().map(({ type }) => type),
+    ['putInbox', 'putInbox', 'putInbox'],
+  )
+  const reader = scene.inbox.read(({ record }) => record)
+  const { value: first } = await reader.next()
+  assert.deepEqual(scene.write(), [])
+  await reader.next()
+  assert.deepEqual(scene.write(), [{ type: 'dropInbox', id: ID, index: 1 }])
+  // Its key is gone, too.
+  assert.deepEqual(first?.messageKey, new Uint8Array(32))
+  await reader.return?.()
+  assert.deepEqual(scene.write(), [{ type: 'dropInbox', id: ID, index: 2 }])
+  assert.deepEqual(await reader.next(), { done: true, value: undefined })
+  assert.deepEqual([...scene.disk.keys()], [3])
+  assert.equal(scene.inbox.isEmpty, false)
+})
+
+test('what is settled before the turn ends never reaches the disk', async () => {
+  const scene = new Scene()
+  scene.arrive(1)
+  scene.arrive(2)
+  for await (const index of scene.inbox.read(indexOf)) if (index === 2) break
+  assert.deepEqual(scene.write(), [])
+  assert.equal(scene.inbox.isEmpty, true)
+})
+
+test('one iterator that is asked twice at once gives two, and settles the first by the second', async () => {
+  const scene = new Scene()
+  const reader = scene.inbox.read(indexOf)
+  const both = Promise.all([reader.next(), reader.next()])
+  scene.arrive(1)
+  scene.write()
+  scene.arrive(2)
+  scene.write()
+  assert.deepEqual(
+    (await both).map(({ value }) => value),
+    [1, 2],
+  )
+  assert.deepEqual([...scene.disk.keys()], [2])
+})
+
+test('a reader that leaves while it waits takes nothing along', async () => {
+  const scene = new Scene()
+  const gone = scene.inbox.read(indexOf)
+  const waited = gone.next()
+  await gone.return?.()
+  scene.arrive(1)
+  assert.deepEqual(await waited, { done: true, value: undefined })
+  assert.deepEqual(await takeAll(scene.inbox.read(indexOf), 1), [1])
+})
+
+test('what nobody asks for is on disk, and comes back page by page, in order', async () => {
+  const scene = new Scene()
+  for (const index of upTo(1000)) {
+    scene.arrive(index)
+    if (index % 10 === 0) scene.write()
+  }
+  const reader = scene.inbox.read(indexOf)
+  assert.deepEqual(await takeAll(reader, 256), upTo(256))
+  assert.equal(scene.pages, 0)
+  assert.deepEqual(await takeAll(reader, 300), upTo(556, 257))
+  // More come while there is more on disk than in memory.
+  for (const index of upTo(1100, 1001)) scene.arrive(index)
+  assert.deepEqual(await takeAll(reader, 544), upTo(1100, 557))
+  const last = reader.next()
+  scene.arrive(1101)
+  assert.equal((await last).value, 1101)
+  await reader.return?.()
+  scene.write()
+  assert.deepEqual([...scene.disk.keys()], [])
+})
+
+test('what another reader holds is not given again from disk', async () => {
+  const scene = new Scene()
+  const slow = scene.inbox.read(indexOf)
+  for (const index of upTo(400)) scene.arrive(index)
+  assert.equal((await slow.next()).value, 1)
+  const quick = scene.inbox.read(indexOf)
+  assert.deepEqual(await takeAll(quick, 399), upTo(400, 2))
+  await slow.return?.()
+  await quick.return?.()
+  scene.write()
+  assert.equal(scene.disk.size, 0)
+})
+
+test('after a restart what is on disk comes first, marked as given before', async () => {
+  const scene = new Scene(upTo(100).map((index) => incoming(index).record))
+  scene.arrive(101)
+  const reader = scene.inbox.read((incoming) => incoming)
+  const seen: [number, boolean][] = []
+  for (let n = 0; n < 101; n++) {
+    const { value } = await reader.next()
+    if (value) seen.push([value.record.index, value.redelivered])
+  }
+  assert.deepEqual(
+    seen.map(([index]) => index),
+    upTo(101),
+  )
+  assert.equal(seen[0]?.[1], true)
+})
+
+test('64 MiB fill it; half of that is room again', async () => {
+  const scene = new Scene()
+  for (const index of upTo(63)) scene.arrive(index, MIB)
+  assert.equal(scene.inbox.isFull, false)
+  scene.arrive(64, MIB)
+  assert.equal(scene.inbox.isFull, true)
+  scene.write()
+  const reader = scene.inbox.read(indexOf)
+  await takeAll(reader, 33)
+  assert.equal(scene.inbox.isFull, false)
+  assert.equal(scene.inbox.hasRoom, false)
+  await takeAll(reader, 1)
+  assert.equal(scene.inbox.hasRoom, true)
+  assert.equal(new Scene([incoming(1, 64 * MIB).record]).inbox.isFull, true)
+})
+
+test('at the end readers get what there is, then the error, and those who wait at once', async () => {
+  const scene = new Scene()
+  const waiting = scene.inbox.read(indexOf).next()
+  scene.inbox.end(StaticError.of('removed'))
+  await assert.rejects(waiting, { code: 'removed' })
+  const later = new Scene()
+  later.arrive(1)
+  later.inbox.end(StaticError.of('removed'))
+  // Only the first word counts.
+  later.inbox.end(StaticError.of('closed'))
+  const reader = later.inbox.read(indexOf)
+  assert.equal((await reader.next()).value, 1)
+  await assert.rejects(reader.next(), { code: 'removed' })
+  await assert.rejects(later.inbox.read(indexOf).next(), { code: 'removed' })
+  assert.equal(later.inbox.isEmpty, true)
+})
+
+test('an end without an error just ends the loops', async () => {
+  const scene = new Scene()
+  scene.arrive(1)
+  const waiting = scene.inbox.read(indexOf)
+  scene.inbox.end(undefined)
+  assert.deepEqual(await takeAll(waiting, 9), [1])
+  assert.deepEqual(await takeAll(scene.inbox.read(indexOf), 9), [])
+})
+
+test('stop ends the iterators that there are, and not the next ones', async () => {
+  const scene = new Scene()
+  const waits = scene.inbox.read(indexOf)
+  const idle = scene.inbox.read(indexOf)
+  const next = waits.next()
+  scene.inbox.stop()
+  scene.arrive(1)
+  assert.deepEqual(await next, { done: true, value: undefined })
+  assert.deepEqual(await idle.next(), { done: true, value: undefined })
+  assert.deepEqual(await takeAll(scene.inbox.read(indexOf), 1), [1])
+})

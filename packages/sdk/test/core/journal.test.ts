@@ -1,0 +1,104 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { StaticError } from '@static/protocol'
+import { Journal, type Writer } from '../../src/core/journal.ts'
+import type { AgentStore, Change } from '../../src/ports.ts'
+
+const drop = (ref: string): Change => ({ type: 'dropKeyPackage', ref })
+const refs = (changes: readonly Change[]): string[] =>
+  changes.map((change) => (change.type === 'dropKeyPackage' ? change.ref : change.type))
+
+/** A journal over a store that remembers what was written, and fails when it is told to. */
+class Scene {
+  readonly writes: string[][] = []
+  readonly failures: StaticError[] = []
+  broken = false
+  readonly journal: Journal
+
+  constructor() {
+    const store: Pick<AgentStore, 'write'> = {
+      write: (changes) => {
+        if (this.broken) throw StaticError.of('store_corrupt')
+        this.writes.push(refs(changes))
+      },
+    }
+    this.journal = new Journal(store as AgentStore, (error) => this.failures.push(error))
+  }
+
+  /** Something with changes of its own. */
+  writer(name: string): Writer & { pending: string[]; told: number } {
+    const writer = {
+      pending: [name],
+      told: 0,
+      drain: () => writer.pending.splice(0).map(drop),
+      written: () => void writer.told++,
+    }
+    return writer
+  }
+}
+
+test('everything of one turn is one transaction, the changes of no one first, then the writers as they were touched', async () => {
+  const scene = new Scene()
+  const [a, b] = [scene.writer('a'), scene.writer('b')]
+  const { journal } = scene
+  journal.touch(b)
+  journal.add(drop('1'))
+  journal.touch(a)
+  journal.touch(b)
+  journal.add(drop('2'), drop('3'))
+  // Asked for at the end of the turn, not when it was touched.
+  b.pending.push('b2')
+  assert.deepEqual(scene.writes, [])
+  await Promise.all([journal.written(), journal.written()])
+  assert.deepEqual(scene.writes, [['1', '2', '3', 'b', 'b2', 'a']])
+  assert.deepEqual([a.told, b.told], [1, 1])
+})
+
+test('what comes while it is written belongs to the next turn', async () => {
+  const scene = new Scene()
+  const { journal } = scene
+  const writer = scene.writer('a')
+  journal.touch({
+    drain: () => [],
+    written: () => journal.touch(writer),
+  })
+  await journal.written()
+  assert.deepEqual([scene.writes, writer.told], [[[]], 0])
+  await journal.written()
+  assert.deepEqual([scene.writes, writer.told], [[[], ['a']], 1])
+})
+
+test('who must, writes now, and the turn has nothing left to write', async () => {
+  const scene = new Scene()
+  const writer = scene.writer('a')
+  scene.journal.touch(writer)
+  const written = scene.journal.written()
+  scene.journal.flush()
+  assert.deepEqual([scene.writes, writer.told], [[['a']], 1])
+  await written
+  await new Promise(setImmediate)
+  assert.equal(scene.writes.length, 1)
+})
+
+test('when the store fails nobody is told that it was written, and nothing is written after', async () => {
+  const scene = new Scene()
+  const { journal } = scene
+  const writer = scene.writer('a')
+  scene.broken = true
+  journal.touch(writer)
+  await assert.rejects(journal.written(), { code: 'store_corrupt' })
+  assert.equal(writer.told, 0)
+  assert.deepEqual(
+    scene.failures.map(({ code }) => code),
+    ['store_corrupt'],
+  )
+  // Memory is ahead of the disk now, for good.
+  scene.broken = false
+  journal.touch(writer)
+  await assert.rejects(journal.written(), { code: 'store_corrupt' })
+  journal.flush()
+  await new Promise(setImmediate)
+  assert.deepEqual(scene.writes, [])
+  assert.equal(writer.told, 0)
+  assert.equal(scene.failures.length, 1)
+})

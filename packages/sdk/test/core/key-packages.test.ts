@@ -1,0 +1,61 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { toHex } from '../../src/core/bytes.ts'
+import { Journal } from '../../src/core/journal.ts'
+import { KeyPackages } from '../../src/core/key-packages.ts'
+import type { KeyPackageRecord } from '../../src/ports.ts'
+import { makeMemoryStore } from '../../src/store/memory.ts'
+import { Agent, channelOf, engine } from '../mls/support.ts'
+
+const DAY = 86_400_000
+
+/** An agent's KeyPackages, with a store that they are in. */
+function scene(
+  now: number = Date.now(),
+  stored: readonly KeyPackageRecord[] = [],
+): { keyPackages: KeyPackages; refs: () => string[] } {
+  const { identity, key } = new Agent('joe')
+  const store = makeMemoryStore({ identity, publicKey: key.publicKey, secretKey: key.seed })
+  for (const record of stored) store.write([{ type: 'putKeyPackage', record }])
+  const journal = new Journal(store, assert.fail)
+  const keyPackages = new KeyPackages({ engine, identity, key, journal, now: () => now }, stored)
+  const refs = (): string[] => {
+    journal.flush()
+    return store.load().keyPackages.map(({ ref }) => ref)
+  }
+  return { keyPackages, refs }
+}
+
+test('a KeyPackage is on disk before anybody has it, is found by its Welcome, and is used once', async () => {
+  const { keyPackages, refs } = scene()
+  const made = await keyPackages.make(true)
+  const other = await keyPackages.make(false)
+  assert.equal(made.pooled, true)
+  assert.deepEqual(refs().sort(), [made.ref, other.ref].sort())
+  const { agents } = await channelOf('owner')
+  const pending = await agents[0]!.commit({ adds: [made.keyPackage] })
+  const { welcome } = pending.welcomes[0]!
+  assert.equal(keyPackages.forWelcome(welcome).ref, made.ref)
+  keyPackages.spend(made.ref)
+  assert.deepEqual(refs(), [other.ref])
+  assert.deepEqual(made.privatePart, new Uint8Array(made.privatePart.length))
+  assert.throws(() => keyPackages.forWelcome(welcome), { code: 'invalid_welcome', message: /used before/ })
+  assert.throws(() => keyPackages.forWelcome(new Uint8Array(40)), { code: 'invalid_welcome', message: /not a Welcome/ })
+})
+
+test('after 90 days a KeyPackage is of no use to anybody, and is dropped at the next start', async () => {
+  const { keyPackages } = scene()
+  const old = await keyPackages.make(false)
+  const stored = [
+    { ...old, ref: '01', createdAt: old.createdAt - 90 * DAY - 1 },
+    { ...old, ref: '02', createdAt: old.createdAt - 90 * DAY },
+  ]
+  assert.deepEqual(scene(old.createdAt, stored).refs(), ['02'])
+})
+
+test('two that are made at the same time are two', async () => {
+  const { keyPackages, refs } = scene()
+  const made = await Promise.all([keyPackages.make(true), keyPackages.make(true)])
+  assert.equal(new Set(made.map(({ keyPackage }) => toHex(keyPackage))).size, 2)
+  assert.equal(refs().length, 2)
+})

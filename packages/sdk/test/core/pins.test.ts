@@ -1,0 +1,33 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { Pins } from '../../src/core/pins.ts'
+import type { Change } from '../../src/ports.ts'
+
+const [OWNER, OTHER] = ['00'.repeat(32), '11'.repeat(32)]
+const [ANN, EVE] = ['aa'.repeat(32), 'ee'.repeat(32)]
+const name = Buffer.from('ann')
+
+test('an identity has one key per owner, until another one is accepted', () => {
+  const written: Change[] = []
+  const pins = new Pins([], (change) => written.push(change))
+  assert.equal(pins.conflict(OWNER, name, ANN), undefined)
+  pins.set(OWNER, name, ANN)
+  assert.equal(pins.conflict(OWNER, name, ANN), undefined)
+  assert.equal(pins.conflict(OWNER, name, EVE), ANN)
+  assert.equal(pins.conflict(OTHER, name, EVE), undefined)
+  assert.equal(pins.conflict(OWNER, Buffer.from('ann2'), EVE), undefined)
+  pins.set(OWNER, name, ANN)
+  pins.set(OWNER, name, EVE)
+  assert.equal(pins.conflict(OWNER, name, ANN), EVE)
+  // Each once.
+  assert.deepEqual(
+    written,
+    [ANN, EVE].map((agent) => ({ type: 'putPin', owner: OWNER, identity: name, agent })),
+  )
+})
+
+test('pins are remembered', () => {
+  const pins = new Pins([{ owner: OWNER, identity: name, agent: ANN }], () => assert.fail('nothing is new'))
+  assert.equal(pins.conflict(OWNER, name, EVE), ANN)
+  pins.set(OWNER, name, ANN)
+})

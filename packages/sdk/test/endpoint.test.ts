@@ -1,0 +1,107 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { grpcFallback, isLoopback, parseApiUrl, parseEndpoint } from '../src/endpoint.ts'
+import { refused } from './transport/support.ts'
+
+const GOOD: readonly [text: string, relayName: string | undefined, url: string, host: string, serverName: string][] = [
+  ['quic://relay.example:4433', undefined, 'quic://relay.example:4433', 'relay.example', 'relay.example'],
+  ['quic://relay.example', undefined, 'quic://relay.example:4433', 'relay.example', 'relay.example'],
+  ['https://relay.example', undefined, 'https://relay.example:5000', 'relay.example', 'relay.example'],
+  ['https://relay.example:443/', undefined, 'https://relay.example:443', 'relay.example', 'relay.example'],
+  ['QUIC://Relay.EXAMPLE.:65535', undefined, 'quic://relay.example:65535', 'relay.example', 'relay.example'],
+  [
+    'quic://bücher.example',
+    undefined,
+    'quic://xn--bcher-kva.example:4433',
+    'xn--bcher-kva.example',
+    'xn--bcher-kva.example',
+  ],
+  ['quic://my_relay:1', undefined, 'quic://my_relay:1', 'my_relay', 'my_relay'],
+  ['quic://relay.example', 'other.example', 'quic://relay.example:4433', 'relay.example', 'relay.example'],
+  ['quic://localhost', undefined, 'quic://localhost:4433', 'localhost', 'localhost'],
+  ['quic://127.0.0.1:1', undefined, 'quic://127.0.0.1:1', '127.0.0.1', 'localhost'],
+  ['quic://127.9.9.9', 'Relay.example', 'quic://127.9.9.9:4433', '127.9.9.9', 'relay.example'],
+  ['https://[::1]', undefined, 'https://[::1]:5000', '::1', 'localhost'],
+  ['https://[0:0:0:0:0:0:0:1]:7', undefined, 'https://[::1]:7', '::1', 'localhost'],
+  ['quic://192.0.2.1', 'relay.example', 'quic://192.0.2.1:4433', '192.0.2.1', 'relay.example'],
+  ['quic://[2001:DB8::1]:9', 'relay.example', 'quic://[2001:db8::1]:9', '2001:db8::1', 'relay.example'],
+]
+
+for (const [text, relayName, url, host, serverName] of GOOD) {
+  void test(`${text} is ${url}`, () => {
+    const endpoint = parseEndpoint(text, { relayName })
+    const way = url.startsWith('quic') ? 'quic' : 'grpc'
+    assert.deepEqual(endpoint, { way, host, port: Number(url.split(':').at(-1)), serverName, url })
+    assert.deepEqual(parseEndpoint(endpoint.url, { relayName }), endpoint)
+  })
+}
+
+const BAD: readonly [text: string, message: RegExp, relayName?: string][] = [
+  ['', /must look like quic:\/\/host:4433 or https:\/\/host:5000/],
+  ['relay.example:4433', /must look like/],
+  ['http://relay.example', /must look like/],
+  ['tcp://relay.example', /must look like/],
+  ['quic://', /must look like/],
+  ['quic://user:secret@relay.example', /^The endpoint "quic:\/\/…@relay\.example" must look like/],
+  ['quic://relay.example/path', /must look like/],
+  ['quic://relay.example?query', /must look like/],
+  ['quic://relay.example#part', /must look like/],
+  ['quic://relay.example:', /must look like/],
+  ['quic://relay.example:x', /must look like/],
+  ['quic://relay.example:0', /port .* is not from 1 to 65535/],
+  ['quic://relay.example:65536', /port .* is not from 1 to 65535/],
+  ['quic://::1', /must look like/],
+  ['quic://[::1', /must look like/],
+  ['quic://[127.0.0.1]', /neither a name nor an address/],
+  ['quic://[fe80::1%eth0]', /neither a name nor an address/],
+  ['quic://300.0.0.1', /neither a name nor an address/],
+  ['quic://127.1', /neither a name nor an address/],
+  ['quic://-relay.example', /neither a name nor an address/],
+  ['quic://relay..example', /neither a name nor an address/],
+  ['quic://re lay', /must look like/],
+  ['quic://192.0.2.1', /STATIC_RELAY_NAME/],
+  ['quic://[2001:db8::1]', /STATIC_RELAY_NAME/],
+  ['quic://192.0.2.1', /must be a DNS name/, '192.0.2.1'],
+  ['quic://relay.example', /must be a DNS name/, 'not a name'],
+]
+
+for (const [text, message, relayName] of BAD) {
+  void test(`${JSON.stringify(text)}${relayName === undefined ? '' : ` with ${relayName}`} is refused`, () => {
+    assert.throws(() => parseEndpoint(text, { relayName }), refused('invalid_request', message))
+  })
+}
+
+void test('gRPC of the same relay is at the same host', () => {
+  const endpoint = parseEndpoint('quic://192.0.2.1:7', { relayName: 'relay.example' })
+  const fallback = { way: 'grpc', host: '192.0.2.1', serverName: 'relay.example' }
+  assert.deepEqual(grpcFallback(endpoint), { ...fallback, port: 5000, url: 'https://192.0.2.1:5000' })
+  assert.deepEqual(grpcFallback(endpoint, { grpcPort: 8 }), { ...fallback, port: 8, url: 'https://192.0.2.1:8' })
+})
+
+void test('only this machine is loopback', () => {
+  for (const host of ['localhost', '127.0.0.1', '127.255.0.1', '::1']) assert.ok(isLoopback(host), host)
+  for (const host of ['localhost.example', '127.example', '128.0.0.1', '::2', '0.0.0.0']) {
+    assert.ok(!isLoopback(host), host)
+  }
+})
+
+void test('the API is reached by https only', () => {
+  assert.equal(parseApiUrl('https://API.example/'), 'https://api.example')
+  assert.equal(parseApiUrl('https://api.example:8443/static/'), 'https://api.example:8443/static')
+  for (const [text, message] of [
+    ['api.example', /is not a URL/],
+    ['http://api.example', /must begin with https:\/\/, not http:\/\//],
+    ['http://localhost:8080', /must begin with https/],
+    ['https://user:secret@api.example', /user or password/],
+    ['https://api.example?key=secret', /query/],
+    ['https://api.example#secret', /fragment/],
+  ] as const) {
+    assert.throws(
+      () => parseApiUrl(text),
+      (error: unknown) => {
+        assert.doesNotMatch(String(error), /secret/)
+        return refused('invalid_request', message)(error)
+      },
+    )
+  }
+})

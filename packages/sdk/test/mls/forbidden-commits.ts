@@ -1,0 +1,268 @@
+/** Commits that the rules forbid, made by a member that holds the real state of its group. */
+import assert from 'node:assert/strict'
+import {
+  type CiphersuiteImpl,
+  type ClientState,
+  createCommit,
+  createGroupInfoWithExternalPubAndRatchetTree,
+  createProposal,
+  encodeMlsMessage,
+  joinGroupExternal,
+  type Proposal,
+} from 'ts-mls'
+import { type DeclarationFields, leaveBytes, type LeaveNoticeFields } from '@static/protocol'
+import { agentIdOf, FOUNDER_IDENTITY } from '../../src/mls/credential.ts'
+import { ed25519, generateSignatureKeyPair, type SignatureKeyPair } from '../../src/mls/ed25519.ts'
+import type { Rejection } from '../../src/mls/engine.ts'
+import { makeKeyPackage } from '../../src/mls/key-package.ts'
+import { CONFIG } from '../../src/mls/ts-mls/config.ts'
+import { inside } from '../../src/mls/ts-mls/state.ts'
+import { crypto } from './attacker.ts'
+import { type Agent, engine, hex, text } from './support.ts'
+
+const { provider } = crypto
+
+/** Another member, as far as an attacker deals with it. */
+export type Victim = Pick<Agent, 'agentId' | 'key'>
+
+/** A channel with a malicious member, who is not its owner. */
+export interface Scene {
+  readonly channelId: Uint8Array
+  readonly ann: Agent
+  readonly owner: Victim
+  readonly bob: Victim
+}
+
+/** A forbidden commit, what it declares, and who says so if it is not its sender. */
+export interface Forged {
+  readonly commit: Uint8Array
+  readonly declaration?: Partial<DeclarationFields>
+  readonly declarer?: Uint8Array
+}
+
+/** The leaf of a member, as the attacker sees it. */
+export function leafOf({ group }: Agent, { agentId }: Pick<Victim, 'agentId'>): number {
+  const member = engine.facts(group).members.find((member) => hex(member.agentId) === hex(agentId))
+  return member?.leaf ?? assert.fail('no such member')
+}
+
+/** The removal of a member. */
+export function remove(ann: Agent, victim: Pick<Victim, 'agentId'>): Proposal {
+  return { proposalType: 'remove', remove: { removed: leafOf(ann, victim) } }
+}
+
+/** The addition of an agent, and its id. */
+export async function add(
+  name: string | Uint8Array,
+  key: SignatureKeyPair = generateSignatureKeyPair(),
+): Promise<[Proposal, Uint8Array]> {
+  const identity = typeof name === 'string' ? text(name) : name
+  const { publicPackage } = await makeKeyPackage(crypto, identity, key, Date.now())
+  return [{ proposalType: 'add', add: { keyPackage: publicPackage } }, agentIdOf(key.publicKey)]
+}
+
+/** A commit by the library alone, which does not know our rules. */
+export async function bare(
+  agent: Agent,
+  extraProposals: Proposal[],
+  change: { state?: Partial<ClientState>; provider?: CiphersuiteImpl; public?: boolean; psk?: boolean } = {},
+): Promise<Uint8Array> {
+  const state = { ...inside(agent.group).state, ...change.state }
+  const pskIndex = { findPsk: () => new Uint8Array(32) }
+  const { commit } = await createCommit(
+    { state, cipherSuite: change.provider ?? provider, pskIndex },
+    { extraProposals, ratchetTreeExtension: true, wireAsPublicMessage: change.public ?? false },
+  )
+  return encodeMlsMessage(commit)
+}
+
+/** The agent's state with another leaf of its own. */
+function withLeaf(agent: Agent, change: object): Partial<ClientState> {
+  const { ratchetTree } = inside(agent.group).state
+  const at = 2 * leafOf(agent, agent)
+  const node = ratchetTree[at]
+  assert.ok(node?.nodeType === 'leaf')
+  return { ratchetTree: ratchetTree.with(at, { nodeType: 'leaf', leaf: { ...node.leaf, ...change } }) }
+}
+
+/** A Leave notice of a member, signed by it or by another key. */
+export function notice(
+  { key: { publicKey }, key }: Pick<Victim, 'key'>,
+  channelId: Uint8Array,
+  slot = 3n,
+  signer: SignatureKeyPair = key,
+): LeaveNoticeFields {
+  return { publicKey, slot, signature: ed25519.signer(signer)(leaveBytes(channelId, slot)) }
+}
+
+const psk: Proposal = {
+  proposalType: 'psk',
+  psk: { preSharedKeyId: { psktype: 'external', pskId: text('x'), pskNonce: new Uint8Array(32) } },
+}
+
+/** What each is, the rule that it breaks, and how it is made. */
+export const FORBIDDEN: readonly (readonly [string, Rejection, (scene: Scene) => Promise<Forged>])[] = [
+  [
+    'a leaf takes another identity',
+    'credential_changed',
+    async ({ ann }) => ({
+      commit: await bare(ann, [], {
+        state: withLeaf(ann, { credential: { credentialType: 'basic', identity: text('admin') } }),
+      }),
+    }),
+  ],
+  [
+    'a leaf takes another signature key',
+    'signature_key_changed',
+    async ({ ann }) => {
+      const other = generateSignatureKeyPair()
+      const sign = async (key: Uint8Array, bytes: Uint8Array): Promise<Uint8Array> =>
+        provider.signature.sign(Buffer.from(bytes).includes('MLS 1.0 LeafNodeTBS') ? other.seed : key, bytes)
+      const state = withLeaf(ann, { signaturePublicKey: other.publicKey })
+      const signature = { ...provider.signature, sign }
+      return { commit: await bare(ann, [], { state, provider: { ...provider, signature } }) }
+    },
+  ],
+  [
+    'a second leaf with the identity of a member',
+    'identity_twice',
+    async ({ ann }) => {
+      const [proposal, agentId] = await add('owner')
+      return { commit: await bare(ann, [proposal]), declaration: { adds: [agentId] } }
+    },
+  ],
+  [
+    'a second leaf with the signature key of a member',
+    'signature_key_twice',
+    async ({ ann, bob }) => {
+      const [proposal, agentId] = await add('bob2', bob.key)
+      const blind = { compareKeyPackages: () => false, compareKeyPackageToLeafNode: () => false }
+      const state = { clientConfig: { ...CONFIG, keyPackageEqualityConfig: blind } }
+      return { commit: await bare(ann, [proposal], { state }), declaration: { adds: [agentId] } }
+    },
+  ],
+  [
+    'an Add that pretends to be the founder leaf',
+    'founder_added',
+    async ({ ann }) => ({ commit: await bare(ann, [(await add(FOUNDER_IDENTITY))[0]]) }),
+  ],
+  [
+    'a leaf that later joiners would not take',
+    'capabilities_missing',
+    async ({ ann }) => {
+      const node = inside(ann.group).state.ratchetTree[2 * leafOf(ann, ann)]
+      assert.ok(node?.nodeType === 'leaf')
+      const capabilities = { ...node.leaf.capabilities, ciphersuites: [] }
+      return { commit: await bare(ann, [], { state: withLeaf(ann, { capabilities }) }) }
+    },
+  ],
+  [
+    'another GroupContext',
+    'proposal_not_allowed',
+    async ({ ann }) => {
+      const { extensions } = inside(ann.group).state.groupContext
+      return {
+        commit: await bare(ann, [
+          {
+            proposalType: 'group_context_extensions',
+            groupContextExtensions: { extensions: [...extensions] },
+          },
+        ]),
+      }
+    },
+  ],
+  [
+    'a ReInit',
+    'proposal_not_allowed',
+    async ({ ann }) => ({
+      commit: await bare(ann, [
+        {
+          proposalType: 'reinit',
+          reinit: { groupId: text('x'), version: 'mls10', cipherSuite: provider.name, extensions: [] },
+        },
+      ]),
+    }),
+  ],
+  [
+    'a proposal of a type of its own',
+    'proposal_not_allowed',
+    async ({ ann }) => ({ commit: await bare(ann, [{ proposalType: 0xf123, proposalData: text('x') }]) }),
+  ],
+  [
+    'a proposal by reference',
+    'proposal_not_allowed',
+    async ({ ann }) => {
+      const [proposal, agentId] = await add('cid')
+      const { newState } = await createProposal(inside(ann.group).state, false, proposal, provider)
+      const { unappliedProposals } = newState
+      return { commit: await bare(ann, [], { state: { unappliedProposals } }), declaration: { adds: [agentId] } }
+    },
+  ],
+  ['a PreSharedKey where others stay', 'psk_misplaced', async ({ ann }) => ({ commit: await bare(ann, [psk]) })],
+  ['a PublicMessage', 'not_a_commit', async ({ ann }) => ({ commit: await bare(ann, [], { public: true }) })],
+  [
+    'an external commit',
+    'not_a_commit',
+    async ({ ann }) => {
+      const eve = await makeKeyPackage(crypto, text('eve'), generateSignatureKeyPair(), Date.now())
+      const info = await createGroupInfoWithExternalPubAndRatchetTree(inside(ann.group).state, [], provider)
+      const { publicPackage, privatePackage } = eve
+      const joined = await joinGroupExternal(info, publicPackage, privatePackage, false, provider, undefined, CONFIG)
+      const { publicMessage } = joined
+      return { commit: encodeMlsMessage({ version: 'mls10', wireformat: 'mls_public_message', publicMessage }) }
+    },
+  ],
+  ['an application message', 'not_a_commit', async ({ ann }) => ({ commit: ann.send('x') })],
+  [
+    'the owner is removed',
+    'removes_owner',
+    async ({ ann, owner }) => ({
+      commit: await bare(ann, [remove(ann, owner)]),
+      declaration: { removes: [owner.agentId] },
+    }),
+  ],
+  [
+    'the owner is removed with a notice of its own',
+    'removes_owner',
+    async ({ ann, owner, channelId }) => ({
+      commit: await bare(ann, [remove(ann, owner)]),
+      declaration: { removes: [owner.agentId], leaveNotices: [notice(owner, channelId)] },
+    }),
+  ],
+  [
+    'a member removes another',
+    'removes_without_right',
+    async ({ ann, bob }) => ({ commit: await bare(ann, [remove(ann, bob)]), declaration: { removes: [bob.agentId] } }),
+  ],
+  [
+    'a notice that the leaver did not sign',
+    'leave_notice_invalid',
+    async ({ ann, bob, channelId }) => ({
+      commit: await bare(ann, [remove(ann, bob)]),
+      declaration: { removes: [bob.agentId], leaveNotices: [notice(bob, channelId, 3n, ann.key)] },
+    }),
+  ],
+  [
+    'a notice for another channel',
+    'leave_notice_invalid',
+    async ({ ann, bob }) => ({
+      commit: await bare(ann, [remove(ann, bob)]),
+      declaration: { removes: [bob.agentId], leaveNotices: [notice(bob, new Uint8Array(16))] },
+    }),
+  ],
+  [
+    'an Add that is not declared',
+    'declaration_differs',
+    async ({ ann }) => ({ commit: await bare(ann, [(await add('cid'))[0]]) }),
+  ],
+  [
+    'a declared Add that is none',
+    'declaration_differs',
+    async ({ ann, bob }) => ({ commit: await bare(ann, []), declaration: { adds: [bob.agentId] } }),
+  ],
+  [
+    'a declaration of another agent',
+    'declaration_of_another',
+    async ({ ann, bob }) => ({ commit: await bare(ann, []), declarer: bob.agentId }),
+  ],
+]

@@ -1,0 +1,41 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { NAME, take, takeEnvelope, WAYS, World } from '../support/world.ts'
+
+for (const way of WAYS) {
+  test(`two agents talk, ${way}`, async (t) => {
+    const world = await World.start(t, way)
+    const alice = await world.agent('alice')
+    const bob = await world.agent('bob')
+    const [a, b] = await world.channel(alice, [bob])
+    await a!.send('hello bob')
+    assert.deepEqual(await take(b!, 1), ['hello bob'])
+    await b!.send('hello alice')
+    const { payload, sender, index, redelivered } = await takeEnvelope(a!)
+    assert.equal(Buffer.from(payload).toString(), 'hello alice')
+    assert.equal(sender.agentId, bob.agentId)
+    assert.equal(sender.fingerprint, bob.fingerprint())
+    assert.equal(Buffer.from(sender.identity).toString(), 'bob')
+    // Founder removed, bob added, keys replaced, hello bob, this.
+    assert.equal(index, 5)
+    assert.equal(redelivered, false)
+    assert.equal(a!.verify(), b!.verify())
+  })
+
+  test(`a restarted program opens its channels again by name, ${way}`, async (t) => {
+    const world = await World.start(t, way)
+    const alice = await world.agent('alice')
+    let bob = await world.agent('bob')
+    const [a] = await world.channel(alice, [bob])
+    await bob.close()
+    for (let n = 0; n < 5; n++) await a!.send(`while away ${n}`)
+    bob = await world.agent('bob')
+    const again = bob.channel(NAME)
+    assert.deepEqual(
+      await take(again, 5),
+      [0, 1, 2, 3, 4].map((n) => `while away ${n}`),
+    )
+    await again.send('back')
+    assert.deepEqual(await take(a!, 1), ['back'])
+  })
+}

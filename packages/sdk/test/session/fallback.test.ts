@@ -1,0 +1,216 @@
+/** QUIC that does not get through: gRPC instead, and the way back. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { CloseReason } from '@static/protocol/relay'
+import { Stage } from './stage.ts'
+
+const MINUTE_MS = 60_000
+const QUIC = { way: 'quic', fallback: true } as const
+
+/** On gRPC, after two failed QUIC dials. */
+function onGrpc(): Stage {
+  const stage = new Stage(QUIC)
+  stage.do({ type: 'start' })
+  stage.failDial(1)
+  stage.advance(100)
+  stage.failDial(2)
+  stage.advance(200)
+  stage.open(3)
+  assert.deepEqual(stage.taken(), ['dial 1 quic', 'dial 2 quic', 'dial 3 grpc', 'pin relay.test', 'opened grpc'])
+  return stage
+}
+
+/** On gRPC, with a QUIC stream beside it that waits for the answer to its opening. */
+function probing(): Stage {
+  const stage = onGrpc()
+  stage.live(3, MINUTE_MS)
+  assert.deepEqual(stage.taken(), ['dial 4 quic'])
+  stage.dialled(4)
+  stage.challenge(4)
+  return stage
+}
+
+/** The way of each dial. */
+function ways(stage: Stage): string[] {
+  return [...stage.lines.values()].map(({ way }) => way)
+}
+
+test('two failed QUIC dials in a row lead to gRPC', () => {
+  onGrpc()
+})
+
+test('an opening that takes too long is a failed dial', () => {
+  const stage = new Stage(QUIC)
+  stage.do({ type: 'start' })
+  stage.dialled(1)
+  stage.advance(10_100)
+  stage.dialled(2)
+  stage.advance(10_200)
+  assert.deepEqual(stage.taken(), ['dial 1 quic', 'end 1', 'dial 2 quic', 'end 2', 'dial 3 grpc'])
+})
+
+test('an opening that the relay finds too slow is one, too', () => {
+  const stage = Stage.opened(QUIC)
+  stage.cut(1)
+  for (const stream of [2, 3]) {
+    stage.redial(stream)
+    stage.dialled(stream)
+    stage.close(stream, CloseReason.EXPIRED, { code: 'auth_failed', message: 'Not opened in time.' })
+  }
+  stage.redial(4)
+  assert.deepEqual(ways(stage), ['quic', 'quic', 'quic', 'grpc'])
+})
+
+test('a refusal is no reason for gRPC, nor is a session that was open', () => {
+  const stage = Stage.opened(QUIC)
+  stage.cut(1)
+  for (let stream = 2; stream < 6; stream++) {
+    stage.redial(stream)
+    stage.dialled(stream)
+    stage.challenge(stream)
+    stage.refuse(stream, { code: stream % 2 ? 'unavailable' : 'auth_failed', message: 'No.' })
+  }
+  assert.deepEqual(ways(stage), ['quic', 'quic', 'quic', 'quic', 'quic'])
+})
+
+test('a certificate that is not trusted is no reason for gRPC', () => {
+  const stage = Stage.opened(QUIC)
+  stage.cut(1)
+  for (let stream = 2; stream < 5; stream++) {
+    stage.redial(stream)
+    stage.failDial(stream, 'The certificate is not signed.', true)
+  }
+  assert.deepEqual(ways(stage), ['quic', 'quic', 'quic', 'quic'])
+})
+
+test('without fallback there is no gRPC', () => {
+  const stage = Stage.opened({ way: 'quic' })
+  stage.cut(1)
+  for (let stream = 2; stream < 6; stream++) {
+    stage.redial(stream)
+    stage.failDial(stream)
+  }
+  assert.deepEqual(ways(stage), ['quic', 'quic', 'quic', 'quic', 'quic'])
+})
+
+test('a lost gRPC session is dialled by gRPC; when that fails, QUIC has two tries again', () => {
+  const stage = onGrpc()
+  stage.cut(3)
+  for (let stream = 4; stream < 10; stream++) {
+    stage.redial(stream)
+    stage.failDial(stream)
+  }
+  assert.deepEqual(ways(stage).slice(3), ['grpc', 'quic', 'quic', 'grpc', 'quic', 'quic'])
+})
+
+test('QUIC is tried again after 60 s, then after twice as long, up to 10 minutes; nothing else changes', () => {
+  const stage = onGrpc()
+  let stream = 4
+  for (const minutes of [1, 2, 4, 8, 10, 10]) {
+    stage.live(3, minutes * MINUTE_MS - 1)
+    assert.deepEqual(stage.taken(), [])
+    stage.live(3, 1)
+    assert.deepEqual(stage.taken(), [`dial ${stream} quic`])
+    stage.request(`during ${stream}`)
+    stage.failDial(stream)
+    stage.answer(3, { case: 'resume', value: {} })
+    assert.deepEqual(stage.taken(), [`during ${stream} answered`])
+    stream++
+  }
+  assert.deepEqual(stage.losses, [])
+})
+
+test('a probe that opens takes over: what was open is lost, and no loss of the session is told', () => {
+  const stage = probing()
+  stage.request('a')
+  assert.equal(stage.line(3).requests.at(-1)?.body.case, 'resume', 'the old stream works until then')
+  stage.accept(4)
+  assert.deepEqual(stage.taken(), ['end 3', 'a lost', 'opened quic'])
+  stage.close(3, CloseReason.REPLACED)
+  stage.request('b')
+  stage.answer(4, { case: 'resume', value: {} })
+  assert.deepEqual(stage.taken(), ['b answered'])
+  stage.live(4, 20 * MINUTE_MS)
+  assert.deepEqual(stage.taken(), [], 'no more probes')
+})
+
+test('the old stream may hear first that it was replaced', () => {
+  const stage = probing()
+  stage.request('a')
+  stage.close(3, CloseReason.REPLACED, { code: 'closed', message: 'Newer.' })
+  stage.request('b')
+  assert.deepEqual(stage.taken(), ['end 3', 'a lost', 'b lost'])
+  stage.accept(4)
+  assert.deepEqual(stage.taken(), ['opened quic'])
+  assert.deepEqual(stage.losses, [])
+})
+
+test('if the stream that replaced it fails after all, the loss is told', () => {
+  const stage = probing()
+  stage.close(3, CloseReason.REPLACED)
+  stage.cut(4)
+  assert.deepEqual(stage.taken(), ['end 3', 'end 4', 'lost connection_error'])
+  stage.advance(1000)
+  assert.deepEqual(stage.taken(), ['dial 5 grpc'])
+})
+
+test('replaced before the probe has asked: that was somebody else', () => {
+  const stage = onGrpc()
+  stage.live(3, MINUTE_MS)
+  stage.dialled(4)
+  stage.taken()
+  stage.close(3, CloseReason.REPLACED)
+  assert.deepEqual(stage.taken(), ['end 3', 'end 4', 'lost transport_error'])
+  stage.advance(29_000)
+  assert.deepEqual(stage.taken(), [])
+})
+
+test('when gRPC is lost while QUIC is tried, that is the next session', () => {
+  const stage = probing()
+  stage.cut(3)
+  assert.deepEqual(stage.taken(), ['end 3', 'lost connection_error'])
+  stage.accept(4)
+  assert.deepEqual(stage.taken(), ['opened quic'])
+})
+
+test('a probe that hangs is over after 10 s, twice', () => {
+  const stage = onGrpc()
+  stage.live(3, MINUTE_MS)
+  stage.live(3, 9000)
+  stage.dialled(4)
+  stage.live(3, 9999)
+  assert.deepEqual(stage.taken(), ['dial 4 quic'])
+  stage.live(3, 1)
+  assert.deepEqual(stage.taken(), ['end 4'])
+})
+
+test('a probe may be sent to another port', () => {
+  const stage = onGrpc()
+  stage.live(3, MINUTE_MS)
+  stage.dialled(4)
+  stage.taken()
+  stage.refuse(4, { code: 'unavailable', message: 'Full.', redirectPort: 4434 })
+  assert.deepEqual(stage.taken(), ['end 4', 'dial 5 quic:4434'])
+  stage.open(5)
+  assert.deepEqual(stage.taken(), ['end 3', 'opened quic'])
+})
+
+test('an account probes with its token, and puts it off when that has nothing left', () => {
+  const stage = new Stage({ ...QUIC, tokens: true })
+  stage.do({ type: 'start' })
+  stage.token(90_000)
+  stage.failDial(1)
+  stage.advance(100)
+  stage.failDial(2)
+  stage.advance(200)
+  stage.open(3, { expiresInMs: 90_000 })
+  stage.taken()
+  stage.live(3, MINUTE_MS)
+  assert.ok(!stage.taken().some((line) => line.includes('quic')))
+})
+
+test('closing while QUIC is tried ends both', () => {
+  const stage = probing()
+  stage.do({ type: 'close' })
+  assert.deepEqual(stage.taken(), ['end 3', 'end 4'])
+})

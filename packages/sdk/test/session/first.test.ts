@@ -1,0 +1,93 @@
+/** When the first session is given up, and with which words. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { AuthError, StaticError } from '@static/protocol'
+import { Stage } from './stage.ts'
+
+test('QUIC with fallback: two QUIC dials and one gRPC dial, and both reasons', () => {
+  const stage = new Stage({ way: 'quic', fallback: true })
+  stage.do({ type: 'start' })
+  stage.failDial(1, 'No UDP.')
+  stage.advance(100)
+  stage.failDial(2, 'No UDP again.')
+  stage.advance(200)
+  stage.failDial(3, 'No TCP.')
+  assert.deepEqual(stage.taken(), ['dial 1 quic', 'dial 2 quic', 'dial 3 grpc', 'failed connection_error'])
+  assert.equal(stage.firstError?.message, 'No UDP again. Nor is there a way by gRPC: No TCP.')
+  stage.advance(3_600_000)
+  assert.deepEqual(stage.taken(), [], 'it is over')
+})
+
+for (const way of ['quic', 'grpc'] as const) {
+  test(`${way} alone: two dials`, () => {
+    const stage = new Stage({ way })
+    stage.do({ type: 'start' })
+    stage.failDial(1)
+    stage.redial(2)
+    stage.failDial(2, 'Nobody.')
+    assert.equal(stage.firstError?.message, 'Nobody.')
+  })
+}
+
+test('a refusal of the account is the last word at once', () => {
+  const stage = new Stage({ way: 'quic', fallback: true })
+  stage.do({ type: 'start' })
+  stage.dialled(1)
+  stage.challenge(1)
+  stage.refuse(1, { code: 'api_key_required', message: 'This relay takes no guests.' })
+  assert.deepEqual(stage.taken(), ['dial 1 quic', 'end 1', 'failed api_key_required'])
+  assert.ok(stage.firstError instanceof AuthError)
+})
+
+test('a certificate that is not trusted is the last word at once', () => {
+  const stage = new Stage({ way: 'quic', fallback: true })
+  stage.do({ type: 'start' })
+  stage.failDial(1, 'The certificate is not signed.', true)
+  assert.deepEqual(stage.taken(), ['dial 1 quic', 'failed connection_error'])
+})
+
+test('a relay that has no room three times in a row is given up, with its own words', () => {
+  const stage = new Stage({ way: 'quic', fallback: true })
+  stage.do({ type: 'start' })
+  for (let stream = 1; stream <= 3; stream++) {
+    stage.dialled(stream)
+    stage.refuse(stream, { code: 'unavailable', message: 'No room.', retryAfterMs: 100 })
+    stage.advance(1000)
+  }
+  assert.equal(stage.firstError?.code, 'unavailable')
+})
+
+test('a token source that refuses is the last word at once', () => {
+  const stage = new Stage({ tokens: true })
+  stage.do({ type: 'start' })
+  stage.do({ type: 'tokenFailed', error: StaticError.of('auth_key_invalid', 'No such key.') })
+  assert.deepEqual(stage.taken(), ['ask', 'failed auth_key_invalid'])
+})
+
+test('a token source that cannot be reached has three tries', () => {
+  const stage = new Stage({ tokens: true })
+  stage.do({ type: 'start' })
+  for (let at = 0; at < 3; at++) {
+    assert.equal(stage.firstError, undefined)
+    stage.do({ type: 'tokenFailed', error: StaticError.of('connection_error', 'No API.') })
+    stage.advance(5000)
+  }
+  assert.equal(stage.firstError?.message, 'No API.')
+})
+
+test('after a first success it goes on for ever', () => {
+  const stage = Stage.opened({ way: 'quic', fallback: true })
+  stage.cut(1)
+  for (let stream = 2; stream < 200; stream++) {
+    stage.redial(stream)
+    stage.failDial(stream)
+  }
+  assert.equal(stage.firstError, undefined)
+})
+
+test('requests before the first session are lost at once', () => {
+  const stage = new Stage()
+  stage.do({ type: 'start' })
+  stage.request('a')
+  assert.deepEqual(stage.taken(), ['dial 1 grpc', 'a lost'])
+})

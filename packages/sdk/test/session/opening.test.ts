@@ -1,0 +1,139 @@
+/** How a session opens: what is checked before anything is signed. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { ENVELOPE_LIMITS, sessionBytes } from '@static/protocol'
+import { CloseReason, Purpose, TrafficProfile } from '@static/protocol/relay'
+import { NONCE, RELAY_ID, Stage } from './stage.ts'
+
+for (const way of ['quic', 'grpc'] as const) {
+  test(`a guest's session opens by ${way}: challenge, signature, pin, then the listener is told`, () => {
+    const stage = new Stage({ way, traffic: 'strict', cellsPerSecond: 9 })
+    stage.do({ type: 'start' })
+    assert.deepEqual(stage.taken(), [`dial 1 ${way}`])
+    stage.dialled(1)
+    assert.deepEqual(stage.asked(1).body, {
+      case: 'getChallenge',
+      value: { $typeName: 'static.relay.v1.GetChallengeRequest', revision: 1 },
+    })
+    stage.challenge(1, { revision: 7 })
+    const { body } = stage.asked(1)
+    assert.ok(body.case === 'openSession')
+    assert.equal(body.value.purpose, Purpose.SESSION)
+    assert.equal(body.value.revision, 1, 'the lower one of both')
+    assert.equal(body.value.trafficProfile, TrafficProfile.STRICT)
+    assert.equal(body.value.cellsPerSecond, 9)
+    assert.equal(body.value.jwt, '')
+    assert.deepEqual(new Uint8Array(body.value.relayNonce), NONCE)
+    const claim = {
+      purpose: 'session',
+      revision: 1,
+      relayName: 'relay.test',
+      relayId: RELAY_ID,
+      relayNonce: NONCE,
+      agentNonce: body.value.agentNonce,
+      jwtHash: undefined,
+      traffic: 'strict',
+      cellsPerSecond: 9,
+    } as const
+    assert.deepEqual(stage.signed, [sessionBytes(claim)])
+    stage.accept(1, { keyPackages: 3 })
+    assert.deepEqual(stage.taken(), ['pin relay.test', `opened ${way}`])
+    assert.deepEqual(stage.infos, [{ way, keyPackages: 3, nonce: NONCE, guest: true }])
+  })
+}
+
+test('a relay that names itself otherwise than its certificate gets no signature', () => {
+  const stage = new Stage()
+  stage.do({ type: 'start' })
+  stage.dialled(1, 'other.test')
+  stage.challenge(1)
+  assert.deepEqual(stage.taken(), ['dial 1 grpc', 'end 1', 'failed connection_error'])
+  assert.match(stage.firstError?.message ?? '', /calls itself "relay.test", but its certificate is for other.test/)
+  assert.deepEqual(stage.signed, [])
+})
+
+test('another relay than the pinned one gets no signature, by either way', () => {
+  for (const way of ['quic', 'grpc'] as const) {
+    const stage = new Stage({ way, pinned: new Uint8Array(32).fill(1) })
+    stage.do({ type: 'start' })
+    stage.dialled(1)
+    stage.challenge(1)
+    assert.equal(stage.firstError?.code, 'connection_error')
+    assert.match(stage.firstError?.message ?? '', /^Another relay answers as relay.test/)
+    assert.deepEqual(stage.signed, [])
+  }
+})
+
+test('a relay that changed its id while the agent was away is tried again once a minute only', () => {
+  const stage = Stage.opened()
+  stage.live(1, 20_000)
+  stage.cut(1)
+  stage.advance(100)
+  stage.dialled(2)
+  stage.challenge(2, { relayId: new Uint8Array(32).fill(1) })
+  assert.deepEqual(stage.taken().slice(-2), ['end 2', 'lost connection_error'])
+  stage.advance(59_900)
+  assert.deepEqual(stage.taken(), [])
+  stage.advance(1100)
+  assert.deepEqual(stage.taken(), ['dial 3 grpc'])
+})
+
+test('an incomplete challenge breaks the protocol', () => {
+  for (const changes of [{ nonce: new Uint8Array(31) }, { relayId: new Uint8Array(1) }, { revision: 0 }]) {
+    const stage = new Stage()
+    stage.do({ type: 'start' })
+    stage.dialled(1)
+    stage.challenge(1, changes)
+    assert.deepEqual(stage.signed, [])
+    assert.ok(stage.ended.has(1))
+  }
+})
+
+test('before the session is open no long envelope is taken, after it a commit of 4 MiB is', () => {
+  const stage = new Stage()
+  stage.do({ type: 'start' })
+  stage.dialled(1)
+  stage.challenge(1, { relayName: 'x'.repeat(ENVELOPE_LIMITS.unauthenticated) })
+  assert.ok(stage.ended.has(1))
+  stage.advance(1000)
+  stage.open(2)
+  stage.send(2, 0n, { case: 'deliverCommit', value: { commit: new Uint8Array(ENVELOPE_LIMITS.member) } })
+  assert.equal(stage.pushes.length, 1)
+  assert.ok(!stage.ended.has(2))
+})
+
+test('an opening that takes 10 s has failed, and so has a dial', () => {
+  const stage = new Stage({ way: 'quic' })
+  stage.do({ type: 'start' })
+  stage.advance(9999)
+  stage.dialled(1)
+  stage.challenge(1)
+  stage.advance(9999)
+  assert.deepEqual(stage.taken(), ['dial 1 quic'])
+  stage.advance(1)
+  assert.deepEqual(stage.taken(), ['end 1'])
+  stage.advance(100)
+  assert.deepEqual(stage.taken(), ['dial 2 quic'])
+  stage.advance(10_000)
+  assert.deepEqual(stage.taken(), ['failed connection_error'])
+  // It comes about after all, and nobody wants it any more.
+  stage.dialled(2)
+  assert.deepEqual(stage.taken(), ['end 2'])
+})
+
+test('a full port names another one, five times at most', () => {
+  const stage = new Stage({ way: 'quic' })
+  stage.do({ type: 'start' })
+  for (let hop = 1; hop <= 5; hop++) {
+    stage.dialled(hop)
+    const error = { code: 'unavailable', message: 'Full.', redirectPort: 4433 + hop }
+    if (hop % 2 === 0) stage.refuse(hop, error)
+    else stage.close(hop, CloseReason.SHUTDOWN, error)
+    assert.deepEqual(stage.taken().slice(-2), [`end ${hop}`, `dial ${hop + 1} quic:${4433 + hop}`])
+  }
+  stage.dialled(6)
+  stage.refuse(6, { code: 'unavailable', message: 'Full.', redirectPort: 4439 })
+  assert.deepEqual(stage.taken(), ['end 6'])
+  stage.advance(100)
+  assert.deepEqual(stage.taken(), ['dial 7 quic'], 'from the beginning')
+})

@@ -1,0 +1,257 @@
+/** The session's driver against a real relay, by both ways. */
+import assert from 'node:assert/strict'
+import { createSocket } from 'node:dgram'
+import { once } from 'node:events'
+import { randomBytes } from 'node:crypto'
+import { describe, test, type TestContext } from 'node:test'
+import { create } from '@bufbuild/protobuf'
+import { declarationBytes } from '@static/protocol'
+import {
+  CreateChannelRequestSchema,
+  DeclarationSchema,
+  ResumeRequestSchema,
+  SendCommitRequestSchema,
+  SendMessageRequestSchema,
+} from '@static/protocol/relay'
+import { sha256 } from '../../../relay/test/support/agent.ts'
+import { quietPort } from '../../../relay/test/support/quiet-port.ts'
+import { startTestRelay, type TestRelay } from '../../../relay/test/support/relay.ts'
+import { grpcFallback, parseEndpoint } from '../../src/endpoint.ts'
+import type { RelaySession, Transport } from '../../src/ports.ts'
+import { call } from '../../src/session/refusal.ts'
+import { openSession, type OpenedSession, type SessionOptions } from '../../src/session/session.ts'
+import { makeGrpcTransport } from '../../src/transport/grpc.ts'
+import { makeQuicTransport } from '../../src/transport/quic.ts'
+import { newAuthority } from '../transport/support.ts'
+import { Listener, makeSigner, refusedWith } from './support.ts'
+
+const TRANSPORTS = { quic: makeQuicTransport(), grpc: makeGrpcTransport() }
+const TIMEOUT = { timeout: 60_000 }
+
+async function startRelay(
+  t: TestContext,
+  way: 'quic' | 'grpc',
+  settings: object = {},
+  endpoints = 1,
+): Promise<TestRelay> {
+  const relay = await startTestRelay(way, { settings, endpoints })
+  t.after(() => relay.close())
+  return relay
+}
+
+type Opened = OpenedSession & ReturnType<typeof makeSigner> & { readonly listener: Listener }
+
+/** A session with a relay, closed after the test. */
+function open(t: TestContext, relay: TestRelay, way: 'quic' | 'grpc', changes: Partial<SessionOptions> = {}): Opened {
+  const listener = new Listener()
+  const key = makeSigner()
+  const port = way === 'quic' ? relay.quicPorts[0] : relay.grpcPort
+  const opened = openSession({
+    endpoint: parseEndpoint(`${way === 'quic' ? 'quic' : 'https'}://localhost:${port}`),
+    ca: relay.ca,
+    transports: TRANSPORTS,
+    pins: new Map(),
+    ...key,
+    tokens: () => Promise.resolve({ jwt: relay.api.token('acct'), expiresAt: Date.now() + 3_600_000 }),
+    listener,
+    ...changes,
+  })
+  t.after(() => opened.session.close())
+  return { ...opened, ...key, listener }
+}
+
+/** A transport that writes down which ports are dialled. */
+function watched(transport: Transport, ports: number[]): Transport {
+  return {
+    form: transport.form,
+    dial: (target, handlers) => {
+      ports.push(target.port)
+      return transport.dial(target, handlers)
+    },
+  }
+}
+
+/** Sends messages of 50,000 bytes in one turn; their indexes. */
+async function sendAll(session: RelaySession, channelId: Uint8Array, slot: bigint, count: number): Promise<number[]> {
+  const sends = Array.from({ length: count }, (_, at) =>
+    call(session, {
+      case: 'sendMessage',
+      value: create(SendMessageRequestSchema, {
+        channelId,
+        slot,
+        counter: BigInt(at + 1),
+        messageId: randomBytes(16),
+        ciphertext: randomBytes(50_000),
+      }),
+    }),
+  )
+  return (await Promise.all(sends)).map(({ index }) => Number(index))
+}
+
+/** Commits another agent into a channel, as far as a relay can tell. */
+async function addMember(owner: Opened, publicKey: Uint8Array, channelId: Uint8Array): Promise<void> {
+  const place = { channelId, slot: 0n, messageId: randomBytes(16), commit: randomBytes(200) }
+  const declaration = create(DeclarationSchema, { adds: [sha256(publicKey)] })
+  declaration.signature = owner.sign(declarationBytes({ ...place, commitHash: sha256(place.commit) }, declaration))
+  const welcomes = [{ agentId: sha256(publicKey), welcome: randomBytes(300) }]
+  const value = create(SendCommitRequestSchema, { ...place, declaration, welcomes })
+  await call(owner.session, { case: 'sendCommit', value })
+}
+
+for (const way of ['quic', 'grpc'] as const) {
+  void describe(`a session by ${way}`, () => {
+    test('opens, sends, receives and survives a restart of the relay', TIMEOUT, async (t) => {
+      const relay = await startRelay(t, way)
+      const { session, ready, listener } = open(t, relay, way)
+      await ready
+      assert.deepEqual(
+        listener.infos.map(({ way, guest, keyPackages }) => ({ way, guest, keyPackages })),
+        [{ way, guest: false, keyPackages: 0 }],
+      )
+      assert.deepEqual(
+        listener.pins.map(({ endpoint }) => endpoint),
+        ['localhost'],
+      )
+
+      const channelId = new Uint8Array(randomBytes(16))
+      const channel = create(CreateChannelRequestSchema, { name: 'acme/a/b', channelId, welcome: randomBytes(64) })
+      await call(session, { case: 'createChannel', value: channel })
+      await assert.rejects(
+        call(session, { case: 'createChannel', value: { ...channel, name: 'no' } }),
+        refusedWith('channel_error', /./),
+      )
+      await call(session, { case: 'resume', value: create(ResumeRequestSchema, { channelIds: [channelId] }) })
+
+      // More than a window, in one turn: marks let all of it through.
+      const indexes = await sendAll(session, channelId, 0n, 40)
+      assert.deepEqual(
+        indexes,
+        Array.from({ length: 40 }, (_, at) => at + 1),
+      )
+      await listener.until(() => listener.pushes.length === 40)
+      session.ack([{ channelId, index: 40n }])
+      // Read before the relay stops, since this is.
+      await call(session, { case: 'resume', value: create(ResumeRequestSchema, { channelIds: [channelId] }) })
+
+      await relay.restart()
+      await listener.until(() => listener.infos.length === 2)
+      assert.equal(listener.losses.length, 1)
+      const { channels } = await call(session, { case: 'resume', value: create(ResumeRequestSchema, {}) })
+      assert.equal(channels[0]?.cursor?.index, 40n)
+      assert.equal(listener.pins.length, 1, 'the pin holds over restarts')
+      await session.close()
+    })
+
+    test('a reader that holds gets a window and no more, stays alive, and gets the rest', TIMEOUT, async (t) => {
+      const relay = await startRelay(t, way, { session: { pingMs: 500, pongMs: 500 } })
+      const writer = open(t, relay, way)
+      const reader = open(t, relay, way)
+      await Promise.all([writer.ready, reader.ready])
+      const channelId = new Uint8Array(randomBytes(16))
+      const channel = create(CreateChannelRequestSchema, { name: 'acme/a/b', channelId, welcome: randomBytes(64) })
+      await call(writer.session, { case: 'createChannel', value: channel })
+      await addMember(writer, reader.publicKey, channelId)
+      const resume = create(ResumeRequestSchema, { channelIds: [channelId] })
+      await call(reader.session, { case: 'resume', value: resume })
+      reader.session.hold()
+      await sendAll(writer.session, channelId, 1n, 40)
+      // The relay has pinged some times by then, and cuts off whoever gives no sign of life.
+      const until = Date.now() + 2500
+      while (Date.now() < until) await call(writer.session, { case: 'resume', value: resume })
+      const received = (): number => reader.listener.pushes.filter((push) => push.case === 'deliverMessage').length
+      const held = received()
+      assert.ok(held >= 4 && held <= 8, `${held} messages of 50,000 bytes`)
+      reader.session.release()
+      await reader.listener.until(() => received() === 40)
+      assert.deepEqual(reader.listener.losses, [])
+    })
+
+    test('is refused at once by a relay whose authority it does not know', TIMEOUT, async (t) => {
+      const relay = await startRelay(t, way)
+      const { cert } = await newAuthority()
+      const ports: number[] = []
+      const transports = { ...TRANSPORTS, [way]: watched(TRANSPORTS[way], ports) }
+      const { ready } = open(t, relay, way, { ca: cert, transports })
+      await assert.rejects(ready, refusedWith('connection_error', /^The certificate /))
+      assert.equal(ports.length, 1)
+    })
+
+    test('is refused at once with a token that the relay does not take', TIMEOUT, async (t) => {
+      const relay = await startRelay(t, way)
+      const { ready } = open(t, relay, way, {
+        tokens: () => Promise.resolve({ jwt: 'no.such.token', expiresAt: Date.now() + 3_600_000 }),
+      })
+      await assert.rejects(ready, refusedWith('auth_failed', /./))
+    })
+  })
+}
+
+test('a full QUIC endpoint sends the next session to another port', TIMEOUT, async (t) => {
+  const relay = await startRelay(t, 'quic', { streams: { quicPerEndpoint: 1 } }, 2)
+  const ports: number[] = []
+  const transports = { ...TRANSPORTS, quic: watched(TRANSPORTS.quic, ports) }
+  for (let at = 0; at < 2; at++) {
+    const { ready } = open(t, relay, 'quic', { transports })
+    await ready
+  }
+  const [first, second] = relay.quicPorts
+  assert.deepEqual(ports, [first, first, second])
+})
+
+test('a guest whose UDP port is closed falls back to gRPC', TIMEOUT, async (t) => {
+  const relay = await startRelay(t, 'grpc')
+  const endpoint = parseEndpoint(`quic://localhost:${await quietPort()}`)
+  const { session, ready, listener } = open(t, relay, 'grpc', {
+    endpoint,
+    fallback: grpcFallback(endpoint, { grpcPort: relay.grpcPort }),
+    tokens: undefined,
+  })
+  await ready
+  assert.deepEqual(
+    listener.infos.map(({ way, guest }) => ({ way, guest })),
+    [{ way: 'grpc', guest: true }],
+  )
+  await call(session, { case: 'resume', value: create(ResumeRequestSchema, {}) })
+})
+
+test('says why when neither way is there', TIMEOUT, async (t) => {
+  const relay = await startRelay(t, 'grpc')
+  const endpoint = parseEndpoint(`quic://localhost:${await quietPort()}`)
+  const fallback = grpcFallback(endpoint, { grpcPort: await quietPort() })
+  const { ready } = open(t, relay, 'quic', { endpoint, fallback })
+  await assert.rejects(ready, refusedWith('connection_error', /UDP port \d+ .* Nor is there a way by gRPC: .*TCP port/))
+})
+
+test('goes from gRPC to QUIC when the UDP port opens', TIMEOUT, async (t) => {
+  const relay = await startRelay(t, 'quic')
+  const endpoint = parseEndpoint(`quic://localhost:${relay.quicPorts[0]}`)
+  // A hole in the way: the first dials go to a port where a socket swallows everything.
+  const hole = createSocket('udp4')
+  hole.bind(0, '127.0.0.1')
+  await once(hole, 'listening')
+  t.after(() => hole.close())
+  let isBlocked = true
+  const quic = makeQuicTransport({ connectTimeoutMs: 300 })
+  let jump = 0
+  const { ready, listener } = open(t, relay, 'quic', {
+    endpoint,
+    fallback: grpcFallback(endpoint, { grpcPort: relay.grpcPort }),
+    transports: {
+      grpc: TRANSPORTS.grpc,
+      quic: {
+        form: quic.form,
+        dial: (target, handlers) =>
+          quic.dial(isBlocked ? { ...target, host: '127.0.0.1', port: hole.address().port } : target, handlers),
+      },
+    },
+    now: () => Date.now() + jump,
+  })
+  await ready
+  assert.equal(listener.infos[0]?.way, 'grpc')
+  isBlocked = false
+  // The probe is due now; the next ping of the relay, or one to it, is when that is seen.
+  jump = 61_000
+  await listener.until(() => listener.infos.length === 2)
+  assert.equal(listener.infos[1]?.way, 'quic')
+  assert.deepEqual(listener.losses, [])
+})

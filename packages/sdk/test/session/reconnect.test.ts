@@ -1,0 +1,126 @@
+/** When the next stream is dialled after one was lost. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { CloseReason } from '@static/protocol/relay'
+import { Stage } from './stage.ts'
+
+test('the first dial after a healthy session comes within 100 ms, wherever chance falls', () => {
+  for (const fraction of [0, 0.3, 0.999]) {
+    const stage = Stage.opened()
+    stage.fraction = fraction
+    stage.live(1, 10_000)
+    stage.cut(1)
+    const wait = stage.redial(2)
+    assert.ok(Math.abs(wait - fraction * 100) < 1, `${wait} ms`)
+  }
+})
+
+test('the waits grow to 30 s and are spread over their whole length', () => {
+  const stage = Stage.opened()
+  stage.fraction = 0.5
+  const waits: number[] = []
+  stage.cut(1)
+  for (let stream = 2; stream < 16; stream++) {
+    waits.push(Math.round(stage.redial(stream)))
+    stage.failDial(stream)
+  }
+  assert.deepEqual(waits, [50, 100, 200, 400, 800, 1600, 3200, 6400, 12_800, 15_000, 15_000, 15_000, 15_000, 15_000])
+})
+
+test('a session that lives 10 s makes the next wait short again, one that does not leaves it', () => {
+  const stage = Stage.opened()
+  stage.cut(1)
+  for (let stream = 2; stream < 8; stream++) {
+    stage.redial(stream)
+    stage.failDial(stream)
+  }
+  assert.equal(stage.redial(8), 3200)
+  stage.open(8)
+  stage.live(8, 9000)
+  stage.cut(8)
+  assert.equal(stage.redial(9), 6400)
+  stage.open(9)
+  stage.live(9, 10_000)
+  stage.cut(9)
+  assert.equal(stage.redial(10), 50)
+})
+
+test("REPLACED: somebody else uses the agent's key, and is left alone for 30 s", () => {
+  const stage = Stage.opened()
+  stage.request('a')
+  stage.close(1, CloseReason.REPLACED, { code: 'closed', message: 'Newer.' })
+  assert.deepEqual(stage.taken(), ['end 1', 'a lost', 'lost transport_error'])
+  assert.match(stage.losses[0]?.message ?? '', /two programs seem to use the same agent/)
+  assert.ok(stage.redial(2) >= 30_000)
+})
+
+test('SHUTDOWN: within a second, spread, after what the relay asks for', () => {
+  for (const [fraction, retryAfterMs, expected] of [
+    [0.25, undefined, 250],
+    [0.75, undefined, 750],
+    [0.5, 1000, 1500],
+  ] as const) {
+    const stage = Stage.opened()
+    stage.fraction = fraction
+    stage.close(1, CloseReason.SHUTDOWN, { code: 'unavailable', message: 'Stopping.', retryAfterMs })
+    assert.equal(stage.losses[0]?.code, 'unavailable')
+    assert.equal(stage.redial(2), expected)
+  }
+})
+
+test('NOT_ALLOWED: an error of the account, tried again once a minute', () => {
+  const stage = Stage.opened()
+  stage.close(1, CloseReason.NOT_ALLOWED, { code: 'account_suspended', message: 'Suspended.' })
+  assert.deepEqual(stage.taken(), ['end 1', 'lost account_suspended'])
+  const wait = stage.redial(2)
+  assert.ok(wait >= 60_000 && wait <= 61_000)
+  stage.dialled(2)
+  stage.challenge(2)
+  stage.refuse(2, { code: 'account_suspended', message: 'Still suspended.' })
+  assert.deepEqual(stage.taken(), ['end 2', 'lost account_suspended'])
+  assert.ok(stage.redial(3) >= 60_000)
+})
+
+test('SLOW, MALFORMED and words of a newer relay: dialled again as after any loss', () => {
+  for (const reason of [CloseReason.SLOW, CloseReason.MALFORMED, 77 as CloseReason]) {
+    const stage = Stage.opened()
+    stage.close(1, reason, { code: 'unavailable', message: 'Too slow.' })
+    assert.deepEqual(stage.taken(), ['end 1', 'lost unavailable'])
+    assert.equal(stage.redial(2), 50)
+  }
+})
+
+test('the relay says when to come again, within 10 minutes', () => {
+  for (const [told, expected] of [
+    [7000, 7000],
+    [4_000_000_000, 600_000],
+  ] as const) {
+    const stage = Stage.opened()
+    stage.cut(1)
+    stage.redial(2)
+    stage.dialled(2)
+    stage.refuse(2, { code: 'rate_limited', message: 'Too many.', retryAfterMs: told })
+    assert.equal(stage.redial(3), expected)
+  }
+})
+
+test('failed dials are not told one by one', () => {
+  const stage = Stage.opened()
+  stage.cut(1)
+  assert.deepEqual(stage.taken(), ['end 1', 'lost connection_error'])
+  for (let stream = 2; stream < 6; stream++) {
+    stage.redial(stream)
+    stage.failDial(stream)
+  }
+  assert.equal(stage.losses.length, 1)
+})
+
+test('a stream that ends before it is open is a failed dial', () => {
+  const stage = Stage.opened()
+  stage.cut(1)
+  stage.advance(100)
+  stage.dialled(2)
+  stage.do({ type: 'streamClosed', stream: 2, reason: undefined })
+  assert.equal(stage.losses.length, 1)
+  assert.equal(stage.redial(3), 100)
+})

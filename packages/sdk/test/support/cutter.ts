@@ -1,0 +1,77 @@
+/** A network that fails when a test says so. */
+import { StaticError } from '@static/protocol'
+import type { CellStream, StreamHandlers, Target, Transport } from '../../src/ports.ts'
+
+interface Line {
+  readonly stream: CellStream
+  readonly handlers: StreamHandlers
+  open: boolean
+}
+
+/** The streams of one agent. */
+export class Cutter {
+  readonly #lines = new Set<Line>()
+  #deaf: PromiseWithResolvers<void> | undefined
+  #mute: PromiseWithResolvers<void> | undefined
+
+  /** For `AgentOptions.transport`. */
+  readonly wrap = (transport: Transport): Transport => ({
+    form: transport.form,
+    dial: (target, handlers) => this.#dial(transport, target, handlers),
+  })
+
+  /** What the relay sends is lost from now on, until the stream is cut; fulfilled with the first loss. */
+  deafen(): Promise<void> {
+    this.#deaf = Promise.withResolvers()
+    return this.#deaf.promise
+  }
+
+  /** What the agent sends is lost from now on, until the stream is cut; fulfilled with the first loss. */
+  mute(): Promise<void> {
+    this.#mute = Promise.withResolvers()
+    return this.#mute.promise
+  }
+
+  /** Ends the stream without a word. */
+  cut(): void {
+    this.#deaf = undefined
+    this.#mute = undefined
+    for (const line of this.#lines) {
+      this.#close(line, StaticError.of('transport_error', 'Cut by the test.'))
+      line.stream.end()
+    }
+  }
+
+  async #dial(transport: Transport, target: Target, handlers: StreamHandlers): Promise<CellStream> {
+    const { promise, resolve } = Promise.withResolvers<Line>()
+    const stream = await transport.dial(target, {
+      data: (chunk) => {
+        void promise.then(({ open }) => {
+          this.#deaf?.resolve()
+          if (open && !this.#deaf) handlers.data(chunk)
+        })
+      },
+      closed: (reason) => void promise.then((line) => this.#close(line, reason)),
+    })
+    const line: Line = { stream, handlers, open: true }
+    this.#lines.add(line)
+    resolve(line)
+    return {
+      write: (cells) => {
+        this.#mute?.resolve()
+        if (line.open && !this.#mute) stream.write(cells)
+      },
+      end: () => stream.end(),
+      get bufferedBytes(): number {
+        return stream.bufferedBytes
+      },
+    }
+  }
+
+  #close(line: Line, reason: StaticError | undefined): void {
+    this.#lines.delete(line)
+    if (!line.open) return
+    line.open = false
+    line.handlers.closed(reason)
+  }
+}

@@ -1,0 +1,504 @@
+/**
+ * Memberships of one channel and a relay that is a list: no sockets, a clock that stands still, and an order of events
+ * that a seed decides. The relay keeps the contract; a test may put words of its own into its mouth.
+ */
+import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
+import { create } from '@bufbuild/protobuf'
+import { chainNext, chainStart, commitBody, leaveBody, leaveBytes, StaticError } from '@static/protocol'
+import {
+  ChannelStateSchema,
+  DeliverCommitSchema,
+  DeliverLeaveSchema,
+  DeliverMessageSchema,
+  ErrorSchema,
+  type LeaveNotice,
+  type SendCommitRequest,
+  type SendMessageRequest,
+} from '@static/protocol/relay'
+import { toHex } from '../../src/core/bytes.ts'
+import type { AgentEvent } from '../../src/core/events.ts'
+import type { LogEntry } from '../../src/core/follower.ts'
+import { newChannel } from '../../src/core/founding.ts'
+import { sha256 } from '../../src/core/history.ts'
+import { Journal } from '../../src/core/journal.ts'
+import { Membership } from '../../src/core/membership.ts'
+import { Pins } from '../../src/core/pins.ts'
+import type { World } from '../../src/core/world.ts'
+import { agentIdOf, ed25519, type Epoch, type MlsEngine, type SignatureKeyPair } from '../../src/mls/index.ts'
+import type {
+  AgentId,
+  AgentStore,
+  ChannelId,
+  InboxRecord,
+  Outcome,
+  PositionRecord,
+  RelaySession,
+  RequestBody,
+  Time,
+} from '../../src/ports.ts'
+import { makeMemoryStore } from '../../src/store/memory.ts'
+import { randomNumbers } from '../../../relay/test/support/random.ts'
+import { Agent as MlsAgent, channelOf, engine, NAME } from '../mls/support.ts'
+
+/** A refusal of the relay: a code and what goes with it. */
+export type Refusal = { readonly code: string } & Partial<{ retryAfterMs: number; head: bigint; lastCounter: bigint }>
+
+type Entry =
+  | { readonly kind: 'message'; readonly sender: AgentId; readonly slot: number; readonly request: SendMessageRequest }
+  | { readonly kind: 'commit'; readonly sender: AgentId; readonly slot: number; readonly request: SendCommitRequest }
+  | { readonly kind: 'leave'; readonly sender: AgentId; readonly slot: number; readonly notice: LeaveNotice }
+
+/** How a player differs from an ordinary one. */
+export interface PlayerOptions {
+  readonly chance?: () => number
+  /** Its timers fire so much before their time, as those of Node do by a millisecond. */
+  readonly early?: number
+}
+
+/** How a stage differs from an ordinary one. */
+export interface StageOptions {
+  readonly seed?: number
+  readonly players?: Readonly<Record<string, PlayerOptions>>
+  readonly apart?: readonly string[]
+}
+
+/** The library looks at the real clock when it adds a KeyPackage. */
+const START = Date.now()
+
+/** The channel's relay, and everybody's clock. */
+export class Stage {
+  now: Time = START
+  readonly players: Player[] = []
+  readonly apart: Map<string, MlsAgent> = new Map()
+  readonly channelId: Uint8Array
+  readonly owner: AgentId
+  readonly log: Entry[] = []
+  /** By index; the first is before the log. */
+  readonly positions: PositionRecord[]
+  /** Who has voted against which slot. */
+  readonly votes: string[] = []
+  /** What the relay refuses although it should not. */
+  refuse: (player: Player, body: RequestBody) => Refusal | undefined = () => undefined
+  readonly #random: () => number
+  readonly #roster = new Map<AgentId, { since: number; until: number; counter: number }>()
+  readonly #answers = new Map<string, Outcome>()
+
+  private constructor(channelId: Uint8Array, owner: AgentId, seed: number) {
+    this.channelId = channelId
+    this.owner = owner
+    this.#random = randomNumbers(seed)
+    this.positions = [{ index: 0, hash: chainStart(sha256, channelId), slot: 0 }]
+  }
+
+  /** A channel of these agents, of which the first owns it. Those apart are members whom the test plays itself. */
+  static async start(
+    names: readonly string[],
+    { seed = 1, players = {}, apart = [] }: StageOptions = {},
+  ): Promise<Stage> {
+    const { channelId, agents } = await channelOf(...names)
+    const stage = new Stage(channelId, toHex(agents[0]?.agentId ?? new Uint8Array()), seed)
+    for (const [at, agent] of agents.entries()) {
+      const name = names[at] ?? ''
+      stage.#enrol(toHex(agent.agentId))
+      if (apart.includes(name)) stage.apart.set(name, agent)
+      else new Player(stage, agent, players[name]).enter({ group: agent.group, rows: [...agent.rows.values()] })
+    }
+    await stage.settle()
+    return stage
+  }
+
+  /** The last entry. */
+  get position(): PositionRecord {
+    return this.positions.at(-1) ?? assert.fail()
+  }
+
+  player(name: string): Player {
+    return this.players.find((player) => player.name === name) ?? assert.fail(`no ${name}`)
+  }
+
+  /** Lets everything happen that can, one thing after the other, until nothing is left. */
+  async settle(): Promise<void> {
+    for (;;) {
+      for (const { membership } of this.players) await membership.idle()
+      for (const { journal } of this.players) journal.flush()
+      const able = this.players.filter((player) => player.requests.length > 0 || this.#delivery(player) !== undefined)
+      const player = able[Math.floor(this.#random() * able.length)]
+      if (!player) return
+      const delivery = this.#delivery(player)
+      const request = player.requests[0]
+      if (delivery && (!request || this.#random() < 0.5)) {
+        player.delivered++
+        player.membership.deliver(delivery)
+      } else if (request) {
+        player.requests.shift()
+        request.done(this.handle(player, request.body))
+      }
+    }
+  }
+
+  /** Time passes, in steps in which nothing is missed. */
+  async advance(milliseconds: number, step = 5000): Promise<void> {
+    const until = this.now + milliseconds
+    while (this.now < until) {
+      this.now = Math.min(until, this.now + step)
+      for (const player of this.players) player.awake()
+      await this.settle()
+    }
+  }
+
+  /** An entry of the relay's own making, as whoever gets it is told. */
+  append(entry: Entry): void {
+    const { index, hash, slot } = this.position
+    this.log.push(entry)
+    const { sender } = entry
+    const messageId = entry.kind === 'leave' ? new Uint8Array() : entry.request.messageId
+    this.positions.push({
+      index: index + 1,
+      hash: chainNext(sha256, hash, {
+        kind: entry.kind,
+        sender: Buffer.from(sender, 'hex'),
+        messageId,
+        bodyHash: sha256(bodyOf(entry)),
+      }),
+      slot: slot + (entry.kind === 'commit' ? 1 : 0),
+    })
+  }
+
+  /** An agent leaves by its signed notice. */
+  leave(player: Player): void {
+    const slot = BigInt(this.position.slot)
+    const signature = player.sign(leaveBytes(this.channelId, slot))
+    const notice: LeaveNotice = {
+      $typeName: 'static.relay.v1.LeaveNotice',
+      publicKey: player.key.publicKey,
+      slot,
+      signature,
+    }
+    this.append({ kind: 'leave', sender: player.agentId, slot: this.position.slot, notice })
+    this.#strike(player.agentId)
+  }
+
+  /** Where a player stands. */
+  stateOf(player: Player): Parameters<Membership['resumed']>[0] {
+    const place = this.#roster.get(player.agentId)
+    const cursor = this.positions[Math.max(player.cursor, place?.since ?? 0)]
+    return create(ChannelStateSchema, {
+      channelId: this.channelId,
+      name: NAME,
+      owner: Buffer.from(this.owner, 'hex'),
+      head: BigInt(this.position.slot),
+      lastIndex: BigInt(this.position.index),
+      lastCounter: BigInt(place?.counter ?? 0),
+      cursor: cursor && { index: BigInt(cursor.index), hash: cursor.hash, slot: BigInt(cursor.slot) },
+    })
+  }
+
+  #delivery(player: Player): LogEntry | undefined {
+    const place = this.#roster.get(player.agentId)
+    const entry = this.log[player.delivered]
+    if (!player.online || !place || !entry || player.delivered + 1 > place.until) return undefined
+    return this.#push(entry, player.delivered + 1, entry.sender === player.agentId)
+  }
+
+  #push(entry: Entry, index: number, own: boolean): LogEntry {
+    const { channelId } = this
+    const place = { channelId, index: BigInt(index), sender: Buffer.from(entry.sender, 'hex') }
+    switch (entry.kind) {
+      case 'message': {
+        const { messageId, counter, control, ciphertext } = entry.request
+        const value = {
+          ...place,
+          slot: BigInt(entry.slot),
+          messageId,
+          counter,
+          control,
+          acceptedAtMs: BigInt(this.now),
+        }
+        const body = own ? new Uint8Array() : Uint8Array.from(ciphertext)
+        return { case: 'deliverMessage', value: create(DeliverMessageSchema, { ...value, ciphertext: body }) }
+      }
+      case 'commit': {
+        const { messageId, commit, declaration } = entry.request
+        const body = own || !declaration ? {} : { commit, declaration }
+        const value = { ...place, slot: BigInt(entry.slot), messageId, ...body }
+        return { case: 'deliverCommit', value: create(DeliverCommitSchema, value) }
+      }
+      case 'leave':
+        return { case: 'deliverLeave', value: create(DeliverLeaveSchema, { ...place, notice: entry.notice }) }
+    }
+  }
+
+  /** What the relay does with a request. */
+  handle(player: Player, body: RequestBody): Outcome {
+    // What was taken before is answered as then, whatever has happened since.
+    const id = body.case === 'sendMessage' || body.case === 'sendCommit' ? toHex(body.value.messageId) : ''
+    const known = this.#answers.get(id)
+    if (known) return known
+    const wanted = this.refuse(player, body)
+    const outcome = wanted ? refused(wanted) : this.#judge(player, body)
+    if (id !== '' && outcome.type === 'answered') this.#answers.set(id, outcome)
+    return outcome
+  }
+
+  #judge(player: Player, body: RequestBody): Outcome {
+    switch (body.case) {
+      case 'sendMessage':
+        return this.#message(player, body.value)
+      case 'sendCommit':
+        return this.#commit(player, body.value)
+      case 'rejectCommit':
+        this.votes.push(`${player.name} ${body.value.slot}`)
+        return answered('rejectCommit')
+      case 'resume':
+        player.delivered = Math.max(player.cursor, this.#roster.get(player.agentId)?.since ?? 0)
+        player.online = true
+        return answered('resume')
+      default:
+        return refused({ code: 'invalid_request' })
+    }
+  }
+
+  #message(player: Player, request: SendMessageRequest): Outcome {
+    const place = this.#roster.get(player.agentId)
+    if (!place || place.until < Infinity) return refused({ code: 'removed' })
+    if (Number(request.counter) !== place.counter + 1) {
+      return refused({ code: 'out_of_order', lastCounter: BigInt(place.counter) })
+    }
+    const { slot } = this.position
+    if (Number(request.slot) !== slot) return refused({ code: 'epoch_mismatch', head: BigInt(slot) })
+    place.counter++
+    this.append({ kind: 'message', sender: player.agentId, slot, request })
+    return answered('sendMessage')
+  }
+
+  #commit(player: Player, request: SendCommitRequest): Outcome {
+    const { slot } = this.position
+    if (Number(request.slot) !== slot) return refused({ code: 'epoch_mismatch', head: BigInt(slot), retryAfterMs: 1 })
+    this.append({ kind: 'commit', sender: player.agentId, slot, request })
+    for (const agent of request.declaration?.removes ?? []) this.#strike(toHex(agent))
+    for (const agent of request.declaration?.adds ?? []) this.#enrol(toHex(agent))
+    return answered('sendCommit')
+  }
+
+  #enrol(agent: AgentId): void {
+    this.#roster.set(agent, { since: this.position.index, until: Infinity, counter: 0 })
+  }
+
+  #strike(agent: AgentId): void {
+    const place = this.#roster.get(agent)
+    if (place) place.until = this.position.index
+  }
+}
+
+/** One agent in the channel. */
+export class Player implements World {
+  readonly stage: Stage
+  readonly name: string
+  readonly engine: MlsEngine = engine
+  readonly key: SignatureKeyPair
+  readonly identity: Uint8Array
+  readonly agentId: AgentId
+  readonly sign: (bytes: Uint8Array) => Uint8Array
+  readonly journal: Journal
+  readonly pins: Pins
+  readonly store: AgentStore
+  readonly events: AgentEvent[] = []
+  readonly requests: { readonly body: RequestBody; readonly done: (outcome: Outcome) => void }[] = []
+  readonly membership: Membership
+  online = false
+  /** Its clock is ahead by this. */
+  skew = 0
+  /** The last index that was delivered, and that was acknowledged. */
+  delivered = 0
+  cursor = 0
+  readonly #agent: MlsAgent
+  readonly #options: PlayerOptions
+  #isOver = false
+  #timers: { readonly at: Time; readonly action: () => void }[] = []
+
+  constructor(stage: Stage, agent: MlsAgent, options: PlayerOptions = {}, before?: Player) {
+    this.stage = stage
+    this.#agent = agent
+    this.#options = options
+    this.key = agent.key
+    this.identity = agent.identity
+    this.name = Buffer.from(agent.identity).toString()
+    this.agentId = toHex(agentIdOf(agent.key.publicKey))
+    this.sign = ed25519.signer(agent.key)
+    const { publicKey, seed } = agent.key
+    this.store = before?.store ?? makeMemoryStore({ identity: agent.identity, publicKey, secretKey: seed })
+    this.cursor = before?.cursor ?? 0
+    this.skew = before?.skew ?? 0
+    const write: AgentStore['write'] = (changes) => {
+      if (!this.#isOver) this.store.write(changes)
+    }
+    this.journal = new Journal({ write } as AgentStore, (error) => assert.fail(error))
+    const { channels, pins } = this.store.load()
+    this.pins = new Pins(pins, (change) => this.journal.add(change))
+    const stored = channels[0] ?? newChannel(toHex(stage.channelId), NAME, stage.owner, 'offered', stage.position)
+    this.membership = new Membership(this, stored, () => {})
+    if (before) stage.players.splice(stage.players.indexOf(before), 1, this)
+    else stage.players.push(this)
+  }
+
+  readonly session: RelaySession = {
+    request: (body, done) => {
+      if (!this.#isOver) this.requests.push({ body, done })
+    },
+    ack: () => {},
+    hold: () => {},
+    release: () => {},
+    close: () => Promise.resolve(),
+  }
+
+  /** Is in the channel from here on. */
+  enter(epoch: Epoch): void {
+    const { cursor } = this.stage.stateOf(this)
+    const position = this.stage.positions[Number(cursor?.index ?? 0n)] ?? assert.fail()
+    this.cursor = position.index
+    this.membership.enter(epoch, 'joined', position, new Uint8Array(32))
+    this.resume()
+  }
+
+  /** The session is lost, and with it what was under way; so many requests have arrived before. */
+  lose(arrived = 0): void {
+    this.#cut(arrived)
+    for (const { done } of this.requests.splice(0)) done({ type: 'lost', error: StaticError.of('connection_error') })
+    this.membership.lose()
+  }
+
+  /** The program is killed, and starts again with what it had written. */
+  restart(arrived = 0): Player {
+    this.#cut(arrived)
+    this.#isOver = true
+    this.#timers = []
+    this.requests.length = 0
+    const again = new Player(this.stage, this.#agent, this.#options, this)
+    again.resume()
+    return again
+  }
+
+  /** What is due is done. */
+  awake(): void {
+    const due = this.#timers.filter(({ at }) => at <= this.stage.now)
+    this.#timers = this.#timers.filter(({ at }) => at > this.stage.now)
+    for (const { action } of due) action()
+    this.membership.tick(this.now())
+  }
+
+  now(): Time {
+    return this.stage.now + this.skew
+  }
+
+  random(bytes: number): Uint8Array {
+    return new Uint8Array(randomBytes(bytes))
+  }
+
+  chance(): number {
+    return this.#options.chance?.() ?? 0.5
+  }
+
+  later(milliseconds: number, action: () => void): () => void {
+    const timer = { at: this.stage.now + milliseconds - (this.#options.early ?? 0), action }
+    this.#timers.push(timer)
+    return () => (this.#timers = this.#timers.filter((other) => other !== timer))
+  }
+
+  emit(event: AgentEvent): void {
+    this.events.push(event)
+  }
+
+  /** The events of a kind so far. */
+  told<Type extends AgentEvent['type']>(type: Type): Extract<AgentEvent, { type: Type }>[] {
+    return this.events.filter((event): event is Extract<AgentEvent, { type: Type }> => event.type === type)
+  }
+
+  acknowledge(_id: ChannelId, index: number): void {
+    this.cursor = Math.max(this.cursor, index)
+  }
+
+  resume(): void {
+    const value = { $typeName: 'static.relay.v1.ResumeRequest', channelIds: [], after: new Uint8Array() } as const
+    this.session.request({ case: 'resume', value: { ...value, channelIds: [] } }, (outcome) => {
+      if (outcome.type === 'answered') this.membership.resumed(this.stage.stateOf(this))
+    })
+  }
+
+  page(id: ChannelId, after: number, limit: number): readonly InboxRecord[] {
+    this.journal.flush()
+    return this.store.inbox(id, after, limit)
+  }
+
+  queued(): void {}
+
+  greeted(): void {}
+
+  #cut(arrived: number): void {
+    for (const { body } of this.requests.slice(0, arrived)) this.stage.handle(this, body)
+    this.online = false
+  }
+
+  /** Epoch and place: the same in all that have followed the same log. */
+  get view(): string {
+    const { group, history, failure } = this.membership
+    if (failure) return failure.code
+    return `${group?.facts.epoch} ${toHex(group?.facts.epochAuthenticator ?? new Uint8Array())} ${toHex(history.position.hash)}`
+  }
+
+  get epoch(): number {
+    return Number(this.membership.group?.facts.epoch ?? -1n)
+  }
+
+  send(words: string): Promise<void> {
+    return this.membership.send('payload', Buffer.from(words))
+  }
+
+  /** All payloads that have come and were not taken. */
+  async take(): Promise<string[]> {
+    const taken: string[] = []
+    const reader = this.membership.inbox.read(({ payload }) => Buffer.from(payload).toString())
+    for (;;) {
+      const next = reader.next()
+      const ended = await Promise.race([
+        next,
+        new Promise<undefined>((resolve) => setImmediate(() => resolve(undefined))),
+      ])
+      if (!ended || ended.done === true) break
+      taken.push(ended.value)
+    }
+    await reader.return?.()
+    return taken
+  }
+}
+
+/** Makes an agent that is not in the channel yet, and its KeyPackage. */
+export async function outsider(
+  stage: Stage,
+  name: string,
+  options: PlayerOptions = {},
+): Promise<{ keyPackage: Uint8Array; agentId: Uint8Array; join(welcome: Uint8Array): Promise<Player> }> {
+  const agent = new MlsAgent(name)
+  const made = await agent.keyPackage(Date.now())
+  const join = async (welcome: Uint8Array): Promise<Player> => {
+    const player = new Player(stage, agent, options)
+    player.enter(await engine.join(welcome, made.privatePart, agent.key, { name: NAME }))
+    return player
+  }
+  return { keyPackage: made.keyPackage, agentId: agent.agentId, join }
+}
+
+function bodyOf(entry: Entry): Uint8Array {
+  if (entry.kind === 'message') return entry.request.ciphertext
+  if (entry.kind === 'leave') return leaveBody(entry.notice)
+  const { commit, declaration } = entry.request
+  return commitBody(commit, declaration ?? assert.fail('no declaration'))
+}
+
+function answered(name: 'sendMessage' | 'sendCommit' | 'rejectCommit' | 'resume'): Outcome {
+  return { type: 'answered', body: { case: name, value: {} } as never }
+}
+
+function refused(refusal: Refusal): Outcome {
+  return { type: 'refused', error: create(ErrorSchema, refusal) }
+}
