@@ -93,6 +93,6 @@ process.on('message', (ask: Ask) => {
   answer(ask).then(tell, (error: unknown) => tell({ type: 'failed', message: String(error) }))
 })
 process.on('disconnect', () => {
-  client.close().finally(() => process.exit(0))
+  void client.close().finally(() => process.exit(0))
 })
 tell({ type: 'done', cpu: 0 })

@@ -12,9 +12,12 @@ export interface AgentProcess extends AsyncDisposable {
 /** Starts an agent; fulfilled when it is connected. */
 export async function startAgent(options: object, nodeFlags: readonly string[] = []): Promise<AgentProcess> {
   const child = fork(join(import.meta.dirname, 'child.ts'), [JSON.stringify(options)], { execArgv: [...nodeFlags] })
+  const exit = once(child, 'exit')
   const next = async (): Promise<Told> => {
-    const [told] = (await Promise.race([once(child, 'message'), once(child, 'exit')])) as [Told | number]
-    if (typeof told === 'number') throw new Error(`The agent ended with ${told}.`)
+    const message = Promise.withResolvers<Told>()
+    child.once('message', (told: Told) => message.resolve(told))
+    const told = await Promise.race([message.promise, exit])
+    if (Array.isArray(told)) throw new Error(`The agent ended with ${told[0]}.`)
     return told
   }
   await next()
@@ -26,7 +29,6 @@ export async function startAgent(options: object, nodeFlags: readonly string[] =
       return told as never
     },
     [Symbol.asyncDispose]: async () => {
-      const exit = once(child, 'exit')
       child.disconnect()
       await exit
     },
