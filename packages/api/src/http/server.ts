@@ -16,6 +16,7 @@ import { type Certificate, makeServer, tlsOptions } from './listener.ts'
 import { PROBLEM_TYPE, problemOf, toStaticError } from './problem.ts'
 import { useOpenApi } from './openapi.ts'
 import { problemSchema } from './schemas.ts'
+import { buildSerializer } from './serialize.ts'
 
 /** How the server presents itself. */
 export interface ServerOptions {
@@ -73,6 +74,7 @@ export async function makeWebServer(options: ServerOptions, addRoutes: (app: App
     return503OnClosing: false,
     forceCloseConnections: 'idle',
     trustProxy: options.trustedProxies.length > 0 ? [...options.trustedProxies] : false,
+    schemaController: { compilersFactory: { buildSerializer } },
     routerOptions: { maxParamLength: service.settings.bodyBytes },
     serverFactory: (handler) => {
       make = () => {
