@@ -44,7 +44,8 @@ export interface WebServer {
 /** Makes a web server; `addRoutes` is called once the plumbing is in place. */
 export async function makeWebServer(options: ServerOptions, addRoutes: (app: App) => void): Promise<WebServer> {
   const { service, log, certificate, url } = options
-  const loggerInstance: FastifyBaseLogger = log
+  // Lines are written by the hooks below, which name the request themselves: none needs a logger of its own.
+  const loggerInstance: FastifyBaseLogger = Object.create(log, { child: { value: () => loggerInstance } })
   const servers: ReturnType<typeof makeServer>[] = []
   let make: () => (typeof servers)[number]
   const common = commonHeaders(!isLoopbackName(options.name))
@@ -66,8 +67,6 @@ export async function makeWebServer(options: ServerOptions, addRoutes: (app: App
   const app: App = Fastify({
     loggerInstance,
     logController: new LogController({ disableRequestLogging: true }),
-    // Lines are written by the hooks below, which name the request themselves.
-    childLoggerFactory: (logger) => logger,
     genReqId: () => newId(service.now()),
     requestIdHeader: false,
     bodyLimit: service.settings.bodyBytes,
