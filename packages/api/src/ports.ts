@@ -27,6 +27,9 @@ export interface KeyRecord {
   readonly lastUsedAt: number | null
 }
 
+/** What is shown of a key. */
+export type ListedKeyRecord = Omit<KeyRecord, 'accountId' | 'hash'>
+
 /** A key with what decides whether it works. */
 export interface VerifiableKey {
   readonly id: string
@@ -88,7 +91,7 @@ export interface KeyStore {
   ): Promise<'created' | 'limit' | 'claimed' | 'refused'>
   byPrefix(prefix: string): Promise<VerifiableKey | undefined>
   /** Active keys, newest first, ties by id descending. */
-  list(accountId: string, modes: readonly Mode[]): Promise<Omit<KeyRecord, 'accountId' | 'hash'>[]>
+  list(accountId: string, modes: readonly Mode[]): Promise<ListedKeyRecord[]>
   /** False if there is no such active key. */
   revoke(accountId: string, id: string, modes: readonly Mode[], now: number): Promise<boolean>
   /** Moves `last_used_at` forward, never back. */

@@ -1,7 +1,7 @@
 /** API keys in the database: Argon2id hashes and what is shown of a key, never the key. */
 import { type Insertable, sql, type Transaction } from 'kysely'
-import type { AccountStatus, Mode, Plan } from '@static/protocol'
-import type { Credential, KeyRecord, KeyStore, VerifiableKey } from '../ports.ts'
+import { type AccountStatus, type Mode, MODES, type Plan } from '@static/protocol'
+import type { Credential, KeyRecord, KeyStore, ListedKeyRecord, VerifiableKey } from '../ports.ts'
 import type { Engine } from './engine.ts'
 import { claim } from './idempotency.ts'
 import type { Schema } from './schema.ts'
@@ -15,20 +15,18 @@ export function keyStore(engine: Engine): KeyStore {
       .innerJoin('accounts as a', 'a.id', 'k.account_id')
       .select(['k.id', 'k.account_id', 'k.mode', 'k.hash', 'k.last_used_at', 'k.revoked_at', 'a.plan', 'a.status'])
       .where('k.prefix', '=', ''),
-    readVerifiable,
+    ([row]: readonly VerifiableRow[]) => row && readVerifiable(row),
   )
-  const list = engine.prepare(
-    db
-      .selectFrom('api_keys')
-      .select(['id', 'prefix', 'name', 'mode', 'created_at', 'last_used_at'])
-      .where('account_id', '=', '')
-      // There are two modes: one of them, or both.
-      .where('mode', 'in', ['live', 'test'])
-      .where('revoked_at', 'is', null)
-      .orderBy('created_at', 'desc')
-      .orderBy('id', 'desc'),
-    readListed,
-  )
+  const active = db
+    .selectFrom('api_keys')
+    .select(['id', 'prefix', 'name', 'mode', 'created_at', 'last_used_at'])
+    .where('account_id', '=', '')
+    .where('revoked_at', 'is', null)
+    .orderBy('created_at', 'desc')
+    .orderBy('id', 'desc')
+  const readAll = (rows: readonly ListedRow[]): ListedKeyRecord[] => rows.map(readListed)
+  const list = engine.prepare(active, readAll)
+  const listMode = engine.prepare(active.where('mode', '=', 'live'), readAll)
   return {
     create: (key, most, credential, wanted) =>
       rollingBack(db, async (tx) => {
@@ -47,11 +45,11 @@ export function keyStore(engine: Engine): KeyStore {
         return 'created'
       }),
 
-    async byPrefix(prefix) {
-      return (await byPrefix(prefix))[0]
-    },
+    byPrefix: (prefix) => byPrefix(prefix),
 
-    list: (accountId, modes) => list(accountId, modes[0] ?? '', modes.at(-1) ?? ''),
+    // There are two modes: both of them, or one.
+    list: (accountId, modes) =>
+      MODES.every((mode) => modes.includes(mode)) ? list(accountId) : listMode(accountId, modes[0] ?? ''),
 
     revoke: (accountId, id, modes, now) =>
       db.transaction().execute(async (tx) => {
@@ -112,7 +110,7 @@ type ListedRow = readonly [
   lastUsedAt: number | null,
 ]
 
-function readListed(row: ListedRow): Omit<KeyRecord, 'accountId' | 'hash'> {
+function readListed(row: ListedRow): ListedKeyRecord {
   const [id, prefix, name, mode, createdAt, lastUsedAt] = row
   return { id, prefix, name, mode, createdAt, lastUsedAt }
 }

@@ -52,13 +52,13 @@ export function openPostgres(url: string): Engine {
   let prepared = 0
   return {
     db,
-    prepare: <T>(query: Compilable, read: (row: never) => T) => {
+    prepare: <T>(query: Compilable, read: (rows: never) => T) => {
       const { sql: text } = query.compile()
       // A name makes the server keep the plan, per connection.
       const name = `static_${++prepared}`
       return async (...values) => {
         const { rows } = await pool.query({ name, text, values: [...values], rowMode: 'array' })
-        return (rows as never[]).map(read)
+        return read(rows as never)
       }
     },
     close: () => db.destroy(),

@@ -46,13 +46,13 @@ export function openSqlite(path: string): Engine {
   const readOnly = new DatabaseSync(path, { readOnly: true })
   return {
     db,
-    prepare: <T>(query: Compilable, read: (row: never) => T) => {
+    prepare: <T>(query: Compilable, read: (rows: never) => T) => {
       const { sql } = query.compile()
       return (...values) => {
         // At first use: the tables do not exist before the migrations.
         reader ??= new SqliteConnection(readOnly)
         try {
-          return Promise.resolve((reader.rows(sql, values) as never[]).map(read))
+          return Promise.resolve(read(reader.rows(sql, values) as never))
         } catch (error) {
           return Promise.reject(error)
         }

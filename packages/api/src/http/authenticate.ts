@@ -23,7 +23,14 @@ export function requireKey(service: Service): preValidationAsyncHookHandler {
 export function requireCaller(service: Service, origin: () => string): preValidationAsyncHookHandler {
   return async (request, reply) => {
     fillBody(request)
-    request.caller = await byKeyOrSession(service, request, reply, origin())
+    // The key or, without an Authorization header, the session; counted against the account's rate.
+    const session = request.headers.authorization === undefined ? sessionOf(request) : undefined
+    const caller =
+      session === undefined
+        ? callerOf(await byKey(service, request))
+        : await bySession(service, request, reply, session, origin())
+    service.limits.account.spend(caller.accountId, request.visit)
+    request.caller = caller
   }
 }
 
@@ -47,22 +54,6 @@ async function byKey(service: Service, request: FastifyRequest): Promise<Verifia
   const writing = service.uses.used(row)
   if (writing) await writing
   return row
-}
-
-/** The caller by key or, without an Authorization header, by session; counted against the account's rate. */
-async function byKeyOrSession(
-  service: Service,
-  request: FastifyRequest,
-  reply: FastifyReply,
-  origin: string,
-): Promise<Caller> {
-  const session = request.headers.authorization === undefined ? sessionOf(request) : undefined
-  const caller =
-    session === undefined
-      ? callerOf(await byKey(service, request))
-      : await bySession(service, request, reply, session, origin)
-  service.limits.account.spend(caller.accountId, request.visit)
-  return caller
 }
 
 function callerOf({ id, accountId, plan, mode }: VerifiableKey): Caller {

@@ -18,14 +18,21 @@ export function commonHeaders(hsts: boolean): Record<string, string> {
 
 /** Every limit that the request met, the tightest of each policy (draft-ietf-httpapi-ratelimit-headers). */
 export function rateHeaders(rates: readonly RateState[]): { 'ratelimit-policy': string; ratelimit: string } {
+  const [only] = rates
+  if (only && rates.length === 1) return { 'ratelimit-policy': only.declaration, ratelimit: stateText(only) }
   let [policies, states] = ['', '']
-  rates.forEach(({ policy, declaration, remaining, resetSeconds }, at) => {
+  rates.forEach((rate, at) => {
+    const { policy, declaration, remaining } = rate
     const tighter = (other: RateState, place: number): boolean =>
       other.policy === policy && (other.remaining < remaining || (other.remaining === remaining && place > at))
-    if (rates.length > 1 && rates.some(tighter)) return
+    if (rates.some(tighter)) return
     const comma = policies === '' ? '' : ', '
     policies += comma + declaration
-    states += `${comma}"${policy}";r=${remaining};t=${resetSeconds}`
+    states += comma + stateText(rate)
   })
   return { 'ratelimit-policy': policies, ratelimit: states }
+}
+
+function stateText({ policy, remaining, resetSeconds }: RateState): string {
+  return `"${policy}";r=${remaining};t=${resetSeconds}`
 }

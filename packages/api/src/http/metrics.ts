@@ -1,20 +1,16 @@
 /** Figures for Prometheus. Labels are routes and codes, never anything about a caller. */
 import type { onResponseHookHandler } from 'fastify'
-import { collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import { collectDefaultMetrics, Gauge, Registry } from 'prom-client'
 import type { Service } from '../service.ts'
 import type { App } from './app.ts'
+import { histogramOf, Times } from './times.ts'
 
 /** Counts every answer and shows what the service is busy with. */
 export function useMetrics(app: App, service: Service): Registry {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
-  const seconds = new Histogram({
-    name: 'static_api_request_seconds',
-    help: 'Time to answer, by route and status',
-    labelNames: ['method', 'route', 'status'],
-    buckets: [0.001, 0.005, 0.02, 0.1, 0.5, 2, 10],
-    registers: [registry],
-  })
+  const all: Times[] = []
+  registry.registerMetric(histogramOf('static_api_request_seconds', 'Time to answer, by route and status', all))
   const gauge = (name: string, help: string, read: () => number): Gauge =>
     new Gauge({
       name,
@@ -30,12 +26,14 @@ export function useMetrics(app: App, service: Service): Registry {
   // By a hook of each route, which knows its own name: asking the request for it costs more than counting. Paths that do
   // not exist are counted nowhere; anybody could make up any number of them.
   app.addHook('onRoute', (options) => {
-    const series = new Map<number, { observe(value: number): void }>()
+    const series = new Map<number, Times>()
     const observe: onResponseHookHandler = (request, reply, done) => {
-      let known = series.get(reply.statusCode)
+      const status = reply.statusCode
+      let known = series.get(status)
       if (!known) {
-        known = seconds.labels({ method: request.method, route: options.url, status: reply.statusCode })
-        series.set(reply.statusCode, known)
+        known = new Times({ method: request.method, route: options.url, status })
+        series.set(status, known)
+        all.push(known)
       }
       known.observe(reply.elapsedTime / 1000)
       done()

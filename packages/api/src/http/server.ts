@@ -16,6 +16,7 @@ import { type Certificate, makeServer, tlsOptions } from './listener.ts'
 import { PROBLEM_TYPE, problemOf, toStaticError } from './problem.ts'
 import { useOpenApi } from './openapi.ts'
 import { problemSchema } from './schemas.ts'
+import { buildSerializer } from './serialize.ts'
 
 /** How the server presents itself. */
 export interface ServerOptions {
@@ -43,7 +44,8 @@ export interface WebServer {
 /** Makes a web server; `addRoutes` is called once the plumbing is in place. */
 export async function makeWebServer(options: ServerOptions, addRoutes: (app: App) => void): Promise<WebServer> {
   const { service, log, certificate, url } = options
-  const loggerInstance: FastifyBaseLogger = log
+  // Lines are written by the hooks below, which name the request themselves: none needs a logger of its own.
+  const loggerInstance: FastifyBaseLogger = Object.create(log, { child: { value: () => loggerInstance } })
   const servers: ReturnType<typeof makeServer>[] = []
   let make: () => (typeof servers)[number]
   const common = commonHeaders(!isLoopbackName(options.name))
@@ -65,14 +67,13 @@ export async function makeWebServer(options: ServerOptions, addRoutes: (app: App
   const app: App = Fastify({
     loggerInstance,
     logController: new LogController({ disableRequestLogging: true }),
-    // Lines are written by the hooks below, which name the request themselves.
-    childLoggerFactory: (logger) => logger,
     genReqId: () => newId(service.now()),
     requestIdHeader: false,
     bodyLimit: service.settings.bodyBytes,
     return503OnClosing: false,
     forceCloseConnections: 'idle',
     trustProxy: options.trustedProxies.length > 0 ? [...options.trustedProxies] : false,
+    schemaController: { compilersFactory: { buildSerializer } },
     routerOptions: { maxParamLength: service.settings.bodyBytes },
     serverFactory: (handler) => {
       make = () => {
