@@ -60,13 +60,10 @@ async function commitAll(
   candidates: readonly Candidate[],
 ): Promise<ReadonlyMap<AgentId, Uint8Array>> {
   try {
-    const { welcomes } = await membership.commit((group) => {
-      // They would refuse the Welcome. The owner's re-key, which is under way, confirms it.
-      if (!membership.isOwn && !group.facts.confirmed) {
-        throw StaticError.of('unavailable', 'The owner has not confirmed the channel yet: try again.')
-      }
-      return { adds: candidates.map(({ keyPackage }) => keyPackage), ...returning(membership, group, candidates) }
-    })
+    const { welcomes } = await membership.commit((group) => ({
+      adds: candidates.map(({ keyPackage }) => keyPackage),
+      ...returning(membership, group, candidates),
+    }))
     return new Map(welcomes.map(({ agentId, welcome }) => [toHex(agentId), welcome]))
   } catch (error) {
     if (!(error instanceof StaticError && error.code === 'too_large') || candidates.length < 2) throw error

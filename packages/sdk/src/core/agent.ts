@@ -168,6 +168,10 @@ export class Agent implements SessionListener, World {
     if (membership) this.#invites?.greeted(membership, kind, sender, payload)
   }
 
+  admitted(id: ChannelId, joiner: string): void {
+    this.#invites?.admitted(id, joiner)
+  }
+
   queued(bytes: number): void {
     this.#queuedBytes += bytes
     if (!this.#holding && this.#queuedBytes > HOLD_BYTES) {

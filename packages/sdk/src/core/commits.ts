@@ -38,6 +38,8 @@ export interface CommitJob {
   change(group: GroupState): Omit<CommitChange, 'now'> | undefined
   /** What goes with the Welcome of one who joins by an invite. */
   readonly tag?: WelcomeTag | undefined
+  /** Who joins by an invite, in the words of the layer above: told when the commit is adopted, also after a restart. */
+  readonly joiner?: string | undefined
   done(result: CommitResult): void
   failed(error: StaticError): void
 }
@@ -48,6 +50,8 @@ export interface Purpose {
   readonly rekeyDue: boolean
   /** It replaces the committer's keys and nothing else. */
   readonly rekeys: boolean
+  /** As in the job. */
+  readonly joiner?: string | undefined
 }
 
 /** A commit that the relay has not taken yet. */
@@ -106,6 +110,7 @@ export async function makePending(
   const purpose: Purpose = {
     rekeyDue: made.rekeyDue,
     rekeys: !change.adds?.length && !change.removes?.length && change.removeFounder !== true,
+    joiner: job.joiner,
   }
   const record: PendingCommitRecord = {
     messageId,

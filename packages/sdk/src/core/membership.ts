@@ -186,12 +186,18 @@ export class Membership implements Writer {
   /** Commits; fulfilled when the commit is in the log and adopted here. */
   async commit(
     change: CommitJob['change'],
-    options: { readonly urgent?: boolean; readonly despiteFork?: boolean; readonly tag?: WelcomeTag } = {},
+    options: {
+      readonly urgent?: boolean
+      readonly despiteFork?: boolean
+      readonly tag?: WelcomeTag
+      readonly joiner?: string
+    } = {},
   ): Promise<CommitResult> {
     const error = this.failure ?? (options.despiteFork === true ? undefined : this.#forkError())
     if (error) throw error
     const { promise, resolve, reject } = Promise.withResolvers<CommitResult>()
-    this.committer.want({ change, tag: options.tag, done: resolve, failed: reject }, options.urgent)
+    const { tag, joiner, urgent } = options
+    this.committer.want({ change, tag, joiner, done: resolve, failed: reject }, urgent)
     this.work()
     return await promise
   }
@@ -292,7 +298,8 @@ export class Membership implements Writer {
     this.#delivered = cursor.index
     this.#online = true
     this.#forgetInbound()
-    this.headIs(Number(state.head))
+    // Not the highest that was ever told: a head that does not exist would hold everything up for good.
+    this.#head = Number(state.head)
     this.roster.resume()
     this.#rekeyFailed = false
     if (this.rekeyDue) this.#rekeySoon()
@@ -441,6 +448,7 @@ export class Membership implements Writer {
     })
     if (purpose.rekeys) this.world.emit({ type: 'rekeyed', channel: this.name })
     this.changed(this.world.agentId, adds.map(toHex), removes.map(toHex))
+    if (purpose.joiner !== undefined) this.world.admitted(this.id, purpose.joiner)
     // Next, before anything else in the new epoch.
     if (this.rekeyDue) this.#rekeySoon()
     job?.done({ welcomes })

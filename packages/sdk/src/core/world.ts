@@ -30,6 +30,8 @@ export interface World {
   page(id: ChannelId, after: number, limit: number): readonly InboxRecord[]
   /** A verified message of the SDK itself has come. */
   greeted(id: ChannelId, kind: 'hello' | 'greeting', sender: AgentId, payload: Uint8Array): void
+  /** An own commit that brings in one who joins by an invite is adopted. */
+  admitted(id: ChannelId, joiner: string): void
   /** So many bytes wait to be processed, more or less than before. */
   queued(bytes: number): void
 }

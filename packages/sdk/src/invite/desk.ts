@@ -125,6 +125,14 @@ export class InviteDesk {
     this.#watch(this.#revokeThere(invite))
   }
 
+  /** The commit that brings a joiner in is adopted; written together with it, so that a crash finds both or neither. */
+  admitted(channel: ChannelId, joiner: string): void {
+    const [agent = '', keyPackageHash] = joiner.split(' ')
+    const known = this.#joiners.get(keyOf(channel, agent))
+    if (known?.state !== 'taken' || toHex(known.keyPackageHash) !== keyPackageHash) return
+    this.#putJoiner({ ...known, state: 'added', since: this.#agent.now() })
+  }
+
   /** A new member says hello: it is answered, and stays. */
   hello(membership: Membership, sender: AgentId, nonce: Uint8Array): void {
     const joiner = this.#joiners.get(keyOf(membership.id, sender))
@@ -237,23 +245,24 @@ export class InviteDesk {
       inviteId: keys.inviteId,
       tag: welcomeTag(keys, keyPackage, welcome, epochAuthenticator),
     })
+    const isTaken = (): boolean => this.#joiners.get(keyOf(membership.id, agent))?.state === 'taken'
     try {
       await membership.commit(
         (group) => {
+          // Its commit was pending when this agent stopped, and has passed by now.
+          if (!isTaken()) return undefined
           const leaf = group.members.get(agent)
           // Who has lost its state comes back with the same key: out and in, in one commit.
           const removes = leaf && same(leaf.signatureKey, signatureKey) ? [agentId] : []
           return { adds: [keyPackage], removes }
         },
-        { tag },
+        { tag, joiner: `${agent} ${toHex(sha256(keyPackage))}` },
       )
-      if (membership.rekeyDue) await membership.rekey()
     } catch (error) {
-      if (StaticError.from(error).code !== 'closed') await this.#giveBack(membership.id, agent)
+      if (StaticError.from(error).code !== 'closed' && isTaken()) await this.#giveBack(membership.id, agent)
       throw error
     }
-    const joiner = this.#joiners.get(keyOf(membership.id, agent))
-    if (joiner?.state === 'taken') this.#putJoiner({ ...joiner, state: 'added', since: this.#agent.now() })
+    if (membership.rekeyDue) await membership.rekey()
   }
 
   async #answer({ inviteId, agentId }: PolledRequest, code: string): Promise<void> {
@@ -272,10 +281,6 @@ export class InviteDesk {
       const membership = agent.memberships.get(joiner.channel)
       if (!membership || membership.failure || now - joiner.since < HELLO_MS) continue
       if (joiner.state === 'added') await this.#removeSilent(membership, joiner)
-      // A crash came between the use and the commit, or between the commit and its note.
-      if (joiner.state === 'taken' && membership.group?.members.has(joiner.agent)) {
-        this.#putJoiner({ ...joiner, state: 'added', since: now })
-      }
     }
     for (const { record } of this.#invites.values()) {
       if (this.#isAlive(record)) this.#poll(record.channel)

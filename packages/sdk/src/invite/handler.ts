@@ -1,7 +1,7 @@
 /** What an agent hands on to whoever deals with invites. */
 import type { StaticError } from '@static/protocol'
 import type { DeliverWelcome } from '@static/protocol/relay'
-import type { AgentId, SessionInfo } from '../ports.ts'
+import type { AgentId, ChannelId, SessionInfo } from '../ports.ts'
 import type { Membership } from '../core/membership.ts'
 
 /** Deals with invites: those of this agent, and those it joins by. */
@@ -12,6 +12,8 @@ export interface InviteHandler {
   welcomed(delivered: DeliverWelcome): boolean
   /** The owner has refused a request. */
   refused(inviteId: Uint8Array, code: string): void
+  /** The commit that brings a joiner in is adopted; `joiner` is what was said when it was asked for. */
+  admitted(channel: ChannelId, joiner: string): void
   /** A verified message of the SDK itself. */
   greeted(membership: Membership, kind: 'hello' | 'greeting', sender: AgentId, payload: Uint8Array): void
   /** The application is about to remove a member. */

@@ -3,7 +3,7 @@ import type { StaticError } from '@static/protocol'
 import type { DeliverWelcome } from '@static/protocol/relay'
 import type { Agent } from '../core/agent.ts'
 import type { Membership } from '../core/membership.ts'
-import type { AgentId, SessionInfo } from '../ports.ts'
+import type { AgentId, ChannelId, SessionInfo } from '../ports.ts'
 import { JoinAttempts } from './attempts.ts'
 import { InviteDesk } from './desk.ts'
 import type { InviteHandler } from './handler.ts'
@@ -32,6 +32,10 @@ export class Invites implements InviteHandler {
 
   refused(inviteId: Uint8Array, code: string): void {
     this.attempts.refused(inviteId, code)
+  }
+
+  admitted(channel: ChannelId, joiner: string): void {
+    this.desk.admitted(channel, joiner)
   }
 
   greeted(membership: Membership, kind: 'hello' | 'greeting', sender: AgentId, payload: Uint8Array): void {

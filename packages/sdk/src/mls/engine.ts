@@ -43,8 +43,6 @@ export interface GroupFacts {
   readonly context: ChannelContext
   readonly members: readonly Member[]
   readonly own: Member
-  /** The owner has committed: without that nobody joins by a Welcome of another member. */
-  readonly confirmed: boolean
   /** Equal in all members of an epoch and known to nobody else (RFC 9420, section 8.7). */
   readonly epochAuthenticator: Uint8Array
 }

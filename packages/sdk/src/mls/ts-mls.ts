@@ -1,7 +1,6 @@
 /** The engine by the library ts-mls 1.6.4. What it gets wrong for us, and the cures, stand in the files of ts-mls/. */
 import { createCommit, createGroup, mlsExporter } from 'ts-mls'
 import { CHANNEL_ID_BYTES, StaticError } from '@static/protocol'
-import { equal } from './bytes.ts'
 import { CONTEXT_TYPE } from './context.ts'
 import { FOUNDER_IDENTITY, memberIdentity } from './credential.ts'
 import { generateSignatureKeyPair } from './ed25519.ts'
@@ -14,7 +13,7 @@ import { CONFIG } from './ts-mls/config.ts'
 import { followCommit, makeCommit } from './ts-mls/commit.ts'
 import { decodeMessage, encodeWelcome } from './ts-mls/message.ts'
 import { decodeGroup, encodeGroup, inside, outside, wipe } from './ts-mls/state.ts'
-import { contextExtensions, contextOf, isConfirmed, membersOf } from './ts-mls/view.ts'
+import { contextExtensions, contextOf, membersOf } from './ts-mls/view.ts'
 import { joinByWelcome } from './ts-mls/welcome.ts'
 
 /** Makes the engine. Channels use one suite; another is for the interoperability tests. */
@@ -58,15 +57,12 @@ function facts(group: Group): GroupFacts {
   const members = membersOf(ratchetTree)
   const own = members.find(({ leaf }) => leaf === privatePath.leafIndex)
   if (own === undefined) throw StaticError.of('mls_error', 'The own leaf is missing.')
-  const context = contextOf(state)
-  const owner = members.find(({ agentId }) => equal(agentId, context.owner))
   return {
     groupId: Uint8Array.from(groupContext.groupId),
     epoch: groupContext.epoch,
-    context,
+    context: contextOf(state),
     members,
     own,
-    confirmed: owner !== undefined && isConfirmed(ratchetTree, owner),
     // A copy: the group's own is wiped one day.
     epochAuthenticator: Uint8Array.from(keySchedule.epochAuthenticator),
   }

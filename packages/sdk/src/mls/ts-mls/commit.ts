@@ -218,7 +218,14 @@ function expectValid({ state, key }: TsMlsGroup, proposals: readonly Proposal[],
       declarer,
     },
   )
-  if (typeof verdict === 'string') throw StaticError.of(codeOf(verdict), `The change is not allowed: ${verdict}.`)
+  if (typeof verdict !== 'string') return
+  throw StaticError.of(codeOf(verdict), WORDS[verdict] ?? `The change is not allowed: ${verdict}.`)
+}
+
+/** What the caller can do about it. */
+const WORDS: Partial<Record<Violation, string>> = {
+  encryption_key_used: 'The KeyPackage was used before: ask for a fresh one. Who was added by it has its Welcome.',
+  identity_twice: 'There is a member of that identity with another key: remove it first.',
 }
 
 function codeOf(violation: Violation): ErrorCode {

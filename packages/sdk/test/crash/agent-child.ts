@@ -1,0 +1,66 @@
+/** An agent in a process of its own, which does one thing and may die at any of its calls to the world. */
+import { once } from 'node:events'
+import { writeSync } from 'node:fs'
+import type { StaticClient } from '../../src/client.ts'
+import { CountedPorts } from './ports.ts'
+import { startAgent } from './start.ts'
+import type { ChildOptions, Task } from './tasks.ts'
+
+const options = JSON.parse(process.argv[2] ?? '') as ChildOptions
+const ports = new CountedPorts()
+
+/** Not console.log: what was said must be out before the next step. */
+function say(word: string, ...values: unknown[]): void {
+  writeSync(1, `${JSON.stringify([word, ...values])}\n`)
+}
+
+async function run(client: StaticClient, name: string, task: Task): Promise<void> {
+  switch (task.type) {
+    case 'create':
+      await client.createChannel(name)
+      return
+    case 'add': {
+      const welcome = await client.channel(name).addMember(Buffer.from(task.keyPackage, 'hex'))
+      say('welcome', Buffer.from(welcome).toString('hex'))
+      return
+    }
+    case 'join':
+      await client.joinChannel(name, Buffer.from(task.welcome, 'hex'))
+      return
+    case 'send': {
+      const channel = client.channel(name)
+      await Promise.all(task.texts.map((text) => channel.send(text).then(() => say('confirmed', text))))
+      return
+    }
+    case 'receive': {
+      let left = task.count
+      for await (const { payload, messageId, redelivered } of client.channel(name).envelopes()) {
+        say('received', Buffer.from(payload).toString(), messageId, redelivered)
+        if (--left === 0) break
+      }
+      return
+    }
+    case 'rotate':
+      return await client.channel(name).rotate()
+    case 'remove':
+      return await client.channel(name).removeMember(task.member)
+    case 'leave':
+      return await client.channel(name).leave()
+  }
+}
+
+const client = await startAgent(options, ports)
+const go = once(process, 'message')
+if (options.deaf) {
+  await ports.resumed
+  ports.stopListening()
+}
+ports.mark(options.crashAt)
+say('ready')
+await go
+ports.listenAfterWrite()
+await run(client, options.channel, options.task)
+say('done')
+await client.close()
+say('calls', ports.calls)
+process.disconnect?.()

@@ -1,0 +1,207 @@
+/** kill -9 of the relay in the middle of bursts and commits: agents go on by themselves, and nothing is lost or doubled. */
+import assert from 'node:assert/strict'
+import { join } from 'node:path'
+import { test, type TestContext } from 'node:test'
+import { randomNumbers, SEED } from '../../../relay/test/support/random.ts'
+import { type RelayChild, RelayHome } from '../../../relay/test/support/relay-process.ts'
+import type { Channel } from '../../src/channel.ts'
+import type { StaticClient } from '../../src/client.ts'
+import { take, text } from '../support/world.ts'
+import { until } from './scene.ts'
+import { startAgent } from './start.ts'
+
+const ROUNDS = 5
+const BURST = 40
+const ROTATIONS = 4
+const NAME = 'acme/crash/relay'
+const SETTINGS = {
+  session: { pingMs: 1000, pongMs: 1000 },
+  rates: { commitsPerSecond: 1000, commitsBurst: 1000 },
+}
+
+/** A member, what it was given, and where that is in the log. */
+class Member {
+  readonly name: string
+  readonly client: StaticClient
+  readonly channel: Channel
+  readonly received: { readonly text: string; readonly index: number; readonly redelivered: boolean }[] = []
+
+  constructor(name: string, client: StaticClient, channel: Channel) {
+    this.name = name
+    this.client = client
+    this.channel = channel
+    // It ends without an error, with the client.
+    void this.#read()
+  }
+
+  async #read(): Promise<void> {
+    for await (const { payload, index, redelivered } of this.channel.envelopes()) {
+      this.received.push({ text: text(payload), index, redelivered })
+    }
+  }
+}
+
+/** A relay that can be killed, and agents on it. */
+class Stage {
+  readonly home: RelayHome
+  readonly clients: StaticClient[] = []
+  /** Why sessions ended. */
+  readonly losses: string[] = []
+  relay: RelayChild
+
+  private constructor(home: RelayHome, relay: RelayChild) {
+    this.home = home
+    this.relay = relay
+  }
+
+  static async make(t: TestContext): Promise<Stage> {
+    const home = await RelayHome.make()
+    const stage = new Stage(home, await home.start(SETTINGS))
+    t.after(() => stage.#close())
+    return stage
+  }
+
+  async start(identity: string, way: 'quic' | 'grpc'): Promise<StaticClient> {
+    const { home, relay } = this
+    const client = await startAgent({
+      directory: join(home.directory, 'agents', identity),
+      identity,
+      endpoint: way === 'quic' ? `quic://localhost:${relay.ports.quic}` : `https://localhost:${relay.ports.grpc}`,
+      ca: home.ca,
+      jwt: home.api.token('acme'),
+      impatient: true,
+    })
+    this.clients.push(client)
+    void this.#noteLosses(client)
+    return client
+  }
+
+  /** Starts the relay again after it was killed. */
+  async restart(): Promise<void> {
+    assert.equal(await this.relay.exited, 'SIGKILL', this.relay.errors())
+    this.relay = await this.home.start(SETTINGS)
+  }
+
+  /** No session ended because an agent did what the relay does not allow. */
+  expectNoRefusal(): void {
+    assert.deepEqual(
+      this.losses.filter((reason) => reason.includes('Refused')),
+      [],
+    )
+  }
+
+  async #noteLosses(client: StaticClient): Promise<void> {
+    for await (const event of client.events()) if (event.type === 'disconnected') this.losses.push(event.error.message)
+  }
+
+  async #close(): Promise<void> {
+    for (const client of this.clients) await client.close()
+    this.relay.kill()
+    await this.relay.exited
+    await this.home.remove()
+  }
+}
+
+test(`the relay is killed in ${ROUNDS} rounds, seed ${SEED}`, { timeout: 240_000 }, async (t) => {
+  const random = randomNumbers(SEED)
+  const stage = await Stage.make(t)
+  const alice = await stage.start('alice', 'grpc')
+  const bob = await stage.start('bob', 'quic')
+  const carol = await stage.start('carol', 'grpc')
+  const own = await alice.createChannel(NAME)
+  const welcomes = await own.addMembers([await bob.generateKeyPackage(), await carol.generateKeyPackage()])
+  const members = [
+    new Member('alice', alice, own),
+    new Member('bob', bob, await bob.joinChannel(NAME, welcomes[0]!)),
+    new Member('carol', carol, await carol.joinChannel(NAME, welcomes[1]!)),
+  ]
+
+  for (let round = 0; round < ROUNDS; round++) {
+    let confirmed = 0
+    const killAt = 1 + Math.floor(random() * BURST * members.length * 0.8)
+    const count = (): void => {
+      if (++confirmed === killAt) stage.relay.kill()
+    }
+    const work = members.flatMap(({ name, channel }) => {
+      const rotate = async (): Promise<void> => {
+        for (let n = 0; n < ROTATIONS; n++) await channel.rotate()
+      }
+      const texts = Array.from({ length: BURST }, (_, n) => `${name} ${round * BURST + n}`)
+      return [...texts.map((words) => channel.send(words).then(count)), rotate()]
+    })
+    await stage.relay.exited
+    t.diagnostic(`round ${round}: killed after ${killAt} of ${BURST * members.length} answers`)
+    await stage.restart()
+    await Promise.all(work)
+  }
+
+  const total = ROUNDS * BURST
+  for (const { name, received } of members) {
+    await until(
+      () => received.length >= 2 * total,
+      () => `${name} got ${received.length} of ${2 * total} messages`,
+    )
+  }
+  const words = (): Set<string> => new Set(members.map(({ channel }) => channel.verify()))
+  await until(
+    () => words().size === 1,
+    () => 'They have seen different logs.',
+  )
+  const places = new Map<string, number>()
+  for (const member of members) {
+    const others = members.filter((other) => other !== member)
+    for (const { name } of others) {
+      const texts = member.received.map(({ text }) => text).filter((words) => words.startsWith(name))
+      assert.deepEqual(
+        texts,
+        Array.from({ length: total }, (_, n) => `${name} ${n}`),
+        `${name} to ${member.name}`,
+      )
+    }
+    let last = 0
+    for (const { text, index, redelivered } of member.received) {
+      assert.ok(index > last, 'The order is not that of the log.')
+      assert.equal(places.get(text) ?? index, index, 'Two have seen it at different places.')
+      assert.equal(redelivered, false, `${text} was marked, and ${member.name} was never restarted`)
+      places.set(text, index)
+      last = index
+    }
+    assert.equal(member.channel.members().length, members.length)
+  }
+  stage.expectNoRefusal()
+})
+
+test('a relay that has forgotten how far an agent has read tells it again, and both go on', async (t) => {
+  const stage = await Stage.make(t)
+  const alice = await stage.start('alice', 'grpc')
+  const joiner = await stage.start('bob', 'grpc')
+  const own = await alice.createChannel(NAME)
+  const welcome = await own.addMember(await joiner.generateKeyPackage())
+  await joiner.joinChannel(NAME, welcome)
+  await joiner.close()
+  // More than what is under way at once, so that bob speaks before all of it has come again.
+  const payload = Buffer.alloc(20_000, 'x')
+  await Promise.all(Array.from({ length: 60 }, () => own.send(payload)))
+  const bob = await stage.start('bob', 'grpc')
+  const reader = new Member('bob', bob, bob.channel(NAME))
+  await until(
+    () => reader.received.length === 60,
+    () => `bob has got ${reader.received.length}`,
+  )
+  stage.relay.kill()
+  await stage.relay.exited
+  const sent = [reader.channel.send('while it is dead'), own.send('to bob')]
+  await stage.restart()
+  await Promise.all(sent)
+  assert.deepEqual(await take(own, 1), ['while it is dead'])
+  await until(
+    () => reader.received.length === 61,
+    () => `bob has got ${reader.received.length}`,
+  )
+  assert.equal(reader.received.at(-1)?.text, 'to bob')
+  await until(
+    () => own.verify() === reader.channel.verify(),
+    () => 'They have seen different logs.',
+  )
+  stage.expectNoRefusal()
+})
