@@ -2,7 +2,7 @@
 import { MAX_PAYLOAD_BYTES, StaticError } from '@static/protocol'
 import type { Agent } from './core/agent.ts'
 import { addMembers } from './core/adding.ts'
-import { toHex } from './core/bytes.ts'
+import { fromHex, toHex } from './core/bytes.ts'
 import type { Incoming } from './core/inbox.ts'
 import { leaveChannel } from './core/leaving.ts'
 import type { Membership } from './core/membership.ts'
@@ -163,6 +163,30 @@ export class Channel implements AsyncDisposable {
       () => this.#agent.drop(this.#membership, StaticError.of('not_found', 'The channel was deleted.')),
     )
     await this.#agent.journal.written()
+  }
+
+  /**
+   * The owner's word that a commit is invalid (`commit_skipped` tells its slot): what it did to the relay's roster is
+   * undone and its sender barred from committing, until `liftBar`. Other members vote by themselves.
+   *
+   * @throws {StaticError} `not_found`, `not_allowed`
+   */
+  async rejectCommit(slot: number): Promise<void> {
+    const { channelId } = this.#membership
+    const value = { $typeName: 'static.relay.v1.RejectCommitRequest', channelId, slot: BigInt(slot) } as const
+    await this.#agent.ask({ case: 'rejectCommit', value }, () => {})
+  }
+
+  /**
+   * Lets a member commit again whose commit was rejected; only the owner may.
+   *
+   * @throws {StaticError} `not_allowed`
+   */
+  async liftBar(member: AgentId): Promise<void> {
+    const { channelId } = this.#membership
+    const agentId = fromHex(parseAgentId(member))
+    const value = { $typeName: 'static.relay.v1.LiftBarRequest', channelId, agentId } as const
+    await this.#agent.ask({ case: 'liftBar', value }, () => {})
   }
 
   /**

@@ -21,6 +21,7 @@ const JOIN_SECONDS = 60
 const RECEIVE_SECONDS = 5
 
 const MOST_AT_ONCE = 100
+const LONGEST_TIMER_MS = 2 ** 31 - 1
 
 /** A payload that is waited for. */
 interface Waiting {
@@ -31,7 +32,7 @@ interface Waiting {
 /** What was received of one channel by the last call, and is not settled. */
 interface Reader {
   readonly given: AsyncIterator<Envelope, undefined>[]
-  waiting: Waiting | undefined
+  readonly waiting: Waiting[]
 }
 
 /**
@@ -150,16 +151,17 @@ export class StaticChannelManager implements AsyncDisposable {
   async #receive(name: string, timeoutMs: number, most: number): Promise<readonly Envelope[]> {
     this.#checkAlive()
     const channel = this.client.channel(name)
-    const reader = this.#readers.get(channel) ?? { given: [], waiting: undefined }
+    const reader = this.#readers.get(channel) ?? { given: [], waiting: [] }
     this.#readers.set(channel, reader)
     for (const iterator of reader.given.splice(0)) await iterator.return?.()
-    // Each holds one payload until the next call settles it. What did not come in time is still waited for.
-    reader.waiting ??= waitOn(channel)
-    const { iterator, next } = reader.waiting
-    const first = await withinTime(next, timeoutMs)
-    if (!first) return []
-    reader.waiting = undefined
-    reader.given.push(iterator)
+    // Each holds one payload until the next call settles it. What did not come in time is still waited for, by one.
+    const waiting = reader.waiting.shift() ?? waitOn(channel)
+    const first = await withinTime(waiting.next, timeoutMs)
+    if (!first) {
+      reader.waiting.push(waiting)
+      return []
+    }
+    reader.given.push(waiting.iterator)
     const envelopes = [valueOf(first)]
     while (envelopes.length < most && channel.hasNext) {
       const another = waitOn(channel)
@@ -189,7 +191,7 @@ function valueOf(result: IteratorResult<Envelope, undefined>): Envelope {
 
 async function withinTime<Result>(promise: Promise<Result>, milliseconds: number): Promise<Result | undefined> {
   const late = Promise.withResolvers<undefined>()
-  const timer = setTimeout(() => late.resolve(undefined), milliseconds)
+  const timer = setTimeout(() => late.resolve(undefined), Math.min(milliseconds, LONGEST_TIMER_MS))
   try {
     return await Promise.race([promise, late.promise])
   } finally {

@@ -84,10 +84,12 @@ function returning(
     const leaf = group.members.get(agentId)
     return leaf !== undefined && same(leaf.signatureKey, signatureKey)
   })
-  return {
-    removes: back.map(({ agentId }) => fromHex(agentId)),
-    leaveNotices: back.map(({ agentId }) => membership.leaveNotice(agentId)).filter((notice) => notice !== undefined),
-  }
+  const leaveNotices = back.map(({ agentId }) => {
+    const notice = membership.leaveNotice(agentId)
+    if (!notice) throw StaticError.of('invalid_request', `Agent ${agentId} is in the channel already.`)
+    return notice
+  })
+  return { removes: back.map(({ agentId }) => fromHex(agentId)), leaveNotices }
 }
 
 function missing(): never {

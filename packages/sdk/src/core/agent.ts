@@ -21,7 +21,7 @@ import type {
   Time,
 } from '../ports.ts'
 import type { InviteHandler } from '../invite/handler.ts'
-import { type Answer, refusalError } from '../session/refusal.ts'
+import { type Answer, refusalError, retryDelay } from '../session/refusal.ts'
 import { fromHex, toHex } from './bytes.ts'
 import { type AgentEvent, Events } from './events.ts'
 import { Journal } from './journal.ts'
@@ -53,7 +53,9 @@ const CHECKPOINT_MS = 60_000
 const HOLD_BYTES = 2 * 1024 * 1024
 const RESUMED_AT_ONCE = 500
 const MOST_TRIES = 10
-const RETRY_MS = 1000
+const LONGEST_TIMER_MS = 2 ** 31 - 1
+/** A relay that says again and again that all are taken is believed now and then. */
+const TOP_UP_MS = 10_000
 
 /** A running agent. */
 export class Agent implements SessionListener, World {
@@ -78,6 +80,12 @@ export class Agent implements SessionListener, World {
   readonly #session: RelaySession
   readonly ready: Promise<void>
   #info: SessionInfo | undefined
+  /** How many sessions have been opened. */
+  #sessions = 0
+  /** What is waited for, and given up when the agent stops. */
+  readonly #waits = new Set<PromiseWithResolvers<void>>()
+  /** Settled when the next session is open. */
+  #nextSession: PromiseWithResolvers<void> = Promise.withResolvers()
   #opened: PromiseWithResolvers<void> = Promise.withResolvers()
   #acks: Pick<AckPosition, 'channelId' | 'index'>[] = []
   #queuedBytes = 0
@@ -109,6 +117,7 @@ export class Agent implements SessionListener, World {
     this.#ticking = setInterval(() => this.#tick(), TICK_MS).unref()
     this.#invites = invites?.(this)
     this.#expectSession()
+    this.#nextSession.promise.catch(() => {})
     const { session, ready } = parts.connect(this, this.key, relays)
     this.#session = session
     this.ready = ready
@@ -133,10 +142,13 @@ export class Agent implements SessionListener, World {
   }
 
   later(milliseconds: number, action: () => void): () => void {
-    const timer = setTimeout(() => {
-      this.#timers.delete(timer)
-      action()
-    }, milliseconds)
+    const timer = setTimeout(
+      () => {
+        this.#timers.delete(timer)
+        action()
+      },
+      Math.min(milliseconds, LONGEST_TIMER_MS),
+    )
     timer.unref()
     this.#timers.add(timer)
     return () => {
@@ -197,6 +209,9 @@ export class Agent implements SessionListener, World {
 
   /** Holds a channel from now on. */
   hold(stored: StoredChannel): Membership {
+    if (this.memberships.has(stored.record.id)) {
+      throw StaticError.of('channel_exists', 'This agent is in that channel already, under another name.')
+    }
     const membership = new Membership(this, stored, () => this.drop(membership, undefined))
     this.memberships.set(membership.id, membership)
     return membership
@@ -206,7 +221,9 @@ export class Agent implements SessionListener, World {
   drop(membership: Membership, error: StaticError | undefined): void {
     membership.drop(error)
     if (membership.welcome) this.keyPackages.discard(membership.welcome)
-    if (this.memberships.get(membership.id) === membership) this.memberships.delete(membership.id)
+    if (this.memberships.get(membership.id) !== membership) return
+    this.memberships.delete(membership.id)
+    this.#invites?.dropped(membership.id)
   }
 
   /**
@@ -221,6 +238,7 @@ export class Agent implements SessionListener, World {
   ): Promise<Result> {
     for (let tries = 1; ; tries++) {
       await this.#opened.promise
+      const session = this.#sessions
       const { promise, resolve, reject } = Promise.withResolvers<{ result: Result } | Outcome>()
       this.#session.request(body, (outcome) => {
         try {
@@ -231,11 +249,14 @@ export class Agent implements SessionListener, World {
       })
       const outcome = await promise
       if ('result' in outcome) return outcome.result
-      if (outcome.type !== 'refused') continue
-      const { code, retryAfterMs = RETRY_MS } = outcome.error
+      if (outcome.type !== 'refused') {
+        await this.#sessionAfter(session)
+        continue
+      }
+      const { code, retryAfterMs } = outcome.error
       const passes = code === 'unavailable' || code === 'rate_limited'
       if (!passes || tries >= MOST_TRIES) throw refusalError(outcome.error)
-      await new Promise<void>((resolve) => this.later(retryAfterMs, resolve))
+      await this.wait(retryDelay(retryAfterMs))
     }
   }
 
@@ -243,10 +264,28 @@ export class Agent implements SessionListener, World {
   async outcome(body: RequestBody): Promise<Exclude<Outcome, { type: 'lost' }>> {
     for (;;) {
       await this.#opened.promise
+      const session = this.#sessions
       const { promise, resolve } = Promise.withResolvers<Outcome>()
       this.#session.request(body, resolve)
       const outcome = await promise
       if (outcome.type !== 'lost') return outcome
+      await this.#sessionAfter(session)
+    }
+  }
+
+  /**
+   * Waits.
+   *
+   * @throws {StaticError} when the agent stops meanwhile
+   */
+  async wait(milliseconds: number): Promise<void> {
+    const waiting = Promise.withResolvers<void>()
+    this.#waits.add(waiting)
+    this.later(milliseconds, waiting.resolve)
+    try {
+      await waiting.promise
+    } finally {
+      this.#waits.delete(waiting)
     }
   }
 
@@ -277,7 +316,11 @@ export class Agent implements SessionListener, World {
     // Without a word of loss when the session has moved to another way.
     if (this.#info) for (const membership of this.memberships.values()) membership.lose()
     this.#info = info
+    this.#sessions++
     this.#opened.resolve()
+    this.#nextSession.resolve()
+    this.#nextSession = Promise.withResolvers()
+    this.#nextSession.promise.catch(() => {})
     this.emit({ type: 'connected', way: info.way })
     const delivered = [...this.memberships.values()].filter(({ isDelivered }) => isDelivered).map(({ id }) => id)
     // Also without a channel: it is what makes the relay deliver Welcomes.
@@ -342,13 +385,18 @@ export class Agent implements SessionListener, World {
     } as const
     this.#session.request({ case: 'resume', value: { ...value, channelIds: [...value.channelIds] } }, (outcome) => {
       if (outcome.type === 'refused') {
-        this.later(outcome.error.retryAfterMs ?? RETRY_MS, () => this.#resume(ids))
+        this.later(retryDelay(outcome.error.retryAfterMs), () => this.#resume(ids))
       }
       if (outcome.type !== 'answered' || outcome.body.case !== 'resume') return
+      const missing = new Set(ids)
       for (const state of outcome.body.value.channels) {
-        const membership = this.memberships.get(toHex(state.channelId))
+        const id = toHex(state.channelId)
+        const membership = this.memberships.get(id)
+        missing.delete(id)
         if (membership?.isDelivered) membership.resumed(state)
       }
+      // An answer without them is none: they are asked for again.
+      if (missing.size > 0) this.later(retryDelay(undefined), () => this.#resume([...missing]))
     })
   }
 
@@ -374,7 +422,7 @@ export class Agent implements SessionListener, World {
         this.#toppingUp = false
         // Many were taken meanwhile. If it failed: the next session tells how many the relay holds.
         const left = outcome.type === 'answered' && outcome.body.case === 'uploadKeyPackage' && outcome.body.value.held
-        if (left !== false && left < POOLED / 2) this.#topUp(left)
+        if (left !== false && left < POOLED / 2) this.later(TOP_UP_MS, () => this.#topUp(left))
       })
     }
     make().catch((error: unknown) => {
@@ -416,8 +464,15 @@ export class Agent implements SessionListener, World {
     for (const membership of this.memberships.values()) membership.end(error, forReaders)
     this.#expectSession()
     this.#opened.reject(error)
+    this.#nextSession.reject(error)
+    for (const { reject } of this.#waits) reject(error)
     this.events.close()
     this.offers.close()
+  }
+
+  /** A session that has lost a request takes no other: the next one does. It may be there already. */
+  async #sessionAfter(session: number): Promise<void> {
+    if (this.#sessions === session) await this.#nextSession.promise
   }
 
   /** Whoever asks from now on waits for the next session. */

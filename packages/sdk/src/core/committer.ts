@@ -1,7 +1,7 @@
 /** Own commits of one channel: making, sending, adopting, rolling back and trying again (see commits.ts). */
 import { StaticError } from '@static/protocol'
 import type { Change, ChannelId, Outcome } from '../ports.ts'
-import { refusalError } from '../session/refusal.ts'
+import { refusalError, retryDelay } from '../session/refusal.ts'
 import { same } from './bytes.ts'
 import { type CommitJob, makePending, type Pending } from './commits.ts'
 import { type GroupState, wipeEpoch } from './group-state.ts'
@@ -20,8 +20,6 @@ export interface CommitterHost {
   /** Nothing else touches the group until the task is over. */
   exclusively(task: () => Promise<void>): void
 }
-
-const RETRY_MS = 1000
 
 /** The committing side of a membership. */
 export class Committer {
@@ -98,6 +96,11 @@ export class Committer {
   }
 
   /** Nothing is committed any more. */
+  /** What waits is not done; what is under way stays so. */
+  refuse(error: StaticError): void {
+    for (const job of this.#jobs.splice(0)) job.failed(error)
+  }
+
   fail(error: StaticError): void {
     this.#failure ??= error
     this.#callOff?.()
@@ -160,7 +163,8 @@ export class Committer {
   }
 
   #refused(pending: Pending, refusal: Extract<Outcome, { type: 'refused' }>['error']): void {
-    const wait = refusal.retryAfterMs ?? (refusal.code === 'epoch_mismatch' ? 0 : RETRY_MS)
+    const mayBeAtOnce = refusal.code === 'epoch_mismatch' && refusal.retryAfterMs === undefined
+    const wait = mayBeAtOnce ? 0 : retryDelay(refusal.retryAfterMs)
     switch (refusal.code) {
       case 'epoch_mismatch':
         this.#host.headIs(Number(refusal.head ?? 0n))

@@ -32,13 +32,22 @@ export type AgentEvent =
   /** A message could not be opened and was left out. */
   | { readonly type: 'decryption_failure'; readonly channel: string; readonly sender: AgentId; readonly index: number }
   /** A commit broke the rules; every member leaves it out. */
-  | { readonly type: 'commit_skipped'; readonly channel: string; readonly sender: AgentId; readonly reason: string }
+  | {
+      readonly type: 'commit_skipped'
+      readonly channel: string
+      readonly sender: AgentId
+      /** The slot that it took, for `Channel.rejectCommit`. */
+      readonly slot: number
+      readonly reason: string
+    }
   /** The members have undone a commit; its sender may not commit until the owner allows it. */
   | { readonly type: 'commit_rejected'; readonly channel: string; readonly sender: AgentId }
   /** A member was shown another history. Sending has stopped: compare `verify()`. */
   | { readonly type: 'fork_detected'; readonly channel: string; readonly member: AgentId; readonly detail: string }
   /** The channel cannot go on here: the error says what to do. */
   | { readonly type: 'channel_failed'; readonly channel: string; readonly error: StaticError }
+  /** So much is unread that no more is taken: read, or the channel stands still here. */
+  | { readonly type: 'inbox_full'; readonly channel: string }
   /** A Welcome came that cannot be used. */
   | { readonly type: 'welcome_refused'; readonly channel: string; readonly error: StaticError }
 

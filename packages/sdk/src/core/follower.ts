@@ -229,7 +229,7 @@ export class Follower {
   /** Everybody leaves this commit out. Who has heard others in this epoch knows that it is theirs, and says so. */
   #skipped(sender: AgentId, slot: bigint, reason: string): void {
     const { world, name, isOwn, group, channelId } = this.#host
-    world.emit({ type: 'commit_skipped', channel: name, sender, reason })
+    world.emit({ type: 'commit_skipped', channel: name, sender, slot: Number(slot), reason })
     // The owner's word alone undoes a commit: that is for the application to say.
     if (isOwn || !group?.heardOthers) return
     const value = { $typeName: 'static.relay.v1.RejectCommitRequest', channelId, slot } as const

@@ -17,6 +17,9 @@ import type { Membership } from './membership.ts'
  */
 export async function foundChannel(agent: Agent, name: ChannelName): Promise<Membership> {
   return await agent.names.run(name, async () => {
+    const before = agent.held(name)
+    // Deleted elsewhere: what was unread of it gives way to the new one.
+    if (before?.isOwn && before.state === 'ended') agent.drop(before, undefined)
     const held = agent.held(name)
     if (held && !held.isOwn) throw StaticError.of('channel_exists')
     if (held?.state === 'joined') return held

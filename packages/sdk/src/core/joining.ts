@@ -33,10 +33,19 @@ export async function joinByWelcome(
     const { groupId, context } = agent.engine.facts(joined.group)
     const id = toHex(groupId)
     const offered = agent.memberships.get(id)
+    // Whoever made the Welcome may have used the id of another channel, to get into its place here.
+    if (offered && (offered.state !== 'offered' || offered.name !== name)) {
+      wipeEpoch(agent.engine, joined)
+      throw StaticError.of(
+        'channel_exists',
+        'This agent is in that channel already, or was offered it by another name.',
+      )
+    }
     const nowhere = { index: 0, hash: new Uint8Array(), slot: 0 }
     const membership = offered ?? agent.hold(newChannel(id, name, toHex(context.owner), 'offered', nowhere))
     try {
       await agent.ask(resumeOf(membership.channelId), ({ channels: [state] }) => {
+        if (membership.state !== 'offered') throw StaticError.of('channel_exists')
         membership.enter(joined, 'joined', startOf(state), welcomeHash)
         agent.keyPackages.spend(ref)
         if (state) membership.resumed(state)

@@ -10,6 +10,8 @@ import type { Journal } from './journal.ts'
 
 /** How many the relay holds for others. */
 export const POOLED = 16
+/** Those that were taken and not yet used, and those that a restarted relay has forgotten, count as well. */
+const MOST_POOLED = 1024
 /** Longer than any of them lasts. */
 const KEPT_MS = 90 * 24 * 60 * 60 * 1000
 
@@ -42,6 +44,7 @@ export class KeyPackages {
     const record = { ref: toHex(ref), keyPackage, privatePart, createdAt: now, pooled }
     this.#known.set(record.ref, record)
     journal.add({ type: 'putKeyPackage', record })
+    if (pooled) this.#trim()
     await journal.written()
     return record
   }
@@ -69,9 +72,20 @@ export class KeyPackages {
     for (const ref of this.#maker.engine.welcomeRefs(welcome)) if (this.#known.has(toHex(ref))) this.spend(toHex(ref))
   }
 
+  /** Whatever the relay says that it has given away, no more are kept than can be in use. */
+  #trim(): void {
+    const pooled = [...this.#known.values()].filter((record) => record.pooled)
+    for (const { ref } of pooled.slice(0, Math.max(0, pooled.length - MOST_POOLED))) this.spend(ref)
+  }
+
   /** Whether one can still be used. */
   has(keyPackage: Uint8Array): boolean {
     return [...this.#known.values()].some((record) => same(record.keyPackage, keyPackage))
+  }
+
+  /** Nobody will use it any more. */
+  forget(keyPackage: Uint8Array): void {
+    for (const record of this.#known.values()) if (same(record.keyPackage, keyPackage)) this.spend(record.ref)
   }
 
   /** It was used: nobody can use it again. */

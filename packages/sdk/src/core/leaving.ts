@@ -12,13 +12,17 @@ import type { Membership } from './membership.ts'
 export async function leaveChannel(agent: Agent, membership: Membership): Promise<void> {
   const before = membership.state
   if (before === 'ended') return agent.drop(membership, undefined)
+  if (membership.isOwn) throw StaticError.of('not_allowed', 'The owner does not leave its channel: it deletes it.')
   membership.become('leaving')
   await agent.journal.written()
   try {
     await finishLeaving(agent, membership)
   } catch (error) {
     // An agent that is closed goes on leaving when it starts again.
-    if (!(error instanceof StaticError && error.code === 'closed')) membership.become(before)
+    if (!(error instanceof StaticError && error.code === 'closed')) {
+      membership.become(before)
+      agent.resume(membership.id)
+    }
     throw error
   }
 }
@@ -28,7 +32,7 @@ export async function finishLeaving(agent: Agent, membership: Membership): Promi
   const { channelId } = membership
   const { publicKey } = agent.key
   let { slot } = membership.history.position
-  for (;;) {
+  while (agent.memberships.get(membership.id) === membership) {
     const signature = agent.sign(leaveBytes(channelId, BigInt(slot)))
     const outcome = await agent.outcome({
       case: 'leave',

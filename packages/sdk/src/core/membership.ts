@@ -14,7 +14,7 @@ import {
 import type { ChannelState } from '@static/protocol/relay'
 import type { Epoch } from '../mls/index.ts'
 import type { AgentId, Change, ChannelId, ChannelRecord, StoredChannel, Time } from '../ports.ts'
-import { fromHex, same, toHex } from './bytes.ts'
+import { fromHex, toHex } from './bytes.ts'
 import { Committer } from './committer.ts'
 import { type CommitJob, type CommitResult, loadPending, type Pending, type WelcomeTag } from './commits.ts'
 import { Follower, type LogEntry } from './follower.ts'
@@ -25,16 +25,15 @@ import { Inbox, type Incoming } from './inbox.ts'
 import type { Writer } from './journal.ts'
 import { Roster } from './roster.ts'
 import { Sender } from './sender.ts'
+import { misfitOf } from './standing.ts'
+import { Upkeep } from './upkeep.ts'
 import type { World } from './world.ts'
 
-/** When the keys are replaced by themselves. */
-const REKEY_MS = 24 * 60 * 60 * 1000
-const REKEY_MESSAGES = 10_000
-/** After so long without a word of this agent or a newer one of the others, and a little more, a heartbeat tells. */
-const HEARTBEAT_MS = 60_000
-const HEARTBEAT_SPREAD_MS = 15_000
 /** How often entries that were left out are asked for again. */
 const MOST_HOLES = 3
+
+/** When a channel is asked for again that the relay does not deliver. */
+const RESUME_AGAIN_MS = 5000
 
 /** What is neither in the history nor with the sender. */
 type Rest = Pick<ChannelRecord, 'state' | 'rekeyDue' | 'rekeyedAt' | 'fork' | 'broken'>
@@ -52,6 +51,7 @@ export class Membership implements Writer {
   readonly committer: Committer
   readonly roster: Roster
   readonly #follower: Follower
+  readonly #upkeep: Upkeep
   #group: GroupState | undefined
   #rest: Rest
   #welcome: Uint8Array | undefined
@@ -72,14 +72,6 @@ export class Membership implements Writer {
   #acknowledged: number
   /** What this session has brought: the relay takes no acknowledgement beyond, also of what an earlier one brought. */
   #delivered = 0
-  /** Since when something was seen that nobody was told of, and its index. */
-  #untoldSince: Time | undefined
-  #untoldIndex = 0
-  #rekeying: Promise<unknown> | undefined
-  /** A re-key has failed: not again by itself before the next tick or session. */
-  #rekeyFailed = false
-  /** Between 0 and 1: what all members do after a time is not done by all at once. */
-  readonly #spread: number
   #changes: Change[] = []
   #recordChanged = false
   #epochChanged = false
@@ -103,11 +95,11 @@ export class Membership implements Writer {
     this.sender = new Sender(this, stored)
     this.roster = new Roster(this, leavers)
     this.#follower = new Follower(this)
+    this.#upkeep = new Upkeep(this)
     this.#rest = record
     this.#welcome = welcome
     this.#redeliveredUpTo = record.position.index
     this.#acknowledged = record.position.index
-    this.#spread = world.chance()
     this.#ended = ended
     let unanswered: Pending | undefined
     try {
@@ -134,6 +126,10 @@ export class Membership implements Writer {
     return this.#group
   }
 
+  get rekeyedAt(): Time {
+    return this.#rest.rekeyedAt
+  }
+
   get isOwn(): boolean {
     return this.owner === this.world.agentId
   }
@@ -157,7 +153,7 @@ export class Membership implements Writer {
   get failure(): StaticError | undefined {
     const { state, broken } = this.#rest
     if (this.#endedBy) return this.#endedBy
-    if (broken !== undefined) return StaticError.of(broken in ERRORS ? (broken as ErrorCode) : 'mls_error')
+    if (broken !== undefined) return StaticError.of(Object.hasOwn(ERRORS, broken) ? (broken as ErrorCode) : 'mls_error')
     return state === 'ended' ? StaticError.of('removed') : undefined
   }
 
@@ -202,18 +198,9 @@ export class Membership implements Writer {
     return await promise
   }
 
-  /** Replaces this agent's keys; one commit is enough, however often it becomes due before it is done. */
+  /** Replaces this agent's keys. */
   async rekey(): Promise<void> {
-    if (!this.#rekeying) {
-      const { promise, resolve, reject } = Promise.withResolvers<unknown>()
-      // First: to ask for the commit may be to find it due.
-      this.#rekeying = promise.finally(() => (this.#rekeying = undefined))
-      this.commit(() => ({}), { urgent: true }).then(resolve, (error: unknown) => {
-        this.#rekeyFailed = true
-        reject(error)
-      })
-    }
-    await this.#rekeying
+    await this.#upkeep.rekey()
   }
 
   /** Goes on although a member has seen another history. */
@@ -283,10 +270,11 @@ export class Membership implements Writer {
     const refused = state.error?.code
     if (refused !== undefined) {
       if (refused === 'removed' || refused === 'not_found') this.over(refused)
+      else this.world.later(RESUME_AGAIN_MS, () => this.world.resume(this.id))
       return
     }
-    const cursor = { index: Number(state.cursor?.index ?? 0n), hash: state.cursor?.hash ?? new Uint8Array() }
-    const misfit = this.#misfit(state, cursor)
+    const cursor = Number(state.cursor?.index ?? 0n)
+    const misfit = misfitOf(state, this.history.position, this.sender.counter)
     if (misfit) return this.break(misfit)
     if (state.name !== this.name || toHex(state.owner) !== this.owner) {
       const detail = 'The relay says that the channel has another name or owner.'
@@ -294,22 +282,25 @@ export class Membership implements Writer {
     }
     if (!this.#resumedBefore) this.#redeliveredUpTo = Number(state.lastIndex)
     this.#resumedBefore = true
-    this.#acknowledged = cursor.index
-    this.#delivered = cursor.index
+    this.#acknowledged = cursor
+    this.#delivered = cursor
     this.#online = true
     this.#forgetInbound()
     // Not the highest that was ever told: a head that does not exist would hold everything up for good.
     this.#head = Number(state.head)
     this.roster.resume()
-    this.#rekeyFailed = false
-    if (this.rekeyDue) this.#rekeySoon()
+    this.#upkeep.retry()
     this.work()
     this.#transmit()
   }
 
   /** An entry has come, or a notice of those that will not. */
   deliver(entry: LogEntry): void {
-    if (!this.#online || this.#paused || this.failure) return
+    if (!this.#online || this.failure) return
+    if (this.#paused) {
+      if (entry.case === 'deliverCommit') this.headIs(Number(entry.value.slot) + 1)
+      return this.work()
+    }
     this.#delivered = Math.max(this.#delivered, lastIndexOf(entry))
     this.#inbound.push(entry)
     this.world.queued(sizeOf(entry))
@@ -327,14 +318,7 @@ export class Membership implements Writer {
   /** Time has passed. */
   tick(now: Time): void {
     if (!this.#online || this.failure || this.state !== 'joined' || this.fork !== undefined) return
-    this.#rekeyFailed = false
-    const isOld = now - this.#rest.rekeyedAt > REKEY_MS * (1 + this.#spread / 10)
-    if (isOld || this.rekeyDue || this.sender.sentSinceRekey >= REKEY_MESSAGES) this.#rekeySoon()
-    if (this.#untoldSince === undefined || this.#group?.members.size === 1) return
-    if (now - this.#untoldSince < HEARTBEAT_MS + this.#spread * HEARTBEAT_SPREAD_MS) return
-    this.#untoldSince = undefined
-    // If it fails, the next message tells the same.
-    this.send('heartbeat', new Uint8Array()).catch(() => {})
+    this.#upkeep.tick(now)
   }
 
   // ---- The turn ----
@@ -342,18 +326,23 @@ export class Membership implements Writer {
   /** Goes on with whatever can go on. */
   work(): void {
     const group = this.#group
-    if (!this.#online || this.#locked || !group || this.failure) return
+    const isBehind = this.history.position.slot < this.#head
+    if (this.#paused && (isBehind || !this.#online)) {
+      const error = StaticError.of('queue_full', 'The inbox is full: read messages of this channel, then go on.')
+      this.sender.refuse(error)
+      return this.committer.refuse(error)
+    }
     // Of an epoch that the others have left behind, the relay would take nothing.
-    if (this.history.position.slot < this.#head) return
+    if (!this.#online || this.#locked || !group || this.failure || isBehind) return
     if (this.committer.isBusy) return this.committer.transmit()
     if (this.committer.work(group)) return
     if (!this.#isTalking || this.fork !== undefined) return
     const { counter } = this.sender
     this.#attempt(() => this.sender.work(group))
     // Every message tells what was seen.
-    if (this.sender.counter > counter) this.#untoldSince = undefined
+    if (this.sender.counter > counter) this.#upkeep.told()
     this.sender.transmit()
-    if (this.sender.sentSinceRekey >= REKEY_MESSAGES) this.#rekeySoon()
+    this.#upkeep.check()
   }
 
   touch(): void {
@@ -450,7 +439,7 @@ export class Membership implements Writer {
     this.changed(this.world.agentId, adds.map(toHex), removes.map(toHex))
     if (purpose.joiner !== undefined) this.world.admitted(this.id, purpose.joiner)
     // Next, before anything else in the new epoch.
-    if (this.rekeyDue) this.#rekeySoon()
+    this.#upkeep.check()
     job?.done({ welcomes })
   }
 
@@ -465,7 +454,7 @@ export class Membership implements Writer {
 
   heard(sender: AgentId): void {
     this.#sendersChanged.add(sender)
-    if (this.history.confirmed >= this.#untoldIndex) this.#untoldSince = undefined
+    this.#upkeep.heard()
   }
 
   arrived(incoming: Omit<Incoming, 'redelivered'>): void {
@@ -477,8 +466,7 @@ export class Membership implements Writer {
   }
 
   saw(): void {
-    this.#untoldSince ??= this.world.now()
-    this.#untoldIndex = this.history.position.index
+    this.#upkeep.saw()
   }
 
   forked(member: AgentId, difference: Difference): void {
@@ -543,6 +531,7 @@ export class Membership implements Writer {
   #pause(): void {
     this.#paused = true
     this.#forgetInbound()
+    this.world.emit({ type: 'inbox_full', channel: this.name })
   }
 
   #forgetInbound(): void {
@@ -558,26 +547,7 @@ export class Membership implements Writer {
   #transmit(): void {
     if (!this.#online || this.failure) return
     this.committer.transmit()
-    if (!this.committer.isBusy && this.#isTalking) this.sender.transmit()
-  }
-
-  #rekeySoon(): void {
-    if (!this.#rekeyFailed) this.rekey().catch(() => {})
-  }
-
-  /** How the relay's account of this agent contradicts its own. */
-  #misfit(state: ChannelState, cursor: { index: number; hash: Uint8Array }): StaticError | undefined {
-    const { index, hash, slot } = this.history.position
-    if (Number(state.lastCounter) > this.sender.counter || cursor.index > index) {
-      return StaticError.of('store_rolled_back')
-    }
-    if (Number(state.lastIndex) < index || Number(state.head) < slot) {
-      return StaticError.of('mls_error', 'The relay has lost a part of the log.')
-    }
-    if (cursor.index === index && !same(cursor.hash, hash)) {
-      return StaticError.of('mls_error', 'The relay holds another log than it has delivered.')
-    }
-    return undefined
+    if (!this.committer.isBusy && this.#isTalking && this.fork === undefined) this.sender.transmit()
   }
 
   #forkError(): StaticError | undefined {

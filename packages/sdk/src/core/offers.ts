@@ -27,7 +27,12 @@ export async function takeWelcome(agent: Agent, delivered: DeliverWelcome): Prom
   const id = toHex(channelId)
   const index = Number(position?.index ?? 0n)
   // What an earlier stay has left unread must be read first: until then the relay keeps the Welcome.
-  if (agent.memberships.get(id)?.state === 'ended') return
+  if (agent.memberships.get(id)?.state === 'ended') {
+    throw StaticError.of(
+      'channel_exists',
+      'Messages of an earlier stay are unread: read them, or leave, then connect again.',
+    )
+  }
   try {
     if (!isChannelName(name)) throw StaticError.of('invalid_welcome', 'The channel has no proper name.')
     await agent.names.run(name, async () => {
@@ -35,6 +40,7 @@ export async function takeWelcome(agent: Agent, delivered: DeliverWelcome): Prom
       if (known && known.state !== 'offered') return
       if (known?.welcome && same(known.welcome, welcome)) return
       const offer = await inspect(agent, name, channelId, welcome)
+      checkUnused(agent, welcome, known)
       const start = { index, hash: Uint8Array.from(position?.hash ?? []), slot: Number(position?.slot ?? 0n) }
       if (known) agent.drop(known, undefined)
       const membership = agent.hold(newChannel(id, name, offer.owner, 'offered', start))
@@ -44,6 +50,17 @@ export async function takeWelcome(agent: Agent, delivered: DeliverWelcome): Prom
     })
   } finally {
     agent.acknowledge(id, index)
+  }
+}
+
+/** One KeyPackage, one offer: otherwise a relay could fill the disk with offers by a single one. */
+function checkUnused(agent: Agent, welcome: Uint8Array, replaced: Membership | undefined): void {
+  const { ref } = agent.keyPackages.forWelcome(welcome)
+  for (const other of agent.memberships.values()) {
+    if (other === replaced || other.state !== 'offered' || !other.welcome) continue
+    if (agent.keyPackages.forWelcome(other.welcome).ref === ref) {
+      throw StaticError.of('invalid_welcome', 'The KeyPackage of this Welcome was used for another offer.')
+    }
   }
 }
 

@@ -106,12 +106,19 @@ export class Outbox {
     this.#stalled = true
   }
 
+  /** All that were refused with it would be refused for the same reason. */
+  refuseAll(error: StaticError): void {
+    for (const message of this.#unanswered) if (message.state === 'refused') this.refuse(message, error)
+  }
+
   /** The session is over: what was sent may or may not have arrived, and goes out again. */
   lose(): void {
     for (const message of this.#unanswered) {
-      if (message.state === 'sent' || message.state === 'refused') message.state = 'stored'
+      // Also what was refused for good: encrypting the others anew while one of them may have arrived would fork.
+      if (message.state !== 'new') message.state = 'stored'
+      message.error = undefined
     }
-    this.#stalled = this.#unanswered.some(({ state }) => state === 'failed')
+    this.#stalled = false
   }
 
   /**
@@ -127,8 +134,12 @@ export class Outbox {
       if (message.error) message.sending?.reject(message.error)
     }
     for (const message of this.#unanswered) {
-      message.state = renew === undefined ? 'stored' : 'new'
-      if (renew === undefined) continue
+      if (renew === undefined) {
+        // What is not on disk yet is not sent yet.
+        if (message.state !== 'new') message.state = 'stored'
+        continue
+      }
+      message.state = 'new'
       const { messageKey } = message.record
       message.record = renew(message)
       messageKey.fill(0)

@@ -5,7 +5,7 @@
  */
 import { StaticError } from '@static/protocol'
 import type { Change, ChannelId, Outcome, OutboxRecord, StoredChannel } from '../ports.ts'
-import { refusalError } from '../session/refusal.ts'
+import { refusalError, retryDelay } from '../session/refusal.ts'
 import { decodeFrame, encodeFrame, type Frame, type FrameKind } from './frame.ts'
 import type { GroupState } from './group-state.ts'
 import { type History, sha256 } from './history.ts'
@@ -37,8 +37,6 @@ export interface SenderHost {
   break(error: StaticError): void
 }
 
-/** How long to wait when the relay does not say it. */
-const RETRY_MS = 1000
 /** How often the first message is sent again for being out of order, without one that is taken. */
 const MOST_REORDERS = 5
 
@@ -55,6 +53,8 @@ export class Sender {
   #notBefore = 0
   #callOff: (() => void) | undefined
   #reorders = 0
+  /** Why nothing of what is under way is taken. */
+  #inTheWay: StaticError | undefined
 
   constructor(host: SenderHost, { record, outbox, answered }: Pick<StoredChannel, 'record' | 'outbox' | 'answered'>) {
     this.#host = host
@@ -116,6 +116,7 @@ export class Sender {
 
   /** The session is over. */
   lose(): void {
+    this.#inTheWay = undefined
     this.#outbox.lose()
   }
 
@@ -150,7 +151,6 @@ export class Sender {
       waiting.reject(StaticError.from(error))
       return
     }
-    this.sentSinceRekey++
     this.#outbox.add(record, waiting)
     this.#host.touch()
   }
@@ -161,6 +161,7 @@ export class Sender {
     const plaintext = encodeFrame({ ...message, counter, previous: this.ownHash, seen: position })
     const { ciphertext, messageKey } = group.seal(plaintext)
     this.counter = counter
+    this.sentSinceRekey++
     this.ownHash = sha256(plaintext)
     plaintext.fill(0)
     const control = message.kind !== 'payload'
@@ -206,10 +207,16 @@ export class Sender {
       case 'unavailable':
       case 'rate_limited':
         this.#outbox.refuse(message, undefined)
-        this.#waitFor(refusal.retryAfterMs ?? RETRY_MS)
+        this.#waitFor(retryDelay(refusal.retryAfterMs))
+        return
+      case 'too_large':
+      case 'invalid_request':
+        this.#outbox.refuse(message, refusalError(refusal))
         return
       default:
-        this.#outbox.refuse(message, refusalError(refusal))
+        // The channel or the account is in the way: of those that follow none would be taken, either.
+        this.#inTheWay = refusalError(refusal)
+        this.#outbox.refuse(message, this.#inTheWay)
     }
   }
 
@@ -226,6 +233,8 @@ export class Sender {
 
   /** Everything is answered: what was refused goes out again, encrypted anew if it must be. */
   #recover(group: GroupState): void {
+    if (this.#inTheWay) this.#outbox.refuseAll(this.#inTheWay)
+    this.#inTheWay = undefined
     const { unanswered } = this.#outbox
     const { slot } = this.#host.history.position
     const [first] = unanswered

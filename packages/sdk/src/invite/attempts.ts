@@ -14,12 +14,13 @@ import { startOf } from '../core/joining.ts'
 import { leaveChannel } from '../core/leaving.ts'
 import type { Membership } from '../core/membership.ts'
 import type { AgentId, AttemptRecord, SessionInfo } from '../ports.ts'
-import { refusalError } from '../session/refusal.ts'
+import { refusalError, retryDelay } from '../session/refusal.ts'
 import { JOIN_NONCE_BYTES, sealRequest } from './join-request.ts'
 import { admissionProof, equalTags, type InviteKeys, inviteKeys, welcomeTag } from './keys.ts'
 import { decodeToken, invalid, type InviteToken } from './token.ts'
 
-const RETRY_MS = 1000
+/** The Welcome is of an earlier try: this agent was removed since, and added again. The newer one comes, too. */
+class Superseded extends Error {}
 
 interface Attempt {
   record: AttemptRecord
@@ -54,11 +55,14 @@ export class JoinAttempts {
     if (token.relay !== this.#relay) invalid(`The invite token is for the relay ${token.relay}: connect to that one.`)
     const held = await this.#held(token)
     if (held) return held
-    const attempt = this.#attempts.get(toHex(inviteKeys(token.secret).inviteId)) ?? (await this.#begin(token))
+    const known = this.#attempts.get(toHex(inviteKeys(token.secret).inviteId))
+    const attempt = known ?? (await this.#begin(token))
     if (token.expiresAt <= this.#agent.now() && !this.#membershipOf(attempt)) {
       this.#drop(attempt)
       throw StaticError.of('invite_expired')
     }
+    // What was asked before may be forgotten by now.
+    if (known) this.#proceed(known)
     return await this.#wait(attempt, timeoutMs)
   }
 
@@ -83,7 +87,8 @@ export class JoinAttempts {
   /** The owner has refused a request. */
   refused(inviteId: Uint8Array, code: string): void {
     const attempt = this.#attempts.get(toHex(inviteId))
-    if (attempt) this.#refuse(attempt, StaticError.of(code in ERRORS ? (code as ErrorCode) : 'invite_invalid'))
+    if (attempt)
+      this.#refuse(attempt, StaticError.of(Object.hasOwn(ERRORS, code) ? (code as ErrorCode) : 'invite_invalid'))
   }
 
   /** The owner has answered a hello: this agent is in. */
@@ -107,6 +112,9 @@ export class JoinAttempts {
   /** The channel, if this agent is in it already; a broken one is left first. */
   async #held({ name, channelId }: InviteToken): Promise<Membership | undefined> {
     const held = this.#agent.held(name)
+    const known = this.#agent.memberships.get(toHex(channelId))
+    // Whoever made the token wants to be taken for the owner of a channel that this agent is in.
+    if (known && known.name !== name) throw StaticError.of('channel_exists', 'This agent is in that channel already.')
     if (!held) return undefined
     if (held.id !== toHex(channelId)) {
       throw StaticError.of('channel_exists', `This agent is in another channel ${name}: leave that one first.`)
@@ -189,8 +197,9 @@ export class JoinAttempts {
     const value = { $typeName: 'static.relay.v1.RequestJoinRequest', inviteId, box, proof } as const
     agent.session.request({ case: 'requestJoin', value }, (outcome) => {
       if (outcome.type !== 'refused') return
-      const { code, retryAfterMs = RETRY_MS } = outcome.error
-      if (code === 'rate_limited' || code === 'unavailable') agent.later(retryAfterMs, () => this.#proceed(attempt))
+      const { code, retryAfterMs } = outcome.error
+      const passes = code === 'rate_limited' || code === 'unavailable'
+      if (passes) agent.later(retryDelay(retryAfterMs), () => this.#proceed(attempt))
       else this.#refuse(attempt, refusalError(outcome.error))
     })
   }
@@ -203,8 +212,9 @@ export class JoinAttempts {
     const welcome = Uint8Array.from(delivered.welcome?.welcome ?? [])
     try {
       await agent.names.run(name, async () => {
-        if (this.#membershipOf(attempt)) return
-        const { ref, privatePart, keyPackage } = agent.keyPackages.forWelcome(welcome)
+        const before = this.#membershipOf(attempt)
+        if (before?.welcome && same(before.welcome, sha256(welcome))) return
+        const { privatePart, keyPackage } = agent.keyPackages.forWelcome(welcome)
         const owner = fromHex(record.owner)
         const expected = { channelId: fromHex(id), name, owner, signer: owner }
         const joined = await agent.engine.join(welcome, privatePart, agent.key, expected)
@@ -214,17 +224,27 @@ export class JoinAttempts {
           wipeEpoch(agent.engine, joined)
           throw StaticError.of('invalid_welcome', 'The Welcome was not made by a holder of the invite token.')
         }
+        // It was removed before its hello was heard, has asked again, and is added anew; or it was offered, too.
+        const offered = agent.memberships.get(id)
+        const mayReplace = offered?.name === name && (offered === before || offered.state === 'offered')
+        if (offered && !mayReplace) {
+          wipeEpoch(agent.engine, joined)
+          throw StaticError.of('channel_exists', 'This agent is in that channel already.')
+        }
+        if (offered) agent.drop(offered, undefined)
         const nowhere = { index: 0, hash: new Uint8Array(), slot: 0 }
         const membership = agent.hold(newChannel(id, name, record.owner, 'joining', nowhere))
         try {
           await agent.ask(resumeOf(membership.channelId), ({ channels: [state] }) => {
-            membership.enter(joined, 'joining', startOf(state), sha256(welcome))
-            agent.keyPackages.spend(ref)
+            const start = startOf(state)
+            if (start.index !== Number(delivered.position?.index ?? 0n)) throw new Superseded()
+            membership.enter(joined, 'joining', start, sha256(welcome))
             if (state) membership.resumed(state)
           })
         } catch (error) {
           wipeEpoch(agent.engine, joined)
           agent.drop(membership, undefined)
+          if (error instanceof Superseded) return
           throw error
         }
         await agent.journal.written()
@@ -255,6 +275,7 @@ export class JoinAttempts {
 
   #drop({ record }: Attempt): void {
     this.#attempts.delete(record.invite)
+    this.#agent.keyPackages.forget(record.keyPackage)
     this.#agent.journal.add({ type: 'dropAttempt', invite: record.invite })
   }
 

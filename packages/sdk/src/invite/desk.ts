@@ -11,6 +11,7 @@ import { sha256 } from '../core/history.ts'
 import type { Membership } from '../core/membership.ts'
 import type { CheckedKeyPackage } from '../mls/index.ts'
 import type { AgentId, ChannelId, InviteRecord, JoinerRecord, Time } from '../ports.ts'
+import { retryDelay } from '../session/refusal.ts'
 import { type JoinRequest, openRequest } from './join-request.ts'
 import { type InviteKeys, inviteKeys, type JoinPlace, welcomeTag } from './keys.ts'
 import { decodeToken, encodeToken, SECRET_BYTES } from './token.ts'
@@ -24,7 +25,9 @@ const SETTLE_MS = 10_000
 const POLLS = 4
 const LONG_POLL_MS = 25_000
 const SHORT_POLL_MS = 1000
-const RETRY_MS = 1000
+const LONGEST_LIFE_MS = 365 * 24 * 60 * 60 * 1000
+/** A member that says hello again and again is answered now and then. */
+const GREETING_MS = 10_000
 
 interface Invite {
   record: InviteRecord
@@ -38,6 +41,8 @@ export class InviteDesk {
   readonly #died: (error: StaticError) => void
   readonly #invites = new Map<string, Invite>()
   readonly #joiners = new Map<string, JoinerRecord>()
+  /** When a joiner's hello was last answered. */
+  readonly #greeted = new Map<string, Time>()
   /** The channels that are asked for. */
   readonly #polled = new Set<ChannelId>()
   readonly #ticking: NodeJS.Timeout
@@ -63,6 +68,12 @@ export class InviteDesk {
     for (const { record } of this.#invites.values()) if (this.#isAlive(record)) this.#poll(record.channel)
   }
 
+  /** A channel is gone, and on disk its invites and joiners with it. */
+  dropped(channel: ChannelId): void {
+    for (const { record } of this.#invites.values()) if (record.channel === channel) this.#invites.delete(record.id)
+    for (const [key, joiner] of this.#joiners) if (joiner.channel === channel) this.#joiners.delete(key)
+  }
+
   stop(): void {
     this.#stopped = true
     clearInterval(this.#ticking)
@@ -79,7 +90,9 @@ export class InviteDesk {
     if (!Number.isSafeInteger(maxUses) || maxUses < 1) {
       throw StaticError.of('invalid_request', 'maxUses is a whole number of at least 1.')
     }
-    if (!(lifetimeMs > 0)) throw StaticError.of('invalid_request', 'The time to live is more than 0 seconds.')
+    if (!(lifetimeMs > 0 && lifetimeMs <= LONGEST_LIFE_MS)) {
+      throw StaticError.of('invalid_request', 'The time to live is more than 0 seconds and at most a year.')
+    }
     const agent = this.#agent
     const secret = agent.random(SECRET_BYTES)
     const keys = inviteKeys(secret)
@@ -137,6 +150,10 @@ export class InviteDesk {
   hello(membership: Membership, sender: AgentId, nonce: Uint8Array): void {
     const joiner = this.#joiners.get(keyOf(membership.id, sender))
     if (!joiner || !same(joiner.nonce, nonce)) return
+    const now = this.#agent.now()
+    const key = keyOf(membership.id, sender)
+    if (joiner.state === 'here' && now - (this.#greeted.get(key) ?? -Infinity) < GREETING_MS) return
+    this.#greeted.set(key, now)
     if (joiner.state !== 'here') this.#putJoiner({ ...joiner, state: 'here' })
     // If it does not go out, the joiner says hello again.
     membership.send('greeting', nonce).catch(() => {})
@@ -170,10 +187,10 @@ export class InviteDesk {
       })
       if (outcome.type === 'refused') {
         if (outcome.error.code !== 'rate_limited' && outcome.error.code !== 'unavailable') return
-        await this.#pause(outcome.error.retryAfterMs ?? RETRY_MS)
+        await this.#agent.wait(retryDelay(outcome.error.retryAfterMs))
       } else if (outcome.body.case === 'pollJoinRequests') {
         for (const request of outcome.body.value.requests) await this.#take(membership, request)
-        if (waitMs === 0) await this.#pause(SHORT_POLL_MS)
+        if (waitMs === 0) await this.#agent.wait(SHORT_POLL_MS)
       }
     }
   }
@@ -194,8 +211,7 @@ export class InviteDesk {
   /** Checks a request and adds its sender; throws what it is to be answered with. */
   async #admit(membership: Membership, invite: Invite, request: PolledRequest): Promise<void> {
     const agent = this.#agent
-    if (invite.record.revoked) throw StaticError.of('invite_revoked')
-    if (invite.record.expiresAt <= agent.now()) throw StaticError.of('invite_expired')
+    this.#checkAlive(invite.record.id)
     const opened = openRequest(invite.keys, this.#placeOf(membership), request.box)
     if (!opened) throw StaticError.of('invite_invalid')
     const checked = await agent.engine.checkKeyPackage(opened.keyPackage, agent.now(), request.agentId)
@@ -215,7 +231,8 @@ export class InviteDesk {
     { agentId, identity }: CheckedKeyPackage,
     { nonce, keyPackage }: JoinRequest,
   ): Promise<void> {
-    const { record } = invite
+    // As it is now: it may have been revoked, or a use given back, while the KeyPackage was checked.
+    const record = this.#checkAlive(invite.record.id)
     const agent = toHex(agentId)
     if (record.uses >= record.maxUses) throw StaticError.of('invite_used_up')
     if (this.#agent.pins.conflict(owner, identity, agent) !== undefined) throw StaticError.of('identity_changed')
@@ -251,6 +268,7 @@ export class InviteDesk {
         (group) => {
           // Its commit was pending when this agent stopped, and has passed by now.
           if (!isTaken()) return undefined
+          this.#checkAlive(invite.record.id)
           const leaf = group.members.get(agent)
           // Who has lost its state comes back with the same key: out and in, in one commit.
           const removes = leaf && same(leaf.signatureKey, signatureKey) ? [agentId] : []
@@ -280,7 +298,8 @@ export class InviteDesk {
     for (const joiner of this.#joiners.values()) {
       const membership = agent.memberships.get(joiner.channel)
       if (!membership || membership.failure || now - joiner.since < HELLO_MS) continue
-      if (joiner.state === 'added') await this.#removeSilent(membership, joiner)
+      // Refused, or the members have seen different logs: the next tick tries again.
+      if (joiner.state === 'added') await unlessRefused(this.#removeSilent(membership, joiner))
     }
     for (const { record } of this.#invites.values()) {
       if (this.#isAlive(record)) this.#poll(record.channel)
@@ -290,10 +309,13 @@ export class InviteDesk {
 
   async #removeSilent(membership: Membership, { agent }: JoinerRecord): Promise<void> {
     const isSilent = (): boolean => this.#joiners.get(keyOf(membership.id, agent))?.state === 'added'
-    await membership.commit((group) =>
-      group.members.has(agent) && isSilent() ? { removes: [fromHex(agent)] } : undefined,
-    )
-    if (isSilent()) await this.#giveBack(membership.id, agent)
+    let removes = false
+    await membership.commit((group) => {
+      removes = group.members.has(agent) && isSilent()
+      return removes ? { removes: [fromHex(agent)] } : undefined
+    })
+    // Also one whose hello came while it was being removed: it can ask again.
+    if (removes || isSilent()) await this.#giveBack(membership.id, agent)
   }
 
   /** Nobody came in by this use: another may. */
@@ -306,7 +328,8 @@ export class InviteDesk {
     const returned = { ...record, uses: Math.max(0, record.uses - 1), returned: record.returned + 1 }
     this.#put({ ...invite, record: returned })
     await this.#agent.journal.written()
-    if (this.#isAlive(returned)) await this.#register(returned)
+    // If the relay does not take it, it turns the next one away: a use is lost, and nobody let in.
+    if (this.#isAlive(returned)) await unlessRefused(this.#register(returned))
   }
 
   // ---- Inside ----
@@ -341,6 +364,15 @@ export class InviteDesk {
     await this.#agent.outcome({ case: 'revokeInvite', value })
   }
 
+  /** An invite by which somebody may come, as it is now; throws what a joiner is answered otherwise. */
+  #checkAlive(id: string): InviteRecord {
+    const record = this.#invites.get(id)?.record
+    if (!record) throw StaticError.of('invite_invalid')
+    if (record.revoked) throw StaticError.of('invite_revoked')
+    if (record.expiresAt <= this.#agent.now()) throw StaticError.of('invite_expired')
+    return record
+  }
+
   /** Whether somebody may still come, or ask again: who has taken the last use may not have been added yet. */
   #isAlive({ revoked, expiresAt }: InviteRecord): boolean {
     return !revoked && expiresAt > this.#agent.now()
@@ -351,11 +383,14 @@ export class InviteDesk {
   }
 
   #put(invite: Invite): void {
+    if (!this.#agent.memberships.has(invite.record.channel)) throw StaticError.of('not_found', 'The channel is gone.')
     this.#invites.set(invite.record.id, invite)
     this.#agent.journal.add({ type: 'putInvite', record: invite.record })
   }
 
   #putJoiner(record: JoinerRecord): void {
+    // With its channel or its invite it is gone, too.
+    if (!this.#invites.has(record.invite)) return
     this.#joiners.set(keyOf(record.channel, record.agent), record)
     this.#agent.journal.add({ type: 'putJoiner', record })
   }
@@ -371,10 +406,6 @@ export class InviteDesk {
     for (const [key, joiner] of this.#joiners) if (joiner.invite === id) this.#joiners.delete(key)
   }
 
-  async #pause(milliseconds: number): Promise<void> {
-    await new Promise<void>((resolve) => this.#agent.later(milliseconds, resolve))
-  }
-
   /** What fails here fails for everybody who waits to be let in. */
   #watch(task: Promise<void>): void {
     task.catch((error: unknown) => {
@@ -383,6 +414,15 @@ export class InviteDesk {
       this.stop()
       this.#died(cause)
     })
+  }
+}
+
+/** What the relay or the group does not allow now ends nothing else. */
+async function unlessRefused(task: Promise<void>): Promise<void> {
+  try {
+    await task
+  } catch (error) {
+    if (!(error instanceof StaticError) || error.code === 'closed') throw error
   }
 }
 

@@ -43,6 +43,10 @@ export class Invites implements InviteHandler {
     else this.attempts.greeting(membership, sender, payload)
   }
 
+  dropped(id: ChannelId): void {
+    this.desk.dropped(id)
+  }
+
   async removing(membership: Membership, agent: AgentId): Promise<void> {
     await this.desk.removing(membership, agent)
   }

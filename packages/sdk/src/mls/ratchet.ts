@@ -15,8 +15,11 @@ import { DIGEST_BYTES, HMAC_START, hmacInput, hmacInto } from './hash.ts'
 import { contentBytes } from './padding.ts'
 import { NONCE_BYTES, seal, type Suite, TAG_BYTES, unseal } from './provider.ts'
 
-/** How far one message may move a ratchet: it bounds the hashing that a sender can force on the others. */
-export const MAX_STEPS = 1000
+/**
+ * How far one message may move a ratchet: it bounds the hashing that a sender can force on the others. More than a
+ * sender uses before it replaces its keys, so that nothing is out of reach after a gap or after refused messages.
+ */
+export const MAX_STEPS = 32_768
 const MAX_GENERATION = 0xffff_ffff
 const GUARD_BYTES = 4
 const SENDER_DATA_BYTES = 12

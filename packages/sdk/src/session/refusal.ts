@@ -4,6 +4,7 @@ import type { Error as Refusal } from '@static/protocol/relay'
 import type { RelaySession, RequestBody, ServerBody } from '../ports.ts'
 
 const MS_PER_SECOND = 1000
+const LONGEST_RETRY_MS = 600_000
 
 /** The error that a refusal stands for; a code of a newer relay is `internal_error`. */
 export function refusalError({ code, message, retryAfterMs }: Refusal): StaticError {
@@ -11,6 +12,11 @@ export function refusalError({ code, message, retryAfterMs }: Refusal): StaticEr
   const text = known ? message || ERRORS[code].help : `The relay refused with the unknown code "${code}": ${message}`
   const details = retryAfterMs === undefined ? {} : { retryAfter: retryAfterMs / MS_PER_SECOND }
   return StaticError.of(known ? code : 'internal_error', text, details)
+}
+
+/** How long to wait before a new try: as the relay says, within reason. */
+export function retryDelay(retryAfterMs: number | undefined): number {
+  return Math.min(retryAfterMs ?? MS_PER_SECOND, LONGEST_RETRY_MS)
 }
 
 /** The answer to a request. */

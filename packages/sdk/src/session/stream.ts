@@ -27,6 +27,7 @@ import { brokenProtocol, closedByRelay, type Failure, refusedOpening, unreachabl
 import type { Effects } from './effects.ts'
 import { FORMS, type Position, type StreamNumber, type Way } from './io.ts'
 import { type Answerer, answerOpening, answerRefresh, challengeFault } from './opening.ts'
+import { hasSafeNumbers } from './numbers.ts'
 import { Outgoing, type Parcel } from './outgoing.ts'
 import { PUSHES } from './pushes.ts'
 
@@ -225,7 +226,7 @@ export class SessionStream<Key> {
   #cell({ type, payload }: CellEvent): void {
     switch (type) {
       case 'envelope':
-        this.#message(decodeEnvelope(this.#form, ServerMessageSchema, payload, this.#joiner.limit))
+        this.#envelope(decodeEnvelope(this.#form, ServerMessageSchema, payload, this.#joiner.limit))
         return
       case 'ping':
         this.#pinged(payload)
@@ -239,6 +240,11 @@ export class SessionStream<Key> {
       case 'ack':
         this.#fail(brokenProtocol('it acknowledged something'))
     }
+  }
+
+  #envelope(message: ServerMessage): void {
+    if (hasSafeNumbers(message)) this.#message(message)
+    else this.#fail(brokenProtocol('it sent a number that is out of range'))
   }
 
   #pinged(payload: Uint8Array): void {

@@ -149,7 +149,7 @@ test('what is known of senders goes on after a restart', () => {
   assert.equal(again.take(second), undefined)
 })
 
-test('after a gap nothing before it is compared, and every sender starts anew', () => {
+test('after a gap nothing before it is compared, and every sender goes on from anywhere', () => {
   const ann = new Member(ANN)
   const bob = new Member(BOB)
   const entries = Array.from({ length: 20 }, (_, n) => {
@@ -164,6 +164,29 @@ test('after a gap nothing before it is compared, and every sender starts anew', 
   assert.equal(bob.history.judge(ANN, { ...ann.say('x').frame, seen: { index: 3, hash: ZERO } }), undefined)
   assert.equal(bob.history.judge(ANN, { ...ann.say('x').frame, seen: { index: 20, hash: ZERO } }), 'seen')
   assert.equal(bob.take(ann.say('after')), undefined)
+})
+
+test('what a sender has said before is a repetition, also behind a gap and after a restart', () => {
+  const ann = new Member(ANN)
+  const bob = new Member(BOB)
+  const [first, second] = [ann.say('1'), ann.say('2')]
+  assert.equal(bob.history.repeats(ANN, first.frame), false)
+  bob.take(first)
+  bob.take(second)
+  bob.history.skipTo({ ...bob.history.position, index: 7 })
+  const again = new History(bob.history.position, [bob.history.sender(ANN)!])
+  for (const history of [bob.history, again]) {
+    for (const { frame } of [first, second]) {
+      assert.equal(history.repeats(ANN, frame), true)
+      assert.equal(history.judge(ANN, frame), 'counter')
+    }
+    // What was said in the gap is not known, only that it was said.
+    const next = { ...second.frame, counter: 9, previous: ZERO }
+    assert.equal(history.repeats(ANN, next), false)
+    assert.equal(history.judge(ANN, next), undefined)
+    history.forget(ANN)
+    assert.equal(history.repeats(ANN, first.frame), false)
+  }
 })
 
 test('who was accepted may have seen another log, and still may not lose messages', () => {

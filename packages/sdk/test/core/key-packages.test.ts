@@ -59,3 +59,15 @@ test('two that are made at the same time are two', async () => {
   assert.equal(new Set(made.map(({ keyPackage }) => toHex(keyPackage))).size, 2)
   assert.equal(refs().length, 2)
 })
+
+test('of those that the relay holds for others no more are kept than can be in use; the oldest go first', async () => {
+  const { keyPackages } = scene()
+  const made = await keyPackages.make(true)
+  const refs = Array.from({ length: 1024 }, (_, n) => n.toString(16).padStart(64, '0'))
+  const stored = refs.map((ref) => ({ ...made, ref, privatePart: Uint8Array.from(made.privatePart) }))
+  const handedOver = { ...made, ref: 'ff'.repeat(32), pooled: false, privatePart: Uint8Array.from(made.privatePart) }
+  const full = scene(made.createdAt, [handedOver, ...stored])
+  const next = await full.keyPackages.make(true)
+  assert.deepEqual(full.refs().sort(), [handedOver.ref, ...refs.slice(1), next.ref].sort())
+  assert.deepEqual(stored[0]!.privatePart, new Uint8Array(made.privatePart.length))
+})

@@ -152,16 +152,44 @@ test('after a lost session the same bytes go out again', () => {
   )
 })
 
-test('after a lost session what had failed is still given up before the rest goes out', () => {
+test('after a lost session the same bytes go out again, of what had failed as well', () => {
   const { outbox, messages, told } = sent(2)
+  const before = messages.map(({ record }) => record)
   outbox.refuse(messages[0]!, StaticError.of('too_large'))
   outbox.lose()
-  assert.deepEqual(outbox.take(), [])
-  assert.equal(outbox.isSettled, true)
+  assert.equal(outbox.isSettled, false)
+  assert.deepEqual(
+    outbox.take().map(({ record }) => record),
+    before,
+  )
+  outbox.refuse(messages[0]!, StaticError.of('too_large'))
+  outbox.refuse(messages[1]!, undefined)
   outbox.recover(({ record }) => ({ ...record, counter: 1 }))
   outbox.written()
   assert.deepEqual(told, ['1 too_large'])
   assert.equal(outbox.take().length, 1)
+})
+
+test('what is not on disk is not sent, whatever becomes of the others', () => {
+  const error = StaticError.of('quota_exceeded')
+  const endings: readonly ((outbox: Outbox, message: Outgoing) => void)[] = [
+    (outbox, message) => outbox.refuse(message, undefined),
+    (outbox, message) => outbox.refuse(message, error),
+    (outbox) => outbox.lose(),
+  ]
+  for (const end of endings) {
+    const { outbox, messages } = sent(1)
+    outbox.add(record(2), undefined)
+    end(outbox, messages[0]!)
+    if (outbox.isSettled) outbox.recover(undefined)
+    assert.deepEqual(
+      outbox.take().filter(({ record }) => record.counter === 2),
+      [],
+    )
+    outbox.drain()
+    outbox.written()
+    assert.equal(outbox.take().at(-1)?.record.counter, 2)
+  }
 })
 
 test('when nothing is sent any more, everybody who waits is told', () => {

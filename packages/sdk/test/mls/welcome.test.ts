@@ -55,9 +55,20 @@ test("a fake group with the owner's real key on a leaf is refused by who signed,
     ...INVALID,
     message: /made by/,
   })
+  // Nor is it believed that the owner's leaf is there by the owner's will.
+  await assert.rejects(bob.join(welcome, own, expected), { ...INVALID, message: /confirmed/ })
   // Without the owner among the members not even the name of the owner is believed.
   const [alone] = await addTo(mallory, publicOf(own))
   await assert.rejects(bob.join(alone, own, expected), { ...INVALID, message: /owner/ })
+})
+
+test('a member that the owner has added may add others: the owner has committed with others there', async () => {
+  const { agents } = await channelOf('owner', 'ann')
+  const [owner, ann] = agents as [Agent, Agent]
+  const bob = new Agent('bob')
+  const own = await bob.keyPackage()
+  const { welcomes } = await ann.commit({ adds: [own.keyPackage] })
+  await bob.join(welcomes[0]!.welcome, own, { name: NAME, owner: owner.agentId, signer: ann.agentId })
 })
 
 test('what the caller expects must hold', async () => {

@@ -6,7 +6,7 @@ import type { StaticClient } from '../../src/client.ts'
 import { channelOf } from '../mls/support.ts'
 import { bare, FORBIDDEN, type Forged, type Scene, type Victim } from '../mls/forbidden-commits.ts'
 import { Mallory } from '../support/mallory.ts'
-import { event, NAME, take, takeEnvelope, WAYS, type Way, World } from '../support/world.ts'
+import { code as refusedWith, event, NAME, take, takeEnvelope, WAYS, type Way, World } from '../support/world.ts'
 import { Refused } from '../../../relay/test/support/agent.ts'
 
 const SETTINGS = { rates: { commitsPerSecond: 1000, commitsBurst: 1000 }, session: { pingMs: 1000, pongMs: 1000 } }
@@ -103,8 +103,9 @@ class Scenario {
     const told = clients.map((client) => event(client, 'commit_skipped'))
     await mallory.commit(commit, declaration)
     const sender = Buffer.from(mallory.mls.agentId).toString('hex')
+    const slot = Number(mallory.head)
     for (const skipped of await Promise.all(told)) {
-      assert.deepEqual(skipped, { type: 'commit_skipped', channel: NAME, sender, reason })
+      assert.deepEqual(skipped, { type: 'commit_skipped', channel: NAME, sender, slot, reason })
     }
     mallory.head++
     assert.equal(new Set(channels.map((channel) => channel.verify())).size, 1)
@@ -192,3 +193,30 @@ test('members with other clocks and other pins take and leave out the same commi
   await take(joined, 2)
   assert.equal(joined.verify(), owner.verify())
 })
+
+for (const way of WAYS) {
+  test(`the owner rejects a skipped commit: its sender may not commit until the bar is lifted, ${way}`, async (t) => {
+    const { clients, channels, mallory } = await Scenario.start(t, way)
+    const [owner, bob] = channels as [Channel, Channel, Channel]
+    const member = Buffer.from(mallory.mls.agentId).toString('hex')
+    const junk = new Uint8Array(randomBytes(300))
+    const skipping = event(clients[0]!, 'commit_skipped')
+    const rejected = clients.map((client) => event(client, 'commit_rejected'))
+    await mallory.commit(junk)
+    const { slot, sender } = await skipping
+    assert.deepEqual([slot, sender], [Number(mallory.head++), member])
+    await owner.rejectCommit(slot)
+    for (const told of await Promise.all(rejected)) assert.equal(told.sender, member)
+    const barred = (error: unknown): boolean => error instanceof Refused && error.code === 'not_allowed'
+    await assert.rejects(mallory.commit(junk), barred)
+    await assert.rejects(bob.liftBar(member), refusedWith('not_allowed'))
+    await assert.rejects(mallory.commit(junk), barred)
+    await assert.rejects(owner.rejectCommit(slot + 1000), refusedWith('not_found'))
+    await owner.liftBar(member)
+    const again = event(clients[1]!, 'commit_skipped')
+    await mallory.commit(junk)
+    assert.deepEqual([(await again).slot, (await again).sender], [slot + 1, member])
+    await owner.send('on')
+    assert.deepEqual(await take(bob, 1), ['on'])
+  })
+}

@@ -434,6 +434,8 @@ export class Player implements World {
 
   greeted(): void {}
 
+  admitted(): void {}
+
   #cut(arrived: number): void {
     for (const { body } of this.requests.slice(0, arrived)) this.stage.handle(this, body)
     this.online = false

@@ -1,0 +1,195 @@
+/** Messages that the relay refuses, and entries that an agent does not take. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { create } from '@bufbuild/protobuf'
+import { ErrorSchema, GapNoticeSchema } from '@static/protocol/relay'
+import type { StaticError } from '@static/protocol'
+import { toHex } from '../../src/core/bytes.ts'
+import type { RequestBody } from '../../src/ports.ts'
+import { type Player, type Refusal, Stage } from '../support/stage.ts'
+
+/** What becomes of a promise: `ok`, or the code of its error. */
+function fate(promise: Promise<unknown>): Promise<string> {
+  return promise.then(
+    () => 'ok',
+    ({ code }: StaticError) => code,
+  )
+}
+
+/** What a relay says by the contract, which looks at the counter first. */
+function inTurn(stage: Stage, player: Player, body: RequestBody, refusal: Refusal): Refusal | undefined {
+  if (body.case !== 'sendMessage') return undefined
+  const { lastCounter } = stage.stateOf(player)
+  return body.value.counter === lastCounter + 1n ? refusal : { code: 'out_of_order', lastCounter }
+}
+
+/** The counters of the messages that are on the wire. */
+function onTheWire({ requests }: Player): number[] {
+  return requests.flatMap(({ body }) => (body.case === 'sendMessage' ? [Number(body.value.counter)] : []))
+}
+
+/** The counters of the messages that are on disk. */
+function onDisk({ store }: Player): number[] {
+  return store.load().channels.flatMap(({ outbox }) => outbox.map(({ counter }) => counter))
+}
+
+/** Everything is encrypted and written, and nothing is answered. */
+async function written({ membership, journal }: Player): Promise<void> {
+  await membership.idle()
+  journal.flush()
+}
+
+test('64 sends at once without quota: all are refused, and everybody reads what is sent when there is quota again', async () => {
+  const stage = await Stage.start(['alice', 'bob', 'carol'])
+  const [alice, bob, carol] = [stage.player('alice'), stage.player('bob'), stage.player('carol')]
+  let asked = 0
+  stage.refuse = (player, body) => {
+    asked++
+    return inTurn(stage, player, body, { code: 'quota_exceeded' })
+  }
+  const burst = Array.from({ length: 64 }, (_, n) => fate(alice.send(`x${n}`)))
+  await stage.settle()
+  assert.deepEqual(new Set(await Promise.all(burst)), new Set(['quota_exceeded']))
+  // None of them was encrypted anew, only to be refused again.
+  assert.equal(asked, 64)
+  stage.refuse = () => undefined
+  for (const words of ['important', 'and the next']) {
+    const sending = alice.send(words)
+    await stage.settle()
+    await sending
+    assert.deepEqual([await bob.take(), await carol.take()], [[words], [words]])
+  }
+  assert.deepEqual([bob, carol].flatMap((player) => player.told('decryption_failure')), [])
+  assert.deepEqual([bob.view, carol.view], [alice.view, alice.view])
+})
+
+test('after a gap of 1,100 messages of one sender its next messages are readable', async () => {
+  const stage = await Stage.start(['alice', 'bob'])
+  const [alice, bob] = [stage.player('alice'), stage.player('bob')]
+  bob.online = false
+  const { index: before } = bob.membership.history.position
+  for (let round = 0; round < 22; round++) {
+    const burst = Promise.all(Array.from({ length: 50 }, (_, n) => alice.send(`${round} ${n}`)))
+    await stage.settle()
+    await burst
+  }
+  const { index, hash, slot } = stage.position
+  assert.equal(index, before + 1100)
+  const position = { index: BigInt(index), hash, slot: BigInt(slot) }
+  const gap = { channelId: stage.channelId, firstIndex: BigInt(before + 1), commitLost: false, position }
+  bob.membership.deliver({ case: 'gap', value: create(GapNoticeSchema, gap) })
+  bob.delivered = index
+  bob.online = true
+  for (const words of ['after', 'and after']) {
+    const sending = alice.send(words)
+    await stage.settle()
+    await sending
+  }
+  assert.deepEqual(await bob.take(), ['after', 'and after'])
+  assert.deepEqual(bob.told('decryption_failure'), [])
+  assert.equal(bob.view, alice.view)
+})
+
+for (const refusal of ['too_large', 'invalid_request']) {
+  test(`one message that is ${refusal} fails alone: those behind it are numbered anew, in order`, async () => {
+    const stage = await Stage.start(['alice', 'bob'])
+    const [alice, bob] = [stage.player('alice'), stage.player('bob')]
+    const large = 'x'.repeat(20_000)
+    stage.refuse = (_player, body) =>
+      body.case === 'sendMessage' && body.value.ciphertext.length > large.length ? { code: refusal } : undefined
+    const words = ['one', large, 'two', large, large, 'three', 'four']
+    const burst = words.map((payload) => fate(alice.send(payload)))
+    await stage.settle()
+    const expected = words.map((payload) => (payload === large ? refusal : 'ok'))
+    assert.deepEqual(await Promise.all(burst), expected)
+    assert.deepEqual(await bob.take(), ['one', 'two', 'three', 'four'])
+    assert.deepEqual([bob.view, alice.membership.sender.counter], [alice.view, 4])
+    assert.deepEqual(onDisk(alice), [])
+  })
+}
+
+for (const error of [{ code: 'out_of_order', lastCounter: 0n }, { code: 'too_large' }]) {
+  test(`a message that is encrypted but not on disk is not sent when another is refused: ${error.code}`, async () => {
+    const stage = await Stage.start(['alice', 'bob'])
+    const [alice, bob] = [stage.player('alice'), stage.player('bob')]
+    const one = fate(alice.send('one'))
+    await written(alice)
+    assert.deepEqual([onTheWire(alice), onDisk(alice)], [[1], [1]])
+    const two = fate(alice.send('two'))
+    assert.equal(alice.membership.sender.counter, 2)
+    assert.deepEqual(onDisk(alice), [1])
+    alice.requests.shift()!.done({ type: 'refused', error: create(ErrorSchema, error) })
+    // Were it killed now, what it has sent is what it knows of.
+    const kept = onDisk(alice)
+    assert.deepEqual(
+      onTheWire(alice).filter((counter) => !kept.includes(counter)),
+      [],
+    )
+    await stage.settle()
+    assert.deepEqual([await one, await two], [error.code === 'too_large' ? 'too_large' : 'ok', 'ok'])
+    assert.deepEqual(await bob.take(), error.code === 'too_large' ? ['two'] : ['one', 'two'])
+    assert.equal(bob.view, alice.view)
+  })
+}
+
+test('a refused message and a lost session: what may have arrived is not encrypted anew, and nobody sees a fork', async () => {
+  const stage = await Stage.start(['alice', 'bob'])
+  const [alice, bob] = [stage.player('alice'), stage.player('bob')]
+  const one = fate(alice.send('one'))
+  const two = fate(alice.send('two'))
+  await written(alice)
+  const [first, second] = alice.requests.splice(0)
+  assert.ok(first && second?.body.case === 'sendMessage')
+  const refusedId = toHex(second.body.value.messageId)
+  stage.refuse = (player, body) => {
+    const isIt = body.case === 'sendMessage' && toHex(body.value.messageId) === refusedId
+    return isIt ? inTurn(stage, player, body, { code: 'too_large' }) : undefined
+  }
+  // The relay takes the first and refuses the second; only its word on the second arrives.
+  assert.equal(stage.handle(alice, first.body).type, 'answered')
+  second.done(stage.handle(alice, second.body))
+  alice.lose()
+  alice.resume()
+  await stage.settle()
+  const three = fate(alice.send('three'))
+  await stage.settle()
+  assert.deepEqual([await one, await two, await three], ['ok', 'too_large', 'ok'])
+  assert.deepEqual(await bob.take(), ['one', 'three'])
+  assert.deepEqual(bob.told('fork_detected'), [])
+  assert.deepEqual([bob.membership.failure, bob.view], [undefined, alice.view])
+})
+
+test('a full inbox is told; what needs entries that it does not take is queue_full; after reading everything goes on', async () => {
+  const stage = await Stage.start(['alice', 'bob'])
+  const [alice, bob] = [stage.player('alice'), stage.player('bob')]
+  const large = 'x'.repeat(262_000)
+  let sent = 0
+  for (; bob.told('inbox_full').length === 0; sent += 20) {
+    assert.ok(sent < 300, 'it takes everything')
+    const burst = Promise.all(Array.from({ length: 20 }, () => alice.send(large)))
+    await stage.settle()
+    await burst
+  }
+  // It needs nothing of what it does not take.
+  const before = fate(bob.send('full'))
+  await stage.settle()
+  assert.equal(await before, 'ok')
+  const rekeying = alice.membership.rekey()
+  await stage.settle()
+  await rekeying
+  const late = [fate(bob.send('a metric')), fate(bob.membership.rekey())]
+  await stage.settle()
+  assert.deepEqual(await Promise.all(late), ['queue_full', 'queue_full'])
+  assert.deepEqual(await alice.take(), ['full'])
+  let read = 0
+  for (let taken = await bob.take(); taken.length > 0; taken = await bob.take()) {
+    read += taken.length
+    await stage.settle()
+  }
+  assert.equal(read, sent)
+  assert.equal(bob.told('inbox_full').length, 1)
+  const again = fate(bob.send('read'))
+  await stage.settle()
+  assert.equal(await again, 'ok')
+  assert.deepEqual([await alice.take(), bob.view], [['read'], alice.view])
+})

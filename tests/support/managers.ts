@@ -1,0 +1,102 @@
+/** Channel managers in processes of their own. */
+import { type ChildProcess, fork } from 'node:child_process'
+import { once } from 'node:events'
+import { join } from 'node:path'
+import type { ClientOptions } from '@static/sdk'
+import type { Actions } from './manager-child.ts'
+
+const MAIN = join(import.meta.dirname, 'manager-child.ts')
+
+/** An error of the manager, as its process told it. */
+export class ManagerError extends Error {
+  readonly code: string
+
+  constructor(code: string, message: string) {
+    super(`${code}: ${message}`)
+    this.code = code
+  }
+}
+
+interface Told {
+  readonly id?: number
+  readonly result?: unknown
+  readonly code?: string
+  readonly message?: string
+  readonly added?: readonly string[]
+}
+
+/** A manager's process. */
+export class ManagerProcess implements AsyncDisposable {
+  readonly #child: ChildProcess
+  readonly #calls = new Map<number, PromiseWithResolvers<unknown>>()
+  readonly #additions: { readonly agent: string; resolve(): void }[] = []
+  readonly #added = new Set<string>()
+  readonly #ended: Promise<unknown>
+  #count = 0
+
+  private constructor(child: ChildProcess) {
+    this.#child = child
+    child.on('message', (told: Told) => this.#hear(told))
+    this.#ended = once(child, 'exit').then(() => {
+      for (const { reject } of this.#calls.values()) reject(new ManagerError('killed', 'The process has ended.'))
+    })
+  }
+
+  /** Starts it, and connects. What it leaves behind when it is killed goes into `directory`. */
+  static async start(directory: string, options: ClientOptions): Promise<ManagerProcess> {
+    const started = new ManagerProcess(fork(MAIN, { env: { PATH: process.env['PATH'], TMPDIR: directory } }))
+    await started.call('connect', options)
+    return started
+  }
+
+  /** Calls an action; rejects with a `ManagerError`, also when the process ends before. */
+  async call<Name extends keyof Actions>(
+    action: Name,
+    ...args: Parameters<Actions[Name]>
+  ): Promise<Awaited<ReturnType<Actions[Name]>>> {
+    const id = ++this.#count
+    const answer = Promise.withResolvers<unknown>()
+    this.#calls.set(id, answer)
+    this.#child.send({ id, action, args })
+    return (await answer.promise) as Awaited<ReturnType<Actions[Name]>>
+  }
+
+  /** Fulfilled when an agent was added to a channel of this one. */
+  async hasAdded(agent: string): Promise<void> {
+    if (this.#added.has(agent)) return
+    const { promise, resolve } = Promise.withResolvers<void>()
+    this.#additions.push({ agent, resolve })
+    await promise
+  }
+
+  signal(name: NodeJS.Signals): void {
+    this.#child.kill(name)
+  }
+
+  /** Fulfilled when the process has ended. */
+  async ended(): Promise<void> {
+    await this.#ended
+  }
+
+  /** kill -9. */
+  async kill(): Promise<void> {
+    this.signal('SIGKILL')
+    await this.#ended
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.kill()
+  }
+
+  #hear({ id, result, code, message = '', added }: Told): void {
+    for (const agent of added ?? []) {
+      this.#added.add(agent)
+      for (const waiting of this.#additions) if (waiting.agent === agent) waiting.resolve()
+    }
+    const call = id === undefined ? undefined : this.#calls.get(id)
+    if (id === undefined || !call) return
+    this.#calls.delete(id)
+    if (code === undefined) call.resolve(result)
+    else call.reject(new ManagerError(code, message))
+  }
+}
