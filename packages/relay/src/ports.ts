@@ -289,7 +289,11 @@ export interface StoreOperations {
     Done | Refusal,
   ]
   revokeInvite: [{ readonly agent: AgentId; readonly id: string }, Done | Refusal]
-  invite: [{ readonly id: string }, { readonly invite: Invite | undefined }]
+  invite: [
+    /** With an agent: whether it was added to the channel, and its Welcome waits. */
+    { readonly id: string; readonly agent?: AgentId },
+    { readonly invite: Invite | undefined; readonly welcomed?: boolean },
+  ]
   /** Lets go of what is acknowledged by all or expired, and gives the space back. */
   sweep: [{ readonly now: Time }, { readonly removed: number }]
 }

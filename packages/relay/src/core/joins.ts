@@ -124,14 +124,15 @@ export class Joins {
     if (wait > 0) return request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
     const boxHash = this.#crypto.hash(value.box)
     const claim = joinProofBytes({ sessionNonce: nonce, inviteId: value.inviteId, agentId: fromHex(agent), boxHash })
-    this.#effects.store('invite', { id }, (outcome) => {
+    this.#effects.store('invite', { id, agent }, (outcome) => {
       if (!outcome.ok) return request.refuse(refusalOf(outcome.error))
-      const { invite } = outcome.value
+      const { invite, welcomed } = outcome.value
       if (!invite || !this.#crypto.equal(this.#crypto.mac(invite.admissionKey, claim), value.proof)) {
         return request.refuse({ refused: 'invite_invalid' })
       }
       const refusal = this.#add(invite, agent, value.box)
-      if (refusal) return request.refuse(refusal)
+      // One that asks again may have been added meanwhile, by the last use: its Welcome is on the way.
+      if (refusal && welcomed !== true) return request.refuse(refusal)
       request.answer({ case: 'requestJoin', value: { $typeName: 'static.relay.v1.RequestJoinResponse' } })
       this.#wake(invite.agent, invite.channel)
     })

@@ -35,10 +35,13 @@ export function revokeInvite({ rows }: Context, { agent, id }: Request<'revokeIn
 }
 
 /** An invite as it is stored. While its agent is off the roster nobody can answer it, so it counts as revoked. */
-export function findInvite({ rows }: Context, { id }: Request<'invite'>): Result<'invite'> {
+export function findInvite({ rows }: Context, { id, agent }: Request<'invite'>): Result<'invite'> {
   const invite = rows.invite(id)
-  if (!invite || invite.revoked) return { invite }
-  return { invite: { ...invite, revoked: !onRoster(rows.glance(invite.channel, invite.agent)?.member) } }
+  if (!invite) return { invite }
+  const member = agent === undefined ? undefined : rows.glance(invite.channel, agent)?.member
+  const joiner = agent === undefined ? {} : { welcomed: onRoster(member) && member.welcome !== undefined }
+  if (invite.revoked) return { invite, ...joiner }
+  return { invite: { ...invite, revoked: !onRoster(rows.glance(invite.channel, invite.agent)?.member) }, ...joiner }
 }
 
 /** Whether joiners may still ask by an invite. */

@@ -95,12 +95,12 @@ export class Committer {
     if (pending.job) this.#jobs.unshift(pending.job)
   }
 
-  /** Nothing is committed any more. */
   /** What waits is not done; what is under way stays so. */
   refuse(error: StaticError): void {
     for (const job of this.#jobs.splice(0)) job.failed(error)
   }
 
+  /** Nothing is committed any more. */
   fail(error: StaticError): void {
     this.#failure ??= error
     this.#callOff?.()

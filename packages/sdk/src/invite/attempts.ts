@@ -13,7 +13,7 @@ import { sha256 } from '../core/history.ts'
 import { startOf } from '../core/joining.ts'
 import { leaveChannel } from '../core/leaving.ts'
 import type { Membership } from '../core/membership.ts'
-import type { AgentId, AttemptRecord, SessionInfo } from '../ports.ts'
+import type { AgentId, AttemptRecord, ChannelId, SessionInfo } from '../ports.ts'
 import { refusalError, retryDelay } from '../session/refusal.ts'
 import { JOIN_NONCE_BYTES, sealRequest } from './join-request.ts'
 import { admissionProof, equalTags, type InviteKeys, inviteKeys, welcomeTag } from './keys.ts'
@@ -35,6 +35,7 @@ export class JoinAttempts {
   readonly #relay: string
   readonly #attempts = new Map<string, Attempt>()
   #info: SessionInfo | undefined
+  #stopped = false
 
   /** `relay` is the relay's name. */
   constructor(agent: Agent, relay: string) {
@@ -94,16 +95,23 @@ export class JoinAttempts {
   /** The owner has answered a hello: this agent is in. */
   greeting(membership: Membership, sender: AgentId, nonce: Uint8Array): void {
     if (sender !== membership.owner) return
-    for (const attempt of this.#attempts.values()) {
-      const { record, waiting } = attempt
-      if (record.channel !== membership.id || !same(record.nonce, nonce)) continue
-      membership.become('joined')
+    const attempts = this.#attemptsOn(membership.id)
+    if (!attempts.some(({ record }) => same(record.nonce, nonce))) return
+    membership.become('joined')
+    // Those by other tokens, too: it is in.
+    for (const attempt of attempts) {
       this.#drop(attempt)
-      for (const { resolve } of waiting) resolve(membership)
+      for (const { resolve } of attempt.waiting) resolve(membership)
     }
   }
 
+  /** A channel is gone, for one because this agent was removed before it was greeted: it asks again. */
+  dropped(id: ChannelId): void {
+    for (const attempt of this.#attemptsOn(id)) this.#proceed(attempt)
+  }
+
   stop(): void {
+    this.#stopped = true
     for (const attempt of this.#attempts.values()) this.#fail(attempt, StaticError.of('closed'))
   }
 
@@ -129,14 +137,19 @@ export class JoinAttempts {
   async #begin(token: InviteToken): Promise<Attempt> {
     if (token.expiresAt <= this.#agent.now()) throw StaticError.of('invite_expired')
     const { name, channelId, owner, secret, expiresAt } = token
+    const channel = toHex(channelId)
+    // The same request by another token: whichever the owner takes first, it adds this agent once.
+    const [other] = this.#attemptsOn(channel)
+    const { nonce, keyPackage } = other?.record ?? (await this.#freshRequest())
     const attempt = this.#hold({
       invite: toHex(inviteKeys(secret).inviteId),
-      channel: toHex(channelId),
+      channel,
       name,
       owner: toHex(owner),
       secret,
       expiresAt,
-      ...(await this.#freshRequest()),
+      nonce,
+      keyPackage,
     })
     this.#agent.journal.add({ type: 'putAttempt', record: attempt.record })
     await this.#agent.journal.written()
@@ -150,6 +163,7 @@ export class JoinAttempts {
   }
 
   async #wait(attempt: Attempt, timeoutMs: number): Promise<Membership> {
+    if (this.#stopped) throw StaticError.of('closed')
     const waiting = Promise.withResolvers<Membership>()
     attempt.waiting.add(waiting)
     const callOff = this.#agent.later(timeoutMs, () => {
@@ -275,7 +289,8 @@ export class JoinAttempts {
 
   #drop({ record }: Attempt): void {
     this.#attempts.delete(record.invite)
-    this.#agent.keyPackages.forget(record.keyPackage)
+    const isShared = this.#attemptsOn(record.channel).some((other) => same(other.record.nonce, record.nonce))
+    if (!isShared) this.#agent.keyPackages.forget(record.keyPackage)
     this.#agent.journal.add({ type: 'dropAttempt', invite: record.invite })
   }
 
@@ -283,6 +298,10 @@ export class JoinAttempts {
     const attempt = { record, keys: inviteKeys(record.secret), waiting: new Set<PromiseWithResolvers<Membership>>() }
     this.#attempts.set(record.invite, attempt)
     return attempt
+  }
+
+  #attemptsOn(channel: ChannelId): Attempt[] {
+    return [...this.#attempts.values()].filter(({ record }) => record.channel === channel)
   }
 
   #membershipOf({ record }: Attempt): Membership | undefined {

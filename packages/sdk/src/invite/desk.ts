@@ -217,10 +217,11 @@ export class InviteDesk {
     const checked = await agent.engine.checkKeyPackage(opened.keyPackage, agent.now(), request.agentId)
     const key = keyOf(membership.id, toHex(checked.agentId))
     const known = this.#joiners.get(key)
-    const again = known !== undefined && known.invite === invite.record.id && isSame(known, opened)
-    // Added already: its Welcome waits at the relay.
-    if (again && (known.state === 'added' || known.state === 'here')) return
-    if (!again || known.state !== 'taken') await this.#takeUse(membership, invite, checked, opened)
+    const again = known !== undefined && isSame(known, opened)
+    // Added already, by this invite or another: its Welcome waits at the relay.
+    if (again && (known.state === 'added' || known.state === 'here') && isIn(membership, known.agent)) return
+    const hasUse = again && known.state === 'taken' && known.invite === invite.record.id
+    if (!hasUse) await this.#takeUse(membership, invite, checked, opened)
     await this.#add(membership, invite, checked, opened)
   }
 
@@ -428,6 +429,11 @@ async function unlessRefused(task: Promise<void>): Promise<void> {
 
 function keyOf(channel: ChannelId, agent: AgentId): string {
   return `${channel} ${agent}`
+}
+
+/** Whether an agent is in the group, and has not left. */
+function isIn(membership: Membership, agent: AgentId): boolean {
+  return membership.group?.members.has(agent) === true && membership.leaveNotice(agent) === undefined
 }
 
 function isSame({ nonce, keyPackageHash }: JoinerRecord, request: JoinRequest): boolean {

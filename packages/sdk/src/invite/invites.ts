@@ -45,6 +45,7 @@ export class Invites implements InviteHandler {
 
   dropped(id: ChannelId): void {
     this.desk.dropped(id)
+    this.attempts.dropped(id)
   }
 
   async removing(membership: Membership, agent: AgentId): Promise<void> {

@@ -59,7 +59,10 @@ test('64 sends at once without quota: all are refused, and everybody reads what 
     await sending
     assert.deepEqual([await bob.take(), await carol.take()], [[words], [words]])
   }
-  assert.deepEqual([bob, carol].flatMap((player) => player.told('decryption_failure')), [])
+  assert.deepEqual(
+    [bob, carol].flatMap((player) => player.told('decryption_failure')),
+    [],
+  )
   assert.deepEqual([bob.view, carol.view], [alice.view, alice.view])
 })
 
