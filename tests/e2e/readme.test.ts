@@ -38,7 +38,7 @@ test('from sign-up to a second key by copying lines', async () => {
   assert.deepEqual([run(second, key)['name'], run(second, key)['mode']], ['ci', 'test'])
 })
 
-test('two agents talk by the example as it stands there', async () => {
+test('two agents talk, and a guest joins, by the examples as they stand there', async () => {
   using workspace = await makeWorkspace()
   const home = workspace.directory('home')
   const dataDir = join(home, '.local/share/static/server')
@@ -46,16 +46,20 @@ test('two agents talk by the example as it stands there', async () => {
   const [, signUp = ''] = commandsUnder('Use')
   const signedUp = signUp.replace('$CA', join(dataDir, 'ca.pem')).replace('$API', server.url)
   const account = JSON.parse(execFileSync('bash', ['-c', signedUp], { encoding: 'utf8' }))
-  const example = /```ts\n([\s\S]*?)```/.exec(readme)?.[1] ?? ''
-  const here = example
-    .replace('quic://localhost:4433', `quic://localhost:${server.relay.quicPort}`)
-    .replace('https://localhost:8443', server.url)
-    .replaceAll("'./", `'${workspace.directory('agents')}/`)
-  assert.notEqual(here, example)
-  const env = { PATH: process.env['PATH'], HOME: home, STATIC_API_KEY: account.api_key.key }
-  const flags = ['--input-type=module-typescript', '--eval', here]
-  const printed = execFileSync(process.execPath, flags, { env, encoding: 'utf8', timeout: 30_000 })
-  assert.equal(printed, 'hello\n')
+  const agents = workspace.directory('agents')
+  const examples = [...readme.matchAll(/```ts\n([\s\S]*?)```/g)].map(([, code = '']) => code)
+  assert.equal(examples.length, 2)
+  for (const example of examples) {
+    const here = example
+      .replace('quic://localhost:4433', `quic://localhost:${server.relay.quicPort}`)
+      .replace('https://localhost:8443', server.url)
+      .replaceAll("'./", `'${agents}/`)
+    assert.notEqual(here, example)
+    const env = { PATH: process.env['PATH'], HOME: home, STATIC_API_KEY: account.api_key.key }
+    const flags = ['--input-type=module-typescript', '--eval', here]
+    const printed = execFileSync(process.execPath, flags, { env, encoding: 'utf8', timeout: 30_000 })
+    assert.equal(printed, 'hello\n')
+  }
 })
 
 test('the other commands are scripts of this checkout', () => {
