@@ -48,8 +48,10 @@ forEachEngine((open) => {
       revoked: false,
     }
     assert.deepEqual(await world.run('invite', { id: hex16('one') }), { invite: expected })
+    // More uses, when some came to nothing; never fewer.
     assert.deepEqual(await register(world, 'bob', 'one', { maxUses: 9 }), { done: true })
-    assert.deepEqual(await world.run('invite', { id: hex16('one') }), { invite: expected })
+    assert.deepEqual(await register(world, 'bob', 'one', { maxUses: 2 }), { done: true })
+    assert.deepEqual(await world.run('invite', { id: hex16('one') }), { invite: { ...expected, maxUses: 9 } })
     refused(await register(world, 'alice', 'one'), 'invite_invalid')
     refused(await register(world, 'eve', 'two'), 'not_found')
     refused(await register(world, 'bob', 'two', { channel: hex16('none') }), 'not_found')

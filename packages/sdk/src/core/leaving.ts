@@ -12,6 +12,7 @@ import type { Membership } from './membership.ts'
 export async function leaveChannel(agent: Agent, membership: Membership): Promise<void> {
   const before = membership.state
   if (before === 'ended') return agent.drop(membership, undefined)
+  if (membership.failure?.code === 'closed') throw membership.failure
   if (membership.isOwn) throw StaticError.of('not_allowed', 'The owner does not leave its channel: it deletes it.')
   membership.become('leaving')
   await agent.journal.written()
