@@ -19,6 +19,10 @@ import { JOIN_NONCE_BYTES, sealRequest } from './join-request.ts'
 import { admissionProof, equalTags, type InviteKeys, inviteKeys, welcomeTag } from './keys.ts'
 import { decodeToken, invalid, type InviteToken } from './token.ts'
 
+/** A hello that is not answered is said again after this, then after twice as long, and so on. */
+const HELLO_MS = 2000
+const LONGEST_HELLO_MS = 600_000
+
 /** The Welcome is of an earlier try: this agent was removed since, and added again. The newer one comes, too. */
 class Superseded extends Error {}
 
@@ -27,6 +31,9 @@ interface Attempt {
   readonly keys: InviteKeys
   /** Calls that wait for it. */
   readonly waiting: Set<PromiseWithResolvers<Membership>>
+  /** How often it has said hello in this life, and what calls the next one off. */
+  hellos: number
+  callOff: (() => void) | undefined
 }
 
 /** The joins by token that are under way. */
@@ -269,8 +276,15 @@ export class JoinAttempts {
     }
   }
 
-  async #sayHello(membership: Membership, { record }: Attempt): Promise<void> {
-    await membership.send('hello', record.nonce)
+  /** Says hello, and says it again: an owner that was stopped on its way to answer has forgotten. */
+  async #sayHello(membership: Membership, attempt: Attempt): Promise<void> {
+    await membership.send('hello', attempt.record.nonce)
+    attempt.callOff?.()
+    const wait = Math.min(HELLO_MS * 2 ** attempt.hellos++, LONGEST_HELLO_MS)
+    attempt.callOff = this.#agent.later(wait, () => {
+      const isOpen = this.#attempts.get(attempt.record.invite) === attempt
+      if (isOpen && this.#membershipOf(attempt) === membership) this.#proceed(attempt)
+    })
   }
 
   // ---- Ends ----
@@ -295,7 +309,8 @@ export class JoinAttempts {
   }
 
   #hold(record: AttemptRecord): Attempt {
-    const attempt = { record, keys: inviteKeys(record.secret), waiting: new Set<PromiseWithResolvers<Membership>>() }
+    const keys = inviteKeys(record.secret)
+    const attempt: Attempt = { record, keys, waiting: new Set(), hellos: 0, callOff: undefined }
     this.#attempts.set(record.invite, attempt)
     return attempt
   }

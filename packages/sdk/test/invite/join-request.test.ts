@@ -1,0 +1,86 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { SEED } from '../../../relay/test/support/random.ts'
+import { type JoinRequest, openRequest, sealRequest } from '../../src/invite/join-request.ts'
+import { type InviteKeys, inviteKeys, joinTag, seal } from '../../src/invite/keys.ts'
+
+const fill = (length: number, value: number): Uint8Array => new Uint8Array(length).fill(value)
+const KEYS = inviteKeys(fill(32, 1))
+const PLACE = { channelId: fill(16, 1), name: 'acme/support/routing', owner: fill(32, 2) }
+const REQUEST: JoinRequest = { nonce: fill(16, 3), keyPackage: new TextEncoder().encode('a KeyPackage') }
+const BOX = sealRequest(KEYS, PLACE, REQUEST)
+
+test('what is sealed is read again by a holder of the token', (t) => {
+  t.diagnostic(`seed ${SEED}`)
+  const bytes = (length: number): fc.Arbitrary<Uint8Array> => fc.uint8Array({ minLength: length, maxLength: length })
+  const keyPackages = fc.uint8Array({ minLength: 1, maxLength: 2000 })
+  fc.assert(
+    fc.property(
+      bytes(32),
+      bytes(16),
+      bytes(32),
+      bytes(16),
+      keyPackages,
+      (secret, channelId, owner, nonce, keyPackage) => {
+        const place = { channelId, name: 'acme/support/routing', owner }
+        const box = sealRequest(inviteKeys(secret), place, { nonce, keyPackage })
+        assert.deepEqual(openRequest(inviteKeys(secret), place, box), { nonce, keyPackage })
+      },
+    ),
+    { seed: SEED },
+  )
+})
+
+test('the same request is never the same box', () => {
+  assert.notDeepEqual(sealRequest(KEYS, PLACE, REQUEST), BOX)
+})
+
+test('a box with any bit flipped, cut or longer is refused', () => {
+  for (let at = 0; at < BOX.length; at++) {
+    for (let bit = 0; bit < 8; bit++) {
+      const flipped = BOX.map((value, place) => (place === at ? value ^ (1 << bit) : value))
+      assert.equal(openRequest(KEYS, PLACE, flipped), undefined, `bit ${bit} of byte ${at}`)
+    }
+    assert.equal(openRequest(KEYS, PLACE, BOX.subarray(0, at)), undefined, `only ${at}`)
+    assert.equal(openRequest(KEYS, PLACE, BOX.subarray(at + 1)), undefined, `from ${at + 1}`)
+  }
+  assert.equal(openRequest(KEYS, PLACE, Uint8Array.from([...BOX, 0])), undefined)
+})
+
+test("another invite's keys do not open it, nor does any one of them in its place", () => {
+  const other = inviteKeys(fill(32, 9))
+  assert.equal(openRequest(other, PLACE, BOX), undefined)
+  for (const name of ['box', 'inviteId', 'join'] satisfies (keyof InviteKeys)[]) {
+    assert.equal(openRequest({ ...KEYS, [name]: other[name] }, PLACE, BOX), undefined, name)
+  }
+  // Those that have no part in it.
+  assert.deepEqual(openRequest({ ...KEYS, admission: other.admission, welcome: other.welcome }, PLACE, BOX), REQUEST)
+})
+
+test('a box for another channel, owner or name is refused', () => {
+  const places = {
+    'another channel': { ...PLACE, channelId: fill(16, 7) },
+    'another owner': { ...PLACE, owner: fill(32, 7) },
+    'another name': { ...PLACE, name: 'acme/support/other' },
+  }
+  for (const [what, place] of Object.entries(places)) {
+    assert.equal(openRequest(KEYS, place, BOX), undefined, what)
+    assert.equal(openRequest(KEYS, PLACE, sealRequest(KEYS, place, REQUEST)), undefined, what)
+  }
+})
+
+test('a box of a holder of Kbox alone is refused: the tag is of Kjoin', () => {
+  const forge = (keys: InviteKeys): Uint8Array => {
+    const tag = joinTag(keys, PLACE, REQUEST.nonce, REQUEST.keyPackage)
+    return seal(KEYS, Buffer.concat([REQUEST.nonce, tag, REQUEST.keyPackage]))
+  }
+  assert.deepEqual(openRequest(KEYS, PLACE, forge(KEYS)), REQUEST)
+  assert.equal(openRequest(KEYS, PLACE, forge({ ...KEYS, join: KEYS.box })), undefined)
+})
+
+test('a box that holds too little is refused', () => {
+  const empty = { ...REQUEST, keyPackage: new Uint8Array() }
+  assert.equal(openRequest(KEYS, PLACE, sealRequest(KEYS, PLACE, empty)), undefined)
+  for (const length of [0, 1, 16, 47]) assert.equal(openRequest(KEYS, PLACE, seal(KEYS, fill(length, 1))), undefined)
+})

@@ -1,0 +1,146 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import {
+  admissionProof,
+  equalTags,
+  type InviteKeys,
+  inviteKeys,
+  joinTag,
+  seal,
+  unseal,
+  welcomeTag,
+} from '../../src/invite/keys.ts'
+
+const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString('hex')
+const fill = (length: number, value: number): Uint8Array => new Uint8Array(length).fill(value)
+const words = (text: string): Uint8Array => new TextEncoder().encode(text)
+
+const SECRET = Uint8Array.from({ length: 32 }, (_, at) => at)
+const KEYS = inviteKeys(SECRET)
+/** Made from SPEC.md 6.2 by another program (Python's hmac and hashlib), not by this one. */
+const VECTORS: Readonly<Record<keyof InviteKeys, string>> = {
+  inviteId: '444980b4d49affee304bf44ee19c95fe',
+  admission: 'edcaa0ec45d666defecc1951748178d67b13ae52b62634dcd6227e1111c4669e',
+  join: '85d42d9115f959fa923dcf342c2105397c10758153ec2a129062d0550175802f',
+  welcome: '0be7dffa5bd4ce9c644f807e03f7a081652829fec0ea762da9026fe370bb6f59',
+  box: '57250d3fbf6712d9e257a0e8b0c7723cd3f288ff663c87ab5d8921999dfe063f',
+}
+
+const PLACE = { channelId: fill(16, 1), name: 'acme/support/routing', owner: fill(32, 2) }
+const NONCE = fill(16, 3)
+const KEY_PACKAGE = words('key package')
+const WELCOME = words('welcome')
+const AUTHENTICATOR = fill(32, 4)
+const REQUEST = { sessionNonce: fill(32, 5), agentId: fill(32, 6), box: words('box') }
+
+/** Other bytes of the same length, one less and one more. */
+function others(bytes: Uint8Array): Uint8Array[] {
+  const flipped = Uint8Array.from(bytes)
+  flipped[flipped.length - 1] = (flipped.at(-1) ?? 0) ^ 1
+  return [flipped, bytes.slice(0, -1), Uint8Array.from([...bytes, 1])]
+}
+
+/** All of them differ. */
+function allDiffer(tags: readonly Uint8Array[]): void {
+  assert.equal(new Set(tags.map(hex)).size, tags.length)
+}
+
+test('the keys of one secret, written down', () => {
+  for (const [name, expected] of Object.entries(VECTORS)) {
+    assert.equal(hex(KEYS[name as keyof InviteKeys]), expected, name)
+  }
+})
+
+test('the five of one secret differ, and those of two secrets', () => {
+  const other = inviteKeys(Uint8Array.from(SECRET, (value, at) => (at === 31 ? value ^ 1 : value)))
+  const ids = [KEYS, other].flatMap((keys) => Object.values<Uint8Array>({ ...keys }).map((key) => key.slice(0, 16)))
+  allDiffer(ids)
+})
+
+test('what the relay knows gives none of the others', () => {
+  // As a secret, for a start: the five are all different from those of the invite.
+  const derived = [inviteKeys(KEYS.admission), inviteKeys(KEYS.inviteId)]
+  const known = [KEYS.admission, KEYS.inviteId, ...derived.flatMap((keys) => Object.values<Uint8Array>({ ...keys }))]
+  for (const key of [KEYS.join, KEYS.welcome, KEYS.box]) for (const one of known) assert.notEqual(hex(one), hex(key))
+  // Nor does it do in their place.
+  const { admission } = KEYS
+  const relays = { ...KEYS, join: admission, welcome: admission, box: admission }
+  assert.equal(unseal(relays, seal(KEYS, words('secret'))), undefined)
+  assert.equal(unseal(KEYS, seal(relays, words('forged'))), undefined)
+  assert.notDeepEqual(joinTag(relays, PLACE, NONCE, KEY_PACKAGE), joinTag(KEYS, PLACE, NONCE, KEY_PACKAGE))
+  assert.notDeepEqual(
+    welcomeTag(relays, KEY_PACKAGE, WELCOME, AUTHENTICATOR),
+    welcomeTag(KEYS, KEY_PACKAGE, WELCOME, AUTHENTICATOR),
+  )
+})
+
+test('the tags of one request, written down', () => {
+  // Made as the vectors above.
+  assert.equal(
+    hex(joinTag(KEYS, PLACE, NONCE, KEY_PACKAGE)),
+    '398b5d9669176c36680c39bb26307b62b1b1aeeb39e9a797200ffaa8d6413b87',
+  )
+  assert.equal(
+    hex(welcomeTag(KEYS, KEY_PACKAGE, WELCOME, AUTHENTICATOR)),
+    'dbd435f9f6de0d8b4ab7317fe574c4b786650fca8297fc4d249594ef84aa49bf',
+  )
+  assert.equal(hex(admissionProof(KEYS, REQUEST)), 'c7ee1e28fb24d04aa24d28280af0e212623b1cfe1d9ccc2a0fe1c7a30920a017')
+})
+
+test('the tag of a request differs when anything differs', () => {
+  const { channelId, name, owner } = PLACE
+  const tag = (keys: InviteKeys, place = PLACE, nonce = NONCE, keyPackage = KEY_PACKAGE): Uint8Array =>
+    joinTag(keys, place, nonce, keyPackage)
+  allDiffer([
+    tag(KEYS),
+    ...others(KEYS.join).map((join) => tag({ ...KEYS, join })),
+    ...others(KEYS.inviteId).map((inviteId) => tag({ ...KEYS, inviteId })),
+    ...others(channelId).map((other) => tag(KEYS, { ...PLACE, channelId: other })),
+    ...others(owner).map((other) => tag(KEYS, { ...PLACE, owner: other })),
+    ...['acme/support/routinf', 'acme/support/routin', `${name}0`].map((other) => tag(KEYS, { ...PLACE, name: other })),
+    ...others(NONCE).map((nonce) => tag(KEYS, PLACE, nonce)),
+    ...others(KEY_PACKAGE).map((keyPackage) => tag(KEYS, PLACE, NONCE, keyPackage)),
+    // What ends one field does not begin the next.
+    tag(KEYS, PLACE, NONCE.slice(0, -1), Uint8Array.from([NONCE.at(-1) ?? 0, ...KEY_PACKAGE])),
+  ])
+})
+
+test('the tag of a Welcome differs when anything differs', () => {
+  const tag = (keys: InviteKeys, keyPackage = KEY_PACKAGE, welcome = WELCOME, authenticator = AUTHENTICATOR) =>
+    welcomeTag(keys, keyPackage, welcome, authenticator)
+  allDiffer([
+    tag(KEYS),
+    ...others(KEYS.welcome).map((welcome) => tag({ ...KEYS, welcome })),
+    ...others(KEYS.inviteId).map((inviteId) => tag({ ...KEYS, inviteId })),
+    ...others(KEY_PACKAGE).map((keyPackage) => tag(KEYS, keyPackage)),
+    ...others(WELCOME).map((welcome) => tag(KEYS, KEY_PACKAGE, welcome)),
+    ...others(AUTHENTICATOR).map((authenticator) => tag(KEYS, KEY_PACKAGE, WELCOME, authenticator)),
+    tag(KEYS, KEY_PACKAGE, WELCOME.slice(0, -1), Uint8Array.from([WELCOME.at(-1) ?? 0, ...AUTHENTICATOR])),
+  ])
+})
+
+test('the proof for the relay differs when anything differs', () => {
+  const { sessionNonce, agentId, box } = REQUEST
+  allDiffer([
+    admissionProof(KEYS, REQUEST),
+    ...others(KEYS.admission).map((admission) => admissionProof({ ...KEYS, admission }, REQUEST)),
+    ...others(KEYS.inviteId).map((inviteId) => admissionProof({ ...KEYS, inviteId }, REQUEST)),
+    ...others(sessionNonce).map((other) => admissionProof(KEYS, { ...REQUEST, sessionNonce: other })),
+    ...others(agentId).map((other) => admissionProof(KEYS, { ...REQUEST, agentId: other })),
+    ...others(box).map((other) => admissionProof(KEYS, { ...REQUEST, box: other })),
+  ])
+})
+
+test('tags are equal only when all of them is', () => {
+  const tag = joinTag(KEYS, PLACE, NONCE, KEY_PACKAGE)
+  assert.ok(equalTags(tag, Uint8Array.from(tag)))
+  for (let at = 0; at < tag.length; at++) {
+    assert.ok(
+      !equalTags(
+        tag,
+        tag.map((value, place) => (place === at ? value ^ 1 : value)),
+      ),
+    )
+  }
+  for (const other of [...others(tag), new Uint8Array()]) assert.ok(!equalTags(tag, other))
+})
