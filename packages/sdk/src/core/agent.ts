@@ -159,6 +159,7 @@ export class Agent implements SessionListener, World {
 
   emit(event: AgentEvent): void {
     this.events.emit(event)
+    if (event.type === 'channel_failed') this.#invites?.failed(event.channel)
   }
 
   acknowledge(id: ChannelId, index: number): void {

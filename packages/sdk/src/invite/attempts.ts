@@ -112,6 +112,14 @@ export class JoinAttempts {
     }
   }
 
+  /** A channel cannot go on. Nothing of one that this agent is about to join is the application's: it is left. */
+  failed(name: string): void {
+    const membership = this.#agent.held(name)
+    if (!membership || this.#attemptsOn(membership.id).length === 0) return
+    // If it does not go out now: `join` leaves it, too.
+    queueMicrotask(() => leaveChannel(this.#agent, membership).catch(() => {}))
+  }
+
   /** A channel is gone, for one because this agent was removed before it was greeted: it asks again. */
   dropped(id: ChannelId): void {
     for (const attempt of this.#attemptsOn(id)) this.#proceed(attempt)

@@ -16,6 +16,8 @@ export interface InviteHandler {
   admitted(channel: ChannelId, joiner: string): void
   /** A verified message of the SDK itself. */
   greeted(membership: Membership, kind: 'hello' | 'greeting', sender: AgentId, payload: Uint8Array): void
+  /** A channel cannot go on here. */
+  failed(name: string): void
   /** A channel and everything about it is gone. */
   dropped(id: ChannelId): void
   /** The application is about to remove a member. */

@@ -43,6 +43,10 @@ export class Invites implements InviteHandler {
     else this.attempts.greeting(membership, sender, payload)
   }
 
+  failed(name: string): void {
+    this.attempts.failed(name)
+  }
+
   dropped(id: ChannelId): void {
     this.desk.dropped(id)
     this.attempts.dropped(id)

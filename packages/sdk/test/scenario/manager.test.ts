@@ -1,0 +1,33 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { code, NAME, text, World } from '../support/world.ts'
+
+test('a manager gives all envelopes that there are, settles them with the next call, and gives the rest again', async (t) => {
+  const world = await World.start(t, 'grpc')
+  const owner = await world.manager('owner')
+  let reader = await world.manager('reader')
+  await owner.create(NAME)
+  await reader.joinWithToken(NAME, await owner.invite(NAME), 20)
+  assert.deepEqual(await reader.receiveEnvelopes(NAME, 0.05), [])
+  const said = ['one', 'two', 'three']
+  for (const words of said) await owner.send(NAME, words)
+
+  const texts: string[] = []
+  while (texts.length < 3) {
+    for (const { payload, sender, redelivered } of await reader.receiveEnvelopes(NAME, 20)) {
+      assert.deepEqual([sender.agentId, redelivered], [owner.client.agentId, false])
+      texts.push(text(payload))
+    }
+  }
+  assert.deepEqual(texts, said)
+  // Asking settles all of them; what comes then is given, and not settled when the program ends.
+  assert.deepEqual(await reader.receiveEnvelopes(NAME, 0.05), [])
+  await owner.send(NAME, 'four')
+  assert.equal(text((await reader.receive(NAME, 20))!), 'four')
+  await reader.close()
+  reader = await world.manager('reader')
+  const [again] = await reader.receiveEnvelopes(NAME, 20)
+  assert.deepEqual([text(again!.payload), again!.redelivered], ['four', true])
+  await assert.rejects(reader.receive('acme/support/none'), code('not_found'))
+  await assert.rejects(reader.send('no name', 'x'), code('channel_error'))
+})
