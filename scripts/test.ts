@@ -22,7 +22,7 @@ const postgres = await startPostgres(temporary)
 say('Running the tests')
 const code = await run(
   process.execPath,
-  ['--test', '--test-concurrency=2', '--test-timeout=300000', ...(chosen.length > 0 ? chosen : TESTS)],
+  ['--test', '--test-concurrency=3', '--test-timeout=300000', ...(chosen.length > 0 ? chosen : TESTS)],
   { STATIC_TEST_POSTGRES: postgres.url, TMPDIR: temporary },
 )
 await postgres.stop()

@@ -12,7 +12,7 @@ import { text } from '../support/world.ts'
 const MEMBERS = 9
 const IN_FLIGHT = 8
 const ENTRIES = 100_000
-const SEEDS = 50
+const SEEDS = Number(process.env['STATIC_SEEDS'] ?? 20)
 const START = { index: 0, hash: chainStart(sha256, new Uint8Array(16)), slot: 0 }
 
 type PayloadFrame = Frame & { readonly kind: 'payload' }
