@@ -82,6 +82,25 @@ test('a joiner with the token asks, the owner polls, commits, and the joiner get
   await assert.rejects(ask(await joiner(at), token), refusal('invite_used_up'))
 })
 
+test('who was added by the last use asks again and is not refused, until it has its Welcome', async (t) => {
+  const at = await scene(t)
+  const { owner, channelId } = at
+  const token = await invite(at)
+  const bob = await joiner(at)
+  await ask(bob, token)
+  const messageId = randomBytes(16)
+  const commit = randomBytes(100)
+  const declaration = owner.declaration({ channelId, slot: 0n, messageId, commit }, { adds: [bob.id] })
+  const welcomes = [{ agentId: bob.id, welcome: randomBytes(300), inviteId: token.inviteId, tag: randomBytes(32) }]
+  await owner.request('sendCommit', { channelId, slot: 0n, messageId, commit, declaration, welcomes })
+  const { position } = await bob.next('deliverWelcome')
+  await ask(bob, token)
+  assert.deepEqual(await polled(owner, channelId), [])
+  await assert.rejects(ask(await joiner(at), token), refusal('invite_used_up'))
+  await bob.request('ack', { positions: [{ channelId, index: position?.index ?? 0n }] })
+  await assert.rejects(ask(bob, token), refusal('invite_used_up'))
+})
+
 test('without the token nobody gets as far as the owner', async (t) => {
   const at = await scene(t)
   const { owner, channelId } = at

@@ -117,7 +117,7 @@ export class JoinAttempts {
     const membership = this.#agent.held(name)
     if (!membership || this.#attemptsOn(membership.id).length === 0) return
     // If it does not go out now: `join` leaves it, too.
-    queueMicrotask(() => leaveChannel(this.#agent, membership).catch(() => {}))
+    queueMicrotask(() => void leaveChannel(this.#agent, membership).catch(() => {}))
   }
 
   /** A channel is gone, for one because this agent was removed before it was greeted: it asks again. */

@@ -131,6 +131,12 @@ test('the proof for the relay differs when anything differs', () => {
   ])
 })
 
+test('a box is bound to its invite by more than its key', () => {
+  const box = seal(KEYS, words('secret'))
+  assert.deepEqual(unseal(KEYS, box), words('secret'))
+  for (const inviteId of others(KEYS.inviteId)) assert.equal(unseal({ ...KEYS, inviteId }, box), undefined)
+})
+
 test('tags are equal only when all of them is', () => {
   const tag = joinTag(KEYS, PLACE, NONCE, KEY_PACKAGE)
   assert.ok(equalTags(tag, Uint8Array.from(tag)))
