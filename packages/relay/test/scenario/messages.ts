@@ -63,9 +63,10 @@ export function messageScenarios(way: Way): void {
       await owner.send(channel, 1n, 1n, sent)
       await stage.relay.restart()
       await bob.ended
-      // The last word is a courtesy: a stream that is cut off tells the same.
+      // By QUIC the last word may be lost with the connection, which tells the same.
       const closing = bob.pushes.find(({ body }) => body.case === 'sessionClosing')?.body
       if (closing?.case === 'sessionClosing') assert.equal(closing.value.error?.code, 'unavailable')
+      else assert.notEqual(way, 'grpc', 'TCP loses no last word')
       const back = await stage.connect('member-0', bob.key)
       await back.request('resume', { channelIds: [channel] })
       const message = await back.next('deliverMessage')
