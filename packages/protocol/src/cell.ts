@@ -102,6 +102,11 @@ export class CellJoiner {
     return (this.#cell?.length ?? 0) + (this.#envelope?.length ?? 0)
   }
 
+  /** How much of an unfinished envelope has come. */
+  get joinedBytes(): number {
+    return this.#envelopeBytes
+  }
+
   /**
    * Takes the next bytes of the stream and hands over, in order, what they complete. When `take` throws, the session is
    * over: the rest of the chunk is gone.

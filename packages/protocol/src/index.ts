@@ -9,6 +9,7 @@ export {
   type LoneCell,
   makeCell,
 } from './cell.ts'
+export { CoverClock, UNIT_CELLS, UsualTime, wholeUnits } from './cover.ts'
 export {
   AUDIENCE,
   ISSUER,
@@ -80,7 +81,9 @@ export {
 } from './log.ts'
 export { errorFields, prettyLine, redactLine } from './log-line.ts'
 export { type ChannelName, isChannelName, MAX_NAME_LENGTH, parseChannelName } from './name.ts'
+export { type Pace, Pacer, type PacerCounts, paceOf } from './pacer.ts'
 export {
+  ALL_TRAFFIC,
   ALPN,
   ERROR_METADATA,
   PURPOSES,
@@ -90,6 +93,8 @@ export {
   type SessionPurpose,
   TRAFFIC_PROFILES,
   type TrafficProfileName,
+  type TrafficRange,
+  outsideRange,
   sessionBytes,
 } from './session.ts'
 export { overlaySettings } from './settings.ts'

@@ -14,9 +14,25 @@ export const ERROR_METADATA = 'static-error-bin'
 export const PURPOSES = ['session', 'unary', 'refresh'] as const
 export type SessionPurpose = (typeof PURPOSES)[number]
 
-/** How the traffic of a session is shaped. */
-export const TRAFFIC_PROFILES = ['standard', 'private', 'strict', 'off'] as const
+/** How the traffic of a session is shaped, from the one that hides least. */
+export const TRAFFIC_PROFILES = ['off', 'standard', 'private', 'strict'] as const
 export type TrafficProfileName = (typeof TRAFFIC_PROFILES)[number]
+
+/** The profiles that an operator takes. */
+export interface TrafficRange {
+  readonly floor: TrafficProfileName
+  readonly ceiling: TrafficProfileName
+}
+
+export const ALL_TRAFFIC: TrafficRange = { floor: 'off', ceiling: 'strict' }
+
+/** What to tell an agent whose profile is not taken; nothing when it is. */
+export function outsideRange(profile: TrafficProfileName, { floor, ceiling }: TrafficRange): string | undefined {
+  const rank = TRAFFIC_PROFILES.indexOf(profile)
+  if (rank < TRAFFIC_PROFILES.indexOf(floor)) return `This relay asks for the traffic profile ${floor} at least.`
+  if (rank > TRAFFIC_PROFILES.indexOf(ceiling)) return `This relay offers no traffic profile beyond ${ceiling}.`
+  return undefined
+}
 
 /** What an agent signs to open or refresh a session. */
 export interface SessionClaim {

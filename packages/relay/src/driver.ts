@@ -14,6 +14,7 @@ import {
   encodeEnvelope,
   type Lease,
   makeCell,
+  paceOf,
   StaticError,
   type TokenClaims,
   WireError,
@@ -43,6 +44,7 @@ import type {
   Transport,
 } from './ports.ts'
 import type { Settings } from './settings.ts'
+import { Shaping, type ShapingCounts } from './shaping.ts'
 
 /** Where the driver gets what the core asks for. */
 export interface DriverOptions {
@@ -90,6 +92,7 @@ export class Driver implements CallHandler {
   readonly #exchanges = new Map<StreamId, Exchange>()
   readonly #dirty = new Set<Link>()
   readonly #timers: NodeJS.Timeout[] = []
+  readonly #shaping = new Shaping((stream) => this.#links.get(stream)?.hasRoom !== true)
   #lastStream = 0
   #lastPacket = 0
   #joiningBytes = 0
@@ -110,6 +113,11 @@ export class Driver implements CallHandler {
 
   get counts(): RelayCounts {
     return this.#relay.counts
+  }
+
+  /** Cells of sessions without a clock. */
+  get traffic(): ShapingCounts {
+    return this.#shaping.counts
   }
 
   /** Takes the streams of a transport. */
@@ -215,6 +223,7 @@ export class Driver implements CallHandler {
     link.heardAt = now
     link.pingedAt = undefined
     const before = link.joiner.heldBytes
+    const joined = link.joiner.joinedBytes
     try {
       link.joiner.push(chunk, (event) => this.#cell(link, event, now))
     } catch (error) {
@@ -222,7 +231,8 @@ export class Driver implements CallHandler {
     }
     const { heldBytes } = link.joiner
     if (heldBytes === 0) link.joiningSince = undefined
-    else if (heldBytes !== before || link.joiningSince === undefined) link.joiningSince = now
+    else if (heldBytes !== before || link.joiner.joinedBytes !== joined) link.joiningSince = now
+    else link.joiningSince ??= now
     this.#joiningBytes += heldBytes - before
     if (this.#joiningBytes > this.#settings.streams.joiningBytes && heldBytes > before) this.#cutJoining()
   }
@@ -251,6 +261,7 @@ export class Driver implements CallHandler {
       case 'envelope': {
         const message = decodeEnvelope(form, ClientMessageSchema, payload, ENVELOPE_LIMITS.member)
         const bytes = holdsBody(message) ? payload.length : REQUEST_BYTES
+        if (message.body.case === 'sendMessage') link.messageAt ??= now
         this.#handle({ type: 'received', stream: link.id, message, bytes })
         return
       }
@@ -259,11 +270,14 @@ export class Driver implements CallHandler {
         this.#handle({ type: 'acknowledged', stream: link.id, ack })
         return
       }
-      case 'ping':
-        this.#push(link, this.#packet(makeCell('pong', payload)))
+      case 'ping': {
+        const pong = makeCell('pong', payload)
+        if (link.paced) link.transport.write([link.id], pong, true)
+        else this.#push(link, this.#packet(pong))
         return
+      }
       case 'coverAsk':
-        this.#push(link, this.#packet(makeCell('cover')))
+        this.#shaping.asked(link.id)
         return
       case 'pong':
         if (!link.pong(payload, now)) throw new WireError('range')
@@ -277,6 +291,7 @@ export class Driver implements CallHandler {
     this.#links.delete(id)
     this.#dirty.delete(link)
     this.#joiningBytes -= link.joiner.heldBytes
+    this.#shaping.end(id)
     this.#handle({ type: 'closed', stream: id })
   }
 
@@ -304,6 +319,9 @@ export class Driver implements CallHandler {
         if (link) link.joiner.limit = effect.bytes
         return
       }
+      case 'shape':
+        this.#shape(effect)
+        return
       case 'store':
         this.#wait(
           effect.id,
@@ -322,6 +340,14 @@ export class Driver implements CallHandler {
       case 'settle':
         this.#wait(effect.id, this.#options.quota.settle(effect.lease, effect.spent, effect.final))
     }
+  }
+
+  #shape({ stream, traffic, cellsPerSecond }: Extract<Effect, { type: 'shape' }>): void {
+    const link = this.#links.get(stream)
+    if (!link) return
+    if (paceOf(traffic, cellsPerSecond)) link.pace()
+    // A proxy shapes what its agents get; the way to the proxy is not theirs.
+    if (!link.peer.proxy) this.#shaping.begin(stream, link.transport, traffic, cellsPerSecond)
   }
 
   /** Whoever waits is told that it did not work; why is for the operator, and not for every request. */
@@ -351,7 +377,7 @@ export class Driver implements CallHandler {
     for (const link of this.#links.values()) {
       if (link.ending) continue
       const dead = link.pingedAt !== undefined && now - link.pingedAt > pongMs
-      const stuck = link.congested && now - link.progressAt > stallMs
+      const stuck = link.congested && !link.paced && now - link.progressAt > stallMs
       const unfinished = link.joiningSince !== undefined && now - link.joiningSince > stallMs
       if (dead || stuck) this.#handle({ type: 'stalled', stream: link.id })
       else if (unfinished) this.#busy(link)
@@ -382,6 +408,10 @@ export class Driver implements CallHandler {
       if (link) {
         const { form } = link.peer
         packets[form] ??= this.#packet(cutEnvelope(encodeEnvelope(form, ServerMessageSchema, message)))
+        if (link.messageAt !== undefined && message.body.case === 'sendMessage') {
+          this.#shaping.answered(this.#options.now() - link.messageAt)
+          link.messageAt = undefined
+        }
         this.#push(link, packets[form], message.body.case === 'sessionClosing')
       } else {
         this.#exchanges.get(id)?.write(message)
@@ -414,7 +444,8 @@ export class Driver implements CallHandler {
   #ping(link: Link, now: Time): void {
     const { number, cells } = this.#mark()
     link.ping(number, now)
-    link.transport.write([link.id], cells)
+    if (link.paced) link.transport.write([link.id], cells, true)
+    else this.#shaping.write(link.transport, [link.id], cells)
   }
 
   #end(id: StreamId): void {
@@ -451,10 +482,12 @@ export class Driver implements CallHandler {
     }
     const links = [...this.#dirty]
     this.#dirty.clear()
-    for (const { transport, packets, streams } of groups.values()) transport.write(streams, joined(packets))
+    for (const { transport, packets, streams } of groups.values())
+      this.#shaping.write(transport, streams, joined(packets))
     for (const link of ended) {
       this.#links.delete(link.id)
       this.#joiningBytes -= link.joiner.heldBytes
+      this.#shaping.end(link.id)
       link.transport.end(link.id)
     }
     for (const link of links) this.#tellRoom(link)

@@ -18,10 +18,10 @@ export interface Mark extends Packet {
   readonly number: number
 }
 
-/** What may be under way. */
-const WINDOW_BYTES = 256 * 1024
-/** How often there is a mark in the data. */
-const MARK_BYTES = 64 * 1024
+/** What may be under way, and how often there is a mark in the data. */
+const WINDOW = { bytes: 256 * 1024, markBytes: 64 * 1024 } as const
+/** The same on a clock, where what is under way waits for its tick: more of it would only wait elsewhere. */
+const PACED_WINDOW = { bytes: 64 * 1024, markBytes: 16 * 1024 } as const
 /** What may wait beside the log, beyond the message that is being written. */
 const QUEUE_BYTES = 1024 * 1024
 const MARK_NUMBER_BYTES = 8
@@ -43,6 +43,9 @@ export class Link {
   /** The core was told that the peer does not take what it is sent. */
   congested = false
   ending = false
+  /** When the message came whose answer comes next. */
+  messageAt: Time | undefined
+  #window: { readonly bytes: number; readonly markBytes: number } = WINDOW
   #sent = 0
   #arrived = 0
   #marked = 0
@@ -63,12 +66,22 @@ export class Link {
 
   /** Whether more may be sent than what waits. */
   get hasRoom(): boolean {
-    return this.#queue.length === 0 && this.#sent - this.#arrived < WINDOW_BYTES
+    return this.#queue.length === 0 && this.#sent - this.#arrived < this.#window.bytes
+  }
+
+  /** Whether cells leave, and come, on a clock: then the peer takes them as fast as it said, which is never slow. */
+  get paced(): boolean {
+    return this.#window === PACED_WINDOW
+  }
+
+  /** From now on cells leave on a clock. */
+  pace(): void {
+    this.#window = PACED_WINDOW
   }
 
   /** Whether what waits fills the window by itself. */
   get isFull(): boolean {
-    return this.#queuedBytes >= WINDOW_BYTES
+    return this.#queuedBytes >= this.#window.bytes
   }
 
   get isEmpty(): boolean {
@@ -77,7 +90,7 @@ export class Link {
 
   /** Takes a packet to be sent; false when too much waits already, unless it is the last word. */
   push(packet: Packet, last = false): boolean {
-    if (!last && this.#queuedBytes > QUEUE_BYTES + WINDOW_BYTES) return false
+    if (!last && this.#queuedBytes > QUEUE_BYTES + WINDOW.bytes) return false
     this.#queue.push(packet)
     this.#queuedBytes += packet.cells.length
     return true
@@ -89,11 +102,11 @@ export class Link {
    */
   take(mark: () => Mark): Packet[] {
     const packets: Packet[] = []
-    while (this.#queue.length > 0 && (this.ending || this.#sent - this.#arrived < WINDOW_BYTES)) {
+    while (this.#queue.length > 0 && (this.ending || this.#sent - this.#arrived < this.#window.bytes)) {
       const part = this.#next()
       packets.push(part)
       this.#sent += part.cells.length
-      if (this.ending || this.#sent - this.#marked < MARK_BYTES) continue
+      if (this.ending || this.#sent - this.#marked < this.#window.markBytes) continue
       const due = mark()
       packets.push(due)
       this.#mark(due.number)
@@ -106,7 +119,7 @@ export class Link {
     const [first] = this.#queue
     if (!first) throw new RangeError('Nothing waits.')
     const from = this.#taken
-    const to = this.ending ? first.cells.length : Math.min(first.cells.length, from + MARK_BYTES)
+    const to = this.ending ? first.cells.length : Math.min(first.cells.length, from + this.#window.markBytes)
     this.#queuedBytes -= to - from
     this.#taken = to
     if (to === first.cells.length) {
@@ -117,10 +130,11 @@ export class Link {
     return { id: `${first.id}:${from}`, cells: first.cells.subarray(from, to) }
   }
 
-  /** A ping goes out whatever waits. */
+  /** A ping goes out whatever waits. On a clock it overtakes what does, and so tells nothing about it. */
   ping(markNumber: number, now: Time): void {
     this.pingedAt = now
-    this.#mark(markNumber)
+    if (this.paced) this.#marks.unshift({ number: markNumber, offset: this.#arrived })
+    else this.#mark(markNumber)
   }
 
   /** The peer has read up to a mark; false when there was no such mark. */

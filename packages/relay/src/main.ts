@@ -1,7 +1,7 @@
 /** Starts a relay: opens the store, listens on both ports, and stops in order. */
 import type { JSONWebKeySet } from 'jose'
 import packageJson from '../package.json' with { type: 'json' }
-import { StaticError } from '@static/protocol'
+import { ALL_TRAFFIC, StaticError, type TrafficRange } from '@static/protocol'
 import { type ApiAccess, makeApiClient } from './api-client.ts'
 import { Relay } from './core/relay.ts'
 import { makeCrypto } from './crypto.ts'
@@ -49,6 +49,8 @@ export interface RelayOptions {
   readonly origins?: readonly string[] | undefined
   /** Whether agents without a token may open sessions. */
   readonly guests?: boolean | undefined
+  /** Which traffic profiles agents may choose; all of them by default. */
+  readonly traffic?: TrafficRange | undefined
   readonly api: ApiAccess | LocalApi
   /** Lets others than this machine read /metrics. */
   readonly metricsToken?: string | undefined
@@ -66,6 +68,8 @@ export interface RelayOptions {
 export interface RunningRelay {
   readonly grpcPort: number
   readonly quicPorts: readonly number[]
+  /** Whether it can serve, as `GET /health` says it. */
+  isReady(): boolean
   /**
    * Takes new certificates for connections from now on. When that of the QUIC port has changed its endpoints start anew,
    * one after the other: the library cannot swap it under open sessions.
@@ -96,10 +100,15 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
   // Nothing happens in a store before its driver asks for it.
   let driver: Driver | undefined
   const store = await openStore(options, settings, (event) => driver?.event(event))
-  const { name } = options
-  const identity = { name, guests: options.guests ?? true }
+  const { name, guests = true, traffic = ALL_TRAFFIC } = options
+  const identity = { name, guests, traffic }
   const relay = new Relay({ identity, deployment: store.deployment, settings, crypto })
-  const metrics = makeMetrics(() => relay.counts)
+  const clocks: Pick<QuicTransport, 'pacing'>[] = []
+  const metrics = makeMetrics({
+    counts: () => relay.counts,
+    shaping: () => running.traffic,
+    pacing: () => clocks.flatMap((transport) => transport.pacing()),
+  })
   driver = new Driver({
     relay,
     store,
@@ -144,6 +153,7 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
       running,
     )
     transports.push(grpc)
+    clocks.push(grpc)
     const quic: QuicTransport = await startQuicTransport(
       {
         host,
@@ -157,10 +167,12 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
       running.streams(() => quic),
     )
     transports.push(quic)
+    clocks.push(quic)
     log.info({ name, grpc: grpc.port, quic: quic.ports }, 'the relay is ready')
     return {
       grpcPort: grpc.port,
       quicPorts: quic.ports,
+      isReady: () => health().ready,
       renew: async (fresh, freshQuic = fresh) => {
         grpc.renew(fresh)
         if (freshQuic.cert === quicCertificate.cert) return

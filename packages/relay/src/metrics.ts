@@ -2,6 +2,8 @@
 import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client'
 import type { ServerMessage } from '@static/protocol/relay'
 import type { RelayCounts } from './core/relay.ts'
+import type { PacingCounts } from './pacing.ts'
+import type { ShapingCounts } from './shaping.ts'
 
 /** The counters of one relay. */
 export interface Metrics {
@@ -9,8 +11,15 @@ export interface Metrics {
   text(): Promise<string>
 }
 
+/** Where the numbers come from that are asked for rather than told. */
+export interface MetricsSources {
+  readonly counts: () => RelayCounts
+  readonly shaping: () => ShapingCounts
+  readonly pacing: () => readonly PacingCounts[]
+}
+
 /** Makes them. */
-export function makeMetrics(counts: () => RelayCounts): Metrics {
+export function makeMetrics({ counts, shaping, pacing }: MetricsSources): Metrics {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
   const answers = new Counter({
@@ -42,6 +51,7 @@ export function makeMetrics(counts: () => RelayCounts): Metrics {
   gauge('streams', 'Streams and calls that are open.')
   gauge('sessions', 'Agents with a session.')
   gauge('requests', 'Requests that wait for their answers.')
+  makeTrafficMetrics(registry, shaping, pacing)
   // Looking a label up costs more than counting: the children are kept.
   const children = new Map<string, { inc(value?: number): void }>()
   const child = (counter: Counter, label: string, value: string): { inc(value?: number): void } => {
@@ -62,4 +72,57 @@ export function makeMetrics(counts: () => RelayCounts): Metrics {
     },
     text: () => registry.metrics(),
   }
+}
+
+/** Cells that left, real and cover, and how long the real ones waited for their tick. */
+function makeTrafficMetrics(
+  registry: Registry,
+  shaping: () => ShapingCounts,
+  pacing: () => readonly PacingCounts[],
+): void {
+  const sum = (pick: (counts: PacingCounts) => number): number => pacing().reduce((all, one) => all + pick(one), 0)
+  // The sources only count up: what they say takes the place of what was said before.
+  const counter = (name: string, help: string, value: () => number): void => {
+    const made: Counter = new Counter({
+      name,
+      help,
+      registers: [registry],
+      collect: (): void => {
+        made.reset()
+        made.inc(value())
+      },
+    })
+  }
+  const cells: Counter = new Counter({
+    name: 'static_relay_cells_total',
+    help: 'Cells sent to agents in sessions, by kind and by whether they left on a clock.',
+    labelNames: ['kind', 'clock'],
+    registers: [registry],
+    collect: (): void => {
+      cells.reset()
+      const { real, cover } = shaping()
+      cells.inc({ kind: 'real', clock: 'no' }, real)
+      cells.inc({ kind: 'cover', clock: 'no' }, cover)
+      for (const paced of pacing()) {
+        cells.inc({ kind: 'real', clock: 'yes' }, paced.real)
+        cells.inc({ kind: 'cover', clock: 'yes' }, paced.cover)
+      }
+    },
+  })
+  counter('static_relay_cover_shed_total', 'Units of cover that did not leave for want of time.', () => shaping().shed)
+  counter('static_relay_cell_wait_seconds_total', 'How long real cells have waited for their tick, added up.', () =>
+    sum(({ waitedMs }) => waitedMs / 1000),
+  )
+  const level: Gauge = new Gauge({
+    name: 'static_relay_traffic_sessions',
+    help: 'Sessions on a clock, by their cells per second now.',
+    labelNames: ['cells_per_second'],
+    registers: [registry],
+    collect: (): void => {
+      level.reset()
+      for (const { levels } of pacing()) {
+        for (const [rate, sessions] of Object.entries(levels)) level.inc({ cells_per_second: rate }, sessions)
+      }
+    },
+  })
 }

@@ -3,7 +3,7 @@
  * the store decides slot, index, duplicates, counters and roster, because several nodes may share one; transports carry
  * cells. Ids are lower-case hexadecimal texts here (map keys, log lines) and bytes on the wire.
  */
-import type { DeclarationFields, ErrorCode, LeaveNoticeFields, Mode, WireForm } from '@static/protocol'
+import type { DeclarationFields, ErrorCode, LeaveNoticeFields, Mode, Pace, WireForm } from '@static/protocol'
 import type { ClientMessage, ServerMessage } from '@static/protocol/relay'
 
 /** SHA-256 of an agent's public key, 64 hexadecimal digits. */
@@ -386,8 +386,13 @@ export interface StreamHandler {
 
 /** Carries session streams. */
 export interface Transport {
-  /** Writes the same cells to each of the streams; the buffer must not change any more. */
-  write(streams: readonly StreamId[], cells: Uint8Array): void
+  /**
+   * Writes the same cells to each of the streams; the buffer must not change any more. On a clock, urgent ones go before
+   * the others: they stand for themselves.
+   */
+  write(streams: readonly StreamId[], cells: Uint8Array, urgent?: boolean): void
+  /** From now on the stream leaves on a clock, one cell at each tick. */
+  pace(stream: StreamId, pace: Pace): void
   /** Ends a stream after what was written. */
   end(stream: StreamId): void
   /** Stops listening, ends all streams and frees the port. */

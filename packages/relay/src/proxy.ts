@@ -14,8 +14,10 @@ import {
   ENVELOPE_LIMITS,
   encodeEnvelope,
   makeCell,
+  paceOf,
   REVISION,
   StaticError,
+  type TrafficProfileName,
 } from '@static/protocol'
 import {
   AckRequestSchema,
@@ -25,7 +27,9 @@ import {
   type ServerMessage,
   ServerMessageSchema,
 } from '@static/protocol/relay'
+import { TRAFFIC } from './core/opening.ts'
 import type { CallHandler, Peer, PushSink, StreamHandler, StreamId, Subscription, Transport } from './ports.ts'
+import { Shaping } from './shaping.ts'
 
 /** Opens streams to the relay, over few connections. */
 export interface Upstream {
@@ -55,12 +59,21 @@ const MAX_BUFFERED_BYTES = 8 * 1024 * 1024
 const CALL_MS = 70_000
 const TOKEN = /^[\w-]{64,900}\.[\w-]{43}$/
 const GREETING_MS = 5000
+/** How often a relay hears of an agent that sends nothing but cover. */
+const ALIVE_MS = 1000
 
 /** The two ends of a session. */
 interface Session {
   readonly id: StreamId
   readonly fromAgent: CellJoiner
   upstream: UpstreamStream | undefined
+  /** What the agent has announced; it counts when the relay has opened the session. */
+  traffic: { readonly profile: TrafficProfileName; readonly cellsPerSecond: number }
+  paced: boolean
+  /** When the message came whose answer comes next. */
+  messageAt: number | undefined
+  /** When the relay last heard something. */
+  toldAt: number
   early: Uint8Array[]
   earlyBytes: number
 }
@@ -69,6 +82,7 @@ interface Session {
 export class Proxy implements CallHandler {
   readonly #upstream: Upstream
   readonly #sessions = new Map<StreamId, Session>()
+  readonly #shaping = new Shaping(() => false)
   readonly #onError: (error: unknown) => void
   #lastStream = 0
 
@@ -114,7 +128,17 @@ export class Proxy implements CallHandler {
       opened: (peer) => {
         const id = ++this.#lastStream
         const fromAgent = new CellJoiner(ENVELOPE_LIMITS.unauthenticated)
-        const session: Session = { id, fromAgent, upstream: undefined, early: [], earlyBytes: 0 }
+        const session: Session = {
+          id,
+          fromAgent,
+          upstream: undefined,
+          traffic: { profile: 'off', cellsPerSecond: 0 },
+          paced: false,
+          messageAt: undefined,
+          toldAt: 0,
+          early: [],
+          earlyBytes: 0,
+        }
         this.#sessions.set(id, session)
         this.#connect(session, peer, transport()).catch((error: unknown) => {
           this.#onError(error)
@@ -129,6 +153,7 @@ export class Proxy implements CallHandler {
       closed: (id) => {
         this.#sessions.get(id)?.upstream?.end()
         this.#sessions.delete(id)
+        this.#shaping.end(id)
       },
     }
   }
@@ -226,25 +251,64 @@ export class Proxy implements CallHandler {
       session.early.push(chunk)
       return
     }
-    session.fromAgent.push(chunk, (event) => {
+    const now = performance.now()
+    session.fromAgent.push(chunk, ({ type, payload }) => {
       // Cover ends at each side of a proxy: whoever sees only one side must find the same there.
-      const { type, payload } = event
-      if (type === 'coverAsk') transport.write([session.id], makeCell('cover'))
-      else upstream.write(cellsToRelay(type, payload))
+      if (type === 'coverAsk') return this.#shaping.asked(session.id)
+      session.toldAt = now
+      upstream.write(type === 'envelope' ? this.#request(session, payload, now) : cellsToRelay(type, payload))
     })
+    // Whose cover is dropped here is alive all the same.
+    if (now - session.toldAt > ALIVE_MS) {
+      session.toldAt = now
+      upstream.write(makeCell('cover'))
+    }
     if (upstream.bufferedBytes > MAX_BUFFERED_BYTES) this.#end(session, transport)
   }
 
   #toAgent(session: Session, { type, payload }: CellEvent, transport: Transport): void {
-    if (type !== 'envelope') return transport.write([session.id], makeCell(type, payload))
+    if (type !== 'envelope') return this.#cellToAgent(session, makeCell(type, payload), type === 'pong', transport)
     const message = decodeEnvelope('cbor', ServerMessageSchema, payload, payload.length)
     if (message.requestId === HELLO_ID) {
       if (message.body.case === 'error') throw StaticError.of('unavailable', message.body.value.message)
       return
     }
     // From here on the relay decides how long its envelopes may be.
-    if (message.body.case === 'openSession') session.fromAgent.limit = ENVELOPE_LIMITS.member
-    transport.write([session.id], cutEnvelope(encodeEnvelope('protobuf', ServerMessageSchema, message)))
+    if (message.body.case === 'openSession') {
+      const { profile, cellsPerSecond } = session.traffic
+      session.fromAgent.limit = ENVELOPE_LIMITS.member
+      session.paced = paceOf(profile, cellsPerSecond) !== undefined
+      this.#shaping.begin(session.id, transport, profile, cellsPerSecond)
+    }
+    if (message.body.case === 'sendMessage' && session.messageAt !== undefined) {
+      this.#shaping.answered(performance.now() - session.messageAt)
+      session.messageAt = undefined
+    }
+    const cells = cutEnvelope(encodeEnvelope('protobuf', ServerMessageSchema, message))
+    this.#cellToAgent(session, cells, false, transport)
+  }
+
+  /** On a clock pongs overtake; the relay's pings do not, because they mark places in what it sends. */
+  #cellToAgent({ id, paced }: Session, cells: Uint8Array, urgent: boolean, transport: Transport): void {
+    if (paced) transport.write([id], cells, urgent)
+    else this.#shaping.write(transport, [id], cells)
+  }
+
+  /** An agent's request, for the relay. */
+  #request(session: Session, payload: Uint8Array, now: number): Uint8Array {
+    const message = decodeEnvelope('protobuf', ClientMessageSchema, payload, payload.length)
+    const { body } = message
+    // Tokens are for unary calls, and only the hello says which proxy this is.
+    const unary = body.case === 'openSession' && body.value.purpose !== Purpose.SESSION
+    if (message.sessionToken !== '' || body.case === 'proxyHello' || message.requestId >= HELLO_ID || unary) {
+      throw StaticError.of('invalid_request', 'A session stream carries the requests of one session.')
+    }
+    if (body.case === 'sendMessage') session.messageAt ??= now
+    if (body.case === 'openSession') {
+      const profile = TRAFFIC[body.value.trafficProfile] ?? 'off'
+      session.traffic = { profile, cellsPerSecond: body.value.cellsPerSecond }
+    }
+    return requestCells(message)
   }
 
   /** Ends a session whose bytes no decoder takes, on both sides. */
@@ -259,6 +323,7 @@ export class Proxy implements CallHandler {
 
   #end(session: Session, transport: Transport): void {
     if (!this.#sessions.delete(session.id)) return
+    this.#shaping.end(session.id)
     session.upstream?.end()
     transport.end(session.id)
   }
@@ -304,24 +369,10 @@ interface Exchange {
 }
 
 /** What an agent sent, for the relay. */
-function cellsToRelay(type: Exclude<CellEvent['type'], 'coverAsk'>, payload: Uint8Array): Uint8Array {
-  switch (type) {
-    case 'envelope': {
-      const message = decodeEnvelope('protobuf', ClientMessageSchema, payload, payload.length)
-      // Tokens are for unary calls, and only the hello says which proxy this is.
-      const { body } = message
-      const unary = body.case === 'openSession' && body.value.purpose !== Purpose.SESSION
-      if (message.sessionToken !== '' || body.case === 'proxyHello' || message.requestId >= HELLO_ID || unary) {
-        throw StaticError.of('invalid_request', 'A session stream carries the requests of one session.')
-      }
-      return requestCells(message)
-    }
-    case 'ack':
-      return makeCell('ack', convertEnvelope('protobuf', 'cbor', AckRequestSchema, payload, payload.length))
-    case 'ping':
-    case 'pong':
-      return makeCell(type, payload)
-  }
+function cellsToRelay(type: 'ack' | 'ping' | 'pong', payload: Uint8Array): Uint8Array {
+  const converted =
+    type === 'ack' ? convertEnvelope('protobuf', 'cbor', AckRequestSchema, payload, payload.length) : payload
+  return makeCell(type, converted)
 }
 
 function requestCells(message: ClientMessage): Uint8Array {

@@ -1,12 +1,14 @@
 /** What an agent is made of in earnest: its database on disk, a session to a real relay, the system's clock and chance. */
 import { randomBytes } from 'node:crypto'
+import { paceOf, type TrafficProfileName } from '@static/protocol'
 import type { AgentParts } from './core/agent.ts'
 import { toHex } from './core/bytes.ts'
 import { agentIdOf, ed25519, generateSignatureKeyPair, makeEngine } from './mls/index.ts'
-import { openSession } from './session/session.ts'
+import { openSession, type SessionOptions } from './session/session.ts'
 import type { Settings } from './settings.ts'
 import { openAgentStore } from './store/sqlcipher.ts'
 import { makeTokenSource } from './tokens.ts'
+import { makeClockedTransport } from './transport/clock.ts'
 import { makeGrpcTransport } from './transport/grpc.ts'
 import { makeQuicTransport } from './transport/quic.ts'
 
@@ -38,7 +40,7 @@ export async function openParts(settings: Settings): Promise<AgentParts> {
         endpoint,
         fallback,
         ca,
-        transports: { quic: makeQuicTransport({ connectTimeoutMs }), grpc: makeGrpcTransport({ connectTimeoutMs }) },
+        transports: transportsFor(traffic, connectTimeoutMs),
         pins: relays,
         publicKey,
         sign: ed25519.signer(key),
@@ -47,8 +49,19 @@ export async function openParts(settings: Settings): Promise<AgentParts> {
         listener,
       })
     },
+    apiUrl,
     now: Date.now,
     random: (bytes) => new Uint8Array(randomBytes(bytes)),
     chance: Math.random,
+  }
+}
+
+/** The transports that a profile needs. */
+export function transportsFor(traffic: TrafficProfileName, connectTimeoutMs?: number): SessionOptions['transports'] {
+  const options = connectTimeoutMs === undefined ? {} : { connectTimeoutMs }
+  if (!paceOf(traffic, 0)) return { quic: makeQuicTransport(options), grpc: makeGrpcTransport(options) }
+  return {
+    quic: makeClockedTransport({ way: 'quic', ...options }),
+    grpc: makeClockedTransport({ way: 'grpc', ...options }),
   }
 }

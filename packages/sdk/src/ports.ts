@@ -4,7 +4,7 @@
  * Everything that one wake-up changes is written in one transaction: ratchets, cursor, outbox and inbox together, so
  * that a crash leaves all of it or none. What is small is held in memory and read once, when the agent starts.
  */
-import type { StaticError, WireForm } from '@static/protocol'
+import type { Pace, StaticError, WireForm } from '@static/protocol'
 import type { AckPosition, ClientMessage, Error as Refusal, ServerMessage } from '@static/protocol/relay'
 
 /** Milliseconds since 1970. */
@@ -283,12 +283,15 @@ export interface StreamHandlers {
 
 /** A stream of cells to a relay, on a connection of its own. */
 export interface CellStream {
-  /** Whole cells, which must not change any more. Does nothing once the stream is over. */
-  write(cells: Uint8Array): void
+  /**
+   * Whole cells, which must not change any more. Does nothing once the stream is over. On a clock, urgent ones leave
+   * before the others.
+   */
+  write(cells: Uint8Array, urgent?: boolean): void
+  /** From now on one cell leaves at each tick. Only a transport with a clock has it. */
+  pace?(pace: Pace): void
   /** Ends the stream after what was written, and the connection with it. */
   end(): void
-  /** What was written and has not left yet, as far as the transport knows. */
-  readonly bufferedBytes: number
 }
 
 /** A transport. */

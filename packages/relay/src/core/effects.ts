@@ -1,5 +1,5 @@
 /** The effects of one `handle`, and who waits for those that take time. */
-import type { Lease, TokenClaims } from '@static/protocol'
+import type { Lease, TokenClaims, TrafficProfileName } from '@static/protocol'
 import type { ServerMessage } from '@static/protocol/relay'
 import type { Account, Request, Result, StoreOperation, StreamId, Time } from '../ports.ts'
 import type { Effect, Outcome, StoreEffect } from './io.ts'
@@ -28,6 +28,10 @@ export class Effects {
 
   limit(stream: StreamId, bytes: number): void {
     this.#list.push({ type: 'limit', stream, bytes })
+  }
+
+  shape(stream: StreamId, traffic: TrafficProfileName, cellsPerSecond: number): void {
+    this.#list.push({ type: 'shape', stream, traffic, cellsPerSecond })
   }
 
   store<Name extends StoreOperation>(name: Name, request: Request<Name>, then: Then<Result<Name>>): void {

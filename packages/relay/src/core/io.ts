@@ -1,5 +1,5 @@
 /** What goes into the core and what comes out: the whole relay without sockets, clock or randomness. */
-import type { Hash, StaticError } from '@static/protocol'
+import type { Hash, StaticError, TrafficProfileName } from '@static/protocol'
 import type { AckRequest, ClientMessage, ServerMessage } from '@static/protocol/relay'
 import type { Account, Peer, Request, StoreEvent, StoreOperation, StreamId } from '../ports.ts'
 
@@ -52,6 +52,13 @@ export type Effect =
   | { readonly type: 'report'; readonly error: unknown }
   /** The longest envelope that the peer may send from now on. */
   | { readonly type: 'limit'; readonly stream: StreamId; readonly bytes: number }
+  /** From now on what a stream is sent leaves as the session's profile says. */
+  | {
+      readonly type: 'shape'
+      readonly stream: StreamId
+      readonly traffic: TrafficProfileName
+      readonly cellsPerSecond: number
+    }
   | StoreEffect
   | { readonly type: 'verify'; readonly id: number; readonly jwt: string }
   | { readonly type: 'lease'; readonly id: number; readonly account: Account }

@@ -6,6 +6,7 @@ import {
   NONCE_BYTES,
   PUBLIC_KEY_BYTES,
   REVISION,
+  outsideRange,
   type SessionPurpose,
   sessionBytes,
   signedBytes,
@@ -13,6 +14,7 @@ import {
   type TokenClaims,
   TRAFFIC_PROFILES,
   type TrafficProfileName,
+  type TrafficRange,
 } from '@static/protocol'
 import {
   type GetChallengeRequest,
@@ -37,9 +39,11 @@ export interface Identity {
   readonly name: string
   /** Whether agents without a JWT may open sessions. */
   readonly guests: boolean
+  readonly traffic: TrafficRange
 }
 
-const PROFILES: Readonly<Record<number, TrafficProfileName>> = {
+/** The profiles by their numbers on the wire. */
+export const TRAFFIC: Readonly<Record<number, TrafficProfileName>> = {
   [TrafficProfile.STANDARD]: 'standard',
   [TrafficProfile.PRIVATE]: 'private',
   [TrafficProfile.STRICT]: 'strict',
@@ -51,7 +55,8 @@ const BAD_SIGNATURE = 'The signature does not fit the challenge and the key.'
 const MAX_ANSWERED = 500_000
 /** Of a nonce: when it was given, the agent's revision, random bytes; a MAC follows. */
 const NONCE_BODY_BYTES = 16
-const MAX_CELLS_PER_SECOND = 1000
+/** As fast as the highest level of `private`. */
+const MAX_CELLS_PER_SECOND = 64
 
 /** Checks openings; what comes of them is the caller's business. */
 export class Opening {
@@ -101,7 +106,7 @@ export class Opening {
   open(stream: Stream, value: OpenSessionRequest, then: (outcome: Outcome<Caller>) => void): void {
     const unary = value.purpose === Purpose.UNARY
     if (!unary && value.purpose !== Purpose.SESSION) throw wrong('purpose is SESSION or UNARY')
-    const traffic = PROFILES[value.trafficProfile]
+    const traffic = TRAFFIC[value.trafficProfile]
     if (!traffic) throw wrong(`traffic_profile is one of ${TRAFFIC_PROFILES.join(', ')}`)
     const cellsPerSecond = value.cellsPerSecond
     if (cellsPerSecond > 0 && traffic !== 'strict') throw wrong('cells_per_second belongs to the strict profile')
@@ -116,6 +121,9 @@ export class Opening {
     const purpose = unary ? 'unary' : 'session'
     this.#check(publicKey, value, { purpose, revision: value.revision, traffic, cellsPerSecond })
     this.#answer(challenge)
+    // Unary calls are not shaped, whatever they say.
+    const outside = outsideRange(unary ? 'off' : traffic, this.#identity.traffic)
+    if (outside !== undefined) throw StaticError.of('not_allowed', outside)
     const agent = toHex(this.#crypto.hash(publicKey))
     // Copied: the bytes are a view of the whole request.
     const caller = { agent, publicKey: new Uint8Array(publicKey), nonce: challenge.nonce, traffic, cellsPerSecond }

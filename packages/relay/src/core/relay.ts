@@ -428,6 +428,7 @@ export class Relay {
       this.#begin(stream, caller)
       const { member } = outcome.value
       this.#effects.limit(stream.id, member ? ENVELOPE_LIMITS.member : ENVELOPE_LIMITS.authenticated)
+      this.#effects.shape(stream.id, caller.traffic, caller.cellsPerSecond)
       request.answer({ case: 'openSession', value: this.#openSession(caller, undefined, caller.expiresAt) })
     })
   }

@@ -1,6 +1,8 @@
 /** Session streams over native gRPC: cells in, cells out, framed by hand because it is the hot path. */
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
 import { Code, ConnectError } from '@connectrpc/connect'
+import type { Pace } from '@static/protocol'
+import { Pacing, type PacingCounts } from '../pacing.ts'
 import type { Peer, StreamHandler, StreamId } from '../ports.ts'
 import { CellUnframer, frameCells } from './grpc-frame.ts'
 import { GrpcStream, objection, type StreamLimits } from './grpc-stream.ts'
@@ -10,6 +12,7 @@ export class SessionStreams {
   readonly #handler: StreamHandler
   readonly #limits: StreamLimits
   readonly #open = new Map<StreamId, GrpcStream>()
+  readonly #pacing = new Pacing()
 
   constructor(handler: StreamHandler, limits: StreamLimits) {
     this.#handler = handler
@@ -39,21 +42,37 @@ export class SessionStreams {
       if (unframer.fault !== undefined) this.#finish(id, faultError(unframer.fault))
     })
     stream.on('end', () => this.#finish(id, unframer.isWhole ? undefined : faultError('not-a-cell')))
-    stream.on('close', () => this.#finish(id))
+    stream.on('close', () => {
+      this.#pacing.drop(id)
+      this.#finish(id)
+    })
     reply.open()
   }
 
   /** As in `Transport`. The cells are framed once, and every receiver's connection gets the same buffer. */
-  write(ids: readonly StreamId[], cells: Uint8Array): void {
-    const frames = frameCells(cells)
-    for (const id of ids) this.#open.get(id)?.write(frames)
+  write(ids: readonly StreamId[], cells: Uint8Array, urgent: boolean): void {
+    let frames: Buffer | undefined
+    for (const id of ids) {
+      if (!this.#pacing.push(id, cells, urgent)) this.#open.get(id)?.write((frames ??= frameCells(cells)))
+    }
+  }
+
+  /** As in `Transport`. */
+  pace(id: StreamId, pace: Pace): void {
+    const reply = this.#open.get(id)
+    if (reply) this.#pacing.start(id, pace, (cell) => reply.write(frameCells(cell)))
+  }
+
+  /** What the clocks have done. */
+  get pacing(): PacingCounts {
+    return this.#pacing.counts
   }
 
   /** As in `Transport`. */
   end(id: StreamId): void {
     const reply = this.#open.get(id)
     this.#open.delete(id)
-    reply?.end()
+    this.#pacing.end(id, () => reply?.end())
   }
 
   /** Ends every stream. */
@@ -66,6 +85,7 @@ export class SessionStreams {
     const reply = this.#open.get(id)
     if (reply === undefined) return
     this.#open.delete(id)
+    this.#pacing.drop(id)
     reply.end(error)
     this.#handler.closed(id)
   }

@@ -11,6 +11,7 @@ import {
   type Http2ServerResponse,
 } from 'node:http2'
 import { Relay } from '@static/protocol/relay'
+import type { PacingCounts } from '../pacing.ts'
 import type { CallHandler, Health, Peer, StreamHandler, Transport } from '../ports.ts'
 import { SessionStreams } from './grpc-session.ts'
 import { isNativeGrpc } from './grpc-stream.ts'
@@ -50,6 +51,8 @@ export interface GrpcLog {
 /** The open port. */
 export interface GrpcTransport extends Transport {
   readonly port: number
+  /** What the clocks of sessions have done. */
+  pacing(): readonly PacingCounts[]
   /**
    * Takes a new certificate for connections from now on.
    *
@@ -134,7 +137,9 @@ export async function startGrpcTransport(
 
   return {
     port,
-    write: (ids, cells) => sessions.write(ids, cells),
+    write: (ids, cells, urgent = false) => sessions.write(ids, cells, urgent),
+    pace: (id, pace) => sessions.pace(id, pace),
+    pacing: () => [sessions.pacing],
     end: (id) => sessions.end(id),
     renew(certificate) {
       for (const server of servers) server.setSecureContext(tlsOptions(certificate))

@@ -4,7 +4,8 @@
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
-import { StaticError } from '@static/protocol'
+import { type Pace, StaticError } from '@static/protocol'
+import type { PacingCounts } from '../pacing.ts'
 import type { Peer, StreamId } from '../ports.ts'
 import {
   type Arrivals,
@@ -48,6 +49,8 @@ export class QuicEndpoint {
   #writes: number[] = []
   /** Where the last of the writes begins. */
   #lastWrite = -1
+  #paced: { readonly stream: StreamNumber; readonly pace: Pace }[] = []
+  #pacing: PacingCounts | undefined
   #ended: StreamNumber[] = []
   #scheduled = false
 
@@ -85,19 +88,31 @@ export class QuicEndpoint {
   }
 
   /** The same bytes go to each of the streams, and to the thread once. */
-  write(streams: readonly StreamNumber[], cells: Uint8Array): void {
+  write(streams: readonly StreamNumber[], cells: Uint8Array, urgent: boolean): void {
     this.#packer.add(cells)
     const writes = this.#writes
-    const last = writes.length - 3
+    const last = writes.length - 4
+    const isAlike = last >= 0 && last === this.#lastWrite && writes[last + 1] === Number(urgent)
     // What one stream gets in a row lies in a row: one write.
-    if (streams.length === 1 && last >= 0 && last === this.#lastWrite && writes[last + 2] === streams[0]) {
+    if (streams.length === 1 && isAlike && writes[last + 3] === streams[0]) {
       writes[last] = (writes[last] ?? 0) + cells.length
     } else {
       this.#lastWrite = writes.length
-      writes.push(cells.length, streams.length)
+      writes.push(cells.length, Number(urgent), streams.length)
       for (const stream of streams) writes.push(stream)
     }
     this.#schedule()
+  }
+
+  /** Puts a stream on a clock. */
+  pace(stream: StreamNumber, pace: Pace): void {
+    this.#paced.push({ stream, pace })
+    this.#schedule()
+  }
+
+  /** What the clocks of this thread have done. */
+  get pacing(): PacingCounts | undefined {
+    return this.#pacing
   }
 
   /** Ends a stream; nothing is reported of it any more. */
@@ -156,7 +171,8 @@ export class QuicEndpoint {
           if (message.type === 'arrivals') {
             this.#take(message)
             Atomics.add(counter, 0, 1)
-          } else if (message.type === 'warning') this.#handler.log(message.message, message.detail)
+          } else if (message.type === 'pacing') this.#pacing = message.counts
+          else if (message.type === 'warning') this.#handler.log(message.message, message.detail)
           else if (message.type === 'listening') resolve(true)
           else if (message.type === 'failed') {
             failure = message.message
@@ -180,6 +196,8 @@ export class QuicEndpoint {
     this.#worker = undefined
     this.#packer.pack()
     this.#writes = []
+    this.#paced = []
+    this.#pacing = undefined
     this.#lastWrite = -1
     this.#ended = []
     for (const stream of this.#streams.keys()) this.#closed(stream)
@@ -237,11 +255,19 @@ export class QuicEndpoint {
 
   #post(): void {
     this.#scheduled = false
-    if (this.#worker === undefined || (this.#writes.length === 0 && this.#ended.length === 0)) return
+    const isEmpty = this.#writes.length === 0 && this.#ended.length === 0 && this.#paced.length === 0
+    if (this.#worker === undefined || isEmpty) return
     const bytes = this.#packer.pack()
-    const message: Departures = { type: 'departures', writes: this.#writes, bytes, ended: this.#ended }
+    const message: Departures = {
+      type: 'departures',
+      writes: this.#writes,
+      bytes,
+      paced: this.#paced,
+      ended: this.#ended,
+    }
     this.#worker.postMessage(message, [bytes])
     this.#writes = []
+    this.#paced = []
     this.#lastWrite = -1
     this.#ended = []
   }

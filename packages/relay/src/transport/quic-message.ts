@@ -2,6 +2,8 @@
  * What the relay's thread and the thread of a QUIC endpoint tell each other. Everything that happened in one turn of an
  * event loop travels in one message, and all its bytes in one buffer that changes hands without being copied.
  */
+import type { Pace } from '@static/protocol'
+import type { PacingCounts } from '../pacing.ts'
 
 /** What an endpoint's thread is started with. */
 export interface EndpointSettings {
@@ -36,14 +38,18 @@ export type FromEndpoint =
   | { readonly type: 'failed'; readonly message: string }
   | { readonly type: 'warning'; readonly message: string; readonly detail: string }
   | { readonly type: 'stopped' }
+  /** What the clocks have done since the thread began. */
+  | { readonly type: 'pacing'; readonly counts: PacingCounts }
   | Arrivals
 
 /** What the relay wants to be sent: first the writes, then the streams to end. */
 export interface Departures {
   readonly type: 'departures'
-  /** For each write: its length, how many streams get it, and those streams. */
+  /** For each write: its length, whether it is urgent (1 or 0), how many streams get it, and those streams. */
   readonly writes: readonly number[]
   readonly bytes: ArrayBuffer
+  /** Streams that leave on a clock from now on, these writes included. */
+  readonly paced: readonly { readonly stream: StreamNumber; readonly pace: Pace }[]
   readonly ended: readonly StreamNumber[]
 }
 

@@ -6,6 +6,8 @@
  */
 import { isMainThread, type MessagePort, parentPort, workerData } from 'node:worker_threads'
 import { createQuicServer, type QuicServer, type QuicServerSession, type QuicStream } from '@currentspace/http3'
+import type { Pace } from '@static/protocol'
+import { Pacing } from '../pacing.ts'
 import { ArrivalBatch } from './quic-arrivals.ts'
 import type { Departures, EndpointSettings, FromEndpoint, StreamNumber, ToEndpoint } from './quic-message.ts'
 import { QUIC_CLOSE, QUIC_SETTINGS, type QuicClose } from './quic-settings.ts'
@@ -18,6 +20,11 @@ const LINGER_MS = 1_000
 const GHOST_MS = 100
 /** Bytes of one stream that may wait for the native side. */
 const MAX_WAITING_BYTES = 8 * 1024 * 1024
+
+/** What precedes the streams of a write. */
+const WRITE_HEAD = 3
+/** How often the relay hears of the clocks. */
+const REPORT_MS = 1_000
 
 /** A session stream. */
 interface Open {
@@ -37,6 +44,8 @@ class Endpoint {
   readonly #servers: QuicServer[] = []
   readonly #streams = new Map<StreamNumber, Open>()
   readonly #arrivals: ArrivalBatch
+  readonly #pacing = new Pacing()
+  #hasPaced = false
   #lastNumber = 0
 
   constructor(port: MessagePort, settings: EndpointSettings) {
@@ -69,13 +78,15 @@ class Endpoint {
     await Promise.all(this.#servers.map((server) => server.close()))
   }
 
-  take({ writes, bytes, ended }: Departures): void {
+  take({ writes, bytes, paced, ended }: Departures): void {
+    for (const { stream, pace } of paced) this.#pace(stream, pace)
     let offset = 0
     for (let at = 0; at < writes.length;) {
       const length = writes[at] ?? 0
-      const end = at + 2 + (writes[at + 1] ?? 0)
+      const urgent = writes[at + 1] === 1
+      const end = at + WRITE_HEAD + (writes[at + 2] ?? 0)
       const cells = Buffer.from(bytes, offset, length)
-      for (at += 2; at < end; at++) this.#write(writes[at] ?? 0, cells)
+      for (at += WRITE_HEAD; at < end; at++) this.#write(writes[at] ?? 0, cells, urgent)
       offset += length
     }
     for (const number of ended) this.#end(number)
@@ -112,6 +123,7 @@ class Endpoint {
     stream.on('end', () => queueMicrotask(() => this.#peerEnded(open)))
     stream.on('close', () => {
       this.#streams.delete(open.number)
+      this.#pacing.drop(open.number)
       this.#report(open)
       this.#arrivals.forget(open.number)
       if (!proxy && !open.finishing) close(session, QUIC_CLOSE.done)
@@ -126,18 +138,36 @@ class Endpoint {
     else this.#finish(open)
   }
 
-  #write(number: StreamNumber, cells: Buffer): void {
+  /** What the clocks have done, for the relay's metrics. */
+  reportPacing(): void {
+    if (!this.#hasPaced) return
+    this.#port.postMessage({ type: 'pacing', counts: this.#pacing.counts } satisfies FromEndpoint, [])
+  }
+
+  #pace(number: StreamNumber, pace: Pace): void {
     const open = this.#streams.get(number)
-    if (open === undefined || open.over || open.stream.destroyed) return
-    open.stream.write(cells)
-    if (open.stream.writableLength > MAX_WAITING_BYTES) this.#drop(number, QUIC_CLOSE.tooSlow)
+    if (open === undefined || open.over) return
+    this.#hasPaced = true
+    this.#pacing.start(number, pace, (cell) => this.#send(open, cell))
+  }
+
+  #write(number: StreamNumber, cells: Buffer, urgent: boolean): void {
+    const open = this.#streams.get(number)
+    if (open === undefined || open.over) return
+    if (!this.#pacing.push(number, cells, urgent)) this.#send(open, cells)
+  }
+
+  #send({ number, stream }: Open, cells: Uint8Array): void {
+    if (stream.destroyed || stream.writableEnded) return
+    stream.write(cells)
+    if (stream.writableLength > MAX_WAITING_BYTES) this.#drop(number, QUIC_CLOSE.tooSlow)
   }
 
   #end(number: StreamNumber): void {
     const open = this.#streams.get(number)
     if (open === undefined || open.over) return
     open.over = true
-    this.#finish(open)
+    this.#pacing.end(number, () => this.#finish(open))
   }
 
   /** Ends our side, and the rest when the peer has had its time. */
@@ -145,6 +175,7 @@ class Endpoint {
     const { stream, session, proxy } = open
     if (open.finishing || stream.destroyed) return
     open.finishing = true
+    this.#pacing.drop(open.number)
     stream.end()
     const timer = setTimeout(() => {
       if (!proxy) close(session, QUIC_CLOSE.done)
@@ -204,6 +235,7 @@ async function main(port: MessagePort): Promise<void> {
   })
   try {
     await endpoint.listen()
+    setInterval(() => endpoint.reportPacing(), REPORT_MS)
     say({ type: 'listening' })
   } catch (error) {
     await endpoint.stop()

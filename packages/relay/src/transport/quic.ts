@@ -5,7 +5,8 @@
  * connections of its endpoint, so about 1,000 sessions are planned for each.
  */
 import { createPrivateKey, X509Certificate } from 'node:crypto'
-import { StaticError } from '@static/protocol'
+import { type Pace, StaticError } from '@static/protocol'
+import type { PacingCounts } from '../pacing.ts'
 import type { Peer, StreamHandler, StreamId, Transport } from '../ports.ts'
 import { freePorts, listenAddresses } from './quic-address.ts'
 import { type EndpointHandler, QuicEndpoint } from './quic-endpoint.ts'
@@ -40,6 +41,8 @@ export interface QuicTransport extends Transport {
   readonly ports: readonly number[]
   /** How many agents' sessions each endpoint has, in the order of the ports. A proxy's share its one connection. */
   sessions(): readonly number[]
+  /** What the clocks of each endpoint's thread have done, a second ago at most. */
+  pacing(): readonly PacingCounts[]
   /**
    * Serves another certificate. The library cannot swap it, so the endpoints start anew one after the other: all
    * streams of one close, its agents dial again and find the new certificate a moment later.
@@ -115,9 +118,9 @@ class Endpoints implements QuicTransport {
     }
   }
 
-  write(streams: readonly StreamId[], cells: Uint8Array): void {
+  write(streams: readonly StreamId[], cells: Uint8Array, urgent = false): void {
     if (this.#early !== undefined) {
-      this.#early.push(() => this.write(streams, cells))
+      this.#early.push(() => this.write(streams, cells, urgent))
       return
     }
     const targets = new Map<QuicEndpoint, StreamNumber[]>()
@@ -128,7 +131,16 @@ class Endpoints implements QuicTransport {
       if (list === undefined) targets.set(route.endpoint, [route.stream])
       else list.push(route.stream)
     }
-    for (const [endpoint, list] of targets) endpoint.write(list, cells)
+    for (const [endpoint, list] of targets) endpoint.write(list, cells, urgent)
+  }
+
+  pace(stream: StreamId, pace: Pace): void {
+    const route = this.#routes.get(stream)
+    route?.endpoint.pace(route.stream, pace)
+  }
+
+  pacing(): readonly PacingCounts[] {
+    return this.#endpoints.flatMap(({ pacing }) => pacing ?? [])
   }
 
   end(stream: StreamId): void {

@@ -12,6 +12,7 @@ import {
   REVISION,
   sessionBytes,
   type SessionPurpose,
+  type TrafficProfileName,
   type WireForm,
 } from '@static/protocol'
 import {
@@ -85,6 +86,13 @@ export function sha256(bytes: Uint8Array): Uint8Array {
   return new Uint8Array(hash('sha256', bytes, 'buffer'))
 }
 
+const PROFILES = {
+  off: TrafficProfile.OFF,
+  standard: TrafficProfile.STANDARD,
+  private: TrafficProfile.PRIVATE,
+  strict: TrafficProfile.STRICT,
+} as const
+
 /** A session with the relay. */
 export class Agent {
   readonly key: AgentKey
@@ -104,6 +112,10 @@ export class Agent {
   deaf = false
   /** Everything that came. */
   receivedBytes = 0
+  /** Kinds of cells that came and stand for themselves. */
+  readonly lone: string[] = []
+  /** What the opening announces. */
+  traffic: { profile: TrafficProfileName; cellsPerSecond: number } = { profile: 'off', cellsPerSecond: 0 }
   #unheard: Uint8Array[] = []
   readonly #end: () => void
   readonly #joiner = new CellJoiner(8 * 1024 * 1024)
@@ -122,8 +134,12 @@ export class Agent {
   }
 
   /** Dials and opens a session; without a JWT as a guest. */
-  static async connect(wire: Wire, options: { key?: AgentKey; jwt?: string } = {}): Promise<Agent> {
+  static async connect(
+    wire: Wire,
+    options: { key?: AgentKey; jwt?: string; traffic?: Agent['traffic'] } = {},
+  ): Promise<Agent> {
     const agent = await Agent.dial(wire, options.key ?? makeKey())
+    if (options.traffic) agent.traffic = options.traffic
     await agent.open(options.jwt)
     return agent
   }
@@ -170,7 +186,8 @@ export class Agent {
       relayNonce: challenge.nonce,
       agentNonce,
       jwt,
-      trafficProfile: TrafficProfile.OFF,
+      trafficProfile: PROFILES[this.traffic.profile],
+      cellsPerSecond: this.traffic.cellsPerSecond,
       signature: this.#sign(purpose, challenge, agentNonce, jwt),
     }
   }
@@ -316,8 +333,8 @@ export class Agent {
       relayNonce: challenge.nonce,
       agentNonce,
       jwtHash: jwt === '' ? undefined : sha256(Buffer.from(jwt)),
-      traffic: 'off',
-      cellsPerSecond: 0,
+      traffic: this.traffic.profile,
+      cellsPerSecond: this.traffic.cellsPerSecond,
     })
     return new Uint8Array(sign(null, bytes, this.key.privateKey))
   }
@@ -327,7 +344,10 @@ export class Agent {
     this.#joiner.push(bytes, ({ type, payload }) => {
       if (type === 'ping' && !this.deaf) this.write(makeCell('pong', payload))
       if (type === 'ping' && this.deaf) this.#unheard.push(payload.slice())
-      if (type !== 'envelope') return
+      if (type !== 'envelope') {
+        this.lone.push(type)
+        return
+      }
       if (this.onEnvelope) {
         this.onEnvelope(payload)
         return
@@ -337,8 +357,8 @@ export class Agent {
       this.#waiting.delete(message.requestId)
       if (waiting) waiting.resolve(message.body)
       else this.pushes.push(message)
-      this.#wake()
     })
+    this.#wake()
   }
 
   #closed(): void {

@@ -15,7 +15,7 @@ export interface HttpAnswer {
 
 /** Asks over HTTP/1.1 or HTTP/2. */
 export async function ask(
-  bench: GrpcBench,
+  bench: Pick<GrpcBench, 'ca'> & { readonly transport: { readonly port: number } },
   version: '1.1' | '2',
   method: string,
   path: string,

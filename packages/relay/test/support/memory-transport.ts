@@ -38,6 +38,9 @@ export class MemoryTransport implements Transport {
     for (const id of streams) this.#streams.get(id)?.data(cells)
   }
 
+  /** Agents of these tests have no clock. */
+  pace(): void {}
+
   end(stream: StreamId): void {
     const handlers = this.#streams.get(stream)
     this.#streams.delete(stream)

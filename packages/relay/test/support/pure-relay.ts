@@ -1,6 +1,6 @@
 /** The core alone: a test gives the inputs and decides when, and whether, what it asked for comes back. */
 import { create, type MessageInitShape } from '@bufbuild/protobuf'
-import { REVISION } from '@static/protocol'
+import { ALL_TRAFFIC, REVISION } from '@static/protocol'
 import { type ClientMessage, ClientMessageSchema, type ServerMessage } from '@static/protocol/relay'
 import type { Effect, Input } from '../../src/core/io.ts'
 import { Relay } from '../../src/core/relay.ts'
@@ -42,7 +42,7 @@ export class PureRelay {
       if (made.pure?.events) made.pure.events.push(event)
       else made.pure?.handle({ type: 'event', event })
     })
-    const identity = { name: 'relay.test', guests: true }
+    const identity = { name: 'relay.test', guests: true, traffic: ALL_TRAFFIC }
     const relay = new Relay({ identity, deployment: store.deployment, settings, crypto: await makeCrypto() })
     made.pure = new PureRelay(relay, store, settings)
     return made.pure
@@ -54,7 +54,7 @@ export class PureRelay {
         for (const stream of effect.streams) this.sent.set(stream, [...(this.sent.get(stream) ?? []), effect.message])
       } else if (effect.type === 'end') {
         this.ended.add(effect.stream)
-      } else if (effect.type !== 'limit') {
+      } else if (effect.type !== 'limit' && effect.type !== 'shape') {
         this.asked.push(effect)
       }
     }

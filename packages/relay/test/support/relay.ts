@@ -3,6 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { openAuthority } from '@static/cli/authority'
+import type { TrafficRange } from '@static/protocol'
 import { startProxy, startRelay } from '../../src/index.ts'
 import type { Wire } from './agent.ts'
 import { connectGrpc, type GrpcClient } from './grpc-client.ts'
@@ -36,7 +37,13 @@ const LOG = { write: (line: string): void => void process.stderr.write(line), pr
 /** Starts one; pings are quick by default. */
 export async function startTestRelay(
   way: Way,
-  options: { settings?: object; guests?: boolean; endpoints?: number; database?: string } = {},
+  options: {
+    settings?: object
+    guests?: boolean
+    endpoints?: number
+    database?: string
+    traffic?: TrafficRange
+  } = {},
 ): Promise<TestRelay> {
   const directory = await mkdtemp(join(tmpdir(), 'static-relay-'))
   const authority = await openAuthority({ directory: join(directory, 'ca'), names: ['relay.example'] })
@@ -54,6 +61,7 @@ export async function startTestRelay(
       certificate: { cert, key },
       proxyCa: ca,
       guests: options.guests ?? true,
+      traffic: options.traffic,
       api,
       settings: { session: { pingMs: 1000, pongMs: 1000 }, ...options.settings },
       log: LOG,

@@ -2,7 +2,7 @@
  * A relay and its surroundings in which everything takes its time: bytes on streams, operations of the store, answers of
  * the API. What happens next is drawn from a seed, so a run can be had again.
  */
-import { type Lease, StaticError, type TokenClaims } from '@static/protocol'
+import { ALL_TRAFFIC, type Lease, StaticError, type TokenClaims } from '@static/protocol'
 import { Relay } from '../../src/core/relay.ts'
 import { makeCrypto } from '../../src/crypto.ts'
 import { Driver } from '../../src/driver.ts'
@@ -47,7 +47,7 @@ export class SimNetwork implements Transport {
       return store
     })
     const crypto = { ...(await makeCrypto()), random: (length: number) => network.bytes(length) }
-    const identity = { name: 'relay.test', guests: true }
+    const identity = { name: 'relay.test', guests: true, traffic: ALL_TRAFFIC }
     const driver = new Driver({
       relay: new Relay({ identity, deployment: store.deployment, settings, crypto }),
       store: network.#slowStore(),
@@ -130,6 +130,9 @@ export class SimNetwork implements Transport {
       if (this.#streams.has(id)) this.#carry(`down ${id}`, cells, (chunk) => this.#streams.get(id)?.data(chunk))
     }
   }
+
+  /** Agents of these tests have no clock. */
+  pace(): void {}
 
   end(id: StreamId): void {
     if (!this.#streams.has(id)) return

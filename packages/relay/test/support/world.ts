@@ -2,7 +2,15 @@
 import assert from 'node:assert/strict'
 import { createPrivateKey, generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
 import type { TestContext } from 'node:test'
-import { AUDIENCE, ISSUER, type Lease, type Mode, StaticError, TOKEN_LIFETIME_SECONDS } from '@static/protocol'
+import {
+  ALL_TRAFFIC,
+  AUDIENCE,
+  ISSUER,
+  type Lease,
+  type Mode,
+  StaticError,
+  TOKEN_LIFETIME_SECONDS,
+} from '@static/protocol'
 import { Relay } from '../../src/core/relay.ts'
 import { makeCrypto } from '../../src/crypto.ts'
 import { Driver, type QuotaSource } from '../../src/driver.ts'
@@ -149,7 +157,7 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
   const errors: unknown[] = []
   let driver: Driver | undefined
   const store = await openMemoryStore({ retention: settings.retention }, (event) => driver?.event(event))
-  const identity = { name: 'relay.test', guests: options.guests ?? true }
+  const identity = { name: 'relay.test', guests: options.guests ?? true, traffic: ALL_TRAFFIC }
   const relay = new Relay({ identity, deployment: store.deployment, settings, crypto: await makeCrypto() })
   driver = new Driver({
     relay,

@@ -1,5 +1,5 @@
 /** What goes into a session's core and what comes out: the agent's side of the wire without socket, clock or chance. */
-import type { Hash, StaticError, TrafficProfileName, WireForm } from '@static/protocol'
+import type { Hash, Pace, StaticError, TrafficProfileName, WireForm } from '@static/protocol'
 import type { AckPosition } from '@static/protocol/relay'
 import type { Outcome, RequestBody, ServerBody, SessionInfo, Time } from '../ports.ts'
 
@@ -40,7 +40,10 @@ export type Input<Key> =
 export type Effect<Key> =
   /** Dials; at another port of the same host when one is given. */
   | { readonly type: 'dial'; readonly stream: StreamNumber; readonly way: Way; readonly port: number | undefined }
-  | { readonly type: 'write'; readonly stream: StreamNumber; readonly cells: Uint8Array }
+  /** Urgent cells stand for themselves: on a clock they leave before the others. */
+  | { readonly type: 'write'; readonly stream: StreamNumber; readonly cells: Uint8Array; readonly urgent: boolean }
+  /** From now on the stream leaves on a clock. */
+  | { readonly type: 'pace'; readonly stream: StreamNumber; readonly pace: Pace }
   /** Ends a stream after what was written; nothing of it is heard any more. */
   | { readonly type: 'end'; readonly stream: StreamNumber }
   /** Fetches a token; one at a time. */

@@ -13,10 +13,10 @@ export interface Parcel {
   started: boolean
 }
 
-/** What may be under way. */
-const WINDOW_BYTES = 256 * 1024
-/** How often there is a mark in the data. */
-const MARK_BYTES = 64 * 1024
+/** What may be under way, and how often there is a mark in the data. */
+const WINDOW = { bytes: 256 * 1024, markBytes: 64 * 1024 } as const
+/** The same on a clock, where what is under way waits for its tick: more of it would only wait elsewhere. */
+const PACED_WINDOW = { bytes: 64 * 1024, markBytes: 16 * 1024 } as const
 const MARK_PAYLOAD_BYTES = 8
 /** Below the relay's own limits (1,024 and 8 MiB), beyond which it ends the session. */
 const MAX_OPEN = 1000
@@ -28,7 +28,7 @@ const MAX_TAKEN = 1024
 
 /** The outgoing half of a stream. */
 export class Outgoing {
-  readonly #write: (cells: Uint8Array) => void
+  readonly #write: (cells: Uint8Array, urgent: boolean) => void
   readonly #random: (bytes: number) => Uint8Array
   readonly #queue: Parcel[] = []
   /** The first in the queue that has not left, and how much of it has. */
@@ -41,10 +41,22 @@ export class Outgoing {
   #arrived = 0
   #marked = 0
   #marks: { readonly payload: Uint8Array; readonly offset: number }[] = []
+  #window: { readonly bytes: number; readonly markBytes: number } = WINDOW
 
-  constructor(write: (cells: Uint8Array) => void, random: (bytes: number) => Uint8Array) {
+  /** `write` takes the cells that leave; urgent ones stand for themselves and may overtake the others on a clock. */
+  constructor(write: (cells: Uint8Array, urgent: boolean) => void, random: (bytes: number) => Uint8Array) {
     this.#write = write
     this.#random = random
+  }
+
+  /** Whether something waits here. */
+  get isBusy(): boolean {
+    return this.#queue.length > 0
+  }
+
+  /** From now on cells leave on a clock. */
+  pace(): void {
+    this.#window = PACED_WINDOW
   }
 
   /** Takes a request; false when too much waits already. */
@@ -65,16 +77,25 @@ export class Outgoing {
 
   /** A cell that stands for itself goes at once. */
   lone(cell: Uint8Array): void {
-    this.#out(cell)
+    if (this.#isPaced) this.#write(cell, true)
+    else this.#out(cell)
   }
 
-  /** Asks for a sign of life. */
+  /** Asks for a sign of life. On a clock it overtakes what waits, and so tells nothing about it. */
   ping(): void {
+    if (!this.#isPaced) return this.#mark()
+    const payload = this.#random(MARK_PAYLOAD_BYTES)
+    this.#marks.unshift({ payload, offset: this.#arrived })
+    this.#write(makeCell('ping', payload), true)
+  }
+
+  /** Marks the place in the data. */
+  #mark(): void {
     const payload = this.#random(MARK_PAYLOAD_BYTES)
     this.#sent += CELL_BYTES
     this.#marked = this.#sent
     this.#marks.push({ payload, offset: this.#sent })
-    this.#write(makeCell('ping', payload))
+    this.#write(makeCell('ping', payload), false)
   }
 
   /** The relay has read up to a mark; false when there was no such mark. */
@@ -91,10 +112,10 @@ export class Outgoing {
   #pump(): void {
     for (;;) {
       const parcel = this.#queue[this.#head]
-      if (!parcel || this.#sent - this.#arrived >= WINDOW_BYTES) break
+      if (!parcel || this.#sent - this.#arrived >= this.#window.bytes) break
       if (!parcel.started && !this.#start(parcel)) break
       const from = this.#taken
-      const to = Math.min(parcel.cells.length, from + MARK_BYTES)
+      const to = Math.min(parcel.cells.length, from + this.#window.markBytes)
       this.#waitingBytes -= to - from
       this.#taken = to === parcel.cells.length ? 0 : to
       if (this.#taken === 0) this.#head++
@@ -117,8 +138,12 @@ export class Outgoing {
 
   #out(cells: Uint8Array): void {
     this.#sent += cells.length
-    this.#write(cells)
-    if (this.#sent - this.#marked >= MARK_BYTES) this.ping()
+    this.#write(cells, false)
+    if (this.#sent - this.#marked >= this.#window.markBytes) this.#mark()
+  }
+
+  get #isPaced(): boolean {
+    return this.#window === PACED_WINDOW
   }
 }
 

@@ -3,7 +3,7 @@
  * brings leaves in one write, because a write costs more than what is in it.
  */
 import { hash as digest, randomBytes } from 'node:crypto'
-import { StaticError, type TrafficProfileName } from '@static/protocol'
+import { type Pace, StaticError, type TrafficProfileName, wholeUnits } from '@static/protocol'
 import type { Endpoint } from '../endpoint.ts'
 import type {
   CellStream,
@@ -68,6 +68,8 @@ interface Line {
   readonly over: PromiseWithResolvers<void>
   /** What leaves at the end of this turn. */
   cells: Uint8Array[]
+  /** The same, before those. */
+  urgent: Uint8Array[]
 }
 
 const MAX_TIMER_MS = 2 ** 31 - 1
@@ -173,7 +175,9 @@ class Session implements RelaySession {
   #carryOut(effect: Effect<Done>): void {
     switch (effect.type) {
       case 'write':
-        return this.#write(effect.stream, effect.cells)
+        return this.#write(effect.stream, effect.cells, effect.urgent)
+      case 'pace':
+        return this.#pace(effect.stream, effect.pace)
       case 'end':
         return this.#end(effect.stream)
       case 'dial':
@@ -235,7 +239,7 @@ class Session implements RelaySession {
       : Promise.reject(StaticError.of('connection_error', 'This agent has no QUIC.'))
     dialled.then(
       (stream) => {
-        this.#lines.set(number, { stream, over, cells: [] })
+        this.#lines.set(number, { stream, over, cells: [], urgent: [] })
         this.#handle({ type: 'dialled', stream: number, serverName })
       },
       (cause: unknown) => {
@@ -245,10 +249,19 @@ class Session implements RelaySession {
     )
   }
 
-  #write(number: StreamNumber, cells: Uint8Array): void {
+  #pace(number: StreamNumber, pace: Pace): void {
     const line = this.#lines.get(number)
     if (!line) return
-    line.cells.push(cells)
+    // Rather no session than one that is not protected as it was asked for.
+    if (!line.stream.pace) throw new TypeError('A profile with a clock needs a transport that has one.')
+    this.#send(line)
+    line.stream.pace(pace)
+  }
+
+  #write(number: StreamNumber, cells: Uint8Array, urgent: boolean): void {
+    const line = this.#lines.get(number)
+    if (!line) return
+    line[urgent ? 'urgent' : 'cells'].push(cells)
     this.#dirty.add(line)
     if (this.#flushing) return
     this.#flushing = true
@@ -258,15 +271,28 @@ class Session implements RelaySession {
 
   #flush(): void {
     this.#flushing = false
-    for (const line of this.#dirty) send(line)
+    for (const line of this.#dirty) this.#send(line)
     this.#dirty.clear()
   }
 
   #end(number: StreamNumber): void {
     const line = this.#lines.get(number)
     if (!line) return
-    send(line)
+    this.#send(line)
     line.stream.end()
+  }
+
+  #send(line: Line): void {
+    const { cells, urgent, stream } = line
+    line.cells = []
+    line.urgent = []
+    if (urgent.length > 0) stream.write(joined(urgent), true)
+    if (cells.length > 0) stream.write(this.#isCovered ? wholeUnits(joined(cells)) : joined(cells))
+  }
+
+  /** In this profile alone everything leaves in units; on a clock it leaves by cells. */
+  get #isCovered(): boolean {
+    return (this.#options.traffic ?? 'standard') === 'standard'
   }
 
   #askToken(): void {
@@ -283,12 +309,9 @@ class Session implements RelaySession {
   }
 }
 
-function send(line: Line): void {
-  const { cells } = line
-  const [first] = cells
-  if (!first) return
-  line.cells = []
-  line.stream.write(cells.length === 1 ? first : Buffer.concat(cells))
+function joined(parts: readonly Uint8Array[]): Uint8Array {
+  const [first] = parts
+  return first && parts.length === 1 ? first : Buffer.concat(parts)
 }
 
 /** Whether the transport has met somebody else than the relay: both say it in these words. */

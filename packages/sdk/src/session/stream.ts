@@ -5,13 +5,16 @@
 import {
   CellJoiner,
   type CellEvent,
+  CoverClock,
   cutEnvelope,
   decodeEnvelope,
   encodeEnvelope,
   ENVELOPE_LIMITS,
   makeCell,
+  paceOf,
   REVISION,
   StaticError,
+  UsualTime,
   type WireForm,
 } from '@static/protocol'
 import {
@@ -23,6 +26,7 @@ import {
 } from '@static/protocol/relay'
 import type { RequestBody, ServerBody, Time } from '../ports.ts'
 import { ackCells } from './acks.ts'
+import { fractions } from './backoff.ts'
 import { brokenProtocol, closedByRelay, type Failure, refusedOpening, unreachable } from './failure.ts'
 import type { Effects } from './effects.ts'
 import { FORMS, type Position, type StreamNumber, type Way } from './io.ts'
@@ -98,6 +102,10 @@ export class SessionStream<Key> {
   #pingedAt: Time | undefined
   #pingMs = 0
   #pongMs = 0
+  #cover: CoverClock | undefined
+  /** How long deliveries take to be acknowledged; since when one is not. */
+  readonly #usual = new UsualTime()
+  #deliveredAt: Time | undefined
 
   constructor(effects: Effects<Key>, owner: StreamOwner<Key>, options: StreamOptions) {
     this.#effects = effects
@@ -108,7 +116,7 @@ export class SessionStream<Key> {
     this.#form = FORMS[options.way]
     this.#heardAt = effects.now
     this.#outgoing = new Outgoing(
-      (cells) => effects.emit({ type: 'write', stream: options.number, cells }),
+      (cells, urgent) => effects.emit({ type: 'write', stream: options.number, cells, urgent }),
       options.answerer.signer.random,
     )
     this.#ask(challengeRequest(), (body) => {
@@ -119,13 +127,20 @@ export class SessionStream<Key> {
 
   /** When something is due here by itself; while pongs are kept back the relay's own may be as well. */
   get due(): Time {
+    return Math.min(this.#pingDue, this.#cover?.due ?? Infinity)
+  }
+
+  get #pingDue(): Time {
     if (!this.isOpen || this.#isHolding) return Infinity
     return this.#pingedAt === undefined ? this.#heardAt + this.#pingMs : this.#pingedAt + this.#pongMs
   }
 
   tick(): void {
     const { now } = this.#effects
-    if (now < this.due) return
+    const unit = this.#cover?.take(now)
+    // Cover never waits in the way of anything real.
+    if (unit && !this.#outgoing.isBusy) this.#outgoing.lone(unit)
+    if (now < this.#pingDue) return
     if (this.#pingedAt !== undefined) return this.#fail(unreachable('The relay does not answer any more.'))
     this.#pingedAt = now
     this.#outgoing.ping()
@@ -153,6 +168,8 @@ export class SessionStream<Key> {
   }
 
   ack(positions: readonly Position[]): void {
+    if (this.#deliveredAt !== undefined) this.#usual.note(this.#effects.now - this.#deliveredAt)
+    this.#deliveredAt = undefined
     for (const cell of ackCells(this.#form, positions)) this.#outgoing.lone(cell)
   }
 
@@ -235,7 +252,8 @@ export class SessionStream<Key> {
         if (!this.#outgoing.pong(payload)) this.#fail(brokenProtocol('it answered a ping that was not sent'))
         return
       case 'coverAsk':
-        this.#outgoing.lone(makeCell('cover'))
+        // On a clock there is cover all the time.
+        this.#cover?.asked(this.#usual, this.#effects.now)
         return
       case 'ack':
         this.#fail(brokenProtocol('it acknowledged something'))
@@ -276,6 +294,7 @@ export class SessionStream<Key> {
   #pushed(body: ServerBody): void {
     if (body.case === 'sessionClosing') return this.#fail(closedByRelay(body.value, this.isOpen))
     if (!this.isOpen || !PUSHES.has(body.case)) return this.#fail(brokenProtocol(`${body.case} came unasked`))
+    if (body.case === 'deliverMessage') this.#deliveredAt ??= this.#effects.now
     this.#effects.emit({ type: 'push', body })
   }
 
@@ -293,8 +312,21 @@ export class SessionStream<Key> {
       this.#joiner.limit = OPEN_LIMIT
       this.#pingMs = bounded(pingIntervalMs)
       this.#pongMs = bounded(pingTimeoutMs)
+      this.#shape()
       this.#owner.opened(this, { challenge, keyPackages, expiresInMs })
     })
+  }
+
+  /** From now on cells leave as the profile says. */
+  #shape(): void {
+    const { traffic, cellsPerSecond, signer } = this.#options.answerer
+    const pace = paceOf(traffic, cellsPerSecond)
+    if (pace) {
+      this.#outgoing.pace()
+      this.#effects.emit({ type: 'pace', stream: this.number, pace })
+    } else if (traffic === 'standard') {
+      this.#cover = new CoverClock(fractions(signer.random), this.#effects.now)
+    }
   }
 
   #fail(failure: Failure): void {

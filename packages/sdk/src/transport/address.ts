@@ -8,6 +8,8 @@ import type { Target } from '../ports.ts'
 export interface DialOptions {
   /** How long the name, and then each address, may take; 5 s by default. */
   readonly connectTimeoutMs?: number
+  /** Around the moment in which the QUIC library reads certificates from files; see `quic-private-temp.ts`. */
+  readonly shield?: <Result>(use: () => Promise<Result>) => Promise<Result>
 }
 
 /** The default of `connectTimeoutMs`. */

@@ -123,10 +123,6 @@ class GrpcLine implements CellStream {
     stream.on('close', () => this.#closed())
   }
 
-  get bufferedBytes(): number {
-    return this.#stream.writableLength
-  }
-
   write(cells: Uint8Array): void {
     if (!this.#isOver) this.#stream.write(frameCells(cells))
   }

@@ -53,16 +53,11 @@ export function makeMemoryTransport(
 
 function makeEnd(own: Delivery, other: Delivery, schedule: (deliver: () => void) => void): CellStream {
   let ended = false
-  let buffered = 0
   return {
     write(cells) {
       if (ended) return
       const chunk = new Uint8Array(cells)
-      buffered += chunk.length
-      schedule(() => {
-        buffered -= chunk.length
-        other.data(chunk)
-      })
+      schedule(() => other.data(chunk))
     },
     end() {
       if (ended) return
@@ -71,9 +66,6 @@ function makeEnd(own: Delivery, other: Delivery, schedule: (deliver: () => void)
         other.closed(undefined)
         own.closed(undefined)
       })
-    },
-    get bufferedBytes() {
-      return buffered
     },
   }
 }

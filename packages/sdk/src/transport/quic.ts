@@ -34,19 +34,28 @@ const SETTINGS: QuicConnectOptions = {
   rejectUnauthorized: true,
 }
 
-/** Makes the transport; it works on the main thread only. */
-export function makeQuicTransport({ connectTimeoutMs = CONNECT_TIMEOUT_MS }: DialOptions = {}): Transport {
+/** Makes the transport. Other threads than the main one need a `shield` that has it done there. */
+export function makeQuicTransport(options: DialOptions = {}): Transport {
+  const { connectTimeoutMs = CONNECT_TIMEOUT_MS, shield = isMainThread ? withPrivateTemp : undefined } = options
   return {
     form: 'cbor',
     dial: (target, handlers) =>
       dialAddresses(target, connectTimeoutMs, async (address) => {
-        const session = await connect(address, target, connectTimeoutMs)
+        const session = await connect(address, target, connectTimeoutMs, shield)
         return openLine(session, handlers, placeOf(address, target.port))
       }),
   }
 }
 
-async function connect(address: string, target: Target, connectTimeoutMs: number): Promise<QuicClientSession> {
+async function connect(
+  address: string,
+  target: Target,
+  connectTimeoutMs: number,
+  shield: DialOptions['shield'],
+): Promise<QuicClientSession> {
+  if (!shield) {
+    throw StaticError.of('connection_error', 'QUIC works on the main thread only: use an https endpoint in others.')
+  }
   const { port, serverName, ca = getCACertificates('default').join('\n') } = target
   const dialLibrary = await loadLibrary()
   let session: QuicClientSession | undefined
@@ -59,7 +68,7 @@ async function connect(address: string, target: Target, connectTimeoutMs: number
   }, DOUBT_MS)
   try {
     // The library reads the certificates before it says which runtime it has chosen.
-    await withPrivateTemp(async () => {
+    await shield(async () => {
       const begun = dialLibrary({ address, port, servername: serverName }, { ...SETTINGS, ca, connectTimeoutMs })
       session = begun
       begun.on('error', () => {})
@@ -83,9 +92,6 @@ async function connect(address: string, target: Target, connectTimeoutMs: number
 
 /** Only who dials by QUIC pays for the library, or needs a system on which it runs. */
 async function loadLibrary(): Promise<typeof connectQuic> {
-  if (!isMainThread) {
-    throw StaticError.of('connection_error', 'QUIC works on the main thread only: use an https endpoint in others.')
-  }
   try {
     return (await import('@currentspace/http3')).connectQuic
   } catch (cause) {
@@ -149,10 +155,6 @@ class QuicLine implements CellStream {
         this.#hangUp()
       })
     })
-  }
-
-  get bufferedBytes(): number {
-    return this.#stream.writableLength
   }
 
   write(cells: Uint8Array): void {

@@ -80,9 +80,6 @@ export class CountedPorts implements Wrapping {
         if (this.#hearsAfterWrite) setImmediate(() => this.#listen())
       },
       end: () => stream.end(),
-      get bufferedBytes() {
-        return stream.bufferedBytes
-      },
     }
   }
 

@@ -37,7 +37,7 @@ for (const way of ['quic', 'grpc'] as const) {
     } as const
     assert.deepEqual(stage.signed, [sessionBytes(claim)])
     stage.accept(1, { keyPackages: 3 })
-    assert.deepEqual(stage.taken(), ['pin relay.test', `opened ${way}`])
+    assert.deepEqual(stage.taken(), ['pace 1 steady', 'pin relay.test', `opened ${way}`])
     assert.deepEqual(stage.infos, [{ way, keyPackages: 3, nonce: NONCE, guest: true }])
   })
 }

@@ -202,12 +202,6 @@ test('beyond 16 MiB nothing more waits, and beyond 4 MiB nothing is sent', () =>
   assert.deepEqual(codes, ['too_large', 'unavailable'])
 })
 
-test('whoever asks for cover gets it', () => {
-  const stage = Stage.opened()
-  stage.cell(1, 'coverAsk')
-  assert.equal(stage.line(1).heard.at(-1), 'cover')
-})
-
 test('cells may come in any pieces', () => {
   const stage = Stage.opened()
   const cell = makeCell('ping', new Uint8Array(CELL_PAYLOAD_BYTES).fill(3))

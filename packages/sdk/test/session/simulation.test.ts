@@ -175,6 +175,8 @@ class Life {
 
   #carryOut(effect: Effect<number>): void {
     switch (effect.type) {
+      case 'pace':
+        throw new Error('This profile has no clock.')
       case 'dial':
         return this.#dial(effect.stream, effect.way)
       case 'write': {

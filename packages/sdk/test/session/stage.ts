@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { hash, randomBytes } from 'node:crypto'
 import { create, type MessageInitShape } from '@bufbuild/protobuf'
 import {
+  CELL_BYTES,
   CellJoiner,
   cutEnvelope,
   decodeEnvelope,
@@ -35,6 +36,8 @@ interface Line {
   readonly heard: string[]
   readonly pongs: Uint8Array[]
   readonly pings: Uint8Array[]
+  /** The cells of each write that may overtake others on a clock. */
+  readonly urgent: number[]
   bytes: number
 }
 
@@ -231,7 +234,11 @@ export class Stage {
         this.lines.set(effect.stream, makeLine(effect.way, effect.port))
         return
       case 'write':
+        if (effect.urgent) this.line(effect.stream).urgent.push(effect.cells.length / CELL_BYTES)
         return this.#heard(this.line(effect.stream), effect.cells)
+      case 'pace':
+        this.#log.push(`pace ${effect.stream} ${effect.pace.type}`)
+        return
       case 'end':
         this.#log.push(`end ${effect.stream}`)
         this.ended.add(effect.stream)
@@ -271,8 +278,7 @@ export class Stage {
   #heard(line: Line, cells: Uint8Array): void {
     const form = FORMS[line.way]
     line.bytes += cells.length
-    const covers = cells.length === 1024 && cells.every((byte) => byte === 0)
-    if (covers) line.heard.push('cover')
+    if (cells.every((byte) => byte === 0)) line.heard.push(`cover ${cells.length / CELL_BYTES}`)
     line.joiner.push(cells, ({ type, payload }) => {
       const bytes = payload.slice()
       if (type === 'envelope') {
@@ -291,5 +297,5 @@ export class Stage {
 
 function makeLine(way: Way, port: number | undefined): Line {
   const joiner = new CellJoiner(8 * 1024 * 1024)
-  return { way, port, joiner, requests: [], acks: [], heard: [], pongs: [], pings: [], bytes: 0 }
+  return { way, port, joiner, requests: [], acks: [], heard: [], pongs: [], pings: [], urgent: [], bytes: 0 }
 }

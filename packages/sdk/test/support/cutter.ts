@@ -62,9 +62,6 @@ export class Cutter {
         if (line.open && !this.#mute) stream.write(cells)
       },
       end: () => stream.end(),
-      get bufferedBytes(): number {
-        return stream.bufferedBytes
-      },
     }
   }
 

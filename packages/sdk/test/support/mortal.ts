@@ -98,9 +98,6 @@ export class Mortal {
     return {
       write: (cells) => this.#call('write', () => stream.write(cells)),
       end: () => stream.end(),
-      get bufferedBytes() {
-        return stream.bufferedBytes
-      },
     }
   }
 

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { randomBytes, randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
-import { StaticError } from '@static/protocol'
+import { StaticError, type TrafficProfileName } from '@static/protocol'
 import { startTestRelay, type TestRelay } from '../../../relay/test/support/relay.ts'
 import type { Channel, Envelope } from '../../src/channel.ts'
 import { StaticClient } from '../../src/client.ts'
@@ -12,10 +12,9 @@ import type { AgentEvent } from '../../src/core/events.ts'
 import { StaticChannelManager } from '../../src/manager.ts'
 import { ed25519, generateSignatureKeyPair, makeEngine } from '../../src/mls/index.ts'
 import type { AgentStore, Transport } from '../../src/ports.ts'
+import { transportsFor } from '../../src/parts.ts'
 import { openSession } from '../../src/session/session.ts'
 import { type AgentStoreOptions, openAgentStore } from '../../src/store/sqlcipher.ts'
-import { makeGrpcTransport } from '../../src/transport/grpc.ts'
-import { makeQuicTransport } from '../../src/transport/quic.ts'
 
 /** How agents reach the relay. */
 export const WAYS = ['quic', 'grpc'] as const
@@ -36,6 +35,9 @@ export interface AgentOptions {
   readonly storeOptions?: Partial<AgentStoreOptions>
   /** Wraps the transport, for instance to cut it. */
   readonly transport?: (transport: Transport) => Transport
+  /** `standard` if nothing is said. */
+  readonly traffic?: TrafficProfileName
+  readonly cellsPerSecond?: number
 }
 
 /** A relay and the agents that were started on it. */
@@ -88,6 +90,8 @@ export class World {
   async parts(name: string, options: AgentOptions = {}): Promise<AgentParts> {
     const { relay, way } = this
     const { account = ACCOUNT, now = Date.now, chance = Math.random, transport = same, store: wrap = same } = options
+    const { traffic = 'standard' } = options
+    const transports = transportsFor(traffic)
     const store = await openAgentStore({
       directory: this.directoryOf(name),
       identity: Buffer.from(name),
@@ -109,7 +113,12 @@ export class World {
         openSession({
           endpoint: { way, host: 'localhost', port, serverName: 'localhost', url: `${way}://localhost:${port}` },
           ca: relay.ca,
-          transports: { quic: transport(makeQuicTransport()), grpc: transport(makeGrpcTransport()) },
+          transports: {
+            ...(transports.quic ? { quic: transport(transports.quic) } : {}),
+            grpc: transport(transports.grpc),
+          },
+          traffic,
+          cellsPerSecond: options.cellsPerSecond,
           pins: store.load().relays,
           publicKey: key.publicKey,
           sign: ed25519.signer(key),

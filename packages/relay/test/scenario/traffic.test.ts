@@ -1,0 +1,165 @@
+/** How a relay and a proxy shape what agents get. What the network sees of it is measured by `npm run proof:traffic`. */
+import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
+import { test } from 'node:test'
+import { setTimeout as delay } from 'node:timers/promises'
+import {
+  CELL_BYTES,
+  cutEnvelope,
+  encodeEnvelope,
+  makeCell,
+  UNIT_CELLS,
+  type TrafficProfileName,
+} from '@static/protocol'
+import { ClientMessageSchema } from '@static/protocol/relay'
+import { create } from '@bufbuild/protobuf'
+import { Shaping } from '../../src/shaping.ts'
+import { Agent, makeKey } from '../support/agent.ts'
+import { ask } from '../support/grpc-http.ts'
+import { startTestRelay, type TestRelay } from '../support/relay.ts'
+import { code, freshName } from './stage.ts'
+
+const UNIT_BYTES = UNIT_CELLS * CELL_BYTES
+const COVER_ASK = Buffer.concat([makeCell('cover'), makeCell('coverAsk')])
+
+async function connect(relay: TestRelay, profile: TrafficProfileName, cellsPerSecond = 0): Promise<Agent> {
+  const jwt = relay.api.token('owner')
+  return Agent.connect(relay.wire(), { key: makeKey(), jwt, traffic: { profile, cellsPerSecond } })
+}
+
+/** A member that gets what another one sends. */
+async function pair(relay: TestRelay, reader: Agent): Promise<{ writer: Agent; channel: Uint8Array }> {
+  const writer = await Agent.connect(relay.wire(), { jwt: relay.api.token('owner') })
+  const channel = await writer.createChannel(freshName())
+  await reader.request('resume', {})
+  await writer.commit(channel, 0n, { adds: [reader.id] })
+  await reader.next('deliverWelcome')
+  await reader.request('resume', { channelIds: [channel] })
+  return { writer, channel }
+}
+
+for (const way of ['quic', 'grpc', 'proxy'] as const) {
+  void test(`by ${way}, cover is answered by a unit of cover, costs nothing and reaches nobody`, async (t) => {
+    const relay = await startTestRelay(way, { settings: { session: { pingMs: 60_000 } } })
+    t.after(() => relay.close())
+    const agent = await connect(relay, 'standard')
+    // Its own cover comes every 5 s: these are answers.
+    for (let count = 0; count < 8; count++) {
+      const before = agent.receivedBytes
+      agent.write(COVER_ASK)
+      await agent.until(() => agent.receivedBytes >= before + UNIT_BYTES)
+    }
+    assert.deepEqual(agent.pushes, [])
+    assert.equal(relay.api.asked, 0)
+    agent.close()
+  })
+
+  void test(`by ${way}, whatever comes in standard comes in whole units`, async (t) => {
+    // No pings of its own: an odd cell would never become a pair.
+    const relay = await startTestRelay(way, { settings: { session: { pingMs: 60_000 } } })
+    t.after(() => relay.close())
+    const agent = await connect(relay, 'standard')
+    // The opening is the same for everybody.
+    const opening = agent.receivedBytes
+    const { writer, channel } = await pair(relay, agent)
+    for (let counter = 1n; counter <= 5n; counter++) {
+      await writer.send(channel, 1n, counter)
+      await agent.next('deliverMessage')
+      agent.write(makeCell('ping', randomBytes(8)))
+      await agent.until(() => agent.lone.filter((type) => type === 'pong').length === Number(counter))
+      await agent.until(() => (agent.receivedBytes - opening) % UNIT_BYTES === 0)
+    }
+    for (const one of [agent, writer]) one.close()
+  })
+
+  void test(`by ${way}, cells come on a clock in strict, and a long message among them`, async (t) => {
+    const relay = await startTestRelay(way)
+    t.after(() => relay.close())
+    const agent = await connect(relay, 'strict', 64)
+    const quiet = agent.receivedBytes
+    await agent.until(() => agent.receivedBytes >= quiet + 16 * CELL_BYTES)
+    assert.deepEqual(agent.pushes, [])
+    const { writer, channel } = await pair(relay, agent)
+    const ciphertext = randomBytes(50_000)
+    await writer.send(channel, 1n, 1n, ciphertext)
+    // A sign of life is not held up by it.
+    agent.write(makeCell('ping', randomBytes(8)))
+    await agent.until(() => agent.lone.includes('pong'))
+    assert.deepEqual(agent.pushes, [])
+    const delivered = await agent.next('deliverMessage')
+    assert.deepEqual(Buffer.from(delivered.ciphertext), ciphertext)
+    for (const one of [agent, writer]) one.close()
+  })
+}
+
+void test('a sender on a slow clock is not taken for one that leaves an envelope unfinished', async (t) => {
+  const relay = await startTestRelay('grpc', { settings: { session: { stallMs: 300 } } })
+  t.after(() => relay.close())
+  const agent = await connect(relay, 'strict', 64)
+  const { writer, channel } = await pair(relay, await connect(relay, 'off'))
+  const requestId = 99n
+  const value = {
+    channelId: channel,
+    slot: 1n,
+    counter: 1n,
+    ciphertext: randomBytes(40_000),
+    messageId: randomBytes(16),
+  }
+  const message = create(ClientMessageSchema, { requestId, body: { case: 'sendMessage', value } })
+  const cells = cutEnvelope(encodeEnvelope('protobuf', ClientMessageSchema, message))
+  for (let at = 0; at < cells.length; at += CELL_BYTES) {
+    agent.write(cells.subarray(at, at + CELL_BYTES))
+    await delay(30)
+  }
+  await agent.until(() => agent.pushes.some((push) => push.requestId === requestId))
+  for (const one of [agent, writer]) one.close()
+})
+
+void test('an operator takes no profile below the floor or above the ceiling', async (t) => {
+  const relay = await startTestRelay('grpc', { traffic: { floor: 'standard', ceiling: 'private' } })
+  t.after(() => relay.close())
+  for (const profile of ['off', 'strict'] as const) await assert.rejects(connect(relay, profile), code('not_allowed'))
+  for (const profile of ['standard', 'private'] as const) (await connect(relay, profile)).close()
+})
+
+void test('the metrics tell real cells from cover, how long the real ones waited, and who is on which level', async (t) => {
+  const relay = await startTestRelay('quic')
+  t.after(() => relay.close())
+  const agent = await connect(relay, 'strict', 32)
+  const shown = async (): Promise<string> => {
+    const bench = { ca: relay.ca, transport: { port: relay.grpcPort } }
+    return (await ask(bench, '1.1', 'GET', '/metrics')).body
+  }
+  // The thread of the endpoint tells every second.
+  let text = await shown()
+  while (!/static_relay_traffic_sessions\{cells_per_second="32"\} 1/.test(text)) {
+    await delay(100)
+    text = await shown()
+  }
+  assert.match(text, /static_relay_cells_total\{kind="cover",clock="yes"\} [1-9]/)
+  assert.match(text, /static_relay_cells_total\{kind="real",clock="yes"\} [1-9]/)
+  assert.match(text, /static_relay_cell_wait_seconds_total 0\.\d/)
+  assert.match(text, /static_relay_cover_shed_total 0/)
+  agent.close()
+})
+
+void test('cover is the first to go when real cells wait', async () => {
+  const writes: number[] = []
+  const transport = {
+    write: (_: readonly number[], cells: Uint8Array): void => void writes.push(cells.length),
+    pace: () => {},
+    end: () => {},
+    stop: () => Promise.resolve(),
+  }
+  let busy = true
+  const shaping = new Shaping(() => busy)
+  shaping.begin(1, transport, 'standard', 0)
+  shaping.asked(1)
+  while (shaping.counts.shed === 0) await delay(1)
+  assert.deepEqual(writes, [])
+  busy = false
+  shaping.asked(1)
+  while (writes.length === 0) await delay(1)
+  assert.deepEqual(writes, [UNIT_BYTES])
+  shaping.end(1)
+})

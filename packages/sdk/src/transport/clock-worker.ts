@@ -1,0 +1,102 @@
+/** The thread of a stream with a clock: dials, and lets one cell leave at each tick. It decides nothing else. */
+import { randomInt } from 'node:crypto'
+import { isMainThread, type MessagePort, parentPort, workerData } from 'node:worker_threads'
+import { Pacer, StaticError } from '@static/protocol'
+import type { CellStream } from '../ports.ts'
+import type { DialOptions } from './address.ts'
+import type { ClockSettings, FromClock, SentError, ToClock } from './clock-message.ts'
+import { makeGrpcTransport } from './grpc.ts'
+import { makeQuicTransport } from './quic.ts'
+
+/** How long what waits may still take when the stream is to end. */
+const END_MS = 2000
+const STEPS = 2 ** 32
+
+class ClockedStream {
+  readonly #port: MessagePort
+  #stream: CellStream | undefined
+  #pacer: Pacer | undefined
+  #endBy = Infinity
+  #shielded: (() => void) | undefined
+
+  constructor(port: MessagePort) {
+    this.#port = port
+  }
+
+  async dial({ way, target, connectTimeoutMs }: ClockSettings): Promise<void> {
+    const options = {
+      shield: (use) => this.#shield(use),
+      ...(connectTimeoutMs === undefined ? {} : { connectTimeoutMs }),
+    } satisfies DialOptions
+    const transport = way === 'quic' ? makeQuicTransport(options) : makeGrpcTransport(options)
+    try {
+      this.#stream = await transport.dial(target, {
+        data: (chunk) => this.#say({ type: 'data', chunk }),
+        closed: (reason) => this.#say({ type: 'closed', error: reason && sent(reason) }),
+      })
+      this.#say({ type: 'dialled' })
+    } catch (error) {
+      this.#say({ type: 'failed', error: sent(StaticError.from(error)) })
+    }
+  }
+
+  take(message: ToClock): void {
+    switch (message.type) {
+      case 'write':
+        if (!this.#pacer) this.#stream?.write(message.cells)
+        else this.#pacer.push(message.cells, message.urgent, performance.now())
+        return
+      case 'pace':
+        this.#pacer = new Pacer(message.pace, () => randomInt(STEPS) / STEPS, performance.now())
+        this.#wait(this.#pacer)
+        return
+      case 'end':
+        if (this.#pacer) this.#endBy = performance.now() + END_MS
+        else this.#stream?.end()
+        return
+      case 'shielded':
+        this.#shielded?.()
+    }
+  }
+
+  #wait(pacer: Pacer): void {
+    setTimeout(() => this.#tick(pacer), Math.max(0, Math.ceil(pacer.due - performance.now())))
+  }
+
+  #tick(pacer: Pacer): void {
+    const now = performance.now()
+    if (this.#endBy !== Infinity && (pacer.waiting === 0 || now > this.#endBy)) {
+      this.#stream?.end()
+      return
+    }
+    this.#stream?.write(pacer.tick(now))
+    this.#wait(pacer)
+  }
+
+  /** Only the main thread can change the environment that the library reads. */
+  async #shield<Result>(use: () => Promise<Result>): Promise<Result> {
+    await new Promise<void>((resolve) => {
+      this.#shielded = resolve
+      this.#say({ type: 'shield' })
+    })
+    try {
+      return await use()
+    } finally {
+      this.#say({ type: 'unshield' })
+    }
+  }
+
+  #say(message: FromClock): void {
+    this.#port.postMessage(message, [])
+  }
+}
+
+function sent({ code, message }: StaticError): SentError {
+  return { code, message }
+}
+
+if (!isMainThread && parentPort !== null) {
+  const stream = new ClockedStream(parentPort)
+  parentPort.on('message', (message: ToClock) => stream.take(message))
+  await stream.dial(workerData as ClockSettings)
+}

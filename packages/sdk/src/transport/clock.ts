@@ -1,0 +1,83 @@
+/**
+ * A transport whose streams can leave on a clock (SPEC.md, "Traffic"). Each stream has a thread of its own, with its
+ * sockets: encryption, the database and the application share the agent's thread and would shift the ticks, and who sees
+ * the ticks shift sees when the agent works.
+ */
+import { Worker } from 'node:worker_threads'
+import { StaticError } from '@static/protocol'
+import type { CellStream, StreamHandlers, Transport } from '../ports.ts'
+import type { DialOptions } from './address.ts'
+import type { ClockSettings, FromClock, SentError, ToClock } from './clock-message.ts'
+import { Delivery } from './delivery.ts'
+import { withPrivateTemp } from './quic-private-temp.ts'
+
+/** How the transport is made. */
+export interface ClockOptions extends Pick<DialOptions, 'connectTimeoutMs'> {
+  readonly way: 'quic' | 'grpc'
+}
+
+/** Makes the transport; it works on the main thread only, as QUIC does. */
+export function makeClockedTransport({ way, connectTimeoutMs }: ClockOptions): Transport {
+  return {
+    form: way === 'quic' ? 'cbor' : 'protobuf',
+    dial: (target, handlers) => dial({ way, target, connectTimeoutMs }, handlers),
+  }
+}
+
+function dial(workerData: ClockSettings, handlers: StreamHandlers): Promise<CellStream> {
+  const worker = new Worker(new URL('./clock-worker.ts', import.meta.url), { workerData })
+  const say = (message: ToClock): void => worker.postMessage(message, [])
+  const delivery = new Delivery(handlers)
+  const { promise, resolve, reject } = Promise.withResolvers<CellStream>()
+  let unshield: (() => void) | undefined
+  const over = (error: StaticError | undefined): void => {
+    unshield?.()
+    reject(error ?? gone())
+    delivery.closed(error)
+    // It has its goodbyes to say to the network; nobody waits for them.
+    worker.unref()
+    setTimeout(() => void worker.terminate(), GOODBYE_MS).unref()
+  }
+  worker.on('message', (message: FromClock) => {
+    switch (message.type) {
+      case 'data':
+        return delivery.data(message.chunk)
+      case 'dialled':
+        delivery.begin()
+        return resolve({
+          write: (cells, urgent = false) => say({ type: 'write', cells, urgent }),
+          pace: (pace) => say({ type: 'pace', pace }),
+          end: () => say({ type: 'end' }),
+        })
+      case 'shield': {
+        const { promise: done, resolve: finish } = Promise.withResolvers<void>()
+        unshield = finish
+        void withPrivateTemp(() => {
+          say({ type: 'shielded' })
+          return done
+        })
+        return
+      }
+      case 'unshield':
+        return unshield?.()
+      case 'failed':
+        return over(received(message.error))
+      case 'closed':
+        return over(message.error && received(message.error))
+    }
+  })
+  worker.once('error', (cause) => over(StaticError.of('connection_error', DIED, { cause })))
+  worker.once('exit', () => over(gone()))
+  return promise
+}
+
+const GOODBYE_MS = 500
+const DIED = 'The thread of the connection to the relay has ended.'
+
+function gone(): StaticError {
+  return StaticError.of('connection_error', DIED)
+}
+
+function received({ code, message }: SentError): StaticError {
+  return StaticError.of(code, message)
+}
