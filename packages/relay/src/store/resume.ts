@@ -24,7 +24,9 @@ export function resume({ rows }: Context, request: Request<'resume'>): Result<'r
 function standing(glance: Glance | undefined, id: ChannelId): Result<'resume'>['standings'][number] {
   if (!glance) return { channel: id, refused: 'not_found' }
   const { ended, cursor } = glance.member
-  if (ended && cursor.index >= ended.position.index) return { channel: id, refused: 'removed' }
+  // It has all that it may see, or there is nothing of that left: the members had no use for it any more.
+  const reached = Math.max(cursor.index, glance.channel.base.index)
+  if (ended && reached >= ended.position.index) return { channel: id, refused: 'removed' }
   return describe(glance)
 }
 
