@@ -3,10 +3,11 @@ import { fail, run, say } from './step.ts'
 
 const CHECKS: readonly (readonly [name: string, file: string, ...words: string[]])[] = [
   ['types', 'node_modules/typescript/bin/tsc', '-p', 'tsconfig.json'],
+  ['types of the console', 'node_modules/typescript/bin/tsc', '-p', 'packages/console/tsconfig.json'],
   ['lint and walls', 'node_modules/oxlint/bin/oxlint', '--deny-warnings'],
   ['format', 'node_modules/oxfmt/bin/oxfmt', '--check'],
   ['unused code', 'node_modules/knip/bin/knip.js'],
-  ['the schema and its generated code', 'scripts/gen.ts', '--check'],
+  ['the schema and what is generated', 'scripts/gen.ts', '--check'],
 ]
 
 for (const [name, file, ...words] of CHECKS) {

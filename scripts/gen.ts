@@ -1,5 +1,5 @@
 /**
- * `npm run gen`: checks the relay's schema and generates its TypeScript code, without a network.
+ * `npm run gen`: checks the relay's schema and generates its TypeScript code, and docs/errors.md, without a network.
  *   --check   writes nothing and fails when the committed code is not what the schema gives
  *   --accept  makes the schema as it is now the one that later changes are held against
  *
@@ -8,13 +8,15 @@
  * peers is thus a visible change of that file; once 1.0.0 is out it is changed by releases only.
  */
 import { spawnSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { delimiter, join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
+import { errorsMarkdown } from './errors-page.ts'
 
 const root = resolve(import.meta.dirname, '..')
 const home = join(root, 'packages/protocol')
 const baseline = 'proto/baseline.txtpb'
+const errorsPage = 'docs/errors.md'
 
 const { values: flags } = parseArgs({ options: { check: { type: 'boolean' }, accept: { type: 'boolean' } } })
 
@@ -22,7 +24,11 @@ buf('lint')
 if (flags.accept === true) buf('build', '--exclude-source-info', '-o', baseline)
 buf('breaking', '--against', baseline)
 if (flags.check === true) check()
-else buf('generate', '--clean')
+else {
+  buf('generate', '--clean')
+  mkdirSync(join(root, 'docs'), { recursive: true })
+  writeFileSync(join(root, errorsPage), errorsMarkdown())
+}
 
 /** Generates into a folder of its own and compares it with what is committed. */
 function check(): void {
@@ -35,6 +41,8 @@ function check(): void {
     const found = files(join(home, 'src/gen'))
     const names = new Set([...wanted.keys(), ...found.keys()])
     const stale = [...names].filter((name) => wanted.get(name) !== found.get(name))
+    const page = join(root, errorsPage)
+    if (!existsSync(page) || readFileSync(page, 'utf8') !== errorsMarkdown()) stale.push(errorsPage)
     if (stale.length > 0) fail(`Out of date: ${stale.join(', ')}. Run \`npm run gen\`.`)
   } finally {
     rmSync(folder, { recursive: true })

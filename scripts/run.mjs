@@ -3,7 +3,7 @@
 // dependencies: it brings what the task needs, then hands over to a Node that runs TypeScript.
 import { spawn, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
@@ -16,14 +16,18 @@ const TASKS = {
   check: ['scripts/check.ts'],
   bench: ['scripts/bench.ts'],
   'proof:crash': ['packages/sdk/test/crash/all.ts'],
+  'proof:traffic': ['scripts/proof-traffic.ts'],
   format: ['node_modules/oxfmt/bin/oxfmt'],
   gen: ['scripts/gen.ts'],
+  pack: ['scripts/pack.ts'],
+  'pack:python': ['scripts/wheel.ts'],
 }
 
 const [task = '', ...flags] = process.argv.slice(2)
 if (!(task in TASKS)) fail(`Unknown task "${task}". Known: ${Object.keys(TASKS).join(', ')}.`)
 const node = findNode()
 installPackages(node)
+buildConsole(node)
 handOver(node, [...TASKS[task], ...flags])
 
 /** The running Node if it is new enough, otherwise the one locked in scripts/node, fetched once. */
@@ -58,6 +62,24 @@ function installPackages(binary) {
   rmSync(link, { force: true })
   symlinkSync(binary, link)
   writeFileSync(stamp, lock)
+}
+
+/** Builds the console's page, unless the last build was of these very sources and packages. */
+function buildConsole(binary) {
+  const home = join(root, 'packages/console')
+  const stamp = join(root, '.cache/console-stamp')
+  const names = readdirSync(join(home, 'src')).sort()
+  const sources = [...names.map((name) => `src/${name}`), 'index.html', 'build.ts', '../../package-lock.json']
+  const hash = createHash('sha256')
+  for (const name of sources) hash.update(`${name}\0`).update(readFileSync(join(home, name)))
+  const wanted = hash.digest('hex')
+  const isBuilt = existsSync(join(home, 'dist/index.html'))
+  if (isBuilt && existsSync(stamp) && readFileSync(stamp, 'utf8') === wanted) return
+  say('Building the console (once)')
+  const done = spawnSync(binary, [join(home, 'build.ts')], { stdio: ['ignore', 'inherit', 'inherit'] })
+  if (done.status !== 0) fail('The console could not be built; the words of Vite are above.')
+  mkdirSync(dirname(stamp), { recursive: true })
+  writeFileSync(stamp, wanted)
 }
 
 /** Runs `npm ci` in a folder. The cache stays inside the checkout: nothing is written elsewhere. */

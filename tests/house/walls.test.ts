@@ -50,6 +50,10 @@ for (const [path, specifier] of [
   ['packages/cli/src/planted.ts', '@static/api'],
   ['packages/cli/src/planted.ts', '@static/relay'],
   ['packages/cli/src/planted.ts', '../../api/src/index.ts'],
+  ['packages/console/src/planted.ts', 'node:fs'],
+  ['packages/console/src/planted.ts', '@static/protocol'],
+  ['packages/console/src/planted.ts', '@static/sdk'],
+  ['packages/console/src/planted.ts', '../../api/src/index.ts'],
   ['tests/planted.ts', '../packages/api/src/index.ts'],
   ['bench/planted.ts', '../packages/api/src/index.ts'],
 ] as const) {
@@ -69,6 +73,7 @@ for (const [path, specifier] of [
   ['packages/relay/src/store/planted.ts', 'node:sqlite'],
   ['packages/sdk/src/planted.ts', '@static/protocol'],
   ['packages/sdk/src/mls/ts-mls/planted.ts', 'ts-mls'],
+  ['packages/console/src/planted.ts', 'preact'],
   ['tests/planted.ts', '@static/api'],
 ] as const) {
   test(`the door is open: ${path} may import ${specifier}`, () => {

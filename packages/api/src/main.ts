@@ -1,6 +1,7 @@
 /** Starts the API: opens the database, listens, and stops in order. The only file here that opens sockets. */
 import { StaticError } from '@static/protocol'
 import { openStore } from './db/store.ts'
+import { readBuiltPage } from './http/built-page.ts'
 import { isLoopbackName } from './http/headers.ts'
 import type { Certificate } from './http/listener.ts'
 import { type LogOptions, makeLog } from './http/log.ts'
@@ -8,6 +9,7 @@ import { useMetrics } from './http/metrics.ts'
 import { makeWebServer, type WebServer } from './http/server.ts'
 import type { Clock } from './ports.ts'
 import { accountRoutes } from './routes/accounts.ts'
+import { consoleRoutes } from './routes/console.ts'
 import { docsRoutes } from './routes/docs.ts'
 import { healthRoutes } from './routes/health.ts'
 import { keyRoutes } from './routes/keys.ts'
@@ -38,6 +40,10 @@ export interface ApiOptions {
   readonly metricsToken?: string | undefined
   /** Proxies whose word on the client's address is believed. */
   readonly trustedProxies?: readonly string[] | undefined
+  /** The directory of the built console, served at /console. */
+  readonly console?: string | undefined
+  /** Whether the relay works, told at /health/ready; for an API that knows of one. */
+  readonly relayIsReady?: (() => boolean) | undefined
   /** Overrides of the defaults; see `Settings`. */
   readonly settings?: unknown
   readonly log: LogOptions
@@ -69,6 +75,8 @@ export async function startApi(options: ApiOptions): Promise<Api> {
   }
   const log = makeLog(options.log)
   if (!options.certificate) log.warn('plain HTTP, for development on this machine only')
+  const page = options.console === undefined ? undefined : await readBuiltPage(options.console)
+  if (options.console !== undefined && !page) log.warn('the console was not built, so there is no page at /console')
   const store = await openStore(options.database)
   const onError = (err: unknown): void => log.error({ err }, 'background work failed; it will be tried again')
   let service: Service
@@ -113,8 +121,9 @@ export async function startApi(options: ApiOptions): Promise<Api> {
       sessionRoutes(app, service, origin)
       tokenRoutes(app, service)
       usageRoutes(app, service, origin)
-      healthRoutes(app, service)
+      healthRoutes(app, service, options.relayIsReady)
       docsRoutes(app)
+      if (page) consoleRoutes(app, page)
       metricsRoutes(app, registry, options.metricsToken, trustedProxies.length === 0)
     })
     servers.push(main)

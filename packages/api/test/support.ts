@@ -72,6 +72,9 @@ export interface BenchOptions {
   readonly internal?: string
   readonly database?: string
   readonly masterKey?: Uint8Array
+  /** The directory of a built console. */
+  readonly console?: string
+  readonly relayIsReady?: () => boolean
 }
 
 const PASSWORD = 'a password for tests'
@@ -102,6 +105,8 @@ export async function startBench(engine: Engine, options: BenchOptions = {}): Pr
     port: 0,
     certificate,
     internal: options.internal === undefined ? undefined : { host: 'localhost', port: 0, credential: options.internal },
+    console: options.console,
+    relayIsReady: options.relayIsReady,
     settings: merge(QUICK, options.settings ?? {}),
     log: { write: (line) => lines.push(line), pretty: false, level: 'debug' },
     now: () => clock.now,

@@ -386,10 +386,16 @@ export interface ErrorDetails {
   readonly resourceId?: string
 }
 
+/** The page of an API that explains a code. */
+export function docUrlOf(apiUrl: string, code: ErrorCode): string {
+  return `${apiUrl}/docs/errors#${code}`
+}
+
 /** Base of all errors of Static. */
 export class StaticError extends Error {
   readonly code: ErrorCode
   readonly details: ErrorDetails
+  #docUrl: string | undefined
 
   constructor(code: ErrorCode, message?: string, details: ErrorDetails = {}) {
     super(message ?? ERRORS[code].help, details.cause === undefined ? undefined : { cause: details.cause })
@@ -406,6 +412,16 @@ export class StaticError extends Error {
   /** Whether the same call can succeed later without any change. */
   get retryable(): boolean {
     return ERRORS[this.code].retryable
+  }
+
+  /** The page that explains it, where the address of the API is known. */
+  get docUrl(): string | undefined {
+    return this.#docUrl
+  }
+
+  /** Says which API explains it, if one is known; the first word counts. */
+  explainAt(apiUrl: string | undefined): void {
+    if (apiUrl !== undefined) this.#docUrl ??= docUrlOf(apiUrl, this.code)
   }
 
   /** Makes an error of the class that belongs to the code. */

@@ -83,6 +83,13 @@ export interface Lease {
   readonly period_end: string
 }
 
+/** The answer of an API that can work. */
+export interface Readiness {
+  readonly status: 'ok'
+  /** How the relay stands, where the API knows of one. */
+  readonly relay?: 'ok' | 'unavailable'
+}
+
 /** An error as the HTTP API sends it (RFC 9457). */
 export interface Problem {
   readonly type: string

@@ -22,9 +22,11 @@ export {
   type TokenClaims,
 } from './claims.ts'
 export { convertEnvelope, decodeEnvelope, encodeEnvelope, type WireForm } from './envelope.ts'
+export { ERROR_MEANINGS } from './error-meanings.ts'
 export {
   AuthError,
   ChannelError,
+  docUrlOf,
   ERRORS,
   type ErrorCode,
   type ErrorDetails,
@@ -45,6 +47,7 @@ export {
   type Lease,
   type ListedKey,
   type Problem,
+  type Readiness,
   type SignedUp,
   type Usage,
 } from './http.ts'

@@ -3,6 +3,7 @@ import { test } from 'node:test'
 import {
   AuthError,
   ChannelError,
+  ERROR_MEANINGS,
   ERRORS,
   type ErrorCode,
   MlsError,
@@ -22,6 +23,7 @@ for (const [code, row] of Object.entries(ERRORS)) {
     assert.ok(row.status >= 400 && row.status < 600)
     assert.ok(row.grpc >= 1 && row.grpc <= 16)
     assert.match(row.help, /^[A-Z“"].*\.$/s)
+    assert.match(ERROR_MEANINGS[code as ErrorCode], /^[A-Z].*\.$/s)
   })
 }
 

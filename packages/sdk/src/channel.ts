@@ -6,6 +6,7 @@ import { fromHex, toHex } from './core/bytes.ts'
 import type { Incoming } from './core/inbox.ts'
 import { leaveChannel } from './core/leaving.ts'
 import type { Membership } from './core/membership.ts'
+import { explainErrors } from './doc-url.ts'
 import { fingerprintOf, parseAgentId } from './fingerprint.ts'
 import type { AgentId } from './ports.ts'
 import { verificationWords } from './verification.ts'
@@ -48,6 +49,10 @@ export interface AddOptions {
 export class Channel implements AsyncDisposable {
   readonly #agent: Agent
   readonly #membership: Membership
+
+  static {
+    explainErrors(Channel.prototype, (channel) => channel.#agent.apiUrl)
+  }
 
   /** @internal Channels come from a client. */
   constructor(agent: Agent, membership: Membership) {

@@ -9,6 +9,7 @@ import { joinByWelcome } from './core/joining.ts'
 import { leaveChannel } from './core/leaving.ts'
 import type { Membership } from './core/membership.ts'
 import { type Offer, waitingOffers } from './core/offers.ts'
+import { explained, explainErrors } from './doc-url.ts'
 import { fingerprintOf, parseAgentId } from './fingerprint.ts'
 import type { InviteHandler } from './invite/handler.ts'
 import { openParts } from './parts.ts'
@@ -38,6 +39,10 @@ export class StaticClient implements AsyncDisposable {
   readonly #agent: Agent
   readonly #channels = new WeakMap<Membership, Channel>()
 
+  static {
+    explainErrors(StaticClient.prototype, (client) => client.apiUrl)
+  }
+
   private constructor(agent: Agent) {
     this.#agent = agent
   }
@@ -51,7 +56,7 @@ export class StaticClient implements AsyncDisposable {
    */
   static async connect(options: ClientOptions = {}): Promise<StaticClient> {
     const settings = resolveSettings(options)
-    return await StaticClient.start(await openParts(settings))
+    return await explained(settings.apiUrl, async () => StaticClient.start(await openParts(settings)))
   }
 
   /** @internal Starts an agent of given parts, with what deals with invites. */
@@ -64,6 +69,11 @@ export class StaticClient implements AsyncDisposable {
       throw error
     }
     return new StaticClient(agent)
+  }
+
+  /** @internal The API that it uses, whose pages explain errors. */
+  get apiUrl(): string | undefined {
+    return this.#agent.apiUrl
   }
 
   /** SHA-256 of this agent's key, 64 hexadecimal digits: what others add it by. */
@@ -155,6 +165,7 @@ export class StaticClient implements AsyncDisposable {
   events(): AsyncIterableIterator<AgentEvent> {
     const failed: AgentEvent[] = []
     for (const { name, failure } of this.#agent.memberships.values()) {
+      failure?.explainAt(this.apiUrl)
       if (failure) failed.push({ type: 'channel_failed', channel: name, error: failure })
     }
     return this.#agent.events.listen(failed)
@@ -186,11 +197,12 @@ export class StaticClient implements AsyncDisposable {
       channelId: membership.id,
       owner: fingerprintOf(owner),
       addedBy: fingerprintOf(addedBy),
-      accept: async () => {
-        if (!welcome) throw StaticError.of('invalid_welcome', 'The offer is gone.')
-        return this.channelOf(await joinByWelcome(agent, name, welcome, { owner: fromHex(owner) }))
-      },
-      decline: async () => await leaveChannel(agent, membership),
+      accept: () =>
+        explained(agent.apiUrl, async () => {
+          if (!welcome) throw StaticError.of('invalid_welcome', 'The offer is gone.')
+          return this.channelOf(await joinByWelcome(agent, name, welcome, { owner: fromHex(owner) }))
+        }),
+      decline: () => explained(agent.apiUrl, () => leaveChannel(agent, membership)),
     }
   }
 }

@@ -3,6 +3,7 @@ import { parseChannelName, StaticError } from '@static/protocol'
 import type { Channel, Envelope } from './channel.ts'
 import { StaticClient } from './client.ts'
 import type { Agent, AgentParts } from './core/agent.ts'
+import { explained, explainErrors } from './doc-url.ts'
 import { Invites } from './invite/invites.ts'
 import { openParts } from './parts.ts'
 import { type ClientOptions, resolveSettings } from './settings.ts'
@@ -47,13 +48,20 @@ interface Reader {
 export class StaticChannelManager implements AsyncDisposable {
   /** The client below, for everything else. */
   readonly client: StaticClient
+  /** Fulfilled with `listener_died` when those who ask are answered no more: close the manager and make a new one. */
+  readonly died: Promise<StaticError>
   readonly #invites: Invites
   readonly #readers = new WeakMap<Channel, Reader>()
   #died: StaticError | undefined
 
-  private constructor(client: StaticClient, invites: Invites) {
+  static {
+    explainErrors(StaticChannelManager.prototype, (manager) => manager.client.apiUrl)
+  }
+
+  private constructor(client: StaticClient, invites: Invites, died: Promise<StaticError>) {
     this.client = client
     this.#invites = invites
+    this.died = died
   }
 
   /**
@@ -63,21 +71,26 @@ export class StaticChannelManager implements AsyncDisposable {
    */
   static async connect(options: ClientOptions = {}): Promise<StaticChannelManager> {
     const settings = resolveSettings(options)
-    return await StaticChannelManager.start(await openParts(settings), settings.endpoint.serverName)
+    const { apiUrl, endpoint } = settings
+    return await explained(apiUrl, async () =>
+      StaticChannelManager.start(await openParts(settings), endpoint.serverName),
+    )
   }
 
   /** @internal Starts a manager of given parts; `relay` is the relay's name. */
   static async start(parts: AgentParts, relay: string): Promise<StaticChannelManager> {
     const deaths: ((error: StaticError) => void)[] = []
+    const died = Promise.withResolvers<StaticError>()
     let invites: Invites | undefined
     const client = await StaticClient.start(parts, (agent: Agent) => {
       invites = new Invites(agent, relay, (error) => deaths.forEach((tell) => tell(error)))
       return invites
     })
     if (!invites) throw StaticError.of('internal_error', 'A client was started without its invites.')
-    const manager = new StaticChannelManager(client, invites)
+    const manager = new StaticChannelManager(client, invites, died.promise)
     deaths.push((error) => {
       manager.#died = StaticError.of('listener_died', undefined, { cause: error })
+      died.resolve(manager.#died)
     })
     return manager
   }

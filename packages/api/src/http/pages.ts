@@ -1,13 +1,13 @@
 /** Pages for people: the error page that every problem points to, and the API's description. */
 import { createHash } from 'node:crypto'
-import { ERRORS } from '@static/protocol'
+import { ERROR_MEANINGS, type ErrorCode, ERRORS } from '@static/protocol'
 
 const STYLE = `
 :root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif }
 body { max-width: 56rem; margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.6rem } h2 { font-size: 1.1rem; margin: 2rem 0 0 } h3 { font-size: 1rem; margin: 1rem 0 0 }
 code, pre { font: .9em ui-monospace, monospace } pre { overflow: auto; padding: .75rem; border: 1px solid #8886 }
-section:target { outline: 2px solid; outline-offset: .5rem }
+section { scroll-margin-top: 1rem } section:target { outline: 2px solid; outline-offset: .5rem; border-radius: 2px } section > p { margin: .4rem 0 }
 table { border-collapse: collapse } td, th { padding: .2rem .75rem .2rem 0; text-align: left; vertical-align: top }
 `
 
@@ -18,8 +18,11 @@ export const PAGE_POLICY: string = `default-src 'none'; style-src 'sha256-${crea
 export function errorsPage(): string {
   const sections = Object.entries(ERRORS).map(
     ([code, { title, family, status, retryable, help }]) =>
-      `<section id="${code}"><h2><code>${code}</code></h2><p><strong>${escape(title)}.</strong> ${markUp(help)}</p>` +
-      `<p><small>${family} · HTTP ${status} · ${retryable ? 'try again later' : 'trying again does not help'}</small></p></section>`,
+      `<section id="${code}"><h2><code>${code}</code></h2>` +
+      `<p><strong>${escape(title)}.</strong> ${markUp(ERROR_MEANINGS[code as ErrorCode])}</p>` +
+      `<p><strong>What to do:</strong> ${markUp(help)}</p>` +
+      `<p><strong>Try again?</strong> ${retryable ? 'Yes: the same call can succeed later.' : 'No: something has to change first.'}</p>` +
+      `<p><small>${family} · HTTP ${status}</small></p></section>`,
   )
   return page('Errors', `<p>Programs switch on <code>code</code>; the texts may change.</p>${sections.join('\n')}`)
 }
@@ -137,7 +140,7 @@ function links(codes: string): string {
 
 function page(title: string, body: string): string {
   return (
-    `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">` +
+    `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">` +
     `<title>${escape(title)} · Static</title><style>${STYLE}</style></head><body><main><h1>${escape(title)}</h1>${body}</main></body></html>`
   )
 }

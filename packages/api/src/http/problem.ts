@@ -1,6 +1,6 @@
 /** Errors as they are sent: `application/problem+json` (RFC 9457). The cause is logged, never sent. */
 import type { FastifyError } from 'fastify'
-import { ERRORS, type Problem, StaticError } from '@static/protocol'
+import { docUrlOf, ERRORS, type Problem, StaticError } from '@static/protocol'
 import { isUnavailable } from '../db/unavailable.ts'
 
 /** What a field of ours can look like; short enough to hold no secret. */
@@ -49,7 +49,7 @@ export function problemOf(
 ): Problem {
   const { errors, resourceId } = error.details
   return {
-    type: `${apiUrl}/docs/errors#${error.code}`,
+    type: docUrlOf(apiUrl, error.code),
     title: ERRORS[error.code].title,
     status,
     detail: error.message,

@@ -34,7 +34,7 @@ export function sessionRoutes(app: App, service: Service, origin: () => string):
     async (request, reply) => {
       const from = request.headers.origin
       if (from !== undefined && from !== origin()) {
-        throw StaticError.of('auth_failed', 'Signing in is possible from this site only.')
+        throw StaticError.of('auth_failed', `Signing in is possible at ${origin()} only.`)
       }
       const { email, password } = request.body
       const { id, account } = await service.sessions.signIn(email, password, request.visit)

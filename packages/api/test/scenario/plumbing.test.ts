@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
 import { after, before, describe, test } from 'node:test'
-import { ERRORS } from '@static/protocol'
+import { ERROR_MEANINGS, type ErrorCode, ERRORS } from '@static/protocol'
 import { startApi } from '../../src/index.ts'
 import { assertProblem, type Bench, makeDatabase, onEachEngine, startBench } from '../support.ts'
 
@@ -100,7 +100,15 @@ onEachEngine('plumbing', (engine) => {
       assert.match(String(page.headers['content-security-policy']), /^default-src 'none'/)
     }
     const { body: errors } = await bench.call('GET', '/docs/errors')
-    for (const code of Object.keys(ERRORS)) assert.ok(errors.includes(`id="${code}"`), code)
+    const text = errors
+      .replaceAll(/<[^>]+>/g, '')
+      .replaceAll(/&#(\d+);/g, (_entity: string, point: string) => String.fromCharCode(Number(point)))
+    for (const [code, { help }] of Object.entries(ERRORS)) {
+      assert.ok(errors.includes(`id="${code}"`), code)
+      for (const words of [ERROR_MEANINGS[code as ErrorCode], help]) {
+        assert.ok(text.includes(words.replaceAll('`', '')), words)
+      }
+    }
     const { body: docs } = await bench.call('GET', '/docs')
     assert.ok(docs.includes('POST /v1/keys'))
   })

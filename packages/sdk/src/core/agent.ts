@@ -45,6 +45,8 @@ export interface AgentParts {
   now(): Time
   random(bytes: number): Uint8Array
   chance(): number
+  /** The API that the agent uses, whose pages explain errors. */
+  readonly apiUrl?: string | undefined
 }
 
 const TICK_MS = 5000
@@ -129,6 +131,10 @@ export class Agent implements SessionListener, World {
     return this.#session
   }
 
+  get apiUrl(): string | undefined {
+    return this.#parts.apiUrl
+  }
+
   now(): Time {
     return this.#parts.now()
   }
@@ -158,6 +164,7 @@ export class Agent implements SessionListener, World {
   }
 
   emit(event: AgentEvent): void {
+    if ('error' in event) event.error.explainAt(this.apiUrl)
     this.events.emit(event)
     if (event.type === 'channel_failed') this.#invites?.failed(event.channel)
   }

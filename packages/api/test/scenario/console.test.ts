@@ -1,0 +1,96 @@
+import assert from 'node:assert/strict'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { gzipSync } from 'node:zlib'
+import { assertProblem, type Bench, startBench } from '../support.ts'
+
+const directory = mkdtempSync(join(tmpdir(), 'static-console-'))
+const page = '<!doctype html><title>console</title>'
+let relayIsReady = true
+let bench: Bench
+
+before(async () => {
+  mkdirSync(join(directory, 'assets'))
+  writeFileSync(join(directory, 'index.html'), page)
+  writeFileSync(join(directory, 'assets/index-a1b2.js'), 'export {}')
+  writeFileSync(join(directory, 'assets/index-c3d4.css'), 'p {}')
+  bench = await startBench('sqlite', { console: directory, relayIsReady: () => relayIsReady })
+})
+after(async () => {
+  await bench.close()
+  rmSync(directory, { recursive: true })
+})
+
+test('the page allows its own files and calls, and nothing else', async () => {
+  for (const path of ['/console', '/console/']) {
+    const { status, headers, body } = await bench.call('GET', path)
+    assert.deepEqual([status, headers['content-type'], body], [200, 'text/html; charset=utf-8', page])
+    assert.equal(headers['cache-control'], 'no-store')
+    assert.equal(headers['x-content-type-options'], 'nosniff')
+    assert.equal(headers['referrer-policy'], 'no-referrer')
+    const policy = String(headers['content-security-policy']).split('; ')
+    assert.deepEqual(
+      policy.filter((rule) => !/^(script|style|img|connect)-src 'self'$/.test(rule)),
+      [
+        "default-src 'none'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+      ],
+    )
+    assert.ok(!policy.join().includes('unsafe'))
+  }
+})
+
+test('files named by their hash are kept for ever', async () => {
+  const { status, headers, body } = await bench.call('GET', '/console/assets/index-a1b2.js')
+  assert.deepEqual([status, headers['content-type'], body], [200, 'text/javascript; charset=utf-8', 'export {}'])
+  assert.equal(headers['cache-control'], 'public, max-age=31536000, immutable')
+  const style = await bench.call('GET', '/console/assets/index-c3d4.css')
+  assert.equal(style.headers['content-type'], 'text/css; charset=utf-8')
+})
+
+test('who takes gzip gets gzip', async () => {
+  const asked = { headers: { 'accept-encoding': 'gzip, br' } }
+  const { headers } = await bench.call('HEAD', '/console', asked)
+  assert.deepEqual([headers['content-encoding'], headers.vary], ['gzip', 'accept-encoding'])
+  assert.equal(headers['content-length'], String(gzipSync(page).length))
+  const plain = await bench.call('HEAD', '/console')
+  assert.deepEqual(
+    [plain.headers['content-encoding'], plain.headers['content-length']],
+    [undefined, String(page.length)],
+  )
+})
+
+test('nothing outside the page is served', async () => {
+  for (const path of [
+    '/console/assets/other.js',
+    '/console/assets/..%2Findex.html',
+    '/console/assets/../../../package.json',
+    '/console/assets/%2e%2e%2f%2e%2e%2fpackage.json',
+    '/console/assets/',
+    '/console/index.html',
+    '/console/assets/__proto__',
+  ]) {
+    assertProblem(await bench.call('GET', path), 404, 'not_found')
+  }
+  assertProblem(await bench.call('POST', '/console'), 405, 'method_not_allowed')
+})
+
+test('readiness tells how the relay stands; the API stays ready without it', async () => {
+  const ask = async (): Promise<unknown> => (await bench.call('GET', '/health/ready')).body
+  assert.deepEqual(await ask(), { status: 'ok', relay: 'ok' })
+  relayIsReady = false
+  assert.deepEqual(await ask(), { status: 'ok', relay: 'unavailable' })
+})
+
+test('without a built page the API works, says so in the log, and has no /console', async () => {
+  const bare = await startBench('sqlite', { console: join(directory, 'nothing') })
+  assertProblem(await bare.call('GET', '/console'), 404, 'not_found')
+  assert.ok(bare.lines.some((line) => line.includes('the console was not built')))
+  await bare.close()
+})

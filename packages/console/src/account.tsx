@@ -1,0 +1,114 @@
+/** The account: what is known of it, its password, and its end. */
+import type { Account as AccountAnswer } from '@static/protocol'
+import type { JSX } from 'preact'
+import { useState } from 'preact/hooks'
+import { ApiError, call } from './api.ts'
+import { Dialog } from './dialog.tsx'
+import { Field, Form } from './form.tsx'
+import { longDay } from './format.ts'
+import { Cancel } from './keys.tsx'
+import { useSession } from './session.ts'
+
+export function Account(): JSX.Element {
+  const { account, say, end } = useSession()
+  const [closing, setClosing] = useState(false)
+  const path = `/v1/accounts/${account.id}`
+
+  const changePassword = async (
+    { current, next }: Readonly<Record<string, string>>,
+    form: HTMLFormElement,
+  ): Promise<void> => {
+    await ofPassword(call('PUT', `${path}/password`, { current_password: current, new_password: next }))
+    form.reset()
+    try {
+      // The change has ended every session, this one as well.
+      await call<AccountAnswer>('POST', '/v1/sessions', { email: account.email, password: next })
+    } catch {
+      end('Your password is changed. Sign in with the new one.')
+      return
+    }
+    say('Your password is changed. All other sessions have ended.')
+  }
+  const close = async ({ password }: Readonly<Record<string, string>>): Promise<void> => {
+    await ofPassword(call('DELETE', path, { password }))
+    end('Your account is closed and its keys are revoked.')
+  }
+
+  return (
+    <>
+      <section class="card">
+        <h2>About</h2>
+        <dl>
+          <div>
+            <dt>E-mail address</dt>
+            <dd>{account.email}</dd>
+          </div>
+          <div>
+            <dt>Plan</dt>
+            <dd>{account.plan}</dd>
+          </div>
+          <div>
+            <dt>Since</dt>
+            <dd>{longDay(account.created_at)}</dd>
+          </div>
+          <div>
+            <dt>Account id</dt>
+            <dd class="code">{account.id}</dd>
+          </div>
+        </dl>
+      </section>
+      <section class="card">
+        <h2>Change password</h2>
+        <p>All your other sessions end. Keys go on working.</p>
+        <Form submit="Change password" onSubmit={changePassword}>
+          {/* For password managers. */}
+          <input type="email" autocomplete="username" value={account.email} readOnly hidden />
+          <Field
+            label="Current password"
+            name="current"
+            type="password"
+            autocomplete="current-password"
+            maxLength={128}
+          />
+          <Field
+            label="New password"
+            name="next"
+            type="password"
+            autocomplete="new-password"
+            minLength={8}
+            maxLength={128}
+            hint="At least 8 characters, and not one that others would guess."
+          />
+        </Form>
+      </section>
+      <section class="card">
+        <h2>Close account</h2>
+        <p>All keys are revoked at once and your personal data is erased. This cannot be undone.</p>
+        <div class="actions">
+          <button type="button" class="danger" onClick={() => setClosing(true)}>
+            Close account…
+          </button>
+        </div>
+      </section>
+      {closing && (
+        <Dialog title="Close your account?" onClose={() => setClosing(false)}>
+          <p>Every program that uses one of its keys stops working. This cannot be undone.</p>
+          <Form submit="Close account" danger beside={<Cancel />} onSubmit={close}>
+            <input type="email" autocomplete="username" value={account.email} readOnly hidden />
+            <Field label="Password" name="password" type="password" autocomplete="current-password" maxLength={128} />
+          </Form>
+        </Dialog>
+      )}
+    </>
+  )
+}
+
+/** Only a password was asked for, so only that can be wrong. */
+async function ofPassword(work: Promise<void>): Promise<void> {
+  try {
+    await work
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.code !== 'invalid_credentials') throw error
+    throw new ApiError(error.code, 'The password is wrong.')
+  }
+}

@@ -1,0 +1,84 @@
+/** The HTTP API, as the page asks it. The session is in a cookie that no script can read. */
+import type { CSRF_HEADER, ErrorCode, Problem } from '@static/protocol'
+
+/** Another site's page cannot set it. The type makes sure that the API waits for the same name. */
+const CSRF: typeof CSRF_HEADER = 'x-static-csrf'
+
+/** What went wrong: a code of the API, or no answer at all. */
+export class ApiError extends Error {
+  readonly code: ErrorCode | 'unreachable'
+
+  constructor(code: ApiError['code'], message: string) {
+    super(message)
+    this.code = code
+  }
+}
+
+/** Calls the API. Throws an `ApiError` whose message is one sentence for the user. */
+export async function call<Answer>(method: string, path: string, body?: unknown): Promise<Answer> {
+  let response: Response
+  let text: string
+  try {
+    response = await fetch(path, {
+      method,
+      headers: { [CSRF]: '1', ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    })
+    text = await response.text()
+  } catch {
+    throw unreachable()
+  }
+  const answer = parse(text)
+  if (response.ok) return answer as Answer
+  // Whatever stands before the API may answer in its place.
+  if (answer === undefined || !('code' in answer)) throw unreachable()
+  throw new ApiError(answer.code, sentence(answer, Number(response.headers.get('retry-after'))))
+}
+
+/** The sentence for the user. */
+export function messageOf(error: unknown): string {
+  return error instanceof ApiError ? error.message : 'Something went wrong in this page. Load it again.'
+}
+
+function parse(text: string): Problem | undefined {
+  try {
+    return text === '' ? undefined : (JSON.parse(text) as Problem)
+  } catch {
+    return undefined
+  }
+}
+
+function unreachable(): ApiError {
+  return new ApiError('unreachable', 'The API cannot be reached. Check that it is running, then try again.')
+}
+
+const FIELDS: Readonly<Record<string, string>> = {
+  email: 'e-mail address',
+  password: 'password',
+  current_password: 'current password',
+  new_password: 'new password',
+  name: 'name',
+}
+
+function sentence({ code, detail, errors, request_id: id }: Problem, retryAfter: number): string {
+  switch (code) {
+    case 'rate_limited':
+      return `Too many tries. Wait ${inWords(retryAfter)}, then try again.`
+    case 'unavailable':
+      return 'The service cannot answer right now. Try again in a moment.'
+    case 'internal_error':
+      return `Something went wrong inside Static. Report it with the id ${id}.`
+    case 'email_taken':
+      return `${detail} Sign in, or use another address.`
+    default: {
+      const [first] = errors ?? []
+      const field = FIELDS[first?.field ?? '']
+      return first && field !== undefined ? `The ${field} ${first.message}.` : detail
+    }
+  }
+}
+
+function inWords(seconds: number): string {
+  if (!(seconds > 1)) return 'a moment'
+  return seconds <= 90 ? `${seconds} seconds` : `${Math.ceil(seconds / 60)} minutes`
+}

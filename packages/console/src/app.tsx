@@ -1,0 +1,137 @@
+/** The page: who is signed in decides what it shows. */
+import type { Account as AccountAnswer } from '@static/protocol'
+import type { JSX } from 'preact'
+import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { Account } from './account.tsx'
+import { ApiError, call, messageOf } from './api.ts'
+import { Problem } from './form.tsx'
+import { Health } from './health.tsx'
+import { Keys } from './keys.tsx'
+import { NewKey } from './new-key.tsx'
+import { type SecretKey, type Session, SessionContext } from './session.ts'
+import { SignIn } from './sign-in.tsx'
+import { Usage } from './usage.tsx'
+import { enterView, useView, type View, VIEWS } from './view.ts'
+
+type Who =
+  | { readonly is: 'unknown'; readonly error?: unknown }
+  | { readonly is: 'out'; readonly note: string }
+  | { readonly is: 'in'; readonly account: AccountAnswer }
+
+/** How long a result stays in sight. */
+const TOLD_MS = 8000
+
+export function App(): JSX.Element {
+  const [who, setWho] = useState<Who>({ is: 'unknown' })
+  const [secret, setSecret] = useState<SecretKey>()
+  const [told, say] = useState('')
+  const view = useView()
+  const main = useRef<HTMLElement>(null)
+
+  const look = useCallback(async () => {
+    try {
+      setWho({ is: 'in', account: await call<AccountAnswer>('GET', '/v1/accounts/me') })
+    } catch (error) {
+      const isOut = error instanceof ApiError && error.code === 'auth_failed'
+      setWho(isOut ? { is: 'out', note: '' } : { is: 'unknown', error })
+    }
+  }, [])
+  useEffect(() => void look(), [look])
+  useEffect(() => {
+    const timer = setTimeout(() => say(''), TOLD_MS)
+    return () => clearTimeout(timer)
+  }, [told])
+  // What was told belongs to the view it was told in.
+  useEffect(() => say(''), [view])
+  const end = useCallback((note: string) => {
+    say('')
+    setWho({ is: 'out', note })
+  }, [])
+  const account = who.is === 'in' ? who.account : undefined
+  const session = useMemo<Session | undefined>(() => account && { account, show: setSecret, say, end }, [account, end])
+
+  const signOut = async (): Promise<void> => {
+    try {
+      await call('DELETE', '/v1/sessions/current')
+    } catch (error) {
+      // Without a session there is nothing left to end.
+      if (!(error instanceof ApiError) || error.code !== 'auth_failed') {
+        say(messageOf(error))
+        return
+      }
+    }
+    end('You are signed out.')
+  }
+
+  return (
+    <SessionContext.Provider value={session}>
+      <a
+        class="skip"
+        href="#main"
+        onClick={(event) => {
+          // The address names the view, not a place in it.
+          event.preventDefault()
+          main.current?.focus()
+        }}
+      >
+        Skip to the content
+      </a>
+      <header>
+        <a class="brand" href="#/keys">
+          Static
+        </a>
+        {account && (
+          <>
+            <nav aria-label="Console">
+              {Object.entries(VIEWS).map(([name, title]) => (
+                <a key={name} href={`#/${name}`} aria-current={name === viewOf(view) ? 'page' : undefined}>
+                  {title}
+                </a>
+              ))}
+            </nav>
+            <button type="button" onClick={() => void signOut()}>
+              Sign out
+            </button>
+          </>
+        )}
+      </header>
+      <main ref={main} id="main" tabIndex={-1}>
+        {who.is === 'unknown' && who.error !== undefined && <Problem error={who.error} retry={look} />}
+        {who.is === 'out' && (
+          <SignIn
+            isNew={view === 'sign-up'}
+            note={who.note}
+            show={setSecret}
+            onSignedIn={(account) => setWho({ is: 'in', account })}
+          />
+        )}
+        {who.is === 'in' && <Shown view={viewOf(view)} />}
+      </main>
+      <footer>
+        <Health />
+        <a href="/docs">API reference</a>
+      </footer>
+      <p class="told" role="status">
+        {told}
+      </p>
+      {secret && <NewKey secret={secret} onClose={() => setSecret(undefined)} />}
+    </SessionContext.Provider>
+  )
+}
+
+function viewOf(name: string): View {
+  return Object.hasOwn(VIEWS, name) ? (name as View) : 'keys'
+}
+
+function Shown({ view }: { view: View }): JSX.Element {
+  const heading = useRef<HTMLHeadingElement>(null)
+  useLayoutEffect(() => enterView(VIEWS[view], heading.current), [view])
+  return (
+    <>
+      <h1 ref={heading} tabIndex={-1}>
+        {VIEWS[view]}
+      </h1>
+      {view === 'keys' ? <Keys /> : view === 'usage' ? <Usage /> : <Account />}
+    </>
+  )
+}

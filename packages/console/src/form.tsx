@@ -1,0 +1,95 @@
+/** Forms: a label on every field, one sentence when it fails, and nothing sent twice. */
+import type { ComponentChildren, JSX } from 'preact'
+import { useId, useState } from 'preact/hooks'
+import { messageOf } from './api.ts'
+
+export interface FormProps {
+  readonly submit: string
+  readonly danger?: boolean
+  /** A button before the one that submits: in a dialog it has the focus first. */
+  readonly beside?: ComponentChildren
+  readonly children?: ComponentChildren
+  /** What it throws is told in the form. */
+  readonly onSubmit: (fields: Readonly<Record<string, string>>, form: HTMLFormElement) => Promise<void>
+}
+
+export function Form({ submit, danger = false, beside, children, onSubmit }: FormProps): JSX.Element {
+  const [error, setError] = useState('')
+  const [busy, setBusy] = useState(false)
+  const handle = async (form: HTMLFormElement): Promise<void> => {
+    if (busy) return
+    setBusy(true)
+    setError('')
+    try {
+      await onSubmit(Object.fromEntries(new FormData(form)) as Record<string, string>, form)
+    } catch (failure) {
+      setError(messageOf(failure))
+    }
+    setBusy(false)
+  }
+  return (
+    <form
+      aria-busy={busy}
+      onSubmit={(event) => {
+        event.preventDefault()
+        void handle(event.currentTarget)
+      }}
+    >
+      {children}
+      {error !== '' && (
+        <p class="problem" role="alert">
+          {error}
+        </p>
+      )}
+      <div class="actions">
+        {beside}
+        {/* Not `disabled`: that would take the focus away. */}
+        <button type="submit" class={danger ? 'danger' : 'primary'} aria-disabled={busy}>
+          {submit}
+        </button>
+      </div>
+    </form>
+  )
+}
+
+export interface FieldProps {
+  readonly label: string
+  readonly hint?: string | undefined
+  readonly name: string
+  readonly maxLength: number
+  readonly minLength?: number | undefined
+  readonly type?: 'email' | 'password' | 'text'
+  readonly autocomplete?: string
+  readonly placeholder?: string
+  readonly 'aria-describedby'?: string | undefined
+}
+
+/** A field that has to be filled in. */
+export function Field({ label, hint, type = 'text', ...input }: FieldProps): JSX.Element {
+  const id = useId()
+  // Preact's types know each kind of input apart; one of them stands for all here.
+  const one = type as 'text'
+  return (
+    <div class="field">
+      <label for={id}>{label}</label>
+      <input id={id} type={one} required aria-describedby={hint === undefined ? undefined : `${id}-hint`} {...input} />
+      {hint !== undefined && (
+        <p class="hint" id={`${id}-hint`}>
+          {hint}
+        </p>
+      )}
+    </div>
+  )
+}
+
+/** What could not be read, and the way to try again. */
+export function Problem({ error, retry }: { error: unknown; retry: () => Promise<void> }): JSX.Element {
+  return (
+    <div class="problem" role="alert">
+      <p>{messageOf(error)}</p>
+      <button type="button" onClick={() => void retry()}>
+        Try again
+      </button>
+    </div>
+  )
+}

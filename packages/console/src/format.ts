@@ -1,0 +1,42 @@
+/** Numbers and times as people read them. Days are UTC, as the API counts them. */
+
+const number = new Intl.NumberFormat()
+const day = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short', timeZone: 'UTC' })
+const fullDay = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeZone: 'UTC' })
+const moment = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' })
+const relative = new Intl.RelativeTimeFormat(undefined, { numeric: 'auto' })
+
+const STEPS = [
+  ['day', 24 * 3600_000],
+  ['hour', 3600_000],
+  ['minute', 60_000],
+] as const
+
+/** 1,234 */
+export function count(value: number): string {
+  return number.format(value)
+}
+
+/** 3 Nov */
+export function shortDay(iso: string): string {
+  return day.format(new Date(iso))
+}
+
+/** 3 Nov 2026, in UTC */
+export function longDay(iso: string): string {
+  return fullDay.format(new Date(iso))
+}
+
+/** 3 Nov 2026, 14:05, where the user is */
+export function at(iso: string): string {
+  return moment.format(new Date(iso))
+}
+
+/** 5 minutes ago; the date when it is long ago */
+export function ago(iso: string): string {
+  const past = Date.now() - Date.parse(iso)
+  const [unit, length] = STEPS.find(([, step]) => past >= step) ?? []
+  if (unit === undefined || length === undefined) return 'just now'
+  const units = Math.floor(past / length)
+  return unit === 'day' && units > 30 ? at(iso) : relative.format(-units, unit)
+}

@@ -1,0 +1,56 @@
+/** Whether the service works, as the API tells it. */
+import type { Readiness } from '@static/protocol'
+import type { JSX } from 'preact'
+import { useEffect, useState } from 'preact/hooks'
+import { ApiError, call } from './api.ts'
+
+const EVERY_MS = 30_000
+
+export function Health(): JSX.Element {
+  const [lights, setLights] = useState<readonly Light[]>([])
+  useEffect(() => {
+    const look = async (): Promise<void> => {
+      // A page that nobody looks at asks for nothing.
+      if (document.visibilityState === 'visible') setLights(await ask())
+    }
+    void look()
+    const timer = setInterval(() => void look(), EVERY_MS)
+    const onVisible = (): void => void look()
+    document.addEventListener('visibilitychange', onVisible)
+    return () => {
+      clearInterval(timer)
+      document.removeEventListener('visibilitychange', onVisible)
+    }
+  }, [])
+  return (
+    <ul class="health" aria-label="Service">
+      {lights.map(({ name, state, good }) => (
+        <li key={name} class={good === undefined ? undefined : good ? 'good' : 'bad'}>
+          {name}: {state}
+        </li>
+      ))}
+    </ul>
+  )
+}
+
+interface Light {
+  readonly name: string
+  readonly state: string
+  /** Undefined: nobody knows. */
+  readonly good: boolean | undefined
+}
+
+async function ask(): Promise<readonly Light[]> {
+  try {
+    const { relay } = await call<Readiness>('GET', '/health/ready')
+    return [
+      { name: 'API', state: 'ready', good: true },
+      relay === undefined
+        ? { name: 'Relay', state: 'not watched by this API', good: undefined }
+        : { name: 'Relay', state: relay === 'ok' ? 'ready' : 'unavailable', good: relay === 'ok' },
+    ]
+  } catch (error) {
+    const answered = error instanceof ApiError && error.code !== 'unreachable'
+    return [{ name: 'API', state: answered ? 'not ready' : 'cannot be reached', good: false }]
+  }
+}

@@ -1,0 +1,332 @@
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import type { Browser, Page } from 'playwright-core'
+import type { Lease } from '@static/protocol'
+import { type Client, makeClient } from '../support/client.ts'
+import { findBarriers, launchBrowser, visit, type Visitor } from '../support/console.ts'
+import { PASSWORD, signUp } from '../support/people.ts'
+import { type Server, startServer } from '../support/server.ts'
+import { HIGH_RATES, QUICK } from '../support/settings.ts'
+import { makeWorkspace } from '../support/workspace.ts'
+
+const workspace = await makeWorkspace()
+const dataDir = workspace.directory('up')
+/** Password checks are few; each account has its own. */
+const settings = { ...QUICK, rates: { ...HIGH_RATES, passwordsPerAddress: { limit: 5, seconds: 600 } } }
+let browser: Browser
+let server: Server
+let client: Client
+let ca: string
+
+const start = (port = 0): Promise<Server> =>
+  startServer({ workspace, dataDir, command: 'up', settings, internal: true, port })
+
+before(async () => {
+  ;[browser, server] = await Promise.all([launchBrowser(), start()])
+  ca = readFileSync(join(dataDir, 'ca.pem'), 'utf8')
+  client = makeClient(server.url, ca)
+})
+after(async () => {
+  client.close()
+  await browser.close()
+  await server[Symbol.asyncDispose]()
+  workspace[Symbol.dispose]()
+})
+
+const button = (page: Page, name: string | RegExp): ReturnType<Page['getByRole']> => page.getByRole('button', { name })
+const heading = (page: Page, name: string): ReturnType<Page['getByRole']> =>
+  page.getByRole('heading', { name, exact: true })
+
+async function signIn(page: Page, email: string, password: string = PASSWORD): Promise<void> {
+  await page.getByLabel('E-mail address').fill(email)
+  await page.getByLabel('Password', { exact: true }).fill(password)
+  await button(page, 'Sign in').click()
+}
+
+/** Somebody with an account who has signed in, and the key of the sign-up. */
+async function enter(options: Parameters<typeof visit>[2] = {}): Promise<Visitor & { email: string; key: string }> {
+  const { email, api_key: first } = await signUp(client)
+  const visitor = await visit(browser, server.url, options)
+  await signIn(visitor.page, email)
+  await heading(visitor.page, 'Keys').waitFor()
+  return { ...visitor, email, key: first.key }
+}
+
+/** Creates a key and gives the text of its dialog. */
+async function createKey(page: Page, name: string): Promise<string> {
+  await page.getByLabel('Name').fill(name)
+  await button(page, 'Create key').click()
+  const shown = await page.getByRole('dialog').innerText()
+  await button(page, 'I have kept it').click()
+  await page.getByRole('dialog').waitFor({ state: 'detached' })
+  return shown
+}
+
+test('a person signs up, copies the first key, which works and is never shown again', async () => {
+  await using visitor = await visit(browser, server.url)
+  const { page } = visitor
+  await page.getByRole('link', { name: 'Create an account' }).click()
+  await heading(page, 'Create an account').waitFor()
+  const { email } = await signUp(client)
+  await page.getByLabel('E-mail address').fill(email)
+  await page.getByLabel('Password').fill('password1')
+  await button(page, 'Create an account').click()
+  await page.getByText('The password is too easy to guess: choose another.').waitFor()
+  await page.getByLabel('Password').fill(PASSWORD)
+  await button(page, 'Create an account').click()
+  const taken = 'An account with this e-mail address exists already. Sign in, or use another address.'
+  await page.getByText(taken).waitFor()
+  await page.getByLabel('E-mail address').fill('new@example.com')
+  await button(page, 'Create an account').click()
+  // What is shown once does not go by accident.
+  await page.getByRole('dialog', { name: 'Your key “default”' }).waitFor()
+  await page.keyboard.press('Escape')
+  await button(page, 'Copy').click()
+  await page.getByText('The key is copied.').waitFor()
+  const key = await page.evaluate(() => (globalThis as any).navigator.clipboard.readText())
+  await client.json(200, { path: '/v1/keys', key })
+  await button(page, 'I have kept it').click()
+  await page.getByRole('row', { name: /default/ }).waitFor()
+  assert.ok(!(await page.content()).includes(key))
+  await page.reload()
+  await page.getByRole('row', { name: /default/ }).waitFor()
+  assert.ok(!(await page.content()).includes(key))
+})
+
+test('a key is created, used, and revoked only after a second word', async () => {
+  await using visitor = await enter()
+  const { page } = visitor
+  const shown = await createKey(page, 'billing')
+  const key = /sk_live_\w+/.exec(shown)?.[0]
+  const row = page.getByRole('row', { name: /billing/ })
+  assert.match(await row.innerText(), /never/)
+  await client.json(200, { path: '/v1/keys', key })
+  await page.reload()
+  assert.match(await row.innerText(), /just now.*just now/s)
+
+  await row.getByRole('button').click()
+  await button(page, 'Cancel').click()
+  await page.getByRole('dialog').waitFor({ state: 'detached' })
+  await client.json(200, { path: '/v1/keys', key })
+  await row.getByRole('button').click()
+  await button(page, 'Revoke key').click()
+  await page.getByText('The key “billing” is revoked.').waitFor()
+  await row.waitFor({ state: 'detached' })
+  await client.json(401, { path: '/v1/keys', key })
+
+  await page.getByLabel('Mode').selectOption('Test')
+  assert.match(await createKey(page, 'trial'), /sk_test_/)
+  assert.match(await page.getByRole('row', { name: /trial/ }).innerText(), /\btest\b/)
+})
+
+test('whatever a name says, it stays text', async () => {
+  await using visitor = await enter()
+  const { page } = visitor
+  const names = [
+    '<img src=x onerror=alert(1)>',
+    '"><script>alert(1)</script>',
+    '<svg/onload=alert(1)>',
+    "'--><iframe src=javascript:alert(2)>",
+    'javascript:alert(1)',
+    '{{constructor.constructor("alert(1)")()}}',
+  ]
+  for (const name of names) {
+    assert.ok((await createKey(page, name)).includes(`“${name}”`))
+    const row = page.getByRole('row').filter({ hasText: name })
+    await row.getByRole('button').click()
+    assert.equal(await page.getByRole('dialog').getByRole('heading').innerText(), `Revoke “${name}”?`)
+    await button(page, 'Cancel').click()
+  }
+  assert.equal(await page.locator('main img, main iframe, main script, main svg').count(), 0)
+})
+
+test('usage shows this month against the limit, and each day in a table', async () => {
+  await using visitor = await enter()
+  const { page, key } = visitor
+  const me = await client.json<{ id: string }>(200, { path: '/v1/accounts/me', key })
+  const relay = makeClient(server.internalUrl ?? '', ca)
+  const credential = readFileSync(join(dataDir, 'relay.credential'), 'utf8').trim()
+  const post = <Answer>(path: string, body: unknown): Promise<Answer> =>
+    relay.json<Answer>(200, { method: 'POST', path: `/internal/v1/quota/leases${path}`, key: credential, body })
+  const lease = await post<Lease>('', { account_id: me.id, mode: 'live' })
+  await post(`/${lease.id}/settle`, { spent: 321, final: true })
+  relay.close()
+  await client.json(200, { method: 'POST', path: '/v1/tokens', key })
+
+  await page.getByRole('link', { name: 'Usage' }).click()
+  await page.getByText('321 of 100,000').waitFor()
+  await page.getByText('99,679').waitFor()
+  assert.equal(await page.getByRole('progressbar').getAttribute('value'), '321')
+  assert.match(await page.getByRole('figure').innerText(), /^321 in the last 30 days, most on \d+ \w+ \(321\)\./)
+  assert.equal(await page.locator('svg rect').count(), 30)
+  await page.getByText('Show the numbers').click()
+  const rows = page.getByRole('table').getByRole('row')
+  assert.equal(await rows.count(), 31)
+  assert.match(await rows.nth(1).innerText(), /\t321$/)
+  assert.match(await page.locator('dl').innerText(), /Token exchanges\s+1\b/)
+})
+
+test('a wrong password is one sentence, and so are too many of them', async () => {
+  const { email } = await signUp(client)
+  await using visitor = await visit(browser, server.url)
+  const { page } = visitor
+  for (let tries = 0; tries < 5; tries++) {
+    await signIn(page, email, `wrong ${tries}`)
+    await page.getByText('The e-mail address or the password is wrong.').waitFor()
+  }
+  await signIn(page, email)
+  await page.getByText('Too many tries. Wait 10 minutes, then try again.').waitFor()
+})
+
+test('a new password keeps this session and ends the others; they say so', async () => {
+  await using visitor = await enter()
+  const { page, email } = visitor
+  await using elsewhere = await visit(browser, server.url)
+  await signIn(elsewhere.page, email)
+  await heading(elsewhere.page, 'Keys').waitFor()
+
+  await page.getByRole('link', { name: 'Account' }).click()
+  await page.getByText(email, { exact: true }).waitFor()
+  await page.getByLabel('Current password').fill('not this one')
+  await page.getByLabel('New password').fill('another long password')
+  await button(page, 'Change password').click()
+  assert.equal(await page.getByRole('alert').innerText(), 'The password is wrong.')
+  await page.getByLabel('Current password').fill(PASSWORD)
+  await button(page, 'Change password').click()
+  await page.getByText('Your password is changed. All other sessions have ended.').waitFor()
+  await page.getByRole('link', { name: 'Usage' }).click()
+  await page.getByText('0 of 100,000').waitFor()
+
+  await elsewhere.page.getByRole('link', { name: 'Usage' }).click()
+  await elsewhere.page.getByText('Your session has ended. Sign in again.').waitFor()
+  await heading(elsewhere.page, 'Sign in').waitFor()
+})
+
+test('who signs out in one tab is out in the other', async () => {
+  await using visitor = await enter()
+  const { page, email } = visitor
+  const other = await visitor.tab()
+  await heading(other, 'Keys').waitFor()
+  await button(page, 'Sign out').click()
+  await page.getByText('You are signed out.').waitFor()
+  assert.deepEqual(await visitor.context.cookies(), [])
+  await other.getByLabel('Name').fill('too late')
+  await button(other, 'Create key').click()
+  await other.getByText('Your session has ended. Sign in again.').waitFor()
+  await signIn(other, email)
+  await heading(other, 'Keys').waitFor()
+  assert.equal(await other.getByRole('row', { name: /too late/ }).count(), 0)
+})
+
+test('an account is closed with its password, and is gone with its keys', async () => {
+  await using visitor = await enter()
+  const { page, email, key } = visitor
+  await page.getByRole('link', { name: 'Account' }).click()
+  await button(page, 'Close account…').click()
+  const dialog = page.getByRole('dialog')
+  await dialog.getByLabel('Password').fill('not this one')
+  await dialog.getByRole('button', { name: 'Close account' }).click()
+  assert.equal(await dialog.getByRole('alert').innerText(), 'The password is wrong.')
+  await dialog.getByLabel('Password').fill(PASSWORD)
+  await dialog.getByRole('button', { name: 'Close account' }).click()
+  await page.getByText('Your account is closed and its keys are revoked.').waitFor()
+  assert.ok(await page.getByLabel('E-mail address').evaluate((field) => field.matches(':focus')))
+  await client.json(401, { path: '/v1/keys', key })
+  await signIn(page, email)
+  await page.getByText('The e-mail address or the password is wrong.').waitFor()
+})
+
+test('everything can be done with the keyboard, and the focus is where one expects it', async () => {
+  const { email } = await signUp(client)
+  await using visitor = await visit(browser, server.url)
+  const { page } = visitor
+  const focused = (): Promise<string> => page.locator(':focus').evaluate((element) => (element as any).innerText)
+  await heading(page, 'Sign in').waitFor()
+  await page.keyboard.type(email)
+  await page.keyboard.press('Tab')
+  await page.keyboard.type(PASSWORD)
+  await page.keyboard.press('Enter')
+  await heading(page, 'Keys').waitFor()
+  assert.equal(await focused(), 'Keys')
+  await page.keyboard.press('Tab')
+  await page.keyboard.type('by hand')
+  await page.keyboard.press('Enter')
+  await page.getByRole('dialog').waitFor()
+  assert.equal(await focused(), 'Copy')
+  await page.keyboard.press('Tab')
+  await page.keyboard.press('Enter')
+  const revoke = button(page, /Revoke by hand/)
+  await revoke.focus()
+  await page.keyboard.press('Enter')
+  await page.getByRole('dialog').waitFor()
+  assert.equal(await focused(), 'Cancel')
+  await page.keyboard.press('Escape')
+  await page.getByRole('dialog').waitFor({ state: 'detached' })
+  assert.ok(await revoke.evaluate((element) => element.matches(':focus')))
+  await page.keyboard.press('Enter')
+  await page.getByRole('dialog').waitFor()
+  await page.keyboard.press('Tab')
+  await page.keyboard.press('Enter')
+  await page.getByText('The key “by hand” is revoked.').waitFor()
+  assert.equal(await focused(), 'Active keys')
+  await page.getByRole('link', { name: 'Usage' }).press('Enter')
+  await heading(page, 'Usage').waitFor()
+  assert.equal(await focused(), 'Usage')
+  assert.equal(await page.title(), 'Usage · Static console')
+})
+
+for (const [name, options] of [
+  ['light', {}],
+  ['dark, on a phone', { dark: true, width: 360 }],
+] as const) {
+  test(`axe finds no barrier, and nothing is wider than the screen: ${name}`, async () => {
+    await using visitor = await visit(browser, server.url, options)
+    const { page } = visitor
+    const check = async (): Promise<void> => {
+      assert.deepEqual(await findBarriers(page), [])
+      assert.ok(await page.evaluate('document.documentElement.scrollWidth <= innerWidth'))
+    }
+    const { email } = await signUp(client)
+    await heading(page, 'Sign in').waitFor()
+    await page.getByText('Relay: ready').waitFor()
+    await signIn(page, email, 'wrong')
+    await page.getByRole('alert').waitFor()
+    await check()
+    await signIn(page, email)
+    await heading(page, 'Keys').waitFor()
+    await page.getByLabel('Name').fill('n'.repeat(64))
+    await button(page, 'Create key').click()
+    await page.getByRole('dialog').waitFor()
+    await check()
+    await button(page, 'I have kept it').click()
+    await page.getByRole('row', { name: /nnn/ }).waitFor()
+    await check()
+    await button(page, /Revoke nnn/).click()
+    await check()
+    await button(page, 'Cancel').click()
+    await page.getByRole('link', { name: 'Usage' }).click()
+    await page.getByText('Show the numbers').click()
+    await check()
+    await page.getByRole('link', { name: 'Account' }).click()
+    await heading(page, 'About').waitFor()
+    await check()
+  })
+}
+
+test('while the API is down the page says so, and goes on when it is back', async () => {
+  await using visitor = await enter()
+  const { page } = visitor
+  const port = Number(new URL(server.url).port)
+  await server.end('SIGTERM')
+  await page.getByRole('link', { name: 'Usage' }).click()
+  const words = page.getByText('The API cannot be reached. Check that it is running, then try again.')
+  await words.waitFor()
+  await button(page, 'Try again').click()
+  await words.waitFor()
+  server = await start(port)
+  await button(page, 'Try again').click()
+  await page.getByText('0 of 100,000').waitFor()
+  await words.waitFor({ state: 'detached' })
+})

@@ -1,0 +1,72 @@
+/** The console in a real browser, with a watch on what it must never do. */
+import assert from 'node:assert/strict'
+import axe from 'axe-core'
+import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core'
+
+/** Debian's browser. */
+export function launchBrowser(): Promise<Browser> {
+  return chromium.launch({ executablePath: '/usr/bin/chromium', args: ['--no-sandbox'] })
+}
+
+/** One person's browser on the console of one server. */
+export interface Visitor extends AsyncDisposable {
+  readonly context: BrowserContext
+  readonly page: Page
+  /** Another tab of the same person. */
+  tab(): Promise<Page>
+  /** What was done that must not be: a request elsewhere, a broken policy, an error of the page, a pop-up. */
+  readonly wrongs: readonly string[]
+}
+
+/** Opens the console; at its end nothing wrong may have happened. */
+export async function visit(
+  browser: Browser,
+  url: string,
+  options: { readonly width?: number; readonly dark?: boolean } = {},
+): Promise<Visitor> {
+  const context = await browser.newContext({
+    // The authority of the tests is in no browser.
+    ignoreHTTPSErrors: true,
+    viewport: { width: options.width ?? 1100, height: 800 },
+    colorScheme: options.dark ? 'dark' : 'light',
+    locale: 'en-GB',
+    timezoneId: 'UTC',
+    permissions: ['clipboard-read', 'clipboard-write'],
+  })
+  context.setDefaultTimeout(10_000)
+  const wrongs: string[] = []
+  await context.exposeFunction('tellWrong', (text: string) => wrongs.push(text))
+  const content =
+    "addEventListener('securitypolicyviolation', (event) => tellWrong(`policy: ${event.violatedDirective} ${event.blockedURI}`))"
+  await context.addInitScript({ content })
+  context.on('request', (request) => {
+    if (new URL(request.url()).origin !== url) wrongs.push(`request: ${request.url()}`)
+  })
+  context.on('weberror', (error) => wrongs.push(`error: ${error.error().message}`))
+  context.on('dialog', (dialog) => {
+    wrongs.push(`pop-up: ${dialog.message()}`)
+    void dialog.dismiss()
+  })
+  const tab = async (): Promise<Page> => {
+    const page = await context.newPage()
+    await page.goto(`${url}/console`)
+    return page
+  }
+  return {
+    context,
+    page: await tab(),
+    tab,
+    wrongs,
+    async [Symbol.asyncDispose]() {
+      await context.close()
+      assert.deepEqual(wrongs, [])
+    },
+  }
+}
+
+/** What axe finds wrong with the page as it is now: which rule, and where. */
+export async function findBarriers(page: Page): Promise<readonly string[]> {
+  if (!(await page.evaluate(() => 'axe' in globalThis))) await page.evaluate(axe.source)
+  const found: any = await page.evaluate(() => (globalThis as any).axe.run())
+  return found.violations.flatMap(({ id, nodes }: any) => nodes.map(({ html }: any) => `${id}: ${html}`))
+}
