@@ -17,6 +17,8 @@ export interface CommandOptions {
   readonly env?: Readonly<Record<string, string | undefined>>
   /** Flags of Node itself. */
   readonly nodeFlags?: readonly string[] | undefined
+  /** The words that start `static`; that of the checkout by default. */
+  readonly program?: readonly string[] | undefined
 }
 
 /** How a process ended. */
@@ -85,10 +87,11 @@ export async function runCommand(words: readonly string[]): Promise<string> {
 
 function spawnCommand(
   words: readonly string[],
-  { logFile, env, nodeFlags = [] }: CommandOptions,
+  { logFile, env, nodeFlags = [], program = [process.execPath, ...nodeFlags, MAIN] }: CommandOptions,
 ): { child: ChildProcess; errors: () => string; ended: Promise<Ending> } {
   const log = logFile === undefined ? 'pipe' : openSync(logFile, 'a')
-  const child = spawn(process.execPath, [...nodeFlags, MAIN, ...words], {
+  const [file = '', ...first] = program
+  const child = spawn(file, [...first, ...words], {
     stdio: ['ignore', 'pipe', log],
     env: { ...process.env, ...env },
   })

@@ -23,6 +23,8 @@ export interface ServerOptions {
   readonly relay?: RelayFlags
   /** Flags of Node itself. */
   readonly nodeFlags?: readonly string[]
+  /** The words that start `static`; that of the checkout by default. */
+  readonly program?: readonly string[]
 }
 
 /** What the relay of `up` and the stand-alone one have in common. */
@@ -181,9 +183,10 @@ function commandOptions({
   logFile,
   database,
   nodeFlags,
+  program,
   workspace,
 }: ServerOptions): Parameters<typeof startCommand>[1] {
-  return { logFile, nodeFlags, env: { STATIC_DATABASE: database, ...own(workspace) } }
+  return { logFile, nodeFlags, program, env: { STATIC_DATABASE: database, ...own(workspace) } }
 }
 
 let files = 0

@@ -5,13 +5,14 @@
 import { constants, type Stats } from 'node:fs'
 import { type FileHandle, mkdir, open, stat } from 'node:fs/promises'
 import { homedir } from 'node:os'
-import { isAbsolute, join } from 'node:path'
+import { dirname, isAbsolute, join } from 'node:path'
 import { StaticError } from '@static/protocol'
 import { createFile, isErrno, sweepLeftovers } from './durable-file.ts'
 
 const OTHERS_WRITE = 0o022
 const OTHERS_ANY = 0o077
 const TRIES = 5
+const CANNOT_MAKE = ['EACCES', 'EPERM', 'EROFS', 'ENOENT']
 
 /** Where `static up` keeps its data unless told otherwise: `<XDG data>/static/server`. */
 export function defaultDataDirectory(
@@ -35,13 +36,13 @@ export function defaultDataDirectory(
 export async function ensurePrivateDirectory(path: string): Promise<void> {
   let found: Stats
   try {
-    await mkdir(path, { recursive: true, mode: 0o700 })
+    await makeDirectories(path)
     found = await stat(path)
   } catch (error) {
     if (isErrno(error, 'EEXIST') || isErrno(error, 'ENOTDIR')) {
       throw invalid(`${path} cannot be the data directory because it, or a part of it, is a file.`, error)
     }
-    if (isErrno(error, 'EACCES') || isErrno(error, 'EPERM') || isErrno(error, 'EROFS')) {
+    if (CANNOT_MAKE.some((code) => isErrno(error, code))) {
       throw invalid(`The data directory ${path} cannot be made here: choose another with --data-dir.`, error)
     }
     throw error
@@ -76,6 +77,23 @@ export async function ensureSecretFile(path: string, make: () => Buffer): Promis
 /** The same for a public file (0644), whose content may take time to make. */
 export async function ensurePublicFile(path: string, make: () => Promise<Buffer>): Promise<Buffer> {
   return await ensure(path, 0o644, readPublicFile, make)
+}
+
+/** Not by mkdir's own `recursive`: where a file system takes no directories (/proc), that tries for ever. */
+async function makeDirectories(path: string): Promise<void> {
+  const make = async (): Promise<boolean> => {
+    try {
+      await mkdir(path, { mode: 0o700 })
+      return true
+    } catch (error) {
+      if (isErrno(error, 'EEXIST') && (await stat(path)).isDirectory()) return true
+      if (isErrno(error, 'ENOENT')) return false
+      throw error
+    }
+  }
+  if (await make()) return
+  await makeDirectories(dirname(path))
+  if (!(await make())) throw Object.assign(new Error(`${path} cannot be made`), { code: 'ENOENT' })
 }
 
 async function ensure(

@@ -1,5 +1,6 @@
 /** Flags of the commands that run a relay. */
-import type { Command } from 'commander'
+import { type Command, Option } from 'commander'
+import { ALL_TRAFFIC, TRAFFIC_PROFILES, type TrafficProfileName, type TrafficRange } from '@static/protocol'
 import { portNumber, type ServeFlags, smallCount, type StateFlags } from './serve.ts'
 
 /** What `up` and `relay` have in common. */
@@ -11,6 +12,8 @@ export interface RelayFlags extends StateFlags {
   readonly proxyCa?: string
   readonly origin?: readonly string[]
   readonly guests: boolean
+  readonly trafficFloor: TrafficProfileName
+  readonly trafficCeiling: TrafficProfileName
 }
 
 /** Adds the flags above to a command. */
@@ -23,6 +26,21 @@ export function addRelayFlags(command: Command): Command {
     .option('--proxy-ca <file>', 'authority whose client certificates stand-alone proxies show, PEM')
     .option('--origin <origin...>', 'origins whose pages may call the relay from a browser')
     .option('--no-guests', 'turn away agents that have no API key')
+    .addOption(
+      new Option('--traffic-floor <profile>', 'the least traffic protection that agents may ask for')
+        .choices(TRAFFIC_PROFILES)
+        .default(ALL_TRAFFIC.floor),
+    )
+    .addOption(
+      new Option('--traffic-ceiling <profile>', 'the most traffic protection that agents may ask for')
+        .choices(TRAFFIC_PROFILES)
+        .default(ALL_TRAFFIC.ceiling),
+    )
+}
+
+/** The traffic profiles that agents may choose. */
+export function trafficOf({ trafficFloor: floor, trafficCeiling: ceiling }: RelayFlags): TrafficRange {
+  return { floor, ceiling }
 }
 
 /** The server name that agents know the relay by: it must be in the certificate, and is never an address. */

@@ -1,7 +1,8 @@
 /** What the commands that run a server share: flags, files, certificates, logs and the way they end. */
 import { createPrivateKey, randomBytes, X509Certificate } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { ApiOptions } from '@static/api'
 import { StaticError } from '@static/protocol'
@@ -110,6 +111,7 @@ export async function apiOptionsFrom(flags: ApiFlags): Promise<Omit<ApiOptions, 
       flags.internalPort === undefined ? undefined : { host: 'localhost', port: flags.internalPort, credential },
     metricsToken: await metricsTokenOf(flags),
     trustedProxies: flags.trustedProxy,
+    console: dirname(fileURLToPath(import.meta.resolve('@static/console/dist/index.html'))),
     settings: await settingsOf(flags.settings),
     log: logOf(flags),
   }

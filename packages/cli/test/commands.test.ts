@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs'
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -27,8 +27,8 @@ describe('static', () => {
   test('help names the commands, the exit codes and an example', async () => {
     const { code, stdout, stderr } = await run('--help')
     assert.deepEqual([code, stderr], [0, ''])
-    for (const word of ['up', 'api', 'admin', 'Exit codes: 0 done']) assert.ok(stdout.includes(word), word)
-    assert.match((await run('up', '--help')).stdout, /Example:\n {2}\$ static up/)
+    for (const word of ['up', 'api', 'admin', 'Exit codes:\n  0    done\n']) assert.ok(stdout.includes(word), word)
+    assert.match((await run('up', '--help')).stdout, /Examples:\n {2}\$ static up/)
   })
 
   for (const words of [
@@ -60,6 +60,12 @@ describe('static', () => {
     ],
     ['Give --cert and --key; `static up` makes its own, this command does not.', 'api', '--data-dir', join(home, 'a')],
     ['The file /nowhere/s.json cannot be read.', 'up', '--settings', '/nowhere/s.json', '--data-dir', join(home, 'a')],
+    [
+      'The data directory /proc/nowhere cannot be made here: choose another with --data-dir.',
+      'up',
+      '--data-dir',
+      '/proc/nowhere',
+    ],
     [`${MAIN} cannot be the data directory because it, or a part of it, is a file.`, 'up', '--data-dir', MAIN],
   ] as const) {
     test(`one sentence: ${sentence}`, async () => {
@@ -126,6 +132,49 @@ describe('static up and static admin', () => {
     const open = readdirSync(data).filter((name) => (statSync(join(data, name)).mode & 0o077) !== 0)
     assert.deepEqual(open.sort(), ['ca.pem', 'quic.pem', 'server.pem'])
     assert.equal(statSync(data).mode & 0o777, 0o700)
+  })
+
+  test('a port that is taken and a broken authority are told in one sentence, and nothing starts', async () => {
+    const ports = ['--grpc-port', '0', '--quic-port', '0', '--log-level', 'error']
+    const { port } = new URL(ready.api_url)
+    const taken = await run('up', '--data-dir', join(home, 'taken'), '--api-port', port, ...ports)
+    const sentence = `static: Cannot listen on localhost port ${port}: it is taken by another program.\n`
+    assert.deepEqual(taken, { code: 1, stdout: '', stderr: sentence })
+    const broken = join(home, 'broken')
+    cpSync(data, broken, { recursive: true })
+    writeFileSync(join(broken, 'ca.pem'), 'nonsense')
+    const refused = await run('up', '--data-dir', broken, '--api-port', '0', ...ports)
+    assert.deepEqual([refused.code, refused.stdout], [1, ''])
+    assert.match(refused.stderr, /^static: \S+ca\.pem is not a certificate: put the right one back, or remove .*\n$/)
+    writeFileSync(join(broken, 'ca.pem'), readFileSync(join(data, 'ca.pem')))
+    writeFileSync(join(broken, 'ca.key'), 'nonsense', { mode: 0o600 })
+    const keyless = await run('up', '--data-dir', broken, '--api-port', '0', ...ports)
+    assert.match(keyless.stderr, /ca\.key is not a private key: .* remove \S+ca\.pem and \S+ca\.key to start/)
+  })
+
+  test('a second start finds its data, and says what to type next', async () => {
+    const again = join(home, 'again')
+    cpSync(data, again, { recursive: true })
+    const words = ['--api-port', '0', '--grpc-port', '0', '--quic-port', '0', '--log-level', 'error']
+    const second = spawn(process.execPath, [MAIN, 'up', '--data-dir', again, ...words], {
+      env,
+      stdio: ['ignore', 'pipe', 'inherit'],
+    })
+    let shown = ''
+    for await (const line of createInterface({ input: second.stdout })) {
+      shown += `${line}\n`
+      if (line === 'ready') break
+    }
+    const url = /API +(https:\/\/localhost:\d+)\n/.exec(shown)?.[1] ?? ''
+    const quic = /relay +(quic:\/\/localhost:\d+) {2}https:/.exec(shown)?.[1] ?? ''
+    assert.ok(shown.includes(`\n  console  ${url}/console\n`), shown)
+    assert.ok(shown.includes(`\n  CA       ${again}/ca.pem\n`), shown)
+    assert.ok(shown.includes(`\n  static signup --api-url ${url} --relay ${quic} --ca ${again}/ca.pem\n`), shown)
+    assert.match(shown, /\n {2}static channel create \S+\n {2}static channel listen \S+\n\nready\n$/)
+    const found = await run('admin', 'suspend', account, '--data-dir', again, '--yes', '--json')
+    assert.equal(JSON.parse(found.stdout).email, 'ann@example.com')
+    second.kill('SIGINT')
+    assert.deepEqual(await once(second, 'exit'), [0, null])
   })
 
   test('an account is put on a plan, suspended and resumed while the server runs', async () => {

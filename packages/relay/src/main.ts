@@ -1,7 +1,7 @@
 /** Starts a relay: opens the store, listens on both ports, and stops in order. */
 import type { JSONWebKeySet } from 'jose'
 import packageJson from '../package.json' with { type: 'json' }
-import { ALL_TRAFFIC, StaticError, type TrafficRange } from '@static/protocol'
+import { ALL_TRAFFIC, outsideRange, StaticError, type TrafficRange } from '@static/protocol'
 import { type ApiAccess, makeApiClient } from './api-client.ts'
 import { Relay } from './core/relay.ts'
 import { makeCrypto } from './crypto.ts'
@@ -86,6 +86,10 @@ export interface RunningRelay {
  */
 export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
   const settings = settingsFrom(options.settings ?? {})
+  const { name, guests = true, traffic = ALL_TRAFFIC } = options
+  if (outsideRange(traffic.floor, { floor: 'off', ceiling: traffic.ceiling }) !== undefined) {
+    throw StaticError.of('invalid_request', 'The floor of the traffic profiles lies above their ceiling.')
+  }
   const now = options.now ?? Date.now
   const log = makeLog(options.log)
   const onError = (err: unknown): void => log.error({ err }, 'something failed that nobody waits for')
@@ -100,7 +104,6 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
   // Nothing happens in a store before its driver asks for it.
   let driver: Driver | undefined
   const store = await openStore(options, settings, (event) => driver?.event(event))
-  const { name, guests = true, traffic = ALL_TRAFFIC } = options
   const identity = { name, guests, traffic }
   const relay = new Relay({ identity, deployment: store.deployment, settings, crypto })
   const clocks: Pick<QuicTransport, 'pacing'>[] = []

@@ -18,7 +18,7 @@ import { makeQuicTransport } from './transport/quic.ts'
  * @throws {StaticError} `store_*`, and `invalid_request` if the directory belongs to another identity
  */
 export async function openParts(settings: Settings): Promise<AgentParts> {
-  const { endpoint, fallback, ca, traffic, apiKey, apiUrl, connectTimeoutMs } = settings
+  const { endpoint, fallback, ca, traffic, cellsPerSecond, apiKey, apiUrl, connectTimeoutMs } = settings
   const store = await openAgentStore({
     directory: settings.dataDir,
     identity: settings.identity,
@@ -46,6 +46,7 @@ export async function openParts(settings: Settings): Promise<AgentParts> {
         sign: ed25519.signer(key),
         tokens: isGuest ? undefined : makeTokenSource({ apiUrl, apiKey, ca, agentId }),
         traffic,
+        cellsPerSecond,
         listener,
       })
     },

@@ -31,6 +31,8 @@ export interface ClientOptions {
   readonly relayName?: string
   /** `standard` by default. */
   readonly traffic?: TrafficProfileName
+  /** The rate of the profile `strict`, 1 to 64; 4 by default. */
+  readonly cellsPerSecond?: number
   /** What opens the agent's database; a file in its directory by default. */
   readonly key?: KeySource
   /** Whether gRPC is used when QUIC cannot be dialled; true by default. */
@@ -56,6 +58,8 @@ export interface Settings {
   /** PEM; undefined: the authorities that Node knows. */
   readonly ca: string | undefined
   readonly traffic: TrafficProfileName
+  /** 0: the profile's own. */
+  readonly cellsPerSecond: number
   readonly key: KeySource
   readonly acceptRolledBack: boolean
   readonly connectTimeoutMs: number
@@ -64,9 +68,34 @@ export interface Settings {
 /** The variables of a process. */
 export type Environment = Readonly<Record<string, string | undefined>>
 
+/** Where a user's things lie. */
+export interface UserPlaces {
+  /** The per-user file. */
+  readonly credentials: string
+  /** The data of `static up`. */
+  readonly server: string
+  /** The directories of the agents of the command line. */
+  readonly agents: string
+}
+
+/** Where the account of a user is, and the key to it. */
+export interface AccountSettings {
+  readonly apiUrl: string
+  readonly apiKey: string | undefined
+  /** PEM; undefined: the authorities that Node knows. */
+  readonly ca: string | undefined
+  /** As it was given, for `ClientOptions.ca`; undefined when it was found or there is none. */
+  readonly givenCa: string | undefined
+  /** Undefined when nobody has said. */
+  readonly relay: string | undefined
+  readonly places: UserPlaces
+}
+
 const MAX_IDENTITY_BYTES = 255
 const CONNECT_TIMEOUT_MS = 5_000
 const LONGEST_TIMEOUT_MS = 600_000
+/** Relays take no more. */
+const FASTEST_RATE = 64
 
 /**
  * Gathers and checks the settings of a client.
@@ -78,7 +107,8 @@ export function resolveSettings(
   options: ClientOptions,
   env: Environment = process.env, // oxlint-disable-line node/no-process-env -- the one place
 ): Settings {
-  const file = readCredentials(join(userDirectory(env, 'XDG_CONFIG_HOME', '.config'), 'static', 'credentials.json'))
+  const places = userPlaces(env)
+  const file = readCredentials(places.credentials)
   // An empty variable is the shell's way to say that there is none.
   const text = (option: keyof ClientOptions, variable: string, kept?: string): string | undefined =>
     checkText(option, options[option]) ?? (env[variable] || undefined) ?? kept
@@ -111,17 +141,54 @@ export function resolveSettings(
     identity,
     apiKey,
     apiUrl,
-    ca:
-      authority !== undefined
-        ? readAuthority(authority)
-        : isLocal
-          ? localAuthority(join(userDirectory(env, 'XDG_DATA_HOME', '.local/share'), 'static', 'server'))
-          : undefined,
+    ca: authorityOf(authority, isLocal, places),
     traffic: checkTraffic(options.traffic),
+    cellsPerSecond: checkRate(options.cellsPerSecond, options.traffic),
     key: options.key ?? { type: 'file' },
     acceptRolledBack: flag('acceptRolledBack', options.acceptRolledBack, false),
     connectTimeoutMs: checkTimeout(options.connectTimeoutMs),
   }
+}
+
+/**
+ * The part of the settings that has to do with the account, for a program that calls the API itself. `usualApiUrl` is
+ * where the API is when nobody has said.
+ *
+ * @throws {StaticError} as `resolveSettings`
+ */
+export function resolveAccount(
+  options: Pick<ClientOptions, 'apiKey' | 'apiUrl' | 'ca' | 'endpoint'>,
+  usualApiUrl: string,
+  env: Environment = process.env, // oxlint-disable-line node/no-process-env -- the one place
+): AccountSettings {
+  const places = userPlaces(env)
+  const file = readCredentials(places.credentials)
+  const text = (option: keyof typeof options, variable: string, kept?: string): string | undefined =>
+    checkText(option, options[option]) ?? (env[variable] || undefined) ?? kept
+  const apiUrl = parseApiUrl(text('apiUrl', 'STATIC_API_URL', file.api_url) ?? usualApiUrl)
+  const apiKey = options.apiKey === null ? undefined : text('apiKey', 'STATIC_API_KEY', file.api_key)
+  if (apiKey !== undefined) checkApiKey(apiKey)
+  const givenCa = text('ca', 'STATIC_CA', file.ca)
+  const ca = authorityOf(givenCa, isLoopback(hostOf(apiUrl)), places)
+  return { apiUrl, apiKey, ca, givenCa, relay: text('endpoint', 'STATIC_RELAY', file.relay), places }
+}
+
+/** Where the things of this user lie. */
+export function userPlaces(
+  env: Environment = process.env, // oxlint-disable-line node/no-process-env -- the one place
+): UserPlaces {
+  const data = join(userDirectory(env, 'XDG_DATA_HOME', '.local/share'), 'static')
+  return {
+    credentials: join(userDirectory(env, 'XDG_CONFIG_HOME', '.config'), 'static', 'credentials.json'),
+    server: join(data, 'server'),
+    agents: join(data, 'agents'),
+  }
+}
+
+/** The authority that was named, else on this machine that of `static up`. */
+function authorityOf(given: string | undefined, isLocal: boolean, { server }: UserPlaces): string | undefined {
+  if (given !== undefined) return readAuthority(given)
+  return isLocal ? localAuthority(server) : undefined
 }
 
 /** A base directory of the user; as its specification has it, a relative path counts as unset. */
@@ -153,6 +220,13 @@ function checkIdentity(given: Uint8Array | string): Uint8Array {
 function checkTraffic(given: TrafficProfileName = 'standard'): TrafficProfileName {
   if (TRAFFIC_PROFILES.includes(given)) return given
   throw invalid(`The option \`traffic\` must be one of ${TRAFFIC_PROFILES.join(', ')}.`)
+}
+
+function checkRate(given: number | undefined, traffic: TrafficProfileName | undefined): number {
+  if (given === undefined) return 0
+  if (traffic !== 'strict') throw invalid('The option `cellsPerSecond` belongs to the traffic profile strict.')
+  if (Number.isInteger(given) && given >= 1 && given <= FASTEST_RATE) return given
+  throw invalid(`The option \`cellsPerSecond\` must be a whole number from 1 to ${FASTEST_RATE}.`)
 }
 
 function checkTimeout(given: number = CONNECT_TIMEOUT_MS): number {

@@ -1,9 +1,9 @@
 /** Files outside the agent's directory that settings come from: the user's credentials, and authorities. */
 import { X509Certificate } from 'node:crypto'
-import { readFileSync, statSync } from 'node:fs'
+import { mkdirSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { StaticError } from '@static/protocol'
-import { readPrivateFile } from './store/private-files.ts'
+import { readPrivateFile, replacePrivateFile, sweepLeftovers } from './store/private-files.ts'
 
 /** What the per-user file may hold. */
 export interface Credentials {
@@ -47,6 +47,24 @@ export function readCredentials(path: string): Credentials {
     credentials[field] = field === 'ca' && !isPem(value) ? resolve(dirname(path), value) : value
   }
   return credentials
+}
+
+/**
+ * Writes the per-user file, 0600, in the place of the one that may be there.
+ *
+ * @throws {StaticError} `invalid_request` when it cannot be written
+ */
+export function writeCredentials(path: string, credentials: Credentials): void {
+  const fields = Object.fromEntries(
+    FIELDS.flatMap((field) => (credentials[field] ? [[field, credentials[field]]] : [])),
+  )
+  try {
+    mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+    sweepLeftovers(path)
+    replacePrivateFile(path, `${JSON.stringify(fields, null, 2)}\n`)
+  } catch (cause) {
+    throw invalid(`${path} cannot be written.`, cause)
+  }
 }
 
 /**

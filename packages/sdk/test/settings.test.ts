@@ -64,13 +64,21 @@ void test('options alone are enough', () => {
     apiUrl: undefined,
     ca: undefined,
     traffic: 'standard',
+    cellsPerSecond: 0,
     key: { type: 'file' },
     acceptRolledBack: false,
     connectTimeoutMs: 5000,
   }
   assert.deepEqual(resolveSettings(OPTIONS, home()), expected)
   const key = { type: 'passphrase', passphrase: 'x' } as const
-  const more = { traffic: 'strict', key, fallback: false, acceptRolledBack: true, connectTimeoutMs: 1 } as const
+  const more = {
+    traffic: 'strict',
+    cellsPerSecond: 16,
+    key,
+    fallback: false,
+    acceptRolledBack: true,
+    connectTimeoutMs: 1,
+  } as const
   const { fallback: _, ...rest } = more
   assert.deepEqual(resolveSettings({ ...OPTIONS, ...more }, home()), { ...expected, ...rest, fallback: undefined })
   assert.equal(resolveSettings({ ...OPTIONS, endpoint: 'https://relay.example' }, home()).fallback, undefined)
@@ -183,6 +191,12 @@ const BAD: Record<string, [options: ClientOptions, code: ErrorCode, message: Reg
   'a long identity': [{ ...OPTIONS, identity: 'é'.repeat(128) }, 'invalid_request', /1 to 255 bytes/],
   'an identity that begins with zero': [{ ...OPTIONS, identity: '\0x' }, 'invalid_request', /1 to 255 bytes/],
   'half a character': [{ ...OPTIONS, identity: 'x\ud800' }, 'invalid_request', /Unicode/],
+  'a rate without the profile that has one': [{ ...OPTIONS, cellsPerSecond: 4 }, 'invalid_request', /profile strict/],
+  'a rate that no relay takes': [
+    { ...OPTIONS, traffic: 'strict', cellsPerSecond: 65 },
+    'invalid_request',
+    /from 1 to 64/,
+  ],
   'an unknown profile': [{ ...OPTIONS, traffic: 'loud' as TrafficProfileName }, 'invalid_request', /standard, private/],
   'no time': [{ ...OPTIONS, connectTimeoutMs: 0 }, 'invalid_request', /`connectTimeoutMs`/],
   'a flag that is none': [

@@ -128,7 +128,7 @@ const REFUSALS: Record<string, [reply: Reply, code: ErrorCode, message: RegExp, 
   'more than a token can be': [
     (response) => response.end(JSON.stringify({ ...TOKEN, more: 'x'.repeat(70_000) })),
     'unavailable',
-    /more than any token/,
+    /more than it should/,
   ],
   'half an answer': [
     (response) => response.writeHead(200, { 'content-length': '100' }).write('{', () => response.destroy()),

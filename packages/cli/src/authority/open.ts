@@ -75,7 +75,7 @@ export async function openAuthority({
   if (keyPem === undefined) {
     throw invalid(`${path} has no ca.key beside it: put the key back, or ${startAnew(path)}.`)
   }
-  const key = readKey(keyPem, keyPath)
+  const key = readKey(keyPem, keyPath, present === undefined ? startAnew(keyPath) : startAnew(path, keyPath))
   const cert =
     present ??
     (await ensurePublicFile(path, async () => Buffer.from(await makeAuthorityCertificate(key, wanted, now()))))
@@ -106,15 +106,15 @@ export async function openAuthority({
   }
 }
 
-function readKey(pem: Buffer, path: string): KeyObject {
+function readKey(pem: Buffer, path: string, anew: string): KeyObject {
   let key: KeyObject
   try {
     key = createPrivateKey(pem)
   } catch (error) {
-    throw invalid(`${path} is not a private key: put the right one back, or ${startAnew(path)}.`, error)
+    throw invalid(`${path} is not a private key: put the right one back, or ${anew}.`, error)
   }
   if (key.asymmetricKeyDetails?.namedCurve !== 'prime256v1') {
-    throw invalid(`${path} is not an ECDSA P-256 key: put the right one back, or ${startAnew(path)}.`)
+    throw invalid(`${path} is not an ECDSA P-256 key: put the right one back, or ${anew}.`)
   }
   return key
 }

@@ -1,14 +1,15 @@
 /** `static admin`: what the operator does to accounts, straight in the database. */
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline/promises'
 import { Argument, Command } from 'commander'
 import type { Admin, openStore as openStoreType } from '@static/api'
 import { type Account, PLANS, type Plan, StaticError } from '@static/protocol'
+import { confirm } from '../ask.ts'
 import { openAuthority } from '../authority.ts'
 import { defaultDataDirectory, ensurePrivateDirectory } from '../data-dir.ts'
 import { databaseOf } from '../database.ts'
 import { replaceFile } from '../durable-file.ts'
+import { examples } from '../examples.ts'
 
 interface AdminFlags {
   readonly dataDir: string
@@ -26,7 +27,7 @@ export function adminCommand(): Command {
         .description('put an account on a plan')
         .addArgument(account())
         .addArgument(new Argument('<plan>', 'the plan').choices(PLANS))
-        .addHelpText('after', '\nExample:\n  $ static admin plan 01a1dd29-fb99-77d8-bc4c-7c01980aa2e4 team')
+        .addHelpText('after', examples('static admin plan 01a1dd29-fb99-77d8-bc4c-7c01980aa2e4 team'))
         .action((id: string, plan: Plan, flags: AdminFlags) =>
           change(id, flags, `put on the plan ${plan}`, (admin) => admin.setPlan(id, plan)),
         ),
@@ -35,6 +36,7 @@ export function adminCommand(): Command {
       addFlags(new Command('suspend'))
         .description('refuse every key and session of an account from now on')
         .addArgument(account())
+        .addHelpText('after', examples('static admin suspend 01a1dd29-fb99-77d8-bc4c-7c01980aa2e4'))
         .action((id: string, flags: AdminFlags) =>
           change(id, flags, 'suspended', (admin) => admin.setSuspended(id, true)),
         ),
@@ -43,6 +45,7 @@ export function adminCommand(): Command {
       addFlags(new Command('resume'))
         .description('let a suspended account go on')
         .addArgument(account())
+        .addHelpText('after', examples('static admin resume 01a1dd29-fb99-77d8-bc4c-7c01980aa2e4 --yes'))
         .action((id: string, flags: AdminFlags) =>
           change(id, flags, 'resumed', (admin) => admin.setSuspended(id, false)),
         ),
@@ -53,6 +56,7 @@ export function adminCommand(): Command {
         .option('--data-dir <dir>', 'data directory of `static up`', defaultDataDirectory())
         .option('--database <url>', 'postgres://… or a SQLite file; better in STATIC_DATABASE')
         .option('--json', 'print JSON')
+        .addHelpText('after', examples('static admin migrate', 'STATIC_DATABASE=postgres://… static admin migrate'))
         .action(async (flags: AdminFlags) => {
           await (await open(flags)).close()
           process.stdout.write(flags.json ? '{"migrated":true}\n' : 'The database is up to date.\n')
@@ -64,7 +68,7 @@ export function adminCommand(): Command {
         .addArgument(new Argument('<directory>', 'where client.pem and client.key are written'))
         .option('--data-dir <dir>', 'data directory of `static up`, whose authority signs', defaultDataDirectory())
         .option('--json', 'print JSON')
-        .addHelpText('after', '\nExample:\n  $ static admin proxy-certificate ./proxy')
+        .addHelpText('after', examples('static admin proxy-certificate ./proxy'))
         .action(proxyCertificate),
     )
 }
@@ -105,7 +109,7 @@ async function change(
   try {
     const admin = new AdminRules(store.accounts)
     const account = await admin.inspect(id)
-    if (!flags.yes) await confirm(account, done)
+    if (!flags.yes) await confirm(`${describe(account)}\nThis account will be ${done}. Go on?`)
     await apply(admin)
     const changed = await admin.inspect(id)
     process.stdout.write(flags.json ? `${JSON.stringify(changed)}\n` : `${describe(changed)}\n`)
@@ -122,14 +126,6 @@ async function open(flags: AdminFlags): ReturnType<typeof openStoreType> {
   }
   const { openStore } = await import('@static/api')
   return openStore(database)
-}
-
-async function confirm(account: Account, done: string): Promise<void> {
-  if (!process.stdin.isTTY) throw StaticError.of('invalid_request', 'Nobody can be asked here: add --yes to go on.')
-  const terminal = createInterface({ input: process.stdin, output: process.stderr })
-  const answer = await terminal.question(`${describe(account)}\nThis account will be ${done}. Go on? [y/N] `)
-  terminal.close()
-  if (!/^y(es)?$/i.test(answer.trim())) throw StaticError.of('invalid_request', 'Nothing was changed.')
 }
 
 function describe({ id, email, name, plan, status }: Account): string {

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { Command, InvalidArgumentError } from 'commander'
 import { StaticError } from '@static/protocol'
 import { ensurePrivateDirectory } from '../data-dir.ts'
-import { addRelayFlags, type RelayFlags, relayName } from '../relay-flags.ts'
+import { addRelayFlags, type RelayFlags, relayName, trafficOf } from '../relay-flags.ts'
 import {
   addStateFlags,
   endOnFatal,
@@ -56,6 +56,7 @@ async function relay(flags: Flags): Promise<void> {
     proxyCa: await textOf(flags.proxyCa),
     origins: flags.origin,
     guests: flags.guests,
+    traffic: trafficOf(flags),
     api: {
       url: flags.apiUrl,
       internalUrl: flags.apiInternalUrl,

@@ -4,8 +4,11 @@ import { Command } from 'commander'
 import type { Api } from '@static/api'
 import type { LocalApi, RunningRelay } from '@static/relay'
 import { serverCertificate } from '../authority.ts'
-import { ensurePrivateDirectory } from '../data-dir.ts'
-import { addRelayFlags, type RelayFlags, relayName } from '../relay-flags.ts'
+import { USUAL_API_URL, usualRelay } from '../account.ts'
+import { defaultDataDirectory, ensurePrivateDirectory } from '../data-dir.ts'
+import { examples } from '../examples.ts'
+import { typed } from '../output.ts'
+import { addRelayFlags, type RelayFlags, relayName, trafficOf } from '../relay-flags.ts'
 import {
   addApiFlags,
   addStateFlags,
@@ -24,7 +27,7 @@ type Flags = ApiFlags & RelayFlags
 export function upCommand(): Command {
   return addRelayFlags(addApiFlags(addStateFlags(new Command('up'))))
     .description('start the whole system on this machine: nothing else is needed')
-    .addHelpText('after', '\nExample:\n  $ static up --data-dir ./data --api-port 9443')
+    .addHelpText('after', examples('static up', 'static up --data-dir ./data --api-port 9443'))
     .action(up)
 }
 
@@ -42,7 +45,10 @@ async function up(flags: Flags): Promise<void> {
     apiOptionsFrom(flags),
     certificate(),
   ])
-  const api = await startApi({ ...options, database: join(flags.dataDir, 'api.sqlite'), certificate: first })
+  // The API is there first: it tells how the relay stands once that has started.
+  let relayIsReady = (): boolean => false
+  const database = join(flags.dataDir, 'api.sqlite')
+  const api = await startApi({ ...options, database, certificate: first, relayIsReady: () => relayIsReady() })
   const name = relayName(flags)
   let relay: RunningRelay
   try {
@@ -59,6 +65,7 @@ async function up(flags: Flags): Promise<void> {
       proxyCa: await textOf(flags.proxyCa ?? ca),
       origins: flags.origin,
       guests: flags.guests,
+      traffic: trafficOf(flags),
       api: localApi(api),
       metricsToken: options.metricsToken,
       settings: await settingsOf(flags.relaySettings),
@@ -69,11 +76,13 @@ async function up(flags: Flags): Promise<void> {
     await api.close()
     throw error
   }
+  relayIsReady = () => relay.isReady()
   // The relay goes first: it gives its quota back to the API.
   const renewRelay = async (fresh: Certificate): Promise<void> => relay.renew(fresh, await quicCertificate())
   runUntilStopped([api, { renew: renewRelay, close: () => relay.close() }], certificate)
   const addresses = {
     api_url: api.url,
+    console_url: `${api.url}/console`,
     relay_grpc: `https://${name}:${relay.grpcPort}`,
     relay_quic: relay.quicPorts.map((port) => `quic://${name}:${port}`),
   }
@@ -102,32 +111,38 @@ function namesOf({ host, name }: Flags): string[] {
 
 interface Addresses {
   readonly api_url: string
+  readonly console_url: string
   readonly relay_grpc: string
   readonly relay_quic: readonly string[]
 }
 
 function welcome(addresses: Addresses, ca: string | undefined, dataDir: string): string {
-  const { api_url: url, relay_grpc: grpc, relay_quic: quic } = addresses
-  const curl = ca === undefined ? 'curl' : `curl --cacert ${ca}`
+  const { api_url: url, console_url: page, relay_grpc: grpc, relay_quic: quic } = addresses
   return `
 Static is running. Stop it with Ctrl-C; everything is kept in ${dataDir}.
 
-  API    ${url}
-  docs   ${url}/docs
-  relay  ${[...quic, grpc].join('  ')}
-${ca === undefined ? '' : `  CA     ${ca}\n`}
+  API      ${url}
+  console  ${page}
+  docs     ${url}/docs
+  relay    ${[...quic, grpc].join('  ')}
+${ca === undefined ? '' : `  CA       ${ca}\n`}
 Next, in another terminal:
 
-  1. Sign up; the answer shows your API key, once:
-     ${curl} -H 'Content-Type: application/json' -d '{"email":"you@example.com","password":"choose a good one"}' ${url}/v1/accounts
-
-  2. Keep the key, and exchange it for a token:
-     export STATIC_API_KEY=sk_live_…
-     ${curl} -X POST -H "Authorization: Bearer $STATIC_API_KEY" ${url}/v1/tokens
-
-  3. See your keys and your usage:
-     ${curl} -H "Authorization: Bearer $STATIC_API_KEY" ${url}/v1/keys ${url}/v1/usage
+  ${typed('signup')}${signupFlags(addresses, ca, dataDir)}
+  ${typed('channel create acme/support/routing')}
+  ${typed('channel listen acme/support/routing')}
 
 ready
 `
+}
+
+/** What `static signup` does not find by itself. */
+function signupFlags({ api_url: url, relay_quic: quic }: Addresses, ca: string | undefined, dataDir: string): string {
+  const relay = quic[0] ?? ''
+  const isUsualPlace = dataDir === defaultDataDirectory() && new URL(url).hostname === 'localhost'
+  return [
+    ...(url === USUAL_API_URL ? [] : [` --api-url ${url}`]),
+    ...(relay === usualRelay(url) ? [] : [` --relay ${relay}`]),
+    ...(ca === undefined || isUsualPlace ? [] : [` --ca ${ca}`]),
+  ].join('')
 }

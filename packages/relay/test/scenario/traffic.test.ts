@@ -122,6 +122,11 @@ void test('an operator takes no profile below the floor or above the ceiling', a
   for (const profile of ['standard', 'private'] as const) (await connect(relay, profile)).close()
 })
 
+void test('a floor above the ceiling starts no relay', async () => {
+  const traffic = { floor: 'strict', ceiling: 'private' } as const
+  await assert.rejects(startTestRelay('grpc', { traffic }), { code: 'invalid_request', message: /above their ceiling/ })
+})
+
 void test('the metrics tell real cells from cover, how long the real ones waited, and who is on which level', async (t) => {
   const relay = await startTestRelay('quic')
   t.after(() => relay.close())

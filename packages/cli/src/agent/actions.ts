@@ -1,0 +1,155 @@
+/**
+ * What commands do with an agent: in this process, or in the one that holds the agent, by way of its socket. Arguments
+ * and results are JSON, so that both ways are one.
+ */
+import { StaticError } from '@static/protocol'
+import type { Channel, Envelope, StaticChannelManager } from '@static/sdk'
+
+/** A channel in a list. */
+export interface ChannelSummary {
+  readonly name: string
+  readonly channel_id: string
+  /** Fingerprint. */
+  readonly owner: string
+  /** Whether it is this agent's own. */
+  readonly own: boolean
+  /** Null when the channel cannot go on here. */
+  readonly members: number | null
+}
+
+/** Somebody in a channel. */
+export interface MemberSummary {
+  readonly agent_id: string
+  readonly fingerprint: string
+  readonly identity: string
+  readonly owner: boolean
+  /** Whether it is this agent. */
+  readonly self: boolean
+}
+
+/** A message as it is shown. */
+export interface Message {
+  readonly channel: string
+  readonly index: number
+  readonly message_id: string
+  readonly epoch: number
+  readonly time: string
+  readonly redelivered: boolean
+  readonly sender: { readonly agent_id: string; readonly fingerprint: string; readonly identity: string }
+  /** Base64. */
+  readonly payload: string
+}
+
+/** The actions by name; each takes the agent, then what the command says. */
+export const ACTIONS = {
+  async create(manager: StaticChannelManager, name: string): Promise<ChannelSummary> {
+    return summary(manager, await manager.create(name))
+  },
+
+  list(manager: StaticChannelManager): readonly ChannelSummary[] {
+    return manager.channels().map((channel) => summary(manager, channel))
+  },
+
+  members(manager: StaticChannelManager, name: string): readonly MemberSummary[] {
+    const channel = manager.client.channel(name)
+    return channel.members().map(({ agentId, fingerprint, identity }) => ({
+      agent_id: agentId,
+      fingerprint,
+      identity: Buffer.from(identity).toString(),
+      owner: fingerprint === channel.owner,
+      self: agentId === manager.client.agentId,
+    }))
+  },
+
+  async invite(manager: StaticChannelManager, name: string, maxUses: number, ttl: number): Promise<string> {
+    return await manager.invite(name, { maxUses, ttl })
+  },
+
+  async join(manager: StaticChannelManager, name: string, token: string, timeout: number): Promise<ChannelSummary> {
+    return summary(manager, await manager.joinWithToken(name, token, timeout))
+  },
+
+  /** Payloads in base64, sent in this order; fulfilled when the relay has all of them. */
+  async send(manager: StaticChannelManager, name: string, payloads: readonly string[]): Promise<void> {
+    const channel = manager.client.channel(name)
+    await Promise.all(payloads.map((payload) => channel.send(Buffer.from(payload, 'base64'))))
+  },
+
+  verify(manager: StaticChannelManager, name: string): string {
+    return manager.client.channel(name).verify()
+  },
+
+  async leave(manager: StaticChannelManager, name: string): Promise<void> {
+    await manager.client.channel(name).leave()
+  },
+
+  async delete(manager: StaticChannelManager, name: string): Promise<void> {
+    await manager.client.channel(name).delete()
+  },
+} as const
+
+/** The name of an action. */
+export type ActionName = keyof typeof ACTIONS
+
+type Tail<Words extends readonly unknown[]> = Words extends readonly [unknown, ...infer Rest] ? Rest : []
+/** What an action takes, without the agent. */
+export type ActionArgs<Name extends ActionName> = Tail<Parameters<(typeof ACTIONS)[Name]>>
+/** What it gives. */
+export type ActionResult<Name extends ActionName> = Awaited<ReturnType<(typeof ACTIONS)[Name]>>
+
+/**
+ * Does what came by the socket.
+ *
+ * @throws {StaticError} `invalid_request` for what no command sends
+ */
+export async function act(manager: StaticChannelManager, name: unknown, args: unknown): Promise<unknown> {
+  if (typeof name !== 'string' || !Object.hasOwn(ACTIONS, name) || !isArguments(args)) {
+    throw StaticError.of('invalid_request', 'The program that holds this agent does not know this request.')
+  }
+  const action: (manager: StaticChannelManager, ...rest: readonly unknown[]) => unknown = ACTIONS[
+    name as ActionName
+  ] as never
+  return await action(manager, ...args)
+}
+
+/** A message as JSON. */
+export function messageOf(channel: string, envelope: Envelope): Message {
+  const { payload, sender, messageId, index, epoch, time, redelivered } = envelope
+  return {
+    channel,
+    index,
+    message_id: messageId,
+    epoch,
+    time: time.toISOString(),
+    redelivered,
+    sender: {
+      agent_id: sender.agentId,
+      fingerprint: sender.fingerprint,
+      identity: Buffer.from(sender.identity).toString(),
+    },
+    payload: Buffer.from(payload).toString('base64'),
+  }
+}
+
+function summary({ client }: StaticChannelManager, channel: Channel): ChannelSummary {
+  return {
+    name: channel.name,
+    channel_id: channel.id,
+    owner: channel.owner,
+    own: channel.owner === client.fingerprint(),
+    members: countOf(channel),
+  }
+}
+
+function countOf(channel: Channel): number | null {
+  try {
+    return channel.members().length
+  } catch {
+    return null
+  }
+}
+
+function isArguments(args: unknown): args is readonly unknown[] {
+  const isPlain = (value: unknown): boolean => typeof value === 'string' || typeof value === 'number'
+  return Array.isArray(args) && args.every((value) => isPlain(value) || (Array.isArray(value) && value.every(isPlain)))
+}

@@ -1,0 +1,170 @@
+/**
+ * The agent that a command means. Its database takes one process at a time: if another command holds it and shares it by
+ * its socket, that one does the work; otherwise this process opens it.
+ */
+import { setTimeout as delay } from 'node:timers/promises'
+import { type Command, Option } from 'commander'
+import { StaticError, TRAFFIC_PROFILES, type TrafficProfileName } from '@static/protocol'
+import type { AgentEvent, StaticChannelManager } from '@static/sdk'
+import { accountOf, addAccountFlags, type AccountFlags, usualRelay } from '../account.ts'
+import { untilInterrupted } from '../interrupt.ts'
+import { withProgress } from '../progress.ts'
+import { type ActionArgs, type ActionName, type ActionResult, ACTIONS, type Message } from './actions.ts'
+import { Host } from './host.ts'
+import { agentDirectory, defaultIdentity } from './identity.ts'
+import { type Follower, Post } from './post.ts'
+import { HolderLeft, Visit } from './visit.ts'
+
+/** Flags of every command that uses an agent. */
+export interface AgentFlags extends AccountFlags {
+  readonly as?: string
+  readonly dataDir?: string
+  readonly relay?: string
+  readonly traffic?: TrafficProfileName
+}
+
+/** Adds the flags to a command. */
+export function addAgentFlags(command: Command): Command {
+  return addAccountFlags(
+    command
+      .option('--as <identity>', 'which agent acts (STATIC_IDENTITY; default: user@host)')
+      .option('--relay <url>', 'relay, quic://host:4433 or https://host:5000 (STATIC_RELAY; else as saved)')
+      .option('--data-dir <dir>', "the agent's own directory (STATIC_DATA_DIR; default: by its identity)")
+      .addOption(
+        new Option('--traffic <profile>', 'how traffic is shaped (default: standard)').choices(TRAFFIC_PROFILES),
+      ),
+  )
+}
+
+/** An agent that a command can use. */
+export interface OpenAgent {
+  /** Whether another process holds it. */
+  readonly visited: boolean
+  readonly identity: string
+  call<Name extends ActionName>(action: Name, ...args: ActionArgs<Name>): Promise<ActionResult<Name>>
+  follow(channel: string): Follower
+  /** What happens beside the messages; undefined when another process holds the agent. */
+  events(): AsyncIterableIterator<AgentEvent> | undefined
+  close(): Promise<void>
+}
+
+/** How long another short command is waited for. */
+const WAIT_MS = 10_000
+const EVERY_MS = 50
+
+/**
+ * Opens the agent; with `share`, other commands can use it meanwhile.
+ *
+ * @throws {StaticError} `store_locked` when a process holds it that does not share it; as `StaticChannelManager.connect`
+ */
+export async function openAgent(flags: AgentFlags, { share }: { readonly share: boolean }): Promise<OpenAgent> {
+  const account = accountOf(flags)
+  const identity = flags.as ?? defaultIdentity()
+  const given = flags.dataDir ?? (process.env['STATIC_DATA_DIR'] || undefined)
+  const dataDir = given ?? agentDirectory(account.places.agents, identity)
+  const options = {
+    endpoint: flags.relay ?? account.relay ?? usualRelay(account.apiUrl),
+    identity,
+    dataDir,
+    apiUrl: account.apiUrl,
+    apiKey: account.apiKey ?? null,
+    ...(account.givenCa === undefined ? {} : { ca: account.givenCa }),
+    ...(flags.traffic === undefined ? {} : { traffic: flags.traffic }),
+  }
+  const until = performance.now() + WAIT_MS
+  const open = async (): Promise<OpenAgent> => {
+    for (;;) {
+      const visit = await Visit.begin(dataDir)
+      if (visit) return visiting(visit, identity)
+      try {
+        const { StaticChannelManager: Manager } = await import('@static/sdk')
+        return await holding(await Manager.connect(options), { identity, dataDir, share })
+      } catch (error) {
+        if (!(error instanceof StaticError) || error.code !== 'store_locked') throw error
+        if (performance.now() > until) throw locked(identity, error)
+      }
+      await delay(EVERY_MS)
+    }
+  }
+  return await withProgress(`Connecting to ${options.endpoint}`, open())
+}
+
+/** Does something with the agent; if the process that holds it goes before it has begun, once more. */
+export async function withAgent<Result>(
+  flags: AgentFlags,
+  options: { readonly share: boolean },
+  work: (agent: OpenAgent) => Promise<Result>,
+): Promise<Result> {
+  for (;;) {
+    const agent = await openAgent(flags, options)
+    try {
+      return await untilInterrupted(work(agent))
+    } catch (error) {
+      if (!(error instanceof HolderLeft)) throw error
+    } finally {
+      await agent.close()
+    }
+  }
+}
+
+async function holding(
+  manager: StaticChannelManager,
+  { identity, dataDir, share }: { readonly identity: string; readonly dataDir: string; readonly share: boolean },
+): Promise<OpenAgent> {
+  const post = new Post(manager)
+  let host: Host | undefined
+  try {
+    host = share ? await Host.open(dataDir, manager, post) : undefined
+  } catch (error) {
+    await manager.close()
+    throw error
+  }
+  return {
+    visited: false,
+    identity,
+    call: async (action, ...args) => {
+      const act = ACTIONS[action] as (...all: readonly unknown[]) => unknown
+      return (await act(manager, ...args)) as ActionResult<typeof action>
+    },
+    follow: (channel) => post.follow(channel),
+    events: () => manager.client.events(),
+    close: async () => {
+      // The socket first: who comes then waits for the database.
+      await host?.close()
+      await manager.close()
+    },
+  }
+}
+
+function visiting(visit: Visit, identity: string): OpenAgent {
+  return {
+    visited: true,
+    identity,
+    call: async (action, ...args) => (await visit.ask(action, args)) as ActionResult<typeof action>,
+    follow: (channel) => ({
+      next: async () => {
+        try {
+          return (await visit.ask('next', [channel])) as Message
+        } catch (error) {
+          // Whoever held the agent was killed: what was not settled comes again.
+          throw visit.isOver ? new HolderLeft() : error
+        }
+      },
+      settle: async () => void (await visit.ask('settle', [channel])),
+      abandon: () => visit.end(),
+    }),
+    events: () => undefined,
+    close: () => {
+      visit.end()
+      return Promise.resolve()
+    },
+  }
+}
+
+function locked(identity: string, cause: StaticError): StaticError {
+  return StaticError.of(
+    'store_locked',
+    `Another program uses the agent ${identity} and does not share it: stop it, or choose another agent with --as.`,
+    { cause },
+  )
+}

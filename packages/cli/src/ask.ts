@@ -1,0 +1,92 @@
+/** Questions to the person at the terminal, and what comes by stdin when there is none. */
+import { createInterface } from 'node:readline/promises'
+import { StringDecoder } from 'node:string_decoder'
+import { StaticError } from '@static/protocol'
+import { Interrupted } from './exit-codes.ts'
+
+const CTRL_C = '\u0003'
+const CTRL_D = '\u0004'
+const CTRL_U = '\u0015'
+const ESCAPE = '\u001B'
+const BACKSPACES = new Set(['\u007F', '\b'])
+const LONGEST_SECRET = 1024
+
+/** Whether somebody can be asked. */
+export function canAsk(): boolean {
+  return process.stdin.isTTY && process.stderr.isTTY
+}
+
+/** Asks for a line of text. */
+export async function askLine(question: string): Promise<string> {
+  const terminal = createInterface({ input: process.stdin, output: process.stderr })
+  const ended = Promise.withResolvers<never>()
+  terminal.once('SIGINT', () => ended.reject(new Interrupted()))
+  terminal.once('close', () => ended.reject(new Interrupted()))
+  try {
+    return (await Promise.race([terminal.question(`${question} `), ended.promise])).trim()
+  } catch (error) {
+    process.stderr.write('\n')
+    throw error
+  } finally {
+    terminal.close()
+  }
+}
+
+/** Asks whether to go on; without anybody to ask, or with another answer than yes, it throws. */
+export async function confirm(question: string): Promise<void> {
+  if (!canAsk()) throw StaticError.of('invalid_request', 'Nobody can be asked here: add --yes to go on.')
+  const answer = await askLine(`${question} [y/N]`)
+  if (!/^y(es)?$/i.test(answer)) throw StaticError.of('invalid_request', 'Nothing was changed.')
+}
+
+/** Asks for a secret, which the terminal does not show. */
+export async function askSecret(question: string): Promise<string> {
+  const { stdin, stderr } = process
+  const decoder = new StringDecoder('utf8')
+  const signs: string[] = []
+  const done = Promise.withResolvers<string>()
+  const take = (chunk: Buffer): void => {
+    const text = decoder.write(chunk)
+    // A key such as an arrow sends several signs at once, none of which is meant.
+    if (text.startsWith(ESCAPE)) return
+    for (const sign of text) {
+      if (sign === '\r' || sign === '\n') return done.resolve(signs.join(''))
+      if (sign === CTRL_C || (sign === CTRL_D && signs.length === 0)) return done.reject(new Interrupted())
+      if (BACKSPACES.has(sign)) signs.pop()
+      else if (sign === CTRL_U) signs.length = 0
+      else if (sign >= ' ' && signs.length < LONGEST_SECRET) signs.push(sign)
+    }
+  }
+  const end = (): void => done.reject(new Interrupted())
+  // Before the question: whoever answers at once must not see it on the screen.
+  stdin.setRawMode(true)
+  stderr.write(`${question} `)
+  stdin.on('data', take)
+  stdin.once('end', end)
+  stdin.resume()
+  try {
+    return await done.promise
+  } finally {
+    stdin.off('data', take)
+    stdin.off('end', end)
+    stdin.setRawMode(false)
+    stdin.pause()
+    stderr.write('\n')
+  }
+}
+
+/**
+ * All of stdin.
+ *
+ * @throws {StaticError} what `tooLarge` makes, when there is more than so many bytes
+ */
+export async function readInput(maxBytes: number, tooLarge: () => StaticError): Promise<Buffer> {
+  const chunks: Buffer[] = []
+  let length = 0
+  for await (const chunk of process.stdin as AsyncIterable<Buffer>) {
+    length += chunk.length
+    if (length > maxBytes) throw tooLarge()
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks)
+}

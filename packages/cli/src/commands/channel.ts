@@ -1,0 +1,42 @@
+/** `static channel`: channels, as an agent of this machine uses them. */
+import { Command } from 'commander'
+import { examples } from '../examples.ts'
+import { inviteCommand } from './channel/invite.ts'
+import { joinCommand } from './channel/join.ts'
+import { listenCommand } from './channel/listen.ts'
+import {
+  createCommand,
+  deleteCommand,
+  leaveCommand,
+  listCommand,
+  membersCommand,
+  verifyCommand,
+} from './channel/manage.ts'
+import { sendCommand } from './channel/send.ts'
+
+export function channelCommand(): Command {
+  return new Command('channel')
+    .description('create, join and use encrypted channels')
+    .addCommand(createCommand())
+    .addCommand(listCommand())
+    .addCommand(membersCommand())
+    .addCommand(inviteCommand())
+    .addCommand(joinCommand())
+    .addCommand(sendCommand())
+    .addCommand(listenCommand())
+    .addCommand(verifyCommand())
+    .addCommand(leaveCommand())
+    .addCommand(deleteCommand())
+    .addHelpText(
+      'after',
+      `
+An agent lives in a directory of its own, by default <XDG data>/static/agents/<identity>. While \`listen\` runs, the other
+commands on the same agent go through it.
+${examples(
+  'static channel create acme/support/routing',
+  'static channel invite acme/support/routing',
+  'static channel listen acme/support/routing',
+  'echo hello | static channel send acme/support/routing',
+)}`,
+    )
+}

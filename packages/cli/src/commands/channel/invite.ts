@@ -1,0 +1,48 @@
+/** `static channel invite`: a token by which others join. */
+import { Command, InvalidArgumentError } from 'commander'
+import { addAgentFlags, type AgentFlags, withAgent } from '../../agent/open.ts'
+import { examples } from '../../examples.ts'
+import { note, print, printJson, typed } from '../../output.ts'
+import { withProgress } from '../../progress.ts'
+import { channelArgument } from './manage.ts'
+
+interface Flags extends AgentFlags {
+  readonly uses: number
+  readonly ttl: number
+}
+
+export function inviteCommand(): Command {
+  return addAgentFlags(
+    new Command('invite')
+      .description('make a token by which others join an own channel: a secret, for those alone')
+      .addArgument(channelArgument())
+      .option('--uses <count>', 'how many may join by it', positive, 1)
+      .option('--ttl <seconds>', 'for how long', positive, 3600),
+  )
+    .addHelpText(
+      'after',
+      `
+They are let in while this agent listens: keep \`static channel listen\` running.
+${examples('static channel invite acme/support/routing', 'static channel invite acme/support/routing --uses 10 --ttl 86400')}`,
+    )
+    .action(invite)
+}
+
+async function invite(name: string, flags: Flags): Promise<void> {
+  const { token, visited } = await withAgent(flags, { share: false }, async (agent) => {
+    const work = agent.call('invite', name, flags.uses, flags.ttl)
+    return { token: await withProgress('Making an invite', work), visited: agent.visited }
+  })
+  if (flags.json) return printJson({ channel: name, token, uses: flags.uses, ttl: flags.ttl })
+  print(token)
+  note(
+    visited
+      ? `this agent is listening: whoever runs \`${typed(`channel join ${name}`)}\` with the token is let in.`
+      : `keep \`${typed(`channel listen ${name}`)}\` running: who joins by the token is let in only while this agent listens.`,
+  )
+}
+
+function positive(text: string): number {
+  if (!/^[1-9]\d{0,8}$/.test(text)) throw new InvalidArgumentError('A whole number from 1 on.')
+  return Number(text)
+}

@@ -1,0 +1,47 @@
+/** `static channel join`: into a channel by a token. */
+import { Argument, Command } from 'commander'
+import { addAgentFlags, type AgentFlags, withAgent } from '../../agent/open.ts'
+import { examples } from '../../examples.ts'
+import { note, print, printJson, typed } from '../../output.ts'
+import { withProgress } from '../../progress.ts'
+import { secretOf } from '../../secrets.ts'
+import { seconds } from './listen.ts'
+import { channelArgument } from './manage.ts'
+
+interface Flags extends AgentFlags {
+  readonly tokenFile?: string
+  readonly timeout: number
+}
+
+export function joinCommand(): Command {
+  return addAgentFlags(
+    new Command('join')
+      .description('join a channel by a token of its owner, who must be listening; works without an account, too')
+      .addArgument(channelArgument())
+      .addArgument(new Argument('[token]', 'where others can see it; better: asked for, by stdin or --token-file'))
+      .option('--token-file <file>', 'read the token from a file')
+      .option('--timeout <seconds>', 'how long to wait for the owner', seconds, 60),
+  )
+    .addHelpText(
+      'after',
+      examples('static channel join acme/support/routing', 'static channel join acme/support/routing --as bob < token'),
+    )
+    .action(join)
+}
+
+async function join(name: string, argument: string | undefined, flags: Flags): Promise<void> {
+  const token = await secretOf({
+    what: 'token',
+    argument,
+    file: flags.tokenFile,
+    instead: 'stdin or --token-file',
+  })
+  const joined = await withAgent(flags, { share: true }, (agent) =>
+    withProgress('Waiting for the owner', agent.call('join', name, token.trim(), flags.timeout)),
+  )
+  if (flags.json) return printJson(joined)
+  print(`Joined ${name}, with ${joined.members} members. Its owner is ${joined.owner}.`)
+  note(
+    `next: \`${typed(`channel listen ${name}`)}\`; \`${typed(`channel verify ${name}`)}\` tells whether all see the same.`,
+  )
+}

@@ -1,0 +1,124 @@
+/** `static channel create|list|members|verify|leave|delete`: one action of the agent each. */
+import { Argument, Command, InvalidArgumentError } from 'commander'
+import { ERRORS, isChannelName } from '@static/protocol'
+import type { ActionArgs, ActionName, ActionResult } from '../../agent/actions.ts'
+import { addAgentFlags, type AgentFlags, withAgent } from '../../agent/open.ts'
+import { confirm } from '../../ask.ts'
+import { examples } from '../../examples.ts'
+import { note, print, printJson, table, typed } from '../../output.ts'
+import { withProgress } from '../../progress.ts'
+
+interface DeleteFlags extends AgentFlags {
+  readonly yes?: boolean
+}
+
+/** The name of a channel, checked before anything is done. */
+export function channelArgument(): Argument {
+  return new Argument('<channel>', 'its name: org/namespace/service').argParser((text) => {
+    if (isChannelName(text)) return text
+    throw new InvalidArgumentError(ERRORS.channel_error.help)
+  })
+}
+
+export function createCommand(): Command {
+  return addAgentFlags(
+    new Command('create')
+      .description('create a channel and own it; one that this agent owns already is opened')
+      .addArgument(channelArgument()),
+  )
+    .addHelpText('after', examples('static channel create acme/support/routing'))
+    .action(async (name: string, flags: AgentFlags) => {
+      const made = await act(flags, 'Creating the channel', 'create', name)
+      if (flags.json) return printJson(made)
+      print(`${made.name} is there, with ${count(made.members)}.`)
+      note(`next: \`${typed(`channel listen ${name}`)}\`, and \`${typed(`channel invite ${name}`)}\` for others.`)
+    })
+}
+
+export function listCommand(): Command {
+  return addAgentFlags(new Command('list').description('list the channels that the agent is in'))
+    .addHelpText('after', examples('static channel list', 'static channel list --as billing --json'))
+    .action(async (flags: AgentFlags) => {
+      const channels = await act(flags, 'Reading', 'list')
+      if (flags.json) return printJson({ channels })
+      if (channels.length === 0) return note('this agent is in no channel.')
+      const rows = channels.map(({ name, own, members, channel_id: id }) => [
+        name,
+        own ? 'owner' : 'member',
+        members === null ? 'broken' : String(members),
+        id,
+      ])
+      print(table(['CHANNEL', 'ROLE', 'MEMBERS', 'ID'], rows))
+    })
+}
+
+export function membersCommand(): Command {
+  return addAgentFlags(new Command('members').description('list who is in a channel').addArgument(channelArgument()))
+    .addHelpText('after', examples('static channel members acme/support/routing'))
+    .action(async (name: string, flags: AgentFlags) => {
+      const members = await act(flags, 'Reading', 'members', name)
+      if (flags.json) return printJson({ channel: name, members })
+      const rows = members.map(({ identity, owner, self, fingerprint }) => [
+        identity,
+        [...(owner ? ['owner'] : []), ...(self ? ['you'] : [])].join(', '),
+        fingerprint,
+      ])
+      print(table(['IDENTITY', 'ROLE', 'FINGERPRINT'], rows))
+    })
+}
+
+export function verifyCommand(): Command {
+  return addAgentFlags(
+    new Command('verify')
+      .description('print twelve words that are the same for all members who have seen the same')
+      .addArgument(channelArgument()),
+  )
+    .addHelpText('after', examples('static channel verify acme/support/routing'))
+    .action(async (name: string, flags: AgentFlags) => {
+      const words = await act(flags, 'Reading', 'verify', name)
+      if (flags.json) return printJson({ channel: name, words: words.split(' ') })
+      print(words)
+      note('compare them with another member by another way, while nobody sends: they differ if the relay lies.')
+    })
+}
+
+export function leaveCommand(): Command {
+  return addAgentFlags(
+    new Command('leave').description('leave a channel; its owner deletes it instead').addArgument(channelArgument()),
+  )
+    .addHelpText('after', examples('static channel leave acme/support/routing'))
+    .action(async (name: string, flags: AgentFlags) => {
+      await act(flags, 'Leaving the channel', 'leave', name)
+      if (flags.json) printJson({ channel: name, left: true })
+      else print(`Left ${name}.`)
+    })
+}
+
+export function deleteCommand(): Command {
+  return addAgentFlags(
+    new Command('delete')
+      .description('delete an own channel for everybody')
+      .addArgument(channelArgument())
+      .option('--yes', 'do not ask'),
+  )
+    .addHelpText('after', examples('static channel delete acme/support/routing'))
+    .action(async (name: string, flags: DeleteFlags) => {
+      if (!flags.yes) await confirm(`${name} will be gone for all its members, for good. Go on?`)
+      await act(flags, 'Deleting the channel', 'delete', name)
+      if (flags.json) printJson({ channel: name, deleted: true })
+      else print(`Deleted ${name}.`)
+    })
+}
+
+async function act<Name extends ActionName>(
+  flags: AgentFlags,
+  doing: string,
+  action: Name,
+  ...args: ActionArgs<Name>
+): Promise<ActionResult<Name>> {
+  return await withAgent(flags, { share: false }, (agent) => withProgress(doing, agent.call(action, ...args)))
+}
+
+function count(members: number | null): string {
+  return members === 1 ? 'one member' : `${members ?? 'no'} members`
+}

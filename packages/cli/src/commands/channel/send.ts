@@ -1,0 +1,119 @@
+/** `static channel send`: messages from arguments or stdin. */
+import { Argument, Command } from 'commander'
+import { MAX_PAYLOAD_BYTES, StaticError } from '@static/protocol'
+import { addAgentFlags, type AgentFlags, type OpenAgent, withAgent } from '../../agent/open.ts'
+import { readInput } from '../../ask.ts'
+import { examples } from '../../examples.ts'
+import { note, printJson } from '../../output.ts'
+import { withProgress } from '../../progress.ts'
+import { warnOfArgument } from '../../secrets.ts'
+import { channelArgument } from './manage.ts'
+
+interface Flags extends AgentFlags {
+  readonly lines?: boolean
+}
+
+/** So many lines go out together, or so many bytes: what one request of the socket carries. */
+const MOST_LINES = 64
+
+export function sendCommand(): Command {
+  return addAgentFlags(
+    new Command('send')
+      .description('send a message; done when the relay has it on disk')
+      .addArgument(channelArgument())
+      .addArgument(new Argument('[text...]', 'where others can see it; better: by stdin'))
+      .option('--lines', 'each line of stdin is a message, sent as it comes (default: all of stdin is one)'),
+  )
+    .addHelpText(
+      'after',
+      examples(
+        'echo hello | static channel send acme/support/routing',
+        'static channel send acme/support/routing < picture.png',
+        'tail -f app.log | static channel send acme/support/routing --lines',
+      ),
+    )
+    .action(send)
+}
+
+async function send(name: string, words: readonly string[], flags: Flags): Promise<void> {
+  if (words.length > 0 && flags.lines) {
+    throw StaticError.of('invalid_request', 'Give the text as arguments, or --lines and stdin, not both.')
+  }
+  const sent = flags.lines ? await sendLines(name, flags) : await sendOne(name, words, flags)
+  if (flags.json) printJson({ channel: name, sent })
+}
+
+async function sendOne(name: string, words: readonly string[], flags: Flags): Promise<number> {
+  const payload = words.length > 0 ? argument(words) : await wholeInput()
+  if (payload.length === 0) throw StaticError.of('invalid_request', 'There is nothing to send.')
+  if (payload.length > MAX_PAYLOAD_BYTES) throw StaticError.of('too_large')
+  await withAgent(flags, { share: false }, (agent) => sendAll(agent, name, [payload]))
+  return 1
+}
+
+function argument(words: readonly string[]): Buffer {
+  warnOfArgument('message', 'send it by stdin')
+  return Buffer.from(words.join(' '))
+}
+
+async function wholeInput(): Promise<Buffer> {
+  if (process.stdin.isTTY) note('type the message, then Ctrl-D on a line of its own.')
+  return await readInput(MAX_PAYLOAD_BYTES, () => StaticError.of('too_large'))
+}
+
+/** Lines as they come, those that are there already together. */
+async function sendLines(name: string, flags: Flags): Promise<number> {
+  const batches = linesOf(process.stdin as AsyncIterable<Buffer>)
+  let sent = 0
+  let batch = await batches.next()
+  if (batch.done) return sent
+  await withAgent(flags, { share: true }, async (agent) => {
+    // Once more from here, if the process that holds the agent goes: that batch was not begun.
+    while (!batch.done) {
+      await sendAll(agent, name, batch.value)
+      sent += batch.value.length
+      batch = await batches.next()
+    }
+  })
+  return sent
+}
+
+async function* linesOf(input: AsyncIterable<Buffer>): AsyncGenerator<readonly Buffer[], void, undefined> {
+  let rest: Buffer = Buffer.alloc(0)
+  for await (const chunk of input) {
+    const lines = split(Buffer.concat([rest, chunk]))
+    rest = lines.pop() ?? Buffer.alloc(0)
+    while (lines.length > 0) yield lines.splice(0, fitting(lines))
+    if (rest.length > MAX_PAYLOAD_BYTES) throw StaticError.of('too_large')
+  }
+  if (rest.length > 0) yield [rest]
+}
+
+/** At line feeds; what is after the last one comes last. */
+function split(bytes: Buffer): Buffer[] {
+  const lines: Buffer[] = []
+  let start = 0
+  for (let end = bytes.indexOf(0x0a); end >= 0; end = bytes.indexOf(0x0a, start)) {
+    lines.push(bytes.subarray(start, bytes[end - 1] === 0x0d && end > start ? end - 1 : end))
+    start = end + 1
+  }
+  return [...lines, bytes.subarray(start)]
+}
+
+/** How many lines go together. */
+function fitting(lines: readonly Buffer[]): number {
+  let bytes = 0
+  let count = 0
+  for (const line of lines.slice(0, MOST_LINES)) {
+    if (line.length > MAX_PAYLOAD_BYTES) throw StaticError.of('too_large')
+    bytes += line.length
+    if (bytes > MAX_PAYLOAD_BYTES) break
+    count++
+  }
+  return count
+}
+
+async function sendAll(agent: OpenAgent, name: string, payloads: readonly Buffer[]): Promise<void> {
+  const encoded = payloads.map((payload) => payload.toString('base64'))
+  await withProgress('Sending', agent.call('send', name, encoded))
+}

@@ -1,0 +1,30 @@
+/** `static completion`: the tab key in a shell, made from the commands themselves. */
+import { Argument, Command } from 'commander'
+import { bashScript } from '../completion/bash.ts'
+import { fishScript } from '../completion/fish.ts'
+import { treeOf } from '../completion/tree.ts'
+import { zshScript } from '../completion/zsh.ts'
+import { examples } from '../examples.ts'
+import { print, printJson } from '../output.ts'
+
+const SCRIPTS = { bash: bashScript, zsh: zshScript, fish: fishScript } as const
+
+export function completionCommand(program: Command): Command {
+  return new Command('completion')
+    .description('print a script that lets the tab key complete `static` commands')
+    .addArgument(new Argument('<shell>', 'the shell').choices(Object.keys(SCRIPTS)))
+    .option('--json', 'print JSON')
+    .addHelpText(
+      'after',
+      examples(
+        'source <(static completion bash)      # in ~/.bashrc',
+        'source <(static completion zsh)       # in ~/.zshrc, after compinit',
+        'static completion fish | source       # in ~/.config/fish/config.fish',
+      ),
+    )
+    .action((shell: keyof typeof SCRIPTS, { json }: { readonly json?: boolean }) => {
+      const script = SCRIPTS[shell](treeOf(program))
+      if (json) printJson({ shell, script })
+      else print(script)
+    })
+}

@@ -1,0 +1,36 @@
+/** `static console`: the page where a person sees keys and usage. */
+import { spawn } from 'node:child_process'
+import { Command } from 'commander'
+import { accountOf, addApiFlags, type ApiFlags } from '../account.ts'
+import { examples } from '../examples.ts'
+import { print, printJson } from '../output.ts'
+
+interface Flags extends ApiFlags {
+  readonly open: boolean
+}
+
+export function consoleCommand(): Command {
+  return addApiFlags(
+    new Command('console')
+      .description('print the address of the web console; on a desktop it opens, too')
+      .option('--no-open', 'only print it'),
+  )
+    .addHelpText('after', examples('static console', 'static console --no-open'))
+    .action(showConsole)
+}
+
+function showConsole(flags: Flags): void {
+  const url = `${accountOf(flags).apiUrl}/console`
+  if (flags.json) return printJson({ url })
+  print(url)
+  if (flags.open && process.stdout.isTTY) openPage(url)
+}
+
+/** In a browser if there is a desktop; where it cannot be opened, the address is printed already. */
+function openPage(url: string): void {
+  const isMac = process.platform === 'darwin'
+  if (!isMac && !process.env['DISPLAY'] && !process.env['WAYLAND_DISPLAY']) return
+  const opener = spawn(isMac ? 'open' : 'xdg-open', [url], { stdio: 'ignore', detached: true })
+  opener.on('error', () => {})
+  opener.unref()
+}

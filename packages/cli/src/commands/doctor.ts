@@ -1,0 +1,79 @@
+/** `static doctor`: what is wrong here, and how to mend it. */
+import { Command } from 'commander'
+import { StaticError } from '@static/protocol'
+import { readCredentials, userPlaces } from '@static/sdk/account'
+import packageJson from '../../package.json' with { type: 'json' }
+import { accountOf, addAccountFlags, type AccountFlags, usualRelay } from '../account.ts'
+import { checkAgents, checkServerData } from '../doctor/files.ts'
+import { type Finding, mend, well } from '../doctor/finding.ts'
+import { checkApi, checkCertificate, checkKey, checkPorts, checkRelay } from '../doctor/network.ts'
+import { examples } from '../examples.ts'
+import { harmless, print, printJson, styled } from '../output.ts'
+import { withProgress } from '../progress.ts'
+
+interface Flags extends AccountFlags {
+  readonly relay?: string
+}
+
+const OLDEST_NODE = 24
+
+export function doctorCommand(): Command {
+  return addAccountFlags(
+    new Command('doctor')
+      .description('check versions, files, ports, certificate, clock, API and relay, and say how to mend what is wrong')
+      .option('--relay <url>', 'relay to check (STATIC_RELAY; else as saved)'),
+  )
+    .addHelpText(
+      'after',
+      `\nExit code 1 when something is to be mended.\n${examples('static doctor', 'static doctor --json')}`,
+    )
+    .action(doctor)
+}
+
+async function doctor(flags: Flags): Promise<void> {
+  const findings = await withProgress('Looking', examine(flags))
+  const ok = findings.every((finding) => finding.ok)
+  if (flags.json) printJson({ ok, checks: findings })
+  else {
+    const width = Math.max(...findings.map(({ check }) => check.length))
+    for (const finding of findings) {
+      const mark = finding.ok ? styled('green', 'ok  ') : styled('red', 'mend')
+      print(`${mark}  ${finding.check.padEnd(width)}  ${harmless(finding.detail)}`)
+    }
+  }
+  if (!ok) process.exitCode = 1
+}
+
+async function examine(flags: Flags): Promise<Finding[]> {
+  const places = userPlaces()
+  const credentials = checkCredentials(places.credentials)
+  const files = [versions(), credentials, checkServerData(places.server), checkAgents(places.agents)]
+  // What cannot be read is told; the network is of no use before that.
+  if (!credentials.ok) return files
+  const account = accountOf(flags)
+  const relay = flags.relay ?? account.relay ?? usualRelay(account.apiUrl)
+  const [api, certificate, key, way] = await Promise.all([
+    checkApi(account),
+    checkCertificate(account),
+    checkKey(account),
+    checkRelay(relay, account),
+  ])
+  const reachable = api[0]?.ok === true
+  const ports = await checkPorts(relay, account.apiUrl, reachable)
+  return [...files, ports, ...api, certificate, key, way]
+}
+
+function versions(): Finding {
+  const found = `static ${packageJson.version}, Node ${process.versions.node}`
+  if (Number(process.versions.node.split('.')[0]) >= OLDEST_NODE) return well('versions', found)
+  return mend('versions', `${found}: install Node ${OLDEST_NODE} or newer.`)
+}
+
+function checkCredentials(path: string): Finding {
+  try {
+    const { api_key: key } = readCredentials(path)
+    return well('credentials', key === undefined ? `none in ${path}` : `${path}: for you alone`)
+  } catch (error) {
+    return mend('credentials', StaticError.from(error).message)
+  }
+}

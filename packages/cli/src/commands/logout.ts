@@ -1,0 +1,56 @@
+/** `static logout`: forgets the key of this machine. */
+import { rm } from 'node:fs/promises'
+import { Command } from 'commander'
+import type { ListedKey } from '@static/protocol'
+import { type AccountSettings, readCredentials } from '@static/sdk/account'
+import { accountOf, addApiFlags, type ApiFlags, ask } from '../account.ts'
+import { examples } from '../examples.ts'
+import { note, print, printJson } from '../output.ts'
+
+interface Flags extends ApiFlags {
+  readonly revoke?: boolean
+}
+
+export function logoutCommand(): Command {
+  return addApiFlags(
+    new Command('logout')
+      .description('forget the API key of this machine')
+      .option('--revoke', 'also revoke the key, so that it works nowhere any more'),
+  )
+    .addHelpText('after', examples('static logout', 'static logout --revoke'))
+    .action(logout)
+}
+
+async function logout(flags: Flags): Promise<void> {
+  const account = accountOf(flags)
+  const { credentials } = account.places
+  const { api_key: key } = readCredentials(credentials)
+  // First at the API: if that fails, the key is still here to try again with.
+  const revoked = flags.revoke === true && key !== undefined
+  if (revoked) await revoke(account, key)
+  await rm(credentials, { force: true })
+  if (flags.json) return printJson({ signed_out: key !== undefined, revoked })
+  print(key === undefined ? 'You were not signed in.' : `Signed out: ${credentials} is removed.`)
+  if (key !== undefined && !revoked) {
+    note(
+      `the key ${key.slice(0, 16)}… works on until it is revoked: in the console, or before with \`logout --revoke\`.`,
+    )
+  }
+  if (process.env['STATIC_API_KEY']) note('STATIC_API_KEY is set and still counts.')
+}
+
+async function revoke(account: AccountSettings, key: string): Promise<void> {
+  const { body } = await ask<{ keys: readonly ListedKey[] }>(account, {
+    method: 'GET',
+    path: '/v1/keys',
+    apiKey: key,
+    doing: 'Looking for the key',
+  })
+  const id = body.keys.find(({ key_prefix: prefix }) => key.startsWith(prefix))?.id ?? ''
+  await ask(account, {
+    method: 'DELETE',
+    path: `/v1/keys/${encodeURIComponent(id)}`,
+    apiKey: key,
+    doing: 'Revoking the key',
+  })
+}

@@ -1,0 +1,57 @@
+/** `static signup`: an account, its first key, and the per-user file that keeps it. */
+import { Command } from 'commander'
+import { type SignedUp, StaticError } from '@static/protocol'
+import { type AccountSettings, readCredentials } from '@static/sdk/account'
+import { accountOf, addApiFlags, ask } from '../account.ts'
+import { addPersonFlags, emailOf, newPasswordOf, type PersonFlags, save } from '../credentials.ts'
+import { examples } from '../examples.ts'
+import { note, print, printJson, typed } from '../output.ts'
+
+interface Flags extends PersonFlags {
+  readonly name?: string
+}
+
+export function signupCommand(): Command {
+  return addApiFlags(
+    addPersonFlags(new Command('signup'))
+      .description('make an account and keep its first API key on this machine')
+      .option('--name <name>', 'what the account is called'),
+  )
+    .addHelpText(
+      'after',
+      examples(
+        'static signup',
+        'static signup --email you@example.com --password-file ./password',
+        'static signup --api-url https://api.example.com --relay quic://relay.example.com:4433',
+      ),
+    )
+    .action(signup)
+}
+
+async function signup(flags: Flags): Promise<void> {
+  const account = accountOf(flags)
+  refuseToForget(account)
+  const email = await emailOf(flags)
+  const password = await newPasswordOf(flags)
+  const { body } = await ask<SignedUp>(account, {
+    method: 'POST',
+    path: '/v1/accounts',
+    body: { email, password, ...(flags.name === undefined ? {} : { name: flags.name }) },
+    doing: 'Signing up',
+  })
+  const { api_key: made, message: _message, ...person } = body
+  save(account, made.key, flags)
+  const { credentials } = account.places
+  if (flags.json) return printJson({ ...person, key_prefix: made.key_prefix, credentials })
+  print(`Signed up ${person.email}; the API key ${made.key_prefix}… is saved in ${credentials}.`)
+  note(`next: \`${typed('channel create acme/support/routing')}\`, or \`${typed('whoami')}\`.`)
+}
+
+/** The key in the file was shown once: another sign-up must not overwrite it. */
+function refuseToForget({ places }: AccountSettings): void {
+  if (readCredentials(places.credentials).api_key === undefined) return
+  throw StaticError.of(
+    'invalid_request',
+    `You are signed in already (${places.credentials}): run \`${typed('logout')}\` before you sign up again.`,
+  )
+}

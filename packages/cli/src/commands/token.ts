@@ -1,0 +1,29 @@
+/** `static token`: a key for one hour's access to the relay. */
+import { Command } from 'commander'
+import type { IssuedToken } from '@static/protocol'
+import { accountOf, addAccountFlags, type AccountFlags, ask, keyOf } from '../account.ts'
+import { examples } from '../examples.ts'
+import { note, print, printJson, shortTime } from '../output.ts'
+
+export function tokenCommand(): Command {
+  return addAccountFlags(
+    new Command('token').description(
+      'exchange the API key for a token that the relay takes for one hour; agents do it by themselves',
+    ),
+  )
+    .addHelpText('after', examples('static token', 'static token --json'))
+    .action(token)
+}
+
+async function token(flags: AccountFlags): Promise<void> {
+  const account = accountOf(flags)
+  const { body } = await ask<IssuedToken>(account, {
+    method: 'POST',
+    path: '/v1/tokens',
+    apiKey: keyOf(account),
+    doing: 'Asking for a token',
+  })
+  if (flags.json) return printJson(body)
+  print(body.token)
+  note(`valid until ${shortTime(body.expires_at)}.`)
+}

@@ -1,0 +1,61 @@
+/** `static usage`: what was used of the plan. */
+import { Command, InvalidArgumentError } from 'commander'
+import type { Usage } from '@static/protocol'
+import { accountOf, addAccountFlags, type AccountFlags, ask, keyOf } from '../account.ts'
+import { examples } from '../examples.ts'
+import { facts, print, printJson, shortTime, styled } from '../output.ts'
+
+interface Flags extends AccountFlags {
+  readonly days: number
+}
+
+const BAR = 30
+const MOST_DAYS = 366
+
+export function usageCommand(): Command {
+  return addAccountFlags(
+    new Command('usage')
+      .description('show the messages of this month against the limit of the plan')
+      .option('--days <count>', 'how many days to list', dayCount, 7),
+  )
+    .addHelpText('after', examples('static usage', 'static usage --days 30 --json'))
+    .action(usage)
+}
+
+async function usage(flags: Flags): Promise<void> {
+  const account = accountOf(flags)
+  const { body } = await ask<Usage>(account, {
+    method: 'GET',
+    path: `/v1/usage?days=${flags.days}`,
+    apiKey: keyOf(account),
+    doing: 'Asking for the usage',
+  })
+  if (flags.json) return printJson(body)
+  const { messages, plan, mode, resets_at: resets, token_exchanges: exchanges, daily } = body
+  const { used, limit, remaining } = messages
+  print(
+    facts([
+      ['plan', `${plan} (${mode})`],
+      ['messages', limit === null ? `${number(used)}, unlimited` : `${number(used)} of ${number(limit)}`],
+      ...(remaining === null ? [] : [['left', number(remaining)] as const]),
+      ['resets', shortTime(resets)],
+      ['tokens', number(exchanges)],
+    ]),
+  )
+  const most = Math.max(1, ...daily.map(({ messages: count }) => count))
+  for (const { date, messages: count } of daily) {
+    print(`${date}  ${styled('cyan', '▇'.repeat(Math.ceil((count / most) * BAR)))} ${number(count)}`)
+  }
+}
+
+function number(count: number): string {
+  return count.toLocaleString('en')
+}
+
+function dayCount(text: string): number {
+  const days = Number(text)
+  if (!/^\d{1,3}$/.test(text) || days < 1 || days > MOST_DAYS) {
+    throw new InvalidArgumentError(`A number from 1 to ${MOST_DAYS}.`)
+  }
+  return days
+}

@@ -1,0 +1,45 @@
+/** `static whoami`: the account, and where that is known from. */
+import { Command } from 'commander'
+import type { Account } from '@static/protocol'
+import { accountOf, addAccountFlags, type AccountFlags, ask, keyOf, usualRelay } from '../account.ts'
+import { defaultIdentity } from '../agent/identity.ts'
+import { examples } from '../examples.ts'
+import { facts, print, printJson, shortTime } from '../output.ts'
+
+export function whoamiCommand(): Command {
+  return addAccountFlags(new Command('whoami').description('show the account that commands act for'))
+    .addHelpText('after', examples('static whoami', 'static whoami --json'))
+    .action(whoami)
+}
+
+async function whoami(flags: AccountFlags): Promise<void> {
+  const account = accountOf(flags)
+  const apiKey = keyOf(account)
+  const { body } = await ask<Account>(account, {
+    method: 'GET',
+    path: '/v1/accounts/me',
+    apiKey,
+    doing: 'Asking the API',
+  })
+  const where = {
+    key_prefix: apiKey.slice(0, 16),
+    key_from: flags.apiKey ? 'flag' : process.env['STATIC_API_KEY'] ? 'environment' : 'file',
+    api_url: account.apiUrl,
+    relay: account.relay ?? usualRelay(account.apiUrl),
+    identity: defaultIdentity(),
+  }
+  if (flags.json) return printJson({ ...body, ...where })
+  const from = { flag: '--api-key', environment: 'STATIC_API_KEY', file: account.places.credentials }[where.key_from]
+  print(
+    facts([
+      ['account', body.id],
+      ['e-mail', body.email],
+      ...(body.name === null ? [] : [['name', body.name] as const]),
+      ['plan', `${body.plan}, ${body.status}, since ${shortTime(body.created_at)}`],
+      ['key', `${where.key_prefix}… (${from})`],
+      ['API', where.api_url],
+      ['relay', where.relay],
+      ['agent', `${where.identity} (another one with --as)`],
+    ]),
+  )
+}

@@ -1,0 +1,176 @@
+/** Whether the API and the relay are there, can be trusted, and agree on the time. */
+import { createSocket } from 'node:dgram'
+import { once } from 'node:events'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { connect, type TLSSocket } from 'node:tls'
+import { type Account, AuthError, StaticError } from '@static/protocol'
+import { type AccountSettings, apiRefusal, callApi, isLoopback, parseEndpoint } from '@static/sdk/account'
+import { ask } from '../account.ts'
+import { type Finding, mend, well } from './finding.ts'
+
+const MS = 1000
+const TIMEOUT_MS = 5_000
+/** A token is refused that seems to be from the future. */
+const MOST_SECONDS_OFF = 30
+const SOON_DAYS = 7
+const DAY_MS = 86_400_000
+
+/** The API: whether it is ready, and by whose clock. */
+export async function checkApi({ apiUrl, ca }: AccountSettings): Promise<Finding[]> {
+  const url = new URL(`${apiUrl}/health/ready`)
+  try {
+    const answer = await callApi({ url, method: 'GET', ca, timeoutMs: TIMEOUT_MS })
+    const ready =
+      answer.status === 200 ? well('API', `${apiUrl} is ready`) : mend('API', apiRefusal(url, answer).message)
+    return [ready, clock(answer.headers.date)]
+  } catch (error) {
+    return [mend('API', `${StaticError.from(error).message} ${startIt(apiUrl)}`), notChecked('clock')]
+  }
+}
+
+/** The certificate that the API shows. */
+export async function checkCertificate({ apiUrl, ca }: AccountSettings): Promise<Finding> {
+  const { hostname, port } = new URL(apiUrl)
+  const host = hostname.replaceAll(/[[\]]/g, '')
+  // Nothing is sent: it is only looked at, so that what is wrong with it can be told.
+  const socket = connect({
+    host,
+    port: Number(port || 443),
+    minVersion: 'TLSv1.3',
+    rejectUnauthorized: false,
+    ...(/^[\d.]+$|:/.test(host) ? {} : { servername: host }),
+    ...(ca === undefined ? {} : { ca }),
+  })
+  try {
+    await once(socket, 'secureConnect', { signal: AbortSignal.timeout(TIMEOUT_MS) })
+    return judged(socket, apiUrl)
+  } catch {
+    return notChecked('certificate')
+  } finally {
+    socket.destroy()
+  }
+}
+
+function judged(socket: TLSSocket, apiUrl: string): Finding {
+  if (!socket.authorized) {
+    const why = String(socket.authorizationError)
+    return mend(
+      'certificate',
+      `${apiUrl} is not trusted (${why}): name its authority with --ca, as \`static up\` printed it.`,
+    )
+  }
+  const end = new Date(socket.getPeerCertificate().valid_to)
+  const days = Math.floor((end.getTime() - Date.now()) / DAY_MS)
+  const until = end.toISOString().slice(0, 10)
+  if (days < SOON_DAYS)
+    return mend('certificate', `It ends on ${until}: renew it, or restart \`static up\`, which does.`)
+  return well('certificate', `trusted, until ${until}`)
+}
+
+/** The key of the account. */
+export async function checkKey(account: AccountSettings): Promise<Finding> {
+  const { apiKey } = account
+  if (apiKey === undefined) return mend('API key', 'You are not signed in: run `static signup` or `static login`.')
+  try {
+    const wish = { method: 'GET', path: '/v1/accounts/me', apiKey, doing: 'Checking the key' } as const
+    const { body } = await ask<Account>(account, wish)
+    return well('API key', `${apiKey.slice(0, 16)}… of ${body.email}`)
+  } catch (error) {
+    if (error instanceof AuthError) return mend('API key', `${error.message} Run \`static login\`.`)
+    return notChecked('API key')
+  }
+}
+
+/** The relay: with an agent that is made for this and thrown away, as a guest. */
+export async function checkRelay(endpoint: string, { apiUrl, givenCa }: AccountSettings): Promise<Finding> {
+  const { StaticClient } = await import('@static/sdk')
+  const directory = await mkdtemp(join(tmpdir(), 'static-doctor-'))
+  const reach = async (options: { readonly fallback: boolean }): Promise<void> => {
+    const client = await StaticClient.connect({
+      endpoint,
+      apiKey: null,
+      identity: 'doctor',
+      dataDir: join(directory, 'agent'),
+      connectTimeoutMs: TIMEOUT_MS,
+      ...(givenCa === undefined ? {} : { ca: givenCa }),
+      ...options,
+    })
+    await client.close()
+  }
+  try {
+    await reach({ fallback: false })
+    return well('relay', `${endpoint} answers`)
+  } catch (error) {
+    // It is there, and lets no guests in.
+    if (error instanceof AuthError) return well('relay', `${endpoint} answers`)
+    const { message } = StaticError.from(error)
+    const other = await reach({ fallback: true }).then(
+      () => true,
+      () => false,
+    )
+    return mend('relay', other ? `${message} Agents get there by gRPC, more slowly.` : `${message} ${startIt(apiUrl)}`)
+  } finally {
+    await rm(directory, { recursive: true, force: true })
+  }
+}
+
+/** Who has the ports of a server on this machine. */
+export async function checkPorts(endpoint: string, apiUrl: string, reachable: boolean): Promise<Finding> {
+  const relay = parseEndpoint(endpoint)
+  const { hostname, port } = new URL(apiUrl)
+  const api = Number(port || 443)
+  if (!isLoopback(hostname.replaceAll(/[[\]]/g, ''))) return well('ports', `${apiUrl} is not on this machine`)
+  const relayPort = `${relay.port}/${relay.way === 'quic' ? 'udp' : 'tcp'}`
+  if (reachable) return well('ports', `Static listens on ${api}/tcp`)
+  const taken = [
+    ...((await isFree('tcp', api)) ? [] : [`${api}/tcp`]),
+    ...((await isFree(relay.way === 'quic' ? 'udp' : 'tcp', relay.port)) ? [] : [relayPort]),
+  ]
+  if (taken.length === 0) return well('ports', `${api}/tcp and ${relayPort} are free`)
+  return mend(
+    'ports',
+    `Another program has ${taken.join(' and ')}: stop it, or give \`static up\` other ports (--help).`,
+  )
+}
+
+async function isFree(kind: 'tcp' | 'udp', port: number): Promise<boolean> {
+  try {
+    if (kind === 'udp') {
+      const socket = createSocket('udp4').bind(port, '127.0.0.1')
+      await once(socket, 'listening')
+      socket.close()
+    } else {
+      const server = createServer().listen(port, '127.0.0.1')
+      await once(server, 'listening')
+      server.close()
+    }
+    return true
+  } catch {
+    return false
+  }
+}
+
+function clock(date: string | undefined): Finding {
+  const there = Date.parse(date ?? '')
+  if (Number.isNaN(there)) return notChecked('clock')
+  // The header has whole seconds.
+  const off = Math.round((Date.now() - there) / MS)
+  if (Math.abs(off) <= MOST_SECONDS_OFF) return well('clock', 'agrees with that of the API')
+  const how = off > 0 ? 'ahead of' : 'behind'
+  return mend(
+    'clock',
+    `This machine is ${Math.abs(off)} s ${how} the API: set its clock, for one with \`timedatectl set-ntp true\`.`,
+  )
+}
+
+function startIt(apiUrl: string): string {
+  const { hostname } = new URL(apiUrl)
+  return isLoopback(hostname.replaceAll(/[[\]]/g, '')) ? 'Run `static up`.' : 'Check the address and the network.'
+}
+
+function notChecked(check: string): Finding {
+  return well(check, 'not checked: the API cannot be reached')
+}

@@ -1,0 +1,49 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { encodeFrame, FrameReader, MAX_FRAME_BYTES } from '../src/agent/frame.ts'
+import { agentDirectory, defaultIdentity } from '../src/agent/identity.ts'
+import { staticError } from './support.ts'
+
+void test('every identity has a directory of its own, with a name that any file system takes', () => {
+  for (const [identity, name] of [
+    ['alice', 'alice'],
+    ['ann@host.example', 'ann@host.example'],
+    ['..', '%2E.'],
+    ['.hidden', '%2Ehidden'],
+    ['a/b', 'a%2Fb'],
+    ['100%', '100%25'],
+    ['a b\n', 'a%20b%0A'],
+    ['zoë', 'zo%C3%AB'],
+  ] as const) {
+    assert.equal(agentDirectory('/agents', identity), `/agents/${name}`)
+  }
+  const long = agentDirectory('/agents', 'ë'.repeat(127))
+  assert.match(long, /^\/agents\/%sha256-[\da-f]{64}$/)
+  assert.notEqual(long, agentDirectory('/agents', 'ë'.repeat(126)))
+})
+
+void test('by default the agent is that of this user on this machine', () => {
+  const kept = process.env['STATIC_IDENTITY']
+  delete process.env['STATIC_IDENTITY']
+  assert.match(defaultIdentity(), /^[^@]+@[^@]+$/)
+  process.env['STATIC_IDENTITY'] = 'billing'
+  assert.equal(defaultIdentity(), 'billing')
+  if (kept === undefined) delete process.env['STATIC_IDENTITY']
+  else process.env['STATIC_IDENTITY'] = kept
+})
+
+void test('documents come out whole however they were cut, and one that is too large is refused by its length', () => {
+  const values = [{ action: 'list' }, null, 'é'.repeat(5000), []]
+  const bytes = Buffer.concat(values.map((value) => encodeFrame(value)))
+  for (const size of [1, 3, 1000, bytes.length]) {
+    const reader = new FrameReader()
+    const found: unknown[] = []
+    for (let at = 0; at < bytes.length; at += size) found.push(...reader.push(bytes.subarray(at, at + size)))
+    assert.deepEqual(found, values, `in pieces of ${size}`)
+  }
+  const head = Buffer.alloc(4)
+  head.writeUInt32BE(MAX_FRAME_BYTES + 1)
+  assert.throws(() => new FrameReader().push(head), staticError('invalid_request', /too much/))
+  assert.throws(() => new FrameReader().push(Buffer.from('\0\0\0\x01x')), staticError('invalid_request', /not JSON/))
+  assert.throws(() => encodeFrame('x'.repeat(MAX_FRAME_BYTES)), staticError('too_large', /too much/))
+})

@@ -1,0 +1,99 @@
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { promisify } from 'node:util'
+import { Command } from 'commander'
+import { bashScript } from '../src/completion/bash.ts'
+import { fishScript } from '../src/completion/fish.ts'
+import { treeOf } from '../src/completion/tree.ts'
+import { zshScript } from '../src/completion/zsh.ts'
+import { makeProgram } from '../src/program.ts'
+
+const run = promisify(execFile)
+const all = makeProgram()
+const home = mkdtempSync(join(tmpdir(), 'static-help-'))
+after(() => rmSync(home, { recursive: true, force: true }))
+
+/** A help page, as the command prints it. */
+function help(path: string): string {
+  let page = ''
+  const command = path
+    .split(' ')
+    .filter(Boolean)
+    .reduce<Command | undefined>((at, name) => at?.commands.find((child) => child.name() === name), all)
+  assert.ok(command, path)
+  command.configureOutput({ writeOut: (text) => (page += text) }).outputHelp()
+  return page
+}
+
+/** The commands that a help page lists. */
+function listed(page: string): string[] {
+  const lists = page.split(/\n(?:Servers|Account|Channels|Help|Commands):\n/).slice(1)
+  return lists.flatMap((list) =>
+    [...(list.split('\n\n')[0] ?? '').matchAll(/^ {2}([a-z][a-z-]*)/gm)].map(([, name = '']) => name),
+  )
+}
+
+void test('every command of the contract has a help page with an example, and every one that acts takes --json', () => {
+  const expected = {
+    '': 'up api relay proxy admin signup login logout whoami keys token usage console channel doctor completion help',
+    admin: 'plan suspend resume migrate proxy-certificate help',
+    keys: 'list create revoke help',
+    channel: 'create list members invite join send listen verify leave delete help',
+  }
+  const pages = new Map<string, string>()
+  for (const [group, names] of Object.entries(expected)) {
+    const page = help(group)
+    assert.deepEqual(listed(page), names.split(' '), group)
+    pages.set(group, page)
+  }
+  const acting = Object.entries(expected).flatMap(([group, names]) =>
+    names
+      .split(' ')
+      .map((name) => `${group} ${name}`.trim())
+      .filter((path) => !(path in expected) && !path.endsWith('help')),
+  )
+  for (const path of acting) {
+    assert.match(help(path), /\nExamples?:\n {2}\$ /, path)
+    assert.match(help(path), /\n {2}--json /, path)
+  }
+  for (const code of [0, 1, 2, 3, 4, 130, 143]) assert.match(pages.get('') ?? '', new RegExp(`\n {2}${code} +\\w`))
+})
+
+const program = new Command('static')
+  .version('1')
+  .addCommand(
+    new Command('channel')
+      .description("it's: channels")
+      .addCommand(new Command('send').option('--lines', 'each').option('--mode <mode>', 'which')),
+  )
+program.commands[0]?.commands[0]?.options[1]?.choices(['live', 'test'])
+
+void test('bash completes commands, flags, choices, and files where neither is known', async () => {
+  const script = join(home, 'completion.bash')
+  writeFileSync(script, bashScript(treeOf(program)))
+  const complete = async (...words: readonly string[]): Promise<string> => {
+    const line = words.map((word) => `'${word}'`).join(' ')
+    const code = `. ${script}; COMP_WORDS=(static ${line}); COMP_CWORD=${words.length}; _static; echo "\${COMPREPLY[*]}"`
+    return (await run('bash', ['-c', code])).stdout.trim()
+  }
+  assert.equal(await complete(''), 'channel --version --help')
+  assert.equal(await complete('ch'), 'channel')
+  assert.equal(await complete('channel', ''), 'send --help')
+  assert.equal(await complete('channel', 'send', '--'), '--lines --mode --help')
+  assert.equal(await complete('channel', 'send', 'acme/a/b', '--li'), '--lines')
+  assert.equal(await complete('channel', 'send', '--mode', ''), 'live test')
+  assert.equal(await complete('channel', 'send', 'file'), '')
+})
+
+void test('zsh and fish get every command with its description', () => {
+  const tree = treeOf(program)
+  assert.match(zshScript(tree), /"channel"\) commands=\('send'\) flags=\('--help:show how to use it'\) ;;/)
+  assert.match(zshScript(tree), /commands=\('channel:it'\\''s\\: channels'\)/)
+  assert.match(zshScript(tree), /"channel send\|--mode"\) compadd -- live test; return ;;/)
+  assert.match(fishScript(tree), /complete -c static -n '__static_at \\'\\'' -f -a channel -d 'it\\'s: channels'\n/)
+  assert.match(fishScript(tree), /-n '__static_at \\'channel send\\'' -l mode -x -a 'live test' -d 'which'/)
+})

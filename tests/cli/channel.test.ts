@@ -1,0 +1,252 @@
+/** Channels from the command line: two agents talk, and commands share one agent by its socket. */
+import assert from 'node:assert/strict'
+import { type ChildProcess } from 'node:child_process'
+import { createHash, randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { readFileSync, statSync, writeFileSync } from 'node:fs'
+import { connect, type Socket } from 'node:net'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { startServer } from '../support/server.ts'
+import { makeWorkspace } from '../support/workspace.ts'
+import { Person, shows, whereabouts } from './support.ts'
+
+const workspace = await makeWorkspace()
+const server = await startServer({
+  workspace,
+  dataDir: join(workspace.path, 'server'),
+  command: 'up',
+  logLevel: 'silent',
+})
+const children: ChildProcess[] = []
+after(async () => {
+  for (const child of children) child.kill('SIGKILL')
+  await server.end('SIGTERM')
+  workspace[Symbol.dispose]()
+})
+const where = whereabouts(workspace, server)
+const ROUTING = 'acme/support/routing'
+const ann = new Person(workspace, 'ann', where)
+const agents = join(ann.home, '.local/share/static/agents')
+const socket = join(agents, 'alice/agent.sock')
+
+/** Starts a listener and waits until it listens. */
+async function listen(person: Person, flags: string): Promise<ChildProcess> {
+  const child = person.start(`exec static channel listen ${flags}`)
+  children.push(child)
+  await shows(child.stderr!, 'static: listening on')
+  return child
+}
+
+/** Ends a process and gives its exit code. */
+async function end(child: ChildProcess, signal: NodeJS.Signals): Promise<number | null> {
+  const ended = once(child, 'exit')
+  child.kill(signal)
+  return ((await ended) as [number | null])[0]
+}
+
+async function ok(person: Person, line: string): Promise<string> {
+  const { code, stdout, stderr } = await person.shell(line)
+  assert.equal(code, 0, `${line}\n${stdout}${stderr}`)
+  return stdout
+}
+
+void test('from sign-up to two agents that talk', async () => {
+  const signup = 'static signup --email ann@example.com --password-stdin --api-url $API --ca $CA --relay $RELAY'
+  await ok(ann, `echo 'a long enough password' | ${signup}`)
+  assert.equal(await ok(ann, `static channel create ${ROUTING} --as alice`), `${ROUTING} is there, with one member.\n`)
+  assert.deepEqual([statSync(agents).mode & 0o777, statSync(join(agents, 'alice')).mode & 0o777], [0o700, 0o700])
+
+  const alice = await listen(ann, `${ROUTING} --as alice`)
+  assert.equal(statSync(socket).mode & 0o777, 0o600)
+  const invited = await ann.shell(`static channel invite ${ROUTING} --as alice > token`)
+  assert.match(invited.stderr, /^static: this agent is listening: whoever runs `static channel join/)
+  assert.match(readFileSync(join(ann.home, 'token'), 'utf8'), /^st_inv_[\w-]+\n$/)
+  const joined = JSON.parse(await ok(ann, `static channel join ${ROUTING} --as bob --json < token`))
+  assert.deepEqual([joined.members, joined.own], [2, false])
+
+  const heard = shows(alice.stdout!, 'hello alice\n')
+  await ok(ann, `echo hello alice | static channel send ${ROUTING} --as bob`)
+  await heard
+  const said = await ann.shell(`static channel send ${ROUTING} --as alice hello bob`)
+  assert.deepEqual(said, {
+    code: 0,
+    stdout: '',
+    stderr: 'static: other users of this machine can see the message in the process list; better: send it by stdin.\n',
+  })
+  assert.equal(await ok(ann, `static channel listen ${ROUTING} --as bob --count 1 --timeout 20`), 'hello bob\n')
+  const words = await ok(ann, `static channel verify ${ROUTING} --as alice`)
+  assert.match(words, /^(\w+ ){11}\w+\n$/)
+  assert.equal(await ok(ann, `static channel verify ${ROUTING} --as bob`), words)
+  const members = await ok(ann, `static channel members ${ROUTING} --as alice`)
+  assert.match(members, /^IDENTITY +ROLE +FINGERPRINT\n/)
+  assert.match(members, /\nalice +owner, you +([\da-f]{4} ?){16}\n/)
+  assert.match(members, /\nbob +([\da-f]{4} ?){16}\n/)
+  assert.match(await ok(ann, 'static channel list --as alice'), new RegExp(`\n${ROUTING} +owner +2 +[\\da-f]{32}\n$`))
+  assert.equal(await end(alice, 'SIGINT'), 130)
+  assert.equal(statSync(socket, { throwIfNoEntry: false }), undefined)
+})
+
+void test('a guest joins with nothing but a token, and leaves', async () => {
+  const guest = new Person(workspace, 'guest', { ...where, STATIC_RELAY: where['RELAY'], STATIC_CA: where['CA'] })
+  const alice = await listen(ann, `${ROUTING} --as alice`)
+  const token = await ok(ann, `static channel invite ${ROUTING} --as alice --uses 2 --ttl 60`)
+  writeFileSync(join(guest.home, 'token'), token)
+  await ok(guest, `static channel join ${ROUTING} --as gus --token-file token`)
+  const heard = shows(alice.stdout!, 'one\ntwo\n\nfour\n')
+  assert.equal(
+    await ok(guest, `printf 'one\\r\\ntwo\\n\\nfour' | static channel send ${ROUTING} --as gus --lines --json`),
+    `{"channel":"${ROUTING}","sent":4}\n`,
+  )
+  await heard
+  assert.equal(await ok(guest, `static channel leave ${ROUTING} --as gus`), `Left ${ROUTING}.\n`)
+  const gone = await guest.shell(`echo hi | static channel send ${ROUTING} --as gus`)
+  assert.deepEqual([gone.code, gone.stderr], [1, `static: This agent is in no channel ${ROUTING}.\n`])
+  const refused = await guest.shell('static channel create acme/guests/own --as gus')
+  assert.equal(refused.code, 3)
+  assert.equal(await end(alice, 'SIGTERM'), 143)
+})
+
+void test('what is sent comes out as it went in, and a reader that has enough ends the listener', async () => {
+  // What the guest said is for bob, too.
+  assert.equal(await ok(ann, `static channel listen ${ROUTING} --as bob --count 4 --timeout 20`), 'one\ntwo\n\nfour\n')
+  const bytes = randomBytes(200_000)
+  writeFileSync(join(ann.home, 'picture'), Buffer.concat([bytes, Buffer.from('\n')]))
+  await ok(ann, `static channel send ${ROUTING} --as alice < picture`)
+  await ok(ann, `printf 'a \\033[31mred\\nword' | static channel send ${ROUTING} --as alice`)
+  await ok(ann, `seq 3 | static channel send ${ROUTING} --as alice --lines`)
+  await ok(ann, `static channel listen ${ROUTING} --as bob --count 1 --timeout 20 > copy`)
+  const hash = (name: string): string =>
+    createHash('sha256')
+      .update(readFileSync(join(ann.home, name)))
+      .digest('hex')
+  assert.equal(hash('copy'), hash('picture'))
+  // A message can say what it wants: it does not get at the terminal.
+  const shown = await ann.terminal(`static channel listen ${ROUTING} --as bob --count 1 --timeout 20`)
+  assert.ok(shown.stdout.includes('alice\u001B[39m: a \\x1b[31mred\r\n    word\r\n'), shown.stdout)
+  const one = JSON.parse(await ok(ann, `static channel listen ${ROUTING} --as bob --json --count 1 --timeout 20`))
+  assert.deepEqual([one.channel, one.text, one.payload, one.sender.identity], [ROUTING, '1', 'MQ==', 'alice'])
+  // Nobody reads: the listener ends quietly, and what it could not print is not lost.
+  const piped = await ann.shell(`static channel listen ${ROUTING} --as bob --timeout 20 | true; echo \${PIPESTATUS[0]}`)
+  assert.equal(piped.stdout, '0\n')
+  const again = JSON.parse(await ok(ann, `static channel listen ${ROUTING} --as bob --json --count 1 --timeout 20`))
+  assert.deepEqual([again.text, again.redelivered], ['2', true])
+  const nothing = await ann.shell(`static channel listen ${ROUTING} --as bob --count 5 --timeout 1.5`)
+  assert.deepEqual([nothing.code, nothing.stdout], [1, '3\n'])
+  assert.match(nothing.stderr, /No message has come for 1.5 seconds\.\n$/)
+  const large = await ann.shell(`head -c 300000 /dev/zero | static channel send ${ROUTING} --as alice`)
+  assert.deepEqual([large.code, large.stderr], [1, 'static: Send at most 262,144 bytes in one message.\n'])
+  const empty = await ann.shell(`static channel send ${ROUTING} --as alice < /dev/null`)
+  assert.deepEqual([empty.code, empty.stderr], [1, 'static: There is nothing to send.\n'])
+})
+
+void test('a listener that was killed leaves a socket that nobody minds', async () => {
+  const killed = await listen(ann, `${ROUTING} --as alice`)
+  await end(killed, 'SIGKILL')
+  assert.ok(statSync(socket).isSocket())
+  assert.match(await ok(ann, 'static channel list --as alice'), /owner/)
+  const alice = await listen(ann, `${ROUTING} --as alice`)
+  const { ino } = statSync(socket)
+  const heard = shows(alice.stdout!, 'after the crash\n')
+  await ok(ann, `echo after the crash | static channel send ${ROUTING} --as bob`)
+  await heard
+  assert.equal(statSync(socket).ino, ino)
+  assert.equal(await end(alice, 'SIGINT'), 130)
+})
+
+void test('of two listeners that start at once one holds the agent, and the others go on when it ends', async () => {
+  const both = [1, 2].map(() => {
+    const child = ann.start(`exec static channel listen ${ROUTING} --as alice`)
+    children.push(child)
+    let words = ''
+    child.stderr!.on('data', (chunk: Buffer) => (words += chunk.toString()))
+    return { child, words: () => words }
+  })
+  await Promise.all(both.map(({ child }) => shows(child.stderr!, 'static: listening on')))
+  const [holder, other] = [...both].sort((one, two) => Number(isVisitor(one.words())) - Number(isVisitor(two.words())))
+  assert.ok(holder && other)
+  assert.deepEqual([isVisitor(holder.words()), isVisitor(other.words())], [false, true])
+  const third = await listen(ann, `${ROUTING} --as alice --count 2`)
+  assert.equal(await end(holder.child, 'SIGINT'), 130)
+  // Of those that are left one holds the agent now; without a word to the other it is gone.
+  await end(other.child, 'SIGKILL')
+  const heard = shows(third.stdout!, 'who is left\nyou\n')
+  const done = once(third, 'exit')
+  await ok(ann, `printf 'who is left\\nyou\\n' | static channel send ${ROUTING} --as bob --lines`)
+  await heard
+  assert.deepEqual(await done, [0, null])
+})
+
+function isVisitor(words: string): boolean {
+  return words.includes('through the program that holds this agent')
+}
+
+void test('the socket takes one well-formed request at a time from a few, whatever else is sent there', async () => {
+  const alice = await listen(ann, `${ROUTING} --as alice`)
+  const frame = (value: unknown): Buffer => {
+    const body = Buffer.from(typeof value === 'string' ? value : JSON.stringify(value))
+    const head = Buffer.alloc(4)
+    head.writeUInt32BE(body.length)
+    return Buffer.concat([head, body])
+  }
+  const send = async (bytes: Buffer): Promise<string> => {
+    const visitor = connect(socket)
+    visitor.write(bytes)
+    let answer = ''
+    visitor.on('data', (chunk: Buffer) => {
+      answer += chunk.subarray(4).toString()
+      visitor.end()
+    })
+    await once(visitor, 'close')
+    return answer
+  }
+  const list = frame({ action: 'list', args: [] })
+  assert.match(await send(list), /^\{"result":\[\{"name":"acme/)
+  assert.equal(await send(Buffer.from([0xff, 0xff, 0xff, 0xff])), '')
+  assert.equal(await send(frame('no json')), '')
+  assert.equal(await send(Buffer.concat([frame({ action: 'next', args: [ROUTING] }), list])), '')
+  for (const odd of [null, {}, { action: 'constructor', args: [] }, { action: 'list', args: [{}] }]) {
+    assert.match(await send(frame(odd)), /^\{"error":\{"code":"invalid_request"/)
+  }
+  assert.match(await send(frame({ action: 'members', args: ['x'] })), /"code":"channel_error"/)
+
+  const crowd: Socket[] = []
+  for (let at = 0; at < 32; at++) {
+    const visitor = connect(socket)
+    await once(visitor, 'connect')
+    crowd.push(visitor)
+  }
+  assert.match(await send(list), /"code":"unavailable","message":"Too many commands use this agent at once\."/)
+  for (const visitor of crowd) visitor.destroy()
+  assert.equal(await end(alice, 'SIGINT'), 130)
+})
+
+void test('an agent in a directory with a long name shares itself, too', async () => {
+  const long = join(ann.home, 'a-directory-with-a-long-name/'.repeat(5))
+  const flags = `${ROUTING}-2 --as carl --data-dir ${long}`
+  await ok(ann, `mkdir -m 700 -p ${long} && static channel create ${flags}`)
+  const carl = await listen(ann, flags)
+  assert.equal(statSync(join(long, 'agent.sock')).mode & 0o777, 0o600)
+  assert.equal(await ok(ann, `echo hi | static channel send ${flags} --json`), `{"channel":"${ROUTING}-2","sent":1}\n`)
+  assert.equal(await end(carl, 'SIGINT'), 130)
+  const asked = await ann.shell(`static channel delete ${flags}`)
+  assert.deepEqual([asked.code, asked.stderr], [1, 'static: Nobody can be asked here: add --yes to go on.\n'])
+  assert.equal(await ok(ann, `static channel delete ${flags} --yes`), `Deleted ${ROUTING}-2.\n`)
+})
+
+void test('who waits for an owner that does not listen is told for whom, and in the end why', async () => {
+  const token = await ok(ann, `static channel invite ${ROUTING} --as alice`)
+  writeFileSync(join(ann.home, 'token'), token)
+  const late = await ann.terminal(`static channel join ${ROUTING} --as dora --token-file token --timeout 1.5`)
+  assert.ok(late.stdout.includes(' Waiting for the owner …'), late.stdout)
+  assert.match(late.stdout, /static: .*owner.*\r\n$/)
+  assert.equal(late.code, 4)
+})
+
+void test('a revoked key is the end: the next command is refused', async () => {
+  const { keys } = JSON.parse(await ok(ann, 'static keys list --json'))
+  const revoked = await ann.shell(`static keys revoke --yes ${keys[0].id}`)
+  assert.match(revoked.stderr, /^static: that was the key in use: `static login` makes another\.\n$/)
+  const refused = await ann.shell(`echo hi | static channel send ${ROUTING} --as alice`)
+  assert.deepEqual([refused.code, refused.stdout], [3, ''])
+})

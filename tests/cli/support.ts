@@ -1,0 +1,89 @@
+/** The `static` command as people and scripts use it: in a shell, in a pipe, in a terminal. */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { chmodSync, mkdirSync, writeFileSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { text } from 'node:stream/consumers'
+import type { Server } from '../support/server.ts'
+import type { Workspace } from '../support/workspace.ts'
+
+const MAIN = resolve(import.meta.dirname, '../../packages/cli/src/main.ts')
+const TERMINAL = resolve(import.meta.dirname, 'terminal.py')
+const LATEST = 30_000
+
+/** How a command ended, and what it said. */
+export interface Ended {
+  readonly code: number | null
+  readonly stdout: string
+  readonly stderr: string
+}
+
+/** A person with a home directory and `static` on the path. */
+export class Person {
+  readonly home: string
+  readonly env: Readonly<Record<string, string | undefined>>
+
+  constructor(workspace: Workspace, name: string, env: Readonly<Record<string, string | undefined>> = {}) {
+    this.home = workspace.directory(name)
+    const bin = join(workspace.path, 'bin')
+    mkdirSync(bin, { recursive: true })
+    writeFileSync(join(bin, 'static'), `#!/bin/sh\nexec '${process.execPath}' '${MAIN}' "$@"\n`)
+    chmodSync(join(bin, 'static'), 0o755)
+    // One for all people: nobody here waits for code that another has compiled.
+    const cache = join(workspace.path, 'cache')
+    const path = `${bin}:${process.env['PATH'] ?? ''}`
+    this.env = { PATH: path, HOME: this.home, XDG_CACHE_HOME: cache, TMPDIR: workspace.path, LANG: 'C.UTF-8', ...env }
+  }
+
+  /** Runs a line of shell in the home directory. */
+  async shell(line: string): Promise<Ended> {
+    const child = this.start(line)
+    const ended = once(child, 'close')
+    const [stdout, stderr] = await Promise.all([text(child.stdout!), text(child.stderr!)])
+    const [code] = (await ended) as [number | null]
+    return { code, stdout, stderr }
+  }
+
+  /** Starts a line of shell; `exec` in it makes the command the process itself. */
+  start(line: string): ChildProcess {
+    return spawn('bash', ['-c', line], {
+      cwd: this.home,
+      env: this.env,
+      timeout: LATEST,
+      stdio: ['ignore', 'pipe', 'pipe'],
+    })
+  }
+
+  /** Runs it in a terminal: `steps` are texts to wait for, and what is typed then. */
+  async terminal(line: string, steps: readonly (readonly [wait: string, type: string])[] = []): Promise<Ended> {
+    const words = [TERMINAL, JSON.stringify(steps), 'bash', '-c', line]
+    const child = spawn('/usr/bin/python3', words, {
+      cwd: this.home,
+      env: { ...this.env, TERM: 'xterm-256color' },
+      timeout: LATEST,
+      stdio: ['ignore', 'pipe', 'pipe'],
+    })
+    const ended = once(child, 'close')
+    const [stdout, stderr] = await Promise.all([text(child.stdout), text(child.stderr)])
+    const [code] = (await ended) as [number | null]
+    return { code, stdout, stderr }
+  }
+}
+
+/** What a person needs to reach a server on free ports. */
+export function whereabouts(workspace: Workspace, server: Server): Readonly<Record<string, string>> {
+  const relay = `quic://localhost:${server.relay.quicPort}`
+  return { API: server.url, RELAY: relay, CA: join(workspace.path, 'server/ca.pem') }
+}
+
+/** Fulfilled when a stream of a process has shown a text. */
+export async function shows(stream: NodeJS.ReadableStream, wanted: string): Promise<void> {
+  let seen = ''
+  await new Promise<void>((done, fail) => {
+    stream.on('data', (chunk: Buffer) => {
+      seen += chunk.toString()
+      if (seen.includes(wanted)) done()
+    })
+    stream.on('end', () => fail(new Error(`It ended without "${wanted}": ${seen}`)))
+  })
+}

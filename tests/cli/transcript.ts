@@ -1,0 +1,55 @@
+/**
+ * Transcripts: what is typed and what comes of it.
+ *
+ *     # a remark
+ *     $ a line of shell
+ *     a line of stdout
+ *     ! a line of stderr
+ *     = exit code (0 if it is missing)
+ *
+ * `[..]` stands for anything within a line.
+ */
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import type { Person } from './support.ts'
+
+/** A command and what is expected of it. */
+export interface Step {
+  readonly command: string
+  readonly stdout: readonly string[]
+  readonly stderr: readonly string[]
+  readonly code: number
+}
+
+/** The steps of a file. */
+export function readTranscript(path: string): Step[] {
+  const steps: { command: string; stdout: string[]; stderr: string[]; code: number }[] = []
+  for (const line of readFileSync(path, 'utf8').split('\n')) {
+    if (line === '' || line.startsWith('#')) continue
+    const step = steps.at(-1)
+    if (line.startsWith('$ ')) steps.push({ command: line.slice(2), stdout: [], stderr: [], code: 0 })
+    else if (line.startsWith('! ')) step?.stderr.push(line.slice(2))
+    else if (line.startsWith('= ')) Object.assign(step ?? {}, { code: Number(line.slice(2)) })
+    else step?.stdout.push(line)
+  }
+  return steps
+}
+
+/** Types a step and compares. */
+export async function play(person: Person, { command, stdout, stderr, code }: Step): Promise<void> {
+  const ended = await person.shell(command)
+  const shown = `$ ${command}\n${ended.stdout}${ended.stderr}= ${ended.code}`
+  assert.match(ended.stdout, pattern(stdout), shown)
+  assert.match(ended.stderr, pattern(stderr), shown)
+  assert.equal(ended.code, code, shown)
+}
+
+function pattern(lines: readonly string[]): RegExp {
+  const escaped = lines.map((line) =>
+    line
+      .split('[..]')
+      .map((part) => RegExp.escape(part))
+      .join('.*'),
+  )
+  return new RegExp(`^${escaped.map((line) => `${line}\n`).join('')}$`)
+}
