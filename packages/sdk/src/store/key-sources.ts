@@ -2,7 +2,8 @@
  * What can open a slot of keys.json, and how a key-encryption key of 32 bytes comes from it. A source is used as it was
  * asked for or refused; there is no falling back from one to another.
  */
-import { argon2, type Argon2Parameters, randomBytes } from 'node:crypto'
+import * as crypto from 'node:crypto'
+import { type Argon2Parameters, randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { StaticError } from '@static/protocol'
@@ -45,7 +46,8 @@ export function newStretching(): Stretching {
 
 /** The key of a passphrase. The same words typed on another keyboard can be other code points: hence the normal form. */
 export async function stretch(passphrase: string, { salt, memory, passes }: Stretching): Promise<Buffer> {
-  // Node 24.7 brought it.
+  // Node 24.7 brought it; an import of its name would keep this file from loading in an older one.
+  const { argon2 } = crypto
   if (typeof argon2 !== 'function') {
     throw new StaticError('invalid_request', `A passphrase needs Node 24.7 or newer; this is ${process.version}.`)
   }

@@ -1,0 +1,143 @@
+/**
+ * `npm run pack`: every package of the house as npm would publish it, as `.cache/pack/*.tgz`; a word after `--` is another
+ * folder.
+ *
+ * A checkout runs TypeScript, but Node strips no types below node_modules: what is published is JavaScript with
+ * declarations. Each package is put together in a folder of its own, from its package.json and src/. The types are not
+ * checked here; `npm run check` does that.
+ */
+import { spawnSync } from 'node:child_process'
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { dirname, join, resolve } from 'node:path'
+import { fail, say } from './step.ts'
+
+/** What is read of a package.json; the rest is carried over as it is. */
+interface Manifest {
+  readonly name: string
+  readonly private?: boolean
+  readonly license?: string
+  readonly repository?: unknown
+  readonly exports?: Readonly<Record<string, string>>
+  readonly bin?: Readonly<Record<string, string>>
+  readonly files?: readonly string[]
+  readonly scripts?: unknown
+  readonly devDependencies?: unknown
+}
+
+/** What `npm pack --json` says of a package. */
+interface Packed {
+  readonly id: string
+  readonly filename: string
+  readonly size: number
+  readonly unpackedSize: number
+  readonly entryCount: number
+}
+
+const root = resolve(import.meta.dirname, '..')
+const house = readManifest(root)
+const target = resolve(process.argv[2] ?? join(root, '.cache/pack'))
+const compiled = join(target, 'compiled')
+
+rmSync(target, { recursive: true, force: true })
+mkdirSync(target, { recursive: true })
+compile()
+const stages = readdirSync(join(root, 'packages')).flatMap(stage)
+rmSync(compiled, { recursive: true })
+for (const { id, entryCount, size, unpackedSize, filename } of npmPack(stages)) {
+  const [packed, unpacked] = [size, unpackedSize].map((bytes) => `${(bytes / 1024).toFixed(0)} KiB`)
+  say(`${id}: ${entryCount} files, ${packed} (${unpacked} unpacked), ${join(target, filename)}`)
+}
+
+/** Every src/ at once, to `compiled`. */
+function compile(): void {
+  const compiler = join(root, 'node_modules/typescript/bin/tsc')
+  const words = [compiler, '-p', join(root, 'tsconfig.pack.json'), '--outDir', compiled]
+  if (spawnSync(process.execPath, words, { stdio: 'inherit' }).status !== 0) fail('The packages could not be compiled.')
+}
+
+/** Puts a package together; gives its folder, none for a private package. */
+function stage(folder: string): string[] {
+  const home = join(root, 'packages', folder)
+  const own = readManifest(home)
+  if (own.private === true) return []
+  const place = join(target, folder)
+  mkdirSync(place)
+  const isCompiled = existsSync(join(compiled, folder, 'src'))
+  if (isCompiled) {
+    renameSync(join(compiled, folder, 'src'), join(place, 'dist'))
+    finish(join(place, 'dist'))
+  }
+  for (const name of own.files ?? []) {
+    if (!existsSync(join(home, name)))
+      fail(`${own.name} lacks ${name}: start this by \`npm run pack\`, which builds it.`)
+    cpSync(join(home, name), join(place, name), { recursive: true })
+  }
+  for (const name of ['README.md', 'LICENSE']) {
+    const source = [home, root].map((at) => join(at, name)).find((path) => existsSync(path))
+    if (source !== undefined) cpSync(source, join(place, name))
+  }
+  const files = [...(own.files ?? []), ...(isCompiled ? ['dist'] : [])]
+  writeFileSync(join(place, 'package.json'), `${JSON.stringify(published(own, files), null, 2)}\n`)
+  return [place]
+}
+
+/** The package.json that is published: of the package's own, with the house's licence and the compiled files. */
+function published(own: Manifest, files: readonly string[]): object {
+  const { scripts: _, devDependencies: __, exports = {}, bin, ...rest } = own
+  const { license, repository } = house
+  return {
+    ...rest,
+    license,
+    ...(repository === undefined ? {} : { repository }),
+    ...(bin === undefined ? {} : { bin: mapValues(bin, (path) => built(path, '.js')) }),
+    exports: mapValues(exports, (path) =>
+      path.endsWith('.ts') ? { types: built(path, '.d.ts'), default: built(path, '.js') } : path,
+    ),
+    files,
+  }
+}
+
+/** Where a source is when it is compiled. */
+function built(path: string, ending: '.js' | '.d.ts'): string {
+  return path.replace(/^\.\/src\/(.*)\.ts$/, `./dist/$1${ending}`)
+}
+
+/**
+ * Names the compiled files where the compiler leaves the names of sources: in declarations, and in the addresses of
+ * workers.
+ */
+function finish(folder: string): void {
+  for (const name of readdirSync(folder, { recursive: true, encoding: 'utf8' })) {
+    const file = join(folder, name)
+    if (!/\.[jt]s$/.test(name)) continue
+    const text = readFileSync(file, 'utf8').replaceAll(
+      /(['"])(\.\.?\/[^'"\n]*)\.ts\1/g,
+      (_, quote: string, path: string) => {
+        if (!existsSync(join(dirname(file), `${path}.js`)))
+          fail(`${file} names ${path}.ts, which is not in the package.`)
+        return `${quote}${path}.js${quote}`
+      },
+    )
+    const left = /^.*(?:\.ts['"]|`\.\.?\/.*\.ts`).*$/m.exec(text)
+    if (left) fail(`${file} still names a source: ${left[0].trim()}`)
+    writeFileSync(file, text)
+  }
+}
+
+function npmPack(folders: readonly string[]): Packed[] {
+  const words = ['pack', ...folders, '--pack-destination', target, '--json', '--ignore-scripts', '--loglevel=error']
+  const done = spawnSync('npm', words, { cwd: target, encoding: 'utf8', stdio: ['ignore', 'pipe', 'inherit'] })
+  if (done.status !== 0) fail('npm could not pack the packages; its words are above.')
+  return JSON.parse(done.stdout) as Packed[]
+}
+
+function readManifest(folder: string): Manifest {
+  return JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as Manifest
+}
+
+function mapValues<Value>(
+  table: Readonly<Record<string, string>>,
+  change: (value: string) => Value,
+): Record<string, Value> {
+  return Object.fromEntries(Object.entries(table).map(([name, value]) => [name, change(value)]))
+}

@@ -1,0 +1,87 @@
+/** The packages as a user has them: packed, and installed by npm into an empty project. */
+import { execFile } from 'node:child_process'
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { dirname, join, resolve } from 'node:path'
+import { promisify } from 'node:util'
+
+/** The checkout. */
+export const ROOT: string = resolve(import.meta.dirname, '../..')
+
+const start = promisify(execFile)
+/** What the set-up has fetched: with it npm needs no network for the locked versions. */
+const FROM_CACHE = ['--cache', join(ROOT, '.cache/npm'), '--prefer-offline', '--ignore-scripts', '--loglevel=error']
+
+/** A package.json, as far as it is looked at. */
+export interface Manifest {
+  readonly name: string
+  readonly version: string
+  readonly exports?: Readonly<Record<string, unknown>>
+  readonly dependencies?: Readonly<Record<string, string>>
+}
+
+/** A project with the packages. */
+export interface Project {
+  readonly path: string
+  readonly packages: readonly InstalledPackage[]
+  /** What `npm run pack` said of sizes. */
+  readonly sizes: readonly string[]
+}
+
+/** A package of ours in it. */
+export interface InstalledPackage {
+  readonly path: string
+  readonly manifest: Manifest
+  /** Relative paths. */
+  readonly files: readonly string[]
+}
+
+/**
+ * Packs every package and installs the tarballs. Other people's packages come in the versions of the checkout's lock, so
+ * that a release of theirs changes nothing here.
+ */
+export async function installProject(path: string): Promise<Project> {
+  const { stderr } = await start(process.execPath, [join(ROOT, 'scripts/pack.ts'), join(path, 'packed')])
+  const tarballs = readdirSync(join(path, 'packed')).filter((name) => name.endsWith('.tgz'))
+  const { packages: locked } = readJson('package-lock.json') as { packages: Record<string, { link?: boolean }> }
+  const theirs = Object.entries(locked).filter(([at, { link }]) => at.startsWith('node_modules/') && link !== true)
+  // The types of Node are what every program in TypeScript has that runs there.
+  const types = '@types/node'
+  const { devDependencies } = readJson('package.json') as { devDependencies: Record<string, string> }
+  const root = { name: 'empty', version: '1.0.0', dependencies: { [types]: devDependencies[types] } }
+  const lock = { ...root, lockfileVersion: 3, requires: true, packages: { '': root, ...Object.fromEntries(theirs) } }
+  writeFileSync(join(path, 'package.json'), JSON.stringify({ ...root, private: true, type: 'module' }))
+  writeFileSync(join(path, 'package-lock.json'), JSON.stringify(lock))
+  await start('npm', ['install', ...tarballs.map((name) => `./packed/${name}`), ...FROM_CACHE], { cwd: path })
+  const home = join(path, 'node_modules/@static')
+  const packages = readdirSync(home).map((name) => inspect(join(home, name)))
+  return { path, packages, sizes: stderr.trim().split('\n') }
+}
+
+function inspect(path: string): InstalledPackage {
+  const entries = readdirSync(path, { recursive: true, withFileTypes: true })
+  const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name))
+  const manifest = JSON.parse(readFileSync(join(path, 'package.json'), 'utf8')) as Manifest
+  return { path, manifest, files: files.map((file) => file.slice(path.length + 1)) }
+}
+
+/** The oldest Node that the packages say they run on, fetched from npm once; undefined when npm does not have it. */
+export async function oldestNode(): Promise<string | undefined> {
+  const locked = join(import.meta.dirname, 'oldest-node')
+  const home = join(ROOT, '.cache/oldest-node')
+  const binary = join(home, `node_modules/node-${process.platform}-${process.arch}/bin/node`)
+  const lockOf = (folder: string): string => readFileSync(join(folder, 'package-lock.json'), 'utf8')
+  if (existsSync(binary) && lockOf(home) === lockOf(locked)) return binary
+  rmSync(home, { recursive: true, force: true })
+  mkdirSync(dirname(home), { recursive: true })
+  cpSync(locked, home, { recursive: true })
+  try {
+    await start('npm', ['ci', ...FROM_CACHE, '--fetch-retries=0'], { cwd: home, timeout: 60_000 })
+  } catch {
+    return undefined
+  }
+  return existsSync(binary) ? binary : undefined
+}
+
+function readJson(name: string): unknown {
+  return JSON.parse(readFileSync(join(ROOT, name), 'utf8'))
+}

@@ -1,0 +1,137 @@
+/** What `npm run pack` makes is what a user needs: in an empty project, on the oldest Node and on this one. */
+import assert from 'node:assert/strict'
+import { execFile, execFileSync, spawnSync } from 'node:child_process'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { promisify } from 'node:util'
+import { startServer } from '../support/server.ts'
+import { makeWorkspace } from '../support/workspace.ts'
+import { installProject, oldestNode, ROOT } from './installed.ts'
+
+const nodes = { 'the oldest Node': await oldestNode(), 'this Node': process.execPath }
+// Not below the checkout, where Node would find in its node_modules what a package has forgotten to ask for.
+const outside = mkdtempSync('/tmp/static-pack-')
+const workspace = await makeWorkspace()
+// Also when the lines below fail: `after` would not run then.
+process.once('exit', () => {
+  workspace[Symbol.dispose]()
+  rmSync(outside, { recursive: true, force: true })
+})
+const project = await installProject(outside)
+const start = promisify(execFile)
+
+const readme = readFileSync(join(ROOT, 'README.md'), 'utf8')
+const examples = [...readme.matchAll(/```ts\n([\s\S]*?)```/g)].map(([, code = '']) => code)
+assert.ok(examples.length > 0)
+const entries = project.packages.flatMap(({ manifest: { name, exports = {} } }) =>
+  Object.keys(exports).map((path) => name + path.slice(1)),
+)
+const typed = entries.filter((entry) => !entry.endsWith('.html'))
+/** A program: it runs until its stdin ends. */
+const DRIVER = '@static/sdk/driver'
+const modules = typed.filter((entry) => entry !== DRIVER)
+
+/** A worker of the SDK keeps the time of this profile. */
+const CLOCKED = `
+import { StaticClient } from '@static/sdk'
+
+const where = { endpoint: 'quic://localhost:4433', apiUrl: 'https://localhost:8443' }
+const carol = await StaticClient.connect({ ...where, dataDir: './carol', identity: 'carol', traffic: 'strict' })
+const channel = await carol.createChannel('acme/support/clocked')
+await channel.send('nobody sees when')
+await carol.close()
+console.log('hello')
+`
+
+test('the packages hold what runs and nothing else', (t) => {
+  for (const line of project.sizes) t.diagnostic(line)
+  const names = project.packages.map(({ manifest }) => manifest.name)
+  assert.deepEqual(
+    names,
+    ['api', 'cli', 'console', 'protocol', 'relay', 'sdk'].map((name) => `@static/${name}`),
+  )
+  for (const { path, manifest, files } of project.packages) {
+    assert.ok(files.includes('README.md'))
+    const allowed = manifest.name === '@static/console' ? /^dist\/.*\.(html|js|css|svg)$/ : /^dist\/.*(\.js|\.d\.ts)$/
+    const others = files.filter((file) => !allowed.test(file) && !/^(package\.json|README\.md|LICENSE)$/.test(file))
+    assert.deepEqual(others, [])
+    assert.deepEqual(
+      files.filter((file) => /\btests?\b/.test(file)),
+      [],
+    )
+    for (const file of files) {
+      const text = readFileSync(join(path, file), 'utf8')
+      assert.ok(!text.includes(ROOT), `${file} names a path of this machine`)
+      assert.doesNotMatch(text, /sk_(live|test)_\w{20}|PRIVATE KEY-----\s+[\w+/]{40}/, file)
+    }
+  }
+})
+
+test('a package asks npm for exactly what its files import', () => {
+  for (const { path, manifest, files } of project.packages) {
+    const { dependencies = {}, ...rest } = manifest
+    assert.ok(!('devDependencies' in rest) && !('scripts' in rest))
+    assert.deepEqual(
+      Object.values(dependencies).filter((version) => !/^\d+\.\d+\.\d+$/.test(version)),
+      [],
+    )
+    if (manifest.name === '@static/console') continue
+    const code = files.filter((file) => file.startsWith('dist/')).map((file) => readFileSync(join(path, file), 'utf8'))
+    const imports = /(?:\bfrom |\bimport |\bimport\(|\brequire\(|\bmeta\.resolve\()(['"])([^'".\n][^'"\n]*)\1/g
+    const found = [...code.join('\n').matchAll(imports)].map(([, , name = '']) => /^(?:@[^/]+\/)?[^/]+/.exec(name)![0])
+    const foreign = new Set(found.filter((name) => !name.startsWith('node:')))
+    // Loaded by the MLS library, which does not ask for them itself.
+    if (manifest.name === '@static/sdk') for (const name of ['@hpke/core', '@noble/hashes']) foreign.add(name)
+    assert.deepEqual([...foreign].sort(), Object.keys(dependencies).sort(), manifest.name)
+  }
+})
+
+test('the types of every entry, and the examples of the README, hold in a strict program', () => {
+  const lines = typed.map((entry, at) => `export * as entry${at} from '${entry}'`)
+  const wrong = `
+    import { StaticClient } from '@static/sdk'
+    // @ts-expect-error: an identity is no number.
+    await StaticClient.connect({ identity: 1 })`
+  const sources = [...examples, CLOCKED, lines.join('\n'), wrong]
+  const names = sources.map((source, at) => {
+    writeFileSync(join(project.path, `program-${at}.ts`), source)
+    return `program-${at}.ts`
+  })
+  const flags = '--ignoreConfig --noEmit --module nodenext --target esnext --strict --skipLibCheck false --types node'
+  const words = [join(ROOT, 'node_modules/typescript/bin/tsc'), ...flags.split(' '), ...names]
+  const { stdout } = spawnSync(process.execPath, words, { cwd: project.path, encoding: 'utf8' })
+  assert.equal(stdout, '')
+})
+
+for (const [name, node] of Object.entries(nodes)) {
+  const skip = node === undefined && 'npm could not be reached for it: run this where it can, once'
+  test(`the README's examples run with the installed packages on ${name}`, { skip }, async (t) => {
+    t.diagnostic(execFileSync(node!, ['--version'], { encoding: 'utf8' }).trim())
+    const home = workspace.directory(name.replaceAll(' ', '-'))
+    mkdirSync(join(home, 'bin'))
+    symlinkSync(node!, join(home, 'bin/node'))
+    const env = { PATH: `${home}/bin:${project.path}/node_modules/.bin:/usr/bin:/bin`, HOME: home, TMPDIR: home }
+    const dataDir = join(home, '.local/share/static/server')
+    const program = [node!, join(project.path, 'node_modules/.bin/static')]
+    await using server = await startServer({ workspace, dataDir, command: 'up', logLevel: 'silent', program })
+    const endpoint = `quic://localhost:${server.relay.quicPort}`
+
+    const page = await start('curl', ['-sS', '--cacert', join(dataDir, 'ca.pem'), `${server.url}/console`])
+    assert.match(page.stdout, /<script type="module"/)
+    const flags = `--email you@example.com --password-stdin --api-url ${server.url} --relay ${endpoint}`
+    await start('bash', ['-c', `echo 'choose a good one' | static signup ${flags}`], { env })
+
+    const loads = modules.map((entry) => `await import('${entry}')`)
+    const greeters = [...examples, CLOCKED, [...loads, "console.log('hello')"].join('\n')]
+    const printed = [...greeters, `import '${DRIVER}'`].map(async (code, at) => {
+      const here = code.replace('quic://localhost:4433', endpoint).replace('https://localhost:8443', server.url)
+      const file = join(project.path, `program-${at}-${name.replaceAll(' ', '-')}.js`)
+      writeFileSync(file, here)
+      const running = start('node', [file], { env, cwd: home, timeout: 40_000 })
+      running.child.stdin?.end()
+      return (await running).stdout
+    })
+    assert.deepEqual(await Promise.all(printed), [...greeters.map(() => 'hello\n'), ''])
+  })
+}
