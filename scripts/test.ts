@@ -1,7 +1,7 @@
 /** `npm test`: set-up, static checks and every test. Words after `--` name test files to run alone. */
 import { mkdirSync } from 'node:fs'
 import { join, resolve } from 'node:path'
-import { ensureDebian } from './debian.ts'
+import { ensureCapture, ensureDebian } from './debian.ts'
 import { startPostgres } from './postgres.ts'
 import { fail, run, say } from './step.ts'
 
@@ -14,10 +14,12 @@ const chosen = process.argv.slice(2)
 if (chosen.length === 0 && (await run(process.execPath, ['scripts/check.ts'])) !== 0) process.exit(1)
 const python = '/usr/lib/python3/dist-packages'
 await ensureDebian('curl', '/usr/bin/curl', 'The test of the README')
+await ensureDebian('python3-pip', `${python}/pip/__init__.py`, 'The test of the package for Python')
 await ensureDebian('python3-grpcio', `${python}/grpc/__init__.py`, 'The test with Python')
 await ensureDebian('python3-protobuf', `${python}/google/protobuf/__init__.py`, 'The test with Python')
 await ensureDebian('python3-cryptography', `${python}/cryptography/__init__.py`, 'The test with Python')
 await ensureDebian('chromium', '/usr/bin/chromium', 'The test in a browser')
+await ensureCapture('The test of the traffic')
 const postgres = await startPostgres(temporary)
 say('Running the tests')
 const code = await run(

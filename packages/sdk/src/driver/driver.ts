@@ -1,0 +1,223 @@
+/**
+ * One client for a program in another language: does what the program asks, with the SDK that everybody uses, and
+ * decides nothing itself. Channels, iterators and offers go by number.
+ */
+import { StaticError } from '@static/protocol'
+import type { Channel, ChannelMember } from '../channel.ts'
+import { type JoinOffer, StaticClient } from '../client.ts'
+import { toHex } from '../core/bytes.ts'
+import type { AgentEvent } from '../core/events.ts'
+import { StaticChannelManager } from '../manager.ts'
+import { failureOf } from './failure.ts'
+import type { Frame } from './frame.ts'
+import type { Ask, Tell, Word } from './messages.ts'
+import { Reading } from './reading.ts'
+
+type Happening = AgentEvent | JoinOffer
+
+/** An iterator, and those who wait for its next item: `return` alone would wait behind them. */
+interface Listening {
+  readonly iterator: AsyncIterator<Happening>
+  readonly waiting: Set<PromiseWithResolvers<IteratorResult<Happening>>>
+}
+
+interface Answer {
+  readonly result?: unknown
+  readonly bytes?: Uint8Array
+}
+
+/** The client of one program. */
+export class Driver {
+  readonly #tell: Tell
+  #client: StaticClient | undefined
+  #manager: StaticChannelManager | undefined
+  readonly #channels: { readonly channel: Channel; readonly reading: Reading }[] = []
+  readonly #listenings = new Map<number, Listening>()
+  readonly #offers = new Map<number, JoinOffer>()
+  #numbers = 0
+
+  constructor(tell: Tell) {
+    this.#tell = tell
+  }
+
+  /** Takes what the program says. */
+  take({ header, bytes }: Frame): void {
+    const said = header as (Ask & { readonly id: number }) | Word
+    if (said.do === 'more') this.#held(said.on).reading.more(said.count, said.run)
+    else if (said.do === 'settle') this.#held(said.on).reading.settle(said.tokens)
+    else {
+      const { id } = said
+      this.#answer(said, bytes).then(
+        ({ result, bytes }) => this.#tell({ id, result }, bytes),
+        (error: unknown) => this.#tell({ id, error: failureOf(error) }),
+      )
+    }
+  }
+
+  /** Ends the client in order. */
+  async close(): Promise<void> {
+    await this.#client?.close()
+  }
+
+  async #answer(ask: Ask, bytes: Uint8Array): Promise<Answer> {
+    switch (ask.do) {
+      case 'connect':
+        return { result: await this.#connect(ask, bytes) }
+      case 'createChannel':
+        return { result: this.#describe(await this.#open().createChannel(ask.name)) }
+      case 'channel':
+        return { result: this.#describe(this.#open().channel(ask.name)) }
+      case 'channels':
+        return {
+          result: this.#open()
+            .channels()
+            .map((channel) => this.#describe(channel)),
+        }
+      case 'generateKeyPackage':
+        return { bytes: await this.#open().generateKeyPackage() }
+      case 'joinChannel': {
+        const options = ask.owner === undefined ? {} : { owner: ask.owner }
+        return { result: this.#describe(await this.#open().joinChannel(ask.name, bytes, options)) }
+      }
+      case 'send':
+        await this.#held(ask.on).channel.send(bytes)
+        return {}
+      case 'addMember': {
+        const { acceptNewKey } = ask
+        return { bytes: await this.#held(ask.on).channel.addMember(ask.agentId ?? bytes, { acceptNewKey }) }
+      }
+      case 'members':
+        return { result: this.#held(ask.on).channel.members().map(plainMember) }
+      case 'removeMember':
+        await this.#held(ask.on).channel.removeMember(ask.agentId)
+        return {}
+      case 'rotate':
+        await this.#held(ask.on).channel.rotate()
+        return {}
+      case 'leave':
+        await this.#held(ask.on).channel.leave()
+        return {}
+      case 'delete':
+        await this.#held(ask.on).channel.delete()
+        return {}
+      case 'verify':
+        return { result: this.#held(ask.on).channel.verify() }
+      case 'acceptFork':
+        this.#held(ask.on).channel.acceptFork()
+        return {}
+      case 'close':
+        this.#held(ask.on).channel.close()
+        return {}
+      case 'invite': {
+        const { name, maxUses, ttl } = ask
+        return { result: await this.#managed().invite(name, { maxUses, ttl }) }
+      }
+      case 'revokeInvite':
+        await this.#managed().revokeInvite(ask.token)
+        return {}
+      case 'joinWithToken':
+        return { result: this.#describe(await this.#managed().joinWithToken(ask.name, ask.token, ask.timeout)) }
+      case 'sendTo':
+        await this.#managed().send(ask.name, bytes)
+        return {}
+      case 'events':
+        return { result: this.#listen(this.#open().events()) }
+      case 'joins':
+        return { result: this.#listen(this.#open().joins()) }
+      case 'next':
+        return { result: await this.#next(ask.on) }
+      case 'return':
+        this.#leave(ask.on)
+        return {}
+      case 'accept':
+        return { result: this.#describe(await this.#offer(ask.on).accept()) }
+      case 'decline':
+        await this.#offer(ask.on).decline()
+        return {}
+    }
+  }
+
+  async #connect(ask: Extract<Ask, { readonly do: 'connect' }>, bytes: Uint8Array): Promise<unknown> {
+    const options = { ...ask.options, ...(ask.hasIdentity ? { identity: bytes } : {}) }
+    if (ask.manager) {
+      this.#manager = await StaticChannelManager.connect(options)
+      this.#client = this.#manager.client
+      void this.#manager.died.then((error) => this.#tell({ event: 'died', error: failureOf(error) }))
+    } else {
+      this.#client = await StaticClient.connect(options)
+    }
+    return { agentId: this.#client.agentId, fingerprint: this.#client.fingerprint() }
+  }
+
+  async #next(on: number): Promise<unknown> {
+    const listening = this.#listenings.get(on)
+    if (!listening) return { done: true }
+    const next = Promise.withResolvers<IteratorResult<Happening>>()
+    listening.waiting.add(next)
+    listening.iterator.next().then(next.resolve, next.reject)
+    const { done, value } = await next.promise.finally(() => listening.waiting.delete(next))
+    if (done === true) return { done }
+    if (!('accept' in value)) return { event: plainEvent(value) }
+    const offer = ++this.#numbers
+    this.#offers.set(offer, value)
+    const { name, channelId, owner, addedBy } = value
+    return { offer, name, channelId, owner, addedBy }
+  }
+
+  #listen(iterator: AsyncIterator<Happening>): number {
+    const number = ++this.#numbers
+    this.#listenings.set(number, { iterator, waiting: new Set() })
+    return number
+  }
+
+  #leave(on: number): void {
+    const listening = this.#listenings.get(on)
+    this.#listenings.delete(on)
+    for (const { resolve } of listening?.waiting ?? []) resolve({ done: true, value: undefined })
+    listening?.iterator.return?.().catch(() => {})
+  }
+
+  /** The same channel always goes by the same number. */
+  #describe(channel: Channel): unknown {
+    const known = this.#channels.findIndex((held) => held.channel === channel)
+    const on = known < 0 ? this.#channels.length : known
+    if (known < 0) this.#channels.push({ channel, reading: new Reading(channel, on, this.#tell) })
+    const { name, id, owner } = channel
+    return { on, name, id, owner }
+  }
+
+  #open(): StaticClient {
+    if (!this.#client) throw StaticError.of('closed')
+    return this.#client
+  }
+
+  #managed(): StaticChannelManager {
+    if (!this.#manager) throw StaticError.of('closed')
+    return this.#manager
+  }
+
+  #held(on: number): { readonly channel: Channel; readonly reading: Reading } {
+    const held = this.#channels[on]
+    if (!held) throw StaticError.of('internal_error', `There is no channel ${on}.`)
+    return held
+  }
+
+  #offer(on: number): JoinOffer {
+    const offer = this.#offers.get(on)
+    if (!offer) throw StaticError.of('internal_error', `There is no offer ${on}.`)
+    return offer
+  }
+}
+
+function plainMember({ agentId, fingerprint, identity }: ChannelMember): unknown {
+  return { agentId, fingerprint, identity: toHex(identity) }
+}
+
+/** Errors and bytes in an event, as JSON can say them. */
+function plainEvent(event: AgentEvent): unknown {
+  const fields = Object.entries(event).map(([name, value]): [string, unknown] => {
+    if (value instanceof StaticError) return [name, failureOf(value)]
+    return [name, value instanceof Uint8Array ? toHex(value) : value]
+  })
+  return Object.fromEntries(fields)
+}

@@ -1,0 +1,77 @@
+/** What a program asks of the driver, and what the driver tells it. Bytes beside the header: see `frame.ts`. */
+import type { ClientOptions } from '../settings.ts'
+
+/** A call, answered under its id. `on` is the number of a channel, an iterator or an offer. */
+export type Ask =
+  /** Bytes: the identity, when `hasIdentity`. */
+  | {
+      readonly do: 'connect'
+      readonly manager: boolean
+      readonly options: Pick<ClientOptions, 'endpoint' | 'dataDir' | 'apiKey' | 'apiUrl' | 'ca' | 'traffic'>
+      readonly hasIdentity: boolean
+    }
+  | { readonly do: 'createChannel' | 'channel'; readonly name: string }
+  | { readonly do: 'channels' | 'generateKeyPackage' | 'events' | 'joins' }
+  /** Bytes: the Welcome. */
+  | { readonly do: 'joinChannel'; readonly name: string; readonly owner?: string }
+  /** Bytes: the payload. */
+  | { readonly do: 'send'; readonly on: number }
+  /** Bytes: the KeyPackage, unless there is an agent id. */
+  | { readonly do: 'addMember'; readonly on: number; readonly agentId?: string; readonly acceptNewKey: boolean }
+  | { readonly do: 'removeMember'; readonly on: number; readonly agentId: string }
+  | {
+      readonly do:
+        | 'members'
+        | 'rotate'
+        | 'leave'
+        | 'delete'
+        | 'verify'
+        | 'acceptFork'
+        | 'close'
+        | 'next'
+        | 'return'
+        | 'accept'
+        | 'decline'
+      readonly on: number
+    }
+  | { readonly do: 'invite'; readonly name: string; readonly maxUses: number; readonly ttl: number }
+  | { readonly do: 'revokeInvite'; readonly token: string }
+  | { readonly do: 'joinWithToken'; readonly name: string; readonly token: string; readonly timeout: number }
+  /** Bytes: the payload. */
+  | { readonly do: 'sendTo'; readonly name: string }
+
+/** What is said without an answer: so many more payloads are wanted, or these are settled. */
+export type Word =
+  | { readonly do: 'more'; readonly on: number; readonly count: number; readonly run: number }
+  | { readonly do: 'settle'; readonly on: number; readonly tokens: readonly number[] }
+
+/** An error, as the program is to raise it. */
+export interface Failure {
+  readonly code: string
+  readonly message: string
+  readonly cause?: { readonly code?: string; readonly message: string }
+}
+
+/** What the driver says. */
+export type Told =
+  | { readonly id: number; readonly result?: unknown; readonly error?: Failure }
+  /** Bytes: the payload. `token` settles it, `run` is of the `more` that it answers. */
+  | {
+      readonly event: 'payload'
+      readonly on: number
+      readonly run: number
+      readonly token: number
+      readonly sender: { readonly agentId: string; readonly fingerprint: string; readonly identity: string }
+      readonly messageId: string
+      readonly index: number
+      readonly epoch: number
+      readonly time: number
+      readonly redelivered: boolean
+    }
+  /** One that was wanted will not come. */
+  | { readonly event: 'ended'; readonly on: number; readonly run: number; readonly error?: Failure }
+  /** The manager answers nobody any more. */
+  | { readonly event: 'died'; readonly error: Failure }
+
+/** Tells the program something. */
+export type Tell = (told: Told, bytes?: Uint8Array) => void

@@ -1,0 +1,27 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { StaticError } from '@static/protocol'
+import { NAME, World } from '../support/world.ts'
+
+test('a manager whose listener dies tells it to whoever waits for that', async (t) => {
+  const world = await World.start(t, 'grpc')
+  let broken = false
+  const owner = await world.manager('owner', {
+    store: (store) => ({
+      load: () => store.load(),
+      inbox: (channel, after, limit) => store.inbox(channel, after, limit),
+      checkpoint: () => store.checkpoint(),
+      close: () => store.close(),
+      write: (changes) => {
+        if (broken) throw StaticError.of('store_corrupt', 'The disk is gone.')
+        store.write(changes)
+      },
+    }),
+  })
+  const channel = await owner.create(NAME)
+  broken = true
+  await assert.rejects(channel.send('lost'), { code: 'store_corrupt' })
+  const { code, cause } = await owner.died
+  assert.equal(code, 'listener_died')
+  assert.equal((cause as StaticError).code, 'store_corrupt')
+})

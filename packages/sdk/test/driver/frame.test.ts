@@ -1,0 +1,35 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { encodeFrame, type Frame, FrameReader } from '../../src/driver/frame.ts'
+
+test('frames come out as they went in, however the pipe cuts them', () => {
+  const frames = fc.array(fc.record({ header: fc.jsonValue(), bytes: fc.uint8Array({ maxLength: 300 }) }))
+  fc.assert(
+    fc.property(frames, fc.infiniteStream(fc.integer({ min: 1, max: 100 })), (given, cuts) => {
+      // As JSON has them: -0 is 0 there.
+      const sent = given.map(({ header, bytes }) => ({ header: JSON.parse(JSON.stringify(header)), bytes }))
+      const pipe = Buffer.concat(sent.flatMap(({ header, bytes }) => encodeFrame(header, bytes)))
+      const reader = new FrameReader()
+      const got: Frame[] = []
+      for (let at = 0; at < pipe.length;) {
+        const [length = 1] = cuts.take(1)
+        got.push(...reader.push(pipe.subarray(at, at + length)))
+        at += length
+      }
+      assert.deepEqual(
+        got.map(({ header, bytes }) => ({ header, bytes: new Uint8Array(bytes) })),
+        sent,
+      )
+    }),
+  )
+})
+
+test('what cannot be a frame is refused before it is waited for', () => {
+  const long = Buffer.from([0, 16, 0, 1])
+  assert.throws(() => new FrameReader().push(long), RangeError)
+  const short = Buffer.from([0, 0, 0, 3, 1, 1, 1])
+  assert.throws(() => new FrameReader().push(short), RangeError)
+  const header = Buffer.from([0, 0, 0, 6, 0, 0, 0, 9, 1, 1])
+  assert.throws(() => new FrameReader().push(header), RangeError)
+})

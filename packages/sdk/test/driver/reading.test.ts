@@ -1,0 +1,70 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Told } from '../../src/driver/messages.ts'
+import { Reading } from '../../src/driver/reading.ts'
+import { NAME, World } from '../support/world.ts'
+
+/** Hears what a reading tells, one after the other. */
+class Ear {
+  readonly told: { readonly told: Told; readonly bytes: string }[] = []
+  #count = 0
+  #reached = Promise.withResolvers<void>()
+
+  readonly tell = (told: Told, bytes: Uint8Array = new Uint8Array()): void => {
+    this.told.push({ told, bytes: Buffer.from(bytes).toString() })
+    if (this.told.length === this.#count) this.#reached.resolve()
+  }
+
+  /** What was told, when it is so much. */
+  async hears(count: number): Promise<readonly string[]> {
+    this.#count = count
+    this.#reached = Promise.withResolvers()
+    if (this.told.length < count) await this.#reached.promise
+    return this.told.map(({ told, bytes }) => ('event' in told && told.event === 'payload' ? bytes : 'ended'))
+  }
+}
+
+test('as many are read ahead as are wanted, and given again unless they were settled', async (t) => {
+  const world = await World.start(t, 'grpc')
+  const sender = await world.agent('sender')
+  let receiver = await world.agent('receiver')
+  const channel = await sender.createChannel(NAME)
+  const joined = await receiver.joinChannel(NAME, await channel.addMember(await receiver.generateKeyPackage()))
+  for (const text of ['1', '2', '3', '4', '5']) await channel.send(text)
+
+  const ear = new Ear()
+  const reading = new Reading(joined, 0, ear.tell)
+  reading.more(2, 0)
+  reading.more(2, 0)
+  assert.deepEqual(await ear.hears(4), ['1', '2', '3', '4'])
+  // In any order, and what is not there does no harm.
+  reading.settle([3, 1, 77])
+  reading.settle([1])
+  reading.more(2, 1)
+  assert.deepEqual(await ear.hears(5), ['1', '2', '3', '4', '5'])
+  joined.close()
+  assert.deepEqual((await ear.hears(6)).slice(5), ['ended'])
+  assert.deepEqual(ear.told.at(-1)?.told, { event: 'ended', on: 0, run: 1 })
+
+  await receiver.close()
+  receiver = await world.agent('receiver')
+  const again = new Ear()
+  new Reading(receiver.channel(NAME), 0, again.tell).more(3, 0)
+  assert.deepEqual(await again.hears(3), ['2', '4', '5'])
+})
+
+test('what ends a channel is told to each that waits', async (t) => {
+  const world = await World.start(t, 'grpc')
+  const owner = await world.agent('owner')
+  const member = await world.agent('member')
+  const channel = await owner.createChannel(NAME)
+  const joined = await member.joinChannel(NAME, await channel.addMember(await member.generateKeyPackage()))
+  const ear = new Ear()
+  new Reading(joined, 7, ear.tell).more(2, 3)
+  await channel.removeMember(member.agentId)
+  await ear.hears(2)
+  for (const { told } of ear.told) {
+    assert.ok('event' in told && told.event === 'ended')
+    assert.deepEqual([told.on, told.run, told.error?.code], [7, 3, 'removed'])
+  }
+})

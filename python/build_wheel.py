@@ -1,0 +1,143 @@
+"""Makes the wheel: the package, the driver and its clock as a file of JavaScript each, and the native npm packages that it needs.
+
+For one platform, this one. Node itself is not in it. A build backend (PEP 517) of the standard library alone, so that
+``pip install ./python`` works in a checkout without an index; ``python3 python/build_wheel.py DIRECTORY`` makes the
+wheel alone. The checkout's npm packages must be installed.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import platform
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any, Dict, Iterable, List, Optional
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+from static_sdk import __version__, _driver  # noqa: E402
+
+ROOT = HERE.parent
+NAME = "static_sdk"
+INFO = f"{NAME}-{__version__}.dist-info"
+TAG = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+#: Loaded as they are: they hold machine code.
+NATIVE = ("@currentspace/http3", "better-sqlite3-multiple-ciphers", "sodium-native")
+#: What of an npm package is used when it runs.
+USED = (".js", ".cjs", ".mjs", ".json", ".node")
+MACHINES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
+
+METADATA = f"""\
+Metadata-Version: 2.1
+Name: static-sdk
+Version: {__version__}
+Summary: Private channels for software agents: the agent for Python
+Requires-Python: >=3.9
+Description-Content-Type: text/markdown
+
+"""
+WHEEL = f"""\
+Wheel-Version: 1.0
+Generator: {Path(__file__).name}
+Root-Is-Purelib: false
+Tag: {TAG}
+"""
+
+
+def build_wheel(
+    wheel_directory: str,
+    config_settings: Optional[Dict[str, Any]] = None,
+    metadata_directory: Optional[str] = None,
+) -> str:
+    """Makes the wheel in a directory; its name."""
+    name = f"{NAME}-{__version__}-{TAG}.whl"
+    with tempfile.TemporaryDirectory() as temporary:
+        content = Path(temporary)
+        assemble(content)
+        files = sorted(path for path in content.rglob("*") if path.is_file())
+        with zipfile.ZipFile(Path(wheel_directory) / name, "w", zipfile.ZIP_DEFLATED) as wheel:
+            for path in files:
+                wheel.write(path, path.relative_to(content).as_posix())
+    return name
+
+
+def assemble(content: Path) -> None:
+    """Puts everything that the wheel holds into a directory, as it is when it is installed."""
+    package = content / NAME
+    shutil.copytree(HERE / NAME, package, ignore=shutil.ignore_patterns("__pycache__", "driver"))
+    node, source = _driver.driver_command()
+    driver = package / "driver" / "main.mjs"
+    bundle(node, source, driver)
+    # It starts this one as a thread, by the name of its source.
+    bundle(node, str(ROOT / "packages" / "sdk" / "src" / "transport" / "clock-worker.ts"), driver.parent / "clock.mjs")
+    text = driver.read_text("utf-8")
+    if text.count("./clock-worker.ts") != 1:
+        sys.exit("The driver does not start its clock as expected.")
+    driver.write_text(text.replace("./clock-worker.ts", "./clock.mjs"), "utf-8")
+    for name in closure(NATIVE):
+        copy_package(name, package / "driver" / "node_modules" / name)
+    info = content / INFO
+    info.mkdir()
+    (info / "METADATA").write_text(METADATA + (HERE / "README.md").read_text("utf-8"), "utf-8")
+    (info / "WHEEL").write_text(WHEEL, "utf-8")
+    files = sorted(path for path in content.rglob("*") if path.is_file())
+    lines = [record(content, path) for path in files]
+    (info / "RECORD").write_text("".join(lines) + f"{INFO}/RECORD,,\n", "utf-8")
+
+
+def bundle(node: str, source: str, file: Path) -> None:
+    """A program with everything that is JavaScript alone, in one file."""
+    rolldown = ROOT / "node_modules" / "rolldown" / "bin" / "cli.mjs"
+    words = [node, str(rolldown), source, "--format", "esm", "--platform", "node", "--file", str(file)]
+    for name in NATIVE:
+        words += ["--external", name]
+    done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode != 0:
+        sys.exit("rolldown could not bundle the driver:\n" + done.stdout.decode("utf-8", "replace"))
+
+
+def closure(names: Iterable[str]) -> List[str]:
+    """npm packages and all that they depend on."""
+    found: List[str] = []
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.append(name)
+            described = json.loads((ROOT / "node_modules" / name / "package.json").read_text("utf-8"))
+            waiting += described.get("dependencies", {})
+    return sorted(found)
+
+
+def copy_package(name: str, target: Path) -> None:
+    """What runs of an npm package, with machine code for this platform only, and its licence."""
+    source = ROOT / "node_modules" / name
+    system = f"{sys.platform}-{MACHINES[platform.machine().lower()]}"
+    for path in source.rglob("*"):
+        place = path.relative_to(source)
+        is_used = path.suffix in USED or path.name.upper().startswith("LICENSE")
+        if not path.is_file() or not is_used or (path.suffix == ".node" and system not in place.as_posix()):
+            continue
+        (target / place).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target / place)
+
+
+def record(content: Path, path: Path) -> str:
+    """A line of RECORD."""
+    data = path.read_bytes()
+    digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+    return f"{path.relative_to(content).as_posix()},sha256={digest},{len(data)}\n"
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
+    target.mkdir(parents=True, exist_ok=True)
+    print(target / build_wheel(str(target)))

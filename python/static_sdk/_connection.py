@@ -1,0 +1,228 @@
+"""Calls to the driver and what it tells by itself."""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import os
+import threading
+import weakref
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+
+from ._driver import driver_command, driver_environment
+from ._transport import MAX_FRAME_BYTES, Transport, encode_frame
+from .errors import StaticError, error_from, make_error
+
+Answer = Tuple[Any, bytes]
+
+#: How long to wait before looking again. Python may see a Ctrl-C that comes just before it begins to wait only when it
+#: has waited.
+LOOK_SECONDS = 0.5
+
+
+class Call:
+    """A call that is under way."""
+
+    __slots__ = ("_wake", "_is_answered", "_answer", "_error")
+
+    def __init__(self) -> None:
+        self._wake = threading.Lock()
+        self._wake.acquire()
+        self._is_answered = False
+        self._answer: Answer = (None, b"")
+        self._error: Optional[Callable[[], StaticError]] = None
+
+    def succeed(self, answer: Answer) -> None:
+        self._answer = answer
+        self._is_answered = True
+        self._wake.release()
+
+    def fail(self, error: Callable[[], StaticError]) -> None:
+        self._error = error
+        self._is_answered = True
+        self._wake.release()
+
+    def wait(self) -> Answer:
+        """The answer, as often as it is asked for."""
+        while not self._is_answered:
+            self._wake.acquire(timeout=LOOK_SECONDS)
+        if self._error is not None:
+            raise self._error()
+        return self._answer
+
+
+class Connection:
+    """A driver that runs. Any number of threads may call at the same time."""
+
+    def __init__(self, api_url: Optional[str]) -> None:
+        self._api_url = api_url
+        self._ids = itertools.count(1)
+        self._calls: Dict[int, Call] = {}
+        #: Who hears what the driver tells of a channel, and that nothing more comes.
+        self._listeners: Dict[int, Callable[[Mapping[str, Any], bytes], None]] = {}
+        self._wakers: List[Callable[[], None]] = []
+        self._failure: Optional[Callable[[], StaticError]] = None
+        self._death: Optional[Callable[[], StaticError]] = None
+        self._closing = False
+        self._is_closed = False
+        self._process = os.getpid()
+        self._transport = Transport(driver_command(), driver_environment(os.environ), self._hear, self._over)
+        _open.add(self)
+
+    @property
+    def pid(self) -> int:
+        """The driver's process id."""
+        return self._transport.pid
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was ended in order, by this process."""
+        return self._is_closed
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this process is not the one that started the driver."""
+        return self._process != os.getpid()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing can be asked any more, for whatever reason."""
+        return self._failure is not None
+
+    def check(self) -> None:
+        """Raises when the driver can no longer be asked."""
+        if self._failure is not None:
+            raise self._failure()
+
+    def check_manager(self) -> None:
+        """Raises when the manager answers nobody any more."""
+        self.check()
+        if self._death is not None:
+            raise self._death()
+
+    def call(self, do: str, data: bytes = b"", **fields: Any) -> Answer:
+        """Calls and waits for the answer: what it says, and bytes beside it."""
+        return self.begin(do, data, **fields).wait()
+
+    def begin(self, do: str, data: bytes = b"", **fields: Any) -> Call:
+        """Calls without waiting."""
+        self.check()
+        number = next(self._ids)
+        frame = encode_frame({"id": number, "do": do, **fields}, data)
+        if len(frame) > MAX_FRAME_BYTES:
+            raise make_error("too_large", "Send at most 262,144 bytes in one message.", self._api_url)
+        call = Call()
+        self._calls[number] = call
+        self._transport.write(frame)
+        # The driver may have ended after the first look; then nobody answers.
+        if self._failure is not None and self._calls.pop(number, None) is not None:
+            raise self._failure()
+        return call
+
+    def say(self, do: str, **fields: Any) -> None:
+        """Says something that has no answer."""
+        self._transport.write(encode_frame({"do": do, **fields}))
+
+    def say_later(self, piece: Callable[[], bytes]) -> None:
+        """Says what there is to say when it is written. Takes no lock: a finalizer may call it."""
+        if self._failure is None:
+            self._transport.write(piece)
+
+    def listen(self, on: int, hear: Callable[[Mapping[str, Any], bytes], None], wake: Callable[[], None]) -> None:
+        """Hears of a channel from now on. ``wake`` is called when a look at ``check`` is worth while."""
+        self._listeners[on] = hear
+        self._wakers.append(wake)
+
+    def error(self, told: Mapping[str, Any]) -> StaticError:
+        """An error that the driver told of."""
+        return error_from(told, self._api_url)
+
+    def end(self) -> None:
+        """Lets the driver end, without waiting for it."""
+        if not self.is_forked:
+            self._closing = True
+            self._transport.end()
+
+    def close(self) -> None:
+        """Ends the driver in order. What still waits gets ``closed``."""
+        if self.is_forked:
+            return
+        self._closing = True
+        self._transport.close()
+
+    def forked(self) -> None:
+        """In a forked process: nothing can be asked here."""
+        process = self._process
+        self._failure = lambda: make_error(
+            "closed",
+            f"This client belongs to process {process}, which made it before fork(): make a new one in process "
+            f"{os.getpid()}, with a data directory of its own.",
+            self._api_url,
+        )
+        self._transport.forget()
+
+    def _hear(self, header: Dict[str, Any], data: bytes) -> None:
+        number = header.get("id")
+        if number is not None:
+            call = self._calls.pop(number, None)
+            if call is None:
+                return
+            if "error" not in header:
+                call.succeed((header.get("result"), data))
+            else:
+                call.fail(lambda: self.error(header["error"]))
+        elif header["event"] == "died":
+            self._death = lambda: self.error(header["error"])
+            self._wake()
+        else:
+            self._listeners[header["on"]](header, data)
+
+    def _over(self, code: int) -> None:
+        """The driver has ended."""
+        if self._closing:
+            failure = self._closed
+            self._is_closed = True
+        else:
+            how = f"by signal {-code}" if code < 0 else f"with status {code}"
+
+            def failure() -> StaticError:
+                return make_error(
+                    "listener_died",
+                    f"The driver process ended {how}: close this client and make a new one.",
+                    self._api_url,
+                )
+
+        self._failure = failure
+        while self._calls:
+            try:
+                _, call = self._calls.popitem()
+            except KeyError:
+                break
+            call.fail(failure)
+        self._wake()
+
+    def _closed(self) -> StaticError:
+        return make_error("closed", "The client was closed; make a new one.", self._api_url)
+
+    def _wake(self) -> None:
+        for wake in list(self._wakers):
+            wake()
+
+
+_open: "weakref.WeakSet[Connection]" = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    for connection in list(_open):
+        connection.close()
+
+
+def _after_fork() -> None:
+    for connection in list(_open):
+        connection.forked()
+    _open.clear()
+
+
+atexit.register(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

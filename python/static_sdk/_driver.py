@@ -1,0 +1,98 @@
+"""Where Node and the driver are."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Dict, List, Mapping, Optional
+
+from .errors import make_error
+
+OLDEST_NODE = 24
+
+_HERE = Path(__file__).resolve().parent
+#: In a wheel.
+_BUNDLED = _HERE / "driver" / "main.mjs"
+#: In a checkout.
+_ROOT = _HERE.parent.parent
+_SOURCE = _ROOT / "packages" / "sdk" / "src" / "driver" / "main.ts"
+_OWN_NODES = (
+    _ROOT / "node_modules" / ".bin" / "node",
+    _ROOT / "scripts" / "node" / "node_modules" / ".bin" / "node",
+)
+_VERSION = re.compile(r"v(\d+)\.")
+
+#: Programs that were asked for their version: it is asked once.
+_versions: Dict[str, Optional[int]] = {}
+
+
+def driver_command() -> List[str]:
+    """The words that start the driver. Raises ``invalid_request`` when there is nothing to start."""
+    if _BUNDLED.is_file():
+        return [_find_node(), str(_BUNDLED)]
+    if not _SOURCE.is_file():
+        raise make_error("invalid_request", f"The driver is missing: there is neither {_BUNDLED} nor {_SOURCE}.")
+    if not (_ROOT / "node_modules").is_dir():
+        raise make_error(
+            "invalid_request",
+            f"The packages of the checkout {_ROOT} are not installed: run `npm start` or `npm test` there once.",
+        )
+    return [_find_node(_OWN_NODES), str(_SOURCE)]
+
+
+def driver_environment(environment: Mapping[str, str]) -> Dict[str, str]:
+    """The program's environment without what changes how Node runs."""
+    return {name: value for name, value in environment.items() if not name.upper().startswith("NODE_")}
+
+
+def _find_node(own: "tuple[Path, ...]" = ()) -> str:
+    chosen = os.environ.get("STATIC_NODE")
+    if chosen:
+        path = shutil.which(chosen)
+        if path is None:
+            raise make_error("invalid_request", f"STATIC_NODE names {chosen}, which is no program.")
+        return _checked(path, "STATIC_NODE names")
+    for candidate in own:
+        if os.access(candidate, os.X_OK):
+            return str(candidate)
+    path = shutil.which("node")
+    if path is None:
+        raise make_error(
+            "invalid_request",
+            f"static_sdk needs Node {OLDEST_NODE} or newer, and there is no `node`: install it (https://nodejs.org), "
+            "or set STATIC_NODE to where it is.",
+        )
+    return _checked(path, "The `node` in PATH is")
+
+
+def _checked(path: str, what: str) -> str:
+    version = _version_of(path)
+    if version is not None and version >= OLDEST_NODE:
+        return path
+    found = "no Node" if version is None else f"Node {version}"
+    raise make_error(
+        "invalid_request",
+        f"static_sdk needs Node {OLDEST_NODE} or newer. {what} {path}, which is {found}: install a newer one "
+        "(https://nodejs.org), or set STATIC_NODE to where it is.",
+    )
+
+
+def _version_of(path: str) -> Optional[int]:
+    if path not in _versions:
+        try:
+            said = subprocess.run(
+                [path, "--version"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=driver_environment(os.environ),
+                timeout=10,
+            ).stdout.decode("utf-8", "replace")
+        except (OSError, subprocess.TimeoutExpired):
+            said = ""
+        found = _VERSION.match(said)
+        _versions[path] = int(found[1]) if found else None
+    return _versions[path]

@@ -1,0 +1,163 @@
+"""The driver's process and the frames that go to it and come from it.
+
+A frame is the length of the rest (4 bytes, big endian), the length of the header (4 bytes), the header as JSON, and
+bytes as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import struct
+import subprocess
+import threading
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
+
+#: What is to be written; a function is asked when its turn has come.
+Piece = Union[bytes, Callable[[], bytes]]
+
+#: The driver takes no longer frame.
+MAX_FRAME_BYTES = 1024 * 1024
+#: How long the driver may take to end in order.
+CLOSE_SECONDS = 10.0
+
+_READ_BYTES = 256 * 1024
+_WRITE_BYTES = 256 * 1024
+_LENGTHS = struct.Struct(">II")
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
+def encode_frame(header: Mapping[str, Any], data: bytes = b"") -> bytes:
+    """One frame."""
+    text = _encode(header).encode("utf-8")
+    return _LENGTHS.pack(4 + len(text) + len(data), len(text)) + text + data
+
+
+class Transport:
+    """A child process that ends when this one does.
+
+    One thread writes and one reads. Writing is not done by the callers: Ctrl-C in the middle of a frame would leave
+    half of it in the pipe.
+    """
+
+    def __init__(
+        self,
+        command: List[str],
+        environment: Mapping[str, str],
+        on_frame: Callable[[Dict[str, Any], bytes], None],
+        on_end: Callable[[int], None],
+    ) -> None:
+        self._on_frame = on_frame
+        self._on_end = on_end
+        self._queue: "queue.SimpleQueue[Optional[Piece]]" = queue.SimpleQueue()
+        child_input, self._write_fd = os.pipe()
+        self._read_fd, child_output = os.pipe()
+        try:
+            # In a session of its own: a terminal sends Ctrl-C to a whole group, and the driver is to end in order.
+            self._process = subprocess.Popen(
+                command, stdin=child_input, stdout=child_output, env=dict(environment), start_new_session=True
+            )
+        except BaseException:
+            os.close(self._write_fd)
+            os.close(self._read_fd)
+            raise
+        finally:
+            os.close(child_input)
+            os.close(child_output)
+        self._writer = threading.Thread(target=self._write, name="static-writer", daemon=True)
+        self._reader = threading.Thread(target=self._read, name="static-reader", daemon=True)
+        self._writer.start()
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        """The driver's process id."""
+        return self._process.pid
+
+    def write(self, piece: Piece) -> None:
+        """Writes soon. What waits to be written is bounded by the callers, who wait for their answers."""
+        self._queue.put(piece)
+
+    def end(self) -> None:
+        """Lets the driver end, without waiting for it."""
+        self._queue.put(None)
+
+    def close(self) -> None:
+        """Lets the driver end in order and waits until it and the threads are gone."""
+        self.end()
+        self._reader.join(CLOSE_SECONDS)
+        if self._reader.is_alive():
+            self._process.kill()
+        self._reader.join()
+        self._writer.join()
+
+    def forget(self) -> None:
+        """In a forked process: lets go of the pipes, so that the driver ends with the process that started it."""
+        for fd in (self._write_fd, self._read_fd):
+            if fd >= 0:
+                os.close(fd)
+        self._write_fd = self._read_fd = -1
+
+    def _write(self) -> None:
+        ended = False
+        while not ended:
+            data, ended = self._gather()
+            ended = not self._write_all(data) or ended
+        fd, self._write_fd = self._write_fd, -1
+        os.close(fd)
+
+    def _gather(self) -> Tuple[bytes, bool]:
+        """Waits, and takes what there is to write; whether it is the last."""
+        pieces: List[bytes] = []
+        size = 0
+        piece = self._queue.get()
+        while piece is not None:
+            data = piece if isinstance(piece, bytes) else piece()
+            pieces.append(data)
+            size += len(data)
+            if size > _WRITE_BYTES:
+                break
+            try:
+                piece = self._queue.get_nowait()
+            except queue.Empty:
+                break
+        return b"".join(pieces), piece is None
+
+    def _write_all(self, data: bytes) -> bool:
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[os.write(self._write_fd, rest) :]
+        except OSError:
+            # The driver is gone; the reader finds out and tells everybody.
+            return False
+        return True
+
+    def _read(self) -> None:
+        buffer = bytearray()
+        while True:
+            chunk = os.read(self._read_fd, _READ_BYTES)
+            if not chunk:
+                break
+            buffer += chunk
+            at = 0
+            while len(buffer) - at >= 8:
+                length, header_length = _LENGTHS.unpack_from(buffer, at)
+                end = at + 4 + length
+                if len(buffer) < end:
+                    break
+                start = at + 8 + header_length
+                self._on_frame(json.loads(buffer[at + 8 : start]), bytes(buffer[start:end]))
+                at = end
+            del buffer[:at]
+        fd, self._read_fd = self._read_fd, -1
+        os.close(fd)
+        try:
+            code = self._process.wait(CLOSE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            code = self._process.wait()
+        # The writer may wait for something to write.
+        self.end()
+        self._on_end(code)

@@ -1,0 +1,152 @@
+"""Every error that a user of Static can meet.
+
+All are ``RuntimeError``: the text begins with one of five prefixes. All have a class and a stable ``code``: switch on
+that, never on the text.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, Mapping, Optional, Tuple, Type
+
+__all__ = [
+    "AuthError",
+    "ChannelError",
+    "MlsError",
+    "QuotaExceededError",
+    "StaticError",
+    "TransportError",
+]
+
+
+class StaticError(RuntimeError):
+    """Base of all errors of Static."""
+
+    #: A stable code, such as ``channel_exists``.
+    code: str
+    #: The HTTP status that belongs to the code.
+    http_status: int
+    #: Whether the same call can succeed later without any change.
+    retryable: bool
+    #: Where the code is explained; None when the client was given no ``api_url``.
+    doc_url: Optional[str]
+
+    def __init__(self, code: str, message: str, doc_url: Optional[str] = None) -> None:
+        _, status, prefix, retryable = CODES.get(code, _UNKNOWN)
+        super().__init__(f"{prefix} {message}")
+        self.code = code
+        self.http_status = status
+        self.retryable = retryable
+        self.doc_url = doc_url
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        # An exception is copied by its arguments, which here are not those of its constructor.
+        message = str(self).split(": ", 1)[1]
+        return (type(self), (self.code, message, self.doc_url))
+
+    @property
+    def cause(self) -> Optional[BaseException]:
+        """What led to it, for logs."""
+        return self.__cause__
+
+
+class AuthError(StaticError):
+    """A missing, wrong or insufficient credential."""
+
+
+class TransportError(StaticError):
+    """The other side cannot be reached or did not answer in time."""
+
+
+class ChannelError(StaticError):
+    """A channel's name, membership, invite or queue is in the way."""
+
+
+class QuotaExceededError(StaticError):
+    """The plan's message limit is reached."""
+
+
+class MlsError(StaticError):
+    """The cryptographic state of a channel is in the way."""
+
+
+#: Code: class, HTTP status, prefix, retryable. A test holds it against the table of the protocol package.
+CODES: Dict[str, Tuple[Type[StaticError], int, str, bool]] = {
+    "auth_failed": (AuthError, 401, "auth error:", False),
+    "auth_key_invalid": (AuthError, 401, "auth error:", False),
+    "invalid_credentials": (AuthError, 401, "auth error:", False),
+    "api_key_required": (AuthError, 403, "auth error:", False),
+    "mode_mismatch": (AuthError, 403, "auth error:", False),
+    "account_suspended": (AuthError, 403, "auth error:", False),
+    "not_allowed": (AuthError, 403, "auth error:", False),
+    "transport_error": (TransportError, 502, "transport error:", True),
+    "connection_error": (TransportError, 502, "transport error:", True),
+    "join_timeout": (TransportError, 504, "transport error:", True),
+    "listener_died": (TransportError, 500, "transport error:", False),
+    "unavailable": (TransportError, 503, "transport error:", True),
+    "rate_limited": (TransportError, 429, "transport error:", True),
+    "closed": (TransportError, 409, "transport error:", False),
+    "channel_error": (ChannelError, 400, "invalid channel name:", False),
+    "channel_exists": (ChannelError, 409, "runtime error:", False),
+    "not_found": (ChannelError, 404, "runtime error:", False),
+    "removed": (ChannelError, 410, "runtime error:", False),
+    "group_full": (ChannelError, 409, "runtime error:", False),
+    "too_large": (ChannelError, 413, "runtime error:", False),
+    "queue_full": (ChannelError, 429, "runtime error:", True),
+    "invite_invalid": (ChannelError, 400, "runtime error:", False),
+    "invite_expired": (ChannelError, 410, "runtime error:", False),
+    "invite_used_up": (ChannelError, 410, "runtime error:", False),
+    "invite_revoked": (ChannelError, 410, "runtime error:", False),
+    "identity_changed": (ChannelError, 409, "runtime error:", False),
+    "quota_exceeded": (QuotaExceededError, 429, "runtime error:", False),
+    "mls_error": (MlsError, 500, "MLS engine error:", False),
+    "decryption_failure": (MlsError, 500, "MLS engine error:", False),
+    "invalid_welcome": (MlsError, 400, "MLS engine error:", False),
+    "epoch_mismatch": (MlsError, 409, "MLS engine error:", True),
+    "out_of_order": (MlsError, 409, "MLS engine error:", True),
+    "fork_detected": (MlsError, 409, "MLS engine error:", False),
+    "key_package_unavailable": (MlsError, 404, "MLS engine error:", True),
+    "invalid_request": (StaticError, 400, "runtime error:", False),
+    "invalid_json": (StaticError, 400, "runtime error:", False),
+    "method_not_allowed": (StaticError, 405, "runtime error:", False),
+    "body_too_large": (StaticError, 413, "runtime error:", False),
+    "unsupported_media_type": (StaticError, 415, "runtime error:", False),
+    "email_taken": (StaticError, 409, "runtime error:", False),
+    "key_limit_reached": (StaticError, 409, "runtime error:", False),
+    "idempotency_conflict": (StaticError, 409, "runtime error:", False),
+    "idempotency_mismatch": (StaticError, 422, "runtime error:", False),
+    "internal_error": (StaticError, 500, "runtime error:", False),
+    "store_locked": (StaticError, 409, "runtime error:", False),
+    "store_key_wrong": (StaticError, 500, "runtime error:", False),
+    "store_corrupt": (StaticError, 500, "runtime error:", False),
+    "store_permissions": (StaticError, 500, "runtime error:", False),
+    "store_rolled_back": (StaticError, 500, "runtime error:", False),
+}
+
+_UNKNOWN = CODES["internal_error"]
+_CAMEL_CASE_NAME = re.compile(r"`[a-z]+(?:[A-Z][a-z]*)+`")
+_CAPITAL = re.compile(r"[A-Z]")
+
+
+def make_error(
+    code: str, message: str, api_url: Optional[str] = None, cause: Optional[BaseException] = None
+) -> StaticError:
+    """An error of the class that belongs to the code."""
+    doc_url = None if api_url is None else f"{api_url.rstrip('/')}/docs/errors#{code}"
+    error = CODES.get(code, _UNKNOWN)[0](code, message, doc_url)
+    error.__cause__ = cause
+    return error
+
+
+def error_from(told: Mapping[str, Any], api_url: Optional[str] = None) -> StaticError:
+    """An error that the driver has told of."""
+    cause: Optional[BaseException] = None
+    if "cause" in told:
+        why = told["cause"]
+        cause = make_error(why["code"], why["message"], api_url) if "code" in why else RuntimeError(why["message"])
+    return make_error(told["code"], _in_python(told["message"]), api_url, cause)
+
+
+def _in_python(message: str) -> str:
+    """Names of options as they are written here: `dataDir` is `data_dir`."""
+    return _CAMEL_CASE_NAME.sub(lambda name: _CAPITAL.sub(lambda capital: "_" + capital[0].lower(), name[0]), message)

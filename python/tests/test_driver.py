@@ -1,0 +1,70 @@
+"""Which Node is started, and what it is told how."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+from static_sdk import StaticError, _driver
+
+from .support import SERVER, client, driver_of, expect, failure, new_directory
+
+
+def program(directory: str, text: str) -> str:
+    """A program called node."""
+    path = Path(directory) / "node"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+class DriverTest(unittest.TestCase):
+    def setUp(self) -> None:
+        self.directory = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.directory)
+        patch = mock.patch.dict(os.environ)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def test_static_node_overrides(self) -> None:
+        own = program(self.directory, "echo v24.0.0")
+        os.environ["STATIC_NODE"] = own
+        self.assertEqual(_driver.driver_command()[0], own)
+
+    def test_a_node_that_is_not_there_too_old_or_none_is_told(self) -> None:
+        os.environ["STATIC_NODE"] = os.path.join(self.directory, "nowhere")
+        self.told("STATIC_NODE names")
+        os.environ["STATIC_NODE"] = program(self.directory, "echo v20.19.2")
+        self.told("which is Node 20")
+        os.environ["STATIC_NODE"] = shutil.which("true") or ""
+        self.told("which is no Node")
+
+    def test_without_static_node_it_is_the_one_in_path(self) -> None:
+        del os.environ["STATIC_NODE"]
+        with mock.patch.object(_driver, "_OWN_NODES", ()):
+            os.environ["PATH"] = self.directory
+            self.told("there is no `node`")
+            own = program(self.directory, "echo v26.1.0")
+            self.assertEqual(_driver.driver_command()[0], own)
+
+    def told(self, words: str) -> None:
+        error = failure(_driver.driver_command)
+        expect(self, error, StaticError, "invalid_request", "runtime error:")
+        self.assertIn(words, str(error))
+
+    def test_no_secret_in_the_arguments_and_nothing_of_node_in_the_environment(self) -> None:
+        os.environ["NODE_OPTIONS"] = "--no-such-flag"
+        os.environ["Node_Extra_Ca_Certs"] = "/nowhere"
+        del os.environ["STATIC_TEST_SERVER"]
+        with client(b"agent", new_directory()) as agent:
+            process = Path("/proc") / str(driver_of(agent))
+            for secret in (SERVER["apiKey"], SERVER["apiKey"].split("_")[-1]):
+                self.assertNotIn(secret.encode(), (process / "cmdline").read_bytes())
+                self.assertNotIn(secret.encode(), (process / "environ").read_bytes())
+            names = [entry.split(b"=")[0].upper() for entry in (process / "environ").read_bytes().split(b"\0")]
+            self.assertEqual([name for name in names if name.startswith(b"NODE_")], [])

@@ -1,0 +1,127 @@
+"""The channel manager."""
+
+from __future__ import annotations
+
+import threading
+import time
+import unittest
+
+from static_sdk import AuthError, ChannelError, StaticChannelManager, StaticClient, TransportError
+
+from . import support
+from .support import expect, failure, manager, new_name
+
+
+class ManagerTest(unittest.TestCase):
+    owner: StaticChannelManager
+    guest: StaticChannelManager
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.owner = manager(b"owner")
+        cls.addClassCleanup(cls.owner.close)
+        cls.guest = manager(b"guest", guest=True, way="grpc")
+        cls.addClassCleanup(cls.guest.close)
+
+    def channel(self) -> str:
+        """A channel that both are in."""
+        name = new_name()
+        self.owner.create(name)
+        self.guest.join_with_token(name, self.owner.invite(name), 30)
+        return name
+
+    def test_the_same_arguments_and_a_client_below(self) -> None:
+        self.assertIsInstance(self.owner.client, StaticClient)
+        self.assertEqual(len(self.owner.client.agent_id), 64)
+
+    def test_a_guest_joins_by_a_token_and_both_talk(self) -> None:
+        name = new_name()
+        created = self.owner.create(name)
+        self.assertIs(self.owner.create(name), created)
+        token = self.owner.invite(name)
+        self.assertTrue(token.startswith("st_inv_"))
+        joined = self.guest.join_with_token(name, token)
+        self.assertEqual((joined.name, joined.id), (name, created.id))
+        self.assertIn(name, [channel.name for channel in self.guest.channels()])
+        self.assertIsNone(self.guest.send(name, "grüße".encode()))
+        self.assertEqual(self.owner.receive(name, 20), "grüße".encode())
+        self.owner.send(name, b"")
+        self.assertEqual(self.guest.receive(name, 20), b"")
+
+    def test_receive_gives_none_when_the_time_is_up(self) -> None:
+        name = self.channel()
+        start = time.monotonic()
+        self.assertIsNone(self.owner.receive(name, timeout=0.2))
+        self.assertIsNone(self.owner.receive(name, 0))
+        self.assertEqual(self.owner.receive_envelopes(name, 0), [])
+        self.assertLess(time.monotonic() - start, 5)
+        self.guest.send(name, b"late")
+        self.assertEqual(self.owner.receive(name, 20), b"late")
+
+    def test_receive_envelopes_gives_all_that_there_are(self) -> None:
+        name = self.channel()
+        for number in range(10):
+            self.guest.send(name, str(number).encode())
+        received = []
+        while len(received) < 10:
+            received += self.owner.receive_envelopes(name, 20)
+        self.assertEqual([envelope.payload for envelope in received], [str(n).encode() for n in range(10)])
+        self.assertEqual({envelope.sender.identity for envelope in received}, {b"guest"})
+
+    def test_messages_and_receive_share_the_payloads(self) -> None:
+        name = self.channel()
+        for number in range(6):
+            self.guest.send(name, str(number).encode())
+        channel = self.owner.client.channel(name)
+        self.assertEqual(support.take(channel, 2), [b"0", b"1"])
+        self.assertEqual(self.owner.receive(name, 20), b"2")
+        self.assertEqual(support.take(channel, 1), [b"3"])
+        self.assertEqual(self.owner.receive(name, 20), b"4")
+        self.assertEqual(self.owner.receive(name, 20), b"5")
+        self.assertIsNone(self.owner.receive(name, 0.1))
+
+    def test_several_threads_receive_each_payload_once(self) -> None:
+        name = self.channel()
+        received = []
+
+        def receive() -> None:
+            while True:
+                payload = self.owner.receive(name, 20)
+                if payload == b"end":
+                    return
+                received.append(payload)
+
+        threads = [threading.Thread(target=receive) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        expected = [str(number).encode() for number in range(30)]
+        for payload in expected + [b"end"] * 3:
+            self.guest.send(name, payload)
+        for thread in threads:
+            thread.join(support.SECONDS)
+        self.assertEqual(sorted(received), sorted(expected))
+
+    def test_invites_end_by_use_revocation_and_time(self) -> None:
+        name = new_name()
+        self.owner.create(name)
+        token = self.owner.invite(name, max_uses=2, ttl=60)
+        self.owner.revoke_invite(token)
+        error = failure(self.guest.join_with_token, name, token, 20)
+        expect(self, error, ChannelError, "invite_revoked", "runtime error:")
+        error = failure(self.guest.join_with_token, name, "st_inv_nonsense", 5)
+        expect(self, error, ChannelError, "invite_invalid", "runtime error:")
+        expect(self, failure(self.guest.invite, new_name()), ChannelError, "not_found", "runtime error:")
+        joined = self.channel()
+        expect(self, failure(self.guest.invite, joined), AuthError, "not_allowed", "auth error:")
+
+    def test_an_owner_that_does_not_run_is_a_join_timeout(self) -> None:
+        name = new_name()
+        directory = support.new_directory()
+        with manager(b"away", directory) as owner:
+            owner.create(name)
+            token = owner.invite(name)
+        error = failure(self.guest.join_with_token, name, token, timeout=0.5)
+        expect(self, error, TransportError, "join_timeout", "transport error:")
+        # Back again, and the same token carries on.
+        with manager(b"away", directory):
+            self.assertEqual(self.guest.join_with_token(name, token, 30).name, name)

@@ -1,0 +1,253 @@
+"""The seed's table, method by method: types, returns, failures and prefixes."""
+
+from __future__ import annotations
+
+import os
+import unittest
+from datetime import datetime, timezone
+from unittest import mock
+
+from static_sdk import (
+    AuthError,
+    Channel,
+    ChannelError,
+    ChannelMember,
+    MlsError,
+    StaticClient,
+    StaticError,
+    TransportError,
+)
+
+from . import support
+from .support import SERVER, channel_of, client, expect, failure, new_directory, new_name, options, take
+
+IDENTITY = b"bob\x00\xff\xc3\xa9"
+PAYLOADS = [
+    "grüße, 世界 🌍".encode(),
+    b"",
+    bytes(range(256)) * 800,
+    b"\x00\xff\n\r",
+    bytes(262_144),
+]
+
+
+class SurfaceTest(unittest.TestCase):
+    alice: StaticClient
+    bob: StaticClient
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.alice = client(b"alice")
+        cls.addClassCleanup(cls.alice.close)
+        cls.bob = client(IDENTITY, way="grpc")
+        cls.addClassCleanup(cls.bob.close)
+
+    def test_create_channel_returns_the_channel_and_the_own_one_again(self) -> None:
+        name = new_name()
+        channel = self.alice.create_channel(name)
+        self.assertIsInstance(channel, Channel)
+        self.assertEqual((channel.name, len(channel.id), channel.owner), (name, 32, self.alice.fingerprint()))
+        self.assertIs(self.alice.create_channel(name), channel)
+        self.assertIs(self.alice.channel(name), channel)
+        self.assertIn(channel, self.alice.channels())
+
+    def test_an_agent_on_a_clock_talks_with_one_that_has_none(self) -> None:
+        with StaticClient(**options(b"carol"), traffic="private") as carol:
+            own, joined = channel_of(carol, self.bob)
+            own.send(b"tick")
+            self.assertEqual(take(joined, 1), [b"tick"])
+
+    def test_a_bad_name_is_an_invalid_channel_name(self) -> None:
+        for name in ("acme", "acme/support", "Acme/support/routing", "acme/support/routing/x", "", "ä/b/c"):
+            error = failure(self.alice.create_channel, name)
+            expect(self, error, ChannelError, "channel_error", "invalid channel name:")
+            self.assertEqual((error.http_status, error.retryable, error.cause), (400, False, None))
+            self.assertEqual(error.doc_url, f"{SERVER['apiUrl']}/docs/errors#channel_error")
+            expect(
+                self,
+                failure(self.bob.join_channel, name, b"welcome"),
+                ChannelError,
+                "channel_error",
+                "invalid channel name:",
+            )
+
+    def test_a_channel_that_this_agent_is_not_in_is_not_found(self) -> None:
+        expect(self, failure(self.bob.channel, new_name()), ChannelError, "not_found", "runtime error:")
+
+    def test_generate_key_package_returns_bytes_for_one_use_each(self) -> None:
+        one, other = self.bob.generate_key_package(), self.bob.generate_key_package()
+        self.assertIsInstance(one, bytes)
+        self.assertNotEqual(one, other)
+
+    def test_add_member_returns_the_welcome_and_join_channel_the_channel(self) -> None:
+        channel = self.alice.create_channel(new_name())
+        welcome = channel.add_member(self.bob.generate_key_package())
+        self.assertIsInstance(welcome, bytes)
+        joined = self.bob.join_channel(channel.name, welcome, owner=self.alice.fingerprint())
+        self.assertIsInstance(joined, Channel)
+        self.assertEqual(joined.id, channel.id)
+        self.assertIs(self.bob.join_channel(channel.name, welcome), joined)
+        self.assertEqual(
+            {(member.agent_id, member.fingerprint, member.identity) for member in joined.members()},
+            {
+                (self.alice.agent_id, self.alice.fingerprint(), b"alice"),
+                (self.bob.agent_id, self.bob.fingerprint(), IDENTITY),
+            },
+        )
+
+    def test_an_invalid_welcome_is_an_mls_engine_error(self) -> None:
+        error = failure(self.bob.join_channel, new_name(), b"this is no Welcome")
+        expect(self, error, MlsError, "invalid_welcome", "MLS engine error:")
+        channel = self.alice.create_channel(new_name())
+        welcome = channel.add_member(self.bob.generate_key_package())
+        error = failure(self.bob.join_channel, channel.name, welcome, owner=self.bob.fingerprint())
+        expect(self, error, MlsError, "invalid_welcome", "MLS engine error:")
+        self.assertIsInstance(self.bob.join_channel(channel.name, welcome), Channel)
+
+    def test_payloads_of_every_kind_arrive_as_they_were_sent(self) -> None:
+        channel, joined = channel_of(self.alice, self.bob)
+        for payload in PAYLOADS:
+            self.assertIsNone(channel.send(payload))
+        joined.send(bytearray(b"back"))
+        self.assertEqual(take(joined, len(PAYLOADS)), PAYLOADS)
+        self.assertEqual(take(channel, 1), [b"back"])
+        # Usable after messages() was called, and left.
+        channel.send(memoryview(b"again"))
+        received = take(joined, 1)[0]
+        self.assertIs(type(received), bytes)
+        self.assertEqual(received, b"again")
+
+    def test_what_is_too_long_or_no_bytes_is_refused(self) -> None:
+        channel = self.alice.create_channel(new_name())
+        for size in (262_145, 2 * 1024 * 1024):
+            expect(self, failure(channel.send, bytes(size)), ChannelError, "too_large", "runtime error:")
+        for call in (channel.send, channel.add_member, lambda value: self.bob.join_channel(channel.name, value)):
+            with self.assertRaises(TypeError):
+                call(7)
+        with self.assertRaises(TypeError):
+            channel.send("text")
+        channel.send(b"still well")
+
+    def test_envelopes_tell_sender_and_place(self) -> None:
+        channel, joined = channel_of(self.alice, self.bob)
+        joined.send(b"one")
+        joined.send(b"two")
+        with channel.envelopes() as envelopes:
+            one, two = next(envelopes), next(envelopes)
+        self.assertEqual((one.payload, two.payload), (b"one", b"two"))
+        self.assertEqual(one.sender, ChannelMember(self.bob.agent_id, self.bob.fingerprint(), IDENTITY))
+        self.assertEqual((one.index + 1, one.epoch, one.redelivered), (two.index, two.epoch, False))
+        self.assertEqual(len(one.message_id), len(two.message_id))
+        self.assertNotEqual(one.message_id, two.message_id)
+        self.assertLess(abs((datetime.now(timezone.utc) - one.time).total_seconds()), 60)
+
+    def test_members_rotate_verify_and_are_removed(self) -> None:
+        channel, joined = channel_of(self.alice, self.bob)
+        joined.rotate()
+        channel.send(b"after it")
+        self.assertEqual(take(joined, 1), [b"after it"])
+        self.assertEqual(len(channel.verify().split()), 12)
+        self.assertEqual(channel.verify(), joined.verify())
+        expect(self, failure(joined.remove_member, self.alice.agent_id), AuthError, "not_allowed", "auth error:")
+        channel.remove_member(self.bob.agent_id)
+        with self.assertRaises(ChannelError) as raised:
+            next(joined.messages())
+        expect(self, raised.exception, ChannelError, "removed", "runtime error:")
+        self.assertEqual([member.identity for member in channel.members()], [b"alice"])
+
+    def test_leaving_ends_the_iterators_and_the_owner_deletes(self) -> None:
+        channel, joined = channel_of(self.alice, self.bob)
+        reading = support.Background(list, joined.messages())
+        joined.leave()
+        self.assertEqual(reading.result(), [])
+        self.assertNotIn(joined, self.bob.channels())
+        expect(self, failure(channel.leave), AuthError, "not_allowed", "auth error:")
+        channel.delete()
+        expect(self, failure(self.alice.channel, channel.name), ChannelError, "not_found", "runtime error:")
+
+    def test_closing_a_channel_ends_its_iterators_and_no_later_one(self) -> None:
+        channel, joined = channel_of(self.alice, self.bob)
+        with joined:
+            reading = support.Background(list, joined.messages())
+            other = joined.messages()
+            channel.send(b"kept")
+            channel.send(b"for later")
+        before = reading.result()
+        self.assertEqual(list(other), [])
+        channel.send(b"last")
+        after = []
+        for payload in joined.messages():
+            after.append(payload)
+            if payload == b"last":
+                break
+        self.assertEqual(before + after, [b"kept", b"for later", b"last"])
+
+    def test_offers_come_by_joins_and_changes_by_events(self) -> None:
+        with self.alice.events() as events, self.bob.joins() as offers:
+            channel = self.alice.create_channel(new_name())
+            self.assertIsInstance(channel.add_member(self.bob.agent_id), bytes)
+            offer = next(offer for offer in offers if offer.name == channel.name)
+            self.assertEqual(
+                (offer.channel_id, offer.owner, offer.added_by), (channel.id, channel.owner, channel.owner)
+            )
+            joined = offer.accept()
+            channel.send(b"welcome")
+            self.assertEqual(take(joined, 1), [b"welcome"])
+            changed = next(
+                event
+                for event in events
+                if event["type"] == "members_changed" and self.bob.agent_id in event["added"]
+            )
+            self.assertEqual((changed["channel"], changed["by"]), (channel.name, self.alice.agent_id))
+
+
+class ConstructorTest(unittest.TestCase):
+    def refused(self, **fields: object) -> StaticError:
+        return failure(StaticClient, **{**support.options(), **fields})
+
+    def test_a_relay_that_is_down_is_a_transport_error(self) -> None:
+        error = self.refused(endpoint="quic://127.0.0.1:9")
+        expect(self, error, TransportError, "connection_error", "transport error:")
+        self.assertTrue(error.retryable)
+
+    def test_a_wrong_key_is_an_auth_error(self) -> None:
+        wrong = SERVER["apiKey"][:-1] + ("a" if SERVER["apiKey"][-1] != "a" else "b")
+        expect(self, self.refused(api_key=wrong), AuthError, "auth_key_invalid", "auth error:")
+
+    def test_wrong_arguments_are_told_by_the_names_that_they_have_here(self) -> None:
+        error = failure(StaticClient, SERVER["quic"], new_directory(), b"agent", SERVER["apiKey"])
+        expect(self, error, StaticError, "invalid_request", "runtime error:")
+        self.assertIn("`api_url`", str(error))
+        self.assertIsNone(error.doc_url)
+        expect(self, self.refused(identity=b"\x00"), StaticError, "invalid_request", "runtime error:")
+        with self.assertRaises(TypeError):
+            StaticClient(SERVER["quic"], new_directory(), "text")  # type: ignore[arg-type]
+
+    def test_a_directory_in_use_is_store_locked_and_free_after_close(self) -> None:
+        directory = new_directory()
+        with client(b"one", directory) as first:
+            agent = first.agent_id
+            error = failure(client, b"one", directory)
+            expect(self, error, StaticError, "store_locked", "runtime error:")
+        with client(b"one", directory) as second:
+            self.assertEqual(second.agent_id, agent)
+        expect(self, failure(second.generate_key_package), TransportError, "closed", "transport error:")
+
+    def test_what_is_not_given_comes_from_the_environment(self) -> None:
+        name = new_name()
+        environment = {
+            "STATIC_RELAY": SERVER["grpc"],
+            "STATIC_DATA_DIR": new_directory(),
+            "STATIC_IDENTITY": "from outside",
+            "STATIC_API_KEY": SERVER["apiKey"],
+            "STATIC_API_URL": SERVER["apiUrl"],
+            "STATIC_CA": SERVER["ca"],
+        }
+        with mock.patch.dict(os.environ, environment), StaticClient(None, None, None) as agent:
+            self.assertEqual([member.identity for member in agent.create_channel(name).members()], [b"from outside"])
+            error = failure(agent.create_channel, "bad")
+            self.assertEqual(error.doc_url, f"{SERVER['apiUrl']}/docs/errors#channel_error")
+            # A guest in spite of the key outside.
+            with StaticClient(None, new_directory(), b"guest", api_key="") as guest:
+                error = failure(guest.create_channel, new_name())
+                expect(self, error, AuthError, "api_key_required", "auth error:")

@@ -1,0 +1,47 @@
+/** What the package for Python has a copy of is the same as here. */
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { resolve } from 'node:path'
+import { test } from 'node:test'
+import { ERRORS } from '@static/protocol'
+import { runPython, SOURCES } from './installed.ts'
+
+const root = resolve(import.meta.dirname, '../..')
+
+async function ask(script: string): Promise<unknown> {
+  const { code, stdout, stderr } = await runPython(['-c', `import json\n${script}`], { PYTHONPATH: SOURCES }, root)
+  assert.equal(code, 0, stderr)
+  return JSON.parse(stdout)
+}
+
+test('both have the same table of errors', async () => {
+  const table = await ask(`
+from static_sdk.errors import CODES
+print(json.dumps({code: [kind.__name__, *rest] for code, (kind, *rest) in CODES.items()}))`)
+  const rows = Object.entries(ERRORS).map(([code, { family, status, prefix, retryable }]) => [
+    code,
+    [family, status, prefix, retryable],
+  ])
+  assert.deepEqual(table, Object.fromEntries(rows))
+})
+
+test('the package for Python has the version of the SDK', async () => {
+  const { version } = JSON.parse(readFileSync(resolve(root, 'packages/sdk/package.json'), 'utf8')) as {
+    readonly version: string
+  }
+  assert.equal(await ask('import static_sdk\nprint(json.dumps(static_sdk.__version__))'), version)
+})
+
+test('the package for Python has the syntax of Python 3.9 and needs the standard library alone', async () => {
+  const imported = await ask(`
+import ast, glob, sys
+names = set()
+for path in glob.glob('python/static_sdk/*.py') + ['python/build_wheel.py']:
+    for node in ast.walk(ast.parse(open(path).read(), feature_version=(3, 9))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split('.')[0] for alias in node.names}
+        if isinstance(node, ast.ImportFrom) and node.level == 0:
+            names.add(node.module.split('.')[0])
+print(json.dumps(sorted(names - set(sys.stdlib_module_names))))`)
+  assert.deepEqual(imported, ['static_sdk'])
+})

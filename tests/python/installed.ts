@@ -1,0 +1,44 @@
+/** The package for Python as a user has it: installed by pip, without an index, into a directory of its own. */
+import { execFile } from 'node:child_process'
+import { readdirSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { promisify } from 'node:util'
+
+/** Debian's: another one may come first in the path. */
+export const PYTHON = '/usr/bin/python3'
+/** The sources. */
+export const SOURCES: string = resolve(import.meta.dirname, '../../python')
+
+const start = promisify(execFile)
+
+/** What a program printed, and how it ended. */
+export interface Ran {
+  readonly stdout: string
+  readonly stderr: string
+  readonly code: number
+}
+
+/** Runs Python to its end. Of the environment it has only what it is given, and a path. */
+export async function runPython(words: readonly string[], env: NodeJS.ProcessEnv, cwd: string): Promise<Ran> {
+  const options = { cwd, env: { PATH: '/usr/bin:/bin', TMPDIR: process.env['TMPDIR'], ...env }, maxBuffer: 2 ** 26 }
+  try {
+    return { ...(await start(PYTHON, ['-B', ...words], options)), code: 0 }
+  } catch (error) {
+    const { stdout, stderr, code } = error as Ran
+    return { stdout, stderr, code: code || 1 }
+  }
+}
+
+/** Installs the package into a directory. */
+export async function install(directory: string): Promise<void> {
+  const words = ['-m', 'pip', 'install', '--quiet', '--no-index', '--no-deps', '--target', directory, SOURCES]
+  const env = { PYTHONDONTWRITEBYTECODE: '1', PIP_ROOT_USER_ACTION: 'ignore', STATIC_NODE: process.execPath }
+  const { code, stdout, stderr } = await runPython(words, env, directory)
+  if (code !== 0) throw new Error(`pip could not install the package:\n${stdout}${stderr}`)
+}
+
+/** The names of the package's own tests. */
+export function testNames(): readonly string[] {
+  const files = readdirSync(join(SOURCES, 'tests')).filter((name) => /^test_\w+\.py$/.test(name))
+  return files.map((name) => `tests.${name.slice(0, -'.py'.length)}`)
+}

@@ -1,0 +1,90 @@
+/** The agent for Python on real servers: its own tests and the examples of its README. */
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { delimiter, join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { makeClient } from '../support/client.ts'
+import { signUp } from '../support/people.ts'
+import { type Server, startServer } from '../support/server.ts'
+import { QUICK } from '../support/settings.ts'
+import { makeWorkspace, type Workspace } from '../support/workspace.ts'
+import { install, runPython, SOURCES, testNames } from './installed.ts'
+
+let workspace: Workspace
+let server: Server
+let home: string
+let installed: string
+let apiKey: string
+
+before(async () => {
+  workspace = await makeWorkspace()
+  home = workspace.directory('home')
+  installed = workspace.directory('installed')
+  const dataDir = join(home, '.local/share/static/server')
+  const settings = { ...QUICK, quota: { free: null } }
+  // The tests add members faster than anybody does in earnest.
+  const relay = { settings: { rates: { commitsPerSecond: 1000, commitsBurst: 1000 } } }
+  const options = { workspace, dataDir, command: 'up', settings, relay, logLevel: 'silent' } as const
+  ;[server] = await Promise.all([startServer(options), install(installed)])
+  using client = makeClient(server.url, readFileSync(join(dataDir, 'ca.pem'), 'utf8'))
+  apiKey = (await signUp(client)).api_key.key
+})
+
+after(async () => {
+  await server[Symbol.asyncDispose]()
+  workspace[Symbol.dispose]()
+})
+
+test('the tests of static_sdk pass with the package that pip has installed', async (t) => {
+  const place = {
+    quic: `quic://localhost:${server.relay.quicPort}`,
+    grpc: `https://localhost:${server.relay.grpcPort}`,
+    apiUrl: server.url,
+    ca: join(home, '.local/share/static/server/ca.pem'),
+    apiKey,
+    directory: workspace.directory('agents'),
+  }
+  const env = {
+    HOME: home,
+    PYTHONPATH: [installed, SOURCES].join(delimiter),
+    STATIC_NODE: process.execPath,
+    STATIC_MESSAGES: process.env['STATIC_MESSAGES'],
+    STATIC_TEST_SERVER: JSON.stringify(place),
+  }
+  // Single ones: STATIC_PYTHON_TESTS=tests.test_life npm test -- tests/python/static_sdk.test.ts
+  const chosen = process.env['STATIC_PYTHON_TESTS']?.split(' ') ?? testNames()
+  const { code, stdout, stderr } = await runPython(['-X', 'dev', '-m', 'unittest', '-v', ...chosen], env, home)
+  assert.equal(code, 0, stdout + stderr)
+  assert.doesNotMatch(stdout + stderr, /Warning|Traceback/)
+  t.diagnostic(stderr.trim().split('\n').slice(-3).join(' '))
+})
+
+const examples = [...readFileSync(join(SOURCES, 'README.md'), 'utf8').matchAll(/```python\n([\s\S]*?)```/g)]
+
+/** Runs an example of the README on this server. */
+async function runExample([, example = '']: readonly string[], env: NodeJS.ProcessEnv): Promise<void> {
+  const here = example
+    .replace('quic://localhost:4433', `quic://localhost:${server.relay.quicPort}`)
+    .replace('https://localhost:8443', server.url)
+    .replaceAll('acme/', `acme-${Object.keys(env).length}/`)
+  assert.notEqual(here, example)
+  const { code, stdout, stderr } = await runPython(
+    ['-c', here],
+    { HOME: home, STATIC_API_KEY: apiKey, ...env },
+    workspace.directory(`example-${Object.keys(env).length}-${example.length}`),
+  )
+  assert.deepEqual([code, stdout, stderr], [0, 'hello\n', ''])
+}
+
+test('the examples of its README run with the installed package', async () => {
+  assert.equal(examples.length, 2)
+  for (const example of examples) {
+    await runExample(example, { PYTHONPATH: installed, STATIC_NODE: process.execPath })
+  }
+})
+
+test('in a checkout PYTHONPATH=python is enough', async () => {
+  const [example] = examples
+  assert.ok(example)
+  await runExample(example, { PYTHONPATH: SOURCES })
+})
