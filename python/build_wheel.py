@@ -95,6 +95,7 @@ def assemble(content: Path) -> None:
 
 def bundle(node: str, source: str, file: Path) -> None:
     """A program with everything that is JavaScript alone, in one file."""
+    # It comes with Vite, which builds the console.
     rolldown = ROOT / "node_modules" / "rolldown" / "bin" / "cli.mjs"
     words = [node, str(rolldown), source, "--format", "esm", "--platform", "node", "--file", str(file)]
     for name in NATIVE:
