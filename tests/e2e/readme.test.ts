@@ -1,68 +1,40 @@
-/** The README's commands, as they stand there, on a fresh home directory. */
+/** The README, followed from its first command to its last: a new home directory, and what stands there. */
 import assert from 'node:assert/strict'
-import { execFileSync } from 'node:child_process'
-import { readFileSync } from 'node:fs'
-import { join, resolve } from 'node:path'
-import { test } from 'node:test'
-import { startServer } from '../support/server.ts'
+import { after, test } from 'node:test'
+import { quietPort } from '../../packages/relay/test/support/quiet-port.ts'
+import { snippetsOf } from '../docs/markdown.ts'
+import { Reader } from '../docs/reader.ts'
 import { makeWorkspace } from '../support/workspace.ts'
 
-const readme = readFileSync(resolve(import.meta.dirname, '../../README.md'), 'utf8')
-
-/** The commands of the first shell block under a heading, one text each. */
-function commandsUnder(heading: string): string[] {
-  const section = readme.split(`\n## ${heading}\n`)[1]?.split('\n## ')[0] ?? ''
-  const block = /```sh\n([\s\S]*?)```/.exec(section)?.[1] ?? ''
-  return block.split('\n\n').map((text) => text.trim())
+/** Snippets that are not followed here, and why. */
+const NOT_RUN: Readonly<Record<string, string>> = {
+  'README.md#Start sh 2': 'it is `npm test`, which runs this test',
 }
+const LANGUAGES = ['sh', 'text', 'ts', 'python']
 
-test('from sign-up to a second key by copying lines', async () => {
-  using workspace = await makeWorkspace()
-  const home = workspace.directory('home')
-  const dataDir = join(home, '.local/share/static/server')
-  await using server = await startServer({ workspace, dataDir, command: 'up' })
-  const [place = '', signUp = '', keep = '', exchange = '', second = '', ...rest] = commandsUnder('Use')
-  assert.deepEqual(rest, [])
-  assert.match(keep, /export STATIC_API_KEY=/)
-
-  const here = place.replace('https://localhost:8443', server.url)
-  assert.notEqual(here, place)
-  const run = (command: string, key = ''): { [name: string]: any } => {
-    const env = { PATH: process.env['PATH'], HOME: home, STATIC_API_KEY: key }
-    return JSON.parse(execFileSync('bash', ['-c', `${here}\n${command}`], { env, encoding: 'utf8' }))
-  }
-  const made = run(signUp)
-  assert.equal(made['message'], 'account created')
-  const { key } = made['api_key']
-  assert.equal(run(exchange, key)['token_type'], 'Bearer')
-  assert.deepEqual([run(second, key)['name'], run(second, key)['mode']], ['ci', 'test'])
+const workspace = await makeWorkspace()
+const [api, grpc, quic] = [await quietPort(), await quietPort(), await quietPort()]
+const reader = new Reader({
+  workspace,
+  // The usual ports may be taken on the machine that tests.
+  env: { STATIC_API_URL: `https://localhost:${api}`, STATIC_RELAY: `quic://localhost:${quic}` },
+  meanings: [
+    ['npm start', `npm start -- --api-port ${api} --grpc-port ${grpc} --quic-port ${quic}`],
+    ['localhost:4433', `localhost:${quic}`],
+  ],
+})
+after(async () => {
+  await reader[Symbol.asyncDispose]()
+  workspace[Symbol.dispose]()
 })
 
-test('two agents talk, and a guest joins, by the examples as they stand there', async () => {
-  using workspace = await makeWorkspace()
-  const home = workspace.directory('home')
-  const dataDir = join(home, '.local/share/static/server')
-  await using server = await startServer({ workspace, dataDir, command: 'up' })
-  const [, signUp = ''] = commandsUnder('Use')
-  const signedUp = signUp.replace('$CA', join(dataDir, 'ca.pem')).replace('$API', server.url)
-  const account = JSON.parse(execFileSync('bash', ['-c', signedUp], { encoding: 'utf8' }))
-  const agents = workspace.directory('agents')
-  const examples = [...readme.matchAll(/```ts\n([\s\S]*?)```/g)].map(([, code = '']) => code)
-  assert.equal(examples.length, 2)
-  for (const example of examples) {
-    const here = example
-      .replace('quic://localhost:4433', `quic://localhost:${server.relay.quicPort}`)
-      .replace('https://localhost:8443', server.url)
-      .replaceAll("'./", `'${agents}/`)
-    assert.notEqual(here, example)
-    const env = { PATH: process.env['PATH'], HOME: home, STATIC_API_KEY: account.api_key.key }
-    const flags = ['--input-type=module-typescript', '--eval', here]
-    const printed = execFileSync(process.execPath, flags, { env, encoding: 'utf8', timeout: 30_000 })
-    assert.equal(printed, 'hello\n')
+test('from a clone to two agents that talk, and the examples, by copying lines', async () => {
+  const snippets = snippetsOf('README.md')
+  const known = snippets.filter(({ name }) => name in NOT_RUN)
+  assert.equal(known.length, Object.keys(NOT_RUN).length)
+  for (const snippet of snippets.filter(({ name }) => !(name in NOT_RUN))) {
+    assert.ok(LANGUAGES.includes(snippet.language), snippet.name)
+    await reader.follow(snippet)
   }
-})
-
-test('the other commands are scripts of this checkout', () => {
-  const { scripts } = JSON.parse(readFileSync(resolve(import.meta.dirname, '../../package.json'), 'utf8'))
-  for (const [, word = ''] of readme.matchAll(/`?npm (?:run )?(\w+)/g)) assert.ok(word in scripts, word)
+  assert.equal(reader.printed.match(/^hello$/gm)?.length, 2, 'the examples say hello')
 })

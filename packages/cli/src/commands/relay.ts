@@ -32,7 +32,7 @@ export function relayCommand(): Command {
     .option('--credential <file>', 'the relay credential of the API (default: relay.credential in the data directory)')
     .addHelpText(
       'after',
-      '\nExample:\n  $ static relay --name relay.example.com --cert chain.pem --key key.pem \\\n      --api-url https://api.example.com --api-internal-url https://10.0.0.5:8444 --credential relay.credential',
+      '\nExample:\n  $ static relay --name relay.example.com --cert chain.pem --key key.pem \\\n      --api-url https://api.example.com --api-internal-url https://api.example.com:8444 --credential relay.credential',
     )
     .action(relay)
 }

@@ -1,0 +1,129 @@
+/** Every snippet of docs/ and of the package for Python: run in order, as somebody does who reads all of it. */
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { StaticClient } from '@static/sdk'
+import { quietPort } from '../../packages/relay/test/support/quiet-port.ts'
+import { makeDatabase } from '../support/database.ts'
+import { QUICK } from '../support/settings.ts'
+import { makeWorkspace } from '../support/workspace.ts'
+import { pages, read, ROOT, type Snippet, snippetsOf } from './markdown.ts'
+import { Reader } from './reader.ts'
+
+/** Snippets that no reader runs here, and why. */
+const NOT_RUN: Readonly<Record<string, string>> = {
+  'docs/06-self-hosting.md#As a service ini 1': 'needs systemd; its command is compared with the one that is run',
+  'python/README.md#Install sh 1': 'tests/python/static_sdk.test.ts installs the package by pip',
+  'python/README.md#Talk python 1': 'tests/python/static_sdk.test.ts runs it',
+  'python/README.md#Invite python 1': 'tests/python/static_sdk.test.ts runs it',
+}
+const LANGUAGES = ['sh', 'text', 'ts', 'python', 'json']
+/** The id that stands for the old key in the page about keys. */
+const OLD_KEY = '01a1dd29-fb99-77d8-bc4c-7c01980aa2e4'
+
+const all = pages()
+  .filter((page) => page !== 'README.md')
+  .flatMap(snippetsOf)
+const chosen = all.filter(({ name }) => !(name in NOT_RUN))
+
+const workspace = await makeWorkspace()
+const ports = await Promise.all(Array.from({ length: 10 }, quietPort))
+const [api, grpc, quic, upApi, upGrpc, upQuic, apart, internal, relayGrpc, relayQuic] = ports
+const postgres = await makeDatabase()
+const reader = new Reader({
+  workspace,
+  env: { STATIC_API_URL: `https://localhost:${api}`, STATIC_RELAY: `quic://localhost:${quic}` },
+  meanings: [
+    ['npm start', `npm start -- ${serverFlags()}`],
+    ['localhost:8443', `localhost:${api}`],
+    ['localhost:5000', `localhost:${grpc}`],
+    ['localhost:4433', `localhost:${quic}`],
+    // The machines, files and ports of the pages about hosting.
+    [/postgres:\/\/[^']*/g, postgres.url],
+    ['--host ::', '--host localhost'],
+    ['static up ', `static up --api-port ${upApi} --grpc-port ${upGrpc} --quic-port ${upQuic} `],
+    ['api.example.com:8443', `localhost:${apart}`],
+    ['api.example.com:8444', `localhost:${internal}`],
+    ['--internal-port 8444', `--internal-port ${internal} --api-port ${apart}`],
+    [/(--data-dir \S+static-api-2)$/gm, '$1 --api-port 0'],
+    ['static relay ', `static relay --api-ca ${workspace.caFile} --grpc-port ${relayGrpc} --quic-port ${relayQuic} `],
+    ['static proxy ', 'static proxy --grpc-port 0 '],
+    [/\b\w+\.example\.com\b(?!\/)/g, 'localhost'],
+    ['/etc/static/chain.pem', workspace.nameCertFile],
+    ['/etc/static/key.pem', workspace.nameKeyFile],
+    ['/var/lib/', `${workspace.path}/`],
+  ],
+})
+after(async () => {
+  await reader[Symbol.asyncDispose]()
+  await postgres[Symbol.asyncDispose]()
+  workspace[Symbol.dispose]()
+})
+
+/** The one server has the settings that the pages show, so they are right; and ports that nobody else has. */
+function serverFlags(): string {
+  const [forApi, forRelay] = chosen.filter(({ language }) => language === 'json').map(({ code }) => JSON.parse(code))
+  const settings = workspace.file('settings.json', JSON.stringify({ ...QUICK, ...forApi }))
+  const rates = { rates: { commitsPerSecond: 1000, commitsBurst: 1000 } }
+  const relay = workspace.file('relay-settings.json', JSON.stringify({ ...rates, ...forRelay }))
+  const given = `--api-port ${api} --grpc-port ${grpc} --quic-port ${quic}`
+  const [floor = ''] = /--traffic-floor \w+/.exec(read('docs/04-traffic.md')) ?? []
+  return `${given} --settings ${settings} --relay-settings ${relay} ${floor} --log-level silent`
+}
+
+test('every snippet is one that a test knows', () => {
+  const names = all.map(({ name }) => name)
+  assert.deepEqual(
+    Object.keys(NOT_RUN).filter((name) => !names.includes(name)),
+    [],
+    'no longer there',
+  )
+  const unknown = chosen.filter(({ language }) => !LANGUAGES.includes(language))
+  assert.deepEqual(
+    unknown.map(({ name }) => name),
+    [],
+  )
+})
+
+test('the programs have the types that they seem to have', () => {
+  const files = chosen.filter(({ language }) => language === 'ts').map(({ code }, at) => [`program-${at}.ts`, code])
+  for (const [name = '', code = ''] of files) writeFileSync(join(reader.directory, `types-${name}`), code)
+  const flags = '--ignoreConfig --noEmit --module nodenext --target esnext --strict --skipLibCheck --types node'
+  const words = [...flags.split(' '), '--allowImportingTsExtensions', ...files.map(([name]) => `types-${name}`)]
+  const tsc = join(ROOT, 'node_modules/typescript/bin/tsc')
+  const { stdout } = spawnSync(process.execPath, [tsc, ...words], { cwd: reader.directory, encoding: 'utf8' })
+  assert.equal(stdout, '')
+})
+
+for (const page of new Set(chosen.map((snippet) => snippet.page))) {
+  test(`what ${page} says works`, async () => {
+    for (const snippet of chosen.filter((one) => one.page === page)) {
+      if (snippet.code.includes(OLD_KEY)) reader.meanings.unshift([OLD_KEY, await idOfOldKey()])
+      await reader.follow(snippet)
+    }
+    await reader.endPage()
+  })
+}
+
+async function idOfOldKey(): Promise<string> {
+  const { keys } = JSON.parse(await reader.shell('static keys list --json'))
+  return keys.find(({ name }: { readonly name: string }) => name === 'default').id
+}
+
+test('the service of systemd starts what the page has started', () => {
+  const snippets = all.filter(({ page }) => page === 'docs/06-self-hosting.md')
+  const unit = snippets.find(({ language }) => language === 'ini')?.code ?? ''
+  const [command = ''] = snippets.filter(({ language }) => language === 'sh').map(({ code }: Snippet) => code)
+  assert.match(command, /^static up /)
+  assert.equal(/^ExecStart=\/opt\/static\/node_modules\/\.bin\/(.*)$/m.exec(unit)?.[1], command)
+})
+
+test('the least profile that an operator takes is the least that an agent gets', async () => {
+  const dataDir = join(reader.home, 'open')
+  const ca = join(reader.home, '.local/share/static/server/ca.pem')
+  const where = { endpoint: `quic://localhost:${quic}`, apiKey: null, ca, dataDir, identity: 'open' }
+  await assert.rejects(StaticClient.connect({ ...where, traffic: 'off' }), { code: 'not_allowed' })
+  await (await StaticClient.connect({ ...where, traffic: 'standard' })).close()
+})
