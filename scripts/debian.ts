@@ -17,3 +17,9 @@ export async function ensureDebian(name: string, probe: string, purpose: string)
   if ((await run('apt-get', words, quiet)) !== 0) fail(`apt-get could not install ${name}.`)
   return found() ?? fail(`${name} is installed, but ${probe} does not exist.`)
 }
+
+/** What records packets in a network of its own needs. */
+export async function ensureCapture(purpose: string): Promise<void> {
+  await ensureDebian('tcpdump', '/usr/{bin,sbin}/tcpdump', purpose)
+  await ensureDebian('iproute2', '/usr/{bin,sbin}/ip', purpose)
+}

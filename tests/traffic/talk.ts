@@ -1,0 +1,35 @@
+/** What the proof and its agents' processes say to each other. */
+import type { ClientOptions } from '@static/sdk'
+import type { Phase, Schedule } from './schedule.ts'
+
+/** What is said in active blocks. */
+export interface Talk {
+  /** By each agent; its peer sends as many. */
+  readonly perSecond: number
+  readonly longestBytes: number
+  /** Every message repeats it. */
+  readonly canary: string
+  readonly seed: number
+}
+
+/** The proof asks. */
+export type Ask =
+  /** Makes channels of two agents each. */
+  | { readonly type: 'found' }
+  | { readonly type: 'connect'; readonly options: ClientOptions }
+  /** Answered when the last block is over. */
+  | { readonly type: 'play'; readonly schedule: Schedule; readonly phases: readonly Phase[]; readonly talk: Talk }
+  | { readonly type: 'close' }
+
+/** A process answers. */
+export type Told =
+  | { readonly type: 'done'; readonly counts: Counts }
+  | { readonly type: 'failed'; readonly message: string }
+
+/** What happened since the last `connect`. */
+export interface Counts {
+  readonly sent: number
+  readonly received: number
+  /** Sessions that were lost: their packets are not where they are looked for. */
+  readonly lost: number
+}
