@@ -1,26 +1,16 @@
 /** One agent of the bench, in a process of its own: does what it is told and says what it cost. */
 import { type Channel, StaticClient } from '@static/sdk'
-import type { Ask, Told } from './messages.ts'
-
-const PAYLOAD_BYTES = 1024
+import { type Ask, PAYLOAD_BYTES, type Told } from './messages.ts'
+import { ownCpu, serve } from './serve.ts'
 
 const options = JSON.parse(process.argv[2] ?? '{}') as Parameters<typeof StaticClient.connect>[0]
 const client = await StaticClient.connect(options)
 let channel: Channel | undefined
 let echoing: Promise<void> | undefined
 
-function tell(told: Told): void {
-  process.send?.(told)
-}
-
 function joined(): Channel {
   if (!channel) throw new Error('The agent is in no channel.')
   return channel
-}
-
-function cpu(): number {
-  const { user, system } = process.cpuUsage()
-  return user + system
 }
 
 /** Sends so many, a window of them at a time. */
@@ -57,26 +47,26 @@ async function roundTrips(count: number): Promise<number[]> {
 }
 
 async function answer(ask: Ask): Promise<Told> {
-  const before = cpu()
+  const before = ownCpu()
   switch (ask.type) {
     case 'keyPackage':
       return { type: 'bytes', base64: Buffer.from(await client.generateKeyPackage()).toString('base64') }
     case 'create':
       channel = await client.createChannel(ask.name)
-      return { type: 'done', cpu: cpu() - before }
+      return { type: 'done', cpu: ownCpu() - before }
     case 'add': {
       const welcomes = await joined().addMembers(ask.keyPackages.map((bytes) => Buffer.from(bytes, 'base64')))
       return { type: 'welcomes', base64: welcomes.map((bytes) => Buffer.from(bytes).toString('base64')) }
     }
     case 'join':
       channel = await client.joinChannel(ask.name, Buffer.from(ask.welcome, 'base64'))
-      return { type: 'done', cpu: cpu() - before }
+      return { type: 'done', cpu: ownCpu() - before }
     case 'send':
       await send(ask.count, ask.window)
-      return { type: 'done', cpu: cpu() - before }
+      return { type: 'done', cpu: ownCpu() - before }
     case 'receive':
       await receive(ask.count)
-      return { type: 'done', cpu: cpu() - before }
+      return { type: 'done', cpu: ownCpu() - before }
     case 'echo':
       echoing = echo()
       return { type: 'done', cpu: 0 }
@@ -89,10 +79,4 @@ async function answer(ask: Ask): Promise<Told> {
   }
 }
 
-process.on('message', (ask: Ask) => {
-  answer(ask).then(tell, (error: unknown) => tell({ type: 'failed', message: String(error) }))
-})
-process.on('disconnect', () => {
-  void client.close().finally(() => process.exit(0))
-})
-tell({ type: 'done', cpu: 0 })
+serve(answer, () => client.close())

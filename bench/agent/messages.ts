@@ -1,5 +1,8 @@
 /** What the bench and its agents say to each other. Bytes are base64. */
 
+/** What every message carries. */
+export const PAYLOAD_BYTES = 1024
+
 /** The bench asks. */
 export type Ask =
   | { readonly type: 'keyPackage' | 'echo' | 'stopEcho' }

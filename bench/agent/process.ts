@@ -10,8 +10,17 @@ export interface AgentProcess extends AsyncDisposable {
 }
 
 /** Starts an agent; fulfilled when it is connected. */
-export async function startAgent(options: object, nodeFlags: readonly string[] = []): Promise<AgentProcess> {
-  const child = fork(join(import.meta.dirname, 'child.ts'), [JSON.stringify(options)], { execArgv: [...nodeFlags] })
+export function startAgent(options: object, nodeFlags: readonly string[] = []): Promise<AgentProcess> {
+  return startChild(join(import.meta.dirname, 'child.ts'), options, { nodeFlags })
+}
+
+/** Starts a program that answers as `serve` does; fulfilled when it is ready. */
+export async function startChild(
+  file: string,
+  options: object,
+  { nodeFlags = [], env = {} }: { readonly nodeFlags?: readonly string[]; readonly env?: Record<string, string> } = {},
+): Promise<AgentProcess> {
+  const child = fork(file, [JSON.stringify(options)], { execArgv: [...nodeFlags], env: { ...process.env, ...env } })
   const exit = once(child, 'exit')
   const next = async (): Promise<Told> => {
     const message = Promise.withResolvers<Told>()

@@ -8,8 +8,8 @@ import { CELL_BYTES, makeCell } from './cell.ts'
 /** The cells of the smallest bucket of messages: everything leaves in multiples of them. */
 export const UNIT_CELLS = 2
 const UNIT_BYTES = UNIT_CELLS * CELL_BYTES
-/** Between two covers of one direction, on average. */
-const COVER_MS = 5000
+/** Between two covers of one side, on average; with its answers to the other side's, a unit leaves every 5 s each way. */
+const COVER_MS = 10_000
 /** How many real answers are remembered. */
 const USUAL = 32
 /** Until there was a real one. */

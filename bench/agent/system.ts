@@ -1,0 +1,77 @@
+/** The system under test: `static up` in a process of its own, an account, and agents that use it. */
+import { readFileSync } from 'node:fs'
+import { request } from 'node:https'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { startServer } from '../../tests/support/server.ts'
+import type { Workspace } from '../../tests/support/workspace.ts'
+import { type Group, joinAll } from './group.ts'
+import { startAgent, type AgentProcess } from './process.ts'
+
+/** The ways to the relay. */
+export const WAYS = ['quic', 'grpc'] as const
+
+/** One of them. */
+export type Way = (typeof WAYS)[number]
+
+/** A system that runs. */
+export interface System extends AsyncDisposable {
+  readonly pid: number
+  /** So many agents, and one that sends to them, in a channel of this name. */
+  group(way: Way, name: string, receivers: number): Promise<Group>
+}
+
+/** Starts the system, without quota. */
+export async function startSystem(workspace: Workspace, nodeFlags: readonly string[] = []): Promise<System> {
+  const dataDir = workspace.directory('server')
+  const settings = { quota: { free: null } }
+  await using started = new AsyncDisposableStack()
+  const server = started.use(
+    await startServer({ workspace, dataDir, command: 'up', settings, logLevel: 'silent', nodeFlags }),
+  )
+  const ca = join(dataDir, 'ca.pem')
+  const apiKey = await signUp(server.url, readFileSync(ca))
+  const endpoints = {
+    quic: `quic://localhost:${server.relay.quicPort}`,
+    grpc: `https://localhost:${server.relay.grpcPort}`,
+  }
+  const agent = (way: Way, identity: string): Promise<AgentProcess> => {
+    const directory = workspace.directory(identity)
+    const options = { endpoint: endpoints[way], dataDir: directory, identity, apiKey, apiUrl: server.url, ca }
+    return startAgent(options, nodeFlags)
+  }
+  const running = started.move()
+  return {
+    pid: server.pid,
+    async group(way, name, count) {
+      const prefix = name.replaceAll('/', '-')
+      const receivers = await Promise.all(Array.from({ length: count }, (_, at) => agent(way, `${prefix}-${at}`)))
+      const sender = await agent(way, `${prefix}-sender`)
+      await joinAll(sender, receivers, name)
+      return {
+        sender,
+        receivers,
+        [Symbol.asyncDispose]: async () => {
+          for (const member of [sender, ...receivers]) await member[Symbol.asyncDispose]()
+        },
+      }
+    },
+    [Symbol.asyncDispose]: () => running.disposeAsync(),
+  }
+}
+
+/** The key of a new account. */
+async function signUp(url: string, ca: Buffer): Promise<string> {
+  const body = JSON.stringify({ email: 'bench@example.com', password: 'correct horse battery staple' })
+  const { promise, resolve, reject } = Promise.withResolvers<string>()
+  const headers = { 'content-type': 'application/json' }
+  const sending = request(
+    `${url}/v1/accounts`,
+    { method: 'POST', ca, headers },
+    (response) => void text(response).then(resolve, reject),
+  )
+  sending.on('error', reject)
+  sending.end(body)
+  const { api_key: key } = JSON.parse(await promise) as { api_key: { key: string } }
+  return key.key
+}
