@@ -21,6 +21,8 @@ Piece = Union[bytes, Callable[[], bytes]]
 MAX_FRAME_BYTES = 1024 * 1024
 #: How long the driver may take to end in order.
 CLOSE_SECONDS = 10.0
+#: More than any answer needs; a longer one means that the two sides no longer understand each other.
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
 
 _READ_BYTES = 256 * 1024
 _WRITE_BYTES = 256 * 1024
@@ -135,22 +137,11 @@ class Transport:
         return True
 
     def _read(self) -> None:
-        buffer = bytearray()
-        while True:
-            chunk = os.read(self._read_fd, _READ_BYTES)
-            if not chunk:
-                break
-            buffer += chunk
-            at = 0
-            while len(buffer) - at >= 8:
-                length, header_length = _LENGTHS.unpack_from(buffer, at)
-                end = at + 4 + length
-                if len(buffer) < end:
-                    break
-                start = at + 8 + header_length
-                self._on_frame(json.loads(buffer[at + 8 : start]), bytes(buffer[start:end]))
-                at = end
-            del buffer[:at]
+        try:
+            self._read_frames()
+        except Exception:
+            # Not what a driver says. All who wait must hear that it is over.
+            self._process.kill()
         fd, self._read_fd = self._read_fd, -1
         os.close(fd)
         try:
@@ -161,3 +152,23 @@ class Transport:
         # The writer may wait for something to write.
         self.end()
         self._on_end(code)
+
+    def _read_frames(self) -> None:
+        buffer = bytearray()
+        while True:
+            chunk = os.read(self._read_fd, _READ_BYTES)
+            if not chunk:
+                return
+            buffer += chunk
+            at = 0
+            while len(buffer) - at >= 8:
+                length, header_length = _LENGTHS.unpack_from(buffer, at)
+                if length > MAX_ANSWER_BYTES:
+                    raise ValueError(f"A frame of {length} bytes.")
+                end = at + 4 + length
+                if len(buffer) < end:
+                    break
+                start = at + 8 + header_length
+                self._on_frame(json.loads(buffer[at + 8 : start]), bytes(buffer[start:end]))
+                at = end
+            del buffer[:at]

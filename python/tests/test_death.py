@@ -42,18 +42,43 @@ while True:
 """
 
 
+#: A payload, and the end of the channel before the rest that was asked for.
+ENDED = DRIVER.replace('if said["do"] == "more":', """if said["do"] == "more":
+        sender = {"agentId": "dd", "fingerprint": "dd", "identity": "ee"}
+        tell({"event": "payload", "on": 0, "run": said["run"], "token": 1, "sender": sender, "messageId": "ff",
+              "index": 1, "epoch": 1, "time": 0, "redelivered": False})
+        tell({"event": "ended", "on": 0, "run": said["run"], "error": {"code": "removed", "message": "You are out."}})
+    if False:""")
+
+#: What is no frame, or none that anybody has asked for.
+GARBAGE = (b"(node:1) Warning: words\n", b"\xff" * 8, b"\0\0\0\6\0\0\0\2{]", b"\0\0\0\6\0\0\0\2{}", b"\0\0\0\6\0\0\0\2[]")
+
+
 class DeathTest(unittest.TestCase):
+    def manager(self, directory: str, text: str) -> StaticChannelManager:
+        script = Path(directory) / "node"
+        script.write_text(text)
+        script.chmod(script.stat().st_mode | stat.S_IXUSR)
+        with mock.patch.dict(os.environ, {"STATIC_NODE": str(script)}):
+            return StaticChannelManager("quic://localhost", directory, b"agent")
+
+    def test_what_has_come_is_given_before_the_end_of_the_channel_is_told(self) -> None:
+        with tempfile.TemporaryDirectory() as directory, self.manager(directory, ENDED) as manager:
+            (envelope,) = Background(manager.receive_envelopes, "acme/support/routing", 20).result()
+            self.assertEqual(envelope.message_id, "ff")
+
+    def test_a_driver_that_talks_nonsense_is_ended_and_everybody_hears_of_it(self) -> None:
+        for words in GARBAGE:
+            text = DRIVER.replace("while True:", f"sys.stdout.buffer.write({words!r})\nsys.stdout.flush()\nwhile True:")
+            with tempfile.TemporaryDirectory() as directory, self.subTest(words):
+                error = failure(Background(self.manager, directory, text).result)
+                expect(self, error, TransportError, "listener_died", "transport error:")
+
     def test_receive_raises_listener_died_at_once_and_from_then_on(self) -> None:
-        with tempfile.TemporaryDirectory() as directory:
-            script = Path(directory) / "node"
-            script.write_text(DRIVER)
-            script.chmod(script.stat().st_mode | stat.S_IXUSR)
-            with mock.patch.dict(os.environ, {"STATIC_NODE": str(script)}):
-                manager = StaticChannelManager("quic://localhost", directory, b"agent")
-            with manager:
-                waiting = Background(manager.receive, "acme/support/routing", 60)
-                error = failure(waiting.result)
-                expect(self, error, TransportError, "listener_died", "transport error:")
-                self.assertEqual(getattr(error.cause, "code", None), "store_corrupt")
-                error = failure(manager.receive_envelopes, "acme/support/routing", 60)
-                expect(self, error, TransportError, "listener_died", "transport error:")
+        with tempfile.TemporaryDirectory() as directory, self.manager(directory, DRIVER) as manager:
+            waiting = Background(manager.receive, "acme/support/routing", 60)
+            error = failure(waiting.result)
+            expect(self, error, TransportError, "listener_died", "transport error:")
+            self.assertEqual(getattr(error.cause, "code", None), "store_corrupt")
+            error = failure(manager.receive_envelopes, "acme/support/routing", 60)
+            expect(self, error, TransportError, "listener_died", "transport error:")

@@ -1,10 +1,11 @@
 /** An account from the command line: transcripts, and what a person sees in a terminal. */
 import assert from 'node:assert/strict'
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { startServer } from '../support/server.ts'
 import { makeWorkspace } from '../support/workspace.ts'
+import { startLiar } from './liar.ts'
 import { Person, whereabouts } from './support.ts'
 import { play, readTranscript } from './transcript.ts'
 
@@ -70,4 +71,19 @@ void test('Ctrl-C at a question ends the command, and a no changes nothing', asy
   assert.equal(refused.code, 1)
   const revoked = await zoe.terminal(`static keys revoke ${id}`, [['[y/N] ', 'y\r']])
   assert.match(revoked.stdout, /is revoked\.\r\nstatic: that was the key in use: `static login` makes another\./)
+})
+
+void test('what a lying API answers changes no terminal, and what cannot be a key is not kept', async () => {
+  using liar = await startLiar(join(workspace.path, 'server'))
+  const cut = new Person(workspace, 'cut', { STATIC_API_URL: liar.url, STATIC_CA: env['CA'], PASSWORD })
+  const harmless = (words: string): boolean => !words.includes('\u001B') && !words.includes('\u0007')
+  for (const line of ['whoami', 'keys list', 'keys create', 'keys revoke x --yes', 'token', 'usage']) {
+    const { stdout, stderr } = await cut.shell(`STATIC_API_KEY=sk_live_x static ${line}`)
+    assert.ok(`${stdout}${stderr}`.includes('mine') && harmless(`${stdout}${stderr}`), `${line}: ${stdout}${stderr}`)
+  }
+  for (const line of ['signup', 'login']) {
+    const made = await cut.shell(`printf %s "$PASSWORD" | static ${line} --email cut@example.com --password-stdin`)
+    assert.deepEqual([made.code, made.stdout, harmless(made.stderr)], [3, '', true], made.stderr)
+    assert.ok(!existsSync(join(cut.home, '.config/static/credentials.json')))
+  }
 })

@@ -3,8 +3,8 @@ import assert from 'node:assert/strict'
 import { type ChildProcess } from 'node:child_process'
 import { createHash, randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { readFileSync, statSync, writeFileSync } from 'node:fs'
-import { connect, type Socket } from 'node:net'
+import { chmodSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { connect, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { startServer } from '../support/server.ts'
@@ -177,6 +177,34 @@ void test('of two listeners that start at once one holds the agent, and the othe
   assert.deepEqual(await done, [0, null])
 })
 
+void test('what waits for a listener that is gone goes to the one that is left, at once and in order', async () => {
+  const holder = await listen(ann, `${ROUTING} --as alice`)
+  const visitor = await listen(ann, `${ROUTING} --as alice`)
+  const first = shows(holder.stdout!, 'first\n')
+  const second = shows(holder.stdout!, 'first\nsecond\n')
+  await ok(ann, `echo first | static channel send ${ROUTING} --as bob`)
+  await first
+  // It is the visitor's turn, but nobody is there to have it.
+  await end(visitor, 'SIGKILL')
+  await ok(ann, `echo second | static channel send ${ROUTING} --as bob`)
+  await second
+  assert.equal(await end(holder, 'SIGINT'), 130)
+})
+
+void test('an input that does not end keeps no command that was interrupted or has failed', async () => {
+  const failed = await ann.shell(
+    'static channel send acme/no/channel --as bob --lines < <(echo x; exec sleep 40 2> /dev/null)',
+  )
+  assert.deepEqual([failed.code, failed.stderr], [1, 'static: This agent is in no channel acme/no/channel.\n'])
+  const sender = ann.start(
+    `exec static channel send ${ROUTING} --as bob --lines < <(echo ready; exec sleep 40 2> /dev/null)`,
+  )
+  children.push(sender)
+  const alice = ann.shell(`static channel listen ${ROUTING} --as alice --count 1 --timeout 20`)
+  assert.equal((await alice).stdout, 'ready\n')
+  assert.equal(await end(sender, 'SIGTERM'), 143)
+})
+
 function isVisitor(words: string): boolean {
   return words.includes('through the program that holds this agent')
 }
@@ -232,6 +260,18 @@ void test('an agent in a directory with a long name shares itself, too', async (
   const asked = await ann.shell(`static channel delete ${flags}`)
   assert.deepEqual([asked.code, asked.stderr], [1, 'static: Nobody can be asked here: add --yes to go on.\n'])
   assert.equal(await ok(ann, `static channel delete ${flags} --yes`), `Deleted ${ROUTING}-2.\n`)
+})
+
+void test('a socket in a directory that others can reach is left alone', async () => {
+  const open = join(ann.home, 'open')
+  mkdirSync(open)
+  chmodSync(open, 0o755)
+  const trap = createServer(() => assert.fail('somebody has called')).listen(join(open, 'agent.sock'))
+  await once(trap, 'listening')
+  const refused = await ann.shell(`echo secret | static channel send ${ROUTING} --as bob --data-dir ${open}`)
+  assert.deepEqual([refused.code, refused.stdout], [1, ''])
+  assert.match(refused.stderr, /open is accessible by other users: run `chmod 700 /)
+  trap.close()
 })
 
 void test('who waits for an owner that does not listen is told for whom, and in the end why', async () => {

@@ -12,7 +12,9 @@ export function useCodeCache(): void {
   // A user without a home gets none.
   if (!existsSync(dirname(base))) return
   try {
-    mkdirSync(directory, { recursive: true, mode: 0o700 })
+    for (const path of [base, dirname(directory), directory]) {
+      if (!existsSync(path)) mkdirSync(path, { mode: 0o700 })
+    }
     const { uid, mode } = statSync(directory)
     if (uid === process.geteuid?.() && (mode & 0o077) === 0) enableCompileCache(directory)
   } catch {

@@ -2,7 +2,7 @@
 import { resolve } from 'node:path'
 import type { Command } from 'commander'
 import { StaticError } from '@static/protocol'
-import { type AccountSettings, parseEndpoint, writeCredentials } from '@static/sdk/account'
+import { type AccountSettings, checkApiKey, parseEndpoint, writeCredentials } from '@static/sdk/account'
 import { type ApiFlags, usualRelay } from './account.ts'
 import { askLine, askSecret, canAsk } from './ask.ts'
 import { secretOf, type SecretSource } from './secrets.ts'
@@ -53,6 +53,8 @@ export async function newPasswordOf(flags: PersonFlags): Promise<string> {
 export function save({ apiUrl, givenCa, relay, places }: AccountSettings, key: string, flags: PersonFlags): void {
   const chosen = flags.relay ?? relay ?? usualRelay(apiUrl)
   parseEndpoint(chosen)
+  // What no command takes must not be kept: with it nobody could sign in or out again.
+  checkApiKey(key)
   const ca = givenCa === undefined || givenCa.includes('-----BEGIN ') ? givenCa : resolve(givenCa)
   try {
     writeCredentials(places.credentials, {

@@ -16,7 +16,7 @@ export function printJson(value: unknown): void {
 
 /** A word beside the answer, for the person at the terminal. */
 export function note(text: string): void {
-  process.stderr.write(`static: ${text}\n`)
+  process.stderr.write(`static: ${harmless(text)}\n`)
 }
 
 /** How a command is typed here: in a checkout, where npm starts it, it is on no path. */

@@ -19,6 +19,7 @@ import { upCommand } from './commands/up.ts'
 import { usageCommand } from './commands/usage.ts'
 import { whoamiCommand } from './commands/whoami.ts'
 import { EXIT_CODES, exitCodeOf, Interrupted } from './exit-codes.ts'
+import { harmless } from './output.ts'
 
 /** Who runs a server is neither signed in nor waits for another one: what fails there could not be done. */
 const SERVERS = ['up', 'api', 'relay', 'proxy', 'admin']
@@ -83,8 +84,11 @@ export async function run(): Promise<void> {
   try {
     await program.parseAsync()
   } catch (error) {
-    if (!(error instanceof Interrupted)) tell(error)
     process.exitCode = SERVERS.includes(program.args[0] ?? '') ? 1 : exitCodeOf(error)
+    // All is closed. Whoever does not take our words, or goes on sending us theirs, must not keep the process.
+    if (error instanceof Interrupted) process.exit()
+    tell(error)
+    process.stdin.destroy()
   }
 }
 
@@ -95,7 +99,7 @@ function tell(error: unknown): void {
   process.stderr.write(
     process.argv.includes('--json')
       ? `${JSON.stringify({ error: { code, message: `${message}${words}` } })}\n`
-      : `static: ${message}${words}\n`,
+      : `static: ${harmless(`${message}${words}`)}\n`,
   )
 }
 

@@ -2,7 +2,7 @@
  * Passwords, keys and tokens on their way in: by a hidden prompt, stdin or a file. As an argument they work, too, with a
  * warning: other users of the machine can see the arguments of every process.
  */
-import { readFile } from 'node:fs/promises'
+import { createReadStream } from 'node:fs'
 import { StaticError } from '@static/protocol'
 import { askSecret, canAsk, readInput } from './ask.ts'
 import { note } from './output.ts'
@@ -54,7 +54,8 @@ async function find({ what, argument, file, stdin, instead, askOnly }: SecretSou
 
 async function readSecret(file: string): Promise<Buffer> {
   try {
-    return await readFile(file)
+    // One byte more than any has: a device has no end.
+    return Buffer.concat((await createReadStream(file, { end: LONGEST }).toArray()) as Buffer[])
   } catch (cause) {
     throw StaticError.of('invalid_request', `The file ${file} cannot be read.`, { cause })
   }

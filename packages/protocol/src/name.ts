@@ -12,9 +12,9 @@ const NAME = new RegExp(`^${COMPONENT}/${COMPONENT}/${COMPONENT}$`)
 /** The longest name: three components and two slashes. */
 export const MAX_NAME_LENGTH = 191
 
-/** Whether a text is a channel name: three components of 1–63 a–z, 0–9 and hyphens, no hyphen at either end. */
-export function isChannelName(text: string): text is ChannelName {
-  return text.length <= MAX_NAME_LENGTH && NAME.test(text)
+/** Whether something is a channel name: three components of 1–63 a–z, 0–9 and hyphens, no hyphen at either end. */
+export function isChannelName(text: unknown): text is ChannelName {
+  return typeof text === 'string' && text.length <= MAX_NAME_LENGTH && NAME.test(text)
 }
 
 /**

@@ -47,10 +47,11 @@ void test('channel names that are good are good', () => {
 })
 
 void test('channel names that are bad are channel_error', () => {
-  for (const name of bad) {
-    assert.ok(!isChannelName(name), name)
+  // Callers need not be typed.
+  for (const name of [...bad, null, undefined, 5, ['a/b/c']]) {
+    assert.ok(!isChannelName(name), String(name))
     assert.throws(
-      () => parseChannelName(name),
+      () => parseChannelName(name as string),
       (error) => error instanceof StaticError && error.code === 'channel_error',
     )
   }

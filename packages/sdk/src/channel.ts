@@ -11,6 +11,9 @@ import { fingerprintOf, parseAgentId } from './fingerprint.ts'
 import type { AgentId } from './ports.ts'
 import { verificationWords } from './verification.ts'
 
+/** The end of the year 9999: no calendar of another language goes on, and the relay may say what it likes. */
+const LATEST_TIME = Date.UTC(10_000, 0) - 1
+
 /** Somebody in a channel, known by its key. */
 export interface ChannelMember {
   /** SHA-256 of its signature key, 64 hexadecimal digits. */
@@ -237,7 +240,7 @@ function envelopeOf({ record, payload, redelivered }: Incoming): Envelope {
     messageId: toHex(messageId),
     index,
     epoch,
-    time: new Date(receivedAt),
+    time: new Date(Math.min(receivedAt, LATEST_TIME)),
     redelivered,
   }
 }

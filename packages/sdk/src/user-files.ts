@@ -1,9 +1,9 @@
 /** Files outside the agent's directory that settings come from: the user's credentials, and authorities. */
 import { X509Certificate } from 'node:crypto'
-import { mkdirSync, readFileSync, statSync } from 'node:fs'
+import { readFileSync, statSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { StaticError } from '@static/protocol'
-import { readPrivateFile, replacePrivateFile, sweepLeftovers } from './store/private-files.ts'
+import { makeDirectories, readPrivateFile, replacePrivateFile, sweepLeftovers } from './store/private-files.ts'
 
 /** What the per-user file may hold. */
 export interface Credentials {
@@ -59,7 +59,7 @@ export function writeCredentials(path: string, credentials: Credentials): void {
     FIELDS.flatMap((field) => (credentials[field] ? [[field, credentials[field]]] : [])),
   )
   try {
-    mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+    makeDirectories(dirname(path))
     sweepLeftovers(path)
     replacePrivateFile(path, `${JSON.stringify(fields, null, 2)}\n`)
   } catch (cause) {

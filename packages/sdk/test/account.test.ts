@@ -27,10 +27,13 @@ void test('what the command line writes is what the SDK reads, for its user alon
 void test('a place where nothing can be written is named', (t) => {
   const file = join(home(t), 'file')
   writeFileSync(file, '')
-  assert.throws(
-    () => writeCredentials(join(file, 'credentials.json'), { api_key: 'k' }),
-    refused('invalid_request', /credentials\.json cannot be written\./),
-  )
+  // The last one has room for no directory, and says that there is none to make it in.
+  for (const directory of [file, join(file, 'below'), '/proc/static/below']) {
+    assert.throws(
+      () => writeCredentials(join(directory, 'credentials.json'), { api_key: 'k' }),
+      refused('invalid_request', /credentials\.json cannot be written\./),
+    )
+  }
 })
 
 void test('an account comes from options, then the environment, then the file, then from where it usually is', async (t) => {

@@ -28,6 +28,9 @@ const HEADERS = {
   vary: 'accept-encoding',
 }
 
+/** Taken, unless with the weight 0. */
+const GZIP = /(?:^|,)\s*gzip\s*(?:,|$|;\s*q=(?!0(?:\.0*)?\s*(?:,|$)))/i
+
 export function consoleRoutes(app: App, page: BuiltPage): void {
   for (const path of ['/console', '/console/']) {
     app.get(path, { schema: { hide: true } }, (request, reply) => send(request, reply, page.index))
@@ -43,6 +46,6 @@ export function consoleRoutes(app: App, page: BuiltPage): void {
 
 function send(request: FastifyRequest, reply: FastifyReply, { type, body, gzip }: PageFile): FastifyReply {
   reply.headers(HEADERS).type(type)
-  const packed = /\bgzip\b/.test(request.headers['accept-encoding'] ?? '')
+  const packed = GZIP.test(request.headers['accept-encoding'] ?? '')
   return packed ? reply.header('content-encoding', 'gzip').send(gzip) : reply.send(body)
 }

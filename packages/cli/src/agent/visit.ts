@@ -1,9 +1,12 @@
 /** The other end of the socket: an agent that another process of this user holds. */
 import { once } from 'node:events'
+import { statSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
 import { ERRORS, type ErrorCode, StaticError } from '@static/protocol'
 import { encodeFrame, FrameReader } from './frame.ts'
 import { socketPath } from './socket-path.ts'
+
+const OTHERS = 0o077
 
 interface Answer {
   readonly result?: unknown
@@ -28,9 +31,13 @@ export class Visit {
     socket.on('close', () => this.#end(lost()))
   }
 
-  /** Connects; undefined when nobody holds the agent and shares it. */
+  /**
+   * Connects; undefined when nobody holds the agent and shares it, or others could have put the socket there: whoever
+   * opens the agent then is told so.
+   */
   static async begin(directory: string): Promise<Visit | undefined> {
     try {
+      if (!isPrivate(directory)) return undefined
       using place = socketPath(directory)
       const socket = connect(place.path)
       await once(socket, 'connect')
@@ -89,6 +96,12 @@ export class Visit {
     this.#asked?.reject(this.#over)
     this.#asked = undefined
   }
+}
+
+function isPrivate(directory: string): boolean {
+  const user = process.geteuid?.()
+  const { uid, mode } = statSync(directory)
+  return user === undefined || (uid === user && (mode & OTHERS) === 0)
 }
 
 function errorOf({ code, message }: NonNullable<Answer['error']>): StaticError {

@@ -10,6 +10,7 @@ import { defaultDataDirectory, ensurePrivateDirectory } from '../data-dir.ts'
 import { databaseOf } from '../database.ts'
 import { replaceFile } from '../durable-file.ts'
 import { examples } from '../examples.ts'
+import { harmless } from '../output.ts'
 
 interface AdminFlags {
   readonly dataDir: string
@@ -129,5 +130,5 @@ async function open(flags: AdminFlags): ReturnType<typeof openStoreType> {
 }
 
 function describe({ id, email, name, plan, status }: Account): string {
-  return `${id}  ${email}${name === null ? '' : ` (${name})`}  plan ${plan}, ${status}`
+  return harmless(`${id}  ${email}${name === null ? '' : ` (${name})`}  plan ${plan}, ${status}`)
 }

@@ -5,7 +5,7 @@ import { type AccountSettings, readCredentials } from '@static/sdk/account'
 import { accountOf, addAccountFlags, type AccountFlags, ask, keyOf } from '../account.ts'
 import { confirm } from '../ask.ts'
 import { examples } from '../examples.ts'
-import { note, print, printJson, shortTime, table, typed } from '../output.ts'
+import { harmless, note, print, printJson, shortTime, table, typed } from '../output.ts'
 
 interface CreateFlags extends AccountFlags {
   readonly name?: string
@@ -86,7 +86,7 @@ async function create({ name, mode, ...flags }: CreateFlags): Promise<void> {
     doing: 'Making a key',
   })
   if (flags.json) return printJson(body)
-  print(body.key)
+  print(harmless(body.key))
   note(`this ${body.mode} key is shown only now; \`${typed(`keys revoke ${body.id}`)}\` ends it.`)
 }
 

@@ -6,7 +6,7 @@ import { type AccountSettings, checkApiKey } from '@static/sdk/account'
 import { accountOf, addApiFlags, ask } from '../account.ts'
 import { addPersonFlags, emailOf, passwordOf, type PersonFlags, save } from '../credentials.ts'
 import { examples } from '../examples.ts'
-import { note, print, printJson } from '../output.ts'
+import { harmless, note, print, printJson } from '../output.ts'
 import { secretOf } from '../secrets.ts'
 
 interface Flags extends PersonFlags {
@@ -42,7 +42,7 @@ async function login(flags: Flags): Promise<void> {
   const { credentials } = account.places
   const prefix = key.slice(0, 16)
   if (flags.json) return printJson({ ...person, key_prefix: prefix, credentials })
-  print(`Signed in as ${person.email}; the API key ${prefix}… is saved in ${credentials}.`)
+  print(`Signed in as ${harmless(person.email)}; the API key ${prefix}… is saved in ${credentials}.`)
   if (process.env['STATIC_API_KEY']) note('STATIC_API_KEY is set and counts before the saved key.')
 }
 

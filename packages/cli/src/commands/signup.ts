@@ -5,7 +5,7 @@ import { type AccountSettings, readCredentials } from '@static/sdk/account'
 import { accountOf, addApiFlags, ask } from '../account.ts'
 import { addPersonFlags, emailOf, newPasswordOf, type PersonFlags, save } from '../credentials.ts'
 import { examples } from '../examples.ts'
-import { note, print, printJson, typed } from '../output.ts'
+import { harmless, note, print, printJson, typed } from '../output.ts'
 
 interface Flags extends PersonFlags {
   readonly name?: string
@@ -43,7 +43,7 @@ async function signup(flags: Flags): Promise<void> {
   save(account, made.key, flags)
   const { credentials } = account.places
   if (flags.json) return printJson({ ...person, key_prefix: made.key_prefix, credentials })
-  print(`Signed up ${person.email}; the API key ${made.key_prefix}… is saved in ${credentials}.`)
+  print(`Signed up ${harmless(person.email)}; the API key ${harmless(made.key_prefix)}… is saved in ${credentials}.`)
   note(`next: \`${typed('channel create acme/support/routing')}\`, or \`${typed('whoami')}\`.`)
 }
 

@@ -3,7 +3,7 @@ import { Command } from 'commander'
 import type { IssuedToken } from '@static/protocol'
 import { accountOf, addAccountFlags, type AccountFlags, ask, keyOf } from '../account.ts'
 import { examples } from '../examples.ts'
-import { note, print, printJson, shortTime } from '../output.ts'
+import { harmless, note, print, printJson, shortTime } from '../output.ts'
 
 export function tokenCommand(): Command {
   return addAccountFlags(
@@ -24,6 +24,6 @@ async function token(flags: AccountFlags): Promise<void> {
     doing: 'Asking for a token',
   })
   if (flags.json) return printJson(body)
-  print(body.token)
+  print(harmless(body.token))
   note(`valid until ${shortTime(body.expires_at)}.`)
 }

@@ -3,7 +3,7 @@ import { Command, InvalidArgumentError } from 'commander'
 import type { Usage } from '@static/protocol'
 import { accountOf, addAccountFlags, type AccountFlags, ask, keyOf } from '../account.ts'
 import { examples } from '../examples.ts'
-import { facts, print, printJson, shortTime, styled } from '../output.ts'
+import { facts, harmless, print, printJson, shortTime, styled } from '../output.ts'
 
 interface Flags extends AccountFlags {
   readonly days: number
@@ -44,7 +44,9 @@ async function usage(flags: Flags): Promise<void> {
   )
   const most = Math.max(1, ...daily.map(({ messages: count }) => count))
   for (const { date, messages: count } of daily) {
-    print(`${date}  ${styled('cyan', '▇'.repeat(Math.ceil((count / most) * BAR)))} ${number(count)}`)
+    print(
+      `${harmless(date)}  ${styled('cyan', '▇'.repeat(Math.ceil((count / most) * BAR)))} ${harmless(number(count))}`,
+    )
   }
 }
 

@@ -37,7 +37,7 @@ const LEFTOVER_AGE_MS = 60_000
  */
 export function ensurePrivateDirectory(path: string): void {
   try {
-    mkdirSync(path, { recursive: true, mode: 0o700 })
+    makeDirectories(path)
   } catch (error) {
     throw new StaticError('invalid_request', `The agent's directory ${path} cannot be made here: choose another.`, {
       cause: error,
@@ -46,6 +46,18 @@ export function ensurePrivateDirectory(path: string): void {
   const found = statSync(path)
   if (!found.isDirectory()) throw new StaticError('invalid_request', `${path} is not a directory.`)
   checkAccess(path, found, '700')
+}
+
+/** Makes a directory, 0700, and those above it that are missing. */
+export function makeDirectories(path: string): void {
+  if (statSync(path, { throwIfNoEntry: false })) return
+  // Not by mkdir's own `recursive`: where a file system takes no directories (/proc), that tries for ever.
+  makeDirectories(dirname(path))
+  try {
+    mkdirSync(path, { mode: 0o700 })
+  } catch (error) {
+    if (!isErrno(error, 'EEXIST')) throw error
+  }
 }
 
 /**

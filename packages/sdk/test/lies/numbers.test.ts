@@ -78,6 +78,15 @@ for (const [name, lie] of Object.entries(LIES)) {
   })
 }
 
+test('a time that no calendar has is the last one that all have', async (t) => {
+  const { world, room, channels, ids } = await scene(t, [{}, {}])
+  const mallory = await Insider.join(world.relay, channels[0])
+  await world.agree(room, channels, ids)
+  world.relay.push(ids[1], LIES['the time of a message']!(2n ** 53n - 1n, room, ids[1], mallory))
+  const { value } = await channels[1].envelopes().next()
+  assert.equal(value?.time.toISOString(), '9999-12-31T23:59:59.999Z')
+})
+
 for (const [name, change] of Object.entries({
   lastIndex: (number: bigint) => ({ lastIndex: number }),
   head: (number: bigint) => ({ head: number }),
