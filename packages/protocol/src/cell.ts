@@ -85,6 +85,8 @@ function fill(cells: Uint8Array, at: number, type: number, payload: Uint8Array):
 export class CellJoiner {
   /** The longest envelope that is taken. Raise it when the peer has shown who it is; it counts from the next cell. */
   limit: number
+  /** Counts the cells of envelopes, and the others only between two of them: who sends those alone gets nowhere. */
+  steps = 0
   /** A cell that is not complete yet, and how much of it is there. */
   #cell: Uint8Array<ArrayBuffer> | undefined
   #cellBytes = 0
@@ -100,11 +102,6 @@ export class CellJoiner {
   /** Memory held for what is not complete yet: at most twice the limit and a cell, for a budget over all sessions. */
   get heldBytes(): number {
     return (this.#cell?.length ?? 0) + (this.#envelope?.length ?? 0)
-  }
-
-  /** How much of an unfinished envelope has come. */
-  get joinedBytes(): number {
-    return this.#envelopeBytes
   }
 
   /**
@@ -149,6 +146,7 @@ export class CellJoiner {
     const end = start + HEAD_BYTES + length
     for (let at = end; at < start + CELL_BYTES; at++) if (bytes[at] !== 0) throw this.#fail('cell-padding')
     const payload = bytes.subarray(start + HEAD_BYTES, end)
+    if (this.#envelope === undefined || type >= CELL_TYPES.whole) this.steps++
     switch (type) {
       case CELL_TYPES.cover:
         this.#expect(length === 0, 'cell-length')

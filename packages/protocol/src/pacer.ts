@@ -95,9 +95,10 @@ export class Pacer {
       this.counts.cover++
     }
     if (now >= this.#markAt) this.#mark(now)
-    // Ticks that were missed are not made good: two in one would be longer than the others.
+    // Ticks that were missed are not made good: two in one would be longer than the others. Nor is one right after a
+    // late one, which would tell by how much that was late.
     do this.#grid += this.#period
-    while (this.#grid <= now)
+    while (this.#grid < now + this.#period / 2)
     this.#due = this.#grid + (this.#random() * 2 - 1) * JITTER * this.#period
     return real?.cell ?? COVER
   }

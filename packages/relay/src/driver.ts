@@ -223,7 +223,7 @@ export class Driver implements CallHandler {
     link.heardAt = now
     link.pingedAt = undefined
     const before = link.joiner.heldBytes
-    const joined = link.joiner.joinedBytes
+    const { steps } = link.joiner
     try {
       link.joiner.push(chunk, (event) => this.#cell(link, event, now))
     } catch (error) {
@@ -231,21 +231,25 @@ export class Driver implements CallHandler {
     }
     const { heldBytes } = link.joiner
     if (heldBytes === 0) link.joiningSince = undefined
-    else if (heldBytes !== before || link.joiner.joinedBytes !== joined) link.joiningSince = now
-    else link.joiningSince ??= now
+    else if (before === 0 || link.joiner.steps !== steps) link.joiningSince = now
     this.#joiningBytes += heldBytes - before
     if (this.#joiningBytes > this.#settings.streams.joiningBytes && heldBytes > before) this.#cutJoining()
   }
 
-  /** Unfinished envelopes take too much: the one that has waited longest for its next cell goes. */
+  /**
+   * Unfinished envelopes take too much: the longest goes, and of equal ones that which has waited longest for its next
+   * cell. By the wait alone, those who hold most could stay by small steps, and push out senders on a slow clock.
+   */
   #cutJoining(): void {
-    let slowest: Link | undefined
+    let worst: Link | undefined
     for (const link of this.#links.values()) {
       const { joiningSince, ending } = link
-      if (joiningSince === undefined || ending || link.joiner.heldBytes <= CELL_BYTES) continue
-      if (!slowest || joiningSince < (slowest.joiningSince ?? Infinity)) slowest = link
+      const { heldBytes } = link.joiner
+      if (joiningSince === undefined || ending || heldBytes <= CELL_BYTES) continue
+      const more = heldBytes - (worst?.joiner.heldBytes ?? 0)
+      if (more > 0 || (more === 0 && joiningSince < (worst?.joiningSince ?? Infinity))) worst = link
     }
-    if (slowest) this.#busy(slowest)
+    if (worst) this.#busy(worst)
   }
 
   #busy(link: Link): void {
@@ -261,7 +265,7 @@ export class Driver implements CallHandler {
       case 'envelope': {
         const message = decodeEnvelope(form, ClientMessageSchema, payload, ENVELOPE_LIMITS.member)
         const bytes = holdsBody(message) ? payload.length : REQUEST_BYTES
-        if (message.body.case === 'sendMessage') link.messageAt ??= now
+        if (message.body.case === 'sendMessage') link.timed ??= { requestId: message.requestId, at: now }
         this.#handle({ type: 'received', stream: link.id, message, bytes })
         return
       }
@@ -408,9 +412,10 @@ export class Driver implements CallHandler {
       if (link) {
         const { form } = link.peer
         packets[form] ??= this.#packet(cutEnvelope(encodeEnvelope(form, ServerMessageSchema, message)))
-        if (link.messageAt !== undefined && message.body.case === 'sendMessage') {
-          this.#shaping.answered(this.#options.now() - link.messageAt)
-          link.messageAt = undefined
+        if (link.timed?.requestId === message.requestId) {
+          // A refusal may be quicker, and is not what cover looks like.
+          if (message.body.case === 'sendMessage') this.#shaping.answered(this.#options.now() - link.timed.at)
+          link.timed = undefined
         }
         this.#push(link, packets[form], message.body.case === 'sessionClosing')
       } else {
@@ -462,8 +467,9 @@ export class Driver implements CallHandler {
     this.#dirty.add(link)
     if (this.#flushing) return
     this.#flushing = true
-    // Twice, so that the results of one batch of the store, which are microtasks themselves, are all in.
-    queueMicrotask(() => queueMicrotask(() => this.#flush()))
+    // After the last microtask, so that all results of one batch of the store are in: a sender's answer and its own
+    // entry leave in one unit, as cover does.
+    queueMicrotask(() => process.nextTick(() => this.#flush()))
   }
 
   #flush(): void {

@@ -25,6 +25,8 @@ const PACED_WINDOW = { bytes: 64 * 1024, markBytes: 16 * 1024 } as const
 /** What may wait beside the log, beyond the message that is being written. */
 const QUEUE_BYTES = 1024 * 1024
 const MARK_NUMBER_BYTES = 8
+/** Pings on a clock whose pongs may still come: a peer that answered none of so many will not answer the oldest. */
+const MAX_PINGS = 64
 
 /** The state of a stream. */
 export class Link {
@@ -43,13 +45,15 @@ export class Link {
   /** The core was told that the peer does not take what it is sent. */
   congested = false
   ending = false
-  /** When the message came whose answer comes next. */
-  messageAt: Time | undefined
+  /** A message whose answer is waited for, and when it came. */
+  timed: { readonly requestId: bigint; readonly at: Time } | undefined
   #window: { readonly bytes: number; readonly markBytes: number } = WINDOW
   #sent = 0
   #arrived = 0
   #marked = 0
   #marks: { readonly number: number; readonly offset: number }[] = []
+  /** Pings on a clock: they overtake what waits, and so tell nothing about it. */
+  readonly #pings: number[] = []
   #queue: Packet[] = []
   /** How much of the first packet has left. */
   #taken = 0
@@ -130,17 +134,21 @@ export class Link {
     return { id: `${first.id}:${from}`, cells: first.cells.subarray(from, to) }
   }
 
-  /** A ping goes out whatever waits. On a clock it overtakes what does, and so tells nothing about it. */
+  /** A ping goes out whatever waits. */
   ping(markNumber: number, now: Time): void {
     this.pingedAt = now
-    if (this.paced) this.#marks.unshift({ number: markNumber, offset: this.#arrived })
-    else this.#mark(markNumber)
+    if (!this.paced) return this.#mark(markNumber)
+    this.#pings.push(markNumber)
+    if (this.#pings.length > MAX_PINGS) this.#pings.shift()
   }
 
-  /** The peer has read up to a mark; false when there was no such mark. */
+  /** The peer has read up to a mark, or answers a ping; false when there was no such one. */
   pong(payload: Uint8Array, now: Time): boolean {
     if (payload.length !== MARK_NUMBER_BYTES) return false
     const number = Number(new DataView(payload.buffer, payload.byteOffset).getBigUint64(0))
+    const ping = this.#pings.indexOf(number)
+    this.#pings.splice(0, ping + 1)
+    if (ping !== -1) return true
     const at = this.#marks.findIndex((mark) => mark.number === number)
     const mark = this.#marks[at]
     if (!mark) return false

@@ -51,7 +51,8 @@ export class Pacing {
   /** Takes cells of a stream; false when it has no clock. */
   push(stream: number, cells: Uint8Array, urgent: boolean): boolean {
     const paced = this.#streams.get(stream)
-    if (paced && !paced.ending) paced.pacer.push(cells, urgent, performance.now())
+    // A copy: these may be a view of all that left in one turn, which would stay as long as they wait.
+    if (paced && !paced.ending) paced.pacer.push(new Uint8Array(cells), urgent, performance.now())
     return paced !== undefined
   }
 

@@ -29,6 +29,7 @@ import {
 } from '@static/protocol/relay'
 import { TRAFFIC } from './core/opening.ts'
 import type { CallHandler, Peer, PushSink, StreamHandler, StreamId, Subscription, Transport } from './ports.ts'
+import { DEFAULT_SETTINGS, type Settings } from './settings.ts'
 import { Shaping } from './shaping.ts'
 
 /** Opens streams to the relay, over few connections. */
@@ -70,10 +71,13 @@ interface Session {
   /** What the agent has announced; it counts when the relay has opened the session. */
   traffic: { readonly profile: TrafficProfileName; readonly cellsPerSecond: number }
   paced: boolean
-  /** When the message came whose answer comes next. */
-  messageAt: number | undefined
+  /** A message whose answer is waited for, and when it came. */
+  timed: { readonly requestId: bigint; readonly at: number } | undefined
   /** When the relay last heard something. */
   toldAt: number
+  /** What an unfinished envelope holds, and when its last cell came. */
+  heldBytes: number
+  steppedAt: number
   early: Uint8Array[]
   earlyBytes: number
 }
@@ -84,11 +88,15 @@ export class Proxy implements CallHandler {
   readonly #sessions = new Map<StreamId, Session>()
   readonly #shaping = new Shaping(() => false)
   readonly #onError: (error: unknown) => void
+  readonly #settings: Settings
   #lastStream = 0
+  #joiningBytes = 0
 
-  constructor(upstream: Upstream, onError: (error: unknown) => void) {
+  /** The bounds of unfinished envelopes are a relay's own: it sees only whole ones. */
+  constructor(upstream: Upstream, onError: (error: unknown) => void, settings: Settings = DEFAULT_SETTINGS) {
     this.#upstream = upstream
     this.#onError = onError
+    this.#settings = settings
   }
 
   /** Says hello for nobody. Rejects with `connection_error` when the relay does not take this for a proxy of its own. */
@@ -134,8 +142,10 @@ export class Proxy implements CallHandler {
           upstream: undefined,
           traffic: { profile: 'off', cellsPerSecond: 0 },
           paced: false,
-          messageAt: undefined,
+          timed: undefined,
           toldAt: 0,
+          heldBytes: 0,
+          steppedAt: 0,
           early: [],
           earlyBytes: 0,
         }
@@ -151,9 +161,8 @@ export class Proxy implements CallHandler {
         if (session) this.#guard(session, transport(), () => this.#fromAgent(session, chunk, transport()))
       },
       closed: (id) => {
-        this.#sessions.get(id)?.upstream?.end()
-        this.#sessions.delete(id)
-        this.#shaping.end(id)
+        const session = this.#sessions.get(id)
+        if (session) this.#forget(session)
       },
     }
   }
@@ -252,6 +261,7 @@ export class Proxy implements CallHandler {
       return
     }
     const now = performance.now()
+    const { steps } = session.fromAgent
     session.fromAgent.push(chunk, ({ type, payload }) => {
       // Cover ends at each side of a proxy: whoever sees only one side must find the same there.
       if (type === 'coverAsk') return this.#shaping.asked(session.id)
@@ -264,6 +274,22 @@ export class Proxy implements CallHandler {
       upstream.write(makeCell('cover'))
     }
     if (upstream.bufferedBytes > MAX_BUFFERED_BYTES) this.#end(session, transport)
+    else this.#hold(session, session.fromAgent.steps !== steps, now, transport)
+  }
+
+  /** Bounds what unfinished envelopes hold, in time and over all agents: whoever holds most goes. */
+  #hold(session: Session, stepped: boolean, now: number, transport: Transport): void {
+    if (!this.#sessions.has(session.id)) return
+    const { heldBytes } = session.fromAgent
+    const more = heldBytes - session.heldBytes
+    if (stepped || session.heldBytes === 0) session.steppedAt = now
+    session.heldBytes = heldBytes
+    this.#joiningBytes += more
+    if (heldBytes > 0 && now - session.steppedAt > this.#settings.session.stallMs) throw unfinished()
+    if (more <= 0 || this.#joiningBytes <= this.#settings.streams.joiningBytes) return
+    const most = [...this.#sessions.values()].reduce((one, other) => (other.heldBytes > one.heldBytes ? other : one))
+    this.#onError(unfinished())
+    this.#end(most, transport)
   }
 
   #toAgent(session: Session, { type, payload }: CellEvent, transport: Transport): void {
@@ -280,9 +306,9 @@ export class Proxy implements CallHandler {
       session.paced = paceOf(profile, cellsPerSecond) !== undefined
       this.#shaping.begin(session.id, transport, profile, cellsPerSecond)
     }
-    if (message.body.case === 'sendMessage' && session.messageAt !== undefined) {
-      this.#shaping.answered(performance.now() - session.messageAt)
-      session.messageAt = undefined
+    if (session.timed?.requestId === message.requestId) {
+      if (message.body.case === 'sendMessage') this.#shaping.answered(performance.now() - session.timed.at)
+      session.timed = undefined
     }
     const cells = cutEnvelope(encodeEnvelope('protobuf', ServerMessageSchema, message))
     this.#cellToAgent(session, cells, false, transport)
@@ -303,7 +329,7 @@ export class Proxy implements CallHandler {
     if (message.sessionToken !== '' || body.case === 'proxyHello' || message.requestId >= HELLO_ID || unary) {
       throw StaticError.of('invalid_request', 'A session stream carries the requests of one session.')
     }
-    if (body.case === 'sendMessage') session.messageAt ??= now
+    if (body.case === 'sendMessage') session.timed ??= { requestId: message.requestId, at: now }
     if (body.case === 'openSession') {
       const profile = TRAFFIC[body.value.trafficProfile] ?? 'off'
       session.traffic = { profile, cellsPerSecond: body.value.cellsPerSecond }
@@ -322,10 +348,15 @@ export class Proxy implements CallHandler {
   }
 
   #end(session: Session, transport: Transport): void {
-    if (!this.#sessions.delete(session.id)) return
+    if (this.#forget(session)) transport.end(session.id)
+  }
+
+  #forget(session: Session): boolean {
+    if (!this.#sessions.delete(session.id)) return false
+    this.#joiningBytes -= session.heldBytes
     this.#shaping.end(session.id)
     session.upstream?.end()
-    transport.end(session.id)
+    return true
   }
 
   /** Takes the relay's cells; what no decoder takes is the end. */
@@ -366,6 +397,10 @@ interface Exchange {
   message(message: ServerMessage): void
   ping(pong: () => void): void
   closed(): void
+}
+
+function unfinished(): StaticError {
+  return StaticError.of('unavailable', 'An envelope was not finished in time.', { retryAfter: 5 })
 }
 
 /** What an agent sent, for the relay. */

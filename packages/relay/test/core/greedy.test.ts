@@ -27,6 +27,19 @@ test('an envelope that is not finished gives way to others, and does not wait fo
   assert.equal((await honest.next('sessionClosing')).reason, CloseReason.MALFORMED)
 })
 
+test('who holds most gives way, not a sender on a slow clock', async (t) => {
+  const world = await openWorld(t, { settings: { streams: { joiningBytes: 40_000 } } })
+  const wire = world.transport.wire('cbor')
+  const [slow, greedy, last] = [await Agent.connect(wire), await Agent.connect(wire), await Agent.connect(wire)]
+  const cells = cutEnvelope(randomBytes(30_000))
+  slow.write(cells.subarray(0, 2 * 1024))
+  await world.advance(250)
+  greedy.write(cells.subarray(0, 20 * 1024))
+  last.write(cells.subarray(0, 1024))
+  assert.equal((await greedy.next('sessionClosing')).error?.code, 'unavailable')
+  assert.equal(world.driver.counts.sessions, 2)
+})
+
 test('polls that wait hold nothing, and an agent has four at most', async (t) => {
   const world = await openWorld(t, { settings: { streams: { totalRequestBytes: 20_000 } } })
   const wire = world.transport.wire('cbor')

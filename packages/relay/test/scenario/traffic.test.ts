@@ -13,8 +13,11 @@ import {
 } from '@static/protocol'
 import { ClientMessageSchema } from '@static/protocol/relay'
 import { create } from '@bufbuild/protobuf'
+import { Pacing } from '../../src/pacing.ts'
+import { Proxy } from '../../src/proxy.ts'
+import { settingsFrom } from '../../src/settings.ts'
 import { Shaping } from '../../src/shaping.ts'
-import { Agent, makeKey } from '../support/agent.ts'
+import { Agent, makeKey, Refused } from '../support/agent.ts'
 import { ask } from '../support/grpc-http.ts'
 import { startTestRelay, type TestRelay } from '../support/relay.ts'
 import { code, freshName } from './stage.ts'
@@ -43,7 +46,7 @@ for (const way of ['quic', 'grpc', 'proxy'] as const) {
     const relay = await startTestRelay(way, { settings: { session: { pingMs: 60_000 } } })
     t.after(() => relay.close())
     const agent = await connect(relay, 'standard')
-    // Its own cover comes every 5 s: these are answers.
+    // Its own cover comes every 10 s: these are answers.
     for (let count = 0; count < 8; count++) {
       const before = agent.receivedBytes
       agent.write(COVER_ASK)
@@ -91,6 +94,83 @@ for (const way of ['quic', 'grpc', 'proxy'] as const) {
     for (const one of [agent, writer]) one.close()
   })
 }
+
+for (const way of ['grpc', 'proxy'] as const) {
+  void test(`by ${way}, a line with a clock that stood still comes back: marks and pings are answered late`, async (t) => {
+    const relay = await startTestRelay(way, { settings: { session: { pingMs: 600, pongMs: 60_000 } } })
+    t.after(() => relay.close())
+    const agent = await connect(relay, 'strict', 64)
+    const { writer, channel } = await pair(relay, agent)
+    agent.deaf = true
+    await writer.send(channel, 1n, 1n, randomBytes(20_000))
+    const pings = (): number => agent.lone.filter((type) => type === 'ping').length
+    const before = pings()
+    // One marks a place in the message, another one asks for a sign of life.
+    await agent.until(() => pings() >= before + 2)
+    agent.hear()
+    await agent.request('resume', {})
+    for (const one of [agent, writer]) one.close()
+  })
+}
+
+void test('an unfinished envelope is not kept by cover that comes in halves', async (t) => {
+  const relay = await startTestRelay('quic', { settings: { session: { stallMs: 300 } } })
+  t.after(() => relay.close())
+  const agent = await connect(relay, 'off')
+  agent.write(cutEnvelope(randomBytes(3000)).subarray(0, CELL_BYTES))
+  const halves = setInterval(() => {
+    // Half a cell of cover and the next half: something is always held.
+    agent.write(new Uint8Array(CELL_BYTES / 2))
+  }, 50)
+  t.after(() => clearInterval(halves))
+  await agent.ended
+})
+
+void test('unfinished envelopes are bounded at a proxy too: in time, and over all agents', async () => {
+  const ended: number[] = []
+  const transport = { write: () => {}, pace: () => {}, end: (id: number) => void ended.push(id), stop: async () => {} }
+  const upstream = { open: () => Promise.resolve({ write: () => {}, end: () => {}, bufferedBytes: 0 }) }
+  const settings = settingsFrom({ session: { stallMs: 100 }, streams: { joiningBytes: 10_000 } })
+  const agents = new Proxy(upstream, () => {}, settings).streams(() => transport)
+  const peer = { transport: 'grpc', form: 'protobuf', address: '127.0.0.1', proxy: false } as const
+  const ids = [agents.opened(peer), agents.opened(peer), agents.opened(peer)] as [number, number, number]
+  await delay(1)
+  // Each of them holds 4 KiB.
+  const part = cutEnvelope(randomBytes(3000)).subarray(0, CELL_BYTES)
+  for (const id of ids) agents.received(id, part)
+  assert.deepEqual(ended.splice(0), [ids[0]])
+  while (ended.length === 0) {
+    await delay(10)
+    // Who goes on may take as long as it takes; who sends cover alone may not.
+    agents.received(ids[1], makeCell('cover'))
+  }
+  assert.deepEqual(ended, [ids[1]])
+})
+
+void test('a refused message does not make cover late: only good answers are measured', async (t) => {
+  const relay = await startTestRelay('grpc', { settings: { session: { pingMs: 60_000 } } })
+  t.after(() => relay.close())
+  const agent = await connect(relay, 'standard')
+  const { channel, writer } = await pair(relay, agent)
+  await assert.rejects(agent.send(channel, 99n, 1n), Refused)
+  await delay(1000)
+  await agent.send(channel, 1n, 1n)
+  const before = agent.receivedBytes
+  const asked = performance.now()
+  agent.write(COVER_ASK)
+  await agent.until(() => agent.receivedBytes > before)
+  assert.ok(performance.now() - asked < 500)
+  for (const one of [agent, writer]) one.close()
+})
+
+void test('cells that wait for the clock keep nothing but themselves in memory', async () => {
+  const pacing = new Pacing()
+  const left = Promise.withResolvers<Uint8Array>()
+  pacing.start(1, { type: 'steady', cellsPerSecond: 64 }, left.resolve)
+  pacing.push(1, new Uint8Array(64 * CELL_BYTES).subarray(0, CELL_BYTES), true)
+  assert.equal((await left.promise).buffer.byteLength, CELL_BYTES)
+  pacing.drop(1)
+})
 
 void test('a sender on a slow clock is not taken for one that leaves an envelope unfinished', async (t) => {
   const relay = await startTestRelay('grpc', { settings: { session: { stallMs: 300 } } })

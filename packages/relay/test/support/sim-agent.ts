@@ -356,6 +356,7 @@ export class SimAgent {
         this.head = position?.slot ?? this.head
         this.#hashes.set(end, toHex(this.hash))
         if (this.#commit && this.#commit.slot < this.head) this.#commit = undefined
+        if (this.#leaving) this.#leaving = this.#notice()
         if (this.owner) this.#rethink()
         return
       }

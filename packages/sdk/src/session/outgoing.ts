@@ -18,6 +18,8 @@ const WINDOW = { bytes: 256 * 1024, markBytes: 64 * 1024 } as const
 /** The same on a clock, where what is under way waits for its tick: more of it would only wait elsewhere. */
 const PACED_WINDOW = { bytes: 64 * 1024, markBytes: 16 * 1024 } as const
 const MARK_PAYLOAD_BYTES = 8
+/** Pings on a clock whose pongs may still come: a relay that answered none of so many will not answer the oldest. */
+const MAX_PINGS = 64
 /** Below the relay's own limits (1,024 and 8 MiB), beyond which it ends the session. */
 const MAX_OPEN = 1000
 const MAX_OPEN_BYTES = 7 * 1024 * 1024
@@ -41,6 +43,8 @@ export class Outgoing {
   #arrived = 0
   #marked = 0
   #marks: { readonly payload: Uint8Array; readonly offset: number }[] = []
+  /** Pings on a clock: they overtake what waits, and so tell nothing about it. */
+  readonly #pings: Uint8Array[] = []
   #window: { readonly bytes: number; readonly markBytes: number } = WINDOW
 
   /** `write` takes the cells that leave; urgent ones stand for themselves and may overtake the others on a clock. */
@@ -81,11 +85,12 @@ export class Outgoing {
     else this.#out(cell)
   }
 
-  /** Asks for a sign of life. On a clock it overtakes what waits, and so tells nothing about it. */
+  /** Asks for a sign of life. */
   ping(): void {
     if (!this.#isPaced) return this.#mark()
     const payload = this.#random(MARK_PAYLOAD_BYTES)
-    this.#marks.unshift({ payload, offset: this.#arrived })
+    this.#pings.push(payload)
+    if (this.#pings.length > MAX_PINGS) this.#pings.shift()
     this.#write(makeCell('ping', payload), true)
   }
 
@@ -98,8 +103,11 @@ export class Outgoing {
     this.#write(makeCell('ping', payload), false)
   }
 
-  /** The relay has read up to a mark; false when there was no such mark. */
+  /** The relay has read up to a mark, or answers a ping; false when there was no such one. */
   pong(payload: Uint8Array): boolean {
+    const ping = this.#pings.findIndex((sent) => isSame(sent, payload))
+    this.#pings.splice(0, ping + 1)
+    if (ping !== -1) return true
     const at = this.#marks.findIndex((mark) => isSame(mark.payload, payload))
     const mark = this.#marks[at]
     if (!mark) return false

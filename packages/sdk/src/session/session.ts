@@ -3,7 +3,7 @@
  * brings leaves in one write, because a write costs more than what is in it.
  */
 import { hash as digest, randomBytes } from 'node:crypto'
-import { type Pace, StaticError, type TrafficProfileName, wholeUnits } from '@static/protocol'
+import { type Pace, paceOf, StaticError, type TrafficProfileName, wholeUnits } from '@static/protocol'
 import type { Endpoint } from '../endpoint.ts'
 import type {
   CellStream,
@@ -235,7 +235,7 @@ class Session implements RelaySession {
       },
     }
     const dialled = transport
-      ? transport.dial({ host, port: port ?? usual, serverName, ca }, handlers)
+      ? transport.dial({ host, port: port ?? usual, serverName, ca }, handlers).then((stream) => this.#checked(stream))
       : Promise.reject(StaticError.of('connection_error', 'This agent has no QUIC.'))
     dialled.then(
       (stream) => {
@@ -249,13 +249,19 @@ class Session implements RelaySession {
     )
   }
 
+  /** Rather no session than one that is not protected as it was asked for. */
+  #checked(stream: CellStream): CellStream {
+    const { traffic = 'standard', cellsPerSecond = 0 } = this.#options
+    if (stream.pace || !paceOf(traffic, cellsPerSecond)) return stream
+    stream.end()
+    throw StaticError.of('internal_error', 'A profile with a clock needs a transport that has one.')
+  }
+
   #pace(number: StreamNumber, pace: Pace): void {
     const line = this.#lines.get(number)
     if (!line) return
-    // Rather no session than one that is not protected as it was asked for.
-    if (!line.stream.pace) throw new TypeError('A profile with a clock needs a transport that has one.')
     this.#send(line)
-    line.stream.pace(pace)
+    line.stream.pace?.(pace)
   }
 
   #write(number: StreamNumber, cells: Uint8Array, urgent: boolean): void {

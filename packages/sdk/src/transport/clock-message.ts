@@ -7,6 +7,8 @@ export interface ClockSettings {
   readonly way: 'quic' | 'grpc'
   readonly target: Target
   readonly connectTimeoutMs: number | undefined
+  /** One Int32: how many bytes the agent has taken, modulo 2³². Shared, so that counting costs no messages. */
+  readonly taken: SharedArrayBuffer
 }
 
 /** An error on its way between threads: classes do not travel. */

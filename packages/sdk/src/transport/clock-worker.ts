@@ -10,17 +10,25 @@ import { makeQuicTransport } from './quic.ts'
 
 /** How long what waits may still take when the stream is to end. */
 const END_MS = 2000
+/** What the agent may be behind. A relay that keeps to its marks sends far less before they are answered. */
+const MAX_BEHIND_BYTES = 8 * 1024 * 1024
+const FLOOD = 'The relay sends more than the agent can take.'
 const STEPS = 2 ** 32
 
 class ClockedStream {
   readonly #port: MessagePort
+  readonly #taken: Int32Array
+  /** What the agent was handed; like the shared counter, this one wraps around. */
+  #handed = 0
+  #over = false
   #stream: CellStream | undefined
   #pacer: Pacer | undefined
   #endBy = Infinity
   #shielded: (() => void) | undefined
 
-  constructor(port: MessagePort) {
+  constructor(port: MessagePort, { taken }: ClockSettings) {
     this.#port = port
+    this.#taken = new Int32Array(taken)
   }
 
   async dial({ way, target, connectTimeoutMs }: ClockSettings): Promise<void> {
@@ -31,8 +39,8 @@ class ClockedStream {
     const transport = way === 'quic' ? makeQuicTransport(options) : makeGrpcTransport(options)
     try {
       this.#stream = await transport.dial(target, {
-        data: (chunk) => this.#say({ type: 'data', chunk }),
-        closed: (reason) => this.#say({ type: 'closed', error: reason && sent(reason) }),
+        data: (chunk) => this.#data(chunk),
+        closed: (reason) => this.#closed(reason),
       })
       this.#say({ type: 'dialled' })
     } catch (error) {
@@ -57,6 +65,19 @@ class ClockedStream {
       case 'shielded':
         this.#shielded?.()
     }
+  }
+
+  #data(chunk: Uint8Array): void {
+    if (this.#over) return
+    this.#handed = (this.#handed + chunk.length) | 0
+    const behind = (this.#handed - Atomics.load(this.#taken, 0)) | 0
+    if (behind > MAX_BEHIND_BYTES) this.#closed(StaticError.of('connection_error', FLOOD))
+    else this.#say({ type: 'data', chunk })
+  }
+
+  #closed(reason: StaticError | undefined): void {
+    this.#over = true
+    this.#say({ type: 'closed', error: reason && sent(reason) })
   }
 
   #wait(pacer: Pacer): void {
@@ -96,7 +117,8 @@ function sent({ code, message }: StaticError): SentError {
 }
 
 if (!isMainThread && parentPort !== null) {
-  const stream = new ClockedStream(parentPort)
+  const settings = workerData as ClockSettings
+  const stream = new ClockedStream(parentPort, settings)
   parentPort.on('message', (message: ToClock) => stream.take(message))
-  await stream.dial(workerData as ClockSettings)
+  await stream.dial(settings)
 }

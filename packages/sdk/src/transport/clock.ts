@@ -3,12 +3,13 @@
  * sockets: encryption, the database and the application share the agent's thread and would shift the ticks, and who sees
  * the ticks shift sees when the agent works.
  */
-import { Worker } from 'node:worker_threads'
+import { isMainThread, Worker } from 'node:worker_threads'
 import { StaticError } from '@static/protocol'
 import type { CellStream, StreamHandlers, Transport } from '../ports.ts'
 import type { DialOptions } from './address.ts'
 import type { ClockSettings, FromClock, SentError, ToClock } from './clock-message.ts'
 import { Delivery } from './delivery.ts'
+import { wrongThread } from './quic.ts'
 import { withPrivateTemp } from './quic-private-temp.ts'
 
 /** How the transport is made. */
@@ -16,18 +17,29 @@ export interface ClockOptions extends Pick<DialOptions, 'connectTimeoutMs'> {
   readonly way: 'quic' | 'grpc'
 }
 
-/** Makes the transport; it works on the main thread only, as QUIC does. */
+/** Makes the transport. */
 export function makeClockedTransport({ way, connectTimeoutMs }: ClockOptions): Transport {
   return {
     form: way === 'quic' ? 'cbor' : 'protobuf',
-    dial: (target, handlers) => dial({ way, target, connectTimeoutMs }, handlers),
+    dial: (target, handlers) => {
+      const taken = new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT)
+      return dial({ way, target, connectTimeoutMs, taken }, handlers)
+    },
   }
 }
 
 function dial(workerData: ClockSettings, handlers: StreamHandlers): Promise<CellStream> {
+  // In another one `withPrivateTemp` would change a copy of the environment.
+  if (workerData.way === 'quic' && !isMainThread) return Promise.reject(wrongThread())
   const worker = new Worker(new URL('./clock-worker.ts', import.meta.url), { workerData })
   const say = (message: ToClock): void => worker.postMessage(message, [])
+  const write = (part: Uint8Array, urgent: boolean): void => {
+    // A copy that changes hands: of a view, the whole buffer would travel.
+    const cells = new Uint8Array(part)
+    worker.postMessage({ type: 'write', cells, urgent } satisfies ToClock, [cells.buffer])
+  }
   const delivery = new Delivery(handlers)
+  const taken = new Int32Array(workerData.taken)
   const { promise, resolve, reject } = Promise.withResolvers<CellStream>()
   let unshield: (() => void) | undefined
   const over = (error: StaticError | undefined): void => {
@@ -41,11 +53,12 @@ function dial(workerData: ClockSettings, handlers: StreamHandlers): Promise<Cell
   worker.on('message', (message: FromClock) => {
     switch (message.type) {
       case 'data':
+        Atomics.add(taken, 0, message.chunk.length)
         return delivery.data(message.chunk)
       case 'dialled':
         delivery.begin()
         return resolve({
-          write: (cells, urgent = false) => say({ type: 'write', cells, urgent }),
+          write: (cells, urgent = false) => write(cells, urgent),
           pace: (pace) => say({ type: 'pace', pace }),
           end: () => say({ type: 'end' }),
         })

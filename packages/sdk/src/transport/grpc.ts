@@ -24,6 +24,8 @@ const PATH = `/${Relay.typeName}/${Relay.method.session.name}`
 const WINDOW_BYTES = 8 * 1024 * 1024
 /** How long the relay may take to answer the end of a stream with its own, and then to close the connection. */
 const END_MS = 2_000
+/** What may wait for a relay that does not read: the session's marks bound requests much sooner, but not cover. */
+const MAX_UNSENT_BYTES = 8 * 1024 * 1024
 
 /** Makes the transport. */
 export function makeGrpcTransport({ connectTimeoutMs = CONNECT_TIMEOUT_MS }: DialOptions = {}): Transport {
@@ -124,7 +126,10 @@ class GrpcLine implements CellStream {
   }
 
   write(cells: Uint8Array): void {
-    if (!this.#isOver) this.#stream.write(frameCells(cells))
+    if (this.#isOver) return
+    this.#stream.write(frameCells(cells))
+    if (this.#stream.writableLength <= MAX_UNSENT_BYTES) return
+    this.cut(StaticError.of('connection_error', `${this.#place} does not read what it is sent.`))
   }
 
   end(): void {

@@ -53,9 +53,7 @@ async function connect(
   connectTimeoutMs: number,
   shield: DialOptions['shield'],
 ): Promise<QuicClientSession> {
-  if (!shield) {
-    throw StaticError.of('connection_error', 'QUIC works on the main thread only: use an https endpoint in others.')
-  }
+  if (!shield) throw wrongThread()
   const { port, serverName, ca = getCACertificates('default').join('\n') } = target
   const dialLibrary = await loadLibrary()
   let session: QuicClientSession | undefined
@@ -97,6 +95,11 @@ async function loadLibrary(): Promise<typeof connectQuic> {
   } catch (cause) {
     throw unusable(cause)
   }
+}
+
+/** The certificates cannot be shielded from here. */
+export function wrongThread(): StaticError {
+  return StaticError.of('connection_error', 'QUIC works on the main thread only: use an https endpoint in others.')
 }
 
 function unusable(cause: unknown): StaticError {

@@ -255,3 +255,18 @@ test('goes from gRPC to QUIC when the UDP port opens', TIMEOUT, async (t) => {
   assert.equal(listener.infos[1]?.way, 'quic')
   assert.deepEqual(listener.losses, [])
 })
+
+void test('a profile with a clock sends nothing by a transport that has none', TIMEOUT, async (t) => {
+  const relay = await startRelay(t, 'grpc')
+  const written: number[] = []
+  const unclocked: Transport = {
+    form: TRANSPORTS.grpc.form,
+    dial: async (target, handlers) => {
+      const stream = await TRANSPORTS.grpc.dial(target, handlers)
+      return { write: (cells) => void written.push(cells.length), end: () => stream.end() }
+    },
+  }
+  const { ready } = open(t, relay, 'grpc', { transports: { grpc: unclocked }, traffic: 'strict' })
+  await assert.rejects(ready, { message: /^A profile with a clock needs a transport that has one/ })
+  assert.deepEqual(written, [])
+})

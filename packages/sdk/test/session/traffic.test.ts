@@ -16,8 +16,8 @@ test('in standard cover leaves at random moments and asks for an answer; nobody 
   const stage = Stage.opened({ traffic: 'standard' })
   stage.fraction = 0.5
   stage.line(1).heard.length = 0
-  // The time between covers is 5 s × ln 2 for this chance.
-  stage.live(1, 20_000)
+  // The time between covers is 10 s × ln 2 for this chance.
+  stage.live(1, 40_000)
   assert.deepEqual(stage.line(1).heard, Array<string>(5).fill('coverAsk'))
   assert.deepEqual(stage.taken(), [])
 })
@@ -76,6 +76,20 @@ test('on a clock pongs, acknowledgements and signs of life may overtake; request
   stage.advance(6000)
   assert.deepEqual(stage.line(1).heard.slice(-4), ['resume', 'pong', 'ack', 'ping'])
   assert.deepEqual(stage.line(1).urgent, [1, 1, 1])
+})
+
+test('on a clock a line that stood still comes back: pings are answered after the marks before them, and each other', () => {
+  const stage = Stage.opened({ traffic: 'strict' })
+  const value = { channelId: new Uint8Array(16), slot: 0n, messageId: new Uint8Array(16), counter: 1n, control: false }
+  const body = { case: 'sendMessage', value: { $typeName: 'static.relay.v1.SendMessageRequest', ...value } } as const
+  stage.request('a', { ...body, value: { ...body.value, ciphertext: new Uint8Array(20_000) } })
+  stage.advance(6000)
+  stage.cell(1, 'cover')
+  stage.advance(6000)
+  const { pings } = stage.line(1)
+  assert.equal(pings.length, 3)
+  for (const payload of pings) stage.cell(1, 'pong', payload)
+  assert.deepEqual(stage.losses, [])
 })
 
 test('on a clock a sign of life says nothing about what waits behind it', () => {

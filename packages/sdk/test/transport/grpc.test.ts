@@ -219,3 +219,11 @@ void test('a relay that does not answer the end is left after a while', async (t
   if (!session().destroyed) await once(session(), 'close')
   assert.equal(line.lastWords.length, 1)
 })
+
+void test('a relay that takes the call and reads nothing is left, however long it shows signs of life', async (t) => {
+  const { target } = await serve(t, (stream) => stream.respond(GRPC))
+  const line = await dial(transport, target)
+  const cells = new Uint8Array(1024 * CELL_BYTES)
+  for (let count = 0; count < 9; count++) line.stream.write(cells)
+  refused('connection_error', /^127\.0\.0\.1:\d+ does not read what it is sent\.$/)(await line.closed)
+})

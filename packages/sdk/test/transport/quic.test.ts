@@ -112,14 +112,17 @@ void test('an authority that cannot be read is told', async (t) => {
   )
 })
 
-void test('other threads than the main one are sent to gRPC', async () => {
-  const module = JSON.stringify(new URL('../../src/transport/quic.ts', import.meta.url).href)
+void test('other threads than the main one are sent to gRPC, with a clock or without', async () => {
+  const module = JSON.stringify(new URL('../../src/parts.ts', import.meta.url).href)
   const target = { host: '127.0.0.1', port: 1, serverName: 'localhost' }
-  const code = `import { parentPort } from 'node:worker_threads'
-    const { makeQuicTransport } = await import(${module})
-    const handlers = { data() {}, closed() {} }
-    await makeQuicTransport().dial(${JSON.stringify(target)}, handlers).catch((error) => parentPort.postMessage(error.message))`
-  const worker = new Worker(new URL(`data:text/javascript,${encodeURIComponent(code)}`))
-  const [message] = (await once(worker, 'message')) as [string]
-  assert.match(message, /^QUIC works on the main thread only/)
+  for (const traffic of ['standard', 'strict']) {
+    const code = `import { parentPort } from 'node:worker_threads'
+      const { transportsFor } = await import(${module})
+      const handlers = { data() {}, closed() {} }
+      await transportsFor('${traffic}').quic.dial(${JSON.stringify(target)}, handlers)
+        .catch((error) => parentPort.postMessage(error.message))`
+    const worker = new Worker(new URL(`data:text/javascript,${encodeURIComponent(code)}`))
+    const [message] = (await once(worker, 'message')) as [string]
+    assert.match(message, /^QUIC works on the main thread only/)
+  }
 })
