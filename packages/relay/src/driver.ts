@@ -79,6 +79,8 @@ const SWEEP_MS = 1000
 const DRAIN_STEP_MS = 5
 const STORE_LOG_MS = 1000
 const MAX_MARK = 2 ** 48 - 1
+/** How many times longer a reader on a clock may take. */
+const PACED_STALL = 4
 /** What a request without a long field holds in memory while it waits. */
 const REQUEST_BYTES = 512
 
@@ -381,7 +383,8 @@ export class Driver implements CallHandler {
     for (const link of this.#links.values()) {
       if (link.ending) continue
       const dead = link.pingedAt !== undefined && now - link.pingedAt > pongMs
-      const stuck = link.congested && !link.paced && now - link.progressAt > stallMs
+      // At one cell a second a mark takes 20 s to come back.
+      const stuck = link.congested && now - link.progressAt > (link.paced ? PACED_STALL : 1) * stallMs
       const unfinished = link.joiningSince !== undefined && now - link.joiningSince > stallMs
       if (dead || stuck) this.#handle({ type: 'stalled', stream: link.id })
       else if (unfinished) this.#busy(link)

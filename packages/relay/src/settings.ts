@@ -36,6 +36,8 @@ export interface Settings {
     readonly totalRequestBytes: number
     /** Envelopes of all streams that are not complete yet. */
     readonly joiningBytes: number
+    /** Cells a second of all sessions on a clock; a quarter of them for guests. */
+    readonly clockedCells: number
   }
   readonly rates: {
     readonly commitsPerSecond: number
@@ -93,6 +95,7 @@ export const DEFAULT_SETTINGS: Settings = {
     requestBytes: 8 * 1024 * 1024,
     totalRequestBytes: 256 * 1024 * 1024,
     joiningBytes: 256 * 1024 * 1024,
+    clockedCells: 16_000,
   },
   rates: {
     commitsPerSecond: 1,

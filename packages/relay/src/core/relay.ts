@@ -9,6 +9,7 @@ import type { Deployment, Peer, StreamId, Time } from '../ports.ts'
 import type { Settings } from '../settings.ts'
 import { addressKey, addressText } from './address.ts'
 import { Channels } from './channels.ts'
+import { Clocks } from './clocks.ts'
 import { Delivery } from './delivery.ts'
 import { Effects } from './effects.ts'
 import { fromHex } from '../hex.ts'
@@ -50,6 +51,8 @@ const NOBODY: Caller = {
   expiresAt: undefined,
 }
 
+const NO_CLOCK = 'The relay has no room for another session with a clock now: try again, or another traffic profile.'
+
 /** One relay node. */
 export class Relay {
   readonly #settings: Settings
@@ -59,6 +62,7 @@ export class Relay {
   readonly #addresses = new Map<string, { streams: number; unopened: number }>()
   readonly #openings: Rates
   readonly #calls: Rates
+  readonly #clocks: Clocks
   readonly #opening: Opening
   readonly #tokens: SessionTokens
   readonly #delivery: Delivery
@@ -74,6 +78,7 @@ export class Relay {
     const { session, streams } = settings
     this.#openings = new Rates(streams.openingsPerSecond, streams.openingsBurst)
     this.#calls = new Rates(streams.callsPerSecond, streams.callsBurst)
+    this.#clocks = new Clocks(streams.clockedCells)
     this.#opening = new Opening(this.#effects, crypto, settings, identity, deployment)
     this.#tokens = new SessionTokens(crypto, deployment.tokenKey, session.tokenMs, session.tokenTotalMs)
     this.#delivery = new Delivery(this.#effects)
@@ -215,6 +220,7 @@ export class Relay {
 
   #remove(stream: Stream): void {
     if (!this.#streams.delete(stream.id)) return
+    this.#clocks.stop(stream.id)
     this.#count(stream, -1, this.#unopened.delete(stream) ? -1 : 0)
     this.#joins.closed(stream)
     if (!stream.session) return
@@ -425,6 +431,9 @@ export class Relay {
     this.#effects.store('resume', nothing, (outcome) => {
       if (!this.#streams.has(stream.id)) return request.abandon()
       if (!outcome.ok) return this.#refuseOpening(request, refusalOf(outcome.error))
+      if (!this.#clocks.start(stream.id, caller)) {
+        return this.#refuseOpening(request, refusalOf(StaticError.of('unavailable', NO_CLOCK, { retryAfter: 60 })))
+      }
       this.#begin(stream, caller)
       const { member } = outcome.value
       this.#effects.limit(stream.id, member ? ENVELOPE_LIMITS.member : ENVELOPE_LIMITS.authenticated)

@@ -202,6 +202,27 @@ void test('an operator takes no profile below the floor or above the ceiling', a
   for (const profile of ['standard', 'private'] as const) (await connect(relay, profile)).close()
 })
 
+void test('clocks are handed out up to a bound, a quarter of it to guests, and come back', async (t) => {
+  const relay = await startTestRelay('grpc', { settings: { streams: { clockedCells: 100 } } })
+  t.after(() => relay.close())
+  const guest = (): Promise<Agent> =>
+    Agent.connect(relay.wire(), { traffic: { profile: 'strict', cellsPerSecond: 20 } })
+  const first = await guest()
+  await assert.rejects(guest(), code('unavailable'))
+  const own = await connect(relay, 'strict', 64)
+  await assert.rejects(
+    connect(relay, 'private').then(() => connect(relay, 'private')),
+    code('unavailable'),
+  )
+  ;(await connect(relay, 'standard')).close()
+  for (const one of [first, own]) {
+    one.close()
+    await one.ended
+  }
+  const again = await connect(relay, 'strict', 64)
+  again.close()
+})
+
 void test('a floor above the ceiling starts no relay', async () => {
   const traffic = { floor: 'strict', ceiling: 'private' } as const
   await assert.rejects(startTestRelay('grpc', { traffic }), { code: 'invalid_request', message: /above their ceiling/ })
