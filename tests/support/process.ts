@@ -1,4 +1,5 @@
 /** The `static` command as a real process. */
+import assert from 'node:assert/strict'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { closeSync, openSync } from 'node:fs'
@@ -111,4 +112,11 @@ async function firstLine(child: ChildProcess): Promise<string> {
   const [line] = (await once(lines, 'line')) as [string]
   clearTimeout(late)
   return line
+}
+
+/** The sentence of a command that failed: with `--json` the error is one document on one line. */
+export function sentenceOf(errors: string): string {
+  assert.match(errors, /^\{"error":\{[^\n]+\}\}\n$/, `not one error: ${errors}`)
+  const { error } = JSON.parse(errors) as { error: { message: string } }
+  return error.message
 }
