@@ -8,7 +8,8 @@ import { type RelayChild, RelayHome } from '../support/relay-process.ts'
 import { grpcWire } from '../support/wires.ts'
 import { type Bodies, hex, Member } from './member.ts'
 
-const ROUNDS = 20
+/** All twenty with STATIC_CRASH=all. */
+const ROUNDS = process.env['STATIC_CRASH'] === 'all' ? 20 : 10
 const ROUND_OF_POINTS = [
   'before_begin',
   'after_insert_before_commit',
@@ -110,6 +111,6 @@ test(`killed in ${ROUNDS} rounds, seed ${SEED}`, { timeout: 240_000 }, async (t)
   }
   const repeated = members.reduce((sum, member) => sum + member.repeated, 0)
   t.diagnostic(`${answers} answers, ${repeated} requests sent again, ${last} entries`)
-  assert.ok(answers > 500 && repeated > ROUNDS, `${answers} answers, ${repeated} requests sent again`)
+  assert.ok(answers > 25 * ROUNDS && repeated > ROUNDS / 2, `${answers} answers, ${repeated} requests sent again`)
   for (const { agent } of members) agent.close()
 })
