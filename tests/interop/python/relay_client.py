@@ -18,6 +18,7 @@ RELAY = "static.relay.v1"
 HEALTH = "grpc.health.v1"
 CELL_BYTES = 1024
 PAYLOAD_BYTES = 1021
+COVER = (0, 1)
 PING, PONG, WHOLE, FIRST, NEXT, LAST = 2, 3, 5, 6, 7, 8
 PURPOSES = {"session": 1, "unary": 2, "refresh": 3}
 TRAFFIC_STANDARD = 1
@@ -209,6 +210,9 @@ class Session:
     def ping(self, payload):
         self._send_cell(PING, payload)
         kind, answer = self._receive_cell()
+        # Whatever comes is filled up to whole units with cover.
+        while kind in COVER:
+            kind, answer = self._receive_cell()
         return kind == PONG and answer == payload
 
     def end(self):
