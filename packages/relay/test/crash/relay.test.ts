@@ -9,7 +9,7 @@ import { grpcWire } from '../support/wires.ts'
 import { type Bodies, hex, Member } from './member.ts'
 
 /** All twenty with STATIC_CRASH=all. */
-const ROUNDS = process.env['STATIC_CRASH'] === 'all' ? 20 : 10
+const ROUNDS = process.env['STATIC_CRASH'] === 'all' ? 20 : 8
 const ROUND_OF_POINTS = [
   'before_begin',
   'after_insert_before_commit',

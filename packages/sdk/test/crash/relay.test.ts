@@ -10,7 +10,8 @@ import { take, text } from '../support/world.ts'
 import { until } from './scene.ts'
 import { startAgent } from './start.ts'
 
-const ROUNDS = 5
+/** Ten with STATIC_CRASH=all. */
+const ROUNDS = process.env['STATIC_CRASH'] === 'all' ? 10 : 3
 const BURST = 40
 const ROTATIONS = 4
 const NAME = 'acme/crash/relay'
