@@ -75,6 +75,8 @@ void test('from sign-up to two agents that talk', async () => {
     stderr: 'static: other users of this machine can see the message in the process list; better: send it by stdin.\n',
   })
   assert.equal(await ok(ann, `static channel listen ${ROUTING} --as bob --count 1 --timeout 20`), 'hello bob\n')
+  // What a relay has borrowed is neither used nor left.
+  assert.match(await ok(ann, 'static usage'), /\nlent +1,000 to relays, [^\n]+\nleft +99,000\n/)
   const words = await ok(ann, `static channel verify ${ROUTING} --as alice`)
   assert.match(words, /^(\w+ ){11}\w+\n$/)
   assert.equal(await ok(ann, `static channel verify ${ROUTING} --as bob`), words)

@@ -32,11 +32,12 @@ async function usage(flags: Flags): Promise<void> {
   })
   if (flags.json) return printJson(body)
   const { messages, plan, mode, resets_at: resets, token_exchanges: exchanges, daily } = body
-  const { used, limit, remaining } = messages
+  const { used, reserved, limit, remaining } = messages
   print(
     facts([
       ['plan', `${plan} (${mode})`],
       ['messages', limit === null ? `${number(used)}, unlimited` : `${number(used)} of ${number(limit)}`],
+      ...(reserved === 0 ? [] : [['lent', `${number(reserved)} to relays, who give back what is not used`] as const]),
       ...(remaining === null ? [] : [['left', number(remaining)] as const]),
       ['resets', shortTime(resets)],
       ['tokens', number(exchanges)],
