@@ -43,6 +43,7 @@ export async function startTestRelay(
     endpoints?: number
     database?: string
     traffic?: TrafficRange
+    now?: () => number
   } = {},
 ): Promise<TestRelay> {
   const directory = await mkdtemp(join(tmpdir(), 'static-relay-'))
@@ -62,6 +63,7 @@ export async function startTestRelay(
       proxyCa: ca,
       guests: options.guests ?? true,
       traffic: options.traffic,
+      now: options.now,
       api,
       settings: { session: { pingMs: 1000, pongMs: 1000 }, ...options.settings },
       log: LOG,
