@@ -159,7 +159,7 @@ void test('a refused message does not make cover late: only good answers are mea
   const agent = await connect(relay, 'standard')
   const { channel, writer } = await pair(relay, agent)
   await assert.rejects(agent.send(channel, 99n, 1n), Refused)
-  passed = 60_000
+  passed = 20_000
   await agent.send(channel, 1n, 1n)
   await askForCover(agent)
   for (const one of [agent, writer]) one.close()
