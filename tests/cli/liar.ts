@@ -13,7 +13,7 @@ const key = { id: EVIL, key: `sk_live_${EVIL}`, key_prefix: EVIL, name: EVIL, mo
 const usage = {
   plan: EVIL,
   mode: EVIL,
-  messages: { used: EVIL, limit: EVIL, remaining: EVIL },
+  messages: { used: EVIL, reserved: EVIL, limit: EVIL, remaining: EVIL },
   token_exchanges: EVIL,
   resets_at: EVIL,
   daily: [{ date: EVIL, messages: EVIL }],

@@ -61,8 +61,9 @@ async function live(client: Client, origin: string, database: Database | undefin
   await client.json(200, { path: '/v1/usage', headers: asPage })
 
   // What goes wrong, each time with a secret in the middle of it.
-  const mistyped = `${key.slice(0, -2)}xy`
-  const stranger = `${key.slice(0, 8)}${key.slice(8, 16).toUpperCase()}${key.slice(16)}`
+  const otherAt = (at: number): string => `${key.slice(0, at)}${key[at] === 'x' ? 'y' : 'x'}${key.slice(at + 1)}`
+  const mistyped = otherAt(key.length - 1)
+  const stranger = otherAt(8)
   const wrongs: Call[] = [
     signIn(WRONG_PASSWORD),
     signIn(WRONG_PASSWORD, 'nobody.private@example.com'),
