@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, Callable, Generic, List, Mapping, Optional, TypeVar, Union
+from typing import Any, Callable, Generic, List, Mapping, Optional, TypeVar, Union
 
+from ._closing import Closing
 from ._connection import Connection
 from ._inbox import Arrival, Inbox
-
-if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Type
 
 Item = TypeVar("Item")
 
@@ -45,7 +42,7 @@ class Envelope:
     redelivered: bool
 
 
-class Reading(Generic[Item]):
+class Reading(Closing, Generic[Item]):
     """A blocking iterator over what comes in a channel, for one thread; others have their own.
 
     Leaving the loop settles the last item. An iterator that is kept in a variable is left by ``close()`` or by the end
@@ -83,12 +80,6 @@ class Reading(Generic[Item]):
         self._settle()
         self._inbox.wake()
 
-    def __enter__(self) -> "Reading[Item]":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def __del__(self) -> None:
         self._settle()
 
@@ -98,7 +89,7 @@ class Reading(Generic[Item]):
             self._inbox.settle(given)
 
 
-class Channel:
+class Channel(Closing):
     """A channel that this agent is in. Send and receive at the same time, from any number of threads.
 
     A lost network, a restarted relay and commits of others are handled inside. Every method raises a ``StaticError``,
@@ -204,17 +195,6 @@ class Channel:
     def close(self) -> None:
         """Ends the iterators of this channel. It stays in the client, and can be read again."""
         self._inbox.stop()
-
-    def __enter__(self) -> "Channel":
-        return self
-
-    def __exit__(
-        self,
-        kind: "Optional[Type[BaseException]]",
-        error: Optional[BaseException],
-        traceback: "Optional[TracebackType]",
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<Channel {self._name}>"

@@ -6,14 +6,11 @@ import os
 import threading
 import weakref
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, Dict, Generic, List, Mapping, Optional, TypeVar, Union
+from typing import Any, Callable, Dict, Generic, List, Mapping, Optional, TypeVar, Union
 
+from ._closing import Closing
 from ._connection import Call, Connection
 from .channel import Channel, as_bytes
-
-if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Type
 
 Item = TypeVar("Item")
 #: Of a file or directory.
@@ -34,7 +31,7 @@ class JoinOffer:
     decline: Callable[[], None]
 
 
-class Listening(Generic[Item]):
+class Listening(Closing, Generic[Item]):
     """A blocking iterator over what the client tells."""
 
     def __init__(self, client: "StaticClient", connection: Connection, what: str, item: Callable[[Any], Item]) -> None:
@@ -62,14 +59,8 @@ class Listening(Generic[Item]):
         if not self._connection.is_over:
             self._connection.call("return", on=self._on)
 
-    def __enter__(self) -> "Listening[Item]":
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class StaticClient:
+class StaticClient(Closing):
     """An agent with its keys, its channels and a session to a relay that is dialled again whenever it is lost.
 
     ``endpoint`` is the relay, ``quic://host:4433`` or ``https://host:5000``; ``data_dir`` the agent's directory, for
@@ -169,17 +160,6 @@ class StaticClient:
     def close(self) -> None:
         """Ends the agent in order. What was not sent goes out at the next start; what waits gets ``closed``."""
         self._connection.close()
-
-    def __enter__(self) -> "StaticClient":
-        return self
-
-    def __exit__(
-        self,
-        kind: "Optional[Type[BaseException]]",
-        error: Optional[BaseException],
-        traceback: "Optional[TracebackType]",
-    ) -> None:
-        self.close()
 
     def _channel(self, told: Mapping[str, Any]) -> Channel:
         """The same channel is always the same object."""

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Dict, List, Optional
+from typing import Dict, List, Optional
 
+from ._closing import Closing
 from ._connection import Connection
 from ._inbox import Arrival
 from .channel import Channel, Envelope, as_bytes, envelope_of
 from .client import Path, StaticClient, options_of
 from .errors import StaticError
-
-if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Type
 
 MOST_AT_ONCE = 100
 
@@ -36,7 +33,7 @@ class _Receiver:
         return False
 
 
-class StaticChannelManager:
+class StaticChannelManager(Closing):
     """Creates, invites, joins, sends and receives by channel name.
 
     While it runs with an API key it lets in those who ask by its invites. The arguments are those of ``StaticClient``.
@@ -116,17 +113,6 @@ class StaticChannelManager:
     def close(self) -> None:
         """Ends in order."""
         self._client.close()
-
-    def __enter__(self) -> "StaticChannelManager":
-        return self
-
-    def __exit__(
-        self,
-        kind: "Optional[Type[BaseException]]",
-        error: Optional[BaseException],
-        traceback: "Optional[TracebackType]",
-    ) -> None:
-        self.close()
 
     def _receive(self, name: str, timeout: float, most: int) -> List[Arrival]:
         self._connection.check_manager()

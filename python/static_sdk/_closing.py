@@ -1,0 +1,26 @@
+"""What can be closed can stand in a ``with``."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Optional, Type, TypeVar
+
+Self = TypeVar("Self", bound="Closing")
+
+
+class Closing:
+    """Is closed at the end of its ``with``."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        self.close()
