@@ -14,11 +14,14 @@ export const WAYS = ['quic', 'grpc'] as const
 /** One of them. */
 export type Way = (typeof WAYS)[number]
 
+/** Starts an agent with the options of a client. */
+type Start = (options: object) => Promise<AgentProcess>
+
 /** A system that runs. */
 export interface System extends AsyncDisposable {
   readonly pid: number
-  /** So many agents, and one that sends to them, in a channel of this name. */
-  group(way: Way, name: string, receivers: number): Promise<Group>
+  /** So many agents, and one that sends to them, in a channel of this name. In TypeScript, unless told how to start one. */
+  group(way: Way, name: string, receivers: number, start?: Start): Promise<Group>
 }
 
 /** Starts the system, without quota. */
@@ -35,18 +38,18 @@ export async function startSystem(workspace: Workspace, nodeFlags: readonly stri
     quic: `quic://localhost:${server.relay.quicPort}`,
     grpc: `https://localhost:${server.relay.grpcPort}`,
   }
-  const agent = (way: Way, identity: string): Promise<AgentProcess> => {
-    const directory = workspace.directory(identity)
-    const options = { endpoint: endpoints[way], dataDir: directory, identity, apiKey, apiUrl: server.url, ca }
-    return startAgent(options, nodeFlags)
-  }
+  const inTypeScript: Start = (options) => startAgent(options, nodeFlags)
   const running = started.move()
   return {
     pid: server.pid,
-    async group(way, name, count) {
-      const prefix = name.replaceAll('/', '-')
-      const receivers = await Promise.all(Array.from({ length: count }, (_, at) => agent(way, `${prefix}-${at}`)))
-      const sender = await agent(way, `${prefix}-sender`)
+    async group(way, name, count, start = inTypeScript) {
+      const agent = (role: string): Promise<AgentProcess> => {
+        const identity = `${name.replaceAll('/', '-')}-${role}`
+        const own = { dataDir: workspace.directory(identity), identity }
+        return start({ ...own, endpoint: endpoints[way], apiKey, apiUrl: server.url, ca })
+      }
+      const receivers = await Promise.all(Array.from({ length: count }, (_, at) => agent(String(at))))
+      const sender = await agent('sender')
       await joinAll(sender, receivers, name)
       return {
         sender,
