@@ -8,7 +8,7 @@ import { plantLeak } from './leak.ts'
 import { readPackets } from './pcap.ts'
 import { tryToTell } from './permutation.ts'
 import { windowsOf } from './schedule.ts'
-import { onlyInOne, sizesOf } from './sizes.ts'
+import { burstsOf, onlyInOne, sizesOf } from './sizes.ts'
 import { synthetic } from './synthetic.ts'
 
 const SCHEDULE = { startsAt: 1_800_000_000_000, blockMs: 5000, blocks: 12 }
@@ -96,13 +96,41 @@ test('a capture is read: IPv4 and IPv6, TCP with options, and the rest is passed
     [12, frame('v4', 'tcp', 50_000, 5000, 0)],
   ])
   const expected = [
-    { time: 10.5, protocol: 'udp', from: 40_000, to: 4433, length: 1200 },
-    { time: 11.25, protocol: 'tcp', from: 5000, to: 50_000, length: 700 },
-    { time: 12, protocol: 'tcp', from: 50_000, to: 5000, length: 0 },
+    { time: 10.5, protocol: 'udp', from: 40_000, to: 4433, length: 1200, isRepeat: false },
+    { time: 11.25, protocol: 'tcp', from: 5000, to: 50_000, length: 700, isRepeat: false },
+    { time: 12, protocol: 'tcp', from: 50_000, to: 5000, length: 0, isRepeat: false },
   ]
   assert.deepEqual([...readPackets(file)], expected)
   assert.deepEqual([...readPackets(file.subarray(0, -1))], expected.slice(0, 2))
   assert.throws(() => [...readPackets(Buffer.from('not a capture, but long enough'))], RangeError)
+})
+
+test('what TCP sends again is known, also where its numbers start again, and counts once in what left at once', () => {
+  const segment = (sequence: number, length: number): Buffer => {
+    const bytes = frame('v4', 'tcp', 50_000, 5000, length)
+    bytes.writeUInt32BE(sequence, 38)
+    return bytes
+  }
+  const end = 2 ** 32
+  const packets = [
+    ...readPackets(
+      capture([
+        [10, segment(end - 1448, 1448)],
+        [10.0001, segment(0, 647)],
+        [10.005, segment(0, 647)],
+        [10.006, frame('v4', 'udp', 50_000, 5000, 647)],
+        [11, segment(647, 0)],
+        [11.001, segment(647, 1448)],
+      ]),
+    ),
+  ]
+  assert.deepEqual(
+    packets.map(({ isRepeat }) => isRepeat),
+    [false, false, true, false, false, false],
+  )
+  const up = packets.filter(({ protocol }) => protocol === 'tcp')
+  const schedule = { startsAt: 10_000, blockMs: 5000, blocks: 1 }
+  assert.deepEqual(burstsOf([{ group: 0, phase: 0, up, down: [] }], schedule, 'up'), [2095, 1448])
 })
 
 /** A capture file of frames and their times. */

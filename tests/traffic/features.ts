@@ -6,6 +6,8 @@ export interface Seen {
   /** In seconds since 1970. */
   readonly time: number
   readonly length: number
+  /** TCP has sent it before: no acknowledgement came in time. */
+  readonly isRepeat?: boolean
 }
 
 /** All packets of a connection, in order. */

@@ -78,9 +78,9 @@ function connectionsOf(bytes: Buffer, ports: readonly (readonly number[])[], pha
   for (const [group, own] of ports.entries()) {
     for (const port of own) byPort.set(port, { group, phase: phases[group] ?? 0, up: [], down: [] })
   }
-  for (const { time, from, to, length } of readPackets(bytes)) {
-    byPort.get(from)?.up.push({ time, length })
-    byPort.get(to)?.down.push({ time, length })
+  for (const { time, from, to, length, isRepeat } of readPackets(bytes)) {
+    byPort.get(from)?.up.push({ time, length, isRepeat })
+    byPort.get(to)?.down.push({ time, length, isRepeat })
   }
   return [...byPort.values()]
 }

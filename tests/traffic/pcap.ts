@@ -13,6 +13,8 @@ export interface Packet {
   readonly to: number
   /** Bytes after the TCP or UDP header, as the packet had them, also when fewer were captured. */
   readonly length: number
+  /** TCP had sent all of its bytes before: no acknowledgement came in time. */
+  readonly isRepeat: boolean
 }
 
 const MAGIC = 0xa1b2c3d4
@@ -32,6 +34,7 @@ export function* readPackets(file: Buffer): Generator<Packet> {
   if (file.length < FILE_HEAD || file.readUInt32LE(0) !== MAGIC || file.readUInt32LE(20) !== ETHERNET) {
     throw new RangeError('This is not a capture of Ethernet packets in little-endian microseconds.')
   }
+  const isRepeat = repeats()
   let at = FILE_HEAD
   while (at + PACKET_HEAD <= file.length) {
     const time = file.readUInt32LE(at) + file.readUInt32LE(at + 4) / 1e6
@@ -39,17 +42,41 @@ export function* readPackets(file: Buffer): Generator<Packet> {
     const start = at + PACKET_HEAD
     at = start + captured
     if (at > file.length) return
-    const packet = readPacket(file.subarray(start, at), time)
-    if (packet) yield packet
+    const segment = readSegment(file.subarray(start, at), time)
+    if (!segment) continue
+    const { protocol, from, to, length } = segment
+    yield { time, protocol, from, to, length, isRepeat: isRepeat(segment) }
   }
 }
 
-function readPacket(frame: Buffer, time: number): Packet | undefined {
+interface Segment extends Omit<Packet, 'isRepeat'> {
+  /** Of TCP: the number of its first byte, which starts again after 2³² bytes. */
+  readonly sequence?: number
+}
+
+/** Tells of one packet after the other whether its bytes were sent before. */
+function repeats(): (segment: Segment) => boolean {
+  const ends = new Map<string, number>()
+  return ({ from, to, length, sequence }) => {
+    if (sequence === undefined || length === 0) return false
+    const way = `${from} ${to}`
+    const end = sequence + length
+    const last = ends.get(way)
+    // As a signed number of 32 bits the difference is right also where sequences start again.
+    if (last !== undefined && ((end - last) | 0) <= 0) return true
+    ends.set(way, end)
+    return false
+  }
+}
+
+function readSegment(frame: Buffer, time: number): Segment | undefined {
   const network = networkOf(frame)
   if (!network) return undefined
   const { at, bytes, protocol } = network
-  const head = protocol === 'udp' ? UDP_HEAD : (frame.readUInt8(at + 12) >>> 4) * 4
-  return { time, protocol, from: frame.readUInt16BE(at), to: frame.readUInt16BE(at + 2), length: bytes - head }
+  const [from, to] = [frame.readUInt16BE(at), frame.readUInt16BE(at + 2)]
+  if (protocol === 'udp') return { time, protocol, from, to, length: bytes - UDP_HEAD }
+  const head = (frame.readUInt8(at + 12) >>> 4) * 4
+  return { time, protocol, from, to, length: bytes - head, sequence: frame.readUInt32BE(at + 4) }
 }
 
 /** Where the transport's head begins, and how long it and what follows are. */

@@ -55,13 +55,13 @@ export function wordsOf(groups: readonly SizeGroup[]): string {
     .join(', ')
 }
 
-/** How many bytes left in a row, without a pause: what was written at once. */
+/** How many bytes left in a row, without a pause: what was written at once. What TCP repeats was not written again. */
 export function burstsOf(connections: readonly Connection[], schedule: Schedule, way: 'up' | 'down'): number[] {
   return connections.flatMap((connection) => {
     const bursts: number[] = []
     let last = -Infinity
-    for (const { time, length } of inside([connection], schedule, way)) {
-      if (length < DATA_BYTES) continue
+    for (const { time, length, isRepeat } of inside([connection], schedule, way)) {
+      if (length < DATA_BYTES || isRepeat) continue
       if (time - last > PAUSE_S) bursts.push(0)
       bursts[bursts.length - 1]! += length
       last = time
