@@ -44,12 +44,12 @@ export class Person {
     return { code, stdout, stderr }
   }
 
-  /** Starts a line of shell; `exec` in it makes the command the process itself. */
-  start(line: string): ChildProcess {
+  /** Starts a line of shell, for so long at most; `exec` in it makes the command the process itself. */
+  start(line: string, timeout: number = LATEST): ChildProcess {
     return spawn('bash', ['-c', line], {
       cwd: this.home,
       env: this.env,
-      timeout: LATEST,
+      timeout,
       stdio: ['ignore', 'pipe', 'pipe'],
     })
   }

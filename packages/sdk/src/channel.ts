@@ -198,8 +198,18 @@ export class Channel implements AsyncDisposable {
   }
 
   /**
+   * Fulfilled when everything is processed that the relay had when it was last reached: after a start `members` and
+   * `verify` tell of the time before until then. Messages need not be read for it.
+   *
+   * @throws {StaticError} `queue_full` when so much is unread that nothing more is taken, or what ended the channel
+   */
+  async catchUp(): Promise<void> {
+    await this.#membership.catchUp()
+  }
+
+  /**
    * Twelve words that are the same for all members who have seen the same: compare them by another way while nobody
-   * sends. They differ if the relay has shown you different logs or members.
+   * sends, after `catchUp`. They differ if the relay has shown you different logs or members.
    */
   verify(): string {
     const { group, failure, history } = this.#membership

@@ -15,6 +15,8 @@ export interface ChannelSummary {
   readonly own: boolean
   /** Null when the channel cannot go on here. */
   readonly members: number | null
+  /** The code of why it cannot. */
+  readonly error?: string
 }
 
 /** Somebody in a channel. */
@@ -46,12 +48,14 @@ export const ACTIONS = {
     return summary(manager, await manager.create(name))
   },
 
-  list(manager: StaticChannelManager): readonly ChannelSummary[] {
+  async list(manager: StaticChannelManager): Promise<readonly ChannelSummary[]> {
+    // What has ended is listed until its last message is read.
+    await Promise.allSettled(manager.channels().map((channel) => channel.catchUp()))
     return manager.channels().map((channel) => summary(manager, channel))
   },
 
-  members(manager: StaticChannelManager, name: string): readonly MemberSummary[] {
-    const channel = manager.client.channel(name)
+  async members(manager: StaticChannelManager, name: string): Promise<readonly MemberSummary[]> {
+    const channel = await current(manager, name)
     return channel.members().map(({ agentId, fingerprint, identity }) => ({
       agent_id: agentId,
       fingerprint,
@@ -75,8 +79,8 @@ export const ACTIONS = {
     await Promise.all(payloads.map((payload) => channel.send(Buffer.from(payload, 'base64'))))
   },
 
-  verify(manager: StaticChannelManager, name: string): string {
-    return manager.client.channel(name).verify()
+  async verify(manager: StaticChannelManager, name: string): Promise<string> {
+    return (await current(manager, name)).verify()
   },
 
   async leave(manager: StaticChannelManager, name: string): Promise<void> {
@@ -131,21 +135,28 @@ export function messageOf(channel: string, envelope: Envelope): Message {
   }
 }
 
+/** A channel, when what has happened while the agent was away is known. */
+async function current({ client }: StaticChannelManager, name: string): Promise<Channel> {
+  const channel = client.channel(name)
+  await channel.catchUp()
+  return channel
+}
+
 function summary({ client }: StaticChannelManager, channel: Channel): ChannelSummary {
   return {
     name: channel.name,
     channel_id: channel.id,
     owner: channel.owner,
     own: channel.owner === client.fingerprint(),
-    members: countOf(channel),
+    ...countOf(channel),
   }
 }
 
-function countOf(channel: Channel): number | null {
+function countOf(channel: Channel): Pick<ChannelSummary, 'members' | 'error'> {
   try {
-    return channel.members().length
-  } catch {
-    return null
+    return { members: channel.members().length }
+  } catch (error) {
+    return { members: null, error: StaticError.from(error).code }
   }
 }
 

@@ -15,6 +15,7 @@ import type { ChannelState } from '@static/protocol/relay'
 import type { Epoch } from '../mls/index.ts'
 import type { AgentId, Change, ChannelId, ChannelRecord, StoredChannel, Time } from '../ports.ts'
 import { fromHex, toHex } from './bytes.ts'
+import { CatchUp } from './catch-up.ts'
 import { Committer } from './committer.ts'
 import { type CommitJob, type CommitResult, loadPending, type Pending, type WelcomeTag } from './commits.ts'
 import { Follower, type LogEntry } from './follower.ts'
@@ -52,6 +53,7 @@ export class Membership implements Writer {
   readonly roster: Roster
   readonly #follower: Follower
   readonly #upkeep: Upkeep
+  readonly #catchUp = new CatchUp()
   #group: GroupState | undefined
   #rest: Rest
   #welcome: Uint8Array | undefined
@@ -198,6 +200,13 @@ export class Membership implements Writer {
     return await promise
   }
 
+  /** Fulfilled when everything is processed that the relay had when it was last reached. */
+  async catchUp(): Promise<void> {
+    const error = this.failure ?? (this.#paused ? inboxFull() : undefined)
+    if (error) throw error
+    if (this.isDelivered) await this.#catchUp.wait(this.history.position.index)
+  }
+
   /** Replaces this agent's keys. */
   async rekey(): Promise<void> {
     await this.#upkeep.rekey()
@@ -259,6 +268,7 @@ export class Membership implements Writer {
     this.sender.fail(error)
     this.committer.fail(error)
     this.roster.stop()
+    this.#catchUp.fail(error)
     this.inbox.end(forReaders)
     this.#forgetInbound()
   }
@@ -288,6 +298,8 @@ export class Membership implements Writer {
     this.#forgetInbound()
     // Not the highest that was ever told: a head that does not exist would hold everything up for good.
     this.#head = Number(state.head)
+    this.#catchUp.expect(Number(state.lastIndex))
+    this.#catchUp.reached(this.history.position.index)
     this.roster.resume()
     this.#upkeep.retry()
     this.work()
@@ -311,6 +323,7 @@ export class Membership implements Writer {
   lose(): void {
     this.#online = false
     this.#forgetInbound()
+    this.#catchUp.forget()
     this.sender.lose()
     this.committer.lose()
   }
@@ -328,7 +341,7 @@ export class Membership implements Writer {
     const group = this.#group
     const isBehind = this.history.position.slot < this.#head
     if (this.#paused && (isBehind || !this.#online)) {
-      const error = StaticError.of('queue_full', 'The inbox is full: read messages of this channel, then go on.')
+      const error = inboxFull()
       this.sender.refuse(error)
       return this.committer.refuse(error)
     }
@@ -525,12 +538,14 @@ export class Membership implements Writer {
       if (this.history.position.index > index) this.#holes = 0
       if (this.inbox.isFull) this.#pause()
     }
+    this.#catchUp.reached(this.history.position.index)
     this.work()
   }
 
   #pause(): void {
     this.#paused = true
     this.#forgetInbound()
+    this.#catchUp.fail(inboxFull())
     this.world.emit({ type: 'inbox_full', channel: this.name })
   }
 
@@ -581,6 +596,10 @@ export class Membership implements Writer {
     const { position } = this.history
     return { id, name, owner, state, position, counter, ownHash, rekeyDue, rekeyedAt, sentSinceRekey, fork, broken }
   }
+}
+
+function inboxFull(): StaticError {
+  return StaticError.of('queue_full', 'The inbox is full: read messages of this channel, then go on.')
 }
 
 function asMlsError(error: unknown): StaticError {

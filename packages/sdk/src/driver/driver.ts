@@ -100,6 +100,9 @@ export class Driver {
       case 'delete':
         await this.#held(ask.on).channel.delete()
         return {}
+      case 'catchUp':
+        await this.#held(ask.on).channel.catchUp()
+        return {}
       case 'verify':
         return { result: this.#held(ask.on).channel.verify() }
       case 'acceptFork':
@@ -146,7 +149,8 @@ export class Driver {
     } else {
       this.#client = await StaticClient.connect(options)
     }
-    return { agentId: this.#client.agentId, fingerprint: this.#client.fingerprint() }
+    const { agentId, apiUrl } = this.#client
+    return { agentId, fingerprint: this.#client.fingerprint(), apiUrl: apiUrl ?? null }
   }
 
   async #next(on: number): Promise<unknown> {

@@ -4,8 +4,13 @@ import type { Failure } from './messages.ts'
 
 /** An error as it is told. */
 export function failureOf(error: unknown): Failure {
-  const { code, message, cause } = StaticError.from(error)
-  return cause === undefined ? { code, message } : { code, message, cause: causeOf(cause) }
+  const { code, message, cause, docUrl } = StaticError.from(error)
+  return {
+    code,
+    message,
+    ...(docUrl !== undefined && { docUrl }),
+    ...(cause !== undefined && { cause: causeOf(cause) }),
+  }
 }
 
 function causeOf(cause: unknown): NonNullable<Failure['cause']> {

@@ -25,6 +25,7 @@ export type Ask =
         | 'rotate'
         | 'leave'
         | 'delete'
+        | 'catchUp'
         | 'verify'
         | 'acceptFork'
         | 'close'
@@ -49,6 +50,7 @@ export type Word =
 export interface Failure {
   readonly code: string
   readonly message: string
+  readonly docUrl?: string
   readonly cause?: { readonly code?: string; readonly message: string }
 }
 

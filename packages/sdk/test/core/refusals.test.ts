@@ -173,6 +173,7 @@ test('a full inbox is told; what needs entries that it does not take is queue_fu
     await stage.settle()
     await burst
   }
+  assert.equal(await fate(bob.membership.catchUp()), 'queue_full')
   // It needs nothing of what it does not take.
   const before = fate(bob.send('full'))
   await stage.settle()
@@ -190,6 +191,7 @@ test('a full inbox is told; what needs entries that it does not take is queue_fu
     await stage.settle()
   }
   assert.equal(read, sent)
+  assert.equal(await fate(bob.membership.catchUp()), 'ok')
   assert.equal(bob.told('inbox_full').length, 1)
   const again = fate(bob.send('read'))
   await stage.settle()

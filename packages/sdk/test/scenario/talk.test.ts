@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { agreed } from '../support/reading.ts'
 import { NAME, take, takeEnvelope, WAYS, World } from '../support/world.ts'
 
 for (const way of WAYS) {
@@ -19,7 +20,7 @@ for (const way of WAYS) {
     // Founder removed, bob added, keys replaced, hello bob, this.
     assert.equal(index, 5)
     assert.equal(redelivered, false)
-    assert.equal(a!.verify(), b!.verify())
+    await agreed(a!, b!)
   })
 
   test(`a restarted program opens its channels again by name, ${way}`, async (t) => {
@@ -37,5 +38,26 @@ for (const way of WAYS) {
     )
     await again.send('back')
     assert.deepEqual(await take(a!, 1), ['back'])
+  })
+
+  test(`who was away catches up without reading a message, ${way}`, async (t) => {
+    const world = await World.start(t, way)
+    const alice = await world.agent('alice')
+    let bob = await world.agent('bob')
+    const [a] = await world.channel(alice, [bob])
+    await bob.close()
+    for (let n = 0; n < 300; n++) await a!.send(`while away ${n}`)
+    const carol = await world.agent('carol')
+    await a!.addMember(await carol.generateKeyPackage())
+    bob = await world.agent('bob')
+    const again = bob.channel(NAME)
+    await again.catchUp()
+    assert.equal(again.verify(), a!.verify())
+    assert.equal(again.members().length, 3)
+    await bob.close()
+    await a!.delete()
+    bob = await world.agent('bob')
+    await assert.rejects(bob.channel(NAME).catchUp(), { code: 'not_found' })
+    assert.equal((await take(bob.channel(NAME), 300)).length, 300)
   })
 }

@@ -42,10 +42,10 @@ export function listCommand(): Command {
       const channels = await act(flags, 'Reading', 'list')
       if (flags.json) return printJson({ channels })
       if (channels.length === 0) return note('this agent is in no channel.')
-      const rows = channels.map(({ name, own, members, channel_id: id }) => [
+      const rows = channels.map(({ name, own, members, error, channel_id: id }) => [
         name,
         own ? 'owner' : 'member',
-        members === null ? 'broken' : String(members),
+        members === null ? endOf(error) : String(members),
         id,
       ])
       print(table(['CHANNEL', 'ROLE', 'MEMBERS', 'ID'], rows))
@@ -117,6 +117,12 @@ async function act<Name extends ActionName>(
   ...args: ActionArgs<Name>
 ): Promise<ActionResult<Name>> {
   return await withAgent(flags, { share: false }, (agent) => withProgress(doing, agent.call(action, ...args)))
+}
+
+/** What to say instead of members. */
+function endOf(error: string | undefined): string {
+  if (error === 'not_found') return 'deleted'
+  return error === 'removed' ? 'removed' : 'broken'
 }
 
 function count(members: number | null): string {
