@@ -55,7 +55,8 @@ class Connection:
     """A driver that runs. Any number of threads may call at the same time."""
 
     def __init__(self, api_url: Optional[str]) -> None:
-        self._api_url = api_url
+        #: Of the pages that explain errors. The driver finds the one that the program does not name.
+        self.api_url = api_url
         self._ids = itertools.count(1)
         self._calls: Dict[int, Call] = {}
         #: Who hears what the driver tells of a channel, and that nothing more comes.
@@ -110,7 +111,7 @@ class Connection:
         number = next(self._ids)
         frame = encode_frame({"id": number, "do": do, **fields}, data)
         if len(frame) > MAX_FRAME_BYTES:
-            raise make_error("too_large", "Send at most 262,144 bytes in one message.", self._api_url)
+            raise make_error("too_large", "Send at most 262,144 bytes in one message.", self.api_url)
         call = Call()
         self._calls[number] = call
         self._transport.write(frame)
@@ -135,7 +136,7 @@ class Connection:
 
     def error(self, told: Mapping[str, Any]) -> StaticError:
         """An error that the driver told of."""
-        return error_from(told, self._api_url)
+        return error_from(told, self.api_url)
 
     def end(self) -> None:
         """Lets the driver end, without waiting for it."""
@@ -157,7 +158,7 @@ class Connection:
             "closed",
             f"This client belongs to process {process}, which made it before fork(): make a new one in process "
             f"{os.getpid()}, with a data directory of its own.",
-            self._api_url,
+            self.api_url,
         )
         self._transport.forget()
 
@@ -189,7 +190,7 @@ class Connection:
                 return make_error(
                     "listener_died",
                     f"The driver process ended {how}: close this client and make a new one.",
-                    self._api_url,
+                    self.api_url,
                 )
 
         self._failure = failure
@@ -202,7 +203,7 @@ class Connection:
         self._wake()
 
     def _closed(self) -> StaticError:
-        return make_error("closed", "The client was closed; make a new one.", self._api_url)
+        return make_error("closed", "The client was closed; make a new one.", self.api_url)
 
     def _wake(self) -> None:
         for wake in list(self._wakers):

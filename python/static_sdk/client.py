@@ -93,7 +93,7 @@ class StaticClient(Closing):
         data = b"" if identity is None else as_bytes(identity, "identity")
         self._channels: Dict[int, Channel] = {}
         self._lock = threading.Lock()
-        self._connection = Connection(options.get("apiUrl") or os.environ.get("STATIC_API_URL") or None)
+        self._connection = Connection(options.get("apiUrl"))
         try:
             told, _ = self._connection.call(
                 "connect", data, manager=manager, options=options, hasIdentity=identity is not None
@@ -101,6 +101,7 @@ class StaticClient(Closing):
         except BaseException:
             self._connection.close()
             raise
+        self._connection.api_url = told["apiUrl"]
         self._agent_id: str = told["agentId"]
         self._fingerprint: str = told["fingerprint"]
         # A client that nobody holds any more takes its driver with it.

@@ -28,7 +28,7 @@ class StaticError(RuntimeError):
     http_status: int
     #: Whether the same call can succeed later without any change.
     retryable: bool
-    #: Where the code is explained; None when the client was given no ``api_url``.
+    #: Where the code is explained; None when the client knows no API.
     doc_url: Optional[str]
 
     def __init__(self, code: str, message: str, doc_url: Optional[str] = None) -> None:
@@ -144,7 +144,10 @@ def error_from(told: Mapping[str, Any], api_url: Optional[str] = None) -> Static
     if "cause" in told:
         why = told["cause"]
         cause = make_error(why["code"], why["message"], api_url) if "code" in why else RuntimeError(why["message"])
-    return make_error(told["code"], _in_python(told["message"]), api_url, cause)
+    error = make_error(told["code"], _in_python(told["message"]), api_url, cause)
+    # Who could not connect has not learned which API it uses.
+    error.doc_url = told.get("docUrl", error.doc_url)
+    return error
 
 
 def _in_python(message: str) -> str:

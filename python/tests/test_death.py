@@ -33,7 +33,7 @@ while True:
     length, header = struct.unpack(">II", head)
     said = json.loads(sys.stdin.buffer.read(length - 4)[:header])
     if said["do"] == "connect":
-        tell({{"id": said["id"], "result": {{"agentId": "aa", "fingerprint": "aa"}}}})
+        tell({{"id": said["id"], "result": {{"agentId": "aa", "fingerprint": "aa", "apiUrl": None}}}})
     if said["do"] == "channel":
         tell({{"id": said["id"], "result": {{"on": 0, "name": said["name"], "id": "bb", "owner": "cc"}}}})
     if said["do"] == "more":

@@ -181,9 +181,9 @@ def interrupt(*_):
     raise KeyboardInterrupt
 os.kill(driver_of(agent), signal.SIGSTOP)
 signal.signal(signal.SIGALRM, interrupt)
-signal.setitimer(signal.ITIMER_REAL, 0.3)
 begin()
 try:
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
     channel.send(bytes(200_000))
 except KeyboardInterrupt:
     os.kill(driver_of(agent), signal.SIGCONT)

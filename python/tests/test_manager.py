@@ -108,8 +108,9 @@ class ManagerTest(unittest.TestCase):
         self.owner.revoke_invite(token)
         error = failure(self.guest.join_with_token, name, token, 20)
         expect(self, error, ChannelError, "invite_revoked", "runtime error:")
-        error = failure(self.guest.join_with_token, name, "st_inv_nonsense", 5)
-        expect(self, error, ChannelError, "invite_invalid", "runtime error:")
+        for nonsense in ("st_inv_nonsense", 5, None):
+            error = failure(self.guest.join_with_token, name, nonsense, 5)
+            expect(self, error, ChannelError, "invite_invalid", "runtime error:")
         expect(self, failure(self.guest.invite, new_name()), ChannelError, "not_found", "runtime error:")
         joined = self.channel()
         expect(self, failure(self.guest.invite, joined), AuthError, "not_allowed", "auth error:")

@@ -39,6 +39,8 @@ class SettlingTest(unittest.TestCase):
         self.receiver.close()
         self.receiver = client(b"receiver", self.directory)
         self.joined = self.receiver.channel(self.channel.name)
+        # What is sent from now on was never given.
+        self.joined.catch_up()
         return self.joined
 
     def test_what_was_read_ahead_or_not_settled_is_given_again(self) -> None:

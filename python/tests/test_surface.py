@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import unittest
 from datetime import datetime, timezone
@@ -147,6 +148,7 @@ class SurfaceTest(unittest.TestCase):
         channel.send(b"after it")
         self.assertEqual(take(joined, 1), [b"after it"])
         self.assertEqual(len(channel.verify().split()), 12)
+        joined.catch_up()
         self.assertEqual(channel.verify(), joined.verify())
         expect(self, failure(joined.remove_member, self.alice.agent_id), AuthError, "not_allowed", "auth error:")
         channel.remove_member(self.bob.agent_id)
@@ -233,6 +235,20 @@ class ConstructorTest(unittest.TestCase):
             self.assertEqual(second.agent_id, agent)
         expect(self, failure(second.generate_key_package), TransportError, "closed", "transport error:")
 
+    def test_an_account_of_the_per_user_file_is_found_and_its_api_explains_errors(self) -> None:
+        home = new_directory()
+        os.makedirs(os.path.join(home, "static"), mode=0o700)
+        path = os.path.join(home, "static", "credentials.json")
+        fields = {"api_url": SERVER["apiUrl"], "api_key": SERVER["apiKey"], "ca": SERVER["ca"]}
+        with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
+            json.dump(fields, file)
+        with mock.patch.dict(os.environ, {"XDG_CONFIG_HOME": home}):
+            with StaticClient(SERVER["quic"], new_directory(), b"agent") as agent:
+                error = failure(agent.create_channel, "bad")
+                self.assertEqual(error.doc_url, f"{SERVER['apiUrl']}/docs/errors#channel_error")
+            closed = failure(agent.generate_key_package)
+            self.assertEqual(closed.doc_url, f"{SERVER['apiUrl']}/docs/errors#closed")
+
     def test_what_is_not_given_comes_from_the_environment(self) -> None:
         name = new_name()
         environment = {
@@ -247,6 +263,8 @@ class ConstructorTest(unittest.TestCase):
             self.assertEqual([member.identity for member in agent.create_channel(name).members()], [b"from outside"])
             error = failure(agent.create_channel, "bad")
             self.assertEqual(error.doc_url, f"{SERVER['apiUrl']}/docs/errors#channel_error")
+            error = failure(StaticClient, "quic://127.0.0.1:9", new_directory(), None)
+            self.assertEqual(error.doc_url, f"{SERVER['apiUrl']}/docs/errors#connection_error")
             # A guest in spite of the key outside.
             with StaticClient(None, new_directory(), b"guest", api_key="") as guest:
                 error = failure(guest.create_channel, new_name())

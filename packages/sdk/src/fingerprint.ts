@@ -15,7 +15,8 @@ export function fingerprintOf(agentId: AgentId): string {
  * @throws {StaticError} `invalid_request`
  */
 export function parseAgentId(text: string): AgentId {
-  const digits = text.replaceAll(/[\s:]/g, '').toLowerCase()
+  // Callers in JavaScript and other languages are not held to the type.
+  const digits = typeof text === 'string' ? text.replaceAll(/[\s:]/g, '').toLowerCase() : ''
   if (!DIGITS.test(digits)) {
     throw StaticError.of('invalid_request', `An agent id or fingerprint has ${2 * AGENT_ID_BYTES} hexadecimal digits.`)
   }

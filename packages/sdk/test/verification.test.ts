@@ -43,7 +43,7 @@ test('a fingerprint is the agent id in groups of four, and is read however it is
   ]) {
     assert.equal(parseAgentId(text), id)
   }
-  for (const text of ['', id.slice(1), `${id}0`, id.replace('0', 'g'), id.replace('0', '-')]) {
-    assert.throws(() => parseAgentId(text), { code: 'invalid_request' })
+  for (const text of ['', id.slice(1), `${id}0`, id.replace('0', 'g'), id.replace('0', '-'), 5, undefined]) {
+    assert.throws(() => parseAgentId(text as string), { code: 'invalid_request' })
   }
 })

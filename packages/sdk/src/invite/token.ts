@@ -52,7 +52,9 @@ export function encodeToken(token: InviteToken): string {
  * @throws {StaticError} `invite_invalid`
  */
 export function decodeToken(text: string): InviteToken {
-  return parse(text.trim()) ?? invalid('The invite token is damaged: copy it again, whole.')
+  // Callers in JavaScript and other languages are not held to the type.
+  const token = typeof text === 'string' ? parse(text.trim()) : undefined
+  return token ?? invalid('The invite token is damaged: copy it again, whole.')
 }
 
 /** For a token that is whole, but not for this. */

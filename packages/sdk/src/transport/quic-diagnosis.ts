@@ -84,7 +84,8 @@ async function probe(address: string, port: number): Promise<'refused' | 'unreac
       )
       socket.once('message', () => resolve('answers'))
       socket.connect(port, address, () => socket.send(packet))
-      timer = setTimeout(() => resolve('silent'), PROBE_MS)
+      // An answer that is here already is heard first, also when this process stood still.
+      timer = setTimeout(() => setImmediate(() => resolve('silent')), PROBE_MS)
     })
   } finally {
     clearTimeout(timer)

@@ -104,6 +104,10 @@ test('another prefix or alphabet is none', () => {
   }
 })
 
+test('what is no text is none', () => {
+  for (const given of [undefined, null, 5, {}, Buffer.from(WRITTEN)]) assert.equal(read(given as string), undefined)
+})
+
 test('spaces and line breaks around a token are no part of it', () => {
   assert.deepEqual(decodeToken(` \t${WRITTEN}\r\n`), TOKEN)
 })
