@@ -18,7 +18,7 @@ const { ca } = workspace
 const server = await startServer({
   workspace,
   dataDir: workspace.directory('data'),
-  settings: { ...QUICK, http: { headersSeconds: 1, requestSeconds: 2 } },
+  settings: { ...QUICK, http: { headersSeconds: 2, requestSeconds: 3 } },
 })
 const { url } = server
 const client = makeClient(url, ca)

@@ -95,7 +95,8 @@ async function crashRounds(rounds: number, dataDir: string, database: string | u
     await killed
     // The death of the server is the only thing that may end a writer.
     for (const end of ends)
-      if (end.status === 'rejected') assert.match(String(end.reason), /ECONN|socket hang up|aborted/)
+      if (end.status === 'rejected')
+        assert.match(`${end.reason.code} ${end.reason}`, /ECONN|EPIPE|socket hang up|aborted/)
     last = fresh
     for (const [id, entry] of fresh.working) all.working.set(id, entry)
     for (const key of fresh.revoked) all.revoked.add(key)

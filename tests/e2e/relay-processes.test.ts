@@ -168,7 +168,8 @@ describe('API, relay and proxy', () => {
 
     const { messages } = await client.json<Usage>(200, { path: '/v1/usage', key: spender.api_key.key })
     assert.deepEqual([messages.used, messages.reserved], [Number(counter), 0])
-    assert.equal(await health(proxy.grpcPort), 503)
+    // The proxy may have to find out by itself.
+    await eventually(async () => assert.equal(await health(proxy.grpcPort), 503))
     for (const { code: status, metadata } of await callsBy(proxy.grpcPort)) {
       const details = fromBinary(ErrorSchema, Buffer.from(String(metadata[ERROR_METADATA]), 'base64'))
       assert.deepEqual([status, details.code], [UNAVAILABLE, 'unavailable'])
@@ -195,7 +196,8 @@ describe('API, relay and proxy', () => {
     const credential = join(apiDir, 'relay.credential')
     const dataDir = workspace.directory('early')
     await using early = await startRelayProcess({ workspace, dataDir, api: alone, credential })
-    assert.match(early.errors(), /the API is out of reach/)
+    // Logs are written a little later.
+    await eventually(async () => assert.match(early.errors(), /the API is out of reach/))
     const way = { by: 'grpc', port: early.grpcPort, ca: workspace.ca } as const
     const refused: unknown = await connectAgent(way, token).catch((error: unknown) => error)
     assert.equal(codeOf(refused), 'unavailable')

@@ -79,7 +79,8 @@ describe('static relay', TWO, () => {
     const garbage = workspace.file('garbage.pem', 'garbage')
     await refuses(change(relayCommand, { '--cert': garbage }), /garbage\.pem holds no certificate/)
     await refuses(change(relayCommand, { '--key': workspace.keyFile }), /do not belong together/)
-    await refuses(change(relayCommand, { '--proxy-ca': garbage }), /authority of the proxies is not PEM/)
+    const own = { '--data-dir': workspace.directory('garbage') }
+    await refuses(change(relayCommand, { '--proxy-ca': garbage, ...own }), /authority of the proxies is not PEM/)
   })
 
   test('with a credential that the API refuses', async () => {
@@ -99,8 +100,12 @@ describe('static relay', TWO, () => {
     await Promise.all([once(tcp, 'listening'), once(udp, 'listening')])
     const tcpPort = String((tcp.address() as AddressInfo).port)
     const udpPort = String(udp.address().port)
-    await refuses(change(relayCommand, { '--grpc-port': tcpPort }), /port \d+: it is taken by another program/)
-    await refuses(change(relayCommand, { '--quic-port': udpPort }), /UDP port \d+: it is taken by another program/)
+    const own = { '--data-dir': workspace.directory('taken') }
+    await refuses(change(relayCommand, { '--grpc-port': tcpPort, ...own }), /port \d+: it is taken by another program/)
+    await refuses(
+      change(relayCommand, { '--quic-port': udpPort, ...own }),
+      /UDP port \d+: it is taken by another program/,
+    )
     tcp.close()
     udp.close()
   })
@@ -119,11 +124,7 @@ describe('static proxy', TWO, () => {
   })
 
   test('to a relay that is not there', async () => {
-    const udp = createSocket('udp4').bind(0, '127.0.0.1')
-    await once(udp, 'listening')
-    const { port } = udp.address()
-    udp.close()
-    await refuses(change(proxyCommand, { '--relay': `quic://localhost:${port}` }), /Nobody listens on UDP port/)
+    await refuses(change(proxyCommand, { '--relay': 'quic://localhost:1' }), /Nobody listens on UDP port 1 /)
   })
 
   test('to a relay of another authority', async () => {

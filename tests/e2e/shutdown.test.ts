@@ -28,8 +28,9 @@ async function until(client: Client, holds: (metrics: string) => boolean): Promi
   assert.fail('It never came to that.')
 }
 
-function busy(metrics: string): number {
-  const figures = [...metrics.matchAll(/^static_api_argon2_(?:running|waiting) (\d+)$/gm)]
+/** How many runs have begun or wait. */
+function asked(metrics: string): number {
+  const figures = [...metrics.matchAll(/^static_api_argon2_(?:runs|waiting) (\d+)$/gm)]
   return figures.reduce((sum, [, figure]) => sum + Number(figure), 0)
 }
 
@@ -49,8 +50,9 @@ describe('asked to stop', () => {
       await client.json(200, { method: 'POST', path: '/v1/tokens', key: key.key })
 
       const signIn = { method: 'POST', path: '/v1/sessions', body: { email, password: PASSWORD } }
+      const before = asked((await probe.call({ path: '/metrics' })).text)
       const underWay = Array.from({ length: 24 }, () => client.call(signIn))
-      await until(probe, (metrics) => busy(metrics) >= 8)
+      await until(probe, (metrics) => asked(metrics) >= before + 24)
       const ended = server.end(signal)
       const answers = await Promise.all(underWay)
       assert.deepEqual([...new Set(answers.map(({ status }) => status))], [201])

@@ -13,14 +13,14 @@ import { Scene } from './scene.ts'
 /** What is printed. */
 export interface ShortFindings {
   readonly seed: number
-  /** AUC. */
-  readonly off: number
-  /** AUC; the second is there when the first was over the bound. */
+  /** AUC; a second try is there when one of the first was on the wrong side of its bound. */
+  readonly off: readonly number[]
   readonly strict: readonly number[]
 }
 
 /** So few windows tell 0.5 from 0.8, not from 0.6. */
 export const STRICT_BOUND = 0.7
+export const OFF_BOUND = 0.8
 const SEED = seedOf(6)
 const PLAN = { blockMs: 2600, blocks: 6, talk: 'turns', perSecond: 1, longestBytes: 1024 } as const
 /** The first so many of the processes. */
@@ -40,13 +40,14 @@ async function main(): Promise<void> {
     traffic: process < WITHOUT_PROTECTION ? 'off' : 'strict',
   }))
   await wait(1000)
-  const recording = await record(scene, { ...PLAN, seed: SEED })
-  const off = worth(recording, (group) => group < WITHOUT_PROTECTION, SEED)
-  const strict = [worth(recording, (group) => group >= WITHOUT_PROTECTION, SEED)]
-  if (strict[0]! > STRICT_BOUND) {
-    const again = await record(scene, { ...PLAN, seed: SEED + 1 })
-    strict.push(worth(again, (group) => group >= WITHOUT_PROTECTION, SEED + 1))
+  const [off, strict]: [number[], number[]] = [[], []]
+  const measure = async (seed: number): Promise<void> => {
+    const recording = await record(scene, { ...PLAN, seed })
+    off.push(worth(recording, (group) => group < WITHOUT_PROTECTION, seed))
+    strict.push(worth(recording, (group) => group >= WITHOUT_PROTECTION, seed))
   }
+  await measure(SEED)
+  if (strict[0]! > STRICT_BOUND || off[0]! < OFF_BOUND) await measure(SEED + 1)
   console.log(JSON.stringify({ seed: SEED, off, strict } satisfies ShortFindings))
 }
 

@@ -24,12 +24,13 @@ test('a process killed while it makes the tables leaves a database that opens', 
   for (let round = 0; round < 12; round++) {
     const { database, remove } = await makeDatabase('sqlite')
     const child = opener(database)
+    const exit = once(child, 'exit')
     await once(child, 'message')
     // The moment is the point here: each round a little later into the first start.
     const opened = await Promise.race([once(child, 'message'), wait(round * 2)])
     if (opened === undefined) unfinished++
     child.kill('SIGKILL')
-    await once(child, 'exit')
+    await exit
     const store = await openStore(database)
     await store.ping()
     assert.equal(await store.accounts.byId('nobody'), undefined)

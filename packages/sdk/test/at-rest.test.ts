@@ -134,6 +134,8 @@ async function talk(world: World, canary: string): Promise<{ alice: StaticClient
       return watching.watched
     },
     transport: (transport) => ports.transport(transport),
+    // Cover is written too, and she hears again after anything that is.
+    traffic: 'off',
   })
   const bob = await world.agent('bob', { account: null })
   const [a, b] = await world.channel(alice, [bob])

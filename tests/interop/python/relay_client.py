@@ -116,7 +116,7 @@ class Relay:
         path, request, response = self.schema.method(f"{RELAY}.Relay", method)
         invoke = self.channel.unary_unary(path, request.SerializeToString, response.FromString)
         try:
-            answer, call = invoke.with_call(request(**fields), timeout=10, metadata=self._metadata())
+            answer, call = invoke.with_call(request(**fields), timeout=60, metadata=self._metadata())
         except grpc.RpcError as failure:
             raise self._refused(failure) from failure
         for key, value in call.initial_metadata():

@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
-import { once } from 'node:events'
-import { type AddressInfo, createServer } from 'node:net'
 import { after, before, describe, test } from 'node:test'
 import { ERROR_MEANINGS, type ErrorCode, ERRORS } from '@static/protocol'
+import { quietPort } from '../../../relay/test/support/quiet-port.ts'
 import { startApi } from '../../src/index.ts'
 import { assertProblem, type Bench, makeDatabase, onEachEngine, startBench } from '../support.ts'
 
@@ -127,7 +126,7 @@ onEachEngine('plumbing', (engine) => {
 describe('plumbing of a public server', () => {
   test('a public name gets HSTS, and metrics need the token behind a proxy', async () => {
     const { database, remove } = await makeDatabase('sqlite')
-    const port = await freePort()
+    const port = await quietPort()
     const api = await startApi({
       database,
       masterKey: randomBytes(32),
@@ -182,12 +181,3 @@ describe('plumbing of a public server', () => {
     await bench.close()
   })
 })
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1')
-  await once(probe, 'listening')
-  const { port } = probe.address() as AddressInfo
-  probe.close()
-  await once(probe, 'close')
-  return port
-}

@@ -87,7 +87,8 @@ async function probe(address: string, port: number): Promise<'refused' | 'answer
       socket.once('error', () => resolve('refused'))
       socket.once('message', () => resolve('answers'))
       socket.connect(port, address, () => socket.send(packet))
-      setTimeout(() => resolve('silent'), PROBE_MS)
+      // An answer that is here already is heard first, also when this process stood still.
+      setTimeout(() => setImmediate(() => resolve('silent')), PROBE_MS)
     })
   } finally {
     socket.close()

@@ -86,8 +86,12 @@ describe(`garbage, seed ${SEED}`, () => {
   for (const by of BOTH) {
     for (const [name, make] of Object.entries(GARBAGE)) {
       test(`${name} by ${by}: told and closed`, async () => {
-        const agents = await Promise.all(Array.from({ length: ROUNDS }, () => scene.dial(by)))
-        for (const agent of agents) agent.write(make(agent.form))
+        const speak = async (): Promise<Agent> => {
+          const agent = await scene.dial(by)
+          agent.write(make(agent.form))
+          return agent
+        }
+        const agents = await Promise.all(Array.from({ length: ROUNDS }, speak))
         for (const agent of agents) await closes(agent, CloseReason.MALFORMED, 'invalid_request')
         await scene.pair.exchanges(2)
       })

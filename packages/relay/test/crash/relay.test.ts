@@ -77,9 +77,12 @@ test(`killed in ${ROUNDS} rounds, seed ${SEED}`, { timeout: 240_000 }, async (t)
     await Promise.all(members.map((member) => member.work(member.name !== 'carol'))).catch(told)
     assert.equal(await relay.exited, 'SIGKILL', `${place}: ${relay.errors()}`)
     assert.equal(relay.errors(), '', place)
-    relay = await home.start(SETTINGS, failAts[round + 1])
-    await redial().catch(async (error: unknown) => {
-      // On a slow machine the next point may be passed before the members are back.
+    const begin = async (): Promise<void> => {
+      relay = await home.start(SETTINGS, failAts[round + 1])
+      await redial()
+    }
+    await begin().catch(async (error: unknown) => {
+      // On a slow machine the next point may be passed before the members are back, or even before it is ready.
       if (failAts[round + 1] === undefined || error instanceof assert.AssertionError) told(error)
       assert.equal(await relay.exited, 'SIGKILL', place)
       relay = await home.start(SETTINGS)

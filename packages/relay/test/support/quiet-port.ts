@@ -9,14 +9,29 @@ import { createServer } from 'node:net'
 const FIRST = 20_000
 const COUNT = 12_000
 const TRIES = 50
+/** An address of the loopback at which nobody else listens. */
+const CLAIMS = '127.0.0.2'
 
 /** A port that is free for UDP and TCP now. */
 export async function quietPort(): Promise<number> {
   for (let tries = 0; tries < TRIES; tries++) {
     const port = FIRST + Math.floor(Math.random() * COUNT)
-    if (await isFree(port)) return port
+    if ((await claim(port)) && (await isFree(port))) return port
   }
   throw new Error('There is no free port.')
+}
+
+/** Keeps others that look for a port from this one, for as long as this process lives. */
+async function claim(port: number): Promise<boolean> {
+  const held = createServer()
+  try {
+    held.listen(port, CLAIMS)
+    await once(held, 'listening')
+    held.unref()
+    return true
+  } catch {
+    return false
+  }
 }
 
 async function isFree(port: number): Promise<boolean> {

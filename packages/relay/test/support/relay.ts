@@ -7,6 +7,7 @@ import type { TrafficRange } from '@static/protocol'
 import { startProxy, startRelay } from '../../src/index.ts'
 import type { Wire } from './agent.ts'
 import { connectGrpc, type GrpcClient } from './grpc-client.ts'
+import { quietPort } from './quiet-port.ts'
 import { grpcWire, quicWire } from './wires.ts'
 import { FakeApi } from './world.ts'
 
@@ -68,7 +69,8 @@ export async function startTestRelay(
       settings: { session: { pingMs: 1000, pongMs: 1000 }, ...options.settings },
       log: LOG,
     })
-  let relay = await start(0, 0)
+  // It may be started again on the same ports.
+  let relay = await start(await quietPort(), options.endpoints === undefined ? await quietPort() : 0)
   const { grpcPort, quicPorts } = relay
   const [quicPort = 0] = quicPorts
   const needsProxy = way === 'proxy' || way === 'mixed'

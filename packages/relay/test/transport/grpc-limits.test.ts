@@ -4,6 +4,7 @@ import { connect as connectHttp2, constants } from 'node:http2'
 import { test } from 'node:test'
 import { type AddressInfo, connect as connectTcp, createServer, type Socket } from 'node:net'
 import { connect as connectTls, type ConnectionOptions, type TLSSocket } from 'node:tls'
+import { LOOPBACKS } from '../support/loopbacks.ts'
 import { addressSubject, plainAddress } from '../../src/transport/http2-address.ts'
 import { connectGrpc } from '../support/grpc-client.ts'
 import { certificates, type GrpcBench, startGrpcBench } from '../support/grpc-fakes.ts'
@@ -23,7 +24,7 @@ test('TLS 1.2 and other curves are refused, before and after a new certificate',
   const fingerprints = new Set<string>()
   for (const renewed of [false, true]) {
     if (renewed) bench.transport.renew(await authority.issue(['localhost']))
-    for (const host of ['127.0.0.1', '::1']) {
+    for (const host of LOOPBACKS) {
       const socket = await dial(bench, { host, ALPNProtocols: ['h2'] })
       assert.deepEqual([socket.getProtocol(), socket.alpnProtocol], ['TLSv1.3', 'h2'])
       fingerprints.add(socket.getPeerCertificate().fingerprint256)
@@ -130,11 +131,12 @@ test('whoever asks and asks over HTTP/1.1 without waiting for answers is cut off
 })
 
 test('connections without a stream are closed in time, those with one are kept', async () => {
-  await using bench = await startGrpcBench({ limits: { idleMs: 100 } })
-  const [idle, busy] = [await bench.connect(), await bench.connect()]
+  await using bench = await startGrpcBench({ limits: { idleMs: 500 } })
+  const left = once((await bench.connect()).session, 'close')
+  const busy = await bench.connect()
   busy.openSession({ data: () => {}, closed: () => {} })
   await bench.streams.open.reaches(1)
-  await once(idle.session, 'close')
+  await left
   // As old as the one that is closed, twice over.
   const later = await bench.connect()
   await once(later.session, 'close')
@@ -144,7 +146,7 @@ test('connections without a stream are closed in time, those with one are kept',
 })
 
 test('a connection that nobody reads from holds little, and not for long', async () => {
-  await using bench = await startGrpcBench({ limits: { connections: 1, idleMs: 100, closeMs: 50 } })
+  await using bench = await startGrpcBench({ limits: { connections: 1, idleMs: 500, closeMs: 50 } })
   const upstreams: Socket[] = []
   const proxy = createServer((socket) => {
     const upstream = connectTcp(bench.transport.port, '127.0.0.1')
@@ -182,15 +184,17 @@ test('a connection that nobody reads from holds little, and not for long', async
 })
 
 test('handshakes, settings and headers that do not come are not waited for', async () => {
-  await using bench = await startGrpcBench({ limits: { headersMs: 100 } })
-  const silent = connectTcp(bench.transport.port, '127.0.0.1')
+  await using bench = await startGrpcBench({ limits: { headersMs: 500 } })
+  // However it ends, and also before the next one is there.
+  const closeOf = (socket: Socket): Promise<unknown> =>
+    new Promise((resolve) => socket.on('error', () => {}).once('close', resolve))
+  const closes = [closeOf(connectTcp(bench.transport.port, '127.0.0.1'))]
   const noSettings = await dial(bench, { ALPNProtocols: ['h2'] })
+  closes.push(closeOf(noSettings.resume()))
   const slowHeader = await dial(bench, { ALPNProtocols: ['http/1.1'] })
+  closes.push(closeOf(slowHeader.resume()))
   slowHeader.write('GET /health HTTP/1.1\r\nhost: x\r\nx-slow: ')
-  slowHeader.resume()
-  noSettings.resume()
-  silent.on('error', () => {})
-  await Promise.all([silent, noSettings, slowHeader].map((socket) => once(socket, 'close')))
+  await Promise.all(closes)
 })
 
 test('bodies that do not come are not waited for', async () => {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { CELL_BYTES } from '@static/protocol'
+import { LOOPBACKS } from '../support/loopbacks.ts'
 import { frameCells } from '../../src/transport/grpc-frame.ts'
 import type { ClientStream, GrpcClient, GrpcStatus } from '../support/grpc-client.ts'
 import { startGrpcBench } from '../support/grpc-fakes.ts'
@@ -90,7 +91,7 @@ test('one write reaches every receiver and no other', async () => {
 
 test('who is at the other end', async () => {
   await using bench = await startGrpcBench()
-  for (const [count, host] of ['127.0.0.1', '::1'].entries()) {
+  for (const [count, host] of LOOPBACKS.entries()) {
     open(await bench.connect(host))
     await bench.streams.open.reaches(count + 1)
     assert.deepEqual([...bench.streams.peers.values()].at(-1), {

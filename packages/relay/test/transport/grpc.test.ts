@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { test } from 'node:test'
 import { GetChallengeRequestSchema, GetChallengeResponseSchema } from '@static/protocol/relay'
+import { LOOPBACKS } from '../support/loopbacks.ts'
 import { startGrpcTransport } from '../../src/transport/grpc.ts'
 import type { GrpcStatus } from '../support/grpc-client.ts'
 import { certificates, FakeCalls, FakeStreams, startGrpcBench } from '../support/grpc-fakes.ts'
@@ -10,8 +11,7 @@ import { ask } from '../support/grpc-http.ts'
 test('localhost and all addresses are IPv4 and IPv6 on one port', async () => {
   for (const host of ['localhost', '0.0.0.0', '::']) {
     await using bench = await startGrpcBench({ host })
-    await bench.connect('127.0.0.1')
-    await bench.connect('::1')
+    for (const address of LOOPBACKS) await bench.connect(address)
   }
   await using bench = await startGrpcBench({ host: '127.0.0.1' })
   await bench.connect('127.0.0.1')
@@ -19,7 +19,7 @@ test('localhost and all addresses are IPv4 and IPv6 on one port', async () => {
 })
 
 test('a port that is taken is told, and nothing is left open', async () => {
-  await using bench = await startGrpcBench({ host: '::1' })
+  await using bench = await startGrpcBench({ host: LOOPBACKS.at(-1) ?? 'localhost' })
   const { certificate } = await certificates()
   const health = (): { ready: boolean; name: string; version: string } => ({ ready: true, name: '', version: '' })
   const open = (): Promise<unknown> =>

@@ -6,7 +6,9 @@ import { rmSync, statSync, watch as watchFiles, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { setTimeout as delay } from 'node:timers/promises'
 import type { Worker } from 'node:worker_threads'
+import { LOOPBACKS } from '../support/loopbacks.ts'
 import { withPrivateTemp } from '../../src/transport/quic-private-temp.ts'
 import { connectQuic } from '../../src/transport/quic-client.ts'
 import {
@@ -45,12 +47,14 @@ void test('an endpoint whose thread dies is started anew; its streams are closed
   t.after(() => process.off('worker', note))
   const relay = await startRelay(t, { ...echo, endpoints: 2 })
   const [first = 0, second = 0] = relay.transport.ports
-  const doomed = open(await dial(t, relay.target({ idleTimeoutMs: 1_000 })))
-  const other = open(await dial(t, relay.target({ port: second })))
-  for (const { stream, watch, bytes } of [doomed, other]) {
-    stream.write(Buffer.of(1))
-    await watch.until(() => bytes() === 1)
+  const talking = async (options: Parameters<typeof relay.target>[0]): Promise<ReturnType<typeof open>> => {
+    const opened = open(await dial(t, relay.target(options)))
+    opened.stream.write(Buffer.of(1))
+    await opened.watch.until(() => opened.bytes() === 1)
+    return opened
   }
+  const doomed = await talking({ idleTimeoutMs: 1_000 })
+  const other = await talking({ port: second })
   await workers[0]!.terminate()
   await relay.watch.until(() => relay.streams[0]?.closed === true)
   assert.equal(relay.streams[1]?.closed, false)
@@ -76,11 +80,8 @@ void test('stopping tells the peers at once, and frees the ports', async (t) => 
   assert.match((await closed)?.message ?? '', /server shutdown/)
   assert.ok(relay.streams[0]?.closed)
   for (const port of relay.transport.ports) {
-    for (const [type, address] of [
-      ['udp4', '127.0.0.1'],
-      ['udp6', '::1'],
-    ] as const) {
-      const socket = createSocket(type)
+    for (const address of LOOPBACKS) {
+      const socket = createSocket(address === '::1' ? 'udp6' : 'udp4')
       socket.bind(port, address)
       await once(socket, 'listening')
       socket.close()
@@ -121,7 +122,8 @@ void test('a reader that stalls is closed before much waits for it', async (t) =
   let written = 0
   for (; relay.streams[0]?.closed === false && written < 512 * MIB; written += MIB) {
     relay.transport.write([relay.streams[0].id], Buffer.alloc(MIB))
-    await new Promise((resolve) => setImmediate(resolve))
+    // The thread of the endpoint needs its share of the processor.
+    await delay(1)
   }
   assert.ok(relay.streams[0]?.closed, 'closed')
   assert.match(relay.log.join(), /too much is waiting to be read/)

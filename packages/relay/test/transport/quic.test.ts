@@ -4,6 +4,7 @@ import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { test } from 'node:test'
 import { CELL_BYTES } from '@static/protocol'
+import { LOOPBACKS } from '../support/loopbacks.ts'
 import { certificates, dial, echo, open, startRelay } from '../support/quic-world.ts'
 
 const WINDOW = 256 * 1024
@@ -43,7 +44,7 @@ void test('4 MiB both ways, 256 KiB in flight', async (t) => {
 for (const host of ['localhost', '::', '0.0.0.0']) {
   void test(`listening on ${host} takes IPv4 and IPv6`, async (t) => {
     const relay = await startRelay(t, { ...echo, host })
-    for (const address of ['127.0.0.1', '::1']) {
+    for (const address of LOOPBACKS) {
       const { stream, watch, bytes } = open(await dial(t, relay.target({ host: address })))
       stream.write(Buffer.of(1))
       await watch.until(() => bytes() === 1)

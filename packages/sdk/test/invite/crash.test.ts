@@ -163,9 +163,9 @@ test('a joiner that dies before its hello is removed, and comes in later by the 
   const own = await owner.create(NAME)
   const token = await owner.invite(NAME)
   const mortal = new Mortal()
-  let joiner = await world.manager('joiner', { account: null, now, ...mortal.options })
+  let joiner = await world.manager('joiner', { account: null, now, traffic: 'off', ...mortal.options })
   const added = event(owner.client, 'members_changed', ({ added: agents }) => agents.length === 1)
-  // Its request is out.
+  // Its request is out. Without cover, which would be a call too.
   mortal.mark({ call: 3, moment: 'after' })
   joiner.joinWithToken(NAME, token, SECONDS).catch(() => {})
   await mortal.died
@@ -191,7 +191,7 @@ test('a relay that does not take a use back costs that use, and nobody else thei
   const own = await owner.create(NAME)
   const token = await owner.invite(NAME)
   const mortal = new Mortal()
-  const silent = await world.manager('silent', { account: null, now, ...mortal.options })
+  const silent = await world.manager('silent', { account: null, now, traffic: 'off', ...mortal.options })
   const added = event(owner.client, 'members_changed', ({ added: agents }) => agents.length === 1)
   mortal.mark({ call: 3, moment: 'after' })
   silent.joinWithToken(NAME, token, SECONDS).catch(() => {})

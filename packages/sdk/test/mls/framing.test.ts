@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { lengthBytes, parsePrivateMessage, readSpan, writeLength } from '../../src/mls/framing.ts'
+import { SEED } from '../../../relay/test/support/random.ts'
 import { channelOf } from './support.ts'
 
 test('a length is read as it was written, and leads nowhere else', () => {
@@ -35,5 +36,6 @@ test('any bytes are taken apart without harm', async () => {
       if (at < changed.length) changed[at] = byte
       parsePrivateMessage(changed)
     }),
+    { seed: SEED },
   )
 })

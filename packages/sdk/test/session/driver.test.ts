@@ -101,8 +101,11 @@ test('what one turn asks leaves in one write', async (t) => {
   }
   session.ack([{ channelId: new Uint8Array(16), index: 1n }])
   await listener.until(() => answers === 50)
-  // In whole units: 51, and a cover cell.
-  assert.deepEqual(relay.writes, [52])
+  // In whole units: 51, and a cover cell. A unit of cover may leave at any time.
+  assert.deepEqual(
+    relay.writes.filter((cells) => cells > 2),
+    [52],
+  )
 })
 
 test('done is called after request has returned, and once, also without a session', async (t) => {

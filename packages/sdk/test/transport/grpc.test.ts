@@ -179,7 +179,8 @@ const REFUSALS: Record<string, [answer: (stream: ServerHttp2Stream) => void, cod
 for (const [name, [answer, code, message]] of Object.entries(REFUSALS)) {
   void test(`a server that ${name} is told in words`, async (t) => {
     const { target, session } = await serve(t, answer)
-    await assert.rejects(dial(makeGrpcTransport({ connectTimeoutMs: 500 }), target), refused(code, message))
+    const chosen = name === 'does not answer the call' ? makeGrpcTransport({ connectTimeoutMs: 500 }) : transport
+    await assert.rejects(dial(chosen, target), refused(code, message))
     if (!session().destroyed) await once(session(), 'close')
   })
 }

@@ -12,6 +12,7 @@ import { promisify } from 'node:util'
 import { create } from '@bufbuild/protobuf'
 import { CELL_BYTES, type StaticError } from '@static/protocol'
 import { SendMessageRequestSchema } from '@static/protocol/relay'
+import { LOOPBACKS } from '../../../relay/test/support/loopbacks.ts'
 import { Agent, makeKey, type Wire } from '../../../relay/test/support/agent.ts'
 import { startTestRelay, type TestRelay } from '../../../relay/test/support/relay.ts'
 import type { Target, Transport } from '../../src/ports.ts'
@@ -40,7 +41,7 @@ for (const way of ['quic', 'grpc'] as const) {
       ...more,
     })
 
-    for (const host of ['127.0.0.1', '::1', 'localhost']) {
+    for (const host of [...LOOPBACKS, 'localhost']) {
       void test(`a session opens with ${host}, and ends in order`, async () => {
         const ends: unknown[] = []
         const agent = await Agent.connect(wireOf(transport, target({ host }), (reason) => ends.push(reason)))
