@@ -18,8 +18,8 @@ test('localhost and all addresses are IPv4 and IPv6 on one port', async () => {
   await assert.rejects(bench.connect('::1'))
 })
 
-test('a port that is taken is told, and nothing is left open', async () => {
-  await using bench = await startGrpcBench({ host: LOOPBACKS.at(-1) ?? 'localhost' })
+test('a port that is taken is told, and nothing is left open', { skip: LOOPBACKS.length < 2 }, async () => {
+  await using bench = await startGrpcBench({ host: '::1' })
   const { certificate } = await certificates()
   const health = (): { ready: boolean; name: string; version: string } => ({ ready: true, name: '', version: '' })
   const open = (): Promise<unknown> =>

@@ -51,7 +51,7 @@ for (const host of ['localhost', '::', '0.0.0.0']) {
     }
     assert.deepEqual(
       relay.streams.map(({ peer }) => peer),
-      ['127.0.0.1', '::1'].map((address) => ({ transport: 'quic', form: 'cbor', address, proxy: false })),
+      LOOPBACKS.map((address) => ({ transport: 'quic', form: 'cbor', address, proxy: false })),
     )
   })
 }
