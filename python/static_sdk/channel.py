@@ -184,7 +184,8 @@ class Channel(Closing):
         """Returns when everything is processed that the relay had when it was last reached.
 
         After a start ``members`` and ``verify`` tell of the time before until then. Messages need not be read for it.
-        Raises ``queue_full`` when so much is unread that nothing more is taken, or what ended the channel.
+        Without a connection it waits for one. Raises ``queue_full`` when so much is unread that nothing more is taken,
+        or what ended the channel.
         """
         self._connection.call("catchUp", on=self._on)
 

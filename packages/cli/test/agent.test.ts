@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import type { StaticChannelManager } from '@static/sdk'
+import { ACTIONS } from '../src/agent/actions.ts'
 import { encodeFrame, FrameReader, MAX_FRAME_BYTES } from '../src/agent/frame.ts'
 import { agentDirectory, defaultIdentity } from '../src/agent/identity.ts'
 import { staticError } from './support.ts'
@@ -30,6 +32,16 @@ void test('by default the agent is that of this user on this machine', () => {
   assert.equal(defaultIdentity(), 'billing')
   if (kept === undefined) delete process.env['STATIC_IDENTITY']
   else process.env['STATIC_IDENTITY'] = kept
+})
+
+void test('without a relay channels are listed as they were', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] })
+  const never = new Promise<void>(() => {})
+  const channel = { name: 'acme/a/b', id: 'c0', owner: 'ann', members: () => ['ann', 'bob'], catchUp: () => never }
+  const manager = { channels: () => [channel], client: { fingerprint: () => 'ann' } } as unknown as StaticChannelManager
+  const listed = ACTIONS.list(manager)
+  t.mock.timers.tick(3000)
+  assert.deepEqual(await listed, [{ name: 'acme/a/b', channel_id: 'c0', owner: 'ann', own: true, members: 2 }])
 })
 
 void test('documents come out whole however they were cut, and one that is too large is refused by its length', () => {

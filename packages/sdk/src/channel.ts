@@ -199,7 +199,7 @@ export class Channel implements AsyncDisposable {
 
   /**
    * Fulfilled when everything is processed that the relay had when it was last reached: after a start `members` and
-   * `verify` tell of the time before until then. Messages need not be read for it.
+   * `verify` tell of the time before until then. Messages need not be read for it. Without a connection it waits for one.
    *
    * @throws {StaticError} `queue_full` when so much is unread that nothing more is taken, or what ended the channel
    */

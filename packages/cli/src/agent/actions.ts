@@ -5,6 +5,9 @@
 import { StaticError } from '@static/protocol'
 import type { Channel, Envelope, StaticChannelManager } from '@static/sdk'
 
+/** So long a list waits for what has happened while the agent was away. */
+const LIST_MS = 3000
+
 /** A channel in a list. */
 export interface ChannelSummary {
   readonly name: string
@@ -49,8 +52,9 @@ export const ACTIONS = {
   },
 
   async list(manager: StaticChannelManager): Promise<readonly ChannelSummary[]> {
-    // What has ended is listed until its last message is read.
-    await Promise.allSettled(manager.channels().map((channel) => channel.catchUp()))
+    // What has ended is listed until its last message is read. Without a relay they are listed as they were.
+    const caughtUp = Promise.allSettled(manager.channels().map((channel) => channel.catchUp()))
+    await Promise.race([caughtUp, new Promise((resolve) => setTimeout(resolve, LIST_MS).unref())])
     return manager.channels().map((channel) => summary(manager, channel))
   },
 
