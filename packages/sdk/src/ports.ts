@@ -94,6 +94,8 @@ export interface SenderRecord {
   readonly counter: number
   /** The hash of its last message here: its own chain. */
   readonly ownHash: Uint8Array
+  /** The application goes on although it has seen another log. */
+  readonly accepted: boolean
 }
 
 /** An agent that has left a channel, with its signed notice. */

@@ -28,8 +28,6 @@ export class History {
   /** The first index whose hash can be compared. */
   #since: number
   readonly #senders: Map<AgentId, SenderRecord>
-  /** Whose account the application has accepted although it differs. */
-  readonly #accepted = new Set<AgentId>()
   /** The last index that another member has confirmed. */
   confirmed = 0
 
@@ -65,7 +63,7 @@ export class History {
     this.#since = position.index
     this.#move(position)
     // Of those who spoke in the gap nobody knows how far they got, only that they do not go back.
-    for (const [agent, { counter }] of this.#senders) this.#senders.set(agent, { agent, counter, ownHash: UNKNOWN })
+    for (const [agent, known] of this.#senders) this.#senders.set(agent, { ...known, ownHash: UNKNOWN })
     return [...this.#senders.keys()]
   }
 
@@ -84,7 +82,7 @@ export class History {
   judge(sender: AgentId, frame: Frame): Difference | undefined {
     const known = this.#senders.get(sender)
     const { seen, counter, previous } = frame
-    if (!this.#accepted.has(sender) && !this.#agrees(seen)) return 'seen'
+    if (known?.accepted !== true && !this.#agrees(seen)) return 'seen'
     if (this.repeats(sender, frame)) return 'counter'
     if (known === undefined || Buffer.compare(known.ownHash, UNKNOWN) === 0) return undefined
     if (counter !== known.counter + 1) return 'counter'
@@ -93,19 +91,20 @@ export class History {
 
   /** Takes a sender's message. */
   heard(sender: AgentId, frame: Frame, frameHash: Uint8Array): void {
-    this.#senders.set(sender, { agent: sender, counter: frame.counter, ownHash: frameHash })
+    const accepted = this.#senders.get(sender)?.accepted ?? false
+    this.#senders.set(sender, { agent: sender, counter: frame.counter, ownHash: frameHash, accepted })
     this.confirmed = Math.max(this.confirmed, frame.seen.index)
   }
 
   /** A sender that was added again starts anew. */
   forget(sender: AgentId): void {
     this.#senders.delete(sender)
-    this.#accepted.delete(sender)
   }
 
   /** The application goes on although this member saw another log. */
   accept(sender: AgentId): void {
-    this.#accepted.add(sender)
+    const known = this.#senders.get(sender) ?? { agent: sender, counter: 0, ownHash: UNKNOWN }
+    this.#senders.set(sender, { ...known, accepted: true })
   }
 
   #agrees({ index, hash }: Frame['seen']): boolean {

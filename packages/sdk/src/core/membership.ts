@@ -216,6 +216,7 @@ export class Membership implements Writer {
   acceptFork(): void {
     if (this.fork === undefined) return
     this.history.accept(this.fork)
+    this.#sendersChanged.add(this.fork)
     this.#set({ fork: undefined })
     this.work()
   }

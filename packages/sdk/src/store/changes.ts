@@ -32,7 +32,7 @@ export function prepareChanges(database: Database, bodies: Bodies): (change: Cha
   const putGroup = prepare('UPDATE epoch SET mls_group = ? WHERE channel = ? AND pending = 0')
   const putRow = prepare('INSERT INTO ratchet VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET ratchet = excluded.ratchet')
   const insertPending = prepare('INSERT INTO pending_commit VALUES (?, 1, ?, ?, ?, ?, ?)')
-  const putSender = prepare('REPLACE INTO sender VALUES (?, ?, ?, ?)')
+  const putSender = prepare('REPLACE INTO sender VALUES (?, ?, ?, ?, ?)')
   const dropSender = prepare('DELETE FROM sender WHERE channel = ? AND agent = ?')
   const putOutbox = number(`
     INSERT INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, NULL)
@@ -158,9 +158,11 @@ export function prepareChanges(database: Database, bodies: Bodies): (change: Cha
         insertPending.run(change.id, messageId, slot, request, bodyHash, purpose)
         return
       }
-      case 'putSender':
-        putSender.run(change.id, change.sender.agent, change.sender.counter, change.sender.ownHash)
+      case 'putSender': {
+        const { agent, counter, ownHash, accepted } = change.sender
+        putSender.run(change.id, agent, counter, ownHash, Number(accepted))
         return
+      }
       case 'dropSender':
         dropSender.run(change.id, change.agent)
         return

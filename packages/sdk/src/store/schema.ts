@@ -8,7 +8,7 @@
 import { StaticError } from '@static/protocol'
 import type { Database } from './sqlite.ts'
 
-const VERSION = 1
+const VERSION = 2
 
 const TABLES = `
 CREATE TABLE identity (
@@ -86,6 +86,7 @@ CREATE TABLE sender (
   agent TEXT NOT NULL,
   counter INTEGER NOT NULL,
   own_hash BLOB NOT NULL,
+  accepted INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (channel, agent)
 ) STRICT, WITHOUT ROWID;
 
@@ -171,6 +172,11 @@ CREATE TABLE pin (
 CREATE TABLE relay (endpoint TEXT PRIMARY KEY, relay_id BLOB NOT NULL) STRICT, WITHOUT ROWID;
 `
 
+/** What makes the tables of a version those of the next one. */
+const STEPS: Readonly<Record<number, string>> = {
+  1: 'ALTER TABLE sender ADD COLUMN accepted INTEGER NOT NULL DEFAULT 0;',
+}
+
 /**
  * Whether the database has its tables; a crash at the first start leaves one without.
  *
@@ -183,6 +189,14 @@ export function hasSchema(database: Database): boolean {
     'invalid_request',
     `The agent's database was written by a newer version of Static (schema ${found}, known: ${VERSION}): update this one.`,
   )
+}
+
+/** Brings the tables of an older version up to this one, in one step. */
+export function upgradeSchema(database: Database): void {
+  const found = Number(database.pragma('user_version', { simple: true }))
+  if (found === VERSION) return
+  const steps = Array.from({ length: VERSION - found }, (_, at) => STEPS[found + at] ?? '')
+  database.exec(`BEGIN IMMEDIATE; ${steps.join(' ')} PRAGMA user_version = ${VERSION}; COMMIT`)
 }
 
 /** Makes the tables; part of the caller's transaction. */

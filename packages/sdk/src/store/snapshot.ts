@@ -161,7 +161,12 @@ function pendingOf(row: Row | undefined, next: EpochRecord | undefined): Pending
 }
 
 function senderOf(row: Row): SenderRecord {
-  return { agent: text(row, 'agent'), counter: integer(row, 'counter'), ownHash: bytes(row, 'own_hash') }
+  return {
+    agent: text(row, 'agent'),
+    counter: integer(row, 'counter'),
+    ownHash: bytes(row, 'own_hash'),
+    accepted: flag(row, 'accepted'),
+  }
 }
 
 function leaverOf(row: Row): LeaverRecord {

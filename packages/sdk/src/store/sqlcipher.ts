@@ -15,7 +15,7 @@ import { openDatabaseKey } from './key-slots.ts'
 import type { KeySource } from './key-sources.ts'
 import { checkCounters, type CounterInDatabase, OpenCounter, readCounterFile } from './open-counter.ts'
 import { ensurePrivateDirectory, sweepLeftovers } from './private-files.ts'
-import { createSchema, hasSchema } from './schema.ts'
+import { createSchema, hasSchema, upgradeSchema } from './schema.ts'
 import type { Database, Statement } from './sqlite.ts'
 import { prepareInbox, readIdentity, readSnapshot } from './snapshot.ts'
 
@@ -58,7 +58,8 @@ export async function openAgentStore(options: AgentStoreOptions): Promise<AgentS
     const complete = hasSchema(database)
     const opens = counterInDatabase(database)
     if (options.acceptRolledBack !== true) checkCounters(complete ? opens.read() : 0, counted, counterFile)
-    if (!complete) create(database, options)
+    if (complete) upgradeSchema(database)
+    else create(database, options)
     checkIdentity(readIdentity(database).identity, options.identity, directory)
     deleteLeftovers(database)
     truncateLog(database)

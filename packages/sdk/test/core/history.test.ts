@@ -198,6 +198,8 @@ test('who was accepted may have seen another log, and still may not lose message
   const second = { ...ann.say('2').frame, previous: sha256(encodeFrame(first.frame)), seen: { index: 1, hash: ZERO } }
   assert.equal(bob.history.judge(ANN, second), undefined)
   assert.equal(bob.history.judge(ANN, { ...second, counter: 9 }), 'counter')
+  const again = new History(bob.history.position, [bob.history.sender(ANN)!])
+  assert.equal(again.judge(ANN, second), undefined, 'after a restart')
   // Whoever comes back is judged like everybody.
   bob.history.forget(ANN)
   assert.equal(bob.history.judge(ANN, second), 'seen')

@@ -30,6 +30,30 @@ test('1 a message is dropped: the next one of its sender shows it', async (t) =>
   assert.deepEqual(await take(channels[0], 1), ['all the same'])
 })
 
+test('1 a difference that the application has accepted stays accepted after a restart', async (t) => {
+  const { world, room, clients, channels, ids } = await scene(t, [{}, { disk: true }])
+  await goOn(...channels)
+  const telling = event(clients[1], 'fork_detected')
+  room.view(ids[1]).lie = dropping(isMessage)
+  await channels[0].send('dropped')
+  await channels[0].send('the next one')
+  await forked(telling, channels[1], ids[0])
+  // What was heard is on disk, and only the acceptance is new.
+  await world.relay.read(room, ids[1])
+  channels[1].acceptFork()
+  await clients[1].close()
+  const again = await world.agent('bob', { disk: true })
+  const forks: unknown[] = []
+  void (async () => {
+    for await (const told of again.events()) if (told.type === 'fork_detected') forks.push(told)
+  })()
+  const channel = again.channel(channels[1].name)
+  for (const words of ['one', 'two']) await channels[0].send(words)
+  assert.deepEqual(await take(channel, 3), ['the next one', 'one', 'two'])
+  await channel.send('still')
+  assert.deepEqual(forks, [])
+})
+
 test('1 a message of another sender is dropped: what anybody says next shows it', async (t) => {
   const { room, clients, channels, ids } = await scene(t)
   const telling = event(clients[1], 'fork_detected')

@@ -1,7 +1,7 @@
 /** What both engines must do, change by change. */
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
-import type { AgentStore, Change, Snapshot, StoredChannel } from '../../src/ports.ts'
+import type { AgentStore, Change, SenderRecord, Snapshot, StoredChannel } from '../../src/ports.ts'
 import { makeMemoryStore } from '../../src/store/memory.ts'
 import {
   AGENT,
@@ -191,7 +191,12 @@ for (const [name, make] of Object.entries(engines)) {
     })
 
     test('keeps how far each sender has got', async () => {
-      const sender = (agent: string, counter: number) => ({ agent, counter, ownHash: bytesOf(`${agent} ${counter}`) })
+      const sender = (agent: string, counter: number): SenderRecord => ({
+        agent,
+        counter,
+        ownHash: bytesOf(`${agent} ${counter}`),
+        accepted: counter > 1,
+      })
       const [a, b, c] = ['0a', '0b', '0c'].map((pair) => pair.repeat(32)) as [string, string, string]
       await check(
         [
@@ -343,7 +348,7 @@ for (const [name, make] of Object.entries(engines)) {
         { type: 'putWelcome', id, welcome: bytesOf('welcome') },
         { type: 'putEpoch', id, epoch: epochRecord('epoch') },
         { type: 'putPending', id, pending: pendingRecord('commit') },
-        { type: 'putSender', id, sender: { agent: AGENT, counter: 1, ownHash: bytesOf('own') } },
+        { type: 'putSender', id, sender: { agent: AGENT, counter: 1, ownHash: bytesOf('own'), accepted: false } },
         { type: 'putLeaver', id, leaver: leaverRecord(AGENT) },
         { type: 'putOutbox', id, record: outboxRecord(1) },
         { type: 'putOutbox', id, record: outboxRecord(2) },
@@ -355,7 +360,7 @@ for (const [name, make] of Object.entries(engines)) {
         welcome: bytesOf('welcome'),
         epoch: epochRecord('epoch'),
         pending: pendingRecord('commit'),
-        senders: [{ agent: AGENT, counter: 1, ownHash: bytesOf('own') }],
+        senders: [{ agent: AGENT, counter: 1, ownHash: bytesOf('own'), accepted: false }],
         leavers: [leaverRecord(AGENT)],
         outbox: [outboxRecord(1)],
         answered: [{ messageId: outboxRecord(2).messageId, counter: 2, bodyHash: bytesOf('body') }],
@@ -455,7 +460,11 @@ for (const [name, make] of Object.entries(engines)) {
         { type: 'putWelcome', id: OTHER, welcome: bytesOf('welcome') },
         { type: 'putEpoch', id: OTHER, epoch: epochRecord('epoch') },
         { type: 'putPending', id: OTHER, pending: pendingRecord('commit') },
-        { type: 'putSender', id: OTHER, sender: { agent: AGENT, counter: 1, ownHash: bytesOf('own') } },
+        {
+          type: 'putSender',
+          id: OTHER,
+          sender: { agent: AGENT, counter: 1, ownHash: bytesOf('own'), accepted: false },
+        },
         { type: 'putOutbox', id: OTHER, record: outboxRecord(1) },
         { type: 'putInbox', id: OTHER, record: inboxRecord(1) },
         { type: 'putLeaver', id: OTHER, leaver: leaverRecord(AGENT) },

@@ -47,7 +47,11 @@ function anyChange(below: (limit: number) => number): Change {
     () => ({ type: 'putGroup', id, group: bytes }),
     () => ({ type: 'putRow', id, leaf: few, row: bytes }),
     () => ({ type: 'putPending', id, pending: few === 1 ? undefined : pendingRecord(`pending ${few}`) }),
-    () => ({ type: 'putSender', id, sender: { agent, counter: few, ownHash: bytesOf(`own ${few}`) } }),
+    () => ({
+      type: 'putSender',
+      id,
+      sender: { agent, counter: few, ownHash: bytesOf(`own ${few}`), accepted: few === 1 },
+    }),
     () => ({ type: 'dropSender', id, agent }),
     () => ({ type: 'putLeaver', id, leaver: leaverRecord(agent, { slot: few }) }),
     () => ({ type: 'dropLeaver', id, agent }),

@@ -10,7 +10,7 @@ import { openDatabaseKey } from '../../src/store/key-slots.ts'
 import { bytesOf, CHANNEL, code, copyOf, IDENTITY, inboxRecord, makeDirectory, openStore, put } from './support.ts'
 import { lastWrite, numberedWrite } from './workload.ts'
 
-const AGENT = fileURLToPath(new URL('crashing-agent.ts', import.meta.url))
+const CHILD = fileURLToPath(new URL('crashing-agent.ts', import.meta.url))
 
 test('asks for new keys only at the first start', async () => {
   const directory = makeDirectory()
@@ -48,7 +48,7 @@ test('a second opener is refused: another process, and this one', async () => {
   const directory = makeDirectory()
   const store = await openStore(directory)
   // Let in, it would end itself at that step.
-  const fromOutside = () => spawnSync(process.execPath, [AGENT, directory, '500'], { encoding: 'utf8' }).stderr
+  const fromOutside = () => spawnSync(process.execPath, [CHILD, directory, '500'], { encoding: 'utf8' }).stderr
   assert.match(fromOutside(), /store_locked/)
   await assert.rejects(openStore(directory), code('store_locked'))
   // The lock of a process is gone if it closes any descriptor of the file: the refused second try must not do that.
@@ -97,9 +97,28 @@ test('refuses the database of a newer version', async () => {
   const store = await openStore(directory)
   store.close()
   const database = connect(databaseFile(directory), await openDatabaseKey(directory, { type: 'file' }))
-  database.pragma('user_version = 2')
+  database.pragma('user_version = 99')
   database.close()
   await assert.rejects(openStore(directory), code('invalid_request', /newer version/))
+})
+
+test('brings the database of an older version up to this one, and keeps what is in it', async () => {
+  const directory = makeDirectory()
+  const store = await openStore(directory)
+  const sender = { agent: 'aa'.repeat(32), counter: 7, ownHash: bytesOf('own'), accepted: false }
+  store.write([put(), { type: 'putSender', id: CHANNEL, sender }])
+  store.close()
+  const database = connect(databaseFile(directory), await openDatabaseKey(directory, { type: 'file' }))
+  // As the first version had it.
+  database.exec('ALTER TABLE sender DROP COLUMN accepted; PRAGMA user_version = 1')
+  database.close()
+  const upgraded = await openStore(directory)
+  assert.deepEqual(upgraded.load().channels[0]?.senders, [sender])
+  upgraded.write([{ type: 'putSender', id: CHANNEL, sender: { ...sender, accepted: true } }])
+  upgraded.close()
+  const again = await openStore(directory)
+  assert.deepEqual(again.load().channels[0]?.senders, [{ ...sender, accepted: true }])
+  again.close()
 })
 
 /** A store with some pages, closed. */
