@@ -181,18 +181,19 @@ class Channel(Closing):
         self._inbox.clear()
 
     def catch_up(self) -> None:
-        """Returns when everything is processed that the relay had when it was last reached.
+        """Returns when everything is processed that the relay has.
 
-        After a start ``members`` and ``verify`` tell of the time before until then. Messages need not be read for it.
-        Without a connection it waits for one. Raises ``queue_full`` when so much is unread that nothing more is taken,
-        or what ended the channel.
+        Until then ``members`` and ``verify`` may tell of the time before. Messages need not be read for it. Without a
+        connection it waits for one. Raises ``queue_full`` when so much is unread that nothing more is taken, or what
+        ended the channel.
         """
         self._connection.call("catchUp", on=self._on)
 
     def verify(self) -> str:
         """Twelve words that are the same for all members who have seen the same.
 
-        Compare them by another way while nobody sends, after ``catch_up``: they differ if the relay has shown you different things.
+        Compare them by another way while nobody sends, after ``catch_up``: they differ if the relay has shown you
+        different things.
         """
         words, _ = self._connection.call("verify", on=self._on)
         return str(words)

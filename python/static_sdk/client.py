@@ -93,7 +93,9 @@ class StaticClient(Closing):
         data = b"" if identity is None else as_bytes(identity, "identity")
         self._channels: Dict[int, Channel] = {}
         self._lock = threading.Lock()
-        self._connection = Connection(options.get("apiUrl"))
+        # Who cannot connect does not learn from the driver which API explains why.
+        api_url = options.get("apiUrl") or os.environ.get("STATIC_API_URL")
+        self._connection = Connection(api_url if isinstance(api_url, str) and api_url else None)
         try:
             told, _ = self._connection.call(
                 "connect", data, manager=manager, options=options, hasIdentity=identity is not None

@@ -145,7 +145,7 @@ def error_from(told: Mapping[str, Any], api_url: Optional[str] = None) -> Static
         why = told["cause"]
         cause = make_error(why["code"], why["message"], api_url) if "code" in why else RuntimeError(why["message"])
     error = make_error(told["code"], _in_python(told["message"]), api_url, cause)
-    # Who could not connect has not learned which API it uses.
+    # The driver may know of an API that the program has not named.
     error.doc_url = told.get("docUrl", error.doc_url)
     return error
 

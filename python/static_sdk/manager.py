@@ -78,7 +78,7 @@ class StaticChannelManager(Closing):
 
     def revoke_invite(self, token: str) -> None:
         """Ends an invite. Who has joined by it stays. Raises ``invite_invalid`` when it is not of this agent."""
-        self._connection.call("revokeInvite", token=token)
+        self._connection.call("revokeInvite", token=_text(token))
 
     def join_with_token(self, name: str, token: str, timeout: float = 60) -> Channel:
         """Joins by a token; returns when the owner has answered. After a timeout the same token carries on.
@@ -87,7 +87,7 @@ class StaticChannelManager(Closing):
         ``identity_changed``, ``group_full``, ``invalid_welcome`` or ``channel_exists``.
         """
         return self._client._channel(
-            self._connection.call("joinWithToken", name=name, token=token, timeout=timeout)[0]
+            self._connection.call("joinWithToken", name=name, token=_text(token), timeout=timeout)[0]
         )
 
     def send(self, name: str, payload: bytes) -> None:
@@ -146,3 +146,8 @@ class StaticChannelManager(Closing):
         if known is None or not known._inbox.has_ready:
             known = self._opened[name] = self._client.channel(name)
         return known
+
+
+def _text(token: object) -> Optional[str]:
+    """A token on its way to the driver, which refuses what is no text."""
+    return token if isinstance(token, str) else None

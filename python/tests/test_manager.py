@@ -108,7 +108,7 @@ class ManagerTest(unittest.TestCase):
         self.owner.revoke_invite(token)
         error = failure(self.guest.join_with_token, name, token, 20)
         expect(self, error, ChannelError, "invite_revoked", "runtime error:")
-        for nonsense in ("st_inv_nonsense", 5, None):
+        for nonsense in ("st_inv_nonsense", b"st_inv_", 5, None):
             error = failure(self.guest.join_with_token, name, nonsense, 5)
             expect(self, error, ChannelError, "invite_invalid", "runtime error:")
         expect(self, failure(self.guest.invite, new_name()), ChannelError, "not_found", "runtime error:")

@@ -221,6 +221,10 @@ class ConstructorTest(unittest.TestCase):
         expect(self, error, StaticError, "invalid_request", "runtime error:")
         self.assertIn("`api_url`", str(error))
         self.assertIsNone(error.doc_url)
+        for odd in ("", 5):
+            error = self.refused(api_url=odd)
+            expect(self, error, StaticError, "invalid_request", "runtime error:")
+            self.assertIsNone(error.doc_url)
         expect(self, self.refused(identity=b"\x00"), StaticError, "invalid_request", "runtime error:")
         with self.assertRaises(TypeError):
             StaticClient(SERVER["quic"], new_directory(), "text")  # type: ignore[arg-type]
@@ -263,6 +267,8 @@ class ConstructorTest(unittest.TestCase):
             self.assertEqual([member.identity for member in agent.create_channel(name).members()], [b"from outside"])
             error = failure(agent.create_channel, "bad")
             self.assertEqual(error.doc_url, f"{SERVER['apiUrl']}/docs/errors#channel_error")
+            error = failure(StaticClient, "nonsense", new_directory(), None)
+            self.assertEqual(error.doc_url, f"{SERVER['apiUrl']}/docs/errors#invalid_request")
             error = failure(StaticClient, "quic://127.0.0.1:9", new_directory(), None)
             self.assertEqual(error.doc_url, f"{SERVER['apiUrl']}/docs/errors#connection_error")
             # A guest in spite of the key outside.
