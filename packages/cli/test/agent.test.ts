@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
+import { mock, test } from 'node:test'
+import { StaticError } from '@static/protocol'
 import type { StaticChannelManager } from '@static/sdk'
 import { ACTIONS } from '../src/agent/actions.ts'
 import { encodeFrame, FrameReader, MAX_FRAME_BYTES } from '../src/agent/frame.ts'
@@ -34,14 +35,32 @@ void test('by default the agent is that of this user on this machine', () => {
   else process.env['STATIC_IDENTITY'] = kept
 })
 
-void test('without a relay channels are listed as they were', async (t) => {
-  t.mock.timers.enable({ apis: ['setTimeout'] })
-  const never = new Promise<void>(() => {})
-  const channel = { name: 'acme/a/b', id: 'c0', owner: 'ann', members: () => ['ann', 'bob'], catchUp: () => never }
-  const manager = { channels: () => [channel], client: { fingerprint: () => 'ann' } } as unknown as StaticChannelManager
-  const listed = ACTIONS.list(manager)
-  t.mock.timers.tick(3000)
-  assert.deepEqual(await listed, [{ name: 'acme/a/b', channel_id: 'c0', owner: 'ann', own: true, members: 2 }])
+/** A manager with a channel of two that catches up in some way. */
+function managerOf(catchUp: () => Promise<void>): StaticChannelManager {
+  const members = ['ann', 'bob'].map((agentId) => ({ agentId, fingerprint: agentId, identity: Buffer.from(agentId) }))
+  const channel = { name: 'acme/a/b', id: 'c0', owner: 'ann', members: () => members, verify: () => 'words', catchUp }
+  const client = { fingerprint: () => 'ann', agentId: 'ann', channel: () => channel }
+  return { channels: () => [channel], client } as unknown as StaticChannelManager
+}
+
+void test('without a relay channels and members are listed as they were, and no words are told', async () => {
+  mock.method(AbortSignal, 'timeout', () => AbortSignal.abort())
+  const manager = managerOf(() => Promise.reject(new Error('The time is over.')))
+  const listed = { name: 'acme/a/b', channel_id: 'c0', owner: 'ann', own: true }
+  assert.deepEqual(await ACTIONS.list(manager), [{ ...listed, members: 2 }])
+  assert.equal((await ACTIONS.members(manager, 'acme/a/b')).length, 2)
+  await assert.rejects(ACTIONS.verify(manager, 'acme/a/b'), { code: 'unavailable' })
+  mock.reset()
+})
+
+void test('a channel that cannot go on is listed with the reason, and its words can still be compared', async () => {
+  const manager = managerOf(() => Promise.reject(StaticError.of('mls_error')))
+  const [listed] = await ACTIONS.list(manager)
+  assert.deepEqual([listed?.members, listed?.error], [null, 'mls_error'])
+  assert.equal(await ACTIONS.verify(manager, 'acme/a/b'), 'words')
+  const full = managerOf(() => Promise.reject(StaticError.of('queue_full')))
+  assert.equal((await ACTIONS.list(full))[0]?.members, 2)
+  await assert.rejects(ACTIONS.verify(full, 'acme/a/b'), { code: 'queue_full' })
 })
 
 void test('documents come out whole however they were cut, and one that is too large is refused by its length', () => {

@@ -198,13 +198,13 @@ export class Channel implements AsyncDisposable {
   }
 
   /**
-   * Fulfilled when everything is processed that the relay had when it was last reached: after a start `members` and
-   * `verify` tell of the time before until then. Messages need not be read for it. Without a connection it waits for one.
+   * Fulfilled when everything is processed that the relay has: until then `members` and `verify` may tell of the time
+   * before. Messages need not be read for it. Without a connection it waits for one, or until `signal` is aborted.
    *
    * @throws {StaticError} `queue_full` when so much is unread that nothing more is taken, or what ended the channel
    */
-  async catchUp(): Promise<void> {
-    await this.#membership.catchUp()
+  async catchUp(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    await this.#membership.catchUp(options.signal)
   }
 
   /**

@@ -5,8 +5,10 @@
 import { StaticError } from '@static/protocol'
 import type { Channel, Envelope, StaticChannelManager } from '@static/sdk'
 
-/** So long a list waits for what has happened while the agent was away. */
-const LIST_MS = 3000
+/** So long lists of channels and members wait for what has happened while the agent was away. */
+const READ_MS = 3000
+/** So long words do. */
+const VERIFY_MS = 10_000
 
 /** A channel in a list. */
 export interface ChannelSummary {
@@ -52,14 +54,14 @@ export const ACTIONS = {
   },
 
   async list(manager: StaticChannelManager): Promise<readonly ChannelSummary[]> {
-    // What has ended is listed until its last message is read. Without a relay they are listed as they were.
-    const caughtUp = Promise.allSettled(manager.channels().map((channel) => channel.catchUp()))
-    await Promise.race([caughtUp, new Promise((resolve) => setTimeout(resolve, LIST_MS).unref())])
-    return manager.channels().map((channel) => summary(manager, channel))
+    const channels = manager.channels()
+    const ends = await Promise.all(channels.map((channel) => endOf(channel, READ_MS)))
+    return channels.map((channel, at) => summary(manager, channel, ends[at]))
   },
 
   async members(manager: StaticChannelManager, name: string): Promise<readonly MemberSummary[]> {
-    const channel = await current(manager, name)
+    const channel = manager.client.channel(name)
+    await endOf(channel, READ_MS)
     return channel.members().map(({ agentId, fingerprint, identity }) => ({
       agent_id: agentId,
       fingerprint,
@@ -84,7 +86,12 @@ export const ACTIONS = {
   },
 
   async verify(manager: StaticChannelManager, name: string): Promise<string> {
-    return (await current(manager, name)).verify()
+    const channel = manager.client.channel(name)
+    // Words of before the last message would be taken for a lie of the relay.
+    const end = await endOf(channel, VERIFY_MS)
+    if (end === 'timeout') throw StaticError.of('unavailable', 'The relay does not answer: try again when it does.')
+    if (end?.code === 'queue_full') throw end
+    return channel.verify()
   },
 
   async leave(manager: StaticChannelManager, name: string): Promise<void> {
@@ -139,24 +146,33 @@ export function messageOf(channel: string, envelope: Envelope): Message {
   }
 }
 
-/** A channel, when what has happened while the agent was away is known. */
-async function current({ client }: StaticChannelManager, name: string): Promise<Channel> {
-  const channel = client.channel(name)
-  await channel.catchUp()
-  return channel
+/** Waits until what has happened while the agent was away is known; gives why it will not be. */
+async function endOf(channel: Channel, milliseconds: number): Promise<StaticError | 'timeout' | undefined> {
+  const signal = AbortSignal.timeout(milliseconds)
+  try {
+    await channel.catchUp({ signal })
+  } catch (error) {
+    return signal.aborted ? 'timeout' : StaticError.from(error)
+  }
+  return undefined
 }
 
-function summary({ client }: StaticChannelManager, channel: Channel): ChannelSummary {
+function summary({ client }: StaticChannelManager, channel: Channel, end?: StaticError | 'timeout'): ChannelSummary {
   return {
     name: channel.name,
     channel_id: channel.id,
     owner: channel.owner,
     own: channel.owner === client.fingerprint(),
-    ...countOf(channel),
+    ...countOf(channel, end),
   }
 }
 
-function countOf(channel: Channel): Pick<ChannelSummary, 'members' | 'error'> {
+function countOf(
+  channel: Channel,
+  end: StaticError | 'timeout' | undefined,
+): Pick<ChannelSummary, 'members' | 'error'> {
+  // A full inbox is no end, and without a relay it is listed as it was.
+  if (end instanceof StaticError && end.code !== 'queue_full') return { members: null, error: end.code }
   try {
     return { members: channel.members().length }
   } catch (error) {

@@ -4,7 +4,7 @@
  * than one step are in founding.ts, joining.ts and leaving.ts.
  */
 import { StaticError } from '@static/protocol'
-import type { AckPosition, DeliverWelcome } from '@static/protocol/relay'
+import type { AckPosition, CommitRejected, DeliverWelcome } from '@static/protocol/relay'
 import { agentIdOf, ed25519, KeyedMutex, type MlsEngine, type SignatureKeyPair } from '../mls/index.ts'
 import type {
   AgentId,
@@ -366,7 +366,7 @@ export class Agent implements SessionListener, World {
         this.#invites?.refused(body.value.inviteId, body.value.code)
         return
       case 'commitRejected':
-        this.#rejected(toHex(body.value.channelId), toHex(body.value.sender))
+        this.#rejected(body.value)
         return
       case 'channelDeleted':
         this.memberships.get(toHex(body.value.channelId))?.over('not_found')
@@ -408,9 +408,13 @@ export class Agent implements SessionListener, World {
     })
   }
 
-  #rejected(id: ChannelId, sender: AgentId): void {
-    const membership = this.memberships.get(id)
-    if (membership) this.emit({ type: 'commit_rejected', channel: membership.name, sender })
+  #rejected({ channelId, sender, undoneAdds }: CommitRejected): void {
+    const membership = this.memberships.get(toHex(channelId))
+    if (!membership) return
+    this.emit({ type: 'commit_rejected', channel: membership.name, sender: toHex(sender) })
+    // Who is in no longer is delivered nothing more: the answer says so.
+    if (membership.isDelivered && undoneAdds.some((agent) => toHex(agent) === this.agentId))
+      this.#resume([membership.id])
   }
 
   #welcomed(welcome: DeliverWelcome): void {

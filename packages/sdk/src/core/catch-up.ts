@@ -1,28 +1,37 @@
-/** Who waits until everything is processed that the relay had when it was last reached. */
+/** Who waits until everything is processed that the relay has. */
 import type { StaticError } from '@static/protocol'
 
 /** Of one channel. */
 export class CatchUp {
-  /** The last entry that the relay has told of in this session. */
+  /** The last entry of the relay; undefined until it has said. */
   #last: number | undefined
-  #waiting: PromiseWithResolvers<void>[] = []
+  readonly #waiting = new Set<PromiseWithResolvers<void>>()
 
-  /** Fulfilled when the entry that the relay has last told of is processed; in a lost session, that of the next one. */
-  async wait(index: number): Promise<void> {
-    if (this.#last !== undefined && index >= this.#last) return
+  /** Fulfilled when the last entry is processed that the relay tells of from now on. */
+  async wait(signal?: AbortSignal): Promise<void> {
+    signal?.throwIfAborted()
     const waiting = Promise.withResolvers<void>()
-    this.#waiting.push(waiting)
-    await waiting.promise
+    const abort = (): void => {
+      this.#waiting.delete(waiting)
+      waiting.reject(signal?.reason)
+    }
+    this.#waiting.add(waiting)
+    signal?.addEventListener('abort', abort)
+    try {
+      await waiting.promise
+    } finally {
+      signal?.removeEventListener('abort', abort)
+    }
+  }
+
+  /** What the relay has said is not to be relied on any more; it will say it again. */
+  forget(): void {
+    this.#last = undefined
   }
 
   /** The relay has entries up to this one. */
   expect(last: number): void {
     this.#last = last
-  }
-
-  /** The session is over: nobody knows what the relay has. */
-  forget(): void {
-    this.#last = undefined
   }
 
   /** Everything up to here is processed. */
@@ -36,9 +45,9 @@ export class CatchUp {
     for (const { reject } of this.#take()) reject(error)
   }
 
-  #take(): PromiseWithResolvers<void>[] {
-    const waiting = this.#waiting
-    this.#waiting = []
+  #take(): readonly PromiseWithResolvers<void>[] {
+    const waiting = [...this.#waiting]
+    this.#waiting.clear()
     return waiting
   }
 }

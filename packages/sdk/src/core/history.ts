@@ -62,8 +62,11 @@ export class History {
   skipTo(position: PositionRecord): AgentId[] {
     this.#since = position.index
     this.#move(position)
-    // Of those who spoke in the gap nobody knows how far they got, only that they do not go back.
-    for (const [agent, known] of this.#senders) this.#senders.set(agent, { ...known, ownHash: UNKNOWN })
+    // Of those who spoke in the gap nobody knows how far they got, only that they do not go back. What differed lies before
+    // it.
+    for (const [agent, { counter }] of this.#senders) {
+      this.#senders.set(agent, { agent, counter, ownHash: UNKNOWN, accepted: false })
+    }
     return [...this.#senders.keys()]
   }
 

@@ -200,11 +200,15 @@ export class Membership implements Writer {
     return await promise
   }
 
-  /** Fulfilled when everything is processed that the relay had when it was last reached. */
-  async catchUp(): Promise<void> {
+  /** Fulfilled when everything is processed that the relay has now; without a session, that it has in the next one. */
+  async catchUp(signal?: AbortSignal): Promise<void> {
     const error = this.failure ?? (this.#paused ? inboxFull() : undefined)
     if (error) throw error
-    if (this.isDelivered) await this.#catchUp.wait(this.history.position.index)
+    if (!this.isDelivered) return
+    // The answer to a question from before this call does not tell what the relay has by now.
+    if (!this.#online) await this.#catchUp.wait(signal)
+    if (this.#online) this.#resume()
+    await this.#catchUp.wait(signal)
   }
 
   /** Replaces this agent's keys. */
@@ -496,9 +500,7 @@ export class Membership implements Writer {
     if (++this.#holes > MOST_HOLES) {
       return this.break(StaticError.of('mls_error', `The relay does not deliver entry ${index}.`))
     }
-    this.#online = false
-    this.#forgetInbound()
-    this.world.resume(this.id)
+    this.#resume()
   }
 
   repeated(index: number): void {
@@ -529,6 +531,14 @@ export class Membership implements Writer {
 
   // ---- Inside ----
 
+  /** Asks what the relay has. Nothing that comes before the answer counts: the answer would contradict it. */
+  #resume(): void {
+    this.#online = false
+    this.#catchUp.forget()
+    this.#forgetInbound()
+    this.world.resume(this.id)
+  }
+
   #pump(): void {
     while (!this.#locked && !this.failure) {
       const entry = this.#inbound.shift()
@@ -546,6 +556,7 @@ export class Membership implements Writer {
   #pause(): void {
     this.#paused = true
     this.#forgetInbound()
+    this.#catchUp.forget()
     this.#catchUp.fail(inboxFull())
     this.world.emit({ type: 'inbox_full', channel: this.name })
   }

@@ -3,12 +3,13 @@ import { test } from 'node:test'
 import { StaticError } from '@static/protocol'
 import { CatchUp } from '../../src/core/catch-up.ts'
 
-/** Who waits from an index on, and whether it still does. */
-function waiting(catchUp: CatchUp, index: number): { readonly isOver: () => Promise<boolean>; done: Promise<void> } {
+/** Who waits, and whether it still does. */
+function waiting(catchUp: CatchUp, signal?: AbortSignal): { isOver: () => Promise<boolean>; done: Promise<void> } {
   let over = false
-  const done = catchUp.wait(index).finally(() => {
+  const done = catchUp.wait(signal).finally(() => {
     over = true
   })
+  done.catch(() => {})
   return {
     done,
     isOver: async () => {
@@ -20,33 +21,36 @@ function waiting(catchUp: CatchUp, index: number): { readonly isOver: () => Prom
 
 test('who waits is told when the last entry that the relay has told of is processed, not before', async () => {
   const catchUp = new CatchUp()
-  const early = waiting(catchUp, 3)
+  const one = waiting(catchUp)
   catchUp.reached(100)
-  assert.equal(await early.isOver(), false, 'the relay has told nothing')
+  assert.equal(await one.isOver(), false, 'the relay has told nothing')
   catchUp.expect(5)
   catchUp.reached(4)
-  assert.equal(await early.isOver(), false, 'one is missing')
+  assert.equal(await one.isOver(), false, 'one is missing')
   catchUp.reached(5)
-  await early.done
-  await waiting(catchUp, 5).done
+  await one.done
 })
 
-test('after a lost session the word of the next one counts', async () => {
+test('what was forgotten must be told again', async () => {
   const catchUp = new CatchUp()
   catchUp.expect(5)
-  const one = waiting(catchUp, 4)
+  const one = waiting(catchUp)
   catchUp.forget()
-  const other = waiting(catchUp, 5)
   catchUp.reached(5)
-  assert.deepEqual([await one.isOver(), await other.isOver()], [false, false])
+  assert.equal(await one.isOver(), false)
   catchUp.expect(7)
   catchUp.reached(7)
-  await Promise.all([one.done, other.done])
+  await one.done
 })
 
-test('what ends everything ends waiting', async () => {
+test('what ends everything ends waiting, and so does a signal, for the one that has it', async () => {
   const catchUp = new CatchUp()
-  const one = waiting(catchUp, 0)
+  const abort = new AbortController()
+  const [one, other] = [waiting(catchUp), waiting(catchUp, abort.signal)]
+  abort.abort(new Error('enough'))
+  await assert.rejects(other.done, /enough/)
+  assert.equal(await one.isOver(), false)
+  await assert.rejects(catchUp.wait(abort.signal), /enough/)
   catchUp.fail(StaticError.of('removed'))
   await assert.rejects(one.done, { code: 'removed' })
 })

@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { create } from '@bufbuild/protobuf'
 import { ErrorSchema, GapNoticeSchema } from '@static/protocol/relay'
 import type { StaticError } from '@static/protocol'
-import { toHex } from '../../src/core/bytes.ts'
+import { fromHex, toHex } from '../../src/core/bytes.ts'
 import type { RequestBody } from '../../src/ports.ts'
 import { type Player, type Refusal, Stage } from '../support/stage.ts'
 
@@ -191,10 +191,61 @@ test('a full inbox is told; what needs entries that it does not take is queue_fu
     await stage.settle()
   }
   assert.equal(read, sent)
-  assert.equal(await fate(bob.membership.catchUp()), 'ok')
+  const caughtUp = fate(bob.membership.catchUp())
+  await stage.settle()
+  assert.equal(await caughtUp, 'ok')
   assert.equal(bob.told('inbox_full').length, 1)
   const again = fate(bob.send('read'))
   await stage.settle()
   assert.equal(await again, 'ok')
   assert.deepEqual([await alice.take(), bob.view], [['read'], alice.view])
+})
+
+test('catching up in a session is over when what the relay has by then is processed', async () => {
+  const stage = await Stage.start(['alice', 'bob', 'carol'])
+  const [alice, bob, carol] = [stage.player('alice'), stage.player('bob'), stage.player('carol')]
+  const sees = (): number => bob.membership.history.position.index
+  const said = alice.send('on its way')
+  await stage.settleOnly(alice)
+  await said
+  const last = stage.position.index
+  assert.ok(sees() < last)
+  let seen = 0
+  const one = bob.membership.catchUp().then(() => (seen = sees()))
+  await stage.settle()
+  await one
+  assert.equal(seen, last)
+
+  // The commit is here, and MLS works on it.
+  const removal = alice.membership.commit(() => ({ removes: [fromHex(carol.agentId)] }))
+  let members: number | undefined
+  bob.hearing = ({ case: kind }) => {
+    if (kind !== 'deliverCommit') return undefined
+    bob.hearing = () => undefined
+    // Right after it was delivered.
+    queueMicrotask(() => void bob.membership.catchUp().then(() => (members = bob.membership.group?.members.size)))
+    return undefined
+  }
+  await stage.settle()
+  await removal
+  await stage.settle()
+  assert.equal(members, 2)
+})
+
+test('catching up is not over while a hole is asked for again', async () => {
+  const stage = await Stage.start(['alice', 'bob'])
+  const [alice, bob] = [stage.player('alice'), stage.player('bob')]
+  let seen = 0
+  let left = 1
+  bob.hearing = () => {
+    if (left-- > 0) return 'lost'
+    if (left === -1) void bob.membership.catchUp().then(() => (seen = bob.membership.history.position.index))
+    return undefined
+  }
+  const said = Promise.all([alice.send('1'), alice.send('2')])
+  await stage.settle()
+  await said
+  await stage.settle()
+  assert.equal(seen, stage.position.index)
+  assert.deepEqual(await bob.take(), ['1', '2'])
 })

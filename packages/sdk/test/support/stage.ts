@@ -119,17 +119,22 @@ export class Stage {
 
   /** Lets everything happen that can, one thing after the other, until nothing is left. */
   async settle(): Promise<void> {
+    await this.settleOnly(...this.players)
+  }
+
+  /** The same for some: the others hear nothing yet, and what they ask has not arrived. */
+  async settleOnly(...players: readonly Player[]): Promise<void> {
     for (;;) {
-      for (const { membership } of this.players) await membership.idle()
-      for (const { journal } of this.players) journal.flush()
-      const able = this.players.filter((player) => player.requests.length > 0 || this.#delivery(player) !== undefined)
+      for (const { membership } of players) await membership.idle()
+      for (const { journal } of players) journal.flush()
+      const able = players.filter((player) => player.requests.length > 0 || this.#delivery(player) !== undefined)
       const player = able[Math.floor(this.#random() * able.length)]
       if (!player) return
       const delivery = this.#delivery(player)
       const request = player.requests[0]
       if (delivery && (!request || this.#random() < 0.5)) {
         player.delivered++
-        player.membership.deliver(delivery)
+        if (player.hearing(delivery) !== 'lost') player.membership.deliver(delivery)
       } else if (request) {
         player.requests.shift()
         request.done(this.handle(player, request.body))
@@ -312,6 +317,8 @@ export class Player implements World {
   /** The last index that was delivered, and that was acknowledged. */
   delivered = 0
   cursor = 0
+  /** Called before an entry is delivered, which may get lost. */
+  hearing: (entry: LogEntry) => 'lost' | undefined = () => undefined
   readonly #agent: MlsAgent
   readonly #options: PlayerOptions
   #isOver = false
