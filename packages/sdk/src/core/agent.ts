@@ -413,8 +413,7 @@ export class Agent implements SessionListener, World {
     if (!membership) return
     this.emit({ type: 'commit_rejected', channel: membership.name, sender: toHex(sender) })
     // Who is in no longer is delivered nothing more: the answer says so.
-    if (membership.isDelivered && undoneAdds.some((agent) => toHex(agent) === this.agentId))
-      this.#resume([membership.id])
+    if (membership.isDelivered && undoneAdds.some((agent) => toHex(agent) === this.agentId)) membership.resume()
   }
 
   #welcomed(welcome: DeliverWelcome): void {

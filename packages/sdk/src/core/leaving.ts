@@ -22,7 +22,7 @@ export async function leaveChannel(agent: Agent, membership: Membership): Promis
     // An agent that is closed goes on leaving when it starts again.
     if (!(error instanceof StaticError && error.code === 'closed')) {
       membership.become(before)
-      agent.resume(membership.id)
+      membership.resume()
     }
     throw error
   }

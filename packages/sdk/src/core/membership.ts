@@ -64,6 +64,8 @@ export class Membership implements Writer {
   #task: Promise<void> = Promise.resolve()
   /** The relay delivers, and takes what is sent. */
   #online = false
+  /** How many answers to `resume` are still to come in this session. */
+  #resumes = 0
   #resumedBefore = false
   /** The inbox is full: what comes is dropped, and asked for again later. */
   #paused = false
@@ -207,7 +209,7 @@ export class Membership implements Writer {
     if (!this.isDelivered) return
     // The answer to a question from before this call does not tell what the relay has by now.
     if (!this.#online) await this.#catchUp.wait(signal)
-    if (this.#online) this.#resume()
+    if (this.#online) this.resume()
     await this.#catchUp.wait(signal)
   }
 
@@ -280,12 +282,24 @@ export class Membership implements Writer {
 
   // ---- What the relay does ----
 
+  /** Asks the relay to deliver from here on. Nothing that comes before its answer counts: the two might not fit. */
+  resume(): void {
+    this.#resumes++
+    this.#online = false
+    this.#catchUp.forget()
+    this.#forgetInbound()
+    this.world.resume(this.id)
+  }
+
   /** The answer to Resume: the relay delivers from here on. */
   resumed(state: ChannelState): void {
+    this.#resumes = Math.max(0, this.#resumes - 1)
+    // It was asked once more since then.
+    if (this.#resumes > 0) return
     const refused = state.error?.code
     if (refused !== undefined) {
       if (refused === 'removed' || refused === 'not_found') this.over(refused)
-      else this.world.later(RESUME_AGAIN_MS, () => this.world.resume(this.id))
+      else this.world.later(RESUME_AGAIN_MS, () => this.resume())
       return
     }
     const cursor = Number(state.cursor?.index ?? 0n)
@@ -327,6 +341,7 @@ export class Membership implements Writer {
   /** The session is over. */
   lose(): void {
     this.#online = false
+    this.#resumes = 0
     this.#forgetInbound()
     this.#catchUp.forget()
     this.sender.lose()
@@ -411,7 +426,7 @@ export class Membership implements Writer {
     this.#transmit()
     if (this.#paused && this.inbox.hasRoom) {
       this.#paused = false
-      this.world.resume(this.id)
+      this.resume()
     }
     if (this.state === 'ended' && this.inbox.isEmpty) this.#ended()
   }
@@ -500,7 +515,7 @@ export class Membership implements Writer {
     if (++this.#holes > MOST_HOLES) {
       return this.break(StaticError.of('mls_error', `The relay does not deliver entry ${index}.`))
     }
-    this.#resume()
+    this.resume()
   }
 
   repeated(index: number): void {
@@ -530,14 +545,6 @@ export class Membership implements Writer {
   }
 
   // ---- Inside ----
-
-  /** Asks what the relay has. Nothing that comes before the answer counts: the answer would contradict it. */
-  #resume(): void {
-    this.#online = false
-    this.#catchUp.forget()
-    this.#forgetInbound()
-    this.world.resume(this.id)
-  }
 
   #pump(): void {
     while (!this.#locked && !this.failure) {
