@@ -56,7 +56,11 @@ async function ok(person: Person, line: string): Promise<string> {
 void test('from sign-up to two agents that talk', async () => {
   const signup = 'static signup --email ann@example.com --password-stdin --api-url $API --ca $CA --relay $RELAY'
   await ok(ann, `echo 'a long enough password' | ${signup}`)
-  assert.equal(await ok(ann, `static channel create ${ROUTING} --as alice`), `${ROUTING} is there, with one member.\n`)
+  const created = await ann.shell(`static channel create ${ROUTING} --as alice`)
+  assert.equal(created.stdout, `${ROUTING} is there, with one member.\n`, created.stderr)
+  // What it says to type next is for this agent.
+  const [next, then] = ['listen', 'invite'].map((verb) => `static channel ${verb} ${ROUTING} --as alice`)
+  assert.equal(created.stderr, `static: next: \`${next}\`, and \`${then}\` for others.\n`)
   assert.deepEqual([statSync(agents).mode & 0o777, statSync(join(agents, 'alice')).mode & 0o777], [0o700, 0o700])
 
   const alice = await listen(ann, `${ROUTING} --as alice`)

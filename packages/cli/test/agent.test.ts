@@ -5,6 +5,7 @@ import type { StaticChannelManager } from '@static/sdk'
 import { ACTIONS } from '../src/agent/actions.ts'
 import { encodeFrame, FrameReader, MAX_FRAME_BYTES } from '../src/agent/frame.ts'
 import { agentDirectory, defaultIdentity } from '../src/agent/identity.ts'
+import { typedFor } from '../src/agent/open.ts'
 import { staticError } from './support.ts'
 
 void test('every identity has a directory of its own, with a name that any file system takes', () => {
@@ -23,6 +24,13 @@ void test('every identity has a directory of its own, with a name that any file 
   const long = agentDirectory('/agents', 'ë'.repeat(127))
   assert.match(long, /^\/agents\/%sha256-[\da-f]{64}$/)
   assert.notEqual(long, agentDirectory('/agents', 'ë'.repeat(126)))
+})
+
+void test('what is to be typed next means the same agent, whatever it is called', () => {
+  assert.match(typedFor({}, 'channel list'), /static channel list$/)
+  assert.match(typedFor({ as: 'ann@host' }, 'channel list'), / channel list --as ann@host$/)
+  const odd = { as: "it's $me", dataDir: '/tmp/a b' }
+  assert.match(typedFor(odd, 'channel list'), / list --as 'it'\\''s \$me' --data-dir '\/tmp\/a b'$/)
 })
 
 void test('by default the agent is that of this user on this machine', () => {

@@ -8,6 +8,7 @@ import { StaticError, TRAFFIC_PROFILES, type TrafficProfileName } from '@static/
 import type { AgentEvent, StaticChannelManager } from '@static/sdk'
 import { accountOf, addAccountFlags, type AccountFlags, usualRelay } from '../account.ts'
 import { untilInterrupted } from '../interrupt.ts'
+import { typed } from '../output.ts'
 import { withProgress } from '../progress.ts'
 import { type ActionArgs, type ActionName, type ActionResult, ACTIONS, type Message } from './actions.ts'
 import { Host } from './host.ts'
@@ -34,6 +35,18 @@ export function addAgentFlags(command: Command): Command {
         new Option('--traffic <profile>', 'how traffic is shaped (default: standard)').choices(TRAFFIC_PROFILES),
       ),
   )
+}
+
+/** A command on the same agent, as it is to be typed. */
+export function typedFor({ as, dataDir }: AgentFlags, words: string): string {
+  const flags = Object.entries({ as, 'data-dir': dataDir }).flatMap(([name, value]) =>
+    value === undefined ? [] : [` --${name} ${quoted(value)}`],
+  )
+  return typed(`${words}${flags.join('')}`)
+}
+
+function quoted(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`
 }
 
 /** An agent that a command can use. */

@@ -1,6 +1,6 @@
 /** `static channel invite`: a token by which others join. */
 import { Command, InvalidArgumentError } from 'commander'
-import { addAgentFlags, type AgentFlags, withAgent } from '../../agent/open.ts'
+import { addAgentFlags, type AgentFlags, typedFor, withAgent } from '../../agent/open.ts'
 import { examples } from '../../examples.ts'
 import { note, print, printJson, typed } from '../../output.ts'
 import { withProgress } from '../../progress.ts'
@@ -38,7 +38,7 @@ async function invite(name: string, flags: Flags): Promise<void> {
   note(
     visited
       ? `this agent is listening: whoever runs \`${typed(`channel join ${name}`)}\` with the token is let in.`
-      : `keep \`${typed(`channel listen ${name}`)}\` running: who joins by the token is let in only while this agent listens.`,
+      : `keep \`${typedFor(flags, `channel listen ${name}`)}\` running: who joins by the token is let in only while this agent listens.`,
   )
 }
 

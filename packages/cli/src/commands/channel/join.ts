@@ -1,8 +1,8 @@
 /** `static channel join`: into a channel by a token. */
 import { Argument, Command } from 'commander'
-import { addAgentFlags, type AgentFlags, withAgent } from '../../agent/open.ts'
+import { addAgentFlags, type AgentFlags, typedFor, withAgent } from '../../agent/open.ts'
 import { examples } from '../../examples.ts'
-import { note, print, printJson, typed } from '../../output.ts'
+import { note, print, printJson } from '../../output.ts'
 import { withProgress } from '../../progress.ts'
 import { secretOf } from '../../secrets.ts'
 import { seconds } from './listen.ts'
@@ -41,7 +41,6 @@ async function join(name: string, argument: string | undefined, flags: Flags): P
   )
   if (flags.json) return printJson(joined)
   print(`Joined ${name}, with ${joined.members} members. Its owner is ${joined.owner}.`)
-  note(
-    `next: \`${typed(`channel listen ${name}`)}\`; \`${typed(`channel verify ${name}`)}\` tells whether all see the same.`,
-  )
+  const [listen, verify] = ['listen', 'verify'].map((verb) => typedFor(flags, `channel ${verb} ${name}`))
+  note(`next: \`${listen}\`; \`${verify}\` tells whether all see the same.`)
 }

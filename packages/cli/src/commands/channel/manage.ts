@@ -2,10 +2,10 @@
 import { Argument, Command, InvalidArgumentError } from 'commander'
 import { ERRORS, isChannelName } from '@static/protocol'
 import type { ActionArgs, ActionName, ActionResult } from '../../agent/actions.ts'
-import { addAgentFlags, type AgentFlags, withAgent } from '../../agent/open.ts'
+import { addAgentFlags, type AgentFlags, typedFor, withAgent } from '../../agent/open.ts'
 import { confirm } from '../../ask.ts'
 import { examples } from '../../examples.ts'
-import { note, print, printJson, table, typed } from '../../output.ts'
+import { note, print, printJson, table } from '../../output.ts'
 import { withProgress } from '../../progress.ts'
 
 interface DeleteFlags extends AgentFlags {
@@ -31,7 +31,8 @@ export function createCommand(): Command {
       const made = await act(flags, 'Creating the channel', 'create', name)
       if (flags.json) return printJson(made)
       print(`${made.name} is there, with ${count(made.members)}.`)
-      note(`next: \`${typed(`channel listen ${name}`)}\`, and \`${typed(`channel invite ${name}`)}\` for others.`)
+      const [listen, invite] = ['listen', 'invite'].map((verb) => typedFor(flags, `channel ${verb} ${name}`))
+      note(`next: \`${listen}\`, and \`${invite}\` for others.`)
     })
 }
 
