@@ -399,9 +399,8 @@ export class Agent implements SessionListener, World {
       const missing = new Set(ids)
       for (const state of outcome.body.value.channels) {
         const id = toHex(state.channelId)
-        const membership = this.memberships.get(id)
         missing.delete(id)
-        if (membership?.isDelivered) membership.resumed(state)
+        this.memberships.get(id)?.resumed(state)
       }
       // An answer without them is none: they are asked for again.
       if (missing.size > 0) this.later(retryDelay(undefined), () => this.#resume([...missing]))

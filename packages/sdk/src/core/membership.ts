@@ -204,11 +204,9 @@ export class Membership implements Writer {
 
   /** Fulfilled when everything is processed that the relay has now; without a session, that it has in the next one. */
   async catchUp(signal?: AbortSignal): Promise<void> {
-    const error = this.failure ?? (this.#paused ? inboxFull() : undefined)
-    if (error) throw error
-    if (!this.isDelivered) return
     // The answer to a question from before this call does not tell what the relay has by now.
-    if (!this.#online) await this.#catchUp.wait(signal)
+    if (this.#checkDelivered() && !this.#online) await this.#catchUp.wait(signal)
+    if (!this.#checkDelivered()) return
     if (this.#online) this.resume()
     await this.#catchUp.wait(signal)
   }
@@ -294,8 +292,8 @@ export class Membership implements Writer {
   /** The answer to Resume: the relay delivers from here on. */
   resumed(state: ChannelState): void {
     this.#resumes = Math.max(0, this.#resumes - 1)
-    // It was asked once more since then.
-    if (this.#resumes > 0) return
+    // It was asked once more since then, or is no longer to be delivered.
+    if (this.#resumes > 0 || !this.isDelivered) return
     const refused = state.error?.code
     if (refused !== undefined) {
       if (refused === 'removed' || refused === 'not_found') this.over(refused)
@@ -545,6 +543,13 @@ export class Membership implements Writer {
   }
 
   // ---- Inside ----
+
+  /** Whether entries come; throws why they do not if that is no wish of the application. */
+  #checkDelivered(): boolean {
+    const error = this.failure ?? (this.#paused ? inboxFull() : undefined)
+    if (error) throw error
+    return this.isDelivered
+  }
 
   #pump(): void {
     while (!this.#locked && !this.failure) {

@@ -249,3 +249,21 @@ test('catching up is not over while a hole is asked for again', async () => {
   assert.equal(seen, stage.position.index)
   assert.deepEqual(await bob.take(), ['1', '2'])
 })
+
+test('who thinks better of leaving while it catches up is delivered again', async () => {
+  const stage = await Stage.start(['alice', 'bob'])
+  const [alice, bob] = [stage.player('alice'), stage.player('bob')]
+  void bob.membership.catchUp()
+  bob.membership.become('leaving')
+  await stage.settle()
+  // The relay has refused.
+  bob.membership.become('joined')
+  bob.membership.resume()
+  const said = [alice.send('still here?'), bob.send('yes')]
+  await stage.settle()
+  await Promise.all(said)
+  assert.deepEqual(await bob.take(), ['still here?'])
+  const caughtUp = bob.membership.catchUp()
+  await stage.settle()
+  await caughtUp
+})
