@@ -51,7 +51,7 @@ for (const way of WAYS) {
     await a!.addMember(await carol.generateKeyPackage())
     bob = await world.agent('bob')
     const again = bob.channel(NAME)
-    await again.catchUp()
+    await Promise.all([again.catchUp(), a!.catchUp()])
     assert.equal(again.verify(), a!.verify())
     assert.equal(again.members().length, 3)
     await bob.close()
