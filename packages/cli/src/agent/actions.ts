@@ -55,13 +55,13 @@ export const ACTIONS = {
 
   async list(manager: StaticChannelManager): Promise<readonly ChannelSummary[]> {
     const channels = manager.channels()
-    const ends = await Promise.all(channels.map((channel) => endOf(channel, READ_MS)))
+    const ends = await Promise.all(channels.map((channel) => catchUp(channel, READ_MS)))
     return channels.map((channel, at) => summary(manager, channel, ends[at]))
   },
 
   async members(manager: StaticChannelManager, name: string): Promise<readonly MemberSummary[]> {
     const channel = manager.client.channel(name)
-    await endOf(channel, READ_MS)
+    await catchUp(channel, READ_MS)
     return channel.members().map(({ agentId, fingerprint, identity }) => ({
       agent_id: agentId,
       fingerprint,
@@ -88,7 +88,7 @@ export const ACTIONS = {
   async verify(manager: StaticChannelManager, name: string): Promise<string> {
     const channel = manager.client.channel(name)
     // Words of before the last message would be taken for a lie of the relay.
-    const end = await endOf(channel, VERIFY_MS)
+    const end = await catchUp(channel, VERIFY_MS)
     if (end === 'timeout') throw StaticError.of('unavailable', 'The relay does not answer: try again when it does.')
     if (end?.code === 'queue_full') throw end
     return channel.verify()
@@ -147,7 +147,7 @@ export function messageOf(channel: string, envelope: Envelope): Message {
 }
 
 /** Waits until what has happened while the agent was away is known; gives why it will not be. */
-async function endOf(channel: Channel, milliseconds: number): Promise<StaticError | 'timeout' | undefined> {
+async function catchUp(channel: Channel, milliseconds: number): Promise<StaticError | 'timeout' | undefined> {
   const signal = AbortSignal.timeout(milliseconds)
   try {
     await channel.catchUp({ signal })

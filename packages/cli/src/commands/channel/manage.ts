@@ -46,7 +46,7 @@ export function listCommand(): Command {
       const rows = channels.map(({ name, own, members, error, channel_id: id }) => [
         name,
         own ? 'owner' : 'member',
-        members === null ? endOf(error) : String(members),
+        members === null ? insteadOfCount(error) : String(members),
         id,
       ])
       print(table(['CHANNEL', 'ROLE', 'MEMBERS', 'ID'], rows))
@@ -121,7 +121,7 @@ async function act<Name extends ActionName>(
 }
 
 /** What to say instead of members. */
-function endOf(error: string | undefined): string {
+function insteadOfCount(error: string | undefined): string {
   if (error === 'not_found') return 'deleted'
   return error === 'removed' ? 'removed' : 'broken'
 }
