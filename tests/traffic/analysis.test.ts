@@ -1,15 +1,15 @@
 /** The test of the test: what reads captures and looks for differences finds what is there, and nothing else. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { chanceOf } from './chance.ts'
-import { areaUnderCurve, learnAndScore, matrixOf } from './classifier.ts'
-import { type Connection, samplesOf } from './features.ts'
-import { plantLeak } from './leak.ts'
-import { readPackets } from './pcap.ts'
-import { tryToTell } from './permutation.ts'
-import { windowsOf } from './schedule.ts'
-import { burstsOf, onlyInOne, sizesOf } from './sizes.ts'
-import { synthetic } from './synthetic.ts'
+import { chanceOf } from '../../lab/traffic/chance.ts'
+import { areaUnderCurve, learnAndScore, matrixOf } from '../../lab/traffic/classifier.ts'
+import { type Connection, samplesOf } from '../../lab/traffic/features.ts'
+import { plantLeak } from '../../lab/traffic/leak.ts'
+import { readPackets } from '../../lab/traffic/pcap.ts'
+import { tryToTell } from '../../lab/traffic/permutation.ts'
+import { windowsOf } from '../../lab/traffic/schedule.ts'
+import { burstsOf, onlyInOne, sizesOf } from '../../lab/traffic/sizes.ts'
+import { synthetic } from '../../lab/traffic/synthetic.ts'
 
 const SCHEDULE = { startsAt: 1_800_000_000_000, blockMs: 5000, blocks: 12 }
 const OPTIONS = { seed: 6, splits: 4, permutations: 199 }

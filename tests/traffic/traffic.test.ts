@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { obstacle, runInside } from './network.ts'
-import { OFF_BOUND, type ShortFindings, STRICT_BOUND } from './short.ts'
+import { obstacle, runInside } from '../../lab/traffic/network.ts'
+import { OFF_BOUND, type ShortFindings, STRICT_BOUND } from '../../lab/traffic/short.ts'
 
 test(
   'an observer of the network tells who talks without protection, and cannot in strict',

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Hasher } from '../src/hash.ts'
+import { Hasher } from '../src/secrets/hash.ts'
 import { DEFAULT_SETTINGS } from '../src/settings.ts'
 
 const quick = { memoryKib: 8, passes: 1, lanes: 1, concurrency: 2, queue: 3 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { subjectOf } from '../src/http/address.ts'
-import { Limiter, type Visit } from '../src/limits.ts'
+import { Limiter, type Visit } from '../src/rules/limits.ts'
 
 const visit = (): Visit => ({ address: '192.0.2.1', rates: [] })
 

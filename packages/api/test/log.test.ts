@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { StaticError } from '@static/protocol'
-import { makeApiKey } from '../src/api-key.ts'
-import { makeLog } from '../src/http/log.ts'
+import { makeApiKey } from '../src/secrets/api-key.ts'
+import { makeLog } from '../src/http/logger.ts'
 
 test('whatever is logged by mistake, no key, token or address gets out', () => {
   const lines: string[] = []

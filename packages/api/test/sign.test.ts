@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
 import { generateKeyPairSync, randomBytes, verify } from 'node:crypto'
 import { test } from 'node:test'
-import { nodeSigner, sodiumSigner } from '../src/ed25519.ts'
+import { nodeSigner, sodiumSigner } from '../src/secrets/ed25519.ts'
 import type { SealedSigningKey, SigningKeyStore } from '../src/ports.ts'
-import { seal, unseal } from '../src/seal.ts'
-import { KeyRing } from '../src/sign.ts'
-import { loadSodium } from '../src/sodium.ts'
-import { makeTagger } from '../src/tag.ts'
+import { seal, unseal } from '../src/secrets/seal.ts'
+import { KeyRing } from '../src/secrets/signing-keys.ts'
+import { loadSodium } from '../src/secrets/sodium.ts'
+import { makeTagger } from '../src/secrets/tag.ts'
 
 const DAY = 24 * 3600_000
 

@@ -1,4 +1,4 @@
-export { decodeCbor, encodeCbor } from './cbor.ts'
+export { decodeCbor, encodeCbor } from './cbor/cbor.ts'
 export {
   CELL_BYTES,
   CELL_PAYLOAD_BYTES,
@@ -8,8 +8,8 @@ export {
   cutEnvelope,
   type LoneCell,
   makeCell,
-} from './cell.ts'
-export { CoverClock, UNIT_CELLS, UsualTime, wholeUnits } from './cover.ts'
+} from './traffic/cell.ts'
+export { CoverClock, UNIT_CELLS, UsualTime, wholeUnits } from './traffic/cover.ts'
 export {
   AUDIENCE,
   ISSUER,
@@ -21,8 +21,8 @@ export {
   type Plan,
   type TokenClaims,
 } from './claims.ts'
-export { convertEnvelope, decodeEnvelope, encodeEnvelope, type WireForm } from './envelope.ts'
-export { ERROR_MEANINGS } from './error-meanings.ts'
+export { convertEnvelope, decodeEnvelope, encodeEnvelope, type WireForm } from './wire/envelope.ts'
+export { ERROR_MEANINGS } from './errors/meanings.ts'
 export {
   AuthError,
   ChannelError,
@@ -35,7 +35,7 @@ export {
   QuotaExceededError,
   StaticError,
   TransportError,
-} from './errors.ts'
+} from './errors/errors.ts'
 export {
   ACCOUNT_STATUSES,
   CSRF_HEADER,
@@ -51,7 +51,7 @@ export {
   type SignedUp,
   type Usage,
 } from './http.ts'
-export { type JoinClaim, joinProofBytes } from './invite.ts'
+export { type JoinClaim, joinProofBytes } from './signed/invite.ts'
 export {
   AGENT_ID_BYTES,
   CHANNEL_ID_BYTES,
@@ -67,8 +67,8 @@ export {
   RELAY_ID_BYTES,
   SIGNATURE_BYTES,
   maxCommitBytes,
-} from './limits.ts'
-export { signedBytes } from './layout.ts'
+} from './wire/limits.ts'
+export { signedBytes } from './signed/layout.ts'
 export {
   type ChainEntry,
   type CommitPlace,
@@ -81,10 +81,10 @@ export {
   declarationBytes,
   leaveBody,
   leaveBytes,
-} from './log.ts'
+} from './signed/log-entry.ts'
 export { errorFields, prettyLine, redactLine } from './log-line.ts'
 export { type ChannelName, isChannelName, MAX_NAME_LENGTH, parseChannelName } from './name.ts'
-export { type Pace, Pacer, type PacerCounts, paceOf } from './pacer.ts'
+export { type Pace, Pacer, type PacerCounts, paceOf } from './traffic/pacer.ts'
 export {
   ALL_TRAFFIC,
   ALPN,
@@ -99,6 +99,6 @@ export {
   type TrafficRange,
   outsideRange,
   sessionBytes,
-} from './session.ts'
+} from './signed/session.ts'
 export { overlaySettings } from './settings.ts'
-export { WireError, type WireFault } from './wire.ts'
+export { WireError, type WireFault } from './wire/wire-error.ts'

@@ -1,5 +1,5 @@
 /** Channel names: `org/namespace/service` (SPEC.md, "Names"). */
-import { StaticError } from './errors.ts'
+import { StaticError } from './errors/errors.ts'
 
 declare const brand: unique symbol
 

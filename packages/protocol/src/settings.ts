@@ -1,5 +1,5 @@
 /** How an operator's numbers are laid over the defaults of a server. */
-import { StaticError } from './errors.ts'
+import { StaticError } from './errors/errors.ts'
 
 /**
  * Lays values over defaults, group by group. Numbers are whole and at least 1; `null` (none) is taken in the group that

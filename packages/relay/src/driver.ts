@@ -29,7 +29,7 @@ import {
 } from '@static/protocol/relay'
 import type { Effect, Input, Outcome } from './core/io.ts'
 import type { Relay, RelayCounts } from './core/relay.ts'
-import { Link, type Mark, markCell, type Packet } from './link.ts'
+import { Link, type Mark, markCell, type Packet } from './session/link.ts'
 import type {
   Account,
   CallHandler,
@@ -44,7 +44,7 @@ import type {
   Transport,
 } from './ports.ts'
 import type { Settings } from './settings.ts'
-import { Shaping, type ShapingCounts } from './shaping.ts'
+import { Shaping, type ShapingCounts } from './session/shaping.ts'
 
 /** Where the driver gets what the core asks for. */
 export interface DriverOptions {

@@ -2,8 +2,8 @@
 import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client'
 import type { ServerMessage } from '@static/protocol/relay'
 import type { RelayCounts } from './core/relay.ts'
-import type { PacingCounts } from './pacing.ts'
-import type { ShapingCounts } from './shaping.ts'
+import type { PacingCounts } from './session/pacing.ts'
+import type { ShapingCounts } from './session/shaping.ts'
 
 /** The counters of one relay. */
 export interface Metrics {

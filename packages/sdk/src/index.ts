@@ -9,7 +9,7 @@ export {
 } from '@static/protocol'
 export { type AddOptions, Channel, type ChannelMember, type Envelope } from './channel.ts'
 export { type JoinOffer, StaticClient } from './client.ts'
-export type { AgentEvent } from './core/events.ts'
+export type { AgentEvent } from './core/agent/events.ts'
 export { type InviteOptions, StaticChannelManager } from './manager.ts'
 export type { ClientOptions } from './settings.ts'
 export type { Keyring, KeySource } from './store/key-sources.ts'

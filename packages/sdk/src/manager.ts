@@ -2,7 +2,7 @@
 import { parseChannelName, StaticError } from '@static/protocol'
 import type { Channel, Envelope } from './channel.ts'
 import { StaticClient } from './client.ts'
-import type { Agent, AgentParts } from './core/agent.ts'
+import type { Agent, AgentParts } from './core/agent/agent.ts'
 import { explained, explainErrors } from './doc-url.ts'
 import { Invites } from './invite/invites.ts'
 import { openParts } from './parts.ts'

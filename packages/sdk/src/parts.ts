@@ -1,7 +1,7 @@
 /** What an agent is made of in earnest: its database on disk, a session to a real relay, the system's clock and chance. */
 import { randomBytes } from 'node:crypto'
 import { paceOf, type TrafficProfileName } from '@static/protocol'
-import type { AgentParts } from './core/agent.ts'
+import type { AgentParts } from './core/agent/agent.ts'
 import { toHex } from './core/bytes.ts'
 import { agentIdOf, ed25519, generateSignatureKeyPair, makeEngine } from './mls/index.ts'
 import { openSession, type SessionOptions } from './session/session.ts'

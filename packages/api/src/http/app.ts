@@ -2,8 +2,8 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
-import type { Caller } from '../caller.ts'
-import type { Visit } from '../limits.ts'
+import type { Caller } from '../rules/caller.ts'
+import type { Visit } from '../rules/limits.ts'
 import type { VerifiableKey } from '../ports.ts'
 
 /** The web server, with bodies typed by their schemas. */

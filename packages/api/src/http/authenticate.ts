@@ -1,7 +1,7 @@
 /** Who is calling: an API key in the header, or a sign-in session in the cookie. */
 import type { FastifyReply, FastifyRequest, preValidationAsyncHookHandler } from 'fastify'
 import { CSRF_HEADER, SESSION_COOKIE, StaticError } from '@static/protocol'
-import type { Caller } from '../caller.ts'
+import type { Caller } from '../rules/caller.ts'
 import type { VerifiableKey } from '../ports.ts'
 import type { Service } from '../service.ts'
 

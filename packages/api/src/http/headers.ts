@@ -1,5 +1,5 @@
 /** The headers of every answer. */
-import type { RateState } from '../limits.ts'
+import type { RateState } from '../rules/limits.ts'
 
 /** Whether a name means this very machine; such names get no HSTS, it would stick to other services there. */
 export function isLoopbackName(name: string): boolean {

@@ -6,7 +6,7 @@ import Fastify, { LogController, type FastifyBaseLogger, type FastifyReply, type
 import type { Logger } from 'pino'
 import Type from 'typebox'
 import { StaticError } from '@static/protocol'
-import { newId } from '../id.ts'
+import { newId } from '../rules/id.ts'
 import type { Service } from '../service.ts'
 import { subjectOf } from './address.ts'
 import type { App } from './app.ts'

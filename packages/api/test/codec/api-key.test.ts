@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { MODES } from '@static/protocol'
-import { makeApiKey, parseApiKey } from '../../src/api-key.ts'
+import { makeApiKey, parseApiKey } from '../../src/secrets/api-key.ts'
 
 const SEED = 20270101
 

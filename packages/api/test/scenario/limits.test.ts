@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { makeApiKey } from '../../src/api-key.ts'
+import { makeApiKey } from '../../src/secrets/api-key.ts'
 import { assertProblem, type Answer, type Bench, cookieOf, onEachEngine, startBench } from '../support.ts'
 
 const MINUTE = 60_000

@@ -10,8 +10,8 @@ import { createServer, type Server, type Socket } from 'node:net'
 import { StaticError } from '@static/protocol'
 import type { StaticChannelManager } from '@static/sdk'
 import { act } from './actions.ts'
-import { encodeFrame, FrameReader } from './frame.ts'
-import type { Follower, Post } from './post.ts'
+import { encodeFrame, FrameReader } from './socket-frame.ts'
+import type { Follower, Post } from './message-queue.ts'
 import { socketFile, type SocketPath, socketPath } from './socket-path.ts'
 
 const MOST_CONNECTIONS = 32

@@ -13,7 +13,7 @@ import { withProgress } from '../progress.ts'
 import { type ActionArgs, type ActionName, type ActionResult, ACTIONS, type Message } from './actions.ts'
 import { Host } from './host.ts'
 import { agentDirectory, defaultIdentity } from './identity.ts'
-import { type Follower, Post } from './post.ts'
+import { type Follower, Post } from './message-queue.ts'
 import { HolderLeft, Visit } from './visit.ts'
 
 /** Flags of every command that uses an agent. */

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { statSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
 import { ERRORS, type ErrorCode, StaticError } from '@static/protocol'
-import { encodeFrame, FrameReader } from './frame.ts'
+import { encodeFrame, FrameReader } from './socket-frame.ts'
 import { socketPath } from './socket-path.ts'
 
 const OTHERS = 0o077

@@ -3,14 +3,14 @@ import { test } from 'node:test'
 import { create, type DescMessage } from '@bufbuild/protobuf'
 import * as cborg from 'cborg'
 import * as fc from 'fast-check'
-import { decodeCbor, encodeCbor } from '../../src/cbor.ts'
+import { decodeCbor, encodeCbor } from '../../src/cbor/cbor.ts'
 import {
   AckRequestSchema,
   ClientMessageSchema,
   file_static_relay_v1_relay,
   ServerMessageSchema,
 } from '../../src/gen/static/relay/v1/relay_pb.ts'
-import { WireError } from '../../src/wire.ts'
+import { WireError } from '../../src/wire/wire-error.ts'
 import { messages } from '../arbitrary.ts'
 import { kind } from '../kinds.ts'
 import { toPlain } from '../plain.ts'

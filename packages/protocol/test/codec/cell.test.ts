@@ -1,7 +1,14 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import * as fc from 'fast-check'
-import { CELL_BYTES, CELL_PAYLOAD_BYTES, type CellEvent, CellJoiner, cutEnvelope, makeCell } from '../../src/cell.ts'
+import {
+  CELL_BYTES,
+  CELL_PAYLOAD_BYTES,
+  type CellEvent,
+  CellJoiner,
+  cutEnvelope,
+  makeCell,
+} from '../../src/traffic/cell.ts'
 import { check } from '../seed.ts'
 
 const MAX = 4_194_304

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import * as fc from 'fast-check'
-import { decodeCbor, encodeCbor, MAX_ITEMS } from '../../src/cbor.ts'
-import { planOf } from '../../src/cbor-plan.ts'
-import { decodeEnvelope, type WireForm } from '../../src/envelope.ts'
+import { decodeCbor, encodeCbor, MAX_ITEMS } from '../../src/cbor/cbor.ts'
+import { planOf } from '../../src/cbor/plan.ts'
+import { decodeEnvelope, type WireForm } from '../../src/wire/envelope.ts'
 import { file_grpc_health_v1_health } from '../../src/gen/grpc/health/v1/health_pb.ts'
 import {
   AckRequestSchema,
@@ -11,8 +11,8 @@ import {
   file_static_relay_v1_relay,
   ServerMessageSchema,
 } from '../../src/gen/static/relay/v1/relay_pb.ts'
-import { encodeEnvelope } from '../../src/envelope.ts'
-import { WireError } from '../../src/wire.ts'
+import { encodeEnvelope } from '../../src/wire/envelope.ts'
+import { WireError } from '../../src/wire/wire-error.ts'
 import { messages } from '../arbitrary.ts'
 import { kind } from '../kinds.ts'
 import { randomNumbers, SEED } from '../seed.ts'

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { decodeEnvelope } from '../../src/envelope.ts'
+import { decodeEnvelope } from '../../src/wire/envelope.ts'
 import { AckRequestSchema, ClientMessageSchema } from '../../src/gen/static/relay/v1/relay_pb.ts'
-import { WireError } from '../../src/wire.ts'
+import { WireError } from '../../src/wire/wire-error.ts'
 import { kind } from '../kinds.ts'
 
 const MAX = 4_194_304

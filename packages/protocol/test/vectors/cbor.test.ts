@@ -4,9 +4,9 @@ import { join, resolve } from 'node:path'
 import { test } from 'node:test'
 import { createRegistry } from '@bufbuild/protobuf'
 import { files } from '../../../../tests/vectors/cbor/make.ts'
-import { decodeCbor, encodeCbor } from '../../src/cbor.ts'
+import { decodeCbor, encodeCbor } from '../../src/cbor/cbor.ts'
 import { file_static_relay_v1_relay } from '../../src/gen/static/relay/v1/relay_pb.ts'
-import { WireError } from '../../src/wire.ts'
+import { WireError } from '../../src/wire/wire-error.ts'
 
 const folder = resolve(import.meta.dirname, '../../../../tests/vectors/cbor')
 const names = readdirSync(folder).filter((name) => name.endsWith('.txt'))

@@ -1,7 +1,7 @@
 /** Rows as Maps. Records are changed in place, so there is nothing to write. */
 import type { Account, AgentId, ChannelId, Entry, Invite, Position, StoredWelcome, Time } from '../ports.ts'
 import { toHex } from '../hex.ts'
-import { isActive } from './invites.ts'
+import { isActive } from './ledger/invites.ts'
 import {
   type Answered,
   ENTRY_OVERHEAD,
@@ -11,8 +11,8 @@ import {
   type NewWelcome,
   type Rows,
   type Weight,
-} from './rows.ts'
-import { type Channel, type Slot, type Turn, findMember, newChannel, onRoster } from './state.ts'
+} from './ledger/rows.ts'
+import { type Channel, type Slot, type Turn, findMember, newChannel, onRoster } from './ledger/state.ts'
 
 interface Kept {
   readonly channel: Channel

@@ -2,7 +2,7 @@
 import { hash, randomBytes } from 'node:crypto'
 import { type Hash, RELAY_ID_BYTES } from '@static/protocol'
 import type { Request, Result, Retention, Store, StoreListener, StoreOperation } from '../ports.ts'
-import { Ledger } from './ledger.ts'
+import { Ledger } from './ledger/ledger.ts'
 import { MemoryRows } from './memory-rows.ts'
 
 /** What a store in memory is made with. */

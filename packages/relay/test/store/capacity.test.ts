@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Store } from '../../src/ports.ts'
-import { Ledger } from '../../src/store/ledger.ts'
+import { Ledger } from '../../src/store/ledger/ledger.ts'
 import { MemoryRows } from '../../src/store/memory-rows.ts'
 import { RETENTION, World, accepted, agentId, assertChain, forEachEngine, guest, refused, sha256 } from './world.ts'
 

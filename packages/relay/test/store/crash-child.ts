@@ -4,7 +4,7 @@
  */
 import { writeSync } from 'node:fs'
 import type { FailPoint } from '../../src/store/fail-point.ts'
-import { openSqliteStore } from '../../src/store/sqlite.ts'
+import { openSqliteStore } from '../../src/store/sqlite/store.ts'
 import { randomNumbers } from './random.ts'
 import { RETENTION, World, member, sha256 } from './world.ts'
 

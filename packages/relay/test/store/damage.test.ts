@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { DatabaseSync } from 'node:sqlite'
 import { type TestContext, test } from 'node:test'
 import { StaticError } from '@static/protocol'
-import { type SqliteStore, openSqliteStore } from '../../src/store/sqlite.ts'
+import { type SqliteStore, openSqliteStore } from '../../src/store/sqlite/store.ts'
 import {
   RETENTION,
   World,

@@ -8,7 +8,7 @@ import { type TestContext, test } from 'node:test'
 import * as fc from 'fast-check'
 import type { Request, Retention, Store, StoreEvent, StoreOperation } from '../../src/ports.ts'
 import { openMemoryStore } from '../../src/store/memory.ts'
-import { openSqliteStore } from '../../src/store/sqlite.ts'
+import { openSqliteStore } from '../../src/store/sqlite/store.ts'
 import {
   START,
   account,

@@ -7,10 +7,10 @@ import { type TestContext, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { StaticError } from '@static/protocol'
 import type { Request, Result, Retention, StoreEvent, StoreOperation } from '../../src/ports.ts'
-import { Ledger } from '../../src/store/ledger.ts'
-import { SqliteRows } from '../../src/store/sqlite-rows.ts'
-import { openDatabase } from '../../src/store/sqlite-schema.ts'
-import { type SqliteStore, openSqliteStore } from '../../src/store/sqlite.ts'
+import { Ledger } from '../../src/store/ledger/ledger.ts'
+import { SqliteRows } from '../../src/store/sqlite/rows.ts'
+import { openDatabase } from '../../src/store/sqlite/schema.ts'
+import { type SqliteStore, openSqliteStore } from '../../src/store/sqlite/store.ts'
 import {
   DAY,
   RETENTION,
@@ -137,7 +137,7 @@ test('a second process is told that the file is in use', async (t) => {
     openSqliteStore({ path, retention: RETENTION }, () => undefined),
     rejectedWith('store_locked'),
   )
-  const module = JSON.stringify(join(import.meta.dirname, '../../src/store/sqlite.ts'))
+  const module = JSON.stringify(join(import.meta.dirname, '../../src/store/sqlite/store.ts'))
   const source = `import(${module})
     .then(({ openSqliteStore }) => openSqliteStore(${JSON.stringify({ path, retention: RETENTION })}, () => undefined))
     .catch(({ code }) => console.log(code))`

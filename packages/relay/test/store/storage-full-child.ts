@@ -1,6 +1,6 @@
 /** Runs with a limit on the size of files, meets it, has it lifted, and tells what the store did. */
 import { execFileSync } from 'node:child_process'
-import { openSqliteStore } from '../../src/store/sqlite.ts'
+import { openSqliteStore } from '../../src/store/sqlite/store.ts'
 import { RETENTION, World, member } from './world.ts'
 
 const [path, prlimit] = process.argv.slice(2)

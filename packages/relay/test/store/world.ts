@@ -23,7 +23,7 @@ import type {
   WelcomeFields,
 } from '../../src/ports.ts'
 import { openMemoryStore } from '../../src/store/memory.ts'
-import { openSqliteStore } from '../../src/store/sqlite.ts'
+import { openSqliteStore } from '../../src/store/sqlite/store.ts'
 
 export const HOUR = 3600_000
 export const DAY: number = 24 * HOUR

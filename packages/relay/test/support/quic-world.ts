@@ -9,13 +9,13 @@ import { fileURLToPath } from 'node:url'
 import { type Authority, openAuthority } from '@static/cli/authority'
 import type { StaticError } from '@static/protocol'
 import type { Peer, StreamHandler, StreamId } from '../../src/ports.ts'
-import { type QuicOptions, type QuicTransport, startQuicTransport } from '../../src/transport/quic.ts'
+import { type QuicOptions, type QuicTransport, startQuicTransport } from '../../src/transport/quic/port.ts'
 import {
   connectQuic,
   type QuicClientStream,
   type QuicConnection,
   type QuicTarget,
-} from '../../src/transport/quic-client.ts'
+} from '../../src/transport/quic/client.ts'
 import { type ClientAuthority, makeClientAuthority, type Pair } from './quic-certificate.ts'
 
 /** What all tests of a process share. */

@@ -17,7 +17,7 @@ import { Driver, type QuotaSource } from '../../src/driver.ts'
 import type { Account, Store } from '../../src/ports.ts'
 import { settingsFrom } from '../../src/settings.ts'
 import { openMemoryStore } from '../../src/store/memory.ts'
-import { makeVerifier } from '../../src/verify.ts'
+import { makeVerifier } from '../../src/token-verifier.ts'
 import { MemoryTransport } from './memory-transport.ts'
 
 /** The API, as far as a relay needs it. */

@@ -5,7 +5,7 @@ import { Code, ConnectError, createClient, type Transport } from '@connectrpc/co
 import { createConnectTransport, createGrpcWebTransport } from '@connectrpc/connect-node'
 import { ERROR_METADATA, ERRORS, SESSION_METADATA } from '@static/protocol'
 import { Relay, type ServerMessage, ServerMessageSchema } from '@static/protocol/relay'
-import { frameMessage } from '../../src/transport/grpc-frame.ts'
+import { frameMessage } from '../../src/transport/grpc/frame.ts'
 import type { GrpcStatus } from '../support/grpc-client.ts'
 import { type FakeSubscription, type GrpcBench, startGrpcBench } from '../support/grpc-fakes.ts'
 

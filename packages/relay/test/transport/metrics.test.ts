@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { metricsAnswer } from '../../src/transport/metrics.ts'
+import { metricsAnswer } from '../../src/transport/http2/metrics.ts'
 import { startGrpcBench } from '../support/grpc-fakes.ts'
 import { ask } from '../support/grpc-http.ts'
 

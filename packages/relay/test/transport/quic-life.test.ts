@@ -9,8 +9,8 @@ import { test } from 'node:test'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Worker } from 'node:worker_threads'
 import { LOOPBACKS } from '../support/loopbacks.ts'
-import { withPrivateTemp } from '../../src/transport/quic-private-temp.ts'
-import { connectQuic } from '../../src/transport/quic-client.ts'
+import { withPrivateTemp } from '../../src/transport/quic/private-temp.ts'
+import { connectQuic } from '../../src/transport/quic/client.ts'
 import {
   certificates,
   dial,

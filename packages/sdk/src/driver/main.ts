@@ -6,7 +6,7 @@ import { Console } from 'node:console'
 import { Socket } from 'node:net'
 import { Worker } from 'node:worker_threads'
 import { Driver } from './driver.ts'
-import { encodeFrame, FrameReader } from './frame.ts'
+import { encodeFrame, FrameReader } from './pipe-frame.ts'
 
 const CLOSE_MS = 5000
 const LOOK_MS = 1000

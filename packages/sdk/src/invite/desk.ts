@@ -5,10 +5,10 @@
  */
 import { type ErrorCode, MAX_MEMBERS, StaticError } from '@static/protocol'
 import type { JoinRequest as PolledRequest } from '@static/protocol/relay'
-import type { Agent } from '../core/agent.ts'
+import type { Agent } from '../core/agent/agent.ts'
 import { fromHex, same, toHex } from '../core/bytes.ts'
-import { sha256 } from '../core/history.ts'
-import type { Membership } from '../core/membership.ts'
+import { sha256 } from '../core/channel/history.ts'
+import type { Membership } from '../core/channel/membership.ts'
 import type { CheckedKeyPackage } from '../mls/index.ts'
 import type { AgentId, ChannelId, InviteRecord, JoinerRecord, Time } from '../ports.ts'
 import { retryDelay } from '../session/refusal.ts'

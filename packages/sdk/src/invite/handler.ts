@@ -2,7 +2,7 @@
 import type { StaticError } from '@static/protocol'
 import type { DeliverWelcome } from '@static/protocol/relay'
 import type { AgentId, ChannelId, SessionInfo } from '../ports.ts'
-import type { Membership } from '../core/membership.ts'
+import type { Membership } from '../core/channel/membership.ts'
 
 /** Deals with invites: those of this agent, and those it joins by. */
 export interface InviteHandler {

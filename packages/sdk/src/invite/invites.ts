@@ -1,8 +1,8 @@
 /** Both sides of invites, as an agent hands things on to them. */
 import type { StaticError } from '@static/protocol'
 import type { DeliverWelcome } from '@static/protocol/relay'
-import type { Agent } from '../core/agent.ts'
-import type { Membership } from '../core/membership.ts'
+import type { Agent } from '../core/agent/agent.ts'
+import type { Membership } from '../core/channel/membership.ts'
 import type { AgentId, ChannelId, SessionInfo } from '../ports.ts'
 import { JoinAttempts } from './attempts.ts'
 import { InviteDesk } from './desk.ts'

@@ -4,7 +4,7 @@
  */
 import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes, timingSafeEqual } from 'node:crypto'
 import { joinProofBytes, signedBytes } from '@static/protocol'
-import { sha256 } from '../core/history.ts'
+import { sha256 } from '../core/channel/history.ts'
 
 const INVITE_ID_BYTES = 16
 const KEY_BYTES = 32

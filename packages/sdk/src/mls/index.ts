@@ -21,4 +21,4 @@ export type {
 export { KeyedMutex } from './mutex.ts'
 export { type Bucket, BUCKETS } from './padding.ts'
 export { decodeRow, encodeRow, type Opened, type RatchetRow, type Ratchets, type Sealed } from './ratchet.ts'
-export { makeEngine } from './ts-mls.ts'
+export { makeEngine } from './ts-mls/engine.ts'

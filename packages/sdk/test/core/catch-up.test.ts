@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { StaticError } from '@static/protocol'
-import { CatchUp } from '../../src/core/catch-up.ts'
+import { CatchUp } from '../../src/core/channel/catch-up.ts'
 
 /** Who waits, and whether it still does. */
 function waiting(catchUp: CatchUp, signal?: AbortSignal): { isOver: () => Promise<boolean>; done: Promise<void> } {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Events } from '../../src/core/events.ts'
+import { Events } from '../../src/core/agent/events.ts'
 
 async function all<Event>(events: AsyncIterable<Event>): Promise<Event[]> {
   const taken: Event[] = []

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { decodeFrame, encodeFrame, type Frame, type FrameKind } from '../../src/core/frame.ts'
+import { decodeFrame, encodeFrame, type Frame, type FrameKind } from '../../src/core/channel/message-frame.ts'
 import { SEED } from '../../../relay/test/support/random.ts'
 
 const bytes = (length: number): fc.Arbitrary<Uint8Array> => fc.uint8Array({ minLength: length, maxLength: length })

@@ -3,8 +3,8 @@ import { test } from 'node:test'
 import { chainNext, chainStart, type ChainEntry } from '@static/protocol'
 import fc from 'fast-check'
 import { fromHex, toHex } from '../../src/core/bytes.ts'
-import { encodeFrame, type Frame } from '../../src/core/frame.ts'
-import { type Difference, History, sha256 } from '../../src/core/history.ts'
+import { encodeFrame, type Frame } from '../../src/core/channel/message-frame.ts'
+import { type Difference, History, sha256 } from '../../src/core/channel/history.ts'
 import { SEED } from '../../../relay/test/support/random.ts'
 
 const ZERO = new Uint8Array(32)

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { StaticError } from '@static/protocol'
-import { Journal, type Writer } from '../../src/core/journal.ts'
+import { Journal, type Writer } from '../../src/core/channel/journal.ts'
 import type { AgentStore, Change } from '../../src/ports.ts'
 
 const drop = (ref: string): Change => ({ type: 'dropKeyPackage', ref })

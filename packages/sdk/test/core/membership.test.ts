@@ -9,8 +9,8 @@ import {
   SendCommitRequestSchema,
   SendMessageRequestSchema,
 } from '@static/protocol/relay'
-import { makePending } from '../../src/core/commits.ts'
-import { sha256 } from '../../src/core/history.ts'
+import { makePending } from '../../src/core/channel/commits.ts'
+import { sha256 } from '../../src/core/channel/history.ts'
 import { outsider, type Player, Stage } from '../support/stage.ts'
 import { randomNumbers, SEED } from '../../../relay/test/support/random.ts'
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Pins } from '../../src/core/pins.ts'
+import { Pins } from '../../src/core/agent/pins.ts'
 import type { Change } from '../../src/ports.ts'
 
 const [OWNER, OTHER] = ['00'.repeat(32), '11'.repeat(32)]

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { encodeFrame, type Frame, FrameReader } from '../../src/driver/frame.ts'
+import { encodeFrame, type Frame, FrameReader } from '../../src/driver/pipe-frame.ts'
 import { SEED } from '../../../relay/test/support/random.ts'
 
 test('frames come out as they went in, however the pipe cuts them', () => {

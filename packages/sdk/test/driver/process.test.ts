@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { resolve } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { test, type TestContext } from 'node:test'
-import { encodeFrame, type Frame, FrameReader } from '../../src/driver/frame.ts'
+import { encodeFrame, type Frame, FrameReader } from '../../src/driver/pipe-frame.ts'
 
 const MAIN = resolve(import.meta.dirname, '../../src/driver/main.ts')
 

@@ -18,7 +18,7 @@ import {
   type SendMessageRequest,
 } from '@static/protocol/relay'
 import { fromHex, toHex } from '../../src/core/bytes.ts'
-import { sha256 } from '../../src/core/history.ts'
+import { sha256 } from '../../src/core/channel/history.ts'
 import type { AgentId, PositionRecord, ServerBody } from '../../src/ports.ts'
 
 /** An entry of a log. */

@@ -17,14 +17,14 @@ import {
   type SendMessageRequest,
 } from '@static/protocol/relay'
 import { toHex } from '../../src/core/bytes.ts'
-import type { AgentEvent } from '../../src/core/events.ts'
-import type { LogEntry } from '../../src/core/follower.ts'
-import { newChannel } from '../../src/core/founding.ts'
-import { sha256 } from '../../src/core/history.ts'
-import { Journal } from '../../src/core/journal.ts'
-import { Membership } from '../../src/core/membership.ts'
-import { Pins } from '../../src/core/pins.ts'
-import type { World } from '../../src/core/world.ts'
+import type { AgentEvent } from '../../src/core/agent/events.ts'
+import type { LogEntry } from '../../src/core/channel/follower.ts'
+import { newChannel } from '../../src/core/agent/founding.ts'
+import { sha256 } from '../../src/core/channel/history.ts'
+import { Journal } from '../../src/core/channel/journal.ts'
+import { Membership } from '../../src/core/channel/membership.ts'
+import { Pins } from '../../src/core/agent/pins.ts'
+import type { World } from '../../src/core/agent/context.ts'
 import { agentIdOf, ed25519, type Epoch, type MlsEngine, type SignatureKeyPair } from '../../src/mls/index.ts'
 import type {
   AgentId,

@@ -4,9 +4,9 @@
 // Rules for this file:
 // - No floats, Any, groups, recursion, or maps with other keys than strings: CBOR's profile has no place for them.
 // - Every oneof that is not optional must have exactly one member set, in both forms.
-// - Nothing signs or hashes an encoded message, because proxies encode anew: src/session.ts, src/log.ts and
-//   src/invite.ts lay out the bytes that are signed and hashed.
-// - A number is never used twice. A new field raises REVISION in src/session.ts, and a sender writes
+// - Nothing signs or hashes an encoded message, because proxies encode anew: src/signed/session.ts, src/signed/log-entry.ts and
+//   src/signed/invite.ts lay out the bytes that are signed and hashed.
+// - A number is never used twice. A new field raises REVISION in src/signed/session.ts, and a sender writes
 //   it only on sessions of that revision.
 //
 // Words: a channel's *head* is the relay's count of commits; a commit takes the *slot* equal to the head and makes the
@@ -36,7 +36,7 @@ export const file_static_relay_v1_relay: GenFile = /*@__PURE__*/
  */
 export type Cell = Message<"static.relay.v1.Cell"> & {
   /**
-   * Exactly 1,024 bytes: type, length, payload, zeros (src/cell.ts).
+   * Exactly 1,024 bytes: type, length, payload, zeros (src/traffic/cell.ts).
    *
    * @generated from field: bytes data = 1;
    */
@@ -447,7 +447,7 @@ export const ServerMessageSchema: GenMessage<ServerMessage> = /*@__PURE__*/
  */
 export type Error = Message<"static.relay.v1.Error"> & {
   /**
-   * A code of the table in src/errors.ts.
+   * A code of the table in src/errors/errors.ts.
    *
    * @generated from field: string code = 1;
    */
@@ -669,7 +669,7 @@ export type OpenSessionRequest = Message<"static.relay.v1.OpenSessionRequest"> &
   cellsPerSecond: number;
 
   /**
-   * Over the bytes of src/session.ts.
+   * Over the bytes of src/signed/session.ts.
    *
    * @generated from field: bytes signature = 9;
    */
@@ -757,7 +757,7 @@ export type RefreshSessionRequest = Message<"static.relay.v1.RefreshSessionReque
   jwt: string;
 
   /**
-   * Over the bytes of src/session.ts with purpose refresh.
+   * Over the bytes of src/signed/session.ts with purpose refresh.
    *
    * @generated from field: bytes signature = 4;
    */
@@ -1067,7 +1067,7 @@ export const AddMemberResponseSchema: GenMessage<AddMemberResponse> = /*@__PURE_
   messageDesc(file_static_relay_v1_relay, 22);
 
 /**
- * A notice that an agent has left, signed by itself over the bytes of src/log.ts.
+ * A notice that an agent has left, signed by itself over the bytes of src/signed/log-entry.ts.
  *
  * @generated from message static.relay.v1.LeaveNotice
  */
@@ -1100,7 +1100,7 @@ export const LeaveNoticeSchema: GenMessage<LeaveNotice> = /*@__PURE__*/
   messageDesc(file_static_relay_v1_relay, 23);
 
 /**
- * What a commit does to the roster, signed by its sender over the bytes of src/log.ts. The founder leaf is never named.
+ * What a commit does to the roster, signed by its sender over the bytes of src/signed/log-entry.ts. The founder leaf is never named.
  *
  * @generated from message static.relay.v1.Declaration
  */
@@ -1567,7 +1567,7 @@ export const SendMessageResponseSchema: GenMessage<SendMessageResponse> = /*@__P
   messageDesc(file_static_relay_v1_relay, 39);
 
 /**
- * A place in a channel's log and the hash chain there (src/log.ts), as the relay tells it.
+ * A place in a channel's log and the hash chain there (src/signed/log-entry.ts), as the relay tells it.
  *
  * @generated from message static.relay.v1.Position
  */
@@ -2157,7 +2157,7 @@ export type RequestJoinRequest = Message<"static.relay.v1.RequestJoinRequest"> &
   box: Uint8Array;
 
   /**
-   * HMAC(Kadm, …) over the bytes of src/invite.ts.
+   * HMAC(Kadm, …) over the bytes of src/signed/invite.ts.
    *
    * @generated from field: bytes proof = 3;
    */

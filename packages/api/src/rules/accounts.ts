@@ -1,0 +1,138 @@
+/** Accounts: signing up, changing the password, closing. */
+import { type Account, type SignedUp, StaticError } from '@static/protocol'
+import { isoTime } from './calendar.ts'
+import type { Caller } from './caller.ts'
+import { isId, newId } from './id.ts'
+import { alreadyMade, claimFor, earlier, mismatch } from './idempotency.ts'
+import type { Keys } from './keys.ts'
+import type { Limits, Visit } from './limits.ts'
+import { checkNewPassword, type Passwords } from './password.ts'
+import type { AccountRecord, Clock, IdempotencyClaim, Store } from '../ports.ts'
+import { cleanName, isEmail, wrong } from './text.ts'
+
+const FIRST_KEY = 'default'
+
+/** What a sign-up brings. */
+export interface SignUp {
+  readonly email: string
+  readonly password: string
+  readonly name?: string | undefined
+}
+
+/** The rules about accounts. */
+export class Accounts {
+  readonly #store: Store
+  readonly #keys: Keys
+  readonly #passwords: Passwords
+  readonly #limits: Limits
+  readonly #now: Clock
+
+  constructor(store: Store, keys: Keys, passwords: Passwords, limits: Limits, now: Clock) {
+    this.#store = store
+    this.#keys = keys
+    this.#passwords = passwords
+    this.#limits = limits
+    this.#now = now
+  }
+
+  /** Makes an account and its first key. Throws `email_taken`, `invalid_request` and the idempotency codes. */
+  async signUp(given: SignUp, idempotencyKey: string | undefined, visit: Visit): Promise<SignedUp> {
+    this.#limits.signups.spend(visit.address, visit)
+    const { email } = given
+    if (!isEmail(email)) throw wrong('email', 'must be an e-mail address')
+    const name = given.name === undefined ? null : cleanName(given.name)
+    checkNewPassword(given.password, email, 'password')
+    const claim = claimFor('sign-up', idempotencyKey, [email, name], this.#now())
+    await this.#refuseRepeat(claim, given.password, visit)
+    if (await this.#store.accounts.byEmail(email)) throw taken()
+
+    const passwordHash = await this.#passwords.hash(given.password)
+    const now = this.#now()
+    const account: AccountRecord = {
+      id: newId(now),
+      email,
+      name,
+      passwordHash,
+      plan: 'free',
+      status: 'active',
+      createdAt: now,
+    }
+    const { record, key } = await this.#keys.make(account.id, FIRST_KEY, 'live')
+    const result = await this.#store.accounts.create(account, record, claim)
+    if (result === 'email_taken') throw taken()
+    if (result === 'claimed') {
+      await this.#refuseRepeat(claim, given.password, visit)
+      throw mismatch()
+    }
+    return {
+      ...show(account),
+      message: 'account created',
+      api_key: { id: record.id, key_prefix: record.prefix, name: record.name, key },
+    }
+  }
+
+  /** The caller's own account. */
+  async own(caller: Caller, id: string = caller.accountId): Promise<Account> {
+    const account = id === caller.accountId ? await this.#store.accounts.byId(id) : undefined
+    if (!account) throw noAccount()
+    return show(account)
+  }
+
+  /** The account with this id, if the password is its own. */
+  async byPassword(id: string, password: string, visit: Visit): Promise<AccountRecord> {
+    if (!isId(id)) throw noAccount()
+    return this.#passwords.check(await this.#store.accounts.byId(id), password, id, visit)
+  }
+
+  /** The account with this e-mail address, if the password is its own. */
+  async byEmail(email: string, password: string, visit: Visit): Promise<AccountRecord> {
+    const account = isEmail(email) ? await this.#store.accounts.byEmail(email) : undefined
+    return this.#passwords.check(account, password, account?.id ?? email.normalize('NFC').toLowerCase(), visit)
+  }
+
+  /** Sets a new password; every sign-in session ends. */
+  async changePassword(id: string, current: string, next: string, visit: Visit): Promise<void> {
+    const account = await this.byPassword(id, current, visit)
+    checkNewPassword(next, account.email, 'new_password')
+    const done = await this.#store.accounts.setPassword(id, account.passwordHash, await this.#passwords.hash(next))
+    if (!done) throw changedMeanwhile()
+  }
+
+  /** Closes the account: keys and sessions end, personal data is erased, the row stays. */
+  async close(id: string, password: string, visit: Visit): Promise<void> {
+    const account = await this.byPassword(id, password, visit)
+    const done = await this.#store.accounts.close(id, account.passwordHash, this.#now())
+    if (!done) throw changedMeanwhile()
+  }
+
+  async #refuseRepeat(claim: IdempotencyClaim | undefined, password: string, visit: Visit): Promise<void> {
+    const id = await earlier(this.#store.idempotency, claim, this.#now)
+    if (id === undefined) return
+    try {
+      await this.byPassword(id, password, visit)
+    } catch (error) {
+      if (error instanceof StaticError && error.code === 'invalid_credentials') throw mismatch()
+      throw error
+    }
+    throw alreadyMade(id)
+  }
+}
+
+/** An account as its holder sees it. */
+export function show(account: AccountRecord): Account {
+  const { id, email, name, plan, status, createdAt } = account
+  return { id, email, name, plan, status, created_at: isoTime(createdAt) }
+}
+
+function taken(): StaticError {
+  return StaticError.of('email_taken', 'An account with this e-mail address exists already.')
+}
+
+/** The answer where there is no account, or it is not the caller's. */
+export function noAccount(): StaticError {
+  return StaticError.of('not_found', 'There is no such account.')
+}
+
+function changedMeanwhile(): StaticError {
+  return StaticError.of('invalid_credentials', 'The password was changed by another request.')
+}

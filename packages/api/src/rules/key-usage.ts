@@ -1,0 +1,98 @@
+/**
+ * Uses of keys, written behind: the first use of a key at once, later ones at most once a minute,
+ * many in one transaction, and the rest when the service stops. Token exchanges are counted the same way.
+ */
+import type { Mode } from '@static/protocol'
+import type { Clock, KeyStore, Meter, UsageStore, VerifiableKey } from '../ports.ts'
+import { monthOf } from './calendar.ts'
+
+const WRITE_EVERY = 60_000
+/** Beyond this many keys a batch is written at once. */
+const MOST_WAITING = 10_000
+
+/** Remembers uses until they are written. */
+export class Uses {
+  readonly #keys: Pick<KeyStore, 'touch'>
+  readonly #usage: Pick<UsageStore, 'addTokenExchanges'>
+  readonly #now: Clock
+  /** Key id → last use, and what the database had when it was read. */
+  #waiting = new Map<string, { at: number; readonly written: number }>()
+  #exchanges = new Map<string, Meter & { count: number }>()
+
+  constructor(keys: Pick<KeyStore, 'touch'>, usage: Pick<UsageStore, 'addTokenExchanges'>, now: Clock) {
+    this.#keys = keys
+    this.#usage = usage
+    this.#now = now
+  }
+
+  /** Notes that a key was used. There is something to wait for only when it must be written at once. */
+  used(key: VerifiableKey): Promise<void> | undefined {
+    const at = this.#now()
+    if (key.lastUsedAt === null) return this.#keys.touch(new Map([[key.id, at]]))
+    const waiting = this.#waiting.get(key.id)
+    if (waiting) waiting.at = Math.max(waiting.at, at)
+    else this.#waiting.set(key.id, { at, written: key.lastUsedAt })
+    return this.#waiting.size > MOST_WAITING ? this.flush() : undefined
+  }
+
+  /** Counts a token exchange. */
+  exchanged(accountId: string, mode: Mode): void {
+    const meter = { accountId, mode, period: monthOf(this.#now()).start }
+    const waiting = this.#exchanges.get(nameOf(meter))
+    if (waiting) waiting.count++
+    else this.#exchanges.set(nameOf(meter), { ...meter, count: 1 })
+  }
+
+  /** The token exchanges that are counted but not written yet. */
+  exchangesWaiting(meter: Meter): number {
+    return this.#exchanges.get(nameOf(meter))?.count ?? 0
+  }
+
+  /** Writes what is due: uses of keys whose last write is a minute ago, and all token exchanges. */
+  async flushDue(): Promise<void> {
+    const now = this.#now()
+    await this.#write((use) => now - use.written >= WRITE_EVERY)
+  }
+
+  /** Writes everything. */
+  async flush(): Promise<void> {
+    await this.#write(() => true)
+  }
+
+  async #write(due: (use: { readonly written: number }) => boolean): Promise<void> {
+    const uses = new Map<string, number>()
+    for (const [id, use] of this.#waiting) {
+      if (!due(use)) continue
+      uses.set(id, use.at)
+      this.#waiting.delete(id)
+    }
+    const exchanges = this.#exchanges
+    this.#exchanges = new Map()
+    try {
+      await this.#keys.touch(uses)
+    } catch (error) {
+      // Not written: keep them for the next time, unless newer ones have come.
+      for (const [id, at] of uses) if (!this.#waiting.has(id)) this.#waiting.set(id, { at, written: 0 })
+      this.#keep(exchanges)
+      throw error
+    }
+    try {
+      await this.#usage.addTokenExchanges([...exchanges.values()])
+    } catch (error) {
+      this.#keep(exchanges)
+      throw error
+    }
+  }
+
+  #keep(exchanges: Map<string, Meter & { count: number }>): void {
+    for (const [key, meter] of exchanges) {
+      const waiting = this.#exchanges.get(key)
+      if (waiting) waiting.count += meter.count
+      else this.#exchanges.set(key, meter)
+    }
+  }
+}
+
+function nameOf({ accountId, mode, period }: Meter): string {
+  return `${accountId} ${mode} ${period}`
+}

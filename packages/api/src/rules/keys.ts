@@ -1,0 +1,107 @@
+/** API keys: making, listing and revoking them. */
+import { type CreatedKey, type ListedKey, type Mode, StaticError } from '@static/protocol'
+import { makeApiKey, parseApiKey } from '../secrets/api-key.ts'
+import { isoTime } from './calendar.ts'
+import { type Caller, modesOf } from './caller.ts'
+import type { Hasher } from '../secrets/hash.ts'
+import { isId, newId } from './id.ts'
+import { alreadyMade, claimFor, earlier, mismatch } from './idempotency.ts'
+import type { Limits, Visit } from './limits.ts'
+import type { Clock, KeyRecord, Store } from '../ports.ts'
+import { cleanName } from './text.ts'
+
+/** What a caller hears whose credential no longer holds. */
+const WITHDRAWN = { key: 'auth_key_invalid', session: 'auth_failed', password: 'invalid_credentials' } as const
+
+/** What a caller may ask for. */
+export interface KeyWish {
+  readonly name?: string | undefined
+  readonly mode?: Mode | undefined
+}
+
+/** The rules about keys. */
+export class Keys {
+  readonly #store: Pick<Store, 'keys' | 'idempotency'>
+  readonly #hasher: Hasher
+  readonly #limits: Limits
+  readonly #most: number
+  readonly #now: Clock
+
+  constructor(store: Pick<Store, 'keys' | 'idempotency'>, hasher: Hasher, limits: Limits, most: number, now: Clock) {
+    this.#store = store
+    this.#hasher = hasher
+    this.#limits = limits
+    this.#most = most
+    this.#now = now
+  }
+
+  /** Makes a key that is not stored yet: its record, and the key itself, which nothing keeps. */
+  async make(accountId: string, name: string, mode: Mode): Promise<{ record: KeyRecord; key: string }> {
+    const key = makeApiKey(mode)
+    const parsed = parseApiKey(key)
+    if (!parsed) throw new Error('A new key has its own form.')
+    const hash = await this.#hasher.hash(key)
+    const now = this.#now()
+    return {
+      record: { id: newId(now), accountId, prefix: parsed.prefix, name, mode, hash, createdAt: now, lastUsedAt: null },
+      key,
+    }
+  }
+
+  /** Makes a key for the caller's account. Throws `mode_mismatch`, `key_limit_reached` and the idempotency codes. */
+  async create(caller: Caller, wish: KeyWish, idempotencyKey: string | undefined, visit: Visit): Promise<CreatedKey> {
+    const name = cleanName(wish.name ?? 'default')
+    const mode = wish.mode ?? caller.mode
+    if (!modesOf(caller).includes(mode)) {
+      throw StaticError.of('mode_mismatch', 'A test key can only make test keys.')
+    }
+    const claim = claimFor(caller.accountId, idempotencyKey, [name, mode], this.#now())
+    const made = await earlier(this.#store.idempotency, claim, this.#now)
+    if (made !== undefined) throw alreadyMade(made)
+    this.#limits.keyCreations.spend(caller.accountId, visit)
+
+    const { record, key } = await this.make(caller.accountId, name, mode)
+    const result = await this.#store.keys.create(record, this.#most, caller.credential, claim)
+    switch (result) {
+      case 'created':
+        return {
+          id: record.id,
+          key_prefix: record.prefix,
+          name,
+          mode,
+          created_at: isoTime(record.createdAt),
+          key,
+        }
+      case 'limit':
+        throw StaticError.of('key_limit_reached', `An account has at most ${this.#most} active keys.`)
+      case 'refused':
+        throw StaticError.of(
+          WITHDRAWN[caller.credential.by],
+          'The credential was withdrawn while the key was being made.',
+        )
+      case 'claimed': {
+        const other = await earlier(this.#store.idempotency, claim, this.#now)
+        throw other === undefined ? mismatch() : alreadyMade(other)
+      }
+    }
+  }
+
+  /** The active keys that the caller may see, newest first. */
+  async list(caller: Caller): Promise<ListedKey[]> {
+    const records = await this.#store.keys.list(caller.accountId, modesOf(caller))
+    return records.map(({ id, prefix, name, mode, createdAt, lastUsedAt }) => ({
+      id,
+      key_prefix: prefix,
+      name,
+      mode,
+      created_at: isoTime(createdAt),
+      last_used_at: lastUsedAt === null ? null : isoTime(lastUsedAt),
+    }))
+  }
+
+  /** Revokes a key, at once and for good. Throws `not_found` for any key that is not the caller's and active. */
+  async revoke(caller: Caller, id: string): Promise<void> {
+    const done = isId(id) && (await this.#store.keys.revoke(caller.accountId, id, modesOf(caller), this.#now()))
+    if (!done) throw StaticError.of('not_found', 'There is no such active key.')
+  }
+}

@@ -1,0 +1,142 @@
+/**
+ * Rate limits: so many in a window that starts with the first. Counted per process and kept in a
+ * bounded table, so a flood of addresses costs memory only up to that bound.
+ */
+import { LRUCache } from 'lru-cache'
+import { StaticError } from '@static/protocol'
+import type { Clock } from '../ports.ts'
+import type { Rate, Settings } from '../settings.ts'
+
+const SUBJECTS = 100_000
+
+/** How a limit stands for somebody, as the `RateLimit` headers tell it. */
+export interface RateState {
+  readonly policy: string
+  /** The policy as `RateLimit-Policy` states it. */
+  readonly declaration: string
+  readonly remaining: number
+  readonly resetSeconds: number
+}
+
+/** One request as the limits see it: where it comes from, and every limit it met. */
+export interface Visit {
+  readonly address: string
+  readonly rates: RateState[]
+}
+
+interface Window {
+  count: number
+  readonly ends: number
+}
+
+/** One limit over many subjects. */
+export class Limiter {
+  readonly #policy: string
+  readonly #declaration: string
+  readonly #rate: Rate
+  readonly #now: Clock
+  readonly #windows = new LRUCache<string, Window>({ max: SUBJECTS })
+
+  constructor(policy: string, rate: Rate, now: Clock) {
+    this.#policy = policy
+    this.#declaration = `"${policy}";q=${rate.limit};w=${rate.seconds}`
+    this.#rate = rate
+    this.#now = now
+  }
+
+  /** Counts one, or throws `rate_limited` if none is left. */
+  spend(subject: string, visit: Visit): void {
+    const now = this.#now()
+    const window = this.#open(subject, now) ?? this.#start(subject, now)
+    if (window.count >= this.#rate.limit) throw this.#refusal(window, now, visit)
+    window.count++
+    visit.rates.push(this.#stateOf(window, now))
+  }
+
+  /** Counts one, whatever is left. */
+  add(subject: string): void {
+    const now = this.#now()
+    const window = this.#open(subject, now) ?? this.#start(subject, now)
+    window.count++
+  }
+
+  /** Throws `rate_limited` if none is left, without counting. */
+  check(subject: string, visit: Visit): void {
+    const now = this.#now()
+    const window = this.#open(subject, now)
+    if (window && window.count >= this.#rate.limit) throw this.#refusal(window, now, visit)
+    visit.rates.push(this.#stateOf(window, now))
+  }
+
+  /** Gives back one that turned out not to count. */
+  refund(subject: string): void {
+    const window = this.#open(subject, this.#now())
+    if (window && window.count > 0) window.count--
+  }
+
+  /** How many were counted in the current window. */
+  count(subject: string): number {
+    return this.#open(subject, this.#now())?.count ?? 0
+  }
+
+  /** How the limit stands. */
+  state(subject: string): RateState {
+    const now = this.#now()
+    return this.#stateOf(this.#open(subject, now), now)
+  }
+
+  #open(subject: string, now: number): Window | undefined {
+    const window = this.#windows.get(subject)
+    // A window that seems to end later than any can was opened before the clock was set back.
+    return window && window.ends > now && window.ends <= now + this.#rate.seconds * 1000 ? window : undefined
+  }
+
+  #start(subject: string, now: number): Window {
+    const window = { count: 0, ends: now + this.#rate.seconds * 1000 }
+    this.#windows.set(subject, window)
+    return window
+  }
+
+  #stateOf(window: Window | undefined, now: number): RateState {
+    return {
+      policy: this.#policy,
+      declaration: this.#declaration,
+      remaining: Math.max(0, this.#rate.limit - (window?.count ?? 0)),
+      resetSeconds: window ? Math.ceil((window.ends - now) / 1000) : this.#rate.seconds,
+    }
+  }
+
+  #refusal(window: Window, now: number, visit: Visit): StaticError {
+    const state = this.#stateOf(window, now)
+    visit.rates.push(state)
+    const { limit, seconds } = this.#rate
+    return StaticError.of('rate_limited', `The limit "${this.#policy}" of ${limit} in ${seconds} s is reached.`, {
+      retryAfter: state.resetSeconds,
+    })
+  }
+}
+
+/** Every limit of the API. */
+export interface Limits {
+  readonly account: Limiter
+  readonly tokens: Limiter
+  readonly keyCreations: Limiter
+  readonly signups: Limiter
+  /** Failed authentications, by address and by (prefix, address). */
+  readonly failures: Limiter
+  readonly passwordsPerAddress: Limiter
+  readonly passwords: Limiter
+}
+
+/** Makes the limits. */
+export function makeLimits(rates: Settings['rates'], now: Clock): Limits {
+  return {
+    account: new Limiter('account', rates.account, now),
+    tokens: new Limiter('tokens', rates.tokens, now),
+    keyCreations: new Limiter('key-creations', rates.keyCreations, now),
+    signups: new Limiter('sign-ups', rates.signups, now),
+    failures: new Limiter('failures', rates.failures, now),
+    passwordsPerAddress: new Limiter('passwords-per-address', rates.passwordsPerAddress, now),
+    passwords: new Limiter('passwords', rates.passwords, now),
+  }
+}

@@ -1,0 +1,72 @@
+/** Passwords: which are allowed, and how one is checked. */
+import { StaticError } from '@static/protocol'
+import { COMMON_PASSWORDS } from './common-passwords.ts'
+import type { Hasher } from '../secrets/hash.ts'
+import type { Limits, Visit } from './limits.ts'
+import type { AccountRecord } from '../ports.ts'
+import { wrong } from './text.ts'
+
+/** Brings a password into the one form that is hashed; it is never trimmed. */
+function normal(password: string): string {
+  return password.normalize('NFC')
+}
+
+/** Throws `invalid_request` for a password that is on everybody's list or repeats the e-mail address. */
+export function checkNewPassword(password: string, email: string, field: string): void {
+  if (!password.isWellFormed()) throw wrong(field, 'must be valid Unicode')
+  const plain = password.toLowerCase()
+  const same = new Set(plain).size <= 2
+  if (same || COMMON_PASSWORDS.has(plain) || plain === email.toLowerCase()) {
+    throw wrong(field, 'is too easy to guess: choose another')
+  }
+}
+
+/** Checks and hashes passwords. */
+export class Passwords {
+  readonly #hasher: Hasher
+  readonly #limits: Limits
+
+  constructor(hasher: Hasher, limits: Limits) {
+    this.#hasher = hasher
+    this.#limits = limits
+  }
+
+  /** Hashes a new password. */
+  hash(password: string): Promise<string> {
+    return this.#hasher.hash(normal(password))
+  }
+
+  /**
+   * Returns the account if the password is its own. An account that does not exist, or is closed,
+   * costs the same time and gives the same answer, `invalid_credentials`.
+   * `subject` is what the caller named: limits must not tell either.
+   */
+  async check(
+    account: AccountRecord | undefined,
+    password: string,
+    subject: string,
+    visit: Visit,
+  ): Promise<AccountRecord> {
+    const { failures, passwords, passwordsPerAddress } = this.#limits
+    const lane = failures.count(visit.address) === 0 ? 'clean' : 'suspect'
+    // In this order: what one address may not do does not use up what the account's owner may.
+    passwordsPerAddress.spend(`${subject} ${visit.address}`, visit)
+    passwords.spend(subject, visit)
+    // Counted before the run and given back after it, so that many at once cannot slip under the limit.
+    failures.spend(visit.address, visit)
+    const given = normal(password)
+    const open = account && account.status !== 'closed' ? account : undefined
+    let matches: boolean
+    try {
+      matches = await (open ? this.#hasher.verify(open.passwordHash, given, lane) : this.#hasher.refuse(given, lane))
+    } catch (error) {
+      failures.refund(visit.address)
+      throw error
+    }
+    if (!open || !matches) throw StaticError.of('invalid_credentials', 'The e-mail address or the password is wrong.')
+    failures.refund(visit.address)
+    passwords.refund(subject)
+    if (open.status === 'suspended') throw StaticError.of('account_suspended', 'This account is suspended.')
+    return open
+  }
+}

@@ -1,0 +1,65 @@
+/** Sign-in sessions: a random id in a cookie, stored only as its hash, renewed by use. */
+import { createHash, randomBytes } from 'node:crypto'
+import { type Account, StaticError } from '@static/protocol'
+import { type Accounts, show } from './accounts.ts'
+import type { Caller } from './caller.ts'
+import type { Visit } from './limits.ts'
+import type { Clock, SessionStore } from '../ports.ts'
+
+/** A session is written again at most this often. */
+const RENEW_AFTER = 10 * 60_000
+
+/** The rules about sign-in sessions. */
+export class Sessions {
+  readonly #store: SessionStore
+  readonly #accounts: Accounts
+  readonly #lifetime: number
+  readonly #now: Clock
+
+  constructor(store: SessionStore, accounts: Accounts, lifetime: number, now: Clock) {
+    this.#store = store
+    this.#accounts = accounts
+    this.#lifetime = lifetime
+    this.#now = now
+  }
+
+  /** Signs in. The returned id exists nowhere else. */
+  async signIn(email: string, password: string, visit: Visit): Promise<{ id: string; account: Account }> {
+    const account = await this.#accounts.byEmail(email, password, visit)
+    const id = randomBytes(32).toString('base64url')
+    const now = this.#now()
+    const session = { idHash: hashOf(id), accountId: account.id, createdAt: now, expiresAt: now + this.#lifetime }
+    if (!(await this.#store.create(session, account.passwordHash))) {
+      throw StaticError.of('invalid_credentials', 'The e-mail address or the password is wrong.')
+    }
+    return { id, account: show(account) }
+  }
+
+  /**
+   * The caller that a session stands for, and whether the session was renewed (the cookie then must be, too).
+   * Throws `auth_failed` if it has ended, `account_suspended`.
+   */
+  async resume(id: string): Promise<{ caller: Caller; renewed: boolean }> {
+    const session = await this.#store.find(hashOf(id))
+    const now = this.#now()
+    if (!session || session.expiresAt <= now || session.status === 'closed') {
+      throw StaticError.of('auth_failed', 'The session has ended: sign in again.')
+    }
+    if (session.status === 'suspended') throw StaticError.of('account_suspended', 'This account is suspended.')
+    const expiresAt = now + this.#lifetime
+    const renewed = expiresAt - session.expiresAt >= RENEW_AFTER
+    if (renewed) await this.#store.renew(session.idHash, expiresAt)
+    const { accountId, plan, idHash } = session
+    return { caller: { accountId, plan, mode: 'live', credential: { by: 'session', idHash } }, renewed }
+  }
+
+  /** Signs out. */
+  async end(id: string): Promise<void> {
+    await this.#store.remove(hashOf(id))
+  }
+}
+
+/** The id has 256 random bits, so a fast hash is enough. */
+function hashOf(id: string): string {
+  return createHash('sha256').update(id).digest('hex')
+}

@@ -1,0 +1,44 @@
+/** Tokens: an API key is exchanged for a JWT that the relay accepts for one hour. */
+import { AUDIENCE, type IssuedToken, ISSUER, TOKEN_LIFETIME_SECONDS } from '@static/protocol'
+import { isoTime } from './calendar.ts'
+import { newId } from './id.ts'
+import type { Limits, Visit } from './limits.ts'
+import type { Clock, VerifiableKey } from '../ports.ts'
+import type { KeyRing } from '../secrets/signing-keys.ts'
+import type { Uses } from './key-usage.ts'
+
+/** The rules about tokens. */
+export class Tokens {
+  readonly #ring: KeyRing
+  readonly #limits: Limits
+  readonly #uses: Uses
+  readonly #now: Clock
+
+  constructor(ring: KeyRing, limits: Limits, uses: Uses, now: Clock) {
+    this.#ring = ring
+    this.#limits = limits
+    this.#uses = uses
+    this.#now = now
+  }
+
+  /** Issues a token; `agentId` ties it to the agent that alone may use it. */
+  exchange(key: VerifiableKey, agentId: string | undefined, visit: Visit): IssuedToken {
+    this.#limits.tokens.spend(key.id, visit)
+    const now = this.#now()
+    const iat = Math.floor(now / 1000)
+    const exp = iat + TOKEN_LIFETIME_SECONDS
+    const token = this.#ring.sign({
+      sub: key.accountId,
+      plan: key.plan,
+      iss: ISSUER,
+      aud: AUDIENCE,
+      exp,
+      iat,
+      jti: newId(now),
+      mode: key.mode,
+      ...(agentId === undefined ? {} : { cnf: agentId }),
+    })
+    this.#uses.exchanged(key.accountId, key.mode)
+    return { token, token_type: 'Bearer', expires_in: TOKEN_LIFETIME_SECONDS, expires_at: isoTime(exp * 1000) }
+  }
+}

@@ -1,0 +1,117 @@
+/**
+ * Checks API keys at speed without weakening how they are stored (SPEC.md, "Checking a key").
+ * The row is read on every request, so a revoked key is refused by the very next one, on every node.
+ * What is remembered is only that a key once matched a certain Argon2id hash, under a tag that is
+ * worth nothing outside this process.
+ */
+import { LRUCache } from 'lru-cache'
+import { StaticError } from '@static/protocol'
+import { parseApiKey } from '../secrets/api-key.ts'
+import type { Hasher } from '../secrets/hash.ts'
+import type { Limits, RateState, Visit } from './limits.ts'
+import type { KeyStore, VerifiableKey } from '../ports.ts'
+
+/** Checks keys. */
+export class KeyVerifier {
+  readonly #keys: Pick<KeyStore, 'byPrefix'>
+  readonly #hasher: Hasher
+  readonly #limits: Limits
+  readonly #tag: (key: string) => string
+  /** Tag of a key → the hash it was found to match. */
+  readonly #verified: LRUCache<string, string>
+  /** Runs under way, by tag: the same key twice at once costs one run. */
+  readonly #running = new Map<string, Promise<boolean>>()
+
+  constructor(
+    keys: Pick<KeyStore, 'byPrefix'>,
+    hasher: Hasher,
+    limits: Limits,
+    tag: (key: string) => string,
+    cachedKeys: number,
+  ) {
+    this.#keys = keys
+    this.#hasher = hasher
+    this.#limits = limits
+    this.#tag = tag
+    this.#verified = new LRUCache({ max: cachedKeys })
+  }
+
+  /**
+   * The row of a key that works. Throws `auth_key_invalid` (one answer for every reason),
+   * `account_suspended`, or `rate_limited` after too many failures from this address.
+   */
+  async verify(key: string, visit: Visit): Promise<VerifiableKey> {
+    const parsed = parseApiKey(key)
+    if (!parsed) throw this.#failed('', visit)
+    let row = await this.#keys.byPrefix(parsed.prefix)
+    if (!works(row)) throw this.#failed(parsed.prefix, visit)
+    const tag = this.#tag(key)
+    if (this.#verified.get(tag) !== row.hash) {
+      if (!(await this.#once(tag, key, row.hash, parsed.prefix, visit))) throw invalid()
+      this.#verified.set(tag, row.hash)
+      // The run may have waited in line: the row is asked again.
+      row = await this.#keys.byPrefix(parsed.prefix)
+      if (!works(row)) throw invalid()
+    }
+    if (row.status === 'suspended') throw StaticError.of('account_suspended', 'This account is suspended.')
+    return row
+  }
+
+  /**
+   * One Argon2 run for all callers with this key. The failure is counted before the run and given
+   * back afterwards, so that many tries at once cannot slip under the limit.
+   */
+  #once(tag: string, key: string, hash: string, prefix: string, visit: Visit): Promise<boolean> {
+    const running = this.#running.get(tag)
+    if (running) return running
+    const { failures } = this.#limits
+    const pair = `${prefix} ${visit.address}`
+    // Only a prefix that has failed from here is held back: a neighbour behind the same address is not.
+    const lane = failures.count(pair) === 0 ? 'clean' : 'suspect'
+    if (lane === 'suspect') failures.check(visit.address, visit)
+    const met: RateState[] = []
+    try {
+      failures.spend(pair, { ...visit, rates: met })
+    } catch (error) {
+      visit.rates.push(...met)
+      throw error
+    }
+    const run = this.#hasher
+      .verify(hash, key, lane)
+      .then(
+        (matches) => {
+          if (matches) failures.refund(pair)
+          else this.#count(visit)
+          return matches
+        },
+        (error: unknown) => {
+          failures.refund(pair)
+          throw error
+        },
+      )
+      .finally(() => this.#running.delete(tag))
+    this.#running.set(tag, run)
+    return run
+  }
+
+  /** Counts a failure that cost no Argon2 run, and says what to answer. */
+  #failed(prefix: string, visit: Visit): StaticError {
+    this.#limits.failures.check(visit.address, visit)
+    this.#count(visit)
+    if (prefix !== '') this.#limits.failures.add(`${prefix} ${visit.address}`)
+    return invalid()
+  }
+
+  #count(visit: Visit): void {
+    this.#limits.failures.add(visit.address)
+    visit.rates.push(this.#limits.failures.state(visit.address))
+  }
+}
+
+function works(row: VerifiableKey | undefined): row is VerifiableKey {
+  return row !== undefined && row.revokedAt === null && row.status !== 'closed'
+}
+
+function invalid(): StaticError {
+  return StaticError.of('auth_key_invalid', 'This API key is unknown, mistyped or revoked.')
+}

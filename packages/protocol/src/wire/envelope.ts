@@ -1,0 +1,53 @@
+/**
+ * The relay's messages in both wire forms, and the way from one to the other that a proxy goes: by the descriptors
+ * alone, so that a new field needs no code here. What goes through is the message, not its bytes: nothing may sign or
+ * hash an envelope.
+ */
+import type { DescMessage, MessageShape } from '@bufbuild/protobuf'
+import { decodeCbor, encodeCbor } from '../cbor/cbor.ts'
+import { decodeProtobuf, encodeProtobuf } from './protobuf.ts'
+
+/** Protobuf on gRPC, CBOR on QUIC. */
+export type WireForm = 'protobuf' | 'cbor'
+
+/**
+ * Encodes a message (ClientMessage, ServerMessage, or the AckRequest of an ack cell) in a form.
+ *
+ * @throws {WireError} when a value is out of its type's range
+ */
+export function encodeEnvelope<Type extends DescMessage>(
+  form: WireForm,
+  type: Type,
+  message: MessageShape<Type>,
+): Uint8Array<ArrayBuffer> {
+  return form === 'cbor' ? encodeCbor(type, message) : encodeProtobuf(type, message)
+}
+
+/**
+ * Decodes a message of at most `maxBytes` from a form. Byte strings in it are views of `bytes`.
+ *
+ * @throws {WireError} for bytes that are no such message
+ */
+export function decodeEnvelope<Type extends DescMessage>(
+  form: WireForm,
+  type: Type,
+  bytes: Uint8Array,
+  maxBytes: number,
+): MessageShape<Type> {
+  return form === 'cbor' ? decodeCbor(type, bytes, maxBytes) : decodeProtobuf(type, bytes, maxBytes)
+}
+
+/**
+ * Turns a message of at most `maxBytes` from one form into the other. The result can be a few bytes longer.
+ *
+ * @throws {WireError} for bytes that are no such message
+ */
+export function convertEnvelope(
+  from: WireForm,
+  to: WireForm,
+  type: DescMessage,
+  bytes: Uint8Array,
+  maxBytes: number,
+): Uint8Array<ArrayBuffer> {
+  return encodeEnvelope(to, type, decodeEnvelope(from, type, bytes, maxBytes))
+}

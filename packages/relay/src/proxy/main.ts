@@ -1,0 +1,81 @@
+/** Starts a stand-alone proxy: gRPC in, QUIC to a relay out. */
+import packageJson from '../../package.json' with { type: 'json' }
+import { type LogOptions, makeLog } from '../logger.ts'
+import type { Certificate } from '../main.ts'
+import { Proxy } from './proxy.ts'
+import { type GrpcTransport, startGrpcTransport } from '../transport/grpc/port.ts'
+import { QuicUpstream } from './upstream.ts'
+
+/** How to run a proxy. */
+export interface ProxyOptions {
+  /** The relay's name: agents check it, so it is in the proxy's certificate too. */
+  readonly name: string
+  readonly host: string
+  readonly grpcPort: number
+  readonly certificate: Certificate
+  /** The relay, and what the proxy shows it. */
+  readonly relay: {
+    readonly host: string
+    readonly port: number
+    /** The authority of the relay's certificate, PEM. */
+    readonly ca: string
+    readonly clientCertificate: Certificate
+  }
+  /** QUIC connections that carry all agents. */
+  readonly connections?: number | undefined
+  readonly origins?: readonly string[] | undefined
+  readonly log: LogOptions
+}
+
+/** A running proxy. */
+export interface RunningProxy {
+  readonly grpcPort: number
+  renew(certificate: Certificate): void
+  close(): Promise<void>
+}
+
+/**
+ * Starts a proxy. Throws `connection_error` when the port is taken or the relay cannot be reached: an operator should
+ * see a wrong address or certificate at once.
+ */
+export async function startProxy(options: ProxyOptions): Promise<RunningProxy> {
+  const log = makeLog(options.log)
+  const { name, relay } = options
+  const upstream = new QuicUpstream({ ...relay, serverName: name }, options.connections ?? 2, Date.now)
+  const onError = (err: unknown): void => log.warn({ err }, 'a session or call could not be passed on')
+  const proxy = new Proxy(upstream, onError)
+  let stopping = false
+  try {
+    await upstream.dial()
+    // The relay looks at a client certificate when the connection is up already.
+    await proxy.greet()
+    const grpc: GrpcTransport = await startGrpcTransport(
+      {
+        host: options.host,
+        port: options.grpcPort,
+        certificate: options.certificate,
+        origins: options.origins ?? [],
+        health: () => ({ ready: !stopping && upstream.connected, name, version: packageJson.version }),
+        log: {
+          cut: (address, reason) => log.warn({ address, reason }, 'a connection was cut off'),
+          failed: (err) => log.error({ err }, 'something failed that nobody waits for'),
+        },
+      },
+      proxy.streams(() => grpc),
+      proxy,
+    )
+    log.info({ name, grpc: grpc.port, relay: `${relay.host}:${relay.port}` }, 'the proxy is ready')
+    return {
+      grpcPort: grpc.port,
+      renew: (certificate) => grpc.renew(certificate),
+      close: async () => {
+        stopping = true
+        await grpc.stop()
+        await upstream.close()
+      },
+    }
+  } catch (error) {
+    await upstream.close()
+    throw error
+  }
+}

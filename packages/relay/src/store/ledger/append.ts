@@ -1,0 +1,108 @@
+/** SendMessage: the checks in their order, who pays, and the entry. */
+import { MAX_CIPHERTEXT_BYTES } from '@static/protocol'
+import type { Account, Actor, Refusal, Request, Result, Time, Unpaid } from '../../ports.ts'
+import { type Context, mayAct, noteAction, refuse, senderOf, touchSender } from './context.ts'
+import { messageDraft } from './draft.ts'
+import { addEntry } from './log.ts'
+import { cut, findRoom, schedule } from './retention.ts'
+import { ENTRY_OVERHEAD, type IdKey } from './rows.ts'
+import { type Channel, type Sender, findMember } from './state.ts'
+
+/** Control messages are of the smallest sizes only. */
+const MAX_CONTROL_BYTES = 4096
+const HOUR = 3600_000
+const DAY = 24 * HOUR
+
+/** What an accepted message still needs. */
+interface Accepted {
+  readonly sender: Sender
+  /** The index that the log is cut through first. */
+  readonly through: number
+  readonly free: boolean
+}
+
+/** Appends a message to the log, unless it is there already. */
+export function append(context: Context, request: Request<'append'>): Result<'append'> {
+  const { rows, retention } = context
+  const { actor, now } = request
+  const channel = rows.channel(request.channel)
+  if (!channel) return refuse('not_found')
+  const key: IdKey = { kind: 'message', agent: actor.agent, id: request.messageId }
+  const since = now - retention.messageIdMs
+
+  // Whether the id is known comes first; but for a message that is fine otherwise, one step both asks and keeps it.
+  const verdict = judge(context, channel, request)
+  if (!('free' in verdict)) {
+    const known = rows.findId(channel, key, since)
+    return known ? { index: known.index, charged: false } : verdict
+  }
+  const index = channel.last.index + 1
+  const known = rows.addId(channel, key, { index, head: channel.last.slot, at: now }, since)
+  if (known) return { index: known.index, charged: false }
+
+  const { sender, through, free } = verdict
+  if (cut(context, channel, through) > 0) schedule(context, channel)
+  sender.counter = request.counter
+  if (free) countFree(sender, now)
+  else if (!actor.account) countGuest(channel, now)
+  touchSender(context, channel, sender)
+  noteAction(context, actor, channel)
+  addEntry(context, channel, messageDraft(request), request.ciphertext)
+  return { index, charged: !free }
+}
+
+/** Everything that is asked of a message but that its id is new. Changes nothing. */
+function judge(context: Context, channel: Channel, request: Request<'append'>): Accepted | Unpaid | Refusal {
+  const { actor, control, ciphertext, now } = request
+  const member = findMember(channel, actor.agent)
+  if (!member) return refuse('not_found')
+  if (member.ended) return refuse('removed')
+  const barrier = mayAct(actor, channel)
+  if (barrier) return barrier
+
+  const sender = senderOf(channel, actor.agent)
+  if (request.counter !== sender.counter + 1) return { refused: 'out_of_order', lastCounter: sender.counter }
+  const head = channel.last.slot
+  if (request.slot !== head) return { refused: 'epoch_mismatch', head }
+  if (ciphertext.length === 0) return refuse('invalid_request', 'The message is empty.')
+  if (ciphertext.length > (control ? MAX_CONTROL_BYTES : MAX_CIPHERTEXT_BYTES)) return refuse('too_large')
+
+  const room = findRoom(context, channel, sender, ciphertext.length + ENTRY_OVERHEAD)
+  if (typeof room !== 'number') return room
+  const free = control && freeSoFar(sender, now) < context.retention.freeControl
+  if (!free) {
+    const unpaid = payment(channel, actor, request.paid, now)
+    if (unpaid) return unpaid
+  }
+  return { sender, through: room, free }
+}
+
+function payment(channel: Channel, actor: Actor, paid: boolean, now: Time): Unpaid | Refusal | undefined {
+  if (!actor.account && guestsSoFar(channel, now) >= channel.guestLimit) {
+    return refuse('quota_exceeded', 'The guests of this channel have sent as many messages today as its owner allows.')
+  }
+  return paid ? undefined : { unpaid: payer(channel, actor) }
+}
+
+/** A guest's messages are the owner's. */
+function payer(channel: Channel, actor: Actor): Account {
+  return actor.account ?? channel.account
+}
+
+function freeSoFar(sender: Sender, now: Time): number {
+  return sender.hour === Math.floor(now / HOUR) ? sender.free : 0
+}
+
+function countFree(sender: Sender, now: Time): void {
+  sender.free = freeSoFar(sender, now) + 1
+  sender.hour = Math.floor(now / HOUR)
+}
+
+function guestsSoFar(channel: Channel, now: Time): number {
+  return channel.guestDay === Math.floor(now / DAY) ? channel.guestCount : 0
+}
+
+function countGuest(channel: Channel, now: Time): void {
+  channel.guestCount = guestsSoFar(channel, now) + 1
+  channel.guestDay = Math.floor(now / DAY)
+}

@@ -1,0 +1,36 @@
+/** Reads the bodies of commits and leaves, which the log keeps as the chain covers them (`log.ts` of the protocol). */
+import type { LeaveNoticeFields } from '@static/protocol'
+import type { CommitEntry } from '../../ports.ts'
+
+/** The body of a commit's entry. */
+export function readCommitBody(body: Uint8Array): Pick<CommitEntry, 'commit' | 'declaration'> {
+  const [commit, adds, removes, notices, signature] = fields(body, 5)
+  const declaration = {
+    adds: fields(adds),
+    removes: fields(removes),
+    leaveNotices: fields(notices).map(readLeaveBody),
+    signature,
+  }
+  return { commit, declaration }
+}
+
+/** The body of a leave's entry. */
+export function readLeaveBody(body: Uint8Array): LeaveNoticeFields {
+  const [publicKey, slot, signature] = fields(body, 3)
+  return { publicKey, slot: new DataView(slot.buffer, slot.byteOffset, 8).getBigUint64(0), signature }
+}
+
+type Fields = Uint8Array[] & Record<0 | 1 | 2 | 3 | 4, Uint8Array>
+
+/** Fields that stand behind their lengths; the number of them, where it is known. */
+function fields(bytes: Uint8Array, count?: number): Fields {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length)
+  const parts: Uint8Array[] = []
+  for (let at = 0; at < bytes.length;) {
+    const length = view.getUint32(at)
+    parts.push(bytes.subarray(at + 4, at + 4 + length))
+    at += 4 + length
+  }
+  if (count !== undefined && parts.length !== count) throw new Error('a stored entry is damaged')
+  return parts as Fields
+}

@@ -1,0 +1,55 @@
+/** Channels as such: founding, deleting, and whether an agent is in one. */
+import { chainStart } from '@static/protocol'
+import type { Done, Position, Refusal, Request, Result } from '../../ports.ts'
+import { fromHex } from '../../hex.ts'
+import { type Context, admit, isRefusal, noteAction, refuse, touchMember } from './context.ts'
+import { placeMember, roster } from './state.ts'
+
+/** Founds a channel with its creator as owner and first member; the same request again gets the same answer. */
+export function create(context: Context, request: Request<'create'>): Result<'create'> {
+  const { rows, hash } = context
+  const { actor, channel: id, name, welcome, guestLimit, maxChannels } = request
+  const { agent, account } = actor
+  const known = rows.channel(id)
+  if (known) {
+    const same = known.owner === agent && known.name === name && isSame(known.account, account)
+    return same ? { welcome: rows.founding(known), guestLimit: known.guestLimit } : refuse('channel_exists')
+  }
+  if (rows.named(account, name) !== undefined) return refuse('channel_exists')
+  if (rows.countChannels(account) >= maxChannels) {
+    return refuse('not_allowed', `An account has at most ${maxChannels} channels: delete one first.`)
+  }
+
+  const start: Position = { index: 0, hash: chainStart(hash, fromHex(id)), slot: 0 }
+  const channel = rows.addChannel({ id, name, account, owner: agent, guestLimit, last: start }, welcome)
+  const owner = { agent, from: 0, ended: undefined, cursor: start, welcome: undefined }
+  placeMember(channel, owner)
+  touchMember(context, channel, owner)
+  noteAction(context, actor, channel)
+  return { welcome, guestLimit }
+}
+
+/** Deletes a channel with everything in it. */
+export function remove(context: Context, { account, channel: id, name }: Request<'delete'>): Done | Refusal {
+  const { rows } = context
+  const found = id ?? (name === undefined ? undefined : rows.named(account, name))
+  const channel = found === undefined ? undefined : rows.channel(found)
+  if (!channel || !isSame(channel.account, account)) return refuse('not_found')
+  const members = roster(channel).map(({ agent }) => agent)
+  rows.dropChannel(channel)
+  context.emit({ type: 'deleted', channel: channel.id, name: channel.name, members })
+  return { done: true }
+}
+
+/** Whether the actor may ask for a KeyPackage here. */
+export function check(context: Context, { actor, channel: id }: Request<'check'>): Done | Refusal {
+  const admitted = admit(context, actor, id)
+  if (isRefusal(admitted)) return admitted
+  if (!actor.account) return refuse('api_key_required')
+  noteAction(context, actor, admitted.channel)
+  return { done: true }
+}
+
+function isSame(one: Request<'delete'>['account'], other: Request<'delete'>['account']): boolean {
+  return one.id === other.id && one.mode === other.mode
+}

@@ -1,0 +1,95 @@
+/** What every decision is made with, and the checks that they share. */
+import type { ErrorCode, Hash } from '@static/protocol'
+import type { Actor, ChannelId, Refusal, Retention, StoreEvent } from '../../ports.ts'
+import { fromHex } from '../../hex.ts'
+import type { Rows } from './rows.ts'
+import { type Channel, type Member, type Sender, findMember } from './state.ts'
+
+/** The engine's rows, what is configured, and where events go. */
+export interface Context {
+  readonly rows: Rows
+  readonly hash: Hash
+  readonly retention: Retention
+  readonly emit: (event: StoreEvent) => void
+}
+
+/** A member in its channel. */
+export interface Admitted {
+  readonly channel: Channel
+  readonly member: Member
+}
+
+/** A refusal. */
+export function refuse(refused: ErrorCode, message?: string): Refusal {
+  return message === undefined ? { refused } : { refused, message }
+}
+
+/** Whether an answer is a refusal. */
+export function isRefusal(answer: object): answer is Refusal {
+  return 'refused' in answer
+}
+
+/** The actor on the roster of a channel, or why not. Changes nothing. */
+export function admit({ rows }: Context, actor: Actor, id: ChannelId): Admitted | Refusal {
+  const channel = rows.channel(id)
+  const member = channel && findMember(channel, actor.agent)
+  if (!channel || !member) return refuse('not_found')
+  if (member.ended) return refuse('removed')
+  return mayAct(actor, channel) ?? { channel, member }
+}
+
+/** Why an agent cannot act in a channel under its account, or without one. */
+export function mayAct(actor: Actor, channel: Channel): Refusal | undefined {
+  if (actor.account && actor.account.mode !== channel.account.mode) return refuse('mode_mismatch')
+  if (!actor.account && channel.senders.get(actor.agent)?.acted) return refuse('api_key_required')
+  return undefined
+}
+
+/** Notes that an agent has acted here, once its action is accepted. */
+export function noteAction(context: Context, actor: Actor, channel: Channel): void {
+  if (!actor.account) return
+  const sender = senderOf(channel, actor.agent)
+  if (sender.acted) return
+  sender.acted = true
+  sender.seen = channel.last.index
+  touchSender(context, channel, sender)
+}
+
+/** What is known of an agent's acting; made when there is none. */
+export function senderOf(channel: Channel, agent: string): Sender {
+  let sender = channel.senders.get(agent)
+  if (!sender) {
+    sender = {
+      agent,
+      agentBytes: fromHex(agent),
+      counter: 0,
+      barred: false,
+      acted: false,
+      seen: channel.last.index,
+      hour: 0,
+      free: 0,
+      bytes: 0,
+      entries: 0,
+    }
+    channel.senders.set(agent, sender)
+  }
+  return sender
+}
+
+/** Notes that the channel itself has changed. */
+export function touch({ rows }: Context, channel: Channel): void {
+  channel.changes.channel = true
+  rows.changed(channel)
+}
+
+/** Notes that a member has changed, or is gone. */
+export function touchMember({ rows }: Context, channel: Channel, member: { readonly agent: string }): void {
+  channel.changes.members.add(member.agent)
+  rows.changed(channel)
+}
+
+/** Notes that a sender has changed, or is gone. */
+export function touchSender({ rows }: Context, channel: Channel, sender: { readonly agent: string }): void {
+  channel.changes.senders.add(sender.agent)
+  rows.changed(channel)
+}

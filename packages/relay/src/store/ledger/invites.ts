@@ -1,0 +1,50 @@
+/** Invites as far as the relay knows them: who registered one, until when, and how often it was used. */
+import type { Done, Invite, Refusal, Request, Result, Time } from '../../ports.ts'
+import { type Context, admit, isRefusal, noteAction, refuse } from './context.ts'
+import { onRoster } from './state.ts'
+
+/** Keeps an invite of a member; the same agent may say it again, with more uses when some came to nothing. */
+export function registerInvite(context: Context, request: Request<'registerInvite'>): Done | Refusal {
+  const { rows } = context
+  const { actor, invite, maxInvites, now } = request
+  const admitted = admit(context, actor, invite.channel)
+  if (isRefusal(admitted)) return admitted
+  const { channel } = admitted
+  const known = rows.invite(invite.id)
+  if (known) {
+    if (known.agent !== actor.agent || known.channel !== invite.channel) {
+      return refuse('invite_invalid', 'This invite id is taken.')
+    }
+    if (invite.maxUses > known.maxUses) rows.putInvite({ ...known, maxUses: invite.maxUses })
+    return { done: true }
+  }
+  if (rows.countActiveInvites(channel, now) >= maxInvites) {
+    return refuse('rate_limited', `A channel has at most ${maxInvites} open invites: revoke one first.`)
+  }
+  noteAction(context, actor, channel)
+  rows.putInvite({ ...invite, agent: actor.agent, uses: 0, revoked: false })
+  return { done: true }
+}
+
+/** Ends an invite. */
+export function revokeInvite({ rows }: Context, { agent, id }: Request<'revokeInvite'>): Done | Refusal {
+  const invite = rows.invite(id)
+  if (invite?.agent !== agent) return refuse('not_found')
+  if (!invite.revoked) rows.putInvite({ ...invite, revoked: true })
+  return { done: true }
+}
+
+/** An invite as it is stored. While its agent is off the roster nobody can answer it, so it counts as revoked. */
+export function findInvite({ rows }: Context, { id, agent }: Request<'invite'>): Result<'invite'> {
+  const invite = rows.invite(id)
+  if (!invite) return { invite }
+  const member = agent === undefined ? undefined : rows.glance(invite.channel, agent)?.member
+  const joiner = agent === undefined ? {} : { welcomed: onRoster(member) && member.welcome !== undefined }
+  if (invite.revoked) return { invite, ...joiner }
+  return { invite: { ...invite, revoked: !onRoster(rows.glance(invite.channel, invite.agent)?.member) }, ...joiner }
+}
+
+/** Whether joiners may still ask by an invite. */
+export function isActive(invite: Invite, now: Time): boolean {
+  return !invite.revoked && invite.expiresAt > now && invite.uses < invite.maxUses
+}

@@ -1,0 +1,65 @@
+/**
+ * The store's decisions, the same for every engine: slot, index, duplicates, counters, roster, and what is let go. They
+ * are made without waiting, on an engine's rows; a decision that throws must be undone by the engine.
+ */
+import type { Hash } from '@static/protocol'
+import type { Request, Result, Retention, StoreEvent, StoreOperation } from '../../ports.ts'
+import { append } from './append.ts'
+import { check, create, remove } from './channels.ts'
+import { commit, leave, welcome } from './commit.ts'
+import type { Context } from './context.ts'
+import { findInvite, registerInvite, revokeInvite } from './invites.ts'
+import { read } from './log.ts'
+import { liftBar, reject } from './reject.ts'
+import { ack, resume, welcomes } from './resume.ts'
+import { sweep } from './retention.ts'
+import type { Rows } from './rows.ts'
+
+type Operations = {
+  readonly [Name in StoreOperation]: (context: Context, request: Request<Name>) => Result<Name>
+}
+
+const OPERATIONS: Operations = {
+  create,
+  delete: remove,
+  append,
+  commit,
+  reject,
+  liftBar,
+  welcome,
+  leave,
+  check,
+  resume,
+  welcomes,
+  ack,
+  read,
+  registerInvite,
+  revokeInvite,
+  invite: findInvite,
+  sweep,
+}
+
+/** What an operation came to. */
+export interface Outcome<Name extends StoreOperation> {
+  readonly result: Result<Name>
+  /** In order. */
+  readonly events: readonly StoreEvent[]
+}
+
+/** Decides one operation after the other. */
+export class Ledger {
+  readonly #context: Context
+  #events: StoreEvent[] = []
+
+  constructor(rows: Rows, hash: Hash, retention: Retention) {
+    this.#context = { rows, hash, retention, emit: (event) => this.#events.push(event) }
+  }
+
+  /** Makes the decision, and the changes in the engine's rows. */
+  run<Name extends StoreOperation>(name: Name, request: Request<Name>): Outcome<Name> {
+    this.#events = []
+    const result = OPERATIONS[name](this.#context, request)
+    this.#context.rows.settle()
+    return { result, events: this.#events }
+  }
+}

@@ -1,0 +1,114 @@
+/** A channel's log: entries are chained as they come, and read within what an agent may see. */
+import { chainNext } from '@static/protocol'
+import type { Entry, Gap, Position, Request, Result } from '../../ports.ts'
+import { type Context, senderOf, touch, touchSender } from './context.ts'
+import { type EntryDraft, placed } from './draft.ts'
+import { ENTRY_OVERHEAD } from './rows.ts'
+import { type Channel, type Member, findMember } from './state.ts'
+
+/** How many positions of the last entries are kept at hand: members acknowledge what was just delivered. */
+const RECENT = 64
+const NOTHING = new Uint8Array()
+
+/** Chains an entry, keeps it and tells of it. `body` is what the chain covers. */
+export function addEntry(context: Context, channel: Channel, draft: EntryDraft, body: Uint8Array): Position {
+  const { hash, rows, retention } = context
+  const index = channel.last.index + 1
+  const sender = senderOf(channel, draft.sender)
+  const position: Position = {
+    index,
+    hash: chainNext(hash, channel.last.hash, {
+      kind: draft.kind,
+      sender: sender.agentBytes,
+      messageId: draft.kind === 'leave' ? NOTHING : draft.messageId,
+      bodyHash: hash(body),
+    }),
+    slot: draft.kind === 'commit' ? draft.slot + 1 : draft.slot,
+  }
+  const entry = placed(draft, index, position.hash)
+  rows.addEntry(channel, entry, body)
+
+  const size = body.length + ENTRY_OVERHEAD
+  sender.bytes += size
+  sender.entries += 1
+  sender.seen = index
+  touchSender(context, channel, sender)
+  channel.last = position
+  channel.bytes += size
+  if (channel.oldestAt === undefined) {
+    channel.oldestAt = draft.at
+    channel.due = Math.min(channel.due ?? Infinity, draft.at + retention.entryMs)
+  }
+  touch(context, channel)
+  channel.recent.push(position)
+  if (channel.recent.length > 2 * RECENT) channel.recent.splice(0, RECENT)
+  context.emit({ type: 'appended', channel: channel.id, entry })
+  return position
+}
+
+/** The position of an entry; undefined when it was let go. */
+export function positionAt({ rows }: Context, channel: Channel, index: number): Position | undefined {
+  const { last, base, recent } = channel
+  if (index === last.index) return last
+  if (index === base.index) return base
+  if (index < base.index) return undefined
+  const first = recent[0]
+  if (first && index >= first.index) return recent[index - first.index]
+  return rows.position(channel, index)
+}
+
+/** Reads on from an index: entries, or first the gap where they are gone. */
+export function read(
+  context: Context,
+  { channel: id, agent, after, maxBytes, maxEntries }: Request<'read'>,
+): Result<'read'> {
+  const { rows } = context
+  const channel = rows.channel(id)
+  const member = channel && findMember(channel, agent)
+  if (!channel || !member) return { entries: [], gap: undefined, last: after, ended: true }
+
+  const end = member.ended?.position ?? channel.last
+  const start = Math.max(after, member.from)
+  const gap = gapAfter(context, channel, member, start, end)
+  const entries: Entry[] = []
+  let bytes = 0
+  const from = gap?.position ?? (start < end.index ? startAt(context, channel, member, start) : undefined)
+  for (const entry of from ? rows.entries(channel, from, end.index) : []) {
+    bytes += bodyLength(entry)
+    if (entries.length > 0 && bytes > maxBytes) break
+    entries.push(entry)
+    if (entries.length >= maxEntries) break
+  }
+  return { entries, gap, last: end.index, ended: member.ended !== undefined }
+}
+
+function startAt(context: Context, channel: Channel, { cursor }: Member, index: number): Position | undefined {
+  return cursor.index === index ? cursor : positionAt(context, channel, index)
+}
+
+function gapAfter(context: Context, channel: Channel, member: Member, start: number, end: Position): Gap | undefined {
+  const position = end.index < channel.base.index ? end : channel.base
+  if (start >= position.index) return undefined
+  return { first: start + 1, position, commitLost: isCommitLost(context, channel, member, start, position) }
+}
+
+/** Whether a commit stands after `start`, up to the position. True when that is not known any more. */
+function isCommitLost(
+  { rows }: Context,
+  channel: Channel,
+  { cursor }: Member,
+  start: number,
+  position: Position,
+): boolean {
+  if (start === cursor.index) return position.slot !== cursor.slot
+  const commits = rows.commits(channel)
+  const oldest = commits[0]
+  if (oldest && oldest.slot > 0 && oldest.index > start) return true
+  return commits.some(({ index }) => index > start && index <= position.index)
+}
+
+function bodyLength(entry: Entry): number {
+  if (entry.kind === 'message') return entry.ciphertext.length
+  // Rare beside messages; their declarations and notices are small.
+  return entry.kind === 'commit' ? entry.commit.length : entry.notice.signature.length
+}

@@ -1,0 +1,81 @@
+/** RejectCommit and LiftBar: how a channel gets over a commit that its members find invalid. */
+import { MAX_MEMBERS } from '@static/protocol'
+import type { Done, Refusal, Request, Result } from '../../ports.ts'
+import { type Context, admit, isRefusal, mayAct, noteAction, refuse, senderOf, touchSender } from './context.ts'
+import { letGo } from './retention.ts'
+import { type LeftOut, applyLeftOut, leaveOut, wasOnRoster } from './roster.ts'
+import { type Channel, type Slot, type Snapshot, findMember, isInGroup, onRoster } from './state.ts'
+
+/** What undone removals may bring a group to: later commits may have filled it again. */
+const MAX_UNDONE_MEMBERS = 2 * MAX_MEMBERS
+
+/** Takes the owner's word or a member's vote that a commit is invalid; the last one needed undoes what it did. */
+export function reject(context: Context, { actor, channel: id, slot: number }: Request<'reject'>): Result<'reject'> {
+  const { rows } = context
+  const channel = rows.channel(id)
+  const slot = channel && rows.slot(channel, number)
+  if (!channel || !slot || !findMember(channel, actor.agent)) return refuse('not_found')
+  const barrier = mayAct(actor, channel)
+  if (barrier) return barrier
+  const owner = actor.agent === channel.owner
+  // One that a lying commit has removed has a vote, too.
+  if (!owner && !wasOnRoster(context, channel, actor.agent, slot)) {
+    return refuse('not_allowed', 'Only those who were members before a commit can reject it.')
+  }
+
+  const needed = Math.floor(slot.rosterSize / 2) + 1
+  if (slot.rejected) return { rejected: true, votes: slot.voters.length, needed }
+  const voters = slot.voters.includes(actor.agent) ? slot.voters : [...slot.voters, actor.agent]
+  const rejected = owner || voters.length >= needed
+  const leftOut = rejected ? rows.turnsOf(channel, number).map((turn) => leaveOut(rows, channel, turn)) : []
+  if (growth(leftOut) > Math.max(0, MAX_UNDONE_MEMBERS - channel.members.size)) {
+    return refuse('group_full', 'With those that come back the group would be too large: remove some first.')
+  }
+  noteAction(context, actor, channel)
+  rows.putSlot(channel, { ...slot, voters, rejected })
+  if (rejected) undo(context, channel, slot, leftOut)
+  return { rejected, votes: voters.length, needed }
+}
+
+function growth(leftOut: readonly LeftOut[]): number {
+  const count = (snapshot: Snapshot | undefined): number => (isInGroup(snapshot?.member) ? 1 : 0)
+  return leftOut.reduce((sum, { before, after }) => sum + count(after) - count(before), 0)
+}
+
+/** The log stays as it is: only the roster change is undone, and the sender barred. */
+function undo(context: Context, channel: Channel, slot: Slot, leftOut: readonly LeftOut[]): void {
+  for (const each of leftOut) applyLeftOut(context, channel, each)
+  const sender = senderOf(channel, slot.sender)
+  sender.barred = true
+  touchSender(context, channel, sender)
+  letGo(context, channel)
+  context.emit({
+    type: 'rejected',
+    channel: channel.id,
+    slot: slot.slot,
+    sender: slot.sender,
+    undoneAdds: leftOut.filter(({ before, after }) => isGone(before, after)).map(({ agent }) => agent),
+    undoneRemoves: leftOut.filter(({ before, after }) => isGone(after, before)).map(({ agent }) => agent),
+  })
+}
+
+/** Whether a membership on the roster is not there any more, or another one. */
+function isGone(one: Snapshot | undefined, other: Snapshot | undefined): boolean {
+  return onRoster(one?.member) && !(onRoster(other?.member) && other?.member.from === one?.member.from)
+}
+
+/** Lets an agent commit again. */
+export function liftBar(context: Context, { actor, channel: id, agent }: Request<'liftBar'>): Done | Refusal {
+  const admitted = admit(context, actor, id)
+  if (isRefusal(admitted)) return admitted
+  const { channel } = admitted
+  if (actor.agent !== channel.owner) return refuse('not_allowed', 'Only the owner lifts a bar.')
+  noteAction(context, actor, channel)
+  const sender = channel.senders.get(agent)
+  if (sender?.barred) {
+    sender.barred = false
+    touchSender(context, channel, sender)
+    context.emit({ type: 'barLifted', channel: channel.id, agent })
+  }
+  return { done: true }
+}

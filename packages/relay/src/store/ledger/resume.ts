@@ -1,0 +1,92 @@
+/** Resume, Welcomes and Ack: where an agent stands, what waits for it, and what it has. */
+import type { ChannelId, Done, Request, Result, Standing, StoredWelcome } from '../../ports.ts'
+import { type Context, touchMember } from './context.ts'
+import { positionAt } from './log.ts'
+import { letGo } from './retention.ts'
+import type { Glance } from './rows.ts'
+import { type Channel, type Member, findMember } from './state.ts'
+
+/** What a Welcome counts for beside its bytes. */
+const WELCOME_OVERHEAD = 500
+
+/** Where an agent stands in its channels. */
+export function resume({ rows }: Context, request: Request<'resume'>): Result<'resume'> {
+  const { agent, channels, after, limit } = request
+  const found = channels ?? rows.channelsOf(agent, after, limit + 1)
+  const asked = channels ?? found.slice(0, limit)
+  return {
+    standings: asked.map((id) => standing(rows.glance(id, agent), id)),
+    more: found.length > asked.length,
+    member: rows.isMember(agent),
+  }
+}
+
+function standing(glance: Glance | undefined, id: ChannelId): Result<'resume'>['standings'][number] {
+  if (!glance) return { channel: id, refused: 'not_found' }
+  const { ended, cursor } = glance.member
+  // It has all that it may see, or there is nothing of that left: the members had no use for it any more.
+  const reached = Math.max(cursor.index, glance.channel.base.index)
+  if (ended && reached >= ended.position.index) return { channel: id, refused: 'removed' }
+  return describe(glance)
+}
+
+function describe({ channel, member: { ended, cursor }, sender }: Glance): Standing {
+  const end = ended?.position ?? channel.last
+  return {
+    channel: channel.id,
+    name: channel.name,
+    owner: channel.owner,
+    head: end.slot,
+    lastIndex: end.index,
+    lastCounter: sender?.counter ?? 0,
+    cursor,
+    barred: sender?.barred ?? false,
+    guestLimit: channel.guestLimit,
+    payer: channel.account,
+    removed: ended !== undefined,
+  }
+}
+
+/** The Welcomes that wait for an agent, as many as are asked for at once. */
+export function welcomes({ rows }: Context, { agent, after, maxBytes }: Request<'welcomes'>): Result<'welcomes'> {
+  const taken: StoredWelcome[] = []
+  let bytes = 0
+  for (const { sequence, size } of rows.welcomesOf(agent, after)) {
+    bytes += size + WELCOME_OVERHEAD
+    if (taken.length > 0 && bytes > maxBytes) return { welcomes: taken, more: true }
+    taken.push(rows.welcome(sequence))
+  }
+  return { welcomes: taken, more: false }
+}
+
+/** Moves an agent's cursors forward and forgets the Welcomes that it has used. */
+export function ack(context: Context, { agent, positions }: Request<'ack'>): Done {
+  for (const { channel: id, index } of positions) {
+    const channel = context.rows.channel(id)
+    const member = channel && findMember(channel, agent)
+    if (!channel || !member) continue
+    if (member.welcome !== undefined && index >= member.welcome) {
+      context.rows.dropWelcome(channel, agent)
+      member.welcome = undefined
+      touchMember(context, channel, member)
+    }
+    moveCursor(context, channel, member, index)
+    context.rows.settle()
+  }
+  return { done: true }
+}
+
+function moveCursor(context: Context, channel: Channel, member: Member, index: number): void {
+  const before = member.cursor.index
+  const end = member.ended?.position ?? channel.last
+  const target = Math.min(index, end.index)
+  if (target <= before) return
+  // Inside of what was let go meanwhile the position is not known any more. The cursor stays: at the base it would
+  // hide the rest of the gap from the agent.
+  const position = target === end.index ? end : positionAt(context, channel, target)
+  if (!position) return
+  member.cursor = position
+  channel.lag = undefined
+  touchMember(context, channel, member)
+  if (!member.ended && before <= channel.acked) letGo(context, channel)
+}

@@ -1,0 +1,240 @@
+/**
+ * What the log lets go, and when: what the whole roster has acknowledged, what is too old, and in a full channel what
+ * fewer than half of its members still wait for. Former members hold nothing back. Whoever misses something is told of
+ * a gap when it reads on.
+ */
+import type { Refusal, Request, Result, Time } from '../../ports.ts'
+import { type Context, touch, touchMember, touchSender } from './context.ts'
+import { positionAt } from './log.ts'
+import {
+  type Channel,
+  type Holdings,
+  type Lag,
+  type Member,
+  type Sender,
+  findMember,
+  forgetMember,
+  lowestCursor,
+  roster,
+} from './state.ts'
+
+/** One sender holds at most this part of a channel. */
+const SENDER_SHARE = 1 / 4
+/** What is let go of a full channel beyond need, so that the next message does not meet the same. */
+const SLACK = 1 / 16
+/** So many entries are worth a deletion at once; fewer wait for the sweep. */
+const WORTH_CUTTING = 64
+/** What one acknowledgement deletes at most; the sweep does the rest. */
+const ACK_BUDGET = 1024
+/** What one sweep deletes and looks at, at most: others wait for it. */
+const SWEEP_ENTRIES = 4096
+const SWEEP_CHANNELS = 256
+/** Former members of a channel, at most, and how many stay when there are more. */
+const MAX_FORMER = 1000
+const KEPT_FORMER = 900
+/** Senders that are out and hold nothing, but were barred or have acted for an account. */
+const MAX_IDLE_SENDERS = 1000
+/** How long an invite is known after its end. */
+const ENDED_INVITE_MS = 24 * 3600_000
+
+/** To be called when cursors or the roster have changed: deletes what is worth it, and leaves the rest to the sweep. */
+export function letGo(context: Context, channel: Channel): void {
+  if (channel.former.size > MAX_FORMER) forgetFormer(context, channel)
+  channel.acked = lowestCursor(channel)
+  const held = channel.acked - channel.base.index
+  if (held >= WORTH_CUTTING) cut(context, channel, Math.min(channel.acked, channel.base.index + ACK_BUDGET))
+  schedule(context, channel)
+}
+
+/** Deletes the entries up to an index; gives their number. */
+export function cut(context: Context, channel: Channel, through: number): number {
+  const { rows } = context
+  const { base, last } = channel
+  if (through <= base.index) return 0
+  const position = positionAt(context, channel, through)
+  if (!position) throw new Error(`channel ${channel.id} has let go of entry ${through}`)
+  for (const { sender: agent, size } of rows.weights(channel, base.index, through)) {
+    channel.bytes -= size
+    const sender = channel.senders.get(agent)
+    if (!sender) continue
+    sender.bytes -= size
+    sender.entries -= 1
+    touchSender(context, channel, sender)
+  }
+  rows.cut(channel, through)
+  channel.base = position
+  channel.oldestAt = undefined
+  if (through < last.index) for (const { at } of rows.weights(channel, through, through + 1)) channel.oldestAt = at
+  touch(context, channel)
+  return through - base.index
+}
+
+/** Sets when the next sweep has something to do here. */
+export function schedule(context: Context, channel: Channel): void {
+  const { entryMs } = context.retention
+  let due = channel.acked > channel.base.index ? 0 : Infinity
+  if (channel.oldestAt !== undefined) due = Math.min(due, channel.oldestAt + entryMs)
+  channel.firstEnd ??= firstEnd(channel)
+  due = Math.min(due, channel.firstEnd + entryMs)
+  const next = due === Infinity ? undefined : due
+  if (next === channel.due) return
+  channel.due = next
+  touch(context, channel)
+}
+
+function firstEnd({ former }: Channel): Time {
+  let first = Infinity
+  for (const { ended } of former.values()) if (ended) first = Math.min(first, ended.at)
+  return first
+}
+
+interface Gauge {
+  readonly of: keyof Holdings
+  /** What is too much. */
+  readonly over: number
+  readonly slack: number
+}
+
+/**
+ * Up to which index a channel must be cut so that an entry has room; the base when there is room already. Refuses with
+ * `queue_full` when what may be let go is not enough. Changes nothing. Without a sender its share is not looked at.
+ */
+export function findRoom(
+  context: Context,
+  channel: Channel,
+  sender: Sender | undefined,
+  size: number,
+): number | Refusal {
+  const base = channel.base.index
+  const gauges = overfull(context, channel, sender, size)
+  if (gauges.length === 0) return base
+
+  const { reach, agents } = (channel.lag ??= findLag(channel))
+  const full: Refusal = { refused: 'queue_full', lagging: agents }
+  const { stuck } = sender ?? channel
+  if (stuck?.base === base && stuck.reach === reach && !isEnough(stuck.found, gauges)) return full
+
+  const found: Holdings = { bytes: 0, entries: 0, ownBytes: 0, ownEntries: 0 }
+  let through = base
+  let slack = false
+  for (const { index, size: held, sender: agent } of context.rows.weights(channel, base, reach)) {
+    if (index > channel.acked) {
+      if (isEnough(found, gauges, slack)) break
+      slack = true
+    }
+    through = index
+    found.bytes += held
+    found.entries += 1
+    if (agent !== sender?.agent) continue
+    found.ownBytes += held
+    found.ownEntries += 1
+  }
+  if (isEnough(found, gauges)) return through
+  ;(sender ?? channel).stuck = { base, reach, found }
+  return full
+}
+
+/** Entries up to here are waited for by fewer than half, and by whom. */
+function findLag(channel: Channel): Lag {
+  const cursors = roster(channel).sort((one, other) => one.cursor.index - other.cursor.index)
+  const reach = cursors[Math.ceil(cursors.length / 2) - 1]?.cursor.index ?? channel.base.index
+  return { reach, agents: cursors.filter(({ cursor }) => cursor.index <= reach).map(({ agent }) => agent) }
+}
+
+function isEnough(found: Holdings, gauges: readonly Gauge[], slack = false): boolean {
+  return gauges.every((gauge) => found[gauge.of] >= gauge.over + (slack ? gauge.slack : 0))
+}
+
+/** The limits that one more entry would exceed. */
+function overfull({ retention }: Context, channel: Channel, sender: Sender | undefined, size: number): Gauge[] {
+  const { channelBytes, channelEntries } = retention
+  const entries = channel.last.index - channel.base.index
+  const gauges: Gauge[] = [
+    { of: 'bytes', slack: SLACK * channelBytes, over: channel.bytes + size - channelBytes },
+    { of: 'entries', slack: SLACK * channelEntries, over: entries + 1 - channelEntries },
+  ]
+  if (sender) {
+    const bytes = SENDER_SHARE * channelBytes
+    const count = SENDER_SHARE * channelEntries
+    gauges.push(
+      { of: 'ownBytes', slack: SLACK * bytes, over: sender.bytes + size - bytes },
+      { of: 'ownEntries', slack: SLACK * count, over: sender.entries + 1 - count },
+    )
+  }
+  return gauges.filter(({ over }) => over > 0)
+}
+
+/** Lets go of what is acknowledged by all or expired, a bounded part of it at a time. */
+export function sweep(context: Context, { now }: Request<'sweep'>): Result<'sweep'> {
+  const { rows, retention } = context
+  let removed = 0
+  for (const id of rows.dueChannels(now, SWEEP_CHANNELS)) {
+    const channel = rows.channel(id)
+    if (channel) removed += tidy(context, channel, now, SWEEP_ENTRIES - removed)
+    rows.settle()
+    if (removed >= SWEEP_ENTRIES) break
+  }
+  rows.expireIds(now - retention.messageIdMs)
+  rows.expireWelcomes(now - retention.entryMs)
+  rows.expireInvites(now, now - ENDED_INVITE_MS)
+  return { removed }
+}
+
+function tidy(context: Context, channel: Channel, now: Time, budget: number): number {
+  const { rows, retention } = context
+  const since = now - retention.entryMs
+  const { base } = channel
+  let through = Math.max(base.index, Math.min(channel.acked, base.index + budget))
+  for (const { index, at } of rows.weights(channel, through, base.index + budget)) {
+    if (at > since) break
+    through = index
+  }
+  const removed = cut(context, channel, through)
+  for (const member of channel.former.values())
+    if (member.ended && member.ended.at <= since) forget(context, channel, member)
+  forgetSenders(context, channel)
+  schedule(context, channel)
+  return removed
+}
+
+/** Keeps the former members of a channel few: first go those that have read all, then the oldest. */
+function forgetFormer(context: Context, channel: Channel): void {
+  const order = [...channel.former.values()].sort(
+    (one, other) =>
+      Number(hasReadAll(other)) - Number(hasReadAll(one)) ||
+      (one.ended?.at ?? 0) - (other.ended?.at ?? 0) ||
+      (one.ended?.position.index ?? 0) - (other.ended?.position.index ?? 0) ||
+      (one.agent < other.agent ? -1 : 1),
+  )
+  for (const member of order.slice(0, order.length - KEPT_FORMER)) forget(context, channel, member)
+  forgetSenders(context, channel)
+}
+
+function hasReadAll({ cursor, ended }: Member): boolean {
+  return ended !== undefined && cursor.index >= ended.position.index
+}
+
+function forget(context: Context, channel: Channel, member: Member): void {
+  forgetMember(channel, member.agent)
+  touchMember(context, channel, member)
+  if (member.welcome !== undefined) context.rows.dropWelcome(channel, member.agent)
+}
+
+/** Forgets those that hold nothing. Bars and accounts are remembered, but of so many who are out and no more. */
+function forgetSenders(context: Context, channel: Channel): void {
+  const idle = [...channel.senders.values()].filter(
+    ({ agent, entries }) => entries === 0 && !findMember(channel, agent),
+  )
+  const marked = idle
+    .filter(({ barred, acted }) => barred || acted)
+    .sort(
+      (one, other) =>
+        Number(other.barred) - Number(one.barred) || other.seen - one.seen || (one.agent < other.agent ? -1 : 1),
+    )
+  const kept = new Set(marked.slice(0, MAX_IDLE_SENDERS))
+  for (const sender of idle) {
+    if (kept.has(sender)) continue
+    channel.senders.delete(sender.agent)
+    touchSender(context, channel, sender)
+  }
+}

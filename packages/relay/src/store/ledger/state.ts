@@ -1,0 +1,232 @@
+/**
+ * What the relay knows of a channel beside its log. The decisions change these records in place and note what they have
+ * changed; how and when that is written is the engine's business.
+ */
+import type { LeaveNoticeFields } from '@static/protocol'
+import type { Account, AgentId, ChannelId, Position, Time } from '../../ports.ts'
+
+/** How a membership ended. */
+export interface Ending {
+  /** After the entry that ended it: the last one that the agent may see. */
+  readonly position: Position
+  readonly at: Time
+  /** When the agent has left by itself. */
+  readonly notice: LeaveNoticeFields | undefined
+  /** It has left, but no commit has removed it from the group yet. */
+  readonly pending: boolean
+}
+
+/** An agent that is, or lately was, on the roster. */
+export interface Member {
+  readonly agent: AgentId
+  /** The index of the entry that added it: it sees what comes after. */
+  readonly from: number
+  /** Undefined while it is on the roster. */
+  ended: Ending | undefined
+  cursor: Position
+  /** Where the log begins for the Welcome that waits for it. */
+  welcome: number | undefined
+}
+
+/** What an agent's acting leaves behind. Outlives its membership: what it holds in the log, a bar, its account. */
+export interface Sender {
+  readonly agent: AgentId
+  /** The agent id as the chain wants it: every message needs it. */
+  readonly agentBytes: Uint8Array
+  /** The last accepted one since the agent was added. */
+  counter: number
+  /** From committing. */
+  barred: boolean
+  /** Has acted here for an account, so it cannot act as a guest any more. */
+  acted: boolean
+  /** The last index when the agent was last heard of. */
+  seen: number
+  /** The UTC hour that `free` counts in. */
+  hour: number
+  /** Control messages of that hour that cost nothing. */
+  free: number
+  /** What of it the log still holds. */
+  bytes: number
+  entries: number
+  /** Not stored. */
+  stuck?: Stuck
+}
+
+/** What a search for room that failed has found, so that none is made again before anything has changed. */
+export interface Stuck {
+  /** Where the search began and ended. */
+  readonly base: number
+  readonly reach: number
+  /** What all entries in between hold. */
+  readonly found: Holdings
+}
+
+/** What some entries hold: all of them, and those of one sender. */
+export interface Holdings {
+  bytes: number
+  entries: number
+  ownBytes: number
+  ownEntries: number
+}
+
+/** How far a full channel could be cut, and whom it waits for. */
+export interface Lag {
+  readonly reach: number
+  readonly agents: readonly AgentId[]
+}
+
+/** A commit that can still be rejected. */
+export interface Slot {
+  readonly slot: number
+  readonly position: Position
+  readonly at: Time
+  readonly sender: AgentId
+  /** How many were on the roster before it. */
+  readonly rosterSize: number
+  readonly voters: readonly AgentId[]
+  readonly rejected: boolean
+}
+
+/** An agent at some time: its membership and the last counter in it. */
+export interface Snapshot {
+  readonly member: Readonly<Member>
+  readonly counter: number
+}
+
+/** What an entry did to one agent: a commit that can still be rejected, or a leave among such. */
+export interface Turn {
+  readonly agent: AgentId
+  /** The head before the entry. */
+  readonly slot: number
+  /** After the entry. */
+  readonly position: Position
+  readonly at: Time
+  readonly removes: boolean
+  readonly adds: boolean
+  /** Of a leave. */
+  readonly notice: LeaveNoticeFields | undefined
+  /** Then it has done nothing. */
+  readonly rejected: boolean
+  /** What the agent was before it, rejected commits left out. */
+  readonly before: Snapshot | undefined
+}
+
+/** What has changed since a channel was stored. A member or sender that is listed but gone was deleted. */
+export interface Changes {
+  channel: boolean
+  readonly members: Set<AgentId>
+  readonly senders: Set<AgentId>
+}
+
+/** What is known of a channel as a whole. */
+export interface ChannelFields {
+  /** Short name inside the engine, never given to another channel. */
+  readonly number: number
+  readonly id: ChannelId
+  readonly name: string
+  /** The owner's; its mode is the channel's. */
+  readonly account: Account
+  readonly owner: AgentId
+  readonly guestLimit: number
+  /** Of the last entry; its slot is the head. */
+  last: Position
+  /** Of the last entry that is deleted. */
+  base: Position
+  /** What the log holds. */
+  bytes: number
+  /** When the oldest entry of the log was accepted. */
+  oldestAt: Time | undefined
+  /** The UTC day that `guestCount` counts in. */
+  guestDay: number
+  guestCount: number
+  /** When a sweep has something to do here. */
+  due: Time | undefined
+}
+
+/** A channel. */
+export interface Channel extends ChannelFields {
+  /** Those in the group: the roster, and those that have left but were not removed yet. Never very many. */
+  readonly members: Map<AgentId, Member>
+  /** Those that are out. They hold nothing back, and nothing that is done often looks at all of them. */
+  readonly former: Map<AgentId, Member>
+  readonly senders: Map<AgentId, Sender>
+  /** The lowest cursor of the roster. Not stored. */
+  acked: number
+  /** The positions of the last entries, in order. Not stored. */
+  readonly recent: Position[]
+  /** When the first of the former members ended; undefined: to be looked up. Not stored. */
+  firstEnd: Time | undefined
+  /** Undefined: to be looked up. Not stored. */
+  lag: Lag | undefined
+  /** Of entries that are not counted for a share. Not stored. */
+  stuck?: Stuck
+  readonly changes: Changes
+}
+
+/** A channel with nobody in it. */
+export function emptyChannel(fields: ChannelFields): Channel {
+  return {
+    ...fields,
+    members: new Map(),
+    former: new Map(),
+    senders: new Map(),
+    acked: fields.last.index,
+    recent: [],
+    firstEnd: undefined,
+    lag: undefined,
+    changes: { channel: false, members: new Set(), senders: new Set() },
+  }
+}
+
+/** A channel as it begins. */
+export function newChannel(
+  number: number,
+  fields: Pick<Channel, 'id' | 'name' | 'account' | 'owner' | 'guestLimit' | 'last'>,
+): Channel {
+  const empty = { base: fields.last, bytes: 0, oldestAt: undefined, guestDay: 0, guestCount: 0, due: undefined }
+  return emptyChannel({ ...fields, ...empty, number })
+}
+
+/** A member or former member. */
+export function findMember(channel: Channel, agent: AgentId): Member | undefined {
+  return channel.members.get(agent) ?? channel.former.get(agent)
+}
+
+/** Puts a member where it belongs, instead of what was known of its agent. */
+export function placeMember(channel: Channel, member: Member): void {
+  forgetMember(channel, member.agent)
+  const { members, former } = channel
+  ;(isInGroup(member) ? members : former).set(member.agent, member)
+}
+
+/** Forgets a member or former member. */
+export function forgetMember(channel: Channel, agent: AgentId): void {
+  channel.members.delete(agent)
+  channel.former.delete(agent)
+  channel.firstEnd = undefined
+  channel.lag = undefined
+}
+
+/** The current members. */
+export function roster(channel: Channel): Member[] {
+  return [...channel.members.values()].filter(onRoster)
+}
+
+/** Whether a record is one of a current member. */
+export function onRoster(member: Member | undefined): member is Member {
+  return member !== undefined && member.ended === undefined
+}
+
+/** On the roster, or left but not yet removed: the group has a leaf for it. */
+export function isInGroup(member: Member | undefined): member is Member {
+  return member !== undefined && (member.ended === undefined || member.ended.pending)
+}
+
+/** The lowest cursor of the roster: what lies at or below it nobody waits for. */
+export function lowestCursor(channel: Channel): number {
+  let lowest = Infinity
+  for (const member of channel.members.values()) {
+    if (member.ended === undefined && member.cursor.index < lowest) lowest = member.cursor.index
+  }
+  return lowest
+}

@@ -1,0 +1,148 @@
+/** Calls in transactions: many share one, and one that fails takes no other with it. */
+import { hash } from 'node:crypto'
+import type { DatabaseSync, StatementSync } from 'node:sqlite'
+import { type Hash, StaticError } from '@static/protocol'
+import type { StoreOperation, Time } from '../../ports.ts'
+import { failPoints } from '../fail-point.ts'
+import { Ledger, type Outcome } from '../ledger/ledger.ts'
+import type { Answer, Call, EngineOptions } from './messages.ts'
+import { SqliteRows } from './rows.ts'
+
+/** How often space is given back, how many pages at most, and how many stay for what comes next. */
+const COMPACT_MS = 10_000
+const COMPACT_PAGES = 2048
+const SPARE_PAGES = 256
+
+/** Read-only, I/O error, damaged, full, cannot open, no database: the storage is at fault, not the statement. */
+const STORAGE_ERRORS = new Set([8, 10, 11, 13, 14, 26])
+
+/** These change nothing. */
+const READING = new Set<StoreOperation>(['read', 'resume', 'welcomes', 'invite'])
+const SQLITE_CORRUPT = 11
+
+const sha256: Hash = (bytes) => hash('sha256', bytes, 'buffer')
+
+/** Whether something that is stored is not as it was. */
+function isDamage(error: unknown): boolean {
+  if (error instanceof StaticError) return error.code === 'store_corrupt'
+  return ((error as { errcode?: number }).errcode ?? 0) % 256 === SQLITE_CORRUPT
+}
+
+/** Runs calls on a database. */
+export class SqliteEngine {
+  readonly #db: DatabaseSync
+  readonly #rows: SqliteRows
+  readonly #ledger: Ledger
+  readonly #fail: ReturnType<typeof failPoints>
+  readonly #begin: StatementSync
+  readonly #commit: StatementSync
+  readonly #totalChanges: StatementSync
+  #compacted: { readonly at: Time; readonly changes: number } = { at: 0, changes: 0 }
+  #healthy = true
+  #damaged = false
+  #transactions = 0
+
+  constructor(db: DatabaseSync, { retention, failAt }: EngineOptions) {
+    this.#db = db
+    this.#rows = new SqliteRows(db, sha256)
+    this.#ledger = new Ledger(this.#rows, sha256, retention)
+    this.#fail = failPoints(failAt)
+    this.#begin = db.prepare('BEGIN IMMEDIATE')
+    this.#commit = db.prepare('COMMIT')
+    this.#totalChanges = db.prepare('SELECT total_changes() AS changes')
+  }
+
+  /** False from a write that the storage did not take to one that it did; for ever once something is not as it was. */
+  get healthy(): boolean {
+    return this.#healthy && !this.#damaged
+  }
+
+  /** How many have been committed. */
+  get transactions(): number {
+    return this.#transactions
+  }
+
+  /** All in one transaction; if that fails each in its own, so that only the culprit fails. */
+  run(calls: readonly Call[]): Answer[] {
+    try {
+      return this.#transaction(calls)
+    } catch (error) {
+      if (calls.length > 1) return calls.flatMap((call) => this.run([call]))
+      return [this.#failed(error)]
+    }
+  }
+
+  /** Gives space back, when it is time for that and there is something to give. */
+  compact(now: Time): void {
+    const changes = this.#changes()
+    const free = Math.max(0, this.#freePages() - SPARE_PAGES)
+    const { at, changes: before } = this.#compacted
+    if (Math.abs(now - at) < COMPACT_MS || (free === 0 && changes === before)) return
+    this.#compacted = { at: now, changes }
+    try {
+      if (free > 0) this.#db.exec(`PRAGMA incremental_vacuum(${Math.min(free, COMPACT_PAGES)})`)
+      this.#fail?.('before_checkpoint')
+      this.#db.exec('PRAGMA wal_checkpoint(TRUNCATE)')
+    } catch (error) {
+      this.#blame(error)
+    }
+  }
+
+  #transaction(calls: readonly Call[]): Answer[] {
+    const before = this.#healthy ? 0 : this.#changes()
+    this.#fail?.('before_begin')
+    try {
+      this.#begin.run()
+      const answers = calls.map(({ name, request }) => this.#call(name, request))
+      this.#rows.flush()
+      this.#fail?.('after_insert_before_commit')
+      this.#commit.run()
+      this.#fail?.('after_commit_before_answer')
+      this.#transactions += 1
+      this.#healthy ||= this.#changes() > before
+      this.#rows.settle()
+      return answers
+    } catch (error) {
+      if (this.#db.isTransaction) this.#db.exec('ROLLBACK')
+      this.#rows.forget()
+      throw error
+    }
+  }
+
+  #call(name: StoreOperation, request: Call['request']): Answer {
+    let outcome: Outcome<StoreOperation>
+    try {
+      outcome = this.#ledger.run(name, request)
+    } catch (error) {
+      // Nothing to undo: whoever asks again and again for what is damaged does not keep the others waiting.
+      if (isDamage(error) && READING.has(name)) return this.#failed(error)
+      throw error
+    }
+    if (name === 'sweep') {
+      this.#rows.purge()
+      // Nobody writes to a store that is ill: try whether it has recovered.
+      if (!this.#healthy) this.#db.exec('UPDATE deployment SET relay_id = relay_id')
+      this.#fail?.('in_sweep')
+    }
+    return outcome
+  }
+
+  #failed(error: unknown): Answer {
+    this.#blame(error)
+    return { failed: error instanceof Error ? (error.stack ?? error.message) : String(error) }
+  }
+
+  #blame(error: unknown): void {
+    this.#damaged ||= isDamage(error)
+    const { errcode } = error as { errcode?: number }
+    if (errcode !== undefined && STORAGE_ERRORS.has(errcode & 0xff)) this.#healthy = false
+  }
+
+  #changes(): number {
+    return Number(this.#totalChanges.get()?.['changes'])
+  }
+
+  #freePages(): number {
+    return Number(this.#db.prepare('PRAGMA freelist_count').get()?.['freelist_count'])
+  }
+}

@@ -1,0 +1,191 @@
+/**
+ * What the two sides of the SQLite engine tell each other. Calls are answered in their order. Messages, which are
+ * nearly all there is, go as short tuples; an entry's body does not travel back, since the caller still has it.
+ */
+import type { ErrorCode, Mode } from '@static/protocol'
+import type { Deployment, Request, Result, Retention, StoreEvent, StoreOperation } from '../../ports.ts'
+import {
+  type EntryDraft,
+  type LoggingOperation,
+  commitDraft,
+  leaveDraft,
+  messageDraft,
+  placed,
+} from '../ledger/draft.ts'
+import type { FailAt } from '../fail-point.ts'
+import type { Outcome } from '../ledger/ledger.ts'
+import { Packer, type Parcel, unpackSpans } from './parcel.ts'
+
+/** What the engine is made with, beside its database. */
+export interface EngineOptions {
+  readonly retention: Retention
+  /** For crash tests. */
+  readonly failAt: FailAt | undefined
+}
+
+/** What the worker is started with. */
+export interface WorkerOptions extends EngineOptions {
+  readonly path: string
+}
+
+/** An operation that is asked for. */
+export type Call = {
+  [Name in StoreOperation]: { readonly name: Name; readonly request: Request<Name> }
+}[StoreOperation]
+
+/** An operation's end: what it came to, or why the engine could not. */
+export type Answer = Outcome<StoreOperation> | { readonly failed: string }
+
+/** What the worker posts: once when it is ready or cannot be, then once per batch. */
+export type FromWorker =
+  | { readonly type: 'ready'; readonly deployment: Deployment }
+  | {
+      readonly type: 'unable'
+      readonly code: ErrorCode
+      readonly message: string
+    }
+  | {
+      readonly type: 'answers'
+      readonly parcel: Parcel
+      /** Whether the last write has succeeded. */
+      readonly healthy: boolean
+      /** How many transactions this batch took. */
+      readonly transactions: number
+    }
+
+/** What the worker is sent. */
+export type ToWorker = { readonly type: 'calls'; readonly parcel: Parcel } | { readonly type: 'close' }
+
+type AppendTuple = readonly [
+  agent: string,
+  account: string | undefined,
+  mode: Mode | undefined,
+  channel: string,
+  slot: number,
+  counter: number,
+  control: boolean,
+  paid: boolean,
+  now: number,
+  messageId: number,
+  messageIdLength: number,
+  ciphertext: number,
+  ciphertextLength: number,
+]
+
+/** An accepted message: index, whether it was charged, where its hash is. */
+type AppendedTuple = readonly [index: number, charged: boolean, hash: number, hashLength: number]
+
+/** What is said of an entry that the caller can put together itself. */
+interface Placed {
+  readonly type: 'placed'
+  readonly index: number
+  readonly hash: Uint8Array
+}
+
+/** Calls for the worker. */
+export function packCalls(calls: readonly Call[]): Parcel {
+  const packer = new Packer()
+  for (const { name, request } of calls) {
+    packer.add(name === 'append' ? packAppend(packer, request) : { name, request: packer.spans(request) })
+  }
+  return packer.finish()
+}
+
+function packAppend(packer: Packer, request: Request<'append'>): AppendTuple {
+  const { actor, channel, slot, messageId, counter, control, ciphertext, paid, now } = request
+  return [
+    actor.agent,
+    actor.account?.id,
+    actor.account?.mode,
+    channel,
+    slot,
+    counter,
+    control,
+    paid,
+    now,
+    packer.bytes(messageId),
+    messageId.length,
+    packer.bytes(ciphertext),
+    ciphertext.length,
+  ]
+}
+
+/** The calls in a parcel. */
+export function unpackCalls(parcel: Parcel): Call[] {
+  return parcel.items.map((item) =>
+    Array.isArray(item)
+      ? { name: 'append', request: unpackAppend(parcel, item as unknown as AppendTuple) }
+      : (unpackSpans(parcel, item) as Call),
+  )
+}
+
+function unpackAppend({ bytes }: Parcel, tuple: AppendTuple): Request<'append'> {
+  const [agent, account, mode, channel, slot, counter, control, paid, now, id, idLength, text, textLength] = tuple
+  return {
+    actor: { agent, account: account === undefined || mode === undefined ? undefined : { id: account, mode } },
+    channel,
+    slot,
+    messageId: new Uint8Array(bytes, id, idLength),
+    counter,
+    control,
+    ciphertext: new Uint8Array(bytes, text, textLength),
+    paid,
+    now,
+  }
+}
+
+/** Answers for the caller. */
+export function packAnswers(answers: readonly Answer[]): Parcel {
+  const packer = new Packer()
+  for (const answer of answers) packer.add(packAppended(packer, answer) ?? packer.spans(lean(answer)))
+  return packer.finish()
+}
+
+function packAppended(packer: Packer, answer: Answer): AppendedTuple | undefined {
+  if ('failed' in answer) return undefined
+  const { result, events } = answer
+  const event = events[0]
+  if (event?.type !== 'appended' || events.length > 1 || !('charged' in result)) return undefined
+  const { hash } = event.entry
+  return [result.index, result.charged, packer.bytes(hash), hash.length]
+}
+
+function lean(answer: Answer): unknown {
+  if ('failed' in answer) return answer
+  const events = answer.events.map((event): StoreEvent | Placed =>
+    event.type === 'appended' ? { type: 'placed', index: event.entry.index, hash: event.entry.hash } : event,
+  )
+  return { result: answer.result, events }
+}
+
+/** The answers in a parcel, to these calls. */
+export function unpackAnswers(parcel: Parcel, calls: readonly Call[]): Answer[] {
+  return parcel.items.map((item, at) => {
+    const call = calls[at]
+    if (!call) throw new Error('an answer without a call')
+    if (Array.isArray(item)) return unpackAppended(parcel, call, item as unknown as AppendedTuple)
+    const answer = unpackSpans(parcel, item) as
+      | { readonly result: Result<StoreOperation>; readonly events: readonly (StoreEvent | Placed)[] }
+      | { readonly failed: string }
+    if ('failed' in answer) return answer
+    const events = answer.events.map((event) => (event.type === 'placed' ? appended(call, event) : event))
+    return { result: answer.result, events }
+  })
+}
+
+function unpackAppended({ bytes }: Parcel, call: Call, [index, charged, hash, hashLength]: AppendedTuple): Answer {
+  const event = appended(call, { type: 'placed', index, hash: new Uint8Array(bytes, hash, hashLength) })
+  return { result: { index, charged }, events: [event] }
+}
+
+function appended(call: Call, { index, hash }: Placed): StoreEvent {
+  const { channel } = call.request as Request<LoggingOperation>
+  return { type: 'appended', channel, entry: placed(draft(call), index, hash) }
+}
+
+function draft(call: Call): EntryDraft {
+  if (call.name === 'append') return messageDraft(call.request)
+  if (call.name === 'commit') return commitDraft(call.request)
+  if (call.name === 'leave') return leaveDraft(call.request)
+  throw new Error(`${call.name} logs no entry`)
+}

@@ -1,0 +1,286 @@
+/** Rows of SQLite as the records that they stand for, and back. */
+import { type Hash, type Mode, chainNext, leaveBody } from '@static/protocol'
+import type { Entry, Invite, Position, Time } from '../../ports.ts'
+import { readCommitBody, readLeaveBody } from '../ledger/body.ts'
+import { damaged, intact } from './checksum.ts'
+import { fromHex, toHex } from '../../hex.ts'
+import type { ChannelFields, Ending, Member, Sender } from '../ledger/state.ts'
+
+type Bytes = Uint8Array
+type Flag = 0 | 1
+
+/** A row of `channels`, without its number. */
+export type ChannelRow = readonly [
+  id: Bytes,
+  name: string,
+  account: string,
+  mode: Mode,
+  owner: Bytes,
+  guestLimit: number,
+  lastIndex: number,
+  lastHash: Bytes,
+  head: number,
+  baseIndex: number,
+  baseHash: Bytes,
+  baseSlot: number,
+  bytes: number,
+  oldestAt: Time | null,
+  guestDay: number,
+  guestCount: number,
+  due: Time | null,
+]
+
+/** How a membership ended, at the end of its row. */
+type EndingRow = readonly [
+  endedIndex: number | null,
+  endedHash: Bytes | null,
+  endedSlot: number | null,
+  endedAt: Time | null,
+  notice: Bytes | null,
+  pending: Flag,
+]
+
+/** A row of `members`, without its channel's number. */
+export type MemberRow = readonly [
+  channelId: Bytes,
+  agent: Bytes,
+  added: number,
+  cursorIndex: number,
+  cursorHash: Bytes,
+  cursorSlot: number,
+  welcome: number | null,
+  ...ending: EndingRow,
+]
+
+/** A row of `senders`, without its channel. */
+export type SenderRow = readonly [
+  agent: Bytes,
+  counter: number,
+  barred: Flag,
+  acted: Flag,
+  seen: number,
+  hour: number,
+  free: number,
+  bytes: number,
+  entries: number,
+]
+
+/** A row of `entries` without the body, with the index for its key. */
+export type HeaderRow = readonly [
+  index: number,
+  kind: number,
+  slot: number,
+  at: Time,
+  counter: number,
+  control: Flag,
+  sender: Bytes,
+  messageId: Bytes,
+  hash: Bytes,
+]
+
+/** A row of `invites`, without its end. */
+export type InviteRow = readonly [
+  id: string,
+  channel: Bytes,
+  agent: Bytes,
+  admissionKey: Bytes,
+  expiresAt: Time,
+  maxUses: number,
+  uses: number,
+  revoked: Flag,
+]
+
+/** How an entry's kind is stored: by its place here. */
+export const KINDS = ['message', 'commit', 'leave'] as const
+
+const NOTHING = new Uint8Array()
+
+/** The fields of a channel. */
+export function readChannel(number: number, row: ChannelRow): ChannelFields {
+  const [id, name, account, mode, owner, guestLimit, lastIndex, lastHash, head, ...state] = row
+  const [baseIndex, baseHash, baseSlot, bytes, oldestAt, guestDay, guestCount, due] = state
+  return {
+    number,
+    id: toHex(id),
+    name,
+    account: { id: account, mode },
+    owner: toHex(owner),
+    guestLimit,
+    last: { index: lastIndex, hash: lastHash, slot: head },
+    base: { index: baseIndex, hash: baseHash, slot: baseSlot },
+    bytes,
+    oldestAt: oldestAt ?? undefined,
+    guestDay,
+    guestCount,
+    due: due ?? undefined,
+  }
+}
+
+/** How many columns of a channel's row never change: they come first. */
+export const FIXED_COLUMNS = 6
+
+/** A channel's row. */
+export function channelRow(channel: ChannelFields): ChannelRow {
+  const { id, name, account, owner, guestLimit, last, base, bytes, oldestAt, guestDay, guestCount, due } = channel
+  return [
+    fromHex(id),
+    name,
+    account.id,
+    account.mode,
+    fromHex(owner),
+    guestLimit,
+    last.index,
+    last.hash,
+    last.slot,
+    base.index,
+    base.hash,
+    base.slot,
+    bytes,
+    oldestAt ?? null,
+    guestDay,
+    guestCount,
+    due ?? null,
+  ]
+}
+
+/** A member. */
+export function readMember(row: MemberRow): Member {
+  const [, agent, from, cursorIndex, cursorHash, cursorSlot, welcome, ...ending] = row
+  return {
+    agent: toHex(agent),
+    from,
+    cursor: { index: cursorIndex, hash: cursorHash, slot: cursorSlot },
+    welcome: welcome ?? undefined,
+    ended: readEnding(ending),
+  }
+}
+
+function readEnding([index, hash, slot, at, notice, pending]: EndingRow): Ending | undefined {
+  if (index === null || hash === null || slot === null || at === null) return undefined
+  return {
+    position: { index, hash, slot },
+    at,
+    notice: notice === null ? undefined : readLeaveBody(notice),
+    pending: pending === 1,
+  }
+}
+
+/** A member's row. */
+export function memberRow(channelId: string, { agent, from, cursor, welcome, ended }: Member): MemberRow {
+  return [
+    fromHex(channelId),
+    fromHex(agent),
+    from,
+    cursor.index,
+    cursor.hash,
+    cursor.slot,
+    welcome ?? null,
+    ended?.position.index ?? null,
+    ended?.position.hash ?? null,
+    ended?.position.slot ?? null,
+    ended?.at ?? null,
+    ended?.notice ? leaveBody(ended.notice) : null,
+    ended?.pending ? 1 : 0,
+  ]
+}
+
+/** A sender. */
+export function readSender(row: SenderRow): Sender {
+  const [agent, counter, barred, acted, seen, hour, free, bytes, entries] = row
+  const flags = { barred: barred === 1, acted: acted === 1 }
+  return { agent: toHex(agent), agentBytes: agent, counter, ...flags, seen, hour, free, bytes, entries }
+}
+
+/** A sender's row. */
+export function senderRow(sender: Sender): SenderRow {
+  const { agentBytes, counter, barred, acted, seen, hour, free, bytes, entries } = sender
+  return [agentBytes, counter, barred ? 1 : 0, acted ? 1 : 0, seen, hour, free, bytes, entries]
+}
+
+/** The header of an entry's row. */
+export function headerRow(entry: Entry, sender: Bytes): HeaderRow {
+  const message = entry.kind === 'message'
+  return [
+    entry.index,
+    KINDS.indexOf(entry.kind),
+    entry.slot,
+    entry.at,
+    message ? entry.counter : 0,
+    message && entry.control ? 1 : 0,
+    sender,
+    entry.kind === 'leave' ? NOTHING : entry.messageId,
+    entry.hash,
+  ]
+}
+
+/** Where the log stands after an entry, of whose row this is the header, with its checksum. */
+export function readPosition(row: unknown, index: number): Position {
+  const [at, kind, slot, , , , , , hash] = intact(row, `entry ${index}`) as HeaderRow
+  if (at !== index) throw damaged(`entry ${index}`)
+  return { index, hash, slot: KINDS[kind] === 'commit' ? slot + 1 : slot }
+}
+
+/** The entry that follows a position, of whose row this is, and the position after it. Only if the chain fits. */
+export function readEntry(hash: Hash, previous: Position, row: unknown): { entry: Entry; position: Position } {
+  const header = [...(row as readonly (number | Bytes)[])]
+  const body = header.pop() as Bytes
+  const expected = previous.index + 1
+  const position = readPosition(header, expected)
+  const [index, kind, slot, at, counter, control, sender, messageId] = header as unknown as HeaderRow
+  const name = KINDS[kind]
+  if (name === undefined || slot !== previous.slot) throw damaged(`entry ${expected}`)
+  const link = chainNext(hash, previous.hash, { kind: name, sender, messageId, bodyHash: hash(body) })
+  if (!isEqual(link, position.hash)) throw damaged(`entry ${expected}`)
+  const common = { index, hash: position.hash, slot, sender: toHex(sender), at }
+  const content = (): Entry => {
+    if (name === 'commit') return { ...common, kind: name, messageId, ...readCommitBody(body) }
+    if (name === 'leave') return { ...common, kind: name, notice: readLeaveBody(body) }
+    return { ...common, kind: name, messageId, counter, control: control === 1, ciphertext: body }
+  }
+  return { entry: content(), position }
+}
+
+/** Whether two hashes are the same. */
+export function isEqual(one: Bytes, other: Bytes): boolean {
+  return Buffer.compare(one, other) === 0
+}
+
+/** An invite. */
+export function readInvite(row: InviteRow): Invite {
+  const [id, channel, agent, admissionKey, expiresAt, maxUses, uses, revoked] = row
+  return {
+    id,
+    channel: toHex(channel),
+    agent: toHex(agent),
+    admissionKey,
+    expiresAt,
+    maxUses,
+    uses,
+    revoked: revoked === 1,
+  }
+}
+
+/** An invite's row. */
+export function inviteRow(invite: Invite): InviteRow {
+  const { id, channel, agent, admissionKey, expiresAt, maxUses, uses, revoked } = invite
+  return [id, fromHex(channel), fromHex(agent), admissionKey, expiresAt, maxUses, uses, revoked ? 1 : 0]
+}
+
+/** A record as text: for those that are written seldom and never searched. */
+export function toJson(record: object): string {
+  return JSON.stringify(record, function (this: Record<string, unknown>, key) {
+    // Not the second argument: of a Buffer that is what its own toJSON has made.
+    const value = this[key]
+    if (typeof value === 'bigint') return { $integer: String(value) }
+    return value instanceof Uint8Array ? { $bytes: toHex(value) } : value
+  })
+}
+
+/** The record of a text. */
+export function fromJson(text: string): unknown {
+  return JSON.parse(text, (_key, value: { $bytes?: string; $integer?: string } | null) => {
+    if (typeof value !== 'object' || value === null) return value
+    if (value.$bytes !== undefined) return new Uint8Array(fromHex(value.$bytes))
+    return value.$integer === undefined ? value : BigInt(value.$integer)
+  })
+}

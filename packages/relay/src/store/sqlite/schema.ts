@@ -1,0 +1,224 @@
+/**
+ * The relay's database file. One process has it at a time: the lock is taken when it is opened and held to the end, so
+ * the caches beside it are always right. Every commit is on disk before it is answered (WAL, `synchronous=FULL`).
+ */
+import { randomBytes } from 'node:crypto'
+import { chmodSync, closeSync, existsSync, openSync } from 'node:fs'
+import { DatabaseSync } from 'node:sqlite'
+import { RELAY_ID_BYTES, StaticError } from '@static/protocol'
+import type { Deployment } from '../../ports.ts'
+import { checksum, intact } from './checksum.ts'
+
+/** Of the tables below. One that was released is never changed: add a step from it to the next. */
+const VERSION = 1
+
+/**
+ * Entries have one integer as key (`entryKey`), so that an insertion is one step in one tree. Ids are remembered when
+ * the entry is long gone; their key begins with the channel and its sender, whose ids lie side by side. What every
+ * message changes is kept apart from what is large. Each row ends with its checksum (`checksum.ts`), so that what the
+ * disk has changed is noticed before it is served; an entry's body is covered by the chain instead.
+ */
+const TABLES = `
+  CREATE TABLE deployment (relay_id BLOB NOT NULL, token_key BLOB NOT NULL, checksum INTEGER NOT NULL) STRICT;
+  CREATE TABLE channels (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    id BLOB NOT NULL UNIQUE,
+    name TEXT NOT NULL,
+    account TEXT NOT NULL,
+    mode TEXT NOT NULL,
+    owner BLOB NOT NULL,
+    guest_limit INTEGER NOT NULL,
+    last_index INTEGER NOT NULL,
+    last_hash BLOB NOT NULL,
+    head INTEGER NOT NULL,
+    base_index INTEGER NOT NULL,
+    base_hash BLOB NOT NULL,
+    base_slot INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    oldest_at INTEGER,
+    guest_day INTEGER NOT NULL,
+    guest_count INTEGER NOT NULL,
+    due INTEGER,
+    checksum INTEGER NOT NULL,
+    UNIQUE (account, mode, name)
+  ) STRICT;
+  CREATE INDEX due_channels ON channels (due) WHERE due IS NOT NULL;
+  CREATE TABLE foundings (
+    channel INTEGER PRIMARY KEY,
+    welcome BLOB NOT NULL,
+    checksum INTEGER NOT NULL
+  ) STRICT;
+  CREATE TABLE dropped (channel INTEGER PRIMARY KEY) STRICT;
+  CREATE TABLE members (
+    channel INTEGER NOT NULL,
+    channel_id BLOB NOT NULL,
+    agent BLOB NOT NULL,
+    added INTEGER NOT NULL,
+    cursor_index INTEGER NOT NULL,
+    cursor_hash BLOB NOT NULL,
+    cursor_slot INTEGER NOT NULL,
+    welcome INTEGER,
+    ended_index INTEGER,
+    ended_hash BLOB,
+    ended_slot INTEGER,
+    ended_at INTEGER,
+    notice BLOB,
+    pending INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    PRIMARY KEY (channel, agent)
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX rosters ON members (agent, channel_id) WHERE ended_index IS NULL;
+  CREATE TABLE senders (
+    channel INTEGER NOT NULL,
+    agent BLOB NOT NULL,
+    counter INTEGER NOT NULL,
+    barred INTEGER NOT NULL,
+    acted INTEGER NOT NULL,
+    seen INTEGER NOT NULL,
+    hour INTEGER NOT NULL,
+    free INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    entries INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    PRIMARY KEY (channel, agent)
+  ) STRICT, WITHOUT ROWID;
+  CREATE TABLE slots (
+    channel INTEGER NOT NULL,
+    slot INTEGER NOT NULL,
+    entry INTEGER NOT NULL,
+    record TEXT NOT NULL,
+    checksum INTEGER NOT NULL,
+    PRIMARY KEY (channel, slot)
+  ) STRICT;
+  CREATE TABLE turns (
+    channel INTEGER NOT NULL,
+    agent BLOB NOT NULL,
+    entry INTEGER NOT NULL,
+    slot INTEGER NOT NULL,
+    record TEXT NOT NULL,
+    checksum INTEGER NOT NULL,
+    PRIMARY KEY (channel, agent, entry)
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX turns_of ON turns (channel, slot);
+  CREATE TABLE entries (
+    key INTEGER PRIMARY KEY,
+    kind INTEGER NOT NULL,
+    slot INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    counter INTEGER NOT NULL,
+    control INTEGER NOT NULL,
+    sender BLOB NOT NULL,
+    message_id BLOB NOT NULL,
+    hash BLOB NOT NULL,
+    checksum INTEGER NOT NULL,
+    body BLOB NOT NULL
+  ) STRICT;
+  CREATE TABLE ids (
+    key BLOB PRIMARY KEY,
+    entry INTEGER NOT NULL,
+    head INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    checksum INTEGER NOT NULL
+  ) STRICT, WITHOUT ROWID;
+  CREATE TABLE welcomes (
+    sequence INTEGER PRIMARY KEY AUTOINCREMENT,
+    channel INTEGER NOT NULL,
+    agent BLOB NOT NULL,
+    account TEXT NOT NULL,
+    mode TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    record TEXT NOT NULL,
+    checksum INTEGER NOT NULL,
+    welcome BLOB NOT NULL,
+    UNIQUE (channel, agent)
+  ) STRICT;
+  CREATE INDEX welcomes_of ON welcomes (agent);
+  CREATE INDEX welcomes_from ON welcomes (agent, account, mode, channel);
+  CREATE INDEX old_welcomes ON welcomes (at);
+  CREATE TABLE invites (
+    id TEXT PRIMARY KEY,
+    channel BLOB NOT NULL,
+    agent BLOB NOT NULL,
+    admission_key BLOB NOT NULL,
+    expires_at INTEGER NOT NULL,
+    max_uses INTEGER NOT NULL,
+    uses INTEGER NOT NULL,
+    revoked INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    ends_at INTEGER
+  ) STRICT;
+  CREATE INDEX invites_of ON invites (channel);
+  CREATE INDEX ending_invites ON invites (ends_at);
+`
+
+/** Pages in memory, in KiB: the ids of busy senders should fit. */
+const CACHE_KIB = 32_768
+/** Pages in the write-ahead log before SQLite moves them by itself: hot pages are written once for many batches. */
+const CHECKPOINT_PAGES = 4000
+
+const SQLITE_BUSY = 5
+const SQLITE_CORRUPT = 11
+const SQLITE_NOTADB = 26
+
+/**
+ * Opens or makes the file. Throws `store_locked` when another process has it, `store_corrupt` when it is no database of
+ * this version, `unavailable` when it cannot be opened at all.
+ */
+export function openDatabase(path: string): DatabaseSync {
+  let db: DatabaseSync | undefined
+  try {
+    // SQLite would make it with the umask; its -wal file copies the mode of this one. One that is there is not opened
+    // here: closing it would take away the lock that another thread of this process may hold on it (POSIX).
+    if (!existsSync(path)) closeSync(openSync(path, 'ax', 0o600))
+    chmodSync(path, 0o600)
+    db = new DatabaseSync(path)
+    // The first one has no effect once there is a table, or once the file is in WAL mode.
+    db.exec(`
+      PRAGMA auto_vacuum=INCREMENTAL;
+      PRAGMA locking_mode=EXCLUSIVE;
+      PRAGMA journal_mode=WAL;
+      PRAGMA synchronous=FULL;
+      PRAGMA cache_size=-${CACHE_KIB};
+      PRAGMA wal_autocheckpoint=${CHECKPOINT_PAGES};
+    `)
+    makeTables(db, path)
+    return db
+  } catch (error) {
+    db?.close()
+    throw openingError(error, path)
+  }
+}
+
+function makeTables(db: DatabaseSync, path: string): void {
+  db.exec('BEGIN IMMEDIATE')
+  const version = db.prepare('PRAGMA user_version').get()?.['user_version']
+  if (typeof version !== 'number' || version > VERSION) {
+    throw StaticError.of('store_corrupt', `${path} was made by a newer version of Static: use that one.`)
+  }
+  if (version === 0) {
+    db.exec(TABLES)
+    const secrets = [randomBytes(RELAY_ID_BYTES), randomBytes(32)]
+    db.prepare('INSERT INTO deployment VALUES (?, ?, ?)').run(...secrets, checksum(secrets))
+    db.exec(`PRAGMA user_version=${VERSION}`)
+  }
+  db.exec('COMMIT')
+}
+
+/** What was drawn when the file was made. Throws `store_corrupt` when it is not that. */
+export function readDeployment(db: DatabaseSync): Deployment {
+  const statement = db.prepare('SELECT relay_id, token_key, checksum FROM deployment')
+  statement.setReturnArrays(true)
+  const [relayId, tokenKey] = intact(statement.get(), 'deployment') as readonly [Uint8Array, Uint8Array]
+  return { relayId, tokenKey }
+}
+
+function openingError(error: unknown, path: string): StaticError {
+  if (error instanceof StaticError) return error
+  const { errcode = 0, message } = error as { errcode?: number; message?: string }
+  const code = errcode & 0xff
+  if (code === SQLITE_BUSY) return StaticError.of('store_locked', `Another process uses ${path}.`, { cause: error })
+  if (code === SQLITE_CORRUPT || code === SQLITE_NOTADB) {
+    return StaticError.of('store_corrupt', `${path} is not a database, or is damaged.`, { cause: error })
+  }
+  return StaticError.of('unavailable', `${path} cannot be opened (${String(message)}).`, { cause: error })
+}

@@ -1,0 +1,150 @@
+/**
+ * The default engine: SQLite in a thread of its own, so that a flush to disk keeps nobody else waiting. What is asked
+ * for within one tick goes there together, and comes back together once it is durable.
+ */
+import { Worker } from 'node:worker_threads'
+import { StaticError } from '@static/protocol'
+import type { Deployment, Request, Result, Retention, Store, StoreListener, StoreOperation } from '../../ports.ts'
+import type { FailAt } from '../fail-point.ts'
+import { type Call, type FromWorker, type ToWorker, type WorkerOptions, packCalls, unpackAnswers } from './messages.ts'
+
+export type { FailAt } from '../fail-point.ts'
+
+/** What a store in a file is opened with. */
+export interface SqliteStoreOptions {
+  readonly path: string
+  readonly retention: Retention
+  /** Told once when the thread has ended by itself: the store cannot be used any more. */
+  readonly onDeath?: (error: StaticError) => void
+  /** For crash tests: kills the process at a certain point. */
+  readonly failAt?: FailAt
+}
+
+/** A store in a file. */
+export interface SqliteStore extends Store {
+  /** How many transactions there were: many operations share one. */
+  readonly transactions: number
+}
+
+/**
+ * Opens or makes the file. Throws `store_locked` when another process has it, `store_corrupt` when it is no database of
+ * this version, `unavailable` when it cannot be opened at all.
+ */
+export async function openSqliteStore(options: SqliteStoreOptions, listener: StoreListener): Promise<SqliteStore> {
+  const { path, retention, onDeath, failAt } = options
+  const workerData: WorkerOptions = { path, retention, failAt }
+  const worker = new Worker(new URL('./worker.ts', import.meta.url), { workerData })
+  const first = await new Promise<FromWorker>((resolve, reject) => {
+    worker.once('message', resolve)
+    worker.once('error', reject)
+  })
+  if (first.type === 'unable') throw StaticError.of(first.code, first.message)
+  if (first.type !== 'ready') throw StaticError.of('internal_error')
+  return new WorkerStore(worker, first.deployment, listener, onDeath)
+}
+
+interface Waiting {
+  readonly call: Call
+  readonly resolve: (result: object) => void
+  readonly reject: (error: StaticError) => void
+}
+
+/** The calling side. */
+class WorkerStore implements SqliteStore {
+  readonly deployment: Deployment
+  readonly #worker: Worker
+  readonly #listener: StoreListener
+  readonly #onDeath: SqliteStoreOptions['onDeath']
+  /** Not sent yet: the rest of this tick may bring more. */
+  #unsent: Waiting[] = []
+  /** Sent; they are answered in this order. */
+  readonly #waiting: Waiting[] = []
+  readonly #exited: Promise<void>
+  #failure: StaticError | undefined
+  #healthy = true
+  #transactions = 0
+
+  constructor(worker: Worker, deployment: Deployment, listener: StoreListener, onDeath: SqliteStoreOptions['onDeath']) {
+    this.deployment = deployment
+    this.#worker = worker
+    this.#listener = listener
+    this.#onDeath = onDeath
+    worker.on('message', (message: FromWorker) => this.#take(message))
+    worker.on('error', (error) => this.#die(error))
+    this.#exited = new Promise((resolve) => {
+      worker.once('exit', () => {
+        this.#die(undefined)
+        resolve()
+      })
+    })
+  }
+
+  get transactions(): number {
+    return this.#transactions
+  }
+
+  run<Name extends StoreOperation>(name: Name, request: Request<Name>): Promise<Result<Name>> {
+    if (this.#failure) return Promise.reject(this.#failure)
+    return new Promise((resolve, reject) => {
+      if (this.#unsent.length === 0) queueMicrotask(() => this.#send())
+      const call = { name, request } as unknown as Call
+      this.#unsent.push({ call, resolve: resolve as Waiting['resolve'], reject })
+    })
+  }
+
+  healthy(): boolean {
+    return this.#healthy && this.#failure === undefined
+  }
+
+  close(): Promise<void> {
+    if (!this.#failure) {
+      this.#send()
+      this.#post({ type: 'close' })
+      this.#failure = StaticError.of('closed', 'The store is closed.')
+    }
+    return this.#exited
+  }
+
+  #send(): void {
+    if (this.#unsent.length === 0) return
+    const parcel = packCalls(this.#unsent.map(({ call }) => call))
+    this.#waiting.push(...this.#unsent)
+    this.#unsent = []
+    this.#post({ type: 'calls', parcel }, [parcel.bytes])
+  }
+
+  #post(message: ToWorker, transfer: ArrayBuffer[] = []): void {
+    this.#worker.postMessage(message, transfer)
+  }
+
+  #take(message: FromWorker): void {
+    if (message.type !== 'answers') return
+    this.#healthy = message.healthy
+    this.#transactions += message.transactions
+    const answered = this.#waiting.splice(0, message.parcel.items.length)
+    const answers = unpackAnswers(
+      message.parcel,
+      answered.map(({ call }) => call),
+    )
+    for (const [at, { resolve, reject }] of answered.entries()) {
+      const answer = answers[at]
+      if (!answer || 'failed' in answer) reject(unavailable(new Error(answer?.failed)))
+      else {
+        for (const event of answer.events) this.#listener(event)
+        resolve(answer.result)
+      }
+    }
+  }
+
+  /** The thread has ended: whoever waits is told, and so is everyone after. */
+  #die(cause: unknown): void {
+    const died = this.#failure === undefined
+    const failure = (this.#failure ??= unavailable(cause))
+    for (const { reject } of [...this.#waiting.splice(0), ...this.#unsent.splice(0)]) reject(failure)
+    if (died) this.#onDeath?.(failure)
+  }
+}
+
+function unavailable(cause: unknown): StaticError {
+  return StaticError.of('unavailable', 'The relay cannot use its store now.', { cause })
+}

@@ -1,0 +1,164 @@
+/**
+ * The relay's TCP port: native gRPC, gRPC-Web, Connect, `/health` and `/metrics` on one TLS 1.3 socket. Sessions and
+ * native subscriptions are framed by hand, the other calls go through the RPC library.
+ */
+import { once } from 'node:events'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import {
+  createSecureServer,
+  type Http2SecureServer,
+  type Http2ServerRequest,
+  type Http2ServerResponse,
+} from 'node:http2'
+import { Relay } from '@static/protocol/relay'
+import type { PacingCounts } from '../../session/pacing.ts'
+import type { CallHandler, Health, Peer, StreamHandler, Transport } from '../../ports.ts'
+import { SessionStreams } from './session.ts'
+import { isNativeGrpc } from './stream.ts'
+import { Subscriptions } from './subscribe.ts'
+import { healthAnswer } from '../http2/health.ts'
+import { plainAddress } from '../http2/address.ts'
+import { commonHeaders, corsHeaders, preflightHeaders } from '../http2/headers.ts'
+import { Connections, type CutReason, HTTP2_LIMITS, type Http2Limits, serverOptions } from '../http2/limits.ts'
+import { type Certificate, listen, tlsOptions } from '../http2/listener.ts'
+import { metricsAnswer, type MetricsSource } from '../http2/metrics.ts'
+import { makeUnaryHandler } from './unary.ts'
+
+/** How to open the port. */
+export interface GrpcOptions {
+  /** `localhost` means both loopback addresses, `0.0.0.0` and `::` all addresses. */
+  readonly host: string
+  /** 0 takes a free one. */
+  readonly port: number
+  readonly certificate: Certificate
+  /** Origins whose pages may call from a browser. */
+  readonly origins: readonly string[]
+  readonly health: () => Health
+  /** What `/metrics` tells, if anything. */
+  readonly metrics?: MetricsSource
+  readonly limits?: Partial<Http2Limits>
+  readonly log?: GrpcLog
+}
+
+/** What is worth a line in the log. */
+export interface GrpcLog {
+  /** A peer went too far. */
+  readonly cut: (address: string, reason: CutReason) => void
+  /** Something in this process went wrong. */
+  readonly failed: (error: unknown) => void
+}
+
+/** The open port. */
+export interface GrpcTransport extends Transport {
+  readonly port: number
+  /** What the clocks of sessions have done. */
+  pacing(): readonly PacingCounts[]
+  /**
+   * Takes a new certificate for connections from now on.
+   *
+   * @throws when certificate and key do not belong together; the old one stays
+   */
+  renew(certificate: Certificate): void
+}
+
+type HttpRequest = IncomingMessage | Http2ServerRequest
+type HttpResponse = (ServerResponse | Http2ServerResponse) & ServerResponse
+
+const SILENT: GrpcLog = { cut: () => {}, failed: () => {} }
+const SESSION_PATH = `/${Relay.typeName}/${Relay.method.session.name}`
+const SUBSCRIBE_PATH = `/${Relay.typeName}/${Relay.method.subscribe.name}`
+
+/**
+ * Opens the port.
+ *
+ * @throws {StaticError} `connection_error` when an address is taken
+ */
+export async function startGrpcTransport(
+  options: GrpcOptions,
+  streams: StreamHandler,
+  calls: CallHandler,
+): Promise<GrpcTransport> {
+  const limits = { ...HTTP2_LIMITS, ...options.limits }
+  const { health, metrics, log = SILENT } = options
+  const origins = new Set(options.origins)
+  const stopping = new AbortController()
+  const connections = new Connections(limits, log.cut)
+  const sessions = new SessionStreams(streams, limits)
+  const subscriptions = new Subscriptions(calls, limits)
+  const callMethod = makeUnaryHandler({ calls, health, limits, stopping: stopping.signal, failed: log.failed })
+
+  const handle = (request: HttpRequest, response: HttpResponse): void => {
+    if ('stream' in request) {
+      // Reset before it was looked at, as in a flood of them.
+      if (request.stream.closed || request.stream.destroyed) return
+    } else if (!connections.admitPipelined(request.socket, response)) {
+      return
+    }
+    const { method, headers, url = '' } = request
+    const [path = ''] = url.split('?', 1)
+    if (method === 'POST' && 'stream' in request && isNativeGrpc(headers)) {
+      const hand = path === SESSION_PATH ? sessions : path === SUBSCRIBE_PATH ? subscriptions : undefined
+      if (hand !== undefined) {
+        hand.accept(request.stream, headers, peerOf(request))
+        return
+      }
+    }
+    const common = { ...commonHeaders(headers), ...corsHeaders(headers, origins) }
+    const allowed = preflightHeaders(method, headers, origins)
+    if (allowed !== undefined) {
+      response.writeHead(204, { ...common, ...allowed }).end()
+    } else if (path === '/health' && (method === 'GET' || method === 'HEAD')) {
+      const { status, body } = healthAnswer(health())
+      response.writeHead(status, { ...common, 'content-type': 'application/json' }).end(JSON.stringify(body))
+    } else if (path === '/metrics' && method === 'GET' && metrics !== undefined) {
+      const { address } = peerOf(request)
+      metricsAnswer(metrics, address, headers.authorization).then(
+        // Not for pages, whatever their origin: a browser on this machine would read them without the token.
+        ({ status, headers: own, body }) => response.writeHead(status, { ...commonHeaders(headers), ...own }).end(body),
+        (error: unknown) => {
+          log.failed(error)
+          response.destroy()
+        },
+      )
+    } else {
+      for (const [name, value] of Object.entries(common)) response.setHeader(name, value as string)
+      if (callMethod(path, request, response, peerOf(request))) return
+      response.writeHead(404, { 'content-type': 'application/json' }).end('{"code":"not_found"}')
+    }
+  }
+
+  const makeServer = (): Http2SecureServer =>
+    createSecureServer({ ...serverOptions(limits), ...tlsOptions(options.certificate) })
+      .on('connection', (socket) => connections.admit(socket))
+      .on('session', (session) => connections.watch(session))
+      .on('request', handle as (request: Http2ServerRequest, response: Http2ServerResponse) => void)
+  const { port, servers } = await listen(options.host, options.port, makeServer)
+  for (const server of servers) server.on('error', log.failed)
+
+  return {
+    port,
+    write: (ids, cells, urgent = false) => sessions.write(ids, cells, urgent),
+    pace: (id, pace) => sessions.pace(id, pace),
+    pacing: () => [sessions.pacing],
+    end: (id) => sessions.end(id),
+    renew(certificate) {
+      for (const server of servers) server.setSecureContext(tlsOptions(certificate))
+    },
+    async stop() {
+      const closed = servers.map((server) => once(server, 'close'))
+      for (const server of servers) server.close()
+      stopping.abort()
+      sessions.endAll()
+      subscriptions.endAll()
+      connections.leave()
+      const late = setTimeout(() => connections.destroy(), limits.closeMs)
+      await Promise.all(closed)
+      clearTimeout(late)
+    },
+  }
+}
+
+/** One connection has one peer, but HTTP/1.1 and HTTP/2 keep it in different places. */
+function peerOf({ socket }: HttpRequest): Peer {
+  return { transport: 'grpc', form: 'protobuf', address: plainAddress(socket.remoteAddress), proxy: false }
+}

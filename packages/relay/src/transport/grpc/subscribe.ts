@@ -1,0 +1,107 @@
+/** `Subscribe` over native gRPC, framed by hand as the sessions are. */
+import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
+import { create } from '@bufbuild/protobuf'
+import { Code, ConnectError } from '@connectrpc/connect'
+import { decodeEnvelope, encodeEnvelope, ENVELOPE_LIMITS, SESSION_METADATA } from '@static/protocol'
+import {
+  type ClientMessage,
+  ClientMessageSchema,
+  ServerMessageSchema,
+  type SubscribeRequest,
+  SubscribeRequestSchema,
+} from '@static/protocol/relay'
+import type { CallHandler, Peer, PushSink } from '../../ports.ts'
+import { refusalError } from './error.ts'
+import { frameMessage, PREFIX_BYTES } from './frame.ts'
+import { GrpcStream, objection, type StreamLimits } from './stream.ts'
+import { readBody, unframeMessage } from './unary-body.ts'
+
+/** What a subscription is held to. */
+export interface SubscribeLimits extends StreamLimits {
+  /** So long may the request take to arrive. */
+  readonly bodyMs: number
+}
+
+/** The message that opens a subscription: as if the agent had resumed on a session. */
+export function resumeMessage(request: SubscribeRequest, token: string): ClientMessage {
+  return create(ClientMessageSchema, {
+    requestId: 1n,
+    sessionToken: token,
+    body: { case: 'resume', value: { channelIds: request.channelIds } },
+  })
+}
+
+/** All subscriptions over native gRPC of a port. */
+export class Subscriptions {
+  readonly #calls: CallHandler
+  readonly #limits: SubscribeLimits
+  readonly #open = new Set<GrpcStream>()
+
+  constructor(calls: CallHandler, limits: SubscribeLimits) {
+    this.#calls = calls
+    this.#limits = limits
+  }
+
+  /** Takes a new stream. */
+  accept(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, peer: Peer): void {
+    const reply = new GrpcStream(stream, this.#limits)
+    this.#open.add(reply)
+    stream.on('close', () => this.#open.delete(reply))
+    const refusal = objection(headers)
+    if (refusal !== undefined) {
+      reply.end(refusal)
+      return
+    }
+    readRequest(stream, this.#limits.bodyMs).then(
+      (request) => this.#start(stream, reply, peer, resumeMessage(request, tokenOf(headers))),
+      (error: unknown) => reply.end(ConnectError.from(error)),
+    )
+  }
+
+  /** Ends every subscription. */
+  endAll(): void {
+    for (const reply of this.#open) reply.end()
+  }
+
+  #start(stream: ServerHttp2Stream, reply: GrpcStream, peer: Peer, message: ClientMessage): void {
+    if (reply.ended) return
+    let endedByHandler = false
+    const sink: PushSink = {
+      write(push) {
+        if (push.body.case !== 'error') {
+          return reply.write(frameMessage(encodeEnvelope('protobuf', ServerMessageSchema, push)))
+        }
+        reply.end(refusalError(push.body.value))
+        return false
+      },
+      end() {
+        endedByHandler = true
+        reply.end()
+      },
+    }
+    reply.open()
+    const subscription = this.#calls.subscribe(peer, message, sink)
+    stream.on('drain', () => subscription.room())
+    stream.on('close', () => {
+      if (!endedByHandler) subscription.close()
+    })
+  }
+}
+
+/** The session token of a request. */
+function tokenOf(headers: IncomingHttpHeaders): string {
+  const token = headers[SESSION_METADATA]
+  return typeof token === 'string' ? token : ''
+}
+
+/** The one message of the request. */
+async function readRequest(stream: ServerHttp2Stream, ms: number): Promise<SubscribeRequest> {
+  const most = PREFIX_BYTES + ENVELOPE_LIMITS.authenticated
+  const { compressed, message } = unframeMessage(await readBody(stream, most, ms, () => true))
+  if (compressed) throw new ConnectError('Messages are not compressed here.', Code.Unimplemented)
+  try {
+    return decodeEnvelope('protobuf', SubscribeRequestSchema, message, most)
+  } catch (error) {
+    throw ConnectError.from(error, Code.InvalidArgument)
+  }
+}

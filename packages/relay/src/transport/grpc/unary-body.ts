@@ -1,0 +1,141 @@
+/**
+ * Request bodies of unary calls: read within bounds, and looked over before the RPC library builds objects from them.
+ * Memory grows with what has arrived, never with what a peer announces.
+ */
+import type { Readable } from 'node:stream'
+import type { DescMessage } from '@bufbuild/protobuf'
+import { Code, ConnectError } from '@connectrpc/connect'
+import { decodeEnvelope } from '@static/protocol'
+import { PREFIX_BYTES } from './frame.ts'
+
+/** As many values as a message of either wire form may hold. */
+const MOST_JSON_ITEMS = 65_536
+const COMPRESSED = 1
+
+/** So many bytes of bodies are held at once, in all and for one address. */
+export class BodyBudget {
+  readonly #most: number
+  readonly #mostPerAddress: number
+  readonly #perAddress = new Map<string, number>()
+  #held = 0
+
+  constructor(most: number, mostPerAddress: number) {
+    this.#most = most
+    this.#mostPerAddress = mostPerAddress
+  }
+
+  /** Holds some more; false when that would be too much. */
+  take(address: string, bytes: number): boolean {
+    const held = (this.#perAddress.get(address) ?? 0) + bytes
+    if (this.#held + bytes > this.#most || held > this.#mostPerAddress) return false
+    this.#held += bytes
+    this.#perAddress.set(address, held)
+    return true
+  }
+
+  give(address: string, bytes: number): void {
+    const held = (this.#perAddress.get(address) ?? 0) - bytes
+    this.#held -= bytes
+    if (held > 0) this.#perAddress.set(address, held)
+    else this.#perAddress.delete(address)
+  }
+}
+
+/**
+ * Reads a body of at most `most` bytes that arrives within `ms`. Each chunk has to be granted.
+ *
+ * @throws {ConnectError} when it is longer, slower, cut short, or not granted
+ */
+export function readBody(
+  body: Readable,
+  most: number,
+  ms: number,
+  grant: (bytes: number) => boolean,
+): Promise<Uint8Array<ArrayBuffer>> {
+  return new Promise((resolve, reject) => {
+    let bytes = new Uint8Array(1024)
+    let length = 0
+    const fail = (text: string, code: Code): void => {
+      stop()
+      reject(new ConnectError(text, code))
+    }
+    const take = (chunk: Uint8Array): void => {
+      if (length + chunk.length > most) {
+        fail(`The request is longer than ${most} bytes.`, Code.ResourceExhausted)
+        return
+      }
+      if (!grant(chunk.length)) {
+        fail('Too many requests are under way.', Code.ResourceExhausted)
+        return
+      }
+      if (length + chunk.length > bytes.length) {
+        bytes = new Uint8Array(bytes.buffer.transfer(Math.max(2 * bytes.length, length + chunk.length)))
+      }
+      bytes.set(chunk, length)
+      length += chunk.length
+    }
+    const end = (): void => {
+      stop()
+      resolve(bytes.subarray(0, length))
+    }
+    const gone = (): void => fail('The caller has gone.', Code.Canceled)
+    const late = setTimeout(() => fail('The request took too long.', Code.DeadlineExceeded), ms)
+    const stop = (): void => {
+      clearTimeout(late)
+      body.off('data', take).off('end', end).off('close', gone)
+      // What still comes is let go.
+      body.resume()
+    }
+    body
+      .on('error', () => {})
+      .on('data', take)
+      .on('end', end)
+      .on('close', gone)
+  })
+}
+
+/** Whether a body of this type is JSON. */
+export function isJson(contentType: string): boolean {
+  return /json/i.test(contentType)
+}
+
+/** Takes gRPC's framing off the only message of a body. */
+export function unframeMessage(body: Uint8Array): { readonly compressed: boolean; readonly message: Uint8Array } {
+  const message = body.subarray(PREFIX_BYTES)
+  const [flags = 0] = body
+  if (body.length < PREFIX_BYTES || new DataView(body.buffer, body.byteOffset).getUint32(1) !== message.length) {
+    throw new ConnectError('The request is not exactly one message.', Code.InvalidArgument)
+  }
+  return { compressed: (flags & COMPRESSED) !== 0, message }
+}
+
+/**
+ * Refuses bodies that are short but would become many objects. The library decodes again, which costs little beside
+ * the rest of what it does.
+ *
+ * @throws {ConnectError} for a body that is no such message
+ */
+export function checkBody(type: DescMessage, contentType: string, body: Uint8Array): void {
+  const framed = /^application\/(grpc|connect)/i.test(contentType)
+  const { compressed, message } = framed ? unframeMessage(body) : { compressed: false, message: body }
+  // The library refuses those itself, in the words of each protocol.
+  if (compressed) return
+  if (isJson(contentType)) {
+    checkJson(message)
+    return
+  }
+  try {
+    decodeEnvelope('protobuf', type, message, message.length)
+  } catch (error) {
+    throw ConnectError.from(error, Code.InvalidArgument)
+  }
+}
+
+/** Every value but the first stands behind one of these; those within texts are counted too and seldom are many. */
+function checkJson(text: Uint8Array): void {
+  let items = 1
+  for (const byte of text) {
+    if (byte === 0x2c || byte === 0x5b || byte === 0x7b) items++
+  }
+  if (items > MOST_JSON_ITEMS) throw new ConnectError('The request has too many values.', Code.InvalidArgument)
+}

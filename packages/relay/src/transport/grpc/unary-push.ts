@@ -1,0 +1,110 @@
+/** `Subscribe` for the RPC library, which pulls messages at its reader's pace while the relay pushes them. */
+import { Code, ConnectError } from '@connectrpc/connect'
+import { encodeEnvelope } from '@static/protocol'
+import { type ServerMessage, ServerMessageSchema } from '@static/protocol/relay'
+import type { PushSink, Subscription } from '../../ports.ts'
+import { refusalError } from './error.ts'
+
+/** What a stream of pushes needs. */
+export interface PushOptions {
+  readonly subscribe: (sink: PushSink) => Subscription
+  /** The reader has gone, or the port stops. */
+  readonly signal: AbortSignal
+  /** So many bytes may wait for the reader. */
+  readonly unsentBytes: number
+  /** Nothing more is pushed, though the reader may not have taken everything. */
+  readonly ended: () => void
+}
+
+/** Gives pushes on until the signal, the handler's end or an error. */
+export async function* pushes({ subscribe, signal, unsentBytes, ended }: PushOptions): AsyncGenerator<ServerMessage> {
+  const queue = new PushQueue(unsentBytes, ended)
+  const subscription = subscribe(queue)
+  const stop = (): void => queue.stop()
+  signal.addEventListener('abort', stop)
+  if (signal.aborted) stop()
+  try {
+    for (;;) {
+      const next = await queue.next()
+      if (next === undefined) return
+      if (next.body.case === 'error') throw refusalError(next.body.value)
+      yield next
+      if (queue.isEmpty) subscription.room()
+    }
+  } finally {
+    signal.removeEventListener('abort', stop)
+    if (!queue.endedByHandler) subscription.close()
+  }
+}
+
+/** What was pushed and not pulled yet. */
+class PushQueue implements PushSink {
+  endedByHandler = false
+  readonly #most: number
+  readonly #ended: () => void
+  readonly #waiting: { readonly message: ServerMessage; readonly bytes: number }[] = []
+  #bytes = 0
+  #stopped = false
+  #overrun = false
+  #wake: (() => void) | undefined
+
+  constructor(most: number, ended: () => void) {
+    this.#most = most
+    this.#ended = ended
+  }
+
+  get isEmpty(): boolean {
+    return this.#waiting.length === 0
+  }
+
+  write(message: ServerMessage): boolean {
+    if (this.#stopped || this.#overrun || this.endedByHandler) return false
+    const { length: bytes } = encodeEnvelope('protobuf', ServerMessageSchema, message)
+    this.#bytes += bytes
+    if (this.#bytes > this.#most) {
+      this.#overrun = true
+      this.#waiting.length = 0
+      this.#ended()
+    } else {
+      this.#waiting.push({ message, bytes })
+    }
+    // Somebody waits for exactly one.
+    return this.#rouse() && !this.#overrun
+  }
+
+  end(): void {
+    this.endedByHandler = true
+    this.#ended()
+    this.#rouse()
+  }
+
+  /** Nobody pulls any more. */
+  stop(): void {
+    this.#stopped = true
+    this.#ended()
+    this.#rouse()
+  }
+
+  /** The next message; undefined at the end. */
+  async next(): Promise<ServerMessage | undefined> {
+    while (!this.#stopped) {
+      if (this.#overrun) throw new ConnectError('The reader is too slow.', Code.ResourceExhausted)
+      const next = this.#waiting.shift()
+      if (next !== undefined) {
+        this.#bytes -= next.bytes
+        return next.message
+      }
+      if (this.endedByHandler) return undefined
+      await new Promise<void>((resolve) => (this.#wake = resolve))
+    }
+    return undefined
+  }
+
+  /** Whether somebody waited. */
+  #rouse(): boolean {
+    const wake = this.#wake
+    this.#wake = undefined
+    wake?.()
+    return wake !== undefined
+  }
+}

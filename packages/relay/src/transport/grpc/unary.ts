@@ -1,0 +1,242 @@
+/**
+ * Every operation as a unary call, and Subscribe for browsers, in gRPC, gRPC-Web and Connect by the RPC library. Calls
+ * become the messages of a session: method `SendMessage` is the field `send_message` of both envelopes.
+ */
+import type { ServerResponse } from 'node:http'
+import { create, type DescMethodUnary, type DescService, type Message } from '@bufbuild/protobuf'
+import {
+  Code,
+  ConnectError,
+  type ConnectRouter,
+  createConnectRouter,
+  createContextKey,
+  createContextValues,
+  type HandlerContext,
+  type MethodImpl,
+} from '@connectrpc/connect'
+import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from '@connectrpc/connect-node'
+import type { UniversalHandler } from '@connectrpc/connect/protocol'
+import { ENVELOPE_LIMITS, SESSION_METADATA } from '@static/protocol'
+import { type ClientMessage, ClientMessageSchema, Relay } from '@static/protocol/relay'
+import type { CallHandler, Health, Peer } from '../../ports.ts'
+import { failureError, refusalError } from './error.ts'
+import { resumeMessage } from './subscribe.ts'
+import { healthRoutes } from '../http2/health.ts'
+import { addressSubject } from '../http2/address.ts'
+import { BodyBudget, checkBody, isJson, readBody } from './unary-body.ts'
+import { pushes } from './unary-push.ts'
+
+/** What a caller may send who has shown nothing: an OpenSession with a long JWT. */
+const MOST_STRANGER_BYTES = 8192
+/** Room for the longest message. JSON is slow to read, and those who send large commits do not use it. */
+const MOST_JSON_BYTES = 1_048_576
+/** The longest envelope, and room for the framing. */
+const MOST_CALL_BYTES: number = ENVELOPE_LIMITS.member + 65_536
+
+type NodeServerRequest = Parameters<typeof universalRequestFromNodeRequest>[0]
+type NodeServerResponse = Parameters<typeof universalResponseToNodeResponse>[1]
+
+/** What unary calls are held to. */
+export interface UnaryLimits {
+  /** So long may a request take to arrive, and an answer to be taken. */
+  readonly bodyMs: number
+  /** So many bytes of requests are held at once, in all and for one address. */
+  readonly bodyBytes: number
+  readonly bodyBytesPerAddress: number
+  /** So many bytes may wait for the reader of a subscription. */
+  readonly unsentBytes: number
+  /** So long may a stream take to end after its last word. */
+  readonly closeMs: number
+}
+
+/** What the calls need. */
+export interface UnaryOptions {
+  readonly calls: CallHandler
+  readonly health: () => Health
+  readonly limits: UnaryLimits
+  /** Ends the subscriptions. */
+  readonly stopping: AbortSignal
+  /** Something in this process went wrong. */
+  readonly failed: (error: unknown) => void
+}
+
+/** Answers a request, unless it is for none of the methods. */
+export type UnaryHandler = (
+  path: string,
+  request: NodeServerRequest,
+  response: NodeServerResponse,
+  peer: Peer,
+) => boolean
+
+/** What a call needs beside its message. */
+interface CallContext {
+  readonly peer: Peer
+  /** Cuts the answer off when it is not taken in time. */
+  readonly expire: (ms: number) => void
+}
+
+const callKey = createContextKey<CallContext | undefined>(undefined)
+
+/** Makes the handler of all calls. */
+export function makeUnaryHandler(options: UnaryOptions): UnaryHandler {
+  const router = createConnectRouter({
+    readMaxBytes: MOST_CALL_BYTES,
+    writeMaxBytes: MOST_CALL_BYTES,
+    // Ciphertext does not compress, and compressed lengths would undo the padding.
+    acceptCompression: [],
+  })
+  relayRoutes(router, options)
+  healthRoutes(router, options.health)
+  const handlers = new Map(router.handlers.map((handler) => [handler.requestPath, handler]))
+  const budget = new BodyBudget(options.limits.bodyBytes, options.limits.bodyBytesPerAddress)
+  return (path, request, response, peer) => {
+    const handler = handlers.get(path)
+    if (handler === undefined) return false
+    answer(handler, request, response, peer, budget, options).catch((error: unknown) => {
+      // Callers that go away are no failure.
+      if (!request.destroyed) options.failed(error)
+      response.destroy()
+    })
+    return true
+  }
+}
+
+function relayRoutes(router: ConnectRouter, { calls, limits, stopping }: UnaryOptions): void {
+  const { methods }: DescService = Relay
+  for (const method of methods.filter((method): method is DescMethodUnary => method.methodKind === 'unary')) {
+    const field = fieldOf(method)
+    const call: MethodImpl<DescMethodUnary> = async (input, context) => {
+      checkOneofs(method, input)
+      const message = create(ClientMessageSchema, {
+        requestId: 1n,
+        sessionToken: tokenOf(context),
+        body: { case: field, value: input } as ClientMessage['body'],
+      })
+      const { signal } = context
+      const reply = await untilAborted(calls.call(callOf(context).peer, message, signal), signal).catch(
+        (error: unknown) => {
+          throw failureError(error)
+        },
+      )
+      if (reply.body.case === 'error') throw refusalError(reply.body.value)
+      if (reply.body.case !== field) throw new Error(`${method.name} was answered by ${reply.body.case}.`)
+      if (reply.sessionToken !== '') context.responseHeader.set(SESSION_METADATA, reply.sessionToken)
+      return reply.body.value
+    }
+    router.rpc<DescMethodUnary>(method, call)
+  }
+  router.rpc(Relay.method.subscribe, (request, context) => {
+    const { peer, expire } = callOf(context)
+    return pushes({
+      subscribe: (sink) => calls.subscribe(peer, resumeMessage(request, tokenOf(context)), sink),
+      signal: AbortSignal.any([context.signal, stopping]),
+      unsentBytes: limits.unsentBytes,
+      ended: () => expire(limits.closeMs),
+    })
+  })
+}
+
+/** The member of the envelope that a method's request goes into. */
+function fieldOf(method: DescMethodUnary): string {
+  const field = ClientMessageSchema.fields.find(({ localName }) => localName === method.localName)
+  if (field?.message?.typeName !== method.input.typeName) throw new TypeError(`${method.name} is in no envelope.`)
+  return field.localName
+}
+
+/** JSON can leave a choice open; the other forms are refused before they come here. */
+function checkOneofs(method: DescMethodUnary, input: Message): void {
+  for (const { localName, name } of method.input.oneofs) {
+    const choice = (input as Message & Record<string, { readonly case?: string }>)[localName]
+    if (choice?.case === undefined) throw new ConnectError(`Nothing is given as ${name}.`, Code.InvalidArgument)
+  }
+}
+
+function callOf(context: HandlerContext): CallContext {
+  const call = context.values.get(callKey)
+  if (call === undefined) throw new TypeError('A call has no context.')
+  return call
+}
+
+function tokenOf(context: HandlerContext): string {
+  return context.requestHeader.get(SESSION_METADATA) ?? ''
+}
+
+/** A caller's deadline ends the wait, not the work. */
+async function untilAborted<Value>(work: Promise<Value>, signal: AbortSignal): Promise<Value> {
+  let stop = (): void => {}
+  const aborted = new Promise<never>((_resolve, reject) => {
+    stop = () => reject(ConnectError.from(signal.reason, Code.Canceled))
+    signal.addEventListener('abort', stop)
+    if (signal.aborted) stop()
+  })
+  try {
+    return await Promise.race([work, aborted])
+  } finally {
+    signal.removeEventListener('abort', stop)
+  }
+}
+
+async function answer(
+  handler: UniversalHandler,
+  request: NodeServerRequest,
+  response: NodeServerResponse,
+  peer: Peer,
+  budget: BodyBudget,
+  { calls, limits }: UnaryOptions,
+): Promise<void> {
+  const subject = addressSubject(peer.address)
+  let held = 0
+  let gone = false
+  response.once('close', () => {
+    gone = true
+    budget.give(subject, held)
+  })
+  const grant = (bytes: number): boolean => {
+    if (gone || !budget.take(subject, bytes)) return false
+    held += bytes
+    return true
+  }
+  // A reader that takes nothing, or a sender that does not end its half, cannot keep the stream.
+  const expire = (ms: number): void => {
+    if (gone) return
+    const late = setTimeout(() => response.destroy(), ms)
+    response.once('close', () => clearTimeout(late))
+  }
+  const values = createContextValues().set(callKey, { peer, expire })
+  let call: ReturnType<typeof universalRequestFromNodeRequest>
+  try {
+    call = universalRequestFromNodeRequest(request, response, undefined, values)
+  } catch {
+    // A host name that is none.
+    ;(response as ServerResponse)
+      .writeHead(400, { 'content-type': 'application/json' })
+      .end('{"code":"invalid_request"}')
+    return
+  }
+  const type = call.header.get('content-type') ?? ''
+  let body: Uint8Array | ConnectError
+  try {
+    body = await readBody(request, mostBytes(handler, call.header, type, calls), limits.bodyMs, grant)
+    checkBody(handler.method.input, type, body)
+  } catch (error) {
+    body = ConnectError.from(error)
+  }
+  // The library would set aside what a peer announces.
+  call.header.delete('content-length')
+  const reply = await handler({ ...call, body: oneChunk(body) })
+  if (body instanceof ConnectError) expire(limits.closeMs)
+  else if (handler.method.methodKind === 'unary') expire(limits.bodyMs)
+  await universalResponseToNodeResponse(reply, response)
+}
+
+function mostBytes({ method }: UniversalHandler, header: Headers, type: string, calls: CallHandler): number {
+  const opening = method === Relay.method.getChallenge || method === Relay.method.openSession
+  if (opening || !calls.knows(header.get(SESSION_METADATA) ?? '')) return MOST_STRANGER_BYTES
+  return isJson(type) ? MOST_JSON_BYTES : MOST_CALL_BYTES
+}
+
+/** The body as the library wants it; a failure to read it is told in the words of each protocol. */
+async function* oneChunk(body: Uint8Array | ConnectError): AsyncGenerator<Uint8Array> {
+  if (body instanceof ConnectError) throw body
+  yield body
+}

@@ -1,0 +1,191 @@
+/** What connections are held to, so that nothing small stalls the port. */
+import type { ServerResponse } from 'node:http'
+import { constants, type Http2Session, type SecureServerOptions, type ServerHttp2Session } from 'node:http2'
+import type { Socket } from 'node:net'
+import { addressSubject, plainAddress } from './address.ts'
+
+/** The bounds of a port. Times are in milliseconds. */
+export interface Http2Limits {
+  /** Connections in all, and from one address (IPv6: one /64). */
+  readonly connections: number
+  readonly connectionsPerAddress: number
+  /** Streams at once on one connection. */
+  readonly streams: number
+  /** Resets within 10 s on one connection, by either side. */
+  readonly resets: number
+  /** For a TLS handshake, the headers of an HTTP/1.1 request, the first settings of HTTP/2. */
+  readonly headersMs: number
+  /** For the body of a unary call, and for its answer to be taken. */
+  readonly bodyMs: number
+  /** How long a connection is kept without a stream. */
+  readonly idleMs: number
+  /** How long a stream may take to end after its last word, and all of them when the port stops. */
+  readonly closeMs: number
+  /** Bytes that may wait for the reader of one stream. */
+  readonly unsentBytes: number
+  /** Bytes of unary requests that are held at once, in all and for one address. */
+  readonly bodyBytes: number
+  readonly bodyBytesPerAddress: number
+}
+
+/** The bounds when nothing else is said. */
+export const HTTP2_LIMITS: Http2Limits = {
+  connections: 20_000,
+  connectionsPerAddress: 1_000,
+  streams: 128,
+  resets: 200,
+  headersMs: 10_000,
+  bodyMs: 30_000,
+  idleMs: 60_000,
+  closeMs: 5_000,
+  unsentBytes: 8 * 1024 * 1024,
+  bodyBytes: 128 * 1024 * 1024,
+  bodyBytesPerAddress: 32 * 1024 * 1024,
+}
+
+/** Why a connection was cut off. */
+export type CutReason = 'connections' | 'connections_per_address' | 'resets' | 'pipelining'
+
+const RESET_WINDOW_MS = 10_000
+const MAX_HEADER_BYTES = 16 * 1024
+const TCP_KEEP_ALIVE_MS = 60_000
+/** So many requests may be unanswered on one HTTP/1.1 connection: the runtime reads on while answers wait. */
+const MOST_PIPELINED = 16
+
+/** The limits that the runtime keeps itself. */
+export function serverOptions(limits: Http2Limits): SecureServerOptions {
+  const http1: object = {
+    headersTimeout: Math.min(limits.headersMs, limits.bodyMs),
+    requestTimeout: limits.bodyMs,
+    connectionsCheckingInterval: Math.min(1_000, limits.headersMs),
+    keepAliveTimeout: limits.idleMs,
+    maxHeaderSize: MAX_HEADER_BYTES,
+  }
+  return {
+    ...http1,
+    allowHTTP1: true,
+    handshakeTimeout: limits.headersMs,
+    unknownProtocolTimeout: limits.headersMs,
+    settings: { maxConcurrentStreams: limits.streams, maxHeaderListSize: MAX_HEADER_BYTES, enablePush: false },
+    maxHeaderListPairs: 64,
+    // Megabytes, for what the runtime itself holds for one connection.
+    maxSessionMemory: 16,
+    maxSessionInvalidFrames: 100,
+    maxSessionRejectedStreams: 100,
+  }
+}
+
+/** All connections of a port. */
+export class Connections {
+  readonly #limits: Http2Limits
+  readonly #cut: (address: string, reason: CutReason) => void
+  readonly #sockets = new Map<string, Socket>()
+  readonly #sessions = new Set<ServerHttp2Session>()
+  readonly #perAddress = new Map<string, number>()
+  readonly #unanswered = new WeakMap<Socket, number>()
+
+  constructor(limits: Http2Limits, cut: (address: string, reason: CutReason) => void) {
+    this.#limits = limits
+    this.#cut = cut
+  }
+
+  /** Counts a connection before its handshake, or refuses it. */
+  admit(socket: Socket): void {
+    const address = plainAddress(socket.remoteAddress)
+    const subject = addressSubject(address)
+    const count = (this.#perAddress.get(subject) ?? 0) + 1
+    const full = this.#sockets.size >= this.#limits.connections
+    if (full || count > this.#limits.connectionsPerAddress) {
+      this.#cut(address, full ? 'connections' : 'connections_per_address')
+      socket.destroy()
+      return
+    }
+    // A peer that is gone without a word is noticed by the kernel.
+    socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS)
+    const name = nameOf(socket)
+    this.#sockets.set(name, socket)
+    this.#perAddress.set(subject, count)
+    socket.once('close', () => {
+      this.#sockets.delete(name)
+      const left = (this.#perAddress.get(subject) ?? 1) - 1
+      if (left === 0) this.#perAddress.delete(subject)
+      else this.#perAddress.set(subject, left)
+    })
+  }
+
+  /** Watches over an HTTP/2 connection. */
+  watch(session: ServerHttp2Session): void {
+    const address = plainAddress(session.socket.remoteAddress)
+    const socket = this.#sockets.get(nameOf(session.socket))
+    this.#sessions.add(session)
+    let streams = 0
+    const expectSettings = setTimeout(() => session.destroy(), this.#limits.headersMs)
+    const idle = setTimeout(() => {
+      // With streams it is started again when the last one ends.
+      if (streams > 0) return
+      leave(session)
+      // A peer that reads nothing does not read that either.
+      const late = setTimeout(() => socket?.destroy(), this.#limits.closeMs)
+      session.once('close', () => clearTimeout(late))
+    }, this.#limits.idleMs)
+    let resets = 0
+    let windowStart = 0
+    session.once('remoteSettings', () => clearTimeout(expectSettings))
+    session.on('stream', (stream) => {
+      streams++
+      stream.once('close', () => {
+        streams--
+        if (streams === 0) idle.refresh()
+        if (stream.rstCode === constants.NGHTTP2_NO_ERROR || session.destroyed) return
+        const now = performance.now()
+        if (now - windowStart > RESET_WINDOW_MS) {
+          windowStart = now
+          resets = 0
+        }
+        resets++
+        if (resets <= this.#limits.resets) return
+        this.#cut(address, 'resets')
+        session.destroy(undefined, constants.NGHTTP2_ENHANCE_YOUR_CALM)
+      })
+    })
+    session.once('close', () => {
+      this.#sessions.delete(session)
+      clearTimeout(expectSettings)
+      clearTimeout(idle)
+    })
+  }
+
+  /** Counts an HTTP/1.1 request; false, and the connection is gone, when too many before it are unanswered. */
+  admitPipelined(socket: Socket, response: ServerResponse): boolean {
+    const count = (this.#unanswered.get(socket) ?? 0) + 1
+    if (count > MOST_PIPELINED) {
+      // More requests may stand in the bytes that were read already: they end up here too.
+      if (!socket.destroyed) this.#cut(plainAddress(socket.remoteAddress), 'pipelining')
+      socket.destroy()
+      return false
+    }
+    this.#unanswered.set(socket, count)
+    response.once('close', () => this.#unanswered.set(socket, (this.#unanswered.get(socket) ?? 1) - 1))
+    return true
+  }
+
+  /** Tells every peer that no new stream is taken; connections go with their last one. */
+  leave(): void {
+    for (const session of this.#sessions) leave(session)
+  }
+
+  /** Cuts every connection off. */
+  destroy(): void {
+    for (const session of this.#sessions) session.destroy()
+    for (const socket of this.#sockets.values()) socket.destroy()
+  }
+}
+
+/** The library lets nobody touch the socket of a session; this is how the one below it is found. */
+function nameOf({ remoteAddress, remotePort, localAddress }: Socket): string {
+  return `${remoteAddress} ${remotePort} ${localAddress}`
+}
+
+function leave(session: Http2Session): void {
+  if (!session.closed && !session.destroyed) session.close()
+}

@@ -1,0 +1,117 @@
+/** What arrives at a QUIC endpoint on its way to the relay's thread, in batches, and how much the relay has not taken. */
+import type { MessagePort } from 'node:worker_threads'
+import { type Arrivals, Packer, type StreamNumber } from './message.ts'
+
+/** Bytes of one stream that the relay may be behind. */
+const MAX_STREAM_BYTES = 8 * 1024 * 1024
+/** Bytes of all streams that the relay may be behind. */
+const MAX_BYTES = 64 * 1024 * 1024
+
+/** Collects what happens in one turn of the event loop and posts it at the turn's end. */
+export class ArrivalBatch {
+  readonly #port: MessagePort
+  readonly #taken: Int32Array
+  readonly #overflow: (stream: StreamNumber) => void
+  readonly #packer = new Packer()
+  #opened: Arrivals['opened'][number][] = []
+  #chunks: number[] = []
+  #closed: StreamNumber[] = []
+  #scheduled = false
+  /** The `chunks` of the batches that were posted and not yet taken. */
+  readonly #posted: (readonly number[])[] = []
+  #dropped = 0
+  /** Bytes not taken, of each stream and of all. */
+  readonly #behind = new Map<StreamNumber, number>()
+  #allBehind = 0
+
+  /** `overflow` is called for a stream of which too much waits: it must be closed. */
+  constructor(port: MessagePort, taken: SharedArrayBuffer, overflow: (stream: StreamNumber) => void) {
+    this.#port = port
+    this.#taken = new Int32Array(taken)
+    this.#overflow = overflow
+  }
+
+  opened(stream: StreamNumber, address: string, proxy: boolean): void {
+    this.#opened.push({ stream, address, proxy })
+    this.#behind.set(stream, 0)
+    this.#schedule()
+  }
+
+  received(stream: StreamNumber, chunk: Uint8Array): void {
+    this.#packer.add(chunk)
+    const last = this.#chunks.length - 2
+    // What one stream sent in a row lies in a row: one chunk.
+    if (this.#chunks[last] === stream) this.#chunks[last + 1] = (this.#chunks[last + 1] ?? 0) + chunk.length
+    else this.#chunks.push(stream, chunk.length)
+    this.#count(stream, chunk.length)
+    this.#schedule()
+  }
+
+  closed(stream: StreamNumber): void {
+    this.#closed.push(stream)
+    this.#schedule()
+  }
+
+  /** The stream is gone; what it sent still counts for all. */
+  forget(stream: StreamNumber): void {
+    this.#behind.delete(stream)
+  }
+
+  #schedule(): void {
+    if (this.#scheduled) return
+    this.#scheduled = true
+    setImmediate(() => this.#post())
+  }
+
+  #post(): void {
+    this.#scheduled = false
+    const bytes = this.#packer.pack()
+    const message: Arrivals = {
+      type: 'arrivals',
+      opened: this.#opened,
+      chunks: this.#chunks,
+      bytes,
+      closed: this.#closed,
+    }
+    this.#port.postMessage(message, [bytes])
+    this.#posted.push(this.#chunks)
+    this.#opened = []
+    this.#chunks = []
+    this.#closed = []
+    this.#settle()
+    this.#bound()
+  }
+
+  /** Takes off what the relay has taken since. */
+  #settle(): void {
+    const taken = Atomics.load(this.#taken, 0) | 0
+    while (this.#dropped !== taken) {
+      const chunks = this.#posted.shift() ?? []
+      for (let at = 0; at < chunks.length; at += 2) this.#count(chunks[at] ?? 0, -(chunks[at + 1] ?? 0))
+      // As the shared counter, this one wraps around.
+      this.#dropped = (this.#dropped + 1) | 0
+    }
+  }
+
+  #count(stream: StreamNumber, bytes: number): void {
+    this.#allBehind += bytes
+    const behind = this.#behind.get(stream)
+    if (behind !== undefined) this.#behind.set(stream, behind + bytes)
+  }
+
+  #bound(): void {
+    if (this.#allBehind <= MAX_STREAM_BYTES) return
+    let worst = 0
+    let most = 0
+    for (const [stream, bytes] of this.#behind) {
+      if (bytes > MAX_STREAM_BYTES) this.#giveUp(stream)
+      else if (bytes > most) [worst, most] = [stream, bytes]
+    }
+    if (this.#allBehind > MAX_BYTES && worst !== 0) this.#giveUp(worst)
+  }
+
+  #giveUp(stream: StreamNumber): void {
+    this.forget(stream)
+    this.#overflow(stream)
+  }
+}

@@ -1,0 +1,227 @@
+/**
+ * Session streams over QUIC (SPEC.md, "Sessions"): a session is one bidirectional stream that the client opens. An
+ * agent's connection carries one; a stand-alone proxy, known by its client certificate, may carry many. A relay has one
+ * or several endpoints on consecutive ports, each in a thread of its own: the library's work per packet grows with the
+ * connections of its endpoint, so about 1,000 sessions are planned for each.
+ */
+import { createPrivateKey, X509Certificate } from 'node:crypto'
+import { type Pace, StaticError } from '@static/protocol'
+import type { PacingCounts } from '../../session/pacing.ts'
+import type { Peer, StreamHandler, StreamId, Transport } from '../../ports.ts'
+import { freePorts, listenAddresses } from './address.ts'
+import { type EndpointHandler, QuicEndpoint } from './endpoint.ts'
+import type { StreamNumber } from './message.ts'
+
+/** The relay's certificate chain and its private key, PEM. */
+export interface QuicCertificate {
+  readonly cert: string
+  readonly key: string
+}
+
+/** How to listen. */
+export interface QuicOptions {
+  /** An address or name; `localhost`, `0.0.0.0` and `::` mean both families. */
+  readonly host: string
+  /** The first port; 0 for any. */
+  readonly port: number
+  /** How many endpoints, on consecutive ports. */
+  readonly endpoints: number
+  readonly certificate: QuicCertificate
+  /** The authority, PEM, whose client certificates make a peer a stand-alone proxy. */
+  readonly proxyCa?: string | undefined
+  /** Sessions that are planned for one endpoint; a tenth more can connect, so that they can be told where to go. */
+  readonly maxSessions?: number
+  readonly idleTimeoutMs?: number
+  /** Takes what an operator should know. */
+  readonly log?: (message: string, detail: { readonly port: number; readonly detail: string }) => void
+}
+
+/** The QUIC side of a relay. */
+export interface QuicTransport extends Transport {
+  readonly ports: readonly number[]
+  /** How many agents' sessions each endpoint has, in the order of the ports. A proxy's share its one connection. */
+  sessions(): readonly number[]
+  /** What the clocks of each endpoint's thread have done, a second ago at most. */
+  pacing(): readonly PacingCounts[]
+  /**
+   * Serves another certificate. The library cannot swap it, so the endpoints start anew one after the other: all
+   * streams of one close, its agents dial again and find the new certificate a moment later.
+   *
+   * Throws `invalid_request` when certificate and key are not a pair; nothing has changed then.
+   */
+  renew(certificate: QuicCertificate): Promise<void>
+}
+
+const PORT_TRIES = 20
+const MAX_SESSIONS = 1000
+
+/** Where a stream is. */
+interface Route {
+  readonly endpoint: QuicEndpoint
+  readonly stream: StreamNumber
+}
+
+/**
+ * Starts the endpoints of a relay. Resolves when all of them listen.
+ *
+ * Throws `invalid_request` for a host or certificate that cannot be used, `connection_error` when a port is taken.
+ */
+export async function startQuicTransport(options: QuicOptions, handler: StreamHandler): Promise<QuicTransport> {
+  checkCertificate(options.certificate)
+  checkAuthority(options.proxyCa)
+  const addresses = await listenAddresses(options.host)
+  for (let attempt = 1; ; attempt++) {
+    const first = options.port === 0 ? await freePorts(addresses[0] ?? '', options.endpoints) : options.port
+    const transport = new Endpoints(options, handler)
+    try {
+      if (first === undefined) throw StaticError.of('connection_error', 'There are not enough free UDP ports in a row.')
+      await transport.start(addresses, first)
+      return transport
+    } catch (error) {
+      await transport.stop()
+      // Another process, or another address of this one, may have taken a port that looked free.
+      if (options.port !== 0 || attempt === PORT_TRIES) throw error
+    }
+  }
+}
+
+class Endpoints implements QuicTransport {
+  readonly #options: QuicOptions
+  readonly #handler: StreamHandler
+  readonly #endpoints: QuicEndpoint[] = []
+  readonly #routes = new Map<StreamId, Route>()
+  /** What the handler does while it is told of a new stream, whose id is not known yet. */
+  #early: (() => void)[] | undefined
+  #renewing: Promise<void> = Promise.resolve()
+  #stopped = false
+
+  constructor(options: QuicOptions, handler: StreamHandler) {
+    this.#options = options
+    this.#handler = handler
+  }
+
+  get ports(): readonly number[] {
+    return this.#endpoints.map(({ port }) => port)
+  }
+
+  sessions(): readonly number[] {
+    return this.#endpoints.map(({ sessions }) => sessions)
+  }
+
+  async start(addresses: readonly string[], first: number): Promise<void> {
+    const { endpoints, certificate, proxyCa, maxSessions = MAX_SESSIONS, idleTimeoutMs = 30_000 } = this.#options
+    const maxConnections = Math.ceil(maxSessions * 1.1)
+    for (let port = first; port < first + endpoints; port++) {
+      const { cert, key } = certificate
+      const settings = { addresses, port, cert, key, proxyCa, maxConnections, idleTimeoutMs }
+      this.#endpoints.push(await QuicEndpoint.start(settings, this.#handlerAt(port)))
+    }
+  }
+
+  write(streams: readonly StreamId[], cells: Uint8Array, urgent = false): void {
+    if (this.#early !== undefined) {
+      this.#early.push(() => this.write(streams, cells, urgent))
+      return
+    }
+    const targets = new Map<QuicEndpoint, StreamNumber[]>()
+    for (const id of streams) {
+      const route = this.#routes.get(id)
+      if (route === undefined) continue
+      const list = targets.get(route.endpoint)
+      if (list === undefined) targets.set(route.endpoint, [route.stream])
+      else list.push(route.stream)
+    }
+    for (const [endpoint, list] of targets) endpoint.write(list, cells, urgent)
+  }
+
+  pace(stream: StreamId, pace: Pace): void {
+    const route = this.#routes.get(stream)
+    route?.endpoint.pace(route.stream, pace)
+  }
+
+  pacing(): readonly PacingCounts[] {
+    return this.#endpoints.flatMap(({ pacing }) => pacing ?? [])
+  }
+
+  end(stream: StreamId): void {
+    if (this.#early !== undefined) {
+      this.#early.push(() => this.end(stream))
+      return
+    }
+    const route = this.#routes.get(stream)
+    this.#routes.delete(stream)
+    route?.endpoint.end(route.stream)
+  }
+
+  async renew(certificate: QuicCertificate): Promise<void> {
+    checkCertificate(certificate)
+    const before = this.#renewing
+    const renewed = (async () => {
+      await before.catch(() => {})
+      for (const endpoint of this.#endpoints) if (!this.#stopped) await endpoint.renew(certificate)
+    })()
+    this.#renewing = renewed
+    await renewed
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true
+    await this.#renewing.catch(() => {})
+    await Promise.all(this.#endpoints.map((endpoint) => endpoint.stop()))
+  }
+
+  #handlerAt(port: number): EndpointHandler {
+    return {
+      opened: (endpoint, stream, peer) => this.#opened(endpoint, stream, peer),
+      received: (id, chunk) => this.#handler.received(id, chunk),
+      closed: (id) => {
+        this.#routes.delete(id)
+        this.#handler.closed(id)
+      },
+      log: (message, detail) => this.#options.log?.(message, { port, detail }),
+    }
+  }
+
+  #opened(endpoint: QuicEndpoint, stream: StreamNumber, peer: Peer): void {
+    const early: (() => void)[] = []
+    this.#early = early
+    const redirectPort = peer.proxy ? undefined : this.#elsewhere(endpoint)
+    const id = this.#handler.opened(redirectPort === undefined ? peer : { ...peer, redirectPort })
+    this.#early = undefined
+    if (id === undefined) endpoint.refuse(stream)
+    else {
+      endpoint.accept(stream, id, peer.proxy)
+      this.#routes.set(id, { endpoint, stream })
+    }
+    for (const action of early) action()
+  }
+
+  /** The port of the emptiest endpoint, when this one has what is planned for it and that one has room. */
+  #elsewhere({ sessions }: QuicEndpoint): number | undefined {
+    const { maxSessions = MAX_SESSIONS } = this.#options
+    if (sessions < maxSessions) return undefined
+    const emptiest = this.#endpoints.reduce((best, one) => (one.sessions < best.sessions ? one : best))
+    return emptiest.sessions < maxSessions ? emptiest.port : undefined
+  }
+}
+
+function checkAuthority(pem: string | undefined): void {
+  if (pem === undefined) return
+  let isAuthority = false
+  try {
+    isAuthority = new X509Certificate(pem).ca
+  } catch (cause) {
+    throw StaticError.of('invalid_request', 'The authority of the proxies is not PEM.', { cause })
+  }
+  if (!isAuthority) throw StaticError.of('invalid_request', "The authority of the proxies is not an authority's.")
+}
+
+function checkCertificate({ cert, key }: QuicCertificate): void {
+  let pair = false
+  try {
+    pair = new X509Certificate(cert).checkPrivateKey(createPrivateKey(key))
+  } catch (cause) {
+    throw StaticError.of('invalid_request', 'The certificate or its key is not PEM.', { cause })
+  }
+  if (!pair) throw StaticError.of('invalid_request', 'The certificate and the key do not belong together.')
+}

@@ -1,0 +1,246 @@
+/**
+ * The thread of a QUIC endpoint: its sockets and connections. It decides nothing about sessions; it carries bytes and
+ * keeps memory bounded. The library has no back-pressure for what arrives and calls a write done when its native side
+ * has taken it, so both directions are bounded here: by what the relay has not taken, and by what waits to be handed
+ * over. Nothing is ever written inside a 'data' event, which loses writes in version 0.9.0: writes come by message.
+ */
+import { isMainThread, type MessagePort, parentPort, workerData } from 'node:worker_threads'
+import { createQuicServer, type QuicServer, type QuicServerSession, type QuicStream } from '@currentspace/http3'
+import type { Pace } from '@static/protocol'
+import { Pacing } from '../../session/pacing.ts'
+import { ArrivalBatch } from './arrivals.ts'
+import type { Departures, EndpointSettings, FromEndpoint, StreamNumber, ToEndpoint } from './message.ts'
+import { QUIC_CLOSE, QUIC_SETTINGS, type QuicClose } from './settings.ts'
+
+/** How long a connection may stay without a session, as an unauthenticated session may. */
+const FIRST_STREAM_MS = 5_000
+/** How long a peer may read on after the end. */
+const LINGER_MS = 1_000
+/** How long data may still come by a stream that was cut off: it is already on its way between two threads. */
+const GHOST_MS = 100
+/** Bytes of one stream that may wait for the native side. */
+const MAX_WAITING_BYTES = 8 * 1024 * 1024
+
+/** What precedes the streams of a write. */
+const WRITE_HEAD = 3
+/** How often the relay hears of the clocks. */
+const REPORT_MS = 1_000
+
+/** A session stream. */
+interface Open {
+  readonly number: StreamNumber
+  readonly stream: QuicStream
+  readonly session: QuicServerSession
+  readonly proxy: boolean
+  /** The relay has ended it, or was told that it is over. */
+  over: boolean
+  /** Our side has ended; the peer has its time to read on. */
+  finishing: boolean
+}
+
+class Endpoint {
+  readonly #port: MessagePort
+  readonly #settings: EndpointSettings
+  readonly #servers: QuicServer[] = []
+  readonly #streams = new Map<StreamNumber, Open>()
+  readonly #arrivals: ArrivalBatch
+  readonly #pacing = new Pacing()
+  #hasPaced = false
+  #lastNumber = 0
+
+  constructor(port: MessagePort, settings: EndpointSettings) {
+    this.#port = port
+    this.#settings = settings
+    this.#arrivals = new ArrivalBatch(port, settings.taken, (number) => this.#drop(number, QUIC_CLOSE.tooFast))
+  }
+
+  async listen(): Promise<void> {
+    const { addresses, port, cert, key, proxyCa, maxConnections, idleTimeoutMs } = this.#settings
+    for (const address of addresses) {
+      const server = createQuicServer({
+        ...QUIC_SETTINGS,
+        cert,
+        key,
+        // Agents have no certificate. One that is shown must be good: a wrong one ends the handshake.
+        ...(proxyCa === undefined ? {} : { ca: proxyCa, clientAuth: 'request' as const }),
+        maxConnections,
+        maxIdleTimeoutMs: idleTimeoutMs,
+        disableRetry: false,
+      })
+      server.on('error', (error: Error) => this.#warn('The QUIC endpoint reports an error.', error.message))
+      server.on('session', (session) => this.#connected(session))
+      this.#servers.push(server)
+      await server.listen(port, address)
+    }
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all(this.#servers.map((server) => server.close()))
+  }
+
+  take({ writes, bytes, paced, ended }: Departures): void {
+    for (const { stream, pace } of paced) this.#pace(stream, pace)
+    let offset = 0
+    for (let at = 0; at < writes.length;) {
+      const length = writes[at] ?? 0
+      const urgent = writes[at + 1] === 1
+      const end = at + WRITE_HEAD + (writes[at + 2] ?? 0)
+      const cells = Buffer.from(bytes, offset, length)
+      for (at += WRITE_HEAD; at < end; at++) this.#write(writes[at] ?? 0, cells, urgent)
+      offset += length
+    }
+    for (const number of ended) this.#end(number)
+  }
+
+  #connected(session: QuicServerSession): void {
+    const proxy = session.peerCertificatePresented
+    let used = false
+    // A proxy may wait for its first agent; the idle timeout is enough for it.
+    const timer = proxy ? undefined : setTimeout(() => close(session, QUIC_CLOSE.noStream), FIRST_STREAM_MS)
+    session.on('error', () => {})
+    session.on('close', () => clearTimeout(timer))
+    session.on('stream', (stream) => {
+      stream.on('error', () => {})
+      // Only streams that carry both ways are sessions: RFC 9000 marks the others in the second bit of the id.
+      if ((used && !proxy) || (stream.id & 2) !== 0) {
+        reset(session, stream, QUIC_CLOSE.extraStream)
+        return
+      }
+      used = true
+      clearTimeout(timer)
+      this.#opened(session, stream, proxy)
+    })
+  }
+
+  #opened(session: QuicServerSession, stream: QuicStream, proxy: boolean): void {
+    const open: Open = { number: ++this.#lastNumber, stream, session, proxy, over: false, finishing: false }
+    this.#streams.set(open.number, open)
+    this.#arrivals.opened(open.number, plainAddress(session.remoteAddress), proxy)
+    stream.on('data', (chunk: Buffer) => {
+      if (!open.over) this.#arrivals.received(open.number, chunk)
+    })
+    // In a microtask, as nothing may be written inside the library's events.
+    stream.on('end', () => queueMicrotask(() => this.#peerEnded(open)))
+    stream.on('close', () => {
+      this.#streams.delete(open.number)
+      this.#pacing.drop(open.number)
+      this.#report(open)
+      this.#arrivals.forget(open.number)
+      if (!proxy && !open.finishing) close(session, QUIC_CLOSE.done)
+    })
+  }
+
+  #peerEnded(open: Open): void {
+    // Ended by the relay before: the peer has read everything and answered with its own end.
+    const answered = open.over
+    this.#report(open)
+    if (answered && !open.proxy) close(open.session, QUIC_CLOSE.done)
+    else this.#finish(open)
+  }
+
+  /** What the clocks have done, for the relay's metrics. */
+  reportPacing(): void {
+    if (!this.#hasPaced) return
+    this.#port.postMessage({ type: 'pacing', counts: this.#pacing.counts } satisfies FromEndpoint, [])
+  }
+
+  #pace(number: StreamNumber, pace: Pace): void {
+    const open = this.#streams.get(number)
+    if (open === undefined || open.over) return
+    this.#hasPaced = true
+    this.#pacing.start(number, pace, (cell) => this.#send(open, cell))
+  }
+
+  #write(number: StreamNumber, cells: Buffer, urgent: boolean): void {
+    const open = this.#streams.get(number)
+    if (open === undefined || open.over) return
+    if (!this.#pacing.push(number, cells, urgent)) this.#send(open, cells)
+  }
+
+  #send({ number, stream }: Open, cells: Uint8Array): void {
+    if (stream.destroyed || stream.writableEnded) return
+    stream.write(cells)
+    if (stream.writableLength > MAX_WAITING_BYTES) this.#drop(number, QUIC_CLOSE.tooSlow)
+  }
+
+  #end(number: StreamNumber): void {
+    const open = this.#streams.get(number)
+    if (open === undefined || open.over) return
+    open.over = true
+    this.#pacing.end(number, () => this.#finish(open))
+  }
+
+  /** Ends our side, and the rest when the peer has had its time. */
+  #finish(open: Open): void {
+    const { stream, session, proxy } = open
+    if (open.finishing || stream.destroyed) return
+    open.finishing = true
+    this.#pacing.drop(open.number)
+    stream.end()
+    const timer = setTimeout(() => {
+      if (!proxy) close(session, QUIC_CLOSE.done)
+      else reset(session, stream, QUIC_CLOSE.done)
+    }, LINGER_MS)
+    if (proxy) stream.on('close', () => clearTimeout(timer))
+    else session.on('close', () => clearTimeout(timer))
+  }
+
+  /** An agent's stream takes its connection along: it is the only one there. */
+  #drop(number: StreamNumber, why: QuicClose): void {
+    const open = this.#streams.get(number)
+    if (open === undefined || open.over) return
+    this.#warn('A stream was closed.', why.reason)
+    this.#report(open)
+    if (!open.proxy) close(open.session, why)
+    else reset(open.session, open.stream, why)
+  }
+
+  #report(open: Open): void {
+    if (open.over) return
+    open.over = true
+    this.#arrivals.closed(open.number)
+  }
+
+  #warn(message: string, detail: string): void {
+    this.#port.postMessage({ type: 'warning', message, detail } satisfies FromEndpoint, [])
+  }
+}
+
+function close(session: QuicServerSession, { code, reason }: QuicClose): void {
+  try {
+    session.close(code, reason)
+  } catch {
+    // The endpoint stops, and has closed it already.
+  }
+}
+
+/** Cuts a stream off. What was on its way makes the library invent the stream anew, with nobody to read it. */
+function reset(session: QuicServerSession, stream: QuicStream, { code }: QuicClose): void {
+  if (stream.destroyed) return
+  stream.close(code)
+  setTimeout(() => session._streams.get(stream.id)?.destroy(), GHOST_MS)
+}
+
+/** A socket for both families shows IPv4 peers as `::ffff:192.0.2.1`. */
+function plainAddress(address: string): string {
+  return address.startsWith('::ffff:') && address.includes('.') ? address.slice('::ffff:'.length) : address
+}
+
+async function main(port: MessagePort): Promise<void> {
+  const endpoint = new Endpoint(port, workerData as EndpointSettings)
+  const say = (message: FromEndpoint): void => port.postMessage(message, [])
+  port.on('message', (message: ToEndpoint) => {
+    if (message.type === 'departures') endpoint.take(message)
+    else void endpoint.stop().finally(() => say({ type: 'stopped' }))
+  })
+  try {
+    await endpoint.listen()
+    setInterval(() => endpoint.reportPacing(), REPORT_MS)
+    say({ type: 'listening' })
+  } catch (error) {
+    await endpoint.stop()
+    say({ type: 'failed', message: error instanceof Error ? error.message : String(error) })
+  }
+}
+
+if (!isMainThread && parentPort !== null) await main(parentPort)

@@ -1,0 +1,97 @@
+/** Adding members: their KeyPackages, the pins of their identities, and as few commits as can be. */
+import { MAX_MEMBERS, StaticError } from '@static/protocol'
+import type { AgentId } from '../../ports.ts'
+import type { Agent } from './agent.ts'
+import { fromHex, same, toHex } from '../bytes.ts'
+import type { GroupState } from '../channel/group-state.ts'
+import type { Membership } from '../channel/membership.ts'
+
+interface Candidate {
+  readonly keyPackage: Uint8Array
+  readonly agentId: AgentId
+  readonly identity: Uint8Array
+  readonly signatureKey: Uint8Array
+}
+
+/**
+ * Adds members, by KeyPackage or agent id; the Welcomes are in the same order.
+ *
+ * @throws {StaticError} `identity_changed`, `key_package_unavailable`, `group_full`, `invalid_request`
+ */
+export async function addMembers(
+  agent: Agent,
+  membership: Membership,
+  members: readonly (Uint8Array | AgentId)[],
+  acceptNewKey: boolean,
+): Promise<Uint8Array[]> {
+  if ((membership.group?.members.size ?? 0) + members.length > MAX_MEMBERS) throw StaticError.of('group_full')
+  const candidates: Candidate[] = []
+  for (const member of members) candidates.push(await candidate(agent, membership, member))
+  const { owner } = membership
+  if (!acceptNewKey) {
+    for (const { identity, agentId } of candidates) {
+      const known = agent.pins.conflict(owner, identity, agentId)
+      if (known !== undefined) throw StaticError.of('identity_changed')
+    }
+  }
+  const welcomes = await commitAll(membership, candidates)
+  for (const { identity, agentId } of candidates) agent.pins.set(owner, identity, agentId)
+  // The first add to a lone group is complete only with this.
+  if (membership.rekeyDue) await membership.rekey()
+  return candidates.map(({ agentId }) => welcomes.get(agentId) ?? missing())
+}
+
+async function candidate(agent: Agent, membership: Membership, member: Uint8Array | AgentId): Promise<Candidate> {
+  const byId = typeof member === 'string'
+  const keyPackage = byId ? await claim(agent, membership, member) : Uint8Array.from(member)
+  const expected = byId ? fromHex(member) : undefined
+  const { agentId, identity, signatureKey } = await agent.engine.checkKeyPackage(keyPackage, agent.now(), expected)
+  return { keyPackage, agentId: toHex(agentId), identity, signatureKey }
+}
+
+async function claim(agent: Agent, { channelId }: Membership, member: AgentId): Promise<Uint8Array> {
+  const value = { $typeName: 'static.relay.v1.AddMemberRequest', channelId, agentId: fromHex(member) } as const
+  return await agent.ask({ case: 'addMember', value }, ({ keyPackage }) => Uint8Array.from(keyPackage))
+}
+
+/** Welcomes are as long as the group is large, so what does not fit into one commit goes into two. */
+async function commitAll(
+  membership: Membership,
+  candidates: readonly Candidate[],
+): Promise<ReadonlyMap<AgentId, Uint8Array>> {
+  try {
+    const { welcomes } = await membership.commit((group) => ({
+      adds: candidates.map(({ keyPackage }) => keyPackage),
+      ...returning(membership, group, candidates),
+    }))
+    return new Map(welcomes.map(({ agentId, welcome }) => [toHex(agentId), welcome]))
+  } catch (error) {
+    if (!(error instanceof StaticError && error.code === 'too_large') || candidates.length < 2) throw error
+    const half = Math.ceil(candidates.length / 2)
+    const first = await commitAll(membership, candidates.slice(0, half))
+    const second = await commitAll(membership, candidates.slice(half))
+    return new Map([...first, ...second])
+  }
+}
+
+/** Who comes back while its old leaf is still in the tree is removed and added in one commit. */
+function returning(
+  membership: Membership,
+  group: GroupState,
+  candidates: readonly Candidate[],
+): { removes: Uint8Array[]; leaveNotices: NonNullable<ReturnType<Membership['leaveNotice']>>[] } {
+  const back = candidates.filter(({ agentId, signatureKey }) => {
+    const leaf = group.members.get(agentId)
+    return leaf !== undefined && same(leaf.signatureKey, signatureKey)
+  })
+  const leaveNotices = back.map(({ agentId }) => {
+    const notice = membership.leaveNotice(agentId)
+    if (!notice) throw StaticError.of('invalid_request', `Agent ${agentId} is in the channel already.`)
+    return notice
+  })
+  return { removes: back.map(({ agentId }) => fromHex(agentId)), leaveNotices }
+}
+
+function missing(): never {
+  throw StaticError.of('internal_error', 'A member was added without a Welcome.')
+}

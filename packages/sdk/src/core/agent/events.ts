@@ -1,0 +1,110 @@
+/** What the application may want to know and need not ask for. */
+import type { StaticError } from '@static/protocol'
+import type { AgentId } from '../../ports.ts'
+
+/** Something that has happened. */
+export type AgentEvent =
+  | { readonly type: 'connected'; readonly way: 'quic' | 'grpc' }
+  /** The agent dials again by itself. */
+  | { readonly type: 'disconnected'; readonly error: StaticError }
+  /** This agent has replaced its keys in a channel. */
+  | { readonly type: 'rekeyed'; readonly channel: string }
+  /** Who is in a channel has changed. */
+  | {
+      readonly type: 'members_changed'
+      readonly channel: string
+      readonly by: AgentId
+      readonly added: readonly AgentId[]
+      readonly removed: readonly AgentId[]
+    }
+  /** An identity that was known by another key is in the channel now. */
+  | {
+      readonly type: 'identity_changed'
+      readonly channel: string
+      readonly identity: Uint8Array
+      readonly known: AgentId
+      readonly now: AgentId
+    }
+  /** The relay says something of a channel that its group contradicts. */
+  | { readonly type: 'roster_lie'; readonly channel: string; readonly detail: string }
+  /** Messages are gone before this agent got them. */
+  | { readonly type: 'gap'; readonly channel: string; readonly first: number; readonly last: number }
+  /** A message could not be opened and was left out. */
+  | { readonly type: 'decryption_failure'; readonly channel: string; readonly sender: AgentId; readonly index: number }
+  /** A commit broke the rules; every member leaves it out. */
+  | {
+      readonly type: 'commit_skipped'
+      readonly channel: string
+      readonly sender: AgentId
+      /** The slot that it took, for `Channel.rejectCommit`. */
+      readonly slot: number
+      readonly reason: string
+    }
+  /** The members have undone a commit; its sender may not commit until the owner allows it. */
+  | { readonly type: 'commit_rejected'; readonly channel: string; readonly sender: AgentId }
+  /** A member was shown another history. Sending has stopped: compare `verify()`. */
+  | { readonly type: 'fork_detected'; readonly channel: string; readonly member: AgentId; readonly detail: string }
+  /** The channel cannot go on here: the error says what to do. */
+  | { readonly type: 'channel_failed'; readonly channel: string; readonly error: StaticError }
+  /** So much is unread that no more is taken: read, or the channel stands still here. */
+  | { readonly type: 'inbox_full'; readonly channel: string }
+  /** A Welcome came that cannot be used. */
+  | { readonly type: 'welcome_refused'; readonly channel: string; readonly error: StaticError }
+
+/** How many events wait for a reader who does not read. The oldest are dropped. */
+const KEPT = 1024
+
+interface Listener<Event> {
+  readonly queue: Event[]
+  /** Fulfilled by what comes next; all that wait share it. */
+  woken: PromiseWithResolvers<void> | undefined
+}
+
+/** Hands events to everybody who listens. */
+export class Events<Event> {
+  readonly #listeners = new Set<Listener<Event>>()
+  #closed = false
+
+  emit(event: Event): void {
+    for (const listener of this.#listeners) {
+      listener.queue.push(event)
+      if (listener.queue.length > KEPT) listener.queue.shift()
+      wake(listener)
+    }
+  }
+
+  close(): void {
+    this.#closed = true
+    for (const listener of this.#listeners) wake(listener)
+  }
+
+  /** What there is to tell `first`, then everything from now on (also what happens before the first `next`). */
+  listen(first: readonly Event[] = []): AsyncIterableIterator<Event> {
+    const listener: Listener<Event> = { queue: this.#closed ? [] : [...first], woken: undefined }
+    this.#listeners.add(listener)
+    const next = async (): Promise<IteratorResult<Event>> => {
+      for (;;) {
+        const event = listener.queue.shift()
+        if (event !== undefined) return { done: false, value: event }
+        if (this.#closed || !this.#listeners.has(listener)) return { done: true, value: undefined }
+        listener.woken ??= Promise.withResolvers()
+        await listener.woken.promise
+      }
+    }
+    const iterator: AsyncIterableIterator<Event> = {
+      next,
+      return: () => {
+        this.#listeners.delete(listener)
+        wake(listener)
+        return Promise.resolve({ done: true, value: undefined })
+      },
+      [Symbol.asyncIterator]: () => iterator,
+    }
+    return iterator
+  }
+}
+
+function wake(listener: Listener<unknown>): void {
+  listener.woken?.resolve()
+  listener.woken = undefined
+}

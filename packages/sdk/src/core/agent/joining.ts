@@ -1,0 +1,70 @@
+/** Joining a channel by a Welcome, whichever way it came. */
+import { type ChannelName, StaticError } from '@static/protocol'
+import type { ChannelState } from '@static/protocol/relay'
+import type { ChannelRecord } from '../../ports.ts'
+import type { Agent } from './agent.ts'
+import { same, toHex } from '../bytes.ts'
+import { newChannel, resumeOf } from './founding.ts'
+import { wipeEpoch } from '../channel/group-state.ts'
+import { sha256 } from '../channel/history.ts'
+import type { Membership } from '../channel/membership.ts'
+
+/**
+ * Joins. The same Welcome again gives the same channel.
+ *
+ * @throws {StaticError} `invalid_welcome`, `channel_exists`
+ */
+export async function joinByWelcome(
+  agent: Agent,
+  name: ChannelName,
+  welcome: Uint8Array,
+  expected: { readonly owner?: Uint8Array },
+): Promise<Membership> {
+  return await agent.names.run(name, async () => {
+    const welcomeHash = sha256(welcome)
+    const held = agent.held(name)
+    if (held?.welcome && same(held.welcome, welcomeHash)) return held
+    if (held?.state === 'ended') {
+      throw StaticError.of('channel_exists', `Messages of an earlier stay in ${name} are unread: read them, or leave.`)
+    }
+    if (held) throw StaticError.of('channel_exists', `This agent is in a channel ${name} already.`)
+    const { ref, privatePart } = agent.keyPackages.forWelcome(welcome)
+    const joined = await agent.engine.join(welcome, privatePart, agent.key, { name, ...expected })
+    const { groupId, context } = agent.engine.facts(joined.group)
+    const id = toHex(groupId)
+    const offered = agent.memberships.get(id)
+    // Whoever made the Welcome may have used the id of another channel, to get into its place here.
+    if (offered && (offered.state !== 'offered' || offered.name !== name)) {
+      wipeEpoch(agent.engine, joined)
+      throw StaticError.of(
+        'channel_exists',
+        'This agent is in that channel already, or was offered it by another name.',
+      )
+    }
+    const nowhere = { index: 0, hash: new Uint8Array(), slot: 0 }
+    const membership = offered ?? agent.hold(newChannel(id, name, toHex(context.owner), 'offered', nowhere))
+    try {
+      await agent.ask(resumeOf(membership.channelId), ({ channels: [state] }) => {
+        if (membership.state !== 'offered') throw StaticError.of('channel_exists')
+        membership.enter(joined, 'joined', startOf(state), welcomeHash)
+        agent.keyPackages.spend(ref)
+        if (state) membership.resumed(state)
+      })
+    } catch (error) {
+      wipeEpoch(agent.engine, joined)
+      if (!offered) agent.drop(membership, undefined)
+      throw error
+    }
+    await agent.journal.written()
+    return membership
+  })
+}
+
+/** Where the log begins for this agent, in the relay's words: the first message of an older member confirms it. */
+export function startOf(state: ChannelState | undefined): ChannelRecord['position'] {
+  const cursor = state?.cursor
+  if (!state || state.error || !cursor) {
+    throw StaticError.of('invalid_welcome', 'The Welcome is out of date: this agent is not in that channel (any more).')
+  }
+  return { index: Number(cursor.index), hash: Uint8Array.from(cursor.hash), slot: Number(cursor.slot) }
+}

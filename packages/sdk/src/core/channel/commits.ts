@@ -1,0 +1,146 @@
+/**
+ * Own commits of one channel: one at a time is made, stored as pending, sent, and adopted when its own entry passes in
+ * the log. If another commit takes the slot first, it is rolled back and made anew on top of the winner, by itself.
+ */
+import { create } from '@bufbuild/protobuf'
+import {
+  commitBody,
+  declarationBytes,
+  decodeEnvelope,
+  encodeEnvelope,
+  maxCommitBytes,
+  StaticError,
+} from '@static/protocol'
+import { type SendCommitRequest, SendCommitRequestSchema } from '@static/protocol/relay'
+import { decodeRow, type CommitChange, type Epoch, type PendingCommit } from '../../mls/index.ts'
+import type { ChannelId, EpochRecord, PendingCommitRecord } from '../../ports.ts'
+import { fromHex } from '../bytes.ts'
+import { epochRecord, type GroupState, wipeEpoch } from './group-state.ts'
+import { sha256 } from './history.ts'
+import { newMessageId } from '../agent/message-id.ts'
+import type { World } from '../agent/context.ts'
+
+/** What a commit did. */
+export interface CommitResult {
+  /** One for each agent that was added. */
+  readonly welcomes: PendingCommit['welcomes']
+}
+
+/** Makes what goes with a Welcome, from it and the authenticator of the epoch that it leads to. */
+export type WelcomeTag = (
+  welcome: Uint8Array,
+  epochAuthenticator: Uint8Array,
+) => { readonly inviteId: Uint8Array; readonly tag: Uint8Array }
+
+/** A commit that is wanted. */
+export interface CommitJob {
+  /** What it shall do to the group as it is now; undefined when there is nothing to do any more. */
+  change(group: GroupState): Omit<CommitChange, 'now'> | undefined
+  /** What goes with the Welcome of one who joins by an invite. */
+  readonly tag?: WelcomeTag | undefined
+  /** Who joins by an invite, in the words of the layer above: told when the commit is adopted, also after a restart. */
+  readonly joiner?: string | undefined
+  done(result: CommitResult): void
+  failed(error: StaticError): void
+}
+
+/** What must be remembered of a commit across a crash. */
+export interface Purpose {
+  /** A commit without change must follow. */
+  readonly rekeyDue: boolean
+  /** It replaces the committer's keys and nothing else. */
+  readonly rekeys: boolean
+  /** As in the job. */
+  readonly joiner?: string | undefined
+}
+
+/** A commit that the relay has not taken yet. */
+export interface Pending {
+  readonly record: PendingCommitRecord
+  readonly request: SendCommitRequest
+  readonly purpose: Purpose
+  readonly next: Epoch
+  /** Undefined after a restart: nobody waits. */
+  readonly job: CommitJob | undefined
+  readonly welcomes: PendingCommit['welcomes']
+  /** Sent only once it is on disk. */
+  state: 'made' | 'stored' | 'sent' | 'accepted'
+}
+
+/**
+ * Makes a commit, without changing anything but the group's state in memory (`group.use`).
+ *
+ * @throws {StaticError} as `MlsEngine.commit`, and `too_large` when the relay would not take it
+ */
+export async function makePending(
+  world: World,
+  id: ChannelId,
+  group: GroupState,
+  job: CommitJob,
+  change: Omit<CommitChange, 'now'>,
+  slot: number,
+): Promise<Pending> {
+  const { engine } = world
+  const made = await engine.commit(group.group, { ...change, now: world.now() })
+  const { commit, welcomes, declaration } = made
+  group.use(made.current)
+  const size = welcomes.reduce((sum, { welcome }) => sum + welcome.length, commit.length)
+  if (size > maxCommitBytes(group.members.size + declaration.adds.length)) {
+    wipeEpoch(engine, made.next, made.current)
+    throw StaticError.of('too_large', 'So many members cannot be added in one commit.')
+  }
+  const messageId = newMessageId(world)
+  const authenticator = engine.facts(made.next.group).epochAuthenticator
+  const channelId = fromHex(id)
+  const place = { channelId, slot: BigInt(slot), messageId, commitHash: sha256(commit) }
+  const signed = { ...declaration, signature: world.sign(declarationBytes(place, declaration)) }
+  const request = create(SendCommitRequestSchema, {
+    channelId,
+    slot: BigInt(slot),
+    messageId,
+    commit,
+    declaration: {
+      adds: [...signed.adds],
+      removes: [...signed.removes],
+      leaveNotices: signed.leaveNotices.map((notice) => ({ ...notice })),
+      signature: signed.signature,
+    },
+    welcomes: welcomes.map(({ agentId, welcome }) => ({ agentId, welcome, ...job.tag?.(welcome, authenticator) })),
+  })
+  const purpose: Purpose = {
+    rekeyDue: made.rekeyDue,
+    rekeys: !change.adds?.length && !change.removes?.length && change.removeFounder !== true,
+    joiner: job.joiner,
+  }
+  const record: PendingCommitRecord = {
+    messageId,
+    slot,
+    request: encodeEnvelope('protobuf', SendCommitRequestSchema, request),
+    bodyHash: sha256(commitBody(commit, signed)),
+    next: epochRecord(engine, made.next),
+    purpose: JSON.stringify(purpose),
+  }
+  return { record, request, purpose, next: made.next, job, welcomes, state: 'made' }
+}
+
+/**
+ * A commit that was pending when the agent stopped.
+ *
+ * @throws {StaticError} `store_corrupt`
+ */
+export function loadPending(world: World, record: PendingCommitRecord): Pending {
+  const { request, next } = record
+  return {
+    record,
+    request: decodeEnvelope('protobuf', SendCommitRequestSchema, request, request.length),
+    purpose: JSON.parse(record.purpose) as Purpose,
+    next: loadEpoch(world, next),
+    job: undefined,
+    welcomes: [],
+    state: 'stored',
+  }
+}
+
+function loadEpoch({ engine, key }: World, { group, rows }: EpochRecord): Epoch {
+  return { group: engine.decodeGroup(group, key), rows: [...rows.values()].map(decodeRow) }
+}

@@ -1,0 +1,203 @@
+/** Own commits of one channel: making, sending, adopting, rolling back and trying again (see commits.ts). */
+import { StaticError } from '@static/protocol'
+import type { Change, ChannelId, Outcome } from '../../ports.ts'
+import { refusalError, retryDelay } from '../../session/refusal.ts'
+import { same } from '../bytes.ts'
+import { type CommitJob, makePending, type Pending } from './commits.ts'
+import { type GroupState, wipeEpoch } from './group-state.ts'
+import type { History } from './history.ts'
+import type { World } from '../agent/context.ts'
+
+/** What a committer asks of its membership. */
+export interface CommitterHost {
+  readonly world: World
+  readonly id: ChannelId
+  readonly history: History
+  readonly group: GroupState | undefined
+  touch(): void
+  work(): void
+  headIs(head: number): void
+  /** Nothing else touches the group until the task is over. */
+  exclusively(task: () => Promise<void>): void
+}
+
+/** The committing side of a membership. */
+export class Committer {
+  readonly #host: CommitterHost
+  #jobs: CommitJob[] = []
+  #pending: Pending | undefined
+  #pendingChanged = false
+  #groupChanged = false
+  #notBefore = 0
+  #callOff: (() => void) | undefined
+  #failure: StaticError | undefined
+
+  constructor(host: CommitterHost, pending: Pending | undefined) {
+    this.#host = host
+    this.#pending = pending
+  }
+
+  /** Whether messages must wait: one that is sent after a commit would be of the epoch before it. */
+  get isBusy(): boolean {
+    return this.#pending !== undefined
+  }
+
+  /** Asks for a commit; before all others if it is urgent. */
+  want(job: CommitJob, urgent = false): void {
+    if (urgent) this.#jobs.unshift(job)
+    else this.#jobs.push(job)
+  }
+
+  /** Begins the next commit if there is one; whether it did. */
+  work(group: GroupState): boolean {
+    const { world } = this.#host
+    if (this.#pending || this.#jobs.length === 0 || world.now() < this.#notBefore) return false
+    const job = this.#jobs.shift()
+    if (!job) return false
+    this.#host.exclusively(() => this.#make(group, job))
+    return true
+  }
+
+  /** What was drained is on disk. */
+  written(): void {
+    if (this.#pending?.state === 'made') this.#pending.state = 'stored'
+  }
+
+  /** Sends the pending commit. */
+  transmit(): void {
+    const pending = this.#pending
+    const { world } = this.#host
+    if (pending?.state !== 'stored' || world.now() < this.#notBefore) return
+    pending.state = 'sent'
+    world.session.request({ case: 'sendCommit', value: pending.request }, (outcome) => this.#answered(pending, outcome))
+  }
+
+  /** The session is over: nobody knows whether the relay has it, and it goes out again. */
+  lose(): void {
+    if (this.#pending && this.#pending.state !== 'made') this.#pending.state = 'stored'
+  }
+
+  /** An own commit passes in the log: it is to be adopted. */
+  take(messageId: Uint8Array): Pending | undefined {
+    const pending = this.#pending
+    if (!pending || !same(pending.record.messageId, messageId)) return undefined
+    this.#pending = undefined
+    // Adopting the epoch drops the pending row, too.
+    this.#pendingChanged = false
+    return pending
+  }
+
+  /** Another commit has the slot: the own one, if there is one, is undone and made again. */
+  rollBack(): void {
+    const pending = this.#pending
+    if (!pending) return
+    this.#drop(pending)
+    if (pending.job) this.#jobs.unshift(pending.job)
+  }
+
+  /** What waits is not done; what is under way stays so. */
+  refuse(error: StaticError): void {
+    for (const job of this.#jobs.splice(0)) job.failed(error)
+  }
+
+  /** Nothing is committed any more. */
+  fail(error: StaticError): void {
+    this.#failure ??= error
+    this.#callOff?.()
+    const jobs = this.#pending?.job ? [this.#pending.job, ...this.#jobs] : this.#jobs
+    this.#jobs = []
+    for (const job of jobs) job.failed(error)
+  }
+
+  /** What has changed since the last time; `whole`: the epoch is written as a whole. */
+  drain(whole: boolean): readonly Change[] {
+    const { id, world, group } = this.#host
+    const changes: Change[] = []
+    if (this.#groupChanged && !whole && group) {
+      changes.push({ type: 'putGroup', id, group: world.engine.encodeGroup(group.group) })
+    }
+    if (this.#pendingChanged) changes.push({ type: 'putPending', id, pending: group && this.#pending?.record })
+    this.#groupChanged = false
+    this.#pendingChanged = false
+    return changes
+  }
+
+  async #make(group: GroupState, job: CommitJob): Promise<void> {
+    const { world, id, history } = this.#host
+    try {
+      const change = job.change(group)
+      if (change === undefined) {
+        job.done({ welcomes: [] })
+        return
+      }
+      const pending = await makePending(world, id, group, job, change, history.position.slot)
+      if (this.#failure) {
+        wipeEpoch(world.engine, pending.next, group.group)
+        throw this.#failure
+      }
+      this.#pending = pending
+      this.#pendingChanged = true
+    } catch (error) {
+      job.failed(StaticError.from(error))
+    } finally {
+      if (this.#host.group !== group) group.wipe()
+      this.#groupChanged = true
+      this.#host.touch()
+    }
+  }
+
+  #answered(pending: Pending, outcome: Outcome): void {
+    // Adopted or rolled back by what came in the log.
+    if (this.#pending !== pending) return
+    switch (outcome.type) {
+      case 'answered':
+        // Adopted when it passes in the log: entries of the others may come before it.
+        pending.state = 'accepted'
+        return
+      case 'lost':
+        return
+      case 'refused':
+        this.#refused(pending, outcome.error)
+    }
+    this.#host.work()
+  }
+
+  #refused(pending: Pending, refusal: Extract<Outcome, { type: 'refused' }>['error']): void {
+    const mayBeAtOnce = refusal.code === 'epoch_mismatch' && refusal.retryAfterMs === undefined
+    const wait = mayBeAtOnce ? 0 : retryDelay(refusal.retryAfterMs)
+    switch (refusal.code) {
+      case 'epoch_mismatch':
+        this.#host.headIs(Number(refusal.head ?? 0n))
+        this.#waitFor(wait)
+        this.#drop(pending)
+        if (pending.job) this.#jobs.unshift(pending.job)
+        return
+      case 'unavailable':
+      case 'rate_limited':
+        pending.state = 'stored'
+        this.#waitFor(wait)
+        return
+      default:
+        this.#drop(pending)
+        pending.job?.failed(refusalError(refusal))
+    }
+  }
+
+  #drop(pending: Pending): void {
+    wipeEpoch(this.#host.world.engine, pending.next, this.#host.group?.group)
+    this.#pending = undefined
+    this.#pendingChanged = true
+    this.#host.touch()
+  }
+
+  #waitFor(milliseconds: number): void {
+    const { world } = this.#host
+    this.#notBefore = Math.max(this.#notBefore, world.now() + milliseconds)
+    this.#callOff?.()
+    this.#callOff = world.later(this.#notBefore - world.now(), () => {
+      // By the clock a timer may be a little early, and nothing else would wake it.
+      this.#notBefore = 0
+      this.#host.work()
+    })
+  }
+}

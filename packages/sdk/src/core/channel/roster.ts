@@ -1,0 +1,132 @@
+/**
+ * Who is in a channel, beyond what the group itself says: the keys of identities, and those who have left and are still
+ * in the tree. Any member may remove one that has left, by its signed notice; each tries after a while of its own.
+ */
+import { leaveBytes, type LeaveNoticeFields, StaticError } from '@static/protocol'
+import { agentIdOf, ed25519, type Member } from '../../mls/index.ts'
+import type { AgentId, Change, ChannelId, LeaverRecord } from '../../ports.ts'
+import { fromHex, same, toHex } from '../bytes.ts'
+import type { CommitJob } from './commits.ts'
+import type { GroupState } from './group-state.ts'
+import type { World } from '../agent/context.ts'
+
+/** What a roster asks of its membership. */
+export interface RosterHost {
+  readonly world: World
+  readonly id: ChannelId
+  readonly channelId: Uint8Array
+  readonly name: string
+  readonly owner: AgentId
+  readonly group: GroupState | undefined
+  touch(): void
+  commit(change: CommitJob['change']): Promise<unknown>
+}
+
+/** Members remove one that has left after a random time up to this, so that not all try at once. */
+const REMOVAL_SPREAD_MS = 5000
+
+/** The roster of one channel. */
+export class Roster {
+  readonly #host: RosterHost
+  readonly #leavers: Map<AgentId, LeaverRecord>
+  readonly #planned = new Map<AgentId, () => void>()
+  #changes: Change[] = []
+
+  constructor(host: RosterHost, leavers: readonly LeaverRecord[]) {
+    this.#host = host
+    this.#leavers = new Map(leavers.map((leaver) => [leaver.agent, leaver]))
+  }
+
+  /** The notice of an agent that has left and is still in the group. */
+  notice(agent: AgentId): LeaveNoticeFields | undefined {
+    const leaver = this.#leavers.get(agent)
+    return leaver && noticeOf(leaver)
+  }
+
+  /** Somebody is in the channel: the first key of an identity is remembered, another one told. */
+  meet({ agentId, identity }: Member): void {
+    const { world, owner, name } = this.#host
+    const agent = toHex(agentId)
+    const known = world.pins.conflict(owner, identity, agent)
+    if (known === undefined) world.pins.set(owner, identity, agent)
+    else world.emit({ type: 'identity_changed', channel: name, identity, known, now: agent })
+  }
+
+  /** An agent says that it has left, at this place: the notice of an earlier leave proves nothing. */
+  leave(id: Uint8Array, { publicKey, slot, signature }: LeaveNoticeFields, head: number): void {
+    const { world, channelId, name, group } = this.#host
+    const agent = toHex(id)
+    const signed = same(agentIdOf(publicKey), id) && ed25519.verifier(publicKey)(leaveBytes(channelId, slot), signature)
+    if (!signed || Number(slot) !== head) {
+      world.emit({ type: 'roster_lie', channel: name, detail: `Agent ${agent} has not signed that it left.` })
+      return
+    }
+    if (agent === world.agentId || !group?.members.has(agent)) return
+    const leaver = {
+      agent,
+      publicKey: Uint8Array.from(publicKey),
+      slot: Number(slot),
+      signature: Uint8Array.from(signature),
+    }
+    this.#leavers.set(agent, leaver)
+    this.#changes.push({ type: 'putLeaver', id: this.#host.id, leaver })
+    this.#plan(leaver)
+  }
+
+  /** Those who had left when the agent stopped are still to be removed. */
+  resume(): void {
+    for (const leaver of this.#leavers.values()) this.#plan(leaver)
+  }
+
+  /** A commit has added and removed agents. */
+  change(by: AgentId, added: readonly AgentId[], removed: readonly AgentId[]): void {
+    const { world, id, name, group } = this.#host
+    for (const agent of [...removed, ...added]) {
+      this.#planned.get(agent)?.()
+      this.#planned.delete(agent)
+      if (this.#leavers.delete(agent)) this.#changes.push({ type: 'dropLeaver', id, agent })
+    }
+    for (const agent of added) {
+      const member = group?.members.get(agent)
+      if (member) this.meet(member)
+    }
+    if (added.length + removed.length > 0) world.emit({ type: 'members_changed', channel: name, by, added, removed })
+  }
+
+  /** Nothing is planned any more. */
+  stop(): void {
+    for (const callOff of this.#planned.values()) callOff()
+    this.#planned.clear()
+  }
+
+  drain(): readonly Change[] {
+    const changes = this.#changes
+    this.#changes = []
+    return changes
+  }
+
+  #plan(leaver: LeaverRecord): void {
+    const { world } = this.#host
+    const { agent } = leaver
+    this.#planned.get(agent)?.()
+    const callOff = world.later(world.chance() * REMOVAL_SPREAD_MS, () => {
+      this.#planned.delete(agent)
+      this.#remove(leaver).catch((error: unknown) => {
+        // Another member does it, or the next session tries again.
+        if (!(error instanceof StaticError)) throw error
+      })
+    })
+    this.#planned.set(agent, callOff)
+  }
+
+  async #remove(leaver: LeaverRecord): Promise<void> {
+    const { agent } = leaver
+    await this.#host.commit((group) =>
+      group.members.has(agent) ? { removes: [fromHex(agent)], leaveNotices: [noticeOf(leaver)] } : undefined,
+    )
+  }
+}
+
+function noticeOf({ publicKey, slot, signature }: LeaverRecord): LeaveNoticeFields {
+  return { publicKey, slot: BigInt(slot), signature }
+}
