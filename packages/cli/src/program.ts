@@ -18,8 +18,8 @@ import { tokenCommand } from './commands/token.ts'
 import { upCommand } from './commands/up.ts'
 import { usageCommand } from './commands/usage.ts'
 import { whoamiCommand } from './commands/whoami.ts'
-import { EXIT_CODES, exitCodeOf, Interrupted } from './exit-codes.ts'
-import { harmless } from './output.ts'
+import { EXIT_CODES, exitCodeOf, Interrupted } from './terminal/exit-codes.ts'
+import { harmless } from './terminal/output.ts'
 
 /** Who runs a server is neither signed in nor waits for another one: what fails there could not be done. */
 const SERVERS = ['up', 'api', 'relay', 'proxy', 'admin']

@@ -5,7 +5,7 @@ import { chmod, chown, mkdir, readdir, readFile, stat, utimes, writeFile } from 
 import { dirname, join } from 'node:path'
 import { test } from 'node:test'
 import { promisify } from 'node:util'
-import { defaultDataDirectory, ensurePrivateDirectory, ensureSecretFile, readSecretFile } from '../src/data-dir.ts'
+import { defaultDataDirectory, ensurePrivateDirectory, ensureSecretFile, readSecretFile } from '../src/server/data-dir.ts'
 import { createFile, replaceFile } from '../src/durable-file.ts'
 import { runProcess, staticError, temporaryDirectory } from './support.ts'
 
@@ -125,7 +125,7 @@ void test('promises that race get one content', async (t) => {
 void test('processes that race get one content', async (t) => {
   const path = await temporaryDirectory(t)
   await ensurePrivateDirectory(path)
-  const module = JSON.stringify(new URL('../src/data-dir.ts', import.meta.url).href)
+  const module = JSON.stringify(new URL('../src/server/data-dir.ts', import.meta.url).href)
   // All wait for the same moment; 40 files make a meeting all but certain.
   const code = `
     import { randomBytes } from 'node:crypto'

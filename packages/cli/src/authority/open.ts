@@ -16,7 +16,7 @@ import {
   ensureSecretFile,
   readPublicFile,
   readSecretFile,
-} from '../data-dir.ts'
+} from '../server/data-dir.ts'
 import { type CertificateAndKey, makeAuthorityCertificate, makeKey, makeLeafCertificate } from './certificate.ts'
 import { permits, readConstraints } from './constraints.ts'
 import { type HostName, LOOPBACK, parseHostNames } from './names.ts'

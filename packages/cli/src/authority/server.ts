@@ -1,7 +1,7 @@
 /** The server's own certificate, kept beside the authority's and renewed in time. */
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { join } from 'node:path'
-import { readPublicFile, readSecretFile } from '../data-dir.ts'
+import { readPublicFile, readSecretFile } from '../server/data-dir.ts'
 import { replaceFile } from '../durable-file.ts'
 import type { CertificateAndKey } from './certificate.ts'
 import { LOOPBACK, parseHostName, parseHostNames } from './names.ts'

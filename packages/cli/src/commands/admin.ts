@@ -4,13 +4,13 @@ import { join } from 'node:path'
 import { Argument, Command } from 'commander'
 import type { Admin, openStore as openStoreType } from '@static/api'
 import { type Account, PLANS, type Plan, StaticError } from '@static/protocol'
-import { confirm } from '../ask.ts'
+import { confirm } from '../terminal/ask.ts'
 import { openAuthority } from '../authority.ts'
-import { defaultDataDirectory, ensurePrivateDirectory } from '../data-dir.ts'
-import { databaseOf } from '../database.ts'
+import { defaultDataDirectory, ensurePrivateDirectory } from '../server/data-dir.ts'
+import { databaseOf } from '../server/database.ts'
 import { replaceFile } from '../durable-file.ts'
-import { examples } from '../examples.ts'
-import { harmless } from '../output.ts'
+import { examples } from '../terminal/examples.ts'
+import { harmless } from '../terminal/output.ts'
 
 interface AdminFlags {
   readonly dataDir: string

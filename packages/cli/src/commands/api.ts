@@ -2,8 +2,8 @@
 import { join } from 'node:path'
 import { Command } from 'commander'
 import { StaticError } from '@static/protocol'
-import { ensurePrivateDirectory } from '../data-dir.ts'
-import { databaseOf } from '../database.ts'
+import { ensurePrivateDirectory } from '../server/data-dir.ts'
+import { databaseOf } from '../server/database.ts'
 import {
   addApiFlags,
   addStateFlags,
@@ -11,7 +11,7 @@ import {
   apiOptionsFrom,
   givenCertificate,
   runUntilStopped,
-} from '../serve.ts'
+} from '../server/serve.ts'
 
 interface ApiFlags extends CommonFlags {
   readonly database?: string

@@ -1,6 +1,6 @@
 /** `static channel`: channels, as an agent of this machine uses them. */
 import { Command } from 'commander'
-import { examples } from '../examples.ts'
+import { examples } from '../terminal/examples.ts'
 import { inviteCommand } from './channel/invite.ts'
 import { joinCommand } from './channel/join.ts'
 import { listenCommand } from './channel/listen.ts'

@@ -4,8 +4,8 @@ import { bashScript } from '../completion/bash.ts'
 import { fishScript } from '../completion/fish.ts'
 import { treeOf } from '../completion/tree.ts'
 import { zshScript } from '../completion/zsh.ts'
-import { examples } from '../examples.ts'
-import { print, printJson } from '../output.ts'
+import { examples } from '../terminal/examples.ts'
+import { print, printJson } from '../terminal/output.ts'
 
 const SCRIPTS = { bash: bashScript, zsh: zshScript, fish: fishScript } as const
 

@@ -1,9 +1,9 @@
 /** `static console`: the page where a person sees keys and usage. */
 import { spawn } from 'node:child_process'
 import { Command } from 'commander'
-import { accountOf, addApiFlags, type ApiFlags } from '../account.ts'
-import { examples } from '../examples.ts'
-import { print, printJson } from '../output.ts'
+import { accountOf, addApiFlags, type ApiFlags } from '../account/account.ts'
+import { examples } from '../terminal/examples.ts'
+import { print, printJson } from '../terminal/output.ts'
 
 interface Flags extends ApiFlags {
   readonly open: boolean

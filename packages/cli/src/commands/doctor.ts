@@ -3,13 +3,13 @@ import { Command } from 'commander'
 import { StaticError } from '@static/protocol'
 import { readCredentials, userPlaces } from '@static/sdk/account'
 import packageJson from '../../package.json' with { type: 'json' }
-import { accountOf, addAccountFlags, type AccountFlags, usualRelay } from '../account.ts'
+import { accountOf, addAccountFlags, type AccountFlags, usualRelay } from '../account/account.ts'
 import { checkAgents, checkServerData } from '../doctor/files.ts'
 import { type Finding, mend, well } from '../doctor/finding.ts'
 import { checkApi, checkCertificate, checkKey, checkPorts, checkRelay } from '../doctor/network.ts'
-import { examples } from '../examples.ts'
-import { harmless, print, printJson, styled } from '../output.ts'
-import { withProgress } from '../progress.ts'
+import { examples } from '../terminal/examples.ts'
+import { harmless, print, printJson, styled } from '../terminal/output.ts'
+import { withProgress } from '../terminal/progress.ts'
 
 interface Flags extends AccountFlags {
   readonly relay?: string

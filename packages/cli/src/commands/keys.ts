@@ -2,10 +2,10 @@
 import { Argument, Command, Option } from 'commander'
 import { type CreatedKey, type ListedKey, type Mode, MODES } from '@static/protocol'
 import { type AccountSettings, readCredentials } from '@static/sdk/account'
-import { accountOf, addAccountFlags, type AccountFlags, ask, keyOf } from '../account.ts'
-import { confirm } from '../ask.ts'
-import { examples } from '../examples.ts'
-import { harmless, note, print, printJson, shortTime, table, typed } from '../output.ts'
+import { accountOf, addAccountFlags, type AccountFlags, ask, keyOf } from '../account/account.ts'
+import { confirm } from '../terminal/ask.ts'
+import { examples } from '../terminal/examples.ts'
+import { harmless, note, print, printJson, shortTime, table, typed } from '../terminal/output.ts'
 
 interface CreateFlags extends AccountFlags {
   readonly name?: string

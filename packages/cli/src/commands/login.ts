@@ -3,11 +3,11 @@ import { hostname } from 'node:os'
 import { Command } from 'commander'
 import { type Account, type CreatedKey, CSRF_HEADER, StaticError } from '@static/protocol'
 import { type AccountSettings, checkApiKey } from '@static/sdk/account'
-import { accountOf, addApiFlags, ask } from '../account.ts'
-import { addPersonFlags, emailOf, passwordOf, type PersonFlags, save } from '../credentials.ts'
-import { examples } from '../examples.ts'
-import { harmless, note, print, printJson } from '../output.ts'
-import { secretOf } from '../secrets.ts'
+import { accountOf, addApiFlags, ask } from '../account/account.ts'
+import { addPersonFlags, emailOf, passwordOf, type PersonFlags, save } from '../account/credentials.ts'
+import { examples } from '../terminal/examples.ts'
+import { harmless, note, print, printJson } from '../terminal/output.ts'
+import { secretOf } from '../terminal/secrets.ts'
 
 interface Flags extends PersonFlags {
   readonly withKey?: boolean

@@ -3,9 +3,9 @@ import { rm } from 'node:fs/promises'
 import { Command } from 'commander'
 import type { ListedKey } from '@static/protocol'
 import { type AccountSettings, readCredentials } from '@static/sdk/account'
-import { accountOf, addApiFlags, type ApiFlags, ask } from '../account.ts'
-import { examples } from '../examples.ts'
-import { note, print, printJson } from '../output.ts'
+import { accountOf, addApiFlags, type ApiFlags, ask } from '../account/account.ts'
+import { examples } from '../terminal/examples.ts'
+import { note, print, printJson } from '../terminal/output.ts'
 
 interface Flags extends ApiFlags {
   readonly revoke?: boolean

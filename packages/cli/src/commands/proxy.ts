@@ -1,7 +1,7 @@
 /** `static proxy`: gRPC agents in front of a relay's QUIC port. */
 import { Command } from 'commander'
 import { StaticError } from '@static/protocol'
-import { relayName } from '../relay-flags.ts'
+import { relayName } from '../server/relay-flags.ts'
 import {
   addServeFlags,
   givenCertificate,
@@ -11,7 +11,7 @@ import {
   type ServeFlags,
   smallCount,
   textOf,
-} from '../serve.ts'
+} from '../server/serve.ts'
 
 interface Flags extends ServeFlags {
   readonly grpcPort: number

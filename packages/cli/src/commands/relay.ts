@@ -2,8 +2,8 @@
 import { join } from 'node:path'
 import { Command, InvalidArgumentError } from 'commander'
 import { StaticError } from '@static/protocol'
-import { ensurePrivateDirectory } from '../data-dir.ts'
-import { addRelayFlags, type RelayFlags, relayName, trafficOf } from '../relay-flags.ts'
+import { ensurePrivateDirectory } from '../server/data-dir.ts'
+import { addRelayFlags, type RelayFlags, relayName, trafficOf } from '../server/relay-flags.ts'
 import {
   addStateFlags,
   endOnFatal,
@@ -14,7 +14,7 @@ import {
   secretOf,
   settingsOf,
   textOf,
-} from '../serve.ts'
+} from '../server/serve.ts'
 
 interface Flags extends RelayFlags {
   readonly apiUrl: string

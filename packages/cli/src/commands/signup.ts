@@ -2,10 +2,10 @@
 import { Command } from 'commander'
 import { type SignedUp, StaticError } from '@static/protocol'
 import { type AccountSettings, readCredentials } from '@static/sdk/account'
-import { accountOf, addApiFlags, ask } from '../account.ts'
-import { addPersonFlags, emailOf, newPasswordOf, type PersonFlags, save } from '../credentials.ts'
-import { examples } from '../examples.ts'
-import { harmless, note, print, printJson, typed } from '../output.ts'
+import { accountOf, addApiFlags, ask } from '../account/account.ts'
+import { addPersonFlags, emailOf, newPasswordOf, type PersonFlags, save } from '../account/credentials.ts'
+import { examples } from '../terminal/examples.ts'
+import { harmless, note, print, printJson, typed } from '../terminal/output.ts'
 
 interface Flags extends PersonFlags {
   readonly name?: string

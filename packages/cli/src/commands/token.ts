@@ -1,9 +1,9 @@
 /** `static token`: a key for one hour's access to the relay. */
 import { Command } from 'commander'
 import type { IssuedToken } from '@static/protocol'
-import { accountOf, addAccountFlags, type AccountFlags, ask, keyOf } from '../account.ts'
-import { examples } from '../examples.ts'
-import { harmless, note, print, printJson, shortTime } from '../output.ts'
+import { accountOf, addAccountFlags, type AccountFlags, ask, keyOf } from '../account/account.ts'
+import { examples } from '../terminal/examples.ts'
+import { harmless, note, print, printJson, shortTime } from '../terminal/output.ts'
 
 export function tokenCommand(): Command {
   return addAccountFlags(

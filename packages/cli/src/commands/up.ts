@@ -4,11 +4,11 @@ import { Command } from 'commander'
 import type { Api } from '@static/api'
 import type { LocalApi, RunningRelay } from '@static/relay'
 import { serverCertificate } from '../authority.ts'
-import { USUAL_API_URL, usualRelay } from '../account.ts'
-import { defaultDataDirectory, ensurePrivateDirectory } from '../data-dir.ts'
-import { examples } from '../examples.ts'
-import { typed } from '../output.ts'
-import { addRelayFlags, type RelayFlags, relayName, trafficOf } from '../relay-flags.ts'
+import { USUAL_API_URL, usualRelay } from '../account/account.ts'
+import { defaultDataDirectory, ensurePrivateDirectory } from '../server/data-dir.ts'
+import { examples } from '../terminal/examples.ts'
+import { typed } from '../terminal/output.ts'
+import { addRelayFlags, type RelayFlags, relayName, trafficOf } from '../server/relay-flags.ts'
 import {
   addApiFlags,
   addStateFlags,
@@ -20,7 +20,7 @@ import {
   runUntilStopped,
   settingsOf,
   textOf,
-} from '../serve.ts'
+} from '../server/serve.ts'
 
 type Flags = ApiFlags & RelayFlags
 

@@ -1,9 +1,9 @@
 /** `static usage`: what was used of the plan. */
 import { Command, InvalidArgumentError } from 'commander'
 import type { Usage } from '@static/protocol'
-import { accountOf, addAccountFlags, type AccountFlags, ask, keyOf } from '../account.ts'
-import { examples } from '../examples.ts'
-import { facts, harmless, print, printJson, shortTime, styled } from '../output.ts'
+import { accountOf, addAccountFlags, type AccountFlags, ask, keyOf } from '../account/account.ts'
+import { examples } from '../terminal/examples.ts'
+import { facts, harmless, print, printJson, shortTime, styled } from '../terminal/output.ts'
 
 interface Flags extends AccountFlags {
   readonly days: number

@@ -1,10 +1,10 @@
 /** `static whoami`: the account, and where that is known from. */
 import { Command } from 'commander'
 import type { Account } from '@static/protocol'
-import { accountOf, addAccountFlags, type AccountFlags, ask, keyOf, usualRelay } from '../account.ts'
+import { accountOf, addAccountFlags, type AccountFlags, ask, keyOf, usualRelay } from '../account/account.ts'
 import { defaultIdentity } from '../agent/identity.ts'
-import { examples } from '../examples.ts'
-import { facts, print, printJson, shortTime } from '../output.ts'
+import { examples } from '../terminal/examples.ts'
+import { facts, print, printJson, shortTime } from '../terminal/output.ts'
 
 export function whoamiCommand(): Command {
   return addAccountFlags(new Command('whoami').description('show the account that commands act for'))

@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { connect, type TLSSocket } from 'node:tls'
 import { type Account, AuthError, StaticError } from '@static/protocol'
 import { type AccountSettings, apiRefusal, callApi, isLoopback, parseEndpoint } from '@static/sdk/account'
-import { ask } from '../account.ts'
+import { ask } from '../account/account.ts'
 import { type Finding, mend, well } from './finding.ts'
 
 const MS = 1000

@@ -1,7 +1,7 @@
 /** What happens beside the messages, told to the person at the terminal. */
 import type { AgentEvent } from '@static/sdk'
 import type { OpenAgent } from '../../agent/open.ts'
-import { harmless, note } from '../../output.ts'
+import { harmless, note } from '../../terminal/output.ts'
 
 /** Tells each event on stderr, until the agent is closed. */
 export async function tellEvents(agent: OpenAgent, events: AsyncIterable<AgentEvent>): Promise<void> {

@@ -1,9 +1,9 @@
 /** `static channel invite`: a token by which others join. */
 import { Command, InvalidArgumentError } from 'commander'
 import { addAgentFlags, type AgentFlags, typedFor, withAgent } from '../../agent/open.ts'
-import { examples } from '../../examples.ts'
-import { note, print, printJson, typed } from '../../output.ts'
-import { withProgress } from '../../progress.ts'
+import { examples } from '../../terminal/examples.ts'
+import { note, print, printJson, typed } from '../../terminal/output.ts'
+import { withProgress } from '../../terminal/progress.ts'
 import { channelArgument } from './manage.ts'
 
 interface Flags extends AgentFlags {

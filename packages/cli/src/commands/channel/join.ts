@@ -1,10 +1,10 @@
 /** `static channel join`: into a channel by a token. */
 import { Argument, Command } from 'commander'
 import { addAgentFlags, type AgentFlags, typedFor, withAgent } from '../../agent/open.ts'
-import { examples } from '../../examples.ts'
-import { note, print, printJson } from '../../output.ts'
-import { withProgress } from '../../progress.ts'
-import { secretOf } from '../../secrets.ts'
+import { examples } from '../../terminal/examples.ts'
+import { note, print, printJson } from '../../terminal/output.ts'
+import { withProgress } from '../../terminal/progress.ts'
+import { secretOf } from '../../terminal/secrets.ts'
 import { seconds } from './listen.ts'
 import { channelArgument } from './manage.ts'
 

@@ -3,10 +3,10 @@ import { Argument, Command, InvalidArgumentError } from 'commander'
 import { ERRORS, isChannelName } from '@static/protocol'
 import type { ActionArgs, ActionName, ActionResult } from '../../agent/actions.ts'
 import { addAgentFlags, type AgentFlags, typedFor, withAgent } from '../../agent/open.ts'
-import { confirm } from '../../ask.ts'
-import { examples } from '../../examples.ts'
-import { note, print, printJson, table } from '../../output.ts'
-import { withProgress } from '../../progress.ts'
+import { confirm } from '../../terminal/ask.ts'
+import { examples } from '../../terminal/examples.ts'
+import { note, print, printJson, table } from '../../terminal/output.ts'
+import { withProgress } from '../../terminal/progress.ts'
 
 interface DeleteFlags extends AgentFlags {
   readonly yes?: boolean

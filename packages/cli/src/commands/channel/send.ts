@@ -2,11 +2,11 @@
 import { Argument, Command } from 'commander'
 import { MAX_PAYLOAD_BYTES, StaticError } from '@static/protocol'
 import { addAgentFlags, type AgentFlags, type OpenAgent, withAgent } from '../../agent/open.ts'
-import { readInput } from '../../ask.ts'
-import { examples } from '../../examples.ts'
-import { note, printJson } from '../../output.ts'
-import { withProgress } from '../../progress.ts'
-import { warnOfArgument } from '../../secrets.ts'
+import { readInput } from '../../terminal/ask.ts'
+import { examples } from '../../terminal/examples.ts'
+import { note, printJson } from '../../terminal/output.ts'
+import { withProgress } from '../../terminal/progress.ts'
+import { warnOfArgument } from '../../terminal/secrets.ts'
 import { channelArgument } from './manage.ts'
 
 interface Flags extends AgentFlags {

@@ -7,7 +7,7 @@ import { type FileHandle, mkdir, open, stat } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { dirname, isAbsolute, join } from 'node:path'
 import { StaticError } from '@static/protocol'
-import { createFile, isErrno, sweepLeftovers } from './durable-file.ts'
+import { createFile, isErrno, sweepLeftovers } from '../durable-file.ts'
 
 const OTHERS_WRITE = 0o022
 const OTHERS_ANY = 0o077

@@ -2,9 +2,9 @@
 import type { Command } from 'commander'
 import { StaticError } from '@static/protocol'
 import { type AccountSettings, apiRefusal, type ApiCall, callApi, resolveAccount } from '@static/sdk/account'
-import { typed } from './output.ts'
-import { withProgress } from './progress.ts'
-import { warnOfArgument } from './secrets.ts'
+import { typed } from '../terminal/output.ts'
+import { withProgress } from '../terminal/progress.ts'
+import { warnOfArgument } from '../terminal/secrets.ts'
 
 /** Where `static up` serves the API. */
 export const USUAL_API_URL = 'https://localhost:8443'

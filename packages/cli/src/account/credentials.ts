@@ -4,8 +4,8 @@ import type { Command } from 'commander'
 import { StaticError } from '@static/protocol'
 import { type AccountSettings, checkApiKey, parseEndpoint, writeCredentials } from '@static/sdk/account'
 import { type ApiFlags, usualRelay } from './account.ts'
-import { askLine, askSecret, canAsk } from './ask.ts'
-import { secretOf, type SecretSource } from './secrets.ts'
+import { askLine, askSecret, canAsk } from '../terminal/ask.ts'
+import { secretOf, type SecretSource } from '../terminal/secrets.ts'
 
 /** Flags of a person who signs up or in. */
 export interface PersonFlags extends ApiFlags {
