@@ -2,24 +2,20 @@
 import { join } from 'node:path'
 import { Command } from 'commander'
 import { StaticError } from '@static/protocol'
+import { apiOptionsFrom } from '../server/api-options.ts'
+import { givenCertificate } from '../server/certificate.ts'
 import { ensurePrivateDirectory } from '../server/data-dir.ts'
 import { databaseOf } from '../server/database.ts'
-import {
-  addApiFlags,
-  addStateFlags,
-  type ApiFlags as CommonFlags,
-  apiOptionsFrom,
-  givenCertificate,
-  runUntilStopped,
-} from '../server/serve.ts'
+import { addApiServerFlags, addStateFlags, type ApiServerFlags } from '../server/flags.ts'
+import { runUntilStopped } from '../server/run-until-stopped.ts'
 
-interface ApiFlags extends CommonFlags {
+interface Flags extends ApiServerFlags {
   readonly database?: string
   readonly insecureHttp?: boolean
 }
 
 export function apiCommand(): Command {
-  return addApiFlags(addStateFlags(new Command('api')))
+  return addApiServerFlags(addStateFlags(new Command('api')))
     .description('run the HTTP API alone')
     .option(
       '--database <url>',
@@ -33,7 +29,7 @@ export function apiCommand(): Command {
     .action(api)
 }
 
-async function api(flags: ApiFlags): Promise<void> {
+async function api(flags: Flags): Promise<void> {
   await ensurePrivateDirectory(flags.dataDir)
   const certificate = await givenCertificate(flags)
   if (!certificate && !flags.insecureHttp) {

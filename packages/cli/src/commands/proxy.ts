@@ -1,17 +1,12 @@
 /** `static proxy`: gRPC agents in front of a relay's QUIC port. */
 import { Command } from 'commander'
 import { StaticError } from '@static/protocol'
-import { relayName } from '../server/relay-flags.ts'
-import {
-  addServeFlags,
-  givenCertificate,
-  logOf,
-  portNumber,
-  runUntilStopped,
-  type ServeFlags,
-  smallCount,
-  textOf,
-} from '../server/serve.ts'
+import { givenCertificate } from '../server/certificate.ts'
+import { addServeFlags, portNumber, type ServeFlags, smallCount } from '../server/flags.ts'
+import { readText } from '../server/input-files.ts'
+import { logOf } from '../server/log-options.ts'
+import { relayName } from '../server/relay-options.ts'
+import { runUntilStopped } from '../server/run-until-stopped.ts'
 
 interface Flags extends ServeFlags {
   readonly grpcPort: number
@@ -54,10 +49,10 @@ async function proxy(flags: Flags): Promise<void> {
     relay: {
       host,
       port,
-      ca: (await textOf(flags.relayCa)) ?? '',
+      ca: await readText(flags.relayCa),
       clientCertificate: {
-        cert: (await textOf(flags.clientCert)) ?? '',
-        key: (await textOf(flags.clientKey)) ?? '',
+        cert: await readText(flags.clientCert),
+        key: await readText(flags.clientKey),
       },
     },
     connections: flags.connections,

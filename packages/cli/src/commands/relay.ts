@@ -3,18 +3,13 @@ import { join } from 'node:path'
 import { Command, InvalidArgumentError } from 'commander'
 import { StaticError } from '@static/protocol'
 import { ensurePrivateDirectory } from '../server/data-dir.ts'
-import { addRelayFlags, type RelayFlags, relayName, trafficOf } from '../server/relay-flags.ts'
-import {
-  addStateFlags,
-  endOnFatal,
-  givenCertificate,
-  logOf,
-  metricsTokenOf,
-  runUntilStopped,
-  secretOf,
-  settingsOf,
-  textOf,
-} from '../server/serve.ts'
+import { addStateFlags } from '../server/flags.ts'
+import { givenCertificate } from '../server/certificate.ts'
+import { metricsTokenOf, readToken, textOf } from '../server/input-files.ts'
+import { logOf } from '../server/log-options.ts'
+import { addRelayFlags, type RelayFlags } from '../server/relay-flags.ts'
+import { relayOptionsFrom } from '../server/relay-options.ts'
+import { runUntilStopped } from '../server/run-until-stopped.ts'
 
 interface Flags extends RelayFlags {
   readonly apiUrl: string
@@ -44,31 +39,22 @@ async function relay(flags: Flags): Promise<void> {
     throw StaticError.of('invalid_request', 'Give --cert and --key; `static up` makes its own, this command does not.')
   }
   const { startRelay } = await import('@static/relay')
-  const name = relayName(flags)
+  const options = await relayOptionsFrom(flags)
   const running = await startRelay({
-    name,
-    database: join(flags.dataDir, 'relay.sqlite'),
-    host: flags.host,
-    grpcPort: flags.grpcPort,
-    quicPort: flags.quicPort,
-    quicEndpoints: flags.quicEndpoints,
+    ...options,
     certificate,
     proxyCa: await textOf(flags.proxyCa),
-    origins: flags.origin,
-    guests: flags.guests,
-    traffic: trafficOf(flags),
     api: {
       url: flags.apiUrl,
       internalUrl: flags.apiInternalUrl,
-      credential: await secretOf(flags.credential ?? join(flags.dataDir, 'relay.credential')),
+      credential: await readToken(flags.credential ?? join(flags.dataDir, 'relay.credential')),
       ca: await textOf(flags.apiCa),
     },
     metricsToken: await metricsTokenOf(flags),
-    settings: await settingsOf(flags.relaySettings),
     log: logOf(flags),
-    onFatal: endOnFatal,
   })
   runUntilStopped([running], () => givenCertificate(flags))
+  const { name } = options
   const { grpcPort, quicPorts } = running
   process.stdout.write(
     flags.json

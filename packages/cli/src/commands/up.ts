@@ -5,27 +5,21 @@ import type { Api } from '@static/api'
 import type { LocalApi, RunningRelay } from '@static/relay'
 import { serverCertificate } from '../authority.ts'
 import { USUAL_API_URL, usualRelay } from '../account/account.ts'
+import { apiOptionsFrom } from '../server/api-options.ts'
+import { type Certificate, givenCertificate } from '../server/certificate.ts'
 import { defaultDataDirectory, ensurePrivateDirectory } from '../server/data-dir.ts'
+import { addApiServerFlags, addStateFlags, type ApiServerFlags } from '../server/flags.ts'
+import { textOf } from '../server/input-files.ts'
+import { addRelayFlags, type RelayFlags } from '../server/relay-flags.ts'
+import { relayOptionsFrom } from '../server/relay-options.ts'
+import { runUntilStopped } from '../server/run-until-stopped.ts'
 import { examples } from '../terminal/examples.ts'
 import { typed } from '../terminal/output.ts'
-import { addRelayFlags, type RelayFlags, relayName, trafficOf } from '../server/relay-flags.ts'
-import {
-  addApiFlags,
-  addStateFlags,
-  type ApiFlags,
-  apiOptionsFrom,
-  type Certificate,
-  endOnFatal,
-  givenCertificate,
-  runUntilStopped,
-  settingsOf,
-  textOf,
-} from '../server/serve.ts'
 
-type Flags = ApiFlags & RelayFlags
+type Flags = ApiServerFlags & RelayFlags
 
 export function upCommand(): Command {
-  return addRelayFlags(addApiFlags(addStateFlags(new Command('up'))))
+  return addRelayFlags(addApiServerFlags(addStateFlags(new Command('up'))))
     .description('start the whole system on this machine: nothing else is needed')
     .addHelpText('after', examples('static up', 'static up --data-dir ./data --api-port 9443'))
     .action(up)
@@ -39,38 +33,28 @@ async function up(flags: Flags): Promise<void> {
     (await givenCertificate(flags)) ??
     (await serverCertificate(flags.dataDir, namesOf(flags), { file: 'quic', addresses: false }))
   const ca = flags.cert === undefined ? join(flags.dataDir, 'ca.pem') : undefined
-  const [{ startApi }, { startRelay }, options, first] = await Promise.all([
+  const [{ startApi }, { startRelay }, options, relayOptions, first] = await Promise.all([
     import('@static/api'),
     import('@static/relay'),
     apiOptionsFrom(flags),
+    relayOptionsFrom(flags),
     certificate(),
   ])
   // The API is there first: it tells how the relay stands once that has started.
   let relayIsReady = (): boolean => false
   const database = join(flags.dataDir, 'api.sqlite')
   const api = await startApi({ ...options, database, certificate: first, relayIsReady: () => relayIsReady() })
-  const name = relayName(flags)
   let relay: RunningRelay
   try {
     relay = await startRelay({
-      name,
-      database: join(flags.dataDir, 'relay.sqlite'),
-      host: flags.host,
-      grpcPort: flags.grpcPort,
-      quicPort: flags.quicPort,
-      quicEndpoints: flags.quicEndpoints,
+      ...relayOptions,
       certificate: first,
       quicCertificate: await quicCertificate(),
       // Proxies get their certificates from the same authority: `static admin proxy-certificate`.
       proxyCa: await textOf(flags.proxyCa ?? ca),
-      origins: flags.origin,
-      guests: flags.guests,
-      traffic: trafficOf(flags),
       api: localApi(api),
       metricsToken: options.metricsToken,
-      settings: await settingsOf(flags.relaySettings),
       log: options.log,
-      onFatal: endOnFatal,
     })
   } catch (error) {
     await api.close()
@@ -80,6 +64,7 @@ async function up(flags: Flags): Promise<void> {
   // The relay goes first: it gives its quota back to the API.
   const renewRelay = async (fresh: Certificate): Promise<void> => relay.renew(fresh, await quicCertificate())
   runUntilStopped([api, { renew: renewRelay, close: () => relay.close() }], certificate)
+  const { name } = relayOptions
   const addresses = {
     api_url: api.url,
     console_url: `${api.url}/console`,

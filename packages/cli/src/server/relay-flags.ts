@@ -1,7 +1,7 @@
 /** Flags of the commands that run a relay. */
 import { type Command, Option } from 'commander'
-import { ALL_TRAFFIC, TRAFFIC_PROFILES, type TrafficProfileName, type TrafficRange } from '@static/protocol'
-import { portNumber, type ServeFlags, smallCount, type StateFlags } from './serve.ts'
+import { ALL_TRAFFIC, TRAFFIC_PROFILES, type TrafficProfileName } from '@static/protocol'
+import { portNumber, smallCount, type StateFlags } from './flags.ts'
 
 /** What `up` and `relay` have in common. */
 export interface RelayFlags extends StateFlags {
@@ -36,15 +36,4 @@ export function addRelayFlags(command: Command): Command {
         .choices(TRAFFIC_PROFILES)
         .default(ALL_TRAFFIC.ceiling),
     )
-}
-
-/** The traffic profiles that agents may choose. */
-export function trafficOf({ trafficFloor: floor, trafficCeiling: ceiling }: RelayFlags): TrafficRange {
-  return { floor, ceiling }
-}
-
-/** The server name that agents know the relay by: it must be in the certificate, and is never an address. */
-export function relayName({ host, name }: ServeFlags): string {
-  const bare = name?.replace(/:\d+$/, '') ?? host
-  return /^[\d.]+$|:/.test(bare) ? 'localhost' : bare
 }

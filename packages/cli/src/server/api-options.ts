@@ -1,0 +1,40 @@
+/** How the API runs, from flags and from the secrets in the data directory. */
+import { randomBytes } from 'node:crypto'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import type { ApiOptions } from '@static/api'
+import { StaticError } from '@static/protocol'
+import { ensureSecretFile } from './data-dir.ts'
+import type { ApiServerFlags } from './flags.ts'
+import { metricsTokenOf, settingsOf } from './input-files.ts'
+import { logOf } from './log-options.ts'
+
+/** The options of the API that follow from flags and from the secrets in the data directory. */
+export async function apiOptionsFrom(flags: ApiServerFlags): Promise<Omit<ApiOptions, 'database' | 'certificate'>> {
+  const secret = (): Buffer => Buffer.from(`${randomBytes(32).toString('hex')}\n`)
+  const master = await ensureSecretFile(join(flags.dataDir, 'master.key'), secret)
+  const masterKey = Buffer.from(master.toString().trim(), 'hex')
+  if (masterKey.length !== 32) {
+    throw StaticError.of('invalid_request', `${join(flags.dataDir, 'master.key')} must hold 64 hexadecimal digits.`)
+  }
+  const credential = (await ensureSecretFile(join(flags.dataDir, 'relay.credential'), secret)).toString().trim()
+  if (credential.length < 32) {
+    throw StaticError.of(
+      'invalid_request',
+      `${join(flags.dataDir, 'relay.credential')} must hold at least 32 characters.`,
+    )
+  }
+  return {
+    masterKey,
+    host: flags.host,
+    port: flags.apiPort,
+    name: flags.name,
+    internal:
+      flags.internalPort === undefined ? undefined : { host: 'localhost', port: flags.internalPort, credential },
+    metricsToken: await metricsTokenOf(flags),
+    trustedProxies: flags.trustedProxy,
+    console: dirname(fileURLToPath(import.meta.resolve('@static/console/dist/index.html'))),
+    settings: await settingsOf(flags.settings),
+    log: logOf(flags),
+  }
+}

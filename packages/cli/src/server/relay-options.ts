@@ -1,0 +1,32 @@
+/** How a relay runs, from its flags. */
+import { join } from 'node:path'
+import type { RelayOptions } from '@static/relay'
+import type { ServeFlags } from './flags.ts'
+import { settingsOf } from './input-files.ts'
+import type { RelayFlags } from './relay-flags.ts'
+import { endOnFatal } from './run-until-stopped.ts'
+
+/** What follows from the flags that `up` and `relay` share; the rest differs. */
+export async function relayOptionsFrom(
+  flags: RelayFlags,
+): Promise<Omit<RelayOptions, 'api' | 'certificate' | 'log' | 'metricsToken' | 'proxyCa' | 'quicCertificate'>> {
+  return {
+    name: relayName(flags),
+    database: join(flags.dataDir, 'relay.sqlite'),
+    host: flags.host,
+    grpcPort: flags.grpcPort,
+    quicPort: flags.quicPort,
+    quicEndpoints: flags.quicEndpoints,
+    origins: flags.origin,
+    guests: flags.guests,
+    traffic: { floor: flags.trafficFloor, ceiling: flags.trafficCeiling },
+    settings: await settingsOf(flags.relaySettings),
+    onFatal: endOnFatal,
+  }
+}
+
+/** The server name that agents know the relay by: it must be in the certificate, and is never an address. */
+export function relayName({ host, name }: ServeFlags): string {
+  const bare = name?.replace(/:\d+$/, '') ?? host
+  return /^[\d.]+$|:/.test(bare) ? 'localhost' : bare
+}
