@@ -19,7 +19,7 @@ import { upCommand } from './commands/up.ts'
 import { usageCommand } from './commands/usage.ts'
 import { whoamiCommand } from './commands/whoami.ts'
 import { EXIT_CODES, exitCodeOf, Interrupted } from './terminal/exit-codes.ts'
-import { harmless } from './terminal/output.ts'
+import { printable } from './terminal/output.ts'
 
 /** Who runs a server is neither signed in nor waits for another one: what fails there could not be done. */
 const SERVERS = ['up', 'api', 'relay', 'proxy', 'admin']
@@ -87,19 +87,19 @@ export async function run(): Promise<void> {
     process.exitCode = SERVERS.includes(program.args[0] ?? '') ? 1 : exitCodeOf(error)
     // All is closed. Whoever does not take our words, or goes on sending us theirs, must not keep the process.
     if (error instanceof Interrupted) process.exit()
-    tell(error)
+    printError(error)
     process.stdin.destroy()
   }
 }
 
-function tell(error: unknown): void {
+function printError(error: unknown): void {
   const { code, message } = StaticError.from(error)
   // What is not an error of ours is a bug, or a system call that failed: its words are all there is.
   const words = error instanceof Error && !(error instanceof StaticError) ? ` (${error.message})` : ''
   process.stderr.write(
     process.argv.includes('--json')
       ? `${JSON.stringify({ error: { code, message: `${message}${words}` } })}\n`
-      : `static: ${harmless(`${message}${words}`)}\n`,
+      : `static: ${printable(`${message}${words}`)}\n`,
   )
 }
 

@@ -5,7 +5,7 @@ import type { StaticChannelManager } from '@static/sdk'
 import { ACTIONS } from '../src/agent/actions.ts'
 import { encodeFrame, FrameReader, MAX_FRAME_BYTES } from '../src/agent/socket-frame.ts'
 import { agentDirectory, defaultIdentity } from '../src/agent/identity.ts'
-import { typedFor } from '../src/agent/open.ts'
+import { commandLineFor } from '../src/agent/open.ts'
 import { staticError } from './support.ts'
 
 void test('every identity has a directory of its own, with a name that any file system takes', () => {
@@ -27,10 +27,10 @@ void test('every identity has a directory of its own, with a name that any file 
 })
 
 void test('what is to be typed next means the same agent, whatever it is called', () => {
-  assert.match(typedFor({}, 'channel list'), /static channel list$/)
-  assert.match(typedFor({ as: 'ann@host' }, 'channel list'), / channel list --as ann@host$/)
+  assert.match(commandLineFor({}, 'channel list'), /static channel list$/)
+  assert.match(commandLineFor({ as: 'ann@host' }, 'channel list'), / channel list --as ann@host$/)
   const odd = { as: "it's $me", dataDir: '/tmp/a b' }
-  assert.match(typedFor(odd, 'channel list'), / list --as 'it'\\''s \$me' --data-dir '\/tmp\/a b'$/)
+  assert.match(commandLineFor(odd, 'channel list'), / list --as 'it'\\''s \$me' --data-dir '\/tmp\/a b'$/)
 })
 
 void test('by default the agent is that of this user on this machine', () => {

@@ -3,7 +3,7 @@ import { resolve } from 'node:path'
 import type { Command } from 'commander'
 import { StaticError } from '@static/protocol'
 import { type AccountSettings, checkApiKey, parseEndpoint, writeCredentials } from '@static/sdk/account'
-import { type ApiFlags, usualRelay } from './account.ts'
+import { type ApiFlags, defaultRelay } from './account.ts'
 import { askLine, askSecret, canAsk } from '../terminal/ask.ts'
 import { secretOf, type SecretSource } from '../terminal/secrets.ts'
 
@@ -50,8 +50,12 @@ export async function newPasswordOf(flags: PersonFlags): Promise<string> {
 }
 
 /** Keeps a key, and where it belongs, for the next commands and for the SDK. */
-export function save({ apiUrl, givenCa, relay, places }: AccountSettings, key: string, flags: PersonFlags): void {
-  const chosen = flags.relay ?? relay ?? usualRelay(apiUrl)
+export function saveCredentials(
+  { apiUrl, givenCa, relay, places }: AccountSettings,
+  key: string,
+  flags: PersonFlags,
+): void {
+  const chosen = flags.relay ?? relay ?? defaultRelay(apiUrl)
   parseEndpoint(chosen)
   // What no command takes must not be kept: with it nobody could sign in or out again.
   checkApiKey(key)

@@ -6,9 +6,9 @@ import { StaticError } from '@static/protocol'
 import type { Channel, Envelope, StaticChannelManager } from '@static/sdk'
 
 /** So long lists of channels and members wait for what has happened while the agent was away. */
-const READ_MS = 3000
+const LIST_TIMEOUT_MS = 3000
 /** So long words do. */
-const VERIFY_MS = 10_000
+const VERIFY_TIMEOUT_MS = 10_000
 
 /** A channel in a list. */
 export interface ChannelSummary {
@@ -55,13 +55,13 @@ export const ACTIONS = {
 
   async list(manager: StaticChannelManager): Promise<readonly ChannelSummary[]> {
     const channels = manager.channels()
-    const ends = await Promise.all(channels.map((channel) => catchUp(channel, READ_MS)))
+    const ends = await Promise.all(channels.map((channel) => catchUp(channel, LIST_TIMEOUT_MS)))
     return channels.map((channel, at) => summary(manager, channel, ends[at]))
   },
 
   async members(manager: StaticChannelManager, name: string): Promise<readonly MemberSummary[]> {
     const channel = manager.client.channel(name)
-    await catchUp(channel, READ_MS)
+    await catchUp(channel, LIST_TIMEOUT_MS)
     return channel.members().map(({ agentId, fingerprint, identity }) => ({
       agent_id: agentId,
       fingerprint,
@@ -88,7 +88,7 @@ export const ACTIONS = {
   async verify(manager: StaticChannelManager, name: string): Promise<string> {
     const channel = manager.client.channel(name)
     // Words of before the last message would be taken for a lie of the relay.
-    const end = await catchUp(channel, VERIFY_MS)
+    const end = await catchUp(channel, VERIFY_TIMEOUT_MS)
     if (end === 'timeout') throw StaticError.of('unavailable', 'The relay does not answer: try again when it does.')
     if (end?.code === 'queue_full') throw end
     return channel.verify()
@@ -117,7 +117,7 @@ export type ActionResult<Name extends ActionName> = Awaited<ReturnType<(typeof A
  *
  * @throws {StaticError} `invalid_request` for what no command sends
  */
-export async function act(manager: StaticChannelManager, name: unknown, args: unknown): Promise<unknown> {
+export async function runAction(manager: StaticChannelManager, name: unknown, args: unknown): Promise<unknown> {
   if (typeof name !== 'string' || !Object.hasOwn(ACTIONS, name) || !isArguments(args)) {
     throw StaticError.of('invalid_request', 'The program that holds this agent does not know this request.')
   }

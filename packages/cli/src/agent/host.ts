@@ -9,18 +9,18 @@ import { rmSync } from 'node:fs'
 import { createServer, type Server, type Socket } from 'node:net'
 import { StaticError } from '@static/protocol'
 import type { StaticChannelManager } from '@static/sdk'
-import { act } from './actions.ts'
+import { runAction } from './actions.ts'
 import { encodeFrame, FrameReader } from './socket-frame.ts'
-import type { Follower, Post } from './message-queue.ts'
+import type { Follower, MessageQueue } from './message-queue.ts'
 import { socketFile, type SocketPath, socketPath } from './socket-path.ts'
 
-const MOST_CONNECTIONS = 32
+const MAX_CONNECTIONS = 32
 const OTHERS = 0o177
-/** What is being done may take so long when the agent closes. */
-const LAST_ANSWERS_MS = 3_000
+/** When the agent closes, requests under way may take this long. */
+const CLOSE_TIMEOUT_MS = 3_000
 
 /** A request, as it comes. */
-interface Request {
+interface ActionRequest {
   readonly action?: unknown
   readonly args?: unknown
 }
@@ -28,23 +28,23 @@ interface Request {
 /** Serves other commands until it is closed. */
 export class Host {
   readonly #manager: StaticChannelManager
-  readonly #post: Post
+  readonly #queue: MessageQueue
   readonly #server: Server
   readonly #path: SocketPath
-  readonly #visitors = new Set<Visitor>()
+  readonly #connections = new Set<HostConnection>()
   readonly #sockets = new Set<Socket>()
 
-  private constructor(manager: StaticChannelManager, post: Post, path: SocketPath) {
+  private constructor(manager: StaticChannelManager, queue: MessageQueue, path: SocketPath) {
     this.#manager = manager
-    this.#post = post
+    this.#queue = queue
     this.#path = path
-    this.#server = createServer((socket) => this.#welcome(socket))
+    this.#server = createServer((socket) => this.#accept(socket))
   }
 
   /** Opens the socket, 0600, in the agent's directory. */
-  static async open(directory: string, manager: StaticChannelManager, post: Post): Promise<Host> {
+  static async open(directory: string, manager: StaticChannelManager, queue: MessageQueue): Promise<Host> {
     rmSync(socketFile(directory), { force: true })
-    const host = new Host(manager, post, socketPath(directory))
+    const host = new Host(manager, queue, socketPath(directory))
     const listening = once(host.#server, 'listening')
     // The system makes the file with the mode that the mask leaves; `listen` does it before it returns.
     const mask = process.umask(OTHERS)
@@ -61,74 +61,74 @@ export class Host {
   async close(): Promise<void> {
     const closed = once(this.#server, 'close')
     this.#server.close()
-    for (const visitor of this.#visitors) visitor.leave()
-    const late = setTimeout(() => this.#sockets.forEach((socket) => socket.destroy()), LAST_ANSWERS_MS)
+    for (const connection of this.#connections) connection.drain()
+    const late = setTimeout(() => this.#sockets.forEach((socket) => socket.destroy()), CLOSE_TIMEOUT_MS)
     await closed
     clearTimeout(late)
     this.#path[Symbol.dispose]()
   }
 
-  #welcome(socket: Socket): void {
+  #accept(socket: Socket): void {
     this.#sockets.add(socket)
     socket.on('error', () => {})
     socket.once('close', () => this.#sockets.delete(socket))
-    if (this.#visitors.size >= MOST_CONNECTIONS) {
+    if (this.#connections.size >= MAX_CONNECTIONS) {
       // Read to its end: the answer would be lost with a request that nobody has read.
       socket.resume()
       socket.end(encodeFrame(failure(StaticError.of('unavailable', 'Too many commands use this agent at once.'))))
       return
     }
-    const visitor = new Visitor(socket, this.#manager, this.#post)
-    this.#visitors.add(visitor)
+    const connection = new HostConnection(socket, this.#manager, this.#queue)
+    this.#connections.add(connection)
     socket.once('close', () => {
-      this.#visitors.delete(visitor)
-      visitor.gone()
+      this.#connections.delete(connection)
+      connection.release()
     })
   }
 }
 
 /** Another command, on its connection. */
-class Visitor {
+class HostConnection {
   readonly #socket: Socket
   readonly #manager: StaticChannelManager
-  readonly #post: Post
+  readonly #queue: MessageQueue
   readonly #reader = new FrameReader()
   readonly #followers = new Map<string, Follower>()
   /** What is being done; `next` waits for ever and is not worth waiting for. */
   #busy: 'no' | 'acting' | 'waiting' = 'no'
-  #leaving = false
+  #draining = false
 
-  constructor(socket: Socket, manager: StaticChannelManager, post: Post) {
+  constructor(socket: Socket, manager: StaticChannelManager, queue: MessageQueue) {
     this.#socket = socket
     this.#manager = manager
-    this.#post = post
-    socket.on('data', (chunk: Buffer) => this.#hear(chunk))
+    this.#queue = queue
+    socket.on('data', (chunk: Buffer) => this.#receive(chunk))
   }
 
   /** The agent is about to be closed. */
-  leave(): void {
-    this.#leaving = true
-    if (this.#busy !== 'acting') this.#bye()
+  drain(): void {
+    this.#draining = true
+    if (this.#busy !== 'acting') this.#end()
   }
 
   /** The connection is over: what it did not settle is for others. */
-  gone(): void {
+  release(): void {
     for (const follower of this.#followers.values()) follower.abandon()
     this.#followers.clear()
   }
 
-  #hear(chunk: Buffer): void {
+  #receive(chunk: Buffer): void {
     try {
       for (const request of this.#reader.push(chunk)) {
         if (this.#busy !== 'no') throw StaticError.of('invalid_request', 'One request at a time.')
-        if (!this.#leaving) void this.#answer(request ?? {})
+        if (!this.#draining) void this.#answer(request ?? {})
       }
     } catch {
       this.#socket.destroy()
     }
   }
 
-  async #answer({ action, args }: Request): Promise<void> {
+  async #answer({ action, args }: ActionRequest): Promise<void> {
     this.#busy = action === 'next' ? 'waiting' : 'acting'
     let answer: unknown
     try {
@@ -138,18 +138,18 @@ class Visitor {
     }
     this.#busy = 'no'
     if (this.#socket.writable) this.#socket.write(encoded(answer))
-    if (this.#leaving) this.#bye()
+    if (this.#draining) this.#end()
   }
 
   async #do(action: unknown, args: unknown): Promise<unknown> {
-    if (action !== 'next' && action !== 'settle') return await act(this.#manager, action, args)
+    if (action !== 'next' && action !== 'settle') return await runAction(this.#manager, action, args)
     const name = String(Array.isArray(args) ? args[0] : '')
-    const follower = this.#followers.get(name) ?? this.#post.follow(name)
+    const follower = this.#followers.get(name) ?? this.#queue.follow(name)
     this.#followers.set(name, follower)
     return action === 'next' ? await follower.next() : await follower.settle()
   }
 
-  #bye(): void {
+  #end(): void {
     if (this.#socket.writable) this.#socket.end(encodeFrame({ bye: true }))
   }
 }

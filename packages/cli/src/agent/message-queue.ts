@@ -7,7 +7,7 @@ import type { Channel, Envelope, StaticChannelManager } from '@static/sdk'
 import { type Message, messageOf } from './actions.ts'
 
 /** A message that has come, held by its iterator until it is settled; or what ended the channel instead. */
-interface Place {
+interface QueuedMessage {
   readonly order: number
   readonly iterator: AsyncIterator<Envelope, undefined>
   readonly envelope: Envelope | undefined
@@ -16,8 +16,8 @@ interface Place {
   given: boolean
 }
 
-/** Somebody who waits for a message. */
-type Wish = (place: Place) => void
+/** A follower that waits for a message. */
+type Waiter = (message: QueuedMessage) => void
 
 /** Follows one channel. */
 export interface Follower {
@@ -29,10 +29,10 @@ export interface Follower {
   abandon(): void
 }
 
-/** Hands messages out. */
-export class Post {
+/** Hands an agent's messages to its followers. */
+export class MessageQueue {
   readonly #manager: StaticChannelManager
-  readonly #lines = new WeakMap<Channel, Line>()
+  readonly #queues = new WeakMap<Channel, ChannelQueue>()
 
   constructor(manager: StaticChannelManager) {
     this.#manager = manager
@@ -41,28 +41,28 @@ export class Post {
   /** @throws {StaticError} `not_found` when the agent is not in the channel */
   follow(name: string): Follower {
     const channel = this.#manager.client.channel(name)
-    const line = this.#lines.get(channel) ?? new Line(channel)
-    this.#lines.set(channel, line)
-    let place: Place | undefined
-    let wish: Wish | undefined
-    let gone = false
+    const queue = this.#queues.get(channel) ?? new ChannelQueue(channel)
+    this.#queues.set(channel, queue)
+    let held: QueuedMessage | undefined
+    let waiter: Waiter | undefined
+    let abandoned = false
     const settle = async (): Promise<void> => {
-      const settled = place
-      place = undefined
+      const settled = held
+      held = undefined
       await settled?.iterator.return?.()
     }
     return {
       next: async () => {
         await settle()
-        // Gone meanwhile: what came now would be nobody's.
-        if (gone) throw StaticError.of('closed')
-        const taken = await new Promise<Place>((resolve) => {
-          wish = (found) => {
-            wish = undefined
-            place = found
+        // Abandoned meanwhile: a message that came now would go to no follower.
+        if (abandoned) throw StaticError.of('closed')
+        const taken = await new Promise<QueuedMessage>((resolve) => {
+          waiter = (found) => {
+            waiter = undefined
+            held = found
             resolve(found)
           }
-          line.ask(wish)
+          queue.request(waiter)
         })
         if (!taken.envelope) throw taken.error
         const message = messageOf(name, taken.envelope)
@@ -72,63 +72,63 @@ export class Post {
       },
       settle,
       abandon: () => {
-        gone = true
-        if (wish) line.forget(wish)
+        abandoned = true
+        if (waiter) queue.cancel(waiter)
         // Not ended: that would settle it.
-        if (place) line.put(place)
-        place = undefined
+        if (held) queue.put(held)
+        held = undefined
       },
     }
   }
 }
 
-/** The messages of one channel: each goes to whoever waits the longest when it comes. */
-class Line {
+/** The messages of one channel: each goes to the waiter that has waited longest. */
+class ChannelQueue {
   readonly #channel: Channel
-  /** Come, and nobody's, in order. */
-  readonly #left: Place[] = []
-  readonly #wishes: Wish[] = []
-  /** Asked for, and not come. */
-  #asked = 0
+  /** Arrived, with no follower yet, in order. */
+  readonly #unclaimed: QueuedMessage[] = []
+  readonly #waiters: Waiter[] = []
+  /** Requested, and not yet arrived. */
+  #requested = 0
   #count = 0
 
   constructor(channel: Channel) {
     this.#channel = channel
   }
 
-  ask(wish: Wish): void {
-    const left = this.#left.shift()
-    if (left) return wish(left)
-    this.#wishes.push(wish)
-    // What was asked for somebody who has gone is on its way still.
-    while (this.#asked < this.#wishes.length) this.#begin()
+  request(waiter: Waiter): void {
+    const unclaimed = this.#unclaimed.shift()
+    if (unclaimed) return waiter(unclaimed)
+    this.#waiters.push(waiter)
+    // What was asked for a waiter that has left is still on its way.
+    while (this.#requested < this.#waiters.length) this.#fetch()
   }
 
-  forget(wish: Wish): void {
-    const at = this.#wishes.indexOf(wish)
-    if (at >= 0) this.#wishes.splice(at, 1)
+  cancel(waiter: Waiter): void {
+    const at = this.#waiters.indexOf(waiter)
+    if (at >= 0) this.#waiters.splice(at, 1)
   }
 
-  put(place: Place): void {
-    const wish = this.#wishes.shift()
-    if (wish) return wish(place)
+  put(message: QueuedMessage): void {
+    const waiter = this.#waiters.shift()
+    if (waiter) return waiter(message)
     // The end of the channel need not be kept: whoever asks next hears of it anew.
-    if (!place.envelope) return
-    this.#left.push(place)
-    this.#left.sort((one, other) => one.order - other.order)
+    if (!message.envelope) return
+    this.#unclaimed.push(message)
+    this.#unclaimed.sort((one, other) => one.order - other.order)
   }
 
-  #begin(): void {
+  #fetch(): void {
     const iterator = this.#channel.envelopes()
     const order = this.#count++
-    this.#asked++
-    const come = (envelope: Envelope | undefined, error?: unknown): void => {
-      this.#asked--
+    this.#requested++
+    const arrive = (envelope: Envelope | undefined, error?: unknown): void => {
+      this.#requested--
       this.put({ order, iterator, envelope, error, given: false })
     }
     iterator.next().then(
-      ({ value }) => come(value, StaticError.of('closed')),
-      (error: unknown) => come(undefined, error),
+      ({ value }) => arrive(value, StaticError.of('closed')),
+      (error: unknown) => arrive(undefined, error),
     )
   }
 }

@@ -6,15 +6,15 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { type Command, Option } from 'commander'
 import { StaticError, TRAFFIC_PROFILES, type TrafficProfileName } from '@static/protocol'
 import type { AgentEvent, StaticChannelManager } from '@static/sdk'
-import { accountOf, addAccountFlags, type AccountFlags, usualRelay } from '../account/account.ts'
+import { accountOf, addAccountFlags, type AccountFlags, defaultRelay } from '../account/account.ts'
 import { untilInterrupted } from '../terminal/interrupt.ts'
-import { typed } from '../terminal/output.ts'
+import { commandLine } from '../terminal/output.ts'
 import { withProgress } from '../terminal/progress.ts'
 import { type ActionArgs, type ActionName, type ActionResult, ACTIONS, type Message } from './actions.ts'
 import { Host } from './host.ts'
 import { agentDirectory, defaultIdentity } from './identity.ts'
-import { type Follower, Post } from './message-queue.ts'
-import { HolderLeft, Visit } from './visit.ts'
+import { type Follower, MessageQueue } from './message-queue.ts'
+import { HostClient, HostClosed } from './host-client.ts'
 
 /** Flags of every command that uses an agent. */
 export interface AgentFlags extends AccountFlags {
@@ -38,11 +38,11 @@ export function addAgentFlags(command: Command): Command {
 }
 
 /** A command on the same agent, as it is to be typed. */
-export function typedFor({ as, dataDir }: AgentFlags, words: string): string {
+export function commandLineFor({ as, dataDir }: AgentFlags, words: string): string {
   const flags = Object.entries({ as, 'data-dir': dataDir }).flatMap(([name, value]) =>
     value === undefined ? [] : [` --${name} ${quoted(value)}`],
   )
-  return typed(`${words}${flags.join('')}`)
+  return commandLine(`${words}${flags.join('')}`)
 }
 
 function quoted(word: string): string {
@@ -52,7 +52,7 @@ function quoted(word: string): string {
 /** An agent that a command can use. */
 export interface OpenAgent {
   /** Whether another process holds it. */
-  readonly visited: boolean
+  readonly remote: boolean
   readonly identity: string
   call<Name extends ActionName>(action: Name, ...args: ActionArgs<Name>): Promise<ActionResult<Name>>
   follow(channel: string): Follower
@@ -62,8 +62,8 @@ export interface OpenAgent {
 }
 
 /** How long another short command is waited for. */
-const WAIT_MS = 10_000
-const EVERY_MS = 50
+const LOCK_TIMEOUT_MS = 10_000
+const LOCK_RETRY_MS = 50
 
 /**
  * Opens the agent; with `share`, other commands can use it meanwhile.
@@ -76,7 +76,7 @@ export async function openAgent(flags: AgentFlags, { share }: { readonly share: 
   const given = flags.dataDir ?? (process.env['STATIC_DATA_DIR'] || undefined)
   const dataDir = given ?? agentDirectory(account.places.agents, identity)
   const options = {
-    endpoint: flags.relay ?? account.relay ?? usualRelay(account.apiUrl),
+    endpoint: flags.relay ?? account.relay ?? defaultRelay(account.apiUrl),
     identity,
     dataDir,
     apiUrl: account.apiUrl,
@@ -84,19 +84,19 @@ export async function openAgent(flags: AgentFlags, { share }: { readonly share: 
     ...(account.givenCa === undefined ? {} : { ca: account.givenCa }),
     ...(flags.traffic === undefined ? {} : { traffic: flags.traffic }),
   }
-  const until = performance.now() + WAIT_MS
+  const until = performance.now() + LOCK_TIMEOUT_MS
   const open = async (): Promise<OpenAgent> => {
     for (;;) {
-      const visit = await Visit.begin(dataDir)
-      if (visit) return visiting(visit, identity)
+      const client = await HostClient.connect(dataDir)
+      if (client) return remoteAgent(client, identity)
       try {
         const { StaticChannelManager: Manager } = await import('@static/sdk')
-        return await holding(await Manager.connect(options), { identity, dataDir, share })
+        return await localAgent(await Manager.connect(options), { identity, dataDir, share })
       } catch (error) {
         if (!(error instanceof StaticError) || error.code !== 'store_locked') throw error
         if (performance.now() > until) throw locked(identity, error)
       }
-      await delay(EVERY_MS)
+      await delay(LOCK_RETRY_MS)
     }
   }
   return await withProgress(`Connecting to ${options.endpoint}`, open())
@@ -113,33 +113,33 @@ export async function withAgent<Result>(
     try {
       return await untilInterrupted(work(agent))
     } catch (error) {
-      if (!(error instanceof HolderLeft)) throw error
+      if (!(error instanceof HostClosed)) throw error
     } finally {
       await agent.close()
     }
   }
 }
 
-async function holding(
+async function localAgent(
   manager: StaticChannelManager,
   { identity, dataDir, share }: { readonly identity: string; readonly dataDir: string; readonly share: boolean },
 ): Promise<OpenAgent> {
-  const post = new Post(manager)
+  const queue = new MessageQueue(manager)
   let host: Host | undefined
   try {
-    host = share ? await Host.open(dataDir, manager, post) : undefined
+    host = share ? await Host.open(dataDir, manager, queue) : undefined
   } catch (error) {
     await manager.close()
     throw error
   }
   return {
-    visited: false,
+    remote: false,
     identity,
     call: async (action, ...args) => {
       const act = ACTIONS[action] as (...all: readonly unknown[]) => unknown
       return (await act(manager, ...args)) as ActionResult<typeof action>
     },
-    follow: (channel) => post.follow(channel),
+    follow: (channel) => queue.follow(channel),
     events: () => manager.client.events(),
     close: async () => {
       // The socket first: who comes then waits for the database.
@@ -149,26 +149,26 @@ async function holding(
   }
 }
 
-function visiting(visit: Visit, identity: string): OpenAgent {
+function remoteAgent(client: HostClient, identity: string): OpenAgent {
   return {
-    visited: true,
+    remote: true,
     identity,
-    call: async (action, ...args) => (await visit.ask(action, args)) as ActionResult<typeof action>,
+    call: async (action, ...args) => (await client.request(action, args)) as ActionResult<typeof action>,
     follow: (channel) => ({
       next: async () => {
         try {
-          return (await visit.ask('next', [channel])) as Message
+          return (await client.request('next', [channel])) as Message
         } catch (error) {
           // Whoever held the agent was killed: what was not settled comes again.
-          throw visit.isOver ? new HolderLeft() : error
+          throw client.isClosed ? new HostClosed() : error
         }
       },
-      settle: async () => void (await visit.ask('settle', [channel])),
-      abandon: () => visit.end(),
+      settle: async () => void (await client.request('settle', [channel])),
+      abandon: () => client.close(),
     }),
     events: () => undefined,
     close: () => {
-      visit.end()
+      client.close()
       return Promise.resolve()
     },
   }

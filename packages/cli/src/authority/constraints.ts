@@ -60,7 +60,7 @@ export function permits(permitted: readonly HostName[], name: HostName): boolean
   )
 }
 
-function readPermitted(parts: readonly Element[]): readonly HostName[] | undefined {
+function readPermitted(parts: readonly DerElement[]): readonly HostName[] | undefined {
   const names: HostName[] = []
   for (const { value } of children(parts.find(({ tag }) => tag === PERMITTED)?.value)) {
     const [base] = children(value)
@@ -95,14 +95,14 @@ function tlv(tag: number, ...content: readonly Buffer[]): Buffer {
   return Buffer.concat([Buffer.from([tag, 0x80 | short.length]), short, value])
 }
 
-interface Element {
+interface DerElement {
   readonly tag: number
   readonly value: Buffer
 }
 
 /** The DER elements in a row. Throws RangeError where the bytes end too early. */
-function children(bytes: Buffer = Buffer.alloc(0)): readonly Element[] {
-  const found: Element[] = []
+function children(bytes: Buffer = Buffer.alloc(0)): readonly DerElement[] {
+  const found: DerElement[] = []
   for (let at = 0; at < bytes.length;) {
     const tag = bytes.readUInt8(at)
     let length = bytes.readUInt8(at + 1)

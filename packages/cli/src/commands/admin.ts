@@ -10,7 +10,7 @@ import { defaultDataDirectory, ensurePrivateDirectory } from '../server/data-dir
 import { databaseOf } from '../server/database.ts'
 import { replaceFile } from '../durable-file.ts'
 import { examples } from '../terminal/examples.ts'
-import { harmless } from '../terminal/output.ts'
+import { printable } from '../terminal/output.ts'
 
 interface AdminFlags {
   readonly dataDir: string
@@ -130,5 +130,5 @@ async function open(flags: AdminFlags): ReturnType<typeof openStoreType> {
 }
 
 function describe({ id, email, name, plan, status }: Account): string {
-  return harmless(`${id}  ${email}${name === null ? '' : ` (${name})`}  plan ${plan}, ${status}`)
+  return printable(`${id}  ${email}${name === null ? '' : ` (${name})`}  plan ${plan}, ${status}`)
 }

@@ -1,14 +1,14 @@
-/** `static doctor`: what is wrong here, and how to mend it. */
+/** `static doctor`: what is wrong here, and how to fix it. */
 import { Command } from 'commander'
 import { StaticError } from '@static/protocol'
 import { readCredentials, userPlaces } from '@static/sdk/account'
 import packageJson from '../../package.json' with { type: 'json' }
-import { accountOf, addAccountFlags, type AccountFlags, usualRelay } from '../account/account.ts'
+import { accountOf, addAccountFlags, type AccountFlags, defaultRelay } from '../account/account.ts'
 import { checkAgents, checkServerData } from '../doctor/files.ts'
-import { type Finding, mend, well } from '../doctor/finding.ts'
+import { type Finding, fix, ok } from '../doctor/finding.ts'
 import { checkApi, checkCertificate, checkKey, checkPorts, checkRelay } from '../doctor/network.ts'
 import { examples } from '../terminal/examples.ts'
-import { harmless, print, printJson, styled } from '../terminal/output.ts'
+import { printable, print, printJson, styled } from '../terminal/output.ts'
 import { withProgress } from '../terminal/progress.ts'
 
 interface Flags extends AccountFlags {
@@ -20,12 +20,12 @@ const OLDEST_NODE = 24
 export function doctorCommand(): Command {
   return addAccountFlags(
     new Command('doctor')
-      .description('check versions, files, ports, certificate, clock, API and relay, and say how to mend what is wrong')
+      .description('check versions, files, ports, certificate, clock, API and relay, and say how to fix what is wrong')
       .option('--relay <url>', 'relay to check (STATIC_RELAY; else as saved)'),
   )
     .addHelpText(
       'after',
-      `\nExit code 1 when something is to be mended.\n${examples('static doctor', 'static doctor --json')}`,
+      `\nExit code 1 when something needs fixing.\n${examples('static doctor', 'static doctor --json')}`,
     )
     .action(doctor)
 }
@@ -37,8 +37,8 @@ async function doctor(flags: Flags): Promise<void> {
   else {
     const width = Math.max(...findings.map(({ check }) => check.length))
     for (const finding of findings) {
-      const mark = finding.ok ? styled('green', 'ok  ') : styled('red', 'mend')
-      print(`${mark}  ${finding.check.padEnd(width)}  ${harmless(finding.detail)}`)
+      const mark = finding.ok ? styled('green', 'ok  ') : styled('red', 'fix ')
+      print(`${mark}  ${finding.check.padEnd(width)}  ${printable(finding.detail)}`)
     }
   }
   if (!ok) process.exitCode = 1
@@ -51,7 +51,7 @@ async function examine(flags: Flags): Promise<Finding[]> {
   // What cannot be read is told; the network is of no use before that.
   if (!credentials.ok) return files
   const account = accountOf(flags)
-  const relay = flags.relay ?? account.relay ?? usualRelay(account.apiUrl)
+  const relay = flags.relay ?? account.relay ?? defaultRelay(account.apiUrl)
   const [api, certificate, key, way] = await Promise.all([
     checkApi(account),
     checkCertificate(account),
@@ -65,15 +65,15 @@ async function examine(flags: Flags): Promise<Finding[]> {
 
 function versions(): Finding {
   const found = `static ${packageJson.version}, Node ${process.versions.node}`
-  if (Number(process.versions.node.split('.')[0]) >= OLDEST_NODE) return well('versions', found)
-  return mend('versions', `${found}: install Node ${OLDEST_NODE} or newer.`)
+  if (Number(process.versions.node.split('.')[0]) >= OLDEST_NODE) return ok('versions', found)
+  return fix('versions', `${found}: install Node ${OLDEST_NODE} or newer.`)
 }
 
 function checkCredentials(path: string): Finding {
   try {
     const { api_key: key } = readCredentials(path)
-    return well('credentials', key === undefined ? `none in ${path}` : `${path}: for you alone`)
+    return ok('credentials', key === undefined ? `none in ${path}` : `${path}: for you alone`)
   } catch (error) {
-    return mend('credentials', StaticError.from(error).message)
+    return fix('credentials', StaticError.from(error).message)
   }
 }

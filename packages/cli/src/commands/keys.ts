@@ -2,10 +2,11 @@
 import { Argument, Command, Option } from 'commander'
 import { type CreatedKey, type ListedKey, type Mode, MODES } from '@static/protocol'
 import { type AccountSettings, readCredentials } from '@static/sdk/account'
-import { accountOf, addAccountFlags, type AccountFlags, ask, keyOf } from '../account/account.ts'
+import { accountOf, addAccountFlags, type AccountFlags, keyOf } from '../account/account.ts'
+import { requestApi } from '../account/api-request.ts'
 import { confirm } from '../terminal/ask.ts'
 import { examples } from '../terminal/examples.ts'
-import { harmless, note, print, printJson, shortTime, table, typed } from '../terminal/output.ts'
+import { printable, note, print, printJson, shortTime, table, commandLine } from '../terminal/output.ts'
 
 interface CreateFlags extends AccountFlags {
   readonly name?: string
@@ -51,7 +52,7 @@ export function keysCommand(): Command {
 }
 
 async function listed(account: AccountSettings): Promise<readonly ListedKey[]> {
-  const { body } = await ask<{ keys: readonly ListedKey[] }>(account, {
+  const { body } = await requestApi<{ keys: readonly ListedKey[] }>(account, {
     method: 'GET',
     path: '/v1/keys',
     apiKey: keyOf(account),
@@ -78,7 +79,7 @@ async function list(flags: AccountFlags): Promise<void> {
 
 async function create({ name, mode, ...flags }: CreateFlags): Promise<void> {
   const account = accountOf(flags)
-  const { body } = await ask<CreatedKey>(account, {
+  const { body } = await requestApi<CreatedKey>(account, {
     method: 'POST',
     path: '/v1/keys',
     apiKey: keyOf(account),
@@ -86,8 +87,8 @@ async function create({ name, mode, ...flags }: CreateFlags): Promise<void> {
     doing: 'Making a key',
   })
   if (flags.json) return printJson(body)
-  print(harmless(body.key))
-  note(`this ${body.mode} key is shown only now; \`${typed(`keys revoke ${body.id}`)}\` ends it.`)
+  print(printable(body.key))
+  note(`this ${body.mode} key is shown only now; \`${commandLine(`keys revoke ${body.id}`)}\` ends it.`)
 }
 
 async function revoke(id: string, flags: RevokeFlags): Promise<void> {
@@ -96,7 +97,7 @@ async function revoke(id: string, flags: RevokeFlags): Promise<void> {
   if (!flags.yes) await confirm(`The key ${id} will stop working everywhere, for good. Go on?`)
   // Who revokes the key in use is signed out by it, and should hear so.
   const own = (await listed(account)).some((key) => key.id === id && apiKey.startsWith(key.key_prefix))
-  await ask(account, {
+  await requestApi(account, {
     method: 'DELETE',
     path: `/v1/keys/${encodeURIComponent(id)}`,
     apiKey,
@@ -106,5 +107,7 @@ async function revoke(id: string, flags: RevokeFlags): Promise<void> {
   else print(`The key ${id} is revoked.`)
   if (!own) return
   const saved = readCredentials(account.places.credentials).api_key === apiKey
-  note(`that was the key in use: ${saved ? `\`${typed('login')}\` makes another` : 'set another in STATIC_API_KEY'}.`)
+  note(
+    `that was the key in use: ${saved ? `\`${commandLine('login')}\` makes another` : 'set another in STATIC_API_KEY'}.`,
+  )
 }

@@ -3,10 +3,11 @@ import { hostname } from 'node:os'
 import { Command } from 'commander'
 import { type Account, type CreatedKey, CSRF_HEADER, StaticError } from '@static/protocol'
 import { type AccountSettings, checkApiKey } from '@static/sdk/account'
-import { accountOf, addApiFlags, ask } from '../account/account.ts'
-import { addPersonFlags, emailOf, passwordOf, type PersonFlags, save } from '../account/credentials.ts'
+import { accountOf, addApiFlags } from '../account/account.ts'
+import { requestApi } from '../account/api-request.ts'
+import { addPersonFlags, emailOf, passwordOf, type PersonFlags, saveCredentials } from '../account/credentials.ts'
 import { examples } from '../terminal/examples.ts'
-import { harmless, note, print, printJson } from '../terminal/output.ts'
+import { printable, note, print, printJson } from '../terminal/output.ts'
 import { secretOf } from '../terminal/secrets.ts'
 
 interface Flags extends PersonFlags {
@@ -38,18 +39,18 @@ export function loginCommand(): Command {
 async function login(flags: Flags): Promise<void> {
   const account = accountOf(flags)
   const { person, key } = flags.withKey ? await byKey(account) : await byPassword(account, flags)
-  save(account, key, flags)
+  saveCredentials(account, key, flags)
   const { credentials } = account.places
   const prefix = key.slice(0, 16)
   if (flags.json) return printJson({ ...person, key_prefix: prefix, credentials })
-  print(`Signed in as ${harmless(person.email)}; the API key ${prefix}… is saved in ${credentials}.`)
+  print(`Signed in as ${printable(person.email)}; the API key ${prefix}… is saved in ${credentials}.`)
   if (process.env['STATIC_API_KEY']) note('STATIC_API_KEY is set and counts before the saved key.')
 }
 
 async function byKey(account: AccountSettings): Promise<SignedIn> {
   const key = await secretOf({ what: 'API key', instead: 'stdin' })
   checkApiKey(key)
-  const { body } = await ask<Account>(account, {
+  const { body } = await requestApi<Account>(account, {
     method: 'GET',
     path: '/v1/accounts/me',
     apiKey: key,
@@ -62,7 +63,7 @@ async function byKey(account: AccountSettings): Promise<SignedIn> {
 async function byPassword(account: AccountSettings, flags: Flags): Promise<SignedIn> {
   const email = await emailOf(flags)
   const password = await passwordOf(flags)
-  const { body: person, cookies } = await ask<Account>(account, {
+  const { body: person, cookies } = await requestApi<Account>(account, {
     method: 'POST',
     path: '/v1/sessions',
     body: { email, password },
@@ -72,7 +73,7 @@ async function byPassword(account: AccountSettings, flags: Flags): Promise<Signe
   if (cookie === undefined) throw StaticError.of('unavailable', 'The API answers without a session.')
   const headers = { cookie, [CSRF_HEADER]: '1', origin: new URL(account.apiUrl).origin }
   try {
-    const { body } = await ask<CreatedKey>(account, {
+    const { body } = await requestApi<CreatedKey>(account, {
       method: 'POST',
       path: '/v1/keys',
       headers,
@@ -84,7 +85,7 @@ async function byPassword(account: AccountSettings, flags: Flags): Promise<Signe
     throw error instanceof StaticError && error.code === 'auth_failed' ? otherAddress(account, error) : error
   } finally {
     // If that fails, it ends by itself.
-    await ask(account, { method: 'DELETE', path: '/v1/sessions/current', headers, doing: 'Signing out' }).catch(
+    await requestApi(account, { method: 'DELETE', path: '/v1/sessions/current', headers, doing: 'Signing out' }).catch(
       () => {},
     )
   }

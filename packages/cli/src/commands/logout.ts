@@ -3,7 +3,8 @@ import { rm } from 'node:fs/promises'
 import { Command } from 'commander'
 import type { ListedKey } from '@static/protocol'
 import { type AccountSettings, readCredentials } from '@static/sdk/account'
-import { accountOf, addApiFlags, type ApiFlags, ask } from '../account/account.ts'
+import { accountOf, addApiFlags, type ApiFlags } from '../account/account.ts'
+import { requestApi } from '../account/api-request.ts'
 import { examples } from '../terminal/examples.ts'
 import { note, print, printJson } from '../terminal/output.ts'
 
@@ -40,14 +41,14 @@ async function logout(flags: Flags): Promise<void> {
 }
 
 async function revoke(account: AccountSettings, key: string): Promise<void> {
-  const { body } = await ask<{ keys: readonly ListedKey[] }>(account, {
+  const { body } = await requestApi<{ keys: readonly ListedKey[] }>(account, {
     method: 'GET',
     path: '/v1/keys',
     apiKey: key,
     doing: 'Looking for the key',
   })
   const id = body.keys.find(({ key_prefix: prefix }) => key.startsWith(prefix))?.id ?? ''
-  await ask(account, {
+  await requestApi(account, {
     method: 'DELETE',
     path: `/v1/keys/${encodeURIComponent(id)}`,
     apiKey: key,

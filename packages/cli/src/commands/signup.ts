@@ -2,10 +2,11 @@
 import { Command } from 'commander'
 import { type SignedUp, StaticError } from '@static/protocol'
 import { type AccountSettings, readCredentials } from '@static/sdk/account'
-import { accountOf, addApiFlags, ask } from '../account/account.ts'
-import { addPersonFlags, emailOf, newPasswordOf, type PersonFlags, save } from '../account/credentials.ts'
+import { accountOf, addApiFlags } from '../account/account.ts'
+import { requestApi } from '../account/api-request.ts'
+import { addPersonFlags, emailOf, newPasswordOf, type PersonFlags, saveCredentials } from '../account/credentials.ts'
 import { examples } from '../terminal/examples.ts'
-import { harmless, note, print, printJson, typed } from '../terminal/output.ts'
+import { printable, note, print, printJson, commandLine } from '../terminal/output.ts'
 
 interface Flags extends PersonFlags {
   readonly name?: string
@@ -33,18 +34,18 @@ async function signup(flags: Flags): Promise<void> {
   refuseToForget(account)
   const email = await emailOf(flags)
   const password = await newPasswordOf(flags)
-  const { body } = await ask<SignedUp>(account, {
+  const { body } = await requestApi<SignedUp>(account, {
     method: 'POST',
     path: '/v1/accounts',
     body: { email, password, ...(flags.name === undefined ? {} : { name: flags.name }) },
     doing: 'Signing up',
   })
   const { api_key: made, message: _message, ...person } = body
-  save(account, made.key, flags)
+  saveCredentials(account, made.key, flags)
   const { credentials } = account.places
   if (flags.json) return printJson({ ...person, key_prefix: made.key_prefix, credentials })
-  print(`Signed up ${harmless(person.email)}; the API key ${harmless(made.key_prefix)}… is saved in ${credentials}.`)
-  note(`next: \`${typed('channel create acme/support/routing')}\`, or \`${typed('whoami')}\`.`)
+  print(`Signed up ${printable(person.email)}; the API key ${printable(made.key_prefix)}… is saved in ${credentials}.`)
+  note(`next: \`${commandLine('channel create acme/support/routing')}\`, or \`${commandLine('whoami')}\`.`)
 }
 
 /** The key in the file was shown once: another sign-up must not overwrite it. */
@@ -52,6 +53,6 @@ function refuseToForget({ places }: AccountSettings): void {
   if (readCredentials(places.credentials).api_key === undefined) return
   throw StaticError.of(
     'invalid_request',
-    `You are signed in already (${places.credentials}): run \`${typed('logout')}\` before you sign up again.`,
+    `You are signed in already (${places.credentials}): run \`${commandLine('logout')}\` before you sign up again.`,
   )
 }

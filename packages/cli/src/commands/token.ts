@@ -1,9 +1,10 @@
 /** `static token`: a key for one hour's access to the relay. */
 import { Command } from 'commander'
 import type { IssuedToken } from '@static/protocol'
-import { accountOf, addAccountFlags, type AccountFlags, ask, keyOf } from '../account/account.ts'
+import { accountOf, addAccountFlags, type AccountFlags, keyOf } from '../account/account.ts'
+import { requestApi } from '../account/api-request.ts'
 import { examples } from '../terminal/examples.ts'
-import { harmless, note, print, printJson, shortTime } from '../terminal/output.ts'
+import { printable, note, print, printJson, shortTime } from '../terminal/output.ts'
 
 export function tokenCommand(): Command {
   return addAccountFlags(
@@ -17,13 +18,13 @@ export function tokenCommand(): Command {
 
 async function token(flags: AccountFlags): Promise<void> {
   const account = accountOf(flags)
-  const { body } = await ask<IssuedToken>(account, {
+  const { body } = await requestApi<IssuedToken>(account, {
     method: 'POST',
     path: '/v1/tokens',
     apiKey: keyOf(account),
     doing: 'Asking for a token',
   })
   if (flags.json) return printJson(body)
-  print(harmless(body.token))
+  print(printable(body.token))
   note(`valid until ${shortTime(body.expires_at)}.`)
 }

@@ -4,7 +4,7 @@ import { Command } from 'commander'
 import type { Api } from '@static/api'
 import type { LocalApi, RunningRelay } from '@static/relay'
 import { serverCertificate } from '../authority.ts'
-import { USUAL_API_URL, usualRelay } from '../account/account.ts'
+import { DEFAULT_API_URL, defaultRelay } from '../account/account.ts'
 import { apiOptionsFrom } from '../server/api-options.ts'
 import { type Certificate, givenCertificate } from '../server/certificate.ts'
 import { defaultDataDirectory, ensurePrivateDirectory } from '../server/data-dir.ts'
@@ -14,7 +14,7 @@ import { addRelayFlags, type RelayFlags } from '../server/relay-flags.ts'
 import { relayOptionsFrom } from '../server/relay-options.ts'
 import { runUntilStopped } from '../server/run-until-stopped.ts'
 import { examples } from '../terminal/examples.ts'
-import { typed } from '../terminal/output.ts'
+import { commandLine } from '../terminal/output.ts'
 
 type Flags = ApiServerFlags & RelayFlags
 
@@ -113,9 +113,9 @@ Static is running. Stop it with Ctrl-C; everything is kept in ${dataDir}.
 ${ca === undefined ? '' : `  CA       ${ca}\n`}
 Next, in another terminal:
 
-  ${typed('signup')}${signupFlags(addresses, ca, dataDir)}
-  ${typed('channel create acme/support/routing')}
-  ${typed('channel listen acme/support/routing')}
+  ${commandLine('signup')}${signupFlags(addresses, ca, dataDir)}
+  ${commandLine('channel create acme/support/routing')}
+  ${commandLine('channel listen acme/support/routing')}
 
 ready
 `
@@ -126,8 +126,8 @@ function signupFlags({ api_url: url, relay_quic: quic }: Addresses, ca: string |
   const relay = quic[0] ?? ''
   const isUsualPlace = dataDir === defaultDataDirectory() && new URL(url).hostname === 'localhost'
   return [
-    ...(url === USUAL_API_URL ? [] : [` --api-url ${url}`]),
-    ...(relay === usualRelay(url) ? [] : [` --relay ${relay}`]),
+    ...(url === DEFAULT_API_URL ? [] : [` --api-url ${url}`]),
+    ...(relay === defaultRelay(url) ? [] : [` --relay ${relay}`]),
     ...(ca === undefined || isUsualPlace ? [] : [` --ca ${ca}`]),
   ].join('')
 }

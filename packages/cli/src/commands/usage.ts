@@ -1,9 +1,10 @@
 /** `static usage`: what was used of the plan. */
 import { Command, InvalidArgumentError } from 'commander'
 import type { Usage } from '@static/protocol'
-import { accountOf, addAccountFlags, type AccountFlags, ask, keyOf } from '../account/account.ts'
+import { accountOf, addAccountFlags, type AccountFlags, keyOf } from '../account/account.ts'
+import { requestApi } from '../account/api-request.ts'
 import { examples } from '../terminal/examples.ts'
-import { facts, harmless, print, printJson, shortTime, styled } from '../terminal/output.ts'
+import { facts, printable, print, printJson, shortTime, styled } from '../terminal/output.ts'
 
 interface Flags extends AccountFlags {
   readonly days: number
@@ -24,7 +25,7 @@ export function usageCommand(): Command {
 
 async function usage(flags: Flags): Promise<void> {
   const account = accountOf(flags)
-  const { body } = await ask<Usage>(account, {
+  const { body } = await requestApi<Usage>(account, {
     method: 'GET',
     path: `/v1/usage?days=${flags.days}`,
     apiKey: keyOf(account),
@@ -46,7 +47,7 @@ async function usage(flags: Flags): Promise<void> {
   const most = Math.max(1, ...daily.map(({ messages: count }) => count))
   for (const { date, messages: count } of daily) {
     print(
-      `${harmless(date)}  ${styled('cyan', '▇'.repeat(Math.ceil((count / most) * BAR)))} ${harmless(number(count))}`,
+      `${printable(date)}  ${styled('cyan', '▇'.repeat(Math.ceil((count / most) * BAR)))} ${printable(number(count))}`,
     )
   }
 }

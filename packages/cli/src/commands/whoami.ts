@@ -1,7 +1,8 @@
 /** `static whoami`: the account, and where that is known from. */
 import { Command } from 'commander'
 import type { Account } from '@static/protocol'
-import { accountOf, addAccountFlags, type AccountFlags, ask, keyOf, usualRelay } from '../account/account.ts'
+import { accountOf, addAccountFlags, type AccountFlags, keyOf, defaultRelay } from '../account/account.ts'
+import { requestApi } from '../account/api-request.ts'
 import { defaultIdentity } from '../agent/identity.ts'
 import { examples } from '../terminal/examples.ts'
 import { facts, print, printJson, shortTime } from '../terminal/output.ts'
@@ -15,7 +16,7 @@ export function whoamiCommand(): Command {
 async function whoami(flags: AccountFlags): Promise<void> {
   const account = accountOf(flags)
   const apiKey = keyOf(account)
-  const { body } = await ask<Account>(account, {
+  const { body } = await requestApi<Account>(account, {
     method: 'GET',
     path: '/v1/accounts/me',
     apiKey,
@@ -25,7 +26,7 @@ async function whoami(flags: AccountFlags): Promise<void> {
     key_prefix: apiKey.slice(0, 16),
     key_from: flags.apiKey ? 'flag' : process.env['STATIC_API_KEY'] ? 'environment' : 'file',
     api_url: account.apiUrl,
-    relay: account.relay ?? usualRelay(account.apiUrl),
+    relay: account.relay ?? defaultRelay(account.apiUrl),
     identity: defaultIdentity(),
   }
   if (flags.json) return printJson({ ...body, ...where })

@@ -1,7 +1,7 @@
 /** Who can reach the files that hold secrets: they are for their user alone. */
 import { lstatSync, readdirSync, type Stats } from 'node:fs'
 import { join } from 'node:path'
-import { type Finding, mend, well } from './finding.ts'
+import { type Finding, fix, ok } from './finding.ts'
 
 /** Files that anybody may read: certificates. */
 const PUBLIC = /\.pem$/
@@ -10,26 +10,26 @@ const OTHERS_WRITE = 0o022
 
 /** Checks the data of `static up`. */
 export function checkServerData(directory: string): Finding {
-  if (!look(directory)) return well('server data', `none in ${directory}`)
-  return judged('server data', directory, directoryFaults(directory))
+  if (!statOf(directory)) return ok('server data', `none in ${directory}`)
+  return findingOf('server data', directory, directoryFaults(directory))
 }
 
 /** Checks the directory of every agent. */
 export function checkAgents(directory: string): Finding {
-  if (!look(directory)) return well('agents', `none in ${directory}`)
+  if (!statOf(directory)) return ok('agents', `none in ${directory}`)
   const agents = namesIn(directory).map((name) => join(directory, name))
   const count = agents.length === 1 ? 'one agent' : `${agents.length} agents`
-  return judged('agents', `${count} in ${directory}`, agents.flatMap(directoryFaults))
+  return findingOf('agents', `${count} in ${directory}`, agents.flatMap(directoryFaults))
 }
 
-function judged(check: string, what: string, faults: readonly string[]): Finding {
+function findingOf(check: string, what: string, faults: readonly string[]): Finding {
   const [first] = faults
-  if (first === undefined) return well(check, `${what}: for you alone`)
+  if (first === undefined) return ok(check, `${what}: for you alone`)
   const more = faults.length > 1 ? ` (and ${faults.length - 1} more like it)` : ''
-  return mend(check, `${first}${more}`)
+  return fix(check, `${first}${more}`)
 }
 
-/** The mend of each fault. */
+/** How to fix each fault. */
 function directoryFaults(directory: string): string[] {
   const files = namesIn(directory).map((name) => join(directory, name))
   return [
@@ -39,13 +39,13 @@ function directoryFaults(directory: string): string[] {
 }
 
 function faultOf(path: string, refused: number, mode: string): string[] {
-  const found = look(path)
+  const found = statOf(path)
   if (!found) return []
   if (found.uid !== process.geteuid?.()) return [`${path} belongs to another user: run as that user, or move it away.`]
   return (found.mode & refused) === 0 ? [] : [`Other users can reach ${path}: run \`chmod ${mode} ${path}\`.`]
 }
 
-function look(path: string): Stats | undefined {
+function statOf(path: string): Stats | undefined {
   try {
     return lstatSync(path, { throwIfNoEntry: false })
   } catch {

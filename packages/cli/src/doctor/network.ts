@@ -8,8 +8,8 @@ import { join } from 'node:path'
 import { connect, type TLSSocket } from 'node:tls'
 import { type Account, AuthError, StaticError } from '@static/protocol'
 import { type AccountSettings, apiRefusal, callApi, isLoopback, parseEndpoint } from '@static/sdk/account'
-import { ask } from '../account/account.ts'
-import { type Finding, mend, well } from './finding.ts'
+import { requestApi } from '../account/api-request.ts'
+import { type Finding, fix, ok } from './finding.ts'
 
 const MS = 1000
 const TIMEOUT_MS = 5_000
@@ -23,11 +23,10 @@ export async function checkApi({ apiUrl, ca }: AccountSettings): Promise<Finding
   const url = new URL(`${apiUrl}/health/ready`)
   try {
     const answer = await callApi({ url, method: 'GET', ca, timeoutMs: TIMEOUT_MS })
-    const ready =
-      answer.status === 200 ? well('API', `${apiUrl} is ready`) : mend('API', apiRefusal(url, answer).message)
+    const ready = answer.status === 200 ? ok('API', `${apiUrl} is ready`) : fix('API', apiRefusal(url, answer).message)
     return [ready, clock(answer.headers.date)]
   } catch (error) {
-    return [mend('API', `${StaticError.from(error).message} ${startIt(apiUrl)}`), notChecked('clock')]
+    return [fix('API', `${StaticError.from(error).message} ${startHint(apiUrl)}`), notChecked('clock')]
   }
 }
 
@@ -46,7 +45,7 @@ export async function checkCertificate({ apiUrl, ca }: AccountSettings): Promise
   })
   try {
     await once(socket, 'secureConnect', { signal: AbortSignal.timeout(TIMEOUT_MS) })
-    return judged(socket, apiUrl)
+    return findingOf(socket, apiUrl)
   } catch {
     return notChecked('certificate')
   } finally {
@@ -54,10 +53,10 @@ export async function checkCertificate({ apiUrl, ca }: AccountSettings): Promise
   }
 }
 
-function judged(socket: TLSSocket, apiUrl: string): Finding {
+function findingOf(socket: TLSSocket, apiUrl: string): Finding {
   if (!socket.authorized) {
     const why = String(socket.authorizationError)
-    return mend(
+    return fix(
       'certificate',
       `${apiUrl} is not trusted (${why}): name its authority with --ca, as \`static up\` printed it.`,
     )
@@ -66,20 +65,20 @@ function judged(socket: TLSSocket, apiUrl: string): Finding {
   const days = Math.floor((end.getTime() - Date.now()) / DAY_MS)
   const until = end.toISOString().slice(0, 10)
   if (days < SOON_DAYS)
-    return mend('certificate', `It ends on ${until}: renew it, or restart \`static up\`, which does.`)
-  return well('certificate', `trusted, until ${until}`)
+    return fix('certificate', `It ends on ${until}: renew it, or restart \`static up\`, which does.`)
+  return ok('certificate', `trusted, until ${until}`)
 }
 
 /** The key of the account. */
 export async function checkKey(account: AccountSettings): Promise<Finding> {
   const { apiKey } = account
-  if (apiKey === undefined) return mend('API key', 'You are not signed in: run `static signup` or `static login`.')
+  if (apiKey === undefined) return fix('API key', 'You are not signed in: run `static signup` or `static login`.')
   try {
-    const wish = { method: 'GET', path: '/v1/accounts/me', apiKey, doing: 'Checking the key' } as const
-    const { body } = await ask<Account>(account, wish)
-    return well('API key', `${apiKey.slice(0, 16)}… of ${body.email}`)
+    const request = { method: 'GET', path: '/v1/accounts/me', apiKey, doing: 'Checking the key' } as const
+    const { body } = await requestApi<Account>(account, request)
+    return ok('API key', `${apiKey.slice(0, 16)}… of ${body.email}`)
   } catch (error) {
-    if (error instanceof AuthError) return mend('API key', `${error.message} Run \`static login\`.`)
+    if (error instanceof AuthError) return fix('API key', `${error.message} Run \`static login\`.`)
     return notChecked('API key')
   }
 }
@@ -102,16 +101,16 @@ export async function checkRelay(endpoint: string, { apiUrl, givenCa }: AccountS
   }
   try {
     await reach({ fallback: false })
-    return well('relay', `${endpoint} answers`)
+    return ok('relay', `${endpoint} answers`)
   } catch (error) {
     // It is there, and lets no guests in.
-    if (error instanceof AuthError) return well('relay', `${endpoint} answers`)
+    if (error instanceof AuthError) return ok('relay', `${endpoint} answers`)
     const { message } = StaticError.from(error)
     const other = await reach({ fallback: true }).then(
       () => true,
       () => false,
     )
-    return mend('relay', other ? `${message} Agents get there by gRPC, more slowly.` : `${message} ${startIt(apiUrl)}`)
+    return fix('relay', other ? `${message} Agents get there by gRPC, more slowly.` : `${message} ${startHint(apiUrl)}`)
   } finally {
     await rm(directory, { recursive: true, force: true })
   }
@@ -122,15 +121,15 @@ export async function checkPorts(endpoint: string, apiUrl: string, reachable: bo
   const relay = parseEndpoint(endpoint)
   const { hostname, port } = new URL(apiUrl)
   const api = Number(port || 443)
-  if (!isLoopback(hostname.replaceAll(/[[\]]/g, ''))) return well('ports', `${apiUrl} is not on this machine`)
+  if (!isLoopback(hostname.replaceAll(/[[\]]/g, ''))) return ok('ports', `${apiUrl} is not on this machine`)
   const relayPort = `${relay.port}/${relay.way === 'quic' ? 'udp' : 'tcp'}`
-  if (reachable) return well('ports', `Static listens on ${api}/tcp`)
+  if (reachable) return ok('ports', `Static listens on ${api}/tcp`)
   const taken = [
     ...((await isFree('tcp', api)) ? [] : [`${api}/tcp`]),
     ...((await isFree(relay.way === 'quic' ? 'udp' : 'tcp', relay.port)) ? [] : [relayPort]),
   ]
-  if (taken.length === 0) return well('ports', `${api}/tcp and ${relayPort} are free`)
-  return mend(
+  if (taken.length === 0) return ok('ports', `${api}/tcp and ${relayPort} are free`)
+  return fix(
     'ports',
     `Another program has ${taken.join(' and ')}: stop it, or give \`static up\` other ports (--help).`,
   )
@@ -158,19 +157,19 @@ function clock(date: string | undefined): Finding {
   if (Number.isNaN(there)) return notChecked('clock')
   // The header has whole seconds.
   const off = Math.round((Date.now() - there) / MS)
-  if (Math.abs(off) <= MOST_SECONDS_OFF) return well('clock', 'agrees with that of the API')
+  if (Math.abs(off) <= MOST_SECONDS_OFF) return ok('clock', 'agrees with that of the API')
   const how = off > 0 ? 'ahead of' : 'behind'
-  return mend(
+  return fix(
     'clock',
     `This machine is ${Math.abs(off)} s ${how} the API: set its clock, for one with \`timedatectl set-ntp true\`.`,
   )
 }
 
-function startIt(apiUrl: string): string {
+function startHint(apiUrl: string): string {
   const { hostname } = new URL(apiUrl)
   return isLoopback(hostname.replaceAll(/[[\]]/g, '')) ? 'Run `static up`.' : 'Check the address and the network.'
 }
 
 function notChecked(check: string): Finding {
-  return well(check, 'not checked: the API cannot be reached')
+  return ok(check, 'not checked: the API cannot be reached')
 }

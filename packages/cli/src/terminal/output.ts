@@ -16,11 +16,11 @@ export function printJson(value: unknown): void {
 
 /** A word beside the answer, for the person at the terminal. */
 export function note(text: string): void {
-  process.stderr.write(`static: ${harmless(text)}\n`)
+  process.stderr.write(`static: ${printable(text)}\n`)
 }
 
 /** How a command is typed here: in a checkout, where npm starts it, it is on no path. */
-export function typed(words: string): string {
+export function commandLine(words: string): string {
   return `${process.env['npm_execpath'] === undefined ? 'static' : 'npx static'} ${words}`
 }
 
@@ -33,7 +33,7 @@ export function styled(style: Style, text: string, stream: Stream = process.stdo
  * A text of somebody else, fit for a terminal: control characters, which could move the cursor or change the terminal,
  * and those that turn the direction of writing are shown as codes.
  */
-export function harmless(text: string): string {
+export function printable(text: string): string {
   return text.replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (sign) => {
     const code = sign.codePointAt(0) ?? 0
     return code > 0xff ? `\\u{${code.toString(16)}}` : `\\x${code.toString(16).padStart(2, '0')}`
@@ -42,7 +42,7 @@ export function harmless(text: string): string {
 
 /** Rows under a heading, in columns. */
 export function table(heading: readonly string[], rows: readonly (readonly string[])[]): string {
-  const safe = rows.map((row) => row.map(harmless))
+  const safe = rows.map((row) => row.map(printable))
   const widths = heading.map((title, column) =>
     Math.max(title.length, ...safe.map((row) => widthOf(row[column] ?? ''))),
   )
@@ -62,7 +62,7 @@ function widthOf(text: string): number {
 /** Names and values, one a line. */
 export function facts(pairs: readonly (readonly [name: string, value: string])[]): string {
   const width = Math.max(...pairs.map(([name]) => name.length))
-  return pairs.map(([name, value]) => `${styled('dim', name.padEnd(width))}  ${harmless(value)}`).join('\n')
+  return pairs.map(([name, value]) => `${styled('dim', name.padEnd(width))}  ${printable(value)}`).join('\n')
 }
 
 /** A time of the API for people, in UTC, to the minute. */

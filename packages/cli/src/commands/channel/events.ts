@@ -1,16 +1,16 @@
 /** What happens beside the messages, told to the person at the terminal. */
 import type { AgentEvent } from '@static/sdk'
 import type { OpenAgent } from '../../agent/open.ts'
-import { harmless, note } from '../../terminal/output.ts'
+import { printable, note } from '../../terminal/output.ts'
 
 /** Tells each event on stderr, until the agent is closed. */
-export async function tellEvents(agent: OpenAgent, events: AsyncIterable<AgentEvent>): Promise<void> {
+export async function printEvents(agent: OpenAgent, events: AsyncIterable<AgentEvent>): Promise<void> {
   let lost = false
   for await (const event of events) {
     // The first connection is no news; one after a loss is.
     if (event.type === 'connected' && !lost) continue
     lost = event.type === 'disconnected'
-    const words = event.type === 'members_changed' ? await membersChanged(agent, event) : wordsOf(event)
+    const words = event.type === 'members_changed' ? await membersChanged(agent, event) : describe(event)
     if (words !== undefined) note(words)
   }
 }
@@ -22,7 +22,7 @@ async function membersChanged(
   const members = await agent.call('members', channel).catch(() => [])
   const names = members
     .filter((member) => added.includes(member.agent_id) && !member.self)
-    .map(({ identity, agent_id: id }) => `${harmless(identity)} (${id.slice(0, 8)}…)`)
+    .map(({ identity, agent_id: id }) => `${printable(identity)} (${id.slice(0, 8)}…)`)
   const gone = removed.map((id) => `${id.slice(0, 8)}…`)
   if (names.length === 0 && gone.length === 0) return undefined
   const joined = names.length > 0 ? `${names.join(', ')} joined` : ''
@@ -30,7 +30,7 @@ async function membersChanged(
   return `${channel}: ${[joined, left].filter(Boolean).join('; ')}.`
 }
 
-function wordsOf(event: Exclude<AgentEvent, { type: 'members_changed' }>): string | undefined {
+function describe(event: Exclude<AgentEvent, { type: 'members_changed' }>): string | undefined {
   switch (event.type) {
     case 'connected':
       return `connected again, by ${event.way === 'quic' ? 'QUIC' : 'gRPC'}.`
@@ -39,15 +39,15 @@ function wordsOf(event: Exclude<AgentEvent, { type: 'members_changed' }>): strin
     case 'rekeyed':
       return undefined
     case 'identity_changed':
-      return `${event.channel}: ${harmless(Buffer.from(event.identity).toString())} has another key than before: compare its fingerprint with its holder.`
+      return `${event.channel}: ${printable(Buffer.from(event.identity).toString())} has another key than before: compare its fingerprint with its holder.`
     case 'roster_lie':
-      return `${event.channel}: the relay says something that is not so: ${harmless(event.detail)}`
+      return `${event.channel}: the relay says something that is not so: ${printable(event.detail)}`
     case 'gap':
       return `${event.channel}: the messages ${event.first} to ${event.last} are gone before this agent got them.`
     case 'decryption_failure':
       return `${event.channel}: the message ${event.index} could not be opened and is left out.`
     case 'commit_skipped':
-      return `${event.channel}: a change by ${event.sender.slice(0, 8)}… breaks the rules and is left out: ${harmless(event.reason)}`
+      return `${event.channel}: a change by ${event.sender.slice(0, 8)}… breaks the rules and is left out: ${printable(event.reason)}`
     case 'commit_rejected':
       return `${event.channel}: the members have undone a change by ${event.sender.slice(0, 8)}….`
     case 'fork_detected':

@@ -1,8 +1,8 @@
 /** `static channel invite`: a token by which others join. */
 import { Command, InvalidArgumentError } from 'commander'
-import { addAgentFlags, type AgentFlags, typedFor, withAgent } from '../../agent/open.ts'
+import { addAgentFlags, type AgentFlags, commandLineFor, withAgent } from '../../agent/open.ts'
 import { examples } from '../../terminal/examples.ts'
-import { note, print, printJson, typed } from '../../terminal/output.ts'
+import { note, print, printJson, commandLine } from '../../terminal/output.ts'
 import { withProgress } from '../../terminal/progress.ts'
 import { channelArgument } from './manage.ts'
 
@@ -29,16 +29,16 @@ ${examples('static channel invite acme/support/routing', 'static channel invite 
 }
 
 async function invite(name: string, flags: Flags): Promise<void> {
-  const { token, visited } = await withAgent(flags, { share: false }, async (agent) => {
+  const { token, remote } = await withAgent(flags, { share: false }, async (agent) => {
     const work = agent.call('invite', name, flags.uses, flags.ttl)
-    return { token: await withProgress('Making an invite', work), visited: agent.visited }
+    return { token: await withProgress('Making an invite', work), remote: agent.remote }
   })
   if (flags.json) return printJson({ channel: name, token, uses: flags.uses, ttl: flags.ttl })
   print(token)
   note(
-    visited
-      ? `this agent is listening: whoever runs \`${typed(`channel join ${name}`)}\` with the token is let in.`
-      : `keep \`${typedFor(flags, `channel listen ${name}`)}\` running: who joins by the token is let in only while this agent listens.`,
+    remote
+      ? `this agent is listening: whoever runs \`${commandLine(`channel join ${name}`)}\` with the token is let in.`
+      : `keep \`${commandLineFor(flags, `channel listen ${name}`)}\` running: who joins by the token is let in only while this agent listens.`,
   )
 }
 

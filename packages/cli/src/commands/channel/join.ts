@@ -1,6 +1,6 @@
 /** `static channel join`: into a channel by a token. */
 import { Argument, Command } from 'commander'
-import { addAgentFlags, type AgentFlags, typedFor, withAgent } from '../../agent/open.ts'
+import { addAgentFlags, type AgentFlags, commandLineFor, withAgent } from '../../agent/open.ts'
 import { examples } from '../../terminal/examples.ts'
 import { note, print, printJson } from '../../terminal/output.ts'
 import { withProgress } from '../../terminal/progress.ts'
@@ -41,6 +41,6 @@ async function join(name: string, argument: string | undefined, flags: Flags): P
   )
   if (flags.json) return printJson(joined)
   print(`Joined ${name}, with ${joined.members} members. Its owner is ${joined.owner}.`)
-  const [listen, verify] = ['listen', 'verify'].map((verb) => typedFor(flags, `channel ${verb} ${name}`))
+  const [listen, verify] = ['listen', 'verify'].map((verb) => commandLineFor(flags, `channel ${verb} ${name}`))
   note(`next: \`${listen}\`; \`${verify}\` tells whether all see the same.`)
 }

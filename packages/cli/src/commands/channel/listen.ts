@@ -5,8 +5,8 @@ import type { Message } from '../../agent/actions.ts'
 import { addAgentFlags, type AgentFlags, type OpenAgent, withAgent } from '../../agent/open.ts'
 import { isErrno } from '../../durable-file.ts'
 import { examples } from '../../terminal/examples.ts'
-import { harmless, note, styled } from '../../terminal/output.ts'
-import { tellEvents } from './events.ts'
+import { printable, note, styled } from '../../terminal/output.ts'
+import { printEvents } from './events.ts'
 import { channelArgument } from './manage.ts'
 
 interface Flags extends AgentFlags {
@@ -48,7 +48,7 @@ async function listen(name: string, flags: Flags): Promise<void> {
     await withAgent(flags, { share: true }, async (agent) => {
       const follower = agent.follow(name)
       const events = agent.events()
-      if (events) void tellEvents(agent, events)
+      if (events) void printEvents(agent, events)
       if (!progress.told) tellStart(agent, name)
       progress.told = true
       while (progress.left > 0) {
@@ -70,8 +70,8 @@ async function listen(name: string, flags: Flags): Promise<void> {
   }
 }
 
-function tellStart({ identity, visited }: OpenAgent, name: string): void {
-  const through = visited ? ', through the program that holds this agent' : ''
+function tellStart({ identity, remote }: OpenAgent, name: string): void {
+  const through = remote ? ', through the program that holds this agent' : ''
   note(`listening on ${name} as ${identity}${through}; Ctrl-C ends it.`)
 }
 
@@ -104,8 +104,8 @@ function textOf({ payload, sender, time }: Message): string | Uint8Array {
   if (!process.stdout.isTTY) return bytes.at(-1) === 0x0a ? bytes : Buffer.concat([bytes, Buffer.from('\n')])
   const text = textIn(bytes) ?? `${bytes.length} bytes that are no text`
   const clock = new Date(time).toTimeString().slice(0, 8)
-  const lines = text.replace(/\n+$/, '').split('\n').map(harmless).join('\n    ')
-  return `${styled('dim', clock)} ${styled('cyan', harmless(sender.identity))}: ${lines}\n`
+  const lines = text.replace(/\n+$/, '').split('\n').map(printable).join('\n    ')
+  return `${styled('dim', clock)} ${styled('cyan', printable(sender.identity))}: ${lines}\n`
 }
 
 function textIn(bytes: Uint8Array): string | undefined {

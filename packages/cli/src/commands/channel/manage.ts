@@ -2,7 +2,7 @@
 import { Argument, Command, InvalidArgumentError } from 'commander'
 import { ERRORS, isChannelName } from '@static/protocol'
 import type { ActionArgs, ActionName, ActionResult } from '../../agent/actions.ts'
-import { addAgentFlags, type AgentFlags, typedFor, withAgent } from '../../agent/open.ts'
+import { addAgentFlags, type AgentFlags, commandLineFor, withAgent } from '../../agent/open.ts'
 import { confirm } from '../../terminal/ask.ts'
 import { examples } from '../../terminal/examples.ts'
 import { note, print, printJson, table } from '../../terminal/output.ts'
@@ -31,7 +31,7 @@ export function createCommand(): Command {
       const made = await act(flags, 'Creating the channel', 'create', name)
       if (flags.json) return printJson(made)
       print(`${made.name} is there, with ${count(made.members)}.`)
-      const [listen, invite] = ['listen', 'invite'].map((verb) => typedFor(flags, `channel ${verb} ${name}`))
+      const [listen, invite] = ['listen', 'invite'].map((verb) => commandLineFor(flags, `channel ${verb} ${name}`))
       note(`next: \`${listen}\`, and \`${invite}\` for others.`)
     })
 }

@@ -8,40 +8,40 @@ import { socketPath } from './socket-path.ts'
 
 const OTHERS = 0o077
 
-interface Answer {
+interface HostAnswer {
   readonly result?: unknown
   readonly error?: { readonly code?: unknown; readonly message?: unknown }
   readonly bye?: boolean
 }
 
 /** Whoever held the agent has closed it, and has not begun the request: it can be made anew. */
-export class HolderLeft extends Error {}
+export class HostClosed extends Error {}
 
 /** A connection to the process that holds an agent. */
-export class Visit {
+export class HostClient {
   readonly #socket: Socket
   readonly #reader = new FrameReader()
-  #asked: PromiseWithResolvers<unknown> | undefined
-  #over: Error | undefined
+  #pending: PromiseWithResolvers<unknown> | undefined
+  #closed: Error | undefined
 
   private constructor(socket: Socket) {
     this.#socket = socket
-    socket.on('data', (chunk: Buffer) => this.#hear(chunk))
+    socket.on('data', (chunk: Buffer) => this.#receive(chunk))
     socket.on('error', () => {})
-    socket.on('close', () => this.#end(lost()))
+    socket.on('close', () => this.#fail(lost()))
   }
 
   /**
    * Connects; undefined when nobody holds the agent and shares it, or others could have put the socket there: whoever
    * opens the agent then is told so.
    */
-  static async begin(directory: string): Promise<Visit | undefined> {
+  static async connect(directory: string): Promise<HostClient | undefined> {
     try {
       if (!isPrivate(directory)) return undefined
-      using place = socketPath(directory)
-      const socket = connect(place.path)
+      using socketAt = socketPath(directory)
+      const socket = connect(socketAt.path)
       await once(socket, 'connect')
-      return new Visit(socket)
+      return new HostClient(socket)
     } catch {
       // No directory, no file, or a file that a killed process left.
       return undefined
@@ -51,50 +51,50 @@ export class Visit {
   /**
    * Asks for one thing.
    *
-   * @throws {HolderLeft} when nothing was done
+   * @throws {HostClosed} when nothing was done
    * @throws {StaticError} what the agent says, or `closed` when nobody knows whether it was done
    */
-  async ask(action: string, args: readonly unknown[]): Promise<unknown> {
-    if (this.#over) throw this.#over
+  async request(action: string, args: readonly unknown[]): Promise<unknown> {
+    if (this.#closed) throw this.#closed
     const frame = encodeFrame({ action, args })
-    this.#asked = Promise.withResolvers()
+    this.#pending = Promise.withResolvers()
     this.#socket.write(frame)
-    return await this.#asked.promise
+    return await this.#pending.promise
   }
 
   /** Whether the connection has ended. */
-  get isOver(): boolean {
-    return this.#over !== undefined
+  get isClosed(): boolean {
+    return this.#closed !== undefined
   }
 
   /** Hangs up: what waits is given up. */
-  end(): void {
+  close(): void {
     this.#socket.destroy()
   }
 
-  #hear(chunk: Buffer): void {
+  #receive(chunk: Buffer): void {
     try {
-      for (const answer of this.#reader.push(chunk)) this.#take(answer as Answer)
+      for (const answer of this.#reader.push(chunk)) this.#take(answer as HostAnswer)
     } catch (error) {
-      this.#end(StaticError.from(error))
+      this.#fail(StaticError.from(error))
       this.#socket.destroy()
     }
   }
 
-  #take({ result, error, bye }: Answer): void {
-    if (bye) return this.#end(new HolderLeft('The program that held the agent has ended.'))
-    const asked = this.#asked
-    this.#asked = undefined
+  #take({ result, error, bye }: HostAnswer): void {
+    if (bye) return this.#fail(new HostClosed('The program that held the agent has ended.'))
+    const pending = this.#pending
+    this.#pending = undefined
     // Turned away at the door.
-    if (error && !asked) return this.#end(errorOf(error))
-    if (error) asked?.reject(errorOf(error))
-    else asked?.resolve(result)
+    if (error && !pending) return this.#fail(errorOf(error))
+    if (error) pending?.reject(errorOf(error))
+    else pending?.resolve(result)
   }
 
-  #end(reason: Error): void {
-    this.#over ??= reason
-    this.#asked?.reject(this.#over)
-    this.#asked = undefined
+  #fail(reason: Error): void {
+    this.#closed ??= reason
+    this.#pending?.reject(this.#closed)
+    this.#pending = undefined
   }
 }
 
@@ -104,7 +104,7 @@ function isPrivate(directory: string): boolean {
   return user === undefined || (uid === user && (mode & OTHERS) === 0)
 }
 
-function errorOf({ code, message }: NonNullable<Answer['error']>): StaticError {
+function errorOf({ code, message }: NonNullable<HostAnswer['error']>): StaticError {
   const known = typeof code === 'string' && Object.hasOwn(ERRORS, code) ? (code as ErrorCode) : 'internal_error'
   return StaticError.of(known, typeof message === 'string' ? message : undefined)
 }
