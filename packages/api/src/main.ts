@@ -97,7 +97,7 @@ export async function startApi(options: ApiOptions): Promise<Api> {
   const close = async (): Promise<void> => {
     // A request that does not end in time must not keep the process for ever.
     const late = setTimeout(() => {
-      for (const server of servers) server.cutOff()
+      for (const server of servers) server.destroyConnections()
     }, settings.http.shutdownSeconds * 1000)
     try {
       await Promise.all(servers.map(({ app }) => app.close()))

@@ -14,7 +14,7 @@ import { loadSodium } from './secrets/sodium.ts'
 import { makeTagger } from './secrets/tag.ts'
 import { Tokens } from './rules/tokens.ts'
 import { Usages } from './rules/usage.ts'
-import { Uses } from './rules/key-usage.ts'
+import { KeyUsageBuffer } from './rules/key-usage.ts'
 import { KeyVerifier } from './rules/verify-key.ts'
 
 const FLUSH_EVERY = 5_000
@@ -40,7 +40,7 @@ export interface Service {
   readonly limits: Limits
   readonly hasher: Hasher
   readonly verifier: KeyVerifier
-  readonly uses: Uses
+  readonly keyUsage: KeyUsageBuffer
   readonly ring: KeyRing
   readonly accounts: Accounts
   readonly keys: Keys
@@ -49,7 +49,7 @@ export interface Service {
   readonly usages: Usages
   readonly leases: Leases
   /** Books and deletes what has served its time; runs by itself every hour. */
-  tidy(): Promise<void>
+  cleanUp(): Promise<void>
   /** Rejects with a reason while the service cannot work. */
   ready(): Promise<void>
   /** Writes what waits to be written and closes the store. */
@@ -63,7 +63,7 @@ export async function openService(options: ServiceOptions): Promise<Service> {
   const sodium = await loadSodium()
   const hasher = new Hasher(settings.argon2)
   const verifier = new KeyVerifier(store.keys, hasher, limits, makeTagger(sodium), settings.cachedKeys)
-  const uses = new Uses(store.keys, store.usage, now)
+  const keyUsage = new KeyUsageBuffer(store.keys, store.usage, now)
   const lifetime = settings.signingKeyDays * DAY
   const ring = await KeyRing.open({ store: store.signingKeys, masterKey: options.masterKey, now, lifetime, sodium })
   const keys = new Keys(store, hasher, limits, settings.keysPerAccount, now)
@@ -71,31 +71,31 @@ export async function openService(options: ServiceOptions): Promise<Service> {
   const leases = new Leases(store, settings, now)
   await hasher.warmUp()
 
-  const tidy = async (): Promise<void> => {
+  const cleanUp = async (): Promise<void> => {
     await leases.sweepAll()
     await store.prune(now())
   }
   const jobs = [
-    every(FLUSH_EVERY, () => uses.flushDue(), onError),
+    every(FLUSH_EVERY, () => keyUsage.flushDue(), onError),
     every(REFRESH_EVERY, () => ring.refresh(), onError),
-    every(PRUNE_EVERY, tidy, onError),
+    every(PRUNE_EVERY, cleanUp, onError),
   ]
-  await tidy()
+  await cleanUp()
   return {
     settings,
     now,
     limits,
     hasher,
     verifier,
-    uses,
+    keyUsage,
     ring,
     accounts,
     keys,
     sessions: new Sessions(store.sessions, accounts, settings.sessionSeconds * 1000, now),
-    tokens: new Tokens(ring, limits, uses, now),
-    usages: new Usages(store.usage, leases, uses, settings.quota, now),
+    tokens: new Tokens(ring, limits, keyUsage, now),
+    usages: new Usages(store.usage, leases, keyUsage, settings.quota, now),
     leases,
-    tidy,
+    cleanUp,
     ready: () => store.ping(),
     async close() {
       for (const job of jobs) clearInterval(job.timer)
@@ -103,7 +103,7 @@ export async function openService(options: ServiceOptions): Promise<Service> {
       const late = wait(settings.http.shutdownSeconds * 1000, undefined, { ref: false })
       const work = async (): Promise<void> => {
         await Promise.all(jobs.map((job) => job.running))
-        await uses.flush()
+        await keyUsage.flush()
       }
       try {
         await Promise.race([work(), late])

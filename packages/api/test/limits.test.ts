@@ -1,32 +1,32 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { subjectOf } from '../src/http/address.ts'
-import { Limiter, type Visit } from '../src/rules/limits.ts'
+import { Limiter, type RateContext } from '../src/rules/limits.ts'
 
-const visit = (): Visit => ({ address: '192.0.2.1', rates: [] })
+const context = (): RateContext => ({ address: '192.0.2.1', rates: [] })
 
 test('a window starts with the first request and ends after its time', () => {
   const clock = { now: 1_000_000 }
   const limiter = new Limiter('demo', { limit: 2, seconds: 10 }, () => clock.now)
-  limiter.spend('a', visit())
+  limiter.spend('a', context())
   clock.now += 9_999
-  limiter.spend('a', visit())
-  const met = visit()
+  limiter.spend('a', context())
+  const met = context()
   assert.throws(() => limiter.spend('a', met), { code: 'rate_limited', details: { retryAfter: 1 } })
   assert.deepEqual(met.rates.at(-1), { policy: 'demo', declaration: '"demo";q=2;w=10', remaining: 0, resetSeconds: 1 })
-  limiter.spend('b', visit())
+  limiter.spend('b', context())
   clock.now += 1
-  limiter.spend('a', visit())
+  limiter.spend('a', context())
   assert.equal(limiter.count('a'), 1)
 })
 
 test('a refund gives back, never below nothing', () => {
   const limiter = new Limiter('demo', { limit: 1, seconds: 10 }, () => 0)
-  limiter.spend('a', visit())
+  limiter.spend('a', context())
   limiter.refund('a')
   limiter.refund('a')
-  limiter.spend('a', visit())
-  assert.throws(() => limiter.check('a', visit()), { code: 'rate_limited' })
+  limiter.spend('a', context())
+  assert.throws(() => limiter.check('a', context()), { code: 'rate_limited' })
 })
 
 test('a flood of subjects costs bounded memory', () => {

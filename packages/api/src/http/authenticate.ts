@@ -29,7 +29,7 @@ export function requireCaller(service: Service, origin: () => string): preValida
       session === undefined
         ? callerOf(await byKey(service, request))
         : await bySession(service, request, reply, session, origin())
-    service.limits.account.spend(caller.accountId, request.visit)
+    service.limits.account.spend(caller.accountId, request.rateContext)
     request.caller = caller
   }
 }
@@ -50,8 +50,8 @@ async function byKey(service: Service, request: FastifyRequest): Promise<Verifia
   if (header === undefined) throw StaticError.of('auth_failed', 'This needs an API key in the Authorization header.')
   const key = BEARER.exec(header)?.[1]
   if (key === undefined) throw StaticError.of('auth_failed', 'The Authorization header must be "Bearer <API key>".')
-  const row = await service.verifier.verify(key, request.visit)
-  const writing = service.uses.used(row)
+  const row = await service.verifier.verify(key, request.rateContext)
+  const writing = service.keyUsage.recordUse(row)
   if (writing) await writing
   return row
 }

@@ -4,11 +4,11 @@ import { SESSION_COOKIE } from '@static/protocol'
 import type { App } from './app.ts'
 
 /** What is touched here of the document. */
-interface Body {
+interface RequestBody {
   required?: boolean
   readonly content: Record<string, { readonly schema?: { readonly required?: readonly string[] } } | undefined>
 }
-type Paths = Record<string, Record<string, { readonly requestBody?: Body }>>
+type Paths = Record<string, Record<string, { readonly requestBody?: RequestBody }>>
 
 /** Collects every route that is added after this call. */
 export async function useOpenApi(app: App): Promise<void> {

@@ -1,5 +1,5 @@
 /** Errors as they are sent: `application/problem+json` (RFC 9457). The cause is logged, never sent. */
-import type { FastifyError } from 'fastify'
+import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { docUrlOf, ERRORS, type Problem, StaticError } from '@static/protocol'
 import { isUnavailable } from '../db/unavailable.ts'
 
@@ -57,5 +57,26 @@ export function problemOf(
     request_id: requestId,
     ...(errors === undefined ? {} : { errors }),
     ...(resourceId === undefined ? {} : { resource_id: resourceId }),
+  }
+}
+
+/** Answers a request that failed. */
+export type ErrorHandler = (error: unknown, request: FastifyRequest, reply: FastifyReply) => FastifyReply
+
+/** Makes the handler that answers with a problem, and logs what is not the caller's fault. */
+export function makeErrorHandler(apiUrl: () => string): ErrorHandler {
+  return (error, request, reply) => {
+    const known = toStaticError(error)
+    const { httpStatus } = known
+    if (httpStatus >= 500) request.log.error({ err: known.cause ?? known, request_id: request.id }, known.message)
+    if (httpStatus === 429 || httpStatus === 503) reply.header('retry-after', known.details.retryAfter ?? 1)
+    if (httpStatus === 401) {
+      const sent = request.headers.authorization !== undefined ? ', error="invalid_token"' : ''
+      reply.header('www-authenticate', `Bearer realm="static-api"${sent}`)
+    }
+    return reply
+      .code(httpStatus)
+      .type(PROBLEM_TYPE)
+      .send(problemOf(known, request.id, apiUrl()))
   }
 }

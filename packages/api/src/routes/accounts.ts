@@ -36,7 +36,7 @@ const signedUp = Type.Object({
     key: Type.String({ description: 'The secret; shown only now' }),
   }),
 })
-const keyWish = Type.Object(
+const keyRequest = Type.Object(
   {
     name: Type.Optional(Type.String({ ...nameText, default: 'default' })),
     mode: Type.Optional(mode),
@@ -81,7 +81,7 @@ export function accountRoutes(app: App, service: Service, origin: () => string):
       },
     },
     async (request, reply) => {
-      const made = await accounts.signUp(request.body, request.headers['idempotency-key'], request.visit)
+      const made = await accounts.signUp(request.body, request.headers['idempotency-key'], request.rateContext)
       return reply.code(201).header('location', `/v1/accounts/${made.id}`).send(made)
     },
   )
@@ -117,7 +117,7 @@ export function accountRoutes(app: App, service: Service, origin: () => string):
         security: [...BY_KEY_OR_SESSION, ...BY_PASSWORD],
         headers: idempotent,
         params,
-        body: keyWish,
+        body: keyRequest,
         response: answers({ 201: createdKey }, [
           ...AUTH_ERRORS,
           ...BODY_ERRORS,
@@ -138,12 +138,12 @@ export function accountRoutes(app: App, service: Service, origin: () => string):
         await accounts.own(caller, id)
       } else {
         if (password === undefined) throw StaticError.of('auth_failed', 'This needs an API key, or the password.')
-        const { plan, passwordHash } = await accounts.byPassword(id, password, request.visit)
+        const { plan, passwordHash } = await accounts.byPassword(id, password, request.rateContext)
         caller = { accountId: id, plan, mode: 'live', credential: { by: 'password', hash: passwordHash } }
       }
       const idempotencyKey = request.headers['idempotency-key']
-      const wish = { name, mode: wanted as Mode | undefined }
-      const made = await service.keys.create(caller, wish, idempotencyKey, request.visit)
+      const wantedKey = { name, mode: wanted as Mode | undefined }
+      const made = await service.keys.create(caller, wantedKey, idempotencyKey, request.rateContext)
       return reply.code(201).send({ ...made, api_key: made.key })
     },
   )
@@ -167,7 +167,7 @@ export function accountRoutes(app: App, service: Service, origin: () => string):
     },
     async (request, reply) => {
       const { current_password: current, new_password: next } = request.body
-      await accounts.changePassword(request.params.id, current, next, request.visit)
+      await accounts.changePassword(request.params.id, current, next, request.rateContext)
       return reply.code(204).send()
     },
   )
@@ -190,7 +190,7 @@ export function accountRoutes(app: App, service: Service, origin: () => string):
       },
     },
     async (request, reply) => {
-      await accounts.close(request.params.id, request.body.password, request.visit)
+      await accounts.close(request.params.id, request.body.password, request.rateContext)
       return reply.code(204).send()
     },
   )

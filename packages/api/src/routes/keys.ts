@@ -17,7 +17,7 @@ import {
 } from '../http/schemas.ts'
 import type { Service } from '../service.ts'
 
-const wish = Type.Object(
+const requestBody = Type.Object(
   { name: Type.Optional(Type.String({ ...nameText, default: 'default' })), mode: Type.Optional(mode) },
   { additionalProperties: false },
 )
@@ -40,7 +40,7 @@ export function keyRoutes(app: App, service: Service, origin: () => string): voi
         tags: ['keys'],
         security: BY_KEY_OR_SESSION,
         headers,
-        body: wish,
+        body: requestBody,
         response: answers({ 200: created }, [
           ...AUTH_ERRORS,
           ...BODY_ERRORS,
@@ -54,7 +54,7 @@ export function keyRoutes(app: App, service: Service, origin: () => string): voi
     async (request) => {
       const { name, mode: wanted } = request.body
       const key = request.headers['idempotency-key']
-      return service.keys.create(request.caller, { name, mode: wanted as Mode | undefined }, key, request.visit)
+      return service.keys.create(request.caller, { name, mode: wanted as Mode | undefined }, key, request.rateContext)
     },
   )
 

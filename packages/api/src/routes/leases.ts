@@ -4,10 +4,10 @@ import { type Mode, StaticError } from '@static/protocol'
 import type { App } from '../http/app.ts'
 import { answers, BODY_ERRORS, mode, orNull, time, uuid } from '../http/schemas.ts'
 import type { Service } from '../service.ts'
-import { same } from '../secrets/compare.ts'
+import { constantTimeEqual } from '../secrets/compare.ts'
 
 const count = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })
-const wish = Type.Object(
+const requestBody = Type.Object(
   { account_id: Type.String(), mode, amount: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000 })) },
   { additionalProperties: false },
 )
@@ -28,7 +28,7 @@ export function leaseRoutes(app: App, service: Service, credential: string): voi
   app.addHook('onRequest', (request, _reply, done) => {
     const { authorization } = request.headers
     if (authorization === undefined) return done(StaticError.of('auth_failed', 'This needs the relay credential.'))
-    if (!same(authorization, `Bearer ${credential}`)) {
+    if (!constantTimeEqual(authorization, `Bearer ${credential}`)) {
       return done(StaticError.of('auth_key_invalid', 'This is not the relay credential.'))
     }
     done()
@@ -41,7 +41,7 @@ export function leaseRoutes(app: App, service: Service, credential: string): voi
         summary: 'Borrow a share of an account’s quota; granted 0 means that nothing is left now',
         tags,
         security,
-        body: wish,
+        body: requestBody,
         response: answers({ 200: lease }, [...BODY_ERRORS, 'auth_failed', 'not_found', 'account_suspended']),
       },
     },

@@ -3,14 +3,14 @@ import { isIPv6 } from 'node:net'
 import type { Registry } from 'prom-client'
 import { StaticError } from '@static/protocol'
 import type { App } from '../http/app.ts'
-import { same } from '../secrets/compare.ts'
+import { constantTimeEqual } from '../secrets/compare.ts'
 
 /** `local`: this machine may read without the token. Not behind a proxy, whose own address is often of this machine. */
 export function metricsRoutes(app: App, registry: Registry, token: string | undefined, local: boolean): void {
   app.get('/metrics', { schema: { hide: true } }, async (request, reply) => {
     if (
       !(local && isLoopback(request.ip)) &&
-      !(token !== undefined && same(request.headers.authorization, `Bearer ${token}`))
+      !(token !== undefined && constantTimeEqual(request.headers.authorization, `Bearer ${token}`))
     ) {
       throw StaticError.of('auth_failed', 'Metrics are for this machine, or need the metrics token.')
     }

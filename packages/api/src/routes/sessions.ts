@@ -37,7 +37,7 @@ export function sessionRoutes(app: App, service: Service, origin: () => string):
         throw StaticError.of('auth_failed', `Signing in is possible at ${origin()} only.`)
       }
       const { email, password } = request.body
-      const { id, account } = await service.sessions.signIn(email, password, request.visit)
+      const { id, account } = await service.sessions.signIn(email, password, request.rateContext)
       setSessionCookie(reply, id, service.settings.sessionSeconds)
       return reply.code(201).send(account)
     },

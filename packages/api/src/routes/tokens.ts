@@ -5,7 +5,7 @@ import { requireKey } from '../http/authenticate.ts'
 import { answers, AUTH_ERRORS, BODY_ERRORS, BY_KEY, time } from '../http/schemas.ts'
 import type { Service } from '../service.ts'
 
-const wish = Type.Object(
+const requestBody = Type.Object(
   {
     agent_id: Type.Optional(
       Type.String({ pattern: '^[0-9a-f]{64}$', description: 'The agent that alone may use the token' }),
@@ -29,11 +29,11 @@ export function tokenRoutes(app: App, service: Service): void {
         summary: 'Exchange the key for a JWT that the relay accepts for one hour',
         tags: ['tokens'],
         security: BY_KEY,
-        body: wish,
+        body: requestBody,
         response: answers({ 200: issued }, [...AUTH_ERRORS, ...BODY_ERRORS]),
       },
     },
-    (request) => service.tokens.exchange(request.key, request.body.agent_id, request.visit),
+    (request) => service.tokens.exchange(request.key, request.body.agent_id, request.rateContext),
   )
 
   app.get(

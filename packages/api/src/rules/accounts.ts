@@ -5,10 +5,10 @@ import type { Caller } from './caller.ts'
 import { isId, newId } from './id.ts'
 import { alreadyMade, claimFor, earlier, mismatch } from './idempotency.ts'
 import type { Keys } from './keys.ts'
-import type { Limits, Visit } from './limits.ts'
+import type { Limits, RateContext } from './limits.ts'
 import { checkNewPassword, type Passwords } from './password.ts'
 import type { AccountRecord, Clock, IdempotencyClaim, Store } from '../ports.ts'
-import { cleanName, isEmail, wrong } from './text.ts'
+import { cleanName, isEmail, invalidField } from './text.ts'
 
 const FIRST_KEY = 'default'
 
@@ -36,14 +36,14 @@ export class Accounts {
   }
 
   /** Makes an account and its first key. Throws `email_taken`, `invalid_request` and the idempotency codes. */
-  async signUp(given: SignUp, idempotencyKey: string | undefined, visit: Visit): Promise<SignedUp> {
-    this.#limits.signups.spend(visit.address, visit)
+  async signUp(given: SignUp, idempotencyKey: string | undefined, context: RateContext): Promise<SignedUp> {
+    this.#limits.signups.spend(context.address, context)
     const { email } = given
-    if (!isEmail(email)) throw wrong('email', 'must be an e-mail address')
+    if (!isEmail(email)) throw invalidField('email', 'must be an e-mail address')
     const name = given.name === undefined ? null : cleanName(given.name)
     checkNewPassword(given.password, email, 'password')
     const claim = claimFor('sign-up', idempotencyKey, [email, name], this.#now())
-    await this.#refuseRepeat(claim, given.password, visit)
+    await this.#refuseRepeat(claim, given.password, context)
     if (await this.#store.accounts.byEmail(email)) throw taken()
 
     const passwordHash = await this.#passwords.hash(given.password)
@@ -61,11 +61,11 @@ export class Accounts {
     const result = await this.#store.accounts.create(account, record, claim)
     if (result === 'email_taken') throw taken()
     if (result === 'claimed') {
-      await this.#refuseRepeat(claim, given.password, visit)
+      await this.#refuseRepeat(claim, given.password, context)
       throw mismatch()
     }
     return {
-      ...show(account),
+      ...publicAccount(account),
       message: 'account created',
       api_key: { id: record.id, key_prefix: record.prefix, name: record.name, key },
     }
@@ -75,41 +75,41 @@ export class Accounts {
   async own(caller: Caller, id: string = caller.accountId): Promise<Account> {
     const account = id === caller.accountId ? await this.#store.accounts.byId(id) : undefined
     if (!account) throw noAccount()
-    return show(account)
+    return publicAccount(account)
   }
 
   /** The account with this id, if the password is its own. */
-  async byPassword(id: string, password: string, visit: Visit): Promise<AccountRecord> {
+  async byPassword(id: string, password: string, context: RateContext): Promise<AccountRecord> {
     if (!isId(id)) throw noAccount()
-    return this.#passwords.check(await this.#store.accounts.byId(id), password, id, visit)
+    return this.#passwords.check(await this.#store.accounts.byId(id), password, id, context)
   }
 
   /** The account with this e-mail address, if the password is its own. */
-  async byEmail(email: string, password: string, visit: Visit): Promise<AccountRecord> {
+  async byEmail(email: string, password: string, context: RateContext): Promise<AccountRecord> {
     const account = isEmail(email) ? await this.#store.accounts.byEmail(email) : undefined
-    return this.#passwords.check(account, password, account?.id ?? email.normalize('NFC').toLowerCase(), visit)
+    return this.#passwords.check(account, password, account?.id ?? email.normalize('NFC').toLowerCase(), context)
   }
 
   /** Sets a new password; every sign-in session ends. */
-  async changePassword(id: string, current: string, next: string, visit: Visit): Promise<void> {
-    const account = await this.byPassword(id, current, visit)
+  async changePassword(id: string, current: string, next: string, context: RateContext): Promise<void> {
+    const account = await this.byPassword(id, current, context)
     checkNewPassword(next, account.email, 'new_password')
     const done = await this.#store.accounts.setPassword(id, account.passwordHash, await this.#passwords.hash(next))
     if (!done) throw changedMeanwhile()
   }
 
   /** Closes the account: keys and sessions end, personal data is erased, the row stays. */
-  async close(id: string, password: string, visit: Visit): Promise<void> {
-    const account = await this.byPassword(id, password, visit)
+  async close(id: string, password: string, context: RateContext): Promise<void> {
+    const account = await this.byPassword(id, password, context)
     const done = await this.#store.accounts.close(id, account.passwordHash, this.#now())
     if (!done) throw changedMeanwhile()
   }
 
-  async #refuseRepeat(claim: IdempotencyClaim | undefined, password: string, visit: Visit): Promise<void> {
+  async #refuseRepeat(claim: IdempotencyClaim | undefined, password: string, context: RateContext): Promise<void> {
     const id = await earlier(this.#store.idempotency, claim, this.#now)
     if (id === undefined) return
     try {
-      await this.byPassword(id, password, visit)
+      await this.byPassword(id, password, context)
     } catch (error) {
       if (error instanceof StaticError && error.code === 'invalid_credentials') throw mismatch()
       throw error
@@ -119,7 +119,7 @@ export class Accounts {
 }
 
 /** An account as its holder sees it. */
-export function show(account: AccountRecord): Account {
+export function publicAccount(account: AccountRecord): Account {
   const { id, email, name, plan, status, createdAt } = account
   return { id, email, name, plan, status, created_at: isoTime(createdAt) }
 }

@@ -1,6 +1,6 @@
 /** What the operator of the service may do with an account, given access to its database. */
 import { type Account, type Plan } from '@static/protocol'
-import { noAccount, show } from './accounts.ts'
+import { noAccount, publicAccount } from './accounts.ts'
 import { isId } from './id.ts'
 import type { AccountStore } from '../ports.ts'
 
@@ -16,7 +16,7 @@ export class Admin {
   async inspect(id: string): Promise<Account> {
     const account = isId(id) ? await this.#accounts.byId(id) : undefined
     if (!account) throw noAccount()
-    return show(account)
+    return publicAccount(account)
   }
 
   /** Puts the account on a plan; tokens issued from now on say so, the quota follows at once. */

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto'
 import { StaticError } from '@static/protocol'
 import type { Clock, IdempotencyClaim, IdempotencyStore } from '../ports.ts'
-import { wrong } from './text.ts'
+import { invalidField } from './text.ts'
 
 const FORM = /^[\x21-\x7e]{1,255}$/
 
@@ -17,7 +17,7 @@ export function claimFor(
   now: number,
 ): IdempotencyClaim | undefined {
   if (key === undefined) return undefined
-  if (!FORM.test(key)) throw wrong('Idempotency-Key', 'must be 1 to 255 visible ASCII characters')
+  if (!FORM.test(key)) throw invalidField('Idempotency-Key', 'must be 1 to 255 visible ASCII characters')
   return { scope, key, fingerprint: createHash('sha256').update(JSON.stringify(fields)).digest('hex'), now }
 }
 

@@ -8,15 +8,15 @@ import { monthOf } from './calendar.ts'
 
 const WRITE_EVERY = 60_000
 /** Beyond this many keys a batch is written at once. */
-const MOST_WAITING = 10_000
+const MAX_PENDING = 10_000
 
 /** Remembers uses until they are written. */
-export class Uses {
+export class KeyUsageBuffer {
   readonly #keys: Pick<KeyStore, 'touch'>
   readonly #usage: Pick<UsageStore, 'addTokenExchanges'>
   readonly #now: Clock
   /** Key id → last use, and what the database had when it was read. */
-  #waiting = new Map<string, { at: number; readonly written: number }>()
+  #pending = new Map<string, { at: number; readonly written: number }>()
   #exchanges = new Map<string, Meter & { count: number }>()
 
   constructor(keys: Pick<KeyStore, 'touch'>, usage: Pick<UsageStore, 'addTokenExchanges'>, now: Clock) {
@@ -26,25 +26,25 @@ export class Uses {
   }
 
   /** Notes that a key was used. There is something to wait for only when it must be written at once. */
-  used(key: VerifiableKey): Promise<void> | undefined {
+  recordUse(key: VerifiableKey): Promise<void> | undefined {
     const at = this.#now()
     if (key.lastUsedAt === null) return this.#keys.touch(new Map([[key.id, at]]))
-    const waiting = this.#waiting.get(key.id)
-    if (waiting) waiting.at = Math.max(waiting.at, at)
-    else this.#waiting.set(key.id, { at, written: key.lastUsedAt })
-    return this.#waiting.size > MOST_WAITING ? this.flush() : undefined
+    const pending = this.#pending.get(key.id)
+    if (pending) pending.at = Math.max(pending.at, at)
+    else this.#pending.set(key.id, { at, written: key.lastUsedAt })
+    return this.#pending.size > MAX_PENDING ? this.flush() : undefined
   }
 
   /** Counts a token exchange. */
-  exchanged(accountId: string, mode: Mode): void {
+  recordExchange(accountId: string, mode: Mode): void {
     const meter = { accountId, mode, period: monthOf(this.#now()).start }
-    const waiting = this.#exchanges.get(nameOf(meter))
-    if (waiting) waiting.count++
+    const pending = this.#exchanges.get(nameOf(meter))
+    if (pending) pending.count++
     else this.#exchanges.set(nameOf(meter), { ...meter, count: 1 })
   }
 
   /** The token exchanges that are counted but not written yet. */
-  exchangesWaiting(meter: Meter): number {
+  pendingExchanges(meter: Meter): number {
     return this.#exchanges.get(nameOf(meter))?.count ?? 0
   }
 
@@ -61,10 +61,10 @@ export class Uses {
 
   async #write(due: (use: { readonly written: number }) => boolean): Promise<void> {
     const uses = new Map<string, number>()
-    for (const [id, use] of this.#waiting) {
+    for (const [id, use] of this.#pending) {
       if (!due(use)) continue
       uses.set(id, use.at)
-      this.#waiting.delete(id)
+      this.#pending.delete(id)
     }
     const exchanges = this.#exchanges
     this.#exchanges = new Map()
@@ -72,7 +72,7 @@ export class Uses {
       await this.#keys.touch(uses)
     } catch (error) {
       // Not written: keep them for the next time, unless newer ones have come.
-      for (const [id, at] of uses) if (!this.#waiting.has(id)) this.#waiting.set(id, { at, written: 0 })
+      for (const [id, at] of uses) if (!this.#pending.has(id)) this.#pending.set(id, { at, written: 0 })
       this.#keep(exchanges)
       throw error
     }
@@ -86,8 +86,8 @@ export class Uses {
 
   #keep(exchanges: Map<string, Meter & { count: number }>): void {
     for (const [key, meter] of exchanges) {
-      const waiting = this.#exchanges.get(key)
-      if (waiting) waiting.count += meter.count
+      const pending = this.#exchanges.get(key)
+      if (pending) pending.count += meter.count
       else this.#exchanges.set(key, meter)
     }
   }

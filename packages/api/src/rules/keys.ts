@@ -6,7 +6,7 @@ import { type Caller, modesOf } from './caller.ts'
 import type { Hasher } from '../secrets/hash.ts'
 import { isId, newId } from './id.ts'
 import { alreadyMade, claimFor, earlier, mismatch } from './idempotency.ts'
-import type { Limits, Visit } from './limits.ts'
+import type { Limits, RateContext } from './limits.ts'
 import type { Clock, KeyRecord, Store } from '../ports.ts'
 import { cleanName } from './text.ts'
 
@@ -14,7 +14,7 @@ import { cleanName } from './text.ts'
 const WITHDRAWN = { key: 'auth_key_invalid', session: 'auth_failed', password: 'invalid_credentials' } as const
 
 /** What a caller may ask for. */
-export interface KeyWish {
+export interface KeyRequest {
   readonly name?: string | undefined
   readonly mode?: Mode | undefined
 }
@@ -49,16 +49,21 @@ export class Keys {
   }
 
   /** Makes a key for the caller's account. Throws `mode_mismatch`, `key_limit_reached` and the idempotency codes. */
-  async create(caller: Caller, wish: KeyWish, idempotencyKey: string | undefined, visit: Visit): Promise<CreatedKey> {
-    const name = cleanName(wish.name ?? 'default')
-    const mode = wish.mode ?? caller.mode
+  async create(
+    caller: Caller,
+    wanted: KeyRequest,
+    idempotencyKey: string | undefined,
+    context: RateContext,
+  ): Promise<CreatedKey> {
+    const name = cleanName(wanted.name ?? 'default')
+    const mode = wanted.mode ?? caller.mode
     if (!modesOf(caller).includes(mode)) {
       throw StaticError.of('mode_mismatch', 'A test key can only make test keys.')
     }
     const claim = claimFor(caller.accountId, idempotencyKey, [name, mode], this.#now())
     const made = await earlier(this.#store.idempotency, claim, this.#now)
     if (made !== undefined) throw alreadyMade(made)
-    this.#limits.keyCreations.spend(caller.accountId, visit)
+    this.#limits.keyCreations.spend(caller.accountId, context)
 
     const { record, key } = await this.make(caller.accountId, name, mode)
     const result = await this.#store.keys.create(record, this.#most, caller.credential, claim)

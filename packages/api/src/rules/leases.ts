@@ -8,7 +8,7 @@ import { dayOf, isoTime, monthOf } from './calendar.ts'
 import { isId, newId } from './id.ts'
 import type { Clock, LeaseRecord, Meter, Settlement, Store } from '../ports.ts'
 import { quotaOf, type Settings } from '../settings.ts'
-import { wrong } from './text.ts'
+import { invalidField } from './text.ts'
 
 /** How a lease stands after a settlement. */
 export interface SettledLease {
@@ -102,7 +102,7 @@ function expire(lease: LeaseRecord): Settlement {
  * then is the rest given back. Whatever comes late or twice, nothing that was spent is left out.
  */
 function settle(lease: LeaseRecord, spent: number, final: boolean, now: number, lifetime: number): Settlement {
-  if (spent > lease.amount) throw wrong('spent', `must be at most ${lease.amount}, the amount of the lease`)
+  if (spent > lease.amount) throw invalidField('spent', `must be at most ${lease.amount}, the amount of the lease`)
   // A settlement that was overtaken by a later one tells less than is known.
   const total = Math.max(spent, lease.spent)
   const more = total - lease.spent

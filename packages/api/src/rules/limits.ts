@@ -19,12 +19,12 @@ export interface RateState {
 }
 
 /** One request as the limits see it: where it comes from, and every limit it met. */
-export interface Visit {
+export interface RateContext {
   readonly address: string
   readonly rates: RateState[]
 }
 
-interface Window {
+interface RateWindow {
   count: number
   readonly ends: number
 }
@@ -35,7 +35,7 @@ export class Limiter {
   readonly #declaration: string
   readonly #rate: Rate
   readonly #now: Clock
-  readonly #windows = new LRUCache<string, Window>({ max: SUBJECTS })
+  readonly #windows = new LRUCache<string, RateWindow>({ max: SUBJECTS })
 
   constructor(policy: string, rate: Rate, now: Clock) {
     this.#policy = policy
@@ -45,12 +45,12 @@ export class Limiter {
   }
 
   /** Counts one, or throws `rate_limited` if none is left. */
-  spend(subject: string, visit: Visit): void {
+  spend(subject: string, context: RateContext): void {
     const now = this.#now()
     const window = this.#open(subject, now) ?? this.#start(subject, now)
-    if (window.count >= this.#rate.limit) throw this.#refusal(window, now, visit)
+    if (window.count >= this.#rate.limit) throw this.#refusal(window, now, context)
     window.count++
-    visit.rates.push(this.#stateOf(window, now))
+    context.rates.push(this.#stateOf(window, now))
   }
 
   /** Counts one, whatever is left. */
@@ -61,11 +61,11 @@ export class Limiter {
   }
 
   /** Throws `rate_limited` if none is left, without counting. */
-  check(subject: string, visit: Visit): void {
+  check(subject: string, context: RateContext): void {
     const now = this.#now()
     const window = this.#open(subject, now)
-    if (window && window.count >= this.#rate.limit) throw this.#refusal(window, now, visit)
-    visit.rates.push(this.#stateOf(window, now))
+    if (window && window.count >= this.#rate.limit) throw this.#refusal(window, now, context)
+    context.rates.push(this.#stateOf(window, now))
   }
 
   /** Gives back one that turned out not to count. */
@@ -85,19 +85,19 @@ export class Limiter {
     return this.#stateOf(this.#open(subject, now), now)
   }
 
-  #open(subject: string, now: number): Window | undefined {
+  #open(subject: string, now: number): RateWindow | undefined {
     const window = this.#windows.get(subject)
     // A window that seems to end later than any can was opened before the clock was set back.
     return window && window.ends > now && window.ends <= now + this.#rate.seconds * 1000 ? window : undefined
   }
 
-  #start(subject: string, now: number): Window {
+  #start(subject: string, now: number): RateWindow {
     const window = { count: 0, ends: now + this.#rate.seconds * 1000 }
     this.#windows.set(subject, window)
     return window
   }
 
-  #stateOf(window: Window | undefined, now: number): RateState {
+  #stateOf(window: RateWindow | undefined, now: number): RateState {
     return {
       policy: this.#policy,
       declaration: this.#declaration,
@@ -106,9 +106,9 @@ export class Limiter {
     }
   }
 
-  #refusal(window: Window, now: number, visit: Visit): StaticError {
+  #refusal(window: RateWindow, now: number, context: RateContext): StaticError {
     const state = this.#stateOf(window, now)
-    visit.rates.push(state)
+    context.rates.push(state)
     const { limit, seconds } = this.#rate
     return StaticError.of('rate_limited', `The limit "${this.#policy}" of ${limit} in ${seconds} s is reached.`, {
       retryAfter: state.resetSeconds,

@@ -2,9 +2,9 @@
 import { StaticError } from '@static/protocol'
 import { COMMON_PASSWORDS } from './common-passwords.ts'
 import type { Hasher } from '../secrets/hash.ts'
-import type { Limits, Visit } from './limits.ts'
+import type { Limits, RateContext } from './limits.ts'
 import type { AccountRecord } from '../ports.ts'
-import { wrong } from './text.ts'
+import { invalidField } from './text.ts'
 
 /** Brings a password into the one form that is hashed; it is never trimmed. */
 function normal(password: string): string {
@@ -13,11 +13,11 @@ function normal(password: string): string {
 
 /** Throws `invalid_request` for a password that is on everybody's list or repeats the e-mail address. */
 export function checkNewPassword(password: string, email: string, field: string): void {
-  if (!password.isWellFormed()) throw wrong(field, 'must be valid Unicode')
+  if (!password.isWellFormed()) throw invalidField(field, 'must be valid Unicode')
   const plain = password.toLowerCase()
   const same = new Set(plain).size <= 2
   if (same || COMMON_PASSWORDS.has(plain) || plain === email.toLowerCase()) {
-    throw wrong(field, 'is too easy to guess: choose another')
+    throw invalidField(field, 'is too easy to guess: choose another')
   }
 }
 
@@ -45,26 +45,26 @@ export class Passwords {
     account: AccountRecord | undefined,
     password: string,
     subject: string,
-    visit: Visit,
+    context: RateContext,
   ): Promise<AccountRecord> {
     const { failures, passwords, passwordsPerAddress } = this.#limits
-    const lane = failures.count(visit.address) === 0 ? 'clean' : 'suspect'
+    const lane = failures.count(context.address) === 0 ? 'clean' : 'suspect'
     // In this order: what one address may not do does not use up what the account's owner may.
-    passwordsPerAddress.spend(`${subject} ${visit.address}`, visit)
-    passwords.spend(subject, visit)
+    passwordsPerAddress.spend(`${subject} ${context.address}`, context)
+    passwords.spend(subject, context)
     // Counted before the run and given back after it, so that many at once cannot slip under the limit.
-    failures.spend(visit.address, visit)
+    failures.spend(context.address, context)
     const given = normal(password)
     const open = account && account.status !== 'closed' ? account : undefined
     let matches: boolean
     try {
       matches = await (open ? this.#hasher.verify(open.passwordHash, given, lane) : this.#hasher.refuse(given, lane))
     } catch (error) {
-      failures.refund(visit.address)
+      failures.refund(context.address)
       throw error
     }
     if (!open || !matches) throw StaticError.of('invalid_credentials', 'The e-mail address or the password is wrong.')
-    failures.refund(visit.address)
+    failures.refund(context.address)
     passwords.refund(subject)
     if (open.status === 'suspended') throw StaticError.of('account_suspended', 'This account is suspended.')
     return open

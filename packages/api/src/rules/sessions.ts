@@ -1,9 +1,9 @@
 /** Sign-in sessions: a random id in a cookie, stored only as its hash, renewed by use. */
 import { createHash, randomBytes } from 'node:crypto'
 import { type Account, StaticError } from '@static/protocol'
-import { type Accounts, show } from './accounts.ts'
+import { type Accounts, publicAccount } from './accounts.ts'
 import type { Caller } from './caller.ts'
-import type { Visit } from './limits.ts'
+import type { RateContext } from './limits.ts'
 import type { Clock, SessionStore } from '../ports.ts'
 
 /** A session is written again at most this often. */
@@ -24,15 +24,15 @@ export class Sessions {
   }
 
   /** Signs in. The returned id exists nowhere else. */
-  async signIn(email: string, password: string, visit: Visit): Promise<{ id: string; account: Account }> {
-    const account = await this.#accounts.byEmail(email, password, visit)
+  async signIn(email: string, password: string, context: RateContext): Promise<{ id: string; account: Account }> {
+    const account = await this.#accounts.byEmail(email, password, context)
     const id = randomBytes(32).toString('base64url')
     const now = this.#now()
     const session = { idHash: hashOf(id), accountId: account.id, createdAt: now, expiresAt: now + this.#lifetime }
     if (!(await this.#store.create(session, account.passwordHash))) {
       throw StaticError.of('invalid_credentials', 'The e-mail address or the password is wrong.')
     }
-    return { id, account: show(account) }
+    return { id, account: publicAccount(account) }
   }
 
   /**

@@ -9,9 +9,10 @@ const EMAIL = /^[^\s@]+@[^\s@]+$/u
 /** A name, trimmed. Throws `invalid_request` if nothing is left or it holds control characters. */
 export function cleanName(name: string): string {
   const trimmed = name.trim()
-  if (trimmed === '') throw wrong('name', 'must not be empty')
-  if (CONTROL.test(trimmed)) throw wrong('name', 'must not contain control characters')
-  if (Array.from(trimmed).length > MOST_IN_NAME) throw wrong('name', `must have at most ${MOST_IN_NAME} characters`)
+  if (trimmed === '') throw invalidField('name', 'must not be empty')
+  if (CONTROL.test(trimmed)) throw invalidField('name', 'must not contain control characters')
+  if (Array.from(trimmed).length > MOST_IN_NAME)
+    throw invalidField('name', `must have at most ${MOST_IN_NAME} characters`)
   return trimmed
 }
 
@@ -21,6 +22,6 @@ export function isEmail(email: string): boolean {
 }
 
 /** An `invalid_request` about one field. */
-export function wrong(field: string, message: string): StaticError {
+export function invalidField(field: string, message: string): StaticError {
   return StaticError.of('invalid_request', `The field ${field} ${message}.`, { errors: [{ field, message }] })
 }

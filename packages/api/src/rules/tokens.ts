@@ -2,28 +2,28 @@
 import { AUDIENCE, type IssuedToken, ISSUER, TOKEN_LIFETIME_SECONDS } from '@static/protocol'
 import { isoTime } from './calendar.ts'
 import { newId } from './id.ts'
-import type { Limits, Visit } from './limits.ts'
+import type { Limits, RateContext } from './limits.ts'
 import type { Clock, VerifiableKey } from '../ports.ts'
 import type { KeyRing } from '../secrets/signing-keys.ts'
-import type { Uses } from './key-usage.ts'
+import type { KeyUsageBuffer } from './key-usage.ts'
 
 /** The rules about tokens. */
 export class Tokens {
   readonly #ring: KeyRing
   readonly #limits: Limits
-  readonly #uses: Uses
+  readonly #keyUsage: KeyUsageBuffer
   readonly #now: Clock
 
-  constructor(ring: KeyRing, limits: Limits, uses: Uses, now: Clock) {
+  constructor(ring: KeyRing, limits: Limits, keyUsage: KeyUsageBuffer, now: Clock) {
     this.#ring = ring
     this.#limits = limits
-    this.#uses = uses
+    this.#keyUsage = keyUsage
     this.#now = now
   }
 
   /** Issues a token; `agentId` ties it to the agent that alone may use it. */
-  exchange(key: VerifiableKey, agentId: string | undefined, visit: Visit): IssuedToken {
-    this.#limits.tokens.spend(key.id, visit)
+  exchange(key: VerifiableKey, agentId: string | undefined, context: RateContext): IssuedToken {
+    this.#limits.tokens.spend(key.id, context)
     const now = this.#now()
     const iat = Math.floor(now / 1000)
     const exp = iat + TOKEN_LIFETIME_SECONDS
@@ -38,7 +38,7 @@ export class Tokens {
       mode: key.mode,
       ...(agentId === undefined ? {} : { cnf: agentId }),
     })
-    this.#uses.exchanged(key.accountId, key.mode)
+    this.#keyUsage.recordExchange(key.accountId, key.mode)
     return { token, token_type: 'Bearer', expires_in: TOKEN_LIFETIME_SECONDS, expires_at: isoTime(exp * 1000) }
   }
 }

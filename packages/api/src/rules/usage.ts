@@ -5,7 +5,7 @@ import type { Caller } from './caller.ts'
 import type { Leases } from './leases.ts'
 import type { Clock, UsageStore } from '../ports.ts'
 import { quotaOf, type Settings } from '../settings.ts'
-import type { Uses } from './key-usage.ts'
+import type { KeyUsageBuffer } from './key-usage.ts'
 
 const DAY = 24 * 3600_000
 
@@ -13,14 +13,14 @@ const DAY = 24 * 3600_000
 export class Usages {
   readonly #store: UsageStore
   readonly #leases: Leases
-  readonly #uses: Uses
+  readonly #keyUsage: KeyUsageBuffer
   readonly #quota: Settings['quota']
   readonly #now: Clock
 
-  constructor(store: UsageStore, leases: Leases, uses: Uses, quota: Settings['quota'], now: Clock) {
+  constructor(store: UsageStore, leases: Leases, keyUsage: KeyUsageBuffer, quota: Settings['quota'], now: Clock) {
     this.#store = store
     this.#leases = leases
-    this.#uses = uses
+    this.#keyUsage = keyUsage
     this.#quota = quota
     this.#now = now
   }
@@ -47,7 +47,7 @@ export class Usages {
         limit,
         remaining: limit === null ? null : Math.max(0, limit - found.used - found.reserved),
       },
-      token_exchanges: found.tokenExchanges + this.#uses.exchangesWaiting(meter),
+      token_exchanges: found.tokenExchanges + this.#keyUsage.pendingExchanges(meter),
       daily: listed.map((date) => ({ date, messages: found.days.get(date) ?? 0 })),
     }
   }

@@ -8,7 +8,7 @@ import { LRUCache } from 'lru-cache'
 import { StaticError } from '@static/protocol'
 import { parseApiKey } from '../secrets/api-key.ts'
 import type { Hasher } from '../secrets/hash.ts'
-import type { Limits, RateState, Visit } from './limits.ts'
+import type { Limits, RateState, RateContext } from './limits.ts'
 import type { KeyStore, VerifiableKey } from '../ports.ts'
 
 /** Checks keys. */
@@ -40,18 +40,18 @@ export class KeyVerifier {
    * The row of a key that works. Throws `auth_key_invalid` (one answer for every reason),
    * `account_suspended`, or `rate_limited` after too many failures from this address.
    */
-  async verify(key: string, visit: Visit): Promise<VerifiableKey> {
+  async verify(key: string, context: RateContext): Promise<VerifiableKey> {
     const parsed = parseApiKey(key)
-    if (!parsed) throw this.#failed('', visit)
+    if (!parsed) throw this.#failed('', context)
     let row = await this.#keys.byPrefix(parsed.prefix)
-    if (!works(row)) throw this.#failed(parsed.prefix, visit)
+    if (!isUsable(row)) throw this.#failed(parsed.prefix, context)
     const tag = this.#tag(key)
     if (this.#verified.get(tag) !== row.hash) {
-      if (!(await this.#once(tag, key, row.hash, parsed.prefix, visit))) throw invalid()
+      if (!(await this.#once(tag, key, row.hash, parsed.prefix, context))) throw invalid()
       this.#verified.set(tag, row.hash)
       // The run may have waited in line: the row is asked again.
       row = await this.#keys.byPrefix(parsed.prefix)
-      if (!works(row)) throw invalid()
+      if (!isUsable(row)) throw invalid()
     }
     if (row.status === 'suspended') throw StaticError.of('account_suspended', 'This account is suspended.')
     return row
@@ -61,19 +61,19 @@ export class KeyVerifier {
    * One Argon2 run for all callers with this key. The failure is counted before the run and given
    * back afterwards, so that many tries at once cannot slip under the limit.
    */
-  #once(tag: string, key: string, hash: string, prefix: string, visit: Visit): Promise<boolean> {
+  #once(tag: string, key: string, hash: string, prefix: string, context: RateContext): Promise<boolean> {
     const running = this.#running.get(tag)
     if (running) return running
     const { failures } = this.#limits
-    const pair = `${prefix} ${visit.address}`
+    const pair = `${prefix} ${context.address}`
     // Only a prefix that has failed from here is held back: a neighbour behind the same address is not.
     const lane = failures.count(pair) === 0 ? 'clean' : 'suspect'
-    if (lane === 'suspect') failures.check(visit.address, visit)
+    if (lane === 'suspect') failures.check(context.address, context)
     const met: RateState[] = []
     try {
-      failures.spend(pair, { ...visit, rates: met })
+      failures.spend(pair, { ...context, rates: met })
     } catch (error) {
-      visit.rates.push(...met)
+      context.rates.push(...met)
       throw error
     }
     const run = this.#hasher
@@ -81,7 +81,7 @@ export class KeyVerifier {
       .then(
         (matches) => {
           if (matches) failures.refund(pair)
-          else this.#count(visit)
+          else this.#count(context)
           return matches
         },
         (error: unknown) => {
@@ -95,20 +95,20 @@ export class KeyVerifier {
   }
 
   /** Counts a failure that cost no Argon2 run, and says what to answer. */
-  #failed(prefix: string, visit: Visit): StaticError {
-    this.#limits.failures.check(visit.address, visit)
-    this.#count(visit)
-    if (prefix !== '') this.#limits.failures.add(`${prefix} ${visit.address}`)
+  #failed(prefix: string, context: RateContext): StaticError {
+    this.#limits.failures.check(context.address, context)
+    this.#count(context)
+    if (prefix !== '') this.#limits.failures.add(`${prefix} ${context.address}`)
     return invalid()
   }
 
-  #count(visit: Visit): void {
-    this.#limits.failures.add(visit.address)
-    visit.rates.push(this.#limits.failures.state(visit.address))
+  #count(context: RateContext): void {
+    this.#limits.failures.add(context.address)
+    context.rates.push(this.#limits.failures.state(context.address))
   }
 }
 
-function works(row: VerifiableKey | undefined): row is VerifiableKey {
+function isUsable(row: VerifiableKey | undefined): row is VerifiableKey {
   return row !== undefined && row.revokedAt === null && row.status !== 'closed'
 }
 

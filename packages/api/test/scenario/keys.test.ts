@@ -196,21 +196,21 @@ onEachEngine('keys', (engine) => {
 
     bench.clock.now += 59_000
     await bench.call('GET', '/v1/keys', { key })
-    await bench.api.service.uses.flushDue()
+    await bench.api.service.keyUsage.flushDue()
     assert.equal(await used(), start, 'not within the same minute')
     bench.clock.now += 2_000
     await bench.call('GET', '/v1/keys', { key })
-    await bench.api.service.uses.flushDue()
+    await bench.api.service.keyUsage.flushDue()
     assert.equal(await used(), start + 61_000)
 
     bench.clock.now += 1_000
     await bench.call('GET', '/v1/usage', { key })
     assert.equal(await used(), start + 61_000, 'reading the usage writes nothing')
-    await bench.api.service.uses.flush()
+    await bench.api.service.keyUsage.flush()
     assert.equal(await used(), start + 62_000)
     bench.clock.now -= 30_000
     await bench.call('GET', '/v1/keys', { key })
-    await bench.api.service.uses.flush()
+    await bench.api.service.keyUsage.flush()
     assert.equal(await used(), start + 62_000, 'never back')
     bench.clock.now += 30_000
   })

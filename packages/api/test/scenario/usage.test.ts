@@ -170,7 +170,7 @@ onEachEngine('usage and quota leases', (engine) => {
     const { body: forgotten } = await lend(id)
     assert.equal(forgotten.granted, 100)
     bench.clock.now += 40 * DAY
-    await bench.api.service.tidy()
+    await bench.api.service.cleanUp()
     const [row] = await bench.query(`select state from leases where id = '${forgotten.id}'`)
     assert.equal(row, undefined, 'a lease of a holder that never came back is booked and then deleted')
     bench.clock.now = Date.UTC(2027, 1, 20)

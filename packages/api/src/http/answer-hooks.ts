@@ -1,0 +1,65 @@
+/** What every answer carries beside its body: the request's id, common headers, rate limits, and a line in the log. */
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { Logger } from 'pino'
+import type { Limits } from '../rules/limits.ts'
+import { subjectOf } from './address.ts'
+import type { App } from './app.ts'
+import { rateHeaders } from './headers.ts'
+
+/** The log, as far as answers are concerned. */
+export type AnswerLog = Pick<Logger, 'debug' | 'info' | 'isLevelEnabled'>
+
+/** Sets up the context in which limits count the request, and the headers that do not depend on the answer. */
+export function beginAnswer(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  common: Readonly<Record<string, string>>,
+): void {
+  request.rateContext = { address: subjectOf(request.ip), rates: [] }
+  reply.header('x-request-id', request.id).headers(common)
+}
+
+/** Adds the headers of every limit that the request met. */
+export function addRateHeaders(request: FastifyRequest, reply: FastifyReply, limits: Limits): void {
+  const { rates, address } = request.rateContext
+  // Every address has this limit, also where a request met no other.
+  if (rates.length === 0) rates.push(limits.failures.state(address))
+  reply.headers(rateHeaders(rates))
+}
+
+/** Adds all of it to every answer of a route. */
+export function addAnswerHooks(
+  app: App,
+  limits: Limits,
+  common: Readonly<Record<string, string>>,
+  log: AnswerLog,
+): void {
+  app.addHook('onRequest', (request, reply, done) => {
+    beginAnswer(request, reply, common)
+    done()
+  })
+  let closing = false
+  app.addHook('preClose', (done) => {
+    closing = true
+    done()
+  })
+  app.addHook('onSend', (request, reply, _payload, done) => {
+    // A kept connection would hold the shutdown up.
+    if (closing) reply.header('connection', 'close')
+    addRateHeaders(request, reply, limits)
+    done()
+  })
+  app.addHook('onResponse', (request, reply, done) => {
+    logAnswer(request, reply, log)
+    done()
+  })
+}
+
+function logAnswer(request: FastifyRequest, reply: FastifyReply, log: AnswerLog): void {
+  // What went well is in the metrics; the log is for what somebody may have to look at.
+  const level = reply.statusCode < 400 ? 'debug' : 'info'
+  if (!log.isLevelEnabled(level)) return
+  const { method, id } = request
+  const route = request.routeOptions.url ?? null
+  log[level]({ request_id: id, method, route, status: reply.statusCode, ms: Math.round(reply.elapsedTime) }, 'answered')
+}

@@ -1,0 +1,74 @@
+/** The listening sockets of one web server: two where `localhost` means both loopback addresses. */
+import { once } from 'node:events'
+import type { AddressInfo } from 'node:net'
+import type { FastifyServerFactoryHandler } from 'fastify'
+import type { App } from './app.ts'
+import { type Certificate, type makeServer, tlsOptions } from './listener.ts'
+
+type Server = ReturnType<typeof makeServer>
+
+/** Makes, renews and closes them. */
+export class Listeners {
+  readonly #make: (handler: FastifyServerFactoryHandler) => Server
+  readonly #servers: Server[] = []
+  #handler: FastifyServerFactoryHandler | undefined
+
+  constructor(make: (handler: FastifyServerFactoryHandler) => Server) {
+    this.#make = make
+  }
+
+  /** Makes the server that the web framework listens with and closes. */
+  first(handler: FastifyServerFactoryHandler): Server {
+    this.#handler = handler
+    return this.#add(handler)
+  }
+
+  /** Listens; `localhost` means both loopback addresses. Resolves to the port. */
+  async listen(app: App, host: string, port: number): Promise<number> {
+    // The framework says http of every server that it did not make itself.
+    const listenTextResolver = (at: string): string => `listening on ${at.replace(/^https?:\/\//, '')}`
+    await app.listen({ host: host === 'localhost' ? '127.0.0.1' : host, port, listenTextResolver })
+    const bound = (app.server.address() as AddressInfo).port
+    if (host === 'localhost' && this.#handler) await listenOnIpv6(this.#add(this.#handler), bound)
+    return bound
+  }
+
+  /** Takes a new certificate for connections from now on. */
+  renew(certificate: Certificate): void {
+    for (const server of this.#servers) {
+      if ('setSecureContext' in server) server.setSecureContext(tlsOptions(certificate))
+    }
+  }
+
+  /** Ends every connection, whatever is under way on it. */
+  destroyConnections(): void {
+    for (const server of this.#servers) server.closeAllConnections()
+  }
+
+  /** Closes the second server; the framework closes the first. */
+  async closeSecond(): Promise<void> {
+    const [, second] = this.#servers
+    if (!second?.listening) return
+    const closed = once(second, 'close')
+    second.close()
+    second.closeIdleConnections()
+    await closed
+  }
+
+  #add(handler: FastifyServerFactoryHandler): Server {
+    const server = this.#make(handler)
+    this.#servers.push(server)
+    return server
+  }
+}
+
+/** Takes the other loopback address too, where there is one: or another user of this machine could. */
+async function listenOnIpv6(server: Server, port: number): Promise<void> {
+  try {
+    server.listen(port, '::1')
+    await once(server, 'listening')
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code !== 'EADDRNOTAVAIL' && code !== 'EAFNOSUPPORT') throw error
+  }
+}
