@@ -1,7 +1,9 @@
 /** Starts the API: opens the database, listens, and stops in order. The only file here that opens sockets. */
+import type { Logger } from 'pino'
 import { StaticError } from '@static/protocol'
 import { openStore } from './db/store.ts'
-import { readBuiltPage } from './http/built-page.ts'
+import type { App } from './http/app.ts'
+import { type BuiltPage, readBuiltPage } from './http/built-page.ts'
 import { isLoopbackName } from './http/headers.ts'
 import type { Certificate } from './http/listener.ts'
 import { type LogOptions, makeLog } from './http/logger.ts'
@@ -77,22 +79,7 @@ export async function startApi(options: ApiOptions): Promise<Api> {
   if (!options.certificate) log.warn('plain HTTP, for development on this machine only')
   const page = options.console === undefined ? undefined : await readBuiltPage(options.console)
   if (options.console !== undefined && !page) log.warn('the console was not built, so there is no page at /console')
-  const store = await openStore(options.database)
-  const onError = (err: unknown): void => log.error({ err }, 'background work failed; it will be tried again')
-  let service: Service
-  try {
-    service = await openService({
-      store,
-      masterKey: options.masterKey,
-      settings,
-      now: options.now ?? Date.now,
-      onError,
-    })
-  } catch (error) {
-    await store.close()
-    throw error
-  }
-
+  const service = await openRules(options, settings, log)
   const servers: WebServer[] = []
   const close = async (): Promise<void> => {
     // A request that does not end in time must not keep the process for ever.
@@ -106,51 +93,69 @@ export async function startApi(options: ApiOptions): Promise<Api> {
       await service.close()
     }
   }
-
   try {
-    const { certificate, trustedProxies = [] } = options
-    const scheme = certificate ? 'https' : 'http'
-    let url = ''
-    const name = new URL(publicUrl(scheme, options.name ?? options.host, options.port)).hostname
-    const common = { service, log, certificate, name, url: (): string => url }
-    const main = await makeWebServer({ ...common, trustedProxies }, (app) => {
-      const registry = useMetrics(app, service)
-      const origin = (): string => url
-      accountRoutes(app, service, origin)
-      keyRoutes(app, service, origin)
-      sessionRoutes(app, service, origin)
-      tokenRoutes(app, service)
-      usageRoutes(app, service, origin)
-      healthRoutes(app, service, options.relayIsReady)
-      docsRoutes(app)
-      if (page) consoleRoutes(app, page)
-      metricsRoutes(app, registry, options.metricsToken, trustedProxies.length === 0)
-    })
-    servers.push(main)
-    url = publicUrl(scheme, options.name ?? options.host, await listen(main, options.host, options.port))
-
-    let internalUrl: string | undefined
-    const { internal } = options
-    if (internal) {
-      const inner = await makeWebServer({ ...common, trustedProxies: [] }, (app) =>
-        leaseRoutes(app, service, internal.credential),
-      )
-      servers.push(inner)
-      internalUrl = publicUrl(scheme, internal.host, await listen(inner, internal.host, internal.port))
+    const addresses = await listenAll({ options, service, log, page }, servers)
+    const renew = (fresh: Certificate): void => {
+      for (const server of servers) server.renew(fresh)
     }
-    return {
-      url,
-      internalUrl,
-      service,
-      renew: (fresh) => {
-        for (const server of servers) server.renew(fresh)
-      },
-      close,
-    }
+    return { ...addresses, service, renew, close }
   } catch (error) {
     await close()
     throw error
   }
+}
+
+/** Opens the database and puts the rules over it. */
+async function openRules(options: ApiOptions, settings: Settings, log: Logger): Promise<Service> {
+  const store = await openStore(options.database)
+  const onError = (err: unknown): void => log.error({ err }, 'background work failed; it will be tried again')
+  try {
+    const { masterKey, now = Date.now } = options
+    return await openService({ store, masterKey, settings, now, onError })
+  } catch (error) {
+    await store.close()
+    throw error
+  }
+}
+
+/** What the servers are made of. */
+interface Parts {
+  readonly options: ApiOptions
+  readonly service: Service
+  readonly log: Logger
+  readonly page: BuiltPage | undefined
+}
+
+/** Makes the public server, and that for relay nodes if it is wanted, and listens. Each is in `servers` once it exists. */
+async function listenAll(parts: Parts, servers: WebServer[]): Promise<Pick<Api, 'url' | 'internalUrl'>> {
+  const { options, service, log } = parts
+  const { certificate, trustedProxies = [], internal } = options
+  const scheme = certificate ? 'https' : 'http'
+  let url = ''
+  const name = new URL(publicUrl(scheme, options.name ?? options.host, options.port)).hostname
+  const common = { service, log, certificate, name, url: (): string => url }
+  const main = await makeWebServer({ ...common, trustedProxies }, (app) => addPublicRoutes(app, parts, () => url))
+  servers.push(main)
+  url = publicUrl(scheme, options.name ?? options.host, await listen(main, options.host, options.port))
+  if (!internal) return { url, internalUrl: undefined }
+  const inner = await makeWebServer({ ...common, trustedProxies: [] }, (app) =>
+    leaseRoutes(app, service, internal.credential),
+  )
+  servers.push(inner)
+  return { url, internalUrl: publicUrl(scheme, internal.host, await listen(inner, internal.host, internal.port)) }
+}
+
+function addPublicRoutes(app: App, { options, service, page }: Parts, origin: () => string): void {
+  const registry = useMetrics(app, service)
+  accountRoutes(app, service, origin)
+  keyRoutes(app, service, origin)
+  sessionRoutes(app, service, origin)
+  tokenRoutes(app, service)
+  usageRoutes(app, service, origin)
+  healthRoutes(app, service, options.relayIsReady)
+  docsRoutes(app)
+  if (page) consoleRoutes(app, page)
+  metricsRoutes(app, registry, options.metricsToken, (options.trustedProxies ?? []).length === 0)
 }
 
 async function listen(server: WebServer, host: string, port: number): Promise<number> {

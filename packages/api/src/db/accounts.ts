@@ -1,5 +1,5 @@
 /** Accounts in the database. */
-import type { Selectable } from 'kysely'
+import type { Selectable, Transaction } from 'kysely'
 import type { AccountRecord, AccountStore } from '../ports.ts'
 import { claim } from './idempotency.ts'
 import { keyValues } from './keys.ts'
@@ -11,22 +11,7 @@ export function accountStore(db: Db): AccountStore {
     create: (account, key, wanted) =>
       rollingBack(db, async (tx) => {
         await claim(tx, wanted, account.id)
-        const { numInsertedOrUpdatedRows } = await tx
-          .insertInto('accounts')
-          .values({
-            id: account.id,
-            email: account.email,
-            email_key: emailKey(account.email),
-            name: account.name,
-            password_hash: account.passwordHash,
-            plan: account.plan,
-            status: account.status,
-            created_at: account.createdAt,
-            revision: 0,
-          })
-          .onConflict((c) => c.column('email_key').doNothing())
-          .executeTakeFirst()
-        if (numInsertedOrUpdatedRows === 0n) rollBack('email_taken')
+        if (!(await insert(tx, account))) rollBack('email_taken')
         await tx.insertInto('api_keys').values(keyValues(key)).execute()
         return 'created'
       }),
@@ -87,6 +72,26 @@ export function accountStore(db: Db): AccountStore {
       return numUpdatedRows > 0n
     },
   }
+}
+
+/** False if another account has the e-mail address. */
+async function insert(tx: Transaction<Schema>, account: AccountRecord): Promise<boolean> {
+  const { numInsertedOrUpdatedRows } = await tx
+    .insertInto('accounts')
+    .values({
+      id: account.id,
+      email: account.email,
+      email_key: emailKey(account.email),
+      name: account.name,
+      password_hash: account.passwordHash,
+      plan: account.plan,
+      status: account.status,
+      created_at: account.createdAt,
+      revision: 0,
+    })
+    .onConflict((c) => c.column('email_key').doNothing())
+    .executeTakeFirst()
+  return numInsertedOrUpdatedRows !== 0n
 }
 
 /** Addresses that differ only in case belong to one account. */

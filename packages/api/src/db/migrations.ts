@@ -1,101 +1,117 @@
-/** The one set of migrations. A migration that has been released is never edited: add another. */
+/** The one set of migrations. A migration that has been released is never edited, nor are the functions it calls: add another. */
 import type { Kysely } from 'kysely'
 import type { Migration } from 'kysely/migration'
 
 export const MIGRATIONS: Record<string, Migration> = {
   '0001_start': {
     async up(db: Kysely<unknown>): Promise<void> {
-      await db.schema
-        .createTable('accounts')
-        .addColumn('id', 'text', (c) => c.primaryKey())
-        .addColumn('email', 'text', (c) => c.notNull())
-        .addColumn('email_key', 'text', (c) => c.unique())
-        .addColumn('name', 'text')
-        .addColumn('password_hash', 'text', (c) => c.notNull())
-        .addColumn('plan', 'text', (c) => c.notNull())
-        .addColumn('status', 'text', (c) => c.notNull())
-        .addColumn('created_at', 'bigint', (c) => c.notNull())
-        .addColumn('revision', 'bigint', (c) => c.notNull())
-        .execute()
-      await db.schema
-        .createTable('api_keys')
-        .addColumn('id', 'text', (c) => c.primaryKey())
-        .addColumn('account_id', 'text', (c) => c.notNull().references('accounts.id'))
-        .addColumn('prefix', 'text', (c) => c.notNull().unique())
-        .addColumn('name', 'text', (c) => c.notNull())
-        .addColumn('mode', 'text', (c) => c.notNull())
-        .addColumn('hash', 'text', (c) => c.notNull())
-        .addColumn('created_at', 'bigint', (c) => c.notNull())
-        .addColumn('last_used_at', 'bigint')
-        .addColumn('revoked_at', 'bigint')
-        .execute()
-      await db.schema
-        .createIndex('api_keys_account')
-        .on('api_keys')
-        .columns(['account_id', 'created_at', 'id'])
-        .execute()
-      await db.schema
-        .createTable('sessions')
-        .addColumn('id_hash', 'text', (c) => c.primaryKey())
-        .addColumn('account_id', 'text', (c) => c.notNull().references('accounts.id'))
-        .addColumn('created_at', 'bigint', (c) => c.notNull())
-        .addColumn('expires_at', 'bigint', (c) => c.notNull())
-        .execute()
-      await db.schema.createIndex('sessions_account').on('sessions').column('account_id').execute()
-      await db.schema.createIndex('sessions_expiry').on('sessions').column('expires_at').execute()
-      await db.schema
-        .createTable('signing_keys')
-        .addColumn('generation', 'bigint', (c) => c.primaryKey())
-        .addColumn('kid', 'text', (c) => c.notNull().unique())
-        .addColumn('sealed', 'text', (c) => c.notNull())
-        .addColumn('created_at', 'bigint', (c) => c.notNull())
-        .addColumn('active_from', 'bigint', (c) => c.notNull())
-        .execute()
-      await db.schema
-        .createTable('usage_periods')
-        .addColumn('account_id', 'text', (c) => c.notNull().references('accounts.id'))
-        .addColumn('mode', 'text', (c) => c.notNull())
-        .addColumn('period', 'bigint', (c) => c.notNull())
-        .addColumn('used', 'bigint', (c) => c.notNull())
-        .addColumn('reserved', 'bigint', (c) => c.notNull())
-        .addColumn('token_exchanges', 'bigint', (c) => c.notNull())
-        .addPrimaryKeyConstraint('usage_periods_key', ['account_id', 'mode', 'period'])
-        .execute()
-      await db.schema
-        .createTable('usage_days')
-        .addColumn('account_id', 'text', (c) => c.notNull().references('accounts.id'))
-        .addColumn('mode', 'text', (c) => c.notNull())
-        .addColumn('day', 'text', (c) => c.notNull())
-        .addColumn('messages', 'bigint', (c) => c.notNull())
-        .addPrimaryKeyConstraint('usage_days_key', ['account_id', 'mode', 'day'])
-        .execute()
-      await db.schema
-        .createTable('leases')
-        .addColumn('id', 'text', (c) => c.primaryKey())
-        .addColumn('account_id', 'text', (c) => c.notNull().references('accounts.id'))
-        .addColumn('mode', 'text', (c) => c.notNull())
-        .addColumn('period', 'bigint', (c) => c.notNull())
-        .addColumn('amount', 'bigint', (c) => c.notNull())
-        .addColumn('spent', 'bigint', (c) => c.notNull())
-        .addColumn('state', 'text', (c) => c.notNull())
-        .addColumn('expires_at', 'bigint', (c) => c.notNull())
-        .execute()
-      await db.schema
-        .createIndex('leases_meter')
-        .on('leases')
-        .columns(['account_id', 'mode', 'period', 'state', 'expires_at'])
-        .execute()
-      await db.schema.createIndex('leases_expiry').on('leases').column('expires_at').execute()
-      await db.schema
-        .createTable('idempotency')
-        .addColumn('scope', 'text', (c) => c.notNull())
-        .addColumn('key', 'text', (c) => c.notNull())
-        .addColumn('fingerprint', 'text', (c) => c.notNull())
-        .addColumn('resource_id', 'text', (c) => c.notNull())
-        .addColumn('created_at', 'bigint', (c) => c.notNull())
-        .addPrimaryKeyConstraint('idempotency_key', ['scope', 'key'])
-        .execute()
-      await db.schema.createIndex('idempotency_age').on('idempotency').column('created_at').execute()
+      await accountTables(db)
+      await signingKeyTable(db)
+      await usageTables(db)
+      await idempotencyTable(db)
     },
   },
+}
+
+/** Accounts, their keys and their sessions. */
+async function accountTables(db: Kysely<unknown>): Promise<void> {
+  await db.schema
+    .createTable('accounts')
+    .addColumn('id', 'text', (c) => c.primaryKey())
+    .addColumn('email', 'text', (c) => c.notNull())
+    .addColumn('email_key', 'text', (c) => c.unique())
+    .addColumn('name', 'text')
+    .addColumn('password_hash', 'text', (c) => c.notNull())
+    .addColumn('plan', 'text', (c) => c.notNull())
+    .addColumn('status', 'text', (c) => c.notNull())
+    .addColumn('created_at', 'bigint', (c) => c.notNull())
+    .addColumn('revision', 'bigint', (c) => c.notNull())
+    .execute()
+  await db.schema
+    .createTable('api_keys')
+    .addColumn('id', 'text', (c) => c.primaryKey())
+    .addColumn('account_id', 'text', (c) => c.notNull().references('accounts.id'))
+    .addColumn('prefix', 'text', (c) => c.notNull().unique())
+    .addColumn('name', 'text', (c) => c.notNull())
+    .addColumn('mode', 'text', (c) => c.notNull())
+    .addColumn('hash', 'text', (c) => c.notNull())
+    .addColumn('created_at', 'bigint', (c) => c.notNull())
+    .addColumn('last_used_at', 'bigint')
+    .addColumn('revoked_at', 'bigint')
+    .execute()
+  await db.schema.createIndex('api_keys_account').on('api_keys').columns(['account_id', 'created_at', 'id']).execute()
+  await db.schema
+    .createTable('sessions')
+    .addColumn('id_hash', 'text', (c) => c.primaryKey())
+    .addColumn('account_id', 'text', (c) => c.notNull().references('accounts.id'))
+    .addColumn('created_at', 'bigint', (c) => c.notNull())
+    .addColumn('expires_at', 'bigint', (c) => c.notNull())
+    .execute()
+  await db.schema.createIndex('sessions_account').on('sessions').column('account_id').execute()
+  await db.schema.createIndex('sessions_expiry').on('sessions').column('expires_at').execute()
+}
+
+/** Signing keys, sealed. */
+async function signingKeyTable(db: Kysely<unknown>): Promise<void> {
+  await db.schema
+    .createTable('signing_keys')
+    .addColumn('generation', 'bigint', (c) => c.primaryKey())
+    .addColumn('kid', 'text', (c) => c.notNull().unique())
+    .addColumn('sealed', 'text', (c) => c.notNull())
+    .addColumn('created_at', 'bigint', (c) => c.notNull())
+    .addColumn('active_from', 'bigint', (c) => c.notNull())
+    .execute()
+}
+
+/** Counted messages, and the leases that relays hold. */
+async function usageTables(db: Kysely<unknown>): Promise<void> {
+  await db.schema
+    .createTable('usage_periods')
+    .addColumn('account_id', 'text', (c) => c.notNull().references('accounts.id'))
+    .addColumn('mode', 'text', (c) => c.notNull())
+    .addColumn('period', 'bigint', (c) => c.notNull())
+    .addColumn('used', 'bigint', (c) => c.notNull())
+    .addColumn('reserved', 'bigint', (c) => c.notNull())
+    .addColumn('token_exchanges', 'bigint', (c) => c.notNull())
+    .addPrimaryKeyConstraint('usage_periods_key', ['account_id', 'mode', 'period'])
+    .execute()
+  await db.schema
+    .createTable('usage_days')
+    .addColumn('account_id', 'text', (c) => c.notNull().references('accounts.id'))
+    .addColumn('mode', 'text', (c) => c.notNull())
+    .addColumn('day', 'text', (c) => c.notNull())
+    .addColumn('messages', 'bigint', (c) => c.notNull())
+    .addPrimaryKeyConstraint('usage_days_key', ['account_id', 'mode', 'day'])
+    .execute()
+  await db.schema
+    .createTable('leases')
+    .addColumn('id', 'text', (c) => c.primaryKey())
+    .addColumn('account_id', 'text', (c) => c.notNull().references('accounts.id'))
+    .addColumn('mode', 'text', (c) => c.notNull())
+    .addColumn('period', 'bigint', (c) => c.notNull())
+    .addColumn('amount', 'bigint', (c) => c.notNull())
+    .addColumn('spent', 'bigint', (c) => c.notNull())
+    .addColumn('state', 'text', (c) => c.notNull())
+    .addColumn('expires_at', 'bigint', (c) => c.notNull())
+    .execute()
+  await db.schema
+    .createIndex('leases_meter')
+    .on('leases')
+    .columns(['account_id', 'mode', 'period', 'state', 'expires_at'])
+    .execute()
+  await db.schema.createIndex('leases_expiry').on('leases').column('expires_at').execute()
+}
+
+/** Requests that were made once. */
+async function idempotencyTable(db: Kysely<unknown>): Promise<void> {
+  await db.schema
+    .createTable('idempotency')
+    .addColumn('scope', 'text', (c) => c.notNull())
+    .addColumn('key', 'text', (c) => c.notNull())
+    .addColumn('fingerprint', 'text', (c) => c.notNull())
+    .addColumn('resource_id', 'text', (c) => c.notNull())
+    .addColumn('created_at', 'bigint', (c) => c.notNull())
+    .addPrimaryKeyConstraint('idempotency_key', ['scope', 'key'])
+    .execute()
+  await db.schema.createIndex('idempotency_age').on('idempotency').column('created_at').execute()
 }

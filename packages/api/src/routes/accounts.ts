@@ -58,11 +58,20 @@ const params = Type.Object({ id: Type.String() })
 const idempotent = Type.Object({ 'idempotency-key': Type.Optional(Type.String()) })
 const tags = ['accounts']
 const BY_PASSWORD = [{ password: [] }]
+/** Errors of the routes that only the password opens. */
+const PASSWORD_ERRORS = [...BODY_ERRORS, 'invalid_credentials', 'account_suspended', 'not_found'] as const
+
+type Identify = ReturnType<typeof requireCaller>
 
 export function accountRoutes(app: App, service: Service, origin: () => string): void {
-  const { accounts } = service
   const identify = requireCaller(service, origin)
+  signUpRoute(app, service)
+  readRoutes(app, service, identify)
+  keyRoute(app, service, identify)
+  passwordRoutes(app, service)
+}
 
+function signUpRoute(app: App, { accounts }: Service): void {
   app.post(
     '/v1/accounts',
     {
@@ -85,7 +94,9 @@ export function accountRoutes(app: App, service: Service, origin: () => string):
       return reply.code(201).header('location', `/v1/accounts/${made.id}`).send(made)
     },
   )
+}
 
+function readRoutes(app: App, { accounts }: Service, identify: Identify): void {
   for (const url of ['/v1/accounts/me', '/v1/accounts/:id'] as const) {
     app.get(
       url,
@@ -102,7 +113,9 @@ export function accountRoutes(app: App, service: Service, origin: () => string):
       (request) => accounts.own(request.caller, (request.params as { id?: string }).id),
     )
   }
+}
 
+function keyRoute(app: App, { accounts, keys }: Service, identify: Identify): void {
   app.post(
     '/v1/accounts/:id/keys',
     {
@@ -143,11 +156,13 @@ export function accountRoutes(app: App, service: Service, origin: () => string):
       }
       const idempotencyKey = request.headers['idempotency-key']
       const wantedKey = { name, mode: wanted as Mode | undefined }
-      const made = await service.keys.create(caller, wantedKey, idempotencyKey, request.rateContext)
+      const made = await keys.create(caller, wantedKey, idempotencyKey, request.rateContext)
       return reply.code(201).send({ ...made, api_key: made.key })
     },
   )
+}
 
+function passwordRoutes(app: App, { accounts }: Service): void {
   app.put(
     '/v1/accounts/:id/password',
     {
@@ -157,12 +172,7 @@ export function accountRoutes(app: App, service: Service, origin: () => string):
         security: BY_PASSWORD,
         params,
         body: newPassword,
-        response: answers({ 204: NO_CONTENT }, [
-          ...BODY_ERRORS,
-          'invalid_credentials',
-          'account_suspended',
-          'not_found',
-        ]),
+        response: answers({ 204: NO_CONTENT }, PASSWORD_ERRORS),
       },
     },
     async (request, reply) => {
@@ -181,12 +191,7 @@ export function accountRoutes(app: App, service: Service, origin: () => string):
         security: BY_PASSWORD,
         params,
         body: closing,
-        response: answers({ 204: NO_CONTENT }, [
-          ...BODY_ERRORS,
-          'invalid_credentials',
-          'account_suspended',
-          'not_found',
-        ]),
+        response: answers({ 204: NO_CONTENT }, PASSWORD_ERRORS),
       },
     },
     async (request, reply) => {
