@@ -4,7 +4,7 @@
 import { spawn, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
-import { dirname, join, resolve } from 'node:path'
+import { dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const OLDEST_NODE = 24
@@ -68,8 +68,11 @@ function installPackages(binary) {
 function buildConsole(binary) {
   const home = join(root, 'packages/console')
   const stamp = join(root, '.cache/console-stamp')
-  const names = readdirSync(join(home, 'src')).sort()
-  const sources = [...names.map((name) => `src/${name}`), 'index.html', 'build.ts', '../../package-lock.json']
+  const names = readdirSync(join(home, 'src'), { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => relative(home, join(entry.parentPath ?? entry.path, entry.name)))
+    .sort()
+  const sources = [...names, 'index.html', 'build.ts', '../../package-lock.json']
   const hash = createHash('sha256')
   for (const name of sources) hash.update(`${name}\0`).update(readFileSync(join(home, name)))
   const wanted = hash.digest('hex')

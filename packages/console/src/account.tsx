@@ -10,15 +10,49 @@ import { Cancel } from './keys.tsx'
 import { useSession } from './session.ts'
 
 export function Account(): JSX.Element {
-  const { account, say, end } = useSession()
-  const [closing, setClosing] = useState(false)
-  const path = `/v1/accounts/${account.id}`
+  return (
+    <>
+      <About />
+      <ChangePassword />
+      <CloseAccount />
+    </>
+  )
+}
 
+function About(): JSX.Element {
+  const { account } = useSession()
+  return (
+    <section class="card">
+      <h2>About</h2>
+      <dl>
+        <div>
+          <dt>E-mail address</dt>
+          <dd>{account.email}</dd>
+        </div>
+        <div>
+          <dt>Plan</dt>
+          <dd>{account.plan}</dd>
+        </div>
+        <div>
+          <dt>Since</dt>
+          <dd>{longDay(account.created_at)}</dd>
+        </div>
+        <div>
+          <dt>Account id</dt>
+          <dd class="code">{account.id}</dd>
+        </div>
+      </dl>
+    </section>
+  )
+}
+
+function ChangePassword(): JSX.Element {
+  const { account, say, end } = useSession()
   const changePassword = async (
     { current, next }: Readonly<Record<string, string>>,
     form: HTMLFormElement,
   ): Promise<void> => {
-    await ofPassword(call('PUT', `${path}/password`, { current_password: current, new_password: next }))
+    await ofPassword(call('PUT', `${pathOf(account)}/password`, { current_password: current, new_password: next }))
     form.reset()
     try {
       // The change has ended every session, this one as well.
@@ -29,58 +63,45 @@ export function Account(): JSX.Element {
     }
     say('Your password is changed. All other sessions have ended.')
   }
+
+  return (
+    <section class="card">
+      <h2>Change password</h2>
+      <p>All your other sessions end. Keys go on working.</p>
+      <Form submit="Change password" onSubmit={changePassword}>
+        {/* For password managers. */}
+        <input type="email" autocomplete="username" value={account.email} readOnly hidden />
+        <Field
+          label="Current password"
+          name="current"
+          type="password"
+          autocomplete="current-password"
+          maxLength={128}
+        />
+        <Field
+          label="New password"
+          name="next"
+          type="password"
+          autocomplete="new-password"
+          minLength={8}
+          maxLength={128}
+          hint="At least 8 characters, and not one that others would guess."
+        />
+      </Form>
+    </section>
+  )
+}
+
+function CloseAccount(): JSX.Element {
+  const { account, end } = useSession()
+  const [closing, setClosing] = useState(false)
   const close = async ({ password }: Readonly<Record<string, string>>): Promise<void> => {
-    await ofPassword(call('DELETE', path, { password }))
+    await ofPassword(call('DELETE', pathOf(account), { password }))
     end('Your account is closed and its keys are revoked.')
   }
 
   return (
     <>
-      <section class="card">
-        <h2>About</h2>
-        <dl>
-          <div>
-            <dt>E-mail address</dt>
-            <dd>{account.email}</dd>
-          </div>
-          <div>
-            <dt>Plan</dt>
-            <dd>{account.plan}</dd>
-          </div>
-          <div>
-            <dt>Since</dt>
-            <dd>{longDay(account.created_at)}</dd>
-          </div>
-          <div>
-            <dt>Account id</dt>
-            <dd class="code">{account.id}</dd>
-          </div>
-        </dl>
-      </section>
-      <section class="card">
-        <h2>Change password</h2>
-        <p>All your other sessions end. Keys go on working.</p>
-        <Form submit="Change password" onSubmit={changePassword}>
-          {/* For password managers. */}
-          <input type="email" autocomplete="username" value={account.email} readOnly hidden />
-          <Field
-            label="Current password"
-            name="current"
-            type="password"
-            autocomplete="current-password"
-            maxLength={128}
-          />
-          <Field
-            label="New password"
-            name="next"
-            type="password"
-            autocomplete="new-password"
-            minLength={8}
-            maxLength={128}
-            hint="At least 8 characters, and not one that others would guess."
-          />
-        </Form>
-      </section>
       <section class="card">
         <h2>Close account</h2>
         <p>All keys are revoked at once and your personal data is erased. This cannot be undone.</p>
@@ -101,6 +122,10 @@ export function Account(): JSX.Element {
       )}
     </>
   )
+}
+
+function pathOf(account: AccountAnswer): string {
+  return `/v1/accounts/${account.id}`
 }
 
 /** Only a password was asked for, so only that can be wrong. */

@@ -1,6 +1,6 @@
 /** The page: who is signed in decides what it shows. */
 import type { Account as AccountAnswer } from '@static/protocol'
-import type { JSX } from 'preact'
+import type { JSX, RefObject } from 'preact'
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { Account } from './account.tsx'
 import { ApiError, call, messageOf } from './api.ts'
@@ -65,36 +65,8 @@ export function App(): JSX.Element {
 
   return (
     <SessionContext.Provider value={session}>
-      <a
-        class="skip"
-        href="#main"
-        onClick={(event) => {
-          // The address names the view, not a place in it.
-          event.preventDefault()
-          main.current?.focus()
-        }}
-      >
-        Skip to the content
-      </a>
-      <header>
-        <a class="brand" href="#/keys">
-          Static
-        </a>
-        {account && (
-          <>
-            <nav aria-label="Console">
-              {Object.entries(VIEWS).map(([name, title]) => (
-                <a key={name} href={`#/${name}`} aria-current={name === viewOf(view) ? 'page' : undefined}>
-                  {title}
-                </a>
-              ))}
-            </nav>
-            <button type="button" onClick={() => void signOut()}>
-              Sign out
-            </button>
-          </>
-        )}
-      </header>
+      <SkipLink main={main} />
+      <Header view={account && viewOf(view)} onSignOut={signOut} />
       <main ref={main} id="main" tabIndex={-1}>
         {who.is === 'unknown' && who.error !== undefined && <Problem error={who.error} retry={look} />}
         {who.is === 'out' && (
@@ -116,6 +88,48 @@ export function App(): JSX.Element {
       </p>
       {secret && <NewKey secret={secret} onClose={() => setSecret(undefined)} />}
     </SessionContext.Provider>
+  )
+}
+
+/** For the keyboard: past the navigation. */
+function SkipLink({ main }: { main: RefObject<HTMLElement | null> }): JSX.Element {
+  return (
+    <a
+      class="skip"
+      href="#main"
+      onClick={(event) => {
+        // The address names the view, not a place in it.
+        event.preventDefault()
+        main.current?.focus()
+      }}
+    >
+      Skip to the content
+    </a>
+  )
+}
+
+/** Without a view nobody is signed in, and there is nothing to choose. */
+function Header({ view, onSignOut }: { view: View | undefined; onSignOut: () => Promise<void> }): JSX.Element {
+  return (
+    <header>
+      <a class="brand" href="#/keys">
+        Static
+      </a>
+      {view && (
+        <>
+          <nav aria-label="Console">
+            {Object.entries(VIEWS).map(([name, title]) => (
+              <a key={name} href={`#/${name}`} aria-current={name === view ? 'page' : undefined}>
+                {title}
+              </a>
+            ))}
+          </nav>
+          <button type="button" onClick={() => void onSignOut()}>
+            Sign out
+          </button>
+        </>
+      )}
+    </header>
   )
 }
 
