@@ -1,5 +1,5 @@
 /**
- * `npm run proof:traffic`: 64 connections of real agents, recorded by tcpdump in a network of their own, in every profile
+ * `npm run proof -- traffic`: 64 connections of real agents, recorded by tcpdump in a network of their own, in every profile
  * and over both ways. Writes bench/results/traffic.json and traffic.svg, and the table in README.md.
  */
 import { writeFileSync } from 'node:fs'

@@ -1,4 +1,4 @@
-/** The short form of `npm run proof:traffic`. */
+/** The short form of `npm run proof -- traffic`. */
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { test } from 'node:test'

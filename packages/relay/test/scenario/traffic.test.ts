@@ -1,4 +1,4 @@
-/** How a relay and a proxy shape what agents get. What the network sees of it is measured by `npm run proof:traffic`. */
+/** How a relay and a proxy shape what agents get. What the network sees of it is measured by `npm run proof -- traffic`. */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { test } from 'node:test'

@@ -1,3 +1,3 @@
-/** `npm run proof:crash`: every point of the crash table. */
+/** `npm run proof -- crash`: every point of the crash table. */
 process.env['STATIC_CRASH'] = 'all'
 await import('./table.test.ts')

@@ -1,7 +1,7 @@
 /**
  * The crash table: an agent is killed before and after its nth call to the database or the network, for every n, in
  * every operation; it is started again, its program goes on, and nothing is lost, doubled or stuck. `npm test` takes a
- * sample of the points from a fixed seed; `npm run proof:crash` takes them all.
+ * sample of the points from a fixed seed; `npm run proof -- crash` takes them all.
  */
 import { test } from 'node:test'
 import { randomNumbers, SEED } from '../../../relay/test/support/random.ts'

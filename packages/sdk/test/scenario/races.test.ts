@@ -8,7 +8,7 @@ import { randomNumbers, SEED } from '../../../relay/test/support/random.ts'
 
 /** Everybody commits as often as it likes. */
 const SETTINGS = { session: { pingMs: 1000, pongMs: 1000 }, rates: { commitsPerSecond: 1000, commitsBurst: 1000 } }
-/** A round takes most of a second: losers wait as the relay tells them. `npm run proof:races` goes fifty. */
+/** A round takes most of a second: losers wait as the relay tells them. `npm run proof -- races` goes fifty. */
 const ROUNDS = Number(process.env['STATIC_ROUNDS'] ?? 4)
 
 for (const way of WAYS) {

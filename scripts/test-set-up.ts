@@ -1,0 +1,87 @@
+/** What the tests need around them: Debian packages, PostgreSQL, temporary files and an environment of their own. */
+import { spawnSync } from 'node:child_process'
+import { mkdirSync, readdirSync, rmSync, statfsSync, writeFileSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { ensureCapture, ensureDebian } from './debian.ts'
+import { startPostgres } from './postgres.ts'
+
+/** What the temporary files need at most. */
+const ENOUGH_MEMORY = 4 * 1024 ** 3
+/** Of whoever runs the tests: an agent, an account or a database that is none of theirs. */
+const PERSONAL = ['API_KEY', 'API_URL', 'CA', 'DATABASE', 'DATA_DIR', 'IDENTITY', 'NODE', 'RELAY', 'RELAY_NAME']
+
+/** Prepares this process and its children for tests; dispose of it when they are done. */
+export async function setUpTests(options: { readonly freshCodeCache: boolean }): Promise<AsyncDisposable> {
+  const root = resolve(import.meta.dirname, '..')
+  const python = '/usr/lib/python3/dist-packages'
+  await ensureDebian('curl', '/usr/bin/curl', 'The test of the README')
+  await ensureDebian('python3-pip', `${python}/pip/__init__.py`, 'The test of the package for Python')
+  await ensureDebian('python3-grpcio', `${python}/grpc/__init__.py`, 'The test with Python')
+  await ensureDebian('python3-protobuf', `${python}/google/protobuf/__init__.py`, 'The test with Python')
+  await ensureDebian('python3-cryptography', `${python}/cryptography/__init__.py`, 'The test with Python')
+  await ensureDebian('chromium', '/usr/bin/chromium', 'The test in a browser')
+  await ensureCapture('The test of the traffic')
+  const temporary = temporaryDirectory(root)
+  const postgres = await startPostgres(temporary)
+  for (const name of PERSONAL) delete process.env[`STATIC_${name}`]
+  process.env['STATIC_TEST_POSTGRES'] = postgres.url
+  process.env['TMPDIR'] = temporary
+  process.env['NODE_COMPILE_CACHE'] = compileCache(root, options.freshCodeCache)
+  return {
+    async [Symbol.asyncDispose]() {
+      await postgres.stop()
+      rmSync(temporary, { recursive: true, force: true })
+    },
+  }
+}
+
+/**
+ * In memory where there is room: the tests kill processes, never the machine, so what they prove does not depend on a
+ * disk, and they would wait for it thousands of times.
+ */
+function temporaryDirectory(root: string): string {
+  const parent = hasRoom('/dev/shm') ? '/dev/shm' : join(root, '.cache/tmp')
+  mkdirSync(parent, { recursive: true })
+  for (const name of readdirSync(parent)) {
+    // Left behind by a run that was killed.
+    const [, pid] = /^static-test-(\d+)$/.exec(name) ?? []
+    if (pid !== undefined && !isRunning(Number(pid))) rmSync(join(parent, name), { recursive: true, force: true })
+  }
+  const directory = join(parent, `static-test-${process.pid}`)
+  // The user of PostgreSQL must be able to enter it.
+  mkdirSync(directory, { mode: 0o755 })
+  return directory
+}
+
+function hasRoom(directory: string): boolean {
+  try {
+    const { bavail, bsize } = statfsSync(directory)
+    if (bavail * bsize < ENOUGH_MEMORY) return false
+    // Programs are installed and run there: not every machine allows that.
+    const probe = join(directory, `static-probe-${process.pid}`)
+    writeFileSync(probe, '#!/bin/sh\n', { mode: 0o700 })
+    try {
+      return spawnSync(probe).status === 0
+    } finally {
+      rmSync(probe)
+    }
+  } catch {
+    return false
+  }
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    return process.kill(pid, 0)
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM'
+  }
+}
+
+/** Compiled code for all processes of the tests: half of what a process does before its first test is to compile. */
+function compileCache(root: string, fresh: boolean): string {
+  const directory = join(root, '.cache/compiled')
+  // Programs in temporary directories leave their code here, too.
+  if (fresh) rmSync(directory, { recursive: true, force: true })
+  return directory
+}
