@@ -8,7 +8,7 @@ const TESTS = ['packages/*/test/**/*.test.ts', 'tests/**/*.test.ts', 'lab/**/*.t
 const STARTS_PROCESSES = /node:(child_process|worker_threads|cluster)|process\.kill\(|SIGKILL/
 const IMPORT = /(?:from|import|resolve\()\s*'((?:\.{1,2}|@static\/testkit)\/[^']+)'/g
 /** In the file's name or in the name of a test. */
-const RACES = /\b(?:races?|crash(?:es|ed)?|kill(?:s|ed)?|at the same time)\b/i
+const RACES = /\b(?:races?|bursts?|crash(?:es|ed)?|kill(?:s|ed)?|at the same time)\b/i
 const TITLE = /\b(?:test|it|describe|suite)\(\s*(['"`])(.*?)\1/g
 
 /** All of them, by path. */

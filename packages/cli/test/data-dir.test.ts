@@ -5,7 +5,12 @@ import { chmod, chown, mkdir, readdir, readFile, stat, utimes, writeFile } from 
 import { dirname, join } from 'node:path'
 import { test } from 'node:test'
 import { promisify } from 'node:util'
-import { defaultDataDirectory, ensurePrivateDirectory, ensureSecretFile, readSecretFile } from '../src/server/data-dir.ts'
+import {
+  defaultDataDirectory,
+  ensurePrivateDirectory,
+  ensureSecretFile,
+  readSecretFile,
+} from '../src/server/data-dir.ts'
 import { createFile, replaceFile } from '../src/durable-file.ts'
 import { runProcess, staticError, temporaryDirectory } from './support.ts'
 
