@@ -19,7 +19,7 @@ export function errorsPage(): string {
   const sections = Object.entries(ERRORS).map(
     ([code, { title, family, status, retryable, help }]) =>
       `<section id="${code}"><h2><code>${code}</code></h2>` +
-      `<p><strong>${escape(title)}.</strong> ${markUp(ERROR_MEANINGS[code as ErrorCode])}</p>` +
+      `<p><strong>${escapeHtml(title)}.</strong> ${markUp(ERROR_MEANINGS[code as ErrorCode])}</p>` +
       `<p><strong>What to do:</strong> ${markUp(help)}</p>` +
       `<p><strong>Try again?</strong> ${retryable ? 'Yes: the same call can succeed later.' : 'No: something has to change first.'}</p>` +
       `<p><small>${family} · HTTP ${status}</small></p></section>`,
@@ -82,14 +82,14 @@ function section(method: string, path: string, operation: Operation): string {
   const rows = [...given, ...(asked ? fields(asked) : [])]
   const codes = answers
     .filter(([code]) => code !== status)
-    .map(([code, { description }]) => `<tr><th>${escape(code)}</th><td>${links(description ?? '')}</td></tr>`)
+    .map(([code, { description }]) => `<tr><th>${escapeHtml(code)}</th><td>${links(description ?? '')}</td></tr>`)
   const answer = schemaOf(success)
   const answerRows = answer ? fields(answer) : []
   return (
-    `<section><h2><code>${method.toUpperCase()} ${escape(path)}</code></h2><p>${markUp(operation.summary ?? '')}.</p>` +
-    `<p><small>Credential: ${escape(auth)}</small></p>` +
+    `<section><h2><code>${method.toUpperCase()} ${escapeHtml(path)}</code></h2><p>${markUp(operation.summary ?? '')}.</p>` +
+    `<p><small>Credential: ${escapeHtml(auth)}</small></p>` +
     (rows.length > 0 ? `<h3>Request</h3><table>${rows.join('')}</table>` : '') +
-    `<h3>Answer ${escape(status)}</h3>${answerRows.length > 0 ? `<table>${answerRows.join('')}</table>` : ''}` +
+    `<h3>Answer ${escapeHtml(status)}</h3>${answerRows.length > 0 ? `<table>${answerRows.join('')}</table>` : ''}` +
     `<details><summary>Errors</summary><table>${codes.join('')}</table></details></section>`
   )
 }
@@ -122,7 +122,7 @@ function row(name: string, schema: Schema, required: boolean, place?: string): s
     description,
   ]
   const told = notes.filter((note) => note !== undefined).join('; ')
-  return `<tr><th><code>${escape(name)}</code></th><td>${escape(type)}</td><td>${markUp(told)}</td></tr>`
+  return `<tr><th><code>${escapeHtml(name)}</code></th><td>${escapeHtml(type)}</td><td>${markUp(told)}</td></tr>`
 }
 
 function range(least: number | undefined, most: number | undefined, unit: string): string | undefined {
@@ -134,21 +134,21 @@ function range(least: number | undefined, most: number | undefined, unit: string
 function links(codes: string): string {
   return codes
     .split(', ')
-    .map((code) => `<a href="/docs/errors#${escape(code)}"><code>${escape(code)}</code></a>`)
+    .map((code) => `<a href="/docs/errors#${escapeHtml(code)}"><code>${escapeHtml(code)}</code></a>`)
     .join(', ')
 }
 
 function page(title: string, body: string): string {
   return (
     `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">` +
-    `<title>${escape(title)} · Static</title><style>${STYLE}</style></head><body><main><h1>${escape(title)}</h1>${body}</main></body></html>`
+    `<title>${escapeHtml(title)} · Static</title><style>${STYLE}</style></head><body><main><h1>${escapeHtml(title)}</h1>${body}</main></body></html>`
   )
 }
 
 function markUp(text: string): string {
-  return escape(text).replace(/`([^`]+)`/g, '<code>$1</code>')
+  return escapeHtml(text).replace(/`([^`]+)`/g, '<code>$1</code>')
 }
 
-function escape(text: string): string {
+function escapeHtml(text: string): string {
   return text.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`)
 }

@@ -1,10 +1,10 @@
 /** `static channel invite`: a token by which others join. */
-import { Command, InvalidArgumentError } from 'commander'
+import { Command } from 'commander'
 import { addAgentFlags, type AgentFlags, commandLineFor, withAgent } from '../../agent/open.ts'
 import { examples } from '../../terminal/examples.ts'
 import { note, print, printJson, commandLine } from '../../terminal/output.ts'
 import { withProgress } from '../../terminal/progress.ts'
-import { channelArgument } from './manage.ts'
+import { channelArgument, wholeNumber } from './arguments.ts'
 
 interface Flags extends AgentFlags {
   readonly uses: number
@@ -16,8 +16,8 @@ export function inviteCommand(): Command {
     new Command('invite')
       .description('make a token by which others join an own channel: a secret, for those alone')
       .addArgument(channelArgument())
-      .option('--uses <count>', 'how many may join by it', positive, 1)
-      .option('--ttl <seconds>', 'for how long', positive, 3600),
+      .option('--uses <count>', 'how many may join by it', wholeNumber, 1)
+      .option('--ttl <seconds>', 'for how long', wholeNumber, 3600),
   )
     .addHelpText(
       'after',
@@ -40,9 +40,4 @@ async function invite(name: string, flags: Flags): Promise<void> {
       ? `this agent is listening: whoever runs \`${commandLine(`channel join ${name}`)}\` with the token is let in.`
       : `keep \`${commandLineFor(flags, `channel listen ${name}`)}\` running: who joins by the token is let in only while this agent listens.`,
   )
-}
-
-function positive(text: string): number {
-  if (!/^[1-9]\d{0,8}$/.test(text)) throw new InvalidArgumentError('A whole number from 1 on.')
-  return Number(text)
 }

@@ -5,8 +5,7 @@ import { examples } from '../../terminal/examples.ts'
 import { note, print, printJson } from '../../terminal/output.ts'
 import { withProgress } from '../../terminal/progress.ts'
 import { secretOf } from '../../terminal/secrets.ts'
-import { seconds } from './listen.ts'
-import { channelArgument } from './manage.ts'
+import { channelArgument, seconds } from './arguments.ts'
 
 interface Flags extends AgentFlags {
   readonly tokenFile?: string

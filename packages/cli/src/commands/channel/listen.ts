@@ -1,13 +1,13 @@
 /** `static channel listen`: follows a channel, and lets in those who join by the agent's invites. */
-import { Command, InvalidArgumentError } from 'commander'
+import { Command } from 'commander'
 import { StaticError } from '@static/protocol'
 import type { Message } from '../../agent/actions.ts'
 import { addAgentFlags, type AgentFlags, type OpenAgent, withAgent } from '../../agent/open.ts'
 import { isErrno } from '../../durable-file.ts'
 import { examples } from '../../terminal/examples.ts'
 import { printable, note, styled } from '../../terminal/output.ts'
+import { channelArgument, seconds, wholeNumber } from './arguments.ts'
 import { printEvents } from './events.ts'
-import { channelArgument } from './manage.ts'
 
 interface Flags extends AgentFlags {
   readonly count?: number
@@ -15,7 +15,6 @@ interface Flags extends AgentFlags {
 }
 
 const MS = 1000
-const LONGEST_SECONDS = 2_000_000
 
 export function listenCommand(): Command {
   return addAgentFlags(
@@ -42,15 +41,15 @@ ${examples(
 }
 
 async function listen(name: string, flags: Flags): Promise<void> {
-  const progress = { left: flags.count ?? Infinity, told: false }
+  const progress = { left: flags.count ?? Infinity, announced: false }
   try {
     // If another process held the agent and ends, this one opens it and goes on.
     await withAgent(flags, { share: true }, async (agent) => {
       const follower = agent.follow(name)
       const events = agent.events()
       if (events) void printEvents(agent, events)
-      if (!progress.told) tellStart(agent, name)
-      progress.told = true
+      if (!progress.announced) printStart(agent, name)
+      progress.announced = true
       while (progress.left > 0) {
         const message = await withinTime(follower.next(), flags.timeout)
         if (message === undefined) return
@@ -70,7 +69,7 @@ async function listen(name: string, flags: Flags): Promise<void> {
   }
 }
 
-function tellStart({ identity, remote }: OpenAgent, name: string): void {
+function printStart({ identity, remote }: OpenAgent, name: string): void {
   const through = remote ? ', through the program that holds this agent' : ''
   note(`listening on ${name} as ${identity}${through}; Ctrl-C ends it.`)
 }
@@ -114,18 +113,4 @@ function textIn(bytes: Uint8Array): string | undefined {
   } catch {
     return undefined
   }
-}
-
-/** A time from a flag. */
-export function seconds(text: string): number {
-  const value = Number(text)
-  if (!/^\d+(\.\d+)?$/.test(text) || value <= 0 || value > LONGEST_SECONDS) {
-    throw new InvalidArgumentError('A number of seconds above 0.')
-  }
-  return value
-}
-
-function wholeNumber(text: string): number {
-  if (!/^[1-9]\d{0,8}$/.test(text)) throw new InvalidArgumentError('A whole number from 1 on.')
-  return Number(text)
 }

@@ -1,23 +1,15 @@
 /** `static channel create|list|members|verify|leave|delete`: one action of the agent each. */
-import { Argument, Command, InvalidArgumentError } from 'commander'
-import { ERRORS, isChannelName } from '@static/protocol'
+import { Command } from 'commander'
 import type { ActionArgs, ActionName, ActionResult } from '../../agent/actions.ts'
 import { addAgentFlags, type AgentFlags, commandLineFor, withAgent } from '../../agent/open.ts'
 import { confirm } from '../../terminal/ask.ts'
 import { examples } from '../../terminal/examples.ts'
 import { note, print, printJson, table } from '../../terminal/output.ts'
 import { withProgress } from '../../terminal/progress.ts'
+import { channelArgument } from './arguments.ts'
 
 interface DeleteFlags extends AgentFlags {
   readonly yes?: boolean
-}
-
-/** The name of a channel, checked before anything is done. */
-export function channelArgument(): Argument {
-  return new Argument('<channel>', 'its name: org/namespace/service').argParser((text) => {
-    if (isChannelName(text)) return text
-    throw new InvalidArgumentError(ERRORS.channel_error.help)
-  })
 }
 
 export function createCommand(): Command {
@@ -28,7 +20,7 @@ export function createCommand(): Command {
   )
     .addHelpText('after', examples('static channel create acme/support/routing'))
     .action(async (name: string, flags: AgentFlags) => {
-      const made = await act(flags, 'Creating the channel', 'create', name)
+      const made = await runOnAgent(flags, 'Creating the channel', 'create', name)
       if (flags.json) return printJson(made)
       print(`${made.name} is there, with ${count(made.members)}.`)
       const [listen, invite] = ['listen', 'invite'].map((verb) => commandLineFor(flags, `channel ${verb} ${name}`))
@@ -40,13 +32,13 @@ export function listCommand(): Command {
   return addAgentFlags(new Command('list').description('list the channels that the agent is in'))
     .addHelpText('after', examples('static channel list', 'static channel list --as billing --json'))
     .action(async (flags: AgentFlags) => {
-      const channels = await act(flags, 'Reading', 'list')
+      const channels = await runOnAgent(flags, 'Reading', 'list')
       if (flags.json) return printJson({ channels })
       if (channels.length === 0) return note('this agent is in no channel.')
       const rows = channels.map(({ name, own, members, error, channel_id: id }) => [
         name,
         own ? 'owner' : 'member',
-        members === null ? insteadOfCount(error) : String(members),
+        members === null ? stateOf(error) : String(members),
         id,
       ])
       print(table(['CHANNEL', 'ROLE', 'MEMBERS', 'ID'], rows))
@@ -57,7 +49,7 @@ export function membersCommand(): Command {
   return addAgentFlags(new Command('members').description('list who is in a channel').addArgument(channelArgument()))
     .addHelpText('after', examples('static channel members acme/support/routing'))
     .action(async (name: string, flags: AgentFlags) => {
-      const members = await act(flags, 'Reading', 'members', name)
+      const members = await runOnAgent(flags, 'Reading', 'members', name)
       if (flags.json) return printJson({ channel: name, members })
       const rows = members.map(({ identity, owner, self, fingerprint }) => [
         identity,
@@ -76,7 +68,7 @@ export function verifyCommand(): Command {
   )
     .addHelpText('after', examples('static channel verify acme/support/routing'))
     .action(async (name: string, flags: AgentFlags) => {
-      const words = await act(flags, 'Reading', 'verify', name)
+      const words = await runOnAgent(flags, 'Reading', 'verify', name)
       if (flags.json) return printJson({ channel: name, words: words.split(' ') })
       print(words)
       note('compare them with another member by another way, while nobody sends: they differ if the relay lies.')
@@ -89,7 +81,7 @@ export function leaveCommand(): Command {
   )
     .addHelpText('after', examples('static channel leave acme/support/routing'))
     .action(async (name: string, flags: AgentFlags) => {
-      await act(flags, 'Leaving the channel', 'leave', name)
+      await runOnAgent(flags, 'Leaving the channel', 'leave', name)
       if (flags.json) printJson({ channel: name, left: true })
       else print(`Left ${name}.`)
     })
@@ -105,13 +97,13 @@ export function deleteCommand(): Command {
     .addHelpText('after', examples('static channel delete acme/support/routing'))
     .action(async (name: string, flags: DeleteFlags) => {
       if (!flags.yes) await confirm(`${name} will be gone for all its members, for good. Go on?`)
-      await act(flags, 'Deleting the channel', 'delete', name)
+      await runOnAgent(flags, 'Deleting the channel', 'delete', name)
       if (flags.json) printJson({ channel: name, deleted: true })
       else print(`Deleted ${name}.`)
     })
 }
 
-async function act<Name extends ActionName>(
+async function runOnAgent<Name extends ActionName>(
   flags: AgentFlags,
   doing: string,
   action: Name,
@@ -120,8 +112,8 @@ async function act<Name extends ActionName>(
   return await withAgent(flags, { share: false }, (agent) => withProgress(doing, agent.call(action, ...args)))
 }
 
-/** What to say instead of members. */
-function insteadOfCount(error: string | undefined): string {
+/** Why there is no count of members. */
+function stateOf(error: string | undefined): string {
   if (error === 'not_found') return 'deleted'
   return error === 'removed' ? 'removed' : 'broken'
 }

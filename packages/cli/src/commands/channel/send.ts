@@ -7,14 +7,14 @@ import { examples } from '../../terminal/examples.ts'
 import { note, printJson } from '../../terminal/output.ts'
 import { withProgress } from '../../terminal/progress.ts'
 import { warnOfArgument } from '../../terminal/secrets.ts'
-import { channelArgument } from './manage.ts'
+import { channelArgument } from './arguments.ts'
 
 interface Flags extends AgentFlags {
   readonly lines?: boolean
 }
 
 /** So many lines go out together, or so many bytes: what one request of the socket carries. */
-const MOST_LINES = 64
+const MAX_LINES = 64
 
 export function sendCommand(): Command {
   return addAgentFlags(
@@ -83,7 +83,7 @@ async function* linesOf(input: AsyncIterable<Buffer>): AsyncGenerator<readonly B
   for await (const chunk of input) {
     const lines = split(Buffer.concat([rest, chunk]))
     rest = lines.pop() ?? Buffer.alloc(0)
-    while (lines.length > 0) yield lines.splice(0, fitting(lines))
+    while (lines.length > 0) yield lines.splice(0, batchSize(lines))
     if (rest.length > MAX_PAYLOAD_BYTES) throw StaticError.of('too_large')
   }
   if (rest.length > 0) yield [rest]
@@ -101,10 +101,10 @@ function split(bytes: Buffer): Buffer[] {
 }
 
 /** How many lines go together. */
-function fitting(lines: readonly Buffer[]): number {
+function batchSize(lines: readonly Buffer[]): number {
   let bytes = 0
   let count = 0
-  for (const line of lines.slice(0, MOST_LINES)) {
+  for (const line of lines.slice(0, MAX_LINES)) {
     if (line.length > MAX_PAYLOAD_BYTES) throw StaticError.of('too_large')
     bytes += line.length
     if (bytes > MAX_PAYLOAD_BYTES) break
