@@ -5,9 +5,10 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { ApiOptions } from '@static/api'
+import { readPrivateFile } from '@static/node/files'
 import { StaticError } from '@static/protocol'
 import { bufferedWriter } from './buffered-writer.ts'
-import { defaultDataDirectory, ensureSecretFile, readSecretFile } from './data-dir.ts'
+import { defaultDataDirectory, ensureSecretFile } from './data-dir.ts'
 
 const RENEWAL_CHECK_MS = 3600_000
 const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const
@@ -214,7 +215,7 @@ export async function secretOf(path: string): Promise<string> {
 }
 
 async function readToken(path: string): Promise<string> {
-  const token = (await readSecretFile(path))?.toString().trim() ?? ''
+  const token = readPrivateFile(path)?.toString().trim() ?? ''
   if (token === '') throw StaticError.of('invalid_request', `The file ${path} does not exist or is empty.`)
   return token
 }

@@ -13,7 +13,7 @@ import type { FastifyServerFactoryHandler } from 'fastify'
 import { StaticError } from '@static/protocol'
 import { newId } from '../rules/id.ts'
 import type { Settings } from '../settings.ts'
-import { subjectOf } from './address.ts'
+import { subjectOf } from '@static/node/address'
 import { PROBLEM_TYPE, problemOf } from './problem.ts'
 
 /** A certificate with its chain, and its private key, as PEM. */

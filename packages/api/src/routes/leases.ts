@@ -4,7 +4,7 @@ import { type Mode, StaticError } from '@static/protocol'
 import type { App } from '../http/app.ts'
 import { answers, BODY_ERRORS, mode, orNull, time, uuid } from '../http/schemas.ts'
 import type { Service } from '../service.ts'
-import { same } from '../secrets/compare.ts'
+import { same } from '@static/node/compare'
 
 const count = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })
 const wish = Type.Object(

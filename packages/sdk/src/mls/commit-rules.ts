@@ -7,7 +7,7 @@
 import { type DeclarationFields, leaveBytes, MAX_MEMBERS } from '@static/protocol'
 import { equal, keyOf } from './bytes.ts'
 import { agentIdOf, isFounder, isIdentity } from './credential.ts'
-import { ed25519 } from './ed25519.ts'
+import { ed25519 } from '@static/node/ed25519'
 import { isEncryptionKey } from './x25519.ts'
 
 /** A leaf that is not blank. */

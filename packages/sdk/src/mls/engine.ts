@@ -9,7 +9,7 @@
 import type { DeclarationFields } from '@static/protocol'
 import type { Declared, Violation } from './commit-rules.ts'
 import type { ChannelContext } from './context.ts'
-import type { SignatureKeyPair } from './ed25519.ts'
+import type { SignatureKeyPair } from '@static/node/ed25519'
 import type { Opened, RatchetRow, Ratchets, Sealed } from './ratchet.ts'
 
 declare const opaque: unique symbol

@@ -18,7 +18,13 @@ import {
 import type { CiphersuiteImpl, CiphersuiteName } from 'ts-mls'
 import { CryptoError } from 'ts-mls/mlsError.js'
 import { concat, equal } from './bytes.ts'
-import { ed25519, generateSignatureKeyPair, type SignatureKeyPair, type Signer, type Verifier } from './ed25519.ts'
+import {
+  ed25519,
+  generateSignatureKeyPair,
+  type SignatureKeyPair,
+  type Signer,
+  type Verifier,
+} from '@static/node/ed25519'
 import { DIGEST_BYTES, expand, extract, hmac, sha256 } from './hash.ts'
 
 /** What differs between the suites, which share X25519, SHA-256 and Ed25519. */

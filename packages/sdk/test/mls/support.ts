@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto'
 import type { DeclarationFields } from '@static/protocol'
 import { parseChannelName } from '@static/protocol'
 import { agentIdOf } from '../../src/mls/credential.ts'
-import { generateSignatureKeyPair, type SignatureKeyPair } from '../../src/mls/ed25519.ts'
+import { generateSignatureKeyPair, type SignatureKeyPair } from '@static/node/ed25519'
 import type {
   CommitChange,
   Epoch,

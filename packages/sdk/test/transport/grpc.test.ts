@@ -9,7 +9,7 @@ import { createServer as createTlsServer } from 'node:tls'
 import { CELL_BYTES, type ErrorCode } from '@static/protocol'
 import type { Target } from '../../src/ports.ts'
 import { makeGrpcTransport } from '../../src/transport/grpc.ts'
-import { frameCells } from '../../src/transport/grpc-frame.ts'
+import { frameCells } from '@static/protocol'
 import { dial, newAuthority, refused } from './support.ts'
 
 const authority = await newAuthority()

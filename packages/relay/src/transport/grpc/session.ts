@@ -1,10 +1,9 @@
 /** Session streams over native gRPC: cells in, cells out, framed by hand because it is the hot path. */
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
 import { Code, ConnectError } from '@connectrpc/connect'
-import type { Pace } from '@static/protocol'
+import { CellUnframer, frameCells, type Pace } from '@static/protocol'
 import { Pacing, type PacingCounts } from '../../session/pacing.ts'
 import type { Peer, StreamHandler, StreamId } from '../../ports.ts'
-import { CellUnframer, frameCells } from './frame.ts'
 import { GrpcStream, objection, type StreamLimits } from './stream.ts'
 
 /** All session streams of a port. */
@@ -51,7 +50,7 @@ export class SessionStreams {
 
   /** As in `Transport`. The cells are framed once, and every receiver's connection gets the same buffer. */
   write(ids: readonly StreamId[], cells: Uint8Array, urgent: boolean): void {
-    let frames: Buffer | undefined
+    let frames: Uint8Array | undefined
     for (const id of ids) {
       if (!this.#pacing.push(id, cells, urgent)) this.#open.get(id)?.write((frames ??= frameCells(cells)))
     }

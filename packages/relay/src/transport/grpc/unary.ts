@@ -22,7 +22,7 @@ import type { CallHandler, Health, Peer } from '../../ports.ts'
 import { failureError, refusalError } from './error.ts'
 import { resumeMessage } from './subscribe.ts'
 import { healthRoutes } from '../http2/health.ts'
-import { addressSubject } from '../http2/address.ts'
+import { subjectOf } from '@static/node/address'
 import { BodyBudget, checkBody, isJson, readBody } from './unary-body.ts'
 import { pushes } from './unary-push.ts'
 
@@ -184,7 +184,7 @@ async function answer(
   budget: BodyBudget,
   { calls, limits }: UnaryOptions,
 ): Promise<void> {
-  const subject = addressSubject(peer.address)
+  const subject = subjectOf(peer.address)
   let held = 0
   let gone = false
   response.once('close', () => {
