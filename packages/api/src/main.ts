@@ -1,10 +1,10 @@
 /** Starts the API: opens the database, listens, and stops in order. The only file here that opens sockets. */
+import { type LogOptions, makeLog } from '@static/node/logger'
 import { StaticError } from '@static/protocol'
 import { openStore } from './db/store.ts'
 import { readBuiltPage } from './http/built-page.ts'
 import { isLoopbackName } from './http/headers.ts'
 import type { Certificate } from './http/listener.ts'
-import { type LogOptions, makeLog } from '@static/node/logger'
 import { useMetrics } from './http/metrics.ts'
 import { makeWebServer, type WebServer } from './http/server.ts'
 import type { Clock } from './ports.ts'

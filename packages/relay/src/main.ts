@@ -1,12 +1,12 @@
 /** Starts a relay: opens the store, listens on both ports, and stops in order. */
 import type { JSONWebKeySet } from 'jose'
 import packageJson from '../package.json' with { type: 'json' }
+import { type LogOptions, makeLog } from '@static/node/logger'
 import { ALL_TRAFFIC, outsideRange, StaticError, type TrafficRange } from '@static/protocol'
 import { type ApiAccess, makeApiClient } from './api-client.ts'
 import { Relay } from './core/relay.ts'
 import { makeCrypto } from './crypto.ts'
 import { Driver, type QuotaSource } from './driver.ts'
-import { type LogOptions, makeLog } from '@static/node/logger'
 import { makeMetrics } from './metrics.ts'
 import type { Health, Store, StoreEvent, Time, Transport } from './ports.ts'
 import { settingsFrom } from './settings.ts'

@@ -9,7 +9,7 @@ import {
 } from 'node:http2'
 import { isIPv6 } from 'node:net'
 import { create, type DescMessage, type MessageInitShape, type MessageShape } from '@bufbuild/protobuf'
-import { decodeEnvelope, encodeEnvelope } from '@static/protocol'
+import { decodeEnvelope, encodeEnvelope, frameCells, frameMessage, GRPC_PREFIX_BYTES } from '@static/protocol'
 import {
   CellSchema,
   Relay,
@@ -17,7 +17,6 @@ import {
   ServerMessageSchema,
   SubscribeRequestSchema,
 } from '@static/protocol/relay'
-import { frameCells, frameMessage, GRPC_PREFIX_BYTES } from '@static/protocol'
 
 /** Where to connect. */
 export interface GrpcTarget {

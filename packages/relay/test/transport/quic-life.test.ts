@@ -8,9 +8,8 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Worker } from 'node:worker_threads'
+import { connectQuic, withPrivateTemp } from '@static/node/quic'
 import { LOOPBACKS } from '../support/loopbacks.ts'
-import { withPrivateTemp } from '@static/node/quic'
-import { connectQuic } from '@static/node/quic'
 import {
   certificates,
   dial,

@@ -1,6 +1,6 @@
 /** What is in the box of a join request (SPEC.md, 6.3): nonce(16), tag(32), then the KeyPackage. */
-import type { InviteKeys, JoinPlace } from './keys.ts'
 import { sameBytes } from '@static/node/compare'
+import type { InviteKeys, JoinPlace } from './keys.ts'
 import { joinTag, seal, unseal } from './keys.ts'
 
 export const JOIN_NONCE_BYTES = 16

@@ -17,7 +17,6 @@ import {
 } from 'node:crypto'
 import type { CiphersuiteImpl, CiphersuiteName } from 'ts-mls'
 import { CryptoError } from 'ts-mls/mlsError.js'
-import { concat, equal } from './bytes.ts'
 import {
   ed25519,
   generateSignatureKeyPair,
@@ -25,6 +24,7 @@ import {
   type Signer,
   type Verifier,
 } from '@static/node/ed25519'
+import { concat, equal } from './bytes.ts'
 import { DIGEST_BYTES, expand, extract, hmac, sha256 } from './hash.ts'
 
 /** What differs between the suites, which share X25519, SHA-256 and Ed25519. */
