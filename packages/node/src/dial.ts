@@ -2,7 +2,7 @@
 import { lookup } from 'node:dns/promises'
 import { isIP } from 'node:net'
 import { StaticError } from '@static/protocol'
-import { ConnectError } from './connect-error.ts'
+import { ConnectionError } from './connection-error.ts'
 
 /** How long the name, and then each address, may take, unless told otherwise. */
 export const CONNECT_TIMEOUT_MS = 5_000
@@ -50,7 +50,7 @@ async function resolve(host: string, timeoutMs: number): Promise<readonly [strin
     if (one === undefined) throw new Error('no address of a known family')
     return [one, ...more]
   } catch (cause) {
-    throw new ConnectError('no_address', `No address is found for the name ${host}.`, cause)
+    throw new ConnectionError('no_address', `No address is found for the name ${host}.`, cause)
   } finally {
     clearTimeout(timer)
   }

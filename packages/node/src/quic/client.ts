@@ -10,7 +10,7 @@ import { getCACertificates } from 'node:tls'
 import { isMainThread } from 'node:worker_threads'
 import type { StaticError } from '@static/protocol'
 import type { connectQuic as connectLibrary, QuicClientSession, QuicStream } from '@currentspace/http3'
-import { ConnectError } from '../connect-error.ts'
+import { ConnectionError } from '../connection-error.ts'
 import { CONNECT_TIMEOUT_MS, dialAddresses, placeOf } from '../dial.ts'
 import { closeReason, connectFailure, isRefused } from './diagnosis.ts'
 import { type Shield, withPrivateTemp } from './private-temp.ts'
@@ -93,8 +93,8 @@ export async function dialQuic(
 }
 
 /** The certificates cannot be shielded from here. */
-export function wrongThread(): ConnectError {
-  return new ConnectError('unusable', 'QUIC works on the main thread only: use an https endpoint in others.')
+export function wrongThread(): ConnectionError {
+  return new ConnectionError('unusable', 'QUIC works on the main thread only: use an https endpoint in others.')
 }
 
 async function connect(address: string, target: QuicTarget, shield: Shield): Promise<QuicClientSession> {
@@ -152,9 +152,9 @@ async function loadLibrary(): Promise<typeof connectLibrary> {
   }
 }
 
-function unusable(cause: unknown): ConnectError {
+function unusable(cause: unknown): ConnectionError {
   const text = 'QUIC cannot be used here, because its native library does not load: use an https endpoint.'
-  return new ConnectError('unusable', text, cause)
+  return new ConnectionError('unusable', text, cause)
 }
 
 class Connection implements QuicConnection {
@@ -180,7 +180,7 @@ class Connection implements QuicConnection {
     try {
       stream = this.#session.openStream()
     } catch (cause) {
-      throw this.#reason ?? new ConnectError('closed', `${this.#place} closed the connection.`, cause)
+      throw this.#reason ?? new ConnectionError('closed', `${this.#place} closed the connection.`, cause)
     }
     return this.#carry(stream, handlers)
   }
@@ -229,7 +229,7 @@ class Connection implements QuicConnection {
     return carried
   }
 
-  #cutOff(cause: Error | undefined): ConnectError {
-    return new ConnectError('closed', `The connection to ${this.#place} was cut off.`, cause)
+  #cutOff(cause: Error | undefined): ConnectionError {
+    return new ConnectionError('closed', `The connection to ${this.#place} was cut off.`, cause)
   }
 }

@@ -2,7 +2,7 @@
 import { createSocket } from 'node:dgram'
 import { isIP } from 'node:net'
 import { ALPN } from '@static/protocol'
-import { ConnectError } from '../connect-error.ts'
+import { ConnectionError } from '../connection-error.ts'
 import { placeOf } from '../dial.ts'
 import { peerSentence } from '../peer-text.ts'
 
@@ -41,38 +41,38 @@ export interface FailedConnection {
 }
 
 /** The error of a connection that did not come about. Asks the port itself when the library knows nothing. */
-export async function connectFailure(failed: FailedConnection): Promise<ConnectError> {
+export async function connectFailure(failed: FailedConnection): Promise<ConnectionError> {
   const { address, port, serverName, closeCode = 0, shown, cause } = failed
   const place = placeOf(address, port)
   if (closeCode >= ALERT && closeCode < 2 * ALERT) {
     const alert = closeCode - ALERT
     if (alert === NO_APPLICATION_PROTOCOL) {
-      return new ConnectError('wrong_protocol', `The server at ${place} does not speak ${ALPN}.`, cause)
+      return new ConnectionError('wrong_protocol', `The server at ${place} does not speak ${ALPN}.`, cause)
     }
     const what = REFUSED[alert] ?? `was refused (TLS alert ${alert})`
     const or = shown ? ', or the client certificate is refused there' : ''
     const text = `The certificate that ${place} shows for "${serverName}" ${what}${or}.`
-    return new ConnectError('untrusted_certificate', text, cause)
+    return new ConnectionError('untrusted_certificate', text, cause)
   }
   if (closeCode !== 0)
-    return new ConnectError('closed', `${place} closed the connection with code ${closeCode}.`, cause)
+    return new ConnectionError('closed', `${place} closed the connection with code ${closeCode}.`, cause)
   // The library has no code for it: its message is all that there is.
   if (cause instanceof Error && /TlsFail|TLS/.test(cause.message)) {
     const what = shown ? 'authority or the client certificate' : 'authority'
-    return new ConnectError('unreadable_authority', `The ${what} for ${place} cannot be read.`, cause)
+    return new ConnectionError('unreadable_authority', `The ${what} for ${place} cannot be read.`, cause)
   }
   switch (await probe(address, port)) {
     case 'refused':
-      return new ConnectError('refused', `Nobody listens on UDP port ${port} of ${address}.`, cause)
+      return new ConnectionError('refused', `Nobody listens on UDP port ${port} of ${address}.`, cause)
     case 'unreachable':
-      return new ConnectError('unreachable', `${place} cannot be reached by UDP from this machine.`, cause)
+      return new ConnectionError('unreachable', `${place} cannot be reached by UDP from this machine.`, cause)
     case 'answers': {
       const text = `A QUIC server answers at ${place}, but lets nobody in: it does not speak ${ALPN}, or it is full.`
-      return new ConnectError('wrong_protocol', text, cause)
+      return new ConnectionError('wrong_protocol', text, cause)
     }
     case 'silent': {
       const text = `No answer from ${place}: nobody listens there, or UDP is blocked on the way.`
-      return new ConnectError('timed_out', text, cause)
+      return new ConnectionError('timed_out', text, cause)
     }
   }
 }
@@ -83,15 +83,15 @@ export async function isRefused(address: string, port: number): Promise<boolean>
 }
 
 /** Why a connection that was up is over; undefined when it was closed without a reason. */
-export function closeReason(code: number, reason: string, shown: boolean): ConnectError | undefined {
+export function closeReason(code: number, reason: string, shown: boolean): ConnectionError | undefined {
   if (shown && code >= ALERT && code < 2 * ALERT) {
     const alert = code - ALERT
     const what = SHOWN[alert] ?? `was refused (TLS alert ${alert})`
-    return new ConnectError('closed', `The relay does not take the client certificate: it ${what}.`)
+    return new ConnectionError('closed', `The relay does not take the client certificate: it ${what}.`)
   }
   if (code === 0 && reason === '') return undefined
   const why = reason === '' ? `code ${code}.` : peerSentence(reason)
-  return new ConnectError('closed', `The connection to the relay was closed: ${why}`)
+  return new ConnectionError('closed', `The connection to the relay was closed: ${why}`)
 }
 
 /** Sends a first packet with nothing in it: a QUIC server that checks addresses answers it with a Retry. */

@@ -25,14 +25,18 @@ export function frameMessage(message: Uint8Array): Uint8Array<ArrayBuffer> {
 }
 
 /**
- * Frames cells, each as a message of its own.
+ * Frames cells, each as a message of its own. A caller that has quicker memory than fresh arrays gives it; it need not be
+ * empty.
  *
  * @throws {RangeError} when the bytes are not whole cells
  */
-export function frameCells(cells: Uint8Array): Uint8Array<ArrayBuffer> {
+export function frameCells(
+  cells: Uint8Array,
+  allocate: (size: number) => Uint8Array = (size) => new Uint8Array(size),
+): Uint8Array {
   if (cells.length % CELL_BYTES !== 0) throw new RangeError(`${cells.length} bytes are not whole cells.`)
   const count = cells.length / CELL_BYTES
-  const frames = new Uint8Array(count * FRAMED_CELL_BYTES)
+  const frames = allocate(count * FRAMED_CELL_BYTES)
   for (let at = 0; at < count; at++) {
     frames.set(CELL_HEAD, at * FRAMED_CELL_BYTES)
     frames.set(cells.subarray(at * CELL_BYTES, (at + 1) * CELL_BYTES), at * FRAMED_CELL_BYTES + HEAD_BYTES)

@@ -3,7 +3,7 @@
  * brings leaves in one write, because a write costs more than what is in it.
  */
 import { hash as digest, randomBytes } from 'node:crypto'
-import { ConnectError } from '@static/node/connect-error'
+import { ConnectionError } from '@static/node/connection-error'
 import { type Pace, paceOf, StaticError, type TrafficProfileName, wholeUnits } from '@static/protocol'
 import type { Endpoint } from '../endpoint.ts'
 import type {
@@ -323,7 +323,7 @@ function joined(parts: readonly Uint8Array[]): Uint8Array {
 
 /** Whether the transport has met somebody else than the relay, or cannot tell whom. */
 function isUntrusted(error: StaticError): boolean {
-  if (!(error instanceof ConnectError)) return false
+  if (!(error instanceof ConnectionError)) return false
   return error.reason === 'untrusted_certificate' || error.reason === 'unreadable_authority'
 }
 

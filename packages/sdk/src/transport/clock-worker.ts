@@ -1,7 +1,7 @@
 /** The thread of a stream with a clock: dials, and lets one cell leave at each tick. It decides nothing else. */
 import { randomInt } from 'node:crypto'
 import { isMainThread, type MessagePort, parentPort, workerData } from 'node:worker_threads'
-import { ConnectError } from '@static/node/connect-error'
+import { ConnectionError } from '@static/node/connection-error'
 import { Pacer, StaticError } from '@static/protocol'
 import type { CellStream } from '../ports.ts'
 import type { ClockSettings, FromClock, SentError, ToClock } from './clock-message.ts'
@@ -72,7 +72,7 @@ class ClockedStream {
     if (this.#over) return
     this.#handed = (this.#handed + chunk.length) | 0
     const behind = (this.#handed - Atomics.load(this.#taken, 0)) | 0
-    if (behind > MAX_BEHIND_BYTES) this.#closed(new ConnectError('closed', FLOOD))
+    if (behind > MAX_BEHIND_BYTES) this.#closed(new ConnectionError('closed', FLOOD))
     else this.#say({ type: 'data', chunk })
   }
 
@@ -115,7 +115,7 @@ class ClockedStream {
 
 function sent(error: StaticError): SentError {
   const { code, message } = error
-  return { code, message, reason: error instanceof ConnectError ? error.reason : undefined }
+  return { code, message, reason: error instanceof ConnectionError ? error.reason : undefined }
 }
 
 if (!isMainThread && parentPort !== null) {

@@ -4,7 +4,7 @@
  * the ticks shift sees when the agent works.
  */
 import { isMainThread, Worker } from 'node:worker_threads'
-import { ConnectError } from '@static/node/connect-error'
+import { ConnectionError } from '@static/node/connection-error'
 import { withPrivateTemp, wrongThread } from '@static/node/quic'
 import { StaticError } from '@static/protocol'
 import type { CellStream, StreamHandlers, Transport } from '../ports.ts'
@@ -79,7 +79,7 @@ function dial(workerData: ClockSettings, handlers: StreamHandlers): Promise<Cell
         return over(message.error && received(message.error))
     }
   })
-  worker.once('error', (cause) => over(new ConnectError('closed', DIED, cause)))
+  worker.once('error', (cause) => over(new ConnectionError('closed', DIED, cause)))
   worker.once('exit', () => over(gone()))
   return promise
 }
@@ -87,10 +87,10 @@ function dial(workerData: ClockSettings, handlers: StreamHandlers): Promise<Cell
 const GOODBYE_MS = 500
 const DIED = 'The thread of the connection to the relay has ended.'
 
-function gone(): ConnectError {
-  return new ConnectError('closed', DIED)
+function gone(): ConnectionError {
+  return new ConnectionError('closed', DIED)
 }
 
 function received({ code, reason, message }: SentError): StaticError {
-  return reason === undefined ? StaticError.of(code, message) : new ConnectError(reason, message)
+  return reason === undefined ? StaticError.of(code, message) : new ConnectionError(reason, message)
 }

@@ -10,7 +10,7 @@ import {
   type IncomingHttpHeaders,
 } from 'node:http2'
 import { connect as connectTls } from 'node:tls'
-import { ConnectError } from '@static/node/connect-error'
+import { ConnectionError } from '@static/node/connection-error'
 import { CONNECT_TIMEOUT_MS, dialAddresses, placeOf } from '@static/node/dial'
 import { CellUnframer, frameCells, StaticError } from '@static/protocol'
 import { Relay } from '@static/protocol/relay'
@@ -57,14 +57,14 @@ async function dial(
   // Whoever waits hears of it; unheard it would end the process.
   socket.on('error', () => {})
   const timer = setTimeout(() => {
-    const late = new ConnectError('timed_out', `No answer from ${place} in time.`)
+    const late = new ConnectionError('timed_out', `No answer from ${place} in time.`)
     if (line === undefined) socket.destroy(late)
     else line.cut(late)
   }, connectTimeoutMs)
   let line: GrpcLine | undefined
   try {
     await once(socket, 'secureConnect')
-    if (socket.alpnProtocol !== 'h2') throw new ConnectError('wrong_protocol', `${place} does not speak HTTP/2.`)
+    if (socket.alpnProtocol !== 'h2') throw new ConnectionError('wrong_protocol', `${place} does not speak HTTP/2.`)
     // What is written is whole cells: there is nothing to wait for.
     socket.setNoDelay(true)
     const session = connectHttp2(`https://${serverName}:${port}`, {
@@ -128,9 +128,9 @@ class GrpcLine implements CellStream {
 
   write(cells: Uint8Array): void {
     if (this.#isOver) return
-    this.#stream.write(frameCells(cells))
+    this.#stream.write(frameCells(cells, (size) => Buffer.allocUnsafe(size)))
     if (this.#stream.writableLength <= MAX_UNSENT_BYTES) return
-    this.cut(new ConnectError('closed', `${this.#place} does not read what it is sent.`))
+    this.cut(new ConnectionError('closed', `${this.#place} does not read what it is sent.`))
   }
 
   end(): void {
@@ -159,7 +159,7 @@ class GrpcLine implements CellStream {
   #data(chunk: Buffer): void {
     this.#delivery.data(this.#unframer.push(chunk))
     if (this.#unframer.fault !== undefined) {
-      this.cut(new ConnectError('wrong_protocol', `${this.#place} sent something that is not a cell.`))
+      this.cut(new ConnectionError('wrong_protocol', `${this.#place} sent something that is not a cell.`))
     }
   }
 
@@ -181,7 +181,7 @@ class GrpcLine implements CellStream {
     if (status instanceof StaticError) return status
     const { rstCode } = this.#stream
     const how = rstCode === 0 ? 'was cut off' : `was reset by the relay (HTTP/2 code ${rstCode})`
-    return new ConnectError('closed', `The connection to ${place} ${how}.`, this.#failure)
+    return new ConnectionError('closed', `The connection to ${place} ${how}.`, this.#failure)
   }
 
   #boundEnd(): void {

@@ -1,5 +1,5 @@
 /** Why a TLS connection over TCP did not come about. */
-import { ConnectError, type ConnectFailure } from '@static/node/connect-error'
+import { ConnectionError, type ConnectionFailure } from '@static/node/connection-error'
 import { StaticError } from '@static/protocol'
 
 /** What the checks of a certificate find, by OpenSSL's name for it. */
@@ -31,10 +31,10 @@ export function tcpFailure({ place, serverName, cause }: TcpFailure): StaticErro
   const certificate = certificateFault(code)
   if (certificate !== undefined) {
     const text = `The certificate that ${place} shows for "${serverName}" ${certificate}.`
-    return new ConnectError('untrusted_certificate', text, cause)
+    return new ConnectionError('untrusted_certificate', text, cause)
   }
   const [reason, text] = networkFault(place, code)
-  return new ConnectError(reason, text, cause)
+  return new ConnectionError(reason, text, cause)
 }
 
 function certificateFault(code: string): string | undefined {
@@ -43,7 +43,7 @@ function certificateFault(code: string): string | undefined {
   return isAny ? `is refused (${code})` : undefined
 }
 
-function networkFault(place: string, code: string): readonly [ConnectFailure, string] {
+function networkFault(place: string, code: string): readonly [ConnectionFailure, string] {
   switch (code) {
     case 'ECONNREFUSED':
       return ['refused', `Nobody listens on TCP port ${portOf(place)}.`]

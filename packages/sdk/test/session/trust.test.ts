@@ -1,7 +1,7 @@
 /** Whether a relay is trusted is decided by the transport's reason, not by its words. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { ConnectError, type ConnectFailure } from '@static/node/connect-error'
+import { ConnectionError, type ConnectionFailure } from '@static/node/connection-error'
 import { parseEndpoint } from '../../src/endpoint.ts'
 import { openSession } from '../../src/session/session.ts'
 import { Listener, makeSigner } from './support.ts'
@@ -26,14 +26,14 @@ async function dialsOf(error: Error): Promise<{ readonly dials: number; readonly
   return { dials, error: met }
 }
 
-for (const reason of ['untrusted_certificate', 'unreadable_authority'] satisfies ConnectFailure[]) {
+for (const reason of ['untrusted_certificate', 'unreadable_authority'] satisfies ConnectionFailure[]) {
   test(`${reason} is the last word at once, however it is told`, async () => {
-    const error = new ConnectError(reason, 'Somebody else answers.')
+    const error = new ConnectionError(reason, 'Somebody else answers.')
     assert.deepEqual(await dialsOf(error), { dials: 1, error })
   })
 }
 
 test('words about certificates do not make a relay untrusted', async () => {
-  const { dials } = await dialsOf(new ConnectError('timed_out', 'The certificate took too long.'))
+  const { dials } = await dialsOf(new ConnectionError('timed_out', 'The certificate took too long.'))
   assert.equal(dials, 2)
 })

@@ -6,7 +6,7 @@ import { createSecureServer } from 'node:http2'
 import { type AddressInfo, createServer } from 'node:net'
 import { describe, test, type TestContext } from 'node:test'
 import { createQuicServer } from '@currentspace/http3'
-import { ConnectError, type ConnectFailure } from '@static/node/connect-error'
+import { ConnectionError, type ConnectionFailure } from '@static/node/connection-error'
 import { ALPN } from '@static/protocol'
 import type { Target, Transport } from '../../src/ports.ts'
 import { makeClockedTransport } from '../../src/transport/clock.ts'
@@ -58,10 +58,10 @@ async function openSilentPort(way: Way): Promise<{ readonly port: number; close(
 
 for (const [name, way, transport] of TRANSPORTS) {
   void describe(`by ${name}`, () => {
-    const fails = async (reason: ConnectFailure, target: Partial<Target>): Promise<void> => {
+    const fails = async (reason: ConnectionFailure, target: Partial<Target>): Promise<void> => {
       const whole = { host: '127.0.0.1', port: 1, serverName: 'localhost', ca: authority.cert, ...target }
       await assert.rejects(transport.dial(whole, { data: () => {}, closed: () => {} }), (error: unknown) => {
-        assert.ok(error instanceof ConnectError, String(error))
+        assert.ok(error instanceof ConnectionError, String(error))
         assert.deepEqual([error.code, error.reason], ['connection_error', reason], error.message)
         return true
       })

@@ -2,7 +2,7 @@
 import { TransportError } from '@static/protocol'
 
 /** What went wrong, as far as a program needs to know. */
-export type ConnectFailure =
+export type ConnectionFailure =
   /** The name has no address. */
   | 'no_address'
   /** The machine is there, and nobody listens on the port. */
@@ -23,16 +23,16 @@ export type ConnectFailure =
   | 'unusable'
 
 /** A `connection_error` with its reason. */
-export class ConnectError extends TransportError {
+export class ConnectionError extends TransportError {
   // Not a field: applications see the code and the message.
-  readonly #reason: ConnectFailure
+  readonly #reason: ConnectionFailure
 
-  constructor(reason: ConnectFailure, message: string, cause?: unknown) {
+  constructor(reason: ConnectionFailure, message: string, cause?: unknown) {
     super('connection_error', message, cause === undefined ? {} : { cause })
     this.#reason = reason
   }
 
-  get reason(): ConnectFailure {
+  get reason(): ConnectionFailure {
     return this.#reason
   }
 }
