@@ -50,7 +50,10 @@ async function openServer(t: TestContext, way: Way): Promise<number> {
 
 /** A port that takes everything and says nothing. */
 async function openSilentPort(way: Way): Promise<{ readonly port: number; close(): Promise<void> }> {
-  const opened = way === 'quic' ? createSocket('udp4').bind(0, '127.0.0.1') : createServer().listen(0, '127.0.0.1')
+  const opened =
+    way === 'quic'
+      ? createSocket('udp4').bind(0, '127.0.0.1')
+      : createServer((socket) => socket.on('error', () => {}).resume()).listen(0, '127.0.0.1')
   await once(opened, 'listening')
   const { port } = opened.address() as AddressInfo
   return { port, close: () => new Promise((resolve) => opened.close(() => resolve())) }
