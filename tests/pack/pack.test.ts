@@ -49,7 +49,7 @@ test('the packages hold what runs and nothing else', (t) => {
   const names = project.packages.map(({ manifest }) => manifest.name)
   assert.deepEqual(
     names,
-    ['api', 'cli', 'console', 'protocol', 'relay', 'sdk'].map((name) => `@static/${name}`),
+    ['api', 'cli', 'console', 'node', 'protocol', 'relay', 'sdk'].map((name) => `@static/${name}`),
   )
   for (const { path, manifest, files } of project.packages) {
     assert.ok(files.includes('README.md'))

@@ -1,12 +1,11 @@
 /** Starts the API: opens the database, listens, and stops in order. The only file here that opens sockets. */
-import type { Logger } from 'pino'
+import { type Logger, type LogOptions, makeLog } from '@static/node/logger'
 import { StaticError } from '@static/protocol'
 import { openStore } from './db/store.ts'
 import type { App } from './http/app.ts'
 import { type BuiltPage, readBuiltPage } from './http/built-page.ts'
 import { isLoopbackName } from './http/headers.ts'
 import type { Certificate } from './http/listener.ts'
-import { type LogOptions, makeLog } from './http/logger.ts'
 import { useMetrics } from './http/metrics.ts'
 import { makeWebServer, type WebServer } from './http/server.ts'
 import type { Clock } from './ports.ts'

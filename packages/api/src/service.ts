@@ -1,5 +1,6 @@
 /** All rules of the API, put together over one store. What HTTP and the command line call. */
 import { setTimeout as wait } from 'node:timers/promises'
+import { sodium } from '@static/node/sodium'
 import { Accounts } from './rules/accounts.ts'
 import { Hasher } from './secrets/hash.ts'
 import { Keys } from './rules/keys.ts'
@@ -10,7 +11,6 @@ import type { Clock, Store } from './ports.ts'
 import { Sessions } from './rules/sessions.ts'
 import type { Settings } from './settings.ts'
 import { KeyRing } from './secrets/signing-keys.ts'
-import { loadSodium } from './secrets/sodium.ts'
 import { makeTagger } from './secrets/tag.ts'
 import { Tokens } from './rules/tokens.ts'
 import { Usages } from './rules/usage.ts'
@@ -60,12 +60,11 @@ export interface Service {
 export async function openService(options: ServiceOptions): Promise<Service> {
   const { store, settings, now, onError } = options
   const limits = makeLimits(settings.rates, now)
-  const sodium = await loadSodium()
   const hasher = new Hasher(settings.argon2)
   const verifier = new KeyVerifier(store.keys, hasher, limits, makeTagger(sodium), settings.cachedKeys)
   const keyUsage = new KeyUsageBuffer(store.keys, store.usage, now)
   const lifetime = settings.signingKeyDays * DAY
-  const ring = await KeyRing.open({ store: store.signingKeys, masterKey: options.masterKey, now, lifetime, sodium })
+  const ring = await KeyRing.open({ store: store.signingKeys, masterKey: options.masterKey, now, lifetime })
   const keys = new Keys(store, hasher, limits, settings.keysPerAccount, now)
   const accounts = new Accounts(store, keys, new Passwords(hasher, limits), limits, now)
   const leases = new Leases(store, settings, now)

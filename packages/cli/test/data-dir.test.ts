@@ -5,13 +5,8 @@ import { chmod, chown, mkdir, readdir, readFile, stat, utimes, writeFile } from 
 import { dirname, join } from 'node:path'
 import { test } from 'node:test'
 import { promisify } from 'node:util'
-import {
-  defaultDataDirectory,
-  ensurePrivateDirectory,
-  ensureSecretFile,
-  readSecretFile,
-} from '../src/server/data-dir.ts'
-import { createFile, replaceFile } from '../src/durable-file.ts'
+import { createFile } from '@static/node/files'
+import { defaultDataDirectory, ensurePrivateDirectory, ensureSecretFile } from '../src/server/data-dir.ts'
 import { runProcess, staticError, temporaryDirectory } from './support.ts'
 
 const asRoot = process.geteuid?.() === 0
@@ -31,7 +26,7 @@ void test('a missing data directory is made 0700, whatever the umask', async (t)
   const path = join(await temporaryDirectory(t), 'deep', 'er')
   const before = process.umask(0)
   try {
-    await ensurePrivateDirectory(path)
+    ensurePrivateDirectory(path)
   } finally {
     process.umask(before)
   }
@@ -43,38 +38,40 @@ void test('an existing directory may be readable by others, but not writable', a
   const path = await temporaryDirectory(t)
   await mkdir(path)
   await chmod(path, 0o755)
-  await ensurePrivateDirectory(path)
+  ensurePrivateDirectory(path)
   assert.equal(await modeOf(path), 0o755)
   for (const mode of [0o770, 0o777, 0o702]) {
     await chmod(path, mode)
     const refusal = staticError('store_permissions', /writable by other users: run `chmod 700 .*server`\.$/)
-    await assert.rejects(ensurePrivateDirectory(path), refusal)
+    assert.throws(() => ensurePrivateDirectory(path), refusal)
   }
 })
 
 void test('a directory and a file of another user are refused', { skip: !asRoot && 'needs root' }, async (t) => {
   const path = await temporaryDirectory(t)
-  await ensurePrivateDirectory(path)
+  ensurePrivateDirectory(path)
   const file = join(path, 'secret')
-  await createFile(file, 'x', 0o600)
+  createFile(file, 'x', 0o600)
   await chown(file, 12_345, 12_345)
-  await assert.rejects(readSecretFile(file), staticError('store_permissions', /another user \(id 12345\)/))
+  await assert.rejects(
+    ensureSecretFile(file, () => randomBytes(1)),
+    staticError('store_permissions', /another user \(id 12345\)/),
+  )
   await chown(path, 12_345, 12_345)
-  await assert.rejects(ensurePrivateDirectory(path), staticError('store_permissions', /another user \(id 12345\)/))
+  assert.throws(() => ensurePrivateDirectory(path), staticError('store_permissions', /another user \(id 12345\)/))
 })
 
 void test('a file in the place of the directory is refused', async (t) => {
   const path = await temporaryDirectory(t)
   await writeFile(path, '')
-  await assert.rejects(ensurePrivateDirectory(path), staticError('invalid_request', /is a file/))
-  await assert.rejects(ensurePrivateDirectory(join(path, 'below')), staticError('invalid_request', /is a file/))
+  assert.throws(() => ensurePrivateDirectory(path), staticError('invalid_request', /is a file/))
+  assert.throws(() => ensurePrivateDirectory(join(path, 'below')), staticError('invalid_request', /is a file/))
 })
 
 void test('a secret file is made once, 0600, and read afterwards', async (t) => {
   const path = await temporaryDirectory(t)
-  await ensurePrivateDirectory(path)
+  ensurePrivateDirectory(path)
   const file = join(path, 'secret')
-  assert.equal(await readSecretFile(file), undefined)
   const before = process.umask(0o777)
   let made: Buffer
   try {
@@ -90,23 +87,22 @@ void test('a secret file is made once, 0600, and read afterwards', async (t) => 
 
 void test('a secret file that others can use is refused, with the command that helps', async (t) => {
   const path = join(await temporaryDirectory(t), "it's here")
-  await ensurePrivateDirectory(path)
+  ensurePrivateDirectory(path)
   const file = join(path, 'secret')
-  await createFile(file, 'x', 0o600)
+  createFile(file, 'x', 0o600)
   for (const mode of [0o640, 0o604, 0o620, 0o601]) {
     await chmod(file, mode)
     const refusal = staticError(
       'store_permissions',
       /accessible by other users: run `chmod 600 '.*it'\\''s here\/secret'`/,
     )
-    await assert.rejects(readSecretFile(file), refusal)
     await assert.rejects(
       ensureSecretFile(file, () => randomBytes(1)),
       refusal,
     )
   }
   await chmod(file, 0o400)
-  assert.equal(String(await readSecretFile(file)), 'x')
+  assert.equal(String(await ensureSecretFile(file, () => randomBytes(1))), 'x')
 })
 
 void test('what is no regular file is refused and does not hang', { timeout: 10_000 }, async (t) => {
@@ -114,13 +110,16 @@ void test('what is no regular file is refused and does not hang', { timeout: 10_
   await mkdir(join(path, 'folder'), { recursive: true, mode: 0o700 })
   await promisify(execFile)('mkfifo', ['-m', '600', join(path, 'fifo')])
   for (const name of ['folder', 'fifo']) {
-    await assert.rejects(readSecretFile(join(path, name)), staticError('invalid_request', /not a regular file/))
+    await assert.rejects(
+      ensureSecretFile(join(path, name), () => randomBytes(1)),
+      staticError('invalid_request', /not a regular file/),
+    )
   }
 })
 
 void test('promises that race get one content', async (t) => {
   const path = await temporaryDirectory(t)
-  await ensurePrivateDirectory(path)
+  ensurePrivateDirectory(path)
   const file = join(path, 'secret')
   const all = await Promise.all(Array.from({ length: 50 }, () => ensureSecretFile(file, () => randomBytes(32))))
   assert.equal(new Set(all.map((content) => content.toString('hex'))).size, 1)
@@ -129,7 +128,7 @@ void test('promises that race get one content', async (t) => {
 
 void test('processes that race get one content', async (t) => {
   const path = await temporaryDirectory(t)
-  await ensurePrivateDirectory(path)
+  ensurePrivateDirectory(path)
   const module = JSON.stringify(new URL('../src/server/data-dir.ts', import.meta.url).href)
   // All wait for the same moment; 40 files make a meeting all but certain.
   const code = `
@@ -144,26 +143,13 @@ void test('processes that race get one content', async (t) => {
   assert.equal(new Set(outputs).size, 1)
 })
 
-void test('a new file replaces the old one whole, and a created one never does', async (t) => {
-  const path = await temporaryDirectory(t)
-  await ensurePrivateDirectory(path)
-  const file = join(path, 'server.pem')
-  assert.equal(await createFile(file, 'one', 0o644), true)
-  assert.equal(await createFile(file, 'two', 0o644), false)
-  assert.equal(await readFile(file, 'utf8'), 'one')
-  await replaceFile(file, 'three', 0o600)
-  assert.equal(await readFile(file, 'utf8'), 'three')
-  assert.equal(await modeOf(file), 0o600)
-  assert.deepEqual(await readdir(path), ['server.pem'])
-})
-
 void test('what a killed writer left is cleared, what one at work is writing is not', async (t) => {
   const path = await temporaryDirectory(t)
-  await ensurePrivateDirectory(path)
+  ensurePrivateDirectory(path)
   const [dead, alive, other] = ['.ca.key.0123456789abcdef.tmp', '.ca.key.fedcba9876543210.tmp', '.mine.tmp']
   for (const name of [dead, alive, other]) await writeFile(join(path, name), 'secret')
   const old = new Date(Date.now() - 120_000)
   for (const name of [dead, other]) await utimes(join(path, name), old, old)
-  await ensurePrivateDirectory(path)
+  ensurePrivateDirectory(path)
   assert.deepEqual((await readdir(path)).sort(), [alive, other])
 })

@@ -82,7 +82,7 @@ export {
   leaveBody,
   leaveBytes,
 } from './signed/log-entry.ts'
-export { errorFields, prettyLine, redactLine } from './log-line.ts'
+export { fromHex, toHex } from './hex.ts'
 export { type ChannelName, isChannelName, MAX_NAME_LENGTH, parseChannelName } from './name.ts'
 export { type Pace, Pacer, type PacerCounts, paceOf } from './traffic/pacer.ts'
 export {
@@ -101,4 +101,5 @@ export {
   sessionBytes,
 } from './signed/session.ts'
 export { overlaySettings } from './settings.ts'
+export { CellUnframer, type FrameFault, frameCells, frameMessage, GRPC_PREFIX_BYTES } from './wire/grpc-frame.ts'
 export { WireError, type WireFault } from './wire/wire-error.ts'

@@ -1,12 +1,12 @@
 /** Starts a relay: opens the store, listens on both ports, and stops in order. */
 import type { JSONWebKeySet } from 'jose'
 import packageJson from '../package.json' with { type: 'json' }
+import { type LogOptions, makeLog } from '@static/node/logger'
 import { ALL_TRAFFIC, outsideRange, StaticError, type TrafficRange } from '@static/protocol'
 import { type ApiAccess, makeApiClient } from './api-client.ts'
 import { Relay } from './core/relay.ts'
 import { makeCrypto } from './crypto.ts'
 import { Driver, type QuotaSource } from './driver.ts'
-import { type LogOptions, makeLog } from './logger.ts'
 import { makeMetrics } from './metrics.ts'
 import type { Health, Store, StoreEvent, Time, Transport } from './ports.ts'
 import { settingsFrom } from './settings.ts'
@@ -91,11 +91,11 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
     throw StaticError.of('invalid_request', 'The floor of the traffic profiles lies above their ceiling.')
   }
   const now = options.now ?? Date.now
-  const log = makeLog(options.log)
+  const log = makeLog(options.log, 'relay')
   const onError = (err: unknown): void => log.error({ err }, 'something failed that nobody waits for')
   const remote = 'url' in options.api ? makeApiClient(options.api) : undefined
   const api = remote ?? (options.api as LocalApi)
-  const crypto = await makeCrypto()
+  const crypto = makeCrypto()
   await remote?.check().catch((err: unknown) => {
     if (StaticError.from(err).code !== 'unavailable') throw err
     log.warn({ err }, 'the API is out of reach: agents get no new quota until it is back')

@@ -3,8 +3,8 @@
  */
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import { request } from 'node:https'
+import { peerSentence, peerText } from '@static/node/peer-text'
 import { ERRORS, type ErrorCode, type Problem, StaticError } from '@static/protocol'
-import { peerSentence, peerText } from './transport/peer-text.ts'
 import { tcpFailure } from './transport/tcp-failure.ts'
 
 /** What is asked of the API. */

@@ -1,8 +1,7 @@
 /** A channel as the application uses it. */
-import { MAX_PAYLOAD_BYTES, StaticError } from '@static/protocol'
+import { fromHex, MAX_PAYLOAD_BYTES, StaticError, toHex } from '@static/protocol'
 import type { Agent } from './core/agent/agent.ts'
 import { addMembers } from './core/agent/adding.ts'
-import { fromHex, toHex } from './core/bytes.ts'
 import type { Incoming } from './core/channel/inbox.ts'
 import { leaveChannel } from './core/agent/leaving.ts'
 import type { Membership } from './core/channel/membership.ts'

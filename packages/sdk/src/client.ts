@@ -1,8 +1,7 @@
 /** An agent as the application uses it. */
-import { type ChannelName, parseChannelName, StaticError } from '@static/protocol'
+import { type ChannelName, fromHex, parseChannelName, StaticError } from '@static/protocol'
 import { Channel } from './channel.ts'
 import { Agent, type AgentParts } from './core/agent/agent.ts'
-import { fromHex } from './core/bytes.ts'
 import type { AgentEvent } from './core/agent/events.ts'
 import { foundChannel } from './core/agent/founding.ts'
 import { joinByWelcome } from './core/agent/joining.ts'

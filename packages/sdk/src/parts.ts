@@ -1,8 +1,7 @@
 /** What an agent is made of in earnest: its database on disk, a session to a real relay, the system's clock and chance. */
 import { randomBytes } from 'node:crypto'
-import { paceOf, type TrafficProfileName } from '@static/protocol'
+import { paceOf, toHex, type TrafficProfileName } from '@static/protocol'
 import type { AgentParts } from './core/agent/agent.ts'
-import { toHex } from './core/bytes.ts'
 import { agentIdOf, ed25519, generateSignatureKeyPair, makeEngine } from './mls/index.ts'
 import { openSession, type SessionOptions } from './session/session.ts'
 import type { Settings } from './settings.ts'

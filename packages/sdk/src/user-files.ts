@@ -2,8 +2,8 @@
 import { X509Certificate } from 'node:crypto'
 import { readFileSync, statSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
+import { makeDirectories, readPrivateFile, replaceFile, sweepLeftovers } from '@static/node/files'
 import { StaticError } from '@static/protocol'
-import { makeDirectories, readPrivateFile, replacePrivateFile, sweepLeftovers } from './store/private-files.ts'
 
 /** What the per-user file may hold. */
 export interface Credentials {
@@ -61,7 +61,7 @@ export function writeCredentials(path: string, credentials: Credentials): void {
   try {
     makeDirectories(dirname(path))
     sweepLeftovers(path)
-    replacePrivateFile(path, `${JSON.stringify(fields, null, 2)}\n`)
+    replaceFile(path, `${JSON.stringify(fields, null, 2)}\n`, 0o600)
   } catch (cause) {
     throw invalid(`${path} cannot be written.`, cause)
   }

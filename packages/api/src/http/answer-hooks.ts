@@ -2,7 +2,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import type { Limits } from '../rules/limits.ts'
-import { subjectOf } from './address.ts'
+import { subjectOf } from '@static/node/address'
 import type { App } from './app.ts'
 import { rateHeaders } from './headers.ts'
 

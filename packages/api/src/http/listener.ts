@@ -10,10 +10,10 @@ import { createServer as createHttpsServer, type Server as HttpsServer } from 'n
 import type { Socket } from 'node:net'
 import type { SecureContextOptions } from 'node:tls'
 import type { FastifyServerFactoryHandler } from 'fastify'
+import { subjectOf } from '@static/node/address'
 import { StaticError } from '@static/protocol'
 import { newId } from '../rules/id.ts'
 import type { Settings } from '../settings.ts'
-import { subjectOf } from './address.ts'
 import { PROBLEM_TYPE, problemOf } from './problem.ts'
 
 /** A certificate with its chain, and its private key, as PEM. */

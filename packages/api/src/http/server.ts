@@ -1,7 +1,7 @@
 /** The web server: plumbing around the routes. */
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import Fastify, { LogController, type FastifyBaseLogger } from 'fastify'
-import type { Logger } from 'pino'
+import type { Logger } from '@static/node/logger'
 import { StaticError } from '@static/protocol'
 import { newId } from '../rules/id.ts'
 import type { Service } from '../service.ts'

@@ -1,10 +1,10 @@
 /** /internal/v1/quota/leases: how relay nodes borrow from an account's quota. On a listener of its own. */
 import Type from 'typebox'
+import { constantTimeEqual } from '@static/node/compare'
 import { type Mode, StaticError } from '@static/protocol'
 import type { App } from '../http/app.ts'
 import { answers, BODY_ERRORS, mode, orNull, time, uuid } from '../http/schemas.ts'
 import type { Service } from '../service.ts'
-import { constantTimeEqual } from '../secrets/compare.ts'
 
 const count = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })
 const requestBody = Type.Object(

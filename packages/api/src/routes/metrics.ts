@@ -1,9 +1,9 @@
 /** /metrics: Prometheus text, for this machine or for whoever has the metrics token. */
 import { isIPv6 } from 'node:net'
 import type { Registry } from 'prom-client'
+import { constantTimeEqual } from '@static/node/compare'
 import { StaticError } from '@static/protocol'
 import type { App } from '../http/app.ts'
-import { constantTimeEqual } from '../secrets/compare.ts'
 
 /** `local`: this machine may read without the token. Not behind a proxy, whose own address is often of this machine. */
 export function metricsRoutes(app: App, registry: Registry, token: string | undefined, local: boolean): void {

@@ -6,10 +6,9 @@
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject } from 'node:crypto'
 import { calculateJwkThumbprint, exportJWK } from 'jose'
 import { StaticError, TOKEN_ALGORITHM, type TokenClaims } from '@static/protocol'
-import { nodeSigner, type Signer, sodiumSigner } from './ed25519.ts'
+import { ed25519, type Signer, signatureKeyPair } from '@static/node/ed25519'
 import type { Clock, SigningKeyStore } from '../ports.ts'
 import { seal, unseal } from './seal.ts'
-import type { Sodium } from './sodium.ts'
 
 const HOUR = 3600_000
 const PUBLISHED_BEFORE = 24 * HOUR
@@ -40,7 +39,6 @@ export interface KeyRingOptions {
   readonly store: SigningKeyStore
   readonly masterKey: Uint8Array
   readonly now: Clock
-  readonly sodium?: Sodium | undefined
   /** For how long one key signs. */
   readonly lifetime: number
 }
@@ -119,12 +117,10 @@ export class KeyRing {
     if (published.kid !== row.kid)
       throw StaticError.of('store_corrupt', `The signing key ${row.kid} is not what its id says.`)
     const { generation, kid, activeFrom } = row
-    const { sodium } = this.#options
-    const sign = sodium ? sodiumSigner(sodium, key) : nodeSigner(key)
     return {
       generation,
       kid,
-      sign,
+      sign: ed25519.signer(signatureKeyPair(key)),
       published,
       activeFrom,
       header: base64url({ alg: TOKEN_ALGORITHM, kid, typ: 'JWT' }),

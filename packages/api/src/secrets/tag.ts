@@ -3,7 +3,7 @@
  * of a secret is worth nothing anywhere else.
  */
 import { createHmac, createSecretKey, randomBytes } from 'node:crypto'
-import type { Sodium } from './sodium.ts'
+import type { Sodium } from '@static/node/sodium'
 
 const KEY_BYTES = 32
 const TAG_BYTES = 32

@@ -9,14 +9,9 @@
  */
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
 import { join } from 'node:path'
+import { readPrivateFile, readPublicFile } from '@static/node/files'
 import { StaticError } from '@static/protocol'
-import {
-  ensurePrivateDirectory,
-  ensurePublicFile,
-  ensureSecretFile,
-  readPublicFile,
-  readSecretFile,
-} from '../server/data-dir.ts'
+import { ensurePrivateDirectory, ensurePublicFile, ensureSecretFile } from '../server/data-dir.ts'
 import { type CertificateAndKey, makeAuthorityCertificate, makeKey, makeLeafCertificate } from './certificate.ts'
 import { permits, readConstraints } from './constraints.ts'
 import { type HostName, LOOPBACK, parseHostNames } from './names.ts'
@@ -63,15 +58,14 @@ export async function openAuthority({
   now = () => new Date(),
 }: AuthorityOptions): Promise<Authority> {
   const wanted = parseHostNames([...LOOPBACK, ...names])
-  await ensurePrivateDirectory(directory)
+  ensurePrivateDirectory(directory)
   const path = join(directory, 'ca.pem')
   const keyPath = join(directory, 'ca.key')
 
   // First the certificate: once it is there its key must be, also while another process makes both.
-  const present = await readPublicFile(path)
-  const keyPem = await (present === undefined
-    ? ensureSecretFile(keyPath, () => Buffer.from(makeKey()))
-    : readSecretFile(keyPath))
+  const present = readPublicFile(path)
+  const keyPem =
+    present === undefined ? await ensureSecretFile(keyPath, () => Buffer.from(makeKey())) : readPrivateFile(keyPath)
   if (keyPem === undefined) {
     throw invalid(`${path} has no ca.key beside it: put the key back, or ${startAnew(path)}.`)
   }

@@ -1,8 +1,7 @@
 /** The server's own certificate, kept beside the authority's and renewed in time. */
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { join } from 'node:path'
-import { readPublicFile, readSecretFile } from '../server/data-dir.ts'
-import { replaceFile } from '../durable-file.ts'
+import { readPrivateFile, readPublicFile, replaceFile } from '@static/node/files'
 import type { CertificateAndKey } from './certificate.ts'
 import { LOOPBACK, parseHostName, parseHostNames } from './names.ts'
 import { type Authority, openAuthority } from './open.ts'
@@ -45,15 +44,15 @@ export async function serverCertificate(
     .filter(({ type }) => addresses || type === 'dns')
     .map(({ text }) => text)
 
-  const cert = (await readPublicFile(certPath))?.toString()
-  const key = (await readSecretFile(keyPath))?.toString()
+  const cert = readPublicFile(certPath)?.toString()
+  const key = readPrivateFile(keyPath)?.toString()
   if (cert !== undefined && key !== undefined && isUsable({ cert, key }, authority, wanted, now())) {
     return { cert, key, authority, renewed: false }
   }
   const made = await authority.issue(wanted)
   // A crash between the two leaves files that do not belong together, which the next start sees and replaces.
-  await replaceFile(keyPath, made.key, 0o600)
-  await replaceFile(certPath, made.cert, 0o644)
+  replaceFile(keyPath, made.key, 0o600)
+  replaceFile(certPath, made.cert, 0o644)
   return { ...made, authority, renewed: true }
 }
 

@@ -3,12 +3,12 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { Argument, Command } from 'commander'
 import type { Admin, openStore as openStoreType } from '@static/api'
+import { replaceFile } from '@static/node/files'
 import { type Account, PLANS, type Plan, StaticError } from '@static/protocol'
 import { confirm } from '../terminal/ask.ts'
 import { openAuthority } from '../authority.ts'
 import { defaultDataDirectory, ensurePrivateDirectory } from '../server/data-dir.ts'
 import { databaseOf } from '../server/database.ts'
-import { replaceFile } from '../durable-file.ts'
 import { examples } from '../terminal/examples.ts'
 import { printable } from '../terminal/output.ts'
 
@@ -83,10 +83,10 @@ async function proxyCertificate(directory: string, { dataDir, json }: AdminFlags
   }
   const authority = await openAuthority({ directory: dataDir, names: [] })
   const { cert, key } = await authority.issueClient()
-  await ensurePrivateDirectory(directory)
+  ensurePrivateDirectory(directory)
   const files = { cert: join(directory, 'client.pem'), key: join(directory, 'client.key') }
-  await replaceFile(files.key, key, 0o600)
-  await replaceFile(files.cert, cert, 0o644)
+  replaceFile(files.key, key, 0o600)
+  replaceFile(files.cert, cert, 0o644)
   process.stdout.write(json ? `${JSON.stringify(files)}\n` : `Made ${files.cert} and ${files.key}.\n`)
 }
 

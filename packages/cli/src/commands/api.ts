@@ -30,7 +30,7 @@ export function apiCommand(): Command {
 }
 
 async function api(flags: Flags): Promise<void> {
-  await ensurePrivateDirectory(flags.dataDir)
+  ensurePrivateDirectory(flags.dataDir)
   const certificate = await givenCertificate(flags)
   if (!certificate && !flags.insecureHttp) {
     throw StaticError.of('invalid_request', 'Give --cert and --key; `static up` makes its own, this command does not.')

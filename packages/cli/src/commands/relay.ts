@@ -33,7 +33,7 @@ export function relayCommand(): Command {
 }
 
 async function relay(flags: Flags): Promise<void> {
-  await ensurePrivateDirectory(flags.dataDir)
+  ensurePrivateDirectory(flags.dataDir)
   const certificate = await givenCertificate(flags)
   if (!certificate) {
     throw StaticError.of('invalid_request', 'Give --cert and --key; `static up` makes its own, this command does not.')

@@ -26,7 +26,7 @@ export function upCommand(): Command {
 }
 
 async function up(flags: Flags): Promise<void> {
-  await ensurePrivateDirectory(flags.dataDir)
+  ensurePrivateDirectory(flags.dataDir)
   const certificate = async (): Promise<Certificate> =>
     (await givenCertificate(flags)) ?? (await serverCertificate(flags.dataDir, namesOf(flags)))
   const quicCertificate = async (): Promise<Certificate> =>

@@ -1,7 +1,7 @@
 /** Files that the operator names by a flag: settings, tokens, certificates. */
 import { readFile } from 'node:fs/promises'
 import { StaticError } from '@static/protocol'
-import { readSecretFile } from './data-dir.ts'
+import { readPrivateFile } from '@static/node/files'
 import type { StateFlags } from './flags.ts'
 
 /** The token that lets others read the metrics. */
@@ -21,7 +21,7 @@ export async function textOf(path: string | undefined): Promise<string | undefin
 
 /** A secret from a file that nobody else may read. */
 export async function readToken(path: string): Promise<string> {
-  const token = (await readSecretFile(path))?.toString().trim() ?? ''
+  const token = readPrivateFile(path)?.toString().trim() ?? ''
   if (token === '') throw StaticError.of('invalid_request', `The file ${path} does not exist or is empty.`)
   return token
 }

@@ -11,6 +11,7 @@ import {
   PUBLIC_KEY_BYTES,
   SIGNATURE_BYTES,
   StaticError,
+  toHex,
 } from '@static/protocol'
 import {
   type AckRequest,
@@ -28,7 +29,6 @@ import {
   type UploadKeyPackageRequest,
   type Welcome,
 } from '@static/protocol/relay'
-import { toHex } from '../hex.ts'
 import type {
   Account,
   Actor,

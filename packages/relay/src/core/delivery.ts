@@ -2,9 +2,9 @@
  * Deliveries: who gets which entry, in log order. An entry that follows the last one a session was sent goes out as it
  * comes; a session that is behind, or does not take what it is sent, is served from the log at its own pace.
  */
+import { fromHex, toHex } from '@static/protocol'
 import type { AgentId, ChannelId, Entry, Result, Standing, StoreEvent } from '../ports.ts'
 import type { Effects } from './effects.ts'
-import { fromHex, toHex } from '../hex.ts'
 import {
   barLiftedMessage,
   deletedMessage,

@@ -3,7 +3,7 @@
  * token, keeps requests in memory, and hands them to the agent that made the invite. What is in a request it cannot read.
  */
 import { create } from '@bufbuild/protobuf'
-import { AGENT_ID_BYTES, type ErrorCode, joinProofBytes } from '@static/protocol'
+import { AGENT_ID_BYTES, type ErrorCode, fromHex, joinProofBytes, toHex } from '@static/protocol'
 import {
   type AnswerJoinRequest,
   type PollJoinRequestsRequest,
@@ -16,7 +16,6 @@ import type { AgentId, ChannelId, Invite, StoreEvent, Time } from '../ports.ts'
 import type { Settings } from '../settings.ts'
 import type { Delivery } from './delivery.ts'
 import type { Effects } from './effects.ts'
-import { fromHex, toHex } from '../hex.ts'
 import type { Crypto } from './io.ts'
 import { type RefusalDetails, refusalOf, serverMessage } from './messages.ts'
 import { Rates } from './rates.ts'

@@ -1,6 +1,6 @@
 /** The relay's words on the wire, from what the store tells. */
 import { create } from '@bufbuild/protobuf'
-import { ERRORS, type ErrorCode, StaticError } from '@static/protocol'
+import { type ErrorCode, ERRORS, fromHex, StaticError } from '@static/protocol'
 import {
   type ChannelState,
   ChannelStateSchema,
@@ -23,7 +23,6 @@ import type {
   StoredWelcome,
   StoreEvent,
 } from '../ports.ts'
-import { fromHex } from '../hex.ts'
 
 /** The body of a message of the relay. */
 export type Body = ServerMessage['body']

@@ -4,13 +4,14 @@
  */
 import {
   NONCE_BYTES,
+  outsideRange,
   PUBLIC_KEY_BYTES,
   REVISION,
-  outsideRange,
-  type SessionPurpose,
   sessionBytes,
+  type SessionPurpose,
   signedBytes,
   StaticError,
+  toHex,
   type TokenClaims,
   TRAFFIC_PROFILES,
   type TrafficProfileName,
@@ -26,7 +27,6 @@ import {
 import type { Account, Deployment, Time } from '../ports.ts'
 import type { Settings } from '../settings.ts'
 import type { Effects } from './effects.ts'
-import { toHex } from '../hex.ts'
 import type { Crypto, Outcome } from './io.ts'
 import type { Body } from './messages.ts'
 import { wrong } from './request-fields.ts'

@@ -3,7 +3,7 @@
  * timer or randomness; what takes time comes back as an input. The store decides about channels, this only remembers who
  * is connected.
  */
-import { ENVELOPE_LIMITS, StaticError } from '@static/protocol'
+import { ENVELOPE_LIMITS, fromHex, StaticError } from '@static/protocol'
 import { type AckRequest, type ClientMessage, type OpenSessionResponse, Purpose } from '@static/protocol/relay'
 import type { Deployment, Peer, StreamId, Time } from '../ports.ts'
 import type { Settings } from '../settings.ts'
@@ -12,7 +12,6 @@ import { Channels } from './channels.ts'
 import { Clocks } from './clocks.ts'
 import { Delivery } from './delivery.ts'
 import { Effects } from './effects.ts'
-import { fromHex } from '../hex.ts'
 import type { Crypto, Effect, Input, StreamKind } from './io.ts'
 import { Joins } from './joins.ts'
 import { type Closing, closingMessage, refusalOf, type RefusalDetails, serverMessage } from './messages.ts'

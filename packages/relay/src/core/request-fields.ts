@@ -1,7 +1,6 @@
 /** Checks of request fields that the schema cannot say. What they throw is the answer. */
-import { AGENT_ID_BYTES, CHANNEL_ID_BYTES, StaticError } from '@static/protocol'
+import { AGENT_ID_BYTES, CHANNEL_ID_BYTES, StaticError, toHex } from '@static/protocol'
 import type { Account, AgentId, ChannelId } from '../ports.ts'
-import { toHex } from '../hex.ts'
 import type { Request } from './stream.ts'
 
 /** A field is wrong; the words complete the sentence "A request is refused unless …". */

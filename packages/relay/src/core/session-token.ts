@@ -3,9 +3,8 @@
  * a deployment share. A token lives 10 minutes; calls renew it, at most up to an hour and never past the JWT.
  */
 import { base64Decode, base64Encode } from '@bufbuild/protobuf/wire'
-import { MODES, type TrafficProfileName } from '@static/protocol'
+import { fromHex, MODES, toHex, type TrafficProfileName } from '@static/protocol'
 import type { Account, AgentId, Time } from '../ports.ts'
-import { fromHex, toHex } from '../hex.ts'
 import type { Crypto } from './io.ts'
 
 /** Who calls. */

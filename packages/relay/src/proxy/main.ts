@@ -1,6 +1,6 @@
 /** Starts a stand-alone proxy: gRPC in, QUIC to a relay out. */
 import packageJson from '../../package.json' with { type: 'json' }
-import { type LogOptions, makeLog } from '../logger.ts'
+import { type LogOptions, makeLog } from '@static/node/logger'
 import type { Certificate } from '../main.ts'
 import { Proxy } from './proxy.ts'
 import { type GrpcTransport, startGrpcTransport } from '../transport/grpc/port.ts'
@@ -39,7 +39,7 @@ export interface RunningProxy {
  * see a wrong address or certificate at once.
  */
 export async function startProxy(options: ProxyOptions): Promise<RunningProxy> {
-  const log = makeLog(options.log)
+  const log = makeLog(options.log, 'relay')
   const { name, relay } = options
   const upstream = new QuicUpstream({ ...relay, serverName: name }, options.connections ?? 2, Date.now)
   const onError = (err: unknown): void => log.warn({ err }, 'a session or call could not be passed on')

@@ -3,9 +3,9 @@
  * a stream is not. A connection that breaks takes its streams with it; it is dialled again when the next one is wanted,
  * and now and then, so that a proxy which nobody uses because its relay was gone finds it back.
  */
+import { connectQuic, type QuicConnection, type QuicTarget } from '@static/node/quic'
 import { makeCell, StaticError } from '@static/protocol'
 import type { Upstream, UpstreamHandlers, UpstreamStream } from './proxy.ts'
-import { connectQuic, type QuicConnection, type QuicTarget } from '../transport/quic/client.ts'
 
 interface Lane {
   connection: Promise<QuicConnection> | undefined

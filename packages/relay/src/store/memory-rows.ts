@@ -1,6 +1,6 @@
 /** Rows as Maps. Records are changed in place, so there is nothing to write. */
+import { toHex } from '@static/protocol'
 import type { Account, AgentId, ChannelId, Entry, Invite, Position, StoredWelcome, Time } from '../ports.ts'
-import { toHex } from '../hex.ts'
 import { isActive } from './ledger/invites.ts'
 import {
   type Answered,

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import test from 'node:test'
-import { toHex } from '../../src/hex.ts'
+import { toHex } from '@static/protocol'
 import { makeKey } from '../support/agent.ts'
 import { PureRelay } from '../support/pure-relay.ts'
 

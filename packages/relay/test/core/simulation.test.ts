@@ -5,7 +5,7 @@
  */
 import assert from 'node:assert/strict'
 import test from 'node:test'
-import { toHex } from '../../src/hex.ts'
+import { toHex } from '@static/protocol'
 import type { Entry } from '../../src/ports.ts'
 import { makeKey } from '../support/agent.ts'
 import { SEED } from '../support/random.ts'

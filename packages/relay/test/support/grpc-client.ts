@@ -9,7 +9,7 @@ import {
 } from 'node:http2'
 import { isIPv6 } from 'node:net'
 import { create, type DescMessage, type MessageInitShape, type MessageShape } from '@bufbuild/protobuf'
-import { decodeEnvelope, encodeEnvelope } from '@static/protocol'
+import { decodeEnvelope, encodeEnvelope, frameCells, frameMessage, GRPC_PREFIX_BYTES } from '@static/protocol'
 import {
   CellSchema,
   Relay,
@@ -17,7 +17,6 @@ import {
   ServerMessageSchema,
   SubscribeRequestSchema,
 } from '@static/protocol/relay'
-import { frameCells, frameMessage, PREFIX_BYTES } from '../../src/transport/grpc/frame.ts'
 
 /** Where to connect. */
 export interface GrpcTarget {
@@ -164,9 +163,9 @@ function onMessages(stream: ClientHttp2Stream, take: (message: Uint8Array) => vo
   let rest: Buffer = Buffer.alloc(0)
   stream.on('data', (chunk: Buffer) => {
     rest = rest.length === 0 ? chunk : Buffer.concat([rest, chunk])
-    while (rest.length >= PREFIX_BYTES && rest.length >= PREFIX_BYTES + rest.readUInt32BE(1)) {
-      const end = PREFIX_BYTES + rest.readUInt32BE(1)
-      take(Uint8Array.from(rest.subarray(PREFIX_BYTES, end)))
+    while (rest.length >= GRPC_PREFIX_BYTES && rest.length >= GRPC_PREFIX_BYTES + rest.readUInt32BE(1)) {
+      const end = GRPC_PREFIX_BYTES + rest.readUInt32BE(1)
+      take(Uint8Array.from(rest.subarray(GRPC_PREFIX_BYTES, end)))
       rest = rest.subarray(end)
     }
   })

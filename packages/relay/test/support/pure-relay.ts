@@ -43,7 +43,7 @@ export class PureRelay {
       else made.pure?.handle({ type: 'event', event })
     })
     const identity = { name: 'relay.test', guests: true, traffic: ALL_TRAFFIC }
-    const relay = new Relay({ identity, deployment: store.deployment, settings, crypto: await makeCrypto() })
+    const relay = new Relay({ identity, deployment: store.deployment, settings, crypto: makeCrypto() })
     made.pure = new PureRelay(relay, store, settings)
     return made.pure
   }

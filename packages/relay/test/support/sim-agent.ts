@@ -18,6 +18,7 @@ import {
   makeCell,
   REVISION,
   sessionBytes,
+  toHex,
   type WireForm,
 } from '@static/protocol'
 import {
@@ -33,7 +34,6 @@ import {
   ServerMessageSchema,
   TrafficProfile,
 } from '@static/protocol/relay'
-import { toHex } from '../../src/hex.ts'
 import { type AgentKey, sha256, type WireStream } from './agent.ts'
 import type { SimNetwork } from './sim-network.ts'
 

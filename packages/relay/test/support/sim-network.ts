@@ -46,7 +46,7 @@ export class SimNetwork implements Transport {
       listeners.push(listener)
       return store
     })
-    const crypto = { ...(await makeCrypto()), random: (length: number) => network.bytes(length) }
+    const crypto = { ...makeCrypto(), random: (length: number) => network.bytes(length) }
     const identity = { name: 'relay.test', guests: true, traffic: ALL_TRAFFIC }
     const driver = new Driver({
       relay: new Relay({ identity, deployment: store.deployment, settings, crypto }),

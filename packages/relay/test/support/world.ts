@@ -158,7 +158,7 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
   let driver: Driver | undefined
   const store = await openMemoryStore({ retention: settings.retention }, (event) => driver?.event(event))
   const identity = { name: 'relay.test', guests: options.guests ?? true, traffic: ALL_TRAFFIC }
-  const relay = new Relay({ identity, deployment: store.deployment, settings, crypto: await makeCrypto() })
+  const relay = new Relay({ identity, deployment: store.deployment, settings, crypto: makeCrypto() })
   driver = new Driver({
     relay,
     store,

@@ -3,9 +3,8 @@ import { test } from 'node:test'
 import { create } from '@bufbuild/protobuf'
 import { Code, ConnectError, createClient, type Transport } from '@connectrpc/connect'
 import { createConnectTransport, createGrpcWebTransport } from '@connectrpc/connect-node'
-import { ERROR_METADATA, ERRORS, SESSION_METADATA } from '@static/protocol'
+import { ERROR_METADATA, ERRORS, frameMessage, SESSION_METADATA } from '@static/protocol'
 import { Relay, type ServerMessage, ServerMessageSchema } from '@static/protocol/relay'
-import { frameMessage } from '../../src/transport/grpc/frame.ts'
 import type { GrpcStatus } from '../support/grpc-client.ts'
 import { type FakeSubscription, type GrpcBench, startGrpcBench } from '../support/grpc-fakes.ts'
 
@@ -174,7 +173,7 @@ test('a handler that does not care about the reader is held to the bound', async
 test('requests that are no subscription are refused', async () => {
   await using bench = await startGrpcBench()
   const client = await bench.connect()
-  const bodies: [bytes: Buffer, code: number][] = [
+  const bodies: [bytes: Uint8Array, code: number][] = [
     [Buffer.alloc(0), Code.InvalidArgument],
     [Buffer.of(0, 0, 0, 0, 9), Code.InvalidArgument],
     [Buffer.concat([frameMessage(new Uint8Array()), frameMessage(new Uint8Array())]), Code.InvalidArgument],

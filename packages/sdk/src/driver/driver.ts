@@ -2,10 +2,9 @@
  * One client for a program in another language: does what the program asks, with the SDK that everybody uses, and
  * decides nothing itself. Channels, iterators and offers go by number.
  */
-import { StaticError } from '@static/protocol'
+import { StaticError, toHex } from '@static/protocol'
 import type { Channel, ChannelMember } from '../channel.ts'
 import { type JoinOffer, StaticClient } from '../client.ts'
-import { toHex } from '../core/bytes.ts'
 import type { AgentEvent } from '../core/agent/events.ts'
 import { StaticChannelManager } from '../manager.ts'
 import { failureOf } from './failure.ts'

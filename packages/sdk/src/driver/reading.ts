@@ -3,8 +3,8 @@
  * its payload until the program says that it is settled: what the program has and has not handed on is given again
  * after a crash.
  */
+import { toHex } from '@static/protocol'
 import type { Channel, Envelope } from '../channel.ts'
-import { toHex } from '../core/bytes.ts'
 import { failureOf } from './failure.ts'
 import type { Tell } from './messages.ts'
 

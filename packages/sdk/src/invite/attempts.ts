@@ -3,10 +3,11 @@
  * session, so the same token carries on after a timeout or a crash. A Welcome counts only if a holder of the token made
  * it for this request, the owner's leaf has signed it, and the owner answers this agent's hello.
  */
-import { ERRORS, type ErrorCode, StaticError } from '@static/protocol'
+import { sameBytes } from '@static/node/compare'
+import { type ErrorCode, ERRORS, fromHex, StaticError, toHex } from '@static/protocol'
 import type { DeliverWelcome } from '@static/protocol/relay'
 import type { Agent } from '../core/agent/agent.ts'
-import { fromHex, same, toHex } from '../core/bytes.ts'
+import { same } from '../core/bytes.ts'
 import { newChannel, resumeOf } from '../core/agent/founding.ts'
 import { wipeEpoch } from '../core/channel/group-state.ts'
 import { sha256 } from '../core/channel/history.ts'
@@ -16,7 +17,7 @@ import type { Membership } from '../core/channel/membership.ts'
 import type { AgentId, AttemptRecord, ChannelId, SessionInfo } from '../ports.ts'
 import { refusalError, retryDelay } from '../session/refusal.ts'
 import { JOIN_NONCE_BYTES, sealRequest } from './join-request.ts'
-import { admissionProof, equalTags, type InviteKeys, inviteKeys, welcomeTag } from './keys.ts'
+import { admissionProof, type InviteKeys, inviteKeys, welcomeTag } from './keys.ts'
 import { decodeToken, invalid, type InviteToken } from './token.ts'
 
 /** A hello that is not answered is said again after this, then after twice as long, and so on. */
@@ -249,7 +250,7 @@ export class JoinAttempts {
         const joined = await agent.engine.join(welcome, privatePart, agent.key, expected)
         const { epochAuthenticator } = agent.engine.facts(joined.group)
         const tag = welcomeTag(keys, keyPackage, welcome, epochAuthenticator)
-        if (!same(keyPackage, record.keyPackage) || !equalTags(tag, delivered.welcome?.tag ?? new Uint8Array())) {
+        if (!same(keyPackage, record.keyPackage) || !sameBytes(tag, delivered.welcome?.tag ?? new Uint8Array())) {
           wipeEpoch(agent.engine, joined)
           throw StaticError.of('invalid_welcome', 'The Welcome was not made by a holder of the invite token.')
         }

@@ -3,10 +3,10 @@
  * answers by a commit with a Welcome, or by a code. Whether an invite may still be used is decided here, by this agent's
  * own clock and its own count on disk; what the relay counts only keeps strangers away.
  */
-import { type ErrorCode, MAX_MEMBERS, StaticError } from '@static/protocol'
+import { type ErrorCode, fromHex, MAX_MEMBERS, StaticError, toHex } from '@static/protocol'
 import type { JoinRequest as PolledRequest } from '@static/protocol/relay'
 import type { Agent } from '../core/agent/agent.ts'
-import { fromHex, same, toHex } from '../core/bytes.ts'
+import { same } from '../core/bytes.ts'
 import { sha256 } from '../core/channel/history.ts'
 import type { Membership } from '../core/channel/membership.ts'
 import type { CheckedKeyPackage } from '../mls/index.ts'

@@ -1,6 +1,7 @@
 /** What is in the box of a join request (SPEC.md, 6.3): nonce(16), tag(32), then the KeyPackage. */
+import { sameBytes } from '@static/node/compare'
 import type { InviteKeys, JoinPlace } from './keys.ts'
-import { equalTags, joinTag, seal, unseal } from './keys.ts'
+import { joinTag, seal, unseal } from './keys.ts'
 
 export const JOIN_NONCE_BYTES = 16
 const TAG_BYTES = 32
@@ -23,5 +24,5 @@ export function openRequest(keys: InviteKeys, place: JoinPlace, box: Uint8Array)
   const nonce = opened.slice(0, JOIN_NONCE_BYTES)
   const tag = opened.subarray(JOIN_NONCE_BYTES, JOIN_NONCE_BYTES + TAG_BYTES)
   const keyPackage = opened.slice(JOIN_NONCE_BYTES + TAG_BYTES)
-  return equalTags(tag, joinTag(keys, place, nonce, keyPackage)) ? { nonce, keyPackage } : undefined
+  return sameBytes(tag, joinTag(keys, place, nonce, keyPackage)) ? { nonce, keyPackage } : undefined
 }

@@ -2,7 +2,7 @@
  * What a token's secret gives (SPEC.md, 6.2). The relay learns the id and the admission key, which let it turn away
  * strangers; neither opens a box, makes a tag, or leads back to the secret.
  */
-import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes, timingSafeEqual } from 'node:crypto'
+import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from 'node:crypto'
 import { joinProofBytes, signedBytes } from '@static/protocol'
 import { sha256 } from '../core/channel/history.ts'
 
@@ -95,11 +95,6 @@ export function unseal({ box, inviteId }: InviteKeys, sealed: Uint8Array): Uint8
   } catch {
     return undefined
   }
-}
-
-/** Whether two tags are equal, in a time that does not depend on where they differ. */
-export function equalTags(one: Uint8Array, other: Uint8Array): boolean {
-  return one.length === other.length && timingSafeEqual(one, other)
 }
 
 function mac(key: Uint8Array, bytes: Uint8Array): Uint8Array {

@@ -4,10 +4,10 @@
  * the same answer, or the group splits. It cannot see whether the others can decrypt the commit's path: an insider can
  * make one that only some can, and MLS has no cure for that.
  */
+import { ed25519 } from '@static/node/ed25519'
 import { type DeclarationFields, leaveBytes, MAX_MEMBERS } from '@static/protocol'
 import { equal, keyOf } from './bytes.ts'
 import { agentIdOf, isFounder, isIdentity } from './credential.ts'
-import { ed25519 } from './ed25519.ts'
 import { isEncryptionKey } from './x25519.ts'
 
 /** A leaf that is not blank. */

@@ -6,10 +6,10 @@
  * An epoch is saved in two parts: the group, whole, once per commit (`encodeGroup`), and a row of 48 bytes per leaf
  * (`encodeRow`), of which one changes with every message.
  */
+import type { SignatureKeyPair } from '@static/node/ed25519'
 import type { DeclarationFields } from '@static/protocol'
 import type { Declared, Violation } from './commit-rules.ts'
 import type { ChannelContext } from './context.ts'
-import type { SignatureKeyPair } from './ed25519.ts'
 import type { Opened, RatchetRow, Ratchets, Sealed } from './ratchet.ts'
 
 declare const opaque: unique symbol

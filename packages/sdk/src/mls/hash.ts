@@ -4,7 +4,7 @@
  * when they need no memory.
  */
 import { createHmac, hash } from 'node:crypto'
-import { sodium } from './sodium.ts'
+import { sodium } from '@static/node/sodium'
 
 /** The length of SHA-256 and of every secret of the key schedule. */
 export const DIGEST_BYTES = 32

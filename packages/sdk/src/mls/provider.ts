@@ -17,8 +17,14 @@ import {
 } from 'node:crypto'
 import type { CiphersuiteImpl, CiphersuiteName } from 'ts-mls'
 import { CryptoError } from 'ts-mls/mlsError.js'
+import {
+  ed25519,
+  generateSignatureKeyPair,
+  type SignatureKeyPair,
+  type Signer,
+  type Verifier,
+} from '@static/node/ed25519'
 import { concat, equal } from './bytes.ts'
-import { ed25519, generateSignatureKeyPair, type SignatureKeyPair, type Signer, type Verifier } from './ed25519.ts'
 import { DIGEST_BYTES, expand, extract, hmac, sha256 } from './hash.ts'
 
 /** What differs between the suites, which share X25519, SHA-256 and Ed25519. */

@@ -7,9 +7,9 @@
  * Sealing twice with one row would use a key twice: hold the group's mutex from `seal` to the new row in place.
  */
 import { randomFillSync } from 'node:crypto'
+import type { Signer, Verifier } from '@static/node/ed25519'
 import { MAX_CIPHERTEXT_BYTES, SIGNATURE_BYTES, StaticError } from '@static/protocol'
 import { concat } from './bytes.ts'
-import type { Signer, Verifier } from './ed25519.ts'
 import { CONTENT_TYPES, lengthBytes, parsePrivateMessage, PRIVATE_MESSAGE, readSpan, writeLength } from './framing.ts'
 import { DIGEST_BYTES, HMAC_START, hmacInput, hmacInto } from './hash.ts'
 import { contentBytes } from './padding.ts'

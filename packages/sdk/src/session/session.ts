@@ -3,6 +3,7 @@
  * brings leaves in one write, because a write costs more than what is in it.
  */
 import { hash as digest, randomBytes } from 'node:crypto'
+import { ConnectionError } from '@static/node/connection-error'
 import { type Pace, paceOf, StaticError, type TrafficProfileName, wholeUnits } from '@static/protocol'
 import type { Endpoint } from '../endpoint.ts'
 import type {
@@ -320,9 +321,10 @@ function joined(parts: readonly Uint8Array[]): Uint8Array {
   return first && parts.length === 1 ? first : Buffer.concat(parts)
 }
 
-/** Whether the transport has met somebody else than the relay: both say it in these words. */
-function isUntrusted({ message }: StaticError): boolean {
-  return /^The (certificate|authority) /.test(message)
+/** Whether the transport has met somebody else than the relay, or cannot tell whom. */
+function isUntrusted(error: StaticError): boolean {
+  if (!(error instanceof ConnectionError)) return false
+  return error.reason === 'untrusted_certificate' || error.reason === 'unreadable_authority'
 }
 
 function sha256(bytes: Uint8Array): Uint8Array {

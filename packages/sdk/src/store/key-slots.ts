@@ -4,6 +4,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import { resolve } from 'node:path'
+import { createFile, replaceFile, sweepLeftovers } from '@static/node/files'
 import { StaticError } from '@static/protocol'
 import { connect, databaseFile } from './connection.ts'
 import {
@@ -16,13 +17,7 @@ import {
   readKeyring,
   stretch,
 } from './key-sources.ts'
-import {
-  createPrivateFile,
-  ensurePrivateDirectory,
-  privateFileSize,
-  replacePrivateFile,
-  sweepLeftovers,
-} from './private-files.ts'
+import { ensurePrivateDirectory, privateFileSize } from './private-files.ts'
 import {
   encodeSlots,
   type KeySlot,
@@ -54,7 +49,7 @@ export async function openDatabaseKey(directory: string, source: KeySource): Pro
   }
   const key = randomBytes(KEY_BYTES)
   const slot = await makeSlot(directory, source, key)
-  if (createPrivateFile(path, encodeSlots([slot]))) return key
+  if (createFile(path, encodeSlots([slot]), 0o600)) return key
   // Another process was quicker; whatever it made is what counts.
   key.fill(0)
   return await unlock(directory, readSlots(directory) ?? [], source)
@@ -122,7 +117,7 @@ function replaceSlots(
     if (encodeSlots(existingSlots(directory)) !== encodeSlots(expected)) {
       throw new StaticError('store_locked', 'Another process has changed the key slots in between: try again.')
     }
-    replacePrivateFile(slotFile(directory), encodeSlots(slots))
+    replaceFile(slotFile(directory), encodeSlots(slots), 0o600)
   } finally {
     database.close()
   }

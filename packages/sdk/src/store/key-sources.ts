@@ -6,8 +6,8 @@ import * as crypto from 'node:crypto'
 import { type Argon2Parameters, randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
+import { createFile, readPrivateFile, sweepLeftovers } from '@static/node/files'
 import { StaticError } from '@static/protocol'
-import { createPrivateFile, readPrivateFile, sweepLeftovers } from './private-files.ts'
 
 /** The system's keyring, as far as it is needed here. */
 export interface Keyring {
@@ -75,7 +75,7 @@ export function ensureKeyFile(directory: string, path: string | undefined): Buff
   const present = readPrivateFile(file)
   if (present !== undefined) return checkLength(present, file)
   const made = randomBytes(KEY_BYTES)
-  if (createPrivateFile(file, made)) return made
+  if (createFile(file, made, 0o600)) return made
   made.fill(0)
   return readKeyFile(directory, path)
 }

@@ -6,8 +6,8 @@
  * What it does not notice: the file put back together with the database (unless it is kept elsewhere), and a database
  * put back, or the end of its log cut off, within one step of the number. The relay's head shows those.
  */
+import { readPrivateFile, replaceFile } from '@static/node/files'
 import { StaticError } from '@static/protocol'
-import { readPrivateFile, replacePrivateFile } from './private-files.ts'
 
 /** Where the number in the database is read and written; each write is a transaction. */
 export interface CounterInDatabase {
@@ -59,7 +59,7 @@ export class OpenCounter {
   }
 
   #writeFile(value: number): void {
-    replacePrivateFile(this.#path, `${value}\n`)
+    replaceFile(this.#path, `${value}\n`, 0o600)
     this.#inFile = value
   }
 }

@@ -4,9 +4,9 @@
  */
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
 import { join } from 'node:path'
+import { readPrivateFile } from '@static/node/files'
 import { StaticError } from '@static/protocol'
 import { KEY_BYTES, type Stretching } from './key-sources.ts'
-import { readPrivateFile } from './private-files.ts'
 
 /** What a slot is opened by; known without opening it. */
 export interface KeySlot {

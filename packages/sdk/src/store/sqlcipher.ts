@@ -6,6 +6,7 @@
  * the database it protects no more than a part of it that gets lost.
  */
 import { join, resolve } from 'node:path'
+import { sweepLeftovers } from '@static/node/files'
 import { StaticError } from '@static/protocol'
 import type { AgentStore, Change, ChannelId, IdentityRecord, InboxRecord, Snapshot } from '../ports.ts'
 import { Bodies, deleteLeftovers } from './bodies.ts'
@@ -14,7 +15,7 @@ import { connect, databaseFile, storeError } from './connection.ts'
 import { openDatabaseKey } from './key-slots.ts'
 import type { KeySource } from './key-sources.ts'
 import { checkCounters, type CounterInDatabase, OpenCounter, readCounterFile } from './open-counter.ts'
-import { ensurePrivateDirectory, sweepLeftovers } from './private-files.ts'
+import { ensurePrivateDirectory } from './private-files.ts'
 import { createSchema, hasSchema, upgradeSchema } from './schema.ts'
 import type { Database, Statement } from './sqlite.ts'
 import { prepareInbox, readIdentity, readSnapshot } from './snapshot.ts'

@@ -1,4 +1,5 @@
 /** What an agent's thread and the thread of a stream with a clock tell each other. */
+import type { ConnectionFailure } from '@static/node/connection-error'
 import type { ErrorCode, Pace } from '@static/protocol'
 import type { Target } from '../ports.ts'
 
@@ -14,6 +15,8 @@ export interface ClockSettings {
 /** An error on its way between threads: classes do not travel. */
 export interface SentError {
   readonly code: ErrorCode
+  /** Of a `ConnectionError`. */
+  readonly reason: ConnectionFailure | undefined
   readonly message: string
 }
 

@@ -1,10 +1,11 @@
 /** The thread of a stream with a clock: dials, and lets one cell leave at each tick. It decides nothing else. */
 import { randomInt } from 'node:crypto'
 import { isMainThread, type MessagePort, parentPort, workerData } from 'node:worker_threads'
+import { ConnectionError } from '@static/node/connection-error'
 import { Pacer, StaticError } from '@static/protocol'
 import type { CellStream } from '../ports.ts'
-import type { DialOptions } from './address.ts'
 import type { ClockSettings, FromClock, SentError, ToClock } from './clock-message.ts'
+import type { DialOptions } from './dial-options.ts'
 import { makeGrpcTransport } from './grpc.ts'
 import { makeQuicTransport } from './quic.ts'
 
@@ -71,7 +72,7 @@ class ClockedStream {
     if (this.#over) return
     this.#handed = (this.#handed + chunk.length) | 0
     const behind = (this.#handed - Atomics.load(this.#taken, 0)) | 0
-    if (behind > MAX_BEHIND_BYTES) this.#closed(StaticError.of('connection_error', FLOOD))
+    if (behind > MAX_BEHIND_BYTES) this.#closed(new ConnectionError('closed', FLOOD))
     else this.#say({ type: 'data', chunk })
   }
 
@@ -112,8 +113,9 @@ class ClockedStream {
   }
 }
 
-function sent({ code, message }: StaticError): SentError {
-  return { code, message }
+function sent(error: StaticError): SentError {
+  const { code, message } = error
+  return { code, message, reason: error instanceof ConnectionError ? error.reason : undefined }
 }
 
 if (!isMainThread && parentPort !== null) {

@@ -4,13 +4,13 @@
  * the ticks shift sees when the agent works.
  */
 import { isMainThread, Worker } from 'node:worker_threads'
+import { ConnectionError } from '@static/node/connection-error'
+import { withPrivateTemp, wrongThread } from '@static/node/quic'
 import { StaticError } from '@static/protocol'
 import type { CellStream, StreamHandlers, Transport } from '../ports.ts'
-import type { DialOptions } from './address.ts'
 import type { ClockSettings, FromClock, SentError, ToClock } from './clock-message.ts'
 import { Delivery } from './delivery.ts'
-import { wrongThread } from './quic.ts'
-import { withPrivateTemp } from './quic-private-temp.ts'
+import type { DialOptions } from './dial-options.ts'
 
 /** How the transport is made. */
 export interface ClockOptions extends Pick<DialOptions, 'connectTimeoutMs'> {
@@ -79,7 +79,7 @@ function dial(workerData: ClockSettings, handlers: StreamHandlers): Promise<Cell
         return over(message.error && received(message.error))
     }
   })
-  worker.once('error', (cause) => over(StaticError.of('connection_error', DIED, { cause })))
+  worker.once('error', (cause) => over(new ConnectionError('closed', DIED, cause)))
   worker.once('exit', () => over(gone()))
   return promise
 }
@@ -87,10 +87,10 @@ function dial(workerData: ClockSettings, handlers: StreamHandlers): Promise<Cell
 const GOODBYE_MS = 500
 const DIED = 'The thread of the connection to the relay has ended.'
 
-function gone(): StaticError {
-  return StaticError.of('connection_error', DIED)
+function gone(): ConnectionError {
+  return new ConnectionError('closed', DIED)
 }
 
-function received({ code, message }: SentError): StaticError {
-  return StaticError.of(code, message)
+function received({ code, reason, message }: SentError): StaticError {
+  return reason === undefined ? StaticError.of(code, message) : new ConnectionError(reason, message)
 }

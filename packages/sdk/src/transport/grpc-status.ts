@@ -1,7 +1,8 @@
 /** How gRPC says that a call went wrong (https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md). */
 import type { IncomingHttpHeaders } from 'node:http2'
+import { ConnectionError } from '@static/node/connection-error'
+import { peerSentence } from '@static/node/peer-text'
 import { StaticError } from '@static/protocol'
-import { peerSentence } from './peer-text.ts'
 
 const OK = '0'
 /** The server takes no calls now, and may do so later. */
@@ -14,7 +15,7 @@ export function refusalOf(headers: IncomingHttpHeaders, place: string): StaticEr
   const isGrpc =
     Number(headers[':status']) === 200 && /^application\/grpc(\+proto)?(;|$)/i.test(headers['content-type'] ?? '')
   if (isGrpc && status === undefined) return undefined
-  return StaticError.of('connection_error', `${place} answers, but it is not a relay.`)
+  return new ConnectionError('wrong_protocol', `${place} answers, but it is not a relay.`)
 }
 
 /** How a call ended by its headers and trailers; undefined when they do not say. */
@@ -24,7 +25,7 @@ export function statusOf(metadata: IncomingHttpHeaders, place: string): 'ok' | S
   if (code === OK) return 'ok'
   const text = peerSentence(decoded(String(words ?? '')))
   const message = `The relay at ${place} ended the session: ${text === '' ? `gRPC status ${String(code)}.` : text}`
-  return StaticError.of(code === UNAVAILABLE ? 'unavailable' : 'connection_error', message)
+  return code === UNAVAILABLE ? StaticError.of('unavailable', message) : new ConnectionError('closed', message)
 }
 
 /** gRPC sends text percent-encoded; not everybody does it well. */

@@ -10,12 +10,13 @@ import {
   type IncomingHttpHeaders,
 } from 'node:http2'
 import { connect as connectTls } from 'node:tls'
-import { StaticError } from '@static/protocol'
+import { ConnectionError } from '@static/node/connection-error'
+import { CONNECT_TIMEOUT_MS, dialAddresses, placeOf } from '@static/node/dial'
+import { CellUnframer, frameCells, StaticError } from '@static/protocol'
 import { Relay } from '@static/protocol/relay'
 import type { CellStream, StreamHandlers, Target, Transport } from '../ports.ts'
-import { CONNECT_TIMEOUT_MS, dialAddresses, type DialOptions, placeOf } from './address.ts'
 import { Delivery } from './delivery.ts'
-import { CellUnframer, frameCells } from './grpc-frame.ts'
+import type { DialOptions } from './dial-options.ts'
 import { refusalOf, statusOf } from './grpc-status.ts'
 import { tcpFailure } from './tcp-failure.ts'
 
@@ -56,14 +57,14 @@ async function dial(
   // Whoever waits hears of it; unheard it would end the process.
   socket.on('error', () => {})
   const timer = setTimeout(() => {
-    const late = StaticError.of('connection_error', `No answer from ${place} in time.`)
+    const late = new ConnectionError('timed_out', `No answer from ${place} in time.`)
     if (line === undefined) socket.destroy(late)
     else line.cut(late)
   }, connectTimeoutMs)
   let line: GrpcLine | undefined
   try {
     await once(socket, 'secureConnect')
-    if (socket.alpnProtocol !== 'h2') throw StaticError.of('connection_error', `${place} does not speak HTTP/2.`)
+    if (socket.alpnProtocol !== 'h2') throw new ConnectionError('wrong_protocol', `${place} does not speak HTTP/2.`)
     // What is written is whole cells: there is nothing to wait for.
     socket.setNoDelay(true)
     const session = connectHttp2(`https://${serverName}:${port}`, {
@@ -127,9 +128,9 @@ class GrpcLine implements CellStream {
 
   write(cells: Uint8Array): void {
     if (this.#isOver) return
-    this.#stream.write(frameCells(cells))
+    this.#stream.write(frameCells(cells, (size) => Buffer.allocUnsafe(size)))
     if (this.#stream.writableLength <= MAX_UNSENT_BYTES) return
-    this.cut(StaticError.of('connection_error', `${this.#place} does not read what it is sent.`))
+    this.cut(new ConnectionError('closed', `${this.#place} does not read what it is sent.`))
   }
 
   end(): void {
@@ -157,8 +158,8 @@ class GrpcLine implements CellStream {
 
   #data(chunk: Buffer): void {
     this.#delivery.data(this.#unframer.push(chunk))
-    if (this.#unframer.isBroken) {
-      this.cut(StaticError.of('connection_error', `${this.#place} sent something that is not a cell.`))
+    if (this.#unframer.fault !== undefined) {
+      this.cut(new ConnectionError('wrong_protocol', `${this.#place} sent something that is not a cell.`))
     }
   }
 
@@ -180,7 +181,7 @@ class GrpcLine implements CellStream {
     if (status instanceof StaticError) return status
     const { rstCode } = this.#stream
     const how = rstCode === 0 ? 'was cut off' : `was reset by the relay (HTTP/2 code ${rstCode})`
-    return StaticError.of('connection_error', `The connection to ${place} ${how}.`, { cause: this.#failure })
+    return new ConnectionError('closed', `The connection to ${place} ${how}.`, this.#failure)
   }
 
   #boundEnd(): void {

@@ -1,4 +1,5 @@
-/** Why a TLS connection over TCP did not come about, in words. */
+/** Why a TLS connection over TCP did not come about. */
+import { ConnectionError, type ConnectionFailure } from '@static/node/connection-error'
 import { StaticError } from '@static/protocol'
 
 /** What the checks of a certificate find, by OpenSSL's name for it. */
@@ -26,36 +27,44 @@ export interface TcpFailure {
 /** The error to tell. An error that has its words already is passed on. */
 export function tcpFailure({ place, serverName, cause }: TcpFailure): StaticError {
   if (cause instanceof StaticError) return cause
-  return StaticError.of('connection_error', sentence(place, serverName, codeOf(cause)), { cause })
+  const code = codeOf(cause)
+  const certificate = certificateFault(code)
+  if (certificate !== undefined) {
+    const text = `The certificate that ${place} shows for "${serverName}" ${certificate}.`
+    return new ConnectionError('untrusted_certificate', text, cause)
+  }
+  const [reason, text] = networkFault(place, code)
+  return new ConnectionError(reason, text, cause)
 }
 
-function sentence(place: string, serverName: string, code: string): string {
-  const certificate = Object.hasOwn(CERTIFICATE, code) ? CERTIFICATE[code] : undefined
-  if (certificate !== undefined) return `The certificate that ${place} shows for "${serverName}" ${certificate}.`
-  if (/^(CERT_|UNABLE_TO_|ERROR_IN_CERT|INVALID_CA|PATH_LENGTH|HOSTNAME_)/.test(code)) {
-    return `The certificate that ${place} shows for "${serverName}" is refused (${code}).`
-  }
+function certificateFault(code: string): string | undefined {
+  if (Object.hasOwn(CERTIFICATE, code)) return CERTIFICATE[code]
+  const isAny = /^(CERT_|UNABLE_TO_|ERROR_IN_CERT|INVALID_CA|PATH_LENGTH|HOSTNAME_)/.test(code)
+  return isAny ? `is refused (${code})` : undefined
+}
+
+function networkFault(place: string, code: string): readonly [ConnectionFailure, string] {
   switch (code) {
     case 'ECONNREFUSED':
-      return `Nobody listens on TCP port ${portOf(place)}.`
+      return ['refused', `Nobody listens on TCP port ${portOf(place)}.`]
     case 'ENOTFOUND':
     case 'EAI_AGAIN':
-      return `No address is found for the name in ${place}.`
+      return ['no_address', `No address is found for the name in ${place}.`]
     case 'ETIMEDOUT':
-      return `No answer from ${place} in time.`
+      return ['timed_out', `No answer from ${place} in time.`]
     case 'ECONNRESET':
     case 'EPIPE':
-      return `${place} cut the connection off before it was up.`
+      return ['closed', `${place} cut the connection off before it was up.`]
     case 'EHOSTUNREACH':
     case 'ENETUNREACH':
     case 'EADDRNOTAVAIL':
-      return `${place} cannot be reached from this machine.`
+      return ['unreachable', `${place} cannot be reached from this machine.`]
     case 'ERR_SSL_TLSV1_ALERT_NO_APPLICATION_PROTOCOL':
-      return `${place} does not speak HTTP/2.`
+      return ['wrong_protocol', `${place} does not speak HTTP/2.`]
     default:
       return code === 'EPROTO' || code.startsWith('ERR_SSL_')
-        ? `The server at ${place} does not speak TLS 1.3 as Static needs it.`
-        : `The connection to ${place} failed${code === '' ? '' : ` (${code})`}.`
+        ? ['wrong_protocol', `The server at ${place} does not speak TLS 1.3 as Static needs it.`]
+        : ['unreachable', `The connection to ${place} failed${code === '' ? '' : ` (${code})`}.`]
   }
 }
 

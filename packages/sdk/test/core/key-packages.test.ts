@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { toHex } from '../../src/core/bytes.ts'
+import { toHex } from '@static/protocol'
 import { Journal } from '../../src/core/channel/journal.ts'
 import { KeyPackages } from '../../src/core/agent/key-packages.ts'
 import type { KeyPackageRecord } from '../../src/ports.ts'

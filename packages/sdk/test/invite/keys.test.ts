@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { sameBytes } from '@static/node/compare'
 import {
   admissionProof,
-  equalTags,
   type InviteKeys,
   inviteKeys,
   joinTag,
@@ -139,14 +139,14 @@ test('a box is bound to its invite by more than its key', () => {
 
 test('tags are equal only when all of them is', () => {
   const tag = joinTag(KEYS, PLACE, NONCE, KEY_PACKAGE)
-  assert.ok(equalTags(tag, Uint8Array.from(tag)))
+  assert.ok(sameBytes(tag, Uint8Array.from(tag)))
   for (let at = 0; at < tag.length; at++) {
     assert.ok(
-      !equalTags(
+      !sameBytes(
         tag,
         tag.map((value, place) => (place === at ? value ^ 1 : value)),
       ),
     )
   }
-  for (const other of [...others(tag), new Uint8Array()]) assert.ok(!equalTags(tag, other))
+  for (const other of [...others(tag), new Uint8Array()]) assert.ok(!sameBytes(tag, other))
 })

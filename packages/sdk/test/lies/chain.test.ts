@@ -1,8 +1,7 @@
 /** The chain of the log with nine who send at once: honest relays raise no alarm, and lying ones never go unnoticed. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { chainStart } from '@static/protocol'
-import { fromHex, toHex } from '../../src/core/bytes.ts'
+import { chainStart, fromHex, toHex } from '@static/protocol'
 import { encodeFrame, type Frame } from '../../src/core/channel/message-frame.ts'
 import { type Difference, History, sha256 } from '../../src/core/channel/history.ts'
 import { randomNumbers, SEED } from '../../../relay/test/support/random.ts'

@@ -10,9 +10,9 @@ import {
   joinGroupExternal,
   type Proposal,
 } from 'ts-mls'
+import { ed25519, generateSignatureKeyPair, type SignatureKeyPair } from '@static/node/ed25519'
 import { type DeclarationFields, leaveBytes, type LeaveNoticeFields } from '@static/protocol'
 import { agentIdOf, FOUNDER_IDENTITY } from '../../src/mls/credential.ts'
-import { ed25519, generateSignatureKeyPair, type SignatureKeyPair } from '../../src/mls/ed25519.ts'
 import type { Rejection } from '../../src/mls/engine.ts'
 import { makeKeyPackage } from '../../src/mls/key-package.ts'
 import { CONFIG } from '../../src/mls/ts-mls/config.ts'

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Capabilities, generateKeyPackageWithKey, type Lifetime } from 'ts-mls'
-import { generateSignatureKeyPair } from '../../src/mls/ed25519.ts'
+import { generateSignatureKeyPair } from '@static/node/ed25519'
 import { capabilitiesOf, lifetimeFrom } from '../../src/mls/ts-mls/config.ts'
 import { encodeKeyPackage } from '../../src/mls/ts-mls/message.ts'
 import { crypto } from './attacker.ts'

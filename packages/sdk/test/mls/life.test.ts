@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { leaveBytes } from '@static/protocol'
-import { ed25519 } from '../../src/mls/ed25519.ts'
+import { ed25519 } from '@static/node/ed25519'
 import type { CommitChange, NewKeyPackage } from '../../src/mls/engine.ts'
 import { inside } from '../../src/mls/ts-mls/state.ts'
 import { faultOf } from '../../src/mls/ts-mls/tree.ts'

@@ -10,7 +10,7 @@ import {
 } from 'ts-mls'
 import fc from 'fast-check'
 import { encodeGroupContext } from 'ts-mls/groupContext.js'
-import { ed25519, type Signer } from '../../src/mls/ed25519.ts'
+import { ed25519, type Signer } from '@static/node/ed25519'
 import { hmac } from '../../src/mls/hash.ts'
 import { decodeRow, encodeRow, EpochCipher, MAX_STEPS, nextSecret, type RatchetRow } from '../../src/mls/ratchet.ts'
 import { decodeMessage } from '../../src/mls/ts-mls/message.ts'

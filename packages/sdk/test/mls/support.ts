@@ -1,9 +1,8 @@
 /** Agents in one process and a relay that delivers everything to everyone. */
 import { randomBytes } from 'node:crypto'
-import type { DeclarationFields } from '@static/protocol'
-import { parseChannelName } from '@static/protocol'
+import { generateSignatureKeyPair, type SignatureKeyPair } from '@static/node/ed25519'
+import { type DeclarationFields, parseChannelName } from '@static/protocol'
 import { agentIdOf } from '../../src/mls/credential.ts'
-import { generateSignatureKeyPair, type SignatureKeyPair } from '../../src/mls/ed25519.ts'
 import type {
   CommitChange,
   Epoch,

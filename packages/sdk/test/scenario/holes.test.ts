@@ -1,8 +1,7 @@
 /** Calls at the wrong time and with the wrong arguments: each is refused by its code, and everything else goes on. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { toHex } from '../../src/core/bytes.ts'
-import { parseChannelName } from '@static/protocol'
+import { parseChannelName, toHex } from '@static/protocol'
 import { fakeGroup } from '../support/fake-group.ts'
 import { code, NAME, take, text, WAYS, World } from '../support/world.ts'
 

@@ -5,14 +5,13 @@
  */
 import { randomBytes } from 'node:crypto'
 import { create, type MessageInitShape } from '@bufbuild/protobuf'
-import { REVISION, type WireForm } from '@static/protocol'
+import { fromHex, REVISION, toHex, type WireForm } from '@static/protocol'
 import {
   type AckRequest,
   type DeliverWelcome,
   type Error as Refusal,
   ServerMessageSchema,
 } from '@static/protocol/relay'
-import { fromHex, toHex } from '../../src/core/bytes.ts'
 import { agentIdOf } from '../../src/mls/index.ts'
 import type { AgentId, ChannelId, RequestBody, ServerBody, StreamHandlers } from '../../src/ports.ts'
 import type { MemoryPeer } from '../../src/transport/memory.ts'

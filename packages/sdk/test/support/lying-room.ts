@@ -3,7 +3,7 @@
  * own chain. What the relay shows to whom goes through that member's lie; without one the views are all the same.
  */
 import { create } from '@bufbuild/protobuf'
-import { chainNext, chainStart, commitBody, leaveBody } from '@static/protocol'
+import { chainNext, chainStart, commitBody, fromHex, leaveBody, toHex } from '@static/protocol'
 import {
   ChannelStateSchema,
   type ChannelState,
@@ -17,7 +17,6 @@ import {
   type SendCommitRequest,
   type SendMessageRequest,
 } from '@static/protocol/relay'
-import { fromHex, toHex } from '../../src/core/bytes.ts'
 import { sha256 } from '../../src/core/channel/history.ts'
 import type { AgentId, PositionRecord, ServerBody } from '../../src/ports.ts'
 

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { create } from '@bufbuild/protobuf'
-import { chainNext, chainStart, commitBody, leaveBody, leaveBytes, StaticError } from '@static/protocol'
+import { chainNext, chainStart, commitBody, leaveBody, leaveBytes, StaticError, toHex } from '@static/protocol'
 import {
   ChannelStateSchema,
   DeliverCommitSchema,
@@ -16,7 +16,6 @@ import {
   type SendCommitRequest,
   type SendMessageRequest,
 } from '@static/protocol/relay'
-import { toHex } from '../../src/core/bytes.ts'
 import type { AgentEvent } from '../../src/core/agent/events.ts'
 import type { LogEntry } from '../../src/core/channel/follower.ts'
 import { newChannel } from '../../src/core/agent/founding.ts'

@@ -2,8 +2,7 @@
 import { createSecureServer, type ServerHttp2Stream } from 'node:http2'
 import type { AddressInfo } from 'node:net'
 import { parentPort, workerData } from 'node:worker_threads'
-import { CELL_BYTES } from '@static/protocol'
-import { frameCells } from '../../src/transport/grpc-frame.ts'
+import { CELL_BYTES, frameCells } from '@static/protocol'
 
 const frames = frameCells(new Uint8Array(64 * CELL_BYTES))
 const server = createSecureServer(workerData as { cert: string; key: string })

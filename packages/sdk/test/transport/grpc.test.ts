@@ -6,10 +6,9 @@ import { createServer as createHttpsServer } from 'node:https'
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import { test, type TestContext } from 'node:test'
 import { createServer as createTlsServer } from 'node:tls'
-import { CELL_BYTES, type ErrorCode } from '@static/protocol'
+import { CELL_BYTES, type ErrorCode, frameCells } from '@static/protocol'
 import type { Target } from '../../src/ports.ts'
 import { makeGrpcTransport } from '../../src/transport/grpc.ts'
-import { frameCells } from '../../src/transport/grpc-frame.ts'
 import { dial, newAuthority, refused } from './support.ts'
 
 const authority = await newAuthority()

@@ -1,9 +1,9 @@
 /** `static channel listen`: follows a channel, and lets in those who join by the agent's invites. */
 import { Command } from 'commander'
+import { isErrno } from '@static/node/files'
 import { StaticError } from '@static/protocol'
 import type { Message } from '../../agent/actions.ts'
 import { addAgentFlags, type AgentFlags, type OpenAgent, withAgent } from '../../agent/open.ts'
-import { isErrno } from '../../durable-file.ts'
 import { examples } from '../../terminal/examples.ts'
 import { printable, note, styled } from '../../terminal/output.ts'
 import { channelArgument, seconds, wholeNumber } from './arguments.ts'

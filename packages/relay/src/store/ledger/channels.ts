@@ -1,7 +1,6 @@
 /** Channels as such: founding, deleting, and whether an agent is in one. */
-import { chainStart } from '@static/protocol'
+import { chainStart, fromHex } from '@static/protocol'
 import type { Done, Position, Refusal, Request, Result } from '../../ports.ts'
-import { fromHex } from '../../hex.ts'
 import { type Context, admit, isRefusal, noteAction, refuse, touchMember } from './context.ts'
 import { placeMember, roster } from './state.ts'
 

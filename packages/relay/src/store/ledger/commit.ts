@@ -1,7 +1,6 @@
 /** SendCommit, SendWelcome and Leave: what changes the roster, and the entries that tell of it. */
-import { MAX_MEMBERS, commitBody, leaveBody, maxCommitBytes } from '@static/protocol'
+import { commitBody, leaveBody, MAX_MEMBERS, maxCommitBytes, toHex } from '@static/protocol'
 import type { Done, AgentId, Refusal, Request, Result, SignedDeclaration, WelcomeFields } from '../../ports.ts'
-import { toHex } from '../../hex.ts'
 import { type Context, admit, isRefusal, noteAction, refuse, touchMember } from './context.ts'
 import { commitDraft, leaveDraft } from './draft.ts'
 import { addEntry } from './log.ts'

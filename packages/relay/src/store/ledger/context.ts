@@ -1,7 +1,6 @@
 /** What every decision is made with, and the checks that they share. */
-import type { ErrorCode, Hash } from '@static/protocol'
+import { type ErrorCode, fromHex, type Hash } from '@static/protocol'
 import type { Actor, ChannelId, Refusal, Retention, StoreEvent } from '../../ports.ts'
-import { fromHex } from '../../hex.ts'
 import type { Rows } from './rows.ts'
 import { type Channel, type Member, type Sender, findMember } from './state.ts'
 

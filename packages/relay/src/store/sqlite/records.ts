@@ -1,9 +1,8 @@
 /** Rows of SQLite as the records that they stand for, and back. */
-import { type Hash, type Mode, chainNext, leaveBody } from '@static/protocol'
+import { chainNext, fromHex, type Hash, leaveBody, type Mode, toHex } from '@static/protocol'
 import type { Entry, Invite, Position, Time } from '../../ports.ts'
 import { readCommitBody, readLeaveBody } from '../ledger/body.ts'
 import { damaged, intact } from './checksum.ts'
-import { fromHex, toHex } from '../../hex.ts'
 import type { ChannelFields, Ending, Member, Sender } from '../ledger/state.ts'
 
 type Bytes = Uint8Array

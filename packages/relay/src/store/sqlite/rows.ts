@@ -1,8 +1,7 @@
 /** Rows in SQLite. Records of channels are kept in memory and written once per transaction, just before its end. */
 import type { DatabaseSync } from 'node:sqlite'
-import type { Hash } from '@static/protocol'
+import { fromHex, type Hash, toHex } from '@static/protocol'
 import type { Account, AgentId, ChannelId, Entry, Invite, Position, StoredWelcome, Time } from '../../ports.ts'
-import { fromHex, toHex } from '../../hex.ts'
 import { type Value, checksum, damaged, intact } from './checksum.ts'
 import {
   type Answered,

@@ -10,6 +10,7 @@ import {
   type Http2ServerRequest,
   type Http2ServerResponse,
 } from 'node:http2'
+import { plainAddress } from '@static/node/address'
 import { Relay } from '@static/protocol/relay'
 import type { PacingCounts } from '../../session/pacing.ts'
 import type { CallHandler, Health, Peer, StreamHandler, Transport } from '../../ports.ts'
@@ -17,7 +18,6 @@ import { SessionStreams } from './session.ts'
 import { isNativeGrpc } from './stream.ts'
 import { Subscriptions } from './subscribe.ts'
 import { healthAnswer } from '../http2/health.ts'
-import { plainAddress } from '../http2/address.ts'
 import { commonHeaders, corsHeaders, preflightHeaders } from '../http2/headers.ts'
 import { Connections, type CutReason, HTTP2_LIMITS, type Http2Limits, serverOptions } from '../http2/limits.ts'
 import { type Certificate, listen, tlsOptions } from '../http2/listener.ts'

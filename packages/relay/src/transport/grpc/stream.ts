@@ -48,7 +48,7 @@ export class GrpcStream {
   }
 
   /** Sends frames; false when the reader is behind. A reader that is too far behind is cut off. */
-  write(frames: Buffer): boolean {
+  write(frames: Uint8Array): boolean {
     if (this.ended) return false
     if (this.#stream.writableLength + frames.length > this.#limits.unsentBytes) {
       this.cut(constants.NGHTTP2_ENHANCE_YOUR_CALM)

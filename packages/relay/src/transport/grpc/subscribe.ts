@@ -2,7 +2,14 @@
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
 import { create } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
-import { decodeEnvelope, encodeEnvelope, ENVELOPE_LIMITS, SESSION_METADATA } from '@static/protocol'
+import {
+  decodeEnvelope,
+  encodeEnvelope,
+  ENVELOPE_LIMITS,
+  frameMessage,
+  GRPC_PREFIX_BYTES,
+  SESSION_METADATA,
+} from '@static/protocol'
 import {
   type ClientMessage,
   ClientMessageSchema,
@@ -12,7 +19,6 @@ import {
 } from '@static/protocol/relay'
 import type { CallHandler, Peer, PushSink } from '../../ports.ts'
 import { refusalError } from './error.ts'
-import { frameMessage, PREFIX_BYTES } from './frame.ts'
 import { GrpcStream, objection, type StreamLimits } from './stream.ts'
 import { readBody, unframeMessage } from './unary-body.ts'
 
@@ -96,7 +102,7 @@ function tokenOf(headers: IncomingHttpHeaders): string {
 
 /** The one message of the request. */
 async function readRequest(stream: ServerHttp2Stream, ms: number): Promise<SubscribeRequest> {
-  const most = PREFIX_BYTES + ENVELOPE_LIMITS.authenticated
+  const most = GRPC_PREFIX_BYTES + ENVELOPE_LIMITS.authenticated
   const { compressed, message } = unframeMessage(await readBody(stream, most, ms, () => true))
   if (compressed) throw new ConnectError('Messages are not compressed here.', Code.Unimplemented)
   try {

@@ -5,8 +5,7 @@
 import type { Readable } from 'node:stream'
 import type { DescMessage } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
-import { decodeEnvelope } from '@static/protocol'
-import { PREFIX_BYTES } from './frame.ts'
+import { decodeEnvelope, GRPC_PREFIX_BYTES } from '@static/protocol'
 
 /** As many values as a message of either wire form may hold. */
 const MOST_JSON_ITEMS = 65_536
@@ -101,9 +100,9 @@ export function isJson(contentType: string): boolean {
 
 /** Takes gRPC's framing off the only message of a body. */
 export function unframeMessage(body: Uint8Array): { readonly compressed: boolean; readonly message: Uint8Array } {
-  const message = body.subarray(PREFIX_BYTES)
+  const message = body.subarray(GRPC_PREFIX_BYTES)
   const [flags = 0] = body
-  if (body.length < PREFIX_BYTES || new DataView(body.buffer, body.byteOffset).getUint32(1) !== message.length) {
+  if (body.length < GRPC_PREFIX_BYTES || new DataView(body.buffer, body.byteOffset).getUint32(1) !== message.length) {
     throw new ConnectError('The request is not exactly one message.', Code.InvalidArgument)
   }
   return { compressed: (flags & COMPRESSED) !== 0, message }

@@ -16,13 +16,13 @@ import {
 } from '@connectrpc/connect'
 import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from '@connectrpc/connect-node'
 import type { UniversalHandler } from '@connectrpc/connect/protocol'
+import { subjectOf } from '@static/node/address'
 import { ENVELOPE_LIMITS, SESSION_METADATA } from '@static/protocol'
 import { type ClientMessage, ClientMessageSchema, Relay } from '@static/protocol/relay'
 import type { CallHandler, Health, Peer } from '../../ports.ts'
 import { failureError, refusalError } from './error.ts'
 import { resumeMessage } from './subscribe.ts'
 import { healthRoutes } from '../http2/health.ts'
-import { addressSubject } from '../http2/address.ts'
 import { BodyBudget, checkBody, isJson, readBody } from './unary-body.ts'
 import { pushes } from './unary-push.ts'
 
@@ -184,7 +184,7 @@ async function answer(
   budget: BodyBudget,
   { calls, limits }: UnaryOptions,
 ): Promise<void> {
-  const subject = addressSubject(peer.address)
+  const subject = subjectOf(peer.address)
   let held = 0
   let gone = false
   response.once('close', () => {

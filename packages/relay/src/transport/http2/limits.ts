@@ -2,7 +2,7 @@
 import type { ServerResponse } from 'node:http'
 import { constants, type Http2Session, type SecureServerOptions, type ServerHttp2Session } from 'node:http2'
 import type { Socket } from 'node:net'
-import { addressSubject, plainAddress } from './address.ts'
+import { plainAddress, subjectOf } from '@static/node/address'
 
 /** The bounds of a port. Times are in milliseconds. */
 export interface Http2Limits {
@@ -92,7 +92,7 @@ export class Connections {
   /** Counts a connection before its handshake, or refuses it. */
   admit(socket: Socket): void {
     const address = plainAddress(socket.remoteAddress)
-    const subject = addressSubject(address)
+    const subject = subjectOf(address)
     const count = (this.#perAddress.get(subject) ?? 0) + 1
     const full = this.#sockets.size >= this.#limits.connections
     if (full || count > this.#limits.connectionsPerAddress) {

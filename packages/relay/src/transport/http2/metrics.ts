@@ -1,5 +1,5 @@
 /** `GET /metrics`: Prometheus text, for this machine or for whoever has the metrics token. */
-import { createHash, timingSafeEqual } from 'node:crypto'
+import { constantTimeEqual } from '@static/node/compare'
 
 /** Where the figures come from, and who beside this machine may read them. */
 export interface MetricsSource {
@@ -20,7 +20,7 @@ export async function metricsAnswer(
   address: string,
   authorization: string | undefined,
 ): Promise<MetricsAnswer> {
-  const known = token !== undefined && same(authorization ?? '', `Bearer ${token}`)
+  const known = token !== undefined && constantTimeEqual(authorization, `Bearer ${token}`)
   if (known || isLoopback(address)) {
     return { status: 200, headers: { 'content-type': 'text/plain; version=0.0.4; charset=utf-8' }, body: await text() }
   }
@@ -29,12 +29,6 @@ export async function metricsAnswer(
     headers: { 'content-type': 'application/json', 'www-authenticate': 'Bearer' },
     body: '{"code":"auth_failed"}',
   }
-}
-
-/** Compares in a time that does not depend on the content. */
-function same(given: string, expected: string): boolean {
-  const digest = (value: string): Buffer => createHash('sha256').update(value).digest()
-  return timingSafeEqual(digest(given), digest(expected))
 }
 
 function isLoopback(address: string): boolean {

@@ -4,6 +4,7 @@
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
+import { withPrivateTemp } from '@static/node/quic'
 import { type Pace, StaticError } from '@static/protocol'
 import type { PacingCounts } from '../../session/pacing.ts'
 import type { Peer, StreamId } from '../../ports.ts'
@@ -16,7 +17,6 @@ import {
   type StreamNumber,
   type ToEndpoint,
 } from './message.ts'
-import { withPrivateTemp } from './private-temp.ts'
 
 const FIRST_BACK_OFF_MS = 50
 const LAST_BACK_OFF_MS = 5_000

@@ -6,11 +6,13 @@
  */
 import { isMainThread, type MessagePort, parentPort, workerData } from 'node:worker_threads'
 import { createQuicServer, type QuicServer, type QuicServerSession, type QuicStream } from '@currentspace/http3'
+import { plainAddress } from '@static/node/address'
+import { QUIC_SETTINGS } from '@static/node/quic'
 import type { Pace } from '@static/protocol'
 import { Pacing } from '../../session/pacing.ts'
 import { ArrivalBatch } from './arrivals.ts'
+import { QUIC_CLOSE, type QuicClose } from './close.ts'
 import type { Departures, EndpointSettings, FromEndpoint, StreamNumber, ToEndpoint } from './message.ts'
-import { QUIC_CLOSE, QUIC_SETTINGS, type QuicClose } from './settings.ts'
 
 /** How long a connection may stay without a session, as an unauthenticated session may. */
 const FIRST_STREAM_MS = 5_000
@@ -219,11 +221,6 @@ function reset(session: QuicServerSession, stream: QuicStream, { code }: QuicClo
   if (stream.destroyed) return
   stream.close(code)
   setTimeout(() => session._streams.get(stream.id)?.destroy(), GHOST_MS)
-}
-
-/** A socket for both families shows IPv4 peers as `::ffff:192.0.2.1`. */
-function plainAddress(address: string): string {
-  return address.startsWith('::ffff:') && address.includes('.') ? address.slice('::ffff:'.length) : address
 }
 
 async function main(port: MessagePort): Promise<void> {

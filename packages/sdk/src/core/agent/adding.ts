@@ -1,8 +1,8 @@
 /** Adding members: their KeyPackages, the pins of their identities, and as few commits as can be. */
-import { MAX_MEMBERS, StaticError } from '@static/protocol'
+import { fromHex, MAX_MEMBERS, StaticError, toHex } from '@static/protocol'
 import type { AgentId } from '../../ports.ts'
 import type { Agent } from './agent.ts'
-import { fromHex, same, toHex } from '../bytes.ts'
+import { same } from '../bytes.ts'
 import type { GroupState } from '../channel/group-state.ts'
 import type { Membership } from '../channel/membership.ts'
 

@@ -3,7 +3,7 @@
  * about; what a channel wants to tell goes out after the turn's transaction. The application's calls that take more
  * than one step are in founding.ts, joining.ts and leaving.ts.
  */
-import { StaticError } from '@static/protocol'
+import { fromHex, StaticError, toHex } from '@static/protocol'
 import type { AckPosition, CommitRejected, DeliverWelcome } from '@static/protocol/relay'
 import { agentIdOf, ed25519, KeyedMutex, type MlsEngine, type SignatureKeyPair } from '../../mls/index.ts'
 import type {
@@ -22,7 +22,6 @@ import type {
 } from '../../ports.ts'
 import type { InviteHandler } from '../../invite/handler.ts'
 import { type Answer, refusalError, retryDelay } from '../../session/refusal.ts'
-import { fromHex, toHex } from '../bytes.ts'
 import { type AgentEvent, Events } from './events.ts'
 import { Journal } from '../channel/journal.ts'
 import { KeyPackages, POOLED } from './key-packages.ts'

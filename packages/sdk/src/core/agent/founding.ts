@@ -3,10 +3,18 @@
  * the channel, this agent joins by the Welcome and removes the founder. Each step can be repeated after a crash; until
  * the last one nothing is sent and nobody is added.
  */
-import { type ChannelName, chainStart, CHANNEL_ID_BYTES, HASH_BYTES, StaticError } from '@static/protocol'
+import {
+  chainStart,
+  CHANNEL_ID_BYTES,
+  type ChannelName,
+  fromHex,
+  HASH_BYTES,
+  StaticError,
+  toHex,
+} from '@static/protocol'
 import type { ChannelId, ChannelRecord, StoredChannel } from '../../ports.ts'
 import type { Agent } from './agent.ts'
-import { fromHex, same, toHex } from '../bytes.ts'
+import { same } from '../bytes.ts'
 import { sha256 } from '../channel/history.ts'
 import type { Membership } from '../channel/membership.ts'
 

@@ -1,9 +1,9 @@
 /** Joining a channel by a Welcome, whichever way it came. */
-import { type ChannelName, StaticError } from '@static/protocol'
+import { type ChannelName, StaticError, toHex } from '@static/protocol'
 import type { ChannelState } from '@static/protocol/relay'
 import type { ChannelRecord } from '../../ports.ts'
 import type { Agent } from './agent.ts'
-import { same, toHex } from '../bytes.ts'
+import { same } from '../bytes.ts'
 import { newChannel, resumeOf } from './founding.ts'
 import { wipeEpoch } from '../channel/group-state.ts'
 import { sha256 } from '../channel/history.ts'

@@ -2,10 +2,10 @@
  * This agent's KeyPackages: each is stored before anybody gets it and gone once it was used. With an API key a few are
  * kept at the relay, so that others can add this agent while it is away.
  */
-import { StaticError } from '@static/protocol'
+import { StaticError, toHex } from '@static/protocol'
 import type { MlsEngine, SignatureKeyPair } from '../../mls/index.ts'
 import type { KeyPackageRecord, Time } from '../../ports.ts'
-import { same, toHex } from '../bytes.ts'
+import { same } from '../bytes.ts'
 import type { Journal } from '../channel/journal.ts'
 
 /** How many the relay holds for others. */

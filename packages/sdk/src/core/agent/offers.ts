@@ -1,9 +1,9 @@
 /** Channels that others have added this agent to: each waits until the application accepts it. */
-import { type ChannelName, isChannelName, StaticError } from '@static/protocol'
+import { type ChannelName, isChannelName, StaticError, toHex } from '@static/protocol'
 import type { DeliverWelcome } from '@static/protocol/relay'
 import type { AgentId } from '../../ports.ts'
 import type { Agent } from './agent.ts'
-import { same, toHex } from '../bytes.ts'
+import { same } from '../bytes.ts'
 import { newChannel } from './founding.ts'
 import { wipeEpoch } from '../channel/group-state.ts'
 import type { Membership } from '../channel/membership.ts'

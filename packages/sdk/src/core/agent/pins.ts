@@ -2,8 +2,8 @@
  * Which key an identity has, per owner of channels (SPEC.md, 5.4). A pin never decides about a received commit: members
  * with different pins would split the group. It tells the application, and it is asked before a member is added.
  */
+import { toHex } from '@static/protocol'
 import type { AgentId, Change, Snapshot } from '../../ports.ts'
-import { toHex } from '../bytes.ts'
 
 /** The pins of one agent. */
 export class Pins {

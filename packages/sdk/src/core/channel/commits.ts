@@ -8,13 +8,13 @@ import {
   declarationBytes,
   decodeEnvelope,
   encodeEnvelope,
+  fromHex,
   maxCommitBytes,
   StaticError,
 } from '@static/protocol'
 import { type SendCommitRequest, SendCommitRequestSchema } from '@static/protocol/relay'
 import { decodeRow, type CommitChange, type Epoch, type PendingCommit } from '../../mls/index.ts'
 import type { ChannelId, EpochRecord, PendingCommitRecord } from '../../ports.ts'
-import { fromHex } from '../bytes.ts'
 import { epochRecord, type GroupState, wipeEpoch } from './group-state.ts'
 import { sha256 } from './history.ts'
 import { newMessageId } from '../agent/message-id.ts'

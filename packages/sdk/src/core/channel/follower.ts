@@ -2,11 +2,11 @@
  * Follows a channel's log: takes its entries in their order, one at a time, messages at once, commits when MLS has
  * followed them. It changes what is in memory; whoever owns it writes that down at the end of the turn.
  */
-import { commitBody, declarationBytes, leaveBody, type LeaveNoticeFields, StaticError } from '@static/protocol'
+import { commitBody, declarationBytes, leaveBody, type LeaveNoticeFields, StaticError, toHex } from '@static/protocol'
 import type { DeliverCommit, DeliverLeave, DeliverMessage, GapNotice } from '@static/protocol/relay'
 import { ed25519, type Epoch, type Member, type Processed } from '../../mls/index.ts'
 import type { AgentId } from '../../ports.ts'
-import { same, toHex } from '../bytes.ts'
+import { same } from '../bytes.ts'
 import type { Committer } from './committer.ts'
 import type { Pending } from './commits.ts'
 import { decodeFrame, type Frame } from './message-frame.ts'

@@ -2,7 +2,7 @@
  * The MLS group of one channel in its current epoch, with the ratchets of its messages: what is in use, and what of it
  * is not on disk yet. Values that were replaced are wiped here, once their successors are in place.
  */
-import { StaticError } from '@static/protocol'
+import { StaticError, toHex } from '@static/protocol'
 import {
   decodeRow,
   encodeRow,
@@ -16,7 +16,6 @@ import {
   type SignatureKeyPair,
 } from '../../mls/index.ts'
 import type { AgentId, Change, ChannelId, EpochRecord } from '../../ports.ts'
-import { toHex } from '../bytes.ts'
 
 /** A message of another member that was opened. */
 export interface OpenedMessage {

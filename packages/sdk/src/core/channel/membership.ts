@@ -7,14 +7,15 @@ import {
   type ChannelName,
   type ErrorCode,
   ERRORS,
+  fromHex,
   type LeaveNoticeFields,
   parseChannelName,
   StaticError,
+  toHex,
 } from '@static/protocol'
 import type { ChannelState } from '@static/protocol/relay'
 import type { Epoch } from '../../mls/index.ts'
 import type { AgentId, Change, ChannelId, ChannelRecord, StoredChannel, Time } from '../../ports.ts'
-import { fromHex, toHex } from '../bytes.ts'
 import { CatchUp } from './catch-up.ts'
 import { Committer } from './committer.ts'
 import { type CommitJob, type CommitResult, loadPending, type Pending, type WelcomeTag } from './commits.ts'

@@ -2,10 +2,10 @@
  * Who is in a channel, beyond what the group itself says: the keys of identities, and those who have left and are still
  * in the tree. Any member may remove one that has left, by its signed notice; each tries after a while of its own.
  */
-import { leaveBytes, type LeaveNoticeFields, StaticError } from '@static/protocol'
+import { fromHex, leaveBytes, type LeaveNoticeFields, StaticError, toHex } from '@static/protocol'
 import { agentIdOf, ed25519, type Member } from '../../mls/index.ts'
 import type { AgentId, Change, ChannelId, LeaverRecord } from '../../ports.ts'
-import { fromHex, same, toHex } from '../bytes.ts'
+import { same } from '../bytes.ts'
 import type { CommitJob } from './commits.ts'
 import type { GroupState } from './group-state.ts'
 import type { World } from '../agent/context.ts'

@@ -1,9 +1,9 @@
 /** The engine by the library ts-mls 1.6.4. What it gets wrong for us, and the cures, stand in the files of ts-mls/. */
 import { createCommit, createGroup, mlsExporter } from 'ts-mls'
+import { generateSignatureKeyPair } from '@static/node/ed25519'
 import { CHANNEL_ID_BYTES, StaticError } from '@static/protocol'
 import { CONTEXT_TYPE } from '../context.ts'
 import { FOUNDER_IDENTITY, memberIdentity } from '../credential.ts'
-import { generateSignatureKeyPair } from '../ed25519.ts'
 import type { Founding, Group, GroupFacts, MlsEngine } from '../engine.ts'
 import { parsePrivateMessage } from '../framing.ts'
 import { checkKeyPackage, type Crypto, encodeOwn, makeKeyPackage } from '../key-package.ts'

@@ -5,9 +5,9 @@
  */
 import { type ClientState, decodeGroupState, encodeGroupState, type SecretTree } from 'ts-mls'
 import { encodeGroupContext } from 'ts-mls/groupContext.js'
+import { ed25519, type SignatureKeyPair, type Signer } from '@static/node/ed25519'
 import { StaticError } from '@static/protocol'
 import { concat, equal } from '../bytes.ts'
-import { ed25519, type SignatureKeyPair, type Signer } from '../ed25519.ts'
 import type { Group } from '../engine.ts'
 import type { Crypto } from '../key-package.ts'
 import { EpochCipher, type RatchetRow } from '../ratchet.ts'

@@ -1,12 +1,14 @@
-/** Why a QUIC connection failed, in words: as much as can be known, and not more. */
+/** Why a QUIC connection failed: as much as can be known, and not more. */
 import { createSocket } from 'node:dgram'
 import { isIP } from 'node:net'
-import { ALPN, StaticError } from '@static/protocol'
-import { placeOf } from './address.ts'
-import { peerSentence } from './peer-text.ts'
+import { ALPN } from '@static/protocol'
+import { ConnectionError } from '../connection-error.ts'
+import { placeOf } from '../dial.ts'
+import { peerSentence } from '../peer-text.ts'
 
 /** A TLS alert as QUIC carries it (RFC 9001, section 4.8). */
 const ALERT = 0x100
+const NO_APPLICATION_PROTOCOL = 120
 const PROBE_MS = 500
 
 /** What alerts mean when this side has refused the relay's certificate. */
@@ -18,40 +20,60 @@ const REFUSED: Readonly<Record<number, string>> = {
   48: 'is not signed by an authority that is trusted here',
 }
 
+/** What alerts mean when they come from a relay after the handshake: they are about the client certificate. */
+const SHOWN: Readonly<Record<number, string>> = {
+  42: 'is malformed',
+  43: 'is not for clients',
+  45: 'has expired or is not valid yet',
+  48: 'is not signed by an authority that the relay knows',
+}
+
 /** What is known about a connection that did not come about. */
-export interface ConnectFailure {
+export interface FailedConnection {
   readonly address: string
   readonly port: number
   readonly serverName: string
   /** With what code the connection was closed; undefined or 0 when nothing came at all. */
   readonly closeCode: number | undefined
+  /** A client certificate was shown: the relay may have refused that one. */
+  readonly shown: boolean
   readonly cause: unknown
 }
 
 /** The error of a connection that did not come about. Asks the port itself when the library knows nothing. */
-export async function connectFailure(failure: ConnectFailure): Promise<StaticError> {
-  const { address, port, serverName, closeCode = 0, cause } = failure
+export async function connectFailure(failed: FailedConnection): Promise<ConnectionError> {
+  const { address, port, serverName, closeCode = 0, shown, cause } = failed
   const place = placeOf(address, port)
-  const say = (text: string): StaticError => StaticError.of('connection_error', text, { cause })
   if (closeCode >= ALERT && closeCode < 2 * ALERT) {
     const alert = closeCode - ALERT
-    if (alert === 120) return say(`The server at ${place} does not speak ${ALPN}.`)
+    if (alert === NO_APPLICATION_PROTOCOL) {
+      return new ConnectionError('wrong_protocol', `The server at ${place} does not speak ${ALPN}.`, cause)
+    }
     const what = REFUSED[alert] ?? `was refused (TLS alert ${alert})`
-    return say(`The certificate that ${place} shows for "${serverName}" ${what}.`)
+    const or = shown ? ', or the client certificate is refused there' : ''
+    const text = `The certificate that ${place} shows for "${serverName}" ${what}${or}.`
+    return new ConnectionError('untrusted_certificate', text, cause)
   }
-  if (closeCode !== 0) return say(`${place} closed the connection with code ${closeCode}.`)
+  if (closeCode !== 0)
+    return new ConnectionError('closed', `${place} closed the connection with code ${closeCode}.`, cause)
+  // The library has no code for it: its message is all that there is.
   if (cause instanceof Error && /TlsFail|TLS/.test(cause.message)) {
-    return say(`The authority for ${place} cannot be read.`)
+    const what = shown ? 'authority or the client certificate' : 'authority'
+    return new ConnectionError('unreadable_authority', `The ${what} for ${place} cannot be read.`, cause)
   }
   switch (await probe(address, port)) {
     case 'refused':
-      return say(`Nobody listens on UDP port ${port} of ${address}.`)
+      return new ConnectionError('refused', `Nobody listens on UDP port ${port} of ${address}.`, cause)
     case 'unreachable':
-      return say(`${place} cannot be reached by UDP from this machine.`)
-    case 'answers':
-      return say(`A QUIC server answers at ${place}, but lets nobody in: it does not speak ${ALPN}, or it is full.`)
-    case 'silent':
-      return say(`No answer from ${place}: nobody listens there, or UDP is blocked on the way.`)
+      return new ConnectionError('unreachable', `${place} cannot be reached by UDP from this machine.`, cause)
+    case 'answers': {
+      const text = `A QUIC server answers at ${place}, but lets nobody in: it does not speak ${ALPN}, or it is full.`
+      return new ConnectionError('wrong_protocol', text, cause)
+    }
+    case 'silent': {
+      const text = `No answer from ${place}: nobody listens there, or UDP is blocked on the way.`
+      return new ConnectionError('timed_out', text, cause)
+    }
   }
 }
 
@@ -61,10 +83,15 @@ export async function isRefused(address: string, port: number): Promise<boolean>
 }
 
 /** Why a connection that was up is over; undefined when it was closed without a reason. */
-export function closeReason(code: number, reason: string): StaticError | undefined {
+export function closeReason(code: number, reason: string, shown: boolean): ConnectionError | undefined {
+  if (shown && code >= ALERT && code < 2 * ALERT) {
+    const alert = code - ALERT
+    const what = SHOWN[alert] ?? `was refused (TLS alert ${alert})`
+    return new ConnectionError('closed', `The relay does not take the client certificate: it ${what}.`)
+  }
   if (code === 0 && reason === '') return undefined
   const why = reason === '' ? `code ${code}.` : peerSentence(reason)
-  return StaticError.of('connection_error', `The connection to the relay was closed: ${why}`)
+  return new ConnectionError('closed', `The connection to the relay was closed: ${why}`)
 }
 
 /** Sends a first packet with nothing in it: a QUIC server that checks addresses answers it with a Retry. */

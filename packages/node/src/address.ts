@@ -1,5 +1,11 @@
-/** Client addresses as the limits count them. */
+/** Addresses of peers: in one form, and as limits count them. */
 import { isIP, isIPv6, SocketAddress } from 'node:net'
+
+/** A peer's address in one form: without a zone, and IPv4 where it came as `::ffff:192.0.2.1`. */
+export function plainAddress(address: string | undefined): string {
+  const bare = (address ?? '').replace(/%.*$/, '')
+  return /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(bare)?.[1] ?? bare
+}
 
 /** What counts as one address: an IPv6 client owns a whole /64, so its lower half says nothing. */
 export function subjectOf(address: string): string {
@@ -9,9 +15,8 @@ export function subjectOf(address: string): string {
   const bare = /^\[(.*)\](?::\d+)?$/.exec(address)?.[1] ?? /^([\d.]+):\d+$/.exec(address)?.[1] ?? address
   if (!isIPv6(bare)) return isIP(bare) === 0 ? 'unknown' : bare
   // The runtime writes every form of an address in one: lower case, no leading zeros, IPv4 in dots.
-  const normal = new SocketAddress({ address: bare.replace(/%.*$/, ''), family: 'ipv6' }).address
-  const mapped = /^::ffff:([\d.]+)$/.exec(normal)?.[1]
-  if (mapped !== undefined) return mapped
+  const normal = plainAddress(new SocketAddress({ address: bare.replace(/%.*$/, ''), family: 'ipv6' }).address)
+  if (!normal.includes(':')) return normal
   const [head = '', tail] = normal.split('::')
   const front = head.split(':').filter((group) => group !== '')
   const back = (tail ?? '').split(':').filter((group) => group !== '')

@@ -1,12 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { StaticError } from '@static/protocol'
-import { makeApiKey } from '../src/secrets/api-key.ts'
-import { makeLog } from '../src/http/logger.ts'
+import { makeLog } from '../src/logger.ts'
 
 test('whatever is logged by mistake, no key, token or address gets out', () => {
   const lines: string[] = []
-  const key = makeApiKey('live')
+  const key = `sk_live_${'k3Y'.repeat(14)}`
   const token = 'eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJ4In0.c2lnbmF0dXJl'
   for (const pretty of [false, true]) {
     const log = makeLog({ write: (line) => lines.push(line), pretty, level: 'debug' })
@@ -32,4 +31,15 @@ test('an error is told by type, message and code; its other fields, which may qu
     code: 'unavailable',
     cause: { message: 'gone' },
   })
+})
+
+test('the lines of a part of several name it; pretty ones are for people', () => {
+  const lines: string[] = []
+  const write = (line: string): void => void lines.push(line)
+  makeLog({ write, pretty: false, level: 'info' }, 'relay').info('up')
+  makeLog({ write, pretty: true, level: 'info' }, 'relay').info({ port: 1 }, 'up')
+  makeLog({ write, pretty: false, level: 'info' }).info('up')
+  assert.equal(JSON.parse(lines[0] ?? '').part, 'relay')
+  assert.match(lines[1] ?? '', /^\d\d:\d\d:\d\d info up part="relay" port=1\n$/)
+  assert.deepEqual(Object.keys(JSON.parse(lines[2] ?? '')), ['level', 'time', 'msg'])
 })

@@ -1,5 +1,5 @@
 /** Lines of the servers' logs: what is told of an error, and a second lock on the door that keeps secrets out. */
-import { StaticError } from './errors/errors.ts'
+import { StaticError } from '@static/protocol'
 
 const SECRETS = /\b(sk_(?:live|test)_)[0-9A-Za-z]+|\beyJ[\w-]+\.[\w-]+\.[\w-]+|[^\s"@<>/]+@[^\s"@<>]+\.[^\s"@<>]+/g
 

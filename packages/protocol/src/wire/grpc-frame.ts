@@ -3,37 +3,40 @@
  * (https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md). The messages of a session all look alike, a
  * protobuf `Cell` of 1,024 bytes, so their first 8 bytes are always the same and nothing needs to be decoded.
  */
-import { CELL_BYTES } from '@static/protocol'
+import { CELL_BYTES } from '../traffic/cell.ts'
 
 /** The first bytes of every message. */
-export const PREFIX_BYTES = 5
+export const GRPC_PREFIX_BYTES = 5
 /** Not compressed, 1,027 bytes; then field 1, which is bytes, 1,024 of them. */
 const CELL_HEAD: Uint8Array = Uint8Array.of(0, 0, 0, 0x04, 0x03, 0x0a, 0x80, 0x08)
 const HEAD_BYTES = 8
 /** A cell on the wire. */
-export const FRAMED_CELL_BYTES: number = HEAD_BYTES + CELL_BYTES
+const FRAMED_CELL_BYTES: number = HEAD_BYTES + CELL_BYTES
 
 /** Why a session's bytes are refused. */
 export type FrameFault = 'compressed' | 'not-a-cell'
 
 /** Frames one message. */
-export function frameMessage(message: Uint8Array): Buffer {
-  const frame = Buffer.allocUnsafe(PREFIX_BYTES + message.length)
-  frame[0] = 0
-  frame.writeUInt32BE(message.length, 1)
-  frame.set(message, PREFIX_BYTES)
+export function frameMessage(message: Uint8Array): Uint8Array<ArrayBuffer> {
+  const frame = new Uint8Array(GRPC_PREFIX_BYTES + message.length)
+  new DataView(frame.buffer).setUint32(1, message.length)
+  frame.set(message, GRPC_PREFIX_BYTES)
   return frame
 }
 
 /**
- * Frames cells, each as a message of its own.
+ * Frames cells, each as a message of its own. A caller that has quicker memory than fresh arrays gives it; it need not be
+ * empty.
  *
  * @throws {RangeError} when the bytes are not whole cells
  */
-export function frameCells(cells: Uint8Array): Buffer {
+export function frameCells(
+  cells: Uint8Array,
+  allocate: (size: number) => Uint8Array = (size) => new Uint8Array(size),
+): Uint8Array {
   if (cells.length % CELL_BYTES !== 0) throw new RangeError(`${cells.length} bytes are not whole cells.`)
   const count = cells.length / CELL_BYTES
-  const frames = Buffer.allocUnsafe(count * FRAMED_CELL_BYTES)
+  const frames = allocate(count * FRAMED_CELL_BYTES)
   for (let at = 0; at < count; at++) {
     frames.set(CELL_HEAD, at * FRAMED_CELL_BYTES)
     frames.set(cells.subarray(at * CELL_BYTES, (at + 1) * CELL_BYTES), at * FRAMED_CELL_BYTES + HEAD_BYTES)
@@ -58,8 +61,7 @@ export class CellUnframer {
     let place = this.#place
     let filled = 0
     const length = this.fault === undefined ? cellBytes(place + chunk.length) - cellBytes(place) : 0
-    // Not from the pool: whoever keeps a cell would keep the pool's 64 KiB with it.
-    const cells = Buffer.allocUnsafeSlow(length)
+    const cells = new Uint8Array(length)
     for (let at = 0; at < chunk.length && this.fault === undefined;) {
       if (place < HEAD_BYTES) {
         if (chunk[at] !== CELL_HEAD[place]) {

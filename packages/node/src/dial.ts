@@ -2,17 +2,9 @@
 import { lookup } from 'node:dns/promises'
 import { isIP } from 'node:net'
 import { StaticError } from '@static/protocol'
-import type { Target } from '../ports.ts'
+import { ConnectionError } from './connection-error.ts'
 
-/** How a transport dials. */
-export interface DialOptions {
-  /** How long the name, and then each address, may take; 5 s by default. */
-  readonly connectTimeoutMs?: number
-  /** Around the moment in which the QUIC library reads certificates from files; see `quic-private-temp.ts`. */
-  readonly shield?: <Result>(use: () => Promise<Result>) => Promise<Result>
-}
-
-/** The default of `connectTimeoutMs`. */
+/** How long the name, and then each address, may take, unless told otherwise. */
 export const CONNECT_TIMEOUT_MS = 5_000
 
 /** An address and a port, the way people write them. */
@@ -21,14 +13,14 @@ export function placeOf(address: string, port: number): string {
 }
 
 /**
- * Dials the first IPv4 address of the target, and if that fails its first IPv6 address. What was wrong with the first
- * one is told.
+ * Dials the first IPv4 address of a host, and if that fails its first IPv6 address. What was wrong with the first one is
+ * told.
  *
  * @throws {StaticError} what `dial` throws; `connection_error` when the name has no address; `invalid_request` when the
  *   server name is none
  */
 export async function dialAddresses<Result>(
-  { host, serverName }: Target,
+  { host, serverName }: { readonly host: string; readonly serverName: string },
   timeoutMs: number,
   dial: (address: string) => Promise<Result>,
 ): Promise<Result> {
@@ -58,7 +50,7 @@ async function resolve(host: string, timeoutMs: number): Promise<readonly [strin
     if (one === undefined) throw new Error('no address of a known family')
     return [one, ...more]
   } catch (cause) {
-    throw StaticError.of('connection_error', `No address is found for the name ${host}.`, { cause })
+    throw new ConnectionError('no_address', `No address is found for the name ${host}.`, cause)
   } finally {
     clearTimeout(timer)
   }

@@ -1,9 +1,11 @@
 /**
- * Structured logs: JSON lines, or short text on a terminal. What is logged is chosen field by field
- * and holds no secret; the last step below is a second lock on that door.
+ * Structured logs of the servers: JSON lines, or short text on a terminal. What is logged is chosen field by field and
+ * holds no secret; the last step below is a second lock on that door.
  */
 import { pino, type Logger } from 'pino'
-import { errorFields, prettyLine, redactLine } from '@static/protocol'
+import { errorFields, prettyLine, redactLine } from './log-line.ts'
+
+export type { Logger }
 
 /** Where lines go. */
 export interface LogOptions {
@@ -13,12 +15,12 @@ export interface LogOptions {
   readonly level: 'debug' | 'info' | 'warn' | 'error' | 'silent'
 }
 
-/** Makes the log. */
-export function makeLog({ write, pretty, level }: LogOptions): Logger {
+/** Makes the log; `part` stands in every line, for servers that share a log. */
+export function makeLog({ write, pretty, level }: LogOptions, part?: string): Logger {
   return pino(
     {
       level,
-      base: null,
+      base: part === undefined ? null : { part },
       timestamp: () => `,"time":"${new Date().toISOString()}"`,
       formatters: { level: (label) => ({ level: label }) },
       serializers: { err: errorFields },

@@ -3,6 +3,8 @@ import { createRequire } from 'node:module'
 
 /** What is used of sodium-native. */
 export interface Sodium {
+  /** BLAKE2b (RFC 7693) under a key, which makes it a MAC: a quarter of the time of libsodium's HMAC. */
+  crypto_generichash(tag: Buffer, message: Uint8Array, key: Buffer): void
   readonly crypto_hash_sha256: (hash: Uint8Array, bytes: Uint8Array) => void
   crypto_sign_detached(signature: Uint8Array, bytes: Uint8Array, secretKey: Buffer): void
   crypto_sign_verify_detached(signature: Uint8Array, bytes: Uint8Array, publicKey: Uint8Array): boolean

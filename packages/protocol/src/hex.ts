@@ -1,4 +1,4 @@
-/** Hexadecimal texts, which ids are inside the relay. On the way of every message, so both ways go by tables. */
+/** Hexadecimal texts, which ids are in the relay and the agent. On the way of every message, so both ways go by tables. */
 
 const DIGITS = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'))
 const VALUES = new Uint8Array(128)

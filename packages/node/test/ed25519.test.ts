@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
-import { createHash, randomBytes } from 'node:crypto'
+import { createHash, generateKeyPairSync, randomBytes, verify } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { type Ed25519, generateSignatureKeyPair, nodeEd25519, sodiumEd25519 } from '../../src/mls/ed25519.ts'
-import { sodium } from '../../src/mls/sodium.ts'
+import { type Ed25519, generateSignatureKeyPair, nodeEd25519, signatureKeyPair, sodiumEd25519 } from '../src/ed25519.ts'
+import { sodium } from '../src/sodium.ts'
 
 interface Case {
   readonly note: string
@@ -89,4 +89,13 @@ test('both sign alike', () => {
   const message = randomBytes(300)
   const [one, other] = backEnds.map((backEnd) => Buffer.from(backEnd.signer(key)(message)).toString('hex'))
   assert.equal(one, other)
+})
+
+test('a private key of node:crypto signs by both', () => {
+  const { privateKey, publicKey } = generateKeyPairSync('ed25519')
+  const message = randomBytes(300)
+  for (const backEnd of backEnds) {
+    assert.ok(verify(null, message, publicKey, backEnd.signer(signatureKeyPair(privateKey))(message)), backEnd.name)
+  }
+  assert.throws(() => signatureKeyPair(publicKey), TypeError)
 })

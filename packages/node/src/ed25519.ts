@@ -1,9 +1,9 @@
 /**
  * Ed25519 (RFC 8032), by libsodium where it loads and by node:crypto otherwise. Both sign alike and refuse the same
  * edge cases (keys and points of small order, encodings that are not canonical): members that disagree about a
- * signature would split a group. `test/mls/vectors/ed25519.json` holds both to it.
+ * signature would split a group. `test/vectors/ed25519.json` holds both to it.
  */
-import { createPrivateKey, createPublicKey, generateKeyPairSync, sign, verify } from 'node:crypto'
+import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject, sign, verify } from 'node:crypto'
 import { PUBLIC_KEY_BYTES, SIGNATURE_BYTES } from '@static/protocol'
 import { sodium, type Sodium } from './sodium.ts'
 
@@ -16,7 +16,7 @@ export interface SignatureKeyPair {
 }
 
 /** Signs bytes with one key. */
-export type Signer = (bytes: Uint8Array) => Uint8Array
+export type Signer = (bytes: Uint8Array) => Buffer
 /** Says whether a signature over bytes is of one key. */
 export type Verifier = (bytes: Uint8Array, signature: Uint8Array) => boolean
 
@@ -72,8 +72,13 @@ export const ed25519: Ed25519 = sodium === undefined ? nodeEd25519 : sodiumEd255
 
 /** A fresh key pair. */
 export function generateSignatureKeyPair(): SignatureKeyPair {
-  const { x, d } = generateKeyPairSync('ed25519').privateKey.export({ format: 'jwk' })
-  if (x === undefined || d === undefined) throw new TypeError('An Ed25519 key has two parts.')
+  return signatureKeyPair(generateKeyPairSync('ed25519').privateKey)
+}
+
+/** The two parts of a private key of node:crypto. */
+export function signatureKeyPair(key: KeyObject): SignatureKeyPair {
+  const { x, d } = key.export({ format: 'jwk' })
+  if (x === undefined || d === undefined) throw new TypeError('This is not an Ed25519 private key.')
   return { publicKey: new Uint8Array(Buffer.from(x, 'base64url')), seed: new Uint8Array(Buffer.from(d, 'base64url')) }
 }
 

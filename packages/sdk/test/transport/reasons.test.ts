@@ -1,0 +1,88 @@
+/** Every transport gives the reason of a failure for programs, also from its own thread. */
+import assert from 'node:assert/strict'
+import { createSocket } from 'node:dgram'
+import { once } from 'node:events'
+import { createSecureServer } from 'node:http2'
+import { type AddressInfo, createServer } from 'node:net'
+import { describe, test, type TestContext } from 'node:test'
+import { createQuicServer } from '@currentspace/http3'
+import { ConnectionError, type ConnectionFailure } from '@static/node/connection-error'
+import { ALPN } from '@static/protocol'
+import type { Target, Transport } from '../../src/ports.ts'
+import { makeClockedTransport } from '../../src/transport/clock.ts'
+import { makeGrpcTransport } from '../../src/transport/grpc.ts'
+import { makeQuicTransport } from '../../src/transport/quic.ts'
+import { newAuthority } from './support.ts'
+
+type Way = 'quic' | 'grpc'
+
+const authority = await newAuthority()
+const stranger = await newAuthority()
+const pair = await authority.issue(['localhost'])
+const connectTimeoutMs = 1_000
+
+const TRANSPORTS: readonly (readonly [string, Way, Transport])[] = [
+  ['QUIC', 'quic', makeQuicTransport({ connectTimeoutMs })],
+  ['gRPC', 'grpc', makeGrpcTransport({ connectTimeoutMs })],
+  ['QUIC on a clock', 'quic', makeClockedTransport({ way: 'quic', connectTimeoutMs })],
+  ['gRPC on a clock', 'grpc', makeClockedTransport({ way: 'grpc', connectTimeoutMs })],
+]
+
+/** A port that shows a certificate. */
+async function openServer(t: TestContext, way: Way): Promise<number> {
+  if (way === 'quic') {
+    const server = createQuicServer({
+      ...pair,
+      alpn: [ALPN],
+      runtimeMode: 'portable',
+      disableRetry: false,
+      maxConnections: 9,
+    })
+    t.after(() => server.close())
+    return (await server.listen(0, '127.0.0.1')).port
+  }
+  const server = createSecureServer({ ...pair, minVersion: 'TLSv1.3' })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.after(() => server.close())
+  return (server.address() as AddressInfo).port
+}
+
+/** A port that takes everything and says nothing. */
+async function openSilentPort(way: Way): Promise<{ readonly port: number; close(): Promise<void> }> {
+  const opened =
+    way === 'quic'
+      ? createSocket('udp4').bind(0, '127.0.0.1')
+      : createServer((socket) => socket.on('error', () => {}).resume()).listen(0, '127.0.0.1')
+  await once(opened, 'listening')
+  const { port } = opened.address() as AddressInfo
+  return { port, close: () => new Promise((resolve) => opened.close(() => resolve())) }
+}
+
+for (const [name, way, transport] of TRANSPORTS) {
+  void describe(`by ${name}`, () => {
+    const fails = async (reason: ConnectionFailure, target: Partial<Target>): Promise<void> => {
+      const whole = { host: '127.0.0.1', port: 1, serverName: 'localhost', ca: authority.cert, ...target }
+      await assert.rejects(transport.dial(whole, { data: () => {}, closed: () => {} }), (error: unknown) => {
+        assert.ok(error instanceof ConnectionError, String(error))
+        assert.deepEqual([error.code, error.reason], ['connection_error', reason], error.message)
+        return true
+      })
+    }
+
+    void test('a certificate that is not trusted', async (t) => {
+      const port = await openServer(t, way)
+      await fails('untrusted_certificate', { port, ca: stranger.cert })
+      await fails('untrusted_certificate', { port, serverName: 'relay.example' })
+      if (way === 'quic') await fails('unreadable_authority', { port, ca: 'nonsense' })
+    })
+
+    void test('a name without an address, a port that is silent, and one that is closed', async () => {
+      await fails('no_address', { host: 'no.invalid' })
+      const silent = await openSilentPort(way)
+      await fails('timed_out', { port: silent.port })
+      await silent.close()
+      await fails('refused', { port: silent.port })
+    })
+  })
+}
