@@ -65,7 +65,7 @@ for (const [path, specifier] of [
 }
 
 for (const [path, specifier] of [
-  ['packages/protocol/src/planted.ts', './errors.ts'],
+  ['packages/protocol/src/planted.ts', './errors/errors.ts'],
   ['packages/api/src/planted.ts', '@static/protocol'],
   ['packages/api/src/db/planted.ts', 'kysely'],
   ['packages/api/src/routes/planted.ts', 'fastify'],

@@ -27,15 +27,13 @@ export {
   AuthError,
   ChannelError,
   docUrlOf,
-  ERRORS,
-  type ErrorCode,
   type ErrorDetails,
-  type ErrorRow,
   MlsError,
   QuotaExceededError,
   StaticError,
   TransportError,
 } from './errors/errors.ts'
+export { ERRORS, type ErrorCode, type ErrorRow } from './errors/table.ts'
 export {
   ACCOUNT_STATUSES,
   CSRF_HEADER,
@@ -101,4 +99,5 @@ export {
   sessionBytes,
 } from './signed/session.ts'
 export { overlaySettings } from './settings.ts'
+export { message } from './wire/message.ts'
 export { WireError, type WireFault } from './wire/wire-error.ts'
