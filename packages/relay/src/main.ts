@@ -12,8 +12,8 @@ import type { Health, Store, StoreEvent, Time, Transport } from './ports.ts'
 import { settingsFrom } from './settings.ts'
 import { openMemoryStore } from './store/memory.ts'
 import { type FailAt, openSqliteStore } from './store/sqlite/store.ts'
-import { type GrpcTransport, startGrpcTransport } from './transport/grpc/port.ts'
-import { type QuicTransport, startQuicTransport } from './transport/quic/port.ts'
+import { type GrpcTransport, startGrpcTransport } from './transport/grpc/transport.ts'
+import { type QuicTransport, startQuicTransport } from './transport/quic/transport.ts'
 import { makeVerifier } from './token-verifier.ts'
 
 /** A certificate with its chain, and its private key, as PEM. */

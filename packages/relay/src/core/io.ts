@@ -1,7 +1,7 @@
 /** What goes into the core and what comes out: the whole relay without sockets, clock or randomness. */
 import type { Hash, StaticError, TrafficProfileName } from '@static/protocol'
 import type { AckRequest, ClientMessage, ServerMessage } from '@static/protocol/relay'
-import type { Account, Peer, Request, StoreEvent, StoreOperation, StreamId } from '../ports.ts'
+import type { Account, Peer, StoreRequest, StoreEvent, StoreOperation, StreamId } from '../ports.ts'
 
 /** What happened outside. */
 export type Input =
@@ -76,7 +76,7 @@ export type StoreEffect = {
     readonly type: 'store'
     readonly id: number
     readonly name: Name
-    readonly request: Request<Name>
+    readonly request: StoreRequest<Name>
   }
 }[StoreOperation]
 

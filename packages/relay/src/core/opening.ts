@@ -3,6 +3,7 @@
  * the agent's key; a JWT, or a guest. The same exchange gives a token for unary calls and brings a new JWT into a session.
  */
 import {
+  message,
   NONCE_BYTES,
   PUBLIC_KEY_BYTES,
   REVISION,
@@ -18,6 +19,7 @@ import {
 } from '@static/protocol'
 import {
   type GetChallengeRequest,
+  GetChallengeResponseSchema,
   type OpenSessionRequest,
   Purpose,
   type RefreshSessionRequest,
@@ -28,7 +30,7 @@ import type { Settings } from '../settings.ts'
 import type { Effects } from './effects.ts'
 import { toHex } from '../hex.ts'
 import type { Crypto, Outcome } from './io.ts'
-import type { Body } from './messages.ts'
+import type { Body } from './server-messages.ts'
 import { wrong } from './request-fields.ts'
 import type { Caller } from './session-token.ts'
 import type { Challenge, Stream } from './stream.ts'
@@ -92,13 +94,12 @@ export class Opening {
     if (stream.kind === 'session') stream.challenge = { nonce, revision, at: this.#effects.now }
     return {
       case: 'getChallenge',
-      value: {
-        $typeName: 'static.relay.v1.GetChallengeResponse',
+      value: message(GetChallengeResponseSchema, {
         nonce,
         relayName: this.#identity.name,
         relayId: this.#deployment.relayId,
         revision: REVISION,
-      },
+      }),
     }
   }
 

@@ -3,7 +3,7 @@ import packageJson from '../../package.json' with { type: 'json' }
 import { type LogOptions, makeLog } from '../logger.ts'
 import type { Certificate } from '../main.ts'
 import { Proxy } from './proxy.ts'
-import { type GrpcTransport, startGrpcTransport } from '../transport/grpc/port.ts'
+import { type GrpcTransport, startGrpcTransport } from '../transport/grpc/transport.ts'
 import { QuicUpstream } from './upstream.ts'
 
 /** How to run a proxy. */

@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url'
 import { type Authority, openAuthority } from '@static/cli/authority'
 import type { StaticError } from '@static/protocol'
 import type { Peer, StreamHandler, StreamId } from '../../src/ports.ts'
-import { type QuicOptions, type QuicTransport, startQuicTransport } from '../../src/transport/quic/port.ts'
+import { type QuicOptions, type QuicTransport, startQuicTransport } from '../../src/transport/quic/transport.ts'
 import {
   connectQuic,
   type QuicClientStream,

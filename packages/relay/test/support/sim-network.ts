@@ -6,7 +6,16 @@ import { ALL_TRAFFIC, type Lease, StaticError, type TokenClaims } from '@static/
 import { Relay } from '../../src/core/relay.ts'
 import { makeCrypto } from '../../src/crypto.ts'
 import { Driver } from '../../src/driver.ts'
-import type { Entry, Peer, Result, Store, StoreEvent, StreamHandler, StreamId, Transport } from '../../src/ports.ts'
+import type {
+  Entry,
+  Peer,
+  StoreResult,
+  Store,
+  StoreEvent,
+  StreamHandler,
+  StreamId,
+  Transport,
+} from '../../src/ports.ts'
 import { settingsFrom } from '../../src/settings.ts'
 import { openMemoryStore } from '../../src/store/memory.ts'
 import type { WireHandlers, WireStream } from './agent.ts'
@@ -183,7 +192,7 @@ export class SimNetwork implements Transport {
     return {
       deployment: inner.deployment,
       run: (name, request) => {
-        const { promise, resolve, reject } = Promise.withResolvers<Result<typeof name>>()
+        const { promise, resolve, reject } = Promise.withResolvers<StoreResult<typeof name>>()
         this.#post('store', () => {
           if (this.faults && this.chance(0.01)) return reject(StaticError.of('unavailable'))
           inner.run(name, request).then((result) => this.#post('results', () => resolve(result)), reject)

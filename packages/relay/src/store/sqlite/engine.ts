@@ -5,7 +5,7 @@ import { type Hash, StaticError } from '@static/protocol'
 import type { StoreOperation, Time } from '../../ports.ts'
 import { failPoints } from '../fail-point.ts'
 import { Ledger, type Outcome } from '../ledger/ledger.ts'
-import type { Answer, Call, EngineOptions } from './messages.ts'
+import type { Answer, Call, EngineOptions } from './worker-messages.ts'
 import { SqliteRows } from './rows.ts'
 
 /** How often space is given back, how many pages at most, and how many stay for what comes next. */

@@ -14,7 +14,7 @@ import type { CallHandler, Peer, PushSink } from '../../ports.ts'
 import { refusalError } from './error.ts'
 import { frameMessage, PREFIX_BYTES } from './frame.ts'
 import { GrpcStream, objection, type StreamLimits } from './stream.ts'
-import { readBody, unframeMessage } from './unary-body.ts'
+import { readBody, unframeMessage } from './unary/body.ts'
 
 /** What a subscription is held to. */
 export interface SubscribeLimits extends StreamLimits {

@@ -15,7 +15,7 @@ import {
   Packer,
   type StreamNumber,
   type ToEndpoint,
-} from './message.ts'
+} from './worker-messages.ts'
 import { withPrivateTemp } from './private-temp.ts'
 
 const FIRST_BACK_OFF_MS = 50

@@ -9,7 +9,7 @@ import { createQuicServer, type QuicServer, type QuicServerSession, type QuicStr
 import type { Pace } from '@static/protocol'
 import { Pacing } from '../../session/pacing.ts'
 import { ArrivalBatch } from './arrivals.ts'
-import type { Departures, EndpointSettings, FromEndpoint, StreamNumber, ToEndpoint } from './message.ts'
+import type { Departures, EndpointSettings, FromEndpoint, StreamNumber, ToEndpoint } from './worker-messages.ts'
 import { QUIC_CLOSE, QUIC_SETTINGS, type QuicClose } from './settings.ts'
 
 /** How long a connection may stay without a session, as an unauthenticated session may. */

@@ -6,7 +6,7 @@ import type { Readable } from 'node:stream'
 import type { DescMessage } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { decodeEnvelope } from '@static/protocol'
-import { PREFIX_BYTES } from './frame.ts'
+import { PREFIX_BYTES } from '../frame.ts'
 
 /** As many values as a message of either wire form may hold. */
 const MOST_JSON_ITEMS = 65_536

@@ -10,7 +10,7 @@ import type { PacingCounts } from '../../session/pacing.ts'
 import type { Peer, StreamHandler, StreamId, Transport } from '../../ports.ts'
 import { freePorts, listenAddresses } from './address.ts'
 import { type EndpointHandler, QuicEndpoint } from './endpoint.ts'
-import type { StreamNumber } from './message.ts'
+import type { StreamNumber } from './worker-messages.ts'
 
 /** The relay's certificate chain and its private key, PEM. */
 export interface QuicCertificate {

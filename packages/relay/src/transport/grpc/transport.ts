@@ -22,7 +22,7 @@ import { commonHeaders, corsHeaders, preflightHeaders } from '../http2/headers.t
 import { Connections, type CutReason, HTTP2_LIMITS, type Http2Limits, serverOptions } from '../http2/limits.ts'
 import { type Certificate, listen, tlsOptions } from '../http2/listener.ts'
 import { metricsAnswer, type MetricsSource } from '../http2/metrics.ts'
-import { makeUnaryHandler } from './unary.ts'
+import { makeUnaryHandler } from './unary/calls.ts'
 
 /** How to open the port. */
 export interface GrpcOptions {
