@@ -1,6 +1,6 @@
 /** The mathematics that the core asks for: node:crypto, and libsodium for signatures where it loads. */
 import { createHash, createHmac, createPublicKey, randomBytes, timingSafeEqual, verify } from 'node:crypto'
-import type { Crypto } from './core/io.ts'
+import type { CoreCrypto } from './core/io.ts'
 
 /** What is used of sodium-native. */
 interface Sodium {
@@ -13,7 +13,7 @@ const SIGNATURE_BYTES = 64
 const DER_PREFIX = Buffer.from('302a300506032b6570032100', 'hex')
 
 /** Makes it. */
-export async function makeCrypto(): Promise<Crypto> {
+export async function makeCrypto(): Promise<CoreCrypto> {
   const sodium = await loadSodium()
   const check = sodium
     ? (key: Uint8Array, bytes: Uint8Array, signature: Uint8Array): boolean =>

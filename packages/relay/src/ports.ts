@@ -32,6 +32,7 @@ export type {
 } from './ports/store.ts'
 export type {
   CallHandler,
+  Certificate,
   Health,
   Peer,
   PushSink,

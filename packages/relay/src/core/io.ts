@@ -81,7 +81,7 @@ export type StoreEffect = {
 }[StoreOperation]
 
 /** The mathematics that the core does not do itself. */
-export interface Crypto {
+export interface CoreCrypto {
   readonly hash: Hash
   /** Ed25519. False for anything that is not a good signature. */
   readonly verify: (publicKey: Uint8Array, bytes: Uint8Array, signature: Uint8Array) => boolean

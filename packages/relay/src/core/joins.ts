@@ -22,7 +22,7 @@ import type { Settings } from '../settings.ts'
 import type { Delivery } from './delivery.ts'
 import type { Effects } from './effects.ts'
 import { fromHex, toHex } from '../hex.ts'
-import type { Crypto } from './io.ts'
+import type { CoreCrypto } from './io.ts'
 import type { PendingRequest } from './pending-request.ts'
 import { type RefusalDetails, refusalOf, serverMessage } from './server-messages.ts'
 import { Rates } from './rates.ts'
@@ -68,7 +68,7 @@ const ANSWERS: readonly string[] = [
 /** The join requests of one node. */
 export class Joins {
   readonly #effects: Effects
-  readonly #crypto: Crypto
+  readonly #crypto: CoreCrypto
   readonly #settings: Settings
   readonly #delivery: Delivery
   readonly #rates: Rates
@@ -79,7 +79,7 @@ export class Joins {
   #count = 0
   #polls: Poll[] = []
 
-  constructor(effects: Effects, crypto: Crypto, settings: Settings, delivery: Delivery) {
+  constructor(effects: Effects, crypto: CoreCrypto, settings: Settings, delivery: Delivery) {
     this.#effects = effects
     this.#crypto = crypto
     this.#settings = settings

@@ -29,7 +29,7 @@ import type { Account, Deployment, Time } from '../ports.ts'
 import type { Settings } from '../settings.ts'
 import type { Effects } from './effects.ts'
 import { toHex } from '../hex.ts'
-import type { Crypto, Outcome } from './io.ts'
+import type { CoreCrypto, Outcome } from './io.ts'
 import type { Body } from './server-messages.ts'
 import { wrong } from './request-fields.ts'
 import type { Caller } from './session-token.ts'
@@ -63,13 +63,13 @@ const MAX_CELLS_PER_SECOND = 64
 /** Checks openings; what comes of them is the caller's business. */
 export class Opening {
   readonly #effects: Effects
-  readonly #crypto: Crypto
+  readonly #crypto: CoreCrypto
   readonly #settings: Settings
   readonly #identity: Identity
   readonly #deployment: Deployment
   readonly #answered = new Map<string, Time>()
 
-  constructor(effects: Effects, crypto: Crypto, settings: Settings, identity: Identity, deployment: Deployment) {
+  constructor(effects: Effects, crypto: CoreCrypto, settings: Settings, identity: Identity, deployment: Deployment) {
     this.#effects = effects
     this.#crypto = crypto
     this.#settings = settings

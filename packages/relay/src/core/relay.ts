@@ -10,7 +10,7 @@ import type { Settings } from '../settings.ts'
 import { Channels } from './channels/channels.ts'
 import { Delivery } from './delivery.ts'
 import { Effects } from './effects.ts'
-import type { Crypto, Effect, Input } from './io.ts'
+import type { CoreCrypto, Effect, Input } from './io.ts'
 import { Joins } from './joins.ts'
 import { type Identity, Opening } from './opening.ts'
 import { PendingRequest, type RequestBody } from './pending-request.ts'
@@ -22,11 +22,11 @@ import type { Stream } from './stream.ts'
 import { Streams } from './streams.ts'
 
 /** What a relay is made with. */
-export interface RelayOptions {
+export interface CoreOptions {
   readonly identity: Identity
   readonly deployment: Deployment
   readonly settings: Settings
-  readonly crypto: Crypto
+  readonly crypto: CoreCrypto
 }
 
 /** What the metrics show. */
@@ -65,7 +65,7 @@ export class Relay {
   #requestBytes = 0
   #draining = false
 
-  constructor({ identity, deployment, settings, crypto }: RelayOptions) {
+  constructor({ identity, deployment, settings, crypto }: CoreOptions) {
     this.#settings = settings
     const effects = this.#effects
     const { tokenMs, tokenTotalMs } = settings.session

@@ -17,6 +17,12 @@ export interface Peer {
   readonly redirectPort?: number
 }
 
+/** A certificate with its chain, and its private key, as PEM. */
+export interface Certificate {
+  readonly cert: string
+  readonly key: string
+}
+
 /** Takes what comes by session streams. */
 export interface StreamHandler {
   /** A stream has begun. Undefined: it is turned away, and the transport ends it. */

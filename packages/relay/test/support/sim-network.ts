@@ -5,7 +5,7 @@
 import { ALL_TRAFFIC, type Lease, StaticError, type TokenClaims } from '@static/protocol'
 import { Relay } from '../../src/core/relay.ts'
 import { makeCrypto } from '../../src/crypto.ts'
-import { Driver } from '../../src/driver.ts'
+import { CoreRunner } from '../../src/runner/core-runner.ts'
 import type {
   Entry,
   Peer,
@@ -36,7 +36,7 @@ export class SimNetwork implements Transport {
   readonly #streams = new Map<StreamId, WireHandlers>()
   readonly #leases = new Map<string, { granted: number; spent: number }>()
   readonly #store: Store
-  #driver: Driver | undefined
+  #driver: CoreRunner | undefined
   #handler: StreamHandler | undefined
   #leaseCount = 0
 
@@ -57,7 +57,7 @@ export class SimNetwork implements Transport {
     })
     const crypto = { ...(await makeCrypto()), random: (length: number) => network.bytes(length) }
     const identity = { name: 'relay.test', guests: true, traffic: ALL_TRAFFIC }
-    const driver = new Driver({
+    const driver = new CoreRunner({
       relay: new Relay({ identity, deployment: store.deployment, settings, crypto }),
       store: network.#slowStore(),
       settings,

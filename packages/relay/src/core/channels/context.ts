@@ -4,14 +4,14 @@ import type { Actor, AgentId, Refusal } from '../../ports.ts'
 import type { Settings } from '../../settings.ts'
 import type { Delivery } from '../delivery.ts'
 import type { Effects } from '../effects.ts'
-import type { Crypto, Outcome } from '../io.ts'
+import type { CoreCrypto, Outcome } from '../io.ts'
 import type { PendingRequest } from '../pending-request.ts'
 import { refusalOf } from '../server-messages.ts'
 
 /** What every handler is made with. */
 export interface ChannelContext {
   readonly effects: Effects
-  readonly crypto: Crypto
+  readonly crypto: CoreCrypto
   readonly settings: Settings
   readonly delivery: Delivery
 }

@@ -40,7 +40,7 @@ const OPERATIONS: Operations = {
 }
 
 /** What an operation came to. */
-export interface Outcome<Name extends StoreOperation> {
+export interface Decision<Name extends StoreOperation> {
   readonly result: StoreResult<Name>
   /** In order. */
   readonly events: readonly StoreEvent[]
@@ -56,7 +56,7 @@ export class Ledger {
   }
 
   /** Makes the decision, and the changes in the engine's rows. */
-  run<Name extends StoreOperation>(name: Name, request: StoreRequest<Name>): Outcome<Name> {
+  run<Name extends StoreOperation>(name: Name, request: StoreRequest<Name>): Decision<Name> {
     this.#events = []
     const result = OPERATIONS[name](this.#context, request)
     this.#context.rows.settle()

@@ -13,7 +13,7 @@ import {
   placed,
 } from '../ledger/draft.ts'
 import type { FailAt } from '../fail-point.ts'
-import type { Outcome } from '../ledger/ledger.ts'
+import type { Decision } from '../ledger/ledger.ts'
 import { Packer, type Parcel, unpackSpans } from './parcel.ts'
 
 /** What the engine is made with, beside its database. */
@@ -34,7 +34,7 @@ export type Call = {
 }[StoreOperation]
 
 /** An operation's end: what it came to, or why the engine could not. */
-export type Answer = Outcome<StoreOperation> | { readonly failed: string }
+export type Answer = Decision<StoreOperation> | { readonly failed: string }
 
 /** What the worker posts: once when it is ready or cannot be, then once per batch. */
 export type FromWorker =
