@@ -23,7 +23,6 @@ export type {
   StoreEvent,
   StoreListener,
   StoreOperation,
-  StoreOperations,
   StoreRequest,
   StoreResult,
   Time,
