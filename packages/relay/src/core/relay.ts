@@ -39,7 +39,7 @@ export interface RelayCounts {
 }
 
 /** Who has not shown who it is. */
-const NOBODY: Caller = {
+const UNAUTHENTICATED: Caller = {
   agent: '',
   publicKey: new Uint8Array(),
   account: undefined,
@@ -219,7 +219,7 @@ export class Relay {
     }
     const token = this.#token(stream, sessionToken)
     const renewed = token && this.#tokens.renew(token, this.#effects.now)
-    const caller = stream.session ?? token ?? NOBODY
+    const caller = stream.session ?? token ?? UNAUTHENTICATED
     const request = new PendingRequest(this.#effects, stream, caller, requestId, renewed, settled)
     try {
       if (this.#draining) throw StaticError.of('unavailable', 'The relay is stopping: dial again.')
@@ -228,7 +228,7 @@ export class Relay {
     } catch (error) {
       if (!(error instanceof StaticError)) this.#effects.report(error)
       // Who is nobody and does not become somebody is not kept waiting, and without its resume a subscription is none.
-      const over = caller === NOBODY && stream.kind === 'session' && body.case === 'openSession'
+      const over = caller === UNAUTHENTICATED && stream.kind === 'session' && body.case === 'openSession'
       if (over || stream.kind === 'subscribe') this.#sessions.refuseOpening(request, refusalOf(error))
       else request.refuse(refusalOf(error))
     }
@@ -253,7 +253,7 @@ export class Relay {
         return this.#sessions.open(request, body.value)
       default:
     }
-    if (request.caller === NOBODY) {
+    if (request.caller === UNAUTHENTICATED) {
       throw StaticError.of('auth_failed', 'Open a session first, or send a session token that has not run out.')
     }
     this.#authorized(request, body, token)

@@ -40,7 +40,7 @@ export class LinkWriter {
     }
     this.schedule(link)
     // Told at once: what else comes in this turn waits in the log.
-    if (link.isFull) this.#tellRoom(link)
+    if (link.isFull) this.#reportRoom(link)
   }
 
   ping(link: Link, now: Time): void {
@@ -90,10 +90,10 @@ export class LinkWriter {
     for (const { transport, packets, streams } of groups.values())
       this.#shaping.write(transport, streams, joined(packets))
     for (const link of ended) this.#ended(link)
-    for (const link of links) this.#tellRoom(link)
+    for (const link of links) this.#reportRoom(link)
   }
 
-  #tellRoom(link: Link): void {
+  #reportRoom(link: Link): void {
     if (link.ending || link.congested === !link.hasRoom) return
     link.congested = !link.hasRoom
     if (link.congested) link.progressAt = this.#context.now()

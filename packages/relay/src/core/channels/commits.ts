@@ -17,9 +17,10 @@ import { Rates } from '../rates.ts'
 import { accountOf, agentIdOf, channelIdOf, checkNotice, numberOf, wrong } from '../request-fields.ts'
 import { accepted, actorOf, type ChannelContext } from './context.ts'
 
-/** How long the loser of a slot waits: a random share of this for each that lost lately, so that one of them wins. */
-const LOSER_MS = 150
-const LOSERS_MEMORY_MS = 1000
+/** How long a sender that lost a slot waits: a random share of this for each that lost lately, so that one of them wins. */
+const BACKOFF_MS = 150
+/** For how long those that lost are counted. */
+const CONTENTION_MS = 1000
 const INVITE_ID_BYTES = 16
 const MAX_TAG_BYTES = 32
 
@@ -28,7 +29,8 @@ export class Commits {
   readonly #context: ChannelContext
   /** Of commits and of Welcomes together. */
   readonly #rates: Rates
-  readonly #losers = new Map<ChannelId, { count: number; since: Time }>()
+  /** Senders that lost a slot lately. */
+  readonly #contention = new Map<ChannelId, { lost: number; since: Time }>()
 
   constructor(context: ChannelContext) {
     this.#context = context
@@ -60,7 +62,7 @@ export class Commits {
     }
     effects.store('commit', store, (outcome) => {
       if (outcome.ok && 'refused' in outcome.value && outcome.value.refused === 'epoch_mismatch') {
-        return request.refuse({ ...outcome.value, retryAfterMs: this.#loserWait(channel) })
+        return request.refuse({ ...outcome.value, retryAfterMs: this.#backoff(channel) })
       }
       const result = accepted(request, outcome)
       if (!result) return
@@ -115,12 +117,12 @@ export class Commits {
 
   /** The channel is gone. */
   forget(channel: ChannelId): void {
-    this.#losers.delete(channel)
+    this.#contention.delete(channel)
   }
 
   tick(): void {
-    for (const [channel, { since }] of this.#losers) {
-      if (this.#context.effects.now - since > LOSERS_MEMORY_MS) this.#losers.delete(channel)
+    for (const [channel, { since }] of this.#contention) {
+      if (this.#context.effects.now - since > CONTENTION_MS) this.#contention.delete(channel)
     }
   }
 
@@ -143,14 +145,14 @@ export class Commits {
     }
   }
 
-  #loserWait(channel: ChannelId): number {
+  #backoff(channel: ChannelId): number {
     const { now } = this.#context.effects
-    const known = this.#losers.get(channel)
-    const losers = known && now - known.since <= LOSERS_MEMORY_MS ? known : { count: 0, since: now }
-    losers.count++
-    this.#losers.set(channel, losers)
+    const known = this.#contention.get(channel)
+    const contention = known && now - known.since <= CONTENTION_MS ? known : { lost: 0, since: now }
+    contention.lost++
+    this.#contention.set(channel, contention)
     const [a = 0, b = 0] = this.#context.crypto.random(2)
-    return 1 + ((a * 256 + b) / 65_536) * LOSER_MS * losers.count
+    return 1 + ((a * 256 + b) / 65_536) * BACKOFF_MS * contention.lost
   }
 }
 

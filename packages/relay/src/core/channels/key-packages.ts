@@ -50,7 +50,7 @@ export class KeyPackages {
     if (wait > 0) return request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
     if (keyPackages.length === 0 || keyPackages.length > MAX_KEY_PACKAGES) throw wrong('1 to 64 KeyPackages are sent')
     const read = keyPackages.map((bytes) => this.#read(bytes, publicKey))
-    for (const loser of this.#pool.add(account, agent, read)) this.#tellLow(loser)
+    for (const loser of this.#pool.add(account, agent, read)) this.#warnLow(loser)
     const value = message(UploadKeyPackageResponseSchema, { held: this.held(agent) })
     request.answer({ case: 'uploadKeyPackage', value })
   }
@@ -71,7 +71,7 @@ export class KeyPackages {
       const keyPackage = this.#pool.take(agent, now)
       if (!keyPackage) return request.refuse({ refused: 'key_package_unavailable' })
       request.answer({ case: 'addMember', value: message(AddMemberResponseSchema, { keyPackage }) })
-      this.#tellLow(agent)
+      this.#warnLow(agent)
     })
   }
 
@@ -89,7 +89,7 @@ export class KeyPackages {
     return { bytes: new Uint8Array(bytes), hash: toHex(crypto.hash(bytes)), notAfter: notAfter * 1000 }
   }
 
-  #tellLow(agent: AgentId): void {
+  #warnLow(agent: AgentId): void {
     const held = this.held(agent)
     const { effects, delivery } = this.#context
     const session = delivery.session(agent)

@@ -25,15 +25,15 @@ export class Resumes {
 
   /** Tells where the agent stands and starts the deliveries from there. */
   resume(request: PendingRequest, session: Session, value: ResumeRequest): void {
-    const asked = this.#asked(request, value)
-    if (asked) this.#resume(request, session, asked)
+    const query = this.#query(request, value)
+    if (query) this.#resume(request, session, query)
   }
 
   /** Where the caller stands, without deliveries: for unary calls. */
   standings(request: PendingRequest, value: ResumeRequest): void {
-    const asked = this.#asked(request, value)
-    if (!asked) return
-    this.#context.effects.store('resume', asked, (outcome) => {
+    const query = this.#query(request, value)
+    if (!query) return
+    this.#context.effects.store('resume', query, (outcome) => {
       if (!outcome.ok) return request.refuse(refusalOf(outcome.error))
       request.answer(standingsAnswer(outcome.value))
     })
@@ -71,16 +71,16 @@ export class Resumes {
     for (const session of this.#context.delivery.sessions()) this.storeAcknowledged(session)
   }
 
-  #resume(request: PendingRequest, session: Session, asked: StoreRequest<'resume'>): void {
+  #resume(request: PendingRequest, session: Session, query: StoreRequest<'resume'>): void {
     const { effects, delivery } = this.#context
     const { agent } = session
     this.storeAcknowledged(session)
     const meanwhile = delivery.resuming(agent)
-    effects.store('resume', asked, (outcome) => {
+    effects.store('resume', query, (outcome) => {
       delivery.answered(meanwhile)
       if (!outcome.ok) return request.refuse(refusalOf(outcome.error))
       // What the store told is from before: the agent would take the end of a stay for the end of the next one.
-      if (meanwhile.added) return this.#resume(request, session, asked)
+      if (meanwhile.added) return this.#resume(request, session, query)
       const { standings, member } = outcome.value
       if (member) allowMemberEnvelopes(this.#context, agent)
       request.answer(standingsAnswer(outcome.value))
@@ -99,7 +99,7 @@ export class Resumes {
   }
 
   /** What to ask the store for; undefined when the request was refused. Each channel costs, whoever names it. */
-  #asked(request: PendingRequest, { channelIds, after }: ResumeRequest): StoreRequest<'resume'> | undefined {
+  #query(request: PendingRequest, { channelIds, after }: ResumeRequest): StoreRequest<'resume'> | undefined {
     const { resumedChannels: limit } = this.#context.settings.counts
     if (channelIds.length > limit) throw wrong(`at most ${limit} channels are resumed at once`)
     const { agent } = request.caller
