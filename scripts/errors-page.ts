@@ -14,7 +14,7 @@ export function errorsMarkdown(): string {
 - \`${family}\`, HTTP ${status}
 `,
   )
-  return `<!-- Made by \`npm run gen\` from packages/protocol/src/errors/errors.ts and meanings.ts: change those. -->
+  return `<!-- Made by \`npm run gen\` from packages/protocol/src/errors/table.ts and meanings.ts: change those. -->
 
 # Errors
 

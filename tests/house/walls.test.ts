@@ -49,7 +49,7 @@ for (const [path, specifier] of [
   ['packages/relay/src/core/planted.ts', 'node:crypto'],
   ['packages/relay/src/core/planted.ts', '@static/node/ed25519'],
   ['packages/relay/src/core/planted.ts', '../store/memory.ts'],
-  ['packages/relay/src/store/planted.ts', '../transport/quic/port.ts'],
+  ['packages/relay/src/store/planted.ts', '../transport/quic/transport.ts'],
   ['packages/relay/src/transport/planted.ts', '../store/sqlite/store.ts'],
   ['packages/sdk/src/planted.ts', '@static/relay'],
   ['packages/sdk/src/planted.ts', '@static/api'],
@@ -76,7 +76,7 @@ for (const [path, specifier] of [
 }
 
 for (const [path, specifier] of [
-  ['packages/protocol/src/planted.ts', './errors.ts'],
+  ['packages/protocol/src/planted.ts', './errors/errors.ts'],
   ['packages/node/src/planted.ts', '@static/protocol'],
   ['packages/api/src/planted.ts', '@static/protocol'],
   ['packages/api/src/secrets/planted.ts', '@static/node/sodium'],

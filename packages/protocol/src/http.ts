@@ -1,6 +1,6 @@
 /** Shapes of the HTTP API's bodies, shared by the API, the command line and the console (SPEC.md, "HTTP API"). */
 import type { Mode, Plan } from './claims.ts'
-import type { ErrorCode } from './errors/errors.ts'
+import type { ErrorCode } from './errors/table.ts'
 
 /** The cookie of a sign-in session. `__Host-` ties it to one origin over TLS. */
 export const SESSION_COOKIE = '__Host-static_session'

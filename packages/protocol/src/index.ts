@@ -27,15 +27,13 @@ export {
   AuthError,
   ChannelError,
   docUrlOf,
-  ERRORS,
-  type ErrorCode,
   type ErrorDetails,
-  type ErrorRow,
   MlsError,
   QuotaExceededError,
   StaticError,
   TransportError,
 } from './errors/errors.ts'
+export { ERRORS, type ErrorCode, type ErrorRow } from './errors/table.ts'
 export {
   ACCOUNT_STATUSES,
   CSRF_HEADER,
@@ -102,4 +100,5 @@ export {
 } from './signed/session.ts'
 export { overlaySettings } from './settings.ts'
 export { CellUnframer, type FrameFault, frameCells, frameMessage, GRPC_PREFIX_BYTES } from './wire/grpc-frame.ts'
+export { message } from './wire/message.ts'
 export { WireError, type WireFault } from './wire/wire-error.ts'

@@ -2,10 +2,10 @@
 import { createHash, createHmac, randomBytes } from 'node:crypto'
 import { sameBytes } from '@static/node/compare'
 import { ed25519 } from '@static/node/ed25519'
-import type { Crypto } from './core/io.ts'
+import type { CoreCrypto } from './core/io.ts'
 
 /** Makes it. */
-export function makeCrypto(): Crypto {
+export function makeCrypto(): CoreCrypto {
   return {
     hash: (bytes) => createHash('sha256').update(bytes).digest(),
     verify: (publicKey, bytes, signature) => ed25519.verifier(publicKey)(bytes, signature),

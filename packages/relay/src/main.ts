@@ -3,24 +3,18 @@ import type { JSONWebKeySet } from 'jose'
 import packageJson from '../package.json' with { type: 'json' }
 import { type LogOptions, makeLog } from '@static/node/logger'
 import { ALL_TRAFFIC, outsideRange, StaticError, type TrafficRange } from '@static/protocol'
-import { type ApiAccess, makeApiClient } from './api-client.ts'
+import { type ApiAccess, makeApiClient } from './api/client.ts'
+import { makeVerifier } from './api/token-verifier.ts'
 import { Relay } from './core/relay.ts'
 import { makeCrypto } from './crypto.ts'
-import { Driver, type QuotaSource } from './driver.ts'
-import { makeMetrics } from './metrics.ts'
-import type { Health, Store, StoreEvent, Time, Transport } from './ports.ts'
-import { settingsFrom } from './settings.ts'
+import { makeMetrics, type Metrics } from './metrics.ts'
+import type { Certificate, Health, QuotaSource, Store, StoreEvent, Time } from './ports.ts'
+import { CoreRunner } from './runner/core-runner.ts'
+import { type Settings, settingsFrom } from './settings.ts'
 import { openMemoryStore } from './store/memory.ts'
 import { type FailAt, openSqliteStore } from './store/sqlite/store.ts'
-import { type GrpcTransport, startGrpcTransport } from './transport/grpc/port.ts'
-import { type QuicTransport, startQuicTransport } from './transport/quic/port.ts'
-import { makeVerifier } from './token-verifier.ts'
-
-/** A certificate with its chain, and its private key, as PEM. */
-export interface Certificate {
-  readonly cert: string
-  readonly key: string
-}
+import { type GrpcTransport, startGrpcTransport } from './transport/grpc/transport.ts'
+import { type QuicTransport, startQuicTransport } from './transport/quic/transport.ts'
 
 /** The API in the same process. */
 export interface LocalApi extends QuotaSource {
@@ -64,6 +58,8 @@ export interface RelayOptions {
   readonly failAt?: FailAt | undefined
 }
 
+type Log = ReturnType<typeof makeLog>
+
 /** A running relay. */
 export interface RunningRelay {
   readonly grpcPort: number
@@ -101,18 +97,18 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
     log.warn({ err }, 'the API is out of reach: agents get no new quota until it is back')
   })
 
-  // Nothing happens in a store before its driver asks for it.
-  let driver: Driver | undefined
-  const store = await openStore(options, settings, (event) => driver?.event(event))
+  // Nothing happens in a store before the runner asks for it.
+  let runner: CoreRunner | undefined
+  const store = await openStore(options, settings, (event) => runner?.event(event))
   const identity = { name, guests, traffic }
   const relay = new Relay({ identity, deployment: store.deployment, settings, crypto })
-  const clocks: Pick<QuicTransport, 'pacing'>[] = []
+  const transports: (GrpcTransport | QuicTransport)[] = []
   const metrics = makeMetrics({
     counts: () => relay.counts,
     shaping: () => running.traffic,
-    pacing: () => clocks.flatMap((transport) => transport.pacing()),
+    pacing: () => transports.flatMap((transport) => transport.pacing()),
   })
-  driver = new Driver({
+  runner = new CoreRunner({
     relay,
     store,
     settings,
@@ -122,11 +118,10 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
     onError,
     onSend: (message, receivers) => metrics.sent(message, receivers),
   })
-  const running = driver
+  const running = runner
 
   let stopping = false
   const health = (): Health => ({ ready: !stopping && store.healthy(), name, version: packageJson.version })
-  const transports: Transport[] = []
   const close = async (): Promise<void> => {
     stopping = true
     await running.drain()
@@ -135,53 +130,17 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
     await store.close()
     remote?.close()
   }
-
   try {
-    const { host, certificate, origins = [] } = options
-    let { quicCertificate = certificate } = options
-    const grpc: GrpcTransport = await startGrpcTransport(
-      {
-        host,
-        port: options.grpcPort,
-        certificate,
-        origins,
-        health,
-        metrics: { text: () => metrics.text(), token: options.metricsToken },
-        log: {
-          cut: (address, reason) => log.warn({ address, reason }, 'a connection was cut off'),
-          failed: onError,
-        },
-      },
-      running.streams(() => grpc),
-      running,
-    )
+    const grpc = await startGrpc(options, { runner: running, health, metrics, log, onError })
     transports.push(grpc)
-    clocks.push(grpc)
-    const quic: QuicTransport = await startQuicTransport(
-      {
-        host,
-        port: options.quicPort,
-        endpoints: options.quicEndpoints ?? 1,
-        certificate: quicCertificate,
-        ...(options.proxyCa === undefined ? {} : { proxyCa: options.proxyCa }),
-        maxSessions: settings.streams.quicPerEndpoint,
-        log: (message, detail) => log.warn(detail, message),
-      },
-      running.streams(() => quic),
-    )
+    const quic = await startQuic(options, { runner: running, settings, log })
     transports.push(quic)
-    clocks.push(quic)
     log.info({ name, grpc: grpc.port, quic: quic.ports }, 'the relay is ready')
     return {
       grpcPort: grpc.port,
       quicPorts: quic.ports,
       isReady: () => health().ready,
-      renew: async (fresh, freshQuic = fresh) => {
-        grpc.renew(fresh)
-        if (freshQuic.cert === quicCertificate.cert) return
-        quicCertificate = freshQuic
-        await quic.renew(freshQuic)
-      },
+      renew: renewal(options, grpc, quic),
       close,
     }
   } catch (error) {
@@ -190,9 +149,73 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
   }
 }
 
+async function startGrpc(
+  { host, grpcPort, certificate, origins = [], metricsToken }: RelayOptions,
+  parts: {
+    readonly runner: CoreRunner
+    readonly health: () => Health
+    readonly metrics: Metrics
+    readonly log: Log
+    readonly onError: (error: unknown) => void
+  },
+): Promise<GrpcTransport> {
+  const { runner, health, metrics, log, onError } = parts
+  const grpc: GrpcTransport = await startGrpcTransport(
+    {
+      host,
+      port: grpcPort,
+      certificate,
+      origins,
+      health,
+      metrics: { text: () => metrics.text(), token: metricsToken },
+      log: {
+        cut: (address, reason) => log.warn({ address, reason }, 'a connection was cut off'),
+        failed: onError,
+      },
+    },
+    runner.streams(() => grpc),
+    runner,
+  )
+  return grpc
+}
+
+async function startQuic(
+  { host, quicPort, quicEndpoints = 1, certificate, quicCertificate = certificate, proxyCa }: RelayOptions,
+  { runner, settings, log }: { readonly runner: CoreRunner; readonly settings: Settings; readonly log: Log },
+): Promise<QuicTransport> {
+  const quic: QuicTransport = await startQuicTransport(
+    {
+      host,
+      port: quicPort,
+      endpoints: quicEndpoints,
+      certificate: quicCertificate,
+      ...(proxyCa === undefined ? {} : { proxyCa }),
+      maxSessions: settings.streams.quicPerEndpoint,
+      log: (message, detail) => log.warn(detail, message),
+    },
+    runner.streams(() => quic),
+  )
+  return quic
+}
+
+/** Takes new certificates; the endpoints of QUIC start anew only when theirs has changed. */
+function renewal(
+  { certificate, quicCertificate = certificate }: RelayOptions,
+  grpc: GrpcTransport,
+  quic: QuicTransport,
+): RunningRelay['renew'] {
+  let current = quicCertificate.cert
+  return async (fresh, freshQuic = fresh) => {
+    grpc.renew(fresh)
+    if (freshQuic.cert === current) return
+    current = freshQuic.cert
+    await quic.renew(freshQuic)
+  }
+}
+
 function openStore(
   { database, failAt, onFatal = () => {} }: RelayOptions,
-  { retention }: ReturnType<typeof settingsFrom>,
+  { retention }: Settings,
   listener: (event: StoreEvent) => void,
 ): Promise<Store> {
   if (database === ':memory:') return openMemoryStore({ retention }, listener)

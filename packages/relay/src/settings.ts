@@ -1,15 +1,10 @@
 /** Everything an operator can tune, with its default (SPEC.md lists the same numbers). */
 import { overlaySettings } from '@static/protocol'
+import type { Retention } from './ports.ts'
 
 /** The tunable numbers. Times are milliseconds. */
 export interface Settings {
-  readonly retention: {
-    readonly entryMs: number
-    readonly messageIdMs: number
-    readonly channelBytes: number
-    readonly channelEntries: number
-    readonly freeControl: number
-  }
+  readonly retention: Retention
   readonly session: {
     readonly pingMs: number
     readonly pongMs: number

@@ -1,5 +1,5 @@
-/** What each error means, for the pages that explain them. What to do about it is in errors.ts. */
-import type { ErrorCode } from './errors.ts'
+/** What each error means, for the pages that explain them. What to do about it is in table.ts. */
+import type { ErrorCode } from './table.ts'
 
 /** One or two sentences for each code; text between backquotes is code. */
 export const ERROR_MEANINGS: Readonly<Record<ErrorCode, string>> = {

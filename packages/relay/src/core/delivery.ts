@@ -3,7 +3,7 @@
  * comes; a session that is behind, or does not take what it is sent, is served from the log at its own pace.
  */
 import { fromHex, toHex } from '@static/protocol'
-import type { AgentId, ChannelId, Entry, Result, Standing, StoreEvent } from '../ports.ts'
+import type { AgentId, ChannelId, Entry, StoreResult, Standing, StoreEvent } from '../ports.ts'
 import type { Effects } from './effects.ts'
 import {
   barLiftedMessage,
@@ -12,7 +12,7 @@ import {
   gapMessage,
   rejectedMessage,
   welcomeMessage,
-} from './messages.ts'
+} from './server-messages.ts'
 import type { Reading, Session } from './stream.ts'
 
 /** What one read of the log brings at most: the window of a stream holds two of them. */
@@ -285,7 +285,7 @@ export class Delivery {
     })
   }
 
-  #deliver(reading: Reading, { entries, gap, last, ended }: Result<'read'>): void {
+  #deliver(reading: Reading, { entries, gap, last, ended }: StoreResult<'read'>): void {
     const { session, channelBytes } = reading
     const stream = [session.stream.id]
     if (gap) {

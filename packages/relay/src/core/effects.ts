@@ -1,7 +1,7 @@
 /** The effects of one `handle`, and who waits for those that take time. */
 import type { Lease, TokenClaims, TrafficProfileName } from '@static/protocol'
 import type { ServerMessage } from '@static/protocol/relay'
-import type { Account, Request, Result, StoreOperation, StreamId, Time } from '../ports.ts'
+import type { Account, StoreRequest, StoreResult, StoreOperation, StreamId, Time } from '../ports.ts'
 import type { Effect, Outcome, StoreEffect } from './io.ts'
 
 type Then<Value> = (outcome: Outcome<Value>) => void
@@ -34,7 +34,7 @@ export class Effects {
     this.#list.push({ type: 'shape', stream, traffic, cellsPerSecond })
   }
 
-  store<Name extends StoreOperation>(name: Name, request: Request<Name>, then: Then<Result<Name>>): void {
+  store<Name extends StoreOperation>(name: Name, request: StoreRequest<Name>, then: Then<StoreResult<Name>>): void {
     this.#list.push({ type: 'store', id: this.#wait(then), name, request } as StoreEffect)
   }
 

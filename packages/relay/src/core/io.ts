@@ -1,7 +1,7 @@
 /** What goes into the core and what comes out: the whole relay without sockets, clock or randomness. */
 import type { Hash, StaticError, TrafficProfileName } from '@static/protocol'
 import type { AckRequest, ClientMessage, ServerMessage } from '@static/protocol/relay'
-import type { Account, Peer, Request, StoreEvent, StoreOperation, StreamId } from '../ports.ts'
+import type { Account, Peer, StoreRequest, StoreEvent, StoreOperation, StreamId } from '../ports.ts'
 
 /** What happened outside. */
 export type Input =
@@ -76,12 +76,12 @@ export type StoreEffect = {
     readonly type: 'store'
     readonly id: number
     readonly name: Name
-    readonly request: Request<Name>
+    readonly request: StoreRequest<Name>
   }
 }[StoreOperation]
 
 /** The mathematics that the core does not do itself. */
-export interface Crypto {
+export interface CoreCrypto {
   readonly hash: Hash
   /** Ed25519. False for anything that is not a good signature. */
   readonly verify: (publicKey: Uint8Array, bytes: Uint8Array, signature: Uint8Array) => boolean

@@ -3,24 +3,30 @@
  * token, keeps requests in memory, and hands them to the agent that made the invite. What is in a request it cannot read.
  */
 import { create } from '@bufbuild/protobuf'
-import { AGENT_ID_BYTES, type ErrorCode, fromHex, joinProofBytes, toHex } from '@static/protocol'
+import { AGENT_ID_BYTES, type ErrorCode, fromHex, joinProofBytes, message, toHex } from '@static/protocol'
 import {
   type AnswerJoinRequest,
+  AnswerJoinResponseSchema,
+  JoinAnsweredSchema,
   type PollJoinRequestsRequest,
   PollJoinRequestsResponseSchema,
   type RegisterInviteRequest,
+  RegisterInviteResponseSchema,
   type RequestJoinRequest,
+  RequestJoinResponseSchema,
   type RevokeInviteRequest,
+  RevokeInviteResponseSchema,
 } from '@static/protocol/relay'
 import type { AgentId, ChannelId, Invite, StoreEvent, Time } from '../ports.ts'
 import type { Settings } from '../settings.ts'
 import type { Delivery } from './delivery.ts'
 import type { Effects } from './effects.ts'
-import type { Crypto } from './io.ts'
-import { type RefusalDetails, refusalOf, serverMessage } from './messages.ts'
+import type { CoreCrypto } from './io.ts'
+import type { PendingRequest } from './pending-request.ts'
+import { type RefusalDetails, refusalOf, serverMessage } from './server-messages.ts'
 import { Rates } from './rates.ts'
 import { accountOf, channelIdOf, idOf, wrong } from './request-fields.ts'
-import type { Request, Stream } from './stream.ts'
+import type { Stream } from './stream.ts'
 
 interface Joiner {
   readonly invite: Invite
@@ -32,7 +38,7 @@ interface Joiner {
 }
 
 interface Poll {
-  readonly request: Request
+  readonly request: PendingRequest
   readonly channel: ChannelId
   readonly limit: number
   readonly until: Time
@@ -61,7 +67,7 @@ const ANSWERS: readonly string[] = [
 /** The join requests of one node. */
 export class Joins {
   readonly #effects: Effects
-  readonly #crypto: Crypto
+  readonly #crypto: CoreCrypto
   readonly #settings: Settings
   readonly #delivery: Delivery
   readonly #rates: Rates
@@ -72,7 +78,7 @@ export class Joins {
   #count = 0
   #polls: Poll[] = []
 
-  constructor(effects: Effects, crypto: Crypto, settings: Settings, delivery: Delivery) {
+  constructor(effects: Effects, crypto: CoreCrypto, settings: Settings, delivery: Delivery) {
     this.#effects = effects
     this.#crypto = crypto
     this.#settings = settings
@@ -80,7 +86,7 @@ export class Joins {
     this.#rates = new Rates(settings.rates.joinsPerMinute / 60, settings.rates.joinsPerMinute)
   }
 
-  register(request: Request, value: RegisterInviteRequest): void {
+  register(request: PendingRequest, value: RegisterInviteRequest): void {
     const account = accountOf(request)
     if (value.admissionKey.length !== ADMISSION_KEY_BYTES) throw wrong('admission_key has 32 bytes')
     const { now } = this.#effects
@@ -100,22 +106,22 @@ export class Joins {
     this.#effects.store('registerInvite', { actor, invite, maxInvites: invitesPerChannel, now }, (outcome) => {
       if (!outcome.ok) request.refuse(refusalOf(outcome.error))
       else if ('refused' in outcome.value) request.refuse(outcome.value)
-      else request.answer({ case: 'registerInvite', value: { $typeName: 'static.relay.v1.RegisterInviteResponse' } })
+      else request.answer({ case: 'registerInvite', value: message(RegisterInviteResponseSchema, {}) })
     })
   }
 
-  revoke(request: Request, value: RevokeInviteRequest): void {
+  revoke(request: PendingRequest, value: RevokeInviteRequest): void {
     accountOf(request)
     const id = idOf(value.inviteId, INVITE_ID_BYTES, 'invite_id')
     this.#effects.store('revokeInvite', { agent: request.caller.agent, id }, (outcome) => {
       if (!outcome.ok) return request.refuse(refusalOf(outcome.error))
       if ('refused' in outcome.value) return request.refuse(outcome.value)
       this.#refuseAll(id, 'invite_revoked')
-      request.answer({ case: 'revokeInvite', value: { $typeName: 'static.relay.v1.RevokeInviteResponse' } })
+      request.answer({ case: 'revokeInvite', value: message(RevokeInviteResponseSchema, {}) })
     })
   }
 
-  request(request: Request, value: RequestJoinRequest): void {
+  request(request: PendingRequest, value: RequestJoinRequest): void {
     const id = idOf(value.inviteId, INVITE_ID_BYTES, 'invite_id')
     const { agent, nonce } = request.caller
     if (value.box.length === 0 || value.box.length > MAX_BOX_BYTES) throw wrong('box has at most 16 KiB')
@@ -132,12 +138,12 @@ export class Joins {
       const refusal = this.#add(invite, agent, value.box)
       // One that asks again may have been added meanwhile, by the last use: its Welcome is on the way.
       if (refusal && welcomed !== true) return request.refuse(refusal)
-      request.answer({ case: 'requestJoin', value: { $typeName: 'static.relay.v1.RequestJoinResponse' } })
+      request.answer({ case: 'requestJoin', value: message(RequestJoinResponseSchema, {}) })
       this.#wake(invite.agent, invite.channel)
     })
   }
 
-  poll(request: Request, value: PollJoinRequestsRequest): void {
+  poll(request: PendingRequest, value: PollJoinRequestsRequest): void {
     accountOf(request)
     const until = this.#effects.now + Math.min(value.waitMs, MAX_WAIT_MS)
     const limit = Math.min(value.limit === 0 ? MAX_POLLED : value.limit, MAX_POLLED)
@@ -152,7 +158,7 @@ export class Joins {
     this.#polls.push(poll)
   }
 
-  answer(request: Request, value: AnswerJoinRequest): void {
+  answer(request: PendingRequest, value: AnswerJoinRequest): void {
     accountOf(request)
     const id = idOf(value.inviteId, INVITE_ID_BYTES, 'invite_id')
     const agent = idOf(value.agentId, AGENT_ID_BYTES, 'agent_id')
@@ -162,7 +168,7 @@ export class Joins {
       return request.refuse({ refused: 'not_found', message: 'There is no such join request.' })
     }
     this.#refuse(joiner, value.code)
-    request.answer({ case: 'answerJoin', value: { $typeName: 'static.relay.v1.AnswerJoinResponse' } })
+    request.answer({ case: 'answerJoin', value: message(AnswerJoinResponseSchema, {}) })
   }
 
   /** A joiner that was added waits no longer; with its channel all go. */
@@ -257,7 +263,7 @@ export class Joins {
     this.#forget(invite.id, agent)
     const session = this.#delivery.session(agent)
     if (!session) return
-    const value = { $typeName: 'static.relay.v1.JoinAnswered', inviteId: fromHex(invite.id), code } as const
+    const value = message(JoinAnsweredSchema, { inviteId: fromHex(invite.id), code })
     this.#effects.send([session.stream.id], serverMessage({ case: 'joinAnswered', value }))
   }
 

@@ -3,6 +3,7 @@
  * the agent's key; a JWT, or a guest. The same exchange gives a token for unary calls and brings a new JWT into a session.
  */
 import {
+  message,
   NONCE_BYTES,
   outsideRange,
   PUBLIC_KEY_BYTES,
@@ -19,6 +20,7 @@ import {
 } from '@static/protocol'
 import {
   type GetChallengeRequest,
+  GetChallengeResponseSchema,
   type OpenSessionRequest,
   Purpose,
   type RefreshSessionRequest,
@@ -27,8 +29,8 @@ import {
 import type { Account, Deployment, Time } from '../ports.ts'
 import type { Settings } from '../settings.ts'
 import type { Effects } from './effects.ts'
-import type { Crypto, Outcome } from './io.ts'
-import type { Body } from './messages.ts'
+import type { CoreCrypto, Outcome } from './io.ts'
+import type { Body } from './server-messages.ts'
 import { wrong } from './request-fields.ts'
 import type { Caller } from './session-token.ts'
 import type { Challenge, Stream } from './stream.ts'
@@ -61,13 +63,13 @@ const MAX_CELLS_PER_SECOND = 64
 /** Checks openings; what comes of them is the caller's business. */
 export class Opening {
   readonly #effects: Effects
-  readonly #crypto: Crypto
+  readonly #crypto: CoreCrypto
   readonly #settings: Settings
   readonly #identity: Identity
   readonly #deployment: Deployment
   readonly #answered = new Map<string, Time>()
 
-  constructor(effects: Effects, crypto: Crypto, settings: Settings, identity: Identity, deployment: Deployment) {
+  constructor(effects: Effects, crypto: CoreCrypto, settings: Settings, identity: Identity, deployment: Deployment) {
     this.#effects = effects
     this.#crypto = crypto
     this.#settings = settings
@@ -92,13 +94,12 @@ export class Opening {
     if (stream.kind === 'session') stream.challenge = { nonce, revision, at: this.#effects.now }
     return {
       case: 'getChallenge',
-      value: {
-        $typeName: 'static.relay.v1.GetChallengeResponse',
+      value: message(GetChallengeResponseSchema, {
         nonce,
         relayName: this.#identity.name,
         relayId: this.#deployment.relayId,
         revision: REVISION,
-      },
+      }),
     }
   }
 

@@ -7,7 +7,7 @@ import type { Lease } from '@static/protocol'
 import type { Account, Time } from '../ports.ts'
 import type { Effects } from './effects.ts'
 import type { Outcome } from './io.ts'
-import { type RefusalDetails, refusalOf } from './messages.ts'
+import { type RefusalDetails, refusalOf } from './server-messages.ts'
 
 /** One message's worth of a lease, reserved. */
 export interface Unit {

@@ -1,7 +1,15 @@
 /** Checks of request fields that the schema cannot say. What they throw is the answer. */
-import { AGENT_ID_BYTES, CHANNEL_ID_BYTES, StaticError, toHex } from '@static/protocol'
+import {
+  AGENT_ID_BYTES,
+  CHANNEL_ID_BYTES,
+  PUBLIC_KEY_BYTES,
+  SIGNATURE_BYTES,
+  StaticError,
+  toHex,
+} from '@static/protocol'
+import type { LeaveNotice } from '@static/protocol/relay'
 import type { Account, AgentId, ChannelId } from '../ports.ts'
-import type { Request } from './stream.ts'
+import type { PendingRequest } from './pending-request.ts'
 
 /** A field is wrong; the words complete the sentence "A request is refused unless …". */
 export function wrong(rule: string): StaticError {
@@ -29,7 +37,13 @@ export function numberOf(value: bigint, field: string): number {
 }
 
 /** The account that the caller acts for. Guests get `api_key_required`. */
-export function accountOf({ caller }: Request): Account {
+export function accountOf({ caller }: PendingRequest): Account {
   if (!caller.account) throw StaticError.of('api_key_required')
   return caller.account
+}
+
+/** Checks the lengths in a leave notice. */
+export function checkNotice({ publicKey, signature }: LeaveNotice): void {
+  if (publicKey.length !== PUBLIC_KEY_BYTES) throw wrong('public_key has 32 bytes')
+  if (signature.length !== SIGNATURE_BYTES) throw wrong('signature has 64 bytes')
 }

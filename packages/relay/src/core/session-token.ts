@@ -5,7 +5,7 @@
 import { base64Decode, base64Encode } from '@bufbuild/protobuf/wire'
 import { fromHex, MODES, toHex, type TrafficProfileName } from '@static/protocol'
 import type { Account, AgentId, Time } from '../ports.ts'
-import type { Crypto } from './io.ts'
+import type { CoreCrypto } from './io.ts'
 
 /** Who calls. */
 export interface Caller {
@@ -43,12 +43,12 @@ const MAX_TOKEN_LENGTH = 1024
 
 /** Makes and reads session tokens. */
 export class SessionTokens {
-  readonly #crypto: Crypto
+  readonly #crypto: CoreCrypto
   readonly #key: Uint8Array
   readonly #lifetime: number
   readonly #total: number
 
-  constructor(crypto: Crypto, key: Uint8Array, lifetimeMs: number, totalMs: number) {
+  constructor(crypto: CoreCrypto, key: Uint8Array, lifetimeMs: number, totalMs: number) {
     this.#crypto = crypto
     this.#key = key
     this.#lifetime = lifetimeMs

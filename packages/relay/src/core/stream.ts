@@ -1,9 +1,6 @@
-/** Streams, the sessions on them, and requests under way. */
-import type { ClientMessage } from '@static/protocol/relay'
+/** Streams and the sessions on them. */
 import type { ChannelId, Peer, StreamId, Time } from '../ports.ts'
-import type { Effects } from './effects.ts'
 import type { StreamKind } from './io.ts'
-import { type Body, type RefusalDetails, serverMessage, wireRefusal } from './messages.ts'
 import type { Caller } from './session-token.ts'
 
 /** A stream of cells, a unary call, or a stream of pushes. */
@@ -61,48 +58,4 @@ export interface Reading {
   /** The last index that was sent, and the last one that is there. */
   sent: number
   last: number
-}
-
-/** What a handler of requests is given. */
-export type RequestBody = Exclude<ClientMessage['body'], { case: undefined }>
-
-/** A request that waits for its answer. It gets exactly one. */
-export class Request {
-  readonly stream: Stream
-  readonly caller: Caller
-  readonly #effects: Effects
-  readonly #id: bigint
-  /** A session token that lives longer than the one that the request came with. */
-  readonly #token: string | undefined
-  readonly #settled: () => void
-
-  constructor(
-    effects: Effects,
-    stream: Stream,
-    caller: Caller,
-    id: bigint,
-    token: string | undefined,
-    settled: () => void,
-  ) {
-    this.stream = stream
-    this.caller = caller
-    this.#effects = effects
-    this.#id = id
-    this.#token = token
-    this.#settled = settled
-  }
-
-  answer(body: Body): void {
-    this.#effects.send([this.stream.id], serverMessage(body, this.#id, this.#token))
-    this.#settled()
-  }
-
-  refuse(refusal: RefusalDetails): void {
-    this.answer({ case: 'error', value: wireRefusal(refusal) })
-  }
-
-  /** Nobody waits for the answer any more. */
-  abandon(): void {
-    this.#settled()
-  }
 }

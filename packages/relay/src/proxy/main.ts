@@ -1,10 +1,12 @@
 /** Starts a stand-alone proxy: gRPC in, QUIC to a relay out. */
 import packageJson from '../../package.json' with { type: 'json' }
 import { type LogOptions, makeLog } from '@static/node/logger'
-import type { Certificate } from '../main.ts'
-import { Proxy } from './proxy.ts'
-import { type GrpcTransport, startGrpcTransport } from '../transport/grpc/port.ts'
-import { QuicUpstream } from './upstream.ts'
+import type { Certificate } from '../ports.ts'
+import { ProxyCalls } from './calls.ts'
+import { greet } from './greeting.ts'
+import { QuicUpstream } from './quic-upstream.ts'
+import { ProxySessions } from './sessions.ts'
+import { type GrpcTransport, startGrpcTransport } from '../transport/grpc/transport.ts'
 
 /** How to run a proxy. */
 export interface ProxyOptions {
@@ -43,12 +45,11 @@ export async function startProxy(options: ProxyOptions): Promise<RunningProxy> {
   const { name, relay } = options
   const upstream = new QuicUpstream({ ...relay, serverName: name }, options.connections ?? 2, Date.now)
   const onError = (err: unknown): void => log.warn({ err }, 'a session or call could not be passed on')
-  const proxy = new Proxy(upstream, onError)
+  const sessions = new ProxySessions(upstream, onError)
   let stopping = false
   try {
     await upstream.dial()
-    // The relay looks at a client certificate when the connection is up already.
-    await proxy.greet()
+    await greet(upstream, onError)
     const grpc: GrpcTransport = await startGrpcTransport(
       {
         host: options.host,
@@ -61,8 +62,8 @@ export async function startProxy(options: ProxyOptions): Promise<RunningProxy> {
           failed: (err) => log.error({ err }, 'something failed that nobody waits for'),
         },
       },
-      proxy.streams(() => grpc),
-      proxy,
+      sessions.streams(() => grpc),
+      new ProxyCalls(upstream, onError),
     )
     log.info({ name, grpc: grpc.port, relay: `${relay.host}:${relay.port}` }, 'the proxy is ready')
     return {

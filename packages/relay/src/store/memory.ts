@@ -1,7 +1,7 @@
 /** The engine for tests: everything goes with the process. */
 import { hash, randomBytes } from 'node:crypto'
 import { type Hash, RELAY_ID_BYTES } from '@static/protocol'
-import type { Request, Result, Retention, Store, StoreListener, StoreOperation } from '../ports.ts'
+import type { StoreRequest, StoreResult, Retention, Store, StoreListener, StoreOperation } from '../ports.ts'
 import { Ledger } from './ledger/ledger.ts'
 import { MemoryRows } from './memory-rows.ts'
 
@@ -13,7 +13,7 @@ export interface MemoryStoreOptions {
 /** Makes an empty store. */
 export async function openMemoryStore({ retention }: MemoryStoreOptions, listener: StoreListener): Promise<Store> {
   const ledger = new Ledger(new MemoryRows(), sha256, retention)
-  const execute = <Name extends StoreOperation>(name: Name, request: Request<Name>): Result<Name> => {
+  const execute = <Name extends StoreOperation>(name: Name, request: StoreRequest<Name>): StoreResult<Name> => {
     const { result, events } = ledger.run(name, request)
     for (const event of events) listener(event)
     return result

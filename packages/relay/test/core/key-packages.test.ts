@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import test from 'node:test'
-import { readKeyPackage } from '../../src/core/key-package.ts'
-import { KeyPackages } from '../../src/core/key-packages.ts'
+import { readKeyPackage } from '../../src/core/channels/key-package-reader.ts'
+import { KeyPackagePool } from '../../src/core/channels/key-package-pool.ts'
 import { Agent, type AgentKey, makeKey, Refused } from '../support/agent.ts'
 import { makeKeyPackage } from '../support/key-package.ts'
 import { randomNumbers, SEED } from '../support/random.ts'
@@ -174,7 +174,7 @@ test('claims have a rate per claimer and per target; who is refused uses up noth
 })
 
 test('the pool is bounded in agents and in bytes: of whoever holds most, who uploaded longest ago is forgotten', () => {
-  const pool = new KeyPackages(3, 1000)
+  const pool = new KeyPackagePool(3, 1000)
   const upload = (account: string, agent: string, size: number): string[] => {
     const bytes = randomBytes(size)
     return pool.add({ id: account, mode: 'live' }, agent, [{ bytes, hash: bytes.toString('hex'), notAfter: 10 }])

@@ -14,7 +14,7 @@ import {
 import { ClientMessageSchema } from '@static/protocol/relay'
 import { create } from '@bufbuild/protobuf'
 import { Pacing } from '../../src/session/pacing.ts'
-import { Proxy } from '../../src/proxy/proxy.ts'
+import { ProxySessions } from '../../src/proxy/sessions.ts'
 import { settingsFrom } from '../../src/settings.ts'
 import { Shaping } from '../../src/session/shaping.ts'
 import { Agent, makeKey, Refused } from '../support/agent.ts'
@@ -135,7 +135,7 @@ void test('unfinished envelopes are bounded at a proxy too: in time, and over al
   const transport = { write: () => {}, pace: () => {}, end: (id: number) => void ended.push(id), stop: async () => {} }
   const upstream = { open: () => Promise.resolve({ write: () => {}, end: () => {}, bufferedBytes: 0 }) }
   const settings = settingsFrom({ session: { stallMs: 100 }, streams: { joiningBytes: 10_000 } })
-  const agents = new Proxy(upstream, () => {}, settings).streams(() => transport)
+  const agents = new ProxySessions(upstream, () => {}, settings).streams(() => transport)
   const peer = { transport: 'grpc', form: 'protobuf', address: '127.0.0.1', proxy: false } as const
   const ids = [agents.opened(peer), agents.opened(peer), agents.opened(peer)] as [number, number, number]
   await delay(1)

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Request } from '../../src/ports.ts'
+import type { StoreRequest } from '../../src/ports.ts'
 import {
   DAY,
   HOUR,
@@ -19,7 +19,7 @@ const register = (
   world: World,
   name: string,
   label: string,
-  { maxInvites = 10, ...fields }: Partial<Request<'registerInvite'>['invite']> & { maxInvites?: number } = {},
+  { maxInvites = 10, ...fields }: Partial<StoreRequest<'registerInvite'>['invite']> & { maxInvites?: number } = {},
 ): Promise<object> => {
   const invite = {
     id: hex16(label),

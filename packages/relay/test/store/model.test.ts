@@ -6,7 +6,7 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import * as fc from 'fast-check'
-import type { Request, Retention, Store, StoreEvent, StoreOperation } from '../../src/ports.ts'
+import type { StoreRequest, Retention, Store, StoreEvent, StoreOperation } from '../../src/ports.ts'
 import { openMemoryStore } from '../../src/store/memory.ts'
 import { openSqliteStore } from '../../src/store/sqlite/store.ts'
 import {
@@ -82,7 +82,7 @@ const story = fc.array(fc.record({ together: fc.array(step, { minLength: 1, maxL
   maxLength: 60,
 })
 
-type Asked = { readonly [Name in StoreOperation]: readonly [Name, Request<Name>] }[StoreOperation]
+type Asked = { readonly [Name in StoreOperation]: readonly [Name, StoreRequest<Name>] }[StoreOperation]
 
 /** What the agents of a story know. */
 class Knowledge {
@@ -95,7 +95,7 @@ class Knowledge {
   #made = 0
 
   /** All but one are in the first channel from the start. */
-  opening(): Request<'commit'> {
+  opening(): StoreRequest<'commit'> {
     const adds = AGENTS.slice(1, -1).map((name) => bytesOf(agentId(name)))
     return {
       actor: member('alice'),

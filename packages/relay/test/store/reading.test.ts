@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Result } from '../../src/ports.ts'
+import type { StoreResult } from '../../src/ports.ts'
 import { accepted, agentId, assertChain, forEachEngine, hex16, notice, welcomeFor } from './world.ts'
 
 const indexes = ({ entries }: { readonly entries: readonly { readonly index: number }[] }): number[] =>
@@ -170,9 +170,9 @@ forEachEngine((open) => {
       const welcomes = [welcomeFor('bob', { welcome: new Uint8Array(10_000).fill(at) })]
       accepted(await world.run('commit', world.commitRequest('alice', { adds: ['bob'], welcomes, channel, slot: 0 })))
     }
-    const page = (after: number, maxBytes: number): Promise<Result<'welcomes'>> =>
+    const page = (after: number, maxBytes: number): Promise<StoreResult<'welcomes'>> =>
       world.run('welcomes', { agent: agentId('bob'), after, maxBytes })
-    const names = ({ welcomes }: Result<'welcomes'>): unknown => welcomes.map(({ channel }) => channel)
+    const names = ({ welcomes }: StoreResult<'welcomes'>): unknown => welcomes.map(({ channel }) => channel)
     const first = await page(0, 55_000)
     assert.deepEqual([names(first), first.more], [channels.slice(0, 5), true])
     assert.deepEqual(first.welcomes[3]?.welcome[9999], 3)

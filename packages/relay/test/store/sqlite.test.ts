@@ -6,7 +6,7 @@ import { DatabaseSync } from 'node:sqlite'
 import { type TestContext, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { StaticError } from '@static/protocol'
-import type { Request, Result, Retention, StoreEvent, StoreOperation } from '../../src/ports.ts'
+import type { StoreRequest, StoreResult, Retention, StoreEvent, StoreOperation } from '../../src/ports.ts'
 import { Ledger } from '../../src/store/ledger/ledger.ts'
 import { SqliteRows } from '../../src/store/sqlite/rows.ts'
 import { openDatabase } from '../../src/store/sqlite/schema.ts'
@@ -344,7 +344,7 @@ test('channels stay in memory by what they weigh, and the last one however heavy
   const ledger = new Ledger(rows, sha256, RETENTION)
   const store = {
     deployment: { relayId: new Uint8Array(), tokenKey: new Uint8Array() },
-    run: async <Name extends StoreOperation>(name: Name, request: Request<Name>): Promise<Result<Name>> => {
+    run: async <Name extends StoreOperation>(name: Name, request: StoreRequest<Name>): Promise<StoreResult<Name>> => {
       const { result } = ledger.run(name, request)
       rows.flush()
       rows.settle()

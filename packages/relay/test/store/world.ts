@@ -11,8 +11,8 @@ import type {
   Actor,
   Entry,
   Position,
-  Request,
-  Result,
+  StoreRequest,
+  StoreResult,
   Retention,
   Standing,
   Store,
@@ -96,7 +96,7 @@ export const welcomeFor = (name: string, fields: Partial<WelcomeFields> = {}): W
   ...fields,
 })
 
-interface CommitOptions extends Partial<Omit<Request<'commit'>, 'declaration' | 'welcomes'>> {
+interface CommitOptions extends Partial<Omit<StoreRequest<'commit'>, 'declaration' | 'welcomes'>> {
   readonly adds?: readonly string[]
   readonly removes?: readonly string[]
   readonly notices?: readonly LeaveNoticeFields[]
@@ -119,7 +119,7 @@ export class World {
     this.events = events
   }
 
-  run<Name extends StoreOperation>(name: Name, request: Request<Name>): Promise<Result<Name>> {
+  run<Name extends StoreOperation>(name: Name, request: StoreRequest<Name>): Promise<StoreResult<Name>> {
     return this.store.run(name, request)
   }
 
@@ -128,7 +128,7 @@ export class World {
     return this.events.splice(0)
   }
 
-  create(owner: string, fields: Partial<Request<'create'>> = {}): Promise<Result<'create'>> {
+  create(owner: string, fields: Partial<StoreRequest<'create'>> = {}): Promise<StoreResult<'create'>> {
     return this.run('create', {
       actor: member(owner),
       channel: this.channel,
@@ -147,7 +147,7 @@ export class World {
     if (others.length > 0) accepted(await this.commit(owner, { adds: others }))
   }
 
-  message(sender: string, fields: Partial<Request<'append'>> = {}): Request<'append'> {
+  message(sender: string, fields: Partial<StoreRequest<'append'>> = {}): StoreRequest<'append'> {
     return {
       actor: member(sender),
       channel: this.channel,
@@ -163,7 +163,7 @@ export class World {
   }
 
   /** Sends the next message of a sender. */
-  async say(sender: string, fields: Partial<Request<'append'>> = {}): Promise<Result<'append'>> {
+  async say(sender: string, fields: Partial<StoreRequest<'append'>> = {}): Promise<StoreResult<'append'>> {
     const request = this.message(sender, fields)
     const result = await this.run('append', request)
     if ('index' in result && request.counter === (this.#counters.get(sender) ?? 0) + 1) {
@@ -173,7 +173,11 @@ export class World {
   }
 
   /** So many messages at once. */
-  async chatter(sender: string, count: number, fields: Partial<Request<'append'>> = {}): Promise<Result<'append'>[]> {
+  async chatter(
+    sender: string,
+    count: number,
+    fields: Partial<StoreRequest<'append'>> = {},
+  ): Promise<StoreResult<'append'>[]> {
     const first = (this.#counters.get(sender) ?? 0) + 1
     const results = await Promise.all(
       Array.from({ length: count }, (_, at) =>
@@ -189,7 +193,7 @@ export class World {
     this.#counters.set(sender, counter)
   }
 
-  commitRequest(sender: string, options: CommitOptions = {}): Request<'commit'> {
+  commitRequest(sender: string, options: CommitOptions = {}): StoreRequest<'commit'> {
     const { adds = [], removes = [], notices = [], welcomes = [], ...fields } = options
     return {
       actor: member(sender),
@@ -209,18 +213,18 @@ export class World {
     }
   }
 
-  async commit(sender: string, options: CommitOptions = {}): Promise<Result<'commit'>> {
+  async commit(sender: string, options: CommitOptions = {}): Promise<StoreResult<'commit'>> {
     const result = await this.run('commit', this.commitRequest(sender, options))
     if ('head' in result && !('refused' in result)) this.head = Math.max(this.head, result.head)
     return result
   }
 
-  leave(name: string, fields: Partial<Request<'leave'>> = {}): Promise<Result<'leave'>> {
+  leave(name: string, fields: Partial<StoreRequest<'leave'>> = {}): Promise<StoreResult<'leave'>> {
     const request = { actor: guest(name), channel: this.channel, notice: notice(name, this.head), now: this.now }
     return this.run('leave', { ...request, ...fields })
   }
 
-  reject(actor: Actor, slot: number): Promise<Result<'reject'>> {
+  reject(actor: Actor, slot: number): Promise<StoreResult<'reject'>> {
     return this.run('reject', { actor, channel: this.channel, slot })
   }
 
@@ -228,13 +232,13 @@ export class World {
     await this.run('ack', { agent: agentId(name), positions: [{ channel: this.channel, index }] })
   }
 
-  read(name: string, after: number, fields: Partial<Request<'read'>> = {}): Promise<Result<'read'>> {
+  read(name: string, after: number, fields: Partial<StoreRequest<'read'>> = {}): Promise<StoreResult<'read'>> {
     const bounds = { maxBytes: 1_000_000_000, maxEntries: 1_000_000 }
     return this.run('read', { channel: this.channel, agent: agentId(name), after, ...bounds, ...fields })
   }
 
   /** Where an agent stands: in the channels named, or in all. */
-  resume(name: string, channels?: readonly string[], page = {}): Promise<Result<'resume'>> {
+  resume(name: string, channels?: readonly string[], page = {}): Promise<StoreResult<'resume'>> {
     return this.run('resume', { agent: agentId(name), channels, after: undefined, limit: 1000, ...page })
   }
 
@@ -246,7 +250,7 @@ export class World {
   }
 
   /** Where an agent stands in the channel. */
-  async standing(name: string): Promise<Result<'resume'>['standings'][number]> {
+  async standing(name: string): Promise<StoreResult<'resume'>['standings'][number]> {
     const { standings } = await this.resume(name, [this.channel])
     const [first] = standings
     assert.ok(first)

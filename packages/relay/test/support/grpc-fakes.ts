@@ -7,7 +7,7 @@ import { type Authority, openAuthority } from '@static/cli/authority'
 import { CELL_BYTES } from '@static/protocol'
 import { type ClientMessage, type ServerMessage, ServerMessageSchema } from '@static/protocol/relay'
 import type { CallHandler, Health, Peer, PushSink, StreamHandler, StreamId } from '../../src/ports.ts'
-import { type GrpcOptions, type GrpcTransport, startGrpcTransport } from '../../src/transport/grpc/port.ts'
+import { type GrpcOptions, type GrpcTransport, startGrpcTransport } from '../../src/transport/grpc/transport.ts'
 import { connectGrpc, type GrpcClient } from './grpc-client.ts'
 import { Gauge } from './grpc-gauge.ts'
 

@@ -10,7 +10,7 @@ import { type Authority, openAuthority } from '@static/cli/authority'
 import { connectQuic, type QuicClientStream, type QuicConnection, type QuicTarget } from '@static/node/quic'
 import type { StaticError } from '@static/protocol'
 import type { Peer, StreamHandler, StreamId } from '../../src/ports.ts'
-import { type QuicOptions, type QuicTransport, startQuicTransport } from '../../src/transport/quic/port.ts'
+import { type QuicOptions, type QuicTransport, startQuicTransport } from '../../src/transport/quic/transport.ts'
 import { type ClientAuthority, makeClientAuthority, type Pair } from './quic-certificate.ts'
 
 /** What all tests of a process share. */

@@ -5,8 +5,17 @@
 import { ALL_TRAFFIC, type Lease, StaticError, type TokenClaims } from '@static/protocol'
 import { Relay } from '../../src/core/relay.ts'
 import { makeCrypto } from '../../src/crypto.ts'
-import { Driver } from '../../src/driver.ts'
-import type { Entry, Peer, Result, Store, StoreEvent, StreamHandler, StreamId, Transport } from '../../src/ports.ts'
+import { CoreRunner } from '../../src/runner/core-runner.ts'
+import type {
+  Entry,
+  Peer,
+  StoreResult,
+  Store,
+  StoreEvent,
+  StreamHandler,
+  StreamId,
+  Transport,
+} from '../../src/ports.ts'
 import { settingsFrom } from '../../src/settings.ts'
 import { openMemoryStore } from '../../src/store/memory.ts'
 import type { WireHandlers, WireStream } from './agent.ts'
@@ -27,7 +36,7 @@ export class SimNetwork implements Transport {
   readonly #streams = new Map<StreamId, WireHandlers>()
   readonly #leases = new Map<string, { granted: number; spent: number }>()
   readonly #store: Store
-  #driver: Driver | undefined
+  #driver: CoreRunner | undefined
   #handler: StreamHandler | undefined
   #leaseCount = 0
 
@@ -48,7 +57,7 @@ export class SimNetwork implements Transport {
     })
     const crypto = { ...makeCrypto(), random: (length: number) => network.bytes(length) }
     const identity = { name: 'relay.test', guests: true, traffic: ALL_TRAFFIC }
-    const driver = new Driver({
+    const driver = new CoreRunner({
       relay: new Relay({ identity, deployment: store.deployment, settings, crypto }),
       store: network.#slowStore(),
       settings,
@@ -183,7 +192,7 @@ export class SimNetwork implements Transport {
     return {
       deployment: inner.deployment,
       run: (name, request) => {
-        const { promise, resolve, reject } = Promise.withResolvers<Result<typeof name>>()
+        const { promise, resolve, reject } = Promise.withResolvers<StoreResult<typeof name>>()
         this.#post('store', () => {
           if (this.faults && this.chance(0.01)) return reject(StaticError.of('unavailable'))
           inner.run(name, request).then((result) => this.#post('results', () => resolve(result)), reject)

@@ -13,11 +13,11 @@ import {
 } from '@static/protocol'
 import { Relay } from '../../src/core/relay.ts'
 import { makeCrypto } from '../../src/crypto.ts'
-import { Driver, type QuotaSource } from '../../src/driver.ts'
-import type { Account, Store } from '../../src/ports.ts'
+import { CoreRunner } from '../../src/runner/core-runner.ts'
+import type { Account, QuotaSource, Store } from '../../src/ports.ts'
 import { settingsFrom } from '../../src/settings.ts'
 import { openMemoryStore } from '../../src/store/memory.ts'
-import { makeVerifier } from '../../src/token-verifier.ts'
+import { makeVerifier } from '../../src/api/token-verifier.ts'
 import { MemoryTransport } from './memory-transport.ts'
 
 /** The API, as far as a relay needs it. */
@@ -108,7 +108,7 @@ export class FakeApi implements QuotaSource {
 /** A relay in memory. */
 export interface World {
   readonly api: FakeApi
-  readonly driver: Driver
+  readonly driver: CoreRunner
   readonly store: Store
   readonly transport: MemoryTransport
   readonly errors: unknown[]
@@ -155,11 +155,11 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
   const now = options.now ?? Date.now
   const api = new FakeApi(now)
   const errors: unknown[] = []
-  let driver: Driver | undefined
+  let driver: CoreRunner | undefined
   const store = await openMemoryStore({ retention: settings.retention }, (event) => driver?.event(event))
   const identity = { name: 'relay.test', guests: options.guests ?? true, traffic: ALL_TRAFFIC }
-  const relay = new Relay({ identity, deployment: store.deployment, settings, crypto: makeCrypto() })
-  driver = new Driver({
+  const relay = new Relay({ identity, deployment: store.deployment, settings, crypto: await makeCrypto() })
+  driver = new CoreRunner({
     relay,
     store,
     settings,

@@ -5,7 +5,7 @@ import { test } from 'node:test'
 import { connectQuic } from '@static/node/quic'
 import { StaticError } from '@static/protocol'
 import { connectQuic as connectLibrary, createQuicServer } from '@currentspace/http3'
-import { startQuicTransport } from '../../src/transport/quic/port.ts'
+import { startQuicTransport } from '../../src/transport/quic/transport.ts'
 import { makeClientAuthority } from '../support/quic-certificate.ts'
 import { certificates, dial, echo, newAuthority, open, startRelay } from '../support/quic-world.ts'
 

@@ -1,6 +1,6 @@
 /** SendMessage: the checks in their order, who pays, and the entry. */
 import { MAX_CIPHERTEXT_BYTES } from '@static/protocol'
-import type { Account, Actor, Refusal, Request, Result, Time, Unpaid } from '../../ports.ts'
+import type { Account, Actor, Refusal, StoreRequest, StoreResult, Time, Unpaid } from '../../ports.ts'
 import { type Context, mayAct, noteAction, refuse, senderOf, touchSender } from './context.ts'
 import { messageDraft } from './draft.ts'
 import { addEntry } from './log.ts'
@@ -22,7 +22,7 @@ interface Accepted {
 }
 
 /** Appends a message to the log, unless it is there already. */
-export function append(context: Context, request: Request<'append'>): Result<'append'> {
+export function append(context: Context, request: StoreRequest<'append'>): StoreResult<'append'> {
   const { rows, retention } = context
   const { actor, now } = request
   const channel = rows.channel(request.channel)
@@ -52,7 +52,7 @@ export function append(context: Context, request: Request<'append'>): Result<'ap
 }
 
 /** Everything that is asked of a message but that its id is new. Changes nothing. */
-function judge(context: Context, channel: Channel, request: Request<'append'>): Accepted | Unpaid | Refusal {
+function judge(context: Context, channel: Channel, request: StoreRequest<'append'>): Accepted | Unpaid | Refusal {
   const { actor, control, ciphertext, now } = request
   const member = findMember(channel, actor.agent)
   if (!member) return refuse('not_found')

@@ -1,11 +1,11 @@
 /** Channels as such: founding, deleting, and whether an agent is in one. */
 import { chainStart, fromHex } from '@static/protocol'
-import type { Done, Position, Refusal, Request, Result } from '../../ports.ts'
+import type { Done, Position, Refusal, StoreRequest, StoreResult } from '../../ports.ts'
 import { type Context, admit, isRefusal, noteAction, refuse, touchMember } from './context.ts'
 import { placeMember, roster } from './state.ts'
 
 /** Founds a channel with its creator as owner and first member; the same request again gets the same answer. */
-export function create(context: Context, request: Request<'create'>): Result<'create'> {
+export function create(context: Context, request: StoreRequest<'create'>): StoreResult<'create'> {
   const { rows, hash } = context
   const { actor, channel: id, name, welcome, guestLimit, maxChannels } = request
   const { agent, account } = actor
@@ -29,7 +29,7 @@ export function create(context: Context, request: Request<'create'>): Result<'cr
 }
 
 /** Deletes a channel with everything in it. */
-export function remove(context: Context, { account, channel: id, name }: Request<'delete'>): Done | Refusal {
+export function remove(context: Context, { account, channel: id, name }: StoreRequest<'delete'>): Done | Refusal {
   const { rows } = context
   const found = id ?? (name === undefined ? undefined : rows.named(account, name))
   const channel = found === undefined ? undefined : rows.channel(found)
@@ -41,7 +41,7 @@ export function remove(context: Context, { account, channel: id, name }: Request
 }
 
 /** Whether the actor may ask for a KeyPackage here. */
-export function check(context: Context, { actor, channel: id }: Request<'check'>): Done | Refusal {
+export function check(context: Context, { actor, channel: id }: StoreRequest<'check'>): Done | Refusal {
   const admitted = admit(context, actor, id)
   if (isRefusal(admitted)) return admitted
   if (!actor.account) return refuse('api_key_required')
@@ -49,6 +49,6 @@ export function check(context: Context, { actor, channel: id }: Request<'check'>
   return { done: true }
 }
 
-function isSame(one: Request<'delete'>['account'], other: Request<'delete'>['account']): boolean {
+function isSame(one: StoreRequest<'delete'>['account'], other: StoreRequest<'delete'>['account']): boolean {
   return one.id === other.id && one.mode === other.mode
 }

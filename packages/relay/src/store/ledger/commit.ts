@@ -1,6 +1,14 @@
 /** SendCommit, SendWelcome and Leave: what changes the roster, and the entries that tell of it. */
 import { commitBody, leaveBody, MAX_MEMBERS, maxCommitBytes, toHex } from '@static/protocol'
-import type { Done, AgentId, Refusal, Request, Result, SignedDeclaration, WelcomeFields } from '../../ports.ts'
+import type {
+  Done,
+  AgentId,
+  Refusal,
+  StoreRequest,
+  StoreResult,
+  SignedDeclaration,
+  WelcomeFields,
+} from '../../ports.ts'
 import { type Context, admit, isRefusal, noteAction, refuse, touchMember } from './context.ts'
 import { commitDraft, leaveDraft } from './draft.ts'
 import { addEntry } from './log.ts'
@@ -15,7 +23,7 @@ const SLOTS = 64
 const MAX_WAITING = 64
 
 /** Logs a commit, changes the roster and keeps its Welcomes, if it is the first for the head's slot. */
-export function commit(context: Context, request: Request<'commit'>): Result<'commit'> {
+export function commit(context: Context, request: StoreRequest<'commit'>): StoreResult<'commit'> {
   const { rows, retention } = context
   const { actor, slot, messageId, declaration, now } = request
   const key: IdKey = { kind: 'commit', agent: actor.agent, id: messageId }
@@ -60,7 +68,7 @@ export function commit(context: Context, request: Request<'commit'>): Result<'co
 /** Whether the commit stands in the right place and is not too large. */
 function judgePlace(
   channel: Channel,
-  { actor, slot, commit: bytes, declaration, welcomes }: Request<'commit'>,
+  { actor, slot, commit: bytes, declaration, welcomes }: StoreRequest<'commit'>,
 ): Refusal | undefined {
   if (channel.senders.get(actor.agent)?.barred) {
     return refuse('not_allowed', 'A commit of this agent was rejected: only the owner can let it commit again.')
@@ -81,7 +89,7 @@ function judgeRoster(
   actor: AgentId,
   adds: readonly AgentId[],
   removes: readonly AgentId[],
-  { declaration, welcomes }: Request<'commit'>,
+  { declaration, welcomes }: StoreRequest<'commit'>,
 ): Refusal | undefined {
   if (hasRepeats(adds) || hasRepeats(removes)) return refuse('invalid_request', 'The commit names an agent twice.')
   const noticed = noticedLeavers(context, channel, removes, declaration)
@@ -183,7 +191,7 @@ function countUse({ rows }: Context, channel: Channel, committer: AgentId, invit
 }
 
 /** Keeps a Welcome that was not sent with its commit. */
-export function welcome(context: Context, request: Request<'welcome'>): Done | Refusal {
+export function welcome(context: Context, request: StoreRequest<'welcome'>): Done | Refusal {
   const { actor, slot, welcome: fields } = request
   const admitted = admit(context, actor, request.channel)
   if (isRefusal(admitted)) return admitted
@@ -206,7 +214,7 @@ export function welcome(context: Context, request: Request<'welcome'>): Done | R
 }
 
 /** Takes an agent off the roster by its own signed word. Asks for no account: nobody is held. */
-export function leave(context: Context, request: Request<'leave'>): Result<'leave'> {
+export function leave(context: Context, request: StoreRequest<'leave'>): StoreResult<'leave'> {
   const { actor, channel: id, notice, now } = request
   const channel = context.rows.channel(id)
   const member = channel && findMember(channel, actor.agent)

@@ -1,10 +1,10 @@
 /** Invites as far as the relay knows them: who registered one, until when, and how often it was used. */
-import type { Done, Invite, Refusal, Request, Result, Time } from '../../ports.ts'
+import type { Done, Invite, Refusal, StoreRequest, StoreResult, Time } from '../../ports.ts'
 import { type Context, admit, isRefusal, noteAction, refuse } from './context.ts'
 import { onRoster } from './state.ts'
 
 /** Keeps an invite of a member; the same agent may say it again, with more uses when some came to nothing. */
-export function registerInvite(context: Context, request: Request<'registerInvite'>): Done | Refusal {
+export function registerInvite(context: Context, request: StoreRequest<'registerInvite'>): Done | Refusal {
   const { rows } = context
   const { actor, invite, maxInvites, now } = request
   const admitted = admit(context, actor, invite.channel)
@@ -27,7 +27,7 @@ export function registerInvite(context: Context, request: Request<'registerInvit
 }
 
 /** Ends an invite. */
-export function revokeInvite({ rows }: Context, { agent, id }: Request<'revokeInvite'>): Done | Refusal {
+export function revokeInvite({ rows }: Context, { agent, id }: StoreRequest<'revokeInvite'>): Done | Refusal {
   const invite = rows.invite(id)
   if (invite?.agent !== agent) return refuse('not_found')
   if (!invite.revoked) rows.putInvite({ ...invite, revoked: true })
@@ -35,7 +35,7 @@ export function revokeInvite({ rows }: Context, { agent, id }: Request<'revokeIn
 }
 
 /** An invite as it is stored. While its agent is off the roster nobody can answer it, so it counts as revoked. */
-export function findInvite({ rows }: Context, { id, agent }: Request<'invite'>): Result<'invite'> {
+export function findInvite({ rows }: Context, { id, agent }: StoreRequest<'invite'>): StoreResult<'invite'> {
   const invite = rows.invite(id)
   if (!invite) return { invite }
   const member = agent === undefined ? undefined : rows.glance(invite.channel, agent)?.member

@@ -3,7 +3,7 @@
  * are made without waiting, on an engine's rows; a decision that throws must be undone by the engine.
  */
 import type { Hash } from '@static/protocol'
-import type { Request, Result, Retention, StoreEvent, StoreOperation } from '../../ports.ts'
+import type { StoreRequest, StoreResult, Retention, StoreEvent, StoreOperation } from '../../ports.ts'
 import { append } from './append.ts'
 import { check, create, remove } from './channels.ts'
 import { commit, leave, welcome } from './commit.ts'
@@ -16,7 +16,7 @@ import { sweep } from './retention.ts'
 import type { Rows } from './rows.ts'
 
 type Operations = {
-  readonly [Name in StoreOperation]: (context: Context, request: Request<Name>) => Result<Name>
+  readonly [Name in StoreOperation]: (context: Context, request: StoreRequest<Name>) => StoreResult<Name>
 }
 
 const OPERATIONS: Operations = {
@@ -40,8 +40,8 @@ const OPERATIONS: Operations = {
 }
 
 /** What an operation came to. */
-export interface Outcome<Name extends StoreOperation> {
-  readonly result: Result<Name>
+export interface Decision<Name extends StoreOperation> {
+  readonly result: StoreResult<Name>
   /** In order. */
   readonly events: readonly StoreEvent[]
 }
@@ -56,7 +56,7 @@ export class Ledger {
   }
 
   /** Makes the decision, and the changes in the engine's rows. */
-  run<Name extends StoreOperation>(name: Name, request: Request<Name>): Outcome<Name> {
+  run<Name extends StoreOperation>(name: Name, request: StoreRequest<Name>): Decision<Name> {
     this.#events = []
     const result = OPERATIONS[name](this.#context, request)
     this.#context.rows.settle()

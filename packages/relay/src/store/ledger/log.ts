@@ -1,6 +1,6 @@
 /** A channel's log: entries are chained as they come, and read within what an agent may see. */
 import { chainNext } from '@static/protocol'
-import type { Entry, Gap, Position, Request, Result } from '../../ports.ts'
+import type { Entry, Gap, Position, StoreRequest, StoreResult } from '../../ports.ts'
 import { type Context, senderOf, touch, touchSender } from './context.ts'
 import { type EntryDraft, placed } from './draft.ts'
 import { ENTRY_OVERHEAD } from './rows.ts'
@@ -60,8 +60,8 @@ export function positionAt({ rows }: Context, channel: Channel, index: number): 
 /** Reads on from an index: entries, or first the gap where they are gone. */
 export function read(
   context: Context,
-  { channel: id, agent, after, maxBytes, maxEntries }: Request<'read'>,
-): Result<'read'> {
+  { channel: id, agent, after, maxBytes, maxEntries }: StoreRequest<'read'>,
+): StoreResult<'read'> {
   const { rows } = context
   const channel = rows.channel(id)
   const member = channel && findMember(channel, agent)

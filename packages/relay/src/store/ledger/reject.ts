@@ -1,6 +1,6 @@
 /** RejectCommit and LiftBar: how a channel gets over a commit that its members find invalid. */
 import { MAX_MEMBERS } from '@static/protocol'
-import type { Done, Refusal, Request, Result } from '../../ports.ts'
+import type { Done, Refusal, StoreRequest, StoreResult } from '../../ports.ts'
 import { type Context, admit, isRefusal, mayAct, noteAction, refuse, senderOf, touchSender } from './context.ts'
 import { letGo } from './retention.ts'
 import { type LeftOut, applyLeftOut, leaveOut, wasOnRoster } from './roster.ts'
@@ -10,7 +10,10 @@ import { type Channel, type Slot, type Snapshot, findMember, isInGroup, onRoster
 const MAX_UNDONE_MEMBERS = 2 * MAX_MEMBERS
 
 /** Takes the owner's word or a member's vote that a commit is invalid; the last one needed undoes what it did. */
-export function reject(context: Context, { actor, channel: id, slot: number }: Request<'reject'>): Result<'reject'> {
+export function reject(
+  context: Context,
+  { actor, channel: id, slot: number }: StoreRequest<'reject'>,
+): StoreResult<'reject'> {
   const { rows } = context
   const channel = rows.channel(id)
   const slot = channel && rows.slot(channel, number)
@@ -65,7 +68,7 @@ function isGone(one: Snapshot | undefined, other: Snapshot | undefined): boolean
 }
 
 /** Lets an agent commit again. */
-export function liftBar(context: Context, { actor, channel: id, agent }: Request<'liftBar'>): Done | Refusal {
+export function liftBar(context: Context, { actor, channel: id, agent }: StoreRequest<'liftBar'>): Done | Refusal {
   const admitted = admit(context, actor, id)
   if (isRefusal(admitted)) return admitted
   const { channel } = admitted

@@ -1,5 +1,5 @@
 /** Resume, Welcomes and Ack: where an agent stands, what waits for it, and what it has. */
-import type { ChannelId, Done, Request, Result, Standing, StoredWelcome } from '../../ports.ts'
+import type { ChannelId, Done, StoreRequest, StoreResult, Standing, StoredWelcome } from '../../ports.ts'
 import { type Context, touchMember } from './context.ts'
 import { positionAt } from './log.ts'
 import { letGo } from './retention.ts'
@@ -10,7 +10,7 @@ import { type Channel, type Member, findMember } from './state.ts'
 const WELCOME_OVERHEAD = 500
 
 /** Where an agent stands in its channels. */
-export function resume({ rows }: Context, request: Request<'resume'>): Result<'resume'> {
+export function resume({ rows }: Context, request: StoreRequest<'resume'>): StoreResult<'resume'> {
   const { agent, channels, after, limit } = request
   const found = channels ?? rows.channelsOf(agent, after, limit + 1)
   const asked = channels ?? found.slice(0, limit)
@@ -21,7 +21,7 @@ export function resume({ rows }: Context, request: Request<'resume'>): Result<'r
   }
 }
 
-function standing(glance: Glance | undefined, id: ChannelId): Result<'resume'>['standings'][number] {
+function standing(glance: Glance | undefined, id: ChannelId): StoreResult<'resume'>['standings'][number] {
   if (!glance) return { channel: id, refused: 'not_found' }
   const { ended, cursor } = glance.member
   // It has all that it may see, or there is nothing of that left: the members had no use for it any more.
@@ -48,7 +48,10 @@ function describe({ channel, member: { ended, cursor }, sender }: Glance): Stand
 }
 
 /** The Welcomes that wait for an agent, as many as are asked for at once. */
-export function welcomes({ rows }: Context, { agent, after, maxBytes }: Request<'welcomes'>): Result<'welcomes'> {
+export function welcomes(
+  { rows }: Context,
+  { agent, after, maxBytes }: StoreRequest<'welcomes'>,
+): StoreResult<'welcomes'> {
   const taken: StoredWelcome[] = []
   let bytes = 0
   for (const { sequence, size } of rows.welcomesOf(agent, after)) {
@@ -60,7 +63,7 @@ export function welcomes({ rows }: Context, { agent, after, maxBytes }: Request<
 }
 
 /** Moves an agent's cursors forward and forgets the Welcomes that it has used. */
-export function ack(context: Context, { agent, positions }: Request<'ack'>): Done {
+export function ack(context: Context, { agent, positions }: StoreRequest<'ack'>): Done {
   for (const { channel: id, index } of positions) {
     const channel = context.rows.channel(id)
     const member = channel && findMember(channel, agent)

@@ -3,7 +3,7 @@
  * fewer than half of its members still wait for. Former members hold nothing back. Whoever misses something is told of
  * a gap when it reads on.
  */
-import type { Refusal, Request, Result, Time } from '../../ports.ts'
+import type { Refusal, StoreRequest, StoreResult, Time } from '../../ports.ts'
 import { type Context, touch, touchMember, touchSender } from './context.ts'
 import { positionAt } from './log.ts'
 import {
@@ -165,7 +165,7 @@ function overfull({ retention }: Context, channel: Channel, sender: Sender | und
 }
 
 /** Lets go of what is acknowledged by all or expired, a bounded part of it at a time. */
-export function sweep(context: Context, { now }: Request<'sweep'>): Result<'sweep'> {
+export function sweep(context: Context, { now }: StoreRequest<'sweep'>): StoreResult<'sweep'> {
   const { rows, retention } = context
   let removed = 0
   for (const id of rows.dueChannels(now, SWEEP_CHANNELS)) {

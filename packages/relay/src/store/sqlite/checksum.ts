@@ -48,6 +48,11 @@ export function checksum(row: readonly Value[]): number {
   return sum
 }
 
+/** A row with its checksum. */
+export function sealed<Row extends readonly Value[]>(row: Row): [...Row, number] {
+  return [...row, checksum(row)]
+}
+
 /** The values of a row that ends with its checksum. Throws `store_corrupt` if it is not theirs, or there is no row. */
 export function intact(row: unknown, what: string): unknown {
   const values = [...((row as readonly Value[] | undefined) ?? [])]

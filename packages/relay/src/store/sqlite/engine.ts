@@ -4,8 +4,8 @@ import type { DatabaseSync, StatementSync } from 'node:sqlite'
 import { type Hash, StaticError } from '@static/protocol'
 import type { StoreOperation, Time } from '../../ports.ts'
 import { failPoints } from '../fail-point.ts'
-import { Ledger, type Outcome } from '../ledger/ledger.ts'
-import type { Answer, Call, EngineOptions } from './messages.ts'
+import { Ledger, type Decision } from '../ledger/ledger.ts'
+import type { Answer, Call, EngineOptions } from './worker-messages.ts'
 import { SqliteRows } from './rows.ts'
 
 /** How often space is given back, how many pages at most, and how many stay for what comes next. */
@@ -110,7 +110,7 @@ export class SqliteEngine {
   }
 
   #call(name: StoreOperation, request: Call['request']): Answer {
-    let outcome: Outcome<StoreOperation>
+    let outcome: Decision<StoreOperation>
     try {
       outcome = this.#ledger.run(name, request)
     } catch (error) {

@@ -1,7 +1,7 @@
 /** Rows of SQLite as the records that they stand for, and back. */
 import { chainNext, fromHex, type Hash, leaveBody, type Mode, toHex } from '@static/protocol'
 import type { Entry, Invite, Position, Time } from '../../ports.ts'
-import { readCommitBody, readLeaveBody } from '../ledger/body.ts'
+import { readCommitBody, readLeaveBody } from '../ledger/entry-body.ts'
 import { damaged, intact } from './checksum.ts'
 import type { ChannelFields, Ending, Member, Sender } from '../ledger/state.ts'
 

@@ -1,8 +1,9 @@
-/** Rows in SQLite. Records of channels are kept in memory and written once per transaction, just before its end. */
+/** Rows in SQLite. What becomes of the records of channels is in channel-cache.ts. */
 import type { DatabaseSync } from 'node:sqlite'
 import { fromHex, type Hash, toHex } from '@static/protocol'
 import type { Account, AgentId, ChannelId, Entry, Invite, Position, StoredWelcome, Time } from '../../ports.ts'
-import { type Value, checksum, damaged, intact } from './checksum.ts'
+import { ChannelCache } from './channel-cache.ts'
+import { checksum, damaged, intact, sealed } from './checksum.ts'
 import {
   type Answered,
   ENTRY_OVERHEAD,
@@ -13,138 +14,58 @@ import {
   type Rows,
   type Weight,
 } from '../ledger/rows.ts'
+import { channelPrefix, entryKey, idKey, LAST_ID } from './keys.ts'
 import {
-  type ChannelRow,
-  FIXED_COLUMNS,
   type InviteRow,
-  KINDS,
-  type MemberRow,
-  type SenderRow,
   channelRow,
   fromJson,
   headerRow,
   inviteRow,
-  isEqual,
-  memberRow,
-  readChannel,
   readEntry,
   readInvite,
-  readMember,
   readPosition,
-  readSender,
-  senderRow,
   toJson,
 } from './records.ts'
 import { type Statements, prepareStatements } from './statements.ts'
-import {
-  type Channel,
-  type ChannelFields,
-  type Member,
-  type Sender,
-  type Slot,
-  type Turn,
-  emptyChannel,
-  findMember,
-  lowestCursor,
-  newChannel,
-  placeMember,
-} from '../ledger/state.ts'
+import { type Channel, type Slot, type Turn, newChannel } from '../ledger/state.ts'
 
-/** What the records of channels may take in memory, roughly; and what the parts of one take. */
-const CACHED_BYTES = 64 * 1_048_576
-const CHANNEL_BYTES = 4096
-const MEMBER_BYTES = 800
-const FORMER_BYTES = 1200
-const SENDER_BYTES = 600
-const POSITION_BYTES = 300
 /** What one sweep looks at and deletes at most, beside entries of living channels. */
 const SWEEP_ROWS = 2048
 /** How long ids may stay beyond their time, so that a round through all of them finds many. */
 const ROUND_PAUSE_MS = 3600_000
 const NOTHING: Uint8Array = new Uint8Array()
-/** Beyond the key of every id. */
-const LAST_ID = channelPrefix(2 ** 48 - 1)
-const INDEX_BITS = 36n
-
-/** The channel's number and the index: so the entries of a channel lie in order, and no second tree is needed. */
-function entryKey(channel: number, index: number): bigint {
-  return (BigInt(channel) << INDEX_BITS) | BigInt(index)
-}
-
-/**
- * Eight bytes of the agent id are enough: who finds another key that agrees in them would, with the message id of the
- * other as well, keep only a message of its own from being accepted.
- */
-function idKey(channel: number, { kind, agent, id }: IdKey): Uint8Array {
-  const key = Buffer.allocUnsafe(15 + id.length)
-  key.writeUIntBE(channel, 0, 6)
-  key[6] = KINDS.indexOf(kind)
-  key.write(agent, 7, 8, 'hex')
-  key.set(id, 15)
-  return key
-}
-
-function channelPrefix(channel: number): Uint8Array {
-  const prefix = Buffer.alloc(6)
-  prefix.writeUIntBE(channel, 0, 6)
-  return prefix
-}
-
-/** A row with its checksum. */
-function sealed<Row extends readonly Value[]>(row: Row): [...Row, number] {
-  return [...row, checksum(row)]
-}
-
-function weigh({ members, former, senders, recent }: Channel): number {
-  const people = members.size * MEMBER_BYTES + former.size * FORMER_BYTES + senders.size * SENDER_BYTES
-  return CHANNEL_BYTES + people + recent.length * POSITION_BYTES
-}
 
 /** The rows of an open database. */
 export class SqliteRows implements Rows {
   readonly #statements: Statements
   readonly #hash: Hash
-  readonly #cachedBytes: number
-  /** In the order of their last use. */
-  readonly #cache = new Map<ChannelId, Channel>()
-  readonly #weights = new Map<ChannelId, number>()
-  #weight = 0
-  readonly #changed = new Set<Channel>()
+  readonly #cache: ChannelCache
   /** A round through the ids: where it stands, the oldest one that was left, and from when on the next one begins. */
   #round = { after: NOTHING, oldest: Infinity, start: 0 }
 
-  constructor(db: DatabaseSync, hash: Hash, cachedBytes: number = CACHED_BYTES) {
+  constructor(db: DatabaseSync, hash: Hash, cachedBytes?: number) {
     this.#statements = prepareStatements(db)
     this.#hash = hash
-    this.#cachedBytes = cachedBytes
+    this.#cache = new ChannelCache(this.#statements, cachedBytes)
   }
 
   /** How many channels are in memory, and what they take, roughly. */
   get cached(): { readonly channels: number; readonly bytes: number } {
-    return { channels: this.#cache.size, bytes: this.#weight }
+    return this.#cache.size
   }
 
   /** Writes the changed records. To be called before the transaction ends. */
   flush(): void {
-    for (const channel of this.#changed) this.#write(channel)
-    this.#changed.clear()
+    this.#cache.flush()
   }
 
   settle(): void {
-    if (this.#weight <= this.#cachedBytes) return
-    this.flush()
-    for (const id of this.#cache.keys()) {
-      if (this.#weight <= this.#cachedBytes || this.#cache.size === 1) return
-      this.#drop(id)
-    }
+    this.#cache.settle()
   }
 
   /** Forgets everything in memory: the transaction that it belongs to is undone. */
   forget(): void {
     this.#cache.clear()
-    this.#weights.clear()
-    this.#weight = 0
-    this.#changed.clear()
     this.#round = { after: NOTHING, oldest: Infinity, start: 0 }
   }
 
@@ -159,29 +80,15 @@ export class SqliteRows implements Rows {
   }
 
   channel(id: ChannelId): Channel | undefined {
-    const channel = this.#cache.get(id) ?? this.#load(id)
-    if (!channel) return undefined
-    this.#cache.delete(id)
-    this.#cache.set(id, channel)
-    return channel
+    return this.#cache.get(id)
   }
 
   glance(id: ChannelId, agent: AgentId): Glance | undefined {
-    const cached = this.#cache.get(id)
-    if (cached) {
-      const known = findMember(cached, agent)
-      return known && { channel: cached, member: known, sender: cached.senders.get(agent) }
-    }
-    const channel = this.#fields(id)
-    if (!channel) return undefined
-    const key = [channel.number, fromHex(agent)] as const
-    const member = this.#statements.member.get(...key)
-    const sender = this.#statements.sender.get(...key)
-    return member && { channel, member: toMember(member), sender: sender && toSender(sender) }
+    return this.#cache.glance(id, agent)
   }
 
   changed(channel: Channel): void {
-    this.#changed.add(channel)
+    this.#cache.changed(channel)
   }
 
   named({ id, mode }: Account, name: string): ChannelId | undefined {
@@ -208,7 +115,7 @@ export class SqliteRows implements Rows {
     const number = Number(this.#statements.addChannel.run(...sealed(channelRow(draft))).lastInsertRowid)
     this.#statements.addFounding.run(number, ...sealed([welcome]))
     const channel = { ...draft, number }
-    this.#keep(channel)
+    this.#cache.add(channel)
     return channel
   }
 
@@ -233,8 +140,7 @@ export class SqliteRows implements Rows {
     this.#statements.dropInvites.run(fromHex(channel.id))
     // What may be much goes by and by.
     this.#statements.addDropped.run(channel.number)
-    this.#drop(channel.id)
-    this.#changed.delete(channel)
+    this.#cache.drop(channel)
   }
 
   dueChannels(now: Time, limit: number): ChannelId[] {
@@ -390,78 +296,6 @@ export class SqliteRows implements Rows {
     const [, index, head, at] = intact(row, 'a message id') as [Uint8Array, number, number, number]
     return at > since ? { index, head } : undefined
   }
-
-  #fields(id: ChannelId): ChannelFields | undefined {
-    const row = this.#statements.channel.get(fromHex(id)) as unknown as [number, ...Value[]] | undefined
-    if (!row) return undefined
-    const [number, ...rest] = row
-    return readChannel(number, intact(rest, `channel ${id}`) as ChannelRow)
-  }
-
-  #load(id: ChannelId): Channel | undefined {
-    const fields = this.#fields(id)
-    if (!fields) return undefined
-    const { members, senders } = this.#statements
-    const channel = emptyChannel(fields)
-    const { number, last, base } = channel
-    const end = last.index > base.index ? this.position(channel, last.index) : base
-    if (end.index !== last.index || end.slot !== last.slot || !isEqual(end.hash, last.hash)) {
-      throw damaged(`the end of channel ${id}`)
-    }
-    for (const row of members.all(number)) placeMember(channel, toMember(row))
-    for (const sender of senders.all(number).map(toSender)) channel.senders.set(sender.agent, sender)
-    channel.acked = lowestCursor(channel)
-    this.#keep(channel)
-    return channel
-  }
-
-  #keep(channel: Channel): void {
-    this.#cache.set(channel.id, channel)
-    this.#reweigh(channel)
-  }
-
-  #drop(id: ChannelId): void {
-    this.#cache.delete(id)
-    this.#weight -= this.#weights.get(id) ?? 0
-    this.#weights.delete(id)
-  }
-
-  #reweigh(channel: Channel): void {
-    const weight = weigh(channel)
-    this.#weight += weight - (this.#weights.get(channel.id) ?? 0)
-    this.#weights.set(channel.id, weight)
-  }
-
-  #write(channel: Channel): void {
-    const { number, id, changes, senders } = channel
-    const statements = this.#statements
-    if (changes.channel) {
-      const row = channelRow(channel)
-      statements.saveChannel.run(...row.slice(FIXED_COLUMNS), checksum(row), number)
-    }
-    for (const agent of changes.members) {
-      const member = findMember(channel, agent)
-      if (member) statements.saveMember.run(number, ...sealed(memberRow(id, member)))
-      else statements.dropMember.run(number, fromHex(agent))
-    }
-    for (const agent of changes.senders) {
-      const sender = senders.get(agent)
-      if (sender) statements.saveSender.run(number, ...sealed(senderRow(sender)))
-      else statements.dropSender.run(number, fromHex(agent))
-    }
-    changes.channel = false
-    changes.members.clear()
-    changes.senders.clear()
-    this.#reweigh(channel)
-  }
-}
-
-function toMember(row: unknown): Member {
-  return readMember(intact(row, 'a member') as MemberRow)
-}
-
-function toSender(row: unknown): Sender {
-  return readSender(intact(row, 'a sender') as SenderRow)
 }
 
 function toSlot(row: unknown): Slot {

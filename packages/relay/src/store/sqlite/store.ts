@@ -4,9 +4,24 @@
  */
 import { Worker } from 'node:worker_threads'
 import { StaticError } from '@static/protocol'
-import type { Deployment, Request, Result, Retention, Store, StoreListener, StoreOperation } from '../../ports.ts'
+import type {
+  Deployment,
+  StoreRequest,
+  StoreResult,
+  Retention,
+  Store,
+  StoreListener,
+  StoreOperation,
+} from '../../ports.ts'
 import type { FailAt } from '../fail-point.ts'
-import { type Call, type FromWorker, type ToWorker, type WorkerOptions, packCalls, unpackAnswers } from './messages.ts'
+import {
+  type Call,
+  type FromWorker,
+  type ToWorker,
+  type WorkerOptions,
+  packCalls,
+  unpackAnswers,
+} from './worker-messages.ts'
 
 export type { FailAt } from '../fail-point.ts'
 
@@ -83,7 +98,7 @@ class WorkerStore implements SqliteStore {
     return this.#transactions
   }
 
-  run<Name extends StoreOperation>(name: Name, request: Request<Name>): Promise<Result<Name>> {
+  run<Name extends StoreOperation>(name: Name, request: StoreRequest<Name>): Promise<StoreResult<Name>> {
     if (this.#failure) return Promise.reject(this.#failure)
     return new Promise((resolve, reject) => {
       if (this.#unsent.length === 0) queueMicrotask(() => this.#send())

@@ -6,7 +6,14 @@ import type { DatabaseSync } from 'node:sqlite'
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads'
 import { StaticError } from '@static/protocol'
 import { SqliteEngine } from './engine.ts'
-import { type Call, type FromWorker, type ToWorker, type WorkerOptions, packAnswers, unpackCalls } from './messages.ts'
+import {
+  type Call,
+  type FromWorker,
+  type ToWorker,
+  type WorkerOptions,
+  packAnswers,
+  unpackCalls,
+} from './worker-messages.ts'
 import { openDatabase, readDeployment } from './schema.ts'
 
 /** What goes into one transaction at most. */

@@ -20,7 +20,7 @@ import {
 import type { CallHandler, Peer, PushSink } from '../../ports.ts'
 import { refusalError } from './error.ts'
 import { GrpcStream, objection, type StreamLimits } from './stream.ts'
-import { readBody, unframeMessage } from './unary-body.ts'
+import { readBody, unframeMessage } from './unary/body.ts'
 
 /** What a subscription is held to. */
 export interface SubscribeLimits extends StreamLimits {

@@ -4,12 +4,7 @@ import type { Http2SecureServer } from 'node:http2'
 import type { AddressInfo } from 'node:net'
 import type { SecureContextOptions } from 'node:tls'
 import { StaticError } from '@static/protocol'
-
-/** A certificate with its chain, and its private key, as PEM. */
-export interface Certificate {
-  readonly cert: string
-  readonly key: string
-}
+import type { Certificate } from '../../ports.ts'
 
 const CURVES = 'X25519:P-256:P-384'
 /** A free port of one address may be taken on the other. */

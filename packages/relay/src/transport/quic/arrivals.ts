@@ -1,6 +1,6 @@
 /** What arrives at a QUIC endpoint on its way to the relay's thread, in batches, and how much the relay has not taken. */
 import type { MessagePort } from 'node:worker_threads'
-import { type Arrivals, Packer, type StreamNumber } from './message.ts'
+import { type Arrivals, ChunkPacker, type StreamNumber } from './worker-messages.ts'
 
 /** Bytes of one stream that the relay may be behind. */
 const MAX_STREAM_BYTES = 8 * 1024 * 1024
@@ -12,7 +12,7 @@ export class ArrivalBatch {
   readonly #port: MessagePort
   readonly #taken: Int32Array
   readonly #overflow: (stream: StreamNumber) => void
-  readonly #packer = new Packer()
+  readonly #packer = new ChunkPacker()
   #opened: Arrivals['opened'][number][] = []
   #chunks: number[] = []
   #closed: StreamNumber[] = []

@@ -13,10 +13,10 @@ import {
   type Departures,
   type EndpointSettings,
   type FromEndpoint,
-  Packer,
+  ChunkPacker,
   type StreamNumber,
   type ToEndpoint,
-} from './message.ts'
+} from './worker-messages.ts'
 
 const FIRST_BACK_OFF_MS = 50
 const LAST_BACK_OFF_MS = 5_000
@@ -45,7 +45,7 @@ export class QuicEndpoint {
   /** Every stream that is neither closed nor ended. */
   readonly #streams = new Map<StreamNumber, { readonly id: StreamId; readonly proxy: boolean }>()
   #sessions = 0
-  readonly #packer = new Packer()
+  readonly #packer = new ChunkPacker()
   #writes: number[] = []
   /** Where the last of the writes begins. */
   #lastWrite = -1

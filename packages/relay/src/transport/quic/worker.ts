@@ -11,8 +11,8 @@ import { QUIC_SETTINGS } from '@static/node/quic'
 import type { Pace } from '@static/protocol'
 import { Pacing } from '../../session/pacing.ts'
 import { ArrivalBatch } from './arrivals.ts'
+import type { Departures, EndpointSettings, FromEndpoint, StreamNumber, ToEndpoint } from './worker-messages.ts'
 import { QUIC_CLOSE, type QuicClose } from './close.ts'
-import type { Departures, EndpointSettings, FromEndpoint, StreamNumber, ToEndpoint } from './message.ts'
 
 /** How long a connection may stay without a session, as an unauthenticated session may. */
 const FIRST_STREAM_MS = 5_000

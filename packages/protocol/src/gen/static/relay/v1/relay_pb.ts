@@ -447,7 +447,7 @@ export const ServerMessageSchema: GenMessage<ServerMessage> = /*@__PURE__*/
  */
 export type Error = Message<"static.relay.v1.Error"> & {
   /**
-   * A code of the table in src/errors/errors.ts.
+   * A code of the table in src/errors/table.ts.
    *
    * @generated from field: string code = 1;
    */

@@ -3,7 +3,7 @@
  * full the account that holds most loses first, so that nobody can push out the KeyPackages of others.
  */
 import { MAX_KEY_PACKAGES } from '@static/protocol'
-import type { Account, AgentId, Time } from '../ports.ts'
+import type { Account, AgentId, Time } from '../../ports.ts'
 
 /** What all of them may take. */
 const POOL_BYTES = 256 * 1024 * 1024
@@ -23,7 +23,7 @@ interface Share {
 }
 
 /** The pool of one node. */
-export class KeyPackages {
+export class KeyPackagePool {
   readonly #agents: number
   readonly #bytes: number
   readonly #shares = new Map<string, Share>()

@@ -57,7 +57,7 @@ export interface Departures {
 export type ToEndpoint = Departures | { readonly type: 'stop' }
 
 /** Chunks on their way into one buffer. */
-export class Packer {
+export class ChunkPacker {
   #parts: Uint8Array[] = []
   #length = 0
 

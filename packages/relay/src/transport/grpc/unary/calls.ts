@@ -19,12 +19,12 @@ import type { UniversalHandler } from '@connectrpc/connect/protocol'
 import { subjectOf } from '@static/node/address'
 import { ENVELOPE_LIMITS, SESSION_METADATA } from '@static/protocol'
 import { type ClientMessage, ClientMessageSchema, Relay } from '@static/protocol/relay'
-import type { CallHandler, Health, Peer } from '../../ports.ts'
-import { failureError, refusalError } from './error.ts'
-import { resumeMessage } from './subscribe.ts'
-import { healthRoutes } from '../http2/health.ts'
-import { BodyBudget, checkBody, isJson, readBody } from './unary-body.ts'
-import { pushes } from './unary-push.ts'
+import type { CallHandler, Health, Peer } from '../../../ports.ts'
+import { failureError, refusalError } from '../error.ts'
+import { resumeMessage } from '../subscribe.ts'
+import { healthRoutes } from '../../http2/health.ts'
+import { BodyBudget, checkBody, isJson, readBody } from './body.ts'
+import { pushes } from './push.ts'
 
 /** What a caller may send who has shown nothing: an OpenSession with a long JWT. */
 const MOST_STRANGER_BYTES = 8192

@@ -3,7 +3,7 @@
  * nearly all there is, go as short tuples; an entry's body does not travel back, since the caller still has it.
  */
 import type { ErrorCode, Mode } from '@static/protocol'
-import type { Deployment, Request, Result, Retention, StoreEvent, StoreOperation } from '../../ports.ts'
+import type { Deployment, StoreRequest, StoreResult, Retention, StoreEvent, StoreOperation } from '../../ports.ts'
 import {
   type EntryDraft,
   type LoggingOperation,
@@ -13,7 +13,7 @@ import {
   placed,
 } from '../ledger/draft.ts'
 import type { FailAt } from '../fail-point.ts'
-import type { Outcome } from '../ledger/ledger.ts'
+import type { Decision } from '../ledger/ledger.ts'
 import { Packer, type Parcel, unpackSpans } from './parcel.ts'
 
 /** What the engine is made with, beside its database. */
@@ -30,11 +30,11 @@ export interface WorkerOptions extends EngineOptions {
 
 /** An operation that is asked for. */
 export type Call = {
-  [Name in StoreOperation]: { readonly name: Name; readonly request: Request<Name> }
+  [Name in StoreOperation]: { readonly name: Name; readonly request: StoreRequest<Name> }
 }[StoreOperation]
 
 /** An operation's end: what it came to, or why the engine could not. */
-export type Answer = Outcome<StoreOperation> | { readonly failed: string }
+export type Answer = Decision<StoreOperation> | { readonly failed: string }
 
 /** What the worker posts: once when it is ready or cannot be, then once per batch. */
 export type FromWorker =
@@ -91,7 +91,7 @@ export function packCalls(calls: readonly Call[]): Parcel {
   return packer.finish()
 }
 
-function packAppend(packer: Packer, request: Request<'append'>): AppendTuple {
+function packAppend(packer: Packer, request: StoreRequest<'append'>): AppendTuple {
   const { actor, channel, slot, messageId, counter, control, ciphertext, paid, now } = request
   return [
     actor.agent,
@@ -119,7 +119,7 @@ export function unpackCalls(parcel: Parcel): Call[] {
   )
 }
 
-function unpackAppend({ bytes }: Parcel, tuple: AppendTuple): Request<'append'> {
+function unpackAppend({ bytes }: Parcel, tuple: AppendTuple): StoreRequest<'append'> {
   const [agent, account, mode, channel, slot, counter, control, paid, now, id, idLength, text, textLength] = tuple
   return {
     actor: { agent, account: account === undefined || mode === undefined ? undefined : { id: account, mode } },
@@ -165,7 +165,7 @@ export function unpackAnswers(parcel: Parcel, calls: readonly Call[]): Answer[] 
     if (!call) throw new Error('an answer without a call')
     if (Array.isArray(item)) return unpackAppended(parcel, call, item as unknown as AppendedTuple)
     const answer = unpackSpans(parcel, item) as
-      | { readonly result: Result<StoreOperation>; readonly events: readonly (StoreEvent | Placed)[] }
+      | { readonly result: StoreResult<StoreOperation>; readonly events: readonly (StoreEvent | Placed)[] }
       | { readonly failed: string }
     if ('failed' in answer) return answer
     const events = answer.events.map((event) => (event.type === 'placed' ? appended(call, event) : event))
@@ -179,7 +179,7 @@ function unpackAppended({ bytes }: Parcel, call: Call, [index, charged, hash, ha
 }
 
 function appended(call: Call, { index, hash }: Placed): StoreEvent {
-  const { channel } = call.request as Request<LoggingOperation>
+  const { channel } = call.request as StoreRequest<LoggingOperation>
   return { type: 'appended', channel, entry: placed(draft(call), index, hash) }
 }
 

@@ -13,16 +13,16 @@ import {
 import { plainAddress } from '@static/node/address'
 import { Relay } from '@static/protocol/relay'
 import type { PacingCounts } from '../../session/pacing.ts'
-import type { CallHandler, Health, Peer, StreamHandler, Transport } from '../../ports.ts'
+import type { CallHandler, Certificate, Health, Peer, StreamHandler, Transport } from '../../ports.ts'
 import { SessionStreams } from './session.ts'
 import { isNativeGrpc } from './stream.ts'
 import { Subscriptions } from './subscribe.ts'
 import { healthAnswer } from '../http2/health.ts'
 import { commonHeaders, corsHeaders, preflightHeaders } from '../http2/headers.ts'
 import { Connections, type CutReason, HTTP2_LIMITS, type Http2Limits, serverOptions } from '../http2/limits.ts'
-import { type Certificate, listen, tlsOptions } from '../http2/listener.ts'
+import { listen, tlsOptions } from '../http2/listener.ts'
 import { metricsAnswer, type MetricsSource } from '../http2/metrics.ts'
-import { makeUnaryHandler } from './unary.ts'
+import { makeUnaryHandler, type UnaryHandler } from './unary/calls.ts'
 
 /** How to open the port. */
 export interface GrpcOptions {
@@ -79,15 +79,65 @@ export async function startGrpcTransport(
   calls: CallHandler,
 ): Promise<GrpcTransport> {
   const limits = { ...HTTP2_LIMITS, ...options.limits }
-  const { health, metrics, log = SILENT } = options
-  const origins = new Set(options.origins)
+  const { health, log = SILENT } = options
   const stopping = new AbortController()
   const connections = new Connections(limits, log.cut)
   const sessions = new SessionStreams(streams, limits)
   const subscriptions = new Subscriptions(calls, limits)
   const callMethod = makeUnaryHandler({ calls, health, limits, stopping: stopping.signal, failed: log.failed })
 
-  const handle = (request: HttpRequest, response: HttpResponse): void => {
+  const handle = requestHandler({ options, connections, sessions, subscriptions, callMethod })
+  const makeServer = (): Http2SecureServer =>
+    createSecureServer({ ...serverOptions(limits), ...tlsOptions(options.certificate) })
+      .on('connection', (socket) => connections.admit(socket))
+      .on('session', (session) => connections.watch(session))
+      .on('request', handle as (request: Http2ServerRequest, response: Http2ServerResponse) => void)
+  const { port, servers } = await listen(options.host, options.port, makeServer)
+  for (const server of servers) server.on('error', log.failed)
+
+  return {
+    port,
+    write: (ids, cells, urgent = false) => sessions.write(ids, cells, urgent),
+    pace: (id, pace) => sessions.pace(id, pace),
+    pacing: () => [sessions.pacing],
+    end: (id) => sessions.end(id),
+    renew(certificate) {
+      for (const server of servers) server.setSecureContext(tlsOptions(certificate))
+    },
+    async stop() {
+      const closed = servers.map((server) => once(server, 'close'))
+      for (const server of servers) server.close()
+      stopping.abort()
+      sessions.endAll()
+      subscriptions.endAll()
+      connections.leave()
+      const late = setTimeout(() => connections.destroy(), limits.closeMs)
+      await Promise.all(closed)
+      clearTimeout(late)
+    },
+  }
+}
+
+/** What a request may go to. */
+interface Destinations {
+  readonly options: GrpcOptions
+  readonly connections: Connections
+  readonly sessions: SessionStreams
+  readonly subscriptions: Subscriptions
+  readonly callMethod: UnaryHandler
+}
+
+/** Sends every request where it belongs. */
+function requestHandler({
+  options,
+  connections,
+  sessions,
+  subscriptions,
+  callMethod,
+}: Destinations): (request: HttpRequest, response: HttpResponse) => void {
+  const { health, metrics, log = SILENT } = options
+  const origins = new Set(options.origins)
+  return (request, response) => {
     if ('stream' in request) {
       // Reset before it was looked at, as in a flood of them.
       if (request.stream.closed || request.stream.destroyed) return
@@ -125,36 +175,6 @@ export async function startGrpcTransport(
       if (callMethod(path, request, response, peerOf(request))) return
       response.writeHead(404, { 'content-type': 'application/json' }).end('{"code":"not_found"}')
     }
-  }
-
-  const makeServer = (): Http2SecureServer =>
-    createSecureServer({ ...serverOptions(limits), ...tlsOptions(options.certificate) })
-      .on('connection', (socket) => connections.admit(socket))
-      .on('session', (session) => connections.watch(session))
-      .on('request', handle as (request: Http2ServerRequest, response: Http2ServerResponse) => void)
-  const { port, servers } = await listen(options.host, options.port, makeServer)
-  for (const server of servers) server.on('error', log.failed)
-
-  return {
-    port,
-    write: (ids, cells, urgent = false) => sessions.write(ids, cells, urgent),
-    pace: (id, pace) => sessions.pace(id, pace),
-    pacing: () => [sessions.pacing],
-    end: (id) => sessions.end(id),
-    renew(certificate) {
-      for (const server of servers) server.setSecureContext(tlsOptions(certificate))
-    },
-    async stop() {
-      const closed = servers.map((server) => once(server, 'close'))
-      for (const server of servers) server.close()
-      stopping.abort()
-      sessions.endAll()
-      subscriptions.endAll()
-      connections.leave()
-      const late = setTimeout(() => connections.destroy(), limits.closeMs)
-      await Promise.all(closed)
-      clearTimeout(late)
-    },
   }
 }
 

@@ -1,7 +1,7 @@
 /** What a relay of its own process asks the API for over HTTPS: the keys of tokens, and quota. */
 import { Agent, request } from 'node:https'
 import { type Lease, type Problem, StaticError } from '@static/protocol'
-import type { QuotaSource } from './driver.ts'
+import type { QuotaSource } from '../ports.ts'
 
 /** Where the API is. */
 export interface ApiAccess {

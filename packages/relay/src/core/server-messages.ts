@@ -1,16 +1,19 @@
 /** The relay's words on the wire, from what the store tells. */
 import { create } from '@bufbuild/protobuf'
-import { type ErrorCode, ERRORS, fromHex, StaticError } from '@static/protocol'
+import { type ErrorCode, ERRORS, fromHex, message, StaticError } from '@static/protocol'
 import {
   type ChannelState,
   ChannelStateSchema,
   CloseReason,
   type Declaration,
   type DeclarationSchema,
+  DeliverMessageSchema,
   type Error as WireRefusal,
   ErrorSchema,
+  LeaveNoticeSchema,
   type ServerMessage,
   ServerMessageSchema,
+  SessionClosingSchema,
 } from '@static/protocol/relay'
 import type {
   AgentId,
@@ -35,7 +38,7 @@ export interface RefusalDetails extends Refusal {
 
 /** A message of the relay; pushes have the request id 0. */
 export function serverMessage(body: Body, requestId = 0n, sessionToken = ''): ServerMessage {
-  return { $typeName: 'static.relay.v1.ServerMessage', requestId, sessionToken, body }
+  return message(ServerMessageSchema, { requestId, sessionToken, body })
 }
 
 /** What passes by itself; without a better guess, soon. */
@@ -44,11 +47,11 @@ const RETRY_MS = 1000
 
 /** A refusal in the words of the wire. */
 export function wireRefusal(refusal: RefusalDetails): WireRefusal {
-  const { refused, message, head, lastCounter, lagging, redirectPort } = refusal
+  const { refused, head, lastCounter, lagging, redirectPort } = refusal
   const retryAfterMs = refusal.retryAfterMs ?? (TEMPORARY.includes(refused) ? RETRY_MS : undefined)
   return create(ErrorSchema, {
     code: refused,
-    message: message ?? ERRORS[refused].help,
+    message: refusal.message ?? ERRORS[refused].help,
     ...(retryAfterMs === undefined ? {} : { retryAfterMs: Math.max(1, Math.ceil(retryAfterMs)) }),
     ...(head === undefined ? {} : { head: BigInt(head) }),
     ...(lastCounter === undefined ? {} : { lastCounter: BigInt(lastCounter) }),
@@ -83,11 +86,11 @@ const CLOSINGS: Readonly<Record<Closing, readonly [CloseReason, ErrorCode, strin
 
 /** The last word on a session. */
 export function closingMessage(closing: Closing, refusal?: RefusalDetails): ServerMessage {
-  const [reason, refused, message] = CLOSINGS[closing]
-  const error = wireRefusal(refusal ?? { refused, message })
+  const [reason, refused, text] = CLOSINGS[closing]
+  const error = wireRefusal(refusal ?? { refused, message: text })
   return serverMessage({
     case: 'sessionClosing',
-    value: { $typeName: 'static.relay.v1.SessionClosing', reason, error },
+    value: message(SessionClosingSchema, { reason, error }),
   })
 }
 
@@ -104,15 +107,14 @@ export function entryMessage(channel: Uint8Array, entry: Entry, own: boolean): S
     case 'message':
       return serverMessage({
         case: 'deliverMessage',
-        value: {
-          $typeName: 'static.relay.v1.DeliverMessage',
+        value: message(DeliverMessageSchema, {
           ...common,
           slot: BigInt(entry.slot),
           messageId: entry.messageId,
           counter: BigInt(entry.counter),
           control: entry.control,
           ciphertext: own ? NOTHING : entry.ciphertext,
-        },
+        }),
       })
     case 'commit':
       return create(ServerMessageSchema, {
@@ -231,10 +233,7 @@ function wireDeclaration(
   return {
     adds: [...declaration.adds],
     removes: [...declaration.removes],
-    leaveNotices: declaration.leaveNotices.map((notice) => ({
-      $typeName: 'static.relay.v1.LeaveNotice' as const,
-      ...notice,
-    })),
+    leaveNotices: declaration.leaveNotices.map((notice) => message(LeaveNoticeSchema, { ...notice })),
     signature: declaration.signature,
   }
 }

@@ -1,7 +1,7 @@
 /** Verifies the JWTs of agents by the API's public keys, which are fetched when a key is new and kept meanwhile. */
 import { createLocalJWKSet, errors, type JSONWebKeySet, jwtVerify } from 'jose'
 import { AUDIENCE, ISSUER, MODES, StaticError, TOKEN_ALGORITHM, type TokenClaims } from '@static/protocol'
-import type { Time } from './ports.ts'
+import type { Time, TokenVerifier } from '../ports.ts'
 
 const MAX_AGE_MS = 600_000
 /** A token with an unknown key makes the relay look for new keys, but not for every such token. */
@@ -14,10 +14,7 @@ const CLOCK_TOLERANCE_SECONDS = 5
  * Makes a verifier. It rejects with `auth_failed` for a token that is not good, and with `unavailable` when the keys
  * cannot be had.
  */
-export function makeVerifier(
-  fetchKeys: () => Promise<JSONWebKeySet>,
-  now: () => Time,
-): (jwt: string) => Promise<TokenClaims> {
+export function makeVerifier(fetchKeys: () => Promise<JSONWebKeySet>, now: () => Time): TokenVerifier {
   let keys: ReturnType<typeof createLocalJWKSet> | undefined
   let fetchedAt = 0
   let triedAt = -Infinity

@@ -7,16 +7,10 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { type Pace, StaticError } from '@static/protocol'
 import type { PacingCounts } from '../../session/pacing.ts'
-import type { Peer, StreamHandler, StreamId, Transport } from '../../ports.ts'
+import type { Certificate, Peer, StreamHandler, StreamId, Transport } from '../../ports.ts'
 import { freePorts, listenAddresses } from './address.ts'
 import { type EndpointHandler, QuicEndpoint } from './endpoint.ts'
-import type { StreamNumber } from './message.ts'
-
-/** The relay's certificate chain and its private key, PEM. */
-export interface QuicCertificate {
-  readonly cert: string
-  readonly key: string
-}
+import type { StreamNumber } from './worker-messages.ts'
 
 /** How to listen. */
 export interface QuicOptions {
@@ -26,7 +20,7 @@ export interface QuicOptions {
   readonly port: number
   /** How many endpoints, on consecutive ports. */
   readonly endpoints: number
-  readonly certificate: QuicCertificate
+  readonly certificate: Certificate
   /** The authority, PEM, whose client certificates make a peer a stand-alone proxy. */
   readonly proxyCa?: string | undefined
   /** Sessions that are planned for one endpoint; a tenth more can connect, so that they can be told where to go. */
@@ -49,7 +43,7 @@ export interface QuicTransport extends Transport {
    *
    * Throws `invalid_request` when certificate and key are not a pair; nothing has changed then.
    */
-  renew(certificate: QuicCertificate): Promise<void>
+  renew(certificate: Certificate): Promise<void>
 }
 
 const PORT_TRIES = 20
@@ -153,7 +147,7 @@ class Endpoints implements QuicTransport {
     route?.endpoint.end(route.stream)
   }
 
-  async renew(certificate: QuicCertificate): Promise<void> {
+  async renew(certificate: Certificate): Promise<void> {
     checkCertificate(certificate)
     const before = this.#renewing
     const renewed = (async () => {
@@ -216,7 +210,7 @@ function checkAuthority(pem: string | undefined): void {
   if (!isAuthority) throw StaticError.of('invalid_request', "The authority of the proxies is not an authority's.")
 }
 
-function checkCertificate({ cert, key }: QuicCertificate): void {
+function checkCertificate({ cert, key }: Certificate): void {
   let pair = false
   try {
     pair = new X509Certificate(cert).checkPrivateKey(createPrivateKey(key))

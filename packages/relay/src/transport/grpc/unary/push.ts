@@ -2,8 +2,8 @@
 import { Code, ConnectError } from '@connectrpc/connect'
 import { encodeEnvelope } from '@static/protocol'
 import { type ServerMessage, ServerMessageSchema } from '@static/protocol/relay'
-import type { PushSink, Subscription } from '../../ports.ts'
-import { refusalError } from './error.ts'
+import type { PushSink, Subscription } from '../../../ports.ts'
+import { refusalError } from '../error.ts'
 
 /** What a stream of pushes needs. */
 export interface PushOptions {

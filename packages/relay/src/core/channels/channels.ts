@@ -1,0 +1,107 @@
+/** What agents do in channels. Fields and signatures are checked here; everything else the store decides. */
+import type { ResumeRequest } from '@static/protocol/relay'
+import type { AgentId, ChannelId } from '../../ports.ts'
+import type { PendingRequest, RequestBody } from '../pending-request.ts'
+import type { Quota } from '../quota.ts'
+import type { Session } from '../stream.ts'
+import { Commits } from './commits.ts'
+import { allowMemberEnvelopes, type ChannelContext } from './context.ts'
+import { KeyPackages } from './key-packages.ts'
+import { Messages } from './messages.ts'
+import { Resumes } from './resume.ts'
+import { createChannel, deleteChannel, leaveChannel } from './roster.ts'
+
+/** A request about channels that needs no session. */
+export type ChannelRequest = Extract<
+  RequestBody,
+  {
+    case:
+      | 'createChannel'
+      | 'deleteChannel'
+      | 'leave'
+      | 'uploadKeyPackage'
+      | 'addMember'
+      | 'sendCommit'
+      | 'rejectCommit'
+      | 'liftBar'
+      | 'sendWelcome'
+      | 'sendMessage'
+      | 'ack'
+  }
+>
+
+/** The channel operations of one node. */
+export class Channels {
+  readonly keyPackages: KeyPackages
+  readonly #context: ChannelContext
+  readonly #commits: Commits
+  readonly #messages: Messages
+  readonly #resumes: Resumes
+
+  constructor(context: ChannelContext, quota: Quota) {
+    this.#context = context
+    this.keyPackages = new KeyPackages(context)
+    this.#commits = new Commits(context)
+    this.#messages = new Messages(context, quota)
+    this.#resumes = new Resumes(context, (channel, account) => this.#messages.rememberPayer(channel, account))
+  }
+
+  handle(request: PendingRequest, body: ChannelRequest): void {
+    switch (body.case) {
+      case 'sendMessage':
+        return this.#messages.send(request, body.value)
+      case 'ack':
+        return this.#resumes.acknowledge(request, body.value)
+      case 'createChannel':
+        return createChannel(this.#context, request, body.value)
+      case 'deleteChannel':
+        return deleteChannel(this.#context, request, body.value)
+      case 'leave':
+        return leaveChannel(this.#context, request, body.value)
+      case 'uploadKeyPackage':
+        return this.keyPackages.upload(request, body.value)
+      case 'addMember':
+        return this.keyPackages.claim(request, body.value)
+      case 'sendCommit':
+        return this.#commits.send(request, body.value)
+      case 'rejectCommit':
+        return this.#commits.reject(request, body.value)
+      case 'liftBar':
+        return this.#commits.liftBar(request, body.value)
+      case 'sendWelcome':
+        return this.#commits.welcome(request, body.value)
+    }
+  }
+
+  /** Without a session, as in a unary call, it tells the standings and starts no deliveries. */
+  resume(request: PendingRequest, session: Session | undefined, value: ResumeRequest): void {
+    if (session) this.#resumes.resume(request, session, value)
+    else this.#resumes.standings(request, value)
+  }
+
+  /** An acknowledgement in a cell of its own. Throws what is to be told when it is not a good one. */
+  acknowledge(session: Session, value: Extract<ChannelRequest, { case: 'ack' }>['value']): void {
+    this.#resumes.acknowledgeLater(session, value)
+  }
+
+  /** The session is over: what it has acknowledged is stored. */
+  closed(session: Session): void {
+    this.#resumes.storeAcknowledged(session)
+  }
+
+  /** An agent has been added to a channel. */
+  welcomed(agent: AgentId): void {
+    allowMemberEnvelopes(this.#context, agent)
+  }
+
+  /** The channel is deleted. */
+  forget(channel: ChannelId): void {
+    this.#messages.forget(channel)
+    this.#commits.forget(channel)
+  }
+
+  tick(): void {
+    this.#resumes.tick()
+    this.#commits.tick()
+  }
+}

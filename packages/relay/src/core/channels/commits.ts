@@ -1,0 +1,164 @@
+/** Commits: what takes a slot, what rejects it, and the Welcomes that belong to it. */
+import { declarationBytes, MAX_MEMBERS, message, MESSAGE_ID_BYTES } from '@static/protocol'
+import {
+  LiftBarResponseSchema,
+  type LiftBarRequest,
+  type RejectCommitRequest,
+  RejectCommitResponseSchema,
+  type SendCommitRequest,
+  SendCommitResponseSchema,
+  type SendWelcomeRequest,
+  SendWelcomeResponseSchema,
+  type Welcome,
+} from '@static/protocol/relay'
+import type { ChannelId, StoreRequest, Time, WelcomeFields } from '../../ports.ts'
+import type { PendingRequest } from '../pending-request.ts'
+import { Rates } from '../rates.ts'
+import { accountOf, agentIdOf, channelIdOf, checkNotice, numberOf, wrong } from '../request-fields.ts'
+import { accepted, actorOf, type ChannelContext } from './context.ts'
+
+/** How long a sender that lost a slot waits: a random share of this for each that lost lately, so that one of them wins. */
+const BACKOFF_MS = 150
+/** For how long those that lost are counted. */
+const CONTENTION_MS = 1000
+const INVITE_ID_BYTES = 16
+const MAX_TAG_BYTES = 32
+
+/** The commits of one node. */
+export class Commits {
+  readonly #context: ChannelContext
+  /** Of commits and of Welcomes together. */
+  readonly #rates: Rates
+  /** Senders that lost a slot lately. */
+  readonly #contention = new Map<ChannelId, { lost: number; since: Time }>()
+
+  constructor(context: ChannelContext) {
+    this.#context = context
+    const { commitsPerSecond, commitsBurst } = context.settings.rates
+    this.#rates = new Rates(commitsPerSecond, commitsBurst)
+  }
+
+  send(request: PendingRequest, value: SendCommitRequest): void {
+    const { effects } = this.#context
+    const { declaration } = value
+    const channel = channelIdOf(value.channelId)
+    if (value.messageId.length !== MESSAGE_ID_BYTES) throw wrong('message_id has 16 bytes')
+    if (value.commit.length === 0) throw wrong('commit is not empty')
+    if (!declaration) throw wrong('declaration is there')
+    // Before the work that it costs.
+    const { now } = effects
+    const wait = this.#rates.take(request.caller.agent, now)
+    if (wait > 0) return request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
+    this.#check(request, value, declaration)
+    const store: StoreRequest<'commit'> = {
+      actor: actorOf(request),
+      channel,
+      slot: numberOf(value.slot, 'slot'),
+      messageId: value.messageId,
+      commit: value.commit,
+      declaration,
+      welcomes: value.welcomes.map(welcomeFields),
+      now,
+    }
+    effects.store('commit', store, (outcome) => {
+      if (outcome.ok && 'refused' in outcome.value && outcome.value.refused === 'epoch_mismatch') {
+        return request.refuse({ ...outcome.value, retryAfterMs: this.#backoff(channel) })
+      }
+      const result = accepted(request, outcome)
+      if (!result) return
+      const [index, head] = [BigInt(result.index), BigInt(result.head)]
+      request.answer({ case: 'sendCommit', value: message(SendCommitResponseSchema, { index, head }) })
+    })
+  }
+
+  reject(request: PendingRequest, value: RejectCommitRequest): void {
+    const store = {
+      actor: actorOf(request),
+      channel: channelIdOf(value.channelId),
+      slot: numberOf(value.slot, 'slot'),
+    }
+    this.#context.effects.store('reject', store, (outcome) => {
+      const result = accepted(request, outcome)
+      if (!result) return
+      request.answer({ case: 'rejectCommit', value: message(RejectCommitResponseSchema, { ...result }) })
+    })
+  }
+
+  liftBar(request: PendingRequest, value: LiftBarRequest): void {
+    accountOf(request)
+    const store = {
+      actor: actorOf(request),
+      channel: channelIdOf(value.channelId),
+      agent: agentIdOf(value.agentId),
+    }
+    this.#context.effects.store('liftBar', store, (outcome) => {
+      if (!accepted(request, outcome)) return
+      request.answer({ case: 'liftBar', value: message(LiftBarResponseSchema, {}) })
+    })
+  }
+
+  welcome(request: PendingRequest, value: SendWelcomeRequest): void {
+    const { effects } = this.#context
+    const channel = channelIdOf(value.channelId)
+    if (!value.welcome) throw wrong('welcome is there')
+    const wait = this.#rates.take(request.caller.agent, effects.now)
+    if (wait > 0) return request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
+    const store = {
+      actor: actorOf(request),
+      channel,
+      slot: numberOf(value.slot, 'slot'),
+      welcome: welcomeFields(value.welcome),
+    }
+    effects.store('welcome', store, (outcome) => {
+      if (!accepted(request, outcome)) return
+      request.answer({ case: 'sendWelcome', value: message(SendWelcomeResponseSchema, {}) })
+    })
+  }
+
+  /** The channel is gone. */
+  forget(channel: ChannelId): void {
+    this.#contention.delete(channel)
+  }
+
+  tick(): void {
+    for (const [channel, { since }] of this.#contention) {
+      if (this.#context.effects.now - since > CONTENTION_MS) this.#contention.delete(channel)
+    }
+  }
+
+  /** What a commit declares: so many agents at most, and signed by who sends it. */
+  #check(
+    { caller }: PendingRequest,
+    { channelId, slot, messageId, commit, welcomes }: SendCommitRequest,
+    declaration: NonNullable<SendCommitRequest['declaration']>,
+  ): void {
+    const { crypto } = this.#context
+    const { adds, removes, leaveNotices } = declaration
+    if (Math.max(adds.length, removes.length, leaveNotices.length, welcomes.length) > MAX_MEMBERS) {
+      throw wrong(`at most ${MAX_MEMBERS} agents are named`)
+    }
+    for (const id of [...adds, ...removes]) agentIdOf(id)
+    leaveNotices.forEach(checkNotice)
+    const signed = declarationBytes({ channelId, slot, messageId, commitHash: crypto.hash(commit) }, declaration)
+    if (!crypto.verify(caller.publicKey, signed, declaration.signature)) {
+      throw wrong('the declaration is signed by the sender of the commit')
+    }
+  }
+
+  #backoff(channel: ChannelId): number {
+    const { now } = this.#context.effects
+    const known = this.#contention.get(channel)
+    const contention = known && now - known.since <= CONTENTION_MS ? known : { lost: 0, since: now }
+    contention.lost++
+    this.#contention.set(channel, contention)
+    const [a = 0, b = 0] = this.#context.crypto.random(2)
+    return 1 + ((a * 256 + b) / 65_536) * BACKOFF_MS * contention.lost
+  }
+}
+
+function welcomeFields({ agentId, welcome, inviteId, tag }: Welcome): WelcomeFields {
+  if (welcome.length === 0) throw wrong('a Welcome is not empty')
+  if (inviteId.length !== 0 && inviteId.length !== INVITE_ID_BYTES) throw wrong('invite_id has 16 bytes')
+  if (tag.length > MAX_TAG_BYTES) throw wrong('tag has at most 32 bytes')
+  return { agent: agentIdOf(agentId), welcome, inviteId, tag }
+}

@@ -1,0 +1,39 @@
+/** What the handlers of channel requests share. */
+import { ENVELOPE_LIMITS } from '@static/protocol'
+import type { Actor, AgentId, Refusal } from '../../ports.ts'
+import type { Settings } from '../../settings.ts'
+import type { Delivery } from '../delivery.ts'
+import type { Effects } from '../effects.ts'
+import type { CoreCrypto, Outcome } from '../io.ts'
+import type { PendingRequest } from '../pending-request.ts'
+import { refusalOf } from '../server-messages.ts'
+
+/** What every handler is made with. */
+export interface ChannelContext {
+  readonly effects: Effects
+  readonly crypto: CoreCrypto
+  readonly settings: Settings
+  readonly delivery: Delivery
+}
+
+/** Who sends a request, as the store wants it. */
+export function actorOf({ caller: { agent, account } }: PendingRequest): Actor {
+  return { agent, account }
+}
+
+/** What the store did; otherwise the request has been refused. */
+export function accepted<Value extends object>(
+  request: PendingRequest,
+  outcome: Outcome<Value | Refusal>,
+): Exclude<Value, Refusal> | undefined {
+  if (!outcome.ok) request.refuse(refusalOf(outcome.error))
+  else if ('refused' in outcome.value) request.refuse(outcome.value)
+  else return outcome.value as Exclude<Value, Refusal>
+  return undefined
+}
+
+/** Members may send longer envelopes. */
+export function allowMemberEnvelopes({ delivery, effects }: ChannelContext, agent: AgentId): void {
+  const session = delivery.session(agent)
+  if (session) effects.limit(session.stream.id, ENVELOPE_LIMITS.member)
+}

@@ -1,0 +1,80 @@
+/** Messages: each goes to the store with a unit of its payer's quota, and is answered once it is durable. */
+import { message as wireMessage, MESSAGE_ID_BYTES } from '@static/protocol'
+import { type SendMessageRequest, SendMessageResponseSchema } from '@static/protocol/relay'
+import type { Account, ChannelId, Refusal, StoreRequest } from '../../ports.ts'
+import type { PendingRequest } from '../pending-request.ts'
+import type { Quota, Unit } from '../quota.ts'
+import { channelIdOf, numberOf, wrong } from '../request-fields.ts'
+import { accepted, actorOf, type ChannelContext } from './context.ts'
+
+type UnpaidMessage = Omit<StoreRequest<'append'>, 'paid'>
+
+/** Channels whose payer is remembered. */
+const MAX_PAYERS = 100_000
+
+/** The messages of one node. */
+export class Messages {
+  readonly #context: ChannelContext
+  readonly #quota: Quota
+  /** Who pays for the guests of a channel, once the store has told. */
+  readonly #payers = new Map<ChannelId, Account>()
+
+  constructor(context: ChannelContext, quota: Quota) {
+    this.#context = context
+    this.#quota = quota
+  }
+
+  send(request: PendingRequest, value: SendMessageRequest): void {
+    const { account } = request.caller
+    const message: UnpaidMessage = {
+      actor: actorOf(request),
+      channel: channelIdOf(value.channelId),
+      slot: numberOf(value.slot, 'slot'),
+      messageId: value.messageId,
+      counter: numberOf(value.counter, 'counter'),
+      control: value.control,
+      ciphertext: value.ciphertext,
+      now: this.#context.effects.now,
+    }
+    if (value.messageId.length !== MESSAGE_ID_BYTES) throw wrong('message_id has 16 bytes')
+    const payer = account ?? this.#payers.get(message.channel)
+    // Also for what may be free: one way for all keeps an agent's messages in order while a lease is asked for.
+    if (payer) this.#pay(request, message, payer)
+    else this.#append(request, message, undefined)
+  }
+
+  rememberPayer(channel: ChannelId, account: Account): void {
+    // A cache: losing it costs one question to the store.
+    if (this.#payers.size >= MAX_PAYERS) this.#payers.clear()
+    this.#payers.set(channel, account)
+  }
+
+  /** The channel is gone: so is who pays for its guests. */
+  forget(channel: ChannelId): void {
+    this.#payers.delete(channel)
+  }
+
+  /** With a unit of the payer's quota, or, if there is none, to hear whether anything else is in the way. */
+  #pay(request: PendingRequest, message: UnpaidMessage, payer: Account): void {
+    this.#quota.take(payer, (taken) => {
+      if ('refused' in taken) this.#append(request, message, undefined, taken)
+      else this.#append(request, message, taken)
+    })
+  }
+
+  #append(request: PendingRequest, message: UnpaidMessage, unit: Unit | undefined, noUnit?: Refusal): void {
+    this.#context.effects.store('append', { ...message, paid: unit !== undefined }, (outcome) => {
+      const result = accepted(request, outcome)
+      if (!result) return unit?.release()
+      if ('unpaid' in result) {
+        if (!request.caller.account) this.rememberPayer(message.channel, result.unpaid)
+        if (noUnit) return request.refuse(noUnit)
+        return this.#pay(request, message, result.unpaid)
+      }
+      if (result.charged) unit?.use()
+      else unit?.release()
+      const index = BigInt(result.index)
+      request.answer({ case: 'sendMessage', value: wireMessage(SendMessageResponseSchema, { index }) })
+    })
+  }
+}

@@ -1,0 +1,50 @@
+/** Requests under way. */
+import type { ClientMessage } from '@static/protocol/relay'
+import type { Effects } from './effects.ts'
+import { type Body, type RefusalDetails, serverMessage, wireRefusal } from './server-messages.ts'
+import type { Caller } from './session-token.ts'
+import type { Stream } from './stream.ts'
+
+/** What a handler of requests is given. */
+export type RequestBody = Exclude<ClientMessage['body'], { case: undefined }>
+
+/** A request that waits for its answer. It gets exactly one. */
+export class PendingRequest {
+  readonly stream: Stream
+  readonly caller: Caller
+  readonly #effects: Effects
+  readonly #id: bigint
+  /** A session token that lives longer than the one that the request came with. */
+  readonly #token: string | undefined
+  readonly #settled: () => void
+
+  constructor(
+    effects: Effects,
+    stream: Stream,
+    caller: Caller,
+    id: bigint,
+    token: string | undefined,
+    settled: () => void,
+  ) {
+    this.stream = stream
+    this.caller = caller
+    this.#effects = effects
+    this.#id = id
+    this.#token = token
+    this.#settled = settled
+  }
+
+  answer(body: Body): void {
+    this.#effects.send([this.stream.id], serverMessage(body, this.#id, this.#token))
+    this.#settled()
+  }
+
+  refuse(refusal: RefusalDetails): void {
+    this.answer({ case: 'error', value: wireRefusal(refusal) })
+  }
+
+  /** Nobody waits for the answer any more. */
+  abandon(): void {
+    this.#settled()
+  }
+}

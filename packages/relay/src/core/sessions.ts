@@ -1,0 +1,213 @@
+/** Sessions once their openings are checked: they begin, are refreshed, resume, and end with their token. */
+import { ENVELOPE_LIMITS, fromHex, message, StaticError } from '@static/protocol'
+import {
+  type AckRequest,
+  type OpenSessionRequest,
+  type OpenSessionResponse,
+  OpenSessionResponseSchema,
+  type ProxyHelloRequest,
+  ProxyHelloResponseSchema,
+  Purpose,
+  type RefreshSessionRequest,
+  RefreshSessionResponseSchema,
+  type ResumeRequest,
+} from '@static/protocol/relay'
+import type { Time } from '../ports.ts'
+import type { Settings } from '../settings.ts'
+import { addressText } from './address.ts'
+import type { Channels } from './channels/channels.ts'
+import { Clocks } from './clocks.ts'
+import type { Delivery } from './delivery.ts'
+import type { Effects } from './effects.ts'
+import type { Opening } from './opening.ts'
+import type { PendingRequest } from './pending-request.ts'
+import { wrong } from './request-fields.ts'
+import { type RefusalDetails, refusalOf } from './server-messages.ts'
+import type { Caller, SessionTokens, TokenCaller } from './session-token.ts'
+import type { Session, Stream } from './stream.ts'
+import type { Streams } from './streams.ts'
+
+const NO_CLOCK = 'The relay has no room for another session with a clock now: try again, or another traffic profile.'
+
+/** What sessions are made with. */
+export interface SessionsOptions {
+  readonly effects: Effects
+  readonly settings: Settings
+  readonly streams: Streams
+  readonly opening: Opening
+  readonly tokens: SessionTokens
+  readonly delivery: Delivery
+  readonly channels: Channels
+}
+
+/** The sessions of one node. */
+export class Sessions {
+  readonly #options: SessionsOptions
+  readonly #clocks: Clocks
+
+  constructor(options: SessionsOptions) {
+    this.#options = options
+    this.#clocks = new Clocks(options.settings.streams.clockedCells)
+  }
+
+  /** A stand-alone proxy says whose stream this is. */
+  proxyHello(request: PendingRequest, { revision, agentAddress }: ProxyHelloRequest): void {
+    const { effects, streams } = this.#options
+    const { stream } = request
+    if (!stream.peer.proxy || stream.proxyRevision !== undefined || stream.session) {
+      throw StaticError.of('not_allowed', 'Only a proxy that the relay knows says hello, once.')
+    }
+    if (revision < 1) throw wrong('revision is at least 1')
+    const address = addressText(agentAddress)
+    if (address === undefined) throw wrong('agent_address has 4 or 16 bytes')
+    streams.proxied(stream, revision, address)
+    const refusal = streams.refusal(stream)
+    if (refusal) {
+      request.abandon()
+      return streams.close(stream, 'busy', refusal)
+    }
+    // The proxy holds agents to their limits until their sessions are open; a call has its one message to come.
+    effects.limit(stream.id, ENVELOPE_LIMITS.member)
+    request.answer({ case: 'proxyHello', value: message(ProxyHelloResponseSchema, {}) })
+  }
+
+  open(request: PendingRequest, value: OpenSessionRequest): void {
+    const { stream } = request
+    if (stream.session || stream.opening) throw wrong('a session is opened once')
+    const unary = value.purpose === Purpose.UNARY
+    const allowed = unary ? stream.kind === 'call' || stream.proxyRevision !== undefined : stream.kind === 'session'
+    if (!allowed) throw wrong('purpose is SESSION on a session stream and UNARY on a call')
+    stream.opening = true
+    this.#options.opening.open(stream, value, (outcome) => {
+      if (!outcome.ok) this.refuseOpening(request, refusalOf(outcome.error))
+      else if (unary) this.#answerUnary(request, outcome.value)
+      else this.#enter(request, outcome.value)
+    })
+  }
+
+  /** Refuses an opening, and ends the stream unless it is a call. */
+  refuseOpening(request: PendingRequest, refusal: RefusalDetails): void {
+    const { streams } = this.#options
+    const { stream } = request
+    request.refuse(refusal)
+    if (stream.kind !== 'call' && streams.has(stream)) streams.end(stream)
+  }
+
+  refresh(request: PendingRequest, value: RefreshSessionRequest, token: TokenCaller | undefined): void {
+    this.#options.opening.refresh(request.stream, request.caller, value, (outcome) => {
+      if (!outcome.ok) return request.refuse(refusalOf(outcome.error))
+      this.#refreshed(request, { ...request.caller, ...outcome.value }, token)
+    })
+  }
+
+  resume(request: PendingRequest, value: ResumeRequest, token: TokenCaller | undefined): void {
+    const { stream } = request
+    // A subscription: the stream of pushes of a unary session begins with this.
+    const subscribes = stream.kind === 'subscribe' || (stream.kind === 'session' && !stream.session && token)
+    const session = stream.session ?? (subscribes && token ? this.#begin(stream, token) : undefined)
+    this.#options.channels.resume(request, session, value)
+  }
+
+  /** An acknowledgement in a cell of its own. */
+  acknowledged(stream: Stream, ack: AckRequest): void {
+    const { streams, channels } = this.#options
+    const { session } = stream
+    if (!session) return streams.close(stream, 'malformed', { refused: 'auth_failed' })
+    try {
+      channels.acknowledge(session, ack)
+    } catch (error) {
+      streams.close(stream, 'malformed', refusalOf(error))
+    }
+  }
+
+  /** A stream is over, and the session on it. */
+  closed(stream: Stream): void {
+    this.#clocks.stop(stream.id)
+    if (!stream.session) return
+    this.#options.channels.closed(stream.session)
+    this.#options.delivery.leave(stream.session)
+  }
+
+  /** Ends what was not opened in time and what has run out. */
+  tick(): void {
+    const { effects, settings, streams, delivery } = this.#options
+    const { now } = effects
+    const { openMs, graceMs } = settings.session
+    for (const stream of streams.unopened()) {
+      if (now - stream.openedAt > openMs) streams.close(stream, 'unopened')
+    }
+    for (const { expiresAt, stream } of delivery.sessions()) {
+      if (expiresAt !== undefined && now > expiresAt + graceMs) streams.close(stream, 'expired')
+    }
+  }
+
+  #enter(request: PendingRequest, caller: Caller): void {
+    const { effects, streams } = this.#options
+    const { stream } = request
+    // Which channels hold this agent decides how long its envelopes may be.
+    const nothing = { agent: caller.agent, channels: [], after: undefined, limit: 0 }
+    effects.store('resume', nothing, (outcome) => {
+      if (!streams.has(stream)) return request.abandon()
+      if (!outcome.ok) return this.refuseOpening(request, refusalOf(outcome.error))
+      if (!this.#clocks.start(stream.id, caller)) {
+        return this.refuseOpening(request, refusalOf(StaticError.of('unavailable', NO_CLOCK, { retryAfter: 60 })))
+      }
+      this.#begin(stream, caller)
+      const { member } = outcome.value
+      effects.limit(stream.id, member ? ENVELOPE_LIMITS.member : ENVELOPE_LIMITS.authenticated)
+      effects.shape(stream.id, caller.traffic, caller.cellsPerSecond)
+      request.answer({ case: 'openSession', value: this.#opened(caller, undefined, caller.expiresAt) })
+    })
+  }
+
+  #begin(stream: Stream, caller: Caller): Session {
+    const { streams, delivery } = this.#options
+    const session: Session = {
+      ...caller,
+      stream,
+      subscriptions: new Map(),
+      sent: new Map(),
+      behind: new Set(),
+      reading: false,
+      resumed: false,
+      acknowledged: new Map(),
+      welcomes: { waiting: false, more: false, after: 0 },
+    }
+    stream.session = session
+    streams.opened(stream)
+    const older = delivery.enter(session)
+    if (older) streams.close(older.stream, 'replaced')
+    return session
+  }
+
+  #answerUnary(request: PendingRequest, caller: Caller): void {
+    const { effects, tokens } = this.#options
+    const { token, validUntil } = tokens.make(caller, effects.now, effects.now)
+    request.stream.opening = false
+    request.answer({ case: 'openSession', value: this.#opened(caller, token, validUntil) })
+  }
+
+  #opened(caller: Caller, sessionToken: string | undefined, until: Time | undefined): OpenSessionResponse {
+    const { effects, settings, channels } = this.#options
+    const { pingMs, pongMs } = settings.session
+    return message(OpenSessionResponseSchema, {
+      agentId: fromHex(caller.agent),
+      expiresInMs: until === undefined ? 0 : Math.max(1, until - effects.now),
+      sessionToken: sessionToken ?? '',
+      pingIntervalMs: pingMs,
+      pingTimeoutMs: pongMs,
+      keyPackages: channels.keyPackages.held(caller.agent),
+    })
+  }
+
+  #refreshed(request: PendingRequest, caller: Caller, token: TokenCaller | undefined): void {
+    const { effects, tokens } = this.#options
+    const { now } = effects
+    const { session } = request.stream
+    if (session) session.expiresAt = caller.expiresAt
+    const made = token && tokens.make(caller, now, now)
+    const until = made?.validUntil ?? caller.expiresAt ?? now
+    const fields = { expiresInMs: Math.max(1, until - now), sessionToken: made?.token ?? '' }
+    request.answer({ case: 'refreshSession', value: message(RefreshSessionResponseSchema, fields) })
+  }
+}

@@ -1,0 +1,123 @@
+/** Unary calls and subscriptions: each goes to the relay over a stream of its own, which tells the agent's address. */
+import { create } from '@bufbuild/protobuf'
+import { decodeEnvelope, makeCell, StaticError } from '@static/protocol'
+import { type ClientMessage, type ServerMessage, ServerMessageSchema } from '@static/protocol/relay'
+import type { CallHandler, Peer, PushSink, Subscription } from '../ports.ts'
+import { cellReader, HELLO_ID, helloCells, requestCells } from './relay-cells.ts'
+import type { Upstream, UpstreamStream } from './upstream.ts'
+
+const CALL_MS = 70_000
+const TOKEN = /^[\w-]{64,900}\.[\w-]{43}$/
+
+/** What becomes of the relay's words on a stream. */
+interface ExchangeHandlers {
+  message(message: ServerMessage): void
+  ping(pong: () => void): void
+  closed(): void
+}
+
+/** Passes calls on. */
+export class ProxyCalls implements CallHandler {
+  readonly #upstream: Upstream
+  readonly #onError: (error: unknown) => void
+
+  constructor(upstream: Upstream, onError: (error: unknown) => void) {
+    this.#upstream = upstream
+    this.#onError = onError
+  }
+
+  /** Only the relay can check a token; a text of another form is none. */
+  knows(token: string): boolean {
+    return TOKEN.test(token)
+  }
+
+  /** Streams are cheap: a call is one. */
+  async call(peer: Peer, message: ClientMessage, signal?: AbortSignal): Promise<ServerMessage> {
+    const { promise, resolve, reject } = Promise.withResolvers<ServerMessage>()
+    // The caller may go before there is a stream, and then nobody waits for this.
+    promise.catch(() => {})
+    const gone = (): void => reject(StaticError.of('unavailable', 'The relay is out of reach.', { retryAfter: 1 }))
+    signal?.addEventListener('abort', () => reject(StaticError.of('closed', 'The caller has gone.')))
+    const stream = await this.#exchange(peer, message, { message: resolve, ping: (pong) => pong(), closed: gone })
+    const late = setTimeout(gone, CALL_MS)
+    try {
+      return await promise
+    } finally {
+      clearTimeout(late)
+      stream.end()
+    }
+  }
+
+  subscribe(peer: Peer, message: ClientMessage, sink: PushSink): Subscription {
+    let over = false
+    let congested = false
+    // Pongs wait for room: so the relay sends no more than a window ahead of what the agent takes.
+    let held: (() => void)[] = []
+    let stream: UpstreamStream | undefined
+    const end = (): void => {
+      if (over) return
+      over = true
+      sink.end()
+    }
+    const handlers: ExchangeHandlers = {
+      message: (push) => {
+        if (!over && !sink.write(push)) congested = true
+      },
+      ping: (pong) => {
+        if (congested) held.push(pong)
+        else pong()
+      },
+      closed: end,
+    }
+    this.#exchange(peer, message, handlers).then(
+      (opened) => {
+        stream = opened
+        if (over) opened.end()
+      },
+      (error: unknown) => {
+        this.#onError(error)
+        const value = { code: 'unavailable', message: 'The relay is out of reach.', retryAfterMs: 1000 }
+        sink.write(create(ServerMessageSchema, { requestId: message.requestId, body: { case: 'error', value } }))
+        end()
+      },
+    )
+    return {
+      room: () => {
+        congested = false
+        const pongs = held
+        held = []
+        for (const pong of pongs) pong()
+      },
+      close: () => {
+        over = true
+        stream?.end()
+      },
+    }
+  }
+
+  /** A stream with one request; hands over what the relay says. */
+  async #exchange(peer: Peer, message: ClientMessage, handlers: ExchangeHandlers): Promise<UpstreamStream> {
+    const opened: { stream?: UpstreamStream } = {}
+    const closed = (): void => handlers.closed()
+    const stream = await this.#upstream.open({
+      data: cellReader(
+        ({ type, payload }) => {
+          if (type === 'ping') handlers.ping(() => opened.stream?.write(makeCell('pong', payload)))
+          if (type !== 'envelope') return
+          const answer = decodeEnvelope('cbor', ServerMessageSchema, payload.slice(), payload.length)
+          if (answer.requestId !== HELLO_ID) handlers.message(answer)
+          else if (answer.body.case === 'error') closed()
+        },
+        (error) => {
+          this.#onError(error)
+          closed()
+        },
+      ),
+      closed,
+    })
+    opened.stream = stream
+    stream.write(helloCells(peer.address))
+    stream.write(requestCells(message))
+    return stream
+  }
+}

@@ -1,0 +1,231 @@
+/**
+ * The stand-alone proxy: gRPC agents on one side, a relay's QUIC port on the other. It turns protobuf into CBOR and back
+ * by the descriptors alone and passes everything else through: the session's opening, pings and pongs (which bound what
+ * is under way from end to end), acknowledgements. It sees sessions and tokens, never content.
+ */
+import {
+  type CellEvent,
+  CellJoiner,
+  cutEnvelope,
+  decodeEnvelope,
+  ENVELOPE_LIMITS,
+  encodeEnvelope,
+  makeCell,
+  paceOf,
+  StaticError,
+  type TrafficProfileName,
+} from '@static/protocol'
+import { ClientMessageSchema, Purpose, ServerMessageSchema } from '@static/protocol/relay'
+import { TRAFFIC } from '../core/opening.ts'
+import type { Peer, StreamHandler, StreamId, Transport } from '../ports.ts'
+import { Shaping } from '../session/shaping.ts'
+import { DEFAULT_SETTINGS, type Settings } from '../settings.ts'
+import { HELLO_ID, helloCells, loneCell, requestCells } from './relay-cells.ts'
+import type { Upstream, UpstreamStream } from './upstream.ts'
+
+/** What an agent may send while the stream to the relay opens. */
+const EARLY_BYTES = 65_536
+const MAX_BUFFERED_BYTES = 8 * 1024 * 1024
+/** How often a relay hears of an agent that sends nothing but cover. */
+const ALIVE_MS = 1000
+
+/** The two ends of a session. */
+interface ProxySession {
+  readonly id: StreamId
+  readonly fromAgent: CellJoiner
+  upstream: UpstreamStream | undefined
+  /** What the agent has announced; it counts when the relay has opened the session. */
+  traffic: { readonly profile: TrafficProfileName; readonly cellsPerSecond: number }
+  paced: boolean
+  /** A message whose answer is waited for, and when it came. */
+  timed: { readonly requestId: bigint; readonly at: number } | undefined
+  /** When the relay last heard something. */
+  toldAt: number
+  /** What an unfinished envelope holds, and when its last cell came. */
+  heldBytes: number
+  steppedAt: number
+  early: Uint8Array[]
+  earlyBytes: number
+}
+
+/** Joins the sessions of agents and the relay. */
+export class ProxySessions {
+  readonly #upstream: Upstream
+  readonly #sessions = new Map<StreamId, ProxySession>()
+  readonly #shaping = new Shaping(() => false)
+  readonly #onError: (error: unknown) => void
+  readonly #settings: Settings
+  #lastStream = 0
+  #joiningBytes = 0
+
+  /** The bounds of unfinished envelopes are a relay's own: it sees only whole ones. */
+  constructor(upstream: Upstream, onError: (error: unknown) => void, settings: Settings = DEFAULT_SETTINGS) {
+    this.#upstream = upstream
+    this.#onError = onError
+    this.#settings = settings
+  }
+
+  /** Takes the session streams of the agents' transport. */
+  streams(transport: () => Transport): StreamHandler {
+    return {
+      opened: (peer) => {
+        const id = ++this.#lastStream
+        const fromAgent = new CellJoiner(ENVELOPE_LIMITS.unauthenticated)
+        const session: ProxySession = {
+          id,
+          fromAgent,
+          upstream: undefined,
+          traffic: { profile: 'off', cellsPerSecond: 0 },
+          paced: false,
+          timed: undefined,
+          toldAt: 0,
+          heldBytes: 0,
+          steppedAt: 0,
+          early: [],
+          earlyBytes: 0,
+        }
+        this.#sessions.set(id, session)
+        this.#connect(session, peer, transport()).catch((error: unknown) => {
+          this.#onError(error)
+          this.#end(session, transport())
+        })
+        return id
+      },
+      received: (id, chunk) => {
+        const session = this.#sessions.get(id)
+        if (session) this.#guard(session, transport(), () => this.#fromAgent(session, chunk, transport()))
+      },
+      closed: (id) => {
+        const session = this.#sessions.get(id)
+        if (session) this.#forget(session)
+      },
+    }
+  }
+
+  async #connect(session: ProxySession, peer: Peer, transport: Transport): Promise<void> {
+    const fromRelay = new CellJoiner(Number.MAX_SAFE_INTEGER)
+    const upstream = await this.#upstream.open({
+      data: (bytes) =>
+        this.#guard(session, transport, () => {
+          fromRelay.push(bytes, (event) => this.#toAgent(session, event, transport))
+        }),
+      closed: () => this.#end(session, transport),
+    })
+    if (!this.#sessions.has(session.id)) return upstream.end()
+    upstream.write(helloCells(peer.address))
+    session.upstream = upstream
+    for (const chunk of session.early) this.#fromAgent(session, chunk, transport)
+    session.early = []
+  }
+
+  #fromAgent(session: ProxySession, chunk: Uint8Array, transport: Transport): void {
+    const { upstream } = session
+    if (!upstream) {
+      session.earlyBytes += chunk.length
+      if (session.earlyBytes > EARLY_BYTES) throw StaticError.of('unavailable', 'The relay is not there yet.')
+      session.early.push(chunk)
+      return
+    }
+    const now = performance.now()
+    const { steps } = session.fromAgent
+    session.fromAgent.push(chunk, ({ type, payload }) => {
+      // Cover ends at each side of a proxy: whoever sees only one side must find the same there.
+      if (type === 'coverAsk') return this.#shaping.asked(session.id)
+      session.toldAt = now
+      upstream.write(type === 'envelope' ? this.#request(session, payload, now) : loneCell(type, payload))
+    })
+    // Whose cover is dropped here is alive all the same.
+    if (now - session.toldAt > ALIVE_MS) {
+      session.toldAt = now
+      upstream.write(makeCell('cover'))
+    }
+    if (upstream.bufferedBytes > MAX_BUFFERED_BYTES) this.#end(session, transport)
+    else this.#hold(session, session.fromAgent.steps !== steps, now, transport)
+  }
+
+  /** Bounds what unfinished envelopes hold, in time and over all agents: whoever holds most goes. */
+  #hold(session: ProxySession, stepped: boolean, now: number, transport: Transport): void {
+    if (!this.#sessions.has(session.id)) return
+    const { heldBytes } = session.fromAgent
+    const more = heldBytes - session.heldBytes
+    if (stepped || session.heldBytes === 0) session.steppedAt = now
+    session.heldBytes = heldBytes
+    this.#joiningBytes += more
+    if (heldBytes > 0 && now - session.steppedAt > this.#settings.session.stallMs) throw unfinished()
+    if (more <= 0 || this.#joiningBytes <= this.#settings.streams.joiningBytes) return
+    const most = [...this.#sessions.values()].reduce((one, other) => (other.heldBytes > one.heldBytes ? other : one))
+    this.#onError(unfinished())
+    this.#end(most, transport)
+  }
+
+  #toAgent(session: ProxySession, { type, payload }: CellEvent, transport: Transport): void {
+    if (type !== 'envelope') return this.#cellToAgent(session, makeCell(type, payload), type === 'pong', transport)
+    const message = decodeEnvelope('cbor', ServerMessageSchema, payload, payload.length)
+    if (message.requestId === HELLO_ID) {
+      if (message.body.case === 'error') throw StaticError.of('unavailable', message.body.value.message)
+      return
+    }
+    // From here on the relay decides how long its envelopes may be.
+    if (message.body.case === 'openSession') {
+      const { profile, cellsPerSecond } = session.traffic
+      session.fromAgent.limit = ENVELOPE_LIMITS.member
+      session.paced = paceOf(profile, cellsPerSecond) !== undefined
+      this.#shaping.begin(session.id, transport, profile, cellsPerSecond)
+    }
+    if (session.timed?.requestId === message.requestId) {
+      if (message.body.case === 'sendMessage') this.#shaping.answered(performance.now() - session.timed.at)
+      session.timed = undefined
+    }
+    const cells = cutEnvelope(encodeEnvelope('protobuf', ServerMessageSchema, message))
+    this.#cellToAgent(session, cells, false, transport)
+  }
+
+  /** On a clock pongs overtake; the relay's pings do not, because they mark places in what it sends. */
+  #cellToAgent({ id, paced }: ProxySession, cells: Uint8Array, urgent: boolean, transport: Transport): void {
+    if (paced) transport.write([id], cells, urgent)
+    else this.#shaping.write(transport, [id], cells)
+  }
+
+  /** An agent's request, for the relay. */
+  #request(session: ProxySession, payload: Uint8Array, now: number): Uint8Array {
+    const message = decodeEnvelope('protobuf', ClientMessageSchema, payload, payload.length)
+    const { body } = message
+    // Tokens are for unary calls, and only the hello says which proxy this is.
+    const unary = body.case === 'openSession' && body.value.purpose !== Purpose.SESSION
+    if (message.sessionToken !== '' || body.case === 'proxyHello' || message.requestId >= HELLO_ID || unary) {
+      throw StaticError.of('invalid_request', 'A session stream carries the requests of one session.')
+    }
+    if (body.case === 'sendMessage') session.timed ??= { requestId: message.requestId, at: now }
+    if (body.case === 'openSession') {
+      const profile = TRAFFIC[body.value.trafficProfile] ?? 'off'
+      session.traffic = { profile, cellsPerSecond: body.value.cellsPerSecond }
+    }
+    return requestCells(message)
+  }
+
+  /** Ends a session whose bytes no decoder takes, on both sides. */
+  #guard(session: ProxySession, transport: Transport, work: () => void): void {
+    try {
+      work()
+    } catch (error) {
+      this.#onError(error)
+      this.#end(session, transport)
+    }
+  }
+
+  #end(session: ProxySession, transport: Transport): void {
+    if (this.#forget(session)) transport.end(session.id)
+  }
+
+  #forget(session: ProxySession): boolean {
+    if (!this.#sessions.delete(session.id)) return false
+    this.#joiningBytes -= session.heldBytes
+    this.#shaping.end(session.id)
+    session.upstream?.end()
+    return true
+  }
+}
+
+function unfinished(): StaticError {
+  return StaticError.of('unavailable', 'An envelope was not finished in time.', { retryAfter: 5 })
+}

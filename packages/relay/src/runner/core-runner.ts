@@ -1,0 +1,215 @@
+/**
+ * Runs the core: brings it what happens, carries out what it says, asks the store, the token verifier and the quota
+ * source for it, and keeps time.
+ */
+import { StaticError } from '@static/protocol'
+import type { ClientMessage, ServerMessage } from '@static/protocol/relay'
+import type { Effect, Input, Outcome } from '../core/io.ts'
+import type { Relay, RelayCounts } from '../core/relay.ts'
+import type {
+  CallHandler,
+  Peer,
+  PushSink,
+  QuotaSource,
+  Store,
+  StoreEvent,
+  StreamHandler,
+  StreamId,
+  Subscription,
+  Time,
+  TokenVerifier,
+  Transport,
+} from '../ports.ts'
+import type { ShapingCounts } from '../session/shaping.ts'
+import type { Settings } from '../settings.ts'
+import type { RunnerContext } from './context.ts'
+import { Exchanges } from './exchanges.ts'
+import { Links, type Packets } from './links.ts'
+
+/** Where the runner gets what the core asks for. */
+export interface CoreRunnerOptions {
+  readonly relay: Relay
+  readonly store: Store
+  readonly settings: Settings
+  readonly verify: TokenVerifier
+  readonly quota: QuotaSource
+  readonly now: () => Time
+  /** What nobody waits for and went wrong all the same. */
+  readonly onError: (error: unknown) => void
+  /** Every message that leaves, for metrics. */
+  readonly onSend: (message: ServerMessage, receivers: number) => void
+}
+
+const TICK_MS = 200
+const SWEEP_MS = 1000
+const DRAIN_STEP_MS = 5
+const STORE_LOG_MS = 1000
+
+/** The moving parts of a relay. */
+export class CoreRunner implements CallHandler {
+  readonly #relay: Relay
+  readonly #store: Store
+  readonly #settings: Settings
+  readonly #options: CoreRunnerOptions
+  readonly #links: Links
+  readonly #exchanges: Exchanges
+  readonly #timers: NodeJS.Timeout[] = []
+  #lastStream = 0
+  #sweeping = false
+  #storeFailedAt = -Infinity
+
+  constructor(options: CoreRunnerOptions) {
+    this.#options = options
+    this.#relay = options.relay
+    this.#store = options.store
+    this.#settings = options.settings
+    const context: RunnerContext = {
+      settings: options.settings,
+      now: options.now,
+      handle: (input) => this.#handle(input),
+      nextStream: () => ++this.#lastStream,
+    }
+    this.#links = new Links(context)
+    this.#exchanges = new Exchanges(context)
+    this.#timers.push(
+      setInterval(() => this.tick(), TICK_MS),
+      setInterval(() => this.#sweep(), SWEEP_MS),
+    )
+  }
+
+  get counts(): RelayCounts {
+    return this.#relay.counts
+  }
+
+  /** Cells of sessions without a clock. */
+  get traffic(): ShapingCounts {
+    return this.#links.traffic
+  }
+
+  /** Takes the streams of a transport. */
+  streams(transport: () => Transport): StreamHandler {
+    return this.#links.streams(transport)
+  }
+
+  /** What happened in the store. */
+  event(event: StoreEvent): void {
+    this.#handle({ type: 'event', event })
+  }
+
+  knows(token: string): boolean {
+    return this.#relay.knows(token, this.#options.now())
+  }
+
+  call(peer: Peer, message: ClientMessage, signal?: AbortSignal): Promise<ServerMessage> {
+    return this.#exchanges.call(peer, message, signal)
+  }
+
+  subscribe(peer: Peer, message: ClientMessage, sink: PushSink): Subscription {
+    return this.#exchanges.subscribe(peer, message, sink)
+  }
+
+  /** Does what is due by now. */
+  tick(): void {
+    const now = this.#options.now()
+    this.#links.tick(now)
+    this.#exchanges.tick(now)
+    this.#handle({ type: 'tick' })
+  }
+
+  /** Tells every session to dial again and waits until what was accepted has been answered, bounded in time. */
+  async drain(): Promise<void> {
+    this.#handle({ type: 'drain' })
+    const busy = (): boolean => {
+      const { requests, pending } = this.#relay.counts
+      return requests > 0 || pending > 0 || this.#links.size > 0
+    }
+    for (let left = this.#settings.session.drainMs; busy() && left > 0; left -= DRAIN_STEP_MS) {
+      await new Promise((resolve) => setTimeout(resolve, DRAIN_STEP_MS))
+    }
+  }
+
+  /** Stops the clock. */
+  stop(): void {
+    for (const timer of this.#timers) clearInterval(timer)
+  }
+
+  #handle(input: Input): void {
+    try {
+      for (const effect of this.#relay.handle(input, this.#options.now())) this.#carryOut(effect)
+    } catch (error) {
+      // A bug of ours: told, and the relay goes on for everybody else.
+      this.#options.onError(error)
+    }
+  }
+
+  #carryOut(effect: Effect): void {
+    switch (effect.type) {
+      case 'send':
+        this.#send(effect.streams, effect.message)
+        return
+      case 'end':
+        if (!this.#links.end(effect.stream)) this.#exchanges.end(effect.stream)
+        return
+      case 'limit':
+        this.#links.limit(effect.stream, effect.bytes)
+        return
+      case 'shape':
+        this.#links.shape(effect)
+        return
+      case 'store':
+        this.#wait(
+          effect.id,
+          this.#store.run(effect.name, effect.request).catch((error) => this.#storeFailed(error)),
+        )
+        return
+      case 'verify':
+        this.#wait(effect.id, this.#options.verify(effect.jwt))
+        return
+      case 'lease':
+        this.#wait(effect.id, this.#options.quota.lease(effect.account, this.#settings.leaseUnits))
+        return
+      case 'report':
+        this.#options.onError(effect.error)
+        return
+      case 'settle':
+        this.#wait(effect.id, this.#options.quota.settle(effect.lease, effect.spent, effect.final))
+    }
+  }
+
+  #send(streams: readonly StreamId[], message: ServerMessage): void {
+    this.#options.onSend(message, streams.length)
+    const packets: Packets = {}
+    for (const id of streams) {
+      if (!this.#links.send(id, message, packets)) this.#exchanges.write(id, message)
+    }
+  }
+
+  /** Whoever waits is told that it did not work; why is for the operator, and not for every request. */
+  #storeFailed(error: unknown): never {
+    const now = this.#options.now()
+    if (now - this.#storeFailedAt > STORE_LOG_MS) this.#options.onError(error)
+    this.#storeFailedAt = now
+    throw error
+  }
+
+  #wait(id: number, result: Promise<unknown>): void {
+    const done = (outcome: Outcome<unknown>): void => this.#handle({ type: 'done', id, outcome })
+    result.then(
+      (value) => done({ ok: true, value }),
+      (error: unknown) => {
+        const known = StaticError.from(error)
+        if (known.code === 'internal_error') this.#options.onError(error)
+        done({ ok: false, error: known })
+      },
+    )
+  }
+
+  #sweep(): void {
+    if (this.#sweeping) return
+    this.#sweeping = true
+    this.#store
+      .run('sweep', { now: this.#options.now() })
+      .catch(this.#options.onError)
+      .finally(() => (this.#sweeping = false))
+  }
+}

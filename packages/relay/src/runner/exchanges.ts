@@ -1,0 +1,99 @@
+/** Unary calls and subscriptions: to the core each is a stream that carries messages, not cells. */
+import { toBinary } from '@bufbuild/protobuf'
+import { StaticError } from '@static/protocol'
+import { type ClientMessage, ClientMessageSchema, type ServerMessage } from '@static/protocol/relay'
+import type { Peer, PushSink, StreamId, Subscription, Time } from '../ports.ts'
+import { holdsBody, REQUEST_BYTES, type RunnerContext } from './context.ts'
+
+interface Exchange {
+  /** Since when a subscriber has taken nothing. */
+  congestedSince?: Time | undefined
+  write(message: ServerMessage): void
+  end(): void
+}
+
+/** Those that are open. */
+export class Exchanges {
+  readonly #context: RunnerContext
+  readonly #open = new Map<StreamId, Exchange>()
+
+  constructor(context: RunnerContext) {
+    this.#context = context
+  }
+
+  call(peer: Peer, message: ClientMessage, signal?: AbortSignal): Promise<ServerMessage> {
+    const { handle, nextStream } = this.#context
+    const { promise, resolve, reject } = Promise.withResolvers<ServerMessage>()
+    const id = nextStream()
+    const done = (): void => {
+      if (this.#open.delete(id)) handle({ type: 'closed', stream: id })
+    }
+    this.#open.set(id, {
+      write: (answer) => {
+        resolve(answer)
+        // Not inside the effects that are being carried out.
+        queueMicrotask(done)
+      },
+      end: done,
+    })
+    // A caller that has gone waits for nothing: a poll ends with it.
+    signal?.addEventListener('abort', () => {
+      done()
+      reject(StaticError.of('closed', 'The caller has gone.'))
+    })
+    handle({ type: 'opened', stream: id, peer, kind: 'call' })
+    handle({ type: 'received', stream: id, message, bytes: sizeOf(message) })
+    return promise
+  }
+
+  subscribe(peer: Peer, message: ClientMessage, sink: PushSink): Subscription {
+    const { handle, now, nextStream } = this.#context
+    const id = nextStream()
+    const exchange: Exchange = {
+      write: (push) => {
+        if (sink.write(push)) return
+        exchange.congestedSince ??= now()
+        // At once: what else comes in this turn waits in the log.
+        handle({ type: 'congested', stream: id })
+      },
+      end: () => {
+        this.#open.delete(id)
+        sink.end()
+      },
+    }
+    this.#open.set(id, exchange)
+    handle({ type: 'opened', stream: id, peer, kind: 'subscribe' })
+    handle({ type: 'received', stream: id, message, bytes: sizeOf(message) })
+    return {
+      room: () => {
+        exchange.congestedSince = undefined
+        handle({ type: 'drained', stream: id })
+      },
+      close: () => {
+        if (this.#open.delete(id)) handle({ type: 'closed', stream: id })
+      },
+    }
+  }
+
+  write(id: StreamId, message: ServerMessage): void {
+    this.#open.get(id)?.write(message)
+  }
+
+  end(id: StreamId): void {
+    this.#open.get(id)?.end()
+  }
+
+  /** Tells the core of subscribers that have taken nothing for too long. */
+  tick(now: Time): void {
+    const { settings, handle } = this.#context
+    const { stallMs } = settings.session
+    for (const [id, { congestedSince }] of this.#open) {
+      if (congestedSince !== undefined && now - congestedSince > stallMs) handle({ type: 'stalled', stream: id })
+    }
+  }
+}
+
+/** About what a request that did not come in cells holds. */
+function sizeOf(message: ClientMessage): number {
+  return holdsBody(message) ? toBinary(ClientMessageSchema, message).length : REQUEST_BYTES
+}

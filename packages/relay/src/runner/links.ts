@@ -1,0 +1,215 @@
+/** Session streams between transports and the core: cells become its inputs, and its messages become cells. */
+import {
+  CELL_BYTES,
+  type CellEvent,
+  cutEnvelope,
+  decodeEnvelope,
+  ENVELOPE_LIMITS,
+  encodeEnvelope,
+  makeCell,
+  paceOf,
+  StaticError,
+  WireError,
+  type WireForm,
+} from '@static/protocol'
+import { AckRequestSchema, ClientMessageSchema, type ServerMessage, ServerMessageSchema } from '@static/protocol/relay'
+import type { Effect } from '../core/io.ts'
+import type { StreamHandler, StreamId, Time, Transport } from '../ports.ts'
+import { Shaping, type ShapingCounts } from '../session/shaping.ts'
+import { holdsBody, REQUEST_BYTES, type RunnerContext } from './context.ts'
+import { Link, type Packet } from './link.ts'
+import { LinkWriter } from './link-writer.ts'
+
+/** A message encoded for the streams that it goes to, once for each form. */
+export type Packets = Partial<Record<WireForm, Packet>>
+
+/** How many times longer a reader on a clock may take. */
+const PACED_STALL = 4
+
+/** The session streams of one node. */
+export class Links {
+  readonly #context: RunnerContext
+  readonly #links = new Map<StreamId, Link>()
+  readonly #shaping = new Shaping((stream) => this.#links.get(stream)?.hasRoom !== true)
+  readonly #writer: LinkWriter
+  #joiningBytes = 0
+
+  constructor(context: RunnerContext) {
+    this.#context = context
+    this.#writer = new LinkWriter(context, this.#shaping, (link) => {
+      this.#remove(link)
+      link.transport.end(link.id)
+    })
+  }
+
+  get size(): number {
+    return this.#links.size
+  }
+
+  /** Cells of sessions without a clock. */
+  get traffic(): ShapingCounts {
+    return this.#shaping.counts
+  }
+
+  /** Takes the streams of a transport. */
+  streams(transport: () => Transport): StreamHandler {
+    const { handle, now, nextStream } = this.#context
+    return {
+      opened: (peer) => {
+        const id = nextStream()
+        this.#links.set(id, new Link(id, peer, transport(), ENVELOPE_LIMITS.unauthenticated, now()))
+        handle({ type: 'opened', stream: id, peer, kind: 'session' })
+        return id
+      },
+      received: (id, chunk) => {
+        const link = this.#links.get(id)
+        if (link && !link.ending) this.#received(link, chunk)
+      },
+      closed: (id) => {
+        const link = this.#links.get(id)
+        if (!link) return
+        this.#writer.drop(link)
+        this.#remove(link)
+        handle({ type: 'closed', stream: id })
+      },
+    }
+  }
+
+  // ---- Out ----
+
+  /** Sends a message; false when the stream is none of these. What is encoded is kept in `packets` for the next one. */
+  send(id: StreamId, message: ServerMessage, packets: Packets): boolean {
+    const link = this.#links.get(id)
+    if (!link) return false
+    const { form } = link.peer
+    packets[form] ??= this.#writer.packet(cutEnvelope(encodeEnvelope(form, ServerMessageSchema, message)))
+    if (link.timed?.requestId === message.requestId) {
+      // A refusal may be quicker, and is not what cover looks like.
+      if (message.body.case === 'sendMessage') this.#shaping.answered(this.#context.now() - link.timed.at)
+      link.timed = undefined
+    }
+    this.#writer.push(link, packets[form], message.body.case === 'sessionClosing')
+    return true
+  }
+
+  /** Ends a stream after what was sent; false when it is none of these. */
+  end(id: StreamId): boolean {
+    const link = this.#links.get(id)
+    if (!link) return false
+    link.ending = true
+    this.#writer.schedule(link)
+    return true
+  }
+
+  /** The longest envelope that the peer may send from now on. */
+  limit(id: StreamId, bytes: number): void {
+    const link = this.#links.get(id)
+    if (link) link.joiner.limit = bytes
+  }
+
+  shape({ stream, traffic, cellsPerSecond }: Extract<Effect, { type: 'shape' }>): void {
+    const link = this.#links.get(stream)
+    if (!link) return
+    if (paceOf(traffic, cellsPerSecond)) link.pace()
+    // A proxy shapes what its agents get; the way to the proxy is not theirs.
+    if (!link.peer.proxy) this.#shaping.begin(stream, link.transport, traffic, cellsPerSecond)
+  }
+
+  // ---- In ----
+
+  #received(link: Link, chunk: Uint8Array): void {
+    const { settings, handle } = this.#context
+    const now = this.#context.now()
+    link.heardAt = now
+    link.pingedAt = undefined
+    const before = link.joiner.heldBytes
+    const { steps } = link.joiner
+    try {
+      link.joiner.push(chunk, (event) => this.#cell(link, event, now))
+    } catch (error) {
+      handle({ type: 'malformed', stream: link.id, error: StaticError.from(error) })
+    }
+    const { heldBytes } = link.joiner
+    if (heldBytes === 0) link.joiningSince = undefined
+    else if (before === 0 || link.joiner.steps !== steps) link.joiningSince = now
+    this.#joiningBytes += heldBytes - before
+    if (this.#joiningBytes > settings.streams.joiningBytes && heldBytes > before) this.#cutJoining()
+  }
+
+  #cell(link: Link, { type, payload }: CellEvent, now: Time): void {
+    // Whatever comes after the last word is not heard.
+    if (link.ending) return
+    const { handle } = this.#context
+    const { form } = link.peer
+    switch (type) {
+      case 'envelope': {
+        const message = decodeEnvelope(form, ClientMessageSchema, payload, ENVELOPE_LIMITS.member)
+        const bytes = holdsBody(message) ? payload.length : REQUEST_BYTES
+        if (message.body.case === 'sendMessage') link.timed ??= { requestId: message.requestId, at: now }
+        handle({ type: 'received', stream: link.id, message, bytes })
+        return
+      }
+      case 'ack': {
+        const ack = decodeEnvelope(form, AckRequestSchema, payload, payload.length)
+        handle({ type: 'acknowledged', stream: link.id, ack })
+        return
+      }
+      case 'ping': {
+        const pong = makeCell('pong', payload)
+        if (link.paced) link.transport.write([link.id], pong, true)
+        else this.#writer.push(link, this.#writer.packet(pong))
+        return
+      }
+      case 'coverAsk':
+        this.#shaping.asked(link.id)
+        return
+      case 'pong':
+        if (!link.pong(payload, now)) throw new WireError('range')
+        this.#writer.schedule(link)
+    }
+  }
+
+  /**
+   * Unfinished envelopes take too much: the longest goes, and of equal ones that which has waited longest for its next
+   * cell. By the wait alone, those who hold most could stay by small steps, and push out senders on a slow clock.
+   */
+  #cutJoining(): void {
+    let worst: Link | undefined
+    for (const link of this.#links.values()) {
+      const { joiningSince, ending } = link
+      const { heldBytes } = link.joiner
+      if (joiningSince === undefined || ending || heldBytes <= CELL_BYTES) continue
+      const more = heldBytes - (worst?.joiner.heldBytes ?? 0)
+      if (more > 0 || (more === 0 && joiningSince < (worst?.joiningSince ?? Infinity))) worst = link
+    }
+    if (worst) this.#unfinished(worst)
+  }
+
+  #unfinished(link: Link): void {
+    const error = StaticError.of('unavailable', 'An envelope was not finished in time.', { retryAfter: 5 })
+    this.#context.handle({ type: 'malformed', stream: link.id, error })
+  }
+
+  #remove(link: Link): void {
+    // Ended by the relay and closed by the peer in one turn: counted once.
+    if (!this.#links.delete(link.id)) return
+    this.#joiningBytes -= link.joiner.heldBytes
+    this.#shaping.end(link.id)
+  }
+
+  /** Pings those that are silent, and tells the core of those that are too slow. */
+  tick(now: Time): void {
+    const { settings, handle } = this.#context
+    const { pingMs, pongMs, stallMs } = settings.session
+    for (const link of this.#links.values()) {
+      if (link.ending) continue
+      const dead = link.pingedAt !== undefined && now - link.pingedAt > pongMs
+      // At one cell a second a mark takes 20 s to come back.
+      const stuck = link.congested && now - link.progressAt > (link.paced ? PACED_STALL : 1) * stallMs
+      const unfinished = link.joiningSince !== undefined && now - link.joiningSince > stallMs
+      if (dead || stuck) handle({ type: 'stalled', stream: link.id })
+      else if (unfinished) this.#unfinished(link)
+      else if (link.pingedAt === undefined && now - link.heardAt > pingMs) this.#writer.ping(link, now)
+    }
+  }
+}
