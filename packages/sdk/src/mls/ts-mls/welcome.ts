@@ -59,13 +59,19 @@ export async function joinByWelcome(
   }
 }
 
-interface OpenedWelcome {
+/** What a Welcome holds for this agent. */
+export interface OpenedWelcome {
   readonly secrets: GroupSecrets
   readonly info: GroupInfo
   readonly tree: RatchetTree
 }
 
-async function openWelcome(
+/**
+ * Decrypts a Welcome and checks its sizes and its suite.
+ *
+ * @throws {StaticError} `invalid_welcome`
+ */
+export async function openWelcome(
   { suite, provider }: Crypto,
   welcome: Welcome,
   { publicPackage, privatePackage }: OwnKeyPackage,
@@ -124,8 +130,12 @@ async function checkGroup(crypto: Crypto, { info, tree }: OpenedWelcome, expecte
   return signer
 }
 
-/** The keys of the epoch, and the place in the tree. */
-async function enter(crypto: Crypto, opened: OpenedWelcome, own: OwnKeyPackage): Promise<ClientState> {
+/**
+ * The keys of the epoch, and the place in the tree.
+ *
+ * @throws {StaticError} `invalid_welcome`
+ */
+export async function enter(crypto: Crypto, opened: OpenedWelcome, own: OwnKeyPackage): Promise<ClientState> {
   const { provider } = crypto
   const { secrets, info, tree } = opened
   const { joinerSecret } = secrets
