@@ -113,7 +113,10 @@ function unprotect(scene: Scene, bytes: Uint8Array): Promise<UnprotectResult> {
 }
 
 /** Our way to open a commit, which takes no more of a state than what the scene has. */
-function open({ crypto, context, tree, secretTree, senderDataSecret }: Scene, bytes: Uint8Array): Promise<OpenedCommit> {
+function open(
+  { crypto, context, tree, secretTree, senderDataSecret }: Scene,
+  bytes: Uint8Array,
+): Promise<OpenedCommit> {
   const { privateMessage } = decodeMessage('mls_private_message', bytes)!
   const none = new Uint8Array()
   return openCommit(

@@ -147,7 +147,12 @@ export async function followCommit(
  * Whether RFC 9420 allows a commit, as far as it can be seen without secrets: by all members alike, also by one that is
  * removed. The library sees a removal only while the leaf is blank, and not when the same commit gives it to another.
  */
-export async function isSound({ provider }: Crypto, state: ClientState, sender: number, commit: Commit): Promise<boolean> {
+export async function isSound(
+  { provider }: Crypto,
+  state: ClientState,
+  sender: number,
+  commit: Commit,
+): Promise<boolean> {
   const { hash, signature } = provider
   const { proposals, path } = commit
   const leaf = toLeafIndex(sender)
