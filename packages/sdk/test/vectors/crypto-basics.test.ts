@@ -33,7 +33,7 @@ interface KeyPair {
   readonly label: string
 }
 
-for (const vector of readVectors<Basics>('crypto-basics')) {
+for (const vector of readVectors('crypto-basics') as readonly Basics[]) {
   const { kdf, hash, signature, hpke } = cryptoOf(vector).provider
 
   test(`suite ${vector.cipher_suite}: hashes and derived secrets`, async () => {

@@ -9,7 +9,7 @@ interface Header {
   readonly length: number
 }
 
-for (const { vlbytes_header, length } of readVectors<Header>('deserialization')) {
+for (const { vlbytes_header, length } of readVectors('deserialization') as readonly Header[]) {
   test(`a length of ${length} is read and written`, () => {
     const header = bytesOf(vlbytes_header)
     // Zeros that nobody touches take no memory, even if they are a gigabyte.

@@ -38,7 +38,7 @@ interface EpochVector {
   }
 }
 
-for (const vector of readVectors<Schedule>('key-schedule')) {
+for (const vector of readVectors('key-schedule') as readonly Schedule[]) {
   test(`suite ${vector.cipher_suite}: the secrets of ${vector.epochs.length} epochs`, async () => {
     const { provider, suite } = cryptoOf(vector)
     let initSecret = bytesOf(vector.initial_init_secret)

@@ -147,7 +147,7 @@ function open(
   )
 }
 
-for (const vector of readVectors<Protection>('message-protection')) {
+for (const vector of readVectors('message-protection') as readonly Protection[]) {
   test(`suite ${vector.cipher_suite}: an application message is opened by the EpochCipher`, async () => {
     const { crypto, cipher, ratchets } = await sceneOf(vector)
     const message = bytesOf(vector.application_priv)

@@ -60,7 +60,7 @@ const PARTS = {
   commit: again(decodeCommit, encodeCommit),
 } as const
 
-const vectors = readVectors<Messages>('messages')
+const vectors = readVectors('messages') as readonly Messages[]
 
 test('a PrivateMessage falls into the same parts as in the library', () => {
   const seen = new Set<number>()

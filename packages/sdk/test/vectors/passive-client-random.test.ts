@@ -4,7 +4,7 @@ import { enter, openWelcome } from '../../src/mls/ts-mls/welcome.ts'
 import { followAll, type PassiveClient, readWelcome } from './passive-client.ts'
 import { cryptoOf, readVectors } from './support.ts'
 
-for (const vector of readVectors<PassiveClient>('passive-client-random')) {
+for (const vector of readVectors('passive-client-random') as readonly PassiveClient[]) {
   test(`suite ${vector.cipher_suite}: ${vector.epochs.length} epochs of random changes are followed`, async () => {
     const crypto = cryptoOf(vector)
     const { welcome, own } = readWelcome(vector)

@@ -25,7 +25,7 @@ async function openWithTree(vector: PassiveClient): Promise<OpenedWelcome> {
   return { secrets, info, tree: decodeAll(decodeRatchetTree, vector.ratchet_tree) }
 }
 
-for (const [at, vector] of readVectors<PassiveClient>('passive-client-welcome').entries()) {
+for (const [at, vector] of (readVectors('passive-client-welcome') as readonly PassiveClient[]).entries()) {
   const crypto = cryptoOf(vector)
   const name = `Welcome ${at}, suite ${vector.cipher_suite}`
 

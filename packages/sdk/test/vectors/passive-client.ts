@@ -10,7 +10,6 @@ import {
   type PublicMessage,
   type Welcome,
 } from 'ts-mls'
-import type { Commit } from 'ts-mls/commit.js'
 import { protect } from 'ts-mls/messageProtection.js'
 import { unprotectPublicMessage } from 'ts-mls/messageProtectionPublic.js'
 import type { PreSharedKeyID } from 'ts-mls/presharedkey.js'
@@ -115,7 +114,6 @@ function plain(value: unknown): unknown {
 
 /** A commit of a vector, in the state that it is for. */
 export interface Followed {
-  readonly commit: Commit
   readonly sound: boolean
   /** How our way to open a commit ends. */
   readonly opened: string
@@ -164,7 +162,6 @@ async function judge(crypto: Crypto, state: ClientState, message: PublicMessage)
     return referred !== undefined && 'psk' in referred.proposal
   })
   return {
-    commit,
     sound: await isSound(crypto, state, leafIndex, commit),
     opened: await openWrapped(crypto, state, { contentType: 'commit', commit, auth }, leafIndex),
     hasPsk: psks.length > 0,

@@ -10,7 +10,7 @@ interface PskVector extends OfSuite {
 }
 
 test('the secret of any number of pre-shared keys', async () => {
-  for (const vector of readVectors<PskVector>('psk_secret')) {
+  for (const vector of readVectors('psk_secret') as readonly PskVector[]) {
     const psks = vector.psks.map(({ psk_id, psk, psk_nonce }): [PreSharedKeyID, Uint8Array] => [
       { psktype: 'external', pskId: bytesOf(psk_id), pskNonce: bytesOf(psk_nonce) },
       bytesOf(psk),

@@ -58,7 +58,7 @@ function rowOf(tree: SecretTree, leaf: number, generation: number): RatchetRow {
   return { epoch: 0n, leaf, generation, secret }
 }
 
-for (const vector of readVectors<SecretTreeVector>('secret-tree')) {
+for (const vector of readVectors('secret-tree') as readonly SecretTreeVector[]) {
   const crypto = cryptoOf(vector)
   const { provider, suite } = crypto
   const { leaves } = vector

@@ -14,7 +14,7 @@ interface Transcript extends OfSuite {
   readonly interim_transcript_hash_after: string
 }
 
-for (const vector of readVectors<Transcript>('transcript-hashes')) {
+for (const vector of readVectors('transcript-hashes') as readonly Transcript[]) {
   test(`suite ${vector.cipher_suite}: transcript hashes and the confirmation tag`, async () => {
     const { hash } = cryptoOf(vector).provider
     const { wireformat, content, auth } = decodeAll(decodeAuthenticatedContent, vector.authenticated_content)

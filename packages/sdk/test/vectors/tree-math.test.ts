@@ -23,7 +23,7 @@ function ifAny(step: (node: NodeIndex) => number, node: NodeIndex): number | nul
 }
 
 test('the nodes around a node', () => {
-  for (const vector of readVectors<TreeMath>('tree-math')) {
+  for (const vector of readVectors('tree-math') as readonly TreeMath[]) {
     const { n_leaves: leaves } = vector
     assert.equal(nodeWidth(leaves), vector.n_nodes)
     assert.equal(root(leaves), vector.root)

@@ -30,7 +30,7 @@ function apply(tree: RatchetTree, proposal: Proposal, sender: number): RatchetTr
   return removeLeafNode(tree, toLeafIndex(proposal.remove.removed))
 }
 
-for (const [at, vector] of readVectors<Operation>('tree-operations').entries()) {
+for (const [at, vector] of (readVectors('tree-operations') as readonly Operation[]).entries()) {
   const proposal = decodeAll(decodeProposal, vector.proposal)
 
   test(`operation ${at}, ${proposal.proposalType}: the tree and its hash, before and after`, () => {

@@ -16,7 +16,7 @@ interface TreeVector extends OfSuite {
   readonly resolutions: readonly (readonly number[])[]
 }
 
-for (const [at, vector] of readVectors<TreeVector>('tree-validation').entries()) {
+for (const [at, vector] of (readVectors('tree-validation') as readonly TreeVector[]).entries()) {
   test(`tree ${at}, suite ${vector.cipher_suite}, ${vector.tree_hashes.length} nodes: its hashes, and no fault`, async () => {
     const crypto = cryptoOf(vector)
     const tree = decodeAll(decodeRatchetTree, vector.tree)

@@ -67,7 +67,7 @@ async function derive(
   return [hex(pathSecret), hex(await getCommitSecret(tree, nodeIndex, pathSecret, provider.kdf))]
 }
 
-for (const [at, vector] of readVectors<TreeKem>('treekem').entries()) {
+for (const [at, vector] of (readVectors('treekem') as readonly TreeKem[]).entries()) {
   const crypto = cryptoOf(vector)
   const { provider, suite } = crypto
   const tree = decodeAll(decodeRatchetTree, vector.ratchet_tree)

@@ -14,7 +14,7 @@ interface WelcomeVector extends OfSuite {
   readonly welcome: string
 }
 
-for (const vector of readVectors<WelcomeVector>('welcome')) {
+for (const vector of readVectors('welcome') as readonly WelcomeVector[]) {
   test(`suite ${vector.cipher_suite}: the GroupInfo in a Welcome, its signature and its confirmation tag`, async () => {
     const crypto = cryptoOf(vector)
     const { provider } = crypto
