@@ -69,7 +69,7 @@ export interface OpenedWelcome {
 /**
  * Decrypts a Welcome and checks its sizes and its suite.
  *
- * @throws {StaticError} `invalid_welcome`
+ * @throws {StaticError} `invalid_welcome`; the library throws errors of its own
  */
 export async function openWelcome(
   { suite, provider }: Crypto,
@@ -133,7 +133,7 @@ async function checkGroup(crypto: Crypto, { info, tree }: OpenedWelcome, expecte
 /**
  * The keys of the epoch, and the place in the tree.
  *
- * @throws {StaticError} `invalid_welcome`
+ * @throws {StaticError} `invalid_welcome`; the library throws errors of its own
  */
 export async function enter(crypto: Crypto, opened: OpenedWelcome, own: OwnKeyPackage): Promise<ClientState> {
   const { provider } = crypto
