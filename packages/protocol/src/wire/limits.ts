@@ -23,6 +23,8 @@ export const MAX_PAYLOAD_BYTES = 262_144
 export const MAX_CIPHERTEXT_BYTES = 278_528
 /** Members of a channel. */
 export const MAX_MEMBERS = 250
+/** A KeyPackage, as an MLSMessage or without that head. Ours have about 330 bytes. */
+export const MAX_KEY_PACKAGE_BYTES = 4096
 /** KeyPackages that the relay holds for one agent. */
 export const MAX_KEY_PACKAGES = 64
 

@@ -144,7 +144,7 @@ export type Processed =
   | { readonly kind: 'other_epoch'; readonly epoch: bigint }
 
 /** Why a commit is skipped: a rule of commits, or RFC 9420. */
-export type Rejection = Violation | 'not_a_commit' | 'other_group' | 'invalid'
+export type Rejection = Violation | 'not_a_commit' | 'other_group' | 'blank_sender' | 'out_of_bounds' | 'invalid'
 
 /** The calls. Those that only touch application messages are synchronous. */
 export interface MlsEngine {

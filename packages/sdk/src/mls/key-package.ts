@@ -7,11 +7,12 @@ import { type CiphersuiteImpl, generateKeyPackageWithKey, type KeyPackage, type 
 import { makeKeyPackageRef, verifyKeyPackage } from 'ts-mls/keyPackage.js'
 import { verifyLeafNodeSignatureKeyPackage } from 'ts-mls/leafNode.js'
 import type { SignatureKeyPair } from '@static/node/ed25519'
-import { AGENT_ID_BYTES, PUBLIC_KEY_BYTES, StaticError } from '@static/protocol'
+import { AGENT_ID_BYTES, MAX_KEY_PACKAGE_BYTES, PUBLIC_KEY_BYTES, StaticError } from '@static/protocol'
 import { concat, equal } from './bytes.ts'
 import { agentIdOf, isIdentity } from './credential.ts'
 import type { CheckedKeyPackage, NewKeyPackage } from './engine.ts'
 import type { Suite } from './provider.ts'
+import { isKeyPackageBounded } from './ts-mls/bounds.ts'
 import { capabilitiesOf, CLOCK_SKEW_SECONDS, LIFETIME_SECONDS, lifetimeFrom } from './ts-mls/config.ts'
 import { decodeMessage, encodeKeyPackage } from './ts-mls/message.ts'
 import { isEncryptionKey } from './x25519.ts'
@@ -19,8 +20,6 @@ import { isEncryptionKey } from './x25519.ts'
 const VERSION = 1
 /** An X25519 private key. */
 const KEY_BYTES = 32
-/** Ours have about 330 bytes. */
-const MAX_BYTES = 4096
 
 /** A suite and its cryptography. */
 export interface Crypto {
@@ -103,8 +102,9 @@ export async function checkKeyPackage(
   now: number,
   agentId?: Uint8Array,
 ): Promise<ParsedKeyPackage> {
-  const parsed = bytes.length <= MAX_BYTES ? decodeMessage('mls_key_package', bytes)?.keyPackage : undefined
+  const parsed = bytes.length <= MAX_KEY_PACKAGE_BYTES ? decodeMessage('mls_key_package', bytes)?.keyPackage : undefined
   if (parsed === undefined) throw bad('This is no KeyPackage.')
+  if (!isKeyPackageBounded(parsed)) throw bad('The KeyPackage has a list of more than 32 entries.')
   const { leafNode, cipherSuite, version, initKey } = parsed
   const { credential, capabilities, signaturePublicKey, hpkePublicKey, lifetime } = leafNode
   if (version !== 'mls10' || cipherSuite !== suite.name) throw bad('The KeyPackage is of another suite.')

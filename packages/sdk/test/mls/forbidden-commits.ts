@@ -77,7 +77,7 @@ export async function bare(
 }
 
 /** The agent's state with another leaf of its own. */
-function withLeaf(agent: Agent, change: object): Partial<ClientState> {
+export function withLeaf(agent: Agent, change: object): Partial<ClientState> {
   const { ratchetTree } = inside(agent.group).state
   const at = 2 * leafOf(agent, agent)
   const node = ratchetTree[at]

@@ -11,7 +11,8 @@ import { decodeMessage, encodeWelcome } from '../../src/mls/ts-mls/message.ts'
 import { adopt, inside } from '../../src/mls/ts-mls/state.ts'
 import { contextExtensions } from '../../src/mls/ts-mls/view.ts'
 import { crypto, readsOn } from './attacker.ts'
-import { Agent, channelOf, engine, makeChannel, NAME } from './support.ts'
+import { bare, remove } from './forbidden-commits.ts'
+import { Agent, channelOf, engine, makeChannel, NAME, text } from './support.ts'
 
 /** Who commits what, and who must not read what follows. */
 interface Scene {
@@ -94,6 +95,26 @@ for (const removed of [['ann'], ['ann', 'bob']]) {
     assert.equal(await readsOn(attacker.group, attacker.key, pending.commit, ciphertext), undefined)
   })
 }
+
+test('the removed member learns of its removal, whatever id the other client gave its PreSharedKey', async () => {
+  const { agents } = await channelOf('owner', 'ann')
+  const [owner, ann] = agents as [Agent, Agent]
+  for (const pskId of [text('static lone leaf'), text('of another client'), new Uint8Array()]) {
+    const psk: Proposal = {
+      proposalType: 'psk',
+      psk: { preSharedKeyId: { psktype: 'external', pskId, pskNonce: randomBytes(32) } },
+    }
+    const commit = await bare(owner, [remove(owner, ann), psk])
+    const declaration = { adds: [], removes: [ann.agentId], leaveNotices: [] }
+    const result = await ann.judge(commit, declaration, owner.agentId)
+    assert.ok(result.kind === 'accepted')
+    assert.equal(result.next, undefined)
+    assert.deepEqual(
+      result.removed.map(({ agentId }) => agentId),
+      [ann.agentId],
+    )
+  }
+})
 
 test('the first Add after being alone asks for a re-key, and no other commit does', async () => {
   const owner = new Agent('owner')

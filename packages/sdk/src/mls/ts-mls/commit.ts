@@ -24,7 +24,6 @@ import {
   validateLeafNodeUpdateOrCommit,
 } from 'ts-mls/clientState.js'
 import type { Commit } from 'ts-mls/commit.js'
-import { unprotectPrivateMessage } from 'ts-mls/messageProtection.js'
 import { toLeafIndex } from 'ts-mls/treemath.js'
 import { applyUpdatePath } from 'ts-mls/updatePath.js'
 import { type DeclarationFields, type ErrorCode, StaticError } from '@static/protocol'
@@ -37,6 +36,7 @@ import { checkKeyPackage, type Crypto } from '../key-package.ts'
 import { nextSecret } from '../ratchet.ts'
 import { CONFIG } from './config.ts'
 import { decodeMessage, encodeWelcome } from './message.ts'
+import { openCommit } from './open-commit.ts'
 import { adopt, enclose, outside, type TsMlsGroup } from './state.ts'
 import { membersOf, neededExtensions, personOf, ruleCommit, ruleGroup } from './view.ts'
 
@@ -106,7 +106,7 @@ export async function followCommit(
 ): Promise<Processed> {
   const { provider } = crypto
   const { state, key } = group
-  const { groupContext, ratchetTree, secretTree, keySchedule } = state
+  const { groupContext, ratchetTree } = state
   const parts = parsePrivateMessage(bytes)
   const message = decodeMessage('mls_private_message', bytes)?.privateMessage
   if (message === undefined || parts?.contentType !== CONTENT_TYPES.commit)
@@ -114,27 +114,16 @@ export async function followCommit(
   if (!equal(parts.groupId, groupContext.groupId)) return { kind: 'rejected', reason: 'other_group', sender: undefined }
   if (parts.epoch !== groupContext.epoch) return { kind: 'other_epoch', epoch: parts.epoch }
 
-  const members = membersOf(ratchetTree)
-  const opened = await unprotectPrivateMessage(
-    keySchedule.senderDataSecret,
-    message,
-    secretTree,
-    ratchetTree,
-    groupContext,
-    CONFIG.keyRetentionConfig,
-    provider,
-  ).catch((cause: unknown) => ({ cause }))
-  if ('cause' in opened) return { kind: 'undecryptable', sender: undefined, cause: opened.cause }
-  const { content } = opened.content
-  if (content.contentType !== 'commit' || content.sender.senderType !== 'member')
-    return { kind: 'rejected', reason: 'not_a_commit', sender: undefined }
-  const { leafIndex } = content.sender
-  const sender = members.find(({ leaf }) => leaf === leafIndex)
+  const opened = await openCommit(crypto, state, message)
+  if (opened.kind === 'undecryptable') return { ...opened, sender: undefined }
+  if (opened.kind !== 'commit') return { kind: 'rejected', reason: opened.kind, sender: undefined }
+  const { leaf, commit } = opened
+  const sender = membersOf(ratchetTree).find((member) => member.leaf === leaf)
   if (sender === undefined) return { kind: 'rejected', reason: 'sender_not_member', sender }
 
-  const change = checkCommit(ruleGroup(state), ruleCommit(leafIndex, content.commit, groupContext), declared)
+  const change = checkCommit(ruleGroup(state), ruleCommit(leaf, commit, groupContext), declared)
   if (typeof change === 'string') return { kind: 'rejected', reason: change, sender }
-  if (!(await isSound(crypto, state, leafIndex, content.commit))) return { kind: 'rejected', reason: 'invalid', sender }
+  if (!(await isSound(crypto, state, leaf, commit))) return { kind: 'rejected', reason: 'invalid', sender }
   const { added, removed } = change
   let next: Epoch | undefined
   if (!removed.some(({ leaf }) => leaf === state.privatePath.leafIndex)) {
@@ -158,13 +147,18 @@ export async function followCommit(
  * Whether RFC 9420 allows a commit, as far as it can be seen without secrets: by all members alike, also by one that is
  * removed. The library sees a removal only while the leaf is blank, and not when the same commit gives it to another.
  */
-async function isSound({ provider }: Crypto, state: ClientState, sender: number, commit: Commit): Promise<boolean> {
+export async function isSound(
+  { provider }: Crypto,
+  state: ClientState,
+  sender: number,
+  commit: Commit,
+): Promise<boolean> {
   const { hash, signature } = provider
   const { proposals, path } = commit
   const leaf = toLeafIndex(sender)
   try {
-    // Nothing is derived from the PreSharedKey here: any value will do.
-    const pskIndex = pskIndexOf(new Uint8Array(provider.kdf.size))
+    // Nothing is derived from the PreSharedKey here: any value will do, whatever its id.
+    const pskIndex: PskIndex = { findPsk: () => new Uint8Array(provider.kdf.size) }
     const { tree, needsUpdatePath } = await applyProposals(state, proposals, leaf, pskIndex, false, provider)
     if (path === undefined) return !needsUpdatePath
     const { leafNode } = path

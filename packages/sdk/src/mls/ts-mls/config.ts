@@ -2,7 +2,6 @@
 import { type Capabilities, type ClientConfig, defaultKeyPackageEqualityConfig, type Lifetime } from 'ts-mls'
 import { CONTEXT_TYPE } from '../context.ts'
 import type { Suite } from '../provider.ts'
-import { MAX_STEPS } from '../ratchet.ts'
 
 const DAY_SECONDS = 86_400n
 /** How long a KeyPackage may be used. */
@@ -12,13 +11,16 @@ export const CLOCK_SKEW_SECONDS = 3600n
 /** Hides, among other things, whether a commit carries a PreSharedKey. */
 const HANDSHAKE_BYTES = 1280
 
+/** Commits of one leaf in one epoch that lost their slot: more than anybody makes, few enough to hash. */
+const MAX_HANDSHAKE_STEPS = 256
+
 export const CONFIG: ClientConfig = {
   keyRetentionConfig: {
     // A kept generation is a ratchet secret from which all later ones follow.
     retainKeysForGenerations: 0,
     // 0 would keep all of them. The one that is kept is dropped in `adopt`.
     retainKeysForEpochs: 1,
-    maximumForwardRatchetSteps: MAX_STEPS,
+    maximumForwardRatchetSteps: MAX_HANDSHAKE_STEPS,
   },
   lifetimeConfig: {
     maximumTotalLifetime: LIFETIME_SECONDS + 2n * CLOCK_SKEW_SECONDS,

@@ -3,7 +3,7 @@
  * which are moved into rows, without anything of past epochs, and without private keys of nodes that are blank.
  * A copy that the library or the garbage collector has made cannot be wiped.
  */
-import { type ClientState, decodeGroupState, encodeGroupState, type SecretTree } from 'ts-mls'
+import type { ClientState, SecretTree } from 'ts-mls'
 import { encodeGroupContext } from 'ts-mls/groupContext.js'
 import { ed25519, type SignatureKeyPair, type Signer } from '@static/node/ed25519'
 import { StaticError } from '@static/protocol'
@@ -12,6 +12,7 @@ import type { Group } from '../engine.ts'
 import type { Crypto } from '../key-package.ts'
 import { EpochCipher, type RatchetRow } from '../ratchet.ts'
 import { CONFIG } from './config.ts'
+import { decodeState, encodeState } from './group-codec.ts'
 import { membersOf } from './view.ts'
 
 const VERSION = 1
@@ -96,7 +97,7 @@ function signerOf(key: SignatureKeyPair): Signer {
 
 /** A group for the database. */
 export function encodeGroup({ state }: TsMlsGroup): Uint8Array {
-  return concat(new Uint8Array([VERSION]), encodeGroupState({ ...state, signaturePrivateKey: EMPTY }))
+  return concat(new Uint8Array([VERSION]), encodeState(state))
 }
 
 /**
@@ -105,10 +106,9 @@ export function encodeGroup({ state }: TsMlsGroup): Uint8Array {
  * @throws {StaticError} `store_corrupt`
  */
 export function decodeGroup(crypto: Crypto, bytes: Uint8Array, key: SignatureKeyPair): TsMlsGroup {
-  const copy = Uint8Array.from(bytes.subarray(1))
-  const [stored, length] = attempt(() => decodeGroupState(copy, 0)) ?? []
+  const stored = decodeState(Uint8Array.from(bytes.subarray(1)))
   const own = stored?.ratchetTree[2 * stored.privatePath.leafIndex]
-  if (bytes[0] !== VERSION || stored === undefined || length !== copy.length || own?.nodeType !== 'leaf')
+  if (bytes[0] !== VERSION || stored === undefined || own?.nodeType !== 'leaf')
     throw StaticError.of('store_corrupt', 'The state of a group cannot be read.')
   if (!equal(own.leaf.signaturePublicKey, key.publicKey))
     throw StaticError.of('store_corrupt', 'The state of a group is of another agent.')
@@ -127,12 +127,4 @@ function secretsOf({ keySchedule, secretTree, privatePath }: ClientState): Uint8
     ...Object.values(privatePath.privateKeys),
     ...secretTree.flatMap(({ handshake, application }) => [handshake.secret, application.secret]),
   ]
-}
-
-function attempt<Result>(work: () => Result): Result | undefined {
-  try {
-    return work()
-  } catch {
-    return undefined
-  }
 }

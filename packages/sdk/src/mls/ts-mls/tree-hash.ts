@@ -23,7 +23,12 @@ export class TreeHashes {
 
   /** The hash of the whole tree. */
   get root(): Uint8Array {
-    return this.#hash(rootFromNodeWidth(this.#tree.length), NOBODY)
+    return this.of(rootFromNodeWidth(this.#tree.length))
+  }
+
+  /** The hash of the subtree below a node. */
+  of(index: NodeIndex): Uint8Array {
+    return this.#hash(index, NOBODY)
   }
 
   /** Whether each parent node that is not blank was made by exactly one node below it (section 7.9.2). */

@@ -24,14 +24,12 @@ import { equal, keyOf } from '../bytes.ts'
 import { isIdentity } from '../credential.ts'
 import type { ExpectedWelcome, Joined, Member } from '../engine.ts'
 import { type Crypto, decodeOwn, type OwnKeyPackage } from '../key-package.ts'
+import { isGroupInfoBounded, isTreeBounded } from './bounds.ts'
 import { CONFIG } from './config.ts'
 import { decodeMessage } from './message.ts'
 import { adopt } from './state.ts'
 import { faultOf } from './tree.ts'
 import { findContext, isConfirmed, membersOf } from './view.ts'
-
-/** Blank leaves are filled first, so the tree of the largest channel has 256 leaves. */
-const MAX_NODES = 2 * 256 - 1
 
 /**
  * Joins, and refuses what is not as expected.
@@ -61,13 +59,19 @@ export async function joinByWelcome(
   }
 }
 
-interface OpenedWelcome {
+/** What a Welcome holds for this agent. */
+export interface OpenedWelcome {
   readonly secrets: GroupSecrets
   readonly info: GroupInfo
   readonly tree: RatchetTree
 }
 
-async function openWelcome(
+/**
+ * Decrypts a Welcome and checks its sizes and its suite.
+ *
+ * @throws {StaticError} `invalid_welcome`; the library throws errors of its own
+ */
+export async function openWelcome(
   { suite, provider }: Crypto,
   welcome: Welcome,
   { publicPackage, privatePackage }: OwnKeyPackage,
@@ -77,14 +81,16 @@ async function openWelcome(
   const secrets = await decryptGroupSecrets(initKey, ref, welcome, provider.hpke)
   if (secrets === undefined || secrets.psks.length > 0) throw invalid('The Welcome has no secrets for this agent.')
   const info = await decryptGroupInfo(welcome, secrets.joinerSecret, noPsk(provider), provider)
-  const tree = info && ratchetTreeFromExtension(info)
-  if (info === undefined || tree === undefined) throw invalid('The Welcome holds no group.')
+  if (info === undefined || !isGroupInfoBounded(info))
+    throw invalid('The Welcome holds no group, or one with too many extensions.')
+  const tree = ratchetTreeFromExtension(info)
+  if (tree === undefined) throw invalid('The Welcome holds no tree.')
   const { cipherSuite, version } = info.groupContext
   // The suite outside is covered by no signature.
   if (cipherSuite !== suite.name || welcome.cipherSuite !== suite.name || version !== 'mls10')
     throw invalid('The Welcome is of another suite.')
   // Before more work is put into it, which grows faster than the tree.
-  if (tree.length > MAX_NODES) throw invalid('The tree is too large.')
+  if (!isTreeBounded(tree)) throw invalid('The tree is too large, or one of its nodes.')
   return { secrets, info, tree }
 }
 
@@ -124,8 +130,12 @@ async function checkGroup(crypto: Crypto, { info, tree }: OpenedWelcome, expecte
   return signer
 }
 
-/** The keys of the epoch, and the place in the tree. */
-async function enter(crypto: Crypto, opened: OpenedWelcome, own: OwnKeyPackage): Promise<ClientState> {
+/**
+ * The keys of the epoch, and the place in the tree.
+ *
+ * @throws {StaticError} `invalid_welcome`; the library throws errors of its own
+ */
+export async function enter(crypto: Crypto, opened: OpenedWelcome, own: OwnKeyPackage): Promise<ClientState> {
   const { provider } = crypto
   const { secrets, info, tree } = opened
   const { joinerSecret } = secrets

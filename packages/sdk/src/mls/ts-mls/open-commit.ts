@@ -1,0 +1,67 @@
+/**
+ * Opens the PrivateMessage of a commit (RFC 9420, section 6.3). These are the steps of the library's
+ * `unprotectPrivateMessage`, with two checks in between that it lacks: the sender's leaf is not blank, and the commit is
+ * within bounds before its bytes are put together again for the signature.
+ */
+import type { ClientState, PrivateMessage } from 'ts-mls'
+import type { Commit } from 'ts-mls/commit.js'
+import { verifyFramedContentSignature } from 'ts-mls/framedContent.js'
+import {
+  decodePrivateMessageContent,
+  decryptSenderData,
+  encodePrivateContentAAD,
+  toAuthenticatedContent,
+} from 'ts-mls/privateMessage.js'
+import { ratchetToGeneration } from 'ts-mls/secretTree.js'
+import type { Crypto } from '../key-package.ts'
+import { isCommitBounded } from './bounds.ts'
+import { CONFIG } from './config.ts'
+
+/** What the message turned out to be. */
+export type OpenedCommit =
+  | { readonly kind: 'commit'; readonly leaf: number; readonly commit: Commit }
+  | { readonly kind: 'blank_sender' | 'not_a_commit' | 'out_of_bounds' }
+  | { readonly kind: 'undecryptable'; readonly cause: unknown }
+
+/** Opens a commit and checks its signature. Changes nothing. */
+export async function openCommit(crypto: Crypto, state: ClientState, message: PrivateMessage): Promise<OpenedCommit> {
+  try {
+    return await open(crypto, state, message)
+  } catch (cause) {
+    return { kind: 'undecryptable', cause }
+  }
+}
+
+async function open({ provider }: Crypto, state: ClientState, message: PrivateMessage): Promise<OpenedCommit> {
+  const { groupContext, ratchetTree, secretTree, keySchedule } = state
+  const senderData = await decryptSenderData(message, keySchedule.senderDataSecret, provider)
+  if (senderData === undefined) return { kind: 'undecryptable', cause: new TypeError('The sender data is malformed.') }
+  const leaf = senderData.leafIndex
+  const node = ratchetTree[2 * leaf]
+  if (node?.nodeType !== 'leaf') return { kind: 'blank_sender' }
+  const { contentType } = message
+  if (contentType !== 'commit') return { kind: 'not_a_commit' }
+  const { key, nonce } = await ratchetToGeneration(
+    secretTree,
+    senderData,
+    contentType,
+    CONFIG.keyRetentionConfig,
+    provider,
+  )
+  const plaintext = await provider.hpke.decryptAead(key, nonce, encodePrivateContentAAD(message), message.ciphertext)
+  const decoded = decodePrivateMessageContent(contentType)(plaintext, 0)?.[0]
+  if (decoded?.contentType !== 'commit') return { kind: 'not_a_commit' }
+  const { commit } = decoded
+  if (!isCommitBounded(commit)) return { kind: 'out_of_bounds' }
+  const { content, auth } = toAuthenticatedContent(decoded, message, leaf)
+  const isSigned = await verifyFramedContentSignature(
+    node.leaf.signaturePublicKey,
+    'mls_private_message',
+    content,
+    auth,
+    groupContext,
+    provider.signature,
+  )
+  if (!isSigned) return { kind: 'undecryptable', cause: new TypeError('The signature is not the sender’s.') }
+  return { kind: 'commit', leaf, commit }
+}
