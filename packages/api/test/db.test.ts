@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { test } from 'node:test'
@@ -121,4 +122,20 @@ test('a PostgreSQL that drops every connection under load costs a few 503, never
   assert.equal((await bench.call('GET', '/v1/keys', { key })).status, 200, 'it goes on by itself')
   await admin.end()
   await bench.close()
+})
+
+test('on a full disk the API says unavailable and is not ready, and recovers when there is room', async (t) => {
+  const prlimit = '/usr/bin/prlimit'
+  if (!existsSync(prlimit)) return t.skip(`needs ${prlimit}`)
+  const { database, remove } = await makeDatabase('sqlite')
+  t.after(remove)
+  const child = join(import.meta.dirname, 'disk-full-child.ts')
+  const limited = ['--fsize=400000:unlimited', process.execPath, child, database, prlimit]
+  const { stdout, stderr } = spawnSync(prlimit, limited, { encoding: 'utf8', timeout: 60_000 })
+  assert.deepEqual(stdout === '' ? stderr : JSON.parse(stdout), {
+    refused: { status: 503, code: 'unavailable' },
+    whenFull: 503,
+    whenFree: 200,
+    after: 201,
+  })
 })

@@ -11,5 +11,7 @@ export interface Engine {
    * rows as arrays, in the order of the query's columns: objects made from names that are data are slow to make.
    */
   prepare<T>(query: Compilable, read: (rows: never) => T): (...values: readonly string[]) => Promise<T>
+  /** Fulfilled when the database answers and can write; rejected with its error otherwise. */
+  ping(): Promise<void>
   close(): Promise<void>
 }

@@ -61,6 +61,7 @@ export function openPostgres(url: string): Engine {
         return read(rows as never)
       }
     },
+    ping: async () => void (await pool.query('select 1')),
     close: () => db.destroy(),
   }
 }

@@ -20,11 +20,13 @@ import {
 } from 'kysely'
 import type { Engine } from './engine.ts'
 import type { Schema } from './schema.ts'
+import { isDiskFailure } from './unavailable.ts'
 
 /** How long a write waits while another process writes, and how often it looks. */
 const BUSY_MS = 5_000
 const LOOK_MS = 10
 const SQLITE_BUSY = 5
+const PROBE_WRITES = 16
 
 /** Opens or creates a database file that only its owner can read. */
 export function openSqlite(path: string): Engine {
@@ -34,10 +36,11 @@ export function openSqlite(path: string): Engine {
   // SQLite's own way of waiting stops the whole process; only here, before anything runs, that does not matter.
   const file = new DatabaseSync(path, { timeout: BUSY_MS })
   file.exec('PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON; PRAGMA busy_timeout=0')
+  const driver = new SqliteDriver(file)
   const db = new Kysely<Schema>({
     dialect: {
       createAdapter: () => new TransactionalAdapter(),
-      createDriver: () => new SqliteDriver(file),
+      createDriver: () => driver,
       createIntrospector: (kysely) => new SqliteIntrospector(kysely),
       createQueryCompiler: () => new SqliteQueryCompiler(),
     },
@@ -58,6 +61,7 @@ export function openSqlite(path: string): Engine {
         }
       }
     },
+    ping: () => driver.ping(),
     async close() {
       readOnly.close()
       await db.destroy()
@@ -110,7 +114,23 @@ class SqliteDriver implements Driver {
   }
 
   async rollbackTransaction(connection: DatabaseConnection): Promise<void> {
-    await connection.executeQuery(CompiledQuery.raw('rollback'))
+    // After an error of the disk SQLite has rolled back by itself, and another ROLLBACK would hide that error.
+    if (this.#file.isTransaction) await connection.executeQuery(CompiledQuery.raw('rollback'))
+  }
+
+  /** After a failed write only other writes show that the disk works again: these change nothing. */
+  async ping(): Promise<void> {
+    const connection = await this.acquireConnection()
+    try {
+      await connection.executeQuery(CompiledQuery.raw('select 1'))
+      // Each appends a page to the log: together they need more room than any request.
+      const writes = this.#connection.hasFailed ? PROBE_WRITES : 0
+      for (let write = 0; write < writes; write++) {
+        await connection.executeQuery(CompiledQuery.raw('pragma user_version = 0'))
+      }
+    } finally {
+      await this.releaseConnection()
+    }
   }
 
   async destroy(): Promise<void> {
@@ -128,9 +148,15 @@ class SqliteConnection implements DatabaseConnection {
   readonly #file: DatabaseSync
   // The set of queries in this package is fixed, and so is the size of this map.
   readonly #prepared = new Map<string, Prepared>()
+  #hasFailed = false
 
   constructor(file: DatabaseSync) {
     this.#file = file
+  }
+
+  /** Whether the disk failed the last write. */
+  get hasFailed(): boolean {
+    return this.#hasFailed
   }
 
   async executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
@@ -140,6 +166,7 @@ class SqliteConnection implements DatabaseConnection {
       } catch (error) {
         // Another process writes. Nothing was done, and the connection is ours while we wait.
         const busy = ((error as { errcode?: number }).errcode ?? 0) % 256 === SQLITE_BUSY
+        if (isDiskFailure(error)) this.#hasFailed = true
         if (!busy || waited >= BUSY_MS) throw error
         await wait(LOOK_MS)
       }
@@ -154,6 +181,8 @@ class SqliteConnection implements DatabaseConnection {
       return { rows: rows.map((row) => toObject(columns, row)) as R[] }
     }
     const { changes } = statement.run(...values)
+    // A statement inside a transaction may not have reached the disk, and neither has a rollback.
+    if (!this.#file.isTransaction && query.sql !== 'rollback') this.#hasFailed = false
     return { rows: [], numAffectedRows: BigInt(changes) }
   }
 

@@ -13,9 +13,10 @@ const CONNECTION_CODES = new Set([
   'ETIMEDOUT',
 ])
 const SQLITE_BUSY = 5
-const SQLITE_FULL = 13
 const SQLITE_CORRUPT = 11
 const SQLITE_NOTADB = 26
+/** Read-only, I/O error, full, cannot open: the disk, not the query. */
+const SQLITE_DISK = [8, 10, 13, 14]
 const UNTRUSTED = /CERT|UNABLE_TO_VERIFY|SELF_SIGNED/
 
 /** Whether an error means that the database is out of reach for now, not that a query is wrong. */
@@ -23,7 +24,7 @@ export function isUnavailable(error: unknown): boolean {
   if (!(error instanceof Error)) return false
   if (error instanceof AggregateError) return error.errors.some(isUnavailable)
   const { code, errcode } = error as { code?: unknown; errcode?: unknown }
-  if (typeof errcode === 'number') return [SQLITE_BUSY, SQLITE_FULL].includes(errcode & 0xff)
+  if (typeof errcode === 'number') return (errcode & 0xff) === SQLITE_BUSY || isDiskFailure(error)
   if (typeof code === 'string') {
     // 08: connection; 28 and 3D: it lets us in no longer; 53: too few resources; 57P: stopping or starting; 40: try
     // again; 57014 and 55P03: waited too long; 25006: a standby that was asked to write.
@@ -32,6 +33,12 @@ export function isUnavailable(error: unknown): boolean {
   return /^(Connection terminated|timeout e|Query read timeout|Client has encountered a connection error)/.test(
     error.message,
   )
+}
+
+/** Whether SQLite could not read or write its file: the disk is full, failing or read-only. */
+export function isDiskFailure(error: unknown): boolean {
+  const { errcode } = error as { errcode?: unknown }
+  return typeof errcode === 'number' && SQLITE_DISK.includes(errcode & 0xff)
 }
 
 /** The one sentence for a database that could not be opened. */

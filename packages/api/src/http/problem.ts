@@ -12,7 +12,10 @@ export const PROBLEM_TYPE = 'application/problem+json'
 export function toStaticError(error: unknown): StaticError {
   if (error instanceof StaticError) return error
   if (isUnavailable(error)) {
-    return StaticError.of('unavailable', 'The database cannot be reached.', { cause: error, retryAfter: 2 })
+    return StaticError.of('unavailable', 'The database cannot be reached or written to.', {
+      cause: error,
+      retryAfter: 2,
+    })
   }
   const { code, validation, validationContext, statusCode } = error as Partial<FastifyError>
   if (validation) {

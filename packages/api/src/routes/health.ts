@@ -30,7 +30,7 @@ export function healthRoutes(app: App, service: Service, relayIsReady: (() => bo
       try {
         await service.ready()
       } catch (cause) {
-        throw StaticError.of('unavailable', 'The database cannot be reached.', { cause, retryAfter: 2 })
+        throw StaticError.of('unavailable', 'The database cannot be reached or written to.', { cause, retryAfter: 2 })
       }
       // A relay that is down takes nothing from the API: that stays ready.
       return { status: 'ok', ...(relayIsReady ? { relay: relayIsReady() ? 'ok' : 'unavailable' } : {}) }
