@@ -2,10 +2,27 @@
 import { StaticError } from '@static/protocol'
 import type { Bodies } from './bodies.ts'
 import type { Database, Statement, Value } from './sqlite.ts'
-import { columnName, type Key, type Rows, type RowsOf, type Table, type TableDeclaration } from './table.ts'
+import {
+  type Column,
+  columnName,
+  type Key,
+  type Rows,
+  type RowsOf,
+  type Table,
+  type TableDeclaration,
+} from './table.ts'
 
 /** A row as SQLite gives it: values by column. */
 type SqlRow = Readonly<Record<string, unknown>>
+
+/** A field of a row and the column that it is in. */
+interface Place<Row, Field extends keyof Row & string = keyof Row & string> {
+  readonly field: Field
+  /** The name of the column in what is read. */
+  readonly name: string
+  readonly write: Column<Row[Field]>['write']
+  readonly read: Column<Row[Field]>['read']
+}
 
 /** Gives the rows of each table; tables whose rows have a body need `bodies`. */
 export function openRows(database: Database, bodies?: Bodies): RowsOf {
@@ -16,10 +33,8 @@ class SqlRows<Row> implements Rows<Row> {
   readonly #database: Database
   readonly #table: Table<Row>
   readonly #bodies: Bodies | undefined
-  readonly #fields: readonly (keyof Row & string)[]
-  /** Of the columns that hold the fields in a row that was read. */
-  readonly #names: readonly string[]
-  /** Which of the fields is the body; -1: none. */
+  readonly #places: readonly Place<Row>[]
+  /** Which of the places is the body's; -1: none. */
   readonly #bodyAt: number
   readonly #put: Statement<number>
   /** By the length of the key. */
@@ -28,17 +43,17 @@ class SqlRows<Row> implements Rows<Row> {
 
   constructor(database: Database, table: Table<Row>, bodies: Bodies | undefined) {
     if (table.body && !bodies) throw new StaticError('internal_error', `The table ${table.name} needs bodies.`)
+    const fields = Object.keys(table.columns) as (keyof Row & string)[]
     this.#database = database
     this.#table = table
     this.#bodies = table.body && bodies
-    this.#fields = Object.keys(table.columns) as (keyof Row & string)[]
-    this.#bodyAt = table.body ? this.#fields.indexOf(table.body.field) : -1
-    this.#names = this.#fields.map((field, at) => (at === this.#bodyAt ? 'ciphertext' : columnName(table, field)))
+    this.#places = placesOf(table, fields)
+    this.#bodyAt = table.body ? fields.indexOf(table.body.field) : -1
     this.#put = this.#prepare(putSql(table))
   }
 
   put(row: Row): void {
-    const values = this.#values(this.#fields, row)
+    const values = valuesOf(this.#places, row)
     const bodies = this.#bodies
     if (!bodies) {
       this.#put.run(...values)
@@ -57,11 +72,12 @@ class SqlRows<Row> implements Rows<Row> {
     ...fields: readonly Field[]
   ): (key: Key, values: Pick<Row, Field>) => boolean {
     const statement = this.#prepare<number>(changeSql(this.#table, fields))
+    const places = placesOf(this.#table, fields)
     const bodies = this.#bodies
-    if (!bodies) return (key, changed) => statement.run(...this.#values(fields, changed), ...key).changes > 0
+    if (!bodies) return (key, changed) => statement.run(...valuesOf(places, changed), ...key).changes > 0
     const ends = fields.some((field) => field === this.#table.body?.until)
     return (key, changed) => {
-      const body = statement.get(...this.#values(fields, changed), ...key)
+      const body = statement.get(...valuesOf(places, changed), ...key)
       if (body === undefined) return false
       if (ends) bodies.release(body)
       return true
@@ -74,17 +90,19 @@ class SqlRows<Row> implements Rows<Row> {
       statement.run(...key)
       return
     }
-    for (const body of statement.all(...key)) if (body !== null) this.#bodies.release(body)
+    // One row is what is mostly meant, and `get` is the quicker.
+    const isWhole = key.length === this.#table.key.length
+    const dropped = isWhole ? [statement.get(...key)] : statement.all(...key)
+    for (const body of dropped) if (typeof body === 'number') this.#bodies.release(body)
   }
 
   all(): readonly Row[] {
-    const found = this.#database.prepare<SqlRow>(allSql(this.#table)).all()
-    return found.map((row) => this.#read(row))
+    return this.#read(this.#database.prepare<SqlRow>(allSql(this.#table)).all())
   }
 
   page(start: Key, after: Value, limit: number): readonly Row[] {
     const statement = (this.#pages[start.length] ??= this.#database.prepare(pageSql(this.#table, start.length)))
-    return statement.all(...start, after, limit).map((row) => this.#read(row))
+    return this.#read(statement.all(...start, after, limit))
   }
 
   sums(field: keyof Row & string): ReadonlyMap<string, number> {
@@ -101,18 +119,33 @@ class SqlRows<Row> implements Rows<Row> {
     return this.#bodies ? statement.pluck() : statement
   }
 
-  #values<Field extends keyof Row & string>(fields: readonly Field[], row: Pick<Row, Field>): Value[] {
-    return fields.map((field) => this.#table.columns[field].write(row[field]))
+  #read(rows: readonly SqlRow[]): readonly Row[] {
+    return rows.map((row) => {
+      const fields: Partial<Row> = {}
+      for (const { field, name, read } of this.#places) fields[field] = read(row[name], name)
+      return fields as Row
+    })
   }
+}
 
-  #read(row: SqlRow): Row {
-    const read: Partial<Row> = {}
-    for (const [at, field] of this.#fields.entries()) {
-      const column = this.#names[at] ?? field
-      read[field] = this.#table.columns[field].read(row[column], column)
-    }
-    return read as Row
-  }
+function placesOf<Row, Field extends keyof Row & string>(
+  table: Table<Row>,
+  fields: readonly Field[],
+): readonly Place<Row, Field>[] {
+  return fields.map((field) => {
+    const { write, read } = table.columns[field]
+    return { field, name: field === table.body?.field ? 'ciphertext' : columnName(table, field), write, read }
+  })
+}
+
+/** Not by `map`: this is done for every change. */
+function valuesOf<Row, Field extends keyof Row & string>(
+  places: readonly Place<Row, Field>[],
+  row: Pick<Row, Field>,
+): Value[] {
+  const values: Value[] = []
+  for (const { field, write } of places) values.push(write(row[field]))
+  return values
 }
 
 /** Inserts, or updates in place: a REPLACE would delete first, and with the row all that belongs to it. */
@@ -135,8 +168,9 @@ function putSql(table: TableDeclaration): string {
 
 function changeSql(table: TableDeclaration, fields: readonly string[]): string {
   const set = fields.map((field) => `${columnName(table, field)} = ?`).join(', ')
-  const end = table.body ? ` AND ${bodyOf(table)} IS NOT NULL RETURNING body` : ''
-  return `UPDATE ${table.name} SET ${set} WHERE ${keyIs(table, table.key.length)}${end}`
+  const until = table.body?.until === undefined ? '' : ` AND ${columnName(table, table.body.until)} IS NULL`
+  const returning = table.body ? ' RETURNING body' : ''
+  return `UPDATE ${table.name} SET ${set} WHERE ${keyIs(table, table.key.length)}${until}${returning}`
 }
 
 function dropSql(table: TableDeclaration, length: number): string {
