@@ -12,14 +12,13 @@ import { typed } from '../output.ts'
 import { withProgress } from '../progress.ts'
 import { type ActionArgs, type ActionName, type ActionResult, ACTIONS, type Message } from './actions.ts'
 import { Host } from './host.ts'
-import { agentDirectory, defaultIdentity } from './identity.ts'
+import { addKeyFlags, type KeyFlags, keySourceOf, slotsOf } from './key.ts'
 import { type Follower, Post } from './message-queue.ts'
+import { addPlaceFlags, agentPlace, type PlaceFlags } from './place.ts'
 import { HolderLeft, Visit } from './visit.ts'
 
 /** Flags of every command that uses an agent. */
-export interface AgentFlags extends AccountFlags {
-  readonly as?: string
-  readonly dataDir?: string
+export interface AgentFlags extends AccountFlags, PlaceFlags, KeyFlags {
   readonly relay?: string
   readonly traffic?: TrafficProfileName
 }
@@ -27,10 +26,8 @@ export interface AgentFlags extends AccountFlags {
 /** Adds the flags to a command. */
 export function addAgentFlags(command: Command): Command {
   return addAccountFlags(
-    command
-      .option('--as <identity>', 'which agent acts (STATIC_IDENTITY; default: user@host)')
+    addKeyFlags(addPlaceFlags(command))
       .option('--relay <url>', 'relay, quic://host:4433 or https://host:5000 (STATIC_RELAY; else as saved)')
-      .option('--data-dir <dir>', "the agent's own directory (STATIC_DATA_DIR; default: by its identity)")
       .addOption(
         new Option('--traffic <profile>', 'how traffic is shaped (default: standard)').choices(TRAFFIC_PROFILES),
       ),
@@ -38,8 +35,9 @@ export function addAgentFlags(command: Command): Command {
 }
 
 /** A command on the same agent, as it is to be typed. */
-export function typedFor({ as, dataDir }: AgentFlags, words: string): string {
-  const flags = Object.entries({ as, 'data-dir': dataDir }).flatMap(([name, value]) =>
+export function typedFor({ as, dataDir, keyFile, passphraseFile }: AgentFlags, words: string): string {
+  const given = { as, 'data-dir': dataDir, 'key-file': keyFile, 'passphrase-file': passphraseFile }
+  const flags = Object.entries(given).flatMap(([name, value]) =>
     value === undefined ? [] : [` --${name} ${quoted(value)}`],
   )
   return typed(`${words}${flags.join('')}`)
@@ -72,9 +70,9 @@ const EVERY_MS = 50
  */
 export async function openAgent(flags: AgentFlags, { share }: { readonly share: boolean }): Promise<OpenAgent> {
   const account = accountOf(flags)
-  const identity = flags.as ?? defaultIdentity()
-  const given = flags.dataDir ?? (process.env['STATIC_DATA_DIR'] || undefined)
-  const dataDir = given ?? agentDirectory(account.places.agents, identity)
+  const { identity, dataDir } = agentPlace(flags)
+  const held = await Visit.begin(dataDir)
+  if (held) return visiting(held, identity)
   const options = {
     endpoint: flags.relay ?? account.relay ?? usualRelay(account.apiUrl),
     identity,
@@ -83,6 +81,8 @@ export async function openAgent(flags: AgentFlags, { share }: { readonly share: 
     apiKey: account.apiKey ?? null,
     ...(account.givenCa === undefined ? {} : { ca: account.givenCa }),
     ...(flags.traffic === undefined ? {} : { traffic: flags.traffic }),
+    // Asked for only by the one that opens the agent.
+    key: await keySourceOf(flags, await slotsOf(dataDir)),
   }
   const until = performance.now() + WAIT_MS
   const open = async (): Promise<OpenAgent> => {
