@@ -3,6 +3,7 @@ import { Command } from 'commander'
 import { StaticError } from '@static/protocol'
 import packageJson from '../package.json' with { type: 'json' }
 import { adminCommand } from './commands/admin.ts'
+import { agentCommand } from './commands/agent.ts'
 import { apiCommand } from './commands/api.ts'
 import { channelCommand } from './commands/channel.ts'
 import { completionCommand } from './commands/completion.ts'
@@ -49,6 +50,7 @@ export function makeProgram(): Command {
     .addCommand(consoleCommand())
     .commandsGroup('Channels:')
     .addCommand(channelCommand())
+    .addCommand(agentCommand())
     .commandsGroup('Help:')
     .addCommand(doctorCommand())
     .addCommand(completionCommand(program))

@@ -39,10 +39,12 @@ function listed(page: string): string[] {
 
 void test('every command of the contract has a help page with an example, and every one that acts takes --json', () => {
   const expected = {
-    '': 'up api relay proxy admin signup login logout whoami keys token usage console channel doctor completion help',
+    '': 'up api relay proxy admin signup login logout whoami keys token usage console channel agent doctor completion help',
     admin: 'plan suspend resume migrate proxy-certificate help',
     keys: 'list create revoke help',
     channel: 'create list members invite join send listen verify leave delete help',
+    agent: 'slots help',
+    'agent slots': 'list add remove change-passphrase help',
   }
   const pages = new Map<string, string>()
   for (const [group, names] of Object.entries(expected)) {

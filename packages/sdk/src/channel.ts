@@ -5,7 +5,7 @@ import { addMembers } from './core/agent/adding.ts'
 import type { Incoming } from './core/channel/inbox.ts'
 import { leaveChannel } from './core/agent/leaving.ts'
 import type { Membership } from './core/channel/membership.ts'
-import { explainErrors } from './doc-url.ts'
+import { ErrorEdge } from './error-edge.ts'
 import { fingerprintOf, parseAgentId } from './fingerprint.ts'
 import type { AgentId } from './ports.ts'
 import { verificationWords } from './verification.ts'
@@ -51,15 +51,13 @@ export interface AddOptions {
 export class Channel implements AsyncDisposable {
   readonly #agent: Agent
   readonly #membership: Membership
-
-  static {
-    explainErrors(Channel.prototype, (channel) => channel.#agent.apiUrl)
-  }
+  readonly #edge: ErrorEdge
 
   /** @internal Channels come from a client. */
   constructor(agent: Agent, membership: Membership) {
     this.#agent = agent
     this.#membership = membership
+    this.#edge = new ErrorEdge(agent.apiUrl)
   }
 
   /** `org/namespace/service`. */
@@ -84,10 +82,12 @@ export class Channel implements AsyncDisposable {
    * @throws {StaticError} `too_large`, `quota_exceeded`, `queue_full`, `removed`, `fork_detected`, `mls_error`, `closed`
    */
   async send(payload: Uint8Array | string): Promise<void> {
-    const bytes = typeof payload === 'string' ? new TextEncoder().encode(payload) : payload
-    if (bytes.length > MAX_PAYLOAD_BYTES) throw StaticError.of('too_large')
-    // A copy: it may be encrypted later, and the caller may use its buffer again.
-    await this.#membership.send('payload', Uint8Array.from(bytes))
+    await this.#edge.wait(() => {
+      const bytes = typeof payload === 'string' ? new TextEncoder().encode(payload) : payload
+      if (bytes.length > MAX_PAYLOAD_BYTES) throw StaticError.of('too_large')
+      // A copy: it may be encrypted later, and the caller may use its buffer again.
+      return this.#membership.send('payload', Uint8Array.from(bytes))
+    })
   }
 
   /**
@@ -100,18 +100,18 @@ export class Channel implements AsyncDisposable {
    * for await (const payload of channel.messages()) handle(payload)
    */
   messages(): AsyncIterableIterator<Uint8Array, undefined, undefined> {
-    return this.#membership.inbox.read(({ payload }) => payload)
+    return this.#edge.iterate(this.#membership.inbox.read(({ payload }) => payload))
   }
 
   /** As `messages`, with the verified sender and the place of each payload. */
   envelopes(): AsyncIterableIterator<Envelope, undefined, undefined> {
-    return this.#membership.inbox.read(envelopeOf)
+    return this.#edge.iterate(this.#membership.inbox.read(envelopeOf))
   }
 
   /** Who is in the channel, this agent included. */
   members(): readonly ChannelMember[] {
     const { group, failure } = this.#membership
-    if (!group) throw failure ?? StaticError.of('closed')
+    if (!group) throw this.#edge.mark(failure ?? StaticError.of('closed'))
     return [...group.members.values()].map(({ agentId, identity }) => memberOf(toHex(agentId), identity))
   }
 
@@ -124,14 +124,16 @@ export class Channel implements AsyncDisposable {
    */
   async addMember(member: Uint8Array | AgentId, options: AddOptions = {}): Promise<Uint8Array> {
     const [welcome] = await this.addMembers([member], options)
-    if (!welcome) throw StaticError.of('internal_error', 'A member was added without a Welcome.')
+    if (!welcome) throw this.#edge.mark(StaticError.of('internal_error', 'A member was added without a Welcome.'))
     return welcome
   }
 
   /** Adds several members in as few commits as can be; the Welcomes are in the same order. As `addMember`. */
   async addMembers(members: readonly (Uint8Array | AgentId)[], options: AddOptions = {}): Promise<Uint8Array[]> {
-    const parsed = members.map((member) => (typeof member === 'string' ? parseAgentId(member) : member))
-    return await addMembers(this.#agent, this.#membership, parsed, options.acceptNewKey === true)
+    return await this.#edge.wait(() => {
+      const parsed = members.map((member) => (typeof member === 'string' ? parseAgentId(member) : member))
+      return addMembers(this.#agent, this.#membership, parsed, options.acceptNewKey === true)
+    })
   }
 
   /**
@@ -140,12 +142,12 @@ export class Channel implements AsyncDisposable {
    * @throws {StaticError} `not_allowed`, `not_found`
    */
   async removeMember(member: AgentId): Promise<void> {
-    await this.#agent.removeMember(this.#membership, parseAgentId(member))
+    await this.#edge.wait(() => this.#agent.removeMember(this.#membership, parseAgentId(member)))
   }
 
   /** Replaces this agent's keys in the group. It happens by itself every 24 hours and 10,000 messages. */
   async rotate(): Promise<void> {
-    await this.#membership.rekey()
+    await this.#edge.wait(() => this.#membership.rekey())
   }
 
   /**
@@ -154,7 +156,7 @@ export class Channel implements AsyncDisposable {
    * @throws {StaticError} `not_allowed` for the owner
    */
   async leave(): Promise<void> {
-    await leaveChannel(this.#agent, this.#membership)
+    await this.#edge.wait(() => leaveChannel(this.#agent, this.#membership))
   }
 
   /**
@@ -165,11 +167,13 @@ export class Channel implements AsyncDisposable {
   async delete(): Promise<void> {
     const { channelId } = this.#membership
     const channel = { case: 'channelId', value: channelId } as const
-    await this.#agent.ask(
-      { case: 'deleteChannel', value: { $typeName: 'static.relay.v1.DeleteChannelRequest', channel } },
-      () => this.#agent.drop(this.#membership, StaticError.of('not_found', 'The channel was deleted.')),
-    )
-    await this.#agent.journal.written()
+    await this.#edge.wait(async () => {
+      await this.#agent.ask(
+        { case: 'deleteChannel', value: { $typeName: 'static.relay.v1.DeleteChannelRequest', channel } },
+        () => this.#agent.drop(this.#membership, StaticError.of('not_found', 'The channel was deleted.')),
+      )
+      await this.#agent.journal.written()
+    })
   }
 
   /**
@@ -181,7 +185,7 @@ export class Channel implements AsyncDisposable {
   async rejectCommit(slot: number): Promise<void> {
     const { channelId } = this.#membership
     const value = { $typeName: 'static.relay.v1.RejectCommitRequest', channelId, slot: BigInt(slot) } as const
-    await this.#agent.ask({ case: 'rejectCommit', value }, () => {})
+    await this.#edge.wait(() => this.#agent.ask({ case: 'rejectCommit', value }, () => {}))
   }
 
   /**
@@ -191,9 +195,9 @@ export class Channel implements AsyncDisposable {
    */
   async liftBar(member: AgentId): Promise<void> {
     const { channelId } = this.#membership
-    const agentId = fromHex(parseAgentId(member))
+    const agentId = fromHex(this.#edge.run(() => parseAgentId(member)))
     const value = { $typeName: 'static.relay.v1.LiftBarRequest', channelId, agentId } as const
-    await this.#agent.ask({ case: 'liftBar', value }, () => {})
+    await this.#edge.wait(() => this.#agent.ask({ case: 'liftBar', value }, () => {}))
   }
 
   /**
@@ -203,7 +207,7 @@ export class Channel implements AsyncDisposable {
    * @throws {StaticError} `queue_full` when so much is unread that nothing more is taken, or what ended the channel
    */
   async catchUp(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
-    await this.#membership.catchUp(options.signal)
+    await this.#edge.wait(() => this.#membership.catchUp(options.signal))
   }
 
   /**
@@ -212,13 +216,13 @@ export class Channel implements AsyncDisposable {
    */
   verify(): string {
     const { group, failure, history } = this.#membership
-    if (!group) throw failure ?? StaticError.of('closed')
+    if (!group) throw this.#edge.mark(failure ?? StaticError.of('closed'))
     return verificationWords(group.facts.epochAuthenticator, history.position)
   }
 
   /** Goes on after `fork_detected`, although a member has seen another history. Compare `verify` first. */
   acceptFork(): void {
-    this.#membership.acceptFork()
+    this.#edge.run(() => this.#membership.acceptFork())
   }
 
   /** @internal Whether a payload is there for whoever asks now. */

@@ -8,7 +8,7 @@ import { joinByWelcome } from './core/agent/joining.ts'
 import { leaveChannel } from './core/agent/leaving.ts'
 import type { Membership } from './core/channel/membership.ts'
 import { type Offer, waitingOffers } from './core/agent/offers.ts'
-import { explained, explainErrors } from './doc-url.ts'
+import { ErrorEdge } from './error-edge.ts'
 import { fingerprintOf, parseAgentId } from './fingerprint.ts'
 import type { InviteHandler } from './invite/handler.ts'
 import { openParts } from './parts.ts'
@@ -37,13 +37,12 @@ export interface JoinOffer {
 export class StaticClient implements AsyncDisposable {
   readonly #agent: Agent
   readonly #channels = new WeakMap<Membership, Channel>()
-
-  static {
-    explainErrors(StaticClient.prototype, (client) => client.apiUrl)
-  }
+  /** @internal Where errors of this agent leave. */
+  readonly edge: ErrorEdge
 
   private constructor(agent: Agent) {
     this.#agent = agent
+    this.edge = new ErrorEdge(agent.apiUrl)
   }
 
   /**
@@ -55,7 +54,7 @@ export class StaticClient implements AsyncDisposable {
    */
   static async connect(options: ClientOptions = {}): Promise<StaticClient> {
     const settings = resolveSettings(options)
-    return await explained(settings.apiUrl, async () => StaticClient.start(await openParts(settings)))
+    return await new ErrorEdge(settings.apiUrl).wait(async () => StaticClient.start(await openParts(settings)))
   }
 
   /** @internal Starts an agent of given parts, with what deals with invites. */
@@ -70,7 +69,7 @@ export class StaticClient implements AsyncDisposable {
     return new StaticClient(agent)
   }
 
-  /** @internal The API that it uses, whose pages explain errors. */
+  /** @internal The API that it uses. */
   get apiUrl(): string | undefined {
     return this.#agent.apiUrl
   }
@@ -91,8 +90,7 @@ export class StaticClient implements AsyncDisposable {
    * @throws {StaticError} `channel_error` for a bad name, `channel_exists`, `api_key_required`
    */
   async createChannel(name: string): Promise<Channel> {
-    const parsed = parseChannelName(name)
-    return this.channelOf(await foundChannel(this.#agent, parsed))
+    return await this.edge.wait(async () => this.channelOf(await foundChannel(this.#agent, parseChannelName(name))))
   }
 
   /**
@@ -101,7 +99,7 @@ export class StaticClient implements AsyncDisposable {
    * @throws {StaticError} `channel_error` for a bad name, `not_found`
    */
   channel(name: string): Channel {
-    return this.channelOf(this.membershipOf(parseChannelName(name)))
+    return this.edge.run(() => this.channelOf(this.membershipOf(parseChannelName(name))))
   }
 
   /** @internal The membership under a name. */
@@ -122,7 +120,7 @@ export class StaticClient implements AsyncDisposable {
 
   /** Makes a KeyPackage, for one use within 84 days, by which others can add this agent. */
   async generateKeyPackage(): Promise<Uint8Array> {
-    const { keyPackage } = await this.#agent.keyPackages.make(false)
+    const { keyPackage } = await this.edge.wait(() => this.#agent.keyPackages.make(false))
     return keyPackage
   }
 
@@ -133,9 +131,11 @@ export class StaticClient implements AsyncDisposable {
    * @throws {StaticError} `invalid_welcome`, `channel_exists`, `channel_error` for a bad name
    */
   async joinChannel(name: string, welcome: Uint8Array, options: { readonly owner?: string } = {}): Promise<Channel> {
-    const parsed = parseChannelName(name)
-    const expected = options.owner === undefined ? {} : { owner: fromHex(parseAgentId(options.owner)) }
-    return this.channelOf(await joinByWelcome(this.#agent, parsed, Uint8Array.from(welcome), expected))
+    return await this.edge.wait(async () => {
+      const parsed = parseChannelName(name)
+      const expected = options.owner === undefined ? {} : { owner: fromHex(parseAgentId(options.owner)) }
+      return this.channelOf(await joinByWelcome(this.#agent, parsed, Uint8Array.from(welcome), expected))
+    })
   }
 
   /**
@@ -152,6 +152,8 @@ export class StaticClient implements AsyncDisposable {
       for (const offer of waiting) yield this.#offerOf(offer)
       const given = new Set(waiting.map(({ membership }) => membership))
       for await (const offer of coming) if (!given.has(offer.membership)) yield this.#offerOf(offer)
+    } catch (error) {
+      throw this.edge.mark(error)
     } finally {
       await coming.return?.()
     }
@@ -164,15 +166,14 @@ export class StaticClient implements AsyncDisposable {
   events(): AsyncIterableIterator<AgentEvent> {
     const failed: AgentEvent[] = []
     for (const { name, failure } of this.#agent.memberships.values()) {
-      failure?.explainAt(this.apiUrl)
-      if (failure) failed.push({ type: 'channel_failed', channel: name, error: failure })
+      if (failure) failed.push({ type: 'channel_failed', channel: name, error: this.edge.mark(failure) })
     }
     return this.#agent.events.listen(failed)
   }
 
   /** Ends the agent in order. What was not sent goes out at the next start; what waits gets `closed`. */
   async close(): Promise<void> {
-    await this.#agent.close()
+    await this.edge.wait(() => this.#agent.close())
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -197,11 +198,11 @@ export class StaticClient implements AsyncDisposable {
       owner: fingerprintOf(owner),
       addedBy: fingerprintOf(addedBy),
       accept: () =>
-        explained(agent.apiUrl, async () => {
+        this.edge.wait(async () => {
           if (!welcome) throw StaticError.of('invalid_welcome', 'The offer is gone.')
           return this.channelOf(await joinByWelcome(agent, name, welcome, { owner: fromHex(owner) }))
         }),
-      decline: () => explained(agent.apiUrl, () => leaveChannel(agent, membership)),
+      decline: () => this.edge.wait(() => leaveChannel(agent, membership)),
     }
   }
 }

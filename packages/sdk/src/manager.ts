@@ -3,7 +3,7 @@ import { parseChannelName, StaticError } from '@static/protocol'
 import type { Channel, Envelope } from './channel.ts'
 import { StaticClient } from './client.ts'
 import type { Agent, AgentParts } from './core/agent/agent.ts'
-import { explained, explainErrors } from './doc-url.ts'
+import { ErrorEdge } from './error-edge.ts'
 import { Invites } from './invite/invites.ts'
 import { openParts } from './parts.ts'
 import { type ClientOptions, resolveSettings } from './settings.ts'
@@ -54,10 +54,6 @@ export class StaticChannelManager implements AsyncDisposable {
   readonly #readers = new WeakMap<Channel, Reader>()
   #died: StaticError | undefined
 
-  static {
-    explainErrors(StaticChannelManager.prototype, (manager) => manager.client.apiUrl)
-  }
-
   private constructor(client: StaticClient, invites: Invites, died: Promise<StaticError>) {
     this.client = client
     this.#invites = invites
@@ -72,7 +68,7 @@ export class StaticChannelManager implements AsyncDisposable {
   static async connect(options: ClientOptions = {}): Promise<StaticChannelManager> {
     const settings = resolveSettings(options)
     const { apiUrl, endpoint } = settings
-    return await explained(apiUrl, async () =>
+    return await new ErrorEdge(apiUrl).wait(async () =>
       StaticChannelManager.start(await openParts(settings), endpoint.serverName),
     )
   }
@@ -89,7 +85,7 @@ export class StaticChannelManager implements AsyncDisposable {
     if (!invites) throw StaticError.of('internal_error', 'A client was started without its invites.')
     const manager = new StaticChannelManager(client, invites, died.promise)
     deaths.push((error) => {
-      manager.#died = StaticError.of('listener_died', undefined, { cause: error })
+      manager.#died = client.edge.mark(StaticError.of('listener_died', undefined, { cause: error }))
       died.resolve(manager.#died)
     })
     return manager
@@ -108,7 +104,9 @@ export class StaticChannelManager implements AsyncDisposable {
    */
   async invite(name: string, { maxUses = 1, ttl = TTL_SECONDS }: InviteOptions = {}): Promise<string> {
     this.#checkAlive()
-    return await this.#invites.desk.invite(this.client.membershipOf(parseChannelName(name)), maxUses, ttl * MS)
+    return await this.client.edge.wait(() =>
+      this.#invites.desk.invite(this.client.membershipOf(parseChannelName(name)), maxUses, ttl * MS),
+    )
   }
 
   /**
@@ -117,7 +115,7 @@ export class StaticChannelManager implements AsyncDisposable {
    * @throws {StaticError} `invite_invalid` when it is not of this agent
    */
   async revokeInvite(token: string): Promise<void> {
-    await this.#invites.desk.revoke(token)
+    await this.client.edge.wait(() => this.#invites.desk.revoke(token))
   }
 
   /**
@@ -128,7 +126,9 @@ export class StaticChannelManager implements AsyncDisposable {
    */
   async joinWithToken(name: string, token: string, timeout: number = JOIN_SECONDS): Promise<Channel> {
     this.#checkAlive()
-    return this.client.channelOf(await this.#invites.attempts.join(parseChannelName(name), token, timeout * MS))
+    return await this.client.edge.wait(async () =>
+      this.client.channelOf(await this.#invites.attempts.join(parseChannelName(name), token, timeout * MS)),
+    )
   }
 
   /** Sends a text or bytes. As `Channel.send`. */
@@ -138,13 +138,13 @@ export class StaticChannelManager implements AsyncDisposable {
 
   /** The next payload, or null when none has come in so many seconds. The next call settles it. */
   async receive(name: string, timeout: number = RECEIVE_SECONDS): Promise<Uint8Array | null> {
-    const [envelope] = await this.#receive(name, timeout * MS, 1)
+    const [envelope] = await this.client.edge.wait(() => this.#receive(name, timeout * MS, 1))
     return envelope?.payload ?? null
   }
 
   /** All that there are, at most 100; waits so many seconds for the first one. The next call settles them. */
   async receiveEnvelopes(name: string, timeout: number = RECEIVE_SECONDS): Promise<readonly Envelope[]> {
-    return await this.#receive(name, timeout * MS, MOST_AT_ONCE)
+    return await this.client.edge.wait(() => this.#receive(name, timeout * MS, MOST_AT_ONCE))
   }
 
   /** The channels that this agent is in. */

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { type ErrorCode, StaticError } from '@static/protocol'
-import { explainErrors } from '../src/doc-url.ts'
-import { StaticChannelManager, StaticClient } from '../src/index.ts'
+import { ErrorEdge } from '../src/error-edge.ts'
+import { Channel, StaticChannelManager, StaticClient } from '../src/index.ts'
 import { NAME, World } from './support/world.ts'
 
 const API = 'https://api.example:8443'
@@ -50,19 +50,82 @@ test('errors name the page that explains them', async (t) => {
 })
 
 test('errors name it also when an iterator throws them', async () => {
-  class Source {
-    async *items(): AsyncGenerator<number> {
-      yield 1
-      throw StaticError.of('mls_error')
-    }
+  async function* items(): AsyncGenerator<number, undefined, undefined> {
+    yield 1
+    throw StaticError.of('mls_error')
   }
-  explainErrors(Source.prototype, () => API)
   const given: number[] = []
   await assert.rejects(async () => {
-    for await (const item of new Source().items()) given.push(item)
+    for await (const item of new ErrorEdge(API).iterate(items())) given.push(item)
   }, explained('mls_error'))
   assert.deepEqual(given, [1])
 })
+
+/** What to call a method with so that it fails, if it can; others are called with nothing. */
+const WRONG: Readonly<Record<string, readonly unknown[]>> = {
+  addMember: ['no id'],
+  addMembers: [['no id']],
+  channel: ['acme/no/such'],
+  create: ['no name'],
+  createChannel: ['no name'],
+  invite: ['acme/no/such'],
+  joinChannel: [NAME, new Uint8Array(3)],
+  joinWithToken: [NAME, 'no token'],
+  liftBar: ['no id'],
+  receive: ['acme/no/such'],
+  receiveEnvelopes: ['acme/no/such'],
+  rejectCommit: [1],
+  removeMember: ['no id'],
+  revokeInvite: ['no token'],
+  send: ['acme/no/such', 'a text'],
+}
+/** Do not fail on a closed agent, or are no doors: `@internal`. */
+const HARMLESS = new Set([
+  'acceptFork',
+  'catchUp',
+  'channelOf',
+  'channels',
+  'close',
+  'constructor',
+  'events',
+  'fingerprint',
+  'generateKeyPackage',
+  'joins',
+  'leave',
+  'membershipOf',
+])
+
+test('no public method lets an error out without its page', async (t) => {
+  const world = await World.start(t, 'grpc')
+  const manager = await StaticChannelManager.start({ ...(await world.parts('owner')), apiUrl: API }, 'localhost')
+  const channel = await manager.create(NAME)
+  await channel.delete()
+  await manager.close()
+  const objects = [
+    [Channel.prototype, channel],
+    [StaticClient.prototype, manager.client],
+    [StaticChannelManager.prototype, manager],
+  ] as const
+  for (const [prototype, object] of objects) {
+    for (const [name, { value }] of Object.entries(Object.getOwnPropertyDescriptors(prototype))) {
+      if (typeof value !== 'function' || HARMLESS.has(name)) continue
+      await t.test(`${object.constructor.name}.${name}`, async () => {
+        await assert.rejects(call(object, value, WRONG[name] ?? []), (error) => {
+          assert.ok(error instanceof StaticError, String(error))
+          return explained(error.code)(error)
+        })
+      })
+    }
+  }
+})
+
+/** Calls a method and waits for what it gives; the first item, if that is an iterator. */
+async function call(object: object, method: (...args: unknown[]) => unknown, args: readonly unknown[]): Promise<void> {
+  const given = await method.apply(object, [...args])
+  if (typeof given === 'object' && given !== null && Symbol.asyncIterator in given) {
+    await (given as AsyncIterableIterator<unknown>).next()
+  }
+}
 
 test('without an API there is no page to name', () => {
   assert.equal(StaticError.of('closed').docUrl, undefined)

@@ -12,14 +12,13 @@ import { commandLine } from '../terminal/output.ts'
 import { withProgress } from '../terminal/progress.ts'
 import { type ActionArgs, type ActionName, type ActionResult, ACTIONS, type Message } from './actions.ts'
 import { Host } from './host.ts'
-import { agentDirectory, defaultIdentity } from './identity.ts'
-import { type Follower, MessageQueue } from './message-queue.ts'
 import { HostClient, HostClosed } from './host-client.ts'
+import { addKeyFlags, type KeyFlags, keySourceOf, slotsOf } from './key.ts'
+import { type Follower, MessageQueue } from './message-queue.ts'
+import { addPlaceFlags, agentPlace, type PlaceFlags } from './place.ts'
 
 /** Flags of every command that uses an agent. */
-export interface AgentFlags extends AccountFlags {
-  readonly as?: string
-  readonly dataDir?: string
+export interface AgentFlags extends AccountFlags, PlaceFlags, KeyFlags {
   readonly relay?: string
   readonly traffic?: TrafficProfileName
 }
@@ -27,10 +26,8 @@ export interface AgentFlags extends AccountFlags {
 /** Adds the flags to a command. */
 export function addAgentFlags(command: Command): Command {
   return addAccountFlags(
-    command
-      .option('--as <identity>', 'which agent acts (STATIC_IDENTITY; default: user@host)')
+    addKeyFlags(addPlaceFlags(command))
       .option('--relay <url>', 'relay, quic://host:4433 or https://host:5000 (STATIC_RELAY; else as saved)')
-      .option('--data-dir <dir>', "the agent's own directory (STATIC_DATA_DIR; default: by its identity)")
       .addOption(
         new Option('--traffic <profile>', 'how traffic is shaped (default: standard)').choices(TRAFFIC_PROFILES),
       ),
@@ -38,8 +35,9 @@ export function addAgentFlags(command: Command): Command {
 }
 
 /** A command on the same agent, as it is to be typed. */
-export function commandLineFor({ as, dataDir }: AgentFlags, words: string): string {
-  const flags = Object.entries({ as, 'data-dir': dataDir }).flatMap(([name, value]) =>
+export function commandLineFor({ as, dataDir, keyFile, passphraseFile }: AgentFlags, words: string): string {
+  const given = { as, 'data-dir': dataDir, 'key-file': keyFile, 'passphrase-file': passphraseFile }
+  const flags = Object.entries(given).flatMap(([name, value]) =>
     value === undefined ? [] : [` --${name} ${quoted(value)}`],
   )
   return commandLine(`${words}${flags.join('')}`)
@@ -72,9 +70,9 @@ const LOCK_RETRY_MS = 50
  */
 export async function openAgent(flags: AgentFlags, { share }: { readonly share: boolean }): Promise<OpenAgent> {
   const account = accountOf(flags)
-  const identity = flags.as ?? defaultIdentity()
-  const given = flags.dataDir ?? (process.env['STATIC_DATA_DIR'] || undefined)
-  const dataDir = given ?? agentDirectory(account.places.agents, identity)
+  const { identity, dataDir } = agentPlace(flags)
+  const held = await HostClient.connect(dataDir)
+  if (held) return remoteAgent(held, identity)
   const options = {
     endpoint: flags.relay ?? account.relay ?? defaultRelay(account.apiUrl),
     identity,
@@ -83,6 +81,8 @@ export async function openAgent(flags: AgentFlags, { share }: { readonly share: 
     apiKey: account.apiKey ?? null,
     ...(account.givenCa === undefined ? {} : { ca: account.givenCa }),
     ...(flags.traffic === undefined ? {} : { traffic: flags.traffic }),
+    // Asked for only by the one that opens the agent.
+    key: await keySourceOf(flags, await slotsOf(dataDir)),
   }
   const until = performance.now() + LOCK_TIMEOUT_MS
   const open = async (): Promise<OpenAgent> => {

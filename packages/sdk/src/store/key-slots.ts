@@ -1,8 +1,9 @@
 /**
  * The slots that open an agent's database: any one of them does, as in LUKS. Adding and removing them leaves the
- * database's key as it is: whoever has a removed slot and its key, from a backup, say, can still open the database.
+ * database's key as it is: a removed slot, from an old copy of keys.json, still opens the database with its own key.
  */
 import { randomBytes } from 'node:crypto'
+import { existsSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { createFile, replaceFile, sweepLeftovers } from '@static/node/files'
 import { StaticError } from '@static/protocol'
@@ -32,6 +33,12 @@ import {
 /** Every passphrase slot costs an attempt of half a second. */
 const SLOT_LIMIT = 8
 
+const NAMES: Readonly<Record<KeySlot['type'], string>> = {
+  file: 'key file',
+  passphrase: 'passphrase',
+  keyring: 'keyring',
+}
+
 /**
  * The key of the database in a directory; for a new directory one is made, with one slot. The caller wipes it.
  *
@@ -43,7 +50,7 @@ export async function openDatabaseKey(directory: string, source: KeySource): Pro
   const path = slotFile(directory)
   sweepLeftovers(path)
   const slots = readSlots(directory)
-  if (slots !== undefined) return await unlock(directory, slots, source)
+  if (slots !== undefined) return (await unlock(directory, slots, source)).key
   if (started) {
     throw new StaticError('store_key_wrong', `${path} is missing: without it the database beside it cannot be opened.`)
   }
@@ -52,91 +59,154 @@ export async function openDatabaseKey(directory: string, source: KeySource): Pro
   if (createFile(path, encodeSlots([slot]), 0o600)) return key
   // Another process was quicker; whatever it made is what counts.
   key.fill(0)
-  return await unlock(directory, readSlots(directory) ?? [], source)
+  return (await unlock(directory, readSlots(directory) ?? [], source)).key
 }
 
-/** The slots of an agent's directory. Throws `not_found` if there are none. */
+/**
+ * The key slots of an agent's directory, without opening any. The agent may run.
+ *
+ * @throws {StaticError} `not_found` if there is no agent, `store_permissions`, `store_corrupt`
+ */
 export function listKeySlots(directory: string): readonly KeySlot[] {
   return existingSlots(resolve(directory)).map(({ id, type }) => ({ id, type }))
 }
 
 /**
- * Adds a slot for another source. The agent must not run: `store_locked`. Throws `store_key_wrong` if `by` does not open
- * the database.
+ * Adds a slot: from then on `added` opens the agent, too. A key file that does not exist is made. The agent must not run.
+ *
+ * @throws {StaticError} `store_key_wrong` if `by` does not open the agent, `store_locked` if it runs, `invalid_request`
+ *   for a ninth slot or an empty passphrase, `not_found` if there is no agent
+ * @example
+ * await addKeySlot('./agent', { type: 'file' }, { type: 'passphrase', passphrase })
  */
 export async function addKeySlot(directory: string, by: KeySource, added: KeySource): Promise<KeySlot> {
   const place = resolve(directory)
   const slots = existingSlots(place)
   if (slots.length >= SLOT_LIMIT) {
-    throw new StaticError('invalid_request', `An agent has at most ${SLOT_LIMIT} key slots: remove one first.`)
+    throw new StaticError(
+      'invalid_request',
+      `The agent in ${place} has ${slots.length} key slots, and there can be no more. Remove one first.`,
+    )
   }
-  const key = await unlock(place, slots, by)
-  try {
-    const slot = await makeSlot(place, added, key)
-    replaceSlots(place, slots, [...slots, slot], key)
+  const opened = await unlock(place, slots, by)
+  return await withLock(place, slots, opened.key, async () => {
+    const slot = await makeSlot(place, added, opened.key)
+    replaceSlots(place, [...slots, slot])
     return { id: slot.id, type: slot.type }
-  } finally {
-    key.fill(0)
-  }
+  })
 }
 
 /**
- * Removes a slot. `by` must open one that stays, so that nobody shuts himself out: otherwise `store_key_wrong`. A key
- * file, or the keyring's entry, is left to the caller to delete. Throws as `addKeySlot`.
+ * Replaces the slot that `by` opens by one for `added`, in one step: the way to change a passphrase. As `addKeySlot`.
+ *
+ * @example
+ * await replaceKeySlot('./agent', { type: 'passphrase', passphrase: old }, { type: 'passphrase', passphrase: next })
+ */
+export async function replaceKeySlot(directory: string, by: KeySource, added: KeySource): Promise<KeySlot> {
+  const place = resolve(directory)
+  const slots = existingSlots(place)
+  const opened = await unlock(place, slots, by)
+  return await withLock(place, slots, opened.key, async () => {
+    const slot = await makeSlot(place, added, opened.key)
+    replaceSlots(
+      place,
+      slots.map((old) => (old.id === opened.id ? slot : old)),
+    )
+    return { id: slot.id, type: slot.type }
+  })
+}
+
+/**
+ * Removes a slot. `by` must open one that stays, so that nobody is locked out. The key file, or the keyring's entry, is
+ * left to the caller to delete. The agent must not run.
+ *
+ * @throws {StaticError} `store_key_wrong` if `by` opens no slot that stays, `not_found` if there is no such slot,
+ *   `invalid_request` for the last one, `store_locked`
  */
 export async function removeKeySlot(directory: string, by: KeySource, id: string): Promise<void> {
   const place = resolve(directory)
   const slots = existingSlots(place)
   const rest = slots.filter((slot) => slot.id !== id)
-  if (rest.length === slots.length) throw StaticError.of('not_found', `The agent has no key slot ${id}.`)
-  if (rest.length === 0) throw new StaticError('invalid_request', 'The last key slot cannot be removed.')
-  const key = await unlock(place, rest, by)
+  if (rest.length === slots.length) {
+    const ids = slots.map((slot) => slot.id).join(', ')
+    throw StaticError.of('not_found', `The agent in ${place} has no key slot ${id}. It has ${ids}.`)
+  }
+  if (rest.length === 0) {
+    throw new StaticError(
+      'invalid_request',
+      `${id} is the last key slot of the agent in ${place}: without it nothing opens the agent. Add another one first.`,
+    )
+  }
+  const opened = await unlock(place, rest, by)
+  await withLock(place, slots, opened.key, () => Promise.resolve(replaceSlots(place, rest)))
+}
+
+function existingSlots(directory: string): readonly WrappedSlot[] {
+  const none = (): StaticError => StaticError.of('not_found', `There is no agent in ${directory}. Check the directory.`)
+  // Looked for first: the check of its permissions would make it.
+  if (!existsSync(directory)) throw none()
+  ensurePrivateDirectory(directory)
+  const slots = readSlots(directory)
+  if (slots === undefined) throw none()
+  return slots
+}
+
+/**
+ * Changes the slots while no agent, and no other change, can open the database; that it opens shows that the key, which
+ * the new slots will hold, is the right one. Wipes the key.
+ */
+async function withLock<Result>(
+  directory: string,
+  expected: readonly WrappedSlot[],
+  key: Buffer,
+  change: () => Promise<Result>,
+): Promise<Result> {
   try {
-    replaceSlots(place, slots, rest, key)
+    const database = connect(databaseFile(directory), key)
+    try {
+      if (encodeSlots(existingSlots(directory)) !== encodeSlots(expected)) {
+        throw new StaticError('store_locked', 'Another process has changed the key slots in the meantime. Try again.')
+      }
+      return await change()
+    } finally {
+      database.close()
+    }
   } finally {
     key.fill(0)
   }
 }
 
-function existingSlots(directory: string): readonly WrappedSlot[] {
-  ensurePrivateDirectory(directory)
-  const slots = readSlots(directory)
-  if (slots === undefined) throw StaticError.of('not_found', `There is no agent in ${directory}.`)
-  return slots
+/** In one step: a crash leaves the slots of before or those of after. */
+function replaceSlots(directory: string, slots: readonly WrappedSlot[]): void {
+  replaceFile(slotFile(directory), encodeSlots(slots), 0o600)
 }
 
-/** The database's lock keeps two changes apart, and shows that the key, which the new slots hold, is the right one. */
-function replaceSlots(
+/** The database's key out of the first slot that the source opens, and which one that is. */
+async function unlock(
   directory: string,
-  expected: readonly WrappedSlot[],
   slots: readonly WrappedSlot[],
-  key: Uint8Array,
-): void {
-  const database = connect(databaseFile(directory), key)
-  try {
-    if (encodeSlots(existingSlots(directory)) !== encodeSlots(expected)) {
-      throw new StaticError('store_locked', 'Another process has changed the key slots in between: try again.')
-    }
-    replaceFile(slotFile(directory), encodeSlots(slots), 0o600)
-  } finally {
-    database.close()
-  }
-}
-
-/** The database's key out of the first slot that the source opens. */
-async function unlock(directory: string, slots: readonly WrappedSlot[], source: KeySource): Promise<Buffer> {
+  source: KeySource,
+): Promise<{ readonly key: Buffer; readonly id: string }> {
   let tried = false
   for (const slot of slots) {
     const slotKey = await slotKeyOf(directory, slot, source)
     if (slotKey === undefined) continue
     const key = unwrapKey(slot, slotKey)
     slotKey.fill(0)
-    if (key !== undefined) return key
+    if (key !== undefined) return { key, id: slot.id }
     tried = true
   }
-  if (tried) throw new StaticError('store_key_wrong', `This ${source.type} does not open the agent in ${directory}.`)
-  const types = [...new Set(slots.map((slot) => slot.type))].join(' or ')
-  throw new StaticError('store_key_wrong', `The agent in ${directory} is opened by ${types}, not by ${source.type}.`)
+  if (tried) {
+    throw new StaticError(
+      'store_key_wrong',
+      `This ${NAMES[source.type]} does not open the agent in ${directory}. Give one that was added to it.`,
+    )
+  }
+  const types = [...new Set(slots.map((slot) => NAMES[slot.type]))].join(' or ')
+  throw new StaticError(
+    'store_key_wrong',
+    `A ${NAMES[source.type]} does not open the agent in ${directory}. Open it by ${types}.`,
+  )
 }
 
 /** Undefined if the slot is for a source of another type. */
@@ -163,7 +233,8 @@ async function newSlotKey(directory: string, source: KeySource): Promise<{ heade
     case 'file':
       return { header: { id, type: 'file' }, slotKey: ensureKeyFile(directory, source.path) }
     case 'passphrase': {
-      if (source.passphrase === '') throw new StaticError('invalid_request', 'A passphrase cannot be empty.')
+      if (source.passphrase === '')
+        throw new StaticError('invalid_request', 'The passphrase is empty. Choose a longer one.')
       const stretching = newStretching()
       return { header: { id, type: 'passphrase', stretching }, slotKey: await stretch(source.passphrase, stretching) }
     }

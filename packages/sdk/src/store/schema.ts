@@ -1,175 +1,24 @@
 /**
- * The tables of the agent's database. Rows that change with every message are small: a page costs more to encrypt and
+ * The schema of the agent's database. Rows that change with every message are small: a page costs more to encrypt and
  * write than a row does to change, and the large parts (groups, requests, ciphertexts) have tables of their own.
  *
- * Everything of a channel refers to its row and goes with it. Parents of a reference are therefore never written by
- * REPLACE, which deletes first.
+ * Everything of a channel refers to its row and goes with it.
  */
 import { StaticError } from '@static/protocol'
 import type { Database } from './sqlite.ts'
+import { columnName, type TableDeclaration } from './table.ts'
+import { TABLES } from './tables/all.ts'
 
 const VERSION = 2
 
-const TABLES = `
-CREATE TABLE identity (
-  one INTEGER PRIMARY KEY CHECK (one = 1),
-  identity BLOB NOT NULL,
-  public_key BLOB NOT NULL,
-  secret_key BLOB NOT NULL
-) STRICT;
-
+/** Tables that hold no records of the agent. */
+const OTHER_TABLES = `
 -- On a page without secrets: it is the one that is in the log right after a checkpoint.
 CREATE TABLE opens (one INTEGER PRIMARY KEY CHECK (one = 1), value INTEGER NOT NULL) STRICT;
 INSERT INTO opens VALUES (1, 0);
 
-CREATE TABLE key_package (
-  ref TEXT PRIMARY KEY,
-  key_package BLOB NOT NULL,
-  private_part BLOB NOT NULL,
-  created_at INTEGER NOT NULL,
-  pooled INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE channel (
-  id TEXT PRIMARY KEY,
-  name TEXT NOT NULL,
-  owner TEXT NOT NULL,
-  state TEXT NOT NULL,
-  position_index INTEGER NOT NULL,
-  position_hash BLOB NOT NULL,
-  position_slot INTEGER NOT NULL,
-  counter INTEGER NOT NULL,
-  own_hash BLOB NOT NULL,
-  rekey_due INTEGER NOT NULL,
-  rekeyed_at INTEGER NOT NULL,
-  sent_since_rekey INTEGER NOT NULL,
-  fork TEXT,
-  broken TEXT
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE welcome (
-  channel TEXT PRIMARY KEY REFERENCES channel ON DELETE CASCADE,
-  welcome BLOB NOT NULL
-) STRICT, WITHOUT ROWID;
-
--- pending 0: the epoch in use; 1: the one that an own commit would lead to.
-CREATE TABLE epoch (
-  channel TEXT NOT NULL REFERENCES channel ON DELETE CASCADE,
-  pending INTEGER NOT NULL,
-  mls_group BLOB NOT NULL,
-  PRIMARY KEY (channel, pending)
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE ratchet (
-  channel TEXT NOT NULL,
-  pending INTEGER NOT NULL,
-  leaf INTEGER NOT NULL,
-  ratchet BLOB NOT NULL,
-  PRIMARY KEY (channel, pending, leaf),
-  FOREIGN KEY (channel, pending) REFERENCES epoch ON DELETE CASCADE
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE pending_commit (
-  channel TEXT NOT NULL,
-  pending INTEGER NOT NULL CHECK (pending = 1),
-  message_id BLOB NOT NULL,
-  slot INTEGER NOT NULL,
-  request BLOB NOT NULL,
-  body_hash BLOB NOT NULL,
-  purpose TEXT NOT NULL,
-  PRIMARY KEY (channel, pending),
-  FOREIGN KEY (channel, pending) REFERENCES epoch ON DELETE CASCADE
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE sender (
-  channel TEXT NOT NULL REFERENCES channel ON DELETE CASCADE,
-  agent TEXT NOT NULL,
-  counter INTEGER NOT NULL,
-  own_hash BLOB NOT NULL,
-  accepted INTEGER NOT NULL DEFAULT 0,
-  PRIMARY KEY (channel, agent)
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE leaver (
-  channel TEXT NOT NULL REFERENCES channel ON DELETE CASCADE,
-  agent TEXT NOT NULL,
-  public_key BLOB NOT NULL,
-  slot INTEGER NOT NULL,
-  signature BLOB NOT NULL,
-  PRIMARY KEY (channel, agent)
-) STRICT, WITHOUT ROWID;
-
 -- Ciphertexts of outbox and inbox, by number; see bodies.ts.
 CREATE TABLE body (number INTEGER PRIMARY KEY, ciphertext BLOB NOT NULL) STRICT;
-
--- Answered: body_hash is set, message_key is empty, and the number in body may be another message's by now.
-CREATE TABLE outbox (
-  channel TEXT NOT NULL REFERENCES channel ON DELETE CASCADE,
-  message_id BLOB NOT NULL,
-  counter INTEGER NOT NULL,
-  control INTEGER NOT NULL,
-  slot INTEGER NOT NULL,
-  message_key BLOB NOT NULL,
-  body INTEGER NOT NULL,
-  body_hash BLOB,
-  PRIMARY KEY (channel, message_id)
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE inbox (
-  channel TEXT NOT NULL REFERENCES channel ON DELETE CASCADE,
-  log_index INTEGER NOT NULL,
-  message_id BLOB NOT NULL,
-  sender TEXT NOT NULL,
-  identity BLOB NOT NULL,
-  epoch INTEGER NOT NULL,
-  received_at INTEGER NOT NULL,
-  message_key BLOB NOT NULL,
-  body INTEGER NOT NULL,
-  bytes INTEGER NOT NULL,
-  PRIMARY KEY (channel, log_index)
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE invite (
-  id TEXT PRIMARY KEY,
-  channel TEXT NOT NULL REFERENCES channel ON DELETE CASCADE,
-  secret BLOB NOT NULL,
-  expires_at INTEGER NOT NULL,
-  max_uses INTEGER NOT NULL,
-  uses INTEGER NOT NULL,
-  returned INTEGER NOT NULL,
-  revoked INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE joiner (
-  channel TEXT NOT NULL,
-  agent TEXT NOT NULL,
-  invite TEXT NOT NULL REFERENCES invite ON DELETE CASCADE,
-  nonce BLOB NOT NULL,
-  key_package_hash BLOB NOT NULL,
-  state TEXT NOT NULL,
-  since INTEGER NOT NULL,
-  PRIMARY KEY (channel, agent)
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE attempt (
-  invite TEXT PRIMARY KEY,
-  channel TEXT NOT NULL,
-  name TEXT NOT NULL,
-  owner TEXT NOT NULL,
-  secret BLOB NOT NULL,
-  expires_at INTEGER NOT NULL,
-  nonce BLOB NOT NULL,
-  key_package BLOB NOT NULL
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE pin (
-  owner TEXT NOT NULL,
-  identity BLOB NOT NULL,
-  agent TEXT NOT NULL,
-  PRIMARY KEY (owner, identity)
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE relay (endpoint TEXT PRIMARY KEY, relay_id BLOB NOT NULL) STRICT, WITHOUT ROWID;
 `
 
 /** What makes the tables of a version those of the next one. */
@@ -201,5 +50,31 @@ export function upgradeSchema(database: Database): void {
 
 /** Makes the tables; part of the caller's transaction. */
 export function createSchema(database: Database): void {
-  database.exec(`${TABLES} PRAGMA user_version = ${VERSION}`)
+  database.exec(`${TABLES.map(createTable).join('\n')}${OTHER_TABLES} PRAGMA user_version = ${VERSION}`)
+}
+
+function createTable(table: TableDeclaration): string {
+  const { name, columns, key, parent, rowid } = table
+  const list = (fields: readonly string[]): string => fields.map((field) => columnName(table, field)).join(', ')
+  const lines = Object.keys(columns).map((field) => declareColumn(table, field))
+  if (key.length > 1) lines.push(`PRIMARY KEY (${list(key)})`)
+  if (parent && parent.by.length > 1) lines.push(`FOREIGN KEY (${list(parent.by)}) ${references(parent.table)}`)
+  return `CREATE TABLE ${name} (\n  ${lines.join(',\n  ')}\n) STRICT${rowid ? '' : ', WITHOUT ROWID'};\n`
+}
+
+/** Keys and references of one column are declared with it, others after the columns. */
+function declareColumn(table: TableDeclaration, field: string): string {
+  const { columns, key, parent, body } = table
+  const { type, nullable, extra } = columns[field] ?? { type: 'BLOB' }
+  const isKey = key.length === 1 && key[0] === field
+  const words = [columnName(table, field), field === body?.field ? 'INTEGER' : type]
+  if (isKey) words.push('PRIMARY KEY')
+  else if (!nullable || field === body?.field) words.push('NOT NULL')
+  if (parent?.by.length === 1 && parent.by[0] === field) words.push(references(parent.table))
+  if (extra !== undefined) words.push(extra)
+  return words.join(' ')
+}
+
+function references(table: string): string {
+  return `REFERENCES ${table} ON DELETE CASCADE`
 }

@@ -17,8 +17,11 @@ import type { KeySource } from './key-sources.ts'
 import { checkCounters, type CounterInDatabase, OpenCounter, readCounterFile } from './open-counter.ts'
 import { ensurePrivateDirectory } from './private-files.ts'
 import { createSchema, hasSchema, upgradeSchema } from './schema.ts'
-import type { Database, Statement } from './sqlite.ts'
 import { prepareInbox, readIdentity, readSnapshot } from './snapshot.ts'
+import { openRows } from './sql-rows.ts'
+import type { Database, Statement } from './sqlite.ts'
+import type { RowsOf } from './table.ts'
+import { IDENTITY } from './tables/agent.ts'
 
 /** How an agent's database is opened. */
 export interface AgentStoreOptions {
@@ -60,7 +63,7 @@ export async function openAgentStore(options: AgentStoreOptions): Promise<AgentS
     const opens = counterInDatabase(database)
     if (options.acceptRolledBack !== true) checkCounters(complete ? opens.read() : 0, counted, counterFile)
     if (!complete) create(database, options)
-    checkIdentity(readIdentity(database).identity, options.identity, directory)
+    checkIdentity(readIdentity(openRows(database)).identity, options.identity, directory)
     upgradeSchema(database)
     deleteLeftovers(database)
     truncateLog(database)
@@ -80,8 +83,9 @@ class SqlcipherStore implements AgentStore {
   readonly #path: string
   readonly #counter: OpenCounter
   readonly #bodies: Bodies
+  readonly #rows: RowsOf
   readonly #apply: (change: Change) => void
-  readonly #inbox: (id: ChannelId, after: number, limit: number) => readonly InboxRecord[]
+  readonly #inbox: AgentStore['inbox']
   readonly #begin: Statement
   readonly #commit: Statement
   readonly #rollback: Statement
@@ -93,15 +97,16 @@ class SqlcipherStore implements AgentStore {
     this.#path = path
     this.#counter = counter
     this.#bodies = new Bodies(database)
-    this.#apply = prepareChanges(database, this.#bodies)
-    this.#inbox = prepareInbox(database)
+    this.#rows = openRows(database, this.#bodies)
+    this.#apply = prepareChanges(this.#rows)
+    this.#inbox = prepareInbox(this.#rows)
     this.#begin = database.prepare('BEGIN IMMEDIATE')
     this.#commit = database.prepare('COMMIT')
     this.#rollback = database.prepare('ROLLBACK')
   }
 
   load(): Snapshot {
-    return this.#guard(() => readSnapshot(this.#database))
+    return this.#guard(() => readSnapshot(this.#rows))
   }
 
   inbox(id: ChannelId, after: number, limit: number): readonly InboxRecord[] {
@@ -169,7 +174,7 @@ function create(database: Database, options: AgentStoreOptions): void {
   // An error in between closes the database, which undoes the transaction.
   database.exec('BEGIN IMMEDIATE')
   createSchema(database)
-  database.prepare('INSERT INTO identity VALUES (1, ?, ?, ?)').run(options.identity, publicKey, secretKey)
+  openRows(database)(IDENTITY).put({ one: 1, identity: options.identity, publicKey, secretKey })
   database.exec('COMMIT')
 }
 

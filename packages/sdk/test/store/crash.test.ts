@@ -9,7 +9,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { addKeySlot, listKeySlots, removeKeySlot } from '../../src/store/key-slots.ts'
+import { addKeySlot, listKeySlots, openDatabaseKey, removeKeySlot, replaceKeySlot } from '../../src/store/key-slots.ts'
 import { beforeEveryStep } from './steps.ts'
 import { code, IDENTITY, makeDirectory, openStore } from './support.ts'
 import { lastWrite, numberedWrite } from './workload.ts'
@@ -165,4 +165,20 @@ test('a crash before any step of adding and of removing a key slot: what opened 
     if (listKeySlots(image.directory).length === 2) await opens(image.directory, own)
     else await assert.rejects(opens(image.directory, own), code('store_key_wrong'))
   }
+})
+
+test('a crash before any step of replacing a key slot: either the old key opens it or the new one', async () => {
+  const directory = makeDirectory()
+  const [own, other] = [{ type: 'file' }, { type: 'file', path: join(directory, 'other.key') }] as const
+  const store = await openStore(directory)
+  store.close()
+  const images = await imagesOf(directory, async () => void (await replaceKeySlot(directory, own, other)))
+  const openedBy = await Promise.all(
+    images.map(async (image) => {
+      assert.equal(listKeySlots(image.directory).length, 1)
+      const opened = await Promise.allSettled([own, other].map((key) => openDatabaseKey(image.directory, key)))
+      return opened.map(({ status }) => status === 'fulfilled').join()
+    }),
+  )
+  assert.deepEqual([...new Set(openedBy)], ['true,false', 'false,true'])
 })

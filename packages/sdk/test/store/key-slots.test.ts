@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { chmodSync, cpSync, existsSync, readFileSync, renameSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { addKeySlot, listKeySlots, openDatabaseKey, removeKeySlot } from '../../src/store/key-slots.ts'
+import { addKeySlot, listKeySlots, openDatabaseKey, removeKeySlot, replaceKeySlot } from '../../src/store/key-slots.ts'
 import type { Keyring, KeySource } from '../../src/store/key-sources.ts'
 import { bytesOf, code, filesHolding, makeDirectory, openStore } from './support.ts'
 
@@ -91,7 +91,7 @@ test('a keyring opens it, and nothing takes its place when it does not', async (
   assert.equal(existsSync(join(directory, 'agent.key')), false)
 
   await assert.rejects(opens(directory, makeKeyring()), code('store_key_wrong', /does not hold/))
-  await assert.rejects(opens(directory, FILE), code('store_key_wrong', /opened by keyring, not by file/))
+  await assert.rejects(opens(directory, FILE), code('store_key_wrong', /key file does not open .* Open it by keyring/))
   const locked: Keyring = { ...source.keyring, get: () => Promise.reject(new Error('locked')) }
   await assert.rejects(opens(directory, { type: 'keyring', keyring: locked }), code('store_key_wrong', /unlock it/))
   for (const name of entries.keys()) entries.set(name, bytesOf('another'))
@@ -137,8 +137,68 @@ test('slots are limited, and changed only while no agent runs', async () => {
   await assert.rejects(addKeySlot(directory, FILE, makeKeyring()), code('store_locked'))
   store.close()
   for (let count = 1; count < 8; count++) await addKeySlot(directory, FILE, makeKeyring())
-  await assert.rejects(addKeySlot(directory, FILE, makeKeyring()), code('invalid_request', /at most 8/))
+  await assert.rejects(addKeySlot(directory, FILE, makeKeyring()), code('invalid_request', /has 8 key slots/))
   assert.throws(() => listKeySlots(makeDirectory()), code('not_found'))
+})
+
+test('a passphrase is changed in one step; the other slots stay as they are', async () => {
+  const directory = await agentWith(FILE)
+  await addKeySlot(directory, FILE, PASSPHRASE)
+  const [file, passphrase] = listKeySlots(directory)
+  const next: KeySource = { type: 'passphrase', passphrase: 'another horse' }
+  const changed = await replaceKeySlot(directory, PASSPHRASE, next)
+  assert.notEqual(changed.id, passphrase!.id)
+  assert.deepEqual(listKeySlots(directory), [file, changed])
+  await assert.rejects(opens(directory, PASSPHRASE), code('store_key_wrong', /passphrase does not open/))
+  for (const source of [FILE, next]) await opens(directory, source)
+  await assert.rejects(replaceKeySlot(directory, PASSPHRASE, next), code('store_key_wrong'))
+})
+
+test('a removed slot still opens a copy from before, and the copy of keys.json still opens the agent', async () => {
+  const directory = await agentWith(FILE)
+  await addKeySlot(directory, FILE, PASSPHRASE)
+  const backup = join(makeDirectory(), 'backup')
+  cpSync(directory, backup, { recursive: true })
+  const [file] = listKeySlots(directory)
+  await removeKeySlot(directory, PASSPHRASE, file!.id)
+  await assert.rejects(opens(directory, FILE), code('store_key_wrong'))
+  await opens(backup, FILE)
+  cpSync(join(backup, 'keys.json'), join(directory, 'keys.json'))
+  await opens(directory, FILE)
+})
+
+test('nothing is left behind by a change that is refused', async () => {
+  const directory = await agentWith(FILE)
+  const path = join(directory, 'second.key')
+  const store = await openStore(directory)
+  const before = readFileSync(join(directory, 'keys.json'), 'utf8')
+  for (const change of [
+    addKeySlot(directory, FILE, { type: 'file', path }),
+    replaceKeySlot(directory, FILE, { type: 'file', path }),
+    removeKeySlot(directory, FILE, '0'.repeat(16)),
+  ]) {
+    await assert.rejects(change, /agent/)
+  }
+  assert.equal(existsSync(path), false)
+  store.close()
+  assert.equal(readFileSync(join(directory, 'keys.json'), 'utf8'), before)
+  const nowhere = join(directory, 'nowhere')
+  assert.throws(() => listKeySlots(nowhere), code('not_found', /no agent in/))
+  assert.equal(existsSync(nowhere), false)
+})
+
+test('of two changes at once none undoes the other: one is made, or both', async () => {
+  const directory = await agentWith(FILE)
+  const changes = await Promise.allSettled([
+    addKeySlot(directory, FILE, makeKeyring()),
+    addKeySlot(directory, FILE, makeKeyring()),
+    addKeySlot(directory, FILE, makeKeyring()),
+  ])
+  const made = changes.filter(({ status }) => status === 'fulfilled')
+  for (const change of changes) if (change.status === 'rejected') code('store_locked')(change.reason)
+  assert.ok(made.length >= 1)
+  assert.equal(listKeySlots(directory).length, 1 + made.length)
+  await opens(directory, FILE)
 })
 
 test('a slot that was changed in any field does not open, and a costly one is not even tried', async () => {

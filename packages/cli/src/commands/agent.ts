@@ -1,0 +1,11 @@
+/** `static agent`: what belongs to an agent itself, not to its channels. */
+import { Command } from 'commander'
+import { examples } from '../terminal/examples.ts'
+import { slotsCommand } from './agent/slots.ts'
+
+export function agentCommand(): Command {
+  return new Command('agent')
+    .description('manage what opens an agent')
+    .addCommand(slotsCommand())
+    .addHelpText('after', examples('static agent slots list', 'static agent slots add passphrase'))
+}

@@ -1,0 +1,36 @@
+/** Tables of the agent as a whole. */
+import type { AgentId, IdentityRecord, KeyPackageRecord } from '../../ports.ts'
+import { BYTES, FLAG, INTEGER, type Table, TEXT } from '../table.ts'
+
+/** One row. */
+export const IDENTITY: Table<IdentityRecord & { readonly one: number }> = {
+  name: 'identity',
+  columns: {
+    one: { ...INTEGER, extra: 'CHECK (one = 1)' },
+    identity: BYTES,
+    publicKey: BYTES,
+    secretKey: BYTES,
+  },
+  key: ['one'],
+  rowid: true,
+}
+
+export const KEY_PACKAGE: Table<KeyPackageRecord> = {
+  name: 'key_package',
+  columns: { ref: TEXT, keyPackage: BYTES, privatePart: BYTES, createdAt: INTEGER, pooled: FLAG },
+  key: ['ref'],
+}
+
+/** The key of an identity in the channels of an owner. */
+export const PIN: Table<{ readonly owner: AgentId; readonly identity: Uint8Array; readonly agent: AgentId }> = {
+  name: 'pin',
+  columns: { owner: TEXT, identity: BYTES, agent: TEXT },
+  key: ['owner', 'identity'],
+}
+
+/** The relay behind an endpoint. */
+export const RELAY: Table<{ readonly endpoint: string; readonly relayId: Uint8Array }> = {
+  name: 'relay',
+  columns: { endpoint: TEXT, relayId: BYTES },
+  key: ['endpoint'],
+}

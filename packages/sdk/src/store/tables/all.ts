@@ -1,0 +1,25 @@
+/** All tables, parents first. */
+import type { TableDeclaration } from '../table.ts'
+import { IDENTITY, KEY_PACKAGE, PIN, RELAY } from './agent.ts'
+import { CHANNEL, EPOCH, LEAVER, PENDING_COMMIT, RATCHET, SENDER, WELCOME } from './channel.ts'
+import { ATTEMPT, INVITE, JOINER } from './invites.ts'
+import { INBOX, OUTBOX } from './messages.ts'
+
+export const TABLES: readonly TableDeclaration[] = [
+  IDENTITY,
+  KEY_PACKAGE,
+  CHANNEL,
+  WELCOME,
+  EPOCH,
+  RATCHET,
+  PENDING_COMMIT,
+  SENDER,
+  LEAVER,
+  OUTBOX,
+  INBOX,
+  INVITE,
+  JOINER,
+  ATTEMPT,
+  PIN,
+  RELAY,
+]

@@ -1,0 +1,54 @@
+/** Tables of messages. Their ciphertexts lie apart, in the table `body` (bodies.ts); the row holds the number there. */
+import type { InboxRecord, OutboxRecord } from '../../ports.ts'
+import { BYTES, FLAG, INTEGER, OPTIONAL_BYTES, type Table, TEXT } from '../table.ts'
+import type { InChannel } from './channel.ts'
+
+/**
+ * A message of this agent. Once it is answered, `bodyHash` is set, `messageKey` is empty, and the number of its
+ * ciphertext may be another message's.
+ */
+export interface OutboxRow extends InChannel<Omit<OutboxRecord, 'ciphertext'>> {
+  readonly ciphertext: Uint8Array | undefined
+  readonly bodyHash: Uint8Array | undefined
+}
+
+export const OUTBOX: Table<OutboxRow> = {
+  name: 'outbox',
+  columns: {
+    channel: TEXT,
+    messageId: BYTES,
+    counter: INTEGER,
+    control: FLAG,
+    slot: INTEGER,
+    messageKey: BYTES,
+    ciphertext: OPTIONAL_BYTES,
+    bodyHash: OPTIONAL_BYTES,
+  },
+  key: ['channel', 'messageId'],
+  parent: { table: 'channel', by: ['channel'] },
+  body: { field: 'ciphertext', until: 'bodyHash' },
+}
+
+/** A message that is not settled, with the length of its ciphertext. */
+export interface InboxRow extends InChannel<InboxRecord> {
+  readonly bytes: number
+}
+
+export const INBOX: Table<InboxRow> = {
+  name: 'inbox',
+  columns: {
+    channel: TEXT,
+    index: { ...INTEGER, name: 'log_index' },
+    messageId: BYTES,
+    sender: TEXT,
+    identity: BYTES,
+    epoch: INTEGER,
+    receivedAt: INTEGER,
+    messageKey: BYTES,
+    ciphertext: BYTES,
+    bytes: INTEGER,
+  },
+  key: ['channel', 'index'],
+  parent: { table: 'channel', by: ['channel'] },
+  body: { field: 'ciphertext' },
+}
