@@ -38,7 +38,7 @@ for (const [path, specifier] of [
   ['packages/relay/src/planted.ts', 'ts-mls'],
   ['packages/relay/src/planted.ts', '../../sdk/src/index.ts'],
   ['packages/relay/src/core/planted.ts', 'node:crypto'],
-  ['packages/relay/src/core/planted.ts', '../store/memory.ts'],
+  ['packages/relay/src/core/planted.ts', '../store/sqlite/store.ts'],
   ['packages/relay/src/store/planted.ts', '../transport/quic/port.ts'],
   ['packages/relay/src/transport/planted.ts', '../store/sqlite/store.ts'],
   ['packages/sdk/src/planted.ts', '@static/relay'],

@@ -5,8 +5,8 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSyn
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { promisify } from 'node:util'
-import { startServer } from '../support/server.ts'
-import { makeWorkspace } from '../support/workspace.ts'
+import { startServer } from '@static/testkit/server'
+import { makeWorkspace } from '@static/testkit/server/workspace'
 import { installProject, oldestNode, ROOT } from './installed.ts'
 
 const nodes = { 'the oldest Node': await oldestNode(), 'this Node': process.execPath }

@@ -8,10 +8,9 @@ import { makeCrypto } from './crypto.ts'
 import { Driver, type QuotaSource } from './driver.ts'
 import { type LogOptions, makeLog } from './logger.ts'
 import { makeMetrics } from './metrics.ts'
-import type { Health, Store, StoreEvent, Time, Transport } from './ports.ts'
+import type { Health, Retention, Store, StoreListener, Time, Transport } from './ports.ts'
 import { settingsFrom } from './settings.ts'
-import { openMemoryStore } from './store/memory.ts'
-import { type FailAt, openSqliteStore } from './store/sqlite/store.ts'
+import { openSqliteStore } from './store/sqlite/store.ts'
 import { type GrpcTransport, startGrpcTransport } from './transport/grpc/port.ts'
 import { type QuicTransport, startQuicTransport } from './transport/quic/port.ts'
 import { makeVerifier } from './token-verifier.ts'
@@ -28,12 +27,18 @@ export interface LocalApi extends QuotaSource {
   keys(): Promise<{ readonly keys: readonly object[] }>
 }
 
+/** Opens a store; `onDeath` is told when it cannot be used any more. */
+export type OpenStore = (
+  options: { readonly retention: Retention; readonly onDeath: (error: unknown) => void },
+  listener: StoreListener,
+) => Promise<Store>
+
 /** How to run a relay. */
 export interface RelayOptions {
   /** What agents know it by: the server name in its certificate, the same on all nodes of a deployment. */
   readonly name: string
-  /** A SQLite file, or `:memory:` for tests. */
-  readonly database: string
+  /** A SQLite file, or what opens another store. */
+  readonly database: string | OpenStore
   readonly host: string
   /** Ports; 0 takes free ones. */
   readonly grpcPort: number
@@ -60,8 +65,6 @@ export interface RelayOptions {
   readonly now?: (() => Time) | undefined
   /** The relay cannot go on, and whoever runs it must start it anew. */
   readonly onFatal?: ((error: unknown) => void) | undefined
-  /** For crash tests: where the process kills itself. */
-  readonly failAt?: FailAt | undefined
 }
 
 /** A running relay. */
@@ -103,7 +106,7 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
 
   // Nothing happens in a store before its driver asks for it.
   let driver: Driver | undefined
-  const store = await openStore(options, settings, (event) => driver?.event(event))
+  const store = await openStore(options, settings.retention, (event) => driver?.event(event))
   const identity = { name, guests, traffic }
   const relay = new Relay({ identity, deployment: store.deployment, settings, crypto })
   const clocks: Pick<QuicTransport, 'pacing'>[] = []
@@ -191,11 +194,12 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
 }
 
 function openStore(
-  { database, failAt, onFatal = () => {} }: RelayOptions,
-  { retention }: ReturnType<typeof settingsFrom>,
-  listener: (event: StoreEvent) => void,
+  { database, onFatal = () => {} }: RelayOptions,
+  retention: Retention,
+  listener: StoreListener,
 ): Promise<Store> {
-  if (database === ':memory:') return openMemoryStore({ retention }, listener)
-  const options = { path: database, retention, onDeath: onFatal, ...(failAt === undefined ? {} : { failAt }) }
-  return openSqliteStore(options, listener)
+  const given = { retention, onDeath: onFatal }
+  return typeof database === 'string'
+    ? openSqliteStore({ ...given, path: database }, listener)
+    : database(given, listener)
 }

@@ -5,8 +5,8 @@ import { create } from '@bufbuild/protobuf'
 import { cutEnvelope, encodeEnvelope, REVISION } from '@static/protocol'
 import { ClientMessageSchema } from '@static/protocol/relay'
 import { connectQuic } from '../../src/transport/quic/client.ts'
-import { Agent, makeKey, type Wire } from '../support/agent.ts'
-import { connectGrpc } from '../support/grpc-client.ts'
+import { Agent, makeKey, type Wire } from '@static/testkit/agent'
+import { connectGrpc } from '@static/testkit/agent/grpc-client'
 import { BOTH, Scene } from './scene.ts'
 
 const SESSIONS = 1000

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import test from 'node:test'
 import { toHex } from '../../src/hex.ts'
-import { makeKey } from '../support/agent.ts'
+import { makeKey } from '@static/testkit/agent'
 import { PureRelay } from '../support/pure-relay.ts'
 
 test('an entry that comes while an agent resumes is not forgotten', async () => {

@@ -5,8 +5,8 @@ import test from 'node:test'
 import { MAX_CIPHERTEXT_BYTES } from '@static/protocol'
 import { CloseReason } from '@static/protocol/relay'
 import { toHex } from '../../src/hex.ts'
-import { Agent, type AgentKey, makeKey } from '../support/agent.ts'
-import { refusal } from '../support/refusal.ts'
+import { Agent, type AgentKey, makeKey } from '@static/testkit/agent'
+import { refusal } from '@static/testkit/agent'
 import { openWorld, quiet, type World } from '../support/world.ts'
 
 const ENTRIES = ['deliverMessage', 'deliverCommit', 'deliverLeave']

@@ -5,9 +5,10 @@ import test from 'node:test'
 import { cutEnvelope, joinProofBytes, makeCell } from '@static/protocol'
 import { CloseReason } from '@static/protocol/relay'
 import { makeVerifier } from '../../src/token-verifier.ts'
-import { Agent, makeKey, sha256 } from '../support/agent.ts'
-import { refusal } from '../support/refusal.ts'
-import { FakeApi, openWorld, quiet } from '../support/world.ts'
+import { Agent, makeKey, sha256 } from '@static/testkit/agent'
+import { refusal } from '@static/testkit/agent'
+import { FakeApi } from '@static/testkit/relay/api'
+import { openWorld, quiet } from '../support/world.ts'
 
 test('an envelope that is not finished gives way to others, and does not wait for ever', async (t) => {
   const world = await openWorld(t, { settings: { streams: { joiningBytes: 40_000 } } })

@@ -4,10 +4,10 @@ import { randomBytes } from 'node:crypto'
 import test from 'node:test'
 import { readKeyPackage } from '../../src/core/key-package.ts'
 import { KeyPackages } from '../../src/core/key-packages.ts'
-import { Agent, type AgentKey, makeKey, Refused } from '../support/agent.ts'
+import { Agent, type AgentKey, makeKey, Refused } from '@static/testkit/agent'
 import { makeKeyPackage } from '../support/key-package.ts'
-import { randomNumbers, SEED } from '../support/random.ts'
-import { refusal } from '../support/refusal.ts'
+import { randomNumbers, SEED } from '@static/testkit/random'
+import { refusal } from '@static/testkit/agent'
 import { openWorld, quiet, type World } from '../support/world.ts'
 
 const DAY = 86_400

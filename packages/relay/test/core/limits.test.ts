@@ -6,10 +6,10 @@ import { CELL_BYTES, cutEnvelope, ENVELOPE_LIMITS, makeCell, MAX_CIPHERTEXT_BYTE
 import { CloseReason } from '@static/protocol/relay'
 import { addressKey, addressText } from '../../src/core/address.ts'
 import { Rates } from '../../src/core/rates.ts'
-import { Agent, makeKey, Refused } from '../support/agent.ts'
+import { Agent, makeKey, Refused } from '@static/testkit/agent'
 import { PureRelay } from '../support/pure-relay.ts'
-import { randomNumbers, SEED } from '../support/random.ts'
-import { refusal } from '../support/refusal.ts'
+import { randomNumbers, SEED } from '@static/testkit/random'
+import { refusal } from '@static/testkit/agent'
 import { UnaryAgent } from '../support/unary.ts'
 import { openWorld, quiet, type World } from '../support/world.ts'
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Store } from '../../src/ports.ts'
 import { Ledger } from '../../src/store/ledger/ledger.ts'
-import { MemoryRows } from '../../src/store/memory-rows.ts'
+import { MemoryRows } from '@static/testkit/store/relay-memory-rows'
 import { RETENTION, World, accepted, agentId, assertChain, forEachEngine, guest, refused, sha256 } from './world.ts'
 
 const body = { ciphertext: new Uint8Array(800) }

@@ -3,9 +3,8 @@
  * answered; a line is out before anything else happens.
  */
 import { writeSync } from 'node:fs'
-import type { FailPoint } from '../../src/store/fail-point.ts'
-import { openSqliteStore } from '../../src/store/sqlite/store.ts'
-import { randomNumbers } from './random.ts'
+import { crashingStore, type FailAt } from '@static/testkit/crash/store-steps'
+import { randomNumbers } from '@static/testkit/random'
 import { RETENTION, World, member, sha256 } from './world.ts'
 
 export interface Said {
@@ -20,8 +19,8 @@ export interface Said {
 const [path, seed, point, count] = process.argv.slice(2)
 const say = (said: Said): void => void writeSync(1, `${JSON.stringify(said)}\n`)
 const random = randomNumbers(Number(seed))
-const failAt = { point: point as FailPoint, count: Number(count) }
-const store = await openSqliteStore({ path: path!, retention: RETENTION, failAt }, () => undefined)
+const failAt = { point: point as FailAt['point'], count: Number(count) }
+const store = await crashingStore(path!, failAt)({ retention: RETENTION, onDeath: () => undefined }, () => undefined)
 const world = new World(store, [])
 const newId = (label: string): Uint8Array => sha256(`${seed} ${label}`).subarray(0, 16)
 const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString('hex')

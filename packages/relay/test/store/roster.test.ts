@@ -4,10 +4,9 @@
  */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { randomNumbers } from './random.ts'
+import { randomNumbers, SEED } from '@static/testkit/random'
 import { type World, accepted, agentId, forEachEngine, member } from './world.ts'
 
-const SEED = Number(process.env.STATIC_SEED ?? 20_261_115)
 const STORIES = 12
 const STEPS = 90
 const OTHERS = ['bob', 'carol', 'dave', 'erin', 'frank']

@@ -22,7 +22,7 @@ import type {
   StoredWelcome,
   WelcomeFields,
 } from '../../src/ports.ts'
-import { openMemoryStore } from '../../src/store/memory.ts'
+import { openMemoryStore } from '@static/testkit/store/relay-memory'
 import { openSqliteStore } from '../../src/store/sqlite/store.ts'
 
 export const HOUR = 3600_000

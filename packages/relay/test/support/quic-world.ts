@@ -6,8 +6,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { type Authority, openAuthority } from '@static/cli/authority'
+import type { Authority } from '@static/cli/authority'
 import type { StaticError } from '@static/protocol'
+import { certificates, type Pair } from '@static/testkit/certificates'
+import { type ClientAuthority, makeClientAuthority } from '@static/testkit/certificates/client'
 import type { Peer, StreamHandler, StreamId } from '../../src/ports.ts'
 import { type QuicOptions, type QuicTransport, startQuicTransport } from '../../src/transport/quic/port.ts'
 import {
@@ -16,31 +18,23 @@ import {
   type QuicConnection,
   type QuicTarget,
 } from '../../src/transport/quic/client.ts'
-import { type ClientAuthority, makeClientAuthority, type Pair } from './quic-certificate.ts'
 
 /** What all tests of a process share. */
-export interface Certificates {
+export interface QuicCertificates {
   readonly authority: Authority
   readonly server: Pair
   readonly proxies: ClientAuthority
 }
 
-let shared: Promise<Certificates> | undefined
+let shared: Promise<QuicCertificates> | undefined
 
 /** One authority for all tests of a process. */
-export function certificates(): Promise<Certificates> {
+export function quicCertificates(): Promise<QuicCertificates> {
   shared ??= (async () => {
-    const authority = await newAuthority()
+    const { authority } = await certificates()
     return { authority, server: await authority.issue(['localhost']), proxies: makeClientAuthority() }
   })()
   return shared
-}
-
-/** An authority of its own. */
-export async function newAuthority(now?: () => Date): Promise<Authority> {
-  const directory = mkdtempSync(join(tmpdir(), 'static-relay-ca-'))
-  process.on('exit', () => rmSync(directory, { recursive: true, force: true }))
-  return await openAuthority({ directory, names: ['relay.example'], ...(now === undefined ? {} : { now }) })
 }
 
 /** Lets a test wait until something is so, looking again whenever something has changed. */
@@ -91,7 +85,7 @@ export const echo: Pick<RelayOptions, 'onChunk'> = {
 
 /** Starts a transport that is stopped after the test. */
 export async function startRelay(t: TestContext, options: RelayOptions = {}): Promise<Relay> {
-  const { authority, server, proxies } = await certificates()
+  const { authority, server, proxies } = await quicCertificates()
   const streams: Seen[] = []
   const log: string[] = []
   const watch = new Watch()

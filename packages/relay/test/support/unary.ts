@@ -3,7 +3,7 @@ import { create } from '@bufbuild/protobuf'
 import { REVISION } from '@static/protocol'
 import { type ClientMessage, ClientMessageSchema, type ServerMessage } from '@static/protocol/relay'
 import type { Peer, Subscription } from '../../src/ports.ts'
-import { Agent, type AgentKey, makeKey, Refused, type ServerBody } from './agent.ts'
+import { Agent, type AgentKey, makeKey, Refused, type ServerBody } from '@static/testkit/agent'
 import type { World } from './world.ts'
 
 type Cases = Exclude<ClientMessage['body']['case'], undefined>

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { CELL_BYTES } from '@static/protocol'
-import { LOOPBACKS } from '../support/loopbacks.ts'
+import { LOOPBACKS } from '@static/testkit/ports'
 import { frameCells } from '../../src/transport/grpc/frame.ts'
-import type { ClientStream, GrpcClient, GrpcStatus } from '../support/grpc-client.ts'
+import type { ClientStream, GrpcClient, GrpcStatus } from '@static/testkit/agent/grpc-client'
 import { startGrpcBench } from '../support/grpc-fakes.ts'
 import { Gauge } from '../support/grpc-gauge.ts'
 

@@ -6,7 +6,7 @@ import { createConnectTransport, createGrpcWebTransport } from '@connectrpc/conn
 import { ERROR_METADATA, ERRORS, SESSION_METADATA } from '@static/protocol'
 import { Relay, type ServerMessage, ServerMessageSchema } from '@static/protocol/relay'
 import { frameMessage } from '../../src/transport/grpc/frame.ts'
-import type { GrpcStatus } from '../support/grpc-client.ts'
+import type { GrpcStatus } from '@static/testkit/agent/grpc-client'
 import { type FakeSubscription, type GrpcBench, startGrpcBench } from '../support/grpc-fakes.ts'
 
 const TOKEN = { [SESSION_METADATA]: 'token' }

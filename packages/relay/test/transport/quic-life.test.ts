@@ -8,20 +8,11 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Worker } from 'node:worker_threads'
-import { LOOPBACKS } from '../support/loopbacks.ts'
+import { LOOPBACKS } from '@static/testkit/ports'
+import { newAuthority } from '@static/testkit/certificates'
 import { withPrivateTemp } from '../../src/transport/quic/private-temp.ts'
 import { connectQuic } from '../../src/transport/quic/client.ts'
-import {
-  certificates,
-  dial,
-  echo,
-  newAuthority,
-  open,
-  PEER,
-  startPeer,
-  startRelay,
-  Watch,
-} from '../support/quic-world.ts'
+import { quicCertificates, dial, echo, open, PEER, startPeer, startRelay, Watch } from '../support/quic-world.ts'
 
 const MIB = 1024 * 1024
 
@@ -91,7 +82,7 @@ void test('stopping tells the peers at once, and frees the ports', async (t) => 
 })
 
 void test('a new certificate is served on the same ports', async (t) => {
-  const { server } = await certificates()
+  const { server } = await quicCertificates()
   const next = await newAuthority()
   const relay = await startRelay(t, { ...echo, endpoints: 2 })
   const { ports } = relay.transport
@@ -134,7 +125,7 @@ void test('a reader that stalls is closed before much waits for it', async (t) =
 })
 
 void test('a stream that sends more than a blocked relay can take is closed', async (t) => {
-  const { proxies } = await certificates()
+  const { proxies } = await quicCertificates()
   const relay = await startRelay(t)
   const before = process.memoryUsage.rss()
   // This thread stands still until the peer has been cut off: 200 MiB would come.
@@ -164,7 +155,7 @@ void test('keys never lie in the common temporary directory', async (t) => {
   })
   t.after(() => watcher.close())
   const before = process.env['TMPDIR']
-  const { proxies } = await certificates()
+  const { proxies } = await quicCertificates()
   const relay = await startRelay(t)
   await dial(t, relay.target({ clientCertificate: proxies.issue() }))
   assert.equal(process.env['TMPDIR'], before)

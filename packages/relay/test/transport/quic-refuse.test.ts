@@ -4,10 +4,11 @@ import { once } from 'node:events'
 import { test } from 'node:test'
 import { StaticError } from '@static/protocol'
 import { connectQuic as connectLibrary, createQuicServer } from '@currentspace/http3'
+import { newAuthority } from '@static/testkit/certificates'
 import { startQuicTransport } from '../../src/transport/quic/port.ts'
 import { connectQuic } from '../../src/transport/quic/client.ts'
-import { makeClientAuthority } from '../support/quic-certificate.ts'
-import { certificates, dial, echo, newAuthority, open, startRelay } from '../support/quic-world.ts'
+import { makeClientAuthority } from '@static/testkit/certificates/client'
+import { quicCertificates, dial, echo, open, startRelay } from '../support/quic-world.ts'
 
 const refused =
   (message: RegExp) =>
@@ -44,7 +45,7 @@ void test('a client says that a certificate has expired', async (t) => {
 
 // The library's TLS (BoringSSL) knows no constraints on addresses: a certificate of the local authority must not have any.
 void test('a certificate with addresses under name constraints cannot be checked', async (t) => {
-  const { authority } = await certificates()
+  const { authority } = await quicCertificates()
   const relay = await startRelay(t, { certificate: await authority.issue(['localhost', '127.0.0.1']) })
   await assert.rejects(connectQuic(relay.target()), refused(/a name constraint on addresses is a known cause/))
 })
@@ -54,7 +55,7 @@ void test('a client says that nobody listens, and that nobody answers', async ()
   socket.bind(0, '127.0.0.1')
   await once(socket, 'listening')
   const target = { host: '127.0.0.1', port: socket.address().port, serverName: 'localhost', connectTimeoutMs: 300 }
-  const { authority } = await certificates()
+  const { authority } = await quicCertificates()
   await assert.rejects(connectQuic({ ...target, ca: authority.cert }), refused(/^No answer from 127\.0\.0\.1:\d+/))
   await new Promise<void>((resolve) => socket.close(resolve))
   await assert.rejects(connectQuic({ ...target, ca: authority.cert }), refused(/^Nobody listens on UDP port \d+/))
@@ -62,7 +63,7 @@ void test('a client says that nobody listens, and that nobody answers', async ()
 })
 
 void test('another application protocol is refused on both sides', async (t) => {
-  const { authority, server: pair } = await certificates()
+  const { authority, server: pair } = await quicCertificates()
   const other = createQuicServer({
     ...pair,
     alpn: ['other/1'],
@@ -89,7 +90,7 @@ void test('another application protocol is refused on both sides', async (t) => 
 })
 
 void test('a client certificate makes a proxy only if the proxies’ authority signed it', async (t) => {
-  const { authority, proxies } = await certificates()
+  const { authority, proxies } = await quicCertificates()
   const relay = await startRelay(t, echo)
   const none = open(await dial(t, relay.target()))
   none.stream.write(Buffer.of(1))
@@ -133,7 +134,7 @@ void test('an endpoint takes a tenth more than its sessions, then nobody', async
 })
 
 void test('a port that is taken, a wrong host and a wrong certificate are told in words', async (t) => {
-  const { server: certificate } = await certificates()
+  const { server: certificate } = await quicCertificates()
   const relay = await startRelay(t)
   const options = { host: 'localhost', port: relay.transport.ports[0] ?? 0, endpoints: 1, certificate }
   await assert.rejects(startQuicTransport(options, HANDLER), (error: unknown) => {

@@ -4,13 +4,13 @@ import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { test } from 'node:test'
 import { CELL_BYTES } from '@static/protocol'
-import { LOOPBACKS } from '../support/loopbacks.ts'
-import { certificates, dial, echo, open, startRelay } from '../support/quic-world.ts'
+import { LOOPBACKS } from '@static/testkit/ports'
+import { quicCertificates, dial, echo, open, startRelay } from '../support/quic-world.ts'
 
 const WINDOW = 256 * 1024
 
 void test('cells come back whole and in order, on many streams at once', async (t) => {
-  const { proxies } = await certificates()
+  const { proxies } = await quicCertificates()
   const relay = await startRelay(t, echo)
   const proxy = await dial(t, relay.target({ clientCertificate: proxies.issue() }))
   const agent = await dial(t, relay.target())
@@ -127,7 +127,7 @@ void test('a stream that the handler turns away is ended', async (t) => {
 })
 
 void test('an agent has one stream, a proxy many', async (t) => {
-  const { proxies } = await certificates()
+  const { proxies } = await quicCertificates()
   const relay = await startRelay(t, echo)
   const agent = await dial(t, relay.target())
   const first = open(agent)

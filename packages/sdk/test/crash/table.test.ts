@@ -4,7 +4,7 @@
  * sample of the points from a fixed seed; `npm run proof:crash` takes them all.
  */
 import { test } from 'node:test'
-import { randomNumbers, SEED } from '../../../relay/test/support/random.ts'
+import { randomNumbers, SEED } from '@static/testkit/random'
 import type { StaticClient } from '../../src/client.ts'
 import { World } from '../support/world.ts'
 import { OPERATIONS, type Operation } from './operations.ts'

@@ -5,7 +5,7 @@ import { chainStart } from '@static/protocol'
 import { fromHex, toHex } from '../../src/core/bytes.ts'
 import { encodeFrame, type Frame } from '../../src/core/channel/message-frame.ts'
 import { type Difference, History, sha256 } from '../../src/core/channel/history.ts'
-import { randomNumbers, SEED } from '../../../relay/test/support/random.ts'
+import { randomNumbers, SEED } from '@static/testkit/random'
 import { LyingWorld } from '../support/lying-world.ts'
 import { text } from '../support/world.ts'
 

@@ -7,7 +7,7 @@ import { channelOf } from '../mls/support.ts'
 import { bare, FORBIDDEN, type Forged, type Scene, type Victim } from '../mls/forbidden-commits.ts'
 import { Mallory } from '../support/mallory.ts'
 import { code as refusedWith, event, NAME, take, takeEnvelope, WAYS, type Way, World } from '../support/world.ts'
-import { Refused } from '../../../relay/test/support/agent.ts'
+import { Refused } from '@static/testkit/agent'
 
 const SETTINGS = { rates: { commitsPerSecond: 1000, commitsBurst: 1000 }, session: { pingMs: 1000, pongMs: 1000 } }
 const DAY = 86_400_000

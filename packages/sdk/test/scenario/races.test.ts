@@ -4,7 +4,7 @@ import type { Channel } from '../../src/channel.ts'
 import type { StaticClient } from '../../src/client.ts'
 import type { AgentStore } from '../../src/ports.ts'
 import { NAME, take, takeEnvelope, text, WAYS, World } from '../support/world.ts'
-import { randomNumbers, SEED } from '../../../relay/test/support/random.ts'
+import { randomNumbers, SEED } from '@static/testkit/random'
 
 /** Everybody commits as often as it likes. */
 const SETTINGS = { session: { pingMs: 1000, pongMs: 1000 }, rates: { commitsPerSecond: 1000, commitsBurst: 1000 } }

@@ -1,7 +1,7 @@
 /** A member that holds the real state of its group and says to the relay whatever it likes. */
 import { createPrivateKey, randomBytes } from 'node:crypto'
 import type { DeclarationFields } from '@static/protocol'
-import { Agent as RawAgent } from '../../../relay/test/support/agent.ts'
+import { Agent as RawAgent } from '@static/testkit/agent'
 import { Agent as MlsAgent } from '../mls/support.ts'
 import { ACCOUNT, type World } from './world.ts'
 

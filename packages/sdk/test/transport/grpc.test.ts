@@ -10,7 +10,8 @@ import { CELL_BYTES, type ErrorCode } from '@static/protocol'
 import type { Target } from '../../src/ports.ts'
 import { makeGrpcTransport } from '../../src/transport/grpc.ts'
 import { frameCells } from '../../src/transport/grpc-frame.ts'
-import { dial, newAuthority, refused } from './support.ts'
+import { newAuthority } from '@static/testkit/certificates'
+import { dial, refused } from './support.ts'
 
 const authority = await newAuthority()
 const pair = await authority.issue(['localhost'])

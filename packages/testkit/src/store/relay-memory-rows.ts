@@ -1,18 +1,30 @@
 /** Rows as Maps. Records are changed in place, so there is nothing to write. */
-import type { Account, AgentId, ChannelId, Entry, Invite, Position, StoredWelcome, Time } from '../ports.ts'
-import { toHex } from '../hex.ts'
-import { isActive } from './ledger/invites.ts'
 import {
+  type Account,
+  type AgentId,
   type Answered,
+  type Channel,
+  type ChannelId,
   ENTRY_OVERHEAD,
+  type Entry,
+  findMember,
   type Glance,
   type IdKey,
+  type Invite,
+  isActive,
   type NewChannel,
+  newChannel,
   type NewWelcome,
+  onRoster,
+  type Position,
   type Rows,
+  type Slot,
+  type StoredWelcome,
+  type Time,
+  toHex,
+  type Turn,
   type Weight,
-} from './ledger/rows.ts'
-import { type Channel, type Slot, type Turn, findMember, newChannel, onRoster } from './ledger/state.ts'
+} from '@static/relay/internal'
 
 interface Kept {
   readonly channel: Channel

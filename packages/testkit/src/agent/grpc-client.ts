@@ -17,7 +17,7 @@ import {
   ServerMessageSchema,
   SubscribeRequestSchema,
 } from '@static/protocol/relay'
-import { frameCells, frameMessage, PREFIX_BYTES } from '../../src/transport/grpc/frame.ts'
+import { frameCells, frameMessage, PREFIX_BYTES } from '@static/relay/internal'
 
 /** Where to connect. */
 export interface GrpcTarget {

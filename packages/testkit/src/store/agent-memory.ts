@@ -19,7 +19,7 @@ import type {
   SenderRecord,
   Snapshot,
   StoredChannel,
-} from '../ports.ts'
+} from '@static/sdk/internal'
 
 interface MemoryChannel {
   record: ChannelRecord

@@ -4,12 +4,12 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { openAuthority } from '@static/cli/authority'
 import type { TrafficRange } from '@static/protocol'
-import { startProxy, startRelay } from '../../src/index.ts'
-import type { Wire } from './agent.ts'
-import { connectGrpc, type GrpcClient } from './grpc-client.ts'
-import { quietPort } from './quiet-port.ts'
-import { grpcWire, quicWire } from './wires.ts'
-import { FakeApi } from './world.ts'
+import { startProxy, startRelay } from '@static/relay'
+import type { Wire } from '../agent/agent.ts'
+import { connectGrpc, type GrpcClient } from '../agent/grpc-client.ts'
+import { quietPort } from '../ports.ts'
+import { grpcWire, quicWire } from '../agent/wires.ts'
+import { FakeApi } from './api.ts'
 
 /** How agents reach the relay; `mixed` takes the three in turn. */
 export const WAYS = ['quic', 'grpc', 'proxy', 'mixed'] as const

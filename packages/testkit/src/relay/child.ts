@@ -1,13 +1,14 @@
 /** A relay in a process of its own, durable on SQLite, with quota that never ends: it can be killed and measured. */
-import { startRelay } from '../../src/index.ts'
-import type { ChildOptions, ChildQuestion } from './relay-process.ts'
+import { startRelay } from '@static/relay'
+import { crashingStore } from '../crash/store-steps.ts'
+import type { ChildOptions, ChildQuestion } from './process.ts'
 
 const { cert, key, ca, keys, database, ports, settings, failAt } = JSON.parse(process.argv[2] ?? '') as ChildOptions
 const tomorrow = new Date(Date.now() + 86_400_000).toISOString()
 let leases = 0
 const relay = await startRelay({
   name: 'localhost',
-  database,
+  database: failAt === undefined ? database : crashingStore(database, failAt),
   host: 'localhost',
   grpcPort: ports.grpc,
   quicPort: ports.quic,
@@ -27,7 +28,6 @@ const relay = await startRelay({
   },
   settings,
   log: { write: (line) => void process.stderr.write(line), pretty: false, level: 'error' },
-  failAt,
 })
 process.on('message', (question: ChildQuestion) => {
   if (question === 'collect') globalThis.gc?.()

@@ -1,9 +1,16 @@
-/** The engine for tests: everything goes with the process. */
+/** The relay's store in memory: the ledger of the real engines, on rows that go with the process. */
 import { hash, randomBytes } from 'node:crypto'
 import { type Hash, RELAY_ID_BYTES } from '@static/protocol'
-import type { Request, Result, Retention, Store, StoreListener, StoreOperation } from '../ports.ts'
-import { Ledger } from './ledger/ledger.ts'
-import { MemoryRows } from './memory-rows.ts'
+import {
+  Ledger,
+  type Request,
+  type Result,
+  type Retention,
+  type Store,
+  type StoreListener,
+  type StoreOperation,
+} from '@static/relay/internal'
+import { MemoryRows } from './relay-memory-rows.ts'
 
 /** What a store in memory is made with. */
 export interface MemoryStoreOptions {

@@ -5,9 +5,9 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { openAuthority } from '@static/cli/authority'
-import type { FailAt } from '../../src/store/fail-point.ts'
-import { quietPort } from './quiet-port.ts'
-import { FakeApi } from './world.ts'
+import type { FailAt } from '../crash/store-steps.ts'
+import { quietPort } from '../ports.ts'
+import { FakeApi } from './api.ts'
 
 /** What the process is told. */
 export interface ChildOptions {
@@ -86,7 +86,7 @@ export class RelayHome {
       settings,
       ...(failAt === undefined ? {} : { failAt }),
     }
-    const child = fork(join(import.meta.dirname, 'relay-child.ts'), [JSON.stringify(options)], {
+    const child = fork(join(import.meta.dirname, 'child.ts'), [JSON.stringify(options)], {
       execArgv: ['--expose-gc'],
       stdio: ['ignore', 'inherit', 'pipe', 'ipc'],
       // A process that is killed does not tidy up.

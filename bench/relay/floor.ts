@@ -5,7 +5,7 @@
 import { createSecureServer, type ServerHttp2Stream } from 'node:http2'
 import { createQuicServer, type QuicStream } from '@currentspace/http3'
 import { ALPN } from '@static/protocol'
-import type { Question, Use } from '../../../../bench/relay/messages.ts'
+import type { Question, Use } from './messages.ts'
 
 const { cert, key } = JSON.parse(process.argv[2] ?? '') as Record<'cert' | 'key', string>
 const quicStreams = new Set<QuicStream>()

@@ -1,5 +1,5 @@
 /** Streams of cells over real transports. */
-import { connectQuic } from '../../src/transport/quic/client.ts'
+import { connectQuic } from '@static/relay/internal'
 import type { Wire } from './agent.ts'
 import { connectGrpc } from './grpc-client.ts'
 

@@ -1,16 +1,22 @@
 /**
- * Ports for servers that are stopped and started again: below the range from which the system gives ports to clients,
+ * Addresses and ports of this machine. Ports are for servers that are stopped and started again: below the range from which the system gives ports to clients,
  * one of which might take them meanwhile.
  */
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { createServer } from 'node:net'
+import { networkInterfaces } from 'node:os'
 
 const FIRST = 20_000
 const COUNT = 12_000
 const TRIES = 50
 /** An address of the loopback at which nobody else listens. */
 const CLAIMS = '127.0.0.2'
+
+const own = Object.values(networkInterfaces()).flatMap((list) => list?.map(({ address }) => address) ?? [])
+
+/** The loopback addresses of this machine: containers often have no IPv6. */
+export const LOOPBACKS: readonly string[] = ['127.0.0.1', '::1'].filter((address) => own.includes(address))
 
 /** A port that is free for UDP and TCP now. */
 export async function quietPort(): Promise<number> {

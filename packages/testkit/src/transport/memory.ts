@@ -3,8 +3,7 @@
  * order, when `schedule` lets them: a test can hold them back, cut the line, and so lose what is under way.
  */
 import { StaticError, type WireForm } from '@static/protocol'
-import type { CellStream, StreamHandlers, Target, Transport } from '../ports.ts'
-import { Delivery } from './delivery.ts'
+import { type CellStream, Delivery, type StreamHandlers, type Target, type Transport } from '@static/sdk/internal'
 
 /** The relay's end of a line. */
 export interface MemoryPeer {

@@ -1,18 +1,13 @@
 /** An agent that speaks the relay's protocol and nothing above it: no MLS, the ciphertexts are any bytes. */
-import { generateKeyPairSync, hash, type KeyObject, randomBytes, sign } from 'node:crypto'
+import { randomBytes } from 'node:crypto'
 import { create, type MessageInitShape } from '@bufbuild/protobuf'
 import {
   CellJoiner,
   cutEnvelope,
-  declarationBytes,
   decodeEnvelope,
   encodeEnvelope,
-  leaveBytes,
   makeCell,
   REVISION,
-  sessionBytes,
-  type SessionPurpose,
-  type TrafficProfileName,
   type WireForm,
 } from '@static/protocol'
 import {
@@ -20,15 +15,22 @@ import {
   type ClientMessage,
   ClientMessageSchema,
   type Declaration,
-  DeclarationSchema,
-  type Error as WireRefusal,
   type LeaveNotice,
-  LeaveNoticeSchema,
-  Purpose,
   type ServerMessage,
   ServerMessageSchema,
-  TrafficProfile,
 } from '@static/protocol/relay'
+import {
+  type AgentKey,
+  type Change,
+  declare,
+  leaveNotice,
+  makeKey,
+  NO_TRAFFIC,
+  openingOf,
+  signSession,
+  type Traffic,
+} from './key.ts'
+import { Refused } from './refusal.ts'
 
 /** A way to the relay: every call opens a stream of cells. */
 export interface Wire {
@@ -57,42 +59,6 @@ type RequestInit<Case extends Cases> = Extract<
 type Answer<Case extends Cases> = Extract<ServerBody, { case: Case }>['value']
 type Push<Case extends string> = Extract<ServerBody, { case: Case }>['value']
 
-/** A refusal of the relay. */
-export class Refused extends Error {
-  readonly code: string
-  readonly refusal: WireRefusal
-
-  constructor(refusal: WireRefusal) {
-    super(`${refusal.code}: ${refusal.message}`)
-    this.code = refusal.code
-    this.refusal = refusal
-  }
-}
-
-/** An agent's key. */
-export interface AgentKey {
-  readonly privateKey: KeyObject
-  readonly publicKey: Uint8Array
-  readonly id: Uint8Array
-}
-
-export function makeKey(): AgentKey {
-  const { privateKey, publicKey: key } = generateKeyPairSync('ed25519')
-  const publicKey = new Uint8Array(Buffer.from(key.export({ format: 'jwk' }).x ?? '', 'base64url'))
-  return { privateKey, publicKey, id: sha256(publicKey) }
-}
-
-export function sha256(bytes: Uint8Array): Uint8Array {
-  return new Uint8Array(hash('sha256', bytes, 'buffer'))
-}
-
-const PROFILES = {
-  off: TrafficProfile.OFF,
-  standard: TrafficProfile.STANDARD,
-  private: TrafficProfile.PRIVATE,
-  strict: TrafficProfile.STRICT,
-} as const
-
 /** A session with the relay. */
 export class Agent {
   readonly key: AgentKey
@@ -115,7 +81,7 @@ export class Agent {
   /** Kinds of cells that came and stand for themselves. */
   readonly lone: string[] = []
   /** What the opening announces. */
-  traffic: { profile: TrafficProfileName; cellsPerSecond: number } = { profile: 'off', cellsPerSecond: 0 }
+  traffic: Traffic = NO_TRAFFIC
   #unheard: Uint8Array[] = []
   readonly #end: () => void
   readonly #joiner = new CellJoiner(8 * 1024 * 1024)
@@ -178,18 +144,7 @@ export class Agent {
     challenge: Answer<'getChallenge'>,
     jwt: string,
   ): RequestInit<'openSession'> & object {
-    const agentNonce = new Uint8Array(randomBytes(32))
-    return {
-      purpose: purpose === 'session' ? Purpose.SESSION : Purpose.UNARY,
-      revision: REVISION,
-      publicKey: this.key.publicKey,
-      relayNonce: challenge.nonce,
-      agentNonce,
-      jwt,
-      trafficProfile: PROFILES[this.traffic.profile],
-      cellsPerSecond: this.traffic.cellsPerSecond,
-      signature: this.#sign(purpose, challenge, agentNonce, jwt),
-    }
+    return openingOf(this.key, purpose, challenge, this.#opening(jwt))
   }
 
   /** Brings a new JWT into the session. */
@@ -200,9 +155,9 @@ export class Agent {
 
   /** The answer to a challenge that brings a new JWT. */
   refreshing(challenge: Answer<'getChallenge'>, jwt: string): RequestInit<'refreshSession'> & object {
-    const agentNonce = new Uint8Array(randomBytes(32))
-    const signature = this.#sign('refresh', challenge, agentNonce, jwt)
-    return { relayNonce: challenge.nonce, agentNonce, jwt, signature }
+    const opening = this.#opening(jwt)
+    const signature = signSession(this.key, 'refresh', challenge, opening)
+    return { relayNonce: challenge.nonce, agentNonce: opening.agentNonce, jwt, signature }
   }
 
   /** Sends a request and waits for its answer. Rejects with `Refused`. */
@@ -282,18 +237,15 @@ export class Agent {
 
   declaration(
     place: { channelId: Uint8Array; slot: bigint; messageId: Uint8Array; commit: Uint8Array },
-    change: { adds?: Uint8Array[]; removes?: Uint8Array[]; leaveNotices?: LeaveNotice[] },
+    change: Change,
   ): Declaration {
-    const declaration = create(DeclarationSchema, change)
-    const bytes = declarationBytes({ ...place, commitHash: sha256(place.commit) }, declaration)
-    declaration.signature = new Uint8Array(sign(null, bytes, this.key.privateKey))
-    return declaration
+    return declare(this.key, place, change)
   }
 
   commit(
     channelId: Uint8Array,
     slot: bigint,
-    change: { adds?: Uint8Array[]; removes?: Uint8Array[]; leaveNotices?: LeaveNotice[] } = {},
+    change: Change = {},
     options: { welcomes?: boolean; messageId?: Uint8Array; size?: number } = {},
   ): Promise<Answer<'sendCommit'>> {
     const messageId = options.messageId ?? new Uint8Array(randomBytes(16))
@@ -310,8 +262,7 @@ export class Agent {
   }
 
   notice(channelId: Uint8Array, slot: bigint): LeaveNotice {
-    const signature = new Uint8Array(sign(null, leaveBytes(channelId, slot), this.key.privateKey))
-    return create(LeaveNoticeSchema, { publicKey: this.key.publicKey, slot, signature })
+    return leaveNotice(this.key, channelId, slot)
   }
 
   send(
@@ -324,19 +275,8 @@ export class Agent {
     return this.request('sendMessage', { channelId, slot, counter, ciphertext, messageId })
   }
 
-  #sign(purpose: SessionPurpose, challenge: Answer<'getChallenge'>, agentNonce: Uint8Array, jwt: string): Uint8Array {
-    const bytes = sessionBytes({
-      purpose,
-      revision: REVISION,
-      relayName: challenge.relayName,
-      relayId: challenge.relayId,
-      relayNonce: challenge.nonce,
-      agentNonce,
-      jwtHash: jwt === '' ? undefined : sha256(Buffer.from(jwt)),
-      traffic: this.traffic.profile,
-      cellsPerSecond: this.traffic.cellsPerSecond,
-    })
-    return new Uint8Array(sign(null, bytes, this.key.privateKey))
+  #opening(jwt: string): { agentNonce: Uint8Array; jwt: string; traffic: Traffic } {
+    return { agentNonce: new Uint8Array(randomBytes(32)), jwt, traffic: this.traffic }
   }
 
   #receive(bytes: Uint8Array): void {

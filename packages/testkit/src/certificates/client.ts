@@ -1,11 +1,6 @@
 /** Client certificates for tests: `@static/cli/authority` makes those of servers only. */
 import { createPublicKey, generateKeyPairSync, type KeyObject, randomBytes, sign } from 'node:crypto'
-
-/** A certificate and its key, PEM. */
-export interface Pair {
-  readonly cert: string
-  readonly key: string
-}
+import type { Pair } from './authority.ts'
 
 /** An authority for client certificates. */
 export interface ClientAuthority {

@@ -1,0 +1,37 @@
+/** For `@static/testkit` alone: what other engines, crash tests and raw clients are built on. Not published. */
+export { toHex } from './hex.ts'
+export type {
+  Account,
+  AgentId,
+  ChannelId,
+  Entry,
+  Invite,
+  Position,
+  Request,
+  Result,
+  Retention,
+  Store,
+  StoredWelcome,
+  StoreListener,
+  StoreOperation,
+  Time,
+} from './ports.ts'
+export { isActive } from './store/ledger/invites.ts'
+export { Ledger } from './store/ledger/ledger.ts'
+export {
+  type Answered,
+  ENTRY_OVERHEAD,
+  type Glance,
+  type IdKey,
+  type NewChannel,
+  type NewWelcome,
+  type Rows,
+  type Weight,
+} from './store/ledger/rows.ts'
+export { type Channel, findMember, newChannel, onRoster, type Slot, type Turn } from './store/ledger/state.ts'
+export type { EngineStep } from './store/sqlite/engine.ts'
+export type { WorkerOptions } from './store/sqlite/messages.ts'
+export { serveDatabase } from './store/sqlite/serve.ts'
+export { openSqliteStore } from './store/sqlite/store.ts'
+export { frameCells, frameMessage, PREFIX_BYTES } from './transport/grpc/frame.ts'
+export { connectQuic } from './transport/quic/client.ts'

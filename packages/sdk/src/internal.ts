@@ -1,0 +1,27 @@
+/** For `@static/testkit` alone: the ports that its stores, transports and crash injection stand in for. Not published. */
+export type {
+  AgentStore,
+  AnsweredRecord,
+  AttemptRecord,
+  CellStream,
+  Change,
+  ChannelId,
+  ChannelRecord,
+  EpochRecord,
+  IdentityRecord,
+  InboxRecord,
+  InviteRecord,
+  JoinerRecord,
+  KeyPackageRecord,
+  LeaverRecord,
+  OutboxRecord,
+  PendingCommitRecord,
+  RelaySession,
+  SenderRecord,
+  Snapshot,
+  StoredChannel,
+  StreamHandlers,
+  Target,
+  Transport,
+} from './ports.ts'
+export { Delivery } from './transport/delivery.ts'
