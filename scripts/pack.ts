@@ -67,7 +67,7 @@ function stage(folder: string): string[] {
   const isCompiled = existsSync(join(compiled, folder, 'src'))
   if (isCompiled) {
     renameSync(join(compiled, folder, 'src'), join(place, 'dist'))
-    for (const ending of ['.js', '.d.ts']) rmSync(join(place, built(INTERNAL, ending)), { force: true })
+    for (const ending of ['.js', '.d.ts'] as const) rmSync(join(place, built(INTERNAL, ending)), { force: true })
     finish(join(place, 'dist'))
   }
   for (const name of own.files ?? []) {

@@ -27,6 +27,10 @@ assert.ok(examples.length > 0)
 const entries = project.packages.flatMap(({ manifest: { name, exports = {} } }) =>
   Object.keys(exports).map((path) => name + path.slice(1)),
 )
+assert.deepEqual(
+  entries.filter((entry) => entry.endsWith('/internal')),
+  [],
+)
 const typed = entries.filter((entry) => !entry.endsWith('.html'))
 /** A program: it runs until its stdin ends. */
 const DRIVER = '@static/sdk/driver'
@@ -57,7 +61,7 @@ test('the packages hold what runs and nothing else', (t) => {
     const others = files.filter((file) => !allowed.test(file) && !/^(package\.json|README\.md|LICENSE)$/.test(file))
     assert.deepEqual(others, [])
     assert.deepEqual(
-      files.filter((file) => /\btests?\b/.test(file)),
+      files.filter((file) => /\btests?\b|\binternal\./.test(file)),
       [],
     )
     for (const file of files) {

@@ -4,15 +4,15 @@ import { randomBytes } from 'node:crypto'
 import { chmodSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import type { CrashPoint } from '@static/testkit/crash/agent-ports'
 import { StaticClient } from '../src/client.ts'
 import { decodeRow, makeEngine, type SignatureKeyPair } from '../src/mls/index.ts'
 import { inside } from '../src/mls/ts-mls/state.ts'
 import type { AgentStore, Change, EpochRecord } from '../src/ports.ts'
 import type { ClientOptions } from '../src/settings.ts'
 import { openAgentStore } from '../src/store/sqlcipher.ts'
-import { CountedPorts } from './crash/ports.ts'
+import { LateListener } from './crash/late-listener.ts'
 import { Scene } from './crash/scene.ts'
-import type { CrashPoint } from './crash/tasks.ts'
 import { copyOf, decrypted, filesHolding, makeDirectory } from './store/support.ts'
 import { code, take, takeEnvelope, World } from './support/world.ts'
 
@@ -126,14 +126,14 @@ class Secrets {
 /** Alice, whose database is looked at, has talked with bob, has committed and lost; one message she has not read. */
 async function talk(world: World, canary: string): Promise<{ alice: StaticClient; secrets: Secrets }> {
   let secrets: Secrets | undefined
-  const ports = new CountedPorts()
+  const network = new LateListener()
   const alice = await world.agent('alice', {
     store: (store) => {
       const watching = Secrets.watch(store)
       secrets = watching.secrets
       return watching.watched
     },
-    transport: (transport) => ports.transport(transport),
+    transport: (transport) => network.transport(transport),
     // Cover is written too, and she hears again after anything that is.
     traffic: 'off',
   })
@@ -152,9 +152,9 @@ async function talk(world: World, canary: string): Promise<{ alice: StaticClient
   await b!.send(`${canary} in time`)
   await take(a!, 1)
   const lost = secrets!.lostCommits
-  ports.stopListening()
+  network.stopListening()
   await b!.rotate()
-  ports.listenAfterWrite()
+  network.listenAfterWrite()
   await a!.rotate()
   assert.ok(secrets!.lostCommits > lost)
   await b!.send(`${canary} read`)

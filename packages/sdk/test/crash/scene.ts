@@ -3,12 +3,13 @@ import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import { setImmediate } from 'node:timers/promises'
+import type { CrashPoint } from '@static/testkit/crash/agent-ports'
 import type { Channel } from '../../src/channel.ts'
 import type { StaticClient } from '../../src/client.ts'
 import type { AgentEvent } from '../../src/core/agent/events.ts'
 import { take, text, type World } from '../support/world.ts'
 import { type Received, type Report, runChild } from './child.ts'
-import type { CrashPoint, Task } from './tasks.ts'
+import type { Task } from './tasks.ts'
 
 /** What must not happen to a member, whoever crashes. */
 const TROUBLE: readonly AgentEvent['type'][] = [

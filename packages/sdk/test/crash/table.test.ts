@@ -5,11 +5,11 @@
  */
 import { test } from 'node:test'
 import { randomNumbers, SEED } from '@static/testkit/random'
+import type { CrashPoint } from '@static/testkit/crash/agent-ports'
 import type { StaticClient } from '../../src/client.ts'
 import { World } from '../support/world.ts'
 import { OPERATIONS, type Operation } from './operations.ts'
 import { Scene } from './scene.ts'
-import type { CrashPoint } from './tasks.ts'
 
 /** How many points of an operation are tried; without it all. */
 const SAMPLE = process.env['STATIC_CRASH'] === 'all' ? undefined : 2

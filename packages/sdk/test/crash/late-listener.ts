@@ -1,27 +1,11 @@
-/**
- * The ports of an agent, counted. Whatever an agent does to the world, and the world to it, goes through them: so a
- * crash between any two of its steps is a crash before or after one of these calls.
- */
-import type { AgentStore, CellStream, RelaySession, StreamHandlers, Transport } from '../../src/ports.ts'
-import type { Wrapping } from './start.ts'
-import type { CrashPoint } from './tasks.ts'
+/** The network of an agent that hears nothing for a while: what has come meanwhile, it hears after its own words. */
+import type { CellStream, RelaySession, StreamHandlers, Transport } from '../../src/ports.ts'
 
-/** Counts the calls of both ports, and ends the process at one of them. */
-export class CountedPorts implements Wrapping {
-  /** What happened, in order: `store`, `checkpoint`, `write`, `data`. */
-  readonly calls: string[] = []
-  #counting = false
-  #crashAt: CrashPoint | undefined
+export class LateListener {
   /** What has come while it does not listen. */
   #unheard: (() => void)[] | undefined
   #hearsAfterWrite = false
   readonly #resumed = Promise.withResolvers<void>()
-
-  /** Counts from now on. */
-  mark(crashAt: CrashPoint | undefined): void {
-    this.#counting = true
-    this.#crashAt = crashAt
-  }
 
   /** Fulfilled when the relay has told the agent where its channels stand: only then does it send at once. */
   get resumed(): Promise<void> {
@@ -36,19 +20,6 @@ export class CountedPorts implements Wrapping {
   /** Hears again once something was written. */
   listenAfterWrite(): void {
     this.#hearsAfterWrite = true
-  }
-
-  store(store: AgentStore): AgentStore {
-    return {
-      load: () => store.load(),
-      inbox: (id, after, limit) => store.inbox(id, after, limit),
-      write: (changes) => {
-        if (changes.length > 0) this.#call('store', () => store.write(changes))
-      },
-      checkpoint: () => this.#call('checkpoint', () => store.checkpoint()),
-      // Makes a checkpoint, too.
-      close: () => this.#call('checkpoint', () => store.close()),
-    }
   }
 
   transport(transport: Transport): Transport {
@@ -75,7 +46,7 @@ export class CountedPorts implements Wrapping {
   #stream(stream: CellStream): CellStream {
     return {
       write: (cells) => {
-        this.#call('write', () => stream.write(cells))
+        stream.write(cells)
         // Not at once: what was written shall be on its way.
         if (this.#hearsAfterWrite) setImmediate(() => this.#listen())
       },
@@ -89,7 +60,7 @@ export class CountedPorts implements Wrapping {
       else happened()
     }
     return {
-      data: (chunk) => hear(() => this.#call('data', () => handlers.data(chunk))),
+      data: (chunk) => hear(() => handlers.data(chunk)),
       closed: (reason) => hear(() => handlers.closed(reason)),
     }
   }
@@ -98,17 +69,5 @@ export class CountedPorts implements Wrapping {
     const unheard = this.#unheard
     this.#unheard = undefined
     for (const happened of unheard ?? []) happened()
-  }
-
-  #call(name: string, action: () => void): void {
-    if (!this.#counting) return action()
-    const call = this.calls.push(name)
-    this.#dieAt({ call, moment: 'before' })
-    action()
-    this.#dieAt({ call, moment: 'after' })
-  }
-
-  #dieAt({ call, moment }: CrashPoint): void {
-    if (this.#crashAt?.call === call && this.#crashAt.moment === moment) process.kill(process.pid, 'SIGKILL')
   }
 }

@@ -1,31 +1,43 @@
 /**
- * An agent in this process that can be killed. Whatever it does to the world, and the world to it, goes through its
- * database and its transport: from the moment of its death on nothing does, and what it still holds in memory is lost.
- * What it had handed to the network before goes out, as it does when a process dies.
+ * The ports of an agent that can be killed. Whatever it does to the world, and the world to it, goes through its
+ * database and its transport: so a crash between any two of its steps is a crash before or after one of these calls.
  */
 import { StaticError } from '@static/protocol'
-import type { AgentStore, CellStream, StreamHandlers, Transport } from '../../src/ports.ts'
-import type { AgentOptions } from './world.ts'
+import type { AgentStore, CellStream, StreamHandlers, Transport } from '@static/sdk/internal'
 
 /** Before or after the nth call. */
-export interface DeathPoint {
+export interface CrashPoint {
   readonly call: number
   readonly moment: 'before' | 'after'
 }
 
+/**
+ * What dies: the agent alone, or its process by SIGKILL. From an agent's death on nothing goes through its ports, and
+ * what it still holds in memory is lost; what it had handed to the network before goes out, as with a process.
+ */
+export type Victim = 'agent' | 'process'
+
 /** The ports of one life of an agent. */
-export class Mortal {
-  /** The calls since `mark`, in order: `store`, `write`, `data`. */
+export class CrashingPorts {
+  /** The calls since `mark`, in order: `store`, `write`, `data`, and `checkpoint` where a process dies. */
   readonly calls: string[] = []
+  readonly #victim: Victim
   readonly #end = Promise.withResolvers<void>()
   readonly #streams = new Set<CellStream>()
   #store: AgentStore | undefined
   #counting = false
-  #point: DeathPoint | undefined
+  #point: CrashPoint | undefined
   #isDead = false
 
-  /** For `World.manager` and `World.agent`. */
-  get options(): Pick<AgentOptions, 'store' | 'transport'> {
+  constructor(victim: Victim = 'agent') {
+    this.#victim = victim
+  }
+
+  /** The ports as options. */
+  get options(): {
+    readonly store: (store: AgentStore) => AgentStore
+    readonly transport: (transport: Transport) => Transport
+  } {
     return { store: (store) => this.store(store), transport: (transport) => this.transport(transport) }
   }
 
@@ -39,38 +51,27 @@ export class Mortal {
   }
 
   /** Counts from now on, and dies at a point. */
-  mark(point: DeathPoint | undefined): void {
+  mark(point: CrashPoint | undefined): void {
     this.calls.length = 0
     this.#counting = true
     this.#point = point
   }
 
-  kill(): void {
-    if (this.#isDead) return
-    this.#isDead = true
-    for (const stream of this.#streams) stream.end()
-    this.#store?.close()
-    this.#end.resolve()
-  }
-
   store(store: AgentStore): AgentStore {
     this.#store = store
-    const alive = <Result>(action: () => Result): Result => {
-      if (this.#isDead) throw dead()
-      return action()
-    }
     return {
-      load: () => alive(() => store.load()),
-      inbox: (id, after, limit) => alive(() => store.inbox(id, after, limit)),
+      load: () => this.#alive(() => store.load()),
+      inbox: (id, after, limit) => this.#alive(() => store.inbox(id, after, limit)),
       write: (changes) => {
         if (changes.length > 0) this.#call('store', () => store.write(changes))
         // Whatever would have followed does not.
         if (this.#isDead) throw dead()
       },
-      checkpoint: () => alive(() => store.checkpoint()),
-      close: () => {
-        if (!this.#isDead) store.close()
-      },
+      checkpoint: () => this.#checkpoint(() => this.#alive(() => store.checkpoint())),
+      close: () =>
+        this.#checkpoint(() => {
+          if (!this.#isDead) store.close()
+        }),
     }
   }
 
@@ -101,6 +102,17 @@ export class Mortal {
     }
   }
 
+  #alive<Result>(action: () => Result): Result {
+    if (this.#isDead) throw dead()
+    return action()
+  }
+
+  /** Closing makes one, too. An agent that dies alone does so at other calls. */
+  #checkpoint(action: () => void): void {
+    if (this.#victim === 'process') this.#call('checkpoint', action)
+    else action()
+  }
+
   #call(name: string, action: () => void): void {
     if (this.#isDead) return
     const call = this.#counting ? this.calls.push(name) : 0
@@ -110,8 +122,17 @@ export class Mortal {
     this.#dieAt({ call, moment: 'after' })
   }
 
-  #dieAt({ call, moment }: DeathPoint): void {
-    if (this.#counting && this.#point?.call === call && this.#point.moment === moment) this.kill()
+  #dieAt({ call, moment }: CrashPoint): void {
+    if (this.#counting && this.#point?.call === call && this.#point.moment === moment) this.#kill()
+  }
+
+  #kill(): void {
+    if (this.#isDead) return
+    if (this.#victim === 'process') process.kill(process.pid, 'SIGKILL')
+    this.#isDead = true
+    for (const stream of this.#streams) stream.end()
+    this.#store?.close()
+    this.#end.resolve()
   }
 }
 
