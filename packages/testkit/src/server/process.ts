@@ -7,7 +7,8 @@ import { resolve } from 'node:path'
 import { createInterface } from 'node:readline'
 import { text } from 'node:stream/consumers'
 
-const MAIN = resolve(import.meta.dirname, '../../../cli/src/main.ts')
+/** Where the command is. */
+export const MAIN: string = resolve(import.meta.dirname, '../../../cli/src/main.ts')
 const READY_WITHIN = 30_000
 
 /** How to run it. */
