@@ -16,7 +16,6 @@ export type {
   StoreOperation,
   Time,
 } from './ports.ts'
-export { isActive } from './store/ledger/invites.ts'
 export { Ledger } from './store/ledger/ledger.ts'
 export {
   type Answered,

@@ -22,7 +22,7 @@ import { ed25519, generateSignatureKeyPair, type SignatureKeyPair } from '../../
 import type { CommitChange, Epoch, Group, MlsEngine } from '../../src/mls/engine.ts'
 import { concat } from '../../src/mls/bytes.ts'
 import { type Crypto, makeKeyPackage, type OwnKeyPackage } from '../../src/mls/key-package.ts'
-import { CHACHA_SUITE, makeProvider } from '../../src/mls/provider.ts'
+import { makeProvider, type Suite } from '../../src/mls/provider.ts'
 import type { RatchetRow } from '../../src/mls/ratchet.ts'
 import { makeEngine } from '../../src/mls/ts-mls/engine.ts'
 import { CONFIG } from '../../src/mls/ts-mls/config.ts'
@@ -32,6 +32,13 @@ import { hex, text, words } from './support.ts'
 
 /** The linter cannot see through the way in which it is exported. */
 const openmls: typeof raw = raw
+/** The one that the peer has. */
+const CHACHA_SUITE: Suite = {
+  name: 'MLS_128_DHKEMX25519_CHACHA20POLY1305_SHA256_Ed25519',
+  aead: 'chacha20-poly1305',
+  keyBytes: 32,
+  hpkeAead: 3,
+}
 const crypto: Crypto = { suite: CHACHA_SUITE, provider: makeProvider(CHACHA_SUITE) }
 const { provider } = crypto
 const engine: MlsEngine = makeEngine(CHACHA_SUITE)

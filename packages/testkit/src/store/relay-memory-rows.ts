@@ -11,7 +11,6 @@ import {
   type Glance,
   type IdKey,
   type Invite,
-  isActive,
   type NewChannel,
   newChannel,
   type NewWelcome,
@@ -265,4 +264,9 @@ export class MemoryRows implements Rows {
 
 function idText({ kind, agent, id }: IdKey): string {
   return `${kind} ${agent} ${toHex(id)}`
+}
+
+/** Whether joiners may still ask by an invite. */
+function isActive(invite: Invite, now: Time): boolean {
+  return !invite.revoked && invite.expiresAt > now && invite.uses < invite.maxUses
 }
