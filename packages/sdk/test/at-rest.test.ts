@@ -14,7 +14,7 @@ import { openAgentStore } from '../src/store/sqlcipher.ts'
 import { LateListener } from './crash/late-listener.ts'
 import { Scene } from './crash/scene.ts'
 import { copyOf, decrypted, filesHolding, makeDirectory } from './store/support.ts'
-import { code, take, takeEnvelope, World } from './support/world.ts'
+import { code, take, takeEnvelope, TestSystem } from './support/test-system.ts'
 
 const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString('hex')
 const canaryOf = (): string => `canary ${randomBytes(24).toString('hex')}`
@@ -124,7 +124,7 @@ class Secrets {
 }
 
 /** Alice, whose database is looked at, has talked with bob, has committed and lost; one message she has not read. */
-async function talk(world: World, canary: string): Promise<{ alice: StaticClient; secrets: Secrets }> {
+async function talk(world: TestSystem, canary: string): Promise<{ alice: StaticClient; secrets: Secrets }> {
   let secrets: Secrets | undefined
   const network = new LateListener()
   const alice = await world.agent('alice', {
@@ -169,7 +169,7 @@ async function talk(world: World, canary: string): Promise<{ alice: StaticClient
 const SETTINGS = { rates: { commitsPerSecond: 1000, commitsBurst: 1000 } }
 
 test('no file holds a payload or a secret, open and closed', async (t) => {
-  const world = await World.start(t, 'grpc', { settings: SETTINGS })
+  const world = await TestSystem.start(t, 'grpc', { settings: SETTINGS })
   const canary = canaryOf()
   const { alice, secrets } = await talk(world, canary)
   const directory = world.directoryOf('alice')
@@ -188,7 +188,7 @@ test('no file holds a payload or a secret, open and closed', async (t) => {
 })
 
 test('with the key, nothing past is found after a checkpoint', async (t) => {
-  const world = await World.start(t, 'grpc', { settings: SETTINGS })
+  const world = await TestSystem.start(t, 'grpc', { settings: SETTINGS })
   const canary = canaryOf()
   const { alice, secrets } = await talk(world, canary)
   const directory = world.directoryOf('alice')
@@ -219,7 +219,7 @@ test('with the key, nothing past is found after a checkpoint', async (t) => {
 })
 
 test('no file holds a payload or a secret after kill -9', async (t) => {
-  const world = await World.start(t, 'grpc', { settings: SETTINGS })
+  const world = await TestSystem.start(t, 'grpc', { settings: SETTINGS })
   const peer = await world.agent('peer', { account: null, chance: () => 0 })
   const owner = await world.agent('owner')
   for (const call of [1, 2, 3, 4, 5, 6]) {
@@ -243,7 +243,7 @@ test('no file holds a payload or a secret after kill -9', async (t) => {
 })
 
 test('a client says why its database cannot be opened, and leaves nothing open', async (t) => {
-  const world = await World.start(t, 'grpc')
+  const world = await TestSystem.start(t, 'grpc')
   const scene = new Scene(world, await world.agent('peer'), 'guest')
   await scene.withMember()
   const { directory } = scene

@@ -7,11 +7,11 @@ import { CloseReason } from '@static/protocol/relay'
 import { toHex } from '../../src/hex.ts'
 import { Agent, type AgentKey, makeKey } from '@static/testkit/agent'
 import { refusal } from '@static/testkit/agent'
-import { openWorld, quiet, type World } from '../support/world.ts'
+import { openMemoryRelay, quiet, type MemoryRelay } from '../support/memory-relay.ts'
 
 const ENTRIES = ['deliverMessage', 'deliverCommit', 'deliverLeave']
 
-async function guest(world: World, key: AgentKey = makeKey()): Promise<Agent> {
+async function guest(world: MemoryRelay, key: AgentKey = makeKey()): Promise<Agent> {
   const agent = await Agent.connect(world.transport.wire('protobuf'), { key })
   await agent.request('resume', {})
   return agent
@@ -19,7 +19,7 @@ async function guest(world: World, key: AgentKey = makeKey()): Promise<Agent> {
 
 /** A channel with its owner and members that are connected and receive. */
 async function channelWith(
-  world: World,
+  world: MemoryRelay,
   members: number,
 ): Promise<{ owner: Agent; others: Agent[]; channelId: Uint8Array }> {
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
@@ -48,7 +48,7 @@ function upTo(last: number, first = 1): number[] {
 }
 
 test('members get every entry in the order of the log, and their own without the body', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 2)
   const [bob, eve] = others as [Agent, Agent]
   const texts = ['a', 'b', 'c'].map((text) => Buffer.from(text))
@@ -71,7 +71,7 @@ test('members get every entry in the order of the log, and their own without the
 })
 
 test('who was away gets what it has not acknowledged, then goes on live', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 1)
   const [bob] = others as [Agent]
   await owner.send(channelId, 1n, 1n)
@@ -90,7 +90,7 @@ test('who was away gets what it has not acknowledged, then goes on live', async 
 })
 
 test('nothing is delivered before a resume, and only the channels that were resumed', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const one = await owner.createChannel('acme/x/one')
   const two = await owner.createChannel('acme/x/two')
@@ -113,7 +113,7 @@ test('nothing is delivered before a resume, and only the channels that were resu
 })
 
 test('a burst that comes in one turn does not cut off a reader that keeps up', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 2)
   const big = randomBytes(200_000)
   await Promise.all(Array.from({ length: 30 }, (_, at) => owner.send(channelId, 1n, BigInt(at + 1), big)))
@@ -122,7 +122,7 @@ test('a burst that comes in one turn does not cut off a reader that keeps up', a
 })
 
 test('a reader that takes nothing holds up nobody else, and gets all in order when it takes again', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 2)
   const [deaf, bob] = others as [Agent, Agent]
   deaf.deaf = true
@@ -138,7 +138,7 @@ test('a reader that takes nothing holds up nobody else, and gets all in order wh
 })
 
 test('small messages stop at the window, too', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 1)
   const [deaf] = others as [Agent]
   deaf.deaf = true
@@ -151,7 +151,7 @@ test('small messages stop at the window, too', async (t) => {
 })
 
 test('a reader that stands still for 30 s is cut off, and resumes from its cursor', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 1)
   const [deaf] = others as [Agent]
   deaf.deaf = true
@@ -176,7 +176,7 @@ test('a reader that stands still for 30 s is cut off, and resumes from its curso
 })
 
 test('a peer that does not answer a ping is gone after 10 s', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const dead = await guest(world)
   const alive = await guest(world)
   dead.deaf = true
@@ -188,7 +188,7 @@ test('a peer that does not answer a ping is gone after 10 s', async (t) => {
 })
 
 test('only what was delivered is acknowledged: more closes the session', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 1)
   const [bob] = others as [Agent]
   await owner.send(channelId, 1n, 1n)
@@ -204,7 +204,7 @@ test('only what was delivered is acknowledged: more closes the session', async (
 })
 
 test('what came before a second resume, or by an earlier session, may be acknowledged still', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 1)
   const [bob] = others as [Agent]
   for (let counter = 1n; counter <= 5n; counter++) await owner.send(channelId, 1n, counter)
@@ -224,7 +224,7 @@ test('what came before a second resume, or by an earlier session, may be acknowl
 
 test('an entry that is gone is told as a gap, and one with a commit in it as lost', async (t) => {
   const retention = { channelEntries: 40 }
-  const world = await openWorld(t, { settings: { retention } })
+  const world = await openMemoryRelay(t, { settings: { retention } })
   const { owner, others, channelId } = await channelWith(world, 2)
   const [bob, away] = others as [Agent, Agent]
   away.close()
@@ -256,7 +256,7 @@ test('an entry that is gone is told as a gap, and one with a commit in it as los
 })
 
 test('a removed member gets the commit that removes it, may acknowledge it, and nothing after', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 2)
   const [bob, eve] = others as [Agent, Agent]
   await owner.commit(channelId, 1n, { removes: [bob.id] })
@@ -274,7 +274,7 @@ test('a removed member gets the commit that removes it, may acknowledge it, and 
 })
 
 test('a member that was removed while it was away gets everything up to the removal, and no more', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 1)
   const [bob] = others as [Agent]
   bob.close()
@@ -292,7 +292,7 @@ test('a member that was removed while it was away gets everything up to the remo
 })
 
 test('a member that is behind when it is removed reads up to the removal, and no more', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 1)
   const [slow] = others as [Agent]
   slow.deaf = true
@@ -310,7 +310,7 @@ test('a member that is behind when it is removed reads up to the removal, and no
 })
 
 test('who leaves gets its own notice last, and the others see it in the log', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 2)
   const [bob, eve] = others as [Agent, Agent]
   await bob.request('leave', { channelId, notice: bob.notice(channelId, 1n) })
@@ -332,7 +332,7 @@ test('who leaves gets its own notice last, and the others see it in the log', as
 })
 
 test('a deleted channel is told to its members, connected or resumed, and breaks no session', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 2)
   const [bob, idle] = others as [Agent, Agent]
   const fresh = await Agent.connect(world.transport.wire('cbor'), { key: idle.key })
@@ -349,7 +349,7 @@ test('a deleted channel is told to its members, connected or resumed, and breaks
 })
 
 test('a Welcome is pushed to who is online, and given on resume to who is not, until it is acknowledged', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const channelId = await owner.createChannel('acme/x/y')
   const online = await guest(world)
@@ -373,7 +373,7 @@ test('a Welcome is pushed to who is online, and given on resume to who is not, u
 })
 
 test('a Welcome may be acknowledged before the channel is resumed, and deliveries begin after it', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const channelId = await owner.createChannel('acme/x/y')
   const bob = await guest(world)
@@ -390,7 +390,7 @@ test('a Welcome may be acknowledged before the channel is resumed, and deliverie
 })
 
 test('however many Welcomes wait, a resume is not cut off by them, and entries come after them', async (t) => {
-  const world = await openWorld(t, { settings: { rates: { commitsPerSecond: 1000, commitsBurst: 1000 } } })
+  const world = await openMemoryRelay(t, { settings: { rates: { commitsPerSecond: 1000, commitsBurst: 1000 } } })
   const key = makeKey()
   for (let count = 0; count < 150; count++) {
     const jwt = world.api.token(`account ${count % 3}`)
@@ -411,7 +411,7 @@ test('however many Welcomes wait, a resume is not cut off by them, and entries c
 })
 
 test('a Welcome that was not sent with its commit comes later, from the sender of the commit only', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 1)
   const [bob] = others as [Agent]
   const eve = await guest(world)
@@ -431,7 +431,7 @@ test('a Welcome that was not sent with its commit comes later, from the sender o
 })
 
 test('a rejected commit is told to members, to who is back and to who is out again', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 2)
   const [bob, eve] = others as [Agent, Agent]
   const added = await guest(world)
@@ -460,7 +460,7 @@ test('a rejected commit is told to members, to who is back and to who is out aga
 })
 
 test('who is added again resumes after its new Welcome; of the time between it gets nothing', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 1)
   const [bob] = others as [Agent]
   await owner.commit(channelId, 1n, { removes: [bob.id] })
@@ -479,7 +479,7 @@ test('who is added again resumes after its new Welcome; of the time between it g
 })
 
 test('removed and added by one commit: the old deliveries end with it, the new ones begin after it', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 1)
   const [bob] = others as [Agent]
   await bob.next('deliverWelcome')
@@ -496,7 +496,7 @@ test('removed and added by one commit: the old deliveries end with it, the new o
 })
 
 test('who is behind when it is removed and added again gets no hole in its deliveries', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 1)
   const [slow] = others as [Agent]
   await slow.next('deliverWelcome')

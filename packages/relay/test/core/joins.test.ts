@@ -7,12 +7,12 @@ import { toHex } from '../../src/hex.ts'
 import { Agent, Refused, sha256 } from '@static/testkit/agent'
 import { refusal } from '@static/testkit/agent'
 import { UnaryAgent } from '../support/unary.ts'
-import { openWorld, quiet, type World } from '../support/world.ts'
+import { openMemoryRelay, quiet, type MemoryRelay } from '../support/memory-relay.ts'
 
 const HOUR = 3_600_000
 
 interface Scene {
-  readonly world: World
+  readonly world: MemoryRelay
   readonly owner: Agent
   readonly channelId: Uint8Array
 }
@@ -23,7 +23,7 @@ interface Token {
 }
 
 async function scene(t: test.TestContext, settings: object = {}): Promise<Scene> {
-  const world = await openWorld(t, { settings })
+  const world = await openMemoryRelay(t, { settings })
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   return { world, owner, channelId: await owner.createChannel('acme/x/y') }
 }

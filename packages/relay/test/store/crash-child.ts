@@ -5,7 +5,7 @@
 import { writeSync } from 'node:fs'
 import { crashingStore, type FailAt } from '@static/testkit/crash/store-steps'
 import { randomNumbers } from '@static/testkit/random'
-import { RETENTION, World, member, sha256 } from './world.ts'
+import { RETENTION, ChannelFixture, member, sha256 } from './channel-fixture.ts'
 
 export interface Said {
   readonly what: 'sending' | 'sent' | 'committing' | 'committed' | 'acknowledging'
@@ -21,7 +21,7 @@ const say = (said: Said): void => void writeSync(1, `${JSON.stringify(said)}\n`)
 const random = randomNumbers(Number(seed))
 const failAt = { point: point as FailAt['point'], count: Number(count) }
 const store = await crashingStore(path!, failAt)({ retention: RETENTION, onDeath: () => undefined }, () => undefined)
-const world = new World(store, [])
+const world = new ChannelFixture(store, [])
 const newId = (label: string): Uint8Array => sha256(`${seed} ${label}`).subarray(0, 16)
 const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString('hex')
 

@@ -8,7 +8,7 @@ import { ENGINE_STEPS } from '@static/testkit/crash/store-steps'
 import { openSqliteStore } from '../../src/store/sqlite/store.ts'
 import type { Said } from './crash-child.ts'
 import { randomNumbers, SEED } from '@static/testkit/random'
-import { RETENTION, World, accepted, assertChain, bytesOf, temporaryFile } from './world.ts'
+import { RETENTION, ChannelFixture, accepted, assertChain, bytesOf, temporaryFile } from './channel-fixture.ts'
 
 /** All twenty with STATIC_CRASH=all. */
 const ROUNDS = process.env['STATIC_CRASH'] === 'all' ? 20 : 10
@@ -22,8 +22,8 @@ test(
     t.diagnostic(`seed ${SEED}, ${ROUNDS} rounds`)
     const random = randomNumbers(SEED)
     const path = temporaryFile(t)
-    const open = async (): Promise<World> =>
-      new World(await openSqliteStore({ path, retention: RETENTION }, () => undefined), [])
+    const open = async (): Promise<ChannelFixture> =>
+      new ChannelFixture(await openSqliteStore({ path, retention: RETENTION }, () => undefined), [])
     const founding = await open()
     await founding.found('alice', 'bob')
     await founding.store.close()

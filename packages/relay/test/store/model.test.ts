@@ -25,7 +25,7 @@ import {
   temporaryFile,
   text,
   welcomeFor,
-} from './world.ts'
+} from './channel-fixture.ts'
 
 const RUNS = 10
 /** Small, so that everything happens: full channels, expiry, forgotten ids. */

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { randomNumbers, SEED } from '@static/testkit/random'
-import { type World, accepted, agentId, forEachEngine, member } from './world.ts'
+import { type ChannelFixture, accepted, agentId, forEachEngine, member } from './channel-fixture.ts'
 
 const STORIES = 12
 const STEPS = 90
@@ -43,7 +43,7 @@ function tell(log: readonly Told[], rejected: ReadonlySet<number>, name: string)
   return now
 }
 
-async function check(world: World, log: readonly Told[], rejected: ReadonlySet<number>): Promise<void> {
+async function check(world: ChannelFixture, log: readonly Told[], rejected: ReadonlySet<number>): Promise<void> {
   const { lastIndex } = await world.stand('alice')
   const standings = await Promise.all(OTHERS.map((name) => world.standing(name)))
   for (const [at, name] of OTHERS.entries()) {

@@ -6,7 +6,7 @@ import { randomNumbers, SEED } from '@static/testkit/random'
 import { type RelayChild, RelayHome } from '@static/testkit/relay/process'
 import type { Channel } from '../../src/channel.ts'
 import type { StaticClient } from '../../src/client.ts'
-import { take, text } from '../support/world.ts'
+import { take, text } from '../support/test-system.ts'
 import { until } from './scene.ts'
 import { startAgent } from './start.ts'
 

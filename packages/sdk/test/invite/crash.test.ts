@@ -14,7 +14,7 @@ import type { AgentParts } from '../../src/core/agent/agent.ts'
 import { StaticChannelManager } from '../../src/manager.ts'
 import type { RelaySession } from '../../src/ports.ts'
 import { until } from '../crash/scene.ts'
-import { type AgentOptions, code, event, NAME, text, World } from '../support/world.ts'
+import { type AgentOptions, code, event, NAME, text, TestSystem } from '../support/test-system.ts'
 
 /** How many points of each side are tried; `STATIC_CRASH=all`: all. */
 const SAMPLE = process.env['STATIC_CRASH'] === 'all' ? undefined : 14
@@ -29,7 +29,7 @@ const random = randomNumbers(SEED)
 
 /** Agents of which only the one that is killed is started again. */
 interface Lane {
-  readonly world: World
+  readonly world: TestSystem
   readonly number: number
   readonly second: StaticChannelManager
   readonly third: StaticChannelManager
@@ -123,7 +123,7 @@ function pointsOf(calls: number): CrashPoint[] {
 }
 
 test(`a join survives the death of either side at any step, seed ${SEED}`, { timeout: 600_000 }, async (t) => {
-  const world = await World.start(t, 'grpc', { settings: SETTINGS })
+  const world = await TestSystem.start(t, 'grpc', { settings: SETTINGS })
   const lanes: Lane[] = []
   for (const number of [1, 2]) {
     const second = await world.manager(`second-${number}`, { account: null, chance: () => 0 })
@@ -158,7 +158,7 @@ test(`a join survives the death of either side at any step, seed ${SEED}`, { tim
 test('a joiner that dies before its hello is removed, and comes in later by the same token and one use', async (t) => {
   let ahead = 0
   const now = (): number => Date.now() + ahead
-  const world = await World.start(t, 'grpc', { settings: SETTINGS })
+  const world = await TestSystem.start(t, 'grpc', { settings: SETTINGS })
   const owner = await world.manager('owner', { now })
   const own = await owner.create(NAME)
   const token = await owner.invite(NAME)
@@ -184,7 +184,7 @@ test('a joiner that dies before its hello is removed, and comes in later by the 
 test('a relay that does not take a use back costs that use, and nobody else their way in', async (t) => {
   let ahead = 0
   const now = (): number => Date.now() + ahead
-  const world = await World.start(t, 'grpc', { settings: SETTINGS })
+  const world = await TestSystem.start(t, 'grpc', { settings: SETTINGS })
   const parts = await world.parts('owner', { now })
   const known = new Set<string>()
   await using owner = await StaticChannelManager.start({ ...parts, connect: refusingAgain(parts, known) }, 'localhost')

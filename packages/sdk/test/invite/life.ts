@@ -6,7 +6,7 @@ import { CrashingPorts } from '@static/testkit/crash/agent-ports'
 import type { Channel } from '../../src/channel.ts'
 import type { StaticChannelManager } from '../../src/manager.ts'
 import type { AgentId, AgentStore } from '../../src/ports.ts'
-import type { World } from '../support/world.ts'
+import type { TestSystem } from '../support/test-system.ts'
 import { Book, type Page } from './book.ts'
 
 const PATIENCE_MS = 30_000
@@ -39,7 +39,7 @@ interface Person {
 /** A channel's life. */
 export class Life {
   readonly name: string
-  readonly #world: World
+  readonly #world: TestSystem
   readonly #random: () => number
   readonly #people: Person[]
   readonly #owner: Person
@@ -54,7 +54,7 @@ export class Life {
   /** What happened, by name. */
   readonly counts: Record<string, number> = {}
 
-  constructor(world: World, random: () => number, number: number, people: number) {
+  constructor(world: TestSystem, random: () => number, number: number, people: number) {
     this.name = `acme/lives/life-${number}`
     this.#world = world
     this.#random = random

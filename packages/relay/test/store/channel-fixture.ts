@@ -52,7 +52,7 @@ export function temporaryFile(t: TestContext): string {
   return join(directory, 'relay.sqlite')
 }
 
-export type Open = (t: TestContext, retention?: Partial<Retention>) => Promise<World>
+export type Open = (t: TestContext, retention?: Partial<Retention>) => Promise<ChannelFixture>
 
 /** Tells the same stories of every engine. */
 export function forEachEngine(define: (open: Open) => void): void {
@@ -63,7 +63,7 @@ export function forEachEngine(define: (open: Open) => void): void {
         const store = await openStore({ ...RETENTION, ...retention }, (event) => events.push(event), t)
         // Before the file is removed: hooks run in the order in which they were given.
         t.after(() => store.close())
-        return new World(store, events)
+        return new ChannelFixture(store, events)
       })
     })
   }
@@ -104,7 +104,7 @@ interface CommitOptions extends Partial<Omit<Request<'commit'>, 'declaration' | 
 }
 
 /** A store, what it has told, and the short way to ask it. */
-export class World {
+export class ChannelFixture {
   readonly store: Store
   readonly events: StoreEvent[]
   readonly channel: string = hex16('channel')

@@ -41,7 +41,7 @@ export interface AgentOptions {
 }
 
 /** A relay and the agents that were started on it. */
-export class World {
+export class TestSystem {
   readonly relay: TestRelay
   readonly way: Way
   readonly #clients = new Set<StaticClient>()
@@ -51,8 +51,12 @@ export class World {
     this.way = way
   }
 
-  static async start(t: TestContext, way: Way, options: Parameters<typeof startTestRelay>[1] = {}): Promise<World> {
-    const world = new World(await startTestRelay(way, options), way)
+  static async start(
+    t: TestContext,
+    way: Way,
+    options: Parameters<typeof startTestRelay>[1] = {},
+  ): Promise<TestSystem> {
+    const world = new TestSystem(await startTestRelay(way, options), way)
     t.after(() => world.close())
     return world
   }
@@ -62,8 +66,8 @@ export class World {
     t: TestContext,
     way: Way,
     place: Pick<TestRelay, 'api' | 'ca' | 'directory' | 'grpcPort' | 'quicPorts'>,
-  ): World {
-    const world = new World({ ...(place as TestRelay), close: () => Promise.resolve() }, way)
+  ): TestSystem {
+    const world = new TestSystem({ ...(place as TestRelay), close: () => Promise.resolve() }, way)
     t.after(() => world.close())
     return world
   }

@@ -13,7 +13,7 @@ import { makeVerifier } from '../../src/token-verifier.ts'
 import { MemoryTransport } from './memory-transport.ts'
 
 /** A relay in memory. */
-export interface World {
+export interface MemoryRelay {
   readonly api: FakeApi
   readonly driver: Driver
   readonly store: Store
@@ -26,16 +26,16 @@ export interface World {
 }
 
 /** What a world is made with. */
-export interface WorldOptions {
+export interface MemoryRelayOptions {
   readonly settings?: object
   readonly guests?: boolean
   readonly now?: () => number
 }
 
 /** A world whose clock stands still until the test lets time pass; it must end without an error of ours. */
-export async function openWorld(t: TestContext, options: WorldOptions = {}): Promise<World> {
+export async function openMemoryRelay(t: TestContext, options: MemoryRelayOptions = {}): Promise<MemoryRelay> {
   let time = START
-  const world = await startWorld({ ...options, now: () => time })
+  const world = await startMemoryRelay({ ...options, now: () => time })
   world.driver.stop()
   t.after(async () => {
     await world.close()
@@ -57,7 +57,7 @@ export async function quiet(): Promise<void> {
 const START = Date.UTC(2027, 0, 15, 12)
 
 /** Starts one. */
-export async function startWorld(options: WorldOptions = {}): Promise<World> {
+export async function startMemoryRelay(options: MemoryRelayOptions = {}): Promise<MemoryRelay> {
   const settings = settingsFrom(options.settings ?? {})
   const now = options.now ?? Date.now
   const api = new FakeApi(now)

@@ -61,7 +61,7 @@ export interface Seen {
 }
 
 /** A transport under test. */
-export interface Relay {
+export interface QuicBench {
   readonly transport: QuicTransport
   readonly streams: Seen[]
   readonly log: string[]
@@ -71,7 +71,7 @@ export interface Relay {
 }
 
 /** How the relay's side behaves. */
-export interface RelayOptions extends Partial<QuicOptions> {
+export interface QuicBenchOptions extends Partial<QuicOptions> {
   /** Told each chunk. */
   readonly onChunk?: (transport: QuicTransport, stream: StreamId, chunk: Uint8Array) => void
   /** Told each new stream; false turns it away. */
@@ -79,12 +79,12 @@ export interface RelayOptions extends Partial<QuicOptions> {
 }
 
 /** Sends back what it gets. */
-export const echo: Pick<RelayOptions, 'onChunk'> = {
+export const echo: Pick<QuicBenchOptions, 'onChunk'> = {
   onChunk: (transport, stream, chunk) => transport.write([stream], chunk),
 }
 
 /** Starts a transport that is stopped after the test. */
-export async function startRelay(t: TestContext, options: RelayOptions = {}): Promise<Relay> {
+export async function startQuicBench(t: TestContext, options: QuicBenchOptions = {}): Promise<QuicBench> {
   const { authority, server, proxies } = await quicCertificates()
   const streams: Seen[] = []
   const log: string[] = []

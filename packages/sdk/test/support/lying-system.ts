@@ -1,4 +1,4 @@
-/** Agents on a relay that lies: as `world.ts`, without a network, and without a disk unless a test asks for one. */
+/** Agents on a relay that lies: as `test-system.ts`, without a network, and without a disk unless a test asks for one. */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { mkdtemp, rm } from 'node:fs/promises'
@@ -18,7 +18,7 @@ import { openAgentStore } from '../../src/store/sqlcipher.ts'
 import { makeMemoryTransport } from '@static/testkit/transport/memory'
 import { LyingRelay } from './lying-relay.ts'
 import type { Room } from './lying-room.ts'
-import { NAME, take } from './world.ts'
+import { NAME, take } from './test-system.ts'
 
 /** How an agent differs from an ordinary one. */
 export interface LyingAgentOptions {
@@ -33,7 +33,7 @@ export interface LyingAgentOptions {
 export const RELAY = 'relay.test'
 
 /** A relay that lies, and the agents that were started on it. */
-export class LyingWorld {
+export class LyingSystem {
   readonly relay: LyingRelay
   /** The databases by name, for a test that steals one. */
   readonly stores: Map<string, AgentStore> = new Map()
@@ -44,8 +44,8 @@ export class LyingWorld {
     this.relay = relay
   }
 
-  static start(t: TestContext, options: { readonly tape?: boolean } = {}): LyingWorld {
-    const world = new LyingWorld(new LyingRelay(options))
+  static start(t: TestContext, options: { readonly tape?: boolean } = {}): LyingSystem {
+    const world = new LyingSystem(new LyingRelay(options))
     t.after(() => world.close())
     return world
   }
