@@ -9,13 +9,11 @@ import type { Channel } from '../../src/channel.ts'
 import { StaticClient } from '../../src/client.ts'
 import type { AgentParts } from '../../src/core/agent/agent.ts'
 import { StaticChannelManager } from '../../src/manager.ts'
-import { ed25519, generateSignatureKeyPair, makeEngine } from '../../src/mls/index.ts'
 import type { AgentId, AgentStore, SessionInfo } from '../../src/ports.ts'
 import { FORMS } from '../../src/session/io.ts'
-import { openSession } from '../../src/session/session.ts'
 import { makeMemoryStore } from '@static/testkit/store/agent-memory'
-import { openAgentStore } from '../../src/store/sqlcipher.ts'
 import { makeMemoryTransport } from '@static/testkit/transport/memory'
+import { agentParts, newIdentity, openStoreOf } from './agent-parts.ts'
 import { LyingRelay } from './lying-relay.ts'
 import type { Room } from './lying-room.ts'
 import { NAME, take } from './test-system.ts'
@@ -74,29 +72,20 @@ export class LyingSystem {
   /** What an agent is made of. Every other one speaks the other wire form. */
   async parts(name: string, options: LyingAgentOptions = {}): Promise<AgentParts> {
     const { relay } = this
-    const { guest = false, now = Date.now, chance = Math.random, disk = false } = options
+    const { guest = false, disk = false, now, chance } = options
     const store = disk ? await this.#onDisk(name) : memoryStore(name)
     const way: SessionInfo['way'] = this.stores.size % 2 === 0 ? 'quic' : 'grpc'
     this.stores.set(name, store)
     const transport = makeMemoryTransport((peer) => relay.accept(peer, FORMS[way]), { form: FORMS[way] })
-    return {
+    return agentParts({
       store,
-      engine: makeEngine(),
       now,
       chance,
-      random: (bytes) => new Uint8Array(randomBytes(bytes)),
-      connect: (listener, key, relays) =>
-        openSession({
-          endpoint: { way, host: RELAY, port: 1, serverName: RELAY, url: `${way}://${RELAY}:1` },
-          ca: undefined,
-          transports: { quic: transport, grpc: transport },
-          pins: relays,
-          publicKey: key.publicKey,
-          sign: ed25519.signer(key),
-          tokens: guest ? undefined : () => Promise.resolve({ jwt: 'jwt', expiresAt: Date.now() + 3_600_000 }),
-          listener,
-        }),
-    }
+      endpoint: { way, host: RELAY, port: 1, serverName: RELAY, url: `${way}://${RELAY}:1` },
+      ca: undefined,
+      transports: { quic: transport, grpc: transport },
+      jwt: guest ? null : () => 'jwt',
+    })
   }
 
   /** An owner and members in one channel. */
@@ -125,20 +114,12 @@ export class LyingSystem {
 
   async #onDisk(name: string): Promise<AgentStore> {
     this.#directory ??= await mkdtemp(join(tmpdir(), 'static-lies-'))
-    return await openAgentStore({
-      directory: join(this.#directory, name),
-      identity: Buffer.from(name),
-      makeIdentity: () => {
-        const { publicKey, seed } = generateSignatureKeyPair()
-        return { publicKey, secretKey: seed }
-      },
-    })
+    return await openStoreOf(name, join(this.#directory, name))
   }
 }
 
 function memoryStore(name: string): AgentStore {
-  const { publicKey, seed } = generateSignatureKeyPair()
-  return makeMemoryStore({ identity: Buffer.from(name), publicKey, secretKey: seed })
+  return makeMemoryStore({ identity: Buffer.from(name), ...newIdentity() })
 }
 
 /** Each of them says something, and the others read it. */

@@ -1,6 +1,6 @@
 /** Agents and a real relay on loopback. */
 import assert from 'node:assert/strict'
-import { randomBytes, randomUUID } from 'node:crypto'
+import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import { StaticError, type TrafficProfileName } from '@static/protocol'
@@ -10,11 +10,10 @@ import { StaticClient } from '../../src/client.ts'
 import type { AgentParts } from '../../src/core/agent/agent.ts'
 import type { AgentEvent } from '../../src/core/agent/events.ts'
 import { StaticChannelManager } from '../../src/manager.ts'
-import { ed25519, generateSignatureKeyPair, makeEngine } from '../../src/mls/index.ts'
 import type { AgentStore, Transport } from '../../src/ports.ts'
 import { transportsFor } from '../../src/parts.ts'
-import { openSession } from '../../src/session/session.ts'
-import { type AgentStoreOptions, openAgentStore } from '../../src/store/sqlcipher.ts'
+import type { AgentStoreOptions } from '../../src/store/sqlcipher.ts'
+import { agentParts, openStoreOf } from './agent-parts.ts'
 
 /** How agents reach the relay. */
 export const WAYS = ['quic', 'grpc'] as const
@@ -93,46 +92,25 @@ export class TestSystem {
   /** What an agent is made of. */
   async parts(name: string, options: AgentOptions = {}): Promise<AgentParts> {
     const { relay, way } = this
-    const { account = ACCOUNT, now = Date.now, chance = Math.random, transport = same, store: wrap = same } = options
-    const { traffic = 'standard' } = options
+    const { account = ACCOUNT, transport = same, store: wrap = same, traffic = 'standard' } = options
     const transports = transportsFor(traffic)
-    const store = await openAgentStore({
-      directory: this.directoryOf(name),
-      identity: Buffer.from(name),
-      makeIdentity: () => {
-        const { publicKey, seed } = generateSignatureKeyPair()
-        return { publicKey, secretKey: seed }
-      },
-      ...options.storeOptions,
-    })
+    const store = await openStoreOf(name, this.directoryOf(name), options.storeOptions)
     const [quicPort = 0] = relay.quicPorts
     const port = way === 'quic' ? quicPort : relay.grpcPort
-    return {
+    return agentParts({
       store: wrap(store),
-      engine: makeEngine(),
-      now,
-      chance,
-      random: (bytes) => new Uint8Array(randomBytes(bytes)),
-      connect: (listener, key) =>
-        openSession({
-          endpoint: { way, host: 'localhost', port, serverName: 'localhost', url: `${way}://localhost:${port}` },
-          ca: relay.ca,
-          transports: {
-            ...(transports.quic ? { quic: transport(transports.quic) } : {}),
-            grpc: transport(transports.grpc),
-          },
-          traffic,
-          cellsPerSecond: options.cellsPerSecond,
-          pins: store.load().relays,
-          publicKey: key.publicKey,
-          sign: ed25519.signer(key),
-          tokens:
-            account === null
-              ? undefined
-              : () => Promise.resolve({ jwt: relay.api.token(account), expiresAt: Date.now() + 3_600_000 }),
-          listener,
-        }),
-    }
+      now: options.now,
+      chance: options.chance,
+      endpoint: { way, host: 'localhost', port, serverName: 'localhost', url: `${way}://localhost:${port}` },
+      ca: relay.ca,
+      transports: {
+        ...(transports.quic ? { quic: transport(transports.quic) } : {}),
+        grpc: transport(transports.grpc),
+      },
+      traffic,
+      cellsPerSecond: options.cellsPerSecond,
+      jwt: account === null ? null : () => relay.api.token(account),
+    })
   }
 
   /** An owner and members in one channel; all named, all joined. */
