@@ -5,7 +5,7 @@
  */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { makeWorkspace } from '../tests/support/workspace.ts'
+import { makeWorkspace } from '@static/testkit/server/workspace'
 import { type Group, percentile, roundTrips, type Run, stream } from './agent/group.ts'
 import { startSystem, WAYS } from './agent/system.ts'
 import { cpuMs, median } from './api/processor.ts'

@@ -8,7 +8,7 @@
 import { writeFileSync } from 'node:fs'
 import { loadavg } from 'node:os'
 import { join } from 'node:path'
-import { makeWorkspace } from '../tests/support/workspace.ts'
+import { makeWorkspace } from '@static/testkit/server/workspace'
 import { type Group, percentile, roundTrips, stream } from './agent/group.ts'
 import { startSystem } from './agent/system.ts'
 import { type FanOutFigures, type Figures, medians, type PairFigures, ratios, table } from './peers/figures.ts'

@@ -10,7 +10,7 @@ import { openAuthority } from '@static/cli/authority'
 import { median } from './api/processor.ts'
 import { Crowd, Floor, type Kind, wireTo, WIRE_BYTES } from './relay/load.ts'
 import { type Server, startProcess } from './relay/process.ts'
-import { Agent } from '../packages/relay/test/support/agent.ts'
+import { Agent } from '@static/testkit/agent'
 
 const ROUNDS = 5
 const FAN_OUTS = [

@@ -7,6 +7,8 @@ const CHECKS: readonly (readonly [name: string, file: string, ...words: string[]
   ['lint and walls', 'node_modules/oxlint/bin/oxlint', '--deny-warnings'],
   ['format', 'node_modules/oxfmt/bin/oxfmt', '--check'],
   ['unused code', 'node_modules/knip/bin/knip.js'],
+  // Tests and what is internal are no reason to be in src.
+  ['unused code of src', 'node_modules/knip/bin/knip.js', '-c', 'knip.src.ts'],
   ['the schema and what is generated', 'scripts/gen.ts', '--check'],
 ]
 

@@ -37,6 +37,8 @@ const root = resolve(import.meta.dirname, '..')
 const house = readManifest(root)
 const target = resolve(process.argv[2] ?? join(root, '.cache/pack'))
 const compiled = join(target, 'compiled')
+/** What only `@static/testkit` may import. */
+const INTERNAL = './src/internal.ts'
 
 rmSync(target, { recursive: true, force: true })
 mkdirSync(target, { recursive: true })
@@ -65,6 +67,7 @@ function stage(folder: string): string[] {
   const isCompiled = existsSync(join(compiled, folder, 'src'))
   if (isCompiled) {
     renameSync(join(compiled, folder, 'src'), join(place, 'dist'))
+    for (const ending of ['.js', '.d.ts'] as const) rmSync(join(place, built(INTERNAL, ending)), { force: true })
     finish(join(place, 'dist'))
   }
   for (const name of own.files ?? []) {
@@ -90,11 +93,16 @@ function published(own: Manifest, files: readonly string[]): object {
     license,
     ...(repository === undefined ? {} : { repository }),
     ...(bin === undefined ? {} : { bin: mapValues(bin, (path) => built(path, '.js')) }),
-    exports: mapValues(exports, (path) =>
+    exports: mapValues(withoutInternal(exports), (path) =>
       path.endsWith('.ts') ? { types: built(path, '.d.ts'), default: built(path, '.js') } : path,
     ),
     files,
   }
+}
+
+/** The exports that are promised to users: what the test kit needs of a package is no part of it. */
+function withoutInternal(exports: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  return Object.fromEntries(Object.entries(exports).filter(([, path]) => path !== INTERNAL))
 }
 
 /** Where a source is when it is compiled. */

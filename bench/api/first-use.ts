@@ -1,6 +1,6 @@
 /** The first use of a key costs one Argon2 run: how long that takes, and how many a second there can be. */
-import type { Client } from '../../tests/support/client.ts'
-import { makeKey, signUp } from '../../tests/support/people.ts'
+import type { Client } from '@static/testkit/server/client'
+import { makeKey, signUp } from '@static/testkit/server/accounts'
 import { median } from './processor.ts'
 
 const KEYS = 40

@@ -1,7 +1,7 @@
 /** The processes beside the API: the yardstick and the load. */
 import { type ChildProcess, fork } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
-import type { Workspace } from '../../tests/support/workspace.ts'
+import type { Workspace } from '@static/testkit/server/workspace'
 import type { Done, Job } from './load.ts'
 
 /** The load generator. */

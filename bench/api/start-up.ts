@@ -1,9 +1,9 @@
 /** How long `static up` takes on a data directory that it made before, and what it then holds in memory. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { makeClient } from '../../tests/support/client.ts'
-import { startServer } from '../../tests/support/server.ts'
-import type { Workspace } from '../../tests/support/workspace.ts'
+import { makeClient } from '@static/testkit/server/client'
+import { startServer } from '@static/testkit/server'
+import type { Workspace } from '@static/testkit/server/workspace'
 import { median, residentMib } from './processor.ts'
 
 const STARTS = 4

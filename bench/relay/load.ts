@@ -4,8 +4,8 @@ import { randomBytes } from 'node:crypto'
 import { create } from '@bufbuild/protobuf'
 import { decodeEnvelope, type WireForm } from '@static/protocol'
 import { SendMessageRequestSchema, ServerMessageSchema } from '@static/protocol/relay'
-import { Agent, type Wire, type WireStream } from '../../packages/relay/test/support/agent.ts'
-import { grpcWire, quicWire } from '../../packages/relay/test/support/wires.ts'
+import { Agent, type Wire, type WireStream } from '@static/testkit/agent'
+import { grpcWire, quicWire } from '@static/testkit/agent/wires'
 
 export type Kind = 'quic' | 'grpc'
 

@@ -15,7 +15,7 @@ export interface Server extends AsyncDisposable {
 
 const FILES = {
   server: join(import.meta.dirname, 'server.ts'),
-  floor: join(import.meta.dirname, '../../packages/relay/test/support/floor.ts'),
+  floor: join(import.meta.dirname, 'floor.ts'),
 }
 
 /** Starts the relay or the floor. */

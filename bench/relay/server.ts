@@ -1,11 +1,10 @@
 /** The relay under test, in a process of its own: durable on SQLite, with quota that never ends. */
-import { generateKeyPairSync } from 'node:crypto'
 import { startRelay } from '@static/relay'
+import { FakeApi } from '@static/testkit/relay/api'
 import type { Question, Use } from './messages.ts'
-import { makeToken } from './token.ts'
 
 const { cert, key, database } = JSON.parse(process.argv[2] ?? '') as Record<'cert' | 'key' | 'database', string>
-const pair = generateKeyPairSync('ed25519')
+const api = new FakeApi(Date.now)
 const relay = await startRelay({
   name: 'localhost',
   database,
@@ -14,8 +13,7 @@ const relay = await startRelay({
   quicPort: 0,
   certificate: { cert, key },
   api: {
-    keys: () =>
-      Promise.resolve({ keys: [{ ...pair.publicKey.export({ format: 'jwk' }), kid: 'bench', alg: 'EdDSA' }] }),
+    keys: () => api.keys(),
     lease: () =>
       Promise.resolve({
         id: 'bench',
@@ -38,5 +36,5 @@ process.on('message', (question: Question) => {
 process.on('disconnect', () => void relay.close().then(() => process.exit(0)))
 process.send?.({
   ready: { quicPort: relay.quicPorts[0], httpPort: relay.grpcPort },
-  token: makeToken(pair.privateKey),
+  token: api.token('bench', { lifetime: 3600 }),
 })

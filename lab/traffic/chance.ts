@@ -1,15 +1,12 @@
 /** Chance from a seed, in the forms that the proof needs. */
-import { makeRandom } from '../../tests/support/random.ts'
-
-const STEPS = 2 ** 30
+import { randomNumbers } from '@static/testkit/random'
 
 /** Numbers from 0 to below 1. */
 export type Chance = () => number
 
 /** Makes a source; the same seed gives the same numbers. */
 export function chanceOf(seed: number): Chance {
-  const random = makeRandom(seed)
-  return () => random.below(STEPS) / STEPS
+  return randomNumbers(seed)
 }
 
 /** The time to the next of events that know nothing of each other. */

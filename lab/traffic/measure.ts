@@ -2,7 +2,7 @@
 import { join } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
 import type { TrafficProfileName } from '@static/protocol'
-import { found } from '../../tests/support/search.ts'
+import { found } from '@static/testkit/search'
 import { startCapture } from './capture.ts'
 import { chanceOf, shuffled } from './chance.ts'
 import type { Connection, Seen } from './features.ts'

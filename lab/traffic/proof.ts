@@ -6,7 +6,7 @@ import { writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
 import type { TrafficProfileName } from '@static/protocol'
-import { seedOf } from '../../tests/support/random.ts'
+import { seedOf } from '@static/testkit/random'
 import {
   type Finding,
   findingOf,

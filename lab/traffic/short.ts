@@ -3,7 +3,7 @@
  * and half by gRPC, at the same time. Prints what it found as JSON; to be run in a network of its own.
  */
 import { setTimeout as wait } from 'node:timers/promises'
-import { seedOf } from '../../tests/support/random.ts'
+import { seedOf } from '@static/testkit/random'
 import { type Connection, samplesOf } from './features.ts'
 import { record, type Recording } from './measure.ts'
 import { raiseLoopback } from './network.ts'

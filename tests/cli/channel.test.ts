@@ -7,8 +7,8 @@ import { chmodSync, closeSync, mkdirSync, openSync, readFileSync, statSync, writ
 import { connect, createServer, type Socket } from 'node:net'
 import { dirname, join } from 'node:path'
 import { after, test } from 'node:test'
-import { startServer } from '../support/server.ts'
-import { makeWorkspace } from '../support/workspace.ts'
+import { startServer } from '@static/testkit/server'
+import { makeWorkspace } from '@static/testkit/server/workspace'
 import { Person, shows, whereabouts } from './support.ts'
 
 const workspace = await makeWorkspace()

@@ -5,8 +5,8 @@ import { once } from 'node:events'
 import { existsSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { startServer } from '../support/server.ts'
-import { makeWorkspace } from '../support/workspace.ts'
+import { startServer } from '@static/testkit/server'
+import { makeWorkspace } from '@static/testkit/server/workspace'
 import { type Ended, Person, shows, whereabouts } from './support.ts'
 
 const workspace = await makeWorkspace()

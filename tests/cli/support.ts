@@ -4,10 +4,10 @@ import { once } from 'node:events'
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { text } from 'node:stream/consumers'
-import type { Server } from '../support/server.ts'
-import type { Workspace } from '../support/workspace.ts'
+import type { Server } from '@static/testkit/server'
+import { MAIN } from '@static/testkit/server/process'
+import type { Workspace } from '@static/testkit/server/workspace'
 
-const MAIN = resolve(import.meta.dirname, '../../packages/cli/src/main.ts')
 const TERMINAL = resolve(import.meta.dirname, 'terminal.py')
 const LATEST = 30_000
 

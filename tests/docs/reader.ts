@@ -7,7 +7,7 @@ import { once } from 'node:events'
 import { existsSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { PYTHON } from '../python/installed.ts'
-import type { Workspace } from '../support/workspace.ts'
+import type { Workspace } from '@static/testkit/server/workspace'
 import { ROOT, type Snippet } from './markdown.ts'
 
 const TERMINAL = join(ROOT, 'tests/cli/terminal.py')

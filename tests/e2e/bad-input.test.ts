@@ -3,12 +3,12 @@ import assert from 'node:assert/strict'
 import { after, afterEach, beforeEach, describe, test } from 'node:test'
 import type { Problem } from '@static/protocol'
 import { type Bystander, startBystander } from '../support/bystander.ts'
-import { type Call, makeClient } from '../support/client.ts'
-import { PASSWORD, signUp } from '../support/people.ts'
+import { type Call, makeClient } from '@static/testkit/server/client'
+import { PASSWORD, signUp } from '@static/testkit/server/accounts'
 import { exchange, type Heard, type Line, openTcp, openTls } from '../support/raw.ts'
-import { startServer } from '../support/server.ts'
-import { QUICK } from '../support/settings.ts'
-import { makeWorkspace } from '../support/workspace.ts'
+import { startServer } from '@static/testkit/server'
+import { QUICK } from '@static/testkit/server/settings'
+import { makeWorkspace } from '@static/testkit/server/workspace'
 
 const MIB = 1024 * 1024
 const IDLE = 500

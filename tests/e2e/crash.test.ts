@@ -3,13 +3,13 @@ import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { after, describe, test } from 'node:test'
-import { type Client, makeClient } from '../support/client.ts'
+import { type Client, makeClient } from '@static/testkit/server/client'
 import { makeDatabase } from '../support/database.ts'
-import { makeKey, signUp } from '../support/people.ts'
-import { makeRandom, type Random, seedOf } from '../support/random.ts'
-import { startServer } from '../support/server.ts'
-import { QUICK } from '../support/settings.ts'
-import { makeWorkspace } from '../support/workspace.ts'
+import { makeKey, signUp } from '@static/testkit/server/accounts'
+import { type Below, randomBelow, seedOf } from '@static/testkit/random'
+import { startServer } from '@static/testkit/server'
+import { QUICK } from '@static/testkit/server/settings'
+import { makeWorkspace } from '@static/testkit/server/workspace'
 
 const SEED = seedOf(77_015)
 const WRITERS = 4
@@ -27,17 +27,17 @@ interface Promises {
 }
 
 /** Signs up, makes keys and revokes them until the server dies; notes what was acknowledged, never more. */
-async function write(client: Client, random: Random, promises: Promises): Promise<void> {
+async function write(client: Client, below: Below, promises: Promises): Promise<void> {
   const acknowledge = (): void => void promises.acknowledged++
   for (;;) {
     const { id: account, api_key: first } = await signUp(client)
     promises.working.set(first.id, { account, key: first.key })
     acknowledge()
-    for (let more = random.below(4); more > 0; more--) {
+    for (let more = below(4); more > 0; more--) {
       const { id, key } = await makeKey(client, first.key)
       promises.working.set(id, { account, key })
       acknowledge()
-      if (random.below(2) === 0) continue
+      if (below(2) === 0) continue
       // From here until the answer nobody knows: neither is promised.
       promises.working.delete(id)
       const { status } = await client.call({ method: 'DELETE', path: `/v1/keys/${id}`, key: first.key })
@@ -71,7 +71,7 @@ async function check(client: Client, promises: Promises): Promise<void> {
 }
 
 async function crashRounds(rounds: number, dataDir: string, database: string | undefined): Promise<Promises> {
-  const random = makeRandom(SEED)
+  const below = randomBelow(SEED)
   const all: Promises = { working: new Map(), revoked: new Set(), acknowledged: 0 }
   let last: Promises = { working: new Map(), revoked: new Set(), acknowledged: 0 }
   for (let round = 0; round <= rounds; round++) {
@@ -82,7 +82,7 @@ async function crashRounds(rounds: number, dataDir: string, database: string | u
     if (round === rounds) break
 
     const fresh: Promises = { working: new Map(), revoked: new Set(), acknowledged: 0 }
-    const enough = 1 + random.below(MOST_WRITES)
+    const enough = 1 + below(MOST_WRITES)
     const { promise: killed, resolve } = Promise.withResolvers<void>()
     const watched: Promises = new Proxy(fresh, {
       set(target, name, value) {
@@ -90,7 +90,7 @@ async function crashRounds(rounds: number, dataDir: string, database: string | u
         return Reflect.set(target, name, value)
       },
     })
-    const writers = Array.from({ length: WRITERS }, () => write(client, random, watched))
+    const writers = Array.from({ length: WRITERS }, () => write(client, below, watched))
     const ends = await Promise.allSettled(writers)
     await killed
     // The death of the server is the only thing that may end a writer.

@@ -3,11 +3,11 @@ import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { makeClient } from '../support/client.ts'
+import { makeClient } from '@static/testkit/server/client'
 import { ManagerError, ManagerProcess } from '../support/managers.ts'
-import { signUp } from '../support/people.ts'
-import { type Server, startServer } from '../support/server.ts'
-import { makeWorkspace, type Workspace } from '../support/workspace.ts'
+import { signUp } from '@static/testkit/server/accounts'
+import { type Server, startServer } from '@static/testkit/server'
+import { makeWorkspace, type Workspace } from '@static/testkit/server/workspace'
 
 const SECONDS = 30
 

@@ -4,13 +4,13 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { after, describe, test } from 'node:test'
 import type { Usage } from '@static/protocol'
-import { makeClient } from '../support/client.ts'
+import { makeClient } from '@static/testkit/server/client'
 import type { HolderTask } from '../support/lease-holder.ts'
 import { type Nodes, startNodes } from '../support/nodes.ts'
-import { signUp } from '../support/people.ts'
-import { makeRandom, seedOf } from '../support/random.ts'
-import { QUICK } from '../support/settings.ts'
-import { makeWorkspace } from '../support/workspace.ts'
+import { signUp } from '@static/testkit/server/accounts'
+import { randomBelow, seedOf } from '@static/testkit/random'
+import { QUICK } from '@static/testkit/server/settings'
+import { makeWorkspace } from '@static/testkit/server/workspace'
 
 const HOLDERS = 4
 const LIMIT = 2_000
@@ -106,13 +106,13 @@ for (const [engine, count] of [
 
     test(`with kill -9 at most the limit, and at least the limit less a chunk per kill (seed ${SEED})`, async (t) => {
       const { id, api_key: key } = await signUp(client)
-      const random = makeRandom(SEED)
+      const below = randomBelow(SEED)
       // Kills when so many were accepted in all: spread over the run, the places drawn.
-      const moments = Array.from({ length: KILLS }, (_, at) => ((at + random.below(1000) / 1000) * LIMIT * 0.9) / KILLS)
+      const moments = Array.from({ length: KILLS }, (_, at) => ((at + below(1000) / 1000) * LIMIT * 0.9) / KILLS)
       const fleet = new Fleet(nodes, id, (fleet) => {
         if (fleet.accepted < (moments[0] ?? Number.POSITIVE_INFINITY)) return
         moments.shift()
-        fleet.replace(random.below(HOLDERS))
+        fleet.replace(below(HOLDERS))
       })
       for (let at = 0; at < HOLDERS; at++) fleet.start()
       await fleet.done()

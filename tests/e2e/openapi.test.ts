@@ -9,16 +9,15 @@ import { after, describe, test } from 'node:test'
 import fc, { type Arbitrary } from 'fast-check'
 import { startApi } from '@static/api'
 import { anyJson, anyText, matching, nearly } from '../support/arbitrary.ts'
-import { type Call, makeClient } from '../support/client.ts'
+import { type Call, makeClient } from '@static/testkit/server/client'
 import { makeDatabase } from '../support/database.ts'
 import { type Credential, CREDENTIALS, Guests, type Identifier, IDENTIFIERS } from '../support/guests.ts'
 import { type Document, type Operation, operationsOf } from '../support/openapi.ts'
-import { PASSWORD } from '../support/people.ts'
-import { seedOf } from '../support/random.ts'
-import { QUICK } from '../support/settings.ts'
-import { makeWorkspace, type Workspace } from '../support/workspace.ts'
+import { PASSWORD } from '@static/testkit/server/accounts'
+import { SEED } from '@static/testkit/random'
+import { QUICK } from '@static/testkit/server/settings'
+import { makeWorkspace, type Workspace } from '@static/testkit/server/workspace'
 
-const SEED = seedOf(20_261_115)
 /** STATIC_REQUESTS=20000 asks more. */
 const REQUESTS = Number(process.env['STATIC_REQUESTS'] ?? 10_000)
 const AT_ONCE = 8

@@ -1,10 +1,10 @@
 /** The README, followed from its first command to its last: a new home directory, and what stands there. */
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
-import { quietPort } from '../../packages/relay/test/support/quiet-port.ts'
+import { quietPort } from '@static/testkit/ports'
 import { snippetsOf } from '../docs/markdown.ts'
 import { Reader } from '../docs/reader.ts'
-import { makeWorkspace } from '../support/workspace.ts'
+import { makeWorkspace } from '@static/testkit/server/workspace'
 
 /** Snippets that are not followed here, and why. */
 const NOT_RUN: Readonly<Record<string, string>> = {

@@ -5,8 +5,8 @@ import { after, before, describe, test } from 'node:test'
 import { fromBinary } from '@bufbuild/protobuf'
 import { ERROR_METADATA, type SignedUp, type Usage } from '@static/protocol'
 import { CloseReason, ErrorSchema, GetChallengeRequestSchema, GetChallengeResponseSchema } from '@static/protocol/relay'
-import { connectGrpc, GrpcFailure, type GrpcStatus } from '../../packages/relay/test/support/grpc-client.ts'
-import { quietPort } from '../../packages/relay/test/support/quiet-port.ts'
+import { connectGrpc, GrpcFailure, type GrpcStatus } from '@static/testkit/agent/grpc-client'
+import { quietPort } from '@static/testkit/ports'
 import {
   type Agent,
   type AgentKey,
@@ -20,9 +20,9 @@ import {
   tokenOf,
   type Way,
 } from '../support/agents.ts'
-import { type Client, makeClient } from '../support/client.ts'
-import { signUp } from '../support/people.ts'
-import { runCommand } from '../support/process.ts'
+import { type Client, makeClient } from '@static/testkit/server/client'
+import { signUp } from '@static/testkit/server/accounts'
+import { runCommand } from '@static/testkit/server/process'
 import {
   type ProxyProcess,
   type RelayProcess,
@@ -30,9 +30,9 @@ import {
   startProxyProcess,
   startRelayProcess,
   startServer,
-} from '../support/server.ts'
-import { QUICK } from '../support/settings.ts'
-import { makeWorkspace } from '../support/workspace.ts'
+} from '@static/testkit/server'
+import { QUICK } from '@static/testkit/server/settings'
+import { makeWorkspace } from '@static/testkit/server/workspace'
 
 const LEASE = 8
 /** gRPC's status. */

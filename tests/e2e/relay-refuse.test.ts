@@ -5,7 +5,7 @@ import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
-import { failCommand, sentenceOf, startCommand } from '../support/process.ts'
+import { failCommand, sentenceOf, startCommand } from '@static/testkit/server/process'
 import {
   proxyWords,
   type RelayProcess,
@@ -13,9 +13,9 @@ import {
   type Server,
   startRelayProcess,
   startServer,
-} from '../support/server.ts'
-import { QUICK } from '../support/settings.ts'
-import { makeWorkspace } from '../support/workspace.ts'
+} from '@static/testkit/server'
+import { QUICK } from '@static/testkit/server/settings'
+import { makeWorkspace } from '@static/testkit/server/workspace'
 
 const workspace = await makeWorkspace()
 const foreign = await makeWorkspace()

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import type { SignedUp, Usage } from '@static/protocol'
 import { CloseReason } from '@static/protocol/relay'
-import { quietPort } from '../../packages/relay/test/support/quiet-port.ts'
+import { quietPort } from '@static/testkit/ports'
 import {
   connectAgent,
   eventually,
@@ -16,12 +16,12 @@ import {
   tokenOf,
   type Way,
 } from '../support/agents.ts'
-import { type Client, makeClient } from '../support/client.ts'
-import { makeKey, signUp } from '../support/people.ts'
-import { runCommand } from '../support/process.ts'
-import { type Server, startServer } from '../support/server.ts'
-import { QUICK } from '../support/settings.ts'
-import { makeWorkspace } from '../support/workspace.ts'
+import { type Client, makeClient } from '@static/testkit/server/client'
+import { makeKey, signUp } from '@static/testkit/server/accounts'
+import { runCommand } from '@static/testkit/server/process'
+import { type Server, startServer } from '@static/testkit/server'
+import { QUICK } from '@static/testkit/server/settings'
+import { makeWorkspace } from '@static/testkit/server/workspace'
 
 /** Small, so that every test meets the end of a lease. */
 const LEASE = 4

@@ -1,11 +1,11 @@
 /** A revoked key is refused by the very next request, on every node, also under load. */
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
-import { type Client, makeClient } from '../support/client.ts'
+import { type Client, makeClient } from '@static/testkit/server/client'
 import { startNodes } from '../support/nodes.ts'
-import { makeKey, PASSWORD, signUp } from '../support/people.ts'
-import { QUICK } from '../support/settings.ts'
-import { makeWorkspace } from '../support/workspace.ts'
+import { makeKey, PASSWORD, signUp } from '@static/testkit/server/accounts'
+import { QUICK } from '@static/testkit/server/settings'
+import { makeWorkspace } from '@static/testkit/server/workspace'
 
 const ROUNDS = 3
 const AT_ONCE = 8

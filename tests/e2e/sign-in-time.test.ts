@@ -2,11 +2,11 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import type { Problem } from '@static/protocol'
-import { type Answer, makeClient } from '../support/client.ts'
-import { signUp } from '../support/people.ts'
-import { startServer } from '../support/server.ts'
-import { HIGH_RATES } from '../support/settings.ts'
-import { makeWorkspace } from '../support/workspace.ts'
+import { type Answer, makeClient } from '@static/testkit/server/client'
+import { signUp } from '@static/testkit/server/accounts'
+import { startServer } from '@static/testkit/server'
+import { HIGH_RATES } from '@static/testkit/server/settings'
+import { makeWorkspace } from '@static/testkit/server/workspace'
 
 const TRIES = 40
 const ROUNDS_AT_MOST = 3

@@ -4,9 +4,9 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { after, before, test } from 'node:test'
 import { type Browser, chromium, type Page } from 'playwright-core'
-import { type Server, startServer } from '../support/server.ts'
-import { QUICK } from '../support/settings.ts'
-import { makeWorkspace } from '../support/workspace.ts'
+import { type Server, startServer } from '@static/testkit/server'
+import { QUICK } from '@static/testkit/server/settings'
+import { makeWorkspace } from '@static/testkit/server/workspace'
 
 const pages = createServer((_request, response) =>
   response.setHeader('content-type', 'text/html').end('<title>app</title>'),

@@ -5,8 +5,8 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSyn
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { promisify } from 'node:util'
-import { startServer } from '../support/server.ts'
-import { makeWorkspace } from '../support/workspace.ts'
+import { startServer } from '@static/testkit/server'
+import { makeWorkspace } from '@static/testkit/server/workspace'
 import { installProject, oldestNode, ROOT } from './installed.ts'
 
 const nodes = { 'the oldest Node': await oldestNode(), 'this Node': process.execPath }
@@ -26,6 +26,10 @@ const examples = [...readme.matchAll(/```ts\n([\s\S]*?)```/g)].map(([, code = ''
 assert.ok(examples.length > 0)
 const entries = project.packages.flatMap(({ manifest: { name, exports = {} } }) =>
   Object.keys(exports).map((path) => name + path.slice(1)),
+)
+assert.deepEqual(
+  entries.filter((entry) => entry.endsWith('/internal')),
+  [],
 )
 const typed = entries.filter((entry) => !entry.endsWith('.html'))
 /** A program: it runs until its stdin ends. */
@@ -57,7 +61,7 @@ test('the packages hold what runs and nothing else', (t) => {
     const others = files.filter((file) => !allowed.test(file) && !/^(package\.json|README\.md|LICENSE)$/.test(file))
     assert.deepEqual(others, [])
     assert.deepEqual(
-      files.filter((file) => /\btests?\b/.test(file)),
+      files.filter((file) => /\btests?\b|\binternal\./.test(file)),
       [],
     )
     for (const file of files) {

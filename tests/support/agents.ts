@@ -1,11 +1,11 @@
 /** Agents of accounts that are signed up, on the ports of real servers. */
 import assert from 'node:assert/strict'
 import type { IssuedToken } from '@static/protocol'
-import { Agent, type AgentKey, makeKey, Refused } from '../../packages/relay/test/support/agent.ts'
-import { grpcWire, quicWire } from '../../packages/relay/test/support/wires.ts'
-import type { Client } from './client.ts'
+import { Agent, type AgentKey, makeKey, Refused } from '@static/testkit/agent'
+import { grpcWire, quicWire } from '@static/testkit/agent/wires'
+import type { Client } from '@static/testkit/server/client'
 
-export { Agent, type AgentKey, Refused } from '../../packages/relay/test/support/agent.ts'
+export { Agent, type AgentKey, Refused } from '@static/testkit/agent'
 
 /** A way to a relay: a port and what speaks there. */
 export interface Way {

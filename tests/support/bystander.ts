@@ -1,7 +1,7 @@
 /** A well-behaved client that goes on asking while others misbehave. */
 import assert from 'node:assert/strict'
 import { setTimeout as wait } from 'node:timers/promises'
-import { type Call, type Client, makeClient } from './client.ts'
+import { type Call, type Client, makeClient } from '@static/testkit/server/client'
 
 const PAUSE_MS = 10
 /** Two shared cores may be busy with other tests; a server that hangs takes longer than this. */

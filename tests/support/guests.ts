@@ -1,7 +1,7 @@
 /** Accounts whose keys and ids generated requests use; those that a request spoils are replaced. */
 import { CSRF_HEADER, SESSION_COOKIE } from '@static/protocol'
-import type { Answer, Client } from './client.ts'
-import { makeKey, PASSWORD, signUp } from './people.ts'
+import type { Answer, Client } from '@static/testkit/server/client'
+import { makeKey, PASSWORD, signUp } from '@static/testkit/server/accounts'
 
 const GUESTS = 6
 

@@ -6,7 +6,7 @@
 import { writeSync } from 'node:fs'
 import { setTimeout as wait } from 'node:timers/promises'
 import type { Lease } from '@static/protocol'
-import { makeClient } from './client.ts'
+import { makeClient } from '@static/testkit/server/client'
 
 /** What the parent tells it. */
 export interface HolderTask {

@@ -1,8 +1,8 @@
 /** API nodes as an operator runs them: each its own data directory, the same secrets, one database. */
 import { randomBytes } from 'node:crypto'
 import { makeDatabase } from './database.ts'
-import { type Server, startServer } from './server.ts'
-import type { Workspace } from './workspace.ts'
+import { type Server, startServer } from '@static/testkit/server'
+import type { Workspace } from '@static/testkit/server/workspace'
 
 /** Running nodes. */
 export interface Nodes extends AsyncDisposable {

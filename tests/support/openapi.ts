@@ -1,7 +1,7 @@
 /** The API's own description, read as a client would: its operations, and whether an answer is what it promises. */
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import { ERRORS, type Problem } from '@static/protocol'
-import type { Answer } from './client.ts'
+import type { Answer } from '@static/testkit/server/client'
 
 /** The part of JSON Schema that the document uses. */
 export interface Schema {

@@ -1,7 +1,7 @@
 /** SLIM as the bench sees it: one node, and groups that are asked as ours are. */
 import { join } from 'node:path'
-import { quietPort } from '../../../packages/relay/test/support/quiet-port.ts'
-import type { Workspace } from '../../../tests/support/workspace.ts'
+import { quietPort } from '@static/testkit/ports'
+import type { Workspace } from '@static/testkit/server/workspace'
 import type { Group } from '../../agent/group.ts'
 import { type AgentProcess, startChild } from '../../agent/process.ts'
 import { installSlim } from './install.ts'

@@ -9,8 +9,8 @@ import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { describe } from 'node:test'
 import pg from 'pg'
-import { type Authority, openAuthority } from '@static/cli/authority'
 import type { SignedUp } from '@static/protocol'
+import { certificates } from '@static/testkit/certificates'
 import { type Api, startApi } from '../src/index.ts'
 
 export type Engine = 'sqlite' | 'postgres'
@@ -78,19 +78,6 @@ export interface BenchOptions {
 }
 
 const PASSWORD = 'a password for tests'
-let shared: Promise<{ authority: Authority; certificate: { cert: string; key: string } }> | undefined
-
-/** One authority for all tests of a process. */
-export function certificates(): NonNullable<typeof shared> {
-  shared ??= (async () => {
-    const directory = mkdtempSync(join(tmpdir(), 'static-api-ca-'))
-    process.on('exit', () => rmSync(directory, { recursive: true, force: true }))
-    const authority = await openAuthority({ directory, names: [] })
-    return { authority, certificate: await authority.issue(['localhost', '127.0.0.1', '::1']) }
-  })()
-  return shared
-}
-
 /** Starts an API on a database of its own. */
 export async function startBench(engine: Engine, options: BenchOptions = {}): Promise<Bench> {
   const { authority, certificate } = await certificates()

@@ -1,22 +1,10 @@
-/** Random tests run from one fixed seed, which they print; STATIC_SEED=… tries another. */
+/** Properties are checked from the seed of the run, which they print. */
 import type { TestContext } from 'node:test'
+import { SEED } from '@static/testkit/random'
 import * as fc from 'fast-check'
-
-export const SEED: number = Number(process.env.STATIC_SEED ?? 20_261_115)
 
 /** Checks a property with the seed. */
 export function check<Values>(t: TestContext, numRuns: number, property: fc.IProperty<Values>): void {
   t.diagnostic(`seed ${SEED}, ${numRuns} runs`)
   fc.assert(property, { seed: SEED, numRuns })
-}
-
-/** A stream of numbers from 0 up to 1, for loops that are too hot for fast-check (mulberry32). */
-export function randomNumbers(seed: number): () => number {
-  let state = seed >>> 0
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1)
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 0x1_0000_0000
-  }
 }

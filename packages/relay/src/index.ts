@@ -1,5 +1,5 @@
 export type { ApiAccess } from './api/client.ts'
 export type { LogOptions } from '@static/node/logger'
-export { type LocalApi, type RelayOptions, type RunningRelay, startRelay } from './main.ts'
+export { type LocalApi, type OpenStore, type RelayOptions, type RunningRelay, startRelay } from './main.ts'
 export type { Certificate, QuotaSource } from './ports.ts'
 export { type ProxyOptions, type RunningProxy, startProxy } from './proxy/main.ts'

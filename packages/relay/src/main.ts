@@ -8,11 +8,10 @@ import { makeVerifier } from './api/token-verifier.ts'
 import { Relay } from './core/relay.ts'
 import { makeCrypto } from './crypto.ts'
 import { makeMetrics, type Metrics } from './metrics.ts'
-import type { Certificate, Health, QuotaSource, Store, StoreEvent, Time } from './ports.ts'
+import type { Certificate, Health, QuotaSource, Retention, Store, StoreListener, Time } from './ports.ts'
 import { CoreRunner } from './runner/core-runner.ts'
 import { type Settings, settingsFrom } from './settings.ts'
-import { openMemoryStore } from './store/memory.ts'
-import { type FailAt, openSqliteStore } from './store/sqlite/store.ts'
+import { openSqliteStore } from './store/sqlite/store.ts'
 import { type GrpcTransport, startGrpcTransport } from './transport/grpc/transport.ts'
 import { type QuicTransport, startQuicTransport } from './transport/quic/transport.ts'
 
@@ -22,12 +21,18 @@ export interface LocalApi extends QuotaSource {
   keys(): Promise<{ readonly keys: readonly object[] }>
 }
 
+/** Opens a store; `onDeath` is told when it cannot be used any more. */
+export type OpenStore = (
+  options: { readonly retention: Retention; readonly onDeath: (error: unknown) => void },
+  listener: StoreListener,
+) => Promise<Store>
+
 /** How to run a relay. */
 export interface RelayOptions {
   /** What agents know it by: the server name in its certificate, the same on all nodes of a deployment. */
   readonly name: string
-  /** A SQLite file, or `:memory:` for tests. */
-  readonly database: string
+  /** A SQLite file, or what opens another store. */
+  readonly database: string | OpenStore
   readonly host: string
   /** Ports; 0 takes free ones. */
   readonly grpcPort: number
@@ -54,8 +59,6 @@ export interface RelayOptions {
   readonly now?: (() => Time) | undefined
   /** The relay cannot go on, and whoever runs it must start it anew. */
   readonly onFatal?: ((error: unknown) => void) | undefined
-  /** For crash tests: where the process kills itself. */
-  readonly failAt?: FailAt | undefined
 }
 
 type Log = ReturnType<typeof makeLog>
@@ -99,7 +102,7 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
 
   // Nothing happens in a store before the runner asks for it.
   let runner: CoreRunner | undefined
-  const store = await openStore(options, settings, (event) => runner?.event(event))
+  const store = await openStore(options, settings.retention, (event) => runner?.event(event))
   const identity = { name, guests, traffic }
   const relay = new Relay({ identity, deployment: store.deployment, settings, crypto })
   const transports: (GrpcTransport | QuicTransport)[] = []
@@ -214,11 +217,12 @@ function renewal(
 }
 
 function openStore(
-  { database, failAt, onFatal = () => {} }: RelayOptions,
-  { retention }: Settings,
-  listener: (event: StoreEvent) => void,
+  { database, onFatal = () => {} }: RelayOptions,
+  retention: Retention,
+  listener: StoreListener,
 ): Promise<Store> {
-  if (database === ':memory:') return openMemoryStore({ retention }, listener)
-  const options = { path: database, retention, onDeath: onFatal, ...(failAt === undefined ? {} : { failAt }) }
-  return openSqliteStore(options, listener)
+  const given = { retention, onDeath: onFatal }
+  return typeof database === 'string'
+    ? openSqliteStore({ ...given, path: database }, listener)
+    : database(given, listener)
 }

@@ -4,7 +4,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import { readCredentials, resolveAccount, userPlaces, writeCredentials } from '../src/account.ts'
-import { newAuthority, refused } from './transport/support.ts'
+import { newAuthority } from '@static/testkit/certificates'
+import { refused } from './transport/support.ts'
 
 const USUAL = 'https://localhost:8443'
 

@@ -4,17 +4,17 @@ import { randomBytes } from 'node:crypto'
 import { chmodSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import type { CrashPoint } from '@static/testkit/crash/agent-ports'
 import { StaticClient } from '../src/client.ts'
 import { decodeRow, makeEngine, type SignatureKeyPair } from '../src/mls/index.ts'
 import { inside } from '../src/mls/ts-mls/state.ts'
 import type { AgentStore, Change, EpochRecord } from '../src/ports.ts'
 import type { ClientOptions } from '../src/settings.ts'
 import { openAgentStore } from '../src/store/sqlcipher.ts'
-import { CountedPorts } from './crash/ports.ts'
+import { LateListener } from './crash/late-listener.ts'
 import { Scene } from './crash/scene.ts'
-import type { CrashPoint } from './crash/tasks.ts'
 import { copyOf, decrypted, filesHolding, makeDirectory } from './store/support.ts'
-import { code, take, takeEnvelope, World } from './support/world.ts'
+import { code, take, takeEnvelope, TestSystem } from './support/test-system.ts'
 
 const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString('hex')
 const canaryOf = (): string => `canary ${randomBytes(24).toString('hex')}`
@@ -124,16 +124,16 @@ class Secrets {
 }
 
 /** Alice, whose database is looked at, has talked with bob, has committed and lost; one message she has not read. */
-async function talk(world: World, canary: string): Promise<{ alice: StaticClient; secrets: Secrets }> {
+async function talk(world: TestSystem, canary: string): Promise<{ alice: StaticClient; secrets: Secrets }> {
   let secrets: Secrets | undefined
-  const ports = new CountedPorts()
+  const network = new LateListener()
   const alice = await world.agent('alice', {
     store: (store) => {
       const watching = Secrets.watch(store)
       secrets = watching.secrets
       return watching.watched
     },
-    transport: (transport) => ports.transport(transport),
+    transport: (transport) => network.transport(transport),
     // Cover is written too, and she hears again after anything that is.
     traffic: 'off',
   })
@@ -152,9 +152,9 @@ async function talk(world: World, canary: string): Promise<{ alice: StaticClient
   await b!.send(`${canary} in time`)
   await take(a!, 1)
   const lost = secrets!.lostCommits
-  ports.stopListening()
+  network.stopListening()
   await b!.rotate()
-  ports.listenAfterWrite()
+  network.listenAfterWrite()
   await a!.rotate()
   assert.ok(secrets!.lostCommits > lost)
   await b!.send(`${canary} read`)
@@ -169,7 +169,7 @@ async function talk(world: World, canary: string): Promise<{ alice: StaticClient
 const SETTINGS = { rates: { commitsPerSecond: 1000, commitsBurst: 1000 } }
 
 test('no file holds a payload or a secret, open and closed', async (t) => {
-  const world = await World.start(t, 'grpc', { settings: SETTINGS })
+  const world = await TestSystem.start(t, 'grpc', { settings: SETTINGS })
   const canary = canaryOf()
   const { alice, secrets } = await talk(world, canary)
   const directory = world.directoryOf('alice')
@@ -188,7 +188,7 @@ test('no file holds a payload or a secret, open and closed', async (t) => {
 })
 
 test('with the key, nothing past is found after a checkpoint', async (t) => {
-  const world = await World.start(t, 'grpc', { settings: SETTINGS })
+  const world = await TestSystem.start(t, 'grpc', { settings: SETTINGS })
   const canary = canaryOf()
   const { alice, secrets } = await talk(world, canary)
   const directory = world.directoryOf('alice')
@@ -219,7 +219,7 @@ test('with the key, nothing past is found after a checkpoint', async (t) => {
 })
 
 test('no file holds a payload or a secret after kill -9', async (t) => {
-  const world = await World.start(t, 'grpc', { settings: SETTINGS })
+  const world = await TestSystem.start(t, 'grpc', { settings: SETTINGS })
   const peer = await world.agent('peer', { account: null, chance: () => 0 })
   const owner = await world.agent('owner')
   for (const call of [1, 2, 3, 4, 5, 6]) {
@@ -243,7 +243,7 @@ test('no file holds a payload or a secret after kill -9', async (t) => {
 })
 
 test('a client says why its database cannot be opened, and leaves nothing open', async (t) => {
-  const world = await World.start(t, 'grpc')
+  const world = await TestSystem.start(t, 'grpc')
   const scene = new Scene(world, await world.agent('peer'), 'guest')
   await scene.withMember()
   const { directory } = scene

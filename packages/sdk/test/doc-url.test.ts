@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { type ErrorCode, StaticError } from '@static/protocol'
 import { ErrorEdge } from '../src/error-edge.ts'
 import { Channel, StaticChannelManager, StaticClient } from '../src/index.ts'
-import { NAME, World } from './support/world.ts'
+import { NAME, TestSystem } from './support/test-system.ts'
 
 const API = 'https://api.example:8443'
 
@@ -18,7 +18,7 @@ function explained(code: ErrorCode): (error: unknown) => true {
 }
 
 test('errors name the page that explains them', async (t) => {
-  const world = await World.start(t, 'grpc')
+  const world = await TestSystem.start(t, 'grpc')
 
   await t.test('wherever they leave the SDK', async (t) => {
     const manager = await StaticChannelManager.start({ ...(await world.parts('owner')), apiUrl: API }, 'localhost')
@@ -96,7 +96,7 @@ const HARMLESS = new Set([
 ])
 
 test('no public method lets an error out without its page', async (t) => {
-  const world = await World.start(t, 'grpc')
+  const world = await TestSystem.start(t, 'grpc')
   const manager = await StaticChannelManager.start({ ...(await world.parts('owner')), apiUrl: API }, 'localhost')
   const channel = await manager.create(NAME)
   await channel.delete()

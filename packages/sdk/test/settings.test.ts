@@ -6,7 +6,8 @@ import { after, test } from 'node:test'
 import { inspect } from 'node:util'
 import type { ErrorCode, TrafficProfileName } from '@static/protocol'
 import { type ClientOptions, type Environment, resolveSettings, type Settings } from '../src/settings.ts'
-import { newAuthority, refused } from './transport/support.ts'
+import { newAuthority } from '@static/testkit/certificates'
+import { refused } from './transport/support.ts'
 
 const root = mkdtempSync(join(tmpdir(), 'static-settings-'))
 after(() => rmSync(root, { recursive: true, force: true }))

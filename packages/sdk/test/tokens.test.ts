@@ -7,7 +7,8 @@ import { test, type TestContext } from 'node:test'
 import { inspect } from 'node:util'
 import { type ErrorCode, StaticError } from '@static/protocol'
 import { makeTokenSource, type TokenOptions } from '../src/tokens.ts'
-import { newAuthority, refused } from './transport/support.ts'
+import { newAuthority } from '@static/testkit/certificates'
+import { refused } from './transport/support.ts'
 
 const authority = await newAuthority()
 const pair = await authority.issue(['localhost'])

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import { fingerprintOf, parseAgentId } from '../src/fingerprint.ts'
 import { verificationWords } from '../src/verification.ts'
-import { SEED } from '../../relay/test/support/random.ts'
+import { SEED } from '@static/testkit/random'
 
 const bytes = fc.uint8Array({ minLength: 32, maxLength: 32 })
 

@@ -2,8 +2,9 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { after, before, test } from 'node:test'
 import { connect, type TLSSocket } from 'node:tls'
-import { LOOPBACKS } from '../../../relay/test/support/loopbacks.ts'
-import { type Bench, certificates, startBench } from '../support.ts'
+import { LOOPBACKS } from '@static/testkit/ports'
+import { certificates } from '@static/testkit/certificates'
+import { type Bench, startBench } from '../support.ts'
 
 let bench: Bench
 before(async () => {

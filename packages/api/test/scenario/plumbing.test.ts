@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { after, before, describe, test } from 'node:test'
 import { ERROR_MEANINGS, type ErrorCode, ERRORS } from '@static/protocol'
-import { quietPort } from '../../../relay/test/support/quiet-port.ts'
+import { quietPort } from '@static/testkit/ports'
 import { startApi } from '../../src/index.ts'
 import { assertProblem, type Bench, makeDatabase, onEachEngine, startBench } from '../support.ts'
 

@@ -15,7 +15,7 @@ import { encodeEnvelope } from '../../src/wire/envelope.ts'
 import { WireError } from '../../src/wire/wire-error.ts'
 import { messages } from '../arbitrary.ts'
 import { kind } from '../kinds.ts'
-import { randomNumbers, SEED } from '../seed.ts'
+import { randomNumbers, SEED } from '@static/testkit/random'
 
 const MAX = 4_194_304
 const fault = (expected: string) => (error: unknown) => error instanceof WireError && error.fault === expected

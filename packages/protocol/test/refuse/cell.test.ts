@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { CELL_BYTES, CELL_TYPES, CellJoiner, cutEnvelope, makeCell } from '../../src/traffic/cell.ts'
 import { WireError } from '../../src/wire/wire-error.ts'
-import { randomNumbers, SEED } from '../seed.ts'
+import { randomNumbers, SEED } from '@static/testkit/random'
 
 const { cover, coverAsk, ping, whole, first, next, last } = CELL_TYPES
 const ignore = (): void => {}

@@ -13,7 +13,8 @@ import {
   UsualTime,
   wholeUnits,
 } from '../../src/index.ts'
-import { check, randomNumbers, SEED } from '../seed.ts'
+import { randomNumbers, SEED } from '@static/testkit/random'
+import { check } from '../seed.ts'
 
 const UNIT_BYTES = UNIT_CELLS * CELL_BYTES
 

@@ -12,7 +12,8 @@ import {
   Pacer,
   paceOf,
 } from '../../src/index.ts'
-import { check, randomNumbers, SEED } from '../seed.ts'
+import { randomNumbers, SEED } from '@static/testkit/random'
+import { check } from '../seed.ts'
 
 const STRICT: Pace = { type: 'steady', cellsPerSecond: 4 }
 const PRIVATE: Pace = { type: 'ladder' }

@@ -1,12 +1,12 @@
 /** Very many: sessions that do nothing, and sessions that one address opens faster than it may. */
+import { connectQuic } from '@static/node/quic'
 import assert from 'node:assert/strict'
 import { after, before, describe, test, type TestContext } from 'node:test'
 import { create } from '@bufbuild/protobuf'
 import { cutEnvelope, encodeEnvelope, REVISION } from '@static/protocol'
 import { ClientMessageSchema } from '@static/protocol/relay'
-import { connectQuic } from '@static/node/quic'
-import { Agent, makeKey, type Wire } from '../support/agent.ts'
-import { connectGrpc } from '../support/grpc-client.ts'
+import { Agent, makeKey, type Wire } from '@static/testkit/agent'
+import { connectGrpc } from '@static/testkit/agent/grpc-client'
 import { BOTH, Scene } from './scene.ts'
 
 const SESSIONS = 1000

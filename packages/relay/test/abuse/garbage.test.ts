@@ -16,8 +16,8 @@ import {
   type WireForm,
 } from '@static/protocol'
 import { ClientMessageSchema, CloseReason } from '@static/protocol/relay'
-import type { Agent } from '../support/agent.ts'
-import { randomNumbers, SEED } from '../support/random.ts'
+import type { Agent } from '@static/testkit/agent'
+import { randomNumbers, SEED } from '@static/testkit/random'
 import { BOTH, type By, Scene, together } from './scene.ts'
 
 const ROUNDS = 10

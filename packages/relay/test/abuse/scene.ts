@@ -3,9 +3,9 @@ import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { request } from 'node:https'
 import { text } from 'node:stream/consumers'
-import { Agent, type AgentKey, makeKey, type Wire } from '../support/agent.ts'
-import { type RelayChild, RelayHome } from '../support/relay-process.ts'
-import { grpcWire, quicWire } from '../support/wires.ts'
+import { Agent, type AgentKey, makeKey, type Wire } from '@static/testkit/agent'
+import { type RelayChild, RelayHome } from '@static/testkit/relay/process'
+import { grpcWire, quicWire } from '@static/testkit/agent/wires'
 
 export type By = 'quic' | 'grpc'
 export const BOTH: readonly By[] = ['quic', 'grpc']

@@ -2,8 +2,8 @@
  * Readers in a process of their own, which the test stops in the middle and lets go on: then they find their sessions
  * closed, dial again and take everything from where they were.
  */
-import { Agent, makeKey } from '../support/agent.ts'
-import { grpcWire, quicWire } from '../support/wires.ts'
+import { Agent, makeKey } from '@static/testkit/agent'
+import { grpcWire, quicWire } from '@static/testkit/agent/wires'
 
 /** What the process is told. */
 export interface ReadersOptions {

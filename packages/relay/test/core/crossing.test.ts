@@ -1,9 +1,9 @@
 /** What crosses on its way between agents, core and store: the core alone, with every moment in the test's hands. */
+import { toHex } from '@static/protocol'
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import test from 'node:test'
-import { toHex } from '@static/protocol'
-import { makeKey } from '../support/agent.ts'
+import { makeKey } from '@static/testkit/agent'
 import { PureRelay } from '../support/pure-relay.ts'
 
 test('an entry that comes while an agent resumes is not forgotten', async () => {

@@ -4,13 +4,13 @@ import { randomBytes } from 'node:crypto'
 import test from 'node:test'
 import { MAX_CIPHERTEXT_BYTES, toHex } from '@static/protocol'
 import { CloseReason } from '@static/protocol/relay'
-import { Agent, type AgentKey, makeKey } from '../support/agent.ts'
-import { refusal } from '../support/refusal.ts'
-import { openWorld, quiet, type World } from '../support/world.ts'
+import { Agent, type AgentKey, makeKey } from '@static/testkit/agent'
+import { refusal } from '@static/testkit/agent'
+import { openMemoryRelay, quiet, type MemoryRelay } from '../support/memory-relay.ts'
 
 const ENTRIES = ['deliverMessage', 'deliverCommit', 'deliverLeave']
 
-async function guest(world: World, key: AgentKey = makeKey()): Promise<Agent> {
+async function guest(world: MemoryRelay, key: AgentKey = makeKey()): Promise<Agent> {
   const agent = await Agent.connect(world.transport.wire('protobuf'), { key })
   await agent.request('resume', {})
   return agent
@@ -18,7 +18,7 @@ async function guest(world: World, key: AgentKey = makeKey()): Promise<Agent> {
 
 /** A channel with its owner and members that are connected and receive. */
 async function channelWith(
-  world: World,
+  world: MemoryRelay,
   members: number,
 ): Promise<{ owner: Agent; others: Agent[]; channelId: Uint8Array }> {
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
@@ -47,7 +47,7 @@ function upTo(last: number, first = 1): number[] {
 }
 
 test('members get every entry in the order of the log, and their own without the body', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 2)
   const [bob, eve] = others as [Agent, Agent]
   const texts = ['a', 'b', 'c'].map((text) => Buffer.from(text))
@@ -70,7 +70,7 @@ test('members get every entry in the order of the log, and their own without the
 })
 
 test('who was away gets what it has not acknowledged, then goes on live', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 1)
   const [bob] = others as [Agent]
   await owner.send(channelId, 1n, 1n)
@@ -89,7 +89,7 @@ test('who was away gets what it has not acknowledged, then goes on live', async 
 })
 
 test('nothing is delivered before a resume, and only the channels that were resumed', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const one = await owner.createChannel('acme/x/one')
   const two = await owner.createChannel('acme/x/two')
@@ -112,7 +112,7 @@ test('nothing is delivered before a resume, and only the channels that were resu
 })
 
 test('a burst that comes in one turn does not cut off a reader that keeps up', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 2)
   const big = randomBytes(200_000)
   await Promise.all(Array.from({ length: 30 }, (_, at) => owner.send(channelId, 1n, BigInt(at + 1), big)))
@@ -121,7 +121,7 @@ test('a burst that comes in one turn does not cut off a reader that keeps up', a
 })
 
 test('a reader that takes nothing holds up nobody else, and gets all in order when it takes again', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 2)
   const [deaf, bob] = others as [Agent, Agent]
   deaf.deaf = true
@@ -137,7 +137,7 @@ test('a reader that takes nothing holds up nobody else, and gets all in order wh
 })
 
 test('small messages stop at the window, too', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 1)
   const [deaf] = others as [Agent]
   deaf.deaf = true
@@ -150,7 +150,7 @@ test('small messages stop at the window, too', async (t) => {
 })
 
 test('a reader that stands still for 30 s is cut off, and resumes from its cursor', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 1)
   const [deaf] = others as [Agent]
   deaf.deaf = true
@@ -175,7 +175,7 @@ test('a reader that stands still for 30 s is cut off, and resumes from its curso
 })
 
 test('a peer that does not answer a ping is gone after 10 s', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const dead = await guest(world)
   const alive = await guest(world)
   dead.deaf = true
@@ -187,7 +187,7 @@ test('a peer that does not answer a ping is gone after 10 s', async (t) => {
 })
 
 test('only what was delivered is acknowledged: more closes the session', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 1)
   const [bob] = others as [Agent]
   await owner.send(channelId, 1n, 1n)
@@ -203,7 +203,7 @@ test('only what was delivered is acknowledged: more closes the session', async (
 })
 
 test('what came before a second resume, or by an earlier session, may be acknowledged still', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 1)
   const [bob] = others as [Agent]
   for (let counter = 1n; counter <= 5n; counter++) await owner.send(channelId, 1n, counter)
@@ -223,7 +223,7 @@ test('what came before a second resume, or by an earlier session, may be acknowl
 
 test('an entry that is gone is told as a gap, and one with a commit in it as lost', async (t) => {
   const retention = { channelEntries: 40 }
-  const world = await openWorld(t, { settings: { retention } })
+  const world = await openMemoryRelay(t, { settings: { retention } })
   const { owner, others, channelId } = await channelWith(world, 2)
   const [bob, away] = others as [Agent, Agent]
   away.close()
@@ -255,7 +255,7 @@ test('an entry that is gone is told as a gap, and one with a commit in it as los
 })
 
 test('a removed member gets the commit that removes it, may acknowledge it, and nothing after', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 2)
   const [bob, eve] = others as [Agent, Agent]
   await owner.commit(channelId, 1n, { removes: [bob.id] })
@@ -273,7 +273,7 @@ test('a removed member gets the commit that removes it, may acknowledge it, and 
 })
 
 test('a member that was removed while it was away gets everything up to the removal, and no more', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 1)
   const [bob] = others as [Agent]
   bob.close()
@@ -291,7 +291,7 @@ test('a member that was removed while it was away gets everything up to the remo
 })
 
 test('a member that is behind when it is removed reads up to the removal, and no more', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 1)
   const [slow] = others as [Agent]
   slow.deaf = true
@@ -309,7 +309,7 @@ test('a member that is behind when it is removed reads up to the removal, and no
 })
 
 test('who leaves gets its own notice last, and the others see it in the log', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 2)
   const [bob, eve] = others as [Agent, Agent]
   await bob.request('leave', { channelId, notice: bob.notice(channelId, 1n) })
@@ -331,7 +331,7 @@ test('who leaves gets its own notice last, and the others see it in the log', as
 })
 
 test('a deleted channel is told to its members, connected or resumed, and breaks no session', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 2)
   const [bob, idle] = others as [Agent, Agent]
   const fresh = await Agent.connect(world.transport.wire('cbor'), { key: idle.key })
@@ -348,7 +348,7 @@ test('a deleted channel is told to its members, connected or resumed, and breaks
 })
 
 test('a Welcome is pushed to who is online, and given on resume to who is not, until it is acknowledged', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const channelId = await owner.createChannel('acme/x/y')
   const online = await guest(world)
@@ -372,7 +372,7 @@ test('a Welcome is pushed to who is online, and given on resume to who is not, u
 })
 
 test('a Welcome may be acknowledged before the channel is resumed, and deliveries begin after it', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const channelId = await owner.createChannel('acme/x/y')
   const bob = await guest(world)
@@ -389,7 +389,7 @@ test('a Welcome may be acknowledged before the channel is resumed, and deliverie
 })
 
 test('however many Welcomes wait, a resume is not cut off by them, and entries come after them', async (t) => {
-  const world = await openWorld(t, { settings: { rates: { commitsPerSecond: 1000, commitsBurst: 1000 } } })
+  const world = await openMemoryRelay(t, { settings: { rates: { commitsPerSecond: 1000, commitsBurst: 1000 } } })
   const key = makeKey()
   for (let count = 0; count < 150; count++) {
     const jwt = world.api.token(`account ${count % 3}`)
@@ -410,7 +410,7 @@ test('however many Welcomes wait, a resume is not cut off by them, and entries c
 })
 
 test('a Welcome that was not sent with its commit comes later, from the sender of the commit only', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 1)
   const [bob] = others as [Agent]
   const eve = await guest(world)
@@ -430,7 +430,7 @@ test('a Welcome that was not sent with its commit comes later, from the sender o
 })
 
 test('a rejected commit is told to members, to who is back and to who is out again', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 2)
   const [bob, eve] = others as [Agent, Agent]
   const added = await guest(world)
@@ -459,7 +459,7 @@ test('a rejected commit is told to members, to who is back and to who is out aga
 })
 
 test('who is added again resumes after its new Welcome; of the time between it gets nothing', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 1)
   const [bob] = others as [Agent]
   await owner.commit(channelId, 1n, { removes: [bob.id] })
@@ -478,7 +478,7 @@ test('who is added again resumes after its new Welcome; of the time between it g
 })
 
 test('removed and added by one commit: the old deliveries end with it, the new ones begin after it', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 1)
   const [bob] = others as [Agent]
   await bob.next('deliverWelcome')
@@ -495,7 +495,7 @@ test('removed and added by one commit: the old deliveries end with it, the new o
 })
 
 test('who is behind when it is removed and added again gets no hole in its deliveries', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 1)
   const [slow] = others as [Agent]
   await slow.next('deliverWelcome')

@@ -5,12 +5,13 @@ import test from 'node:test'
 import { cutEnvelope, joinProofBytes, makeCell } from '@static/protocol'
 import { CloseReason } from '@static/protocol/relay'
 import { makeVerifier } from '../../src/api/token-verifier.ts'
-import { Agent, makeKey, sha256 } from '../support/agent.ts'
-import { refusal } from '../support/refusal.ts'
-import { FakeApi, openWorld, quiet } from '../support/world.ts'
+import { Agent, makeKey, sha256 } from '@static/testkit/agent'
+import { refusal } from '@static/testkit/agent'
+import { FakeApi } from '@static/testkit/relay/api'
+import { openMemoryRelay, quiet } from '../support/memory-relay.ts'
 
 test('an envelope that is not finished gives way to others, and does not wait for ever', async (t) => {
-  const world = await openWorld(t, { settings: { streams: { joiningBytes: 40_000 } } })
+  const world = await openMemoryRelay(t, { settings: { streams: { joiningBytes: 40_000 } } })
   const wire = world.transport.wire('cbor')
   const greedy = await Agent.connect(wire)
   greedy.write(cutEnvelope(randomBytes(30_000)).subarray(0, 20 * 1024))
@@ -28,7 +29,7 @@ test('an envelope that is not finished gives way to others, and does not wait fo
 })
 
 test('who holds most gives way, not a sender on a slow clock', async (t) => {
-  const world = await openWorld(t, { settings: { streams: { joiningBytes: 40_000 } } })
+  const world = await openMemoryRelay(t, { settings: { streams: { joiningBytes: 40_000 } } })
   const wire = world.transport.wire('cbor')
   const [slow, greedy, last] = [await Agent.connect(wire), await Agent.connect(wire), await Agent.connect(wire)]
   const cells = cutEnvelope(randomBytes(30_000))
@@ -41,7 +42,7 @@ test('who holds most gives way, not a sender on a slow clock', async (t) => {
 })
 
 test('polls that wait hold nothing, and an agent has four at most', async (t) => {
-  const world = await openWorld(t, { settings: { streams: { totalRequestBytes: 20_000 } } })
+  const world = await openMemoryRelay(t, { settings: { streams: { totalRequestBytes: 20_000 } } })
   const wire = world.transport.wire('cbor')
   const owner = await Agent.connect(wire, { jwt: world.api.token('acme') })
   const channelId = await owner.createChannel('acme/x/y')
@@ -55,7 +56,7 @@ test('polls that wait hold nothing, and an agent has four at most', async (t) =>
 })
 
 test('to resume costs by the channels that are named', async (t) => {
-  const world = await openWorld(t, { settings: { rates: { resumedPerMinute: 100 } } })
+  const world = await openMemoryRelay(t, { settings: { rates: { resumedPerMinute: 100 } } })
   const guest = await Agent.connect(world.transport.wire('cbor', '198.51.100.1'))
   const channelIds = Array.from({ length: 60 }, () => randomBytes(16))
   await guest.request('resume', { channelIds })
@@ -69,7 +70,7 @@ test('to resume costs by the channels that are named', async (t) => {
 })
 
 test('KeyPackages and Welcomes are handed in at a bounded rate, and a commit before its signature is checked', async (t) => {
-  const world = await openWorld(t, { settings: { rates: { uploadsPerMinute: 2, commitsBurst: 3 } } })
+  const world = await openMemoryRelay(t, { settings: { rates: { uploadsPerMinute: 2, commitsBurst: 3 } } })
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const upload = (): Promise<unknown> => owner.request('uploadKeyPackage', { keyPackages: [randomBytes(10)] })
   await assert.rejects(upload(), refusal('invalid_request'))
@@ -84,7 +85,7 @@ test('KeyPackages and Welcomes are handed in at a bounded rate, and a commit bef
 })
 
 test('marks cannot be guessed: only who reads gets more', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const wire = world.transport.wire('cbor')
   const owner = await Agent.connect(wire, { jwt: world.api.token('acme') })
   const channelId = await owner.createChannel('acme/x/y')
@@ -107,7 +108,7 @@ test('marks cannot be guessed: only who reads gets more', async (t) => {
 })
 
 test('acknowledgements that come in heaps are stored together', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const channelId = await owner.createChannel('acme/x/y')
   for (let counter = 1n; counter <= 200n; counter++) await owner.send(channelId, 0n, counter)
@@ -125,7 +126,7 @@ test('acknowledgements that come in heaps are stored together', async (t) => {
 })
 
 test('join requests beyond the bound push out those to whoever has most', async (t) => {
-  const world = await openWorld(t, {
+  const world = await openMemoryRelay(t, {
     settings: { counts: { joinsPerInvite: 20_000 }, streams: { openingsBurst: 50_000, openingsPerSecond: 1 } },
   })
   const wire = world.transport.wire('cbor')

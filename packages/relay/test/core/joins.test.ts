@@ -3,15 +3,15 @@ import assert from 'node:assert/strict'
 import { createHmac, randomBytes } from 'node:crypto'
 import test from 'node:test'
 import { joinProofBytes, toHex } from '@static/protocol'
-import { Agent, Refused, sha256 } from '../support/agent.ts'
-import { refusal } from '../support/refusal.ts'
+import { Agent, Refused, sha256 } from '@static/testkit/agent'
+import { refusal } from '@static/testkit/agent'
 import { UnaryAgent } from '../support/unary.ts'
-import { openWorld, quiet, type World } from '../support/world.ts'
+import { openMemoryRelay, quiet, type MemoryRelay } from '../support/memory-relay.ts'
 
 const HOUR = 3_600_000
 
 interface Scene {
-  readonly world: World
+  readonly world: MemoryRelay
   readonly owner: Agent
   readonly channelId: Uint8Array
 }
@@ -22,7 +22,7 @@ interface Token {
 }
 
 async function scene(t: test.TestContext, settings: object = {}): Promise<Scene> {
-  const world = await openWorld(t, { settings })
+  const world = await openMemoryRelay(t, { settings })
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   return { world, owner, channelId: await owner.createChannel('acme/x/y') }
 }

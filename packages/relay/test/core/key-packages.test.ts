@@ -4,11 +4,11 @@ import { randomBytes } from 'node:crypto'
 import test from 'node:test'
 import { readKeyPackage } from '../../src/core/channels/key-package-reader.ts'
 import { KeyPackagePool } from '../../src/core/channels/key-package-pool.ts'
-import { Agent, type AgentKey, makeKey, Refused } from '../support/agent.ts'
+import { Agent, type AgentKey, makeKey, Refused } from '@static/testkit/agent'
 import { makeKeyPackage } from '../support/key-package.ts'
-import { randomNumbers, SEED } from '../support/random.ts'
-import { refusal } from '../support/refusal.ts'
-import { openWorld, quiet, type World } from '../support/world.ts'
+import { randomNumbers, SEED } from '@static/testkit/random'
+import { refusal } from '@static/testkit/agent'
+import { openMemoryRelay, quiet, type MemoryRelay } from '../support/memory-relay.ts'
 
 const DAY = 86_400
 
@@ -16,13 +16,13 @@ async function scene(
   t: test.TestContext,
   settings: object = {},
 ): Promise<{
-  world: World
+  world: MemoryRelay
   owner: Agent
   bob: Agent
   channelId: Uint8Array
   fresh: (key?: AgentKey) => Uint8Array
 }> {
-  const world = await openWorld(t, { settings })
+  const world = await openMemoryRelay(t, { settings })
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const bob = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('bob') })
   const channelId = await owner.createChannel('acme/x/y')

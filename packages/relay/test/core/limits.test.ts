@@ -6,12 +6,12 @@ import { CELL_BYTES, cutEnvelope, ENVELOPE_LIMITS, makeCell, MAX_CIPHERTEXT_BYTE
 import { CloseReason } from '@static/protocol/relay'
 import { addressKey, addressText } from '../../src/core/address.ts'
 import { Rates } from '../../src/core/rates.ts'
-import { Agent, makeKey, Refused } from '../support/agent.ts'
+import { Agent, makeKey, Refused } from '@static/testkit/agent'
 import { PureRelay } from '../support/pure-relay.ts'
-import { randomNumbers, SEED } from '../support/random.ts'
-import { refusal } from '../support/refusal.ts'
+import { randomNumbers, SEED } from '@static/testkit/random'
+import { refusal } from '@static/testkit/agent'
 import { UnaryAgent } from '../support/unary.ts'
-import { openWorld, quiet, type World } from '../support/world.ts'
+import { openMemoryRelay, quiet, type MemoryRelay } from '../support/memory-relay.ts'
 
 async function closing(agent: Agent): Promise<[CloseReason, string | undefined]> {
   await agent.ended
@@ -19,14 +19,14 @@ async function closing(agent: Agent): Promise<[CloseReason, string | undefined]>
   return [reason, error?.code]
 }
 
-function dial(world: World, address?: string): Promise<Agent> {
+function dial(world: MemoryRelay, address?: string): Promise<Agent> {
   return Agent.dial(world.transport.wire('cbor', address), makeKey())
 }
 
 const TURNED_AWAY = [CloseReason.SHUTDOWN, 'rate_limited']
 
 test('sessions per address: one too many is turned away, other addresses are not', async (t) => {
-  const world = await openWorld(t, { settings: { streams: { perAddress: 3 } } })
+  const world = await openMemoryRelay(t, { settings: { streams: { perAddress: 3 } } })
   const wire = world.transport.wire('cbor', '198.51.100.1')
   const first = await Agent.connect(wire)
   await Agent.connect(wire)
@@ -38,7 +38,7 @@ test('sessions per address: one too many is turned away, other addresses are not
 })
 
 test('sessions of one address that are not open yet are bounded apart', async (t) => {
-  const world = await openWorld(t, { settings: { streams: { unauthenticatedPerAddress: 2 } } })
+  const world = await openMemoryRelay(t, { settings: { streams: { unauthenticatedPerAddress: 2 } } })
   const waiting = await dial(world, '198.51.100.1')
   await dial(world, '198.51.100.1')
   assert.deepEqual(await closing(await dial(world, '198.51.100.1')), TURNED_AWAY)
@@ -47,7 +47,7 @@ test('sessions of one address that are not open yet are bounded apart', async (t
 })
 
 test('an IPv6 user is its /64, however the address is written', async (t) => {
-  const world = await openWorld(t, { settings: { streams: { perAddress: 2 } } })
+  const world = await openMemoryRelay(t, { settings: { streams: { perAddress: 2 } } })
   await Agent.connect(world.transport.wire('cbor', '2001:db8:0:1::1'))
   await Agent.connect(world.transport.wire('cbor', '2001:DB8:0:1:aaaa:bbbb:cccc:dddd'))
   assert.deepEqual(await closing(await dial(world, '2001:db8::1:0:0:0:9')), TURNED_AWAY)
@@ -81,7 +81,7 @@ test('addresses as the limits count them', () => {
 })
 
 test('openings have a rate per address', async (t) => {
-  const world = await openWorld(t, { settings: { streams: { openingsPerSecond: 2, openingsBurst: 3 } } })
+  const world = await openMemoryRelay(t, { settings: { streams: { openingsPerSecond: 2, openingsBurst: 3 } } })
   for (let count = 0; count < 3; count++) (await dial(world, '198.51.100.1')).close()
   const refused = await dial(world, '198.51.100.1')
   await refused.ended
@@ -93,7 +93,7 @@ test('openings have a rate per address', async (t) => {
 })
 
 test('unary calls have a rate per address', async (t) => {
-  const world = await openWorld(t, { settings: { streams: { callsPerSecond: 1, callsBurst: 3 } } })
+  const world = await openMemoryRelay(t, { settings: { streams: { callsPerSecond: 1, callsBurst: 3 } } })
   const agent = new UnaryAgent(world)
   await agent.open()
   await agent.request('resume', {})
@@ -118,7 +118,7 @@ test('rates: a burst, then so many a second, in bounded memory', () => {
 })
 
 test('streams in all are bounded', async (t) => {
-  const world = await openWorld(t, { settings: { streams: { total: 2 } } })
+  const world = await openMemoryRelay(t, { settings: { streams: { total: 2 } } })
   await Agent.connect(world.transport.wire('cbor'))
   await Agent.connect(world.transport.wire('cbor', '198.51.100.2'))
   assert.deepEqual(await closing(await dial(world, '198.51.100.3')), [CloseReason.SHUTDOWN, 'unavailable'])
@@ -132,7 +132,7 @@ test('a full endpoint tells which port to dial instead', async () => {
 })
 
 test('too many requests that wait for their answers end the session', async (t) => {
-  const world = await openWorld(t, { settings: { streams: { requests: 4 } } })
+  const world = await openMemoryRelay(t, { settings: { streams: { requests: 4 } } })
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const channelId = await owner.createChannel('acme/x/y')
   for (let count = 0; count < 4; count++) {
@@ -146,7 +146,7 @@ test('too many requests that wait for their answers end the session', async (t) 
 
 test('too many bytes of one session that wait end it, and of all together are refused', async (t) => {
   const streams = { requestBytes: 500_000, totalRequestBytes: 700_000 }
-  const world = await openWorld(t, { settings: { streams } })
+  const world = await openMemoryRelay(t, { settings: { streams } })
   const { promise, resolve } = Promise.withResolvers<void>()
   world.api.gate = promise
   const made = async (account: string): Promise<[Agent, Uint8Array]> => {
@@ -169,7 +169,7 @@ test('too many bytes of one session that wait end it, and of all together are re
 })
 
 test('who asks and does not take the answers is cut off with a word, at 1.25 MiB that wait', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const founding = { name: 'acme/x/y', channelId: randomBytes(16), welcome: randomBytes(18_000) }
   await owner.request('createChannel', founding)
@@ -180,7 +180,7 @@ test('who asks and does not take the answers is cut off with a word, at 1.25 MiB
 })
 
 test('an envelope of 4 KiB before the opening, of 64 KiB after it, and of 4 MiB as a member', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const small = await dial(world)
   small.write(cutEnvelope(randomBytes(ENVELOPE_LIMITS.unauthenticated + 1)))
   assert.deepEqual(await closing(small), [CloseReason.MALFORMED, 'invalid_request'])
@@ -201,7 +201,7 @@ test('an envelope of 4 KiB before the opening, of 64 KiB after it, and of 4 MiB 
 })
 
 test('who was a member before, or becomes one by a Welcome, may send long envelopes', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const channelId = await owner.createChannel('acme/x/y')
   const guest = await Agent.connect(world.transport.wire('cbor'))
@@ -212,7 +212,7 @@ test('who was a member before, or becomes one by a Welcome, may send long envelo
 })
 
 test('envelopes that are not complete have a budget over all sessions', async (t) => {
-  const world = await openWorld(t, { settings: { streams: { joiningBytes: 300_000 } } })
+  const world = await openMemoryRelay(t, { settings: { streams: { joiningBytes: 300_000 } } })
   const members: Agent[] = []
   for (const account of ['a', 'b', 'c']) {
     const agent = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token(account) })
@@ -235,7 +235,7 @@ test('envelopes that are not complete have a budget over all sessions', async (t
 })
 
 test('cells that break a rule end the session, before and after its opening', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const bad = {
     'an unknown type': cell(9, 0),
     'a length beyond the cell': cell(5, 1022),
@@ -269,7 +269,7 @@ function cell(type: number, length: number): Uint8Array {
 test('random bytes, in chunks of any size, disturb nobody else', async (t) => {
   t.diagnostic(`seed ${SEED}`)
   const random = randomNumbers(SEED)
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const witness = await Agent.connect(world.transport.wire('cbor'))
   for (let run = 0; run < 100; run++) {
     const noisy = run % 2 ? await Agent.connect(world.transport.wire('protobuf')) : await dial(world)
@@ -286,7 +286,7 @@ test('random bytes, in chunks of any size, disturb nobody else', async (t) => {
 })
 
 test('a request without an id or without a body ends the session', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   for (const bytes of [new Uint8Array([0xa1, 0x07, 0xa0]), new Uint8Array([0xa1, 0x01, 0x05])]) {
     const agent = await Agent.connect(world.transport.wire('cbor'))
     agent.write(cutEnvelope(bytes))
@@ -295,7 +295,7 @@ test('a request without an id or without a body ends the session', async (t) => 
 })
 
 test('commits: one a second and a burst of ten, and losers are told how long to wait', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const channelId = await owner.createChannel('acme/x/y')
   for (let slot = 0n; slot < 9n; slot++) await owner.commit(channelId, slot)
@@ -312,7 +312,7 @@ test('commits: one a second and a burst of ten, and losers are told how long to 
 })
 
 test('channels: names, ids and Welcomes are checked, an account has so many, a resume names so many', async (t) => {
-  const world = await openWorld(t, { settings: { counts: { channelsPerAccount: 2, resumedChannels: 2 } } })
+  const world = await openMemoryRelay(t, { settings: { counts: { channelsPerAccount: 2, resumedChannels: 2 } } })
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const found = (name: string, changes: object = {}): Promise<unknown> =>
     owner.request('createChannel', { name, channelId: randomBytes(16), welcome: randomBytes(9), ...changes })
@@ -336,7 +336,7 @@ test('channels: names, ids and Welcomes are checked, an account has so many, a r
 })
 
 test('fields of commits, Leave notices and Welcomes are checked', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const other = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const channelId = await owner.createChannel('acme/x/y')

@@ -5,10 +5,10 @@ import test from 'node:test'
 import { create } from '@bufbuild/protobuf'
 import { REVISION, type SessionClaim, sessionBytes } from '@static/protocol'
 import { ClientMessageSchema, CloseReason, Purpose, TrafficProfile } from '@static/protocol/relay'
-import { Agent, type AgentKey, makeKey, Refused, sha256 } from '../support/agent.ts'
-import { refusal } from '../support/refusal.ts'
+import { Agent, type AgentKey, makeKey, Refused, sha256 } from '@static/testkit/agent'
+import { refusal } from '@static/testkit/agent'
 import { UnaryAgent } from '../support/unary.ts'
-import { openWorld, quiet, type World } from '../support/world.ts'
+import { openMemoryRelay, quiet, type MemoryRelay } from '../support/memory-relay.ts'
 
 const TRAFFIC = {
   standard: TrafficProfile.STANDARD,
@@ -45,7 +45,7 @@ function answered(agent: Agent, jwt = '', signed: Partial<SessionClaim> = {}): o
 }
 
 /** An agent with a stream and a challenge. */
-async function challenged(world: World, key: AgentKey = makeKey()): Promise<Agent> {
+async function challenged(world: MemoryRelay, key: AgentKey = makeKey()): Promise<Agent> {
   const agent = await Agent.dial(world.transport.wire('cbor'), key)
   agent.challenge = await agent.request('getChallenge', { revision: REVISION })
   return agent
@@ -58,7 +58,7 @@ async function closing(agent: Agent): Promise<{ reason: CloseReason; code: strin
 }
 
 test('an agent with a JWT opens a session and learns its id and how long it lasts', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const agent = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   assert.deepEqual(Buffer.from(agent.opened?.agentId ?? []), Buffer.from(agent.id))
   assert.equal(agent.opened?.expiresInMs, 3_600_000)
@@ -69,7 +69,7 @@ test('an agent with a JWT opens a session and learns its id and how long it last
 })
 
 test('an agent without a JWT is a guest: it may ask for its channels and not create any', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const guest = await Agent.connect(world.transport.wire('protobuf'))
   assert.equal(guest.opened?.expiresInMs, 0)
   assert.deepEqual((await guest.request('resume', {})).channels, [])
@@ -78,7 +78,7 @@ test('an agent without a JWT is a guest: it may ask for its channels and not cre
 })
 
 test('a relay without guests asks for an API key', async (t) => {
-  const world = await openWorld(t, { guests: false })
+  const world = await openMemoryRelay(t, { guests: false })
   const agent = await Agent.dial(world.transport.wire('cbor'), makeKey())
   await assert.rejects(agent.open(), refusal('api_key_required'))
   await agent.ended
@@ -86,7 +86,7 @@ test('a relay without guests asks for an API key', async (t) => {
 })
 
 test('every traffic profile opens, and the strict one may say its rate', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   for (const traffic of ['standard', 'private', 'strict', 'off'] as const) {
     const agent = await challenged(world)
     await agent.request('openSession', { ...answered(agent, '', { traffic }), trafficProfile: TRAFFIC[traffic] })
@@ -110,7 +110,7 @@ for (const [what, claim] of [
   ['a JWT that it does not bring', { jwtHash: new Uint8Array(32).fill(1) }],
 ] as const satisfies [string, Partial<SessionClaim>][]) {
   test(`a signature over ${what} is refused, and the stream ends`, async (t) => {
-    const world = await openWorld(t)
+    const world = await openMemoryRelay(t)
     const agent = await challenged(world)
     await assert.rejects(agent.request('openSession', answered(agent, '', claim)), refusal('auth_failed'))
     await agent.ended
@@ -139,7 +139,7 @@ for (const [what, changes, code] of [
   ['a JWT that it did not sign', { jwt: 'e30.e30.e30' }, 'auth_failed'],
 ] as const satisfies [string, object, string][]) {
   test(`an answer with ${what} is ${code}, and the stream ends`, async (t) => {
-    const world = await openWorld(t)
+    const world = await openMemoryRelay(t)
     const agent = await challenged(world)
     const answer: object = { ...answered(agent), ...changes }
     await assert.rejects(agent.request('openSession', answer), refusal(code))
@@ -149,7 +149,7 @@ for (const [what, changes, code] of [
 }
 
 test('a challenge is good for 30 s', async (t) => {
-  const world = await openWorld(t, { settings: { session: { openMs: 120_000 } } })
+  const world = await openMemoryRelay(t, { settings: { session: { openMs: 120_000 } } })
   const early = await challenged(world)
   await world.advance(30_000)
   await early.request('openSession', answered(early))
@@ -159,7 +159,7 @@ test('a challenge is good for 30 s', async (t) => {
 })
 
 test('a challenge is good on its own stream only, and a newer one takes its place', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const key = makeKey()
   const first = await challenged(world, key)
   const second = await challenged(world, key)
@@ -170,7 +170,7 @@ test('a challenge is good on its own stream only, and a newer one takes its plac
 })
 
 test('an answer that was good once is not good again, neither here nor for a token', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const agent = await challenged(world)
   const answer = answered(agent)
   await agent.request('openSession', answer)
@@ -183,7 +183,7 @@ test('an answer that was good once is not good again, neither here nor for a tok
 })
 
 test('a second opening on the same stream is refused, and the session goes on', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const agent = await challenged(world)
   await agent.request('openSession', answered(agent))
   agent.challenge = await agent.request('getChallenge', { revision: REVISION })
@@ -192,8 +192,8 @@ test('a second opening on the same stream is refused, and the session goes on', 
 })
 
 test('JWTs: of another agent, run out, from elsewhere and garbage are refused', async (t) => {
-  const world = await openWorld(t)
-  const stranger = (await openWorld(t)).api
+  const world = await openMemoryRelay(t)
+  const stranger = (await openMemoryRelay(t)).api
   const key = makeKey()
   const own = Buffer.from(key.id).toString('hex')
   const bad = {
@@ -213,7 +213,7 @@ test('JWTs: of another agent, run out, from elsewhere and garbage are refused', 
 })
 
 test('without the API a JWT cannot be checked: the agent is told to come again', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const jwt = world.api.token('acme')
   world.api.reachable = false
   const agent = await Agent.dial(world.transport.wire('cbor'), makeKey())
@@ -225,7 +225,7 @@ test('without the API a JWT cannot be checked: the agent is told to come again',
 })
 
 test('a session that is not opened within 5 s is closed', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const agent = await challenged(world)
   await world.advance(5000)
   assert.equal(world.driver.counts.streams, 1)
@@ -234,7 +234,7 @@ test('a session that is not opened within 5 s is closed', async (t) => {
 })
 
 test('nothing is done before a session is open', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const agent = await Agent.dial(world.transport.wire('cbor'), makeKey())
   const requests: Record<string, object> = {
     createChannel: { name: 'acme/x/y', channelId: randomBytes(16), welcome: randomBytes(9) },
@@ -253,7 +253,7 @@ test('nothing is done before a session is open', async (t) => {
 })
 
 test('a session token opens nothing on a session stream', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const unary = new UnaryAgent(world)
   await unary.open(world.api.token('acme'))
   const agent = await Agent.dial(world.transport.wire('cbor'), unary.key)
@@ -263,7 +263,7 @@ test('a session token opens nothing on a session stream', async (t) => {
 })
 
 test('when its JWT has run out a session has 30 s left, then it is closed with auth_failed', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const agent = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const guest = await Agent.connect(world.transport.wire('cbor'))
   await world.advance(3_600_000)
@@ -276,7 +276,7 @@ test('when its JWT has run out a session has 30 s left, then it is closed with a
 })
 
 test('a refresh with a new JWT keeps a session alive', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const agent = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   await world.advance(3_000_000)
   assert.equal((await agent.refresh(world.api.token('acme'))).expiresInMs, 3_600_000)
@@ -287,7 +287,7 @@ test('a refresh with a new JWT keeps a session alive', async (t) => {
 })
 
 test('a refresh keeps account and mode; what is refused changes nothing', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const jwt = world.api.token('acme', { mode: 'test' })
   const agent = await Agent.connect(world.transport.wire('cbor'), { jwt })
   await assert.rejects(agent.refresh(world.api.token('other', { mode: 'test' })), refusal('auth_failed'))
@@ -305,7 +305,7 @@ test('a refresh keeps account and mode; what is refused changes nothing', async 
 })
 
 test('a newer session takes the place of the older one, which is told', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const key = makeKey()
   const older = await Agent.connect(world.transport.wire('cbor'), { key })
   const newer = await Agent.connect(world.transport.wire('protobuf'), { key })
@@ -315,7 +315,7 @@ test('a newer session takes the place of the older one, which is told', async (t
 })
 
 test('an opening that fails does not disturb the session that is there', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const agent = await Agent.connect(world.transport.wire('cbor'))
   const thief = await challenged(world)
   const answer = { ...answered(thief), publicKey: agent.key.publicKey }
@@ -328,7 +328,7 @@ test('an opening that fails does not disturb the session that is there', async (
 const HELLO = { revision: REVISION, agentAddress: new Uint8Array([198, 51, 100, 7]) }
 
 test("a proxy says hello before its agent's opening, which passes through unchanged", async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const agent = await Agent.dial(world.transport.wire('cbor', '192.0.2.9', true), makeKey())
   await agent.request('proxyHello', HELLO)
   await agent.open(world.api.token('acme'))
@@ -337,7 +337,7 @@ test("a proxy says hello before its agent's opening, which passes through unchan
 })
 
 test('only a proxy that the relay knows says hello, and only once', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const stranger = await Agent.dial(world.transport.wire('cbor'), makeKey())
   await assert.rejects(stranger.request('proxyHello', HELLO), refusal('not_allowed'))
   const proxy = await Agent.dial(world.transport.wire('cbor', '192.0.2.9', true), makeKey())
@@ -349,7 +349,7 @@ test('only a proxy that the relay knows says hello, and only once', async (t) =>
 })
 
 test('a proxy that is older than the agent is refused, because it would lose fields', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const agent = await Agent.dial(world.transport.wire('cbor', '192.0.2.9', true), makeKey())
   await agent.request('proxyHello', HELLO)
   await assert.rejects(agent.request('getChallenge', { revision: REVISION + 1 }), refusal('connection_error'))
@@ -357,7 +357,7 @@ test('a proxy that is older than the agent is refused, because it would lose fie
 })
 
 test("limits per address count a proxy's sessions by their agents' addresses", async (t) => {
-  const world = await openWorld(t, { settings: { streams: { perAddress: 2 } } })
+  const world = await openMemoryRelay(t, { settings: { streams: { perAddress: 2 } } })
   const through = async (last: number): Promise<Agent> => {
     const agent = await Agent.dial(world.transport.wire('cbor', '192.0.2.9', true), makeKey())
     await agent.request('proxyHello', { ...HELLO, agentAddress: new Uint8Array([198, 51, 100, last]) })
@@ -378,7 +378,7 @@ test("limits per address count a proxy's sessions by their agents' addresses", a
 })
 
 test('a proxy passes unary calls on, also long ones and such that wait', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const unary = new UnaryAgent(world)
   await unary.open(world.api.token('acme'))
   const proxy = await Agent.dial(world.transport.wire('cbor', '192.0.2.9', true), makeKey())
@@ -396,7 +396,7 @@ test('a proxy passes unary calls on, also long ones and such that wait', async (
 })
 
 test('a challenge that came through a proxy is good once, for its stream or for a token', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const key = makeKey()
   const proxied = await Agent.dial(world.transport.wire('cbor', '192.0.2.9', true), key)
   await proxied.request('proxyHello', HELLO)

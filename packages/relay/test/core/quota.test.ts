@@ -6,21 +6,21 @@ import { type Lease, StaticError } from '@static/protocol'
 import { Effects } from '../../src/core/effects.ts'
 import type { Effect } from '../../src/core/io.ts'
 import { Quota, type Unit } from '../../src/core/quota.ts'
-import { Agent } from '../support/agent.ts'
-import { randomNumbers, SEED } from '../support/random.ts'
-import { refusal } from '../support/refusal.ts'
+import { Agent } from '@static/testkit/agent'
+import { randomNumbers, SEED } from '@static/testkit/random'
+import { refusal } from '@static/testkit/agent'
 import { UnaryAgent } from '../support/unary.ts'
-import { openWorld, quiet, type World } from '../support/world.ts'
+import { openMemoryRelay, quiet, type MemoryRelay } from '../support/memory-relay.ts'
 
 const ACME = 'acme/live'
 
-async function owned(world: World): Promise<{ owner: Agent; channelId: Uint8Array }> {
+async function owned(world: MemoryRelay): Promise<{ owner: Agent; channelId: Uint8Array }> {
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   return { owner, channelId: await owner.createChannel('acme/x/y') }
 }
 
 /** A guest in the channel. */
-async function joined(world: World, owner: Agent, channelId: Uint8Array, slot: bigint): Promise<Agent> {
+async function joined(world: MemoryRelay, owner: Agent, channelId: Uint8Array, slot: bigint): Promise<Agent> {
   const guest = await Agent.connect(world.transport.wire('protobuf'))
   await owner.commit(channelId, slot, { adds: [guest.id] })
   await guest.request('resume', {})
@@ -28,14 +28,14 @@ async function joined(world: World, owner: Agent, channelId: Uint8Array, slot: b
 }
 
 /** Everything that the API was told after the relay has stopped. */
-async function spentIn({ driver, api }: World, account = ACME): Promise<number> {
+async function spentIn({ driver, api }: MemoryRelay, account = ACME): Promise<number> {
   await driver.drain()
   assert.equal(api.lent, 0, 'every lease is settled')
   return api.spent.get(account) ?? 0
 }
 
 test('every accepted message is one unit, and commits, acknowledgements and the rest are none', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, channelId } = await owned(world)
   for (let counter = 1n; counter <= 25n; counter++) await owner.send(channelId, 0n, counter)
   await owner.commit(channelId, 0n)
@@ -46,7 +46,7 @@ test('every accepted message is one unit, and commits, acknowledgements and the 
 })
 
 test('a message that is refused or repeated costs nothing', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, channelId } = await owned(world)
   const messageId = randomBytes(16)
   assert.equal((await owner.send(channelId, 0n, 1n, randomBytes(9), messageId)).index, 1n)
@@ -62,7 +62,7 @@ test('a message that is refused or repeated costs nothing', async (t) => {
 })
 
 test('at the limit a message is refused with quota_exceeded, and not one before', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   world.api.left.set(ACME, 7)
   const { owner, channelId } = await owned(world)
   for (let counter = 1n; counter <= 7n; counter++) await owner.send(channelId, 0n, counter)
@@ -75,7 +75,7 @@ test('at the limit a message is refused with quota_exceeded, and not one before'
 })
 
 test('what other relays hold may come back: unavailable, not quota_exceeded', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   world.api.left.set(ACME, 0)
   world.api.outstanding = 500
   const { owner, channelId } = await owned(world)
@@ -83,7 +83,7 @@ test('what other relays hold may come back: unavailable, not quota_exceeded', as
 })
 
 test('without the API a lease is spent to its end, and then a message is unavailable', async (t) => {
-  const world = await openWorld(t, { settings: { leaseUnits: 3 } })
+  const world = await openMemoryRelay(t, { settings: { leaseUnits: 3 } })
   const { owner, channelId } = await owned(world)
   await owner.send(channelId, 0n, 1n)
   await quiet()
@@ -107,7 +107,7 @@ test('without the API a lease is spent to its end, and then a message is unavail
 })
 
 test('who may not send hears that, not that there is no quota', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   world.api.left.set('poor/live', 0)
   const { owner, channelId } = await owned(world)
   const poor = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('poor') })
@@ -120,7 +120,7 @@ test('who may not send hears that, not that there is no quota', async (t) => {
 })
 
 test("a guest's messages are the owner's, up to the guest limit of the day", async (t) => {
-  const world = await openWorld(t, { settings: { guestLimit: 3 } })
+  const world = await openMemoryRelay(t, { settings: { guestLimit: 3 } })
   const { owner, channelId } = await owned(world)
   const guest = await joined(world, owner, channelId, 0n)
   for (let counter = 1n; counter <= 3n; counter++) await guest.send(channelId, 1n, counter)
@@ -133,7 +133,7 @@ test("a guest's messages are the owner's, up to the guest limit of the day", asy
 })
 
 test('a guest that calls without having resumed is charged to the owner as well', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, channelId } = await owned(world)
   const guest = new UnaryAgent(world)
   await guest.open()
@@ -144,7 +144,7 @@ test('a guest that calls without having resumed is charged to the owner as well'
 })
 
 test('test mode and live mode have quotas of their own', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   world.api.left.set(ACME, 0)
   const jwt = world.api.token('acme', { mode: 'test' })
   const tester = await Agent.connect(world.transport.wire('cbor'), { jwt })
@@ -154,7 +154,7 @@ test('test mode and live mode have quotas of their own', async (t) => {
 })
 
 test('control messages are free, 120 an hour and agent, also without quota; then they are charged', async (t) => {
-  const world = await openWorld(t, { settings: { retention: { freeControl: 3 } } })
+  const world = await openMemoryRelay(t, { settings: { retention: { freeControl: 3 } } })
   world.api.left.set(ACME, 1)
   const { owner, channelId } = await owned(world)
   const control = (counter: bigint, size = 64): Promise<unknown> => {
@@ -187,7 +187,7 @@ test('control messages are free, 120 an hour and agent, also without quota; then
 })
 
 test('messages that wait for a lease keep their order', async (t) => {
-  const world = await openWorld(t, { settings: { leaseUnits: 4 } })
+  const world = await openMemoryRelay(t, { settings: { leaseUnits: 4 } })
   const { owner, channelId } = await owned(world)
   const { promise, resolve } = Promise.withResolvers<void>()
   world.api.gate = promise
@@ -204,7 +204,7 @@ test('messages that wait for a lease keep their order', async (t) => {
 })
 
 test('a lease in use is renewed before it ends, and an idle one is given back', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, channelId } = await owned(world)
   await owner.send(channelId, 0n, 1n)
   await world.advance(29_000)
@@ -225,7 +225,7 @@ test('a lease in use is renewed before it ends, and an idle one is given back', 
 })
 
 test('a stop waits for what is under way and gives every lease back', async (t) => {
-  const world = await openWorld(t, { settings: { leaseUnits: 10 } })
+  const world = await openMemoryRelay(t, { settings: { leaseUnits: 10 } })
   const { owner, channelId } = await owned(world)
   const { promise, resolve } = Promise.withResolvers<void>()
   world.api.gate = promise
@@ -241,7 +241,7 @@ test('a stop waits for what is under way and gives every lease back', async (t) 
 })
 
 test('an agent that goes away while its messages wait is charged for what was accepted, and no more', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const { owner, channelId } = await owned(world)
   const { promise, resolve } = Promise.withResolvers<void>()
   world.api.gate = promise

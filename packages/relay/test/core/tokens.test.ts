@@ -4,14 +4,14 @@ import { randomBytes } from 'node:crypto'
 import test from 'node:test'
 import { REVISION } from '@static/protocol'
 import { CloseReason, Purpose } from '@static/protocol/relay'
-import { Agent, makeKey } from '../support/agent.ts'
-import { refusal } from '../support/refusal.ts'
+import { Agent, makeKey } from '@static/testkit/agent'
+import { refusal } from '@static/testkit/agent'
 import { type Pushes, UnaryAgent } from '../support/unary.ts'
-import { openWorld, quiet, type World } from '../support/world.ts'
+import { openMemoryRelay, quiet, type MemoryRelay } from '../support/memory-relay.ts'
 
 const MINUTE = 60_000
 
-async function opened(world: World, jwt = world.api.token('acme')): Promise<UnaryAgent> {
+async function opened(world: MemoryRelay, jwt = world.api.token('acme')): Promise<UnaryAgent> {
   const agent = new UnaryAgent(world)
   await agent.open(jwt)
   return agent
@@ -22,7 +22,7 @@ function cases({ messages }: Pushes): (string | undefined)[] {
 }
 
 test('two calls give a token, and the token does what a session does', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const agent = new UnaryAgent(world)
   const answer = await agent.open(world.api.token('acme'))
   assert.deepEqual(answer.agentId, agent.key.id)
@@ -37,7 +37,7 @@ test('two calls give a token, and the token does what a session does', async (t)
 })
 
 test('a guest gets a token too, and is a guest by it', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const guest = await opened(world, '')
   assert.deepEqual((await guest.request('resume', {})).channels, [])
   const founding = { name: 'acme/x/y', channelId: randomBytes(16), welcome: randomBytes(64) }
@@ -45,9 +45,9 @@ test('a guest gets a token too, and is a guest by it', async (t) => {
 })
 
 test('a call without a token, with an altered or a cut one, or one of another deployment is auth_failed', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const agent = await opened(world)
-  const stranger = await opened(await openWorld(t))
+  const stranger = await opened(await openMemoryRelay(t))
   const { token } = agent
   const [payload = '', mac = ''] = token.split('.')
   const claims = JSON.parse(Buffer.from(payload, 'base64url').toString()) as object
@@ -63,7 +63,7 @@ test('a call without a token, with an altered or a cut one, or one of another de
 })
 
 test('a token lives 10 minutes', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const agent = await opened(world)
   const { token } = agent
   await world.advance(10 * MINUTE - 1)
@@ -73,7 +73,7 @@ test('a token lives 10 minutes', async (t) => {
 })
 
 test('calls renew a token after half of its time, up to an hour after the opening', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const agent = await opened(world, '')
   const first = agent.token
   await world.advance(5 * MINUTE - 1)
@@ -92,7 +92,7 @@ test('calls renew a token after half of its time, up to an hour after the openin
 })
 
 test('a token does not outlive the JWT', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const agent = new UnaryAgent(world)
   assert.equal((await agent.open(world.api.token('acme', { lifetime: 420 }))).expiresInMs, 7 * MINUTE)
   await world.advance(6 * MINUTE)
@@ -104,7 +104,7 @@ test('a token does not outlive the JWT', async (t) => {
 })
 
 test('a refresh brings a new JWT of the same account and a token that lives by it', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const agent = await opened(world, world.api.token('acme', { lifetime: 420 }))
   await world.advance(6 * MINUTE)
   await assert.rejects(agent.refresh(world.api.token('other')), refusal('auth_failed'))
@@ -114,7 +114,7 @@ test('a refresh brings a new JWT of the same account and a token that lives by i
 })
 
 test('the nonce of a unary challenge is good once, for 30 s, and for a token only', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const agent = new UnaryAgent(world)
   const ask = (): ReturnType<typeof agent.request<'getChallenge'>> =>
     agent.request('getChallenge', { revision: REVISION })
@@ -132,7 +132,7 @@ test('the nonce of a unary challenge is good once, for 30 s, and for a token onl
 })
 
 test('a subscription begins with the resume answer, pushes flow, and a call acknowledges them', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const channelId = await owner.createChannel('acme/x/y')
   const reader = await opened(world, '')
@@ -154,7 +154,7 @@ test('a subscription begins with the resume answer, pushes flow, and a call ackn
 })
 
 test('what a subscription brought may still be acknowledged after its end, and nothing else', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const channelId = await owner.createChannel('acme/x/y')
   const reader = await opened(world, '')
@@ -172,7 +172,7 @@ test('what a subscription brought may still be acknowledged after its end, and n
 })
 
 test('a subscription without a good token gets an error and its end', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const agent = await opened(world)
   const pushes = agent.subscribe([], 'garbage')
   await quiet()
@@ -185,7 +185,7 @@ test('a subscription without a good token gets an error and its end', async (t) 
 })
 
 test('a reader that is full gets nothing more before it has room, and then everything in order', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const channelId = await owner.createChannel('acme/x/y')
   const reader = await opened(world, '')
@@ -208,7 +208,7 @@ test('a reader that is full gets nothing more before it has room, and then every
 })
 
 test('a subscription takes the place of an older session, and ends with its JWT', async (t) => {
-  const world = await openWorld(t)
+  const world = await openMemoryRelay(t)
   const key = makeKey()
   const jwt = world.api.token('acme')
   const session = await Agent.connect(world.transport.wire('cbor'), { key, jwt })

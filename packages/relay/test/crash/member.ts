@@ -6,7 +6,7 @@ import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { chainNext, type ChainEntry, commitBody } from '@static/protocol'
 import type { Declaration } from '@static/protocol/relay'
-import { type Agent, makeKey, Refused, type ServerBody, sha256 } from '../support/agent.ts'
+import { type Agent, makeKey, Refused, type ServerBody, sha256 } from '@static/testkit/agent'
 
 /** What all members know: the body of every entry that was ever sent. */
 export type Bodies = Map<string, ChainEntry>

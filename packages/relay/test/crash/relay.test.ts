@@ -1,24 +1,17 @@
 /** kill -9 of a whole relay under load, again and again on one database: what it has answered is there, once, in order. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { FailAt, FailPoint } from '../../src/store/fail-point.ts'
-import { Agent } from '../support/agent.ts'
-import { randomNumbers, SEED } from '../support/random.ts'
-import { type RelayChild, RelayHome } from '../support/relay-process.ts'
-import { grpcWire } from '../support/wires.ts'
+import { ENGINE_STEPS, type FailAt } from '@static/testkit/crash/store-steps'
+import { Agent } from '@static/testkit/agent'
+import { randomNumbers, SEED } from '@static/testkit/random'
+import { type RelayChild, RelayHome } from '@static/testkit/relay/process'
+import { grpcWire } from '@static/testkit/agent/wires'
 import { type Bodies, hex, Member } from './member.ts'
 
 /** All twenty with STATIC_CRASH=all. */
 const ROUNDS = process.env['STATIC_CRASH'] === 'all' ? 20 : 8
-const ROUND_OF_POINTS = [
-  'before_begin',
-  'after_insert_before_commit',
-  'after_commit_before_answer',
-  'in_sweep',
-  'before_checkpoint',
-] as const
 /** For every second round; in the others the relay is killed at a moment of chance. */
-const POINTS: readonly FailPoint[] = [...ROUND_OF_POINTS, ...ROUND_OF_POINTS]
+const POINTS = [...ENGINE_STEPS, ...ENGINE_STEPS]
 const SETTINGS = { rates: { commitsPerSecond: 1000, commitsBurst: 1000 } }
 
 test(`killed in ${ROUNDS} rounds, seed ${SEED}`, { timeout: 240_000 }, async (t) => {

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Agent, makeKey } from '../support/agent.ts'
-import { startTestRelay } from '../support/relay.ts'
-import { quicWire } from '../support/wires.ts'
+import { Agent, makeKey } from '@static/testkit/agent'
+import { startTestRelay } from '@static/testkit/relay'
+import { quicWire } from '@static/testkit/agent/wires'
 
 test('a full QUIC endpoint tells a new session which port to dial', async () => {
   const relay = await startTestRelay('quic', { endpoints: 2, settings: { streams: { quicPerEndpoint: 1 } } })

@@ -5,9 +5,9 @@ import { after, before, describe, test } from 'node:test'
 import { create } from '@bufbuild/protobuf'
 import { maxCommitBytes } from '@static/protocol'
 import { LeaveNoticeSchema } from '@static/protocol/relay'
-import { type Agent, makeKey, Refused } from '../support/agent.ts'
+import { type Agent, makeKey, Refused } from '@static/testkit/agent'
 import { makeKeyPackage } from '../support/key-package.ts'
-import type { Way } from '../support/relay.ts'
+import type { Way } from '@static/testkit/relay'
 import { code, freshName, Stage } from './stage.ts'
 
 export function membershipScenarios(way: Way): void {

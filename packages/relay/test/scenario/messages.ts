@@ -3,8 +3,8 @@ import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { after, before, describe, test } from 'node:test'
 import { chainNext, commitBody, MAX_CIPHERTEXT_BYTES } from '@static/protocol'
-import { type Agent, Refused, sha256 } from '../support/agent.ts'
-import type { Way } from '../support/relay.ts'
+import { type Agent, Refused, sha256 } from '@static/testkit/agent'
+import type { Way } from '@static/testkit/relay'
 import { code, Stage } from './stage.ts'
 
 export function messageScenarios(way: Way): void {

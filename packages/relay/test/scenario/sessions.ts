@@ -3,8 +3,8 @@ import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { after, before, describe, test } from 'node:test'
 import { CloseReason } from '@static/protocol/relay'
-import { Agent, makeKey } from '../support/agent.ts'
-import type { Way } from '../support/relay.ts'
+import { Agent, makeKey } from '@static/testkit/agent'
+import type { Way } from '@static/testkit/relay'
 import { code, freshName, Stage } from './stage.ts'
 
 export function sessionScenarios(way: Way): void {

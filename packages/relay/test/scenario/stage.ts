@@ -1,7 +1,7 @@
 /** What the scenarios share: a relay, agents on it, channels among them. */
 import assert from 'node:assert/strict'
-import { Agent, type AgentKey, makeKey, Refused } from '../support/agent.ts'
-import { startTestRelay, type TestRelay, type Way } from '../support/relay.ts'
+import { Agent, type AgentKey, makeKey, Refused } from '@static/testkit/agent'
+import { startTestRelay, type TestRelay, type Way } from '@static/testkit/relay'
 
 /** A refusal with this code. */
 export function code(expected: string): (error: unknown) => boolean {

@@ -17,9 +17,9 @@ import { Pacing } from '../../src/session/pacing.ts'
 import { ProxySessions } from '../../src/proxy/sessions.ts'
 import { settingsFrom } from '../../src/settings.ts'
 import { Shaping } from '../../src/session/shaping.ts'
-import { Agent, makeKey, Refused } from '../support/agent.ts'
+import { Agent, makeKey, Refused } from '@static/testkit/agent'
 import { ask } from '../support/grpc-http.ts'
-import { startTestRelay, type TestRelay } from '../support/relay.ts'
+import { startTestRelay, type TestRelay } from '@static/testkit/relay'
 import { code, freshName } from './stage.ts'
 
 const UNIT_BYTES = UNIT_CELLS * CELL_BYTES

@@ -14,7 +14,7 @@ import {
   member,
   notice,
   refused,
-} from './world.ts'
+} from './channel-fixture.ts'
 
 forEachEngine((open) => {
   test('messages get indexes without holes, a chain, and an event each before the answer', async (t) => {

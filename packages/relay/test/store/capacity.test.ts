@@ -2,8 +2,18 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Store } from '../../src/ports.ts'
 import { Ledger } from '../../src/store/ledger/ledger.ts'
-import { MemoryRows } from '../../src/store/memory-rows.ts'
-import { RETENTION, World, accepted, agentId, assertChain, forEachEngine, guest, refused, sha256 } from './world.ts'
+import { MemoryRows } from '@static/testkit/store/relay-memory-rows'
+import {
+  RETENTION,
+  ChannelFixture,
+  accepted,
+  agentId,
+  assertChain,
+  forEachEngine,
+  guest,
+  refused,
+  sha256,
+} from './channel-fixture.ts'
 
 const body = { ciphertext: new Uint8Array(800) }
 
@@ -213,7 +223,7 @@ test('a refusal for fullness looks at no entry again before something has change
     healthy: () => true,
     close: () => Promise.resolve(),
   }
-  const world = new World(store, [])
+  const world = new ChannelFixture(store, [])
   await world.found('alice', 'bob', 'carol')
   for (let times = 0; times < 8; times++) {
     accepted(await world.say('alice'))

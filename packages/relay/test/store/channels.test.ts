@@ -1,6 +1,17 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { account, accepted, agentId, assertChain, forEachEngine, guest, hex16, member, refused, text } from './world.ts'
+import {
+  account,
+  accepted,
+  agentId,
+  assertChain,
+  forEachEngine,
+  guest,
+  hex16,
+  member,
+  refused,
+  text,
+} from './channel-fixture.ts'
 
 forEachEngine((open) => {
   test('a channel begins with its creator as the only member, at the start of its chain', async (t) => {

@@ -16,7 +16,7 @@ import {
   refused,
   text,
   welcomeFor,
-} from './world.ts'
+} from './channel-fixture.ts'
 
 const plain = ({ index, hash, slot }: Position): object => {
   assert.ok(hash instanceof Uint8Array)

@@ -3,10 +3,9 @@
  * answered; a line is out before anything else happens.
  */
 import { writeSync } from 'node:fs'
-import type { FailPoint } from '../../src/store/fail-point.ts'
-import { openSqliteStore } from '../../src/store/sqlite/store.ts'
-import { randomNumbers } from './random.ts'
-import { RETENTION, World, member, sha256 } from './world.ts'
+import { crashingStore, type FailAt } from '@static/testkit/crash/store-steps'
+import { randomNumbers } from '@static/testkit/random'
+import { RETENTION, ChannelFixture, member, sha256 } from './channel-fixture.ts'
 
 export interface Said {
   readonly what: 'sending' | 'sent' | 'committing' | 'committed' | 'acknowledging'
@@ -20,9 +19,9 @@ export interface Said {
 const [path, seed, point, count] = process.argv.slice(2)
 const say = (said: Said): void => void writeSync(1, `${JSON.stringify(said)}\n`)
 const random = randomNumbers(Number(seed))
-const failAt = { point: point as FailPoint, count: Number(count) }
-const store = await openSqliteStore({ path: path!, retention: RETENTION, failAt }, () => undefined)
-const world = new World(store, [])
+const failAt = { point: point as FailAt['point'], count: Number(count) }
+const store = await crashingStore(path!, failAt)({ retention: RETENTION, onDeath: () => undefined }, () => undefined)
+const world = new ChannelFixture(store, [])
 const newId = (label: string): Uint8Array => sha256(`${seed} ${label}`).subarray(0, 16)
 const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString('hex')
 

@@ -4,22 +4,14 @@ import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import type { Entry } from '../../src/ports.ts'
-import type { FailPoint } from '../../src/store/fail-point.ts'
+import { ENGINE_STEPS } from '@static/testkit/crash/store-steps'
 import { openSqliteStore } from '../../src/store/sqlite/store.ts'
 import type { Said } from './crash-child.ts'
-import { randomNumbers } from './random.ts'
-import { RETENTION, World, accepted, assertChain, bytesOf, temporaryFile } from './world.ts'
+import { randomNumbers, SEED } from '@static/testkit/random'
+import { RETENTION, ChannelFixture, accepted, assertChain, bytesOf, temporaryFile } from './channel-fixture.ts'
 
-const SEED = Number(process.env.STATIC_SEED ?? 20_261_115)
 /** All twenty with STATIC_CRASH=all. */
 const ROUNDS = process.env['STATIC_CRASH'] === 'all' ? 20 : 10
-const POINTS: readonly FailPoint[] = [
-  'before_begin',
-  'after_insert_before_commit',
-  'after_commit_before_answer',
-  'in_sweep',
-  'before_checkpoint',
-]
 
 const idOf = (entry: Entry): string => (entry.kind === 'leave' ? '' : Buffer.from(entry.messageId).toString('hex'))
 
@@ -30,8 +22,8 @@ test(
     t.diagnostic(`seed ${SEED}, ${ROUNDS} rounds`)
     const random = randomNumbers(SEED)
     const path = temporaryFile(t)
-    const open = async (): Promise<World> =>
-      new World(await openSqliteStore({ path, retention: RETENTION }, () => undefined), [])
+    const open = async (): Promise<ChannelFixture> =>
+      new ChannelFixture(await openSqliteStore({ path, retention: RETENTION }, () => undefined), [])
     const founding = await open()
     await founding.found('alice', 'bob')
     await founding.store.close()
@@ -40,7 +32,7 @@ test(
     let answered = 0
     let unanswered = 0
     for (let round = 0; round < ROUNDS; round++) {
-      const point = POINTS[round % POINTS.length]!
+      const point = ENGINE_STEPS[round % ENGINE_STEPS.length]!
       // The rarer points are passed less often.
       const count = 1 + Math.floor(random() * (point.includes('sweep') || point.includes('checkpoint') ? 6 : 20))
       const seed = SEED + round

@@ -6,7 +6,7 @@ import { StaticError } from '@static/protocol'
 import { type SqliteStore, openSqliteStore } from '../../src/store/sqlite/store.ts'
 import {
   RETENTION,
-  World,
+  ChannelFixture,
   accepted,
   agentId,
   hex16,
@@ -16,15 +16,18 @@ import {
   temporaryFile,
   text,
   welcomeFor,
-} from './world.ts'
+} from './channel-fixture.ts'
 
 /** A world that was closed, some change in its file, and the world again. */
-async function changed(t: TestContext, ...statements: readonly string[]): Promise<World & { store: SqliteStore }> {
+async function changed(
+  t: TestContext,
+  ...statements: readonly string[]
+): Promise<ChannelFixture & { store: SqliteStore }> {
   const path = temporaryFile(t)
-  const open = async (): Promise<World & { store: SqliteStore }> => {
+  const open = async (): Promise<ChannelFixture & { store: SqliteStore }> => {
     const store = await openSqliteStore({ path, retention: RETENTION }, () => undefined)
     t.after(() => store.close())
-    return new World(store, []) as World & { store: SqliteStore }
+    return new ChannelFixture(store, []) as ChannelFixture & { store: SqliteStore }
   }
   const before = await open()
   await before.found('alice', 'bob', 'carol')
@@ -54,7 +57,7 @@ async function changed(t: TestContext, ...statements: readonly string[]): Promis
 const entry = (index: number, change: string): string =>
   `UPDATE entries SET ${change} WHERE key & 0xfffffffff = ${index}`
 
-async function assertDamaged(promise: Promise<unknown>, world: World): Promise<void> {
+async function assertDamaged(promise: Promise<unknown>, world: ChannelFixture): Promise<void> {
   await assert.rejects(promise, (error: unknown) => {
     assert.ok(error instanceof StaticError)
     assert.equal(error.code, 'unavailable')

@@ -12,11 +12,11 @@ import {
   member,
   refused,
   text,
-  type World,
-} from './world.ts'
+  type ChannelFixture,
+} from './channel-fixture.ts'
 
 const register = (
-  world: World,
+  world: ChannelFixture,
   name: string,
   label: string,
   { maxInvites = 10, ...fields }: Partial<StoreRequest<'registerInvite'>['invite']> & { maxInvites?: number } = {},

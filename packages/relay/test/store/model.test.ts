@@ -7,7 +7,8 @@ import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import * as fc from 'fast-check'
 import type { StoreRequest, Retention, Store, StoreEvent, StoreOperation } from '../../src/ports.ts'
-import { openMemoryStore } from '../../src/store/memory.ts'
+import { SEED } from '@static/testkit/random'
+import { openMemoryStore } from '@static/testkit/store/relay-memory'
 import { openSqliteStore } from '../../src/store/sqlite/store.ts'
 import {
   START,
@@ -24,9 +25,8 @@ import {
   temporaryFile,
   text,
   welcomeFor,
-} from './world.ts'
+} from './channel-fixture.ts'
 
-const SEED = Number(process.env.STATIC_SEED ?? 20_261_115)
 const RUNS = 10
 /** Small, so that everything happens: full channels, expiry, forgotten ids. */
 const RETENTION: Retention = {

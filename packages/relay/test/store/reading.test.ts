@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { StoreResult } from '../../src/ports.ts'
-import { accepted, agentId, assertChain, forEachEngine, hex16, notice, welcomeFor } from './world.ts'
+import { accepted, agentId, assertChain, forEachEngine, hex16, notice, welcomeFor } from './channel-fixture.ts'
 
 const indexes = ({ entries }: { readonly entries: readonly { readonly index: number }[] }): number[] =>
   entries.map(({ index }) => index)

@@ -12,7 +12,7 @@ import {
   notice,
   refused,
   welcomeFor,
-} from './world.ts'
+} from './channel-fixture.ts'
 
 const MEMBERS = ['alice', 'bob', 'carol', 'dave', 'erin'] as const
 

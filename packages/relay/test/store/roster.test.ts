@@ -4,10 +4,9 @@
  */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { randomNumbers } from './random.ts'
-import { type World, accepted, agentId, forEachEngine, member } from './world.ts'
+import { randomNumbers, SEED } from '@static/testkit/random'
+import { type ChannelFixture, accepted, agentId, forEachEngine, member } from './channel-fixture.ts'
 
-const SEED = Number(process.env.STATIC_SEED ?? 20_261_115)
 const STORIES = 12
 const STEPS = 90
 const OTHERS = ['bob', 'carol', 'dave', 'erin', 'frank']
@@ -44,7 +43,7 @@ function tell(log: readonly Told[], rejected: ReadonlySet<number>, name: string)
   return now
 }
 
-async function check(world: World, log: readonly Told[], rejected: ReadonlySet<number>): Promise<void> {
+async function check(world: ChannelFixture, log: readonly Told[], rejected: ReadonlySet<number>): Promise<void> {
   const { lastIndex } = await world.stand('alice')
   const standings = await Promise.all(OTHERS.map((name) => world.standing(name)))
   for (const [at, name] of OTHERS.entries()) {

@@ -14,7 +14,7 @@ import { type SqliteStore, openSqliteStore } from '../../src/store/sqlite/store.
 import {
   DAY,
   RETENTION,
-  World,
+  ChannelFixture,
   accepted,
   account,
   agentId,
@@ -28,24 +28,24 @@ import {
   temporaryFile,
   text,
   welcomeFor,
-} from './world.ts'
+} from './channel-fixture.ts'
 
 /** Sets how large a process may make its files: a disk that is full for it alone. */
 const PRLIMIT = '/usr/bin/prlimit'
 
 interface File {
   readonly path: string
-  readonly open: () => Promise<World & { readonly store: SqliteStore }>
+  readonly open: () => Promise<ChannelFixture & { readonly store: SqliteStore }>
 }
 
 function file(t: TestContext, retention: Partial<Retention> = {}): File {
   const path = temporaryFile(t)
-  const open = async (): Promise<World & { readonly store: SqliteStore }> => {
+  const open = async (): Promise<ChannelFixture & { readonly store: SqliteStore }> => {
     const events: StoreEvent[] = []
     const options = { path, retention: { ...RETENTION, ...retention } }
     const store = await openSqliteStore(options, (event) => events.push(event))
     t.after(() => store.close())
-    return new World(store, events) as World & { readonly store: SqliteStore }
+    return new ChannelFixture(store, events) as ChannelFixture & { readonly store: SqliteStore }
   }
   return { path, open }
 }
@@ -95,7 +95,7 @@ test('everything is there again when the file is opened again', async (t) => {
   await before.run('registerInvite', { actor: member('bob'), invite, maxInvites: 5, now: before.now })
   await before.ack('alice', 5)
   await before.ack('bob', 3)
-  const everything = async (world: World): Promise<unknown> => {
+  const everything = async (world: ChannelFixture): Promise<unknown> => {
     const names = ['alice', 'bob', 'carol', 'dave', 'erin', 'frank']
     const standings = await Promise.all(names.map((name) => world.resume(name, [world.channel])))
     const welcomes = await Promise.all(names.map((name) => world.waiting(name)))
@@ -264,7 +264,7 @@ test('a statement that fails takes its own operation with it and no other', asyn
 test('when the thread dies everyone who waits is told, and everyone after, and the process once', async (t) => {
   const deaths: unknown[] = []
   const options = { path: temporaryFile(t), retention: RETENTION, onDeath: (error: StaticError) => deaths.push(error) }
-  const world = new World(await openSqliteStore(options, () => undefined), [])
+  const world = new ChannelFixture(await openSqliteStore(options, () => undefined), [])
   await world.found('alice')
   const doomed = [world.run('read', undefined as never), world.say('alice')]
   for (const promise of doomed) await assert.rejects(promise, rejectedWith('unavailable', /undefined/))
@@ -353,7 +353,7 @@ test('channels stay in memory by what they weigh, and the last one however heavy
     healthy: () => true,
     close: () => Promise.resolve(),
   }
-  const world = new World(store, [])
+  const world = new ChannelFixture(store, [])
   const adds = Array.from({ length: 100 }, (_, at) => `member ${at}`)
   const channels = Array.from({ length: 6 }, (_, at) => hex16(`heavy ${at}`))
   for (const [at, channel] of channels.entries()) {

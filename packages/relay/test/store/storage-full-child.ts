@@ -1,11 +1,11 @@
 /** Runs with a limit on the size of files, meets it, has it lifted, and tells what the store did. */
 import { execFileSync } from 'node:child_process'
 import { openSqliteStore } from '../../src/store/sqlite/store.ts'
-import { RETENTION, World, member } from './world.ts'
+import { RETENTION, ChannelFixture, member } from './channel-fixture.ts'
 
 const [path, prlimit] = process.argv.slice(2)
 const store = await openSqliteStore({ path: path!, retention: RETENTION }, () => undefined)
-const world = new World(store, [])
+const world = new ChannelFixture(store, [])
 await world.found('alice')
 let last = 0
 let failure: unknown

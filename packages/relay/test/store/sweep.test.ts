@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { DAY, accepted, forEachEngine, guest, notice, refused, welcomeFor } from './world.ts'
+import { DAY, accepted, forEachEngine, guest, notice, refused, welcomeFor } from './channel-fixture.ts'
 
 forEachEngine((open) => {
   test('what all have acknowledged is deleted at the next sweep, and no more', async (t) => {

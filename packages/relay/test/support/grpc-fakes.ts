@@ -1,36 +1,15 @@
 /** A gRPC port with handlers that tests steer: everything behind our own interfaces, nothing of the relay's rules. */
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { create, type MessageInitShape } from '@bufbuild/protobuf'
-import { type Authority, openAuthority } from '@static/cli/authority'
 import { CELL_BYTES } from '@static/protocol'
+import { certificates } from '@static/testkit/certificates'
 import { type ClientMessage, type ServerMessage, ServerMessageSchema } from '@static/protocol/relay'
 import type { CallHandler, Health, Peer, PushSink, StreamHandler, StreamId } from '../../src/ports.ts'
 import { type GrpcOptions, type GrpcTransport, startGrpcTransport } from '../../src/transport/grpc/transport.ts'
-import { connectGrpc, type GrpcClient } from './grpc-client.ts'
+import { connectGrpc, type GrpcClient } from '@static/testkit/agent/grpc-client'
 import { Gauge } from './grpc-gauge.ts'
 
 /** A session token that is none. */
 export const STRANGER = 'nobody'
-
-/** Certificates for the tests of a process. */
-export interface Certificates {
-  readonly authority: Authority
-  readonly certificate: { readonly cert: string; readonly key: string }
-}
-
-let made: Promise<Certificates> | undefined
-
-/** One authority for all tests of a process. */
-export function certificates(): Promise<Certificates> {
-  return (made ??= (async () => {
-    const directory = mkdtempSync(join(tmpdir(), 'static-grpc-'))
-    process.once('exit', () => rmSync(directory, { recursive: true, force: true }))
-    const authority = await openAuthority({ directory: join(directory, 'ca'), names: [] })
-    return { authority, certificate: await authority.issue(['localhost', '127.0.0.1', '::1']) }
-  })())
-}
 
 /** Sends every cell back, or does what the test says. */
 export class FakeStreams implements StreamHandler {

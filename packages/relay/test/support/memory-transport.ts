@@ -1,7 +1,7 @@
 /** Streams without sockets: agents and a driver joined in memory. */
 import type { WireForm } from '@static/protocol'
 import type { StreamHandler, StreamId, Transport } from '../../src/ports.ts'
-import type { Wire, WireHandlers } from './agent.ts'
+import type { Wire, WireHandlers } from '@static/testkit/agent'
 
 /** Both ends of a transport. */
 export class MemoryTransport implements Transport {

@@ -7,8 +7,8 @@ import { Relay } from '../../src/core/relay.ts'
 import { makeCrypto } from '../../src/crypto.ts'
 import type { Peer, Store, StoreEvent, StreamId } from '../../src/ports.ts'
 import { type Settings, settingsFrom } from '../../src/settings.ts'
-import { openMemoryStore } from '../../src/store/memory.ts'
-import { Agent, type AgentKey, makeKey } from './agent.ts'
+import { openMemoryStore } from '@static/testkit/store/relay-memory'
+import { Agent, type AgentKey, makeKey } from '@static/testkit/agent'
 
 type Body = NonNullable<MessageInitShape<typeof ClientMessageSchema>['body']>
 type StoreEffect = Extract<Effect, { type: 'store' }>

@@ -2,7 +2,6 @@
  * An agent without MLS that loses its connection at any moment: what it has not been answered it sends again under the
  * same id and counter, what it gets again it knows, and every entry goes into its own chain.
  */
-import { sign } from 'node:crypto'
 import { create } from '@bufbuild/protobuf'
 import {
   CellJoiner,
@@ -10,14 +9,11 @@ import {
   chainStart,
   commitBody,
   cutEnvelope,
-  declarationBytes,
   decodeEnvelope,
   encodeEnvelope,
   leaveBody,
-  leaveBytes,
   makeCell,
   REVISION,
-  sessionBytes,
   toHex,
   type WireForm,
 } from '@static/protocol'
@@ -26,15 +22,20 @@ import {
   type ChannelState,
   type ClientMessage,
   ClientMessageSchema,
-  DeclarationSchema,
   type LeaveNotice,
   LeaveNoticeSchema,
-  Purpose,
   type ServerMessage,
   ServerMessageSchema,
-  TrafficProfile,
 } from '@static/protocol/relay'
-import { type AgentKey, sha256, type WireStream } from './agent.ts'
+import {
+  type AgentKey,
+  declare,
+  leaveNotice,
+  NO_TRAFFIC,
+  openingOf,
+  sha256,
+  type WireStream,
+} from '@static/testkit/agent'
 import type { SimNetwork } from './sim-network.ts'
 
 type Body = ServerMessage['body']
@@ -200,21 +201,8 @@ export class SimAgent {
   }
 
   #open(challenge: Bodies<'getChallenge'>): void {
-    const agentNonce = this.#net.bytes(32)
-    const jwtHash = this.#jwt === '' ? undefined : sha256(Buffer.from(this.#jwt))
-    const { relayName, relayId, nonce: relayNonce } = challenge
-    const claim = { relayName, relayId, relayNonce, agentNonce, jwtHash, revision: REVISION, cellsPerSecond: 0 }
-    const bytes = sessionBytes({ ...claim, purpose: 'session', traffic: 'off' })
-    const value = {
-      purpose: Purpose.SESSION,
-      revision: REVISION,
-      publicKey: this.key.publicKey,
-      relayNonce,
-      agentNonce,
-      jwt: this.#jwt,
-      trafficProfile: TrafficProfile.OFF,
-      signature: sign(null, bytes, this.key.privateKey),
-    }
+    const opening = { agentNonce: this.#net.bytes(32), jwt: this.#jwt, traffic: NO_TRAFFIC }
+    const value = openingOf(this.key, 'session', challenge, opening)
     this.#request({ case: 'openSession', value }, (body) => {
       if (body.case !== 'openSession') return
       if (this.#founding) this.#found()
@@ -496,9 +484,8 @@ export class SimAgent {
     const messageId = this.#net.bytes(16)
     const commit = this.#net.bytes(30)
     const slot = this.head
-    const declaration = create(DeclarationSchema, { adds, removes, leaveNotices })
-    const place = { channelId: this.#channelId, slot, messageId, commitHash: sha256(commit) }
-    declaration.signature = new Uint8Array(sign(null, declarationBytes(place, declaration), this.key.privateKey))
+    const place = { channelId: this.#channelId, slot, messageId, commit }
+    const declaration = declare(this.key, place, { adds, removes, leaveNotices })
     this.#bodyHashes.set(toHex(messageId), sha256(commitBody(commit, declaration)))
     const welcomes = adds.map((agentId) => ({ agentId, welcome: this.#net.bytes(20) }))
     const value = { channelId: this.#channelId, slot, messageId, commit, declaration, welcomes }
@@ -565,8 +552,7 @@ export class SimAgent {
   }
 
   #notice(): LeaveNotice {
-    const signature = new Uint8Array(sign(null, leaveBytes(this.#channelId, this.head), this.key.privateKey))
-    return create(LeaveNoticeSchema, { publicKey: this.key.publicKey, slot: this.head, signature })
+    return leaveNotice(this.key, this.#channelId, this.head)
   }
 
   #sendLeave(notice: LeaveNotice): void {

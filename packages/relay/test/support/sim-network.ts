@@ -17,9 +17,9 @@ import type {
   Transport,
 } from '../../src/ports.ts'
 import { settingsFrom } from '../../src/settings.ts'
-import { openMemoryStore } from '../../src/store/memory.ts'
-import type { WireHandlers, WireStream } from './agent.ts'
-import { randomNumbers } from './random.ts'
+import { openMemoryStore } from '@static/testkit/store/relay-memory'
+import type { WireHandlers, WireStream } from '@static/testkit/agent'
+import { randomNumbers } from '@static/testkit/random'
 
 /** The world of one run. */
 export class SimNetwork implements Transport {

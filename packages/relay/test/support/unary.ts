@@ -3,8 +3,8 @@ import { create } from '@bufbuild/protobuf'
 import { REVISION } from '@static/protocol'
 import { type ClientMessage, ClientMessageSchema, type ServerMessage } from '@static/protocol/relay'
 import type { Peer, Subscription } from '../../src/ports.ts'
-import { Agent, type AgentKey, makeKey, Refused, type ServerBody } from './agent.ts'
-import type { World } from './world.ts'
+import { Agent, type AgentKey, makeKey, Refused, type ServerBody } from '@static/testkit/agent'
+import type { MemoryRelay } from './memory-relay.ts'
 
 type Cases = Exclude<ClientMessage['body']['case'], undefined>
 type Answer<Case extends Cases> = Extract<ServerBody, { case: Case }>['value']
@@ -21,13 +21,13 @@ export interface Pushes {
 /** One that calls. */
 export class UnaryAgent {
   readonly key: AgentKey
-  readonly #world: World
+  readonly #world: MemoryRelay
   readonly #signer: Agent
   readonly #peer: Peer
   /** The last one that was given. */
   token = ''
 
-  constructor(world: World, key: AgentKey = makeKey(), address = '192.0.2.2') {
+  constructor(world: MemoryRelay, key: AgentKey = makeKey(), address = '192.0.2.2') {
     this.#world = world
     this.key = key
     this.#signer = new Agent(key, world.transport.wire('protobuf'))

@@ -17,8 +17,9 @@ import {
   SendMessageRequestSchema,
   SendMessageResponseSchema,
 } from '@static/protocol/relay'
-import type { GrpcFailure } from '../support/grpc-client.ts'
-import { certificates, type FakeCalls, type GrpcBench, startGrpcBench, STRANGER } from '../support/grpc-fakes.ts'
+import type { GrpcFailure } from '@static/testkit/agent/grpc-client'
+import { certificates } from '@static/testkit/certificates'
+import { type FakeCalls, type GrpcBench, startGrpcBench, STRANGER } from '../support/grpc-fakes.ts'
 
 /** The RPC library's clients of every protocol. */
 function transports(bench: GrpcBench, more: object = {}): Record<string, Transport> {

@@ -4,9 +4,10 @@ import { connect as connectHttp2, constants } from 'node:http2'
 import { test } from 'node:test'
 import { type AddressInfo, connect as connectTcp, createServer, type Socket } from 'node:net'
 import { connect as connectTls, type ConnectionOptions, type TLSSocket } from 'node:tls'
-import { LOOPBACKS } from '../support/loopbacks.ts'
-import { connectGrpc } from '../support/grpc-client.ts'
-import { certificates, type GrpcBench, startGrpcBench } from '../support/grpc-fakes.ts'
+import { LOOPBACKS } from '@static/testkit/ports'
+import { connectGrpc } from '@static/testkit/agent/grpc-client'
+import { certificates } from '@static/testkit/certificates'
+import { type GrpcBench, startGrpcBench } from '../support/grpc-fakes.ts'
 import { ask } from '../support/grpc-http.ts'
 
 async function dial(bench: GrpcBench, options: ConnectionOptions = {}): Promise<TLSSocket> {

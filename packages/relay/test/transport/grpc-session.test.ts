@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { CELL_BYTES, frameCells } from '@static/protocol'
-import { LOOPBACKS } from '../support/loopbacks.ts'
-import type { ClientStream, GrpcClient, GrpcStatus } from '../support/grpc-client.ts'
+import { LOOPBACKS } from '@static/testkit/ports'
+import type { ClientStream, GrpcClient, GrpcStatus } from '@static/testkit/agent/grpc-client'
 import { startGrpcBench } from '../support/grpc-fakes.ts'
 import { Gauge } from '../support/grpc-gauge.ts'
 

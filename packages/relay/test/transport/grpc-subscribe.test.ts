@@ -5,7 +5,7 @@ import { Code, ConnectError, createClient, type Transport } from '@connectrpc/co
 import { createConnectTransport, createGrpcWebTransport } from '@connectrpc/connect-node'
 import { ERROR_METADATA, ERRORS, frameMessage, SESSION_METADATA } from '@static/protocol'
 import { Relay, type ServerMessage, ServerMessageSchema } from '@static/protocol/relay'
-import type { GrpcStatus } from '../support/grpc-client.ts'
+import type { GrpcStatus } from '@static/testkit/agent/grpc-client'
 import { type FakeSubscription, type GrpcBench, startGrpcBench } from '../support/grpc-fakes.ts'
 
 const TOKEN = { [SESSION_METADATA]: 'token' }

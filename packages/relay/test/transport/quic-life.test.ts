@@ -1,3 +1,4 @@
+import { withPrivateTemp, connectQuic } from '@static/node/quic'
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { createSocket } from 'node:dgram'
@@ -8,24 +9,14 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Worker } from 'node:worker_threads'
-import { connectQuic, withPrivateTemp } from '@static/node/quic'
-import { LOOPBACKS } from '../support/loopbacks.ts'
-import {
-  certificates,
-  dial,
-  echo,
-  newAuthority,
-  open,
-  PEER,
-  startPeer,
-  startRelay,
-  Watch,
-} from '../support/quic-world.ts'
+import { LOOPBACKS } from '@static/testkit/ports'
+import { newAuthority } from '@static/testkit/certificates'
+import { quicCertificates, dial, echo, open, PEER, startPeer, startQuicBench, Watch } from '../support/quic-bench.ts'
 
 const MIB = 1024 * 1024
 
 void test('a peer that leaves, and one that is killed, are noticed', async (t) => {
-  const relay = await startRelay(t, { idleTimeoutMs: 1_000 })
+  const relay = await startQuicBench(t, { idleTimeoutMs: 1_000 })
   const connection = await dial(t, relay.target())
   open(connection).stream.write(Buffer.of(1))
   await relay.watch.until(() => relay.streams.length === 1)
@@ -44,7 +35,7 @@ void test('an endpoint whose thread dies is started anew; its streams are closed
   const note = (worker: Worker): void => void workers.push(worker)
   process.on('worker', note)
   t.after(() => process.off('worker', note))
-  const relay = await startRelay(t, { ...echo, endpoints: 2 })
+  const relay = await startQuicBench(t, { ...echo, endpoints: 2 })
   const [first = 0, second = 0] = relay.transport.ports
   const talking = async (options: Parameters<typeof relay.target>[0]): Promise<ReturnType<typeof open>> => {
     const opened = open(await dial(t, relay.target(options)))
@@ -71,7 +62,7 @@ void test('an endpoint whose thread dies is started anew; its streams are closed
 })
 
 void test('stopping tells the peers at once, and frees the ports', async (t) => {
-  const relay = await startRelay(t, { ...echo, endpoints: 2 })
+  const relay = await startQuicBench(t, { ...echo, endpoints: 2 })
   const { stream, watch, bytes, closed } = open(await dial(t, relay.target()))
   stream.write(Buffer.of(1))
   await watch.until(() => bytes() === 1)
@@ -90,9 +81,9 @@ void test('stopping tells the peers at once, and frees the ports', async (t) => 
 })
 
 void test('a new certificate is served on the same ports', async (t) => {
-  const { server } = await certificates()
+  const { server } = await quicCertificates()
   const next = await newAuthority()
-  const relay = await startRelay(t, { ...echo, endpoints: 2 })
+  const relay = await startQuicBench(t, { ...echo, endpoints: 2 })
   const { ports } = relay.transport
   const old = open(await dial(t, relay.target()))
   old.stream.write(Buffer.of(1))
@@ -113,7 +104,7 @@ void test('a new certificate is served on the same ports', async (t) => {
 })
 
 void test('a reader that stalls is closed before much waits for it', async (t) => {
-  const relay = await startRelay(t)
+  const relay = await startQuicBench(t)
   const child = startPeer(t, { target: relay.target(), what: 'hold', streams: 1, bytesEach: 0 })
   await relay.watch.until(() => relay.streams[0]?.chunks.length === 1)
   child.kill('SIGSTOP')
@@ -133,8 +124,8 @@ void test('a reader that stalls is closed before much waits for it', async (t) =
 })
 
 void test('a stream that sends more than a blocked relay can take is closed', async (t) => {
-  const { proxies } = await certificates()
-  const relay = await startRelay(t)
+  const { proxies } = await quicCertificates()
+  const relay = await startQuicBench(t)
   const before = process.memoryUsage.rss()
   // This thread stands still until the peer has been cut off: 200 MiB would come.
   const target = relay.target()
@@ -163,8 +154,8 @@ void test('keys never lie in the common temporary directory', async (t) => {
   })
   t.after(() => watcher.close())
   const before = process.env['TMPDIR']
-  const { proxies } = await certificates()
-  const relay = await startRelay(t)
+  const { proxies } = await quicCertificates()
+  const relay = await startQuicBench(t)
   await dial(t, relay.target({ clientCertificate: proxies.issue() }))
   assert.equal(process.env['TMPDIR'], before)
   // Changes are told in order: when this one is, all before it have been.

@@ -5,9 +5,10 @@ import { test } from 'node:test'
 import { connectQuic } from '@static/node/quic'
 import { StaticError } from '@static/protocol'
 import { connectQuic as connectLibrary, createQuicServer } from '@currentspace/http3'
+import { newAuthority } from '@static/testkit/certificates'
 import { startQuicTransport } from '../../src/transport/quic/transport.ts'
-import { makeClientAuthority } from '../support/quic-certificate.ts'
-import { certificates, dial, echo, newAuthority, open, startRelay } from '../support/quic-world.ts'
+import { makeClientAuthority } from '@static/testkit/certificates/client'
+import { quicCertificates, dial, echo, open, startQuicBench } from '../support/quic-bench.ts'
 
 const refused =
   (message: RegExp) =>
@@ -21,7 +22,7 @@ const refused =
 const HANDLER = { opened: (): undefined => undefined, received: (): void => {}, closed: (): void => {} }
 
 void test('a client says what is wrong with the relay’s certificate', async (t) => {
-  const relay = await startRelay(t, echo)
+  const relay = await startQuicBench(t, echo)
   const stranger = await newAuthority()
   await assert.rejects(
     connectQuic(relay.target({ ca: stranger.cert })),
@@ -38,14 +39,14 @@ void test('a client says what is wrong with the relay’s certificate', async (t
 
 void test('a client says that a certificate has expired', async (t) => {
   const past = await newAuthority(() => new Date(Date.now() - 10 * 86_400_000))
-  const relay = await startRelay(t, { certificate: await past.issue(['localhost'], { days: 1 }) })
+  const relay = await startQuicBench(t, { certificate: await past.issue(['localhost'], { days: 1 }) })
   await assert.rejects(connectQuic(relay.target({ ca: past.cert })), refused(/has expired/))
 })
 
 // The library's TLS (BoringSSL) knows no constraints on addresses: a certificate of the local authority must not have any.
 void test('a certificate with addresses under name constraints cannot be checked', async (t) => {
-  const { authority } = await certificates()
-  const relay = await startRelay(t, { certificate: await authority.issue(['localhost', '127.0.0.1']) })
+  const { authority } = await quicCertificates()
+  const relay = await startQuicBench(t, { certificate: await authority.issue(['localhost', '127.0.0.1']) })
   await assert.rejects(connectQuic(relay.target()), refused(/a name constraint on addresses is a known cause/))
 })
 
@@ -54,7 +55,7 @@ void test('a client says that nobody listens, and that nobody answers', async ()
   socket.bind(0, '127.0.0.1')
   await once(socket, 'listening')
   const target = { host: '127.0.0.1', port: socket.address().port, serverName: 'localhost', connectTimeoutMs: 300 }
-  const { authority } = await certificates()
+  const { authority } = await quicCertificates()
   await assert.rejects(connectQuic({ ...target, ca: authority.cert }), refused(/^No answer from 127\.0\.0\.1:\d+/))
   await new Promise<void>((resolve) => socket.close(resolve))
   await assert.rejects(connectQuic({ ...target, ca: authority.cert }), refused(/^Nobody listens on UDP port \d+/))
@@ -62,7 +63,7 @@ void test('a client says that nobody listens, and that nobody answers', async ()
 })
 
 void test('another application protocol is refused on both sides', async (t) => {
-  const { authority, server: pair } = await certificates()
+  const { authority, server: pair } = await quicCertificates()
   const other = createQuicServer({
     ...pair,
     alpn: ['other/1'],
@@ -77,7 +78,7 @@ void test('another application protocol is refused on both sides', async (t) => 
     refused(/^A QUIC server answers .* does not speak static-relay\/1, or it is full/),
   )
 
-  const relay = await startRelay(t, echo)
+  const relay = await startQuicBench(t, echo)
   const session = connectLibrary(
     { address: '127.0.0.1', port: relay.transport.ports[0] ?? 0, servername: 'localhost' },
     { ca: authority.cert, alpn: ['other/1'], runtimeMode: 'portable', connectTimeoutMs: 500 },
@@ -89,8 +90,8 @@ void test('another application protocol is refused on both sides', async (t) => 
 })
 
 void test('a client certificate makes a proxy only if the proxies’ authority signed it', async (t) => {
-  const { authority, proxies } = await certificates()
-  const relay = await startRelay(t, echo)
+  const { authority, proxies } = await quicCertificates()
+  const relay = await startQuicBench(t, echo)
   const none = open(await dial(t, relay.target()))
   none.stream.write(Buffer.of(1))
   await none.watch.until(() => none.bytes() === 1)
@@ -115,7 +116,7 @@ void test('a client certificate makes a proxy only if the proxies’ authority s
   assert.equal(relay.streams.length, 2)
 
   // Where no proxy is expected, nobody becomes one.
-  const plain = await startRelay(t, { ...echo, proxyCa: undefined })
+  const plain = await startQuicBench(t, { ...echo, proxyCa: undefined })
   const agent = open(await dial(t, plain.target({ clientCertificate: proxies.issue() })))
   agent.stream.write(Buffer.of(1))
   await agent.watch.until(() => agent.bytes() === 1)
@@ -123,7 +124,7 @@ void test('a client certificate makes a proxy only if the proxies’ authority s
 })
 
 void test('an endpoint takes a tenth more than its sessions, then nobody', async (t) => {
-  const relay = await startRelay(t, { ...echo, maxSessions: 10 })
+  const relay = await startQuicBench(t, { ...echo, maxSessions: 10 })
   const connections = await Promise.all(Array.from({ length: 11 }, () => dial(t, relay.target())))
   await assert.rejects(connectQuic(relay.target({ connectTimeoutMs: 300 })), refused(/or it is full/))
   await connections[0]?.close()
@@ -133,8 +134,8 @@ void test('an endpoint takes a tenth more than its sessions, then nobody', async
 })
 
 void test('a port that is taken, a wrong host and a wrong certificate are told in words', async (t) => {
-  const { server: certificate } = await certificates()
-  const relay = await startRelay(t)
+  const { server: certificate } = await quicCertificates()
+  const relay = await startQuicBench(t)
   const options = { host: 'localhost', port: relay.transport.ports[0] ?? 0, endpoints: 1, certificate }
   await assert.rejects(startQuicTransport(options, HANDLER), (error: unknown) => {
     assert.ok(error instanceof StaticError)
@@ -150,7 +151,7 @@ void test('a port that is taken, a wrong host and a wrong certificate are told i
 })
 
 void test('a connection without a session is closed after 5 s', async (t) => {
-  const relay = await startRelay(t)
+  const relay = await startQuicBench(t)
   const connection = await dial(t, relay.target())
   // Nothing is written, so the relay never hears of this stream.
   assert.match((await open(connection).closed)?.message ?? '', /no session was opened in time/)

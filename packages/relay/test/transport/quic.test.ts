@@ -4,14 +4,14 @@ import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { test } from 'node:test'
 import { CELL_BYTES } from '@static/protocol'
-import { LOOPBACKS } from '../support/loopbacks.ts'
-import { certificates, dial, echo, open, startRelay } from '../support/quic-world.ts'
+import { LOOPBACKS } from '@static/testkit/ports'
+import { quicCertificates, dial, echo, open, startQuicBench } from '../support/quic-bench.ts'
 
 const WINDOW = 256 * 1024
 
 void test('cells come back whole and in order, on many streams at once', async (t) => {
-  const { proxies } = await certificates()
-  const relay = await startRelay(t, echo)
+  const { proxies } = await quicCertificates()
+  const relay = await startQuicBench(t, echo)
   const proxy = await dial(t, relay.target({ clientCertificate: proxies.issue() }))
   const agent = await dial(t, relay.target())
   const dialled = [open(agent), ...Array.from({ length: 20 }, () => open(proxy))]
@@ -28,7 +28,7 @@ void test('cells come back whole and in order, on many streams at once', async (
 })
 
 void test('4 MiB both ways, 256 KiB in flight', async (t) => {
-  const relay = await startRelay(t, echo)
+  const relay = await startQuicBench(t, echo)
   const sent = randomBytes(4 * 1024 * 1024)
   const { stream, watch, bytes, received } = open(await dial(t, relay.target()), () => send())
   let at = 0
@@ -43,7 +43,7 @@ void test('4 MiB both ways, 256 KiB in flight', async (t) => {
 
 for (const host of ['localhost', '::', '0.0.0.0']) {
   void test(`listening on ${host} takes IPv4 and IPv6`, async (t) => {
-    const relay = await startRelay(t, { ...echo, host })
+    const relay = await startQuicBench(t, { ...echo, host })
     for (const address of LOOPBACKS) {
       const { stream, watch, bytes } = open(await dial(t, relay.target({ host: address })))
       stream.write(Buffer.of(1))
@@ -57,7 +57,7 @@ for (const host of ['localhost', '::', '0.0.0.0']) {
 }
 
 void test('one write reaches streams on all endpoints', async (t) => {
-  const relay = await startRelay(t, { endpoints: 2 })
+  const relay = await startQuicBench(t, { endpoints: 2 })
   const [first = 0, second] = relay.transport.ports
   assert.equal(second, first + 1)
   const connections = [dial(t, relay.target()), dial(t, relay.target()), dial(t, relay.target({ port: first + 1 }))]
@@ -81,7 +81,7 @@ void test('one write reaches streams on all endpoints', async (t) => {
 })
 
 void test('what the handler does while a stream opens is not lost', async (t) => {
-  const relay = await startRelay(t, {
+  const relay = await startQuicBench(t, {
     onOpen: (transport, stream) => {
       transport.write([stream], Buffer.from('challenge'))
       transport.end(stream)
@@ -97,7 +97,7 @@ void test('what the handler does while a stream opens is not lost', async (t) =>
 
 void test('an end comes after all that was written, and takes an agent’s connection along', async (t) => {
   const last = randomBytes(300 * CELL_BYTES)
-  const relay = await startRelay(t, {
+  const relay = await startQuicBench(t, {
     onChunk: (transport, stream) => {
       transport.write([stream], last)
       transport.end(stream)
@@ -118,7 +118,7 @@ void test('an end comes after all that was written, and takes an agent’s conne
 })
 
 void test('a stream that the handler turns away is ended', async (t) => {
-  const relay = await startRelay(t, { onOpen: () => false })
+  const relay = await startQuicBench(t, { onOpen: () => false })
   const { stream, closed } = open(await dial(t, relay.target()))
   stream.write(Buffer.of(1))
   assert.equal(await closed, undefined)
@@ -127,8 +127,8 @@ void test('a stream that the handler turns away is ended', async (t) => {
 })
 
 void test('an agent has one stream, a proxy many', async (t) => {
-  const { proxies } = await certificates()
-  const relay = await startRelay(t, echo)
+  const { proxies } = await quicCertificates()
+  const relay = await startQuicBench(t, echo)
   const agent = await dial(t, relay.target())
   const first = open(agent)
   first.stream.write(Buffer.of(1))
@@ -153,7 +153,7 @@ void test('an agent has one stream, a proxy many', async (t) => {
 })
 
 void test('garbage on the port is ignored', async (t) => {
-  const relay = await startRelay(t, echo)
+  const relay = await startQuicBench(t, echo)
   const { stream, watch, bytes } = open(await dial(t, relay.target()))
   const socket = createSocket('udp4')
   t.after(() => socket.close())

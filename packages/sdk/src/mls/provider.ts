@@ -44,14 +44,6 @@ export const SUITE: Suite = {
   hpkeAead: 1,
 }
 
-/** The one that the peer of the interoperability tests has. */
-export const CHACHA_SUITE: Suite = {
-  name: 'MLS_128_DHKEMX25519_CHACHA20POLY1305_SHA256_Ed25519',
-  aead: 'chacha20-poly1305',
-  keyBytes: 32,
-  hpkeAead: 3,
-}
-
 /** The length of an AEAD nonce in every suite. */
 export const NONCE_BYTES = 12
 /** The length of an AEAD tag in every suite. */

@@ -1,7 +1,7 @@
-/** The relay's refusals as errors, and questions whose answer is awaited. */
+/** The relay's refusals as errors. */
 import { ERRORS, type ErrorCode, StaticError } from '@static/protocol'
 import type { Error as Refusal } from '@static/protocol/relay'
-import type { RelaySession, RequestBody, ServerBody } from '../ports.ts'
+import type { RequestBody, ServerBody } from '../ports.ts'
 
 const MS_PER_SECOND = 1000
 const LONGEST_RETRY_MS = 600_000
@@ -21,24 +21,6 @@ export function retryDelay(retryAfterMs: number | undefined): number {
 
 /** The answer to a request. */
 export type Answer<Case extends RequestBody['case']> = Extract<ServerBody, { readonly case: Case }>['value']
-
-/**
- * Asks and waits: for what is rare. What is frequent uses `session.request`, which makes no promise.
- *
- * @throws {StaticError} the relay's refusal, or why the answer never came
- */
-export function call<Case extends RequestBody['case']>(
-  session: RelaySession,
-  body: Extract<RequestBody, { readonly case: Case }>,
-): Promise<Answer<Case>> {
-  const { promise, resolve, reject } = Promise.withResolvers<ServerBody['value']>()
-  session.request(body, (outcome) => {
-    if (outcome.type === 'answered') resolve(outcome.body.value)
-    else reject(outcome.type === 'refused' ? refusalError(outcome.error) : outcome.error)
-  })
-  // The session lets no answer of another kind through.
-  return promise as Promise<Answer<Case>>
-}
 
 function isCode(code: string): code is ErrorCode {
   return Object.hasOwn(ERRORS, code)

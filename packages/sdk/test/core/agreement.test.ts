@@ -10,7 +10,7 @@ import { ed25519 } from '../../src/mls/index.ts'
 import { FORBIDDEN } from '../mls/forbidden-commits.ts'
 import { type Agent } from '../mls/support.ts'
 import { outsider, Stage } from '../support/stage.ts'
-import { SEED } from '../../../relay/test/support/random.ts'
+import { SEED } from '@static/testkit/random'
 
 const DAYS = 86_400_000
 const NAMES = ['owner', 'bob', 'cid', 'eve']

@@ -4,7 +4,7 @@ import { type ChainEntry, chainNext, chainStart, fromHex, toHex } from '@static/
 import fc from 'fast-check'
 import { encodeFrame, type Frame } from '../../src/core/channel/message-frame.ts'
 import { type Difference, History, sha256 } from '../../src/core/channel/history.ts'
-import { SEED } from '../../../relay/test/support/random.ts'
+import { SEED } from '@static/testkit/random'
 
 const ZERO = new Uint8Array(32)
 const START = { index: 0, hash: chainStart(sha256, new Uint8Array(16)), slot: 0 }

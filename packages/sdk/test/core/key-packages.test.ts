@@ -4,7 +4,7 @@ import { toHex } from '@static/protocol'
 import { Journal } from '../../src/core/channel/journal.ts'
 import { KeyPackages } from '../../src/core/agent/key-packages.ts'
 import type { KeyPackageRecord } from '../../src/ports.ts'
-import { makeMemoryStore } from '../../src/store/memory.ts'
+import { makeMemoryStore } from '@static/testkit/store/agent-memory'
 import { Agent, channelOf, engine } from '../mls/support.ts'
 
 const DAY = 86_400_000

@@ -12,7 +12,7 @@ import {
 import { makePending } from '../../src/core/channel/commits.ts'
 import { sha256 } from '../../src/core/channel/history.ts'
 import { outsider, type Player, Stage } from '../support/stage.ts'
-import { randomNumbers, SEED } from '../../../relay/test/support/random.ts'
+import { randomNumbers, SEED } from '@static/testkit/random'
 
 const MINUTE = 60_000
 const HOUR = 60 * MINUTE

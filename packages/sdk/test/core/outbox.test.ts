@@ -5,7 +5,7 @@ import fc from 'fast-check'
 import { sha256 } from '../../src/core/channel/history.ts'
 import { Outbox, type Outgoing } from '../../src/core/channel/outbox.ts'
 import type { OutboxRecord } from '../../src/ports.ts'
-import { SEED } from '../../../relay/test/support/random.ts'
+import { SEED } from '@static/testkit/random'
 
 const ID = '00'.repeat(16)
 

@@ -2,12 +2,14 @@
 import { once } from 'node:events'
 import { writeSync } from 'node:fs'
 import type { StaticClient } from '../../src/client.ts'
-import { CountedPorts } from './ports.ts'
+import { CrashingPorts } from '@static/testkit/crash/agent-ports'
+import { LateListener } from './late-listener.ts'
 import { startAgent } from './start.ts'
 import type { ChildOptions, Task } from './tasks.ts'
 
 const options = JSON.parse(process.argv[2] ?? '') as ChildOptions
-const ports = new CountedPorts()
+const ports = new CrashingPorts('process')
+const network = new LateListener()
 
 /** Not console.log: what was said must be out before the next step. */
 function say(word: string, ...values: unknown[]): void {
@@ -49,16 +51,20 @@ async function run(client: StaticClient, name: string, task: Task): Promise<void
   }
 }
 
-const client = await startAgent(options, ports)
+const client = await startAgent(options, {
+  store: (store) => ports.store(store),
+  transport: (transport) => ports.transport(network.transport(transport)),
+  session: (session) => network.session(session),
+})
 const go = once(process, 'message')
 if (options.deaf) {
-  await ports.resumed
-  ports.stopListening()
+  await network.resumed
+  network.stopListening()
 }
 ports.mark(options.crashAt)
 say('ready')
 await go
-ports.listenAfterWrite()
+network.listenAfterWrite()
 await run(client, options.channel, options.task)
 say('done')
 await client.close()

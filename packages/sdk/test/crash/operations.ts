@@ -1,10 +1,10 @@
 /** What an agent does when it is killed, how its program goes on after a restart, and what must hold then. */
 import assert from 'node:assert/strict'
 import { StaticError } from '@static/protocol'
+import type { CrashPoint } from '@static/testkit/crash/agent-ports'
 import type { Channel } from '../../src/channel.ts'
 import type { Received, Report } from './child.ts'
 import { reading, type Scene, until } from './scene.ts'
-import type { CrashPoint } from './tasks.ts'
 
 /** An operation of the table. */
 export interface Operation {

@@ -3,12 +3,13 @@ import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import { setImmediate } from 'node:timers/promises'
+import type { CrashPoint } from '@static/testkit/crash/agent-ports'
 import type { Channel } from '../../src/channel.ts'
 import type { StaticClient } from '../../src/client.ts'
 import type { AgentEvent } from '../../src/core/agent/events.ts'
-import { take, text, type World } from '../support/world.ts'
+import { take, text, type TestSystem } from '../support/test-system.ts'
 import { type Received, type Report, runChild } from './child.ts'
-import type { CrashPoint, Task } from './tasks.ts'
+import type { Task } from './tasks.ts'
 
 /** What must not happen to a member, whoever crashes. */
 const TROUBLE: readonly AgentEvent['type'][] = [
@@ -60,7 +61,7 @@ let scenes = 0
 
 /** A round's agents and channel. */
 export class Scene {
-  readonly world: World
+  readonly world: TestSystem
   readonly peer: StaticClient
   readonly channel: string
   /** Its identity. */
@@ -71,7 +72,7 @@ export class Scene {
   readonly #watching: AsyncIterator<AgentEvent>[] = []
   #client: StaticClient | undefined
 
-  constructor(world: World, peer: StaticClient, role: 'owner' | 'guest') {
+  constructor(world: TestSystem, peer: StaticClient, role: 'owner' | 'guest') {
     scenes++
     this.world = world
     this.peer = peer

@@ -1,13 +1,10 @@
 /** Starts an agent on a directory, against any relay, with its ports as they are or wrapped. */
-import { randomBytes } from 'node:crypto'
 import { StaticClient } from '../../src/client.ts'
 import { parseEndpoint } from '../../src/endpoint.ts'
-import { ed25519, generateSignatureKeyPair, makeEngine } from '../../src/mls/index.ts'
 import type { AgentStore, RelaySession, Transport } from '../../src/ports.ts'
-import { openSession } from '../../src/session/session.ts'
-import { openAgentStore } from '../../src/store/sqlcipher.ts'
 import { makeGrpcTransport } from '../../src/transport/grpc.ts'
 import { makeQuicTransport } from '../../src/transport/quic.ts'
+import { agentParts, openStoreOf, someBytes } from '../support/agent-parts.ts'
 
 /** Who it is and where its relay is. */
 export interface StartOptions {
@@ -34,39 +31,21 @@ const PLAIN: Wrapping = { store: (store) => store, transport: (transport) => tra
 /** Numbers for waits are made of four bytes: a fiftieth of the longest. */
 const SHORT = new Uint8Array([5, 0, 0, 0])
 
-function random(bytes: number): Uint8Array {
-  return new Uint8Array(randomBytes(bytes))
-}
-
 /** Starts it, or starts it again. */
 export async function startAgent(options: StartOptions, wrapping: Wrapping = PLAIN): Promise<StaticClient> {
   const { directory, identity, endpoint, ca, jwt, impatient = false } = options
-  const makeIdentity = (): { publicKey: Uint8Array; secretKey: Uint8Array } => {
-    const { publicKey, seed } = generateSignatureKeyPair()
-    return { publicKey, secretKey: seed }
-  }
-  const store = await openAgentStore({ directory, identity: Buffer.from(identity), makeIdentity })
-  return await StaticClient.start({
-    store: wrapping.store(store),
-    engine: makeEngine(),
-    now: Date.now,
-    chance: Math.random,
-    random,
-    connect: (listener, key) => {
-      const { session, ready } = openSession({
-        endpoint: parseEndpoint(endpoint),
-        ca,
-        transports: { quic: wrapping.transport(makeQuicTransport()), grpc: wrapping.transport(makeGrpcTransport()) },
-        pins: store.load().relays,
-        publicKey: key.publicKey,
-        sign: ed25519.signer(key),
-        tokens: jwt === null ? undefined : () => Promise.resolve({ jwt, expiresAt: Date.now() + 3_600_000 }),
-        // Cover at random moments would move the numbers of the calls.
-        traffic: 'off',
-        listener,
-        random: (bytes) => (impatient && bytes === SHORT.length ? SHORT : random(bytes)),
-      })
-      return { session: wrapping.session(session), ready }
-    },
-  })
+  const store = await openStoreOf(identity, directory)
+  return await StaticClient.start(
+    agentParts({
+      store: wrapping.store(store),
+      endpoint: parseEndpoint(endpoint),
+      ca,
+      transports: { quic: wrapping.transport(makeQuicTransport()), grpc: wrapping.transport(makeGrpcTransport()) },
+      // Cover at random moments would move the numbers of the calls.
+      traffic: 'off',
+      jwt: jwt === null ? null : () => jwt,
+      random: (bytes) => (impatient && bytes === SHORT.length ? SHORT : someBytes(bytes)),
+      session: (session) => wrapping.session(session),
+    }),
+  )
 }

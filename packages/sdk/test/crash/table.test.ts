@@ -4,12 +4,12 @@
  * sample of the points from a fixed seed; `npm run proof -- crash` takes them all.
  */
 import { test } from 'node:test'
-import { randomNumbers, SEED } from '../../../relay/test/support/random.ts'
+import { randomNumbers, SEED } from '@static/testkit/random'
+import type { CrashPoint } from '@static/testkit/crash/agent-ports'
 import type { StaticClient } from '../../src/client.ts'
-import { World } from '../support/world.ts'
+import { TestSystem } from '../support/test-system.ts'
 import { OPERATIONS, type Operation } from './operations.ts'
 import { Scene } from './scene.ts'
-import type { CrashPoint } from './tasks.ts'
 
 /** How many points of an operation are tried; without it all. */
 const SAMPLE = process.env['STATIC_CRASH'] === 'all' ? undefined : 2
@@ -31,7 +31,7 @@ function pointsOf(calls: number): CrashPoint[] {
 }
 
 /** Two rounds at a time, each with a peer of its own. */
-async function tryAll(world: World, peers: readonly StaticClient[], operation: Operation, points: CrashPoint[]) {
+async function tryAll(world: TestSystem, peers: readonly StaticClient[], operation: Operation, points: CrashPoint[]) {
   const left = [...points]
   let killed = 0
   const lane = async (peer: StaticClient): Promise<void> => {
@@ -50,7 +50,7 @@ async function tryAll(world: World, peers: readonly StaticClient[], operation: O
 }
 
 test(`an agent is killed at any step, seed ${SEED}`, { timeout: 1_800_000 }, async (t) => {
-  const world = await World.start(t, 'grpc', { settings: SETTINGS })
+  const world = await TestSystem.start(t, 'grpc', { settings: SETTINGS })
   // Who has left is removed at once.
   const peers = [await world.agent('peer-1', { chance: () => 0 }), await world.agent('peer-2', { chance: () => 0 })]
   for (const operation of OPERATIONS) {

@@ -1,4 +1,5 @@
 /** What the agent in a process of its own is told, and at which of its calls to the world it is to die. */
+import type { CrashPoint } from '@static/testkit/crash/agent-ports'
 import type { StartOptions } from './start.ts'
 
 /** What the agent does; bytes are in hexadecimal. */
@@ -11,12 +12,6 @@ export type Task =
   | { readonly type: 'rotate' }
   | { readonly type: 'remove'; readonly member: string }
   | { readonly type: 'leave' }
-
-/** Before or after the nth call. */
-export interface CrashPoint {
-  readonly call: number
-  readonly moment: 'before' | 'after'
-}
 
 /** Everything that the process needs to know. */
 export interface ChildOptions extends StartOptions {

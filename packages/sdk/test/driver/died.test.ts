@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { StaticError } from '@static/protocol'
-import { NAME, World } from '../support/world.ts'
+import { NAME, TestSystem } from '../support/test-system.ts'
 
 test('a manager whose listener dies tells it to whoever waits for that', async (t) => {
-  const world = await World.start(t, 'grpc')
+  const world = await TestSystem.start(t, 'grpc')
   let broken = false
   const owner = await world.manager('owner', {
     store: (store) => ({

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { encodeFrame, type Frame, FrameReader } from '../../src/driver/pipe-frame.ts'
-import { SEED } from '../../../relay/test/support/random.ts'
+import { SEED } from '@static/testkit/random'
 
 test('frames come out as they went in, however the pipe cuts them', () => {
   const frames = fc.array(fc.record({ header: fc.jsonValue(), bytes: fc.uint8Array({ maxLength: 300 }) }))

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Told } from '../../src/driver/messages.ts'
 import { Reading } from '../../src/driver/reading.ts'
-import { NAME, World } from '../support/world.ts'
+import { NAME, TestSystem } from '../support/test-system.ts'
 
 /** Hears what a reading tells, one after the other. */
 class Ear {
@@ -25,7 +25,7 @@ class Ear {
 }
 
 test('as many are read ahead as are wanted, and given again unless they were settled', async (t) => {
-  const world = await World.start(t, 'grpc')
+  const world = await TestSystem.start(t, 'grpc')
   const sender = await world.agent('sender')
   let receiver = await world.agent('receiver')
   const channel = await sender.createChannel(NAME)
@@ -54,7 +54,7 @@ test('as many are read ahead as are wanted, and given again unless they were set
 })
 
 test('what ends a channel is told to each that waits', async (t) => {
-  const world = await World.start(t, 'grpc')
+  const world = await TestSystem.start(t, 'grpc')
   const owner = await world.agent('owner')
   const member = await world.agent('member')
   const channel = await owner.createChannel(NAME)

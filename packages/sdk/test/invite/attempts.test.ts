@@ -1,13 +1,13 @@
 /** Joins that do not go straight: by two tokens, with the owner away, while the joiner is closed. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { code, event, NAME, text, World } from '../support/world.ts'
+import { code, event, NAME, text, TestSystem } from '../support/test-system.ts'
 
 const GUEST = { account: null }
 const SECONDS = 20
 
 test('who has asked by two tokens is added once, and stays', async (t) => {
-  const world = await World.start(t, 'grpc')
+  const world = await TestSystem.start(t, 'grpc')
   let owner = await world.manager('owner')
   const joiner = await world.manager('joiner', GUEST)
   const last = await world.manager('last', GUEST)
@@ -31,7 +31,7 @@ test('who has asked by two tokens is added once, and stays', async (t) => {
 })
 
 test('a join that is under way when the manager is closed says so at once', async (t) => {
-  const world = await World.start(t, 'grpc')
+  const world = await TestSystem.start(t, 'grpc')
   const owner = await world.manager('owner')
   const joiner = await world.manager('joiner', GUEST)
   await owner.create(NAME)
@@ -49,7 +49,7 @@ test('a join that is under way when the manager is closed says so at once', asyn
 })
 
 test('one that is removed while it waits to be greeted is told, and its invite is revoked', async (t) => {
-  const world = await World.start(t, 'grpc')
+  const world = await TestSystem.start(t, 'grpc')
   const owner = await world.manager('owner')
   const joiner = await world.manager('joiner', GUEST)
   const channel = await owner.create(NAME)

@@ -7,14 +7,14 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { create } from '@bufbuild/protobuf'
 import { ErrorSchema } from '@static/protocol/relay'
-import { randomNumbers, SEED } from '../../../relay/test/support/random.ts'
+import { type CrashPoint, CrashingPorts } from '@static/testkit/crash/agent-ports'
+import { randomNumbers, SEED } from '@static/testkit/random'
 import type { Channel } from '../../src/channel.ts'
 import type { AgentParts } from '../../src/core/agent/agent.ts'
 import { StaticChannelManager } from '../../src/manager.ts'
 import type { RelaySession } from '../../src/ports.ts'
 import { until } from '../crash/scene.ts'
-import { type DeathPoint, Mortal } from '../support/mortal.ts'
-import { type AgentOptions, code, event, NAME, text, World } from '../support/world.ts'
+import { type AgentOptions, code, event, NAME, text, TestSystem } from '../support/test-system.ts'
 
 /** How many points of each side are tried; `STATIC_CRASH=all`: all. */
 const SAMPLE = process.env['STATIC_CRASH'] === 'all' ? undefined : 14
@@ -29,7 +29,7 @@ const random = randomNumbers(SEED)
 
 /** Agents of which only the one that is killed is started again. */
 interface Lane {
-  readonly world: World
+  readonly world: TestSystem
   readonly number: number
   readonly second: StaticChannelManager
   readonly third: StaticChannelManager
@@ -41,11 +41,11 @@ let rounds = 0
 async function round(
   lane: Lane,
   who: 'owner' | 'joiner',
-  point: DeathPoint | undefined,
+  point: CrashPoint | undefined,
 ): Promise<readonly string[] | undefined> {
   const number = ++rounds
   const name = `acme/invite/round-${number}`
-  const mortal = new Mortal()
+  const mortal = new CrashingPorts()
   const start = {
     owner: (options: AgentOptions = {}) => lane.world.manager(`owner-${lane.number}`, options),
     joiner: (options: AgentOptions = {}) => lane.world.manager(`joiner-${number}`, { account: null, ...options }),
@@ -112,9 +112,9 @@ async function agree(channels: readonly Channel[], count: number): Promise<void>
   )
 }
 
-function pointsOf(calls: number): DeathPoint[] {
+function pointsOf(calls: number): CrashPoint[] {
   const one = ONLY && /^(\d+) (before|after)$/.exec(ONLY)
-  if (one) return [{ call: Number(one[1]), moment: one[2] as DeathPoint['moment'] }]
+  if (one) return [{ call: Number(one[1]), moment: one[2] as CrashPoint['moment'] }]
   const numbers = Array.from({ length: calls }, (_, at) => at + 1)
   const all = numbers.flatMap((call) => [{ call, moment: 'before' } as const, { call, moment: 'after' } as const])
   const ranked = all.map((point, at) => ({ point, at, rank: random() })).sort((a, b) => a.rank - b.rank)
@@ -123,7 +123,7 @@ function pointsOf(calls: number): DeathPoint[] {
 }
 
 test(`a join survives the death of either side at any step, seed ${SEED}`, { timeout: 600_000 }, async (t) => {
-  const world = await World.start(t, 'grpc', { settings: SETTINGS })
+  const world = await TestSystem.start(t, 'grpc', { settings: SETTINGS })
   const lanes: Lane[] = []
   for (const number of [1, 2]) {
     const second = await world.manager(`second-${number}`, { account: null, chance: () => 0 })
@@ -158,11 +158,11 @@ test(`a join survives the death of either side at any step, seed ${SEED}`, { tim
 test('a joiner that dies before its hello is removed, and comes in later by the same token and one use', async (t) => {
   let ahead = 0
   const now = (): number => Date.now() + ahead
-  const world = await World.start(t, 'grpc', { settings: SETTINGS })
+  const world = await TestSystem.start(t, 'grpc', { settings: SETTINGS })
   const owner = await world.manager('owner', { now })
   const own = await owner.create(NAME)
   const token = await owner.invite(NAME)
-  const mortal = new Mortal()
+  const mortal = new CrashingPorts()
   let joiner = await world.manager('joiner', { account: null, now, traffic: 'off', ...mortal.options })
   const added = event(owner.client, 'members_changed', ({ added: agents }) => agents.length === 1)
   // Its request is out. Without cover, which would be a call too.
@@ -184,13 +184,13 @@ test('a joiner that dies before its hello is removed, and comes in later by the 
 test('a relay that does not take a use back costs that use, and nobody else their way in', async (t) => {
   let ahead = 0
   const now = (): number => Date.now() + ahead
-  const world = await World.start(t, 'grpc', { settings: SETTINGS })
+  const world = await TestSystem.start(t, 'grpc', { settings: SETTINGS })
   const parts = await world.parts('owner', { now })
   const known = new Set<string>()
   await using owner = await StaticChannelManager.start({ ...parts, connect: refusingAgain(parts, known) }, 'localhost')
   const own = await owner.create(NAME)
   const token = await owner.invite(NAME)
-  const mortal = new Mortal()
+  const mortal = new CrashingPorts()
   const silent = await world.manager('silent', { account: null, now, traffic: 'off', ...mortal.options })
   const added = event(owner.client, 'members_changed', ({ added: agents }) => agents.length === 1)
   mortal.mark({ call: 3, moment: 'after' })

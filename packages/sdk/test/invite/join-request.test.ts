@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { SEED } from '../../../relay/test/support/random.ts'
+import { SEED } from '@static/testkit/random'
 import { type JoinRequest, openRequest, sealRequest } from '../../src/invite/join-request.ts'
 import { type InviteKeys, inviteKeys, joinTag, seal } from '../../src/invite/keys.ts'
 

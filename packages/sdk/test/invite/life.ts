@@ -2,11 +2,11 @@
 import assert from 'node:assert/strict'
 import { setTimeout as wait } from 'node:timers/promises'
 import { StaticError } from '@static/protocol'
+import { CrashingPorts } from '@static/testkit/crash/agent-ports'
 import type { Channel } from '../../src/channel.ts'
 import type { StaticChannelManager } from '../../src/manager.ts'
 import type { AgentId, AgentStore } from '../../src/ports.ts'
-import { Mortal } from '../support/mortal.ts'
-import type { World } from '../support/world.ts'
+import type { TestSystem } from '../support/test-system.ts'
 import { Book, type Page } from './book.ts'
 
 const PATIENCE_MS = 30_000
@@ -24,7 +24,7 @@ interface Person {
   readonly isOwner: boolean
   agentId: AgentId
   manager: StaticChannelManager | undefined
-  mortal: Mortal
+  mortal: CrashingPorts
   /** Something is being done by it, or to it. */
   busy: boolean
   /** Whether it is a member, as far as anybody can know without looking. */
@@ -39,7 +39,7 @@ interface Person {
 /** A channel's life. */
 export class Life {
   readonly name: string
-  readonly #world: World
+  readonly #world: TestSystem
   readonly #random: () => number
   readonly #people: Person[]
   readonly #owner: Person
@@ -54,7 +54,7 @@ export class Life {
   /** What happened, by name. */
   readonly counts: Record<string, number> = {}
 
-  constructor(world: World, random: () => number, number: number, people: number) {
+  constructor(world: TestSystem, random: () => number, number: number, people: number) {
     this.name = `acme/lives/life-${number}`
     this.#world = world
     this.#random = random
@@ -64,7 +64,7 @@ export class Life {
       isOwner: at === 0,
       agentId: '',
       manager: undefined,
-      mortal: new Mortal(),
+      mortal: new CrashingPorts(),
       busy: false,
       isIn: at === 0,
       starting: undefined,
@@ -322,7 +322,7 @@ export class Life {
   /** Starts somebody, or starts it again. */
   async #start(person: Person): Promise<void> {
     await this.#stop(person)
-    const mortal = new Mortal()
+    const mortal = new CrashingPorts()
     person.mortal = mortal
     const watch = (store: AgentStore): AgentStore =>
       this.#watch(person, person.isOwner ? this.#book.watch(store) : store)

@@ -5,9 +5,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { test } from 'node:test'
-import { randomNumbers, SEED } from '../../../relay/test/support/random.ts'
-import { startTestRelay } from '../../../relay/test/support/relay.ts'
-import { World } from '../support/world.ts'
+import { randomNumbers, SEED } from '@static/testkit/random'
+import { startTestRelay } from '@static/testkit/relay'
+import { TestSystem } from '../support/test-system.ts'
 import { Life } from './life.ts'
 
 const LIVES = Number(process.env['STATIC_LIVES'] ?? 6)
@@ -36,7 +36,7 @@ test(`${LIVES} lives of ${STEPS} steps, seed ${SEED}`, { timeout: 240_000 }, asy
   t.after(() => rmSync(directory, { recursive: true, force: true }))
   const path = join(directory, 'relay.sqlite')
   const relay = await startTestRelay('grpc', { settings: SETTINGS, database: path })
-  const world = World.on(t, 'grpc', relay)
+  const world = TestSystem.on(t, 'grpc', relay)
   const numbers = ONLY === undefined ? Array.from({ length: LIVES }, (_, at) => at) : [Number(ONLY)]
   const lives = numbers.map((number) => new Life(world, randomNumbers(SEED + 1000 * number), number, PEOPLE))
   const ends = await Promise.allSettled(lives.map((life) => life.run(STEPS)))

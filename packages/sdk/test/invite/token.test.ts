@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type ChannelName, StaticError } from '@static/protocol'
 import fc from 'fast-check'
-import { SEED } from '../../../relay/test/support/random.ts'
+import { SEED } from '@static/testkit/random'
 import { decodeToken, encodeToken, type InviteToken } from '../../src/invite/token.ts'
 
 const PREFIX = 'st_inv_'

@@ -4,9 +4,9 @@ import { test } from 'node:test'
 import { chainStart, fromHex, toHex } from '@static/protocol'
 import { encodeFrame, type Frame } from '../../src/core/channel/message-frame.ts'
 import { type Difference, History, sha256 } from '../../src/core/channel/history.ts'
-import { randomNumbers, SEED } from '../../../relay/test/support/random.ts'
-import { LyingWorld } from '../support/lying-world.ts'
-import { text } from '../support/world.ts'
+import { randomNumbers, SEED } from '@static/testkit/random'
+import { LyingSystem } from '../support/lying-system.ts'
+import { text } from '../support/test-system.ts'
 
 const MEMBERS = 9
 const IN_FLIGHT = 8
@@ -184,7 +184,7 @@ for (const [name, attack] of Object.entries(ATTACKS)) {
 
 test(`${MEMBERS} agents that all send and re-key at once over an honest relay: no alarm`, async (t) => {
   const each = 220
-  const world = LyingWorld.start(t, { tape: false })
+  const world = LyingSystem.start(t, { tape: false })
   const names = Array.from({ length: MEMBERS }, (_, at) => `agent-${at}`)
   const clients = await world.agents(...names)
   const { room, channels } = await world.channel(clients)

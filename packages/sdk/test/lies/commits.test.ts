@@ -9,8 +9,8 @@ import { Insider } from '../support/insider.ts'
 import { dropping, isCommit, once, swapping } from '../support/lies.ts'
 import { answering } from '../support/lying-relay.ts'
 import type { Entry } from '../support/lying-room.ts'
-import { goOn, LyingWorld, makeCanary } from '../support/lying-world.ts'
-import { code, event, NAME, take } from '../support/world.ts'
+import { goOn, LyingSystem, makeCanary } from '../support/lying-system.ts'
+import { code, event, NAME, take } from '../support/test-system.ts'
 import { forked, lastMessage, scene, victim } from './scene.ts'
 
 const DAY = 86_400_000
@@ -73,7 +73,7 @@ test('5 a commit is replayed: left out, and the log is another one', async (t) =
 })
 
 test('6 two halves are given different commits: neither reads the other, and the words differ', async (t) => {
-  const world = LyingWorld.start(t)
+  const world = LyingSystem.start(t)
   const clients = await world.agents('alice', 'bob', 'carol', 'dave')
   const { room, channels } = await world.channel(clients)
   const ids = clients.map(({ agentId }) => agentId)

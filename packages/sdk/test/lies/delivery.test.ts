@@ -5,9 +5,9 @@ import { create } from '@bufbuild/protobuf'
 import { GapNoticeSchema } from '@static/protocol/relay'
 import { Insider } from '../support/insider.ts'
 import { dropping, isCommit, isMessage, once, swapping, withCiphertext } from '../support/lies.ts'
-import { goOn, makeCanary } from '../support/lying-world.ts'
+import { goOn, makeCanary } from '../support/lying-system.ts'
 import { type Room, wired } from '../support/lying-room.ts'
-import { code, event, take, takeEnvelope } from '../support/world.ts'
+import { code, event, take, takeEnvelope } from '../support/test-system.ts'
 import { forked, lastMessage, scene } from './scene.ts'
 
 test('1 a message is dropped: the next one of its sender shows it', async (t) => {

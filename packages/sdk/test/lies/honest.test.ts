@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { goOn, LyingWorld, makeCanary } from '../support/lying-world.ts'
-import { event, NAME, take } from '../support/world.ts'
+import { goOn, LyingSystem, makeCanary } from '../support/lying-system.ts'
+import { event, NAME, take } from '../support/test-system.ts'
 
 test('a lying relay that does not lie is a relay', async (t) => {
-  const world = LyingWorld.start(t)
+  const world = LyingSystem.start(t)
   const clients = [await world.agent('alice', { chance: () => 0 }), ...(await world.agents('bob', 'carol'))]
   const { room, channels } = await world.channel(clients)
   const ids = clients.map(({ agentId }) => agentId)
@@ -28,7 +28,7 @@ test('a lying relay that does not lie is a relay', async (t) => {
 })
 
 test('it carries offers and invites', async (t) => {
-  const world = LyingWorld.start(t)
+  const world = LyingSystem.start(t)
   const alice = await world.manager('alice')
   const bob = await world.manager('bob', { guest: true })
   const carol = await world.agent('carol')

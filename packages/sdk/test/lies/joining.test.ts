@@ -11,15 +11,15 @@ import { Agent as MlsAgent, engine } from '../mls/support.ts'
 import { delivering, fakeGroup, type Pretence } from '../support/fake-group.ts'
 import { answering, refusing } from '../support/lying-relay.ts'
 import { type Entry, Room, View } from '../support/lying-room.ts'
-import { goOn, LyingWorld, makeCanary } from '../support/lying-world.ts'
-import { code, event, NAME, take } from '../support/world.ts'
+import { goOn, LyingSystem, makeCanary } from '../support/lying-system.ts'
+import { code, event, NAME, take } from '../support/test-system.ts'
 
 const CHANNEL = parseChannelName(NAME)
 /** Long enough for everything that happens before it is over. */
 const SOON = 0.7
 
 interface Scene {
-  readonly world: LyingWorld
+  readonly world: LyingSystem
   readonly alice: StaticChannelManager
   readonly bob: StaticChannelManager
   readonly room: Room
@@ -27,7 +27,7 @@ interface Scene {
 
 /** Alice owns a channel, bob has nothing yet but KeyPackages at the relay, as she has. */
 async function scene(t: TestContext): Promise<Scene> {
-  const world = LyingWorld.start(t)
+  const world = LyingSystem.start(t)
   const [alice, bob] = [await world.manager('alice'), await world.manager('bob')]
   const { id } = await alice.create(NAME)
   await world.relay.until(() => [alice, bob].every(({ client }) => pooled(world, client) !== undefined))
@@ -35,7 +35,7 @@ async function scene(t: TestContext): Promise<Scene> {
 }
 
 /** A KeyPackage that the relay holds for others. */
-function pooled({ relay }: LyingWorld, { agentId }: StaticClient): Uint8Array | undefined {
+function pooled({ relay }: LyingSystem, { agentId }: StaticClient): Uint8Array | undefined {
   return relay.keyPackages.get(agentId)?.[0]
 }
 

@@ -17,12 +17,12 @@ import { Insider } from '../support/insider.ts'
 import { dropping, isCommit } from '../support/lies.ts'
 import { answering, refusing } from '../support/lying-relay.ts'
 import { type Entry, wired } from '../support/lying-room.ts'
-import { goOn, LyingWorld, makeCanary } from '../support/lying-world.ts'
-import { code, event, NAME, take } from '../support/world.ts'
+import { goOn, LyingSystem, makeCanary } from '../support/lying-system.ts'
+import { code, event, NAME, take } from '../support/test-system.ts'
 import { forked, lastCommit, lastMessage, scene, victim } from './scene.ts'
 
 test('15 whoever was removed from a channel of two, or of three, cannot compute the next epoch', async (t) => {
-  const world = LyingWorld.start(t)
+  const world = LyingSystem.start(t)
   const [alice, bob] = await world.agents('alice', 'bob')
   const { room, channels } = await world.channel([alice])
   const [channel] = channels
@@ -57,7 +57,7 @@ test('15 whoever was removed from a channel of two, or of three, cannot compute 
 })
 
 test('15 whoever has stolen the database of an agent that is alone reads nothing after its next rotate', async (t) => {
-  const world = LyingWorld.start(t)
+  const world = LyingSystem.start(t)
   const alice = await world.agent('alice', { disk: true })
   const { room, channels } = await world.channel([alice])
   const [channel] = channels

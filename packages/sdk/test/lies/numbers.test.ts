@@ -10,9 +10,9 @@ import { decodeToken } from '../../src/invite/token.ts'
 import type { ServerBody } from '../../src/ports.ts'
 import { Insider } from '../support/insider.ts'
 import { answering } from '../support/lying-relay.ts'
-import { goOn, LyingWorld } from '../support/lying-world.ts'
+import { goOn, LyingSystem } from '../support/lying-system.ts'
 import { type Room, wired } from '../support/lying-room.ts'
-import { code, event, NAME } from '../support/world.ts'
+import { code, event, NAME } from '../support/test-system.ts'
 import { scene } from './scene.ts'
 
 /** Just beyond what JavaScript counts exactly, and the largest of the wire. */
@@ -117,7 +117,7 @@ for (const [name, change] of Object.entries({
 
 for (const name of ['constructor', '__proto__', 'toString', 'not_known']) {
   test(`a join that is answered with the code ${name} is invite_invalid`, async (t) => {
-    const world = LyingWorld.start(t)
+    const world = LyingSystem.start(t)
     const [alice, bob] = [await world.manager('alice'), await world.manager('bob')]
     const channel = await alice.create(NAME)
     const token = await alice.invite(NAME, { maxUses: 2 })

@@ -5,13 +5,13 @@ import type { Channel } from '../../src/channel.ts'
 import type { StaticClient } from '../../src/client.ts'
 import type { AgentId } from '../../src/ports.ts'
 import type { Victim } from '../mls/forbidden-commits.ts'
-import { type LyingAgentOptions, LyingWorld } from '../support/lying-world.ts'
+import { type LyingAgentOptions, LyingSystem } from '../support/lying-system.ts'
 import type { Entry, Room } from '../support/lying-room.ts'
-import { code } from '../support/world.ts'
+import { code } from '../support/test-system.ts'
 
 /** A channel of three. */
 export interface Scene {
-  readonly world: LyingWorld
+  readonly world: LyingSystem
   readonly room: Room
   readonly clients: readonly [StaticClient, StaticClient, StaticClient]
   readonly channels: readonly [Channel, Channel, Channel]
@@ -24,7 +24,7 @@ export async function scene(
   options: readonly LyingAgentOptions[] = [],
   names: readonly string[] = ['alice', 'bob', 'carol'],
 ): Promise<Scene> {
-  const world = LyingWorld.start(t)
+  const world = LyingSystem.start(t)
   const clients: StaticClient[] = []
   for (const [at, name] of names.entries()) clients.push(await world.agent(name, options[at]))
   const { room, channels } = await world.channel(clients)
@@ -58,7 +58,7 @@ export async function forked(telling: Promise<{ member: AgentId }>, channel: Cha
 }
 
 /** The keys of an agent, as whoever has them could use them. */
-export function victim(world: LyingWorld, name: string, agentId: AgentId): Victim {
+export function victim(world: LyingSystem, name: string, agentId: AgentId): Victim {
   const { publicKey, secretKey } = world.stores.get(name)!.load().identity
   return { agentId: Buffer.from(agentId, 'hex'), key: { publicKey, seed: secretKey } }
 }

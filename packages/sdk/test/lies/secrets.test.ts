@@ -7,12 +7,12 @@ import { test } from 'node:test'
 import { decodeRow, type Group, type RatchetRow } from '../../src/mls/index.ts'
 import { engine } from '../mls/support.ts'
 import { dropping, isMessage } from '../support/lies.ts'
-import { LyingWorld, makeCanary } from '../support/lying-world.ts'
-import { event, take } from '../support/world.ts'
+import { LyingSystem, makeCanary } from '../support/lying-system.ts'
+import { event, take } from '../support/test-system.ts'
 import { lastMessage } from './scene.ts'
 
 /** What a thief has of the only channel in a database. */
-function steal(world: LyingWorld, name: string): { group: Group; rows: Map<number, RatchetRow> } {
+function steal(world: LyingSystem, name: string): { group: Group; rows: Map<number, RatchetRow> } {
   const { channels, identity } = world.stores.get(name)!.load()
   const { group, rows } = channels[0]!.epoch!
   const key = { publicKey: identity.publicKey, seed: identity.secretKey }
@@ -23,7 +23,7 @@ function steal(world: LyingWorld, name: string): { group: Group; rows: Map<numbe
 }
 
 test('30 a database that is stolen after a generation was skipped opens neither that one nor what was read', async (t) => {
-  const world = LyingWorld.start(t)
+  const world = LyingSystem.start(t)
   const alice = await world.agent('alice')
   const bob = await world.agent('bob', { disk: true })
   const { room, channels } = await world.channel([alice, bob])

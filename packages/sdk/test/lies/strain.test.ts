@@ -11,11 +11,11 @@ import { inviteKeys } from '../../src/invite/keys.ts'
 import { decodeToken } from '../../src/invite/token.ts'
 import { StaticChannelManager } from '../../src/manager.ts'
 import { answering } from '../support/lying-relay.ts'
-import { goOn, LyingWorld, RELAY } from '../support/lying-world.ts'
-import { code, event, NAME, take } from '../support/world.ts'
+import { goOn, LyingSystem, RELAY } from '../support/lying-system.ts'
+import { code, event, NAME, take } from '../support/test-system.ts'
 
 test('an invite that is revoked while a join request is checked: nobody gets in, and it stays revoked', async (t) => {
-  const world = LyingWorld.start(t)
+  const world = LyingSystem.start(t)
   const parts = await world.parts('alice')
   let check = (): void => {}
   const engine: typeof parts.engine = {
@@ -55,7 +55,7 @@ test('an invite that is revoked while a join request is checked: nobody gets in,
 })
 
 test('an own channel that was deleted elsewhere with unread payloads: createChannel founds a new one', async (t) => {
-  const world = LyingWorld.start(t)
+  const world = LyingSystem.start(t)
   const [alice, bob] = await world.agents('alice', 'bob')
   const { room, channels } = await world.channel([alice, bob])
   await channels[1]!.send('unread')
@@ -80,7 +80,7 @@ test('an own channel that was deleted elsewhere with unread payloads: createChan
 })
 
 test('a call that waits for a new try is rejected when the client is closed', async (t) => {
-  const world = LyingWorld.start(t)
+  const world = LyingSystem.start(t)
   const alice = await world.agent('alice')
   world.relay.answer = (_agent, asked, honest) =>
     asked.case === 'createChannel'
@@ -94,7 +94,7 @@ test('a call that waits for a new try is rejected when the client is closed', as
 })
 
 test('the owner does not leave: not_allowed at once, and the channel goes on, also in the next session', async (t) => {
-  const world = LyingWorld.start(t)
+  const world = LyingSystem.start(t)
   const [alice, bob] = await world.agents('alice', 'bob')
   const { room, channels } = await world.channel([alice, bob])
   await assert.rejects(channels[0]!.leave(), code('not_allowed'))
@@ -111,7 +111,7 @@ test('the owner does not leave: not_allowed at once, and the channel goes on, al
 })
 
 test('a Leave that is refused in the next session: the member is in, and goes on there', async (t) => {
-  const world = LyingWorld.start(t)
+  const world = LyingSystem.start(t)
   const [alice, bob] = await world.agents('alice', 'bob')
   const { channels } = await world.channel([alice, bob])
   const asked = (): number => world.relay.requests(bob.agentId, 'leave').length
@@ -130,7 +130,7 @@ test('a Leave that is refused in the next session: the member is in, and goes on
 })
 
 test('a relay that holds no KeyPackage after every upload is given a new lot only now and then', async (t) => {
-  const world = LyingWorld.start(t)
+  const world = LyingSystem.start(t)
   const alice = await world.agent('alice')
   const uploads = (): number => world.relay.requests(alice.agentId, 'uploadKeyPackage').length
   await world.relay.until(() => uploads() === 1)
@@ -152,7 +152,7 @@ test('a relay that holds no KeyPackage after every upload is given a new lot onl
 })
 
 test('a member that is there is not added again: refused, and it stays in', async (t) => {
-  const world = LyingWorld.start(t)
+  const world = LyingSystem.start(t)
   const [alice, bob] = await world.agents('alice', 'bob')
   const { room, channels } = await world.channel([alice, bob])
   await world.agree(room, channels, [alice.agentId, bob.agentId])
@@ -170,7 +170,7 @@ test('a member that is there is not added again: refused, and it stays in', asyn
 
 test('a joiner that says hello again and again is greeted once in a while', async (t) => {
   let now = Date.now()
-  const world = LyingWorld.start(t)
+  const world = LyingSystem.start(t)
   const alice = await world.manager('alice', { now: () => now })
   const channel = await alice.create(NAME)
   let agent: Agent | undefined

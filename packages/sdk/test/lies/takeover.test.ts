@@ -9,8 +9,8 @@ import { encodeToken } from '../../src/invite/token.ts'
 import { Agent as MlsAgent, engine } from '../mls/support.ts'
 import { delivering, fakeGroup } from '../support/fake-group.ts'
 import { answering } from '../support/lying-relay.ts'
-import { goOn, LyingWorld, RELAY } from '../support/lying-world.ts'
-import { code, event, NAME } from '../support/world.ts'
+import { goOn, LyingSystem, RELAY } from '../support/lying-system.ts'
+import { code, event, NAME } from '../support/test-system.ts'
 import { scene } from './scene.ts'
 
 const EVIL = parseChannelName('mallory/x/y')
@@ -34,7 +34,7 @@ test('a Welcome under another name into a group with the id of a held channel: r
 })
 
 test('an invite token under another name with the id of a held channel: refused before anything is asked', async (t) => {
-  const world = LyingWorld.start(t)
+  const world = LyingSystem.start(t)
   const alice = await world.agent('alice')
   const bob = await world.manager('bob')
   const { room, channels } = await world.channel([alice, bob.client])
@@ -52,7 +52,7 @@ test('an invite token under another name with the id of a held channel: refused 
 })
 
 test('a token for a channel that bob comes into under its own name meanwhile: its Welcome is refused', async (t) => {
-  const world = LyingWorld.start(t)
+  const world = LyingSystem.start(t)
   const alice = await world.agent('alice')
   const bob = await world.manager('bob')
   const channel = await alice.createChannel(NAME)
@@ -92,7 +92,7 @@ test('a token for a channel that bob comes into under its own name meanwhile: it
 })
 
 test('one KeyPackage gives one offer, however many Welcomes are made for it', async (t) => {
-  const world = LyingWorld.start(t)
+  const world = LyingSystem.start(t)
   const bob = await world.agent('bob')
   const victim = await bob.generateKeyPackage()
   const refused = event(bob, 'welcome_refused')

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { lengthBytes, parsePrivateMessage, readSpan, writeLength } from '../../src/mls/framing.ts'
-import { SEED } from '../../../relay/test/support/random.ts'
+import { SEED } from '@static/testkit/random'
 import { channelOf } from './support.ts'
 
 test('a length is read as it was written, and leads nowhere else', () => {

@@ -5,25 +5,16 @@ import { ed25519 } from '@static/node/ed25519'
 import type { CommitChange, NewKeyPackage } from '../../src/mls/engine.ts'
 import { inside } from '../../src/mls/ts-mls/state.ts'
 import { faultOf } from '../../src/mls/ts-mls/tree.ts'
+import { randomBelow, SEED } from '@static/testkit/random'
 import { crypto } from './attacker.ts'
 import { Agent, engine, hex, makeChannel } from './support.ts'
 
 const STEPS = 50
 const AGENTS = 9
-const SEED = Number(process.env['STATIC_SEED'] ?? 20_261_115)
-
-/** A small generator, so that a run can be repeated. */
-function generator(seed: number): (below: number) => number {
-  let state = seed >>> 0
-  return (below) => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
-    return Math.floor((state / 2 ** 32) * below)
-  }
-}
 
 test('a long life: members come, go, rotate, restart and speak, and all agree at every step', async (context) => {
   context.diagnostic(`STATIC_SEED=${SEED}`)
-  const below = generator(SEED)
+  const below = randomBelow(SEED)
   const pick = <Item>(items: readonly Item[]): Item => items[below(items.length)]!
   const agents = Array.from({ length: AGENTS }, (_, at) => new Agent(`agent ${at}`))
   const owner = agents[0]!

@@ -15,7 +15,7 @@ import { hmac } from '../../src/mls/hash.ts'
 import { decodeRow, encodeRow, EpochCipher, MAX_STEPS, nextSecret, type RatchetRow } from '../../src/mls/ratchet.ts'
 import { decodeMessage } from '../../src/mls/ts-mls/message.ts'
 import { inside } from '../../src/mls/ts-mls/state.ts'
-import { SEED } from '../../../relay/test/support/random.ts'
+import { SEED } from '@static/testkit/random'
 import { crypto } from './attacker.ts'
 import { type Agent, channelOf, engine, hex, text, words } from './support.ts'
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { test } from 'node:test'
 import { agreed, takeEnvelopes } from '../support/reading.ts'
-import { code, take, takeEnvelope, text, WAYS, World } from '../support/world.ts'
+import { code, take, takeEnvelope, text, WAYS, TestSystem } from '../support/test-system.ts'
 
 const MAX_PAYLOAD = 262_144
 
@@ -11,7 +11,7 @@ const numbered = (word: string, count: number, from = 0): string[] =>
 
 for (const way of WAYS) {
   test(`channels, ${way}`, async (t) => {
-    const world = await World.start(t, way)
+    const world = await TestSystem.start(t, way)
 
     await t.test('two channels of one client do not mix', async () => {
       const [alice, bob] = await Promise.all(['alice', 'bob'].map((who) => world.agent(who)))

@@ -6,8 +6,17 @@ import type { StaticClient } from '../../src/client.ts'
 import { channelOf } from '../mls/support.ts'
 import { bare, FORBIDDEN, type Forged, type Scene, type Victim } from '../mls/forbidden-commits.ts'
 import { Mallory } from '../support/mallory.ts'
-import { code as refusedWith, event, NAME, take, takeEnvelope, WAYS, type Way, World } from '../support/world.ts'
-import { Refused } from '../../../relay/test/support/agent.ts'
+import {
+  code as refusedWith,
+  event,
+  NAME,
+  take,
+  takeEnvelope,
+  WAYS,
+  type Way,
+  TestSystem,
+} from '../support/test-system.ts'
+import { Refused } from '@static/testkit/agent'
 
 const SETTINGS = { rates: { commitsPerSecond: 1000, commitsBurst: 1000 }, session: { pingMs: 1000, pongMs: 1000 } }
 const DAY = 86_400_000
@@ -55,15 +64,15 @@ class Scenario {
   readonly channels: Channel[] = []
   readonly victims: Victim[] = []
   readonly mallory: Mallory
-  readonly world: World
+  readonly world: TestSystem
 
-  private constructor(world: World, mallory: Mallory) {
+  private constructor(world: TestSystem, mallory: Mallory) {
     this.world = world
     this.mallory = mallory
   }
 
   static async start(t: TestContext, way: Way, clocks: readonly (() => number)[] = []): Promise<Scenario> {
-    const world = await World.start(t, way, { settings: SETTINGS })
+    const world = await TestSystem.start(t, way, { settings: SETTINGS })
     const scenario = new Scenario(world, await Mallory.connect(world))
     const { clients, victims, mallory } = scenario
     for (const [at, name] of NAMES.entries()) {

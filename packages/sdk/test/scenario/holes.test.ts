@@ -3,14 +3,14 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { parseChannelName, toHex } from '@static/protocol'
 import { fakeGroup } from '../support/fake-group.ts'
-import { code, NAME, take, text, WAYS, World } from '../support/world.ts'
+import { code, NAME, take, text, WAYS, TestSystem } from '../support/test-system.ts'
 
 const OTHER = 'acme/support/other'
 const DAY_SECONDS = 86_400
 
 for (const way of WAYS) {
   test(`revokeInvite after the channel was deleted: invite_invalid, and other channels go on, ${way}`, async (t) => {
-    const world = await World.start(t, way)
+    const world = await TestSystem.start(t, way)
     const [owner, bob] = [await world.manager('owner'), await world.manager('bob')]
     await owner.create(NAME)
     await owner.create(OTHER)
@@ -28,7 +28,7 @@ for (const way of WAYS) {
   })
 
   test(`two receive at once get two payloads, ${way}`, async (t) => {
-    const world = await World.start(t, way)
+    const world = await TestSystem.start(t, way)
     const [owner, bob] = [await world.manager('owner'), await world.manager('bob')]
     await owner.create(NAME)
     await bob.joinWithToken(NAME, await owner.invite(NAME), 20)
@@ -46,7 +46,7 @@ for (const way of WAYS) {
   })
 
   test(`an invite lives for a year at most, and a receive may wait forever, ${way}`, async (t) => {
-    const world = await World.start(t, way)
+    const world = await TestSystem.start(t, way)
     const [owner, bob] = [await world.manager('owner'), await world.manager('bob')]
     await owner.create(NAME)
     for (const ttl of [Infinity, 366 * DAY_SECONDS, Number.NaN, Number.MAX_VALUE, 0, -1]) {
@@ -60,7 +60,7 @@ for (const way of WAYS) {
 }
 
 test('a Welcome with the id of a held channel: refused, and the owner still reads what is sent', async (t) => {
-  const world = await World.start(t, 'grpc')
+  const world = await TestSystem.start(t, 'grpc')
   const [alice, bob] = [await world.agent('alice'), await world.agent('bob')]
   const [a, b] = await world.channel(alice, [bob])
   const name = parseChannelName('mallory/x/y')
@@ -75,7 +75,7 @@ test('a Welcome with the id of a held channel: refused, and the owner still read
 })
 
 test('a real owner does not leave its channel: it goes on', async (t) => {
-  const world = await World.start(t, 'grpc')
+  const world = await TestSystem.start(t, 'grpc')
   const [alice, bob] = [await world.agent('alice'), await world.agent('bob')]
   const [a, b] = await world.channel(alice, [bob])
   await assert.rejects(a!.leave(), code('not_allowed'))

@@ -2,11 +2,11 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { StaticClient } from '../../src/client.ts'
 import { agreed } from '../support/reading.ts'
-import { code, event, take, text, WAYS, World } from '../support/world.ts'
+import { code, event, take, text, WAYS, TestSystem } from '../support/test-system.ts'
 
 for (const way of WAYS) {
   test(`identities, ${way}`, async (t) => {
-    const world = await World.start(t, way)
+    const world = await TestSystem.start(t, way)
     /** An agent in a directory of its own that calls itself something: each has another key. */
     const calling = (identity: string, directory: string): Promise<StaticClient> =>
       world.agent(directory, { storeOptions: { identity: Buffer.from(identity) } })

@@ -4,11 +4,11 @@ import { closeSync, mkdtempSync, openSync, readFileSync, readSync, rmSync } from
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { contentOf } from '../../../../tests/support/search.ts'
-import { RelayHome } from '../../../relay/test/support/relay-process.ts'
+import { contentOf } from '@static/testkit/search'
+import { RelayHome } from '@static/testkit/relay/process'
 import { inviteKeys } from '../../src/invite/keys.ts'
 import { decodeToken } from '../../src/invite/token.ts'
-import { NAME, World } from '../support/world.ts'
+import { NAME, TestSystem } from '../support/test-system.ts'
 
 /** The secrets, by name, that are in the bytes: raw, hexadecimal or base64 at any alignment. */
 function namesIn(secrets: Readonly<Record<string, Uint8Array>>, bytes: Buffer): string[] {
@@ -57,7 +57,7 @@ test('token, S, Kjoin, Kwel and Kbox are found in the agent, and nowhere in the 
   const { grpc: grpcPort, quic } = relay.ports
   const { api, ca } = home
   const directory = mkdtempSync(join(tmpdir(), 'static-agents-'))
-  const world = World.on(t, 'grpc', { api, ca, grpcPort, quicPorts: [quic], directory })
+  const world = TestSystem.on(t, 'grpc', { api, ca, grpcPort, quicPorts: [quic], directory })
   t.after(() => rmSync(directory, { recursive: true, force: true }))
   const owner = await world.manager('owner')
   const joiner = await world.manager('joiner')

@@ -5,7 +5,7 @@ import { StaticError } from '@static/protocol'
 import { decodeToken, encodeToken } from '../../src/invite/token.ts'
 import type { StaticChannelManager } from '../../src/manager.ts'
 import type { AgentStore } from '../../src/ports.ts'
-import { code, event, NAME, text, WAYS, World } from '../support/world.ts'
+import { code, event, NAME, text, WAYS, TestSystem } from '../support/test-system.ts'
 
 const other = (): { account: string } => ({ account: randomUUID() })
 
@@ -17,7 +17,7 @@ async function received(manager: StaticChannelManager, name: string = NAME): Pro
 
 for (const way of WAYS) {
   test(`one string lets a guest in, and it talks, ${way}`, async (t) => {
-    const world = await World.start(t, way)
+    const world = await TestSystem.start(t, way)
     const owner = await world.manager('owner')
     const guest = await world.manager('guest', { account: null })
     await owner.create(NAME)
@@ -36,7 +36,7 @@ for (const way of WAYS) {
   })
 
   test(`a member of another account joins while others commit, ${way}`, async (t) => {
-    const world = await World.start(t, way)
+    const world = await TestSystem.start(t, way)
     const owner = await world.manager('owner')
     const member = await world.manager('member')
     const late = await world.manager('late', other())
@@ -53,7 +53,7 @@ for (const way of WAYS) {
   test(`tokens that are no good have each their own code, ${way}`, async (t) => {
     let now = Date.now()
     const clock = { now: () => now }
-    const world = await World.start(t, way)
+    const world = await TestSystem.start(t, way)
     const owner = await world.manager('owner', clock)
     const joiner = await world.manager('joiner', { ...other(), ...clock })
     const second = await world.manager('second', { ...other(), ...clock })
@@ -99,7 +99,7 @@ for (const way of WAYS) {
   })
 
   test(`who may invite, and with what, ${way}`, async (t) => {
-    const world = await World.start(t, way)
+    const world = await TestSystem.start(t, way)
     const owner = await world.manager('owner')
     const member = await world.manager('member')
     await owner.create(NAME)
@@ -112,7 +112,7 @@ for (const way of WAYS) {
   })
 
   test(`an owner without an API key cannot answer: join_timeout says why, ${way}`, async (t) => {
-    const world = await World.start(t, way)
+    const world = await TestSystem.start(t, way)
     let owner = await world.manager('owner')
     const joiner = await world.manager('joiner', other())
     await owner.create(NAME)
@@ -129,7 +129,7 @@ for (const way of WAYS) {
   })
 
   test(`the owner is away, and comes back in time, ${way}`, async (t) => {
-    const world = await World.start(t, way)
+    const world = await TestSystem.start(t, way)
     let owner = await world.manager('owner')
     const joiner = await world.manager('joiner', other())
     await owner.create(NAME)
@@ -143,7 +143,7 @@ for (const way of WAYS) {
   })
 
   test(`a removed member does not come back by its old token, ${way}`, async (t) => {
-    const world = await World.start(t, way)
+    const world = await TestSystem.start(t, way)
     const owner = await world.manager('owner')
     const joiner = await world.manager('joiner', other())
     await owner.create(NAME)
@@ -159,7 +159,7 @@ for (const way of WAYS) {
   })
 
   test(`leave, and come back by a new token, also with a broken group, ${way}`, async (t) => {
-    const world = await World.start(t, way)
+    const world = await TestSystem.start(t, way)
     const owner = await world.manager('owner', { chance: () => 1 })
     let joiner = await world.manager('joiner', other())
     await owner.create(NAME)
@@ -184,7 +184,7 @@ for (const way of WAYS) {
   })
 
   test(`a listener that died says so, and a new manager goes on, ${way}`, async (t) => {
-    const world = await World.start(t, way)
+    const world = await TestSystem.start(t, way)
     let broken = false
     let owner = await world.manager('owner', {
       store: (store) => ({
@@ -211,7 +211,9 @@ for (const way of WAYS) {
 }
 
 test('20 joiners at once, 10 uses: exactly 10 are in', async (t) => {
-  const world = await World.start(t, 'grpc', { settings: { rates: { commitsPerSecond: 1000, commitsBurst: 1000 } } })
+  const world = await TestSystem.start(t, 'grpc', {
+    settings: { rates: { commitsPerSecond: 1000, commitsBurst: 1000 } },
+  })
   const owner = await world.manager('owner')
   await owner.create(NAME)
   const token = await owner.invite(NAME, { maxUses: 10 })
@@ -225,7 +227,7 @@ test('20 joiners at once, 10 uses: exactly 10 are in', async (t) => {
 
 test('a joiner that never says hello is removed, and its use given back', async (t) => {
   const start = Date.now()
-  const world = await World.start(t, 'quic')
+  const world = await TestSystem.start(t, 'quic')
   // A minute takes three seconds.
   const owner = await world.manager('owner', { now: () => start + (Date.now() - start) * 20 })
   const silent = await world.manager('silent', {

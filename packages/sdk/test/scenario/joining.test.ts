@@ -5,7 +5,7 @@ import { AuthError, StaticError } from '@static/protocol'
 import type { Channel } from '../../src/channel.ts'
 import type { JoinOffer, StaticClient } from '../../src/client.ts'
 import { agreed, rest } from '../support/reading.ts'
-import { code, event, take, text, WAYS, World } from '../support/world.ts'
+import { code, event, take, text, WAYS, TestSystem } from '../support/test-system.ts'
 
 const BAD_NAMES = [
   '',
@@ -47,7 +47,7 @@ async function claim(channel: Channel, agentId: string, count: number): Promise<
 for (const way of WAYS) {
   test(`joining, ${way}`, async (t) => {
     const settings = { rates: { claimsPerMinute: 100_000, claimsPerTargetPerMinute: 100_000 } }
-    const world = await World.start(t, way, { settings })
+    const world = await TestSystem.start(t, way, { settings })
 
     await t.test('a guest joins by a Welcome and talks, but creates nothing', async () => {
       const name = 'acme/joining/guest'

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { code, NAME, text, World } from '../support/world.ts'
+import { code, NAME, text, TestSystem } from '../support/test-system.ts'
 
 test('a manager gives all envelopes that there are, settles them with the next call, and gives the rest again', async (t) => {
-  const world = await World.start(t, 'grpc')
+  const world = await TestSystem.start(t, 'grpc')
   const owner = await world.manager('owner')
   let reader = await world.manager('reader')
   await owner.create(NAME)

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Channel } from '../../src/channel.ts'
 import { agreed, rest } from '../support/reading.ts'
-import { code, event, take, takeEnvelope, text, WAYS, World } from '../support/world.ts'
+import { code, event, take, takeEnvelope, text, WAYS, TestSystem } from '../support/test-system.ts'
 
 const identities = (channel: Channel): string[] =>
   channel
@@ -14,7 +14,7 @@ const fingerprints = (channel: Channel): string[] => channel.members().map(({ fi
 
 for (const way of WAYS) {
   test(`members, ${way}`, async (t) => {
-    const world = await World.start(t, way)
+    const world = await TestSystem.start(t, way)
 
     await t.test('added one by one, each reads from then on', async () => {
       const name = 'acme/members/one-by-one'

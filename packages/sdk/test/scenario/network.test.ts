@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import type { Channel, Envelope } from '../../src/channel.ts'
 import { Cutter } from '../support/cutter.ts'
 import { agreed, takeEnvelopes } from '../support/reading.ts'
-import { code, event, take, text, WAYS, World } from '../support/world.ts'
+import { code, event, take, text, WAYS, TestSystem } from '../support/test-system.ts'
 
 const numbered = (word: string, count: number): string[] => Array.from({ length: count }, (_, n) => `${word} ${n}`)
 
@@ -62,7 +62,7 @@ class Burst {
 
 for (const way of WAYS) {
   test(`networks, ${way}`, async (t) => {
-    const world = await World.start(t, way)
+    const world = await TestSystem.start(t, way)
 
     await t.test('a connection that is cut loses, repeats and reorders nothing', async () => {
       const count = 400

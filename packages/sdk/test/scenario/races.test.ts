@@ -3,8 +3,8 @@ import { test } from 'node:test'
 import type { Channel } from '../../src/channel.ts'
 import type { StaticClient } from '../../src/client.ts'
 import type { AgentStore } from '../../src/ports.ts'
-import { NAME, take, takeEnvelope, text, WAYS, World } from '../support/world.ts'
-import { randomNumbers, SEED } from '../../../relay/test/support/random.ts'
+import { NAME, take, takeEnvelope, text, WAYS, TestSystem } from '../support/test-system.ts'
+import { randomNumbers, SEED } from '@static/testkit/random'
 
 /** Everybody commits as often as it likes. */
 const SETTINGS = { session: { pingMs: 1000, pongMs: 1000 }, rates: { commitsPerSecond: 1000, commitsBurst: 1000 } }
@@ -13,7 +13,7 @@ const ROUNDS = Number(process.env['STATIC_ROUNDS'] ?? 4)
 
 for (const way of WAYS) {
   test(`eight agents commit at the same time, round after round, ${way}`, async (t) => {
-    const world = await World.start(t, way, { settings: SETTINGS })
+    const world = await TestSystem.start(t, way, { settings: SETTINGS })
     const [owner, ...others] = await Promise.all(Array.from({ length: 8 }, (_, n) => world.agent(`agent ${n}`)))
     const channels = await world.channel(owner!, others)
     for (let round = 0; round < ROUNDS; round++) {
@@ -33,7 +33,7 @@ for (const way of WAYS) {
 
   test(`members come, go, leave and commit at random while all send, ${way}`, async (t) => {
     t.diagnostic(`seed ${SEED}`)
-    const world = await World.start(t, way, { settings: SETTINGS })
+    const world = await TestSystem.start(t, way, { settings: SETTINGS })
     const crowd = new Crowd(world, randomNumbers(SEED))
     await crowd.start()
     for (let step = 0; step < 24; step++) await crowd.step(step)
@@ -41,7 +41,7 @@ for (const way of WAYS) {
   })
 
   test(`the first add is complete with its re-key, also for a program that was killed between the two, ${way}`, async (t) => {
-    const world = await World.start(t, way)
+    const world = await TestSystem.start(t, way)
     let killed = false
     const owner = await world.agent('owner', {
       store: (store): AgentStore => ({
@@ -80,7 +80,7 @@ for (const way of WAYS) {
 
 /** Agents that come and go; only what is said between two that are in the channel all the while must arrive. */
 class Crowd {
-  readonly #world: World
+  readonly #world: TestSystem
   readonly #chance: () => number
   readonly #staying: { client: StaticClient; channel: Channel; said: string[] }[] = []
   readonly #guests: { client: StaticClient; channel: Channel }[] = []
@@ -88,7 +88,7 @@ class Crowd {
   #sends: Promise<unknown>[] = []
   #count = 0
 
-  constructor(world: World, chance: () => number) {
+  constructor(world: TestSystem, chance: () => number) {
     this.#world = world
     this.#chance = chance
   }

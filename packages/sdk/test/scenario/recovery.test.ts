@@ -5,7 +5,7 @@ import type { Channel } from '../../src/channel.ts'
 import type { StaticClient } from '../../src/client.ts'
 import { openAgentStore } from '../../src/store/sqlcipher.ts'
 import { agreed, rest } from '../support/reading.ts'
-import { code, event, take, WAYS, World } from '../support/world.ts'
+import { code, event, take, WAYS, TestSystem } from '../support/test-system.ts'
 
 /** Out and in again, as the errors say. */
 async function rejoin(owner: Channel, agent: StaticClient, broken: Channel): Promise<Channel> {
@@ -22,7 +22,7 @@ async function talk(one: Channel, other: Channel): Promise<void> {
 
 for (const way of WAYS) {
   test(`recovery, ${way}`, async (t) => {
-    const world = await World.start(t, way)
+    const world = await TestSystem.start(t, way)
 
     /** Changes the database of an agent that is stopped. */
     async function damage(who: string, channel: Channel): Promise<void> {

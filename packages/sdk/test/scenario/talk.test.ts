@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { agreed } from '../support/reading.ts'
-import { NAME, take, takeEnvelope, WAYS, World } from '../support/world.ts'
+import { NAME, take, takeEnvelope, WAYS, TestSystem } from '../support/test-system.ts'
 
 for (const way of WAYS) {
   test(`two agents talk, ${way}`, async (t) => {
-    const world = await World.start(t, way)
+    const world = await TestSystem.start(t, way)
     const alice = await world.agent('alice')
     const bob = await world.agent('bob')
     const [a, b] = await world.channel(alice, [bob])
@@ -24,7 +24,7 @@ for (const way of WAYS) {
   })
 
   test(`a restarted program opens its channels again by name, ${way}`, async (t) => {
-    const world = await World.start(t, way)
+    const world = await TestSystem.start(t, way)
     const alice = await world.agent('alice')
     let bob = await world.agent('bob')
     const [a] = await world.channel(alice, [bob])
@@ -41,7 +41,7 @@ for (const way of WAYS) {
   })
 
   test(`who was away catches up without reading a message, ${way}`, async (t) => {
-    const world = await World.start(t, way)
+    const world = await TestSystem.start(t, way)
     const alice = await world.agent('alice')
     let bob = await world.agent('bob')
     const [a] = await world.channel(alice, [bob])

@@ -1,12 +1,12 @@
 /** Two agents talk in every traffic profile, and nobody but the network can tell which. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { take, WAYS, World } from '../support/world.ts'
+import { take, WAYS, TestSystem } from '../support/test-system.ts'
 
 for (const way of WAYS) {
   for (const traffic of ['off', 'standard', 'private', 'strict'] as const) {
     void test(`two agents talk by ${way} in the profile ${traffic}`, async (t) => {
-      const world = await World.start(t, way)
+      const world = await TestSystem.start(t, way)
       // Quick enough for a test; what is slow about the default is tested on the scheduler.
       const options = { traffic, ...(traffic === 'strict' ? { cellsPerSecond: 64 } : {}) }
       const alice = await world.agent('alice', options)

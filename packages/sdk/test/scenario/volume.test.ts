@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Channel } from '../../src/channel.ts'
-import { NAME, take, text, WAYS, World } from '../support/world.ts'
+import { NAME, take, text, WAYS, TestSystem } from '../support/test-system.ts'
 
 const SETTINGS = { session: { pingMs: 1000, pongMs: 1000 }, rates: { commitsPerSecond: 1000, commitsBurst: 1000 } }
 const MANY = 300
@@ -12,7 +12,7 @@ const of = (name: string, taken: readonly string[]): string[] => taken.filter((w
 
 for (const way of WAYS) {
   test(`bursts of two meet the commits of a third: encrypted anew, in order, none lost or doubled, ${way}`, async (t) => {
-    const world = await World.start(t, way, { settings: SETTINGS })
+    const world = await TestSystem.start(t, way, { settings: SETTINGS })
     const [owner, ann, bob] = await Promise.all(['owner', 'ann', 'bob'].map((name) => world.agent(name)))
     const [o, a, b] = (await world.channel(owner!, [ann!, bob!])) as [Channel, Channel, Channel]
     const [fromAnn, fromBob] = [numbered('ann', MANY), numbered('bob', MANY)]
@@ -41,7 +41,7 @@ for (const way of WAYS) {
   })
 
   test(`who never reads goes on sending, and reads all of it later, ${way}`, async (t) => {
-    const world = await World.start(t, way, { settings: SETTINGS })
+    const world = await TestSystem.start(t, way, { settings: SETTINGS })
     const [owner, mute] = await Promise.all(['owner', 'mute'].map((name) => world.agent(name)))
     const [o, m] = (await world.channel(owner!, [mute!])) as [Channel, Channel]
     const expected: string[] = []

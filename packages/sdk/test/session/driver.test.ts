@@ -7,7 +7,7 @@ import { ClientMessageSchema, ServerMessageSchema } from '@static/protocol/relay
 import type { CellStream, Outcome, Transport } from '../../src/ports.ts'
 import { parseEndpoint } from '../../src/endpoint.ts'
 import { openSession, type OpenedSession, type SessionOptions } from '../../src/session/session.ts'
-import { makeMemoryTransport, type MemoryPeer } from '../../src/transport/memory.ts'
+import { makeMemoryTransport, type MemoryPeer } from '@static/testkit/transport/memory'
 import { NONCE, RELAY_ID, RESUME } from './stage.ts'
 import { Listener, makeSigner, refusedWith } from './support.ts'
 

@@ -11,8 +11,8 @@ import { ed25519, generateSignatureKeyPair, makeEngine } from '../../src/mls/ind
 import type { RelaySession, RequestBody, SessionInfo, Transport } from '../../src/ports.ts'
 import { FORMS } from '../../src/session/io.ts'
 import { openSession } from '../../src/session/session.ts'
-import { makeMemoryStore } from '../../src/store/memory.ts'
-import { makeMemoryTransport, type MemoryPeer } from '../../src/transport/memory.ts'
+import { makeMemoryStore } from '@static/testkit/store/agent-memory'
+import { makeMemoryTransport, type MemoryPeer } from '@static/testkit/transport/memory'
 import { answering, LyingRelay } from '../support/lying-relay.ts'
 
 const MINUTE_MS = 60_000

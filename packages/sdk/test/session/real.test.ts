@@ -13,17 +13,16 @@ import {
   SendCommitRequestSchema,
   SendMessageRequestSchema,
 } from '@static/protocol/relay'
-import { sha256 } from '../../../relay/test/support/agent.ts'
-import { quietPort } from '../../../relay/test/support/quiet-port.ts'
-import { startTestRelay, type TestRelay } from '../../../relay/test/support/relay.ts'
+import { sha256 } from '@static/testkit/agent'
+import { quietPort } from '@static/testkit/ports'
+import { startTestRelay, type TestRelay } from '@static/testkit/relay'
 import { grpcFallback, parseEndpoint } from '../../src/endpoint.ts'
 import type { RelaySession, Transport } from '../../src/ports.ts'
-import { call } from '../../src/session/refusal.ts'
 import { openSession, type OpenedSession, type SessionOptions } from '../../src/session/session.ts'
 import { makeGrpcTransport } from '../../src/transport/grpc.ts'
 import { makeQuicTransport } from '../../src/transport/quic.ts'
-import { newAuthority } from '../transport/support.ts'
-import { Listener, makeSigner, refusedWith } from './support.ts'
+import { newAuthority } from '@static/testkit/certificates'
+import { call, Listener, makeSigner, refusedWith } from './support.ts'
 
 const TRANSPORTS = { quic: makeQuicTransport(), grpc: makeGrpcTransport() }
 const TIMEOUT = { timeout: 60_000 }

@@ -1,23 +1,10 @@
-/** Refusals as errors, and questions that are awaited. */
+/** Refusals as errors. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { create } from '@bufbuild/protobuf'
-import { AuthError, ERRORS, type ErrorCode, StaticError } from '@static/protocol'
-import { ErrorSchema, ResumeResponseSchema } from '@static/protocol/relay'
-import type { Outcome, RelaySession } from '../../src/ports.ts'
-import { call, refusalError } from '../../src/session/refusal.ts'
-import { RESUME } from './stage.ts'
-import { refusedWith } from './support.ts'
-
-function sessionOf(outcome: Outcome): RelaySession {
-  return {
-    request: (_body, done) => queueMicrotask(() => done(outcome)),
-    ack: () => {},
-    hold: () => {},
-    release: () => {},
-    close: () => Promise.resolve(),
-  }
-}
+import { AuthError, ERRORS, type ErrorCode } from '@static/protocol'
+import { ErrorSchema } from '@static/protocol/relay'
+import { refusalError } from '../../src/session/refusal.ts'
 
 test('every known code becomes its error', () => {
   for (const code of Object.keys(ERRORS) as ErrorCode[]) {
@@ -40,18 +27,4 @@ test('an unknown code is an internal error that names it, also one that every ob
     assert.equal(error.code, 'internal_error')
     assert.ok(error.message.includes(`"${code}"`))
   }
-})
-
-test('a call resolves with its answer and rejects with what became of it otherwise', async () => {
-  const body = { case: 'resume', value: create(ResumeResponseSchema, { more: true }) } as const
-  assert.ok(RESUME.case === 'resume')
-  const answer = await call(sessionOf({ type: 'answered', body }), RESUME)
-  assert.equal(answer.more, true)
-  const error = create(ErrorSchema, { code: 'not_found', message: 'No such channel.' })
-  await assert.rejects(
-    call(sessionOf({ type: 'refused', error }), RESUME),
-    refusedWith('not_found', /^No such channel\.$/),
-  )
-  const gone = StaticError.of('transport_error', 'Gone.')
-  await assert.rejects(call(sessionOf({ type: 'lost', error: gone }), RESUME), gone)
 })

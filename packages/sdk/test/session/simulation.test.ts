@@ -9,27 +9,16 @@ import { test } from 'node:test'
 import { create, type MessageInitShape } from '@bufbuild/protobuf'
 import { CellJoiner, cutEnvelope, decodeEnvelope, encodeEnvelope, makeCell, StaticError } from '@static/protocol'
 import { type ClientMessage, ClientMessageSchema, CloseReason, ServerMessageSchema } from '@static/protocol/relay'
+import { randomNumbers, SEED } from '@static/testkit/random'
 import { SessionCore } from '../../src/session/core.ts'
 import { type Effect, FORMS, type Input, type Way } from '../../src/session/io.ts'
 import { RESUME } from './stage.ts'
 
-const SEED: number = Number(process.env.STATIC_SEED ?? 20_261_115)
 const LIVES = 200
 const LIFE_MS = 300_000
 const MAX_WAIT_MS = 62_000
 
 type BodyInit = NonNullable<MessageInitShape<typeof ServerMessageSchema>['body']>
-
-/** mulberry32. */
-function numbers(seed: number): () => number {
-  let state = seed >>> 0
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1)
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 0x1_0000_0000
-  }
-}
 
 interface Line {
   readonly way: Way
@@ -65,7 +54,7 @@ class Life {
   probed = 0
 
   constructor(seed: number) {
-    this.#random = numbers(seed)
+    this.#random = randomNumbers(seed)
     this.#roughness = this.#random() < 0.5 ? 1 : 0.05
     this.#slow = this.#random() < 0.5 ? 'quic' : 'grpc'
     this.#core = new SessionCore<number>({

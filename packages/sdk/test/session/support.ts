@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict'
 import { generateKeyPairSync, sign } from 'node:crypto'
 import { type ErrorCode, StaticError } from '@static/protocol'
-import type { ServerBody, SessionInfo, SessionListener } from '../../src/ports.ts'
+import type { RelaySession, RequestBody, ServerBody, SessionInfo, SessionListener } from '../../src/ports.ts'
+import { type Answer, refusalError } from '../../src/session/refusal.ts'
 
 /** Writes down what it is told. */
 export class Listener implements SessionListener {
@@ -63,4 +64,22 @@ export function refusedWith(code: ErrorCode, message: RegExp): (error: unknown) 
     assert.match(error.message, message)
     return true
   }
+}
+
+/**
+ * Asks and waits for the answer.
+ *
+ * @throws {StaticError} the relay's refusal, or why the answer never came
+ */
+export function call<Case extends RequestBody['case']>(
+  session: RelaySession,
+  body: Extract<RequestBody, { readonly case: Case }>,
+): Promise<Answer<Case>> {
+  const { promise, resolve, reject } = Promise.withResolvers<ServerBody['value']>()
+  session.request(body, (outcome) => {
+    if (outcome.type === 'answered') resolve(outcome.body.value)
+    else reject(outcome.type === 'refused' ? refusalError(outcome.error) : outcome.error)
+  })
+  // The session lets no answer of another kind through.
+  return promise as Promise<Answer<Case>>
 }

@@ -9,22 +9,14 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { randomBelow, seedOf } from '@static/testkit/random'
 import { addKeySlot, listKeySlots, openDatabaseKey, removeKeySlot, replaceKeySlot } from '../../src/store/key-slots.ts'
 import { beforeEveryStep } from './steps.ts'
 import { code, IDENTITY, makeDirectory, openStore } from './support.ts'
 import { lastWrite, numberedWrite } from './workload.ts'
 
 const AGENT = fileURLToPath(new URL('crashing-agent.ts', import.meta.url))
-const SEED = Number(process.env['STATIC_TEST_SEED'] ?? 20_261_103)
-
-/** Numbers from the seed. */
-function chance(): (limit: number) => number {
-  let state = SEED
-  return (limit) => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
-    return (state >>> 8) % limit
-  }
-}
+const SEED = seedOf(20_261_103)
 
 /** A write that was under way may be there, as a whole. */
 function checkFound(found: number, acknowledged: number): void {
@@ -49,9 +41,9 @@ async function runKilled(directory: string, step: number, onLine: (child: ChildP
 }
 
 test('killed 20 times, at random moments and at random steps: acknowledged writes survive', async (t) => {
-  t.diagnostic(`STATIC_TEST_SEED=${SEED}`)
+  t.diagnostic(`STATIC_SEED=${SEED}`)
   const directory = makeDirectory()
-  const below = chance()
+  const below = randomBelow(SEED)
   let acknowledged = 0
   for (let round = 0; round < 20; round++) {
     let left = round % 2 === 0 ? 1 + below(60) : Infinity
@@ -124,8 +116,8 @@ test('a crash before any step of the first life', async () => {
 })
 
 test('crash upon crash, without a complete life between: 40 in a row', async (t) => {
-  t.diagnostic(`STATIC_TEST_SEED=${SEED}`)
-  const below = chance()
+  t.diagnostic(`STATIC_SEED=${SEED}`)
+  const below = randomBelow(SEED)
   let directory = makeDirectory()
   let least = 0
   for (let round = 0; round < 40; round++) {

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import type { AgentStore, Change, SenderRecord, Snapshot, StoredChannel } from '../../src/ports.ts'
-import { makeMemoryStore } from '../../src/store/memory.ts'
+import { makeMemoryStore } from '@static/testkit/store/agent-memory'
 import {
   AGENT,
   attemptRecord,

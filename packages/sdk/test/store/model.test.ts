@@ -1,9 +1,9 @@
 /** Random writes to both engines: the database always answers as the model in memory does, also after a restart. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { randomNumbers } from '../../../relay/test/support/random.ts'
+import { randomNumbers, seedOf } from '@static/testkit/random'
 import type { AgentStore, Change } from '../../src/ports.ts'
-import { makeMemoryStore } from '../../src/store/memory.ts'
+import { makeMemoryStore } from '@static/testkit/store/agent-memory'
 import {
   attemptRecord,
   bytesOf,
@@ -22,7 +22,7 @@ import {
   pendingRecord,
 } from './support.ts'
 
-const SEED = Number(process.env['STATIC_TEST_SEED'] ?? 20_261_103)
+const SEED = seedOf(20_261_103)
 const WRITES = 400
 
 /** One change of any kind; the labels are few, so that most meet rows of others. */
@@ -82,7 +82,7 @@ function tryWrite(store: AgentStore, changes: readonly Change[]): boolean {
 }
 
 test(`${WRITES} random writes, seed ${SEED}`, async (t) => {
-  t.diagnostic(`STATIC_TEST_SEED=${SEED}`)
+  t.diagnostic(`STATIC_SEED=${SEED}`)
   const random = randomNumbers(SEED)
   const below = (limit: number): number => Math.floor(random() * limit)
   const directory = makeDirectory()

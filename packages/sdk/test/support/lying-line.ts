@@ -10,7 +10,7 @@ import {
 } from '@static/protocol'
 import { type AckRequest, AckRequestSchema, ClientMessageSchema, ServerMessageSchema } from '@static/protocol/relay'
 import type { AgentId, RequestBody, ServerBody } from '../../src/ports.ts'
-import type { MemoryPeer } from '../../src/transport/memory.ts'
+import type { MemoryPeer } from '@static/testkit/transport/memory'
 
 /** Who takes what comes by a line. */
 export interface LineOwner {

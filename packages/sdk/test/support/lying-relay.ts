@@ -14,7 +14,7 @@ import {
 } from '@static/protocol/relay'
 import { agentIdOf } from '../../src/mls/index.ts'
 import type { AgentId, ChannelId, RequestBody, ServerBody, StreamHandlers } from '../../src/ports.ts'
-import type { MemoryPeer } from '../../src/transport/memory.ts'
+import type { MemoryPeer } from '@static/testkit/transport/memory'
 import { Line, type LineOwner, Tape } from './lying-line.ts'
 import { Room, withoutBody } from './lying-room.ts'
 

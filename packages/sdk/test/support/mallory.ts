@@ -1,9 +1,9 @@
 /** A member that holds the real state of its group and says to the relay whatever it likes. */
 import { createPrivateKey, randomBytes } from 'node:crypto'
 import type { DeclarationFields } from '@static/protocol'
-import { Agent as RawAgent } from '../../../relay/test/support/agent.ts'
+import { Agent as RawAgent } from '@static/testkit/agent'
 import { Agent as MlsAgent } from '../mls/support.ts'
-import { ACCOUNT, type World } from './world.ts'
+import { ACCOUNT, type TestSystem } from './test-system.ts'
 
 const PKCS8_ED25519 = Buffer.from('302e020100300506032b657004220420', 'hex')
 
@@ -20,7 +20,7 @@ export class Mallory {
     this.raw = raw
   }
 
-  static async connect(world: World): Promise<Mallory> {
+  static async connect(world: TestSystem): Promise<Mallory> {
     const mls = new MlsAgent('mallory')
     const { publicKey, seed } = mls.key
     const privateKey = createPrivateKey({ key: Buffer.concat([PKCS8_ED25519, seed]), format: 'der', type: 'pkcs8' })

@@ -2,7 +2,7 @@
 import { setImmediate } from 'node:timers/promises'
 import { StaticError } from '@static/protocol'
 import type { Channel, Envelope } from '../../src/channel.ts'
-import { text } from './world.ts'
+import { text } from './test-system.ts'
 
 /** Everything that a reader gets until the channel ends, and the code that ends it. */
 export async function rest(channel: Channel): Promise<{ payloads: string[]; end: string | undefined }> {

@@ -36,8 +36,8 @@ import type {
   RequestBody,
   Time,
 } from '../../src/ports.ts'
-import { makeMemoryStore } from '../../src/store/memory.ts'
-import { randomNumbers } from '../../../relay/test/support/random.ts'
+import { makeMemoryStore } from '@static/testkit/store/agent-memory'
+import { randomNumbers } from '@static/testkit/random'
 import { Agent as MlsAgent, channelOf, engine, NAME } from '../mls/support.ts'
 
 /** A refusal of the relay: a code and what goes with it. */

@@ -4,7 +4,8 @@ import { once } from 'node:events'
 import { test } from 'node:test'
 import { Worker } from 'node:worker_threads'
 import { makeClockedTransport } from '../../src/transport/clock.ts'
-import { newAuthority, refused } from './support.ts'
+import { newAuthority } from '@static/testkit/certificates'
+import { refused } from './support.ts'
 
 /** How long the agent is busy; a relay that floods has sent far more than is kept by then. */
 const BUSY_MS = 2000

@@ -9,7 +9,8 @@ import { createServer as createTlsServer } from 'node:tls'
 import { CELL_BYTES, type ErrorCode, frameCells } from '@static/protocol'
 import type { Target } from '../../src/ports.ts'
 import { makeGrpcTransport } from '../../src/transport/grpc.ts'
-import { dial, newAuthority, refused } from './support.ts'
+import { newAuthority } from '@static/testkit/certificates'
+import { dial, refused } from './support.ts'
 
 const authority = await newAuthority()
 const pair = await authority.issue(['localhost'])

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { StaticError } from '@static/protocol'
 import type { StreamHandlers, Target } from '../../src/ports.ts'
-import { makeMemoryTransport, type MemoryPeer } from '../../src/transport/memory.ts'
+import { makeMemoryTransport, type MemoryPeer } from '@static/testkit/transport/memory'
 import { dial, refused } from './support.ts'
 
 const TARGET: Target = { host: 'relay.example', port: 4433, serverName: 'relay.example', ca: undefined }

@@ -7,7 +7,8 @@ import { ALPN, CELL_BYTES } from '@static/protocol'
 import { createQuicServer, type QuicServerSession } from '@currentspace/http3'
 import type { Target } from '../../src/ports.ts'
 import { makeQuicTransport } from '../../src/transport/quic.ts'
-import { dial, newAuthority, refused } from './support.ts'
+import { newAuthority } from '@static/testkit/certificates'
+import { dial, refused } from './support.ts'
 
 const authority = await newAuthority()
 const pair = await authority.issue(['localhost'])

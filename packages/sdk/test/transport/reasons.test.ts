@@ -12,7 +12,7 @@ import type { Target, Transport } from '../../src/ports.ts'
 import { makeClockedTransport } from '../../src/transport/clock.ts'
 import { makeGrpcTransport } from '../../src/transport/grpc.ts'
 import { makeQuicTransport } from '../../src/transport/quic.ts'
-import { newAuthority } from './support.ts'
+import { newAuthority } from '@static/testkit/certificates'
 
 type Way = 'quic' | 'grpc'
 

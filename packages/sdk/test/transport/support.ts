@@ -1,18 +1,7 @@
 /** Lines to relays, and what came by them. */
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { type Authority, openAuthority } from '@static/cli/authority'
 import { type ErrorCode, StaticError } from '@static/protocol'
 import type { CellStream, Target, Transport } from '../../src/ports.ts'
-
-/** An authority of its own. */
-export async function newAuthority(now?: () => Date): Promise<Authority> {
-  const directory = mkdtempSync(join(tmpdir(), 'static-sdk-ca-'))
-  process.on('exit', () => rmSync(directory, { recursive: true, force: true }))
-  return await openAuthority({ directory, names: ['relay.example'], ...(now === undefined ? {} : { now }) })
-}
 
 /** A line that is up. */
 export interface Dialled {

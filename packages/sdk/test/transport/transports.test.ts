@@ -12,13 +12,14 @@ import { promisify } from 'node:util'
 import { create } from '@bufbuild/protobuf'
 import { CELL_BYTES, type StaticError } from '@static/protocol'
 import { SendMessageRequestSchema } from '@static/protocol/relay'
-import { LOOPBACKS } from '../../../relay/test/support/loopbacks.ts'
-import { Agent, makeKey, type Wire } from '../../../relay/test/support/agent.ts'
-import { startTestRelay, type TestRelay } from '../../../relay/test/support/relay.ts'
+import { LOOPBACKS } from '@static/testkit/ports'
+import { Agent, makeKey, type Wire } from '@static/testkit/agent'
+import { startTestRelay, type TestRelay } from '@static/testkit/relay'
 import type { Target, Transport } from '../../src/ports.ts'
 import { makeGrpcTransport } from '../../src/transport/grpc.ts'
 import { makeQuicTransport } from '../../src/transport/quic.ts'
-import { dial, newAuthority, refused } from './support.ts'
+import { newAuthority } from '@static/testkit/certificates'
+import { dial, refused } from './support.ts'
 
 const WAYS = { quic: makeQuicTransport, grpc: makeGrpcTransport }
 /** Messages of 200,000 bytes. */

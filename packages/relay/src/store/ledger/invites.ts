@@ -1,5 +1,5 @@
 /** Invites as far as the relay knows them: who registered one, until when, and how often it was used. */
-import type { Done, Invite, Refusal, StoreRequest, StoreResult, Time } from '../../ports.ts'
+import type { Done, Refusal, StoreRequest, StoreResult } from '../../ports.ts'
 import { type Context, admit, isRefusal, noteAction, refuse } from './context.ts'
 import { onRoster } from './state.ts'
 
@@ -42,9 +42,4 @@ export function findInvite({ rows }: Context, { id, agent }: StoreRequest<'invit
   const joiner = agent === undefined ? {} : { welcomed: onRoster(member) && member.welcome !== undefined }
   if (invite.revoked) return { invite, ...joiner }
   return { invite: { ...invite, revoked: !onRoster(rows.glance(invite.channel, invite.agent)?.member) }, ...joiner }
-}
-
-/** Whether joiners may still ask by an invite. */
-export function isActive(invite: Invite, now: Time): boolean {
-  return !invite.revoked && invite.expiresAt > now && invite.uses < invite.maxUses
 }

@@ -2,10 +2,9 @@
 import { hash } from 'node:crypto'
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
 import { type Hash, StaticError } from '@static/protocol'
-import type { StoreOperation, Time } from '../../ports.ts'
-import { failPoints } from '../fail-point.ts'
+import type { Retention, StoreOperation, Time } from '../../ports.ts'
 import { Ledger, type Decision } from '../ledger/ledger.ts'
-import type { Answer, Call, EngineOptions } from './worker-messages.ts'
+import type { Answer, Call } from './worker-messages.ts'
 import { SqliteRows } from './rows.ts'
 
 /** How often space is given back, how many pages at most, and how many stay for what comes next. */
@@ -28,12 +27,20 @@ function isDamage(error: unknown): boolean {
   return ((error as { errcode?: number }).errcode ?? 0) % 256 === SQLITE_CORRUPT
 }
 
+/** Moments in the engine's work between which a process may die. */
+export type EngineStep =
+  | 'before_begin'
+  | 'after_insert_before_commit'
+  | 'after_commit_before_answer'
+  | 'in_sweep'
+  | 'before_checkpoint'
+
 /** Runs calls on a database. */
 export class SqliteEngine {
   readonly #db: DatabaseSync
   readonly #rows: SqliteRows
   readonly #ledger: Ledger
-  readonly #fail: ReturnType<typeof failPoints>
+  readonly #onStep: ((step: EngineStep) => void) | undefined
   readonly #begin: StatementSync
   readonly #commit: StatementSync
   readonly #totalChanges: StatementSync
@@ -42,11 +49,11 @@ export class SqliteEngine {
   #damaged = false
   #transactions = 0
 
-  constructor(db: DatabaseSync, { retention, failAt }: EngineOptions) {
+  constructor(db: DatabaseSync, retention: Retention, onStep?: (step: EngineStep) => void) {
     this.#db = db
     this.#rows = new SqliteRows(db, sha256)
     this.#ledger = new Ledger(this.#rows, sha256, retention)
-    this.#fail = failPoints(failAt)
+    this.#onStep = onStep
     this.#begin = db.prepare('BEGIN IMMEDIATE')
     this.#commit = db.prepare('COMMIT')
     this.#totalChanges = db.prepare('SELECT total_changes() AS changes')
@@ -81,7 +88,7 @@ export class SqliteEngine {
     this.#compacted = { at: now, changes }
     try {
       if (free > 0) this.#db.exec(`PRAGMA incremental_vacuum(${Math.min(free, COMPACT_PAGES)})`)
-      this.#fail?.('before_checkpoint')
+      this.#onStep?.('before_checkpoint')
       this.#db.exec('PRAGMA wal_checkpoint(TRUNCATE)')
     } catch (error) {
       this.#blame(error)
@@ -90,14 +97,14 @@ export class SqliteEngine {
 
   #transaction(calls: readonly Call[]): Answer[] {
     const before = this.#healthy ? 0 : this.#changes()
-    this.#fail?.('before_begin')
+    this.#onStep?.('before_begin')
     try {
       this.#begin.run()
       const answers = calls.map(({ name, request }) => this.#call(name, request))
       this.#rows.flush()
-      this.#fail?.('after_insert_before_commit')
+      this.#onStep?.('after_insert_before_commit')
       this.#commit.run()
-      this.#fail?.('after_commit_before_answer')
+      this.#onStep?.('after_commit_before_answer')
       this.#transactions += 1
       this.#healthy ||= this.#changes() > before
       this.#rows.settle()
@@ -122,7 +129,7 @@ export class SqliteEngine {
       this.#rows.purge()
       // Nobody writes to a store that is ill: try whether it has recovered.
       if (!this.#healthy) this.#db.exec('UPDATE deployment SET relay_id = relay_id')
-      this.#fail?.('in_sweep')
+      this.#onStep?.('in_sweep')
     }
     return outcome
   }

@@ -13,7 +13,6 @@ import type {
   StoreListener,
   StoreOperation,
 } from '../../ports.ts'
-import type { FailAt } from '../fail-point.ts'
 import {
   type Call,
   type FromWorker,
@@ -23,16 +22,14 @@ import {
   unpackAnswers,
 } from './worker-messages.ts'
 
-export type { FailAt } from '../fail-point.ts'
-
 /** What a store in a file is opened with. */
 export interface SqliteStoreOptions {
   readonly path: string
   readonly retention: Retention
   /** Told once when the thread has ended by itself: the store cannot be used any more. */
   readonly onDeath?: (error: StaticError) => void
-  /** For crash tests: kills the process at a certain point. */
-  readonly failAt?: FailAt
+  /** The thread's module, and what it gets beside the path and the retention. */
+  readonly worker?: { readonly module: URL; readonly data: object }
 }
 
 /** A store in a file. */
@@ -41,14 +38,16 @@ export interface SqliteStore extends Store {
   readonly transactions: number
 }
 
+const WORKER = { module: new URL('./worker.ts', import.meta.url), data: {} }
+
 /**
  * Opens or makes the file. Throws `store_locked` when another process has it, `store_corrupt` when it is no database of
  * this version, `unavailable` when it cannot be opened at all.
  */
 export async function openSqliteStore(options: SqliteStoreOptions, listener: StoreListener): Promise<SqliteStore> {
-  const { path, retention, onDeath, failAt } = options
-  const workerData: WorkerOptions = { path, retention, failAt }
-  const worker = new Worker(new URL('./worker.ts', import.meta.url), { workerData })
+  const { path, retention, onDeath, worker: { module, data } = WORKER } = options
+  const workerData: WorkerOptions = { path, retention, ...data }
+  const worker = new Worker(module, { workerData })
   const first = await new Promise<FromWorker>((resolve, reject) => {
     worker.once('message', resolve)
     worker.once('error', reject)

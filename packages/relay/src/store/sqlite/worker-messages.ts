@@ -12,20 +12,13 @@ import {
   messageDraft,
   placed,
 } from '../ledger/draft.ts'
-import type { FailAt } from '../fail-point.ts'
 import type { Decision } from '../ledger/ledger.ts'
 import { Packer, type Parcel, unpackSpans } from './parcel.ts'
 
-/** What the engine is made with, beside its database. */
-export interface EngineOptions {
-  readonly retention: Retention
-  /** For crash tests. */
-  readonly failAt: FailAt | undefined
-}
-
 /** What the worker is started with. */
-export interface WorkerOptions extends EngineOptions {
+export interface WorkerOptions {
   readonly path: string
+  readonly retention: Retention
 }
 
 /** An operation that is asked for. */

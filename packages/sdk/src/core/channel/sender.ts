@@ -64,11 +64,6 @@ export class Sender {
     this.sentSinceRekey = record.sentSinceRekey
   }
 
-  /** Whether something waits for the relay or for its turn. */
-  get isIdle(): boolean {
-    return this.#waiting.length === 0 && this.#outbox.unanswered.length === 0
-  }
-
   /** Takes a message; `sending` is told when the relay has it. */
   send(kind: FrameKind, payload: Uint8Array, sending: Sending): void {
     this.#waiting.push({ kind, payload, resolve: () => sending.resolve(), reject: (error) => sending.reject(error) })

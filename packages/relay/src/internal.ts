@@ -1,0 +1,33 @@
+/** For `@static/testkit` alone: what other engines, crash tests and raw clients are built on. Not published. */
+export type {
+  Account,
+  AgentId,
+  ChannelId,
+  Entry,
+  Invite,
+  Position,
+  Retention,
+  Store,
+  StoredWelcome,
+  StoreListener,
+  StoreOperation,
+  StoreRequest,
+  StoreResult,
+  Time,
+} from './ports.ts'
+export { Ledger } from './store/ledger/ledger.ts'
+export {
+  type Answered,
+  ENTRY_OVERHEAD,
+  type Glance,
+  type IdKey,
+  type NewChannel,
+  type NewWelcome,
+  type Rows,
+  type Weight,
+} from './store/ledger/rows.ts'
+export { type Channel, findMember, newChannel, onRoster, type Slot, type Turn } from './store/ledger/state.ts'
+export type { EngineStep } from './store/sqlite/engine.ts'
+export type { WorkerOptions } from './store/sqlite/worker-messages.ts'
+export { serveDatabase } from './store/sqlite/serve.ts'
+export { openSqliteStore } from './store/sqlite/store.ts'

@@ -1,0 +1,33 @@
+/** For `@static/testkit` alone: the ports that its stores, transports and crash injection stand in for. Not published. */
+export type {
+  AgentStore,
+  AnsweredRecord,
+  AttemptRecord,
+  CellStream,
+  Change,
+  ChannelId,
+  ChannelRecord,
+  EpochRecord,
+  IdentityRecord,
+  InboxRecord,
+  InviteRecord,
+  JoinerRecord,
+  KeyPackageRecord,
+  LeaverRecord,
+  OutboxRecord,
+  PendingCommitRecord,
+  RelaySession,
+  SenderRecord,
+  Snapshot,
+  StoredChannel,
+  StreamHandlers,
+  Target,
+  Transport,
+} from './ports.ts'
+export { prepareChanges } from './store/changes.ts'
+export { prepareInbox, readSnapshot } from './store/snapshot.ts'
+export type { Value } from './store/sqlite.ts'
+export type { Key, Rows, RowsOf, Table } from './store/table.ts'
+export { IDENTITY } from './store/tables/agent.ts'
+export { TABLES } from './store/tables/all.ts'
+export { Delivery } from './transport/delivery.ts'

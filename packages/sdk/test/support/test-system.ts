@@ -1,0 +1,178 @@
+/** Agents and a real relay on loopback. */
+import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
+import { join } from 'node:path'
+import type { TestContext } from 'node:test'
+import { StaticError, type TrafficProfileName } from '@static/protocol'
+import { startTestRelay, type TestRelay } from '@static/testkit/relay'
+import type { Channel, Envelope } from '../../src/channel.ts'
+import { StaticClient } from '../../src/client.ts'
+import type { AgentParts } from '../../src/core/agent/agent.ts'
+import type { AgentEvent } from '../../src/core/agent/events.ts'
+import { StaticChannelManager } from '../../src/manager.ts'
+import type { AgentStore, Transport } from '../../src/ports.ts'
+import { transportsFor } from '../../src/parts.ts'
+import type { AgentStoreOptions } from '../../src/store/sqlcipher.ts'
+import { agentParts, openStoreOf } from './agent-parts.ts'
+
+/** How agents reach the relay. */
+export const WAYS = ['quic', 'grpc'] as const
+export type Way = (typeof WAYS)[number]
+
+export const NAME = 'acme/support/routing'
+/** One account for everybody who is not a guest. */
+export const ACCOUNT: string = randomUUID()
+
+/** How an agent differs from an ordinary one. */
+export interface AgentOptions {
+  /** Whose JWT it gets; null: a guest. */
+  readonly account?: string | null
+  readonly now?: () => number
+  readonly chance?: () => number
+  /** Wraps the database, for instance to fail in it. */
+  readonly store?: (store: AgentStore) => AgentStore
+  readonly storeOptions?: Partial<AgentStoreOptions>
+  /** Wraps the transport, for instance to cut it. */
+  readonly transport?: (transport: Transport) => Transport
+  /** `standard` if nothing is said. */
+  readonly traffic?: TrafficProfileName
+  readonly cellsPerSecond?: number
+}
+
+/** A relay and the agents that were started on it. */
+export class TestSystem {
+  readonly relay: TestRelay
+  readonly way: Way
+  readonly #clients = new Set<StaticClient>()
+
+  private constructor(relay: TestRelay, way: Way) {
+    this.relay = relay
+    this.way = way
+  }
+
+  static async start(
+    t: TestContext,
+    way: Way,
+    options: Parameters<typeof startTestRelay>[1] = {},
+  ): Promise<TestSystem> {
+    const world = new TestSystem(await startTestRelay(way, options), way)
+    t.after(() => world.close())
+    return world
+  }
+
+  /** Agents on a relay that runs elsewhere. Only what starts agents is there of it. */
+  static on(
+    t: TestContext,
+    way: Way,
+    place: Pick<TestRelay, 'api' | 'ca' | 'directory' | 'grpcPort' | 'quicPorts'>,
+  ): TestSystem {
+    const world = new TestSystem({ ...(place as TestRelay), close: () => Promise.resolve() }, way)
+    t.after(() => world.close())
+    return world
+  }
+
+  directoryOf(name: string): string {
+    return join(this.relay.directory, 'agents', name)
+  }
+
+  /** Starts the agent of a name, or starts it again. */
+  async agent(name: string, options: AgentOptions = {}): Promise<StaticClient> {
+    const client = await StaticClient.start(await this.parts(name, options))
+    this.#clients.add(client)
+    return client
+  }
+
+  /** Starts a manager of a name, or starts it again. */
+  async manager(name: string, options: AgentOptions = {}): Promise<StaticChannelManager> {
+    const manager = await StaticChannelManager.start(await this.parts(name, options), 'localhost')
+    this.#clients.add(manager.client)
+    return manager
+  }
+
+  /** What an agent is made of. */
+  async parts(name: string, options: AgentOptions = {}): Promise<AgentParts> {
+    const { relay, way } = this
+    const { account = ACCOUNT, transport = same, store: wrap = same, traffic = 'standard' } = options
+    const transports = transportsFor(traffic)
+    const store = await openStoreOf(name, this.directoryOf(name), options.storeOptions)
+    const [quicPort = 0] = relay.quicPorts
+    const port = way === 'quic' ? quicPort : relay.grpcPort
+    return agentParts({
+      store: wrap(store),
+      now: options.now,
+      chance: options.chance,
+      endpoint: { way, host: 'localhost', port, serverName: 'localhost', url: `${way}://localhost:${port}` },
+      ca: relay.ca,
+      transports: {
+        ...(transports.quic ? { quic: transport(transports.quic) } : {}),
+        grpc: transport(transports.grpc),
+      },
+      traffic,
+      cellsPerSecond: options.cellsPerSecond,
+      jwt: account === null ? null : () => relay.api.token(account),
+    })
+  }
+
+  /** An owner and members in one channel; all named, all joined. */
+  async channel(owner: StaticClient, members: readonly StaticClient[], name: string = NAME): Promise<Channel[]> {
+    const channel = await owner.createChannel(name)
+    const keyPackages = await Promise.all(members.map((member) => member.generateKeyPackage()))
+    const welcomes = await channel.addMembers(keyPackages)
+    const joined = await Promise.all(
+      members.map((member, at) => member.joinChannel(name, welcomes[at] ?? new Uint8Array())),
+    )
+    return [channel, ...joined]
+  }
+
+  async close(): Promise<void> {
+    for (const client of this.#clients) await client.close()
+    await this.relay.close()
+  }
+}
+
+function same<T>(value: T): T {
+  return value
+}
+
+export const text = (bytes: Uint8Array): string => Buffer.from(bytes).toString()
+
+/** The next payloads of a channel, as texts. */
+export async function take(channel: Channel, count: number): Promise<string[]> {
+  const taken: string[] = []
+  if (count === 0) return taken
+  for await (const payload of channel.messages()) {
+    taken.push(text(payload))
+    if (taken.length === count) break
+  }
+  return taken
+}
+
+/** The next envelope of a channel. */
+export async function takeEnvelope(channel: Channel): Promise<Envelope> {
+  for await (const envelope of channel.envelopes()) return envelope
+  throw new Error('The channel has ended.')
+}
+
+/** Waits for an event of a kind. Begin to wait before it can happen. */
+export async function event<Type extends AgentEvent['type']>(
+  client: StaticClient,
+  type: Type,
+  fits: (event: Extract<AgentEvent, { type: Type }>) => boolean = () => true,
+): Promise<Extract<AgentEvent, { type: Type }>> {
+  for await (const happened of client.events()) {
+    if (happened.type !== type) continue
+    const found = happened as Extract<AgentEvent, { type: Type }>
+    if (fits(found)) return found
+  }
+  throw new Error(`The agent was closed before ${type}.`)
+}
+
+/** For `assert.rejects`: an error of a code. */
+export function code(expected: string, words?: RegExp): (error: unknown) => boolean {
+  return (error) => {
+    assert.ok(error instanceof StaticError, String(error))
+    assert.equal(error.code, expected, error.message)
+    if (words) assert.match(error.message, words)
+    return true
+  }
+}

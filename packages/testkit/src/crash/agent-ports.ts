@@ -1,0 +1,141 @@
+/**
+ * The ports of an agent that can be killed. Whatever it does to the world, and the world to it, goes through its
+ * database and its transport: so a crash between any two of its steps is a crash before or after one of these calls.
+ */
+import { StaticError } from '@static/protocol'
+import type { AgentStore, CellStream, StreamHandlers, Transport } from '@static/sdk/internal'
+
+/** Before or after the nth call. */
+export interface CrashPoint {
+  readonly call: number
+  readonly moment: 'before' | 'after'
+}
+
+/**
+ * What dies: the agent alone, or its process by SIGKILL. From an agent's death on nothing goes through its ports, and
+ * what it still holds in memory is lost; what it had handed to the network before goes out, as with a process.
+ */
+export type Victim = 'agent' | 'process'
+
+/** The ports of one life of an agent. */
+export class CrashingPorts {
+  /** The calls since `mark`, in order: `store`, `write`, `data`, and `checkpoint` where a process dies. */
+  readonly calls: string[] = []
+  readonly #victim: Victim
+  readonly #end = Promise.withResolvers<void>()
+  readonly #streams = new Set<CellStream>()
+  #store: AgentStore | undefined
+  #counting = false
+  #point: CrashPoint | undefined
+  #isDead = false
+
+  constructor(victim: Victim = 'agent') {
+    this.#victim = victim
+  }
+
+  /** The ports as options. */
+  get options(): {
+    readonly store: (store: AgentStore) => AgentStore
+    readonly transport: (transport: Transport) => Transport
+  } {
+    return { store: (store) => this.store(store), transport: (transport) => this.transport(transport) }
+  }
+
+  get isDead(): boolean {
+    return this.#isDead
+  }
+
+  /** Fulfilled at its death. */
+  get died(): Promise<void> {
+    return this.#end.promise
+  }
+
+  /** Counts from now on, and dies at a point. */
+  mark(point: CrashPoint | undefined): void {
+    this.calls.length = 0
+    this.#counting = true
+    this.#point = point
+  }
+
+  store(store: AgentStore): AgentStore {
+    this.#store = store
+    return {
+      load: () => this.#alive(() => store.load()),
+      inbox: (id, after, limit) => this.#alive(() => store.inbox(id, after, limit)),
+      write: (changes) => {
+        if (changes.length > 0) this.#call('store', () => store.write(changes))
+        // Whatever would have followed does not.
+        if (this.#isDead) throw dead()
+      },
+      checkpoint: () => this.#checkpoint(() => this.#alive(() => store.checkpoint())),
+      close: () =>
+        this.#checkpoint(() => {
+          if (!this.#isDead) store.close()
+        }),
+    }
+  }
+
+  transport(transport: Transport): Transport {
+    return {
+      form: transport.form,
+      dial: async (target, handlers) => {
+        if (this.#isDead) throw dead()
+        const stream = await transport.dial(target, this.#wrapHandlers(handlers))
+        if (this.#isDead) stream.end()
+        this.#streams.add(stream)
+        return this.#wrapStream(stream)
+      },
+    }
+  }
+
+  #wrapHandlers(handlers: StreamHandlers): StreamHandlers {
+    return {
+      data: (chunk) => this.#call('data', () => handlers.data(chunk)),
+      closed: (reason) => handlers.closed(reason),
+    }
+  }
+
+  #wrapStream(stream: CellStream): CellStream {
+    return {
+      write: (cells) => this.#call('write', () => stream.write(cells)),
+      end: () => stream.end(),
+    }
+  }
+
+  #alive<Result>(action: () => Result): Result {
+    if (this.#isDead) throw dead()
+    return action()
+  }
+
+  /** Closing makes one, too. An agent that dies alone does so at other calls. */
+  #checkpoint(action: () => void): void {
+    if (this.#victim === 'process') this.#call('checkpoint', action)
+    else action()
+  }
+
+  #call(name: string, action: () => void): void {
+    if (this.#isDead) return
+    const call = this.#counting ? this.calls.push(name) : 0
+    this.#dieAt({ call, moment: 'before' })
+    if (this.#isDead) return
+    action()
+    this.#dieAt({ call, moment: 'after' })
+  }
+
+  #dieAt({ call, moment }: CrashPoint): void {
+    if (this.#counting && this.#point?.call === call && this.#point.moment === moment) this.#kill()
+  }
+
+  #kill(): void {
+    if (this.#isDead) return
+    if (this.#victim === 'process') process.kill(process.pid, 'SIGKILL')
+    this.#isDead = true
+    for (const stream of this.#streams) stream.end()
+    this.#store?.close()
+    this.#end.resolve()
+  }
+}
+
+function dead(): StaticError {
+  return StaticError.of('closed', 'This agent was killed.')
+}

@@ -1,0 +1,9 @@
+/** The thread of a store that dies at a step: as the relay's own, with a hook in the engine. */
+import { parentPort, workerData } from 'node:worker_threads'
+import { serveDatabase, type WorkerOptions } from '@static/relay/internal'
+import { type FailAt, killAt } from './store-steps.ts'
+
+if (parentPort) {
+  const { failAt, ...options } = workerData as WorkerOptions & { readonly failAt: FailAt }
+  serveDatabase(parentPort, options, killAt(failAt))
+}

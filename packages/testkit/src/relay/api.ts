@@ -1,0 +1,91 @@
+/** The API as a few functions: tokens that it signs, and quota that a test sets. */
+import { createPrivateKey, generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
+import { AUDIENCE, ISSUER, type Lease, type Mode, StaticError, TOKEN_LIFETIME_SECONDS } from '@static/protocol'
+import type { LocalApi } from '@static/relay'
+
+type Account = Parameters<LocalApi['lease']>[0]
+
+/** The API, as far as a relay needs it. */
+export class FakeApi implements LocalApi {
+  readonly #key: KeyObject
+  readonly #publicKey: KeyObject
+  readonly #now: () => number
+  readonly #leases = new Map<string, { account: string; amount: number; spent: number }>()
+  /** Messages left, by account and mode. */
+  readonly left: Map<string, number> = new Map()
+  readonly spent: Map<string, number> = new Map()
+  reachable = true
+  asked = 0
+  /** Leases are granted when this is over. */
+  gate: Promise<void> | undefined
+  /** What other relays hold. */
+  outstanding = 0
+
+  constructor(now: () => number) {
+    const pair = generateKeyPairSync('ed25519')
+    this.#key = createPrivateKey(pair.privateKey.export({ format: 'pem', type: 'pkcs8' }))
+    this.#publicKey = pair.publicKey
+    this.#now = now
+  }
+
+  keys(): Promise<{ keys: object[] }> {
+    if (!this.reachable) return Promise.reject(new Error('out of reach'))
+    return Promise.resolve({ keys: [{ ...this.#publicKey.export({ format: 'jwk' }), kid: 'k1', alg: 'EdDSA' }] })
+  }
+
+  /** A token for an account. */
+  token(account: string, options: { mode?: Mode; cnf?: string; lifetime?: number } = {}): string {
+    const iat = Math.floor(this.#now() / 1000)
+    const { mode = 'live', cnf, lifetime = TOKEN_LIFETIME_SECONDS } = options
+    const claims = {
+      sub: account,
+      plan: 'free',
+      iss: ISSUER,
+      aud: AUDIENCE,
+      iat,
+      exp: iat + lifetime,
+      jti: String(Math.random()),
+      mode,
+      ...(cnf === undefined ? {} : { cnf }),
+    }
+    const part = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url')
+    const signed = `${part({ alg: 'EdDSA', kid: 'k1' })}.${part(claims)}`
+    return `${signed}.${sign(null, Buffer.from(signed), this.#key).toString('base64url')}`
+  }
+
+  /** How many leases are not settled. */
+  get lent(): number {
+    return this.#leases.size
+  }
+
+  async lease({ id, mode }: Account, wanted: number): Promise<Lease> {
+    this.asked++
+    await this.gate
+    if (!this.reachable) throw StaticError.of('unavailable')
+    const key = `${id}/${mode}`
+    const left = this.left.get(key) ?? 1_000_000
+    const granted = Math.min(left, wanted)
+    this.left.set(key, left - granted)
+    const lease = `lease-${this.asked}`
+    if (granted > 0) this.#leases.set(lease, { account: key, amount: granted, spent: 0 })
+    return {
+      id: granted > 0 ? lease : null,
+      granted,
+      outstanding: this.outstanding,
+      expires_at: new Date(this.#now() + 60_000).toISOString(),
+      period_end: new Date(this.#now() + 86_400_000).toISOString(),
+    }
+  }
+
+  settle(id: string, spent: number, final: boolean): Promise<unknown> {
+    const lease = this.#leases.get(id)
+    if (!this.reachable) return Promise.reject(StaticError.of('unavailable'))
+    if (!lease) return Promise.reject(StaticError.of('not_found'))
+    this.spent.set(lease.account, (this.spent.get(lease.account) ?? 0) + spent - lease.spent)
+    lease.spent = spent
+    if (final) this.#leases.delete(id)
+    if (final) this.left.set(lease.account, (this.left.get(lease.account) ?? 0) + lease.amount - spent)
+    const remaining = final ? 0 : lease.amount - spent
+    return Promise.resolve({ remaining, expires_at: new Date(this.#now() + 60_000).toISOString() })
+  }
+}

@@ -1,0 +1,37 @@
+/** A relay in a process of its own, durable on SQLite, with quota that never ends: it can be killed and measured. */
+import { startRelay } from '@static/relay'
+import { crashingStore } from '../crash/store-steps.ts'
+import type { ChildOptions, ChildQuestion } from './process.ts'
+
+const { cert, key, ca, keys, database, ports, settings, failAt } = JSON.parse(process.argv[2] ?? '') as ChildOptions
+const tomorrow = new Date(Date.now() + 86_400_000).toISOString()
+let leases = 0
+const relay = await startRelay({
+  name: 'localhost',
+  database: failAt === undefined ? database : crashingStore(database, failAt),
+  host: 'localhost',
+  grpcPort: ports.grpc,
+  quicPort: ports.quic,
+  certificate: { cert, key },
+  proxyCa: ca,
+  api: {
+    keys: () => Promise.resolve(keys),
+    lease: (_account, wanted) =>
+      Promise.resolve({
+        id: `lease-${++leases}`,
+        granted: wanted,
+        outstanding: 0,
+        expires_at: tomorrow,
+        period_end: tomorrow,
+      }),
+    settle: () => Promise.resolve({ remaining: 0, expires_at: tomorrow }),
+  },
+  settings,
+  log: { write: (line) => void process.stderr.write(line), pretty: false, level: 'error' },
+})
+process.on('message', (question: ChildQuestion) => {
+  if (question === 'collect') globalThis.gc?.()
+  process.send?.({ rss: process.memoryUsage.rss() })
+})
+process.on('disconnect', () => void relay.close().then(() => process.exit(0)))
+process.send?.('ready')

@@ -1,0 +1,128 @@
+/** A relay in a process of its own, seen from the test. */
+import { type ChildProcess, fork } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { openAuthority } from '@static/cli/authority'
+import type { FailAt } from '../crash/store-steps.ts'
+import { quietPort } from '../ports.ts'
+import { FakeApi } from './api.ts'
+
+/** What the process is told. */
+export interface ChildOptions {
+  readonly cert: string
+  readonly key: string
+  readonly ca: string
+  /** The keys of tokens. */
+  readonly keys: { readonly keys: readonly object[] }
+  readonly database: string
+  readonly ports: Ports
+  readonly settings: object
+  readonly failAt?: FailAt
+}
+
+/** What it is asked: its memory, now or after a collection of garbage. */
+export type ChildQuestion = 'measure' | 'collect'
+
+export interface Ports {
+  readonly grpc: number
+  readonly quic: number
+}
+
+/** A relay that runs. */
+export interface RelayChild {
+  readonly pid: number
+  readonly ports: Ports
+  readonly exited: Promise<NodeJS.Signals | number>
+  /** What it wrote to stderr: nothing, when all is well. */
+  errors(): string
+  /** Resident memory, bytes. */
+  rss(question?: ChildQuestion): Promise<number>
+  kill(): void
+  /** Ends it in order. */
+  close(): Promise<void>
+}
+
+/** A directory with a database and certificates, and relays that are started on it one after the other. */
+export class RelayHome {
+  readonly api: FakeApi = new FakeApi(Date.now)
+  readonly directory: string
+  readonly ca: string
+  readonly #certificate: { readonly cert: string; readonly key: string }
+  readonly clientCertificate: { readonly cert: string; readonly key: string }
+  readonly #ports: Ports
+
+  private constructor(
+    directory: string,
+    ca: string,
+    certificate: { readonly cert: string; readonly key: string },
+    client: { readonly cert: string; readonly key: string },
+    ports: Ports,
+  ) {
+    this.#ports = ports
+    this.directory = directory
+    this.ca = ca
+    this.#certificate = certificate
+    this.clientCertificate = client
+  }
+
+  static async make(): Promise<RelayHome> {
+    const directory = await mkdtemp(join(tmpdir(), 'static-relay-home-'))
+    const authority = await openAuthority({ directory: join(directory, 'ca'), names: [] })
+    const { cert, key } = await authority.issue(['localhost'])
+    const ports = { grpc: await quietPort(), quic: await quietPort() }
+    return new RelayHome(directory, authority.cert, { cert, key }, await authority.issueClient(), ports)
+  }
+
+  /** Starts a relay, always on the same ports. */
+  async start(settings: object, failAt?: FailAt): Promise<RelayChild> {
+    const options: ChildOptions = {
+      ...this.#certificate,
+      ca: this.ca,
+      keys: await this.api.keys(),
+      database: join(this.directory, 'relay.sqlite'),
+      ports: this.#ports,
+      settings,
+      ...(failAt === undefined ? {} : { failAt }),
+    }
+    const child = fork(join(import.meta.dirname, 'child.ts'), [JSON.stringify(options)], {
+      execArgv: ['--expose-gc'],
+      stdio: ['ignore', 'inherit', 'pipe', 'ipc'],
+      // A process that is killed does not tidy up.
+      env: { ...process.env, TMPDIR: this.directory },
+    })
+    const running = watch(child)
+    const first = await Promise.race([once(child, 'message'), running.exited])
+    if (!Array.isArray(first)) throw new Error(`The relay ended with ${first} before it was ready: ${running.errors()}`)
+    return { ...running, ports: this.#ports }
+  }
+
+  async remove(): Promise<void> {
+    await rm(this.directory, { recursive: true, force: true })
+  }
+}
+
+function watch(child: ChildProcess): Omit<RelayChild, 'ports'> {
+  const chunks: string[] = []
+  child.stderr?.setEncoding('utf8').on('data', (chunk: string) => chunks.push(chunk))
+  // Not the child's own 'close', which does not come after a disconnect.
+  const exited = Promise.all([once(child, 'exit'), child.stderr && once(child.stderr, 'close')]).then(
+    ([[code, signal]]) => (signal ?? code) as NodeJS.Signals | number,
+  )
+  return {
+    pid: child.pid ?? 0,
+    exited,
+    errors: () => chunks.join(''),
+    rss: async (question = 'measure') => {
+      child.send(question)
+      const [{ rss }] = (await once(child, 'message')) as [{ rss: number }]
+      return rss
+    },
+    kill: () => void child.kill('SIGKILL'),
+    close: async () => {
+      if (child.connected) child.disconnect()
+      await exited
+    },
+  }
+}

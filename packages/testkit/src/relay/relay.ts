@@ -1,0 +1,116 @@
+/** A real relay on loopback, reached by QUIC, by gRPC, or by gRPC through a stand-alone proxy. */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { openAuthority } from '@static/cli/authority'
+import type { TrafficRange } from '@static/protocol'
+import { startProxy, startRelay } from '@static/relay'
+import type { Wire } from '../agent/agent.ts'
+import { connectGrpc, type GrpcClient } from '../agent/grpc-client.ts'
+import { quietPort } from '../ports.ts'
+import { grpcWire, quicWire } from '../agent/wires.ts'
+import { FakeApi } from './api.ts'
+
+/** How agents reach the relay; `mixed` takes the three in turn. */
+export const WAYS = ['quic', 'grpc', 'proxy', 'mixed'] as const
+export type Way = (typeof WAYS)[number]
+
+export interface TestRelay {
+  readonly api: FakeApi
+  readonly directory: string
+  readonly ca: string
+  readonly grpcPort: number
+  readonly quicPorts: readonly number[]
+  /** A wire of the relay's way. */
+  wire(): Wire
+  /** A wire of a way. */
+  by(way: Exclude<Way, 'mixed'>): Wire
+  /** A gRPC connection to the relay, or to the proxy. */
+  grpc(way: 'grpc' | 'proxy'): Promise<GrpcClient>
+  /** Stops the relay and starts it again on the same data and ports. */
+  restart(): Promise<void>
+  close(): Promise<void>
+}
+
+/** A relay that is well says nothing above `warn`. */
+const LOG = { write: (line: string): void => void process.stderr.write(line), pretty: false, level: 'error' } as const
+
+/** Starts one; pings are quick by default. */
+export async function startTestRelay(
+  way: Way,
+  options: {
+    settings?: object
+    guests?: boolean
+    endpoints?: number
+    database?: string
+    traffic?: TrafficRange
+    now?: () => number
+  } = {},
+): Promise<TestRelay> {
+  const directory = await mkdtemp(join(tmpdir(), 'static-relay-'))
+  const authority = await openAuthority({ directory: join(directory, 'ca'), names: ['relay.example'] })
+  const { cert, key } = await authority.issue(['localhost'])
+  const ca = authority.cert
+  const api = new FakeApi(Date.now)
+  const start = (grpcPort: number, quicPort: number): ReturnType<typeof startRelay> =>
+    startRelay({
+      name: 'localhost',
+      database: options.database ?? join(directory, 'relay.sqlite'),
+      host: 'localhost',
+      grpcPort,
+      quicPort,
+      quicEndpoints: options.endpoints ?? 1,
+      certificate: { cert, key },
+      proxyCa: ca,
+      guests: options.guests ?? true,
+      traffic: options.traffic,
+      now: options.now,
+      api,
+      settings: { session: { pingMs: 1000, pongMs: 1000 }, ...options.settings },
+      log: LOG,
+    })
+  // It may be started again on the same ports.
+  let relay = await start(await quietPort(), options.endpoints === undefined ? await quietPort() : 0)
+  const { grpcPort, quicPorts } = relay
+  const [quicPort = 0] = quicPorts
+  const needsProxy = way === 'proxy' || way === 'mixed'
+  const proxy = needsProxy
+    ? await startProxy({
+        name: 'localhost',
+        host: 'localhost',
+        grpcPort: 0,
+        certificate: { cert, key },
+        relay: { host: 'localhost', port: quicPort, ca, clientCertificate: await authority.issueClient() },
+        log: LOG,
+      })
+    : undefined
+  const wires: Record<Exclude<Way, 'mixed'>, () => Wire> = {
+    quic: () => quicWire({ port: quicPort, ca }),
+    grpc: () => grpcWire({ port: grpcPort, ca }),
+    proxy: () => grpcWire({ port: proxy?.grpcPort ?? 0, ca }),
+  }
+  const kinds = ['quic', 'grpc', 'proxy'] as const
+  let turn = 0
+  return {
+    api,
+    directory,
+    ca,
+    grpcPort,
+    quicPorts,
+    wire: () => {
+      turn++
+      return wires[way === 'mixed' ? (kinds[turn % 3] ?? 'quic') : way]()
+    },
+    by: (kind) => wires[kind](),
+    grpc: (kind) => connectGrpc({ host: 'localhost', port: kind === 'grpc' ? grpcPort : (proxy?.grpcPort ?? 0), ca }),
+    restart: async () => {
+      await relay.close()
+      relay = await start(grpcPort, quicPort)
+    },
+    close: async () => {
+      await proxy?.close()
+      await relay.close()
+      await rm(directory, { recursive: true, force: true })
+    },
+  }
+}

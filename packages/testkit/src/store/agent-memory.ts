@@ -1,0 +1,206 @@
+/**
+ * The agent's store in memory, for tests: the tables of the database as maps, with the same references between them, and
+ * nothing survives.
+ */
+import { StaticError } from '@static/protocol'
+import {
+  type AgentStore,
+  type Change,
+  type ChannelId,
+  IDENTITY,
+  type IdentityRecord,
+  type InboxRecord,
+  type Key,
+  prepareChanges,
+  prepareInbox,
+  readSnapshot,
+  type Rows,
+  type RowsOf,
+  type Snapshot,
+  type Table,
+  TABLES,
+  type Value,
+} from '@static/sdk/internal'
+
+/** Makes an empty store for an agent. */
+export function makeMemoryStore(identity: IdentityRecord): AgentStore {
+  return new MemoryStore(identity)
+}
+
+class MemoryStore implements AgentStore {
+  readonly #tables = new MemoryTables()
+  readonly #apply: (change: Change) => void
+  readonly #inbox: AgentStore['inbox']
+  #closed = false
+
+  constructor(identity: IdentityRecord) {
+    this.#tables.rowsOf(IDENTITY).put({ ...structuredClone(identity), one: 1 })
+    this.#apply = prepareChanges(this.#tables.rowsOf)
+    this.#inbox = prepareInbox(this.#tables.rowsOf)
+  }
+
+  load(): Snapshot {
+    this.#checkOpen()
+    // Copies: the caller wipes what it is done with.
+    return structuredClone(readSnapshot(this.#tables.rowsOf))
+  }
+
+  inbox(id: ChannelId, after: number, limit: number): readonly InboxRecord[] {
+    this.#checkOpen()
+    return structuredClone(this.#inbox(id, after, limit))
+  }
+
+  write(changes: readonly Change[]): void {
+    this.#checkOpen()
+    this.#tables.transaction(() => {
+      for (const change of structuredClone(changes)) this.#apply(change)
+    })
+  }
+
+  checkpoint(): void {
+    this.#checkOpen()
+  }
+
+  close(): void {
+    this.#closed = true
+  }
+
+  #checkOpen(): void {
+    if (this.#closed) throw StaticError.of('closed', 'The agent is closed.')
+  }
+}
+
+/** A row: values by field. */
+type Fields = Readonly<Record<string, unknown>>
+
+/** The tables by name, and how to undo what was done to them. */
+class MemoryTables {
+  readonly #tables = new Map(TABLES.map((table) => [table.name, new Map<string, Fields>()]))
+  #undo: (() => void)[] = []
+
+  readonly rowsOf: RowsOf = (table) => new MemoryRows(this, table)
+
+  transaction(work: () => void): void {
+    this.#undo = []
+    try {
+      work()
+    } catch (error) {
+      for (const undo of this.#undo.toReversed()) undo()
+      throw error
+    }
+  }
+
+  rows(table: string): ReadonlyMap<string, Fields> {
+    return this.#tables.get(table) ?? new Map()
+  }
+
+  set(table: string, key: string, row: Fields): void {
+    this.#change(table, key, row)
+  }
+
+  /** With all that belongs to it. */
+  delete(table: string, key: string): void {
+    this.#change(table, key, undefined)
+    for (const { name, parent } of TABLES) {
+      if (parent?.table !== table) continue
+      for (const [child, row] of this.rows(name)) if (keyOf(parent.by, row) === key) this.delete(name, child)
+    }
+  }
+
+  #change(table: string, key: string, row: Fields | undefined): void {
+    const rows = this.#tables.get(table)
+    const before = rows?.get(key)
+    const put = (value: Fields | undefined): void => void (value ? rows?.set(key, value) : rows?.delete(key))
+    this.#undo.push(() => put(before))
+    put(row)
+  }
+}
+
+class MemoryRows<Row> implements Rows<Row> {
+  readonly #tables: MemoryTables
+  readonly #table: Table<Row>
+
+  constructor(tables: MemoryTables, table: Table<Row>) {
+    this.#tables = tables
+    this.#table = table
+  }
+
+  put(row: Row): void {
+    const { name, key, parent, columns } = this.#table
+    const fields = row as Fields
+    if (parent && !this.#tables.rows(parent.table).has(keyOf(parent.by, fields))) {
+      throw new StaticError('internal_error', `The store has no ${parent.table} for this ${name}.`)
+    }
+    const own = Object.keys(columns).map((field) => [field, fields[field]])
+    this.#tables.set(name, keyOf(key, fields), Object.fromEntries(own))
+  }
+
+  change<Field extends keyof Row & string>(): (key: Key, values: Pick<Row, Field>) => boolean {
+    const { name, body } = this.#table
+    return (key, values) => {
+      const row = this.#tables.rows(name).get(keyOfValues(key))
+      if (!row || (body?.until !== undefined && row[body.until] !== undefined)) return false
+      this.#tables.set(name, keyOfValues(key), { ...row, ...values })
+      return true
+    }
+  }
+
+  drop(...key: Key): void {
+    const { name } = this.#table
+    for (const [whole, row] of this.#tables.rows(name)) if (this.#startsWith(row, key)) this.#tables.delete(name, whole)
+  }
+
+  all(): readonly Row[] {
+    const rows = [...this.#tables.rows(this.#table.name).values()]
+    return rows.sort((a, b) => compareBy(this.#table.key, a, b)) as Row[]
+  }
+
+  page(start: Key, after: Value, limit: number): readonly Row[] {
+    const next = this.#table.key[start.length] ?? ''
+    const found = (this.all() as readonly Fields[]).filter(
+      (row) => this.#startsWith(row, start) && compare(row[next], after) > 0,
+    )
+    return found.slice(0, limit) as Row[]
+  }
+
+  sums(field: keyof Row & string): ReadonlyMap<string, number> {
+    const [by = ''] = this.#table.key
+    const sums = new Map<string, number>()
+    for (const row of this.all() as readonly Fields[]) {
+      sums.set(String(row[by]), (sums.get(String(row[by])) ?? 0) + Number(row[field]))
+    }
+    return sums
+  }
+
+  #startsWith(row: Fields, key: Key): boolean {
+    return keyOf(this.#table.key.slice(0, key.length), row) === keyOfValues(key)
+  }
+}
+
+function keyOf(fields: readonly string[], row: Fields): string {
+  return keyOfValues(fields.map((field) => row[field]))
+}
+
+function keyOfValues(values: readonly unknown[]): string {
+  return JSON.stringify(values.map(plain))
+}
+
+function compareBy(fields: readonly string[], a: Fields, b: Fields): number {
+  for (const field of fields) {
+    const order = compare(a[field], b[field])
+    if (order !== 0) return order
+  }
+  return 0
+}
+
+function compare(a: unknown, b: unknown): number {
+  const [one, other] = [plain(a), plain(b)]
+  if (one === other) return 0
+  return one < other ? -1 : 1
+}
+
+/** Bytes in hexadecimal, which sorts as they do. */
+function plain(value: unknown): string | number {
+  if (value instanceof Uint8Array) return Buffer.from(value).toString('hex')
+  return typeof value === 'number' ? value : String(value)
+}

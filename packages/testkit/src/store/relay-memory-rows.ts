@@ -1,0 +1,272 @@
+/** Rows as Maps. Records are changed in place, so there is nothing to write. */
+import { toHex } from '@static/protocol'
+import {
+  type Account,
+  type AgentId,
+  type Answered,
+  type Channel,
+  type ChannelId,
+  ENTRY_OVERHEAD,
+  type Entry,
+  findMember,
+  type Glance,
+  type IdKey,
+  type Invite,
+  type NewChannel,
+  newChannel,
+  type NewWelcome,
+  onRoster,
+  type Position,
+  type Rows,
+  type Slot,
+  type StoredWelcome,
+  type Time,
+  type Turn,
+  type Weight,
+} from '@static/relay/internal'
+
+interface Kept {
+  readonly channel: Channel
+  readonly founding: Uint8Array
+  /** By index. */
+  readonly log: Map<number, { readonly entry: Entry; readonly size: number }>
+  readonly ids: Map<string, Answered & { readonly at: Time }>
+  readonly welcomes: Map<AgentId, { readonly welcome: StoredWelcome; readonly at: Time }>
+  /** By slot, in order. */
+  readonly slots: Map<number, Slot>
+  /** In the order of the log. */
+  turns: Turn[]
+}
+
+/** Everything in the memory of the process. */
+export class MemoryRows implements Rows {
+  readonly #channels = new Map<ChannelId, Kept>()
+  readonly #invites = new Map<string, { readonly invite: Invite; readonly endsAt: Time | undefined }>()
+  #number = 0
+  #sequence = 0
+
+  channel(id: ChannelId): Channel | undefined {
+    return this.#channels.get(id)?.channel
+  }
+
+  settle(): void {}
+
+  glance(id: ChannelId, agent: AgentId): Glance | undefined {
+    const channel = this.channel(id)
+    const member = channel && findMember(channel, agent)
+    return member && { channel, member, sender: channel.senders.get(agent) }
+  }
+
+  changed(): void {}
+
+  named(account: Account, name: string): ChannelId | undefined {
+    return this.#owned(account).find((channel) => channel.name === name)?.id
+  }
+
+  countChannels(account: Account): number {
+    return this.#owned(account).length
+  }
+
+  channelsOf(agent: AgentId, after: ChannelId | undefined, limit: number): ChannelId[] {
+    return this.#all()
+      .filter(({ id, members }) => onRoster(members.get(agent)) && (after === undefined || id > after))
+      .map(({ id }) => id)
+      .sort()
+      .slice(0, limit)
+  }
+
+  isMember(agent: AgentId): boolean {
+    return this.channelsOf(agent, undefined, 1).length > 0
+  }
+
+  addChannel(fields: NewChannel, welcome: Uint8Array): Channel {
+    const channel = newChannel(++this.#number, fields)
+    this.#channels.set(channel.id, {
+      channel,
+      founding: welcome,
+      log: new Map(),
+      ids: new Map(),
+      welcomes: new Map(),
+      slots: new Map(),
+      turns: [],
+    })
+    return channel
+  }
+
+  founding(channel: Channel): Uint8Array {
+    return this.#kept(channel).founding
+  }
+
+  dropChannel({ id }: Channel): void {
+    this.#channels.delete(id)
+    for (const { invite } of this.#invites.values()) if (invite.channel === id) this.#invites.delete(invite.id)
+  }
+
+  dueChannels(now: Time, limit: number): ChannelId[] {
+    return this.#all()
+      .filter(({ due }) => due !== undefined && due <= now)
+      .slice(0, limit)
+      .map(({ id }) => id)
+  }
+
+  addEntry(channel: Channel, entry: Entry, body: Uint8Array): void {
+    this.#kept(channel).log.set(entry.index, { entry, size: body.length + ENTRY_OVERHEAD })
+  }
+
+  *entries(channel: Channel, { index: after }: Position, through: number): Iterable<Entry> {
+    const { log } = this.#kept(channel)
+    for (let index = after + 1; index <= through; index++) {
+      const kept = log.get(index)
+      if (kept) yield kept.entry
+    }
+  }
+
+  *weights(channel: Channel, after: number, through: number): Iterable<Weight> {
+    const { log } = this.#kept(channel)
+    for (let index = Math.max(after, channel.base.index) + 1; index <= through; index++) {
+      const kept = log.get(index)
+      if (kept) yield { index, sender: kept.entry.sender, at: kept.entry.at, size: kept.size }
+    }
+  }
+
+  position(channel: Channel, index: number): Position {
+    const entry = this.#kept(channel).log.get(index)?.entry
+    if (!entry) throw new Error(`channel ${channel.id} has no entry ${index}`)
+    return { index, hash: entry.hash, slot: entry.kind === 'commit' ? entry.slot + 1 : entry.slot }
+  }
+
+  cut(channel: Channel, through: number): void {
+    const { log } = this.#kept(channel)
+    for (let index = channel.base.index + 1; index <= through; index++) log.delete(index)
+  }
+
+  slot(channel: Channel, slot: number): Slot | undefined {
+    return this.#kept(channel).slots.get(slot)
+  }
+
+  putSlot(channel: Channel, slot: Slot): void {
+    this.#kept(channel).slots.set(slot.slot, slot)
+  }
+
+  dropSlot(channel: Channel, slot: number): void {
+    const kept = this.#kept(channel)
+    kept.slots.delete(slot)
+    kept.turns = kept.turns.filter((turn) => turn.slot > slot)
+  }
+
+  commits(channel: Channel): { readonly slot: number; readonly index: number }[] {
+    return [...this.#kept(channel).slots.values()].map(({ slot, position }) => ({ slot, index: position.index }))
+  }
+
+  turnsOf(channel: Channel, slot: number): Turn[] {
+    return this.#kept(channel)
+      .turns.filter((turn) => turn.slot === slot && !turn.notice)
+      .sort((one, other) => (one.agent < other.agent ? -1 : 1))
+  }
+
+  turnsFrom(channel: Channel, agent: AgentId, index: number): Turn[] {
+    return this.#kept(channel).turns.filter((turn) => turn.agent === agent && turn.position.index >= index)
+  }
+
+  putTurn(channel: Channel, turn: Turn): void {
+    const { turns } = this.#kept(channel)
+    const known = turns.findIndex(
+      ({ agent, position }) => agent === turn.agent && position.index === turn.position.index,
+    )
+    if (known < 0) turns.push(turn)
+    else turns[known] = turn
+  }
+
+  findId(channel: Channel, key: IdKey, since: Time): Answered | undefined {
+    const answer = this.#kept(channel).ids.get(idText(key))
+    return answer && answer.at > since ? { index: answer.index, head: answer.head } : undefined
+  }
+
+  addId(channel: Channel, key: IdKey, answer: Answered & { readonly at: Time }, since: Time): Answered | undefined {
+    const known = this.findId(channel, key, since)
+    if (!known) this.#kept(channel).ids.set(idText(key), answer)
+    return known
+  }
+
+  expireIds(since: Time): void {
+    for (const { ids } of this.#channels.values()) {
+      for (const [id, { at }] of ids) if (at <= since) ids.delete(id)
+    }
+  }
+
+  putWelcome(channel: Channel, welcome: NewWelcome, at: Time): void {
+    this.#kept(channel).welcomes.set(welcome.agent, { welcome: { ...welcome, sequence: ++this.#sequence }, at })
+  }
+
+  dropWelcome(channel: Channel, agent: AgentId): void {
+    this.#kept(channel).welcomes.delete(agent)
+  }
+
+  countWelcomes({ id, account }: Channel, agent: AgentId): number {
+    const others = this.#owned(account).filter((channel) => channel.id !== id)
+    return others.filter((channel) => this.#kept(channel).welcomes.has(agent)).length
+  }
+
+  welcomesOf(agent: AgentId, after: number): { readonly sequence: number; readonly size: number }[] {
+    return [...this.#channels.values()]
+      .flatMap(({ welcomes }) => welcomes.get(agent)?.welcome ?? [])
+      .filter(({ sequence }) => sequence > after)
+      .sort((one, other) => one.sequence - other.sequence)
+      .map(({ sequence, welcome }) => ({ sequence, size: welcome.length }))
+  }
+
+  welcome(sequence: number): StoredWelcome {
+    for (const { welcomes } of this.#channels.values()) {
+      for (const { welcome } of welcomes.values()) if (welcome.sequence === sequence) return welcome
+    }
+    throw new Error(`there is no Welcome ${sequence}`)
+  }
+
+  expireWelcomes(since: Time): void {
+    for (const { welcomes } of this.#channels.values()) {
+      for (const [agent, { at }] of welcomes) if (at <= since) welcomes.delete(agent)
+    }
+  }
+
+  invite(id: string): Invite | undefined {
+    return this.#invites.get(id)?.invite
+  }
+
+  putInvite(invite: Invite): void {
+    this.#invites.set(invite.id, { invite, endsAt: invite.revoked ? undefined : invite.expiresAt })
+  }
+
+  countActiveInvites({ id }: Channel, now: Time): number {
+    return [...this.#invites.values()].filter(({ invite }) => invite.channel === id && isActive(invite, now)).length
+  }
+
+  expireInvites(now: Time, since: Time): void {
+    for (const [id, { invite, endsAt }] of this.#invites) {
+      if (endsAt === undefined) this.#invites.set(id, { invite, endsAt: Math.min(now, invite.expiresAt) })
+      else if (endsAt <= since) this.#invites.delete(id)
+    }
+  }
+
+  #all(): Channel[] {
+    return [...this.#channels.values()].map(({ channel }) => channel)
+  }
+
+  #owned({ id, mode }: Account): Channel[] {
+    return this.#all().filter(({ account }) => account.id === id && account.mode === mode)
+  }
+
+  #kept({ id }: Channel): Kept {
+    const kept = this.#channels.get(id)
+    if (!kept) throw new Error(`channel ${id} is gone`)
+    return kept
+  }
+}
+
+function idText({ kind, agent, id }: IdKey): string {
+  return `${kind} ${agent} ${toHex(id)}`
+}
+
+/** Whether joiners may still ask by an invite. */
+function isActive(invite: Invite, now: Time): boolean {
+  return !invite.revoked && invite.expiresAt > now && invite.uses < invite.maxUses
+}
