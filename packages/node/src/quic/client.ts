@@ -17,8 +17,6 @@ import { type Shield, withPrivateTemp } from './private-temp.ts'
 import { QUIC_SETTINGS } from './settings.ts'
 
 const IDLE_TIMEOUT_MS = 30_000
-/** A relay that is there has answered by then; otherwise its port is asked whether it is open at all. */
-const DOUBT_MS = 500
 
 /** Where to connect, and whom to trust. */
 export interface QuicTarget {
@@ -33,6 +31,11 @@ export interface QuicTarget {
   readonly idleTimeoutMs?: number
   /** How long the name, and then each address, may take. */
   readonly connectTimeoutMs?: number
+  /**
+   * After so long without an answer the port is asked whether it is open at all, and a closed one is given up at once.
+   * Undefined: it may open until `connectTimeoutMs` is over.
+   */
+  readonly probeAfterMs?: number
 }
 
 /** Takes what comes by a stream. */
@@ -99,16 +102,17 @@ export function wrongThread(): ConnectionError {
 
 async function connect(address: string, target: QuicTarget, shield: Shield): Promise<QuicClientSession> {
   const { port, serverName, ca = getCACertificates('default').join('\n'), clientCertificate } = target
-  const { idleTimeoutMs = IDLE_TIMEOUT_MS, connectTimeoutMs = CONNECT_TIMEOUT_MS } = target
+  const { idleTimeoutMs = IDLE_TIMEOUT_MS, connectTimeoutMs = CONNECT_TIMEOUT_MS, probeAfterMs } = target
   const dialLibrary = await loadLibrary()
   let session: QuicClientSession | undefined
   let closeCode: number | undefined
-  const doubt = setTimeout(() => {
+  const giveUpIfClosed = (): void => {
     isRefused(address, port)
       .then((refused) => (refused && session?.handshakeComplete === false ? session.close() : undefined))
       // It was only to be quicker: the time to connect runs out by itself.
       .catch(() => {})
-  }, DOUBT_MS)
+  }
+  const doubt = probeAfterMs === undefined ? undefined : setTimeout(giveUpIfClosed, probeAfterMs)
   try {
     // The library reads the certificates before it says which runtime it has chosen.
     await shield(async () => {

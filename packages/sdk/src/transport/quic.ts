@@ -8,6 +8,8 @@ import type { CellStream, StreamHandlers, Transport } from '../ports.ts'
 import { Delivery } from './delivery.ts'
 import type { DialOptions } from './dial-options.ts'
 
+/** A relay that is there has answered by then; an agent has another way to try. */
+const PROBE_AFTER_MS = 500
 /** How long the relay may take to answer the end of a stream with its own. */
 const END_MS = 2_000
 
@@ -17,7 +19,11 @@ export function makeQuicTransport({ connectTimeoutMs = CONNECT_TIMEOUT_MS, shiel
     form: 'cbor',
     dial: (target, handlers) =>
       dialAddresses(target, connectTimeoutMs, async (address) => {
-        const connection = await dialQuic(address, { ...target, connectTimeoutMs }, shield)
+        const connection = await dialQuic(
+          address,
+          { ...target, connectTimeoutMs, probeAfterMs: PROBE_AFTER_MS },
+          shield,
+        )
         return openLine(connection, handlers)
       }),
   }
