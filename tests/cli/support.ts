@@ -29,10 +29,9 @@ export class Person {
     mkdirSync(bin, { recursive: true })
     writeFileSync(join(bin, 'static'), `#!/bin/sh\nexec '${process.execPath}' '${MAIN}' "$@"\n`)
     chmodSync(join(bin, 'static'), 0o755)
-    // One for all people: nobody here waits for code that another has compiled.
-    const cache = join(workspace.path, 'cache')
     const path = `${bin}:${process.env['PATH'] ?? ''}`
-    this.env = { PATH: path, HOME: this.home, XDG_CACHE_HOME: cache, TMPDIR: workspace.path, LANG: 'C.UTF-8', ...env }
+    const compiled = { NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'] }
+    this.env = { PATH: path, HOME: this.home, TMPDIR: workspace.path, LANG: 'C.UTF-8', ...compiled, ...env }
   }
 
   /** Runs a line of shell in the home directory. */

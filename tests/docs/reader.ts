@@ -52,8 +52,8 @@ export class Reader implements AsyncDisposable {
       if (name !== '.git' && name !== '.cache') symlinkSync(join(ROOT, name), join(this.directory, name))
     }
     this.meanings = [...meanings]
-    const path = process.env['PATH']
-    this.#env = { PATH: path, HOME: this.home, TMPDIR: workspace.path, LANG: 'C.UTF-8', ...env }
+    const { PATH, NODE_COMPILE_CACHE } = process.env
+    this.#env = { PATH, NODE_COMPILE_CACHE, HOME: this.home, TMPDIR: workspace.path, LANG: 'C.UTF-8', ...env }
   }
 
   /** Everything that the terminals have shown. */

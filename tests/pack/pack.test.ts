@@ -111,7 +111,9 @@ for (const [name, node] of Object.entries(nodes)) {
     const home = workspace.directory(name.replaceAll(' ', '-'))
     mkdirSync(join(home, 'bin'))
     symlinkSync(node!, join(home, 'bin/node'))
-    const env = { PATH: `${home}/bin:${project.path}/node_modules/.bin:/usr/bin:/bin`, HOME: home, TMPDIR: home }
+    const path = `${home}/bin:${project.path}/node_modules/.bin:/usr/bin:/bin`
+    const { NODE_COMPILE_CACHE } = process.env
+    const env = { PATH: path, HOME: home, TMPDIR: home, NODE_COMPILE_CACHE }
     const dataDir = join(home, '.local/share/static/server')
     const program = [node!, join(project.path, 'node_modules/.bin/static')]
     await using server = await startServer({ workspace, dataDir, command: 'up', logLevel: 'silent', program })

@@ -20,7 +20,8 @@ export interface Ran {
 
 /** Runs Python to its end. Of the environment it has only what it is given, and a path. */
 export async function runPython(words: readonly string[], env: NodeJS.ProcessEnv, cwd: string): Promise<Ran> {
-  const options = { cwd, env: { PATH: '/usr/bin:/bin', TMPDIR: process.env['TMPDIR'], ...env }, maxBuffer: 2 ** 26 }
+  const { TMPDIR, NODE_COMPILE_CACHE } = process.env
+  const options = { cwd, env: { PATH: '/usr/bin:/bin', TMPDIR, NODE_COMPILE_CACHE, ...env }, maxBuffer: 2 ** 26 }
   try {
     return { ...(await start(PYTHON, ['-B', ...words], options)), code: 0 }
   } catch (error) {

@@ -44,7 +44,8 @@ export class ManagerProcess implements AsyncDisposable {
 
   /** Starts it, and connects. What it leaves behind when it is killed goes into `directory`. */
   static async start(directory: string, options: ClientOptions): Promise<ManagerProcess> {
-    const started = new ManagerProcess(fork(MAIN, { env: { PATH: process.env['PATH'], TMPDIR: directory } }))
+    const { PATH, NODE_COMPILE_CACHE } = process.env
+    const started = new ManagerProcess(fork(MAIN, { env: { PATH, NODE_COMPILE_CACHE, TMPDIR: directory } }))
     await started.call('connect', options)
     return started
   }

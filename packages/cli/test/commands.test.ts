@@ -11,7 +11,8 @@ import { Admin, openStore } from '@static/api'
 const MAIN = join(import.meta.dirname, '../src/main.ts')
 const home = mkdtempSync(join(tmpdir(), 'static-cli-'))
 after(() => rmSync(home, { recursive: true, force: true }))
-const env = { PATH: process.env['PATH'], HOME: home, NO_COLOR: '1' }
+const { PATH, NODE_COMPILE_CACHE } = process.env
+const env = { PATH, NODE_COMPILE_CACHE, HOME: home, NO_COLOR: '1' }
 
 /** Runs `static` to its end. */
 async function run(...words: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
