@@ -9,7 +9,7 @@ import type { Workspace } from '../support/workspace.ts'
 
 const MAIN = resolve(import.meta.dirname, '../../packages/cli/src/main.ts')
 const TERMINAL = resolve(import.meta.dirname, 'terminal.py')
-const LATEST = 30_000
+const LATEST = 120_000
 
 /** How a command ended, and what it said. */
 export interface Ended {

@@ -9,7 +9,15 @@ export const ROOT: string = resolve(import.meta.dirname, '../..')
 
 const start = promisify(execFile)
 /** What the set-up has fetched: with it npm needs no network for the locked versions. */
-const FROM_CACHE = ['--cache', join(ROOT, '.cache/npm'), '--prefer-offline', '--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error']
+const FROM_CACHE = [
+  '--cache',
+  join(ROOT, '.cache/npm'),
+  '--prefer-offline',
+  '--ignore-scripts',
+  '--no-audit',
+  '--no-fund',
+  '--loglevel=error',
+]
 
 /** A package.json, as far as it is looked at. */
 export interface Manifest {

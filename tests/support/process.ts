@@ -8,7 +8,7 @@ import { createInterface } from 'node:readline'
 import { text } from 'node:stream/consumers'
 
 const MAIN = resolve(import.meta.dirname, '../../packages/cli/src/main.ts')
-const READY_WITHIN = 30_000
+const READY_WITHIN = 120_000
 
 /** How to run it. */
 export interface CommandOptions {

@@ -28,7 +28,11 @@ export async function runChild(options: ChildOptions, meanwhile: () => Promise<v
   const child = fork(join(import.meta.dirname, 'agent-child.ts'), [JSON.stringify(options)], {
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
     // What a process leaves behind that is killed.
-    env: { ...process.env, TMPDIR: options.directory, NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'] ?? options.compiled },
+    env: {
+      ...process.env,
+      TMPDIR: options.directory,
+      NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'] ?? options.compiled,
+    },
   })
   assert.ok(child.stdout && child.stderr)
   const said: unknown[][] = []
