@@ -17,7 +17,7 @@ import { type DeathPoint, Mortal } from '../support/mortal.ts'
 import { type AgentOptions, code, event, NAME, text, World } from '../support/world.ts'
 
 /** How many points of each side are tried; `STATIC_CRASH=all`: all. */
-const SAMPLE = process.env['STATIC_CRASH'] === 'all' ? undefined : 14
+const SAMPLE = process.env['STATIC_CRASH'] === 'all' ? undefined : 8
 /** One point (`12 before`), to look at a failure. */
 const ONLY = process.env['STATIC_CRASH_ONLY']
 const SETTINGS = {
