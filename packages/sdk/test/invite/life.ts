@@ -9,7 +9,7 @@ import { Mortal } from '../support/mortal.ts'
 import type { World } from '../support/world.ts'
 import { Book, type Page } from './book.ts'
 
-const PATIENCE_MS = 30_000
+const PATIENCE_MS = 120_000
 const JOIN_SECONDS = 25
 /** Steps between two moments at which all is quiet. */
 const STRETCH = 8

@@ -26,7 +26,7 @@ import { newAuthority } from '../transport/support.ts'
 import { Listener, makeSigner, refusedWith } from './support.ts'
 
 const TRANSPORTS = { quic: makeQuicTransport(), grpc: makeGrpcTransport() }
-const TIMEOUT = { timeout: 60_000 }
+const TIMEOUT = { timeout: 240_000 }
 
 async function startRelay(
   t: TestContext,
