@@ -1,5 +1,7 @@
 /** `npm run check`: every static check. */
-import { fail, run, say } from './step.ts'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { fail, say } from './step.ts'
 
 const CHECKS: readonly (readonly [name: string, file: string, ...words: string[]])[] = [
   ['types', 'node_modules/typescript/bin/tsc', '-p', 'tsconfig.json'],
@@ -12,7 +14,27 @@ const CHECKS: readonly (readonly [name: string, file: string, ...words: string[]
   ['the schema and what is generated', 'scripts/gen.ts', '--check'],
 ]
 
-for (const [name, file, ...words] of CHECKS) {
+/** What a check printed, and whether it passed. */
+interface Result {
+  readonly name: string
+  readonly output: string
+  readonly passed: boolean
+}
+
+/** Runs a check to its end. */
+async function check([name, file, ...words]: (typeof CHECKS)[number]): Promise<Result> {
+  const child = spawn(process.execPath, [file, ...words], { stdio: ['ignore', 'pipe', 'pipe'] })
+  const output: Buffer[] = []
+  for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk: Buffer) => output.push(chunk))
+  const [code] = (await once(child, 'close')) as [number | null]
+  return { name, output: Buffer.concat(output).toString(), passed: code === 0 }
+}
+
+// All at once, for they leave cores idle while they read; what they print comes in their order all the same.
+const running = CHECKS.map((one) => check(one))
+for (const next of running) {
+  const { name, output, passed } = await next
   say(`Checking ${name}`)
-  if ((await run(process.execPath, [file, ...words])) !== 0) fail(`The check of ${name} failed.`)
+  process.stderr.write(output)
+  if (!passed) fail(`The check of ${name} failed.`)
 }

@@ -9,7 +9,7 @@ import { MAIN } from '@static/testkit/server/process'
 import type { Workspace } from '@static/testkit/server/workspace'
 
 const TERMINAL = resolve(import.meta.dirname, 'terminal.py')
-const LATEST = 30_000
+const LATEST = 120_000
 
 /** How a command ended, and what it said. */
 export interface Ended {

@@ -11,7 +11,7 @@ import type { Workspace } from '@static/testkit/server/workspace'
 import { ROOT, type Snippet } from './markdown.ts'
 
 const TERMINAL = join(ROOT, 'tests/cli/terminal.py')
-const LATEST = 60_000
+const LATEST = 120_000
 /** Commands that run until somebody ends them, and what they say when they are ready. */
 const SERVES =
   /(?:^|\n)(?:npm start|(?:npx )?static (?:up|api|relay|proxy) |(?:npx )?static channel listen (?!.*--count))/

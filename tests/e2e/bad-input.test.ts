@@ -221,7 +221,8 @@ describe('requests', () => {
   })
 })
 
-describe('slow clients', () => {
+// All of them only wait, for the same few seconds.
+describe('slow clients', { concurrency: true }, () => {
   const slowly = async (line: Line, bytes: string): Promise<Heard> => {
     const drip = setInterval(() => line.send(bytes), 100)
     try {

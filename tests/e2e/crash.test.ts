@@ -49,7 +49,7 @@ async function write(client: Client, below: Below, promises: Promises): Promise<
 }
 
 /** All twenty with STATIC_CRASH=all. */
-const ROUNDS = process.env['STATIC_CRASH'] === 'all' ? 20 : 5
+const ROUNDS = process.env['STATIC_CRASH'] === 'all' ? 20 : 3
 
 /** Every promise made so far is kept. */
 async function check(client: Client, promises: Promises): Promise<void> {
@@ -115,9 +115,9 @@ describe(`kill -9 during writes, seed ${SEED}`, () => {
     assert.deepEqual(file.prepare('pragma foreign_key_check').all(), [])
   })
 
-  test('PostgreSQL, 5 rounds: nothing acknowledged is lost', async (t) => {
+  test(`PostgreSQL, ${ROUNDS} rounds: nothing acknowledged is lost`, async (t) => {
     await using database = await makeDatabase()
-    const { acknowledged } = await crashRounds(5, workspace.directory('postgres'), database.url)
+    const { acknowledged } = await crashRounds(ROUNDS, workspace.directory('postgres'), database.url)
     t.diagnostic(`${acknowledged} acknowledged writes`)
   })
 })

@@ -19,9 +19,11 @@ import { QUICK } from '@static/testkit/server/settings'
 import { makeWorkspace, type Workspace } from '@static/testkit/server/workspace'
 
 /** STATIC_REQUESTS=20000 asks more. */
-const REQUESTS = Number(process.env['STATIC_REQUESTS'] ?? 10_000)
+const REQUESTS = Number(process.env['STATIC_REQUESTS'] ?? 2_000)
 const AT_ONCE = 8
 const ROUND = 250
+/** How many requests of one operation are tried until one succeeds. */
+const TRIES = 2_000
 
 /** A request whose ids, keys and addresses are filled in when it is sent. */
 interface Plan {
@@ -192,11 +194,17 @@ async function askMany(workspace: Workspace, database: string, count: number): P
         }),
       )
     }
-    assert.deepEqual([...wrong.values()], [], `Some answers are not as described (seed ${SEED}).`)
-    for (const { name } of operations) {
-      const met = [...seen.keys()].some((outcome) => new RegExp(`^${RegExp.escape(name)} 2`).test(outcome))
-      assert.ok(met, `No request made ${name} succeed: the test proves little.`)
+    // Requests that succeed are rare for some operations: those are asked until one does.
+    for (const operation of operations) {
+      const succeeded = (): boolean => [...seen.keys()].some((outcome) => outcome.startsWith(`${operation.name} 2`))
+      const more = succeeded() ? [] : fc.sample(plans(operation), { numRuns: TRIES, seed: SEED })
+      for (let at = 0; at < more.length && !succeeded(); at++) {
+        await guests.fill()
+        await ask(more[at]!)
+      }
+      assert.ok(succeeded(), `No request made ${operation.name} succeed: the test proves little.`)
     }
+    assert.deepEqual([...wrong.values()], [], `Some answers are not as described (seed ${SEED}).`)
     return seen
   } finally {
     await api.close()

@@ -187,7 +187,7 @@ describe('API, relay and proxy', () => {
   test('a relay that was killed is found again by the proxy', async () => {
     await relay.end('SIGKILL')
     await startRelay()
-    const agent = await eventually(() => connect('proxy', token), 300)
+    const agent = await eventually(() => connect('proxy', token))
     await hangUp(agent)
   })
 

@@ -21,7 +21,7 @@ after(() => workspace[Symbol.dispose]())
 
 /** Waits until the server's metrics say so. */
 async function until(client: Client, holds: (metrics: string) => boolean): Promise<void> {
-  for (let tries = 0; tries < 500; tries++) {
+  for (let tries = 0; tries < 20_000; tries++) {
     if (holds((await client.call({ path: '/metrics' })).text)) return
     await wait(5)
   }
@@ -93,7 +93,7 @@ describe('asked to stop', () => {
     await probe.json(200, { path: '/health' })
     process.kill(server.pid, 'SIGTERM')
     // The listening socket is closed first: then it has heard.
-    for (let tries = 0; tries < 500; tries++) {
+    for (let tries = 0; tries < 20_000; tries++) {
       const gone = await openTls(server.url, workspace.ca).then(
         (line) => line[Symbol.dispose](),
         () => true,

@@ -9,7 +9,7 @@ import { HIGH_RATES } from '@static/testkit/server/settings'
 import { makeWorkspace } from '@static/testkit/server/workspace'
 
 const TRIES = 40
-const ROUNDS_AT_MOST = 3
+const ROUNDS_AT_MOST = 8
 
 const workspace = await makeWorkspace()
 // Argon2id at its real cost; only the rates are raised.

@@ -134,7 +134,7 @@ for (const [name, node] of Object.entries(nodes)) {
       const here = code.replace('quic://localhost:4433', endpoint).replace('https://localhost:8443', server.url)
       const file = join(project.path, `program-${at}-${name.replaceAll(' ', '-')}.js`)
       writeFileSync(file, here)
-      const running = start('node', [file], { env, cwd: home, timeout: 40_000 })
+      const running = start('node', [file], { env, cwd: home, timeout: 120_000 })
       running.child.stdin?.end()
       return (await running).stdout
     })

@@ -54,7 +54,7 @@ export async function receive(agent: Agent, count: number): Promise<bigint[]> {
 }
 
 /** Does it again and again until it succeeds: for servers that come back, which no event tells. */
-export async function eventually<Value>(attempt: () => Promise<Value>, tries = 100): Promise<Value> {
+export async function eventually<Value>(attempt: () => Promise<Value>, tries = 1200): Promise<Value> {
   for (let left = tries; ; left--) {
     try {
       return await attempt()

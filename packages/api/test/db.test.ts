@@ -12,34 +12,54 @@ import { openStore } from '../src/index.ts'
 import { assertProblem, makeDatabase, startBench } from './support.ts'
 
 const INDEX = join(import.meta.dirname, '../src/index.ts')
-const OPEN = `import { openStore } from ${JSON.stringify(INDEX)}; process.send('opening'); await openStore(process.argv[1]); process.send('open')`
+/** Opens a database; dies before the given statement, or says how many there were. */
+const OPEN = `
+import { DatabaseSync, StatementSync } from 'node:sqlite'
+const [, database, last] = process.argv
+let count = 0
+for (const [prototype, name] of [[DatabaseSync.prototype, 'exec'], [StatementSync.prototype, 'run'], [StatementSync.prototype, 'all']]) {
+  const real = prototype[name]
+  prototype[name] = function (...args) {
+    if (++count === Number(last)) process.kill(process.pid, 'SIGKILL')
+    return real.apply(this, args)
+  }
+}
+const { openStore } = await import(${JSON.stringify(INDEX)})
+await openStore(database)
+process.send(count)
+`
+/** All with STATIC_CRASH=all. */
+const DEATHS = process.env['STATIC_CRASH'] === 'all' ? Infinity : 6
 
 /** A process that opens a database for the first time. */
-function opener(database: string): ReturnType<typeof spawn> {
-  const words = ['--input-type=module', '-e', OPEN, database]
+function opener(database: string, last = 0): ReturnType<typeof spawn> {
+  const words = ['--input-type=module', '-e', OPEN, database, String(last)]
   return spawn(process.execPath, words, { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] })
 }
 
+/** Opens a new database and checks that it is as it should be whenever the opener died. */
+async function openAfterDeath(last: number): Promise<void> {
+  const { database, remove } = await makeDatabase('sqlite')
+  const [, signal] = await once(opener(database, last), 'exit')
+  assert.equal(signal, 'SIGKILL', `before statement ${last}`)
+  const store = await openStore(database)
+  await store.ping()
+  assert.equal(await store.accounts.byId('nobody'), undefined)
+  await store.close()
+  await remove()
+}
+
 test('a process killed while it makes the tables leaves a database that opens', async (t) => {
-  let unfinished = 0
-  for (let round = 0; round < 12; round++) {
-    const { database, remove } = await makeDatabase('sqlite')
-    const child = opener(database)
-    const exit = once(child, 'exit')
-    await once(child, 'message')
-    // The moment is the point here: each round a little later into the first start.
-    const opened = await Promise.race([once(child, 'message'), wait(round * 2)])
-    if (opened === undefined) unfinished++
-    child.kill('SIGKILL')
-    await exit
-    const store = await openStore(database)
-    await store.ping()
-    assert.equal(await store.accounts.byId('nobody'), undefined)
-    await store.close()
-    await remove()
-  }
-  t.diagnostic(`${unfinished} of 12 were killed before they had finished`)
-  assert.ok(unfinished > 0)
+  const { database, remove } = await makeDatabase('sqlite')
+  const whole = opener(database)
+  const [statements] = (await once(whole, 'message')) as [number]
+  whole.kill('SIGKILL')
+  await once(whole, 'exit')
+  await remove()
+  const deaths = Math.min(DEATHS, statements)
+  t.diagnostic(`killed before ${deaths} of ${statements} statements`)
+  // From the first statement to the last.
+  for (let n = 0; n < deaths; n++) await openAfterDeath(1 + Math.round((n * (statements - 1)) / (deaths - 1)))
 })
 
 for (const engine of ['sqlite', 'postgres'] as const) {
@@ -49,7 +69,7 @@ for (const engine of ['sqlite', 'postgres'] as const) {
     const ends = children.map(
       (child) =>
         new Promise((resolve) => {
-          child.on('message', (word) => word === 'open' && resolve(word))
+          child.on('message', () => resolve('open'))
           child.on('exit', resolve)
         }),
     )
@@ -114,7 +134,7 @@ test('a PostgreSQL that drops every connection under load costs a few 503, never
   const asked = Array.from({ length: 6 }, () => bench.call('POST', '/v1/keys', { key }))
   const name = new URL(bench.database).pathname.slice(1)
   const waiting = "select count(*)::int as n from pg_stat_activity where datname = $1 and wait_event_type = 'Lock'"
-  for (let tries = 0; (await admin.query(waiting, [name])).rows[0].n === 0 && tries < 200; tries++) await wait(20)
+  for (let tries = 0; (await admin.query(waiting, [name])).rows[0].n === 0 && tries < 3000; tries++) await wait(20)
   await admin.query('select pg_terminate_backend(pid) from pg_stat_activity where datname = $1', [name])
   const answers = await Promise.all(asked)
   for (const answer of answers) if (answer.status !== 200) assertProblem(answer, 503, 'unavailable')

@@ -9,7 +9,8 @@ import { Agent, makeKey, type Wire } from '@static/testkit/agent'
 import { connectGrpc } from '@static/testkit/agent/grpc-client'
 import { BOTH, Scene } from './scene.ts'
 
-const SESSIONS = 1000
+/** More with STATIC_LONG=1. */
+const SESSIONS = process.env['STATIC_LONG'] === '1' ? 1000 : 400
 const PER_CONNECTION = 100
 const KIB = 1024
 

@@ -10,7 +10,7 @@ import { grpcWire, quicWire } from '@static/testkit/agent/wires'
 export type By = 'quic' | 'grpc'
 export const BOTH: readonly By[] = ['quic', 'grpc']
 
-const POLLS = 400
+const POLLS = 2400
 const POLL_MS = 50
 const PAUSE_MS = 5
 

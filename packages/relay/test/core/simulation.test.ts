@@ -12,7 +12,8 @@ import { SEED } from '@static/testkit/random'
 import { SimAgent } from '../support/sim-agent.ts'
 import { SimNetwork } from '../support/sim-network.ts'
 
-const RUNS = 200
+/** More with STATIC_LONG=1. */
+const RUNS = process.env['STATIC_LONG'] === '1' ? 200 : 60
 const KEYS = Array.from({ length: 5 }, makeKey)
 const STEPS = 300
 const LAST_STEPS = 60_000

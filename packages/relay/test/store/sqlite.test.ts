@@ -141,7 +141,7 @@ test('a second process is told that the file is in use', async (t) => {
   const source = `import(${module})
     .then(({ openSqliteStore }) => openSqliteStore(${JSON.stringify({ path, retention: RETENTION })}, () => undefined))
     .catch(({ code }) => console.log(code))`
-  const { stdout } = spawnSync(process.execPath, ['-e', source], { encoding: 'utf8', timeout: 20_000 })
+  const { stdout } = spawnSync(process.execPath, ['-e', source], { encoding: 'utf8', timeout: 120_000 })
   assert.equal(stdout.trim(), 'store_locked')
   await world.found('alice')
   await world.store.close()
@@ -388,7 +388,7 @@ test('a full disk refuses writes, keeps what it has, and the store is well again
   const { path, open } = file(t)
   const child = fileURLToPath(new URL('./storage-full-child.ts', import.meta.url))
   const limited = ['--fsize=3000000:unlimited', process.execPath, child, path, PRLIMIT]
-  const { stdout, stderr } = spawnSync(PRLIMIT, limited, { encoding: 'utf8', timeout: 60_000 })
+  const { stdout, stderr } = spawnSync(PRLIMIT, limited, { encoding: 'utf8', timeout: 240_000 })
   assert.deepEqual(stdout === '' ? stderr : JSON.parse(stdout), {
     failure: 'unavailable',
     ill: true,

@@ -23,7 +23,7 @@ const TROUBLE: readonly AgentEvent['type'][] = [
   'channel_failed',
   'welcome_refused',
 ]
-const PATIENCE_MS = 20_000
+const PATIENCE_MS = 120_000
 
 /** Reads a channel to its end, and keeps what it was given. */
 export class Reader {

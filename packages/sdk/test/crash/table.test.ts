@@ -12,7 +12,7 @@ import { OPERATIONS, type Operation } from './operations.ts'
 import { Scene } from './scene.ts'
 
 /** How many points of an operation are tried; without it all. */
-const SAMPLE = process.env['STATIC_CRASH'] === 'all' ? undefined : 2
+const SAMPLE = process.env['STATIC_CRASH'] === 'all' ? undefined : 1
 /** One operation, or one point of it (`12 before`), to look at a failure. */
 const ONLY = process.env['STATIC_CRASH_ONLY']
 const SETTINGS = { session: { pingMs: 5000, pongMs: 5000 }, rates: { commitsPerSecond: 1000, commitsBurst: 1000 } }

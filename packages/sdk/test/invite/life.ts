@@ -9,7 +9,7 @@ import type { AgentId, AgentStore } from '../../src/ports.ts'
 import type { TestSystem } from '../support/test-system.ts'
 import { Book, type Page } from './book.ts'
 
-const PATIENCE_MS = 30_000
+const PATIENCE_MS = 120_000
 const JOIN_SECONDS = 25
 /** Steps between two moments at which all is quiet. */
 const STRETCH = 8

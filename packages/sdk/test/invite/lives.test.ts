@@ -10,7 +10,7 @@ import { startTestRelay } from '@static/testkit/relay'
 import { TestSystem } from '../support/test-system.ts'
 import { Life } from './life.ts'
 
-const LIVES = Number(process.env['STATIC_LIVES'] ?? 6)
+const LIVES = Number(process.env['STATIC_LIVES'] ?? 3)
 const STEPS = 40
 const PEOPLE = 5
 /** One life, to look at a failure. */

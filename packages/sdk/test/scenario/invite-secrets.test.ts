@@ -22,29 +22,46 @@ function formsOf(secret: Uint8Array): Buffer[] {
   return [bytes, Buffer.from(bytes.toString('hex')), ...base64]
 }
 
+const PAGE = 4096
+/** Bits 63 and 62 of an entry of the page map, in its last byte: the page is in memory, or in the swap. */
+const THERE = 0xc0
+
+/** The runs of pages of a range that are there: most of what a process reserves it never touches. */
+function* pagesThere(pagemap: number, from: number, to: number): Generator<{ at: number; bytes: number }> {
+  const entries = Buffer.alloc(((to - from) / PAGE) * 8)
+  readSync(pagemap, entries, 0, entries.length, (from / PAGE) * 8)
+  const isThere = (page: number): boolean => ((entries[page * 8 + 7] ?? 0) & THERE) !== 0
+  for (let page = 0; page * 8 < entries.length; page++) {
+    const first = page
+    while (isThere(page)) page++
+    if (page > first) yield { at: from + first * PAGE, bytes: (page - first) * PAGE }
+  }
+}
+
 /** The secrets that are in the memory of a process. */
 function namesInMemory(secrets: Readonly<Record<string, Uint8Array>>, pid: number): string[] {
   const memory = openSync(`/proc/${pid}/mem`, 'r')
+  const pagemap = openSync(`/proc/${pid}/pagemap`, 'r')
   const found = new Set<string>()
   try {
     for (const line of readFileSync(`/proc/${pid}/maps`, 'utf8').split('\n')) {
       const [, from, to] = /^([0-9a-f]+)-([0-9a-f]+) rw/.exec(line) ?? []
       if (from === undefined || to === undefined) continue
-      const start = Number.parseInt(from, 16)
-      const chunk = Buffer.alloc(Math.min(Number.parseInt(to, 16) - start, 64 * 1024 * 1024))
-      for (let at = start; at < Number.parseInt(to, 16); at += chunk.length) {
+      for (const { at, bytes } of pagesThere(pagemap, Number.parseInt(from, 16), Number.parseInt(to, 16))) {
+        const chunk = Buffer.alloc(bytes)
         let length = 0
         try {
-          length = readSync(memory, chunk, 0, chunk.length, at)
+          length = readSync(memory, chunk, 0, bytes, at)
         } catch {
           // Not everything that is mapped can be read.
         }
         for (const name of namesIn(secrets, chunk.subarray(0, length))) found.add(name)
+        chunk.fill(0)
       }
-      chunk.fill(0)
     }
   } finally {
     closeSync(memory)
+    closeSync(pagemap)
   }
   return [...found].sort()
 }

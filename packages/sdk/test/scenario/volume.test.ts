@@ -1,39 +1,123 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Channel } from '../../src/channel.ts'
-import { NAME, take, text, WAYS, TestSystem } from '../support/test-system.ts'
+import type { AgentStore, Change, Transport } from '../../src/ports.ts'
+import { type AgentOptions, NAME, take, TestSystem, text, WAYS } from '../support/test-system.ts'
 
 const SETTINGS = { session: { pingMs: 1000, pongMs: 1000 }, rates: { commitsPerSecond: 1000, commitsBurst: 1000 } }
-const MANY = 300
+const BURSTS = 10
+const BURST = 30
+const MANY = BURSTS * BURST
 const COMMITS = 20
 
 const numbered = (name: string, count: number): string[] => Array.from({ length: count }, (_, n) => `${name} ${n}`)
 const of = (name: string, taken: readonly string[]): string[] => taken.filter((words) => words.startsWith(`${name} `))
 
+/** Between an agent and the relay: holds what the agent sends, and sees what it encrypts. */
+class Gate {
+  /** How often a message was encrypted again, for another epoch. */
+  encryptedAgain = 0
+  readonly options: AgentOptions = {
+    store: (store) => this.#watch(store),
+    transport: (transport) => this.#guard(transport),
+  }
+  readonly #slots = new Map<string, number>()
+  #held: (() => void)[] | undefined
+  #encrypted: PromiseWithResolvers<void> = Promise.withResolvers()
+
+  /** From now on nothing leaves the agent. */
+  close(): void {
+    this.#held = []
+    this.#encrypted = Promise.withResolvers()
+  }
+
+  /** Fulfilled when a message was encrypted since the gate was closed. */
+  get waiting(): Promise<void> {
+    return this.#encrypted.promise
+  }
+
+  open(): void {
+    const held = this.#held ?? []
+    this.#held = undefined
+    for (const write of held) write()
+  }
+
+  #watch(store: AgentStore): AgentStore {
+    return {
+      load: () => store.load(),
+      inbox: (...page) => store.inbox(...page),
+      checkpoint: () => store.checkpoint(),
+      close: () => store.close(),
+      write: (changes) => {
+        store.write(changes)
+        for (const change of changes) this.#see(change)
+      },
+    }
+  }
+
+  #see(change: Change): void {
+    if (change.type !== 'putOutbox') return
+    const { messageId, slot } = change.record
+    const id = Buffer.from(messageId).toString('hex')
+    if ((this.#slots.get(id) ?? slot) !== slot) this.encryptedAgain++
+    this.#slots.set(id, slot)
+    this.#encrypted.resolve()
+  }
+
+  #guard(transport: Transport): Transport {
+    return {
+      form: transport.form,
+      dial: async (target, handlers) => {
+        const stream = await transport.dial(target, handlers)
+        return {
+          write: (...cells) => {
+            if (this.#held) this.#held.push(() => stream.write(...cells))
+            else stream.write(...cells)
+          },
+          end: () => stream.end(),
+        }
+      },
+    }
+  }
+}
+
 for (const way of WAYS) {
   test(`bursts of two meet the commits of a third: encrypted anew, in order, none lost or doubled, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way, { settings: SETTINGS })
-    const [owner, ann, bob] = await Promise.all(['owner', 'ann', 'bob'].map((name) => world.agent(name)))
-    const [o, a, b] = (await world.channel(owner!, [ann!, bob!])) as [Channel, Channel, Channel]
+    const gates = [new Gate(), new Gate()]
+    const [owner, ann, bob] = await Promise.all([
+      world.agent('owner'),
+      world.agent('ann', gates[0]!.options),
+      world.agent('bob', gates[1]!.options),
+    ])
+    const [o, a, b] = (await world.channel(owner, [ann, bob])) as [Channel, Channel, Channel]
     const [fromAnn, fromBob] = [numbered('ann', MANY), numbered('bob', MANY)]
-    const epochs = new Set<number>()
-    const sending = Promise.all([...fromAnn.map((words) => a.send(words)), ...fromBob.map((words) => b.send(words))])
-    const committing = (async () => {
-      for (let n = 0; n < COMMITS; n++) await o.rotate()
-    })()
     const heard: string[] = []
+    const epochs = new Set<number>()
     const ids = new Set<string>()
-    for await (const { payload, epoch, messageId, index } of o.envelopes()) {
-      heard.push(text(payload))
-      epochs.add(epoch)
-      ids.add(`${messageId} ${index}`)
-      if (heard.length === 2 * MANY) break
+    const reading = (async () => {
+      for await (const { payload, epoch, messageId, index } of o.envelopes()) {
+        heard.push(text(payload))
+        epochs.add(epoch)
+        ids.add(`${messageId} ${index}`)
+        if (heard.length === 2 * MANY) break
+      }
+    })()
+    for (let sent = 0; sent < MANY; sent += BURST) {
+      for (const gate of gates) gate.close()
+      const burst = <Words>(words: readonly Words[]): readonly Words[] => words.slice(sent, sent + BURST)
+      const sending = [...burst(fromAnn).map((words) => a.send(words)), ...burst(fromBob).map((words) => b.send(words))]
+      // Encrypted before the commit, and at the relay after it.
+      await Promise.all(gates.map((gate) => gate.waiting))
+      await o.rotate()
+      for (const gate of gates) gate.open()
+      await Promise.all(sending)
     }
-    await Promise.all([sending, committing])
+    await reading
     assert.deepEqual([of('ann', heard), of('bob', heard)], [fromAnn, fromBob])
     assert.equal(ids.size, 2 * MANY)
-    // They did meet.
-    assert.ok(epochs.size > 2, `${epochs.size} epochs`)
+    assert.equal(epochs.size, BURSTS)
+    for (const { encryptedAgain } of gates) assert.ok(encryptedAgain >= BURSTS, `${encryptedAgain} encrypted anew`)
     assert.deepEqual(await take(a, MANY), fromBob)
     assert.deepEqual(await take(b, MANY), fromAnn)
     await o.send('the end')

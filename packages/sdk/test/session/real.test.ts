@@ -25,7 +25,7 @@ import { newAuthority } from '@static/testkit/certificates'
 import { call, Listener, makeSigner, refusedWith } from './support.ts'
 
 const TRANSPORTS = { quic: makeQuicTransport(), grpc: makeGrpcTransport() }
-const TIMEOUT = { timeout: 60_000 }
+const TIMEOUT = { timeout: 240_000 }
 
 async function startRelay(
   t: TestContext,

@@ -3,17 +3,22 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { test } from 'node:test'
 import { Worker } from 'node:worker_threads'
+import { CELL_BYTES } from '@static/protocol'
 import { makeClockedTransport } from '../../src/transport/clock.ts'
 import { newAuthority } from '@static/testkit/certificates'
+import type { FloodingRelay } from './flooding-relay.ts'
 import { refused } from './support.ts'
 
-/** How long the agent is busy; a relay that floods has sent far more than is kept by then. */
-const BUSY_MS = 2000
+/** What the relay sends at once. */
+const FRAME_BYTES = 64 * CELL_BYTES
 const KEPT_BYTES = 8 * 1024 * 1024
+/** How much the relay has sent when the agent is no longer busy: also without what is still on its way, far too much. */
+const SENT_BYTES = 4 * KEPT_BYTES
 
 void test('a relay that floods a busy agent is left before the memory is full', async (t) => {
   const authority = await newAuthority()
-  const workerData = await authority.issue(['localhost'])
+  const sent = new Int32Array(new SharedArrayBuffer(4))
+  const workerData: FloodingRelay = { ...(await authority.issue(['localhost'])), sent }
   const relay = new Worker(new URL('flooding-relay.ts', import.meta.url), { workerData })
   t.after(() => relay.terminate())
   const [port] = (await once(relay, 'message')) as [number]
@@ -23,7 +28,9 @@ void test('a relay that floods a busy agent is left before the memory is full', 
   await makeClockedTransport({ way: 'grpc' }).dial(target, {
     data: (chunk) => {
       // As encryption or the database would do it.
-      if (bytes === 0) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, BUSY_MS)
+      for (let frames = 0; bytes === 0 && frames * FRAME_BYTES < SENT_BYTES; frames = Atomics.load(sent, 0)) {
+        Atomics.wait(sent, 0, frames)
+      }
       bytes += chunk.length
     },
     closed: closed.resolve,

@@ -129,18 +129,19 @@ for (const way of ['quic', 'grpc'] as const) {
         refused('connection_error', /^No answer from 127\.0\.0\.1:\d+/),
       )
       await silent.close()
+      const patient = WAYS[way]({ connectTimeoutMs: 120_000 })
       const begun = performance.now()
       await assert.rejects(
-        dial(transport, target({ port: silent.port })),
+        dial(patient, target({ port: silent.port })),
         refused('connection_error', /^Nobody listens on (UDP|TCP) port \d+ of 127\.0\.0\.1\.$/),
       )
-      assert.ok(performance.now() - begun < 3_000, 'long before the time is up')
+      assert.ok(performance.now() - begun < 60_000, 'long before the time is up')
     })
 
     void test('a process ends by itself after its line has, and trusts what Node trusts', async () => {
       const words = [CHILD, way, String(target().port)]
       const env = { ...process.env, NODE_EXTRA_CA_CERTS: join(relay.directory, 'ca', 'ca.pem') }
-      const { stdout } = await promisify(execFile)(process.execPath, words, { env, timeout: 20_000 })
+      const { stdout } = await promisify(execFile)(process.execPath, words, { env, timeout: 120_000 })
       assert.equal(stdout, 'closed in order\n')
     })
 

@@ -9,7 +9,7 @@ import { text } from 'node:stream/consumers'
 
 /** Where the command is. */
 export const MAIN: string = resolve(import.meta.dirname, '../../../cli/src/main.ts')
-const READY_WITHIN = 30_000
+const READY_WITHIN = 120_000
 
 /** How to run it. */
 export interface CommandOptions {
