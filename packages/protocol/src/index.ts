@@ -101,4 +101,5 @@ export {
   sessionBytes,
 } from './signed/session.ts'
 export { overlaySettings } from './settings.ts'
+export { message } from './wire/message.ts'
 export { WireError, type WireFault } from './wire/wire-error.ts'
