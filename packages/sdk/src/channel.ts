@@ -1,10 +1,12 @@
 /** A channel as the application uses it. */
-import { MAX_PAYLOAD_BYTES, StaticError } from '@static/protocol'
+import { MAX_PAYLOAD_BYTES, message, StaticError } from '@static/protocol'
+import { DeleteChannelRequestSchema, LiftBarRequestSchema, RejectCommitRequestSchema } from '@static/protocol/relay'
 import type { Agent } from './core/agent/agent.ts'
 import { addMembers } from './core/agent/adding.ts'
 import { fromHex, toHex } from './core/bytes.ts'
 import type { Incoming } from './core/channel/inbox.ts'
 import { leaveChannel } from './core/agent/leaving.ts'
+import { removeMember } from './core/agent/removing.ts'
 import type { Membership } from './core/channel/membership.ts'
 import { explainErrors } from './doc-url.ts'
 import { fingerprintOf, parseAgentId } from './fingerprint.ts'
@@ -88,7 +90,7 @@ export class Channel implements AsyncDisposable {
     const bytes = typeof payload === 'string' ? new TextEncoder().encode(payload) : payload
     if (bytes.length > MAX_PAYLOAD_BYTES) throw StaticError.of('too_large')
     // A copy: it may be encrypted later, and the caller may use its buffer again.
-    await this.#membership.send('payload', Uint8Array.from(bytes))
+    await this.#membership.sender.send('payload', Uint8Array.from(bytes))
   }
 
   /**
@@ -141,12 +143,12 @@ export class Channel implements AsyncDisposable {
    * @throws {StaticError} `not_allowed`, `not_found`
    */
   async removeMember(member: AgentId): Promise<void> {
-    await this.#agent.removeMember(this.#membership, parseAgentId(member))
+    await removeMember(this.#agent.context, this.#membership, parseAgentId(member))
   }
 
   /** Replaces this agent's keys in the group. It happens by itself every 24 hours and 10,000 messages. */
   async rotate(): Promise<void> {
-    await this.#membership.rekey()
+    await this.#membership.upkeep.rekey()
   }
 
   /**
@@ -166,11 +168,12 @@ export class Channel implements AsyncDisposable {
   async delete(): Promise<void> {
     const { channelId } = this.#membership
     const channel = { case: 'channelId', value: channelId } as const
-    await this.#agent.ask(
-      { case: 'deleteChannel', value: { $typeName: 'static.relay.v1.DeleteChannelRequest', channel } },
-      () => this.#agent.drop(this.#membership, StaticError.of('not_found', 'The channel was deleted.')),
+    const { requests, memberships, context } = this.#agent
+    const value = message(DeleteChannelRequestSchema, { channel })
+    await requests.ask({ case: 'deleteChannel', value }, () =>
+      memberships.drop(this.#membership, StaticError.of('not_found', 'The channel was deleted.')),
     )
-    await this.#agent.journal.written()
+    await context.journal.written()
   }
 
   /**
@@ -181,8 +184,8 @@ export class Channel implements AsyncDisposable {
    */
   async rejectCommit(slot: number): Promise<void> {
     const { channelId } = this.#membership
-    const value = { $typeName: 'static.relay.v1.RejectCommitRequest', channelId, slot: BigInt(slot) } as const
-    await this.#agent.ask({ case: 'rejectCommit', value }, () => {})
+    const value = message(RejectCommitRequestSchema, { channelId, slot: BigInt(slot) })
+    await this.#agent.requests.ask({ case: 'rejectCommit', value }, () => {})
   }
 
   /**
@@ -193,8 +196,8 @@ export class Channel implements AsyncDisposable {
   async liftBar(member: AgentId): Promise<void> {
     const { channelId } = this.#membership
     const agentId = fromHex(parseAgentId(member))
-    const value = { $typeName: 'static.relay.v1.LiftBarRequest', channelId, agentId } as const
-    await this.#agent.ask({ case: 'liftBar', value }, () => {})
+    const value = message(LiftBarRequestSchema, { channelId, agentId })
+    await this.#agent.requests.ask({ case: 'liftBar', value }, () => {})
   }
 
   /**
@@ -204,7 +207,7 @@ export class Channel implements AsyncDisposable {
    * @throws {StaticError} `queue_full` when so much is unread that nothing more is taken, or what ended the channel
    */
   async catchUp(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
-    await this.#membership.catchUp(options.signal)
+    await this.#membership.intake.catchUp(options.signal)
   }
 
   /**

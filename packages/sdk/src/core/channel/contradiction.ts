@@ -1,4 +1,4 @@
-/** Where an agent stands in a channel, in the relay's words at Resume, beside what it knows itself (SPEC.md, 5.2). */
+/** What the relay says at Resume about an agent's place in a channel, compared with what the agent knows (SPEC.md, 5.2). */
 import { StaticError } from '@static/protocol'
 import type { ChannelState } from '@static/protocol/relay'
 import type { PositionRecord } from '../../ports.ts'
@@ -8,7 +8,7 @@ import { same } from '../bytes.ts'
  * How the relay's account contradicts the agent's own; undefined when it does not. `counter` is that of the agent's last
  * message.
  */
-export function misfitOf(
+export function contradiction(
   { lastCounter, lastIndex, head, cursor }: ChannelState,
   { index, hash, slot }: PositionRecord,
   counter: number,
