@@ -1,9 +1,11 @@
 /** A channel as the application uses it. */
-import { fromHex, MAX_PAYLOAD_BYTES, StaticError, toHex } from '@static/protocol'
+import { fromHex, MAX_PAYLOAD_BYTES, message, StaticError, toHex } from '@static/protocol'
+import { DeleteChannelRequestSchema, LiftBarRequestSchema, RejectCommitRequestSchema } from '@static/protocol/relay'
 import type { Agent } from './core/agent/agent.ts'
 import { addMembers } from './core/agent/adding.ts'
 import type { Incoming } from './core/channel/inbox.ts'
 import { leaveChannel } from './core/agent/leaving.ts'
+import { removeMember } from './core/agent/removing.ts'
 import type { Membership } from './core/channel/membership.ts'
 import { ErrorEdge } from './error-edge.ts'
 import { fingerprintOf, parseAgentId } from './fingerprint.ts'
@@ -86,7 +88,7 @@ export class Channel implements AsyncDisposable {
       const bytes = typeof payload === 'string' ? new TextEncoder().encode(payload) : payload
       if (bytes.length > MAX_PAYLOAD_BYTES) throw StaticError.of('too_large')
       // A copy: it may be encrypted later, and the caller may use its buffer again.
-      return this.#membership.send('payload', Uint8Array.from(bytes))
+      return this.#membership.sender.send('payload', Uint8Array.from(bytes))
     })
   }
 
@@ -142,12 +144,12 @@ export class Channel implements AsyncDisposable {
    * @throws {StaticError} `not_allowed`, `not_found`
    */
   async removeMember(member: AgentId): Promise<void> {
-    await this.#edge.wait(() => this.#agent.removeMember(this.#membership, parseAgentId(member)))
+    await this.#edge.wait(() => removeMember(this.#agent.context, this.#membership, parseAgentId(member)))
   }
 
   /** Replaces this agent's keys in the group. It happens by itself every 24 hours and 10,000 messages. */
   async rotate(): Promise<void> {
-    await this.#edge.wait(() => this.#membership.rekey())
+    await this.#edge.wait(() => this.#membership.upkeep.rekey())
   }
 
   /**
@@ -167,12 +169,13 @@ export class Channel implements AsyncDisposable {
   async delete(): Promise<void> {
     const { channelId } = this.#membership
     const channel = { case: 'channelId', value: channelId } as const
+    const { requests, memberships, context } = this.#agent
+    const value = message(DeleteChannelRequestSchema, { channel })
     await this.#edge.wait(async () => {
-      await this.#agent.ask(
-        { case: 'deleteChannel', value: { $typeName: 'static.relay.v1.DeleteChannelRequest', channel } },
-        () => this.#agent.drop(this.#membership, StaticError.of('not_found', 'The channel was deleted.')),
+      await requests.ask({ case: 'deleteChannel', value }, () =>
+        memberships.drop(this.#membership, StaticError.of('not_found', 'The channel was deleted.')),
       )
-      await this.#agent.journal.written()
+      await context.journal.written()
     })
   }
 
@@ -184,8 +187,8 @@ export class Channel implements AsyncDisposable {
    */
   async rejectCommit(slot: number): Promise<void> {
     const { channelId } = this.#membership
-    const value = { $typeName: 'static.relay.v1.RejectCommitRequest', channelId, slot: BigInt(slot) } as const
-    await this.#edge.wait(() => this.#agent.ask({ case: 'rejectCommit', value }, () => {}))
+    const value = message(RejectCommitRequestSchema, { channelId, slot: BigInt(slot) })
+    await this.#edge.wait(() => this.#agent.requests.ask({ case: 'rejectCommit', value }, () => {}))
   }
 
   /**
@@ -196,8 +199,8 @@ export class Channel implements AsyncDisposable {
   async liftBar(member: AgentId): Promise<void> {
     const { channelId } = this.#membership
     const agentId = fromHex(this.#edge.run(() => parseAgentId(member)))
-    const value = { $typeName: 'static.relay.v1.LiftBarRequest', channelId, agentId } as const
-    await this.#edge.wait(() => this.#agent.ask({ case: 'liftBar', value }, () => {}))
+    const value = message(LiftBarRequestSchema, { channelId, agentId })
+    await this.#edge.wait(() => this.#agent.requests.ask({ case: 'liftBar', value }, () => {}))
   }
 
   /**
@@ -207,7 +210,7 @@ export class Channel implements AsyncDisposable {
    * @throws {StaticError} `queue_full` when so much is unread that nothing more is taken, or what ended the channel
    */
   async catchUp(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
-    await this.#edge.wait(() => this.#membership.catchUp(options.signal))
+    await this.#edge.wait(() => this.#membership.intake.catchUp(options.signal))
   }
 
   /**

@@ -8,6 +8,7 @@ import { joinByWelcome } from './core/agent/joining.ts'
 import { leaveChannel } from './core/agent/leaving.ts'
 import type { Membership } from './core/channel/membership.ts'
 import { type Offer, waitingOffers } from './core/agent/offers.ts'
+import type { AgentServices } from './core/agent/services.ts'
 import { ErrorEdge } from './error-edge.ts'
 import { fingerprintOf, parseAgentId } from './fingerprint.ts'
 import type { InviteHandler } from './invite/handler.ts'
@@ -58,7 +59,7 @@ export class StaticClient implements AsyncDisposable {
   }
 
   /** @internal Starts an agent of given parts, with what deals with invites. */
-  static async start(parts: AgentParts, invites?: (agent: Agent) => InviteHandler): Promise<StaticClient> {
+  static async start(parts: AgentParts, invites?: (agent: AgentServices) => InviteHandler): Promise<StaticClient> {
     const agent = new Agent(parts, invites)
     try {
       await agent.ready
@@ -104,7 +105,7 @@ export class StaticClient implements AsyncDisposable {
 
   /** @internal The membership under a name. */
   membershipOf(name: ChannelName): Membership {
-    const held = this.#agent.held(name)
+    const held = this.#agent.memberships.named(name)
     if (!held || held.state === 'founding' || held.state === 'joining') {
       throw StaticError.of('not_found', `This agent is in no channel ${name}.`)
     }
@@ -113,7 +114,7 @@ export class StaticClient implements AsyncDisposable {
 
   /** The channels that this agent is in. */
   channels(): readonly Channel[] {
-    return [...this.#agent.memberships.values()]
+    return [...this.#agent.memberships]
       .filter(({ state }) => state === 'joined' || state === 'leaving' || state === 'ended')
       .map((membership) => this.channelOf(membership))
   }
@@ -165,7 +166,7 @@ export class StaticClient implements AsyncDisposable {
    */
   events(): AsyncIterableIterator<AgentEvent> {
     const failed: AgentEvent[] = []
-    for (const { name, failure } of this.#agent.memberships.values()) {
+    for (const { name, failure } of this.#agent.memberships) {
       if (failure) failed.push({ type: 'channel_failed', channel: name, error: this.edge.mark(failure) })
     }
     return this.#agent.events.listen(failed)

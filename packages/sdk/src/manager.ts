@@ -2,7 +2,7 @@
 import { parseChannelName, StaticError } from '@static/protocol'
 import type { Channel, Envelope } from './channel.ts'
 import { StaticClient } from './client.ts'
-import type { Agent, AgentParts } from './core/agent/agent.ts'
+import type { AgentParts } from './core/agent/agent.ts'
 import { ErrorEdge } from './error-edge.ts'
 import { Invites } from './invite/invites.ts'
 import { openParts } from './parts.ts'
@@ -78,7 +78,7 @@ export class StaticChannelManager implements AsyncDisposable {
     const deaths: ((error: StaticError) => void)[] = []
     const died = Promise.withResolvers<StaticError>()
     let invites: Invites | undefined
-    const client = await StaticClient.start(parts, (agent: Agent) => {
+    const client = await StaticClient.start(parts, (agent) => {
       invites = new Invites(agent, relay, (error) => deaths.forEach((tell) => tell(error)))
       return invites
     })
@@ -105,7 +105,7 @@ export class StaticChannelManager implements AsyncDisposable {
   async invite(name: string, { maxUses = 1, ttl = TTL_SECONDS }: InviteOptions = {}): Promise<string> {
     this.#checkAlive()
     return await this.client.edge.wait(() =>
-      this.#invites.desk.invite(this.client.membershipOf(parseChannelName(name)), maxUses, ttl * MS),
+      this.#invites.issuer.invite(this.client.membershipOf(parseChannelName(name)), maxUses, ttl * MS),
     )
   }
 
@@ -115,7 +115,7 @@ export class StaticChannelManager implements AsyncDisposable {
    * @throws {StaticError} `invite_invalid` when it is not of this agent
    */
   async revokeInvite(token: string): Promise<void> {
-    await this.client.edge.wait(() => this.#invites.desk.revoke(token))
+    await this.client.edge.wait(() => this.#invites.issuer.revoke(token))
   }
 
   /**

@@ -4,15 +4,16 @@
  * it for this request, the owner's leaf has signed it, and the owner answers this agent's hello.
  */
 import { sameBytes } from '@static/node/compare'
-import { type ErrorCode, ERRORS, fromHex, StaticError, toHex } from '@static/protocol'
-import type { DeliverWelcome } from '@static/protocol/relay'
-import type { Agent } from '../core/agent/agent.ts'
-import { same } from '../core/bytes.ts'
-import { newChannel, resumeOf } from '../core/agent/founding.ts'
-import { wipeEpoch } from '../core/channel/group-state.ts'
-import { sha256 } from '../core/channel/history.ts'
+import { type ErrorCode, ERRORS, fromHex, message, StaticError, toHex } from '@static/protocol'
+import { type DeliverWelcome, RequestJoinRequestSchema } from '@static/protocol/relay'
+import { resumeOf } from '../core/agent/deliveries.ts'
+import { newChannel } from '../core/agent/founding.ts'
 import { startOf } from '../core/agent/joining.ts'
 import { leaveChannel } from '../core/agent/leaving.ts'
+import type { AgentServices } from '../core/agent/services.ts'
+import { same } from '../core/bytes.ts'
+import { wipeEpoch } from '../core/channel/group-state.ts'
+import { sha256 } from '../core/channel/history.ts'
 import type { Membership } from '../core/channel/membership.ts'
 import type { AgentId, AttemptRecord, ChannelId, SessionInfo } from '../ports.ts'
 import { refusalError, retryDelay } from '../session/refusal.ts'
@@ -32,21 +33,21 @@ interface Attempt {
   readonly keys: InviteKeys
   /** Calls that wait for it. */
   readonly waiting: Set<PromiseWithResolvers<Membership>>
-  /** How often it has said hello in this life, and what calls the next one off. */
+  /** How often it has said hello in this life, and what cancels the next one. */
   hellos: number
-  callOff: (() => void) | undefined
+  cancel: (() => void) | undefined
 }
 
 /** The joins by token that are under way. */
 export class JoinAttempts {
-  readonly #agent: Agent
+  readonly #agent: AgentServices
   readonly #relay: string
   readonly #attempts = new Map<string, Attempt>()
   #info: SessionInfo | undefined
   #stopped = false
 
   /** `relay` is the relay's name. */
-  constructor(agent: Agent, relay: string) {
+  constructor(agent: AgentServices, relay: string) {
     this.#agent = agent
     this.#relay = relay
     for (const record of agent.stored.attempts) this.#hold(record)
@@ -66,7 +67,7 @@ export class JoinAttempts {
     if (held) return held
     const known = this.#attempts.get(toHex(inviteKeys(token.secret).inviteId))
     const attempt = known ?? (await this.#begin(token))
-    if (token.expiresAt <= this.#agent.now() && !this.#membershipOf(attempt)) {
+    if (token.expiresAt <= this.#agent.context.now() && !this.#membershipOf(attempt)) {
       this.#drop(attempt)
       throw StaticError.of('invite_expired')
     }
@@ -87,7 +88,7 @@ export class JoinAttempts {
     if (!attempt) return false
     this.#enter(attempt, delivered).catch((error: unknown) => {
       const refused = StaticError.from(error)
-      this.#agent.emit({ type: 'welcome_refused', channel: attempt.record.name, error: refused })
+      this.#agent.context.emit({ type: 'welcome_refused', channel: attempt.record.name, error: refused })
       this.#fail(attempt, refused)
     })
     return true
@@ -115,7 +116,7 @@ export class JoinAttempts {
 
   /** A channel cannot go on. Nothing of one that this agent is about to join is the application's: it is left. */
   failed(name: string): void {
-    const membership = this.#agent.held(name)
+    const membership = this.#agent.memberships.named(name)
     if (!membership || this.#attemptsOn(membership.id).length === 0) return
     // If it does not go out now: `join` leaves it, too.
     queueMicrotask(() => void leaveChannel(this.#agent, membership).catch(() => {}))
@@ -135,7 +136,7 @@ export class JoinAttempts {
 
   /** The channel, if this agent is in it already; a broken one is left first. */
   async #held({ name, channelId }: InviteToken): Promise<Membership | undefined> {
-    const held = this.#agent.held(name)
+    const held = this.#agent.memberships.named(name)
     const known = this.#agent.memberships.get(toHex(channelId))
     // Whoever made the token wants to be taken for the owner of a channel that this agent is in.
     if (known && known.name !== name) throw StaticError.of('channel_exists', 'This agent is in that channel already.')
@@ -151,7 +152,7 @@ export class JoinAttempts {
   }
 
   async #begin(token: InviteToken): Promise<Attempt> {
-    if (token.expiresAt <= this.#agent.now()) throw StaticError.of('invite_expired')
+    if (token.expiresAt <= this.#agent.context.now()) throw StaticError.of('invite_expired')
     const { name, channelId, owner, secret, expiresAt } = token
     const channel = toHex(channelId)
     // The same request by another token: whichever the owner takes first, it adds this agent once.
@@ -167,29 +168,29 @@ export class JoinAttempts {
       nonce,
       keyPackage,
     })
-    this.#agent.journal.add({ type: 'putAttempt', record: attempt.record })
-    await this.#agent.journal.written()
+    this.#agent.context.journal.add({ type: 'putAttempt', record: attempt.record })
+    await this.#agent.context.journal.written()
     this.#proceed(attempt)
     return attempt
   }
 
   async #freshRequest(): Promise<Pick<AttemptRecord, 'nonce' | 'keyPackage'>> {
     const { keyPackage } = await this.#agent.keyPackages.make(false)
-    return { nonce: this.#agent.random(JOIN_NONCE_BYTES), keyPackage }
+    return { nonce: this.#agent.context.random(JOIN_NONCE_BYTES), keyPackage }
   }
 
   async #wait(attempt: Attempt, timeoutMs: number): Promise<Membership> {
     if (this.#stopped) throw StaticError.of('closed')
     const waiting = Promise.withResolvers<Membership>()
     attempt.waiting.add(waiting)
-    const callOff = this.#agent.later(timeoutMs, () => {
+    const cancel = this.#agent.context.later(timeoutMs, () => {
       const text = 'The owner of the channel did not answer in time. It must be running with an API key. '
       waiting.reject(StaticError.of('join_timeout', `${text}Then use the same token again.`))
     })
     try {
       return await waiting.promise
     } finally {
-      callOff()
+      cancel()
       attempt.waiting.delete(waiting)
     }
   }
@@ -197,7 +198,7 @@ export class JoinAttempts {
   /** The next step: ask, or say hello. */
   #proceed(attempt: Attempt): void {
     const membership = this.#membershipOf(attempt)
-    if (!membership && attempt.record.expiresAt <= this.#agent.now()) {
+    if (!membership && attempt.record.expiresAt <= this.#agent.context.now()) {
       return this.#refuse(attempt, StaticError.of('invite_expired'))
     }
     const step = membership ? this.#sayHello(membership, attempt) : this.#request(attempt)
@@ -209,88 +210,89 @@ export class JoinAttempts {
   }
 
   async #request(attempt: Attempt): Promise<void> {
-    const agent = this.#agent
-    if (!agent.keyPackages.has(attempt.record.keyPackage)) {
+    const { context, keyPackages } = this.#agent
+    if (!keyPackages.has(attempt.record.keyPackage)) {
       // Used by a membership that came to nothing: the owner must see a new request.
       attempt.record = { ...attempt.record, ...(await this.#freshRequest()) }
-      agent.journal.add({ type: 'putAttempt', record: attempt.record })
-      await agent.journal.written()
+      context.journal.add({ type: 'putAttempt', record: attempt.record })
+      await context.journal.written()
     }
     const info = this.#info
     if (!info) return
     const { keys, record } = attempt
     const place = { channelId: fromHex(record.channel), name: record.name, owner: fromHex(record.owner) }
     const box = sealRequest(keys, place, record)
-    const request = { sessionNonce: info.nonce, agentId: fromHex(agent.agentId), box }
+    const request = { sessionNonce: info.nonce, agentId: fromHex(context.agentId), box }
     const { inviteId } = keys
     const proof = admissionProof(keys, request)
-    const value = { $typeName: 'static.relay.v1.RequestJoinRequest', inviteId, box, proof } as const
-    agent.session.request({ case: 'requestJoin', value }, (outcome) => {
+    const value = message(RequestJoinRequestSchema, { inviteId, box, proof })
+    context.session.request({ case: 'requestJoin', value }, (outcome) => {
       if (outcome.type !== 'refused') return
       const { code, retryAfterMs } = outcome.error
       const passes = code === 'rate_limited' || code === 'unavailable'
-      if (passes) agent.later(retryDelay(retryAfterMs), () => this.#proceed(attempt))
+      if (passes) context.later(retryDelay(retryAfterMs), () => this.#proceed(attempt))
       else this.#refuse(attempt, refusalError(outcome.error))
     })
   }
 
   /** Checks a Welcome and enters by it; the channel stays hidden until the owner has answered. */
   async #enter(attempt: Attempt, delivered: DeliverWelcome): Promise<void> {
-    const agent = this.#agent
+    const { context, memberships, keyPackages, requests } = this.#agent
+    const { engine } = context
     const { keys, record } = attempt
     const { channel: id, name } = record
     const welcome = Uint8Array.from(delivered.welcome?.welcome ?? [])
     try {
-      await agent.names.run(name, async () => {
+      await memberships.names.run(name, async () => {
         const before = this.#membershipOf(attempt)
         if (before?.welcome && same(before.welcome, sha256(welcome))) return
-        const { privatePart, keyPackage } = agent.keyPackages.forWelcome(welcome)
+        const { privatePart, keyPackage } = keyPackages.forWelcome(welcome)
         const owner = fromHex(record.owner)
         const expected = { channelId: fromHex(id), name, owner, signer: owner }
-        const joined = await agent.engine.join(welcome, privatePart, agent.key, expected)
-        const { epochAuthenticator } = agent.engine.facts(joined.group)
+        const joined = await engine.join(welcome, privatePart, context.key, expected)
+        const { epochAuthenticator } = engine.facts(joined.group)
         const tag = welcomeTag(keys, keyPackage, welcome, epochAuthenticator)
         if (!same(keyPackage, record.keyPackage) || !sameBytes(tag, delivered.welcome?.tag ?? new Uint8Array())) {
-          wipeEpoch(agent.engine, joined)
+          wipeEpoch(engine, joined)
           throw StaticError.of('invalid_welcome', 'The Welcome was not made by a holder of the invite token.')
         }
         // It was removed before its hello was heard, has asked again, and is added anew; or it was offered, too.
-        const offered = agent.memberships.get(id)
+        const offered = memberships.get(id)
         const mayReplace = offered?.name === name && (offered === before || offered.state === 'offered')
         if (offered && !mayReplace) {
-          wipeEpoch(agent.engine, joined)
+          wipeEpoch(engine, joined)
           throw StaticError.of('channel_exists', 'This agent is in that channel already.')
         }
-        if (offered) agent.drop(offered, undefined)
+        if (offered) memberships.drop(offered, undefined)
         const nowhere = { index: 0, hash: new Uint8Array(), slot: 0 }
-        const membership = agent.hold(newChannel(id, name, record.owner, 'joining', nowhere))
+        const membership = memberships.hold(newChannel(id, name, record.owner, 'joining', nowhere))
         try {
-          await agent.ask(resumeOf(membership.channelId), ({ channels: [state] }) => {
+          await requests.ask(resumeOf([membership.channelId]), ({ channels: [state] }) => {
             const start = startOf(state)
             if (start.index !== Number(delivered.position?.index ?? 0n)) throw new Superseded()
             membership.enter(joined, 'joining', start, sha256(welcome))
-            if (state) membership.resumed(state)
+            if (state) membership.intake.resumed(state)
           })
         } catch (error) {
-          wipeEpoch(agent.engine, joined)
-          agent.drop(membership, undefined)
+          wipeEpoch(engine, joined)
+          memberships.drop(membership, undefined)
           if (error instanceof Superseded) return
           throw error
         }
-        await agent.journal.written()
+        await context.journal.written()
         this.#proceed(attempt)
       })
     } finally {
-      agent.acknowledge(id, Number(delivered.position?.index ?? 0n))
+      context.deliveries.acknowledge(id, Number(delivered.position?.index ?? 0n))
     }
   }
 
   /** Says hello, and says it again: an owner that was stopped on its way to answer has forgotten. */
   async #sayHello(membership: Membership, attempt: Attempt): Promise<void> {
-    await membership.send('hello', attempt.record.nonce)
-    attempt.callOff?.()
+    await membership.sender.send('hello', attempt.record.nonce)
+    attempt.cancel?.()
     const wait = Math.min(HELLO_MS * 2 ** attempt.hellos++, LONGEST_HELLO_MS)
-    attempt.callOff = this.#agent.later(wait, () => {
+    attempt.cancel = this.#agent.context.later(wait, () => {
       const isOpen = this.#attempts.get(attempt.record.invite) === attempt
       if (isOpen && this.#membershipOf(attempt) === membership) this.#proceed(attempt)
     })
@@ -314,12 +316,12 @@ export class JoinAttempts {
     this.#attempts.delete(record.invite)
     const isShared = this.#attemptsOn(record.channel).some((other) => same(other.record.nonce, record.nonce))
     if (!isShared) this.#agent.keyPackages.forget(record.keyPackage)
-    this.#agent.journal.add({ type: 'dropAttempt', invite: record.invite })
+    this.#agent.context.journal.add({ type: 'dropAttempt', invite: record.invite })
   }
 
   #hold(record: AttemptRecord): Attempt {
     const keys = inviteKeys(record.secret)
-    const attempt: Attempt = { record, keys, waiting: new Set(), hellos: 0, callOff: undefined }
+    const attempt: Attempt = { record, keys, waiting: new Set(), hellos: 0, cancel: undefined }
     this.#attempts.set(record.invite, attempt)
     return attempt
   }

@@ -2,7 +2,6 @@
 import type { StaticError } from '@static/protocol'
 import type { DeliverWelcome } from '@static/protocol/relay'
 import type { AgentId, ChannelId, SessionInfo } from '../ports.ts'
-import type { Membership } from '../core/channel/membership.ts'
 
 /** Deals with invites: those of this agent, and those it joins by. */
 export interface InviteHandler {
@@ -13,15 +12,15 @@ export interface InviteHandler {
   /** The owner has refused a request. */
   refused(inviteId: Uint8Array, code: string): void
   /** The commit that brings a joiner in is adopted; `joiner` is what was said when it was asked for. */
-  admitted(channel: ChannelId, joiner: string): void
+  admitted(id: ChannelId, joiner: string): void
   /** A verified message of the SDK itself. */
-  greeted(membership: Membership, kind: 'hello' | 'greeting', sender: AgentId, payload: Uint8Array): void
+  greeted(id: ChannelId, kind: 'hello' | 'greeting', sender: AgentId, payload: Uint8Array): void
   /** A channel cannot go on here. */
   failed(name: string): void
   /** A channel and everything about it is gone. */
   dropped(id: ChannelId): void
   /** The application is about to remove a member. */
-  removing(membership: Membership, agent: AgentId): Promise<void>
+  removing(id: ChannelId, agent: AgentId): Promise<void>
   /** Nothing more happens: by the application's will, or because the agent has failed. */
   stop(cause: StaticError | undefined): void
 }

@@ -1,28 +1,29 @@
 /** Both sides of invites, as an agent hands things on to them. */
 import type { StaticError } from '@static/protocol'
 import type { DeliverWelcome } from '@static/protocol/relay'
-import type { Agent } from '../core/agent/agent.ts'
-import type { Membership } from '../core/channel/membership.ts'
+import type { AgentServices } from '../core/agent/services.ts'
 import type { AgentId, ChannelId, SessionInfo } from '../ports.ts'
 import { JoinAttempts } from './attempts.ts'
-import { InviteDesk } from './desk.ts'
 import type { InviteHandler } from './handler.ts'
+import { InviteIssuer } from './issuer.ts'
 
 /** The invites of one agent, and those it joins by. */
 export class Invites implements InviteHandler {
-  readonly desk: InviteDesk
+  readonly issuer: InviteIssuer
   readonly attempts: JoinAttempts
+  readonly #agent: Pick<AgentServices, 'memberships'>
   readonly #died: (error: StaticError) => void
 
   /** `relay` is the relay's name; `died` is told when nobody is answered any more. */
-  constructor(agent: Agent, relay: string, died: (error: StaticError) => void) {
-    this.desk = new InviteDesk(agent, relay, died)
+  constructor(agent: AgentServices, relay: string, died: (error: StaticError) => void) {
+    this.#agent = agent
+    this.issuer = new InviteIssuer(agent, relay, died)
     this.attempts = new JoinAttempts(agent, relay)
     this.#died = died
   }
 
   opened(info: SessionInfo): void {
-    this.desk.opened()
+    this.issuer.opened()
     this.attempts.opened(info)
   }
 
@@ -34,12 +35,14 @@ export class Invites implements InviteHandler {
     this.attempts.refused(inviteId, code)
   }
 
-  admitted(channel: ChannelId, joiner: string): void {
-    this.desk.admitted(channel, joiner)
+  admitted(id: ChannelId, joiner: string): void {
+    this.issuer.admitted(id, joiner)
   }
 
-  greeted(membership: Membership, kind: 'hello' | 'greeting', sender: AgentId, payload: Uint8Array): void {
-    if (kind === 'hello') this.desk.hello(membership, sender, payload)
+  greeted(id: ChannelId, kind: 'hello' | 'greeting', sender: AgentId, payload: Uint8Array): void {
+    const membership = this.#agent.memberships.get(id)
+    if (!membership) return
+    if (kind === 'hello') this.issuer.hello(membership, sender, payload)
     else this.attempts.greeting(membership, sender, payload)
   }
 
@@ -48,16 +51,16 @@ export class Invites implements InviteHandler {
   }
 
   dropped(id: ChannelId): void {
-    this.desk.dropped(id)
+    this.issuer.dropped(id)
     this.attempts.dropped(id)
   }
 
-  async removing(membership: Membership, agent: AgentId): Promise<void> {
-    await this.desk.removing(membership, agent)
+  async removing(id: ChannelId, agent: AgentId): Promise<void> {
+    await this.issuer.removing(id, agent)
   }
 
   stop(cause: StaticError | undefined): void {
-    this.desk.stop()
+    this.issuer.stop()
     this.attempts.stop()
     if (cause) this.#died(cause)
   }

@@ -1,6 +1,6 @@
 /** Acknowledgements in cells of their own, which a long envelope does not hold up. */
-import { encodeEnvelope, makeCell, type WireForm } from '@static/protocol'
-import { AckRequestSchema } from '@static/protocol/relay'
+import { encodeEnvelope, makeCell, message, type WireForm } from '@static/protocol'
+import { AckPositionSchema, AckRequestSchema } from '@static/protocol/relay'
 import type { Position } from './io.ts'
 
 /** A position takes at most 31 bytes in protobuf and 29 in CBOR, a cell carries 1,021. */
@@ -10,12 +10,10 @@ const POSITIONS_PER_CELL = 32
 export function ackCells(form: WireForm, positions: readonly Position[]): Uint8Array[] {
   const cells: Uint8Array[] = []
   for (let at = 0; at < positions.length; at += POSITIONS_PER_CELL) {
-    const some = positions.slice(at, at + POSITIONS_PER_CELL).map(({ channelId, index }) => ({
-      $typeName: 'static.relay.v1.AckPosition' as const,
-      channelId,
-      index,
-    }))
-    const ack = { $typeName: 'static.relay.v1.AckRequest' as const, positions: some }
+    const some = positions
+      .slice(at, at + POSITIONS_PER_CELL)
+      .map(({ channelId, index }) => message(AckPositionSchema, { channelId, index }))
+    const ack = message(AckRequestSchema, { positions: some })
     cells.push(makeCell('ack', encodeEnvelope(form, AckRequestSchema, ack)))
   }
   return cells

@@ -1,10 +1,12 @@
 /** How an agent answers a challenge (SPEC.md, "Sessions"): what it checks first, and what it signs. */
-import { NONCE_BYTES, RELAY_ID_BYTES, REVISION, sessionBytes, type SessionPurpose } from '@static/protocol'
+import { message, NONCE_BYTES, RELAY_ID_BYTES, REVISION, sessionBytes, type SessionPurpose } from '@static/protocol'
 import {
   type GetChallengeResponse,
   type OpenSessionRequest,
+  OpenSessionRequestSchema,
   Purpose,
   type RefreshSessionRequest,
+  RefreshSessionRequestSchema,
   TrafficProfile,
 } from '@static/protocol/relay'
 import { brokenProtocol, type Failure, untrusted } from './failure.ts'
@@ -51,8 +53,7 @@ export function challengeFault(
 export function answerOpening(answerer: Answerer, challenge: GetChallengeResponse, jwt: string): OpenSessionRequest {
   const { signer, traffic, cellsPerSecond } = answerer
   const agentNonce = signer.random(NONCE_BYTES)
-  return {
-    $typeName: 'static.relay.v1.OpenSessionRequest',
+  return message(OpenSessionRequestSchema, {
     purpose: Purpose.SESSION,
     revision: Math.min(REVISION, challenge.revision),
     publicKey: signer.publicKey,
@@ -62,19 +63,18 @@ export function answerOpening(answerer: Answerer, challenge: GetChallengeRespons
     trafficProfile: PROFILES[traffic],
     cellsPerSecond,
     signature: sign(answerer, 'session', challenge, agentNonce, jwt),
-  }
+  })
 }
 
 /** The answer that brings a new token into an open session. */
 export function answerRefresh(answerer: Answerer, challenge: GetChallengeResponse, jwt: string): RefreshSessionRequest {
   const agentNonce = answerer.signer.random(NONCE_BYTES)
-  return {
-    $typeName: 'static.relay.v1.RefreshSessionRequest',
+  return message(RefreshSessionRequestSchema, {
     relayNonce: challenge.nonce,
     agentNonce,
     jwt,
     signature: sign(answerer, 'refresh', challenge, agentNonce, jwt),
-  }
+  })
 }
 
 function sign(

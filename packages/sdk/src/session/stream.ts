@@ -11,6 +11,7 @@ import {
   encodeEnvelope,
   ENVELOPE_LIMITS,
   makeCell,
+  message,
   paceOf,
   REVISION,
   StaticError,
@@ -19,7 +20,8 @@ import {
 } from '@static/protocol'
 import {
   ClientMessageSchema,
-  type Error as Refusal,
+  ErrorSchema,
+  GetChallengeRequestSchema,
   type GetChallengeResponse,
   type ServerMessage,
   ServerMessageSchema,
@@ -163,7 +165,7 @@ export class SessionStream<Key> {
   request(key: Key, body: RequestBody): void {
     const refused = this.#ask(body, undefined, key)
     if (!refused) return
-    const error: Refusal = { $typeName: 'static.relay.v1.Error', laggingAgents: [], ...refused }
+    const error = message(ErrorSchema, { laggingAgents: [], ...refused })
     this.#effects.emit({ type: 'outcome', key, outcome: { type: 'refused', error } })
   }
 
@@ -217,13 +219,8 @@ export class SessionStream<Key> {
     const requestId = this.#lastRequest + 1
     let envelope: Uint8Array
     try {
-      const message = {
-        $typeName: 'static.relay.v1.ClientMessage' as const,
-        requestId: BigInt(requestId),
-        sessionToken: '',
-        body,
-      }
-      envelope = encodeEnvelope(this.#form, ClientMessageSchema, message)
+      const asked = message(ClientMessageSchema, { requestId: BigInt(requestId), sessionToken: '', body })
+      envelope = encodeEnvelope(this.#form, ClientMessageSchema, asked)
     } catch (error) {
       return { code: 'invalid_request', message: StaticError.from(error).message }
     }
@@ -337,10 +334,7 @@ export class SessionStream<Key> {
 }
 
 function challengeRequest(): RequestBody {
-  return {
-    case: 'getChallenge',
-    value: { $typeName: 'static.relay.v1.GetChallengeRequest', revision: REVISION },
-  }
+  return { case: 'getChallenge', value: message(GetChallengeRequestSchema, { revision: REVISION }) }
 }
 
 function bounded(ms: number): number {

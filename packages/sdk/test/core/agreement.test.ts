@@ -117,14 +117,14 @@ async function act(
   assert.ok(owner && player)
   switch (step.do) {
     case 'rotate':
-      return void player.membership.rekey()
+      return void player.membership.upkeep.rekey()
     case 'say':
       return void player.send('words')
     case 'time':
       return await stage.advance((step.days ?? 0) * DAYS, DAYS / 2)
     case 'add': {
       const guest = await outsider(stage, fresh())
-      const added = owner.membership.commit(() => ({ adds: [guest.keyPackage] }))
+      const added = owner.membership.committer.commit(() => ({ adds: [guest.keyPackage] }))
       await stage.settle()
       const { welcomes } = await added
       await guest.join(welcomes[0]!.welcome)
@@ -134,7 +134,7 @@ async function act(
       const last = stage.players.at(-1)
       if (!last || stage.players.length <= 3) return
       stage.players.pop()
-      return void owner.membership.commit(() => ({ removes: [Buffer.from(last.agentId, 'hex')] }))
+      return void owner.membership.committer.commit(() => ({ removes: [Buffer.from(last.agentId, 'hex')] }))
     }
     default: {
       const [, , forge] = forbidden[step.which ?? 0]!

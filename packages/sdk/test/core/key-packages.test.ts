@@ -18,7 +18,7 @@ function scene(
   const store = makeMemoryStore({ identity, publicKey: key.publicKey, secretKey: key.seed })
   for (const record of stored) store.write([{ type: 'putKeyPackage', record }])
   const journal = new Journal(store, assert.fail)
-  const keyPackages = new KeyPackages({ engine, identity, key, journal, now: () => now }, stored)
+  const keyPackages = new KeyPackages({ engine, key, journal, now: () => now }, identity, stored)
   const refs = (): string[] => {
     journal.flush()
     return store.load().keyPackages.map(({ ref }) => ref)

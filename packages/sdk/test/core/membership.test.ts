@@ -10,6 +10,7 @@ import {
   SendMessageRequestSchema,
 } from '@static/protocol/relay'
 import { makePending } from '../../src/core/channel/commits.ts'
+import { GroupState } from '../../src/core/channel/group-state.ts'
 import { sha256 } from '../../src/core/channel/history.ts'
 import { outsider, type Player, Stage } from '../support/stage.ts'
 import { randomNumbers, SEED } from '@static/testkit/random'
@@ -46,7 +47,7 @@ async function say(stage: Stage, player: Player, words: string): Promise<void> {
 }
 
 async function rotate(stage: Stage, player: Player): Promise<void> {
-  const rotated = player.membership.rekey()
+  const rotated = player.membership.upkeep.rekey()
   await stage.settle()
   await rotated
 }
@@ -65,12 +66,12 @@ test('the first add to a lone group is followed by a re-key before anything else
   const ann = stage.player('ann')
   const before = ann.epoch
   const bob = await outsider(stage, 'bob')
-  const added = ann.membership.commit(() => ({ adds: [bob.keyPackage] }))
+  const added = ann.membership.committer.commit(() => ({ adds: [bob.keyPackage] }))
   const sent = ann.send('in the epoch after the re-key')
   await stage.settle()
   const { welcomes } = await added
   await sent
-  assert.equal(ann.membership.rekeyDue, false)
+  assert.equal(ann.membership.upkeep.isRekeyDue, false)
   assert.equal(ann.epoch, before + 2)
   assert.deepEqual(
     stage.log.map(({ kind, slot }) => `${kind} ${slot}`),
@@ -81,7 +82,7 @@ test('the first add to a lone group is followed by a re-key before anything else
   assert.deepEqual(await joined.take(), ['in the epoch after the re-key'])
   // The next one is added to a group that was not alone.
   const cid = await outsider(stage, 'cid')
-  const second = ann.membership.commit(() => ({ adds: [cid.keyPackage] }))
+  const second = ann.membership.committer.commit(() => ({ adds: [cid.keyPackage] }))
   await stage.settle()
   await second
   assert.equal(ann.epoch, before + 3)
@@ -95,16 +96,16 @@ for (const made of [true, false]) {
     // The relay takes the first commit and nothing after it.
     stage.refuse = (_, body) =>
       body.case === 'sendCommit' && stage.log.length > 0 ? { code: 'unavailable', retryAfterMs: HOUR } : undefined
-    const added = ann.membership.commit(() => ({ adds: [bob.keyPackage] }))
+    const added = ann.membership.committer.commit(() => ({ adds: [bob.keyPackage] }))
     await stage.settle()
     const { welcomes } = await added
-    assert.equal(ann.membership.rekeyDue, true)
+    assert.equal(ann.membership.upkeep.isRekeyDue, true)
     if (!made) ann.store.write([{ type: 'putPending', id: ann.membership.id, pending: undefined }])
     stage.refuse = () => undefined
     ann = ann.restart()
     const before = ann.epoch
     await say(stage, ann, 'after')
-    assert.equal(ann.membership.rekeyDue, false)
+    assert.equal(ann.membership.upkeep.isRekeyDue, false)
     assert.ok(ann.epoch > before)
     assert.equal(stage.log.at(-1)?.kind, 'message')
     assert.equal(stage.log.at(-2)?.kind, 'commit')
@@ -118,13 +119,13 @@ test('a program that ends before its add was answered sends it again, with the r
   const stage = await Stage.start(['ann'])
   let ann = stage.player('ann')
   const bob = await outsider(stage, 'bob')
-  ann.membership.commit(() => ({ adds: [bob.keyPackage] })).catch(() => {})
+  ann.membership.committer.commit(() => ({ adds: [bob.keyPackage] })).catch(() => {})
   await ann.membership.idle()
   ann.journal.flush()
   // Stored, perhaps sent: nobody knows.
   ann = ann.restart()
   await stage.settle()
-  assert.equal(ann.membership.rekeyDue, false)
+  assert.equal(ann.membership.upkeep.isRekeyDue, false)
   assert.equal(ann.membership.group?.members.size, 2)
   assert.ok(commits(stage).length >= 2)
 })
@@ -168,7 +169,7 @@ test('a re-key that becomes due while commits must wait is wanted once', async (
   const ann = stage.player('ann')
   stage.refuse = (_, body) =>
     body.case === 'sendCommit' ? { code: 'epoch_mismatch', head: 0n, retryAfterMs: MINUTE } : undefined
-  const added = ann.membership.commit(() => ({ adds: [] }))
+  const added = ann.membership.committer.commit(() => ({ adds: [] }))
   await stage.settle()
   ann.membership.sender.sentSinceRekey = 9999
   await say(stage, ann, 'the last one')
@@ -209,7 +210,7 @@ test('a timer that fires a little early by the clock is the end of the wait all 
       ? { code: 'epoch_mismatch', head: 0n, retryAfterMs: 100 }
       : { code: 'unavailable', retryAfterMs: 100 }
   }
-  const rekeyed = ann.membership.rekey()
+  const rekeyed = ann.membership.upkeep.rekey()
   await stage.settle()
   const sent = ann.send('words')
   await stage.settle()
@@ -335,8 +336,7 @@ test('a message of a higher epoch after a commit that was left out: the others h
   await stage.settle()
   assert.equal(ann.told('commit_skipped').length, 1)
   const before = ann.view
-  cid.membership.adopt(result.next)
-  const { ciphertext } = cid.membership.group!.seal(new Uint8Array(100))
+  const { ciphertext } = new GroupState(cid.engine, result.next).seal(new Uint8Array(100))
   const request = create(SendMessageRequestSchema, { messageId: new Uint8Array(16), counter: 1n, ciphertext })
   stage.append({ kind: 'message', sender: cid.agentId, slot: stage.position.slot, request })
   await stage.settle()
@@ -344,7 +344,7 @@ test('a message of a higher epoch after a commit that was left out: the others h
   assert.equal(ann.view, 'mls_error')
   assert.match(ann.told('channel_failed')[0]?.error.message ?? '', /could not follow/)
   await assert.rejects(
-    ann.membership.commit(() => ({})),
+    ann.membership.committer.commit(() => ({})),
     { code: 'mls_error' },
   )
 })
@@ -364,14 +364,14 @@ test('a channel that ends while a commit is made or followed stays ended, and ke
   const stage = await Stage.start(['ann', 'bob', 'cid'])
   const [ann, bob, cid] = [stage.player('ann'), stage.player('bob'), stage.player('cid')]
   const request = await commitOf(ann)
-  const made = bob.membership.commit(() => ({}))
+  const made = bob.membership.committer.commit(() => ({}))
   bob.membership.over('not_found')
   await assert.rejects(made, { code: 'not_found' })
   const { channelId } = stage
   const { messageId, slot, commit, declaration } = request
   const sender = Buffer.from(ann.agentId, 'hex')
   const fields = { channelId, index: 1n, slot, sender, messageId, commit, declaration: declaration! }
-  cid.membership.deliver({ case: 'deliverCommit', value: create(DeliverCommitSchema, fields) })
+  cid.membership.intake.deliver({ case: 'deliverCommit', value: create(DeliverCommitSchema, fields) })
   cid.membership.over('not_found')
   for (const { membership, journal, store } of [bob, cid]) {
     await membership.idle()
@@ -393,7 +393,7 @@ test(`three members commit at the same time for ${ROUNDS} rounds`, async (t) => 
   const stage = await Stage.start(['a', 'b', 'c'], { seed: SEED })
   const before = stage.players[0]!.epoch
   for (let round = 1; round <= ROUNDS; round++) {
-    const rotated = Promise.all(stage.players.map(({ membership }) => membership.rekey()))
+    const rotated = Promise.all(stage.players.map(({ membership }) => membership.upkeep.rekey()))
     while (stage.position.slot < 3 * round) await stage.advance(10, 1)
     await rotated
     assert.equal(views(stage), 1)
@@ -434,7 +434,7 @@ async function life(seed: number): Promise<void> {
         // Given up, and said so.
         (error: unknown) => assert.equal((error as StaticError).code, 'quota_exceeded'),
       )
-    } else if (what < 0.8) player.membership.rekey().catch((error: unknown) => assert.fail(String(error)))
+    } else if (what < 0.8) player.membership.upkeep.rekey().catch((error: unknown) => assert.fail(String(error)))
     else if (what < 0.9) {
       player.lose(Math.floor(3 * chance()))
       player.resume()

@@ -79,7 +79,7 @@ test('after a gap of 1,100 messages of one sender its next messages are readable
   assert.equal(index, before + 1100)
   const position = { index: BigInt(index), hash, slot: BigInt(slot) }
   const gap = { channelId: stage.channelId, firstIndex: BigInt(before + 1), commitLost: false, position }
-  bob.membership.deliver({ case: 'gap', value: create(GapNoticeSchema, gap) })
+  bob.membership.intake.deliver({ case: 'gap', value: create(GapNoticeSchema, gap) })
   bob.delivered = index
   bob.online = true
   for (const words of ['after', 'and after']) {
@@ -172,15 +172,15 @@ test('a full inbox is told; what needs entries that it does not take is queue_fu
     await stage.settle()
     await burst
   }
-  assert.equal(await fate(bob.membership.catchUp()), 'queue_full')
+  assert.equal(await fate(bob.membership.intake.catchUp()), 'queue_full')
   // It needs nothing of what it does not take.
   const before = fate(bob.send('full'))
   await stage.settle()
   assert.equal(await before, 'ok')
-  const rekeying = alice.membership.rekey()
+  const rekeying = alice.membership.upkeep.rekey()
   await stage.settle()
   await rekeying
-  const late = [fate(bob.send('a metric')), fate(bob.membership.rekey())]
+  const late = [fate(bob.send('a metric')), fate(bob.membership.upkeep.rekey())]
   await stage.settle()
   assert.deepEqual(await Promise.all(late), ['queue_full', 'queue_full'])
   assert.deepEqual(await alice.take(), ['full'])
@@ -190,7 +190,7 @@ test('a full inbox is told; what needs entries that it does not take is queue_fu
     await stage.settle()
   }
   assert.equal(read, sent)
-  const caughtUp = fate(bob.membership.catchUp())
+  const caughtUp = fate(bob.membership.intake.catchUp())
   await stage.settle()
   assert.equal(await caughtUp, 'ok')
   assert.equal(bob.told('inbox_full').length, 1)
@@ -210,19 +210,21 @@ test('catching up in a session is over when what the relay has by then is proces
   const last = stage.position.index
   assert.ok(sees() < last)
   let seen = 0
-  const one = bob.membership.catchUp().then(() => (seen = sees()))
+  const one = bob.membership.intake.catchUp().then(() => (seen = sees()))
   await stage.settle()
   await one
   assert.equal(seen, last)
 
   // The commit is here, and MLS works on it.
-  const removal = alice.membership.commit(() => ({ removes: [fromHex(carol.agentId)] }))
+  const removal = alice.membership.committer.commit(() => ({ removes: [fromHex(carol.agentId)] }))
   let members: number | undefined
   bob.hearing = ({ case: kind }) => {
     if (kind !== 'deliverCommit') return undefined
     bob.hearing = () => undefined
     // Right after it was delivered.
-    queueMicrotask(() => void bob.membership.catchUp().then(() => (members = bob.membership.group?.members.size)))
+    queueMicrotask(
+      () => void bob.membership.intake.catchUp().then(() => (members = bob.membership.group?.members.size)),
+    )
     return undefined
   }
   await stage.settle()
@@ -238,7 +240,7 @@ test('catching up is not over while a hole is asked for again', async () => {
   let left = 1
   bob.hearing = () => {
     if (left-- > 0) return 'lost'
-    if (left === -1) void bob.membership.catchUp().then(() => (seen = bob.membership.history.position.index))
+    if (left === -1) void bob.membership.intake.catchUp().then(() => (seen = bob.membership.history.position.index))
     return undefined
   }
   const said = Promise.all([alice.send('1'), alice.send('2')])
@@ -252,17 +254,17 @@ test('catching up is not over while a hole is asked for again', async () => {
 test('who thinks better of leaving while it catches up is delivered again', async () => {
   const stage = await Stage.start(['alice', 'bob'])
   const [alice, bob] = [stage.player('alice'), stage.player('bob')]
-  void bob.membership.catchUp()
+  void bob.membership.intake.catchUp()
   bob.membership.become('leaving')
   await stage.settle()
   // The relay has refused.
   bob.membership.become('joined')
-  bob.membership.resume()
+  bob.membership.intake.resume()
   const said = [alice.send('still here?'), bob.send('yes')]
   await stage.settle()
   await Promise.all(said)
   assert.deepEqual(await bob.take(), ['still here?'])
-  const caughtUp = bob.membership.catchUp()
+  const caughtUp = bob.membership.intake.catchUp()
   await stage.settle()
   await caughtUp
 })

@@ -4,7 +4,7 @@ import { setImmediate } from 'node:timers/promises'
 import { test } from 'node:test'
 import { toHex } from '@static/protocol'
 import { StaticClient } from '../../src/client.ts'
-import type { Agent } from '../../src/core/agent/agent.ts'
+import type { AgentServices } from '../../src/core/agent/services.ts'
 import { POOLED } from '../../src/core/agent/key-packages.ts'
 import { Invites } from '../../src/invite/invites.ts'
 import { inviteKeys } from '../../src/invite/keys.ts'
@@ -173,7 +173,7 @@ test('a joiner that says hello again and again is greeted once in a while', asyn
   const world = LyingSystem.start(t)
   const alice = await world.manager('alice', { now: () => now })
   const channel = await alice.create(NAME)
-  let agent: Agent | undefined
+  let agent: AgentServices | undefined
   let invites: Invites | undefined
   const bob = await StaticClient.start(await world.parts('bob'), (started) => {
     agent = started
@@ -189,7 +189,7 @@ test('a joiner that says hello again and again is greeted once in a while', asyn
     world.relay.requests(alice.client.agentId, 'sendMessage').filter(({ control }) => control).length
   /** Says hello so often, and waits until alice has heard it and has answered what she answers. */
   const hello = async (times: number): Promise<void> => {
-    for (let n = 0; n < times; n++) await agent!.memberships.get(membership.id)!.send('hello', nonce)
+    for (let n = 0; n < times; n++) await agent!.memberships.get(membership.id)!.sender.send('hello', nonce)
     await world.relay.read(room, alice.client.agentId, bob.agentId)
     await channel.send('heard')
     assert.deepEqual(await take(bob.channelOf(membership), 1), ['heard'])

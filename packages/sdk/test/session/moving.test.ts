@@ -72,6 +72,7 @@ test('what is asked while the session moves to QUIC is asked again there, and th
   const endpoint = (way: SessionInfo['way']) =>
     ({ way, host: 'relay.test', port: 1, serverName: 'relay.test', url: `${way}://relay.test:1` }) as const
   let requests = 0
+  let counted: RelaySession | undefined
   const agent = new Agent({
     store: makeMemoryStore({ identity: Buffer.from('alice'), publicKey, secretKey: seed }),
     engine: makeEngine(),
@@ -101,26 +102,27 @@ test('what is asked while the session moves to QUIC is asked again there, and th
         release: () => session.release(),
         close: async () => await session.close(),
       }
+      counted = counting
       return { session: counting, ready }
     },
   })
   t.after(() => agent.close())
   await agent.ready
-  const polling = agent.outcome(POLL)
-  const adding = agent.ask(ADD, ({ keyPackage }) => keyPackage)
+  const polling = agent.requests.outcome(POLL)
+  const adding = agent.requests.ask(ADD, ({ keyPackage }) => keyPackage)
   const asked = (): string[] => relay.asked.map(({ body }) => body.case ?? '').filter((name) => isAsked(name))
   await relay.until(() => asked().length === 2)
 
   quicIsUp = true
   skew = MINUTE_MS + 1000
-  agent.session.ack([{ channelId: CHANNEL, index: 0n }])
+  counted?.ack([{ channelId: CHANNEL, index: 0n }])
   const open = await opening.promise
   relay.push(agent.agentId, answering({ case: 'sessionClosing', value: { reason: CloseReason.REPLACED } }))
   // Nothing to ask it on: not one request, however often the loop turns.
   for (let turn = 0; turn < 10; turn++) await setImmediate()
   assert.deepEqual(asked(), ['pollJoinRequests', 'addMember'])
   // And whoever asks now waits as well.
-  const late = agent.outcome(POLL)
+  const late = agent.requests.outcome(POLL)
   for (let turn = 0; turn < 10; turn++) await setImmediate()
   isMoved = true
   open()

@@ -17,25 +17,16 @@ import {
   type SendMessageRequest,
 } from '@static/protocol/relay'
 import type { AgentEvent } from '../../src/core/agent/events.ts'
-import type { LogEntry } from '../../src/core/channel/follower.ts'
 import { newChannel } from '../../src/core/agent/founding.ts'
 import { sha256 } from '../../src/core/channel/history.ts'
 import { Journal } from '../../src/core/channel/journal.ts'
+import type { Intake } from '../../src/core/channel/intake.ts'
+import type { LogEntry } from '../../src/core/channel/log-entry.ts'
 import { Membership } from '../../src/core/channel/membership.ts'
 import { Pins } from '../../src/core/agent/pins.ts'
-import type { World } from '../../src/core/agent/context.ts'
+import type { AgentContext } from '../../src/core/agent/context.ts'
 import { agentIdOf, ed25519, type Epoch, type MlsEngine, type SignatureKeyPair } from '../../src/mls/index.ts'
-import type {
-  AgentId,
-  AgentStore,
-  ChannelId,
-  InboxRecord,
-  Outcome,
-  PositionRecord,
-  RelaySession,
-  RequestBody,
-  Time,
-} from '../../src/ports.ts'
+import type { AgentId, AgentStore, Outcome, PositionRecord, RelaySession, RequestBody, Time } from '../../src/ports.ts'
 import { makeMemoryStore } from '@static/testkit/store/agent-memory'
 import { randomNumbers } from '@static/testkit/random'
 import { Agent as MlsAgent, channelOf, engine, NAME } from '../mls/support.ts'
@@ -133,7 +124,7 @@ export class Stage {
       const request = player.requests[0]
       if (delivery && (!request || this.#random() < 0.5)) {
         player.delivered++
-        if (player.hearing(delivery) !== 'lost') player.membership.deliver(delivery)
+        if (player.hearing(delivery) !== 'lost') player.membership.intake.deliver(delivery)
       } else if (request) {
         player.requests.shift()
         request.done(this.handle(player, request.body))
@@ -184,7 +175,7 @@ export class Stage {
   }
 
   /** Where a player stands. */
-  stateOf(player: Player): Parameters<Membership['resumed']>[0] {
+  stateOf(player: Player): Parameters<Intake['resumed']>[0] {
     const place = this.#roster.get(player.agentId)
     const cursor = this.positions[Math.max(player.cursor, place?.since ?? 0)]
     return create(ChannelStateSchema, {
@@ -296,7 +287,7 @@ export class Stage {
 }
 
 /** One agent in the channel. */
-export class Player implements World {
+export class Player implements AgentContext {
   readonly stage: Stage
   readonly name: string
   readonly engine: MlsEngine = engine
@@ -339,7 +330,8 @@ export class Player implements World {
     const write: AgentStore['write'] = (changes) => {
       if (!this.#isOver) this.store.write(changes)
     }
-    this.journal = new Journal({ write } as AgentStore, (error) => assert.fail(error))
+    const inbox: AgentStore['inbox'] = (id, after, limit) => this.store.inbox(id, after, limit)
+    this.journal = new Journal({ write, inbox } as AgentStore, (error) => assert.fail(error))
     const { channels, pins } = this.store.load()
     this.pins = new Pins(pins, (change) => this.journal.add(change))
     const stored = channels[0] ?? newChannel(toHex(stage.channelId), NAME, stage.owner, 'offered', stage.position)
@@ -390,7 +382,7 @@ export class Player implements World {
     const due = this.#timers.filter(({ at }) => at <= this.stage.now)
     this.#timers = this.#timers.filter(({ at }) => at > this.stage.now)
     for (const { action } of due) action()
-    this.membership.tick(this.now())
+    this.membership.upkeep.tick(this.now())
   }
 
   now(): Time {
@@ -420,27 +412,22 @@ export class Player implements World {
     return this.events.filter((event): event is Extract<AgentEvent, { type: Type }> => event.type === type)
   }
 
-  acknowledge(_id: ChannelId, index: number): void {
-    this.cursor = Math.max(this.cursor, index)
+  readonly deliveries: AgentContext['deliveries'] = {
+    acknowledge: (_id, index) => {
+      this.cursor = Math.max(this.cursor, index)
+    },
+    resume: () => this.resume(),
+    queued: () => {},
   }
+
+  readonly invites = undefined
 
   resume(): void {
     const value = { $typeName: 'static.relay.v1.ResumeRequest', channelIds: [], after: new Uint8Array() } as const
     this.session.request({ case: 'resume', value: { ...value, channelIds: [] } }, (outcome) => {
-      if (outcome.type === 'answered') this.membership.resumed(this.stage.stateOf(this))
+      if (outcome.type === 'answered') this.membership.intake.resumed(this.stage.stateOf(this))
     })
   }
-
-  page(id: ChannelId, after: number, limit: number): readonly InboxRecord[] {
-    this.journal.flush()
-    return this.store.inbox(id, after, limit)
-  }
-
-  queued(): void {}
-
-  greeted(): void {}
-
-  admitted(): void {}
 
   #cut(arrived: number): void {
     for (const { body } of this.requests.slice(0, arrived)) this.stage.handle(this, body)
@@ -459,7 +446,7 @@ export class Player implements World {
   }
 
   send(words: string): Promise<void> {
-    return this.membership.send('payload', Buffer.from(words))
+    return this.membership.sender.send('payload', Buffer.from(words))
   }
 
   /** All payloads that have come and were not taken. */

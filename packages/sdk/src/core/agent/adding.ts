@@ -1,10 +1,15 @@
 /** Adding members: their KeyPackages, the pins of their identities, and as few commits as can be. */
-import { fromHex, MAX_MEMBERS, StaticError, toHex } from '@static/protocol'
+import { fromHex, MAX_MEMBERS, message, StaticError, toHex } from '@static/protocol'
+import { AddMemberRequestSchema } from '@static/protocol/relay'
 import type { AgentId } from '../../ports.ts'
-import type { Agent } from './agent.ts'
 import { same } from '../bytes.ts'
 import type { GroupState } from '../channel/group-state.ts'
 import type { Membership } from '../channel/membership.ts'
+import type { Roster } from '../channel/roster.ts'
+import type { AgentServices } from './services.ts'
+
+/** What adding takes. */
+type Adding = Pick<AgentServices, 'context' | 'requests'>
 
 interface Candidate {
   readonly keyPackage: Uint8Array
@@ -19,7 +24,7 @@ interface Candidate {
  * @throws {StaticError} `identity_changed`, `key_package_unavailable`, `group_full`, `invalid_request`
  */
 export async function addMembers(
-  agent: Agent,
+  agent: Adding,
   membership: Membership,
   members: readonly (Uint8Array | AgentId)[],
   acceptNewKey: boolean,
@@ -28,30 +33,33 @@ export async function addMembers(
   const candidates: Candidate[] = []
   for (const member of members) candidates.push(await candidate(agent, membership, member))
   const { owner } = membership
+  const { pins } = agent.context
   if (!acceptNewKey) {
     for (const { identity, agentId } of candidates) {
-      const known = agent.pins.conflict(owner, identity, agentId)
+      const known = pins.conflict(owner, identity, agentId)
       if (known !== undefined) throw StaticError.of('identity_changed')
     }
   }
   const welcomes = await commitAll(membership, candidates)
-  for (const { identity, agentId } of candidates) agent.pins.set(owner, identity, agentId)
+  for (const { identity, agentId } of candidates) pins.set(owner, identity, agentId)
   // The first add to a lone group is complete only with this.
-  if (membership.rekeyDue) await membership.rekey()
+  if (membership.upkeep.isRekeyDue) await membership.upkeep.rekey()
   return candidates.map(({ agentId }) => welcomes.get(agentId) ?? missing())
 }
 
-async function candidate(agent: Agent, membership: Membership, member: Uint8Array | AgentId): Promise<Candidate> {
+async function candidate(agent: Adding, membership: Membership, member: Uint8Array | AgentId): Promise<Candidate> {
   const byId = typeof member === 'string'
   const keyPackage = byId ? await claim(agent, membership, member) : Uint8Array.from(member)
   const expected = byId ? fromHex(member) : undefined
-  const { agentId, identity, signatureKey } = await agent.engine.checkKeyPackage(keyPackage, agent.now(), expected)
+  const { engine } = agent.context
+  const checked = await engine.checkKeyPackage(keyPackage, agent.context.now(), expected)
+  const { agentId, identity, signatureKey } = checked
   return { keyPackage, agentId: toHex(agentId), identity, signatureKey }
 }
 
-async function claim(agent: Agent, { channelId }: Membership, member: AgentId): Promise<Uint8Array> {
-  const value = { $typeName: 'static.relay.v1.AddMemberRequest', channelId, agentId: fromHex(member) } as const
-  return await agent.ask({ case: 'addMember', value }, ({ keyPackage }) => Uint8Array.from(keyPackage))
+async function claim({ requests }: Adding, { channelId }: Membership, member: AgentId): Promise<Uint8Array> {
+  const value = message(AddMemberRequestSchema, { channelId, agentId: fromHex(member) })
+  return await requests.ask({ case: 'addMember', value }, ({ keyPackage }) => Uint8Array.from(keyPackage))
 }
 
 /** Welcomes are as long as the group is large, so what does not fit into one commit goes into two. */
@@ -60,9 +68,9 @@ async function commitAll(
   candidates: readonly Candidate[],
 ): Promise<ReadonlyMap<AgentId, Uint8Array>> {
   try {
-    const { welcomes } = await membership.commit((group) => ({
+    const { welcomes } = await membership.committer.commit((group) => ({
       adds: candidates.map(({ keyPackage }) => keyPackage),
-      ...returning(membership, group, candidates),
+      ...returning(membership.roster, group, candidates),
     }))
     return new Map(welcomes.map(({ agentId, welcome }) => [toHex(agentId), welcome]))
   } catch (error) {
@@ -76,16 +84,16 @@ async function commitAll(
 
 /** Who comes back while its old leaf is still in the tree is removed and added in one commit. */
 function returning(
-  membership: Membership,
+  roster: Roster,
   group: GroupState,
   candidates: readonly Candidate[],
-): { removes: Uint8Array[]; leaveNotices: NonNullable<ReturnType<Membership['leaveNotice']>>[] } {
+): { removes: Uint8Array[]; leaveNotices: NonNullable<ReturnType<Roster['notice']>>[] } {
   const back = candidates.filter(({ agentId, signatureKey }) => {
     const leaf = group.members.get(agentId)
     return leaf !== undefined && same(leaf.signatureKey, signatureKey)
   })
   const leaveNotices = back.map(({ agentId }) => {
-    const notice = membership.leaveNotice(agentId)
+    const notice = roster.notice(agentId)
     if (!notice) throw StaticError.of('invalid_request', `Agent ${agentId} is in the channel already.`)
     return notice
   })

@@ -9,32 +9,40 @@ import {
   type ChannelName,
   fromHex,
   HASH_BYTES,
+  message,
   StaticError,
   toHex,
 } from '@static/protocol'
+import { CreateChannelRequestSchema } from '@static/protocol/relay'
 import type { ChannelId, ChannelRecord, StoredChannel } from '../../ports.ts'
-import type { Agent } from './agent.ts'
 import { same } from '../bytes.ts'
 import { sha256 } from '../channel/history.ts'
 import type { Membership } from '../channel/membership.ts'
+import { resumeOf } from './deliveries.ts'
+import type { AgentServices } from './services.ts'
+
+/** What founding takes. */
+type Founding = Pick<AgentServices, 'context' | 'memberships' | 'requests' | 'keyPackages' | 'isGuest'>
 
 /**
  * Founds a channel, goes on with one that is half founded, or returns the own one of that name.
  *
  * @throws {StaticError} `channel_exists`, `api_key_required`, and what the relay refuses with
  */
-export async function foundChannel(agent: Agent, name: ChannelName): Promise<Membership> {
-  return await agent.names.run(name, async () => {
-    const before = agent.held(name)
+export async function foundChannel(agent: Founding, name: ChannelName): Promise<Membership> {
+  const { memberships } = agent
+  const isOwn = ({ owner }: Membership): boolean => owner === agent.context.agentId
+  return await memberships.names.run(name, async () => {
+    const before = memberships.named(name)
     // Deleted elsewhere: what was unread of it gives way to the new one.
-    if (before?.isOwn && before.state === 'ended') agent.drop(before, undefined)
-    const held = agent.held(name)
-    if (held && !held.isOwn) throw StaticError.of('channel_exists')
+    if (before && isOwn(before) && before.state === 'ended') memberships.drop(before, undefined)
+    const held = memberships.named(name)
+    if (held && !isOwn(held)) throw StaticError.of('channel_exists')
     if (held?.state === 'joined') return held
     if (agent.isGuest) throw StaticError.of('api_key_required')
     const membership = held ?? (await begin(agent, name))
     if (!membership.group) await register(agent, membership)
-    await membership.commit(({ facts }) =>
+    await membership.committer.commit(({ facts }) =>
       facts.members.some(({ founder }) => founder) ? { removeFounder: true } : undefined,
     )
     return membership
@@ -42,50 +50,44 @@ export async function foundChannel(agent: Agent, name: ChannelName): Promise<Mem
 }
 
 /** The group and its Welcome, on disk. */
-async function begin(agent: Agent, name: ChannelName): Promise<Membership> {
-  const { keyPackage } = await agent.keyPackages.make(false)
-  const channelId = agent.random(CHANNEL_ID_BYTES)
-  const welcome = await agent.engine.found({ channelId, name, keyPackage, now: agent.now() })
+async function begin({ context, memberships, keyPackages }: Founding, name: ChannelName): Promise<Membership> {
+  const { keyPackage } = await keyPackages.make(false)
+  const channelId = context.random(CHANNEL_ID_BYTES)
+  const welcome = await context.engine.found({ channelId, name, keyPackage, now: context.now() })
   const position = { index: 0, hash: chainStart(sha256, channelId), slot: 0 }
-  const membership = agent.hold(newChannel(toHex(channelId), name, agent.agentId, 'founding', position))
-  membership.wait(welcome)
-  await agent.journal.written()
+  const membership = memberships.hold(newChannel(toHex(channelId), name, context.agentId, 'founding', position))
+  membership.keepWelcome(welcome)
+  await context.journal.written()
   return membership
 }
 
 /** Known to the relay, and joined. */
-async function register(agent: Agent, membership: Membership): Promise<void> {
+async function register(agent: Founding, membership: Membership): Promise<void> {
+  const { memberships, requests, keyPackages } = agent
+  const { engine, key, agentId } = agent.context
   const { name, channelId, welcome } = membership
   if (!welcome) throw StaticError.of('store_corrupt', 'The Welcome of a new channel is gone.')
   try {
-    const request = { $typeName: 'static.relay.v1.CreateChannelRequest', name, channelId, welcome } as const
-    const registered = await agent.ask({ case: 'createChannel', value: request }, (answer) => answer.welcome)
+    const request = message(CreateChannelRequestSchema, { name, channelId, welcome })
+    const registered = await requests.ask({ case: 'createChannel', value: request }, (answer) => answer.welcome)
     if (!same(registered, welcome)) {
       throw StaticError.of('invalid_welcome', 'The relay has returned another Welcome than it was given.')
     }
   } catch (error) {
     // Refused for good. Otherwise the relay may have it, and the next call finds out.
-    if (error instanceof StaticError && !error.retryable && error.code !== 'closed') agent.drop(membership, error)
+    if (error instanceof StaticError && !error.retryable && error.code !== 'closed') memberships.drop(membership, error)
     throw error
   }
-  const { ref, privatePart } = agent.keyPackages.forWelcome(welcome)
-  const expected = { channelId, name, owner: fromHex(agent.agentId), founding: true }
-  const joined = await agent.engine.join(welcome, privatePart, agent.key, expected)
+  const { ref, privatePart } = keyPackages.forWelcome(welcome)
+  const expected = { channelId, name, owner: fromHex(agentId), founding: true }
+  const joined = await engine.join(welcome, privatePart, key, expected)
   const { position } = membership.history
-  await agent.ask(resumeOf(channelId), ({ channels: [state] }) => {
+  await requests.ask(resumeOf([channelId]), ({ channels: [state] }) => {
     if (!state || state.error) throw StaticError.of('mls_error', 'The relay does not know the new channel.')
     membership.enter(joined, 'founding', position, sha256(welcome))
-    agent.keyPackages.spend(ref)
-    membership.resumed(state)
+    keyPackages.spend(ref)
+    membership.intake.resumed(state)
   })
-}
-
-/** The request that starts a channel's deliveries. */
-export function resumeOf(channelId: Uint8Array): Parameters<Agent['ask']>[0] & { readonly case: 'resume' } {
-  return {
-    case: 'resume',
-    value: { $typeName: 'static.relay.v1.ResumeRequest', channelIds: [channelId], after: new Uint8Array() },
-  }
 }
 
 /** A channel in which nothing has happened yet. */

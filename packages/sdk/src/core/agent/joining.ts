@@ -2,12 +2,16 @@
 import { type ChannelName, StaticError, toHex } from '@static/protocol'
 import type { ChannelState } from '@static/protocol/relay'
 import type { ChannelRecord } from '../../ports.ts'
-import type { Agent } from './agent.ts'
 import { same } from '../bytes.ts'
-import { newChannel, resumeOf } from './founding.ts'
 import { wipeEpoch } from '../channel/group-state.ts'
 import { sha256 } from '../channel/history.ts'
 import type { Membership } from '../channel/membership.ts'
+import { resumeOf } from './deliveries.ts'
+import { newChannel } from './founding.ts'
+import type { AgentServices } from './services.ts'
+
+/** What joining takes. */
+type Joining = Pick<AgentServices, 'context' | 'memberships' | 'requests' | 'keyPackages'>
 
 /**
  * Joins. The same Welcome again gives the same channel.
@@ -15,47 +19,48 @@ import type { Membership } from '../channel/membership.ts'
  * @throws {StaticError} `invalid_welcome`, `channel_exists`
  */
 export async function joinByWelcome(
-  agent: Agent,
+  { context, memberships, requests, keyPackages }: Joining,
   name: ChannelName,
   welcome: Uint8Array,
   expected: { readonly owner?: Uint8Array },
 ): Promise<Membership> {
-  return await agent.names.run(name, async () => {
+  const { engine, key, journal } = context
+  return await memberships.names.run(name, async () => {
     const welcomeHash = sha256(welcome)
-    const held = agent.held(name)
+    const held = memberships.named(name)
     if (held?.welcome && same(held.welcome, welcomeHash)) return held
     if (held?.state === 'ended') {
       throw StaticError.of('channel_exists', `Messages of an earlier stay in ${name} are unread: read them, or leave.`)
     }
     if (held) throw StaticError.of('channel_exists', `This agent is in a channel ${name} already.`)
-    const { ref, privatePart } = agent.keyPackages.forWelcome(welcome)
-    const joined = await agent.engine.join(welcome, privatePart, agent.key, { name, ...expected })
-    const { groupId, context } = agent.engine.facts(joined.group)
+    const { ref, privatePart } = keyPackages.forWelcome(welcome)
+    const joined = await engine.join(welcome, privatePart, key, { name, ...expected })
+    const { groupId, context } = engine.facts(joined.group)
     const id = toHex(groupId)
-    const offered = agent.memberships.get(id)
+    const offered = memberships.get(id)
     // Whoever made the Welcome may have used the id of another channel, to get into its place here.
     if (offered && (offered.state !== 'offered' || offered.name !== name)) {
-      wipeEpoch(agent.engine, joined)
+      wipeEpoch(engine, joined)
       throw StaticError.of(
         'channel_exists',
         'This agent is in that channel already, or was offered it by another name.',
       )
     }
     const nowhere = { index: 0, hash: new Uint8Array(), slot: 0 }
-    const membership = offered ?? agent.hold(newChannel(id, name, toHex(context.owner), 'offered', nowhere))
+    const membership = offered ?? memberships.hold(newChannel(id, name, toHex(context.owner), 'offered', nowhere))
     try {
-      await agent.ask(resumeOf(membership.channelId), ({ channels: [state] }) => {
+      await requests.ask(resumeOf([membership.channelId]), ({ channels: [state] }) => {
         if (membership.state !== 'offered') throw StaticError.of('channel_exists')
         membership.enter(joined, 'joined', startOf(state), welcomeHash)
-        agent.keyPackages.spend(ref)
-        if (state) membership.resumed(state)
+        keyPackages.spend(ref)
+        if (state) membership.intake.resumed(state)
       })
     } catch (error) {
-      wipeEpoch(agent.engine, joined)
-      if (!offered) agent.drop(membership, undefined)
+      wipeEpoch(engine, joined)
+      if (!offered) memberships.drop(membership, undefined)
       throw error
     }
-    await agent.journal.written()
+    await journal.written()
     return membership
   })
 }

@@ -3,10 +3,9 @@
  * kept at the relay, so that others can add this agent while it is away.
  */
 import { StaticError, toHex } from '@static/protocol'
-import type { MlsEngine, SignatureKeyPair } from '../../mls/index.ts'
-import type { KeyPackageRecord, Time } from '../../ports.ts'
+import type { KeyPackageRecord } from '../../ports.ts'
 import { same } from '../bytes.ts'
-import type { Journal } from '../channel/journal.ts'
+import type { AgentContext } from './context.ts'
 
 /** How many the relay holds for others. */
 export const POOLED = 16
@@ -15,22 +14,18 @@ const MOST_POOLED = 1024
 /** Longer than any of them lasts. */
 const KEPT_MS = 90 * 24 * 60 * 60 * 1000
 
-/** What is needed to make them. */
-export interface KeyPackageMaker {
-  readonly engine: MlsEngine
-  readonly identity: Uint8Array
-  readonly key: SignatureKeyPair
-  readonly journal: Journal
-  now(): Time
-}
+/** What KeyPackages ask of their agent. */
+type Maker = Pick<AgentContext, 'engine' | 'key' | 'journal' | 'now'>
 
 /** The KeyPackages that can still be used. */
 export class KeyPackages {
-  readonly #maker: KeyPackageMaker
+  readonly #maker: Maker
+  readonly #identity: Uint8Array
   readonly #known: Map<string, KeyPackageRecord>
 
-  constructor(maker: KeyPackageMaker, known: readonly KeyPackageRecord[]) {
+  constructor(maker: Maker, identity: Uint8Array, known: readonly KeyPackageRecord[]) {
     this.#maker = maker
+    this.#identity = identity
     this.#known = new Map(known.map((record) => [record.ref, record]))
     const before = maker.now() - KEPT_MS
     for (const { ref, createdAt } of known) if (createdAt < before) this.spend(ref)
@@ -38,9 +33,9 @@ export class KeyPackages {
 
   /** Makes one; it is on disk when this is fulfilled. */
   async make(pooled: boolean): Promise<KeyPackageRecord> {
-    const { engine, identity, key, journal } = this.#maker
+    const { engine, key, journal } = this.#maker
     const now = this.#maker.now()
-    const { keyPackage, privatePart, ref } = await engine.generateKeyPackage(identity, key, now)
+    const { keyPackage, privatePart, ref } = await engine.generateKeyPackage(this.#identity, key, now)
     const record = { ref: toHex(ref), keyPackage, privatePart, createdAt: now, pooled }
     this.#known.set(record.ref, record)
     journal.add({ type: 'putKeyPackage', record })

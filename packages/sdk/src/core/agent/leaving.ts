@@ -1,48 +1,50 @@
 /** Leaving a channel: needs this agent's key and nothing else, so that it works with a broken group, too. */
-import { leaveBytes, StaticError } from '@static/protocol'
+import { leaveBytes, message, StaticError } from '@static/protocol'
+import { LeaveNoticeSchema, LeaveRequestSchema } from '@static/protocol/relay'
 import { refusalError } from '../../session/refusal.ts'
-import type { Agent } from './agent.ts'
 import type { Membership } from '../channel/membership.ts'
+import type { AgentServices } from './services.ts'
+
+/** What leaving takes. */
+type Leaving = Pick<AgentServices, 'context' | 'memberships' | 'requests'>
 
 /**
  * Leaves. Goes on by itself after a crash or a lost session.
  *
  * @throws {StaticError} `not_allowed` for the owner, who deletes the channel instead
  */
-export async function leaveChannel(agent: Agent, membership: Membership): Promise<void> {
+export async function leaveChannel(agent: Leaving, membership: Membership): Promise<void> {
+  const { agentId, journal } = agent.context
   const before = membership.state
-  if (before === 'ended') return agent.drop(membership, undefined)
+  if (before === 'ended') return agent.memberships.drop(membership, undefined)
   if (membership.failure?.code === 'closed') throw membership.failure
-  if (membership.isOwn) throw StaticError.of('not_allowed', 'The owner does not leave its channel: it deletes it.')
+  if (membership.owner === agentId) {
+    throw StaticError.of('not_allowed', 'The owner does not leave its channel: it deletes it.')
+  }
   membership.become('leaving')
-  await agent.journal.written()
+  await journal.written()
   try {
     await finishLeaving(agent, membership)
   } catch (error) {
     // An agent that is closed goes on leaving when it starts again.
     if (!(error instanceof StaticError && error.code === 'closed')) {
       membership.become(before)
-      membership.resume()
+      membership.intake.resume()
     }
     throw error
   }
 }
 
 /** The rest of it: the signed notice, in the log. */
-export async function finishLeaving(agent: Agent, membership: Membership): Promise<void> {
+export async function finishLeaving(agent: Leaving, membership: Membership): Promise<void> {
   const { channelId } = membership
-  const { publicKey } = agent.key
+  const { memberships, requests, context } = agent
+  const { publicKey } = context.key
   let { slot } = membership.history.position
-  while (agent.memberships.get(membership.id) === membership) {
-    const signature = agent.sign(leaveBytes(channelId, BigInt(slot)))
-    const outcome = await agent.outcome({
-      case: 'leave',
-      value: {
-        $typeName: 'static.relay.v1.LeaveRequest',
-        channelId,
-        notice: { $typeName: 'static.relay.v1.LeaveNotice', publicKey, slot: BigInt(slot), signature },
-      },
-    })
+  while (memberships.get(membership.id) === membership) {
+    const signature = context.sign(leaveBytes(channelId, BigInt(slot)))
+    const notice = message(LeaveNoticeSchema, { publicKey, slot: BigInt(slot), signature })
+    const outcome = await requests.outcome({ case: 'leave', value: message(LeaveRequestSchema, { channelId, notice }) })
     const code = outcome.type === 'refused' ? outcome.error.code : undefined
     if (outcome.type === 'refused' && code === 'epoch_mismatch' && outcome.error.head !== undefined) {
       slot = Number(outcome.error.head)
@@ -50,8 +52,8 @@ export async function finishLeaving(agent: Agent, membership: Membership): Promi
     }
     // Whoever is not on the roster has left, by this request's first try or by being removed.
     if (outcome.type === 'refused' && code !== 'not_found' && code !== 'removed') throw refusalError(outcome.error)
-    agent.drop(membership, undefined)
-    await agent.journal.written()
+    memberships.drop(membership, undefined)
+    await context.journal.written()
     return
   }
 }

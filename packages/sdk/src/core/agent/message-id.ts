@@ -1,13 +1,13 @@
 /** Ids of messages and commits: the time first, so that the relay's index of them stays compact, then random bytes. */
 import { MESSAGE_ID_BYTES } from '@static/protocol'
-import type { World } from './context.ts'
+import type { AgentContext } from './context.ts'
 
 const TIME_BYTES = 6
 
 /** A fresh id. */
-export function newMessageId(world: Pick<World, 'now' | 'random'>): Uint8Array {
+export function newMessageId(context: Pick<AgentContext, 'now' | 'random'>): Uint8Array {
   const id = Buffer.alloc(MESSAGE_ID_BYTES)
-  id.writeUIntBE(world.now(), 0, TIME_BYTES)
-  id.set(world.random(MESSAGE_ID_BYTES - TIME_BYTES), TIME_BYTES)
+  id.writeUIntBE(context.now(), 0, TIME_BYTES)
+  id.set(context.random(MESSAGE_ID_BYTES - TIME_BYTES), TIME_BYTES)
   return new Uint8Array(id.buffer, id.byteOffset, id.length)
 }

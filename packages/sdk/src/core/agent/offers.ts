@@ -2,11 +2,14 @@
 import { type ChannelName, isChannelName, StaticError, toHex } from '@static/protocol'
 import type { DeliverWelcome } from '@static/protocol/relay'
 import type { AgentId } from '../../ports.ts'
-import type { Agent } from './agent.ts'
 import { same } from '../bytes.ts'
-import { newChannel } from './founding.ts'
 import { wipeEpoch } from '../channel/group-state.ts'
 import type { Membership } from '../channel/membership.ts'
+import { newChannel } from './founding.ts'
+import type { AgentServices } from './services.ts'
+
+/** What offers take. */
+type Offering = Pick<AgentServices, 'context' | 'memberships' | 'keyPackages'>
 
 /** A channel that is offered. What it says of owner and adder is from inside the Welcome, not the relay's word. */
 export interface Offer {
@@ -17,17 +20,22 @@ export interface Offer {
 }
 
 /**
- * Takes a Welcome that was delivered: checks and keeps it, then tells the relay.
+ * Takes a Welcome that was delivered: checks and keeps it, tells `offered`, then the relay.
  *
  * @throws {StaticError} `invalid_welcome`; the relay may forget such a Welcome, too
  */
-export async function takeWelcome(agent: Agent, delivered: DeliverWelcome): Promise<void> {
+export async function takeWelcome(
+  agent: Offering,
+  delivered: DeliverWelcome,
+  offered: (offer: Offer) => void,
+): Promise<void> {
+  const { context, memberships } = agent
   const { name, channelId, position } = delivered
   const welcome = Uint8Array.from(delivered.welcome?.welcome ?? [])
   const id = toHex(channelId)
   const index = Number(position?.index ?? 0n)
   // What an earlier stay has left unread must be read first: until then the relay keeps the Welcome.
-  if (agent.memberships.get(id)?.state === 'ended') {
+  if (memberships.get(id)?.state === 'ended') {
     throw StaticError.of(
       'channel_exists',
       'Messages of an earlier stay are unread: read them, or leave, then connect again.',
@@ -35,42 +43,47 @@ export async function takeWelcome(agent: Agent, delivered: DeliverWelcome): Prom
   }
   try {
     if (!isChannelName(name)) throw StaticError.of('invalid_welcome', 'The channel has no proper name.')
-    await agent.names.run(name, async () => {
-      const known = agent.memberships.get(id)
+    await memberships.names.run(name, async () => {
+      const known = memberships.get(id)
       if (known && known.state !== 'offered') return
       if (known?.welcome && same(known.welcome, welcome)) return
       const offer = await inspect(agent, name, channelId, welcome)
       checkUnused(agent, welcome, known)
       const start = { index, hash: Uint8Array.from(position?.hash ?? []), slot: Number(position?.slot ?? 0n) }
-      if (known) agent.drop(known, undefined)
-      const membership = agent.hold(newChannel(id, name, offer.owner, 'offered', start))
-      membership.wait(welcome)
-      await agent.journal.written()
-      agent.offers.emit({ ...offer, membership })
+      if (known) memberships.drop(known, undefined)
+      const membership = memberships.hold(newChannel(id, name, offer.owner, 'offered', start))
+      membership.keepWelcome(welcome)
+      await context.journal.written()
+      offered({ ...offer, membership })
     })
   } finally {
-    agent.acknowledge(id, index)
+    context.deliveries.acknowledge(id, index)
   }
 }
 
 /** One KeyPackage, one offer: otherwise a relay could fill the disk with offers by a single one. */
-function checkUnused(agent: Agent, welcome: Uint8Array, replaced: Membership | undefined): void {
-  const { ref } = agent.keyPackages.forWelcome(welcome)
-  for (const other of agent.memberships.values()) {
+function checkUnused(
+  { keyPackages, memberships }: Offering,
+  welcome: Uint8Array,
+  replaced: Membership | undefined,
+): void {
+  const { ref } = keyPackages.forWelcome(welcome)
+  for (const other of memberships) {
     if (other === replaced || other.state !== 'offered' || !other.welcome) continue
-    if (agent.keyPackages.forWelcome(other.welcome).ref === ref) {
+    if (keyPackages.forWelcome(other.welcome).ref === ref) {
       throw StaticError.of('invalid_welcome', 'The KeyPackage of this Welcome was used for another offer.')
     }
   }
 }
 
 /** The offers that still wait, from before. */
-export async function waitingOffers(agent: Agent): Promise<readonly Offer[]> {
+export async function waitingOffers(agent: Offering): Promise<readonly Offer[]> {
+  const { memberships } = agent
   const offers: Offer[] = []
-  for (const membership of agent.memberships.values()) {
+  for (const membership of memberships) {
     const { name, channelId } = membership
     if (membership.state !== 'offered' || !isChannelName(name)) continue
-    await agent.names.run(name, async () => {
+    await memberships.names.run(name, async () => {
       const { state, welcome } = membership
       // Accepted, declined or not complete.
       if (state !== 'offered' || !welcome) return
@@ -78,7 +91,7 @@ export async function waitingOffers(agent: Agent): Promise<readonly Offer[]> {
         offers.push({ ...(await inspect(agent, name, channelId, welcome)), membership })
       } catch {
         // Its KeyPackage is gone: nobody can accept it.
-        agent.drop(membership, undefined)
+        memberships.drop(membership, undefined)
       }
     })
   }
@@ -86,15 +99,15 @@ export async function waitingOffers(agent: Agent): Promise<readonly Offer[]> {
 }
 
 async function inspect(
-  agent: Agent,
+  { context: { engine, key }, keyPackages }: Offering,
   name: ChannelName,
   channelId: Uint8Array,
   welcome: Uint8Array,
 ): Promise<Omit<Offer, 'membership'>> {
-  const { privatePart } = agent.keyPackages.forWelcome(welcome)
-  const joined = await agent.engine.join(welcome, privatePart, agent.key, { channelId, name })
-  const { context } = agent.engine.facts(joined.group)
-  const offer = { name, owner: toHex(context.owner), addedBy: toHex(joined.signer.agentId) }
-  wipeEpoch(agent.engine, joined)
+  const { privatePart } = keyPackages.forWelcome(welcome)
+  const joined = await engine.join(welcome, privatePart, key, { channelId, name })
+  const { owner } = engine.facts(joined.group).context
+  const offer = { name, owner: toHex(owner), addedBy: toHex(joined.signer.agentId) }
+  wipeEpoch(engine, joined)
   return offer
 }

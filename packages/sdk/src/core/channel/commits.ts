@@ -15,10 +15,10 @@ import {
 import { type SendCommitRequest, SendCommitRequestSchema } from '@static/protocol/relay'
 import { decodeRow, type CommitChange, type Epoch, type PendingCommit } from '../../mls/index.ts'
 import type { ChannelId, EpochRecord, PendingCommitRecord } from '../../ports.ts'
+import type { AgentContext } from '../agent/context.ts'
+import { newMessageId } from '../agent/message-id.ts'
 import { epochRecord, type GroupState, wipeEpoch } from './group-state.ts'
 import { sha256 } from './history.ts'
-import { newMessageId } from '../agent/message-id.ts'
-import type { World } from '../agent/context.ts'
 
 /** What a commit did. */
 export interface CommitResult {
@@ -73,15 +73,15 @@ export interface Pending {
  * @throws {StaticError} as `MlsEngine.commit`, and `too_large` when the relay would not take it
  */
 export async function makePending(
-  world: World,
+  context: Pick<AgentContext, 'engine' | 'now' | 'random' | 'sign'>,
   id: ChannelId,
   group: GroupState,
   job: CommitJob,
   change: Omit<CommitChange, 'now'>,
   slot: number,
 ): Promise<Pending> {
-  const { engine } = world
-  const made = await engine.commit(group.group, { ...change, now: world.now() })
+  const { engine } = context
+  const made = await engine.commit(group.group, { ...change, now: context.now() })
   const { commit, welcomes, declaration } = made
   group.use(made.current)
   const size = welcomes.reduce((sum, { welcome }) => sum + welcome.length, commit.length)
@@ -89,11 +89,11 @@ export async function makePending(
     wipeEpoch(engine, made.next, made.current)
     throw StaticError.of('too_large', 'So many members cannot be added in one commit.')
   }
-  const messageId = newMessageId(world)
+  const messageId = newMessageId(context)
   const authenticator = engine.facts(made.next.group).epochAuthenticator
   const channelId = fromHex(id)
   const place = { channelId, slot: BigInt(slot), messageId, commitHash: sha256(commit) }
-  const signed = { ...declaration, signature: world.sign(declarationBytes(place, declaration)) }
+  const signed = { ...declaration, signature: context.sign(declarationBytes(place, declaration)) }
   const request = create(SendCommitRequestSchema, {
     channelId,
     slot: BigInt(slot),
@@ -128,19 +128,19 @@ export async function makePending(
  *
  * @throws {StaticError} `store_corrupt`
  */
-export function loadPending(world: World, record: PendingCommitRecord): Pending {
+export function loadPending(context: Pick<AgentContext, 'engine' | 'key'>, record: PendingCommitRecord): Pending {
   const { request, next } = record
   return {
     record,
     request: decodeEnvelope('protobuf', SendCommitRequestSchema, request, request.length),
     purpose: JSON.parse(record.purpose) as Purpose,
-    next: loadEpoch(world, next),
+    next: loadEpoch(context, next),
     job: undefined,
     welcomes: [],
     state: 'stored',
   }
 }
 
-function loadEpoch({ engine, key }: World, { group, rows }: EpochRecord): Epoch {
+function loadEpoch({ engine, key }: Pick<AgentContext, 'engine' | 'key'>, { group, rows }: EpochRecord): Epoch {
   return { group: engine.decodeGroup(group, key), rows: [...rows.values()].map(decodeRow) }
 }

@@ -1,39 +1,59 @@
 /** Own commits of one channel: making, sending, adopting, rolling back and trying again (see commits.ts). */
 import { StaticError } from '@static/protocol'
-import type { Change, ChannelId, Outcome } from '../../ports.ts'
+import type { AgentId, Change, Outcome } from '../../ports.ts'
 import { refusalError, retryDelay } from '../../session/refusal.ts'
+import type { AgentContext } from '../agent/context.ts'
 import { same } from '../bytes.ts'
-import { type CommitJob, makePending, type Pending } from './commits.ts'
+import { type CommitJob, type CommitResult, makePending, type Pending, type WelcomeTag } from './commits.ts'
 import { type GroupState, wipeEpoch } from './group-state.ts'
-import type { History } from './history.ts'
-import type { World } from '../agent/context.ts'
+import type { ChannelView, Exclusive, Turn } from './host.ts'
+import type { Standing } from './standing.ts'
+
+/** What a committer asks of its agent. */
+type CommitterContext = Pick<AgentContext, 'engine' | 'session' | 'now' | 'random' | 'later' | 'sign'>
 
 /** What a committer asks of its membership. */
-export interface CommitterHost {
-  readonly world: World
-  readonly id: ChannelId
-  readonly history: History
-  readonly group: GroupState | undefined
-  touch(): void
-  work(): void
-  headIs(head: number): void
-  /** Nothing else touches the group until the task is over. */
-  exclusively(task: () => Promise<void>): void
+export interface CommitterHost extends Pick<Turn, 'touch' | 'work'>, Exclusive {
+  /** The relay has taken at least so many commits. */
+  raiseHead(head: number): void
+}
+
+/** How a commit is made. */
+export interface CommitOptions {
+  /** Before all others. */
+  readonly urgent?: boolean
+  /** Also if this member has seen another history. */
+  readonly despiteForkOf?: AgentId
+  /** As in the job. */
+  readonly tag?: WelcomeTag
+  readonly joiner?: string
 }
 
 /** The committing side of a membership. */
 export class Committer {
+  readonly #context: CommitterContext
+  readonly #channel: ChannelView
   readonly #host: CommitterHost
+  readonly #standing: Standing
   #jobs: CommitJob[] = []
   #pending: Pending | undefined
   #pendingChanged = false
   #groupChanged = false
   #notBefore = 0
-  #callOff: (() => void) | undefined
+  #cancel: (() => void) | undefined
   #failure: StaticError | undefined
 
-  constructor(host: CommitterHost, pending: Pending | undefined) {
+  constructor(
+    context: CommitterContext,
+    channel: ChannelView,
+    host: CommitterHost,
+    standing: Standing,
+    pending: Pending | undefined,
+  ) {
+    this.#context = context
+    this.#channel = channel
     this.#host = host
+    this.#standing = standing
     this.#pending = pending
   }
 
@@ -42,16 +62,26 @@ export class Committer {
     return this.#pending !== undefined
   }
 
-  /** Asks for a commit; before all others if it is urgent. */
-  want(job: CommitJob, urgent = false): void {
-    if (urgent) this.#jobs.unshift(job)
+  /**
+   * Commits; fulfilled when the commit is in the log and adopted here.
+   *
+   * @throws {StaticError} what ended the channel, `fork_detected`, or why the relay does not take it
+   */
+  async commit(change: CommitJob['change'], options: CommitOptions = {}): Promise<CommitResult> {
+    const { tag, joiner, urgent, despiteForkOf } = options
+    const refusal = this.#standing.refusal(despiteForkOf)
+    if (refusal) throw refusal
+    const { promise, resolve, reject } = Promise.withResolvers<CommitResult>()
+    const job: CommitJob = { change, tag, joiner, done: resolve, failed: reject }
+    if (urgent === true) this.#jobs.unshift(job)
     else this.#jobs.push(job)
+    this.#host.work()
+    return await promise
   }
 
   /** Begins the next commit if there is one; whether it did. */
   work(group: GroupState): boolean {
-    const { world } = this.#host
-    if (this.#pending || this.#jobs.length === 0 || world.now() < this.#notBefore) return false
+    if (this.#pending || this.#jobs.length === 0 || this.#context.now() < this.#notBefore) return false
     const job = this.#jobs.shift()
     if (!job) return false
     this.#host.exclusively(() => this.#make(group, job))
@@ -66,10 +96,10 @@ export class Committer {
   /** Sends the pending commit. */
   transmit(): void {
     const pending = this.#pending
-    const { world } = this.#host
-    if (pending?.state !== 'stored' || world.now() < this.#notBefore) return
+    const { session } = this.#context
+    if (pending?.state !== 'stored' || this.#context.now() < this.#notBefore) return
     pending.state = 'sent'
-    world.session.request({ case: 'sendCommit', value: pending.request }, (outcome) => this.#answered(pending, outcome))
+    session.request({ case: 'sendCommit', value: pending.request }, (outcome) => this.#answered(pending, outcome))
   }
 
   /** The session is over: nobody knows whether the relay has it, and it goes out again. */
@@ -103,7 +133,7 @@ export class Committer {
   /** Nothing is committed any more. */
   fail(error: StaticError): void {
     this.#failure ??= error
-    this.#callOff?.()
+    this.#cancel?.()
     const jobs = this.#pending?.job ? [this.#pending.job, ...this.#jobs] : this.#jobs
     this.#jobs = []
     for (const job of jobs) job.failed(error)
@@ -111,10 +141,10 @@ export class Committer {
 
   /** What has changed since the last time; `whole`: the epoch is written as a whole. */
   drain(whole: boolean): readonly Change[] {
-    const { id, world, group } = this.#host
+    const { id, group } = this.#channel
     const changes: Change[] = []
     if (this.#groupChanged && !whole && group) {
-      changes.push({ type: 'putGroup', id, group: world.engine.encodeGroup(group.group) })
+      changes.push({ type: 'putGroup', id, group: this.#context.engine.encodeGroup(group.group) })
     }
     if (this.#pendingChanged) changes.push({ type: 'putPending', id, pending: group && this.#pending?.record })
     this.#groupChanged = false
@@ -123,16 +153,16 @@ export class Committer {
   }
 
   async #make(group: GroupState, job: CommitJob): Promise<void> {
-    const { world, id, history } = this.#host
+    const { id, history } = this.#channel
     try {
       const change = job.change(group)
       if (change === undefined) {
         job.done({ welcomes: [] })
         return
       }
-      const pending = await makePending(world, id, group, job, change, history.position.slot)
+      const pending = await makePending(this.#context, id, group, job, change, history.position.slot)
       if (this.#failure) {
-        wipeEpoch(world.engine, pending.next, group.group)
+        wipeEpoch(this.#context.engine, pending.next, group.group)
         throw this.#failure
       }
       this.#pending = pending
@@ -140,7 +170,7 @@ export class Committer {
     } catch (error) {
       job.failed(StaticError.from(error))
     } finally {
-      if (this.#host.group !== group) group.wipe()
+      if (this.#channel.group !== group) group.wipe()
       this.#groupChanged = true
       this.#host.touch()
     }
@@ -167,7 +197,7 @@ export class Committer {
     const wait = mayBeAtOnce ? 0 : retryDelay(refusal.retryAfterMs)
     switch (refusal.code) {
       case 'epoch_mismatch':
-        this.#host.headIs(Number(refusal.head ?? 0n))
+        this.#host.raiseHead(Number(refusal.head ?? 0n))
         this.#waitFor(wait)
         this.#drop(pending)
         if (pending.job) this.#jobs.unshift(pending.job)
@@ -184,17 +214,17 @@ export class Committer {
   }
 
   #drop(pending: Pending): void {
-    wipeEpoch(this.#host.world.engine, pending.next, this.#host.group?.group)
+    wipeEpoch(this.#context.engine, pending.next, this.#channel.group?.group)
     this.#pending = undefined
     this.#pendingChanged = true
     this.#host.touch()
   }
 
   #waitFor(milliseconds: number): void {
-    const { world } = this.#host
-    this.#notBefore = Math.max(this.#notBefore, world.now() + milliseconds)
-    this.#callOff?.()
-    this.#callOff = world.later(this.#notBefore - world.now(), () => {
+    const context = this.#context
+    this.#notBefore = Math.max(this.#notBefore, context.now() + milliseconds)
+    this.#cancel?.()
+    this.#cancel = context.later(this.#notBefore - context.now(), () => {
       // By the clock a timer may be a little early, and nothing else would wake it.
       this.#notBefore = 0
       this.#host.work()

@@ -7,7 +7,7 @@
  */
 import { hash } from 'node:crypto'
 import { type ChainEntry, chainNext, HASH_BYTES } from '@static/protocol'
-import type { AgentId, PositionRecord, SenderRecord } from '../../ports.ts'
+import type { AgentId, Change, ChannelId, PositionRecord, SenderRecord } from '../../ports.ts'
 import type { Frame } from './message-frame.ts'
 
 /** How many past hashes are kept to compare with: a sender may be that far behind. */
@@ -28,6 +28,8 @@ export class History {
   /** The first index whose hash can be compared. */
   #since: number
   readonly #senders: Map<AgentId, SenderRecord>
+  /** Senders of whom more is known than was written. */
+  readonly #changed = new Set<AgentId>()
   /** The last index that another member has confirmed. */
   confirmed = 0
 
@@ -65,7 +67,7 @@ export class History {
     // Of those who spoke in the gap nobody knows how far they got, only that they do not go back. What differed lies before
     // it.
     for (const [agent, { counter }] of this.#senders) {
-      this.#senders.set(agent, { agent, counter, ownHash: UNKNOWN, accepted: false })
+      this.#put({ agent, counter, ownHash: UNKNOWN, accepted: false })
     }
     return [...this.#senders.keys()]
   }
@@ -95,19 +97,30 @@ export class History {
   /** Takes a sender's message. */
   heard(sender: AgentId, frame: Frame, frameHash: Uint8Array): void {
     const accepted = this.#senders.get(sender)?.accepted ?? false
-    this.#senders.set(sender, { agent: sender, counter: frame.counter, ownHash: frameHash, accepted })
+    this.#put({ agent: sender, counter: frame.counter, ownHash: frameHash, accepted })
     this.confirmed = Math.max(this.confirmed, frame.seen.index)
   }
 
   /** A sender that was added again starts anew. */
   forget(sender: AgentId): void {
     this.#senders.delete(sender)
+    this.#changed.add(sender)
   }
 
   /** The application goes on although this member saw another log. */
   accept(sender: AgentId): void {
     const known = this.#senders.get(sender) ?? { agent: sender, counter: 0, ownHash: UNKNOWN }
-    this.#senders.set(sender, { ...known, accepted: true })
+    this.#put({ ...known, accepted: true })
+  }
+
+  /** What has changed about the senders since the last time. */
+  drain(id: ChannelId): Change[] {
+    const changes = [...this.#changed].map((agent): Change => {
+      const sender = this.sender(agent)
+      return sender ? { type: 'putSender', id, sender } : { type: 'dropSender', id, agent }
+    })
+    this.#changed.clear()
+    return changes
   }
 
   #agrees({ index, hash }: Frame['seen']): boolean {
@@ -115,6 +128,11 @@ export class History {
     if (index < this.#since || index <= this.#position.index - KEPT) return true
     const own = this.#hashes[index % KEPT]
     return own !== undefined && Buffer.compare(own, hash) === 0
+  }
+
+  #put(sender: SenderRecord): void {
+    this.#senders.set(sender.agent, sender)
+    this.#changed.add(sender.agent)
   }
 
   #move(position: PositionRecord): void {

@@ -4,7 +4,7 @@
  * nothing that anybody was told.
  */
 import { StaticError } from '@static/protocol'
-import type { AgentStore, Change } from '../../ports.ts'
+import type { AgentStore, Change, ChannelId, InboxRecord } from '../../ports.ts'
 
 /** How long what nobody waits for may wait for something else to be written with. */
 const LATER_MS = 25
@@ -59,6 +59,12 @@ export class Journal {
     this.#waiting.push(waiting)
     this.#schedule()
     await waiting.promise
+  }
+
+  /** What waits on disk for the application, after an index, with everything that has come so far. */
+  inbox(id: ChannelId, after: number, limit: number): readonly InboxRecord[] {
+    this.flush()
+    return this.#store.inbox(id, after, limit)
   }
 
   /** Writes now. */

@@ -4,36 +4,31 @@
  */
 import { fromHex, leaveBytes, type LeaveNoticeFields, StaticError, toHex } from '@static/protocol'
 import { agentIdOf, ed25519, type Member } from '../../mls/index.ts'
-import type { AgentId, Change, ChannelId, LeaverRecord } from '../../ports.ts'
+import type { AgentId, Change, LeaverRecord } from '../../ports.ts'
+import type { AgentContext } from '../agent/context.ts'
 import { same } from '../bytes.ts'
-import type { CommitJob } from './commits.ts'
-import type { GroupState } from './group-state.ts'
-import type { World } from '../agent/context.ts'
+import type { Committer } from './committer.ts'
+import type { ChannelView } from './host.ts'
 
-/** What a roster asks of its membership. */
-export interface RosterHost {
-  readonly world: World
-  readonly id: ChannelId
-  readonly channelId: Uint8Array
-  readonly name: string
-  readonly owner: AgentId
-  readonly group: GroupState | undefined
-  touch(): void
-  commit(change: CommitJob['change']): Promise<unknown>
-}
+/** What a roster asks of its agent. */
+type RosterContext = Pick<AgentContext, 'agentId' | 'pins' | 'emit' | 'later' | 'chance'>
 
 /** Members remove one that has left after a random time up to this, so that not all try at once. */
 const REMOVAL_SPREAD_MS = 5000
 
 /** The roster of one channel. */
 export class Roster {
-  readonly #host: RosterHost
+  readonly #context: RosterContext
+  readonly #channel: ChannelView
+  readonly #committer: Committer
   readonly #leavers: Map<AgentId, LeaverRecord>
   readonly #planned = new Map<AgentId, () => void>()
   #changes: Change[] = []
 
-  constructor(host: RosterHost, leavers: readonly LeaverRecord[]) {
-    this.#host = host
+  constructor(context: RosterContext, channel: ChannelView, committer: Committer, leavers: readonly LeaverRecord[]) {
+    this.#context = context
+    this.#channel = channel
+    this.#committer = committer
     this.#leavers = new Map(leavers.map((leaver) => [leaver.agent, leaver]))
   }
 
@@ -45,23 +40,25 @@ export class Roster {
 
   /** Somebody is in the channel: the first key of an identity is remembered, another one told. */
   meet({ agentId, identity }: Member): void {
-    const { world, owner, name } = this.#host
+    const { pins } = this.#context
+    const { owner, name } = this.#channel
     const agent = toHex(agentId)
-    const known = world.pins.conflict(owner, identity, agent)
-    if (known === undefined) world.pins.set(owner, identity, agent)
-    else world.emit({ type: 'identity_changed', channel: name, identity, known, now: agent })
+    const known = pins.conflict(owner, identity, agent)
+    if (known === undefined) pins.set(owner, identity, agent)
+    else this.#context.emit({ type: 'identity_changed', channel: name, identity, known, now: agent })
   }
 
   /** An agent says that it has left, at this place: the notice of an earlier leave proves nothing. */
   leave(id: Uint8Array, { publicKey, slot, signature }: LeaveNoticeFields, head: number): void {
-    const { world, channelId, name, group } = this.#host
+    const context = this.#context
+    const { channelId, name } = this.#channel
     const agent = toHex(id)
     const signed = same(agentIdOf(publicKey), id) && ed25519.verifier(publicKey)(leaveBytes(channelId, slot), signature)
     if (!signed || Number(slot) !== head) {
-      world.emit({ type: 'roster_lie', channel: name, detail: `Agent ${agent} has not signed that it left.` })
+      context.emit({ type: 'roster_lie', channel: name, detail: `Agent ${agent} has not signed that it left.` })
       return
     }
-    if (agent === world.agentId || !group?.members.has(agent)) return
+    if (agent === context.agentId || !this.#channel.group?.members.has(agent)) return
     const leaver = {
       agent,
       publicKey: Uint8Array.from(publicKey),
@@ -69,7 +66,7 @@ export class Roster {
       signature: Uint8Array.from(signature),
     }
     this.#leavers.set(agent, leaver)
-    this.#changes.push({ type: 'putLeaver', id: this.#host.id, leaver })
+    this.#changes.push({ type: 'putLeaver', id: this.#channel.id, leaver })
     this.#plan(leaver)
   }
 
@@ -80,22 +77,23 @@ export class Roster {
 
   /** A commit has added and removed agents. */
   change(by: AgentId, added: readonly AgentId[], removed: readonly AgentId[]): void {
-    const { world, id, name, group } = this.#host
+    const { id, name } = this.#channel
     for (const agent of [...removed, ...added]) {
       this.#planned.get(agent)?.()
       this.#planned.delete(agent)
       if (this.#leavers.delete(agent)) this.#changes.push({ type: 'dropLeaver', id, agent })
     }
     for (const agent of added) {
-      const member = group?.members.get(agent)
+      const member = this.#channel.group?.members.get(agent)
       if (member) this.meet(member)
     }
-    if (added.length + removed.length > 0) world.emit({ type: 'members_changed', channel: name, by, added, removed })
+    if (added.length + removed.length === 0) return
+    this.#context.emit({ type: 'members_changed', channel: name, by, added, removed })
   }
 
   /** Nothing is planned any more. */
   stop(): void {
-    for (const callOff of this.#planned.values()) callOff()
+    for (const cancel of this.#planned.values()) cancel()
     this.#planned.clear()
   }
 
@@ -106,22 +104,22 @@ export class Roster {
   }
 
   #plan(leaver: LeaverRecord): void {
-    const { world } = this.#host
+    const context = this.#context
     const { agent } = leaver
     this.#planned.get(agent)?.()
-    const callOff = world.later(world.chance() * REMOVAL_SPREAD_MS, () => {
+    const cancel = context.later(context.chance() * REMOVAL_SPREAD_MS, () => {
       this.#planned.delete(agent)
       this.#remove(leaver).catch((error: unknown) => {
         // Another member does it, or the next session tries again.
         if (!(error instanceof StaticError)) throw error
       })
     })
-    this.#planned.set(agent, callOff)
+    this.#planned.set(agent, cancel)
   }
 
   async #remove(leaver: LeaverRecord): Promise<void> {
     const { agent } = leaver
-    await this.#host.commit((group) =>
+    await this.#committer.commit((group) =>
       group.members.has(agent) ? { removes: [fromHex(agent)], leaveNotices: [noticeOf(leaver)] } : undefined,
     )
   }

@@ -3,15 +3,18 @@
  * then sent. When the group has moved on meanwhile the relay refuses it; it is then opened again by its own key and
  * encrypted for the new epoch under the same id, in order with the others.
  */
-import { StaticError } from '@static/protocol'
-import type { Change, ChannelId, Outcome, OutboxRecord, StoredChannel } from '../../ports.ts'
+import { message, StaticError } from '@static/protocol'
+import { SendMessageRequestSchema } from '@static/protocol/relay'
+import type { Change, Outcome, OutboxRecord, StoredChannel } from '../../ports.ts'
 import { refusalError, retryDelay } from '../../session/refusal.ts'
-import { decodeFrame, encodeFrame, type Frame, type FrameKind } from './message-frame.ts'
-import type { GroupState } from './group-state.ts'
-import { type History, sha256 } from './history.ts'
+import type { AgentContext } from '../agent/context.ts'
 import { newMessageId } from '../agent/message-id.ts'
+import type { GroupState } from './group-state.ts'
+import { sha256 } from './history.ts'
+import type { ChannelView, Turn } from './host.ts'
+import { decodeFrame, encodeFrame, type Frame, type FrameKind } from './message-frame.ts'
 import { Outbox, type Outgoing, type Sending } from './outbox.ts'
-import type { World } from '../agent/context.ts'
+import type { Standing } from './standing.ts'
 
 /** A payload that waits to be encrypted. */
 interface Waiting extends Sending {
@@ -19,22 +22,13 @@ interface Waiting extends Sending {
   readonly payload: Uint8Array
 }
 
+/** What a sender asks of its agent. */
+type SenderContext = Pick<AgentContext, 'engine' | 'session' | 'now' | 'random' | 'later'>
+
 /** What a sender asks of its membership. */
-export interface SenderHost {
-  readonly world: World
-  readonly id: ChannelId
-  readonly channelId: Uint8Array
-  readonly history: History
-  /** Something is to be written. */
-  touch(): void
-  /** The same, with whatever is written next. */
-  touchLater(): void
-  /** Tries to go on. */
-  work(): void
-  /** The relay's count of commits is at least this. */
-  headIs(head: number): void
-  /** The channel cannot go on. */
-  break(error: StaticError): void
+export interface SenderHost extends Turn {
+  /** The relay has taken at least so many commits. */
+  raiseHead(head: number): void
 }
 
 /** How often the first message is sent again for being out of order, without one that is taken. */
@@ -42,7 +36,10 @@ const MOST_REORDERS = 5
 
 /** The sending side of a membership. */
 export class Sender {
+  readonly #context: SenderContext
+  readonly #channel: ChannelView
   readonly #host: SenderHost
+  readonly #standing: Standing
   readonly #outbox: Outbox
   #waiting: Waiting[] = []
   /** The counter of the last message that was encrypted, and the hash of its frame. */
@@ -51,27 +48,45 @@ export class Sender {
   /** How many were encrypted since this agent last replaced its keys. */
   sentSinceRekey: number
   #notBefore = 0
-  #callOff: (() => void) | undefined
+  #cancel: (() => void) | undefined
   #reorders = 0
-  /** Why nothing of what is under way is taken. */
-  #inTheWay: StaticError | undefined
+  /** Why the relay takes nothing of what is under way. */
+  #blockedBy: StaticError | undefined
 
-  constructor(host: SenderHost, { record, outbox, answered }: Pick<StoredChannel, 'record' | 'outbox' | 'answered'>) {
+  constructor(
+    context: SenderContext,
+    channel: ChannelView,
+    host: SenderHost,
+    standing: Standing,
+    { record, outbox, answered }: Pick<StoredChannel, 'record' | 'outbox' | 'answered'>,
+  ) {
+    this.#context = context
+    this.#channel = channel
     this.#host = host
-    this.#outbox = new Outbox(record.id, outbox, answered)
+    this.#standing = standing
+    this.#outbox = new Outbox(channel.id, outbox, answered)
     this.counter = record.counter
     this.ownHash = record.ownHash
     this.sentSinceRekey = record.sentSinceRekey
   }
 
-  /** Takes a message; `sending` is told when the relay has it. */
-  send(kind: FrameKind, payload: Uint8Array, sending: Sending): void {
-    this.#waiting.push({ kind, payload, resolve: () => sending.resolve(), reject: (error) => sending.reject(error) })
+  /**
+   * Sends; fulfilled when the relay has it durably.
+   *
+   * @throws {StaticError} what ended the channel, `fork_detected`, or why the relay does not take it
+   */
+  async send(kind: FrameKind, payload: Uint8Array): Promise<void> {
+    const refusal = this.#standing.refusal()
+    if (refusal) throw refusal
+    const { promise, resolve, reject } = Promise.withResolvers<void>()
+    this.#waiting.push({ kind, payload, resolve, reject })
+    this.#host.work()
+    await promise
   }
 
   /** Encrypts what there is room for. The group must be in use and stay so until the turn is over. */
   work(group: GroupState): void {
-    if (this.#host.world.now() < this.#notBefore) return
+    if (this.#context.now() < this.#notBefore) return
     if (this.#outbox.isSettled) this.#recover(group)
     while (this.#outbox.hasRoom) {
       const waiting = this.#waiting.shift()
@@ -87,31 +102,30 @@ export class Sender {
 
   /** Sends what is stored. */
   transmit(): void {
-    if (this.#host.world.now() < this.#notBefore) return
-    const { session } = this.#host.world
-    for (const message of this.#outbox.take()) {
-      const { messageId, counter, slot, control, ciphertext } = message.record
+    if (this.#context.now() < this.#notBefore) return
+    const { session } = this.#context
+    for (const outgoing of this.#outbox.take()) {
+      const { messageId, counter, slot, control, ciphertext } = outgoing.record
       session.request(
         {
           case: 'sendMessage',
-          value: {
-            $typeName: 'static.relay.v1.SendMessageRequest',
-            channelId: this.#host.channelId,
+          value: message(SendMessageRequestSchema, {
+            channelId: this.#channel.channelId,
             slot: BigInt(slot),
             messageId,
             counter: BigInt(counter),
             control,
             ciphertext,
-          },
+          }),
         },
-        (outcome) => this.#answered(message, outcome),
+        (outcome) => this.#answered(outgoing, outcome),
       )
     }
   }
 
   /** The session is over. */
   lose(): void {
-    this.#inTheWay = undefined
+    this.#blockedBy = undefined
     this.#outbox.lose()
   }
 
@@ -127,7 +141,7 @@ export class Sender {
 
   /** Nothing will be sent any more. */
   fail(error: StaticError): void {
-    this.#callOff?.()
+    this.#cancel?.()
     this.refuse(error)
     this.#outbox.fail(error)
   }
@@ -137,8 +151,7 @@ export class Sender {
   }
 
   #encrypt(group: GroupState, waiting: Waiting): void {
-    const { world } = this.#host
-    const messageId = newMessageId(world)
+    const messageId = newMessageId(this.#context)
     let record: OutboxRecord
     try {
       record = this.#seal(group, { kind: waiting.kind, messageId, payload: waiting.payload })
@@ -151,7 +164,7 @@ export class Sender {
   }
 
   #seal(group: GroupState, message: Pick<Frame, 'messageId' | 'payload'> & { kind: FrameKind }): OutboxRecord {
-    const { position } = this.#host.history
+    const { position } = this.#channel.history
     const counter = this.counter + 1
     const plaintext = encodeFrame({ ...message, counter, previous: this.ownHash, seen: position })
     const { ciphertext, messageKey } = group.seal(plaintext)
@@ -184,7 +197,7 @@ export class Sender {
   #refused(message: Outgoing, refusal: Extract<Outcome, { type: 'refused' }>['error']): void {
     switch (refusal.code) {
       case 'epoch_mismatch':
-        this.#host.headIs(Number(refusal.head ?? 0n))
+        this.#host.raiseHead(Number(refusal.head ?? 0n))
         this.#outbox.refuse(message, undefined)
         return
       case 'out_of_order': {
@@ -210,16 +223,16 @@ export class Sender {
         return
       default:
         // The channel or the account is in the way: of those that follow none would be taken, either.
-        this.#inTheWay = refusalError(refusal)
-        this.#outbox.refuse(message, this.#inTheWay)
+        this.#blockedBy = refusalError(refusal)
+        this.#outbox.refuse(message, this.#blockedBy)
     }
   }
 
   #waitFor(milliseconds: number): void {
-    const { world } = this.#host
-    this.#notBefore = Math.max(this.#notBefore, world.now() + milliseconds)
-    this.#callOff?.()
-    this.#callOff = world.later(this.#notBefore - world.now(), () => {
+    const context = this.#context
+    this.#notBefore = Math.max(this.#notBefore, context.now() + milliseconds)
+    this.#cancel?.()
+    this.#cancel = context.later(this.#notBefore - context.now(), () => {
       // By the clock a timer may be a little early, and nothing else would wake it.
       this.#notBefore = 0
       this.#host.work()
@@ -228,10 +241,10 @@ export class Sender {
 
   /** Everything is answered: what was refused goes out again, encrypted anew if it must be. */
   #recover(group: GroupState): void {
-    if (this.#inTheWay) this.#outbox.refuseAll(this.#inTheWay)
-    this.#inTheWay = undefined
+    if (this.#blockedBy) this.#outbox.refuseAll(this.#blockedBy)
+    this.#blockedBy = undefined
     const { unanswered } = this.#outbox
-    const { slot } = this.#host.history.position
+    const { slot } = this.#channel.history.position
     const [first] = unanswered
     const sameBytes = unanswered.every(({ state, record }) => state !== 'failed' && record.slot === slot)
     if (first === undefined || sameBytes) {
@@ -250,7 +263,7 @@ export class Sender {
   }
 
   #frameOf({ record }: Outgoing): Frame {
-    const frame = decodeFrame(this.#host.world.engine.reopen(record.ciphertext, record.messageKey))
+    const frame = decodeFrame(this.#context.engine.reopen(record.ciphertext, record.messageKey))
     if (frame === undefined) throw StaticError.of('store_corrupt', 'A message in the outbox is not readable.')
     return frame
   }

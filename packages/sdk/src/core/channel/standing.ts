@@ -1,25 +1,55 @@
-/** Where an agent stands in a channel, in the relay's words at Resume, beside what it knows itself (SPEC.md, 5.2). */
-import { StaticError } from '@static/protocol'
-import type { ChannelState } from '@static/protocol/relay'
-import type { PositionRecord } from '../../ports.ts'
-import { same } from '../bytes.ts'
+/** How a membership stands, as its record says: joined or leaving, forked, broken, and when its keys were replaced. */
+import { type ErrorCode, ERRORS, StaticError } from '@static/protocol'
+import type { AgentId, ChannelRecord } from '../../ports.ts'
 
-/**
- * How the relay's account contradicts the agent's own; undefined when it does not. `counter` is that of the agent's last
- * message.
- */
-export function misfitOf(
-  { lastCounter, lastIndex, head, cursor }: ChannelState,
-  { index, hash, slot }: PositionRecord,
-  counter: number,
-): StaticError | undefined {
-  const acknowledged = Number(cursor?.index ?? 0n)
-  if (Number(lastCounter) > counter || acknowledged > index) return StaticError.of('store_rolled_back')
-  if (Number(lastIndex) < index || Number(head) < slot) {
-    return StaticError.of('mls_error', 'The relay has lost a part of the log.')
+/** The part of a channel's record that is neither in its history nor with the sender. */
+export type StandingRecord = Pick<ChannelRecord, 'state' | 'rekeyDue' | 'rekeyedAt' | 'fork' | 'broken'>
+
+/** The standing of one membership. */
+export class Standing {
+  readonly #touch: () => void
+  #record: StandingRecord
+  /** Nothing continues here in this life of the agent. */
+  #endedBy: StaticError | undefined
+
+  /** `touch` is called when there is something to write. */
+  constructor({ state, rekeyDue, rekeyedAt, fork, broken }: StandingRecord, touch: () => void) {
+    this.#record = { state, rekeyDue, rekeyedAt, fork, broken }
+    this.#touch = touch
   }
-  if (acknowledged === index && !same(cursor?.hash ?? new Uint8Array(), hash)) {
-    return StaticError.of('mls_error', 'The relay holds another log than it has delivered.')
+
+  get record(): StandingRecord {
+    return this.#record
   }
-  return undefined
+
+  /** Why nothing continues here, if so. */
+  get failure(): StaticError | undefined {
+    const { state, broken } = this.#record
+    if (this.#endedBy) return this.#endedBy
+    if (broken !== undefined) return StaticError.of(Object.hasOwn(ERRORS, broken) ? (broken as ErrorCode) : 'mls_error')
+    return state === 'ended' ? StaticError.of('removed') : undefined
+  }
+
+  /** Whether messages go out. One who joins by an invite says hello before it is in. */
+  get isTalking(): boolean {
+    const { state, fork } = this.#record
+    return (state === 'joined' || state === 'joining') && fork === undefined
+  }
+
+  /** Why nothing can be sent or committed, if so; a fork that this member has caused is no reason. */
+  refusal(despiteForkOf?: AgentId): StaticError | undefined {
+    const { fork } = this.#record
+    const isForked = fork !== undefined && fork !== despiteForkOf
+    return this.failure ?? (isForked ? StaticError.of('fork_detected') : undefined)
+  }
+
+  set(changes: Partial<StandingRecord>): void {
+    this.#record = { ...this.#record, ...changes }
+    this.#touch()
+  }
+
+  /** The first error that ends it is the one that everybody gets. */
+  end(error: StaticError): void {
+    this.#endedBy ??= error
+  }
 }

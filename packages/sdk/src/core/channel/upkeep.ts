@@ -3,24 +3,19 @@
  * has seen when nobody else did. Not all members at once: each adds a share of its own to the time.
  */
 import type { Time } from '../../ports.ts'
-import type { CommitJob } from './commits.ts'
-import type { FrameKind } from './message-frame.ts'
-import type { GroupState } from './group-state.ts'
-import type { History } from './history.ts'
+import type { AgentContext } from '../agent/context.ts'
+import type { Committer } from './committer.ts'
+import type { ChannelView } from './host.ts'
+import type { Intake } from './intake.ts'
 import type { Sender } from './sender.ts'
-import type { World } from '../agent/context.ts'
+import type { Standing } from './standing.ts'
 
-/** What upkeep asks of its membership. */
-export interface UpkeepHost {
-  readonly world: World
-  readonly history: History
+/** What upkeep works with. */
+export interface UpkeepParts {
   readonly sender: Sender
-  readonly group: GroupState | undefined
-  /** A commit without change must follow the last add. */
-  readonly rekeyDue: boolean
-  readonly rekeyedAt: Time
-  commit(change: CommitJob['change'], options: { readonly urgent: boolean }): Promise<unknown>
-  send(kind: FrameKind, payload: Uint8Array): Promise<void>
+  readonly committer: Committer
+  readonly standing: Standing
+  readonly intake: Intake
 }
 
 /** When the keys are replaced. */
@@ -32,7 +27,9 @@ const HEARTBEAT_SPREAD_MS = 15_000
 
 /** The upkeep of one membership. */
 export class Upkeep {
-  readonly #host: UpkeepHost
+  readonly #context: Pick<AgentContext, 'now' | 'chance'>
+  readonly #channel: ChannelView
+  readonly #parts: UpkeepParts
   /** Between 0 and 1. */
   readonly #share: number
   #rekeying: Promise<unknown> | undefined
@@ -42,9 +39,16 @@ export class Upkeep {
   #untoldSince: Time | undefined
   #untoldIndex = 0
 
-  constructor(host: UpkeepHost) {
-    this.#host = host
-    this.#share = host.world.chance()
+  constructor(context: Pick<AgentContext, 'now' | 'chance'>, channel: ChannelView, parts: UpkeepParts) {
+    this.#context = context
+    this.#channel = channel
+    this.#parts = parts
+    this.#share = context.chance()
+  }
+
+  /** Whether a commit without change must follow before anybody is told of the last add. */
+  get isRekeyDue(): boolean {
+    return this.#parts.standing.record.rekeyDue
   }
 
   /** Replaces this agent's keys; one commit is enough, however often it becomes due before it is done. */
@@ -53,7 +57,7 @@ export class Upkeep {
       const { promise, resolve, reject } = Promise.withResolvers<unknown>()
       // First: to ask for the commit may be to find it due.
       this.#rekeying = promise.finally(() => (this.#rekeying = undefined))
-      this.#host
+      this.#parts.committer
         .commit(() => ({}), { urgent: true })
         .then(resolve, (error: unknown) => {
           this.#failed = true
@@ -65,8 +69,7 @@ export class Upkeep {
 
   /** Replaces the keys if the last add or the messages ask for it, unless that has just failed. */
   check(): void {
-    const { rekeyDue, sender } = this.#host
-    if (!this.#failed && (rekeyDue || sender.sentSinceRekey >= REKEY_MESSAGES)) this.#rekeySoon()
+    if (!this.#failed && (this.isRekeyDue || this.#parts.sender.sentSinceRekey >= REKEY_MESSAGES)) this.#rekeySoon()
   }
 
   /** What has failed may be tried again. */
@@ -77,24 +80,26 @@ export class Upkeep {
 
   /** Time has passed. */
   tick(now: Time): void {
+    const { intake, standing, sender } = this.#parts
+    if (!intake.isOnline || standing.record.state !== 'joined' || standing.refusal()) return
     this.retry()
-    if (now - this.#host.rekeyedAt > REKEY_MS * (1 + this.#share / 10)) this.#rekeySoon()
-    if (this.#untoldSince === undefined || this.#host.group?.members.size === 1) return
+    if (now - standing.record.rekeyedAt > REKEY_MS * (1 + this.#share / 10)) this.#rekeySoon()
+    if (this.#untoldSince === undefined || this.#channel.group?.members.size === 1) return
     if (now - this.#untoldSince < HEARTBEAT_MS + this.#share * HEARTBEAT_SPREAD_MS) return
     this.#untoldSince = undefined
     // If it fails, the next message tells the same.
-    this.#host.send('heartbeat', new Uint8Array()).catch(() => {})
+    sender.send('heartbeat', new Uint8Array()).catch(() => {})
   }
 
   /** Something was seen that nobody was told of. */
   saw(): void {
-    this.#untoldSince ??= this.#host.world.now()
-    this.#untoldIndex = this.#host.history.position.index
+    this.#untoldSince ??= this.#context.now()
+    this.#untoldIndex = this.#channel.history.position.index
   }
 
   /** Another has told what it had seen. */
   heard(): void {
-    if (this.#host.history.confirmed >= this.#untoldIndex) this.told()
+    if (this.#channel.history.confirmed >= this.#untoldIndex) this.told()
   }
 
   /** A message of this agent tells what it has seen. */

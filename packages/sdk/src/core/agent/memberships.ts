@@ -1,0 +1,56 @@
+/** The channels that an agent holds: those it is in, those it founds or joins, and those it was offered. */
+import { StaticError } from '@static/protocol'
+import { KeyedMutex } from '../../mls/index.ts'
+import type { ChannelId, StoredChannel } from '../../ports.ts'
+import { Membership } from '../channel/membership.ts'
+import type { AgentContext } from './context.ts'
+import type { KeyPackages } from './key-packages.ts'
+
+/** The memberships of one agent. */
+export class Memberships {
+  /** One at a time founds or joins under a name. */
+  readonly names: KeyedMutex = new KeyedMutex()
+  readonly #context: AgentContext
+  readonly #keyPackages: KeyPackages
+  readonly #dropped: (id: ChannelId) => void
+  readonly #held = new Map<ChannelId, Membership>()
+
+  /** `dropped` is told when a channel and everything about it is gone. */
+  constructor(context: AgentContext, keyPackages: KeyPackages, dropped: (id: ChannelId) => void) {
+    this.#context = context
+    this.#keyPackages = keyPackages
+    this.#dropped = dropped
+  }
+
+  [Symbol.iterator](): IterableIterator<Membership> {
+    return this.#held.values()
+  }
+
+  get(id: ChannelId): Membership | undefined {
+    return this.#held.get(id)
+  }
+
+  /** The channel under a name, unless it is only offered. */
+  named(name: string): Membership | undefined {
+    return [...this].find((held) => held.name === name && held.state !== 'offered')
+  }
+
+  /** Holds a channel from now on. */
+  hold(stored: StoredChannel): Membership {
+    if (this.#held.has(stored.record.id)) {
+      throw StaticError.of('channel_exists', 'This agent is in that channel already, under another name.')
+    }
+    const membership = new Membership(this.#context, stored, () => this.drop(membership, undefined))
+    this.#held.set(membership.id, membership)
+    return membership
+  }
+
+  /** Lets go of a channel and of everything about it. */
+  drop(membership: Membership, error: StaticError | undefined): void {
+    membership.drop(error)
+    if (membership.welcome) this.#keyPackages.discard(membership.welcome)
+    if (this.#held.get(membership.id) !== membership) return
+    this.#held.delete(membership.id)
+    this.#dropped(membership.id)
+  }
+}

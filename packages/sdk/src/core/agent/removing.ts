@@ -1,0 +1,19 @@
+/** Removing a member by the owner's will. */
+import { fromHex } from '@static/protocol'
+import type { AgentId } from '../../ports.ts'
+import type { Membership } from '../channel/membership.ts'
+import type { AgentContext } from './context.ts'
+
+/**
+ * Removes a member, also one that has seen another history.
+ *
+ * @throws {StaticError} `not_allowed`, `not_found`
+ */
+export async function removeMember(
+  { invites }: Pick<AgentContext, 'invites'>,
+  membership: Membership,
+  agent: AgentId,
+): Promise<void> {
+  await invites?.removing(membership.id, agent)
+  await membership.committer.commit(() => ({ removes: [fromHex(agent)] }), { despiteForkOf: agent })
+}

@@ -1,0 +1,59 @@
+/** The timers of one agent, all cancelled when it stops. They do not keep the process alive. */
+import type { StaticError } from '@static/protocol'
+
+const LONGEST_MS = 2 ** 31 - 1
+
+/** The timers. */
+export class Timers {
+  readonly #timers = new Set<NodeJS.Timeout>()
+  /** Waits that end with an error when the agent stops. */
+  readonly #waits = new Set<PromiseWithResolvers<void>>()
+
+  /** Does something later; returns what cancels it. */
+  later(milliseconds: number, action: () => void): () => void {
+    const timer = setTimeout(
+      () => {
+        this.#timers.delete(timer)
+        action()
+      },
+      Math.min(milliseconds, LONGEST_MS),
+    )
+    return this.#hold(timer)
+  }
+
+  /** Does something again and again; returns what cancels it. */
+  every(milliseconds: number, action: () => void): () => void {
+    return this.#hold(setInterval(action, milliseconds))
+  }
+
+  /**
+   * Waits.
+   *
+   * @throws {StaticError} when the agent stops meanwhile
+   */
+  async wait(milliseconds: number): Promise<void> {
+    const waiting = Promise.withResolvers<void>()
+    this.#waits.add(waiting)
+    this.later(milliseconds, waiting.resolve)
+    try {
+      await waiting.promise
+    } finally {
+      this.#waits.delete(waiting)
+    }
+  }
+
+  /** The agent stops: nothing happens any more, and whoever waits gets the error. */
+  stop(error: StaticError): void {
+    for (const timer of this.#timers) clearTimeout(timer)
+    for (const { reject } of this.#waits) reject(error)
+  }
+
+  #hold(timer: NodeJS.Timeout): () => void {
+    timer.unref()
+    this.#timers.add(timer)
+    return () => {
+      clearTimeout(timer)
+      this.#timers.delete(timer)
+    }
+  }
+}

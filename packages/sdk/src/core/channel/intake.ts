@@ -1,0 +1,310 @@
+/**
+ * How a channel stands with the relay: whether the relay delivers, which entries wait to be processed, what was
+ * acknowledged and what is missing. The relay delivers from the answer to Resume on; when the inbox is full, entries are
+ * dropped, and asked for again once there is room.
+ */
+import { StaticError, toHex } from '@static/protocol'
+import type { ChannelState } from '@static/protocol/relay'
+import type { PositionRecord } from '../../ports.ts'
+import type { AgentContext } from '../agent/context.ts'
+import { CatchUp } from './catch-up.ts'
+import { contradiction } from './contradiction.ts'
+import type { ChannelView, Turn } from './host.ts'
+import type { Inbox } from './inbox.ts'
+import { lastIndexOf, type LogEntry, sizeOf } from './log-entry.ts'
+import type { Standing } from './standing.ts'
+
+/** What the relay does for this channel at the moment. */
+type Link =
+  /** There is no session, or its first answer to Resume, which the agent asks for all channels at once, is to come. */
+  | { readonly type: 'offline' }
+  /** So many answers to Resume are to come. What is delivered before the last of them might not fit, and is dropped. */
+  | { readonly type: 'resuming'; readonly answers: number }
+  /** The relay delivers, and takes what is sent. */
+  | { readonly type: 'delivering' }
+  /** The inbox is full. Online, the relay still takes what is sent. */
+  | { readonly type: 'paused'; readonly isOnline: boolean; readonly answers: number }
+  /** Nothing more is wanted from the relay, in this life of the agent. */
+  | { readonly type: 'ended' }
+
+/** What an intake asks of its agent. */
+type IntakeContext = Pick<AgentContext, 'deliveries' | 'emit' | 'later'>
+
+/** What an intake asks of its membership. */
+export interface IntakeHost extends Pick<Turn, 'touch' | 'work' | 'break'> {
+  /** The counter of the last own message. */
+  readonly counter: number
+  /** Whether no task has the group to itself. */
+  readonly isFree: boolean
+  /** Processes the next entry. */
+  take(entry: LogEntry): void
+  /** The relay delivers from here on. */
+  resumed(): void
+  /** The relay says that the membership is over. */
+  over(code: 'removed' | 'not_found'): void
+}
+
+/** How often entries that were left out are asked for again. */
+const MOST_HOLES = 3
+
+/** When a channel is asked for again that the relay does not deliver. */
+const RESUME_AGAIN_MS = 5000
+
+const OFFLINE: Link = { type: 'offline' }
+
+/** The receiving side of a membership, towards the relay. */
+export class Intake {
+  readonly #context: IntakeContext
+  readonly #channel: ChannelView
+  readonly #host: IntakeHost
+  readonly #inbox: Inbox
+  readonly #standing: Standing
+  readonly #catchUp = new CatchUp()
+  #link: Link = OFFLINE
+  /** Entries that wait for those before them. */
+  #inbound: LogEntry[] = []
+  /** How many commits the relay has taken, as far as it has said. */
+  #head = 0
+  /** How often entries were missing since the last one that was not. */
+  #holes = 0
+  #acknowledged: number
+  /** What this session has brought: the relay takes no acknowledgement beyond, also of what an earlier one brought. */
+  #delivered = 0
+  /** Entries up to this one may have been given to the application before; known for sure after the first Resume. */
+  #redeliveredUpTo: number
+  #hasResumed = false
+
+  constructor(
+    context: IntakeContext,
+    channel: ChannelView,
+    host: IntakeHost,
+    { inbox, standing }: { readonly inbox: Inbox; readonly standing: Standing },
+    index: number,
+  ) {
+    this.#context = context
+    this.#channel = channel
+    this.#host = host
+    this.#inbox = inbox
+    this.#standing = standing
+    this.#acknowledged = index
+    this.#redeliveredUpTo = index
+  }
+
+  /** Whether the relay is to deliver the channel. */
+  get isWanted(): boolean {
+    if (this.#link.type === 'paused' || this.#link.type === 'ended' || !this.#channel.group) return false
+    return this.#standing.record.state !== 'leaving' && !this.#standing.failure
+  }
+
+  /** Whether the relay takes what is sent: there is a session, and it is in the same epoch as this agent. */
+  get isCurrent(): boolean {
+    return this.isOnline && !this.#isBehind
+  }
+
+  /** Whether the relay has resumed the channel in this session. */
+  get isOnline(): boolean {
+    return this.#link.type === 'delivering' || (this.#link.type === 'paused' && this.#link.isOnline)
+  }
+
+  /** Why nothing can be sent before the application reads, if so. */
+  get blocked(): StaticError | undefined {
+    return this.#link.type === 'paused' && !this.isCurrent ? inboxFull() : undefined
+  }
+
+  /** Whether the application may have been given an entry before. */
+  isRedelivered(index: number): boolean {
+    return index <= this.#redeliveredUpTo
+  }
+
+  /** Fulfilled when everything is processed that the relay has now; without a session, that it has in the next one. */
+  async catchUp(signal?: AbortSignal): Promise<void> {
+    // The answer to a question from before this call does not tell what the relay has by now.
+    if (this.#checkWanted() && !this.isOnline) await this.#catchUp.wait(signal)
+    if (!this.#checkWanted()) return
+    if (this.isOnline) this.resume()
+    await this.#catchUp.wait(signal)
+  }
+
+  // ---- The session ----
+
+  /** The log begins here for this agent: nothing of it was given to the application. */
+  start(index: number): void {
+    this.#acknowledged = index
+    this.#redeliveredUpTo = index
+    this.#hasResumed = true
+  }
+
+  /** Asks the relay to deliver from here on. */
+  resume(): void {
+    const link = this.#link
+    if (link.type === 'ended') return
+    if (link.type === 'paused') this.#link = { ...link, isOnline: false, answers: link.answers + 1 }
+    else this.#link = { type: 'resuming', answers: link.type === 'resuming' ? link.answers + 1 : 1 }
+    this.#catchUp.forget()
+    this.#forgetInbound()
+    this.#context.deliveries.resume([this.#channel.id])
+  }
+
+  /** The answer to Resume: the relay delivers from here on. */
+  resumed(state: ChannelState): void {
+    this.#countAnswer()
+    // It was asked once more since then, or is no longer to be delivered.
+    if (this.#link.type === 'resuming' || !this.isWanted) return
+    const host = this.#host
+    const refused = state.error?.code
+    if (refused !== undefined) {
+      if (refused === 'removed' || refused === 'not_found') host.over(refused)
+      else this.#context.later(RESUME_AGAIN_MS, () => this.resume())
+      return
+    }
+    const error = contradiction(state, this.#position, host.counter)
+    if (error) return host.break(error)
+    const { name, owner } = this.#channel
+    if (state.name !== name || toHex(state.owner) !== owner) {
+      const detail = 'The relay says that the channel has another name or owner.'
+      this.#context.emit({ type: 'roster_lie', channel: name, detail })
+    }
+    const cursor = Number(state.cursor?.index ?? 0n)
+    if (!this.#hasResumed) this.#redeliveredUpTo = Number(state.lastIndex)
+    this.#hasResumed = true
+    this.#acknowledged = cursor
+    this.#delivered = cursor
+    this.#link = { type: 'delivering' }
+    this.#forgetInbound()
+    // Not the highest that was ever told: a head that does not exist would hold everything up for good.
+    this.#head = Number(state.head)
+    this.#catchUp.expect(Number(state.lastIndex))
+    this.#catchUp.reached(this.#position.index)
+    host.resumed()
+  }
+
+  /** The session is over. */
+  lose(): void {
+    if (this.#link.type === 'paused') this.#link = { type: 'paused', isOnline: false, answers: 0 }
+    else if (this.#link.type !== 'ended') this.#link = OFFLINE
+    this.#forgetInbound()
+    this.#catchUp.forget()
+  }
+
+  /** Nothing more is wanted: whoever waits gets the error. */
+  end(error: StaticError): void {
+    this.#link = { type: 'ended' }
+    this.#catchUp.fail(error)
+    this.#forgetInbound()
+  }
+
+  // ---- Entries ----
+
+  /** An entry has come, or a notice of those that will not. */
+  deliver(entry: LogEntry): void {
+    if (!this.isOnline || this.#standing.failure) return
+    if (this.#link.type === 'paused') {
+      if (entry.case === 'deliverCommit') this.raiseHead(Number(entry.value.slot) + 1)
+      return this.#host.work()
+    }
+    this.#delivered = Math.max(this.#delivered, lastIndexOf(entry))
+    this.#inbound.push(entry)
+    this.#context.deliveries.queued(sizeOf(entry))
+    this.pump()
+  }
+
+  /** Processes the entries that wait, as far as the group is free. */
+  pump(): void {
+    const host = this.#host
+    while (host.isFree && !this.#standing.failure) {
+      const entry = this.#inbound.shift()
+      if (!entry) break
+      this.#context.deliveries.queued(-sizeOf(entry))
+      const { index } = this.#position
+      host.take(entry)
+      if (this.#position.index > index) this.#holes = 0
+      if (this.#inbox.isFull) this.#pause()
+    }
+    this.#catchUp.reached(this.#position.index)
+    host.work()
+  }
+
+  /** The relay has taken at least so many commits. */
+  raiseHead(head: number): void {
+    this.#head = Math.max(this.#head, head)
+  }
+
+  /** The relay is asked once more for what it left out; then it is not believed any longer. */
+  missing(index: number): void {
+    if (++this.#holes > MOST_HOLES) {
+      return this.#host.break(StaticError.of('mls_error', `The relay does not deliver entry ${index}.`))
+    }
+    this.resume()
+  }
+
+  /** An entry has come again: the relay has not heard how far this agent is. */
+  repeated(index: number): void {
+    this.#acknowledged = Math.min(this.#acknowledged, index)
+    this.#host.touch()
+  }
+
+  /** What was processed is on disk: the relay is told. */
+  acknowledge(): void {
+    const index = Math.min(this.#position.index, this.#delivered)
+    if (!this.isOnline || index <= this.#acknowledged) return
+    this.#acknowledged = index
+    this.#context.deliveries.acknowledge(this.#channel.id, index)
+  }
+
+  /** Asks for what was dropped if the application has made room for it. */
+  unpause(): void {
+    if (this.#link.type !== 'paused' || !this.#inbox.hasRoom) return
+    const { answers } = this.#link
+    this.#link = answers > 0 ? { type: 'resuming', answers } : OFFLINE
+    this.resume()
+  }
+
+  // ---- Inside ----
+
+  /** The last entry that was processed. */
+  get #position(): PositionRecord {
+    return this.#channel.history.position
+  }
+
+  get #isBehind(): boolean {
+    return this.#position.slot < this.#head
+  }
+
+  /** Whether entries come; throws why they do not if that is no wish of the application. */
+  #checkWanted(): boolean {
+    const error = this.#standing.failure ?? (this.#link.type === 'paused' ? inboxFull() : undefined)
+    if (error) throw error
+    return this.isWanted
+  }
+
+  #countAnswer(): void {
+    const link = this.#link
+    if (link.type === 'resuming') {
+      this.#link = link.answers > 1 ? { type: 'resuming', answers: link.answers - 1 } : OFFLINE
+    } else if (link.type === 'paused') {
+      this.#link = { ...link, answers: Math.max(0, link.answers - 1) }
+    }
+  }
+
+  #pause(): void {
+    const link = this.#link
+    // What was processed last may have ended the channel, too.
+    if (link.type !== 'ended' && link.type !== 'paused') {
+      const answers = link.type === 'resuming' ? link.answers : 0
+      this.#link = { type: 'paused', isOnline: link.type === 'delivering', answers }
+    }
+    this.#forgetInbound()
+    this.#catchUp.forget()
+    this.#catchUp.fail(inboxFull())
+    this.#context.emit({ type: 'inbox_full', channel: this.#channel.name })
+  }
+
+  #forgetInbound(): void {
+    for (const entry of this.#inbound) this.#context.deliveries.queued(-sizeOf(entry))
+    this.#inbound = []
+  }
+}
+
+function inboxFull(): StaticError {
+  return StaticError.of('queue_full', 'The inbox is full: read messages of this channel, then go on.')
+}

@@ -1,0 +1,187 @@
+/**
+ * The owner's side of invites (SPEC.md, 6.3): makes them, asks the relay for those who want to join (join-polls.ts),
+ * lets them in (admission.ts), and removes those who say nothing. Whether an invite may still be used is decided here, by
+ * this agent's own clock and its own count on disk (issued.ts); what the relay counts only keeps strangers away.
+ */
+import { fromHex, StaticError, toHex } from '@static/protocol'
+import type { AgentServices } from '../core/agent/services.ts'
+import { same } from '../core/bytes.ts'
+import type { Membership } from '../core/channel/membership.ts'
+import type { AgentId, ChannelId, JoinerRecord, Time } from '../ports.ts'
+import { decide, placeOf } from './admission.ts'
+import { IssuedInvites, unlessRefused } from './issued.ts'
+import { JoinPolls } from './join-polls.ts'
+import { inviteKeys } from './keys.ts'
+import { decodeToken, encodeToken, SECRET_BYTES } from './token.ts'
+
+/** Joiners say hello within this time after they were added, or are removed. */
+const HELLO_MS = 60_000
+const TICK_MS = 5000
+/** After connecting, what was said meanwhile must have come before anybody is removed for silence. */
+const SETTLE_MS = 10_000
+const LONGEST_LIFE_MS = 365 * 24 * 60 * 60 * 1000
+/** A member that says hello again and again is answered now and then. */
+const GREETING_MS = 10_000
+
+/** The one who issues the invites of an agent. */
+export class InviteIssuer {
+  readonly #agent: AgentServices
+  readonly #relay: string
+  readonly #died: (error: StaticError) => void
+  readonly #issued: IssuedInvites
+  readonly #polls: JoinPolls
+  /** When a joiner's hello was last answered. */
+  readonly #greeted = new Map<string, Time>()
+  readonly #stopTicking: () => void
+  #openedAt: Time | undefined
+  #isStopped = false
+
+  /** `relay` is the relay's name; `died` is told when nobody is answered any more. */
+  constructor(agent: AgentServices, relay: string, died: (error: StaticError) => void) {
+    this.#agent = agent
+    this.#relay = relay
+    this.#died = died
+    this.#issued = new IssuedInvites(agent)
+    this.#polls = InviteIssuer.#pollsOf(this)
+    this.#stopTicking = agent.timers.every(TICK_MS, () => this.#watch(this.#tick()))
+  }
+
+  /** A session is open. */
+  opened(): void {
+    this.#openedAt = this.#agent.context.now()
+    if (this.#agent.isGuest) return
+    for (const record of this.#issued.records) if (this.#issued.isAlive(record)) this.#polls.start(record.channel)
+  }
+
+  /** A channel is gone. */
+  dropped(channel: ChannelId): void {
+    this.#issued.dropChannel(channel)
+  }
+
+  stop(): void {
+    this.#isStopped = true
+    this.#stopTicking()
+  }
+
+  /**
+   * Makes an invite to an own channel.
+   *
+   * @throws {StaticError} `not_allowed`, `api_key_required`, `rate_limited`, `invalid_request`
+   */
+  async invite(membership: Membership, maxUses: number, lifetimeMs: number): Promise<string> {
+    const { context } = this.#agent
+    const { id, name, owner, failure } = membership
+    if (owner !== context.agentId) throw StaticError.of('not_allowed', 'Only the owner of a channel invites to it.')
+    if (failure) throw failure
+    if (!Number.isSafeInteger(maxUses) || maxUses < 1) {
+      throw StaticError.of('invalid_request', 'maxUses is a whole number of at least 1.')
+    }
+    if (!(lifetimeMs > 0 && lifetimeMs <= LONGEST_LIFE_MS)) {
+      throw StaticError.of('invalid_request', 'The time to live is more than 0 seconds and at most a year.')
+    }
+    const secret = context.random(SECRET_BYTES)
+    const keys = inviteKeys(secret)
+    const expiresAt = context.now() + Math.floor(lifetimeMs)
+    const record = { id: toHex(keys.inviteId), channel: id, secret, expiresAt, maxUses }
+    await this.#issued.issue({ record: { ...record, uses: 0, returned: 0, revoked: false }, keys })
+    this.#polls.start(id)
+    return encodeToken({ ...placeOf(membership), name, secret, expiresAt, relay: this.#relay })
+  }
+
+  /**
+   * Ends an invite: nobody joins by it any more.
+   *
+   * @throws {StaticError} `invite_invalid` when it is not of this agent
+   */
+  async revoke(token: string): Promise<void> {
+    const { secret } = decodeToken(token)
+    const invite = this.#issued.get(toHex(inviteKeys(secret).inviteId))
+    if (!invite) throw StaticError.of('invite_invalid', 'This agent has made no such invite.')
+    await this.#issued.revoke(invite)
+    await this.#issued.revokeAtRelay(invite)
+  }
+
+  /** A member is removed by the owner's will: the invite it came by must not bring it back, whatever happens next. */
+  async removing(channel: ChannelId, agent: AgentId): Promise<void> {
+    const joiner = this.#issued.joiner(channel, agent)
+    const invite = joiner && this.#issued.get(joiner.invite)
+    if (!invite || invite.record.revoked) return
+    await this.#issued.revoke(invite)
+    // That the relay turns others away is a courtesy: this agent lets nobody in by it.
+    this.#watch(this.#issued.revokeAtRelay(invite))
+  }
+
+  /** The commit that brings a joiner in is adopted; written together with it, so that a crash finds both or neither. */
+  admitted(channel: ChannelId, joiner: string): void {
+    const [agent = '', keyPackageHash] = joiner.split(' ')
+    const known = this.#issued.joiner(channel, agent)
+    if (known?.state !== 'taken' || toHex(known.keyPackageHash) !== keyPackageHash) return
+    this.#issued.putJoiner({ ...known, state: 'added', since: this.#agent.context.now() })
+  }
+
+  /** A new member says hello: it is answered, and stays. */
+  hello({ id, sender }: Membership, from: AgentId, nonce: Uint8Array): void {
+    const joiner = this.#issued.joiner(id, from)
+    if (!joiner || !same(joiner.nonce, nonce)) return
+    const now = this.#agent.context.now()
+    const key = `${id} ${from}`
+    if (joiner.state === 'here' && now - (this.#greeted.get(key) ?? -Infinity) < GREETING_MS) return
+    this.#greeted.set(key, now)
+    if (joiner.state !== 'here') this.#issued.putJoiner({ ...joiner, state: 'here' })
+    // If it does not go out, the joiner says hello again.
+    sender.send('greeting', nonce).catch(() => {})
+  }
+
+  // ---- Inside ----
+
+  static #pollsOf(issuer: InviteIssuer): JoinPolls {
+    const agent = issuer.#agent
+    const issued = issuer.#issued
+    return new JoinPolls(agent, {
+      get isStopped() {
+        return issuer.#isStopped
+      },
+      hasInvites: (id) => issued.records.some((record) => record.channel === id && issued.isAlive(record)),
+      take: (membership, request) => decide({ agent, issued }, membership, request),
+      watch: (task) => issuer.#watch(task),
+    })
+  }
+
+  async #tick(): Promise<void> {
+    const { memberships, isGuest, context } = this.#agent
+    const issued = this.#issued
+    const now = context.now()
+    if (isGuest || this.#openedAt === undefined || now - this.#openedAt < SETTLE_MS) return
+    for (const joiner of issued.joiners) {
+      const membership = memberships.get(joiner.channel)
+      if (!membership || membership.failure || now - joiner.since < HELLO_MS) continue
+      // Refused, or the members have seen different logs: the next tick tries again.
+      if (joiner.state === 'added') await unlessRefused(this.#removeSilent(membership, joiner))
+    }
+    for (const record of issued.records) {
+      if (issued.isAlive(record)) this.#polls.start(record.channel)
+      else if (record.expiresAt + HELLO_MS < now) issued.drop(record.id)
+    }
+  }
+
+  async #removeSilent({ id, committer }: Membership, { agent }: JoinerRecord): Promise<void> {
+    const isSilent = (): boolean => this.#issued.joiner(id, agent)?.state === 'added'
+    let removes = false
+    await committer.commit((group) => {
+      removes = group.members.has(agent) && isSilent()
+      return removes ? { removes: [fromHex(agent)] } : undefined
+    })
+    // Also one whose hello came while it was being removed: it can ask again.
+    if (removes || isSilent()) await this.#issued.giveBack(id, agent)
+  }
+
+  /** What fails here fails for everybody who waits to be let in. */
+  #watch(task: Promise<void>): void {
+    task.catch((error: unknown) => {
+      const cause = StaticError.from(error)
+      if (this.#isStopped || cause.code === 'closed') return
+      this.stop()
+      this.#died(cause)
+    })
+  }
+}
