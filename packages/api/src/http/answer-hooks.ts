@@ -1,6 +1,6 @@
 /** What every answer carries beside its body: the request's id, common headers, rate limits, and a line in the log. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { Logger } from 'pino'
+import type { Logger } from '@static/node/logger'
 import type { Limits } from '../rules/limits.ts'
 import { subjectOf } from '@static/node/address'
 import type { App } from './app.ts'
