@@ -3,7 +3,7 @@
  * on demand the same bytes are written to every stream.
  */
 import { createSecureServer, type ServerHttp2Stream } from 'node:http2'
-import { createQuicServer, type QuicStream } from '@currentspace/http3'
+import { createQuicServer, type QuicStream } from '@static/testkit/relay/quic-library'
 import { ALPN } from '@static/protocol'
 import type { Question, Use } from './messages.ts'
 
