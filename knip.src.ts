@@ -6,7 +6,6 @@ const config: KnipConfig = {
   include: ['files', 'exports', 'types', 'duplicates'],
   ignoreWorkspaces: ['packages/console', 'packages/testkit'],
   // Not called by anybody yet.
-  ignoreIssues: { 'packages/sdk/src/store/key-slots.ts': ['exports'] },
   workspaces: {
     '.': { entry: [], project: [] },
     'packages/*': { entry: [], project: ['src/**'] },

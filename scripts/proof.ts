@@ -11,15 +11,44 @@ interface Proof {
 const node = (file: string, words: readonly string[], env: Record<string, string> = {}): Promise<number> =>
   run(process.execPath, [file, ...words], env)
 
+/** Tests that kill more often with STATIC_CRASH=all. */
+const CRASHES = [
+  'packages/sdk/test/crash/*.test.ts',
+  'packages/sdk/test/invite/crash.test.ts',
+  'packages/sdk/test/store/crash.test.ts',
+  'packages/relay/test/crash/*.test.ts',
+  'packages/relay/test/store/crash.test.ts',
+  'packages/api/test/db.test.ts',
+  'tests/e2e/crash.test.ts',
+]
+
+/** Tests that live longer with STATIC_LONG=1 or STATIC_LIVES. */
+const LIVES = [
+  'packages/sdk/test/lies/chain.test.ts',
+  'packages/sdk/test/core/membership.test.ts',
+  'packages/sdk/test/session/simulation.test.ts',
+  'packages/sdk/test/invite/lives.test.ts',
+  'packages/relay/test/core/simulation.test.ts',
+  'packages/relay/test/abuse/crowd.test.ts',
+]
+
 const PROOFS: Readonly<Record<string, Proof>> = {
   crash: {
-    about: 'kills an agent at every point of the crash table',
-    prove: (words) => node('packages/sdk/test/crash/all.ts', words),
+    about: 'kills agents, relays and APIs at every point of the crash tables, and more often',
+    prove: (words) => node('scripts/test.ts', [...CRASHES, ...words], { STATIC_CRASH: 'all' }),
   },
   races: {
     about: 'fifty rounds in which eight agents commit at the same time',
     prove: (words) =>
       node('scripts/test.ts', ['packages/sdk/test/scenario/races.test.ts', ...words], { STATIC_ROUNDS: '50' }),
+  },
+  lives: {
+    about: 'more and longer random lives of sessions, channels, relays and invites',
+    prove: (words) => node('scripts/test.ts', [...LIVES, ...words], { STATIC_LONG: '1', STATIC_LIVES: '10' }),
+  },
+  requests: {
+    about: 'twenty thousand random requests against the API and its description',
+    prove: (words) => node('scripts/test.ts', ['tests/e2e/openapi.test.ts', ...words], { STATIC_REQUESTS: '20000' }),
   },
   traffic: {
     about: 'records agents of each traffic profile and writes what a classifier finds into the README',

@@ -12,6 +12,8 @@ const TESTS = ['tests/**/*.test.ts', 'packages/{cli,api,sdk}/test/**/*.test.ts',
 /** Tests wait for other processes and for timers: one more than there are cores keeps all of them busy. */
 const AT_ONCE = Math.max(3, availableParallelism() + 1)
 const TIMEOUT_MS = 300_000
+/** Files that are named may be run in their long form. */
+const LONG_TIMEOUT_MS = 7_200_000
 
 const root = resolve(import.meta.dirname, '..')
 const chosen = process.argv.slice(2)
@@ -31,10 +33,20 @@ async function runAll(files: readonly string[]): Promise<number> {
   let failed = 0
   const durations: [seconds: number, file: string][] = []
   const paths = files.map((file) => resolve(root, file))
-  const events = runTests({ files: paths, concurrency: AT_ONCE, timeout: TIMEOUT_MS })
+  const events = runTests({
+    files: paths,
+    concurrency: AT_ONCE,
+    timeout: chosen.length > 0 ? LONG_TIMEOUT_MS : TIMEOUT_MS,
+  })
   events.on('test:summary', ({ success, file, duration_ms: ms }) => {
     if (!success) failed++
     if (file !== undefined) durations.push([ms / 1000, file.slice(root.length + 1)])
+  })
+  events.on('test:fail', ({ name, file, details: { error } }) => {
+    // A process that dies says nothing itself: its exit code or signal is all there is.
+    const { exitCode, signal } = error as { exitCode?: unknown; signal?: unknown }
+    if (exitCode !== undefined || signal)
+      say(`${file ?? name}: exit code ${String(exitCode)}, signal ${String(signal)}`)
   })
   for await (const text of events.compose(new spec())) process.stdout.write(text as string)
   durations.sort(([a], [b]) => b - a)

@@ -9,7 +9,7 @@ test(
   'an observer of the network tells who talks without protection, and cannot in strict',
   { skip: obstacle() ?? false },
   (context) => {
-    const { status, stdout } = runInside(join(import.meta.dirname, 'short.ts'), 'pipe')
+    const { status, stdout } = runInside(join(import.meta.dirname, '../../lab/traffic/short.ts'), 'pipe')
     assert.equal(status, 0)
     const { seed, off, strict } = JSON.parse(stdout) as ShortFindings
     const words = (tries: readonly number[]): string => tries.map((auc) => auc.toFixed(3)).join(', ')
