@@ -1,9 +1,9 @@
 /**
- * One sender, many receivers: each message is encrypted and sent once, and the relay gives it to all.
+ * One sender, many receivers: the sender encrypts and sends each message once, and the relay delivers it to everyone.
  *
  *     npx node examples/fan-out.ts [receivers]
  *
- * It needs a running server (`npm start`) and an account on this machine (`npx static signup`).
+ * Requires a running server (`npm start`) and an account on this machine (`npx static signup`).
  */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -20,12 +20,12 @@ const sender = await connect('sender')
 const receivers = await Promise.all(Array.from({ length: RECEIVERS }, (_, at) => connect(`worker-${at + 1}`)))
 
 const channel = await sender.createChannel(`acme/examples/fan-out-${Date.now()}`)
-// All of them in one change of the group.
+// One commit adds all of them.
 const welcomes = await channel.addMembers(await Promise.all(receivers.map((each) => each.generateKeyPackage())))
 
 const work = receivers.map(async (receiver, at) => {
   const welcome = welcomes[at]
-  if (!welcome) throw new Error('Everybody that was added has a Welcome.')
+  if (!welcome) throw new Error(`worker-${at + 1} was added without a Welcome.`)
   const joined = await receiver.joinChannel(channel.name, welcome)
   const heard: string[] = []
   for await (const { payload } of joined.envelopes()) {

@@ -1,10 +1,10 @@
 /**
- * A guest: joins a channel with nothing but an invite token, without an account, and says something.
+ * A guest joins a channel with only an invite token, without an account, and sends a message.
  *
- *     npx static channel listen acme/support/routing --as alice        # the owner, in a terminal of its own
+ *     npx static channel listen acme/support/routing --as alice        # the owner, in another terminal
  *     npx static channel invite acme/support/routing --as alice | npx node examples/guest-joiner.ts acme/support/routing
  *
- * The token comes by stdin: arguments can be seen by other users of the machine.
+ * The token comes from stdin, because other users of the machine can see arguments.
  */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -16,11 +16,11 @@ const name = process.argv[2] ?? 'acme/support/routing'
 const token = (await text(process.stdin)).trim()
 const home = mkdtempSync(join(tmpdir(), 'static-example-'))
 
-// `apiKey: null` is a guest, also where a key is saved.
+// `apiKey: null` makes a guest, even if a key is saved on this machine.
 const guest = await StaticChannelManager.connect({ apiKey: null, dataDir: join(home, 'guest'), identity: 'guest' })
 try {
   const channel = await guest.joinWithToken(name, token)
-  // The owner of the channel sees the same words, if nobody is in between.
+  // The channel's owner sees the same words unless there is someone in the middle.
   console.log(`joined ${name}: ${channel.verify()}`)
   await guest.send(name, 'hello from a guest')
   await channel.leave()

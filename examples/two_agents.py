@@ -1,9 +1,9 @@
-"""Two agents, one channel: alice adds bob, says something and reads the answer.
+"""Two agents, one channel: alice adds bob, sends a message and reads the reply.
 
     PYTHONPATH=python python3 examples/two_agents.py
 
-It needs a running server (`npm start`) and an account on this machine (`npx static signup`), whose file says where the
-server is and holds the key.
+Requires a running server (`npm start`) and an account on this machine (`npx static signup`). The program reads the
+server's address and the key from the account's file.
 """
 
 import tempfile
@@ -11,18 +11,18 @@ import time
 
 from static_sdk import Channel, StaticClient
 
-#: As `npx static signup` has saved it; else an address like "quic://localhost:4433".
+#: None uses the address that `npx static signup` saved. Otherwise an address like "quic://localhost:4433".
 RELAY = None
 
 
 def next_text(channel: Channel) -> str:
-    """The next message. Leaving the loop settles it: it is not given again."""
+    """Returns the next message as text. Leaving the loop settles it, so it is not delivered again."""
     for payload in channel.messages():
         return payload.decode()
-    raise RuntimeError("The channel was closed.")
+    raise RuntimeError(f"Channel {channel.name} was closed.")
 
 
-# For this demonstration only: an agent keeps its directory, which is what it is known by.
+# Only for this demo: a real agent keeps its directory, which holds its identity.
 with tempfile.TemporaryDirectory() as home, StaticClient(RELAY, f"{home}/alice", b"alice") as alice, StaticClient(
     RELAY, f"{home}/bob", b"bob"
 ) as bob:
