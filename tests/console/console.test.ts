@@ -78,7 +78,7 @@ test('a person signs up, copies the first key, which works and is never shown ag
   await page.getByText('The password is too easy to guess: choose another.').waitFor()
   await page.getByLabel('Password').fill(PASSWORD)
   await button(page, 'Create an account').click()
-  const taken = 'An account with this e-mail address exists already. Sign in, or use another address.'
+  const taken = 'An account with this e-mail address already exists. Sign in, or use another address.'
   await page.getByText(taken).waitFor()
   await page.getByLabel('E-mail address').fill('new@example.com')
   await button(page, 'Create an account').click()
