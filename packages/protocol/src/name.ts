@@ -4,7 +4,7 @@ import { ERRORS } from './errors/table.ts'
 
 declare const brand: unique symbol
 
-/** A channel name that has been checked. */
+/** A validated channel name. */
 export type ChannelName = string & { readonly [brand]: 'ChannelName' }
 
 const COMPONENT = '[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?'

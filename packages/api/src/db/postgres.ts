@@ -48,7 +48,7 @@ export function openPostgres(url: string): Engine {
     types,
   })
   // A broken connection (the server restarts) emits an error event, which would end the process without a listener:
-  // idle connections through the pool, busy ones directly. The current query rejects anyway, and the next one reconnects.
+  // idle connections through the pool, busy ones directly. The current query rejects, and the next one reconnects.
   pool.on('error', () => {})
   pool.on('connect', (client) => client.on('error', () => {}))
   const db = new Kysely<Schema>({ dialect: new PostgresDialect({ pool }) })

@@ -58,7 +58,7 @@ void test('a client says that nobody listens, and that nobody answers', async ()
   const { authority } = await quicCertificates()
   await assert.rejects(connectQuic({ ...target, ca: authority.cert }), refused(/^No answer from 127\.0\.0\.1:\d+/))
   await new Promise<void>((resolve) => socket.close(resolve))
-  await assert.rejects(connectQuic({ ...target, ca: authority.cert }), refused(/^Nobody listens on UDP port \d+/))
+  await assert.rejects(connectQuic({ ...target, ca: authority.cert }), refused(/^Nothing is listening on UDP port \d+/))
   await assert.rejects(connectQuic({ ...target, ca: authority.cert, host: 'no.invalid' }), refused(/^No address/))
 })
 
