@@ -17,7 +17,7 @@ const REFUSED: Readonly<Record<number, string>> = {
   43: 'is not for servers',
   45: 'has expired or is not valid yet',
   46: 'cannot be checked; a name constraint on addresses is a known cause',
-  48: 'is not signed by an authority that this machine trusts',
+  48: 'is not signed by an authority that is trusted here',
 }
 
 /** The meaning of alerts from a relay after the handshake: they are about the client certificate. */
@@ -71,7 +71,7 @@ export async function connectFailure(failed: FailedConnection): Promise<Connecti
       return new ConnectionError('wrong_protocol', text, cause)
     }
     case 'silent': {
-      const text = `No response from ${place}: nothing is listening there, or UDP is blocked on the way.`
+      const text = `No answer from ${place}: nothing is listening there, or UDP is blocked on the way.`
       return new ConnectionError('timed_out', text, cause)
     }
   }
