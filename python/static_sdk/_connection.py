@@ -111,7 +111,8 @@ class Connection:
         number = next(self._ids)
         frame = encode_frame({"id": number, "do": do, **fields}, data)
         if len(frame) > MAX_FRAME_BYTES:
-            raise make_error("too_large", "Send at most 262,144 bytes in one message.", self.api_url)
+            text = "The message is too large. Send at most 262,144 bytes in one message."
+            raise make_error("too_large", text, self.api_url)
         call = Call()
         self._calls[number] = call
         self._transport.write(frame)

@@ -161,7 +161,10 @@ void test('what is sent comes out as it went in, and a reader that has enough en
   assert.deepEqual([nothing.code, nothing.stdout], [1, '3\n'])
   assert.match(nothing.stderr, /No message has come for 5 seconds\.\n$/)
   const large = await ann.shell(`head -c 300000 /dev/zero | static channel send ${ROUTING} --as alice`)
-  assert.deepEqual([large.code, large.stderr], [1, 'static: Send at most 262,144 bytes in one message.\n'])
+  assert.deepEqual(
+    [large.code, large.stderr],
+    [1, 'static: The message is too large. Send at most 262,144 bytes in one message.\n'],
+  )
   const empty = await ann.shell(`static channel send ${ROUTING} --as alice < /dev/null`)
   assert.deepEqual([empty.code, empty.stderr], [1, 'static: There is nothing to send.\n'])
 })

@@ -61,7 +61,7 @@ async function createKey(page: Page, name: string): Promise<string> {
   await page.getByLabel('Name').fill(name)
   await button(page, 'Create key').click()
   const shown = await page.getByRole('dialog').innerText()
-  await button(page, 'I have kept it').click()
+  await button(page, 'I have saved it').click()
   await page.getByRole('dialog').waitFor({ state: 'detached' })
   return shown
 }
@@ -78,7 +78,7 @@ test('a person signs up, copies the first key, which works and is never shown ag
   await page.getByText('The password is too easy to guess: choose another.').waitFor()
   await page.getByLabel('Password').fill(PASSWORD)
   await button(page, 'Create an account').click()
-  const taken = 'An account with this e-mail address exists already. Sign in, or use another address.'
+  const taken = 'An account with this e-mail address already exists. Sign in, or use another address.'
   await page.getByText(taken).waitFor()
   await page.getByLabel('E-mail address').fill('new@example.com')
   await button(page, 'Create an account').click()
@@ -86,10 +86,10 @@ test('a person signs up, copies the first key, which works and is never shown ag
   await page.getByRole('dialog', { name: 'Your key “default”' }).waitFor()
   await page.keyboard.press('Escape')
   await button(page, 'Copy').click()
-  await page.getByText('The key is copied.').waitFor()
+  await page.getByText('Key copied.').waitFor()
   const key = await page.evaluate(() => (globalThis as any).navigator.clipboard.readText())
   await client.json(200, { path: '/v1/keys', key })
-  await button(page, 'I have kept it').click()
+  await button(page, 'I have saved it').click()
   await page.getByRole('row', { name: /default/ }).waitFor()
   assert.ok(!(await page.content()).includes(key))
   await page.reload()
@@ -114,7 +114,7 @@ test('a key is created, used, and revoked only after a second word', async () =>
   await client.json(200, { path: '/v1/keys', key })
   await row.getByRole('button').click()
   await button(page, 'Revoke key').click()
-  await page.getByText('The key “billing” is revoked.').waitFor()
+  await page.getByText('Key “billing” revoked.').waitFor()
   await row.waitFor({ state: 'detached' })
   await client.json(401, { path: '/v1/keys', key })
 
@@ -179,7 +179,7 @@ test('a wrong password is one sentence, and so are too many of them', async () =
     await page.getByText('The e-mail address or the password is wrong.').waitFor()
   }
   await signIn(page, email)
-  await page.getByText('Too many tries. Wait 10 minutes, then try again.').waitFor()
+  await page.getByText('Too many attempts. Wait 10 minutes, then try again.').waitFor()
 })
 
 test('a new password keeps this session and ends the others; they say so', async () => {
@@ -197,7 +197,7 @@ test('a new password keeps this session and ends the others; they say so', async
   assert.equal(await page.getByRole('alert').innerText(), 'The password is wrong.')
   await page.getByLabel('Current password').fill(PASSWORD)
   await button(page, 'Change password').click()
-  await page.getByText('Your password is changed. All other sessions have ended.').waitFor()
+  await page.getByText('Password changed. All other sessions have ended.').waitFor()
   await page.getByRole('link', { name: 'Usage' }).click()
   await page.getByText('0 of 100,000').waitFor()
 
@@ -271,7 +271,7 @@ test('everything can be done with the keyboard, and the focus is where one expec
   await page.getByRole('dialog').waitFor()
   await page.keyboard.press('Tab')
   await page.keyboard.press('Enter')
-  await page.getByText('The key “by hand” is revoked.').waitFor()
+  await page.getByText('Key “by hand” revoked.').waitFor()
   assert.equal(await focused(), 'Active keys')
   await page.getByRole('link', { name: 'Usage' }).press('Enter')
   await heading(page, 'Usage').waitFor()
@@ -302,7 +302,7 @@ for (const [name, options] of [
     await button(page, 'Create key').click()
     await page.getByRole('dialog').waitFor()
     await check()
-    await button(page, 'I have kept it').click()
+    await button(page, 'I have saved it').click()
     await page.getByRole('row', { name: /nnn/ }).waitFor()
     await check()
     await button(page, /Revoke nnn/).click()

@@ -113,7 +113,7 @@ describe('static relay', TWO, () => {
   test('on the data of another, with a setting that is none', async () => {
     await refuses(change(relayCommand, { '--data-dir': join(workspace.path, 'relay') }), /Another process uses/)
     const settings = workspace.file('wrong.json', '{"sesion":{}}')
-    await refuses(change(relayCommand, { '--relay-settings': settings }), /There is no setting sesion/)
+    await refuses(change(relayCommand, { '--relay-settings': settings }), /Unknown setting sesion/)
   })
 })
 
@@ -124,7 +124,7 @@ describe('static proxy', TWO, () => {
   })
 
   test('to a relay that is not there', async () => {
-    await refuses(change(proxyCommand, { '--relay': 'quic://localhost:1' }), /Nobody listens on UDP port 1 /)
+    await refuses(change(proxyCommand, { '--relay': 'quic://localhost:1' }), /Nothing is listening on UDP port 1 /)
   })
 
   test('to a relay of another authority', async () => {
@@ -142,10 +142,10 @@ describe('static proxy', TWO, () => {
     }
     await refuses(
       change(proxyCommand, stranger),
-      /not signed by an authority that the relay knows|the client certificate is refused there/,
+      /not signed by an authority that the relay trusts|the server refused the client certificate/,
     )
     const server = { '--client-cert': workspace.nameCertFile, '--client-key': workspace.nameKeyFile }
-    await refuses(change(proxyCommand, server), /it is not for clients|the client certificate is refused there/)
+    await refuses(change(proxyCommand, server), /it is not for clients|the server refused the client certificate/)
   })
 
   test('to a relay that knows no proxies', async () => {

@@ -183,6 +183,6 @@ describe('cannot start: one clear sentence, exit code 1', () => {
   })
 
   test('a setting is unknown', async () => {
-    await refuses({ dataDir: workspace.directory('setting'), settings: { speed: 11 } }, /There is no setting speed/)
+    await refuses({ dataDir: workspace.directory('setting'), settings: { speed: 11 } }, /Unknown setting speed/)
   })
 })

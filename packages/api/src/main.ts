@@ -1,4 +1,4 @@
-/** Starts the API: opens the database, listens, and stops in order. The only file here that opens sockets. */
+/** Starts the API: opens the database, listens, and shuts down in order. The only file here that opens sockets. */
 import { type Logger, type LogOptions, makeLog } from '@static/node/logger'
 import { StaticError } from '@static/protocol'
 import { openStore } from './db/store.ts'
@@ -22,28 +22,27 @@ import { usageRoutes } from './routes/usage.ts'
 import { openService, type Service } from './service.ts'
 import { type Settings, settingsFrom } from './settings.ts'
 
-/** How to run the API. */
 export interface ApiOptions {
   /** A SQLite file, or `postgres://…`. */
   readonly database: string
   /** 32 bytes that open the sealed signing keys. */
   readonly masterKey: Uint8Array
-  /** Where to listen; port 0 takes a free one. */
+  /** Where to listen; port 0 picks a free one. */
   readonly host: string
   readonly port: number
-  /** The name, and port if it differs, that users see; the host by default. */
+  /** The public host name, with the port if it differs; `host` by default. */
   readonly name?: string | undefined
-  /** Without one the API speaks plain HTTP, on loopback only. */
+  /** Without one the API serves plain HTTP, on loopback only. */
   readonly certificate?: Certificate | undefined
   /** The listener for relay nodes. */
   readonly internal?: { readonly host: string; readonly port: number; readonly credential: string } | undefined
-  /** Lets others than this machine read /metrics. */
+  /** Lets other machines read /metrics. */
   readonly metricsToken?: string | undefined
-  /** Proxies whose word on the client's address is believed. */
+  /** Proxies whose `X-Forwarded-For` header is trusted for the client's address. */
   readonly trustedProxies?: readonly string[] | undefined
   /** The directory of the built console, served at /console. */
   readonly console?: string | undefined
-  /** Whether the relay works, told at /health/ready; for an API that knows of one. */
+  /** Whether the relay is ready, reported at /health/ready; undefined if this API does not monitor a relay. */
   readonly relayIsReady?: (() => boolean) | undefined
   /** Overrides of the defaults; see `Settings`. */
   readonly settings?: unknown
@@ -53,35 +52,37 @@ export interface ApiOptions {
 
 /** A running API. */
 export interface Api {
-  /** The address that users see. */
+  /** The public address. */
   readonly url: string
   readonly internalUrl: string | undefined
   readonly service: Service
-  /** Takes a new certificate for connections from now on. */
+  /** Uses a new certificate for new connections. */
   renew(certificate: Certificate): void
-  /** Lets requests under way finish, writes what waits, and closes everything. */
+  /** Lets pending requests finish, writes pending usage, and closes everything. */
   close(): Promise<void>
 }
 
 /**
  * Starts the API.
- * Throws `invalid_request` for options that cannot work, `unavailable` if the database is out of reach,
- * and `connection_error` if an address is taken.
+ * Throws `invalid_request` for invalid options, `unavailable` if the database cannot be reached,
+ * and `connection_error` if an address is already in use.
  */
 export async function startApi(options: ApiOptions): Promise<Api> {
   const settings: Settings = settingsFrom(options.settings ?? {})
   const hosts = [options.host, ...(options.internal ? [options.internal.host] : [])]
-  if (!options.certificate && !hosts.every(isLoopbackName)) {
-    throw StaticError.of('invalid_request', 'Plain HTTP is for loopback only: give a certificate and its key.')
+  const exposed = options.certificate ? undefined : hosts.find((host) => !isLoopbackName(host))
+  if (exposed !== undefined) {
+    const text = `Plain HTTP is for loopback only, not for ${exposed}. Give a certificate and its key.`
+    throw StaticError.of('invalid_request', text)
   }
   const log = makeLog(options.log)
-  if (!options.certificate) log.warn('plain HTTP, for development on this machine only')
+  if (!options.certificate) log.warn('serving plain HTTP: for development on this machine only')
   const page = options.console === undefined ? undefined : await readBuiltPage(options.console)
-  if (options.console !== undefined && !page) log.warn('the console was not built, so there is no page at /console')
+  if (options.console !== undefined && !page) log.warn('the console was not built: /console is not served')
   const service = await openRules(options, settings, log)
   const servers: WebServer[] = []
   const close = async (): Promise<void> => {
-    // A request that does not end in time must not keep the process for ever.
+    // A request that does not finish in time must not keep the process running.
     const late = setTimeout(() => {
       for (const server of servers) server.destroyConnections()
     }, settings.http.shutdownSeconds * 1000)
@@ -104,10 +105,10 @@ export async function startApi(options: ApiOptions): Promise<Api> {
   }
 }
 
-/** Opens the database and puts the rules over it. */
+/** Opens the database and creates the rules over it. */
 async function openRules(options: ApiOptions, settings: Settings, log: Logger): Promise<Service> {
   const store = await openStore(options.database)
-  const onError = (err: unknown): void => log.error({ err }, 'background work failed; it will be tried again')
+  const onError = (err: unknown): void => log.error({ err }, 'background task failed; it will be retried')
   try {
     const { masterKey, now = Date.now } = options
     return await openService({ store, masterKey, settings, now, onError })
@@ -117,7 +118,7 @@ async function openRules(options: ApiOptions, settings: Settings, log: Logger): 
   }
 }
 
-/** What the servers are made of. */
+/** What both servers share. */
 interface Parts {
   readonly options: ApiOptions
   readonly service: Service
@@ -125,7 +126,7 @@ interface Parts {
   readonly page: BuiltPage | undefined
 }
 
-/** Makes the public server, and that for relay nodes if it is wanted, and listens. Each is in `servers` once it exists. */
+/** Creates the public server and, if configured, the one for relay nodes, and listens. Adds each to `servers`. */
 async function listenAll(parts: Parts, servers: WebServer[]): Promise<Pick<Api, 'url' | 'internalUrl'>> {
   const { options, service, log } = parts
   const { certificate, trustedProxies = [], internal } = options
@@ -167,7 +168,7 @@ async function listen(server: WebServer, host: string, port: number): Promise<nu
   }
 }
 
-/** A name may carry the port that users see, where a proxy stands in front. */
+/** The name may include the public port, if a proxy is in front. */
 function publicUrl(scheme: 'http' | 'https', name: string, port: number): string {
   const host = name.includes(':') && !/:\d+$/.test(name) ? `[${name}]` : name
   const hasPort = /:\d+$/.test(host)

@@ -1,7 +1,7 @@
-/** What the rules of the API need from the outside. Each store is one file in `db/`. */
+/** The interfaces that the rules of the API depend on. Each store is one file in `db/`. */
 import type { AccountStatus, Mode, Plan } from '@static/protocol'
 
-/** Milliseconds since 1970. Injected, so that tests can turn the calendar. */
+/** Milliseconds since 1970. Injected, so that tests can set the time. */
 export type Clock = () => number
 
 /** An account. A closed one keeps its row, without e-mail address, name and password. */
@@ -27,10 +27,10 @@ export interface KeyRecord {
   readonly lastUsedAt: number | null
 }
 
-/** What is shown of a key. */
+/** The public part of a key. */
 export type ListedKeyRecord = Omit<KeyRecord, 'accountId' | 'hash'>
 
-/** A key with what decides whether it works. */
+/** A key with everything that decides whether it is valid. */
 export interface VerifiableKey {
   readonly id: string
   readonly accountId: string
@@ -42,9 +42,9 @@ export interface VerifiableKey {
   readonly status: AccountStatus
 }
 
-/** A caller's promise that this request is made once. Stored in the transaction of what it makes. */
+/** An Idempotency-Key with its request. Stored in the same transaction as the resource that the request creates. */
 export interface IdempotencyClaim {
-  /** Whose keys these are: an account id, or `sign-up`. */
+  /** The namespace of the keys: an account id, or `sign-up`. */
   readonly scope: string
   readonly key: string
   /** Hash of the request without its password. */
@@ -52,13 +52,12 @@ export interface IdempotencyClaim {
   readonly now: number
 }
 
-/** What a caller showed to prove who it is; whoever changes something may ask whether it still holds. */
+/** The credential that a caller authenticated with. A write can check that it is still valid. */
 export type Credential =
   | { readonly by: 'key'; readonly id: string }
   | { readonly by: 'session'; readonly idHash: string }
   | { readonly by: 'password'; readonly hash: string }
 
-/** Accounts. */
 export interface AccountStore {
   /** Account and first key, both or none. */
   create(
@@ -67,7 +66,7 @@ export interface AccountStore {
     claim?: IdempotencyClaim,
   ): Promise<'created' | 'email_taken' | 'claimed'>
   byId(id: string): Promise<AccountRecord | undefined>
-  /** By address in any case. */
+  /** Ignores case. */
   byEmail(email: string): Promise<AccountRecord | undefined>
   /** Sets the hash and ends all sign-in sessions; false if the hash is no longer `oldHash`. */
   setPassword(id: string, oldHash: string, newHash: string): Promise<boolean>
@@ -77,11 +76,10 @@ export interface AccountStore {
   change(id: string, change: { readonly plan: Plan } | { readonly status: 'active' | 'suspended' }): Promise<boolean>
 }
 
-/** Keys. */
 export interface KeyStore {
   /**
-   * Adds a key to an active account with fewer than `most` active keys, if the credential still holds: who revokes a
-   * stolen key or changes a stolen password must not find a new key of the thief's afterwards.
+   * Adds a key to an active account with fewer than `most` active keys, if the credential is still valid: once the
+   * owner has revoked a stolen key or changed a stolen password, the thief must not be able to create another key.
    */
   create(
     key: KeyRecord,
@@ -106,7 +104,6 @@ export interface SessionRecord {
   readonly expiresAt: number
 }
 
-/** Sign-in sessions. */
 export interface SessionStore {
   /** False if the account's hash is no longer `passwordHash`. */
   create(session: SessionRecord, passwordHash: string): Promise<boolean>
@@ -123,7 +120,7 @@ export interface Meter {
   readonly period: number
 }
 
-/** Counted messages and token exchanges. */
+/** Counters of messages and token exchanges. */
 export interface UsageStore {
   read(
     meter: Meter,
@@ -148,16 +145,16 @@ export interface LeaseRecord extends Meter {
 
 /** Quota leases. Every change of lease and counters is one transaction. */
 export interface LeaseStore {
-  /** Settles every open lease of the meter that ended before `now`, as `expire` says. */
+  /** Settles every open lease of the meter that expired before `now`, as `expire` decides. */
   sweep(meter: Meter, now: number, expire: (lease: LeaseRecord) => Settlement): Promise<void>
-  /** The meters that have open leases which ended before `now`. */
+  /** The meters with open leases that expired before `now`. */
   expired(now: number): Promise<Meter[]>
-  /** Lends `size(remaining)` of the limit (`null`: no limit); nothing if that is 0. */
+  /** Grants `size(remaining)` of the limit (`null`: no limit); nothing if that is 0. */
   grant(
     lease: Meter & { readonly id: string; readonly expiresAt: number; readonly limit: number | null },
     size: (remaining: number) => number,
   ): Promise<{ readonly granted: number; readonly outstanding: number }>
-  /** Lets `change` decide how a lease goes on; `undefined` if there is no such lease. */
+  /** Applies the settlement that `change` returns; `undefined` if the lease does not exist. */
   settle(id: string, change: (lease: LeaseRecord) => Settlement): Promise<LeaseRecord | undefined>
 }
 
@@ -172,7 +169,7 @@ export interface Settlement {
 
 /** A signing key at rest. */
 export interface SealedSigningKey {
-  /** Counts up by one; unique, so that two nodes never both make the next one. */
+  /** Increases by one; unique, so that two nodes never both create the next one. */
   readonly generation: number
   readonly kid: string
   readonly sealed: string
@@ -180,16 +177,15 @@ export interface SealedSigningKey {
   readonly activeFrom: number
 }
 
-/** Signing keys, sealed. */
 export interface SigningKeyStore {
   all(): Promise<SealedSigningKey[]>
-  /** False if another node made this generation first. */
+  /** False if another node created this generation first. */
   add(key: SealedSigningKey): Promise<boolean>
   /** Deletes the keys before this generation. */
   removeBefore(generation: number): Promise<void>
 }
 
-/** What earlier requests with an Idempotency-Key made. */
+/** The resources that earlier requests with an Idempotency-Key created. */
 export interface IdempotencyStore {
   find(
     scope: string,
@@ -198,7 +194,7 @@ export interface IdempotencyStore {
   ): Promise<{ readonly fingerprint: string; readonly resourceId: string } | undefined>
 }
 
-/** All of it. */
+/** All stores over one database. */
 export interface Store {
   readonly accounts: AccountStore
   readonly keys: KeyStore
@@ -207,9 +203,9 @@ export interface Store {
   readonly leases: LeaseStore
   readonly signingKeys: SigningKeyStore
   readonly idempotency: IdempotencyStore
-  /** Deletes what has served its time. */
+  /** Deletes expired sessions, idempotency keys and settled leases. */
   prune(now: number): Promise<void>
-  /** Rejects if the database does not answer. */
+  /** Rejects if the database does not respond. */
   ping(): Promise<void>
   close(): Promise<void>
 }

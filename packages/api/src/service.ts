@@ -1,4 +1,4 @@
-/** All rules of the API, put together over one store. What HTTP and the command line call. */
+/** All rules of the API over one store: what the HTTP routes call. */
 import { setTimeout as wait } from 'node:timers/promises'
 import { sodium } from '@static/node/sodium'
 import { Accounts } from './rules/accounts.ts'
@@ -22,18 +22,17 @@ const REFRESH_EVERY = 60_000
 const PRUNE_EVERY = 3600_000
 const DAY = 24 * 3600_000
 
-/** What the service is made of. */
 export interface ServiceOptions {
   readonly store: Store
   /** Opens the sealed signing keys. */
   readonly masterKey: Uint8Array
   readonly settings: Settings
   readonly now: Clock
-  /** Told when background work fails; it is tried again by itself. */
+  /** Called when a background task fails; the task is retried automatically. */
   readonly onError: (error: unknown) => void
 }
 
-/** The rules, ready to use. */
+/** The rules and their background tasks. */
 export interface Service {
   readonly settings: Settings
   readonly now: Clock
@@ -48,15 +47,15 @@ export interface Service {
   readonly tokens: Tokens
   readonly usages: Usages
   readonly leases: Leases
-  /** Books and deletes what has served its time; runs by itself every hour. */
+  /** Settles expired leases and deletes expired rows; runs automatically every hour. */
   cleanUp(): Promise<void>
-  /** Rejects with a reason while the service cannot work. */
+  /** Rejects with the database's error while the database is unusable. */
   ready(): Promise<void>
-  /** Writes what waits to be written and closes the store. */
+  /** Writes pending usage and closes the store. */
   close(): Promise<void>
 }
 
-/** Puts the rules together and starts their background work. */
+/** Creates the rules and starts their background tasks. */
 export async function openService(options: ServiceOptions): Promise<Service> {
   const { store, settings, now, onError } = options
   const limits = makeLimits(settings.rates, now)
@@ -98,7 +97,7 @@ export async function openService(options: ServiceOptions): Promise<Service> {
     ready: () => store.ping(),
     async close() {
       for (const job of jobs) clearInterval(job.timer)
-      // A database that answers nothing must not keep the process; what is lost then is when a key was last used.
+      // An unresponsive database must not keep the process alive. What is lost then is when keys were last used.
       const late = wait(settings.http.shutdownSeconds * 1000, undefined, { ref: false })
       const work = async (): Promise<void> => {
         await Promise.all(jobs.map((job) => job.running))
@@ -115,7 +114,7 @@ export async function openService(options: ServiceOptions): Promise<Service> {
 
 interface Job {
   readonly timer: NodeJS.Timeout
-  /** The last run; resolves when it has ended, well or not. */
+  /** The last run; resolves when it has ended, whether it succeeded or not. */
   running: Promise<void>
 }
 

@@ -1,7 +1,7 @@
 /** Everything an operator can tune, with its default (SPEC.md lists the same numbers). */
 import { type Mode, overlaySettings, type Plan } from '@static/protocol'
 
-/** So many in so many seconds. */
+/** At most `limit` in a window of `seconds`. */
 export interface Rate {
   readonly limit: number
   readonly seconds: number
@@ -9,7 +9,7 @@ export interface Rate {
 
 /** The tunable numbers. `null` as a quota means unlimited. */
 export interface Settings {
-  /** Cost of one Argon2id run, how many run at once and how many may wait. */
+  /** Cost of one Argon2id run, how many run at once and how many may wait in the queue. */
   readonly argon2: {
     readonly memoryKib: number
     readonly passes: number
@@ -26,7 +26,7 @@ export interface Settings {
     readonly passwordsPerAddress: Rate
     readonly passwords: Rate
   }
-  /** Messages per UTC calendar month. `test` holds on every plan. */
+  /** Messages per UTC calendar month. `test` applies to test keys on every plan. */
   readonly quota: {
     readonly free: number | null
     readonly dev: number | null
@@ -49,7 +49,6 @@ export interface Settings {
   readonly cachedKeys: number
 }
 
-/** The defaults. */
 export const DEFAULT_SETTINGS: Settings = {
   argon2: { memoryKib: 19456, passes: 2, lanes: 1, concurrency: 4, queue: 64 },
   rates: {
@@ -77,12 +76,12 @@ export const DEFAULT_SETTINGS: Settings = {
   cachedKeys: 100_000,
 }
 
-/** Lays an operator's values over the defaults. Throws `invalid_request` naming the first wrong one. */
+/** Overrides the defaults with the operator's values. Throws `invalid_request` naming the first invalid one. */
 export function settingsFrom(overrides: unknown): Settings {
   return overlaySettings(DEFAULT_SETTINGS, overrides, 'quota')
 }
 
-/** Messages a month; `null` is unlimited. */
+/** Messages per month; `null` is unlimited. */
 export function quotaOf(quota: Settings['quota'], plan: Plan, mode: Mode): number | null {
   return mode === 'test' ? quota.test : quota[plan]
 }

@@ -1,4 +1,4 @@
-/** The account: what is known of it, its password, and its end. */
+/** The account view: details, change the password, close the account. */
 import type { Account as AccountAnswer } from '@static/protocol'
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
@@ -34,7 +34,7 @@ function About(): JSX.Element {
           <dd>{account.plan}</dd>
         </div>
         <div>
-          <dt>Since</dt>
+          <dt>Created</dt>
           <dd>{longDay(account.created_at)}</dd>
         </div>
         <div>
@@ -55,19 +55,19 @@ function ChangePassword(): JSX.Element {
     await ofPassword(call('PUT', `${pathOf(account)}/password`, { current_password: current, new_password: next }))
     form.reset()
     try {
-      // The change has ended every session, this one as well.
+      // The change has ended every session, including this one.
       await call<AccountAnswer>('POST', '/v1/sessions', { email: account.email, password: next })
     } catch {
-      end('Your password is changed. Sign in with the new one.')
+      end('Password changed. Sign in with the new one.')
       return
     }
-    say('Your password is changed. All other sessions have ended.')
+    say('Password changed. All other sessions have ended.')
   }
 
   return (
     <section class="card">
       <h2>Change password</h2>
-      <p>All your other sessions end. Keys go on working.</p>
+      <p>This ends all your other sessions. Your keys keep working.</p>
       <Form submit="Change password" onSubmit={changePassword}>
         {/* For password managers. */}
         <input type="email" autocomplete="username" value={account.email} readOnly hidden />
@@ -85,7 +85,7 @@ function ChangePassword(): JSX.Element {
           autocomplete="new-password"
           minLength={8}
           maxLength={128}
-          hint="At least 8 characters, and not one that others would guess."
+          hint="At least 8 characters, and not easy to guess."
         />
       </Form>
     </section>
@@ -104,7 +104,7 @@ function CloseAccount(): JSX.Element {
     <>
       <section class="card">
         <h2>Close account</h2>
-        <p>All keys are revoked at once and your personal data is erased. This cannot be undone.</p>
+        <p>This revokes all keys immediately and erases your personal data. It cannot be undone.</p>
         <div class="actions">
           <button type="button" class="danger" onClick={() => setClosing(true)}>
             Close account…
@@ -113,7 +113,7 @@ function CloseAccount(): JSX.Element {
       </section>
       {closing && (
         <Dialog title="Close your account?" onClose={() => setClosing(false)}>
-          <p>Every program that uses one of its keys stops working. This cannot be undone.</p>
+          <p>Every program that uses one of its keys will stop working. This cannot be undone.</p>
           <Form submit="Close account" danger beside={<Cancel />} onSubmit={close}>
             <input type="email" autocomplete="username" value={account.email} readOnly hidden />
             <Field label="Password" name="password" type="password" autocomplete="current-password" maxLength={128} />
@@ -128,7 +128,7 @@ function pathOf(account: AccountAnswer): string {
   return `/v1/accounts/${account.id}`
 }
 
-/** Only a password was asked for, so only that can be wrong. */
+/** The form asks only for a password, so only the password can be wrong. */
 async function ofPassword(work: Promise<void>): Promise<void> {
   try {
     await work

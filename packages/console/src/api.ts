@@ -1,10 +1,10 @@
-/** The HTTP API, as the page asks it. The session is in a cookie that no script can read. */
+/** Calls to the HTTP API. The session is in a cookie that no script can read. */
 import type { CSRF_HEADER, ErrorCode, Problem } from '@static/protocol'
 
-/** Another site's page cannot set it. The type makes sure that the API waits for the same name. */
+/** Another site's page cannot set this header. The type ensures that the API expects the same name. */
 const CSRF: typeof CSRF_HEADER = 'x-static-csrf'
 
-/** What went wrong: a code of the API, or no answer at all. */
+/** A failed call: an error code of the API, or `unreachable` if there was no response. */
 export class ApiError extends Error {
   readonly code: ErrorCode | 'unreachable'
 
@@ -14,7 +14,7 @@ export class ApiError extends Error {
   }
 }
 
-/** Calls the API. Throws an `ApiError` whose message is one sentence for the user. */
+/** Calls the API. Throws an `ApiError` whose message can be shown to the user. */
 export async function call<Answer>(method: string, path: string, body?: unknown): Promise<Answer> {
   let response: Response
   let text: string
@@ -30,14 +30,14 @@ export async function call<Answer>(method: string, path: string, body?: unknown)
   }
   const answer = parse(text)
   if (response.ok) return answer as Answer
-  // Whatever stands before the API may answer in its place.
+  // A proxy in front of the API may respond in its place.
   if (answer === undefined || !('code' in answer)) throw unreachable()
   throw new ApiError(answer.code, sentence(answer, Number(response.headers.get('retry-after'))))
 }
 
-/** The sentence for the user. */
+/** The message to show to the user. */
 export function messageOf(error: unknown): string {
-  return error instanceof ApiError ? error.message : 'Something went wrong in this page. Load it again.'
+  return error instanceof ApiError ? error.message : 'Something went wrong on this page. Reload it.'
 }
 
 function parse(text: string): Problem | undefined {
@@ -63,11 +63,11 @@ const FIELDS: Readonly<Record<string, string>> = {
 function sentence({ code, detail, errors, request_id: id }: Problem, retryAfter: number): string {
   switch (code) {
     case 'rate_limited':
-      return `Too many tries. Wait ${inWords(retryAfter)}, then try again.`
+      return `Too many attempts. Wait ${duration(retryAfter)}, then try again.`
     case 'unavailable':
-      return 'The service cannot answer right now. Try again in a moment.'
+      return 'The service is temporarily unavailable. Try again in a moment.'
     case 'internal_error':
-      return `Something went wrong inside Static. Report it with the id ${id}.`
+      return `Internal error. Report it with the request id ${id}.`
     case 'email_taken':
       return `${detail} Sign in, or use another address.`
     default: {
@@ -78,7 +78,7 @@ function sentence({ code, detail, errors, request_id: id }: Problem, retryAfter:
   }
 }
 
-function inWords(seconds: number): string {
+function duration(seconds: number): string {
   if (!(seconds > 1)) return 'a moment'
   return seconds <= 90 ? `${seconds} seconds` : `${Math.ceil(seconds / 60)} minutes`
 }

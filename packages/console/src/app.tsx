@@ -1,4 +1,4 @@
-/** The page: who is signed in decides what it shows. */
+/** The page: the sign-in view, or the views of the signed-in user. */
 import type { Account as AccountAnswer } from '@static/protocol'
 import type { JSX, RefObject } from 'preact'
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
@@ -18,13 +18,13 @@ type Who =
   | { readonly is: 'out'; readonly note: string }
   | { readonly is: 'in'; readonly account: AccountAnswer }
 
-/** How long a result stays in sight. */
-const TOLD_MS = 8000
+/** How long a result stays visible. */
+const RESULT_MS = 8000
 
 export function App(): JSX.Element {
   const [who, setWho] = useState<Who>({ is: 'unknown' })
   const [secret, setSecret] = useState<SecretKey>()
-  const [told, say] = useState('')
+  const [result, say] = useState('')
   const view = useView()
   const main = useRef<HTMLElement>(null)
 
@@ -38,10 +38,10 @@ export function App(): JSX.Element {
   }, [])
   useEffect(() => void look(), [look])
   useEffect(() => {
-    const timer = setTimeout(() => say(''), TOLD_MS)
+    const timer = setTimeout(() => say(''), RESULT_MS)
     return () => clearTimeout(timer)
-  }, [told])
-  // What was told belongs to the view it was told in.
+  }, [result])
+  // A result belongs to the view that showed it.
   useEffect(() => say(''), [view])
   const end = useCallback((note: string) => {
     say('')
@@ -54,7 +54,7 @@ export function App(): JSX.Element {
     try {
       await call('DELETE', '/v1/sessions/current')
     } catch (error) {
-      // Without a session there is nothing left to end.
+      // Without a session, the user is already signed out.
       if (!(error instanceof ApiError) || error.code !== 'auth_failed') {
         say(messageOf(error))
         return
@@ -83,32 +83,32 @@ export function App(): JSX.Element {
         <Health />
         <a href="/docs">API reference</a>
       </footer>
-      <p class="told" role="status">
-        {told}
+      <p class="result" role="status">
+        {result}
       </p>
       {secret && <NewKey secret={secret} onClose={() => setSecret(undefined)} />}
     </SessionContext.Provider>
   )
 }
 
-/** For the keyboard: past the navigation. */
+/** Lets keyboard users skip the navigation. */
 function SkipLink({ main }: { main: RefObject<HTMLElement | null> }): JSX.Element {
   return (
     <a
       class="skip"
       href="#main"
       onClick={(event) => {
-        // The address names the view, not a place in it.
+        // The fragment of the address names the view, so it must not change.
         event.preventDefault()
         main.current?.focus()
       }}
     >
-      Skip to the content
+      Skip to content
     </a>
   )
 }
 
-/** Without a view nobody is signed in, and there is nothing to choose. */
+/** `view` is undefined if the user is not signed in; then there is no navigation. */
 function Header({ view, onSignOut }: { view: View | undefined; onSignOut: () => Promise<void> }): JSX.Element {
   return (
     <header>

@@ -1,10 +1,10 @@
-/** Messages by day: bars to look at, and the same numbers as a table. */
+/** Messages per day: a bar chart, and the same numbers as a table. */
 import type { Usage } from '@static/protocol'
 import type { JSX } from 'preact'
 import { count, longDay, shortDay } from './format.ts'
 
 const HEIGHT = 100
-/** Of a day's place, the rest is air. */
+/** The width of a bar, as a share of the width of a day. */
 const BAR = 0.7
 const STEPS = [1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8, 10]
 
@@ -16,7 +16,7 @@ export function Chart({ days }: { days: Usage['daily'] }): JSX.Element {
   const [first, last] = [days[0], days.at(-1)]
   return (
     <section class="card">
-      <h2>By day</h2>
+      <h2>Messages per day</h2>
       <figure>
         <figcaption>
           {sum === 0 || !busiest
@@ -29,7 +29,7 @@ export function Chart({ days }: { days: Usage['daily'] }): JSX.Element {
             <span>{count(top / 2)}</span>
             <span>0</span>
           </div>
-          {/* Stretched to whatever width there is; the words beside it are not. */}
+          {/* Stretched to the available width; the labels are outside, so they are not stretched. */}
           <svg viewBox={`0 0 ${days.length} ${HEIGHT}`} preserveAspectRatio="none">
             {[0, HEIGHT / 2, HEIGHT].map((y) => (
               <line key={y} x1={0} x2={days.length} y1={y} y2={y} />
@@ -74,7 +74,7 @@ export function Chart({ days }: { days: Usage['daily'] }): JSX.Element {
   )
 }
 
-/** The next number that is easy to read and whose half is whole. */
+/** The next round, even number, so that its half is a whole number. */
 function niceTop(most: number): number {
   const least = Math.max(most, 2)
   const power = 10 ** Math.floor(Math.log10(least))

@@ -1,10 +1,10 @@
-/** A dialog of the browser's own: it keeps the focus inside and gives it back. */
+/** A native dialog: the browser keeps the focus inside and restores it on close. */
 import type { ComponentChildren, JSX } from 'preact'
 import { useId, useLayoutEffect, useRef } from 'preact/hooks'
 
 export interface DialogProps {
   readonly title: string
-  /** Stays open on Escape: what it shows is shown only once. */
+  /** Stays open on Escape, because its content is shown only once. */
   readonly firm?: boolean
   readonly children: ComponentChildren
   readonly onClose: () => void

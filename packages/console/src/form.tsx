@@ -1,4 +1,4 @@
-/** Forms: a label on every field, one sentence when it fails, and nothing sent twice. */
+/** Forms: a label on every field, an error message on failure, and no double submission. */
 import type { ComponentChildren, JSX } from 'preact'
 import { useId, useState } from 'preact/hooks'
 import { messageOf } from './api.ts'
@@ -6,10 +6,10 @@ import { messageOf } from './api.ts'
 export interface FormProps {
   readonly submit: string
   readonly danger?: boolean
-  /** A button before the one that submits: in a dialog it has the focus first. */
+  /** A button before the submit button: in a dialog it gets the focus first. */
   readonly beside?: ComponentChildren
   readonly children?: ComponentChildren
-  /** What it throws is told in the form. */
+  /** If it throws, the form shows the error. */
   readonly onSubmit: (fields: Readonly<Record<string, string>>, form: HTMLFormElement) => Promise<void>
 }
 
@@ -43,7 +43,7 @@ export function Form({ submit, danger = false, beside, children, onSubmit }: For
       )}
       <div class="actions">
         {beside}
-        {/* Not `disabled`: that would take the focus away. */}
+        {/* Not `disabled`: the button would lose the focus. */}
         <button type="submit" class={danger ? 'danger' : 'primary'} aria-disabled={busy}>
           {submit}
         </button>
@@ -64,10 +64,10 @@ export interface FieldProps {
   readonly 'aria-describedby'?: string | undefined
 }
 
-/** A field that has to be filled in. */
+/** A required field. */
 export function Field({ label, hint, type = 'text', ...input }: FieldProps): JSX.Element {
   const id = useId()
-  // Preact's types know each kind of input apart; one of them stands for all here.
+  // Preact has a separate type for each kind of input; `text` stands for all of them here.
   const one = type as 'text'
   return (
     <div class="field">
@@ -82,7 +82,7 @@ export function Field({ label, hint, type = 'text', ...input }: FieldProps): JSX
   )
 }
 
-/** What could not be read, and the way to try again. */
+/** An error message with a button to retry. */
 export function Problem({ error, retry }: { error: unknown; retry: () => Promise<void> }): JSX.Element {
   return (
     <div class="problem" role="alert">

@@ -1,4 +1,4 @@
-/** Numbers and times as people read them. Days are UTC, as the API counts them. */
+/** Formats numbers and times for the user. Days are UTC, as the API counts them. */
 
 const number = new Intl.NumberFormat()
 const day = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short', timeZone: 'UTC' })
@@ -27,12 +27,12 @@ export function longDay(iso: string): string {
   return fullDay.format(new Date(iso))
 }
 
-/** 3 Nov 2026, 14:05, where the user is */
+/** 3 Nov 2026, 14:05, in the user's time zone */
 export function at(iso: string): string {
   return moment.format(new Date(iso))
 }
 
-/** 5 minutes ago; the date when it is long ago */
+/** 5 minutes ago; the date if it is more than 30 days ago */
 export function ago(iso: string): string {
   const past = Date.now() - Date.parse(iso)
   const [unit, length] = STEPS.find(([, step]) => past >= step) ?? []

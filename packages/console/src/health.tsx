@@ -1,4 +1,4 @@
-/** Whether the service works, as the API tells it. */
+/** Whether the service is ready, as the API reports it. */
 import type { Readiness } from '@static/protocol'
 import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
@@ -10,7 +10,7 @@ export function Health(): JSX.Element {
   const [lights, setLights] = useState<readonly Light[]>([])
   useEffect(() => {
     const look = async (): Promise<void> => {
-      // A page that nobody looks at asks for nothing.
+      // A hidden page does not poll.
       if (document.visibilityState === 'visible') setLights(await ask())
     }
     void look()
@@ -36,7 +36,7 @@ export function Health(): JSX.Element {
 interface Light {
   readonly name: string
   readonly state: string
-  /** Undefined: nobody knows. */
+  /** Undefined: unknown. */
   readonly good: boolean | undefined
 }
 
@@ -46,11 +46,11 @@ async function ask(): Promise<readonly Light[]> {
     return [
       { name: 'API', state: 'ready', good: true },
       relay === undefined
-        ? { name: 'Relay', state: 'not watched by this API', good: undefined }
+        ? { name: 'Relay', state: 'not monitored by this API', good: undefined }
         : { name: 'Relay', state: relay === 'ok' ? 'ready' : 'unavailable', good: relay === 'ok' },
     ]
   } catch (error) {
     const answered = error instanceof ApiError && error.code !== 'unreachable'
-    return [{ name: 'API', state: answered ? 'not ready' : 'cannot be reached', good: false }]
+    return [{ name: 'API', state: answered ? 'not ready' : 'unreachable', good: false }]
   }
 }

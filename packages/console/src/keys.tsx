@@ -23,9 +23,9 @@ export function Keys(): JSX.Element {
   const revoke = async ({ id, name }: ListedKey, form: HTMLFormElement): Promise<void> => {
     await ask('DELETE', `/v1/keys/${id}`)
     form.closest('dialog')?.close()
-    // The button that opened the dialog goes with its row.
+    // The button that opened the dialog disappears with its row.
     heading.current?.focus()
-    say(`The key “${name}” is revoked.`)
+    say(`Key “${name}” revoked.`)
     await reload()
   }
 
@@ -33,7 +33,7 @@ export function Keys(): JSX.Element {
     <>
       <section class="card">
         <h2>Create a key</h2>
-        <p>One for each program and place, so that you can revoke it alone.</p>
+        <p>Create one for each program and place, so that you can revoke each one separately.</p>
         <Form submit="Create key" onSubmit={create}>
           <div class="row">
             <Field label="Name" name="name" maxLength={64} placeholder="billing, production" />
@@ -55,7 +55,7 @@ export function Keys(): JSX.Element {
         {data === undefined ? (
           error === undefined && <p class="quiet">Loading…</p>
         ) : data.keys.length === 0 ? (
-          <p class="quiet">There is no active key. Create one to connect an agent.</p>
+          <p class="quiet">No active keys. Create one to connect an agent.</p>
         ) : (
           <KeyTable keys={data.keys} onRevoke={setRevoking} />
         )}
@@ -63,8 +63,8 @@ export function Keys(): JSX.Element {
       {revoking && (
         <Dialog title={`Revoke “${revoking.name}”?`} onClose={() => setRevoking(undefined)}>
           <p>
-            The key <span class="code">{revoking.key_prefix}…</span> stops working at once and for good. Tokens that it
-            was exchanged for stay valid for up to an hour.
+            The key <span class="code">{revoking.key_prefix}…</span> stops working immediately and permanently. Tokens
+            already issued for it stay valid for up to an hour.
           </p>
           <Form submit="Revoke key" danger beside={<Cancel />} onSubmit={(_fields, form) => revoke(revoking, form)} />
         </Dialog>
@@ -127,7 +127,7 @@ function Time({ iso }: { iso: string }): JSX.Element {
   )
 }
 
-/** Closes the dialog that it stands in. */
+/** Closes the dialog that contains it. */
 export function Cancel(): JSX.Element {
   return (
     <button type="button" onClick={(event) => event.currentTarget.closest('dialog')?.close()}>

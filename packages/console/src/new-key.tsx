@@ -11,20 +11,20 @@ export interface NewKeyProps {
 
 export function NewKey({ secret, onClose }: NewKeyProps): JSX.Element {
   const text = useRef<HTMLElement>(null)
-  const [told, setTold] = useState('')
+  const [result, setResult] = useState('')
   const copy = async (): Promise<void> => {
     try {
       await navigator.clipboard.writeText(secret.key)
-      setTold('The key is copied.')
+      setResult('Key copied.')
     } catch {
-      // Not every browser lets a page write there; people always can.
+      // Some browsers do not let a page write to the clipboard: select the key so that the user can copy it.
       if (text.current) getSelection()?.selectAllChildren(text.current)
-      setTold('The key is selected. Copy it with your keyboard.')
+      setResult('Key selected. Copy it with your keyboard.')
     }
   }
   return (
     <Dialog title={`Your key “${secret.name}”`} firm onClose={onClose}>
-      <p>Copy it now and keep it safe. It is shown only once: only a hash of it is stored.</p>
+      <p>Copy it now and store it safely. It is shown only once, because only a hash of it is stored.</p>
       <code class="secret" ref={text}>
         {secret.key}
       </code>
@@ -32,10 +32,10 @@ export function NewKey({ secret, onClose }: NewKeyProps): JSX.Element {
         <button type="button" class="primary" onClick={() => void copy()}>
           Copy
         </button>
-        <button type="submit">I have kept it</button>
+        <button type="submit">I have saved it</button>
       </form>
       <p class="hint" role="status">
-        {told}
+        {result}
       </p>
     </Dialog>
   )

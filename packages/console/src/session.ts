@@ -1,4 +1,4 @@
-/** Who is signed in, and what every view may ask of the page around it. */
+/** The signed-in session, and the functions that the page provides to its views. */
 import type { Account } from '@static/protocol'
 import { type Context, createContext } from 'preact'
 import { useCallback, useContext, useEffect, useState } from 'preact/hooks'
@@ -10,27 +10,26 @@ export interface SecretKey {
   readonly key: string
 }
 
-/** What the page offers to the views of somebody who is signed in. */
+/** What the page provides to the views of a signed-in user. */
 export interface Session {
   readonly account: Account
-  /** Shows a new key; it is forgotten when its dialog is closed. */
+  /** Shows a new key in a dialog; closing the dialog discards the key. */
   readonly show: (key: SecretKey) => void
-  /** Tells a result, also to screen readers. */
+  /** Shows a result, and announces it to screen readers. */
   readonly say: (text: string) => void
-  /** Goes back to the sign-in, with a word on why. */
+  /** Returns to the sign-in view, with a note that says why. */
   readonly end: (note: string) => void
 }
 
 export const SessionContext: Context<Session | undefined> = createContext<Session | undefined>(undefined)
 
-/** The session of the view that asks. */
 export function useSession(): Session {
   const session = useContext(SessionContext)
-  if (!session) throw new Error('This view is for somebody who is signed in.')
+  if (!session) throw new Error('This view requires a signed-in user.')
   return session
 }
 
-/** Calls the API; a session that has ended leads back to the sign-in. */
+/** Calls the API; returns to the sign-in view if the session has ended. */
 export function useCall(): typeof call {
   const { end } = useSession()
   return useCallback(
@@ -46,14 +45,14 @@ export function useCall(): typeof call {
   )
 }
 
-/** What a view shows: loaded when it is entered, and again when it says so. */
+/** Data of a view: loaded when the view is shown, and again with `reload`. */
 export interface Loaded<Answer> {
   readonly data: Answer | undefined
   readonly error: unknown
   readonly reload: () => Promise<void>
 }
 
-/** Reads from the API. What was read stays while it is read again. */
+/** Reads from the API. The previous data stays while it reloads. */
 export function useLoaded<Answer>(path: string): Loaded<Answer> {
   const ask = useCall()
   const [state, setState] = useState<{ data?: Answer; error?: unknown }>({})

@@ -1,4 +1,4 @@
-/** Signing in, and signing up. */
+/** The sign-in and sign-up forms. */
 import type { Account, SignedUp } from '@static/protocol'
 import type { JSX } from 'preact'
 import { useLayoutEffect, useRef } from 'preact/hooks'
@@ -8,9 +8,9 @@ import type { SecretKey } from './session.ts'
 import { enterView } from './view.ts'
 
 export interface SignInProps {
-  /** Which of the two. */
+  /** Sign up instead of sign in. */
   readonly isNew: boolean
-  /** Why the user is here again. */
+  /** Why the user has to sign in again; may be empty. */
   readonly note: string
   readonly show: (key: SecretKey) => void
   readonly onSignedIn: (account: Account) => void
@@ -33,7 +33,7 @@ export function SignIn({ isNew, note, show, onSignedIn }: SignInProps): JSX.Elem
         onSubmit={async ({ email, password }) => {
           if (isNew) {
             const { api_key: first } = await call<SignedUp>('POST', '/v1/accounts', { email, password })
-            // Before anything else can fail: it is never shown again.
+            // Before anything else can fail, because the key is never shown again.
             show(first)
           }
           onSignedIn(await call<Account>('POST', '/v1/sessions', { email, password }))
@@ -54,11 +54,11 @@ export function SignIn({ isNew, note, show, onSignedIn }: SignInProps): JSX.Elem
           autocomplete={isNew ? 'new-password' : 'current-password'}
           maxLength={128}
           minLength={isNew ? 8 : undefined}
-          hint={isNew ? 'At least 8 characters, and not one that others would guess.' : undefined}
+          hint={isNew ? 'At least 8 characters, and not easy to guess.' : undefined}
         />
       </Form>
       <p class="aside">
-        {isNew ? 'You have an account? ' : 'New here? '}
+        {isNew ? 'Already have an account? ' : 'New here? '}
         <a href={isNew ? '#/sign-in' : '#/sign-up'}>{isNew ? 'Sign in' : 'Create an account'}</a>
       </p>
     </section>

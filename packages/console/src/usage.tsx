@@ -1,4 +1,4 @@
-/** What was used of the plan. */
+/** The usage view. */
 import type { Usage as UsageAnswer } from '@static/protocol'
 import type { JSX } from 'preact'
 import { Chart } from './chart.tsx'
@@ -24,7 +24,7 @@ function Month({ usage }: { usage: UsageAnswer }): JSX.Element {
     <section class="card">
       <h2>Messages this month</h2>
       <p class="figure">
-        <strong>{count(used)}</strong> {limit === null ? 'sent, without a limit' : `of ${count(limit)}`}
+        <strong>{count(used)}</strong> {limit === null ? 'sent, no limit' : `of ${count(limit)}`}
       </p>
       {limit !== null && <progress max={Math.max(limit, 1)} value={used} aria-label="Messages used of the limit" />}
       <dl>
@@ -35,7 +35,7 @@ function Month({ usage }: { usage: UsageAnswer }): JSX.Element {
           </div>
         )}
         <div>
-          <dt>Held by relays</dt>
+          <dt>Reserved by relays</dt>
           <dd>{count(reserved)}</dd>
         </div>
         <div>
@@ -49,7 +49,7 @@ function Month({ usage }: { usage: UsageAnswer }): JSX.Element {
       </dl>
       <p class="hint">
         Live keys on the plan “{usage.plan}”. A message counts once, however many members read it; test keys are counted
-        apart. The numbers follow within seconds.
+        separately. The numbers update within seconds.
       </p>
     </section>
   )

@@ -1,11 +1,11 @@
-/** Which view is shown: it stands in the part of the address that is never sent. */
+/** The current view, from the fragment of the address, which browsers never send. */
 import { useEffect, useState } from 'preact/hooks'
 
-/** The views of somebody who is signed in, in the order of the navigation. */
+/** The views of a signed-in user, in the order of the navigation. */
 export const VIEWS = { keys: 'Keys', usage: 'Usage', account: 'Account' } as const
 export type View = keyof typeof VIEWS
 
-/** The name in the address; anything may stand there. */
+/** The view's name in the address; it may be any text. */
 export function useView(): string {
   const [view, setView] = useState(current)
   useEffect(() => {
@@ -20,7 +20,7 @@ function current(): string {
   return location.hash.replace(/^#\//, '')
 }
 
-/** Tells everybody that the view is another: by the tab's title, and by the focus on where it begins. */
+/** Announces a new view: sets the title of the tab, and moves the focus to the start of the view. */
 export function enterView(title: string, start: HTMLElement | null): void {
   document.title = `${title} · Static console`
   start?.focus()

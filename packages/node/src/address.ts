@@ -1,20 +1,20 @@
-/** Addresses of peers: in one form, and as limits count them. */
+/** Addresses of peers: normalized, and as rate limits count them. */
 import { isIP, isIPv6, SocketAddress } from 'node:net'
 
-/** A peer's address in one form: without a zone, and IPv4 where it came as `::ffff:192.0.2.1`. */
+/** Normalizes a peer's address: removes the zone, and turns `::ffff:192.0.2.1` into IPv4. */
 export function plainAddress(address: string | undefined): string {
   const bare = (address ?? '').replace(/%.*$/, '')
   return /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(bare)?.[1] ?? bare
 }
 
-/** What counts as one address: an IPv6 client owns a whole /64, so its lower half says nothing. */
+/** The subject that rate limits count: an IPv6 client owns a whole /64, so only the upper half counts. */
 export function subjectOf(address: string): string {
   // Most are IPv4, and this runs on every request.
   if (!address.includes(':')) return address
-  // Some proxies write the port too.
+  // Some proxies include the port.
   const bare = /^\[(.*)\](?::\d+)?$/.exec(address)?.[1] ?? /^([\d.]+):\d+$/.exec(address)?.[1] ?? address
   if (!isIPv6(bare)) return isIP(bare) === 0 ? 'unknown' : bare
-  // The runtime writes every form of an address in one: lower case, no leading zeros, IPv4 in dots.
+  // SocketAddress normalizes every form of an address: lower case, no leading zeros, IPv4 with dots.
   const normal = plainAddress(new SocketAddress({ address: bare.replace(/%.*$/, ''), family: 'ipv6' }).address)
   if (!normal.includes(':')) return normal
   const [head = '', tail] = normal.split('::')

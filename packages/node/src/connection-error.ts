@@ -1,30 +1,30 @@
-/** Why a connection did not come about or was lost. Programs decide by the reason; the message is for people. */
+/** Why a connection failed or was lost. Programs decide by the reason; the message is for people. */
 import { TransportError } from '@static/protocol'
 
-/** What went wrong, as far as a program needs to know. */
+/** The reason, as far as a program needs to know. */
 export type ConnectionFailure =
-  /** The name has no address. */
+  /** The host name cannot be resolved. */
   | 'no_address'
-  /** The machine is there, and nobody listens on the port. */
+  /** The machine responds, but nothing is listening on the port. */
   | 'refused'
-  /** There is no way to the machine. */
+  /** There is no route to the machine. */
   | 'unreachable'
-  /** No answer. */
+  /** No response in time. */
   | 'timed_out'
-  /** Somebody answered whose certificate is not to be trusted. */
+  /** The server's certificate is not trusted. */
   | 'untrusted_certificate'
-  /** The authority to trust cannot be read, so nobody can be trusted. */
+  /** The CA certificate cannot be read, so no server can be trusted. */
   | 'unreadable_authority'
-  /** Somebody answered who speaks something else. */
+  /** The server speaks another protocol. */
   | 'wrong_protocol'
   /** The other side, or the network, ended the connection. */
   | 'closed'
-  /** This machine or thread cannot dial that way. */
+  /** This machine or thread cannot use the transport. */
   | 'unusable'
 
 /** A `connection_error` with its reason. */
 export class ConnectionError extends TransportError {
-  // Not a field: applications see the code and the message.
+  // Private: applications see only the code and the message.
   readonly #reason: ConnectionFailure
 
   constructor(reason: ConnectionFailure, message: string, cause?: unknown) {

@@ -1,7 +1,7 @@
 /**
- * Ed25519 (RFC 8032), by libsodium where it loads and by node:crypto otherwise. Both sign alike and refuse the same
- * edge cases (keys and points of small order, encodings that are not canonical): members that disagree about a
- * signature would split a group. `test/vectors/ed25519.json` holds both to it.
+ * Ed25519 (RFC 8032), by libsodium if it loads and by node:crypto otherwise. Both create the same signatures and refuse
+ * the same edge cases (keys and points of small order, non-canonical encodings): members that disagree about a
+ * signature would split a group. `test/vectors/ed25519.json` tests both.
  */
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject, sign, verify } from 'node:crypto'
 import { PUBLIC_KEY_BYTES, SIGNATURE_BYTES } from '@static/protocol'
@@ -15,19 +15,19 @@ export interface SignatureKeyPair {
   readonly seed: Uint8Array
 }
 
-/** Signs bytes with one key. */
+/** Signs with a fixed key. */
 export type Signer = (bytes: Uint8Array) => Buffer
-/** Says whether a signature over bytes is of one key. */
+/** Verifies signatures of a fixed key. */
 export type Verifier = (bytes: Uint8Array, signature: Uint8Array) => boolean
 
-/** One way to do it. */
+/** An implementation. */
 export interface Ed25519 {
   readonly name: 'libsodium' | 'node:crypto'
   signer(key: SignatureKeyPair): Signer
   verifier(publicKey: Uint8Array): Verifier
 }
 
-/** By OpenSSL. Keys come in as JWK: as DER they cost ten times as much on older versions. */
+/** By OpenSSL. Imports keys as JWK: DER costs ten times as much on older versions. */
 export const nodeEd25519: Ed25519 = {
   name: 'node:crypto',
   signer: ({ publicKey, seed }) => {
@@ -67,18 +67,17 @@ export function sodiumEd25519(sodium: Sodium): Ed25519 {
   }
 }
 
-/** The quicker one of those that this machine has. */
+/** The fastest implementation available on this machine. */
 export const ed25519: Ed25519 = sodium === undefined ? nodeEd25519 : sodiumEd25519(sodium)
 
-/** A fresh key pair. */
 export function generateSignatureKeyPair(): SignatureKeyPair {
   return signatureKeyPair(generateKeyPairSync('ed25519').privateKey)
 }
 
-/** The two parts of a private key of node:crypto. */
+/** The key pair of a node:crypto private key. */
 export function signatureKeyPair(key: KeyObject): SignatureKeyPair {
   const { x, d } = key.export({ format: 'jwk' })
-  if (x === undefined || d === undefined) throw new TypeError('This is not an Ed25519 private key.')
+  if (x === undefined || d === undefined) throw new TypeError('The key is not an Ed25519 private key.')
   return { publicKey: new Uint8Array(Buffer.from(x, 'base64url')), seed: new Uint8Array(Buffer.from(d, 'base64url')) }
 }
 

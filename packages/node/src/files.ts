@@ -1,7 +1,7 @@
 /**
- * Directories and small files that hold secrets. Other users of the machine are kept out by owner and mode; root, and
- * programs of the same user, are not. A file is either whole or absent, whatever crashes: written beside its place,
- * synced, then put there in one step. Does not protect against a disk that lies about fsync.
+ * Directories and small files that contain secrets. Owner and mode keep other users of the machine out, but not root
+ * or programs of the same user. After any crash a file is either complete or absent: it is written under a temporary
+ * name in the same directory, synced, then moved in one step. Does not protect against a disk that lies about fsync.
  */
 import { randomBytes } from 'node:crypto'
 import {
@@ -25,29 +25,29 @@ import {
 import { basename, dirname, join } from 'node:path'
 import { StaticError } from '@static/protocol'
 
-/** Who but the owner may do what with a file or directory, and how the owner sets it right. */
+/** What other users must not be able to do with a file or directory, and how the owner fixes it. */
 export interface Access {
-  /** The bits of the mode that must not be set. */
+  /** The mode bits that must not be set. */
   readonly refused: number
-  /** What others can do when one of them is. */
+  /** What other users can do if one of them is set. */
   readonly how: 'accessible' | 'writable'
-  /** The mode to give it. */
+  /** The mode to set. */
   readonly chmod: '600' | '644' | '700'
 }
 
-/** A file for its owner alone. */
+/** Only the owner may read or write. */
 const PRIVATE_FILE: Access = { refused: 0o077, how: 'accessible', chmod: '600' }
-/** A file that anyone may read. */
+/** Anyone may read, only the owner may write. */
 const PUBLIC_FILE: Access = { refused: 0o022, how: 'writable', chmod: '644' }
 
 const LEFTOVER = /^\.(.+)\.[0-9a-f]{16}\.tmp$/
-// A writer needs milliseconds; anything this old belongs to one that died.
+// A write takes milliseconds; a temporary file this old was left by a process that died.
 const LEFTOVER_AGE_MS = 60_000
 
-/** Makes a directory, 0700, and those above it that are missing. */
+/** Creates a directory and its missing parents, mode 0700. */
 export function makeDirectories(path: string): void {
   if (statSync(path, { throwIfNoEntry: false })) return
-  // Not by mkdir's own `recursive`: where a file system takes no directories (/proc), that tries for ever.
+  // Not with mkdir's `recursive`: on a file system that cannot create directories (/proc), it loops forever.
   makeDirectories(dirname(path))
   try {
     mkdirSync(path, { mode: 0o700 })
@@ -57,26 +57,26 @@ export function makeDirectories(path: string): void {
 }
 
 /**
- * Reads a file that only its owner may read; undefined if there is none.
+ * Reads a file that only its owner may read; undefined if it does not exist.
  *
- * Throws `store_permissions` if others can read or write it or it is another user's.
+ * Throws `store_permissions` if other users can read or write it, or if it belongs to another user.
  */
 export function readPrivateFile(path: string): Buffer | undefined {
   return readChecked(path, PRIVATE_FILE)
 }
 
 /**
- * Reads a file that anyone may read but only its owner may write; undefined if there is none.
+ * Reads a file that anyone may read but only its owner may write; undefined if it does not exist.
  *
- * Throws `store_permissions` if others can write it or it is another user's.
+ * Throws `store_permissions` if other users can write it, or if it belongs to another user.
  */
 export function readPublicFile(path: string): Buffer | undefined {
   return readChecked(path, PUBLIC_FILE)
 }
 
-/** Writes a file unless it exists; says whether it did. Of several writers at once exactly one gets true. */
+/** Writes a file unless it exists; returns whether it did. Of several concurrent writers exactly one gets true. */
 export function createFile(path: string, content: string | Uint8Array, mode: number): boolean {
-  // link() fails on an existing target, where rename() would replace it: the first one wins.
+  // link() fails if the target exists, whereas rename() would replace it: the first writer wins.
   return place(path, content, mode, (temporary) => {
     try {
       linkSync(temporary, path)
@@ -88,7 +88,7 @@ export function createFile(path: string, content: string | Uint8Array, mode: num
   })
 }
 
-/** Writes a file in the place of the one that may be there. */
+/** Writes a file, replacing an existing one. */
 export function replaceFile(path: string, content: string | Uint8Array, mode: number): void {
   place(path, content, mode, (temporary) => {
     renameSync(temporary, path)
@@ -96,29 +96,29 @@ export function replaceFile(path: string, content: string | Uint8Array, mode: nu
   })
 }
 
-/** Removes what a killed writer left beside this file; that can hold a key. */
+/** Removes temporary files that a killed process left for this file; they may contain a key. */
 export function sweepLeftovers(path: string, now: number = Date.now()): void {
   sweep(dirname(path), (name) => name === basename(path), now)
 }
 
-/** Removes what killed writers left of any file in a directory. */
+/** Removes temporary files that killed processes left for any file in a directory. */
 export function sweepDirectory(directory: string, now: number = Date.now()): void {
   sweep(directory, () => true, now)
 }
 
 /**
- * Checks who can reach what was found at a path.
+ * Checks the owner and mode of what is at a path.
  *
- * Throws `store_permissions` if others can or it is another user's.
+ * Throws `store_permissions` if other users have access, or if it belongs to another user.
  */
 export function checkAccess(path: string, found: Stats, { refused, how, chmod }: Access): void {
   const user = process.geteuid?.()
-  // No user ids: the system has no such permissions either.
+  // A system without user ids has no such permissions either.
   if (user === undefined) return
   if (found.uid !== user) {
     throw new StaticError(
       'store_permissions',
-      `${path} belongs to another user (id ${found.uid}): run as that user, or choose another directory.`,
+      `${path} belongs to another user (id ${found.uid}). Run as that user, or choose another directory.`,
     )
   }
   if ((found.mode & refused) !== 0) {
@@ -129,12 +129,12 @@ export function checkAccess(path: string, found: Stats, { refused, how, chmod }:
   }
 }
 
-/** Checks that what was found at a path is a file for its owner alone. Throws as `checkAccess`. */
+/** Checks that what is at a path is a file that only its owner can access. Throws like `checkAccess`. */
 export function checkPrivateFile(path: string, found: Stats): void {
   checkFile(path, found, PRIVATE_FILE)
 }
 
-/** Whether a system call failed with the given code. */
+/** Whether an error is a failed system call with this code. */
 export function isErrno(error: unknown, code: string): boolean {
   return error instanceof Error && 'code' in error && error.code === code
 }
@@ -142,17 +142,21 @@ export function isErrno(error: unknown, code: string): boolean {
 function readChecked(path: string, access: Access): Buffer | undefined {
   let file: number
   try {
-    // Without O_NONBLOCK a FIFO in this place would hang the start.
+    // Without O_NONBLOCK, a FIFO at this path would block forever.
     file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
   } catch (error) {
     if (isErrno(error, 'ENOENT')) return undefined
     if (!isErrno(error, 'EACCES')) throw error
-    throw new StaticError('store_permissions', `${path} is not readable: run as the user that made it.`, {
-      cause: error,
-    })
+    throw new StaticError(
+      'store_permissions',
+      `${path} cannot be read by this user. Run as the user that created it.`,
+      {
+        cause: error,
+      },
+    )
   }
   try {
-    // Of the open file, not of the path: what is checked is what is read.
+    // Check the open file, not the path, so that what is checked is what is read.
     checkFile(path, fstatSync(file), access)
     return readFileSync(file)
   } finally {
@@ -175,7 +179,7 @@ function sweep(directory: string, isWanted: (name: string) => boolean, now: numb
   }
 }
 
-/** A key file may lie where this user can neither list nor write: nothing of ours is left over there. */
+/** A key file may be in a directory that this user can neither list nor write: then there is nothing to clean up. */
 function listed(directory: string): readonly string[] {
   try {
     return readdirSync(directory)
@@ -191,7 +195,7 @@ function place(path: string, content: string | Uint8Array, mode: number, put: (t
     const file = openSync(temporary, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, 0o600)
     try {
       writeFileSync(file, content)
-      // Not by open(): there the umask takes bits away.
+      // Not with open(), which applies the umask.
       fchmodSync(file, mode)
       fsyncSync(file)
     } finally {

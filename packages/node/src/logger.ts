@@ -1,21 +1,20 @@
 /**
- * Structured logs of the servers: JSON lines, or short text on a terminal. What is logged is chosen field by field and
- * holds no secret; the last step below is a second lock on that door.
+ * Structured logs of the servers: JSON lines, or short text on a terminal. Logged fields are chosen one by one and
+ * contain no secrets; redaction in the last step is a second defense.
  */
 import { pino, type Logger } from 'pino'
 import { errorFields, prettyLine, redactLine } from './log-line.ts'
 
 export type { Logger }
 
-/** Where lines go. */
 export interface LogOptions {
   readonly write: (line: string) => void
-  /** Short text for people instead of JSON. */
+  /** Short text for a terminal instead of JSON. */
   readonly pretty: boolean
   readonly level: 'debug' | 'info' | 'warn' | 'error' | 'silent'
 }
 
-/** Makes the log; `part` stands in every line, for servers that share a log. */
+/** Creates a logger; `part` is in every line, for servers that share a log. */
 export function makeLog({ write, pretty, level }: LogOptions, part?: string): Logger {
   return pino(
     {

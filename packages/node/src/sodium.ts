@@ -1,9 +1,9 @@
-/** libsodium, where its prebuilt binary loads: its Ed25519 and SHA-256 take about half the time of OpenSSL's. */
+/** libsodium, if its prebuilt binary loads: its Ed25519 and SHA-256 take about half the time of OpenSSL's. */
 import { createRequire } from 'node:module'
 
-/** What is used of sodium-native. */
+/** The functions of sodium-native in use. */
 export interface Sodium {
-  /** BLAKE2b (RFC 7693) under a key, which makes it a MAC: a quarter of the time of libsodium's HMAC. */
+  /** BLAKE2b (RFC 7693) with a key, which makes it a MAC: takes a quarter of the time of libsodium's HMAC. */
   crypto_generichash(tag: Buffer, message: Uint8Array, key: Buffer): void
   readonly crypto_hash_sha256: (hash: Uint8Array, bytes: Uint8Array) => void
   crypto_sign_detached(signature: Uint8Array, bytes: Uint8Array, secretKey: Buffer): void
@@ -12,7 +12,7 @@ export interface Sodium {
   sodium_malloc(size: number): Buffer
 }
 
-/** The library; undefined where it does not load. Not an `import`: that would make every importer asynchronous. */
+/** Undefined if the library does not load. Not an `import`, which would make every importer asynchronous. */
 export const sodium: Sodium | undefined = load()
 
 function load(): Sodium | undefined {

@@ -1,19 +1,18 @@
-/** The JWT that an API key is exchanged for: what it says and how it is checked (SPEC.md, "Tokens"). */
+/** The JWT that an API key is exchanged for: its claims and how it is verified (SPEC.md, "Tokens"). */
 
-/** Who issues tokens. */
+/** The `iss` claim. */
 export const ISSUER = 'static-api'
-/** Who tokens are for. */
+/** The `aud` claim. */
 export const AUDIENCE = 'static-relay'
-/** The one signature algorithm (Ed25519); verifiers pin it. */
+/** The only signature algorithm (Ed25519); verifiers pin it. */
 export const TOKEN_ALGORITHM = 'EdDSA'
-/** How long a token is good for. */
 export const TOKEN_LIFETIME_SECONDS = 3600
 
 /** Plan tiers, smallest first. */
 export const PLANS = ['free', 'dev', 'team', 'enterprise'] as const
 export type Plan = (typeof PLANS)[number]
 
-/** Test and live things are kept apart everywhere. */
+/** Test and live resources are kept apart everywhere. */
 export const MODES = ['live', 'test'] as const
 export type Mode = (typeof MODES)[number]
 
@@ -29,6 +28,6 @@ export interface TokenClaims {
   readonly iat: number
   readonly jti: string
   readonly mode: Mode
-  /** The agent id (hex) that alone may use the token, when it was asked for. */
+  /** The id (hex) of the only agent that may use the token, if the token is bound to one. */
   readonly cnf?: string
 }

@@ -1,17 +1,17 @@
-/** Hexadecimal texts, which ids are in the relay and the agent. On the way of every message, so both ways go by tables. */
+/** Hexadecimal strings, the form of ids in the relay and the agent. Used for every message, so both ways use tables. */
 
 const DIGITS = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'))
 const VALUES = new Uint8Array(128)
 for (let digit = 0; digit < 16; digit++) VALUES[digit.toString(16).charCodeAt(0)] = digit
 
-/** Bytes as lower-case digits. */
+/** Bytes to lower-case hexadecimal. */
 export function toHex(bytes: Uint8Array): string {
   let text = ''
   for (const byte of bytes) text += DIGITS[byte]
   return text
 }
 
-/** The bytes of a text that `toHex` made. */
+/** The bytes of a string from `toHex`; does not validate. */
 export function fromHex(text: string): Uint8Array<ArrayBuffer> {
   const bytes = new Uint8Array(text.length >>> 1)
   for (let at = 0; at < bytes.length; at++) {

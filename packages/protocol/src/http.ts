@@ -1,17 +1,17 @@
-/** Shapes of the HTTP API's bodies, shared by the API, the command line and the console (SPEC.md, "HTTP API"). */
+/** Types of the HTTP API's bodies, shared by the API, the command line and the console (SPEC.md, "HTTP API"). */
 import type { Mode, Plan } from './claims.ts'
 import type { ErrorCode } from './errors/table.ts'
 
-/** The cookie of a sign-in session. `__Host-` ties it to one origin over TLS. */
+/** The cookie of a sign-in session. `__Host-` binds it to one origin over TLS. */
 export const SESSION_COOKIE = '__Host-static_session'
-/** A request that uses the cookie must carry this header: another site's page cannot set it. */
+/** Required on requests with the cookie: another site's page cannot set this header. */
 export const CSRF_HEADER = 'x-static-csrf'
 
-/** Whether an account works. A closed account stays as a row without personal data. */
+/** The status of an account. A closed account stays as a row without personal data. */
 export const ACCOUNT_STATUSES = ['active', 'suspended', 'closed'] as const
 export type AccountStatus = (typeof ACCOUNT_STATUSES)[number]
 
-/** An account as its holder sees it. */
+/** An account, as shown to its owner. */
 export interface Account {
   readonly id: string
   readonly email: string
@@ -21,7 +21,7 @@ export interface Account {
   readonly created_at: string
 }
 
-/** A key as it is shown once, when it is made. */
+/** A new key with its secret, which is shown only when the key is created. */
 export interface CreatedKey {
   readonly id: string
   readonly key_prefix: string
@@ -31,7 +31,7 @@ export interface CreatedKey {
   readonly key: string
 }
 
-/** A key as it is listed. */
+/** A key in a list, without its secret. */
 export interface ListedKey {
   readonly id: string
   readonly key_prefix: string
@@ -41,13 +41,13 @@ export interface ListedKey {
   readonly created_at: string
 }
 
-/** The answer to a sign-up. */
+/** The response to a sign-up. */
 export interface SignedUp extends Account {
   readonly message: string
   readonly api_key: { readonly id: string; readonly key_prefix: string; readonly name: string; readonly key: string }
 }
 
-/** The answer to a token exchange. */
+/** The response to a token exchange. */
 export interface IssuedToken {
   readonly token: string
   readonly token_type: 'Bearer'
@@ -55,7 +55,7 @@ export interface IssuedToken {
   readonly expires_at: string
 }
 
-/** What was used of the plan in this period. `null` means unlimited. */
+/** The usage in this period. `null` means unlimited. */
 export interface Usage {
   readonly account_id: string
   readonly plan: Plan
@@ -73,24 +73,24 @@ export interface Usage {
   readonly daily: readonly { readonly date: string; readonly messages: number }[]
 }
 
-/** A share of the quota, lent to one relay node. `granted` 0 means that nothing is left now. */
+/** A share of the quota, leased to one relay node. `granted` 0 means that nothing is left right now. */
 export interface Lease {
   readonly id: string | null
   readonly granted: number
-  /** Messages that other leases still hold; while it is above 0, asking again may succeed. */
+  /** Messages that other leases still hold; while this is above 0, a retry may succeed. */
   readonly outstanding: number
   readonly expires_at: string
   readonly period_end: string
 }
 
-/** The answer of an API that can work. */
+/** The response of an API that is ready. */
 export interface Readiness {
   readonly status: 'ok'
-  /** How the relay stands, where the API knows of one. */
+  /** The state of the relay, if the API monitors one. */
   readonly relay?: 'ok' | 'unavailable'
 }
 
-/** An error as the HTTP API sends it (RFC 9457). */
+/** An error response of the HTTP API (RFC 9457). */
 export interface Problem {
   readonly type: string
   readonly title: string

@@ -1,28 +1,37 @@
 /** Channel names: `org/namespace/service` (SPEC.md, "Names"). */
 import { StaticError } from './errors/errors.ts'
+import { ERRORS } from './errors/table.ts'
 
 declare const brand: unique symbol
 
-/** A channel name that has been checked. */
+/** A validated channel name. */
 export type ChannelName = string & { readonly [brand]: 'ChannelName' }
 
 const COMPONENT = '[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?'
 const NAME = new RegExp(`^${COMPONENT}/${COMPONENT}/${COMPONENT}$`)
 
-/** The longest name: three components and two slashes. */
+/** Three components of 63 characters and two slashes. */
 export const MAX_NAME_LENGTH = 191
 
-/** Whether something is a channel name: three components of 1–63 a–z, 0–9 and hyphens, no hyphen at either end. */
+/** Whether a value is a channel name: three components of 1–63 a–z, 0–9 and hyphens, no hyphen at either end. */
 export function isChannelName(text: unknown): text is ChannelName {
   return typeof text === 'string' && text.length <= MAX_NAME_LENGTH && NAME.test(text)
 }
 
 /**
- * The text as a channel name.
+ * Checks a channel name.
  *
- * @throws {StaticError} `channel_error` when it is not one
+ * @throws {StaticError} `channel_error` if the text is not a valid name
  */
 export function parseChannelName(text: string): ChannelName {
-  if (!isChannelName(text)) throw StaticError.of('channel_error')
+  if (!isChannelName(text)) {
+    throw StaticError.of('channel_error', `Invalid channel name ${shown(text)}. ${ERRORS.channel_error.remedy}`)
+  }
   return text
+}
+
+/** The name in quotes, shortened: it may be anything, of any length. */
+function shown(text: unknown): string {
+  const quoted = JSON.stringify(String(text))
+  return quoted.length <= 80 ? quoted : `${quoted.slice(0, 76)}…"`
 }

@@ -15,14 +15,16 @@ import {
 const FAMILIES = { AuthError, TransportError, ChannelError, QuotaExceededError, MlsError, StaticError }
 
 for (const [code, row] of Object.entries(ERRORS)) {
-  test(`${code} has a class, a status and a way out`, () => {
+  test(`${code} has a class, a status and a message that says what is wrong and what to do`, () => {
     const error = StaticError.of(code as ErrorCode)
     assert.ok(error instanceof FAMILIES[row.family])
     assert.equal(error.constructor, FAMILIES[row.family])
     assert.deepEqual([error.name, error.code, error.httpStatus], [row.family, code, row.status])
     assert.ok(row.status >= 400 && row.status < 600)
     assert.ok(row.grpc >= 1 && row.grpc <= 16)
-    assert.match(row.help, /^[A-Z“"].*\.$/s)
+    assert.match(row.help, /^[A-Z].*\. [A-Z].*\.$/s)
+    assert.ok(row.help.endsWith(` ${row.remedy}`))
+    assert.equal(error.message, row.help)
     assert.match(ERROR_MEANINGS[code as ErrorCode], /^[A-Z].*\.$/s)
   })
 }

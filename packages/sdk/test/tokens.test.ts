@@ -108,7 +108,7 @@ const REFUSALS: Record<string, [reply: Reply, code: ErrorCode, message: RegExp, 
     'auth_key_invalid',
     /^The key … is not known\.$/,
   ],
-  'a code without a detail': [problem(401, 'auth_key_invalid', 7), 'auth_key_invalid', /typing errors/],
+  'a code without a detail': [problem(401, 'auth_key_invalid', 7), 'auth_key_invalid', /is not valid.*typos/],
   'a code that does not exist': [
     problem(503, 'made_up', 'x', { 'retry-after': '3' }),
     'unavailable',

@@ -1,4 +1,4 @@
-/** What the query files need of an engine. */
+/** The interface of a database engine, for the query files. */
 import type { Compilable } from 'kysely'
 import type { Db } from './schema.ts'
 
@@ -6,12 +6,12 @@ import type { Db } from './schema.ts'
 export interface Engine {
   readonly db: Db
   /**
-   * Prepares a query that only reads what is committed, for the way of every request: past kysely's run time, on a
-   * connection that waits for no transaction. The returned function binds the values, in their order. `read` gets the
-   * rows as arrays, in the order of the query's columns: objects made from names that are data are slow to make.
+   * Prepares a query that reads only committed data, for the hot path of every request: it bypasses kysely at run time
+   * and uses a connection that does not wait for transactions. The returned function binds the values in order. `read`
+   * gets rows as arrays in the order of the query's columns: objects with dynamic keys are slow to create.
    */
   prepare<T>(query: Compilable, read: (rows: never) => T): (...values: readonly string[]) => Promise<T>
-  /** Fulfilled when the database answers and can write; rejected with its error otherwise. */
+  /** Resolves if the database responds and can write; rejects with its error otherwise. */
   ping(): Promise<void>
   close(): Promise<void>
 }

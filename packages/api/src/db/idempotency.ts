@@ -1,10 +1,10 @@
-/** Rows that remember which Idempotency-Key made what. */
+/** Idempotency-Keys in the database, with the resources that they created. */
 import type { Transaction } from 'kysely'
 import type { IdempotencyClaim, IdempotencyStore } from '../ports.ts'
 import type { Db, Schema } from './schema.ts'
 import { rollBack } from './transaction.ts'
 
-/** How long a repeat is recognised. */
+/** How long a repeated request is recognized, in milliseconds. */
 export const IDEMPOTENCY_LIFE: number = 24 * 3600_000
 
 export function idempotencyStore(db: Db): IdempotencyStore {
@@ -22,7 +22,7 @@ export function idempotencyStore(db: Db): IdempotencyStore {
   }
 }
 
-/** Takes an Idempotency-Key within the transaction that makes the resource; rolls it back if it is taken. */
+/** Claims an Idempotency-Key in the transaction that creates the resource; rolls back if the key is in use. */
 export async function claim(
   tx: Transaction<Schema>,
   wanted: IdempotencyClaim | undefined,

@@ -1,4 +1,4 @@
-/** API keys in the database: Argon2id hashes and what is shown of a key, never the key. */
+/** API keys in the database: Argon2id hashes and the public part of a key, never the key. */
 import { type Insertable, sql, type Transaction } from 'kysely'
 import { type AccountStatus, type Mode, MODES, type Plan } from '@static/protocol'
 import type { Credential, KeyRecord, KeyStore, ListedKeyRecord, VerifiableKey } from '../ports.ts'
@@ -30,7 +30,7 @@ export function keyStore(engine: Engine): KeyStore {
   return {
     create: (key, most, credential, wanted) =>
       rollingBack(db, async (tx) => {
-        // Locks the account, so that two creations at once cannot both take the last place.
+        // Locks the account, so that two concurrent creations cannot exceed the limit.
         const status = await lockAccount(tx, key.accountId)
         if (status !== 'active' || !(await holds(tx, key.accountId, credential))) rollBack('refused')
         await claim(tx, wanted, key.id)
@@ -47,13 +47,13 @@ export function keyStore(engine: Engine): KeyStore {
 
     byPrefix: (prefix) => byPrefix(prefix),
 
-    // There are two modes: both of them, or one.
+    // There are only two modes, so the caller has both or one.
     list: (accountId, modes) =>
       MODES.every((mode) => modes.includes(mode)) ? list(accountId) : listMode(accountId, modes[0] ?? ''),
 
     revoke: (accountId, id, modes, now) =>
       db.transaction().execute(async (tx) => {
-        // Locks the account, as `create` does: a key under way is there before this, or is refused.
+        // Locks the account, as `create` does: a concurrent creation is either visible here, or is refused.
         await lockAccount(tx, accountId)
         const { numUpdatedRows } = await tx
           .updateTable('api_keys')
@@ -69,7 +69,7 @@ export function keyStore(engine: Engine): KeyStore {
     async touch(uses) {
       if (uses.size === 0) return
       await db.transaction().execute(async (tx) => {
-        // In one order everywhere: two nodes that flush at once must not wait for each other in a circle.
+        // Always in the same order: two nodes that flush at once must not deadlock.
         for (const [id, at] of [...uses].sort(([a], [b]) => (a < b ? -1 : 1))) {
           await tx
             .updateTable('api_keys')
@@ -115,7 +115,7 @@ function readListed(row: ListedRow): ListedKeyRecord {
   return { id, prefix, name, mode, createdAt, lastUsedAt }
 }
 
-/** Holds the account's row until the transaction ends; says in which state it is. */
+/** Locks the account's row until the transaction ends and returns its state. */
 async function lockAccount(tx: Transaction<Schema>, id: string): Promise<AccountStatus | undefined> {
   const row = await tx
     .updateTable('accounts')
@@ -126,7 +126,7 @@ async function lockAccount(tx: Transaction<Schema>, id: string): Promise<Account
   return row?.status
 }
 
-/** Whether what the caller showed is still good, with the account's row held. */
+/** Whether the caller's credential is still valid; the account's row must be locked. */
 async function holds(tx: Transaction<Schema>, accountId: string, credential: Credential): Promise<boolean> {
   switch (credential.by) {
     case 'key': {
@@ -144,7 +144,6 @@ async function holds(tx: Transaction<Schema>, accountId: string, credential: Cre
   }
 }
 
-/** A key as its row. */
 export function keyValues(key: KeyRecord): Insertable<Schema['api_keys']> {
   return {
     id: key.id,

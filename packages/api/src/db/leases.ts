@@ -1,4 +1,4 @@
-/** Quota leases in the database. The period's row is locked first, always, so leases of one meter never race. */
+/** Quota leases in the database. The period's row is always locked first, so leases of one meter never race. */
 import type { Transaction } from 'kysely'
 import type { LeaseRecord, LeaseStore, Settlement } from '../ports.ts'
 import type { Db, Schema } from './schema.ts'
@@ -28,7 +28,7 @@ export function leaseStore(db: Db): LeaseStore {
           .where('state', '=', 'open')
           .where('expires_at', '<=', now)
           .execute()
-      // Mostly there is none: look before taking a lock.
+      // Usually there is none, so look before locking.
       if ((await expired(db)).length === 0) return
       await db.transaction().execute(async (tx) => {
         await lockPeriod(tx, meter)
@@ -74,7 +74,7 @@ export function leaseStore(db: Db): LeaseStore {
       if (!found) return undefined
       return db.transaction().execute(async (tx) => {
         await lockPeriod(tx, found)
-        // Read again: before the lock another node may have settled it.
+        // Read again: another node may have settled it before this one got the lock.
         const lease = await tx.selectFrom('leases').select(COLUMNS).where('id', '=', id).executeTakeFirstOrThrow()
         const settlement = change(lease)
         await apply(tx, settlement)

@@ -1,4 +1,4 @@
-/** The one set of migrations. A migration that has been released is never edited, nor are the functions it calls: add another. */
+/** The migrations of both engines. Never edit a released migration or the functions it calls: add another. */
 import type { Kysely } from 'kysely'
 import type { Migration } from 'kysely/migration'
 
@@ -51,7 +51,7 @@ async function accountTables(db: Kysely<unknown>): Promise<void> {
   await db.schema.createIndex('sessions_expiry').on('sessions').column('expires_at').execute()
 }
 
-/** Signing keys, sealed. */
+/** Sealed signing keys. */
 async function signingKeyTable(db: Kysely<unknown>): Promise<void> {
   await db.schema
     .createTable('signing_keys')
@@ -63,7 +63,7 @@ async function signingKeyTable(db: Kysely<unknown>): Promise<void> {
     .execute()
 }
 
-/** Counted messages, and the leases that relays hold. */
+/** Message counters, and the leases that relays hold. */
 async function usageTables(db: Kysely<unknown>): Promise<void> {
   await db.schema
     .createTable('usage_periods')
@@ -102,7 +102,7 @@ async function usageTables(db: Kysely<unknown>): Promise<void> {
   await db.schema.createIndex('leases_expiry').on('leases').column('expires_at').execute()
 }
 
-/** Requests that were made once. */
+/** Idempotency-Keys. */
 async function idempotencyTable(db: Kysely<unknown>): Promise<void> {
   await db.schema
     .createTable('idempotency')

@@ -1,4 +1,4 @@
-/** PostgreSQL (15 or newer), for several API nodes over one database. */
+/** PostgreSQL (15 or newer), for several API nodes with one database. */
 import { readFileSync } from 'node:fs'
 import { type Compilable, Kysely, PostgresDialect } from 'kysely'
 import pg from 'pg'
@@ -6,24 +6,27 @@ import { StaticError } from '@static/protocol'
 import type { Engine } from './engine.ts'
 import type { Schema } from './schema.ts'
 
-/** Counters and times fit a JavaScript number; the driver's default is a text. */
+/** Counters and times fit into a JavaScript number; the driver returns strings by default. */
 const INT8 = 20
 
 /**
  * Opens a database by its URL. `sslmode=verify-full` (with `sslrootcert=FILE` for a private
- * authority) turns TLS 1.3 on, always with verification: there is no mode that encrypts without it.
+ * CA) enables TLS 1.3, always with verification: there is no mode that encrypts without it.
  */
 export function openPostgres(url: string): Engine {
   const address = new URL(url)
   const mode = address.searchParams.get('sslmode') ?? 'disable'
   const authority = address.searchParams.get('sslrootcert')
   if (mode !== 'disable' && mode !== 'verify-full') {
-    throw StaticError.of('invalid_request', `sslmode=${mode} is not offered: use sslmode=verify-full, or disable.`)
+    throw StaticError.of('invalid_request', `sslmode=${mode} is not supported. Use verify-full or disable.`)
   }
-  // The driver knows more parameters, some of which would turn verification off again.
+  // The driver supports more parameters, some of which would disable verification.
   const other = [...address.searchParams.keys()].find((name) => name !== 'sslmode' && name !== 'sslrootcert')
   if (other !== undefined)
-    throw StaticError.of('invalid_request', `The database URL must not have the parameter ${other}.`)
+    throw StaticError.of(
+      'invalid_request',
+      `The parameter ${other} in the database URL is not supported. Use only sslmode and sslrootcert.`,
+    )
   address.searchParams.delete('sslmode')
   address.searchParams.delete('sslrootcert')
   const tls = authority === null ? {} : { ca: readFileSync(authority, 'utf8') }
@@ -35,7 +38,7 @@ export function openPostgres(url: string): Engine {
     max: 10,
     connectionTimeoutMillis: 3_000,
     statement_timeout: 10_000,
-    // A network that swallows packets answers nothing at all: then the client must give up by itself.
+    // If the network drops packets silently, no response ever arrives: the client needs its own timeout.
     query_timeout: 12_000,
     idle_in_transaction_session_timeout: 30_000,
     keepAliveInitialDelayMillis: 10_000,
@@ -44,8 +47,8 @@ export function openPostgres(url: string): Engine {
     application_name: 'static-api',
     types,
   })
-  // A connection that breaks (the server restarts) says so in an event, which would end the process if nobody listened:
-  // idle ones through the pool, busy ones by themselves. The query under way is rejected anyway, the next one connects anew.
+  // A broken connection (the server restarts) emits an error event, which would end the process without a listener:
+  // idle connections through the pool, busy ones directly. The current query rejects, and the next one reconnects.
   pool.on('error', () => {})
   pool.on('connect', (client) => client.on('error', () => {}))
   const db = new Kysely<Schema>({ dialect: new PostgresDialect({ pool }) })
@@ -54,7 +57,7 @@ export function openPostgres(url: string): Engine {
     db,
     prepare: <T>(query: Compilable, read: (rows: never) => T) => {
       const { sql: text } = query.compile()
-      // A name makes the server keep the plan, per connection.
+      // With a name, the server caches the plan per connection.
       const name = `static_${++prepared}`
       return async (...values) => {
         const { rows } = await pool.query({ name, text, values: [...values], rowMode: 'array' })

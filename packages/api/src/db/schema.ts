@@ -1,4 +1,4 @@
-/** Tables as kysely sees them. Times are milliseconds, ids are texts: the same in SQLite and PostgreSQL. */
+/** The tables, for kysely. Times are milliseconds, ids are text: the same in SQLite and PostgreSQL. */
 import type { AccountStatus, Mode, Plan } from '@static/protocol'
 import type { Kysely } from 'kysely'
 
@@ -13,7 +13,7 @@ export interface Schema {
     plan: Plan
     status: AccountStatus
     created_at: number
-    /** Raised to lock the row: the one way to do so that both engines know. */
+    /** Incremented to lock the row: the only way to do so that works in both engines. */
     revision: number
   }
   api_keys: {

@@ -7,7 +7,7 @@ export function sessionStore(db: Db): SessionStore {
   return {
     create: (session, passwordHash) =>
       db.transaction().execute(async (tx) => {
-        // Locks the account: a password change that runs at the same time ends this session too, or refuses it.
+        // Locks the account: a concurrent password change either ends this session too, or refuses it.
         const { numUpdatedRows } = await tx
           .updateTable('accounts')
           .set({ revision: sql`revision + 1` })

@@ -1,8 +1,8 @@
 /**
- * SQLite inside the process, by `node:sqlite`: the default engine. Write-ahead log and
- * `synchronous=FULL`, so every commit is on disk before it is answered. Kysely's own SQLite driver
- * prepares each statement anew and begins transactions deferred, which fails beside a second
- * process that writes; hence this small driver.
+ * SQLite in the process, through `node:sqlite`: the default engine. Write-ahead log and
+ * `synchronous=FULL`, so every commit is on disk before the response is sent. Kysely's own SQLite driver
+ * prepares each statement again and begins transactions deferred, which fails while another
+ * process writes; hence this small driver.
  */
 import { chmodSync, closeSync, openSync } from 'node:fs'
 import { setTimeout as wait } from 'node:timers/promises'
@@ -22,7 +22,7 @@ import type { Engine } from './engine.ts'
 import type { Schema } from './schema.ts'
 import { isDiskFailure } from './unavailable.ts'
 
-/** How long a write waits while another process writes, and how often it looks. */
+/** How long a write waits while another process writes, and how often it retries. */
 const BUSY_MS = 5_000
 const LOOK_MS = 10
 const SQLITE_BUSY = 5
@@ -33,7 +33,7 @@ export function openSqlite(path: string): Engine {
   // SQLite would create it with the umask; its -wal and -shm files copy the mode of this one.
   closeSync(openSync(path, 'a', 0o600))
   chmodSync(path, 0o600)
-  // SQLite's own way of waiting stops the whole process; only here, before anything runs, that does not matter.
+  // SQLite's own busy timeout blocks the whole process, which is acceptable only here, before anything else runs.
   const file = new DatabaseSync(path, { timeout: BUSY_MS })
   file.exec('PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON; PRAGMA busy_timeout=0')
   const driver = new SqliteDriver(file)
@@ -52,7 +52,7 @@ export function openSqlite(path: string): Engine {
     prepare: <T>(query: Compilable, read: (rows: never) => T) => {
       const { sql } = query.compile()
       return (...values) => {
-        // At first use: the tables do not exist before the migrations.
+        // On first use: the tables do not exist before the migrations.
         reader ??= new SqliteConnection(readOnly)
         try {
           return Promise.resolve(read(reader.rows(sql, values) as never))
@@ -70,8 +70,8 @@ export function openSqlite(path: string): Engine {
 }
 
 /**
- * Says what is true of SQLite and what kysely's adapter denies: tables can be made in a transaction. So the migrations
- * are made whole or not at all, also by a process that is killed, and two processes make them one after the other.
+ * SQLite can create tables in a transaction, although kysely's adapter says otherwise. So the migrations run completely
+ * or not at all, even if the process is killed, and two processes run them one after the other.
  */
 class TransactionalAdapter extends SqliteAdapter {
   override get supportsTransactionalDdl(): boolean {
@@ -79,7 +79,7 @@ class TransactionalAdapter extends SqliteAdapter {
   }
 }
 
-/** One connection, handed from one user to the next: a transaction keeps it until its end. */
+/** One connection, passed from one user to the next: a transaction keeps it until it ends. */
 class SqliteDriver implements Driver {
   readonly #file: DatabaseSync
   readonly #connection: SqliteConnection
@@ -114,16 +114,16 @@ class SqliteDriver implements Driver {
   }
 
   async rollbackTransaction(connection: DatabaseConnection): Promise<void> {
-    // After an error of the disk SQLite has rolled back by itself, and another ROLLBACK would hide that error.
+    // After a disk error SQLite has already rolled back, and another ROLLBACK would hide that error.
     if (this.#file.isTransaction) await connection.executeQuery(CompiledQuery.raw('rollback'))
   }
 
-  /** After a failed write only other writes show that the disk works again: these change nothing. */
+  /** After a failed write, only another write can show that the disk works again. These writes change nothing. */
   async ping(): Promise<void> {
     const connection = await this.acquireConnection()
     try {
       await connection.executeQuery(CompiledQuery.raw('select 1'))
-      // Each appends a page to the log: together they need more room than any request.
+      // Each appends a page to the log: together they need more space than any request.
       const writes = this.#connection.hasFailed ? PROBE_WRITES : 0
       for (let write = 0; write < writes; write++) {
         await connection.executeQuery(CompiledQuery.raw('pragma user_version = 0'))
@@ -140,13 +140,13 @@ class SqliteDriver implements Driver {
 
 interface Prepared {
   readonly statement: StatementSync
-  /** Names of what it returns; none if it only writes. */
+  /** The names of the result columns; empty if the statement only writes. */
   readonly columns: readonly string[]
 }
 
 class SqliteConnection implements DatabaseConnection {
   readonly #file: DatabaseSync
-  // The set of queries in this package is fixed, and so is the size of this map.
+  // Bounded, because the set of queries in this package is fixed.
   readonly #prepared = new Map<string, Prepared>()
   #hasFailed = false
 
@@ -164,7 +164,7 @@ class SqliteConnection implements DatabaseConnection {
       try {
         return this.#execute<R>(query)
       } catch (error) {
-        // Another process writes. Nothing was done, and the connection is ours while we wait.
+        // Another process is writing. Nothing was done, and this caller keeps the connection while it waits.
         const busy = ((error as { errcode?: number }).errcode ?? 0) % 256 === SQLITE_BUSY
         if (isDiskFailure(error)) this.#hasFailed = true
         if (!busy || waited >= BUSY_MS) throw error
@@ -181,12 +181,12 @@ class SqliteConnection implements DatabaseConnection {
       return { rows: rows.map((row) => toObject(columns, row)) as R[] }
     }
     const { changes } = statement.run(...values)
-    // A statement inside a transaction may not have reached the disk, and neither has a rollback.
+    // A statement in a transaction may not have reached the disk yet, and a rollback does not either.
     if (!this.#file.isTransaction && query.sql !== 'rollback') this.#hasFailed = false
     return { rows: [], numAffectedRows: BigInt(changes) }
   }
 
-  /** The rows of a statement that returns some, each as an array. */
+  /** The rows of a query, each as an array. */
   rows(sql: string, values: readonly SQLInputValue[]): unknown[][] {
     return this.#prepare(sql).statement.all(...values) as unknown as unknown[][]
   }
@@ -195,16 +195,16 @@ class SqliteConnection implements DatabaseConnection {
     const known = this.#prepared.get(sql)
     if (known) return known
     const statement = this.#file.prepare(sql)
-    // The objects that node:sqlite makes are slow to read: ask for arrays and make our own.
+    // The objects that node:sqlite creates are slow to read: get arrays and create our own.
     statement.setReturnArrays(true)
     const prepared = { statement, columns: statement.columns().map(({ name }) => name) }
     this.#prepared.set(sql, prepared)
     return prepared
   }
 
-  // oxlint-disable-next-line require-yield -- the interface asks for it; no query of ours streams.
+  // oxlint-disable-next-line require-yield -- required by the interface; no query here streams.
   async *streamQuery<R>(): AsyncIterableIterator<QueryResult<R>> {
-    throw new Error('Streaming is not used here.')
+    throw new Error('Streaming is not supported.')
   }
 }
 

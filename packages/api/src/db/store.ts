@@ -1,4 +1,4 @@
-/** Opens the API's database, brings its tables up to date and gives the rules their stores. */
+/** Opens the API's database, runs the migrations and creates the stores. */
 import { Migrator } from 'kysely/migration'
 import type { Store } from '../ports.ts'
 import { accountStore } from './accounts.ts'
@@ -15,12 +15,12 @@ import { openingError } from './unavailable.ts'
 import { usageStore } from './usage.ts'
 
 const DAY = 24 * 3600_000
-/** How long a finished lease is kept for a settlement that comes late or twice. */
+/** How long a finished lease is kept for late or repeated settlements. */
 const LEASE_LIFE = 7 * DAY
 
 /**
  * Opens `postgres://…` or a SQLite file path and migrates it. Throws `unavailable` if the database cannot be reached
- * or trusted, `store_corrupt` if a file is no database.
+ * or trusted, `store_corrupt` if a file is not a database.
  */
 export async function openStore(database: string): Promise<Store> {
   const remote = /^postgres(ql)?:\/\//.test(database)

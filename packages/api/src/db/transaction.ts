@@ -1,4 +1,4 @@
-/** Transactions that can end without effect and still give an answer. */
+/** Transactions that can roll back and still return a result. */
 import type { Transaction } from 'kysely'
 import type { Db, Schema } from './schema.ts'
 
@@ -11,7 +11,7 @@ class RolledBack extends Error {
   }
 }
 
-/** Ends the surrounding transaction without effect, with `answer` as its result. */
+/** Rolls back the surrounding transaction, with `answer` as its result. */
 export function rollBack(answer: string): never {
   throw new RolledBack(answer)
 }

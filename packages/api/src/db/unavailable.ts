@@ -1,4 +1,4 @@
-/** Tells a database that is out of reach from a query that is wrong, and says why one could not be opened. */
+/** Distinguishes an unavailable database from a wrong query, and explains why a database could not be opened. */
 import { StaticError } from '@static/protocol'
 
 const CONNECTION_CODES = new Set([
@@ -19,15 +19,15 @@ const SQLITE_NOTADB = 26
 const SQLITE_DISK = [8, 10, 13, 14]
 const UNTRUSTED = /CERT|UNABLE_TO_VERIFY|SELF_SIGNED/
 
-/** Whether an error means that the database is out of reach for now, not that a query is wrong. */
+/** Whether an error means that the database is unavailable for now, not that a query is wrong. */
 export function isUnavailable(error: unknown): boolean {
   if (!(error instanceof Error)) return false
   if (error instanceof AggregateError) return error.errors.some(isUnavailable)
   const { code, errcode } = error as { code?: unknown; errcode?: unknown }
   if (typeof errcode === 'number') return (errcode & 0xff) === SQLITE_BUSY || isDiskFailure(error)
   if (typeof code === 'string') {
-    // 08: connection; 28 and 3D: it lets us in no longer; 53: too few resources; 57P: stopping or starting; 40: try
-    // again; 57014 and 55P03: waited too long; 25006: a standby that was asked to write.
+    // 08: connection; 28 and 3D: access refused; 53: insufficient resources; 57P: stopping or starting; 40: retry;
+    // 57014 and 55P03: timeout; 25006: a write to a standby.
     return CONNECTION_CODES.has(code) || /^(08|28|3D|53|57P|57014|55P03|25006|40)/.test(code)
   }
   return /^(Connection terminated|timeout e|Query read timeout|Client has encountered a connection error)/.test(
@@ -41,29 +41,29 @@ export function isDiskFailure(error: unknown): boolean {
   return typeof errcode === 'number' && SQLITE_DISK.includes(errcode & 0xff)
 }
 
-/** The one sentence for a database that could not be opened. */
+/** The error for a database that could not be opened. */
 export function openingError(error: unknown, name: string): StaticError {
   if (error instanceof StaticError) return error
   const { code, errcode, message } = error as { code?: unknown; errcode?: unknown; message?: unknown }
   if (typeof errcode === 'number' && [SQLITE_CORRUPT, SQLITE_NOTADB].includes(errcode & 0xff)) {
     return StaticError.of(
       'store_corrupt',
-      `${name} is not a database, or is damaged: restore a backup, or move it away.`,
+      `${name} is not a database, or is damaged. Restore a backup, or move the file away.`,
       {
         cause: error,
       },
     )
   }
   if (typeof code === 'string' && UNTRUSTED.test(code)) {
-    return StaticError.of('unavailable', `${name} shows a certificate that is not trusted: check sslrootcert.`, {
+    return StaticError.of('unavailable', `${name} presented an untrusted certificate. Check sslrootcert.`, {
       cause: error,
     })
   }
   if (typeof code === 'string' && /^(28|3D)/.test(code)) {
-    return StaticError.of('unavailable', `${name} refuses this user, password or database name.`, { cause: error })
+    return StaticError.of('unavailable', `${name} rejected the user, password or database name.`, { cause: error })
   }
   if (code === 'ENOENT' || code === 'EACCES' || code === 'ERR_INVALID_URL') {
-    return StaticError.of('invalid_request', `${name} cannot be opened: check its address.`, { cause: error })
+    return StaticError.of('invalid_request', `${name} cannot be opened. Check its path or URL.`, { cause: error })
   }
   if (isUnavailable(error)) return StaticError.of('unavailable', `${name} cannot be reached.`, { cause: error })
   return StaticError.of('internal_error', `${name} could not be opened (${String(message)}).`, { cause: error })

@@ -31,7 +31,7 @@ export function usageStore(db: Db): UsageStore {
     async addTokenExchanges(counts) {
       if (counts.length === 0) return
       await db.transaction().execute(async (tx) => {
-        // In one order everywhere, as in `touch`.
+        // Always in the same order, as in `touch`, to avoid deadlocks.
         for (const { count, ...meter } of [...counts].sort((a, b) =>
           a.accountId + a.mode < b.accountId + b.mode ? -1 : 1,
         )) {
@@ -43,7 +43,7 @@ export function usageStore(db: Db): UsageStore {
   }
 }
 
-/** Makes the period's row if it is missing and locks it until the transaction ends. */
+/** Creates the period's row if it is missing and locks it until the transaction ends. */
 export async function lockPeriod(tx: Transaction<Schema>, meter: Meter): Promise<{ used: number; reserved: number }> {
   await tx
     .insertInto('usage_periods')

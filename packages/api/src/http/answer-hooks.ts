@@ -1,4 +1,4 @@
-/** What every answer carries beside its body: the request's id, common headers, rate limits, and a line in the log. */
+/** Hooks for every response: the request id, common headers, rate limits, and a log line. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from '@static/node/logger'
 import type { Limits } from '../rules/limits.ts'
@@ -6,10 +6,10 @@ import { subjectOf } from '@static/node/address'
 import type { App } from './app.ts'
 import { rateHeaders } from './headers.ts'
 
-/** The log, as far as answers are concerned. */
+/** The methods of the log that these hooks use. */
 export type AnswerLog = Pick<Logger, 'debug' | 'info' | 'isLevelEnabled'>
 
-/** Sets up the context in which limits count the request, and the headers that do not depend on the answer. */
+/** Sets up the context in which limits count the request, and the headers that do not depend on the response. */
 export function beginAnswer(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -19,15 +19,15 @@ export function beginAnswer(
   reply.header('x-request-id', request.id).headers(common)
 }
 
-/** Adds the headers of every limit that the request met. */
+/** Adds the headers of every limit that was applied to the request. */
 export function addRateHeaders(request: FastifyRequest, reply: FastifyReply, limits: Limits): void {
   const { rates, address } = request.rateContext
-  // Every address has this limit, also where a request met no other.
+  // Every address has this limit, even if no other was applied to the request.
   if (rates.length === 0) rates.push(limits.failures.state(address))
   reply.headers(rateHeaders(rates))
 }
 
-/** Adds all of it to every answer of a route. */
+/** Adds the hooks to every route. */
 export function addAnswerHooks(
   app: App,
   limits: Limits,
@@ -44,7 +44,7 @@ export function addAnswerHooks(
     done()
   })
   app.addHook('onSend', (request, reply, _payload, done) => {
-    // A kept connection would hold the shutdown up.
+    // A keep-alive connection would delay the shutdown.
     if (closing) reply.header('connection', 'close')
     addRateHeaders(request, reply, limits)
     done()
@@ -56,10 +56,13 @@ export function addAnswerHooks(
 }
 
 function logAnswer(request: FastifyRequest, reply: FastifyReply, log: AnswerLog): void {
-  // What went well is in the metrics; the log is for what somebody may have to look at.
+  // Successful requests are in the metrics; the log is for what an operator may need to look at.
   const level = reply.statusCode < 400 ? 'debug' : 'info'
   if (!log.isLevelEnabled(level)) return
   const { method, id } = request
   const route = request.routeOptions.url ?? null
-  log[level]({ request_id: id, method, route, status: reply.statusCode, ms: Math.round(reply.elapsedTime) }, 'answered')
+  log[level](
+    { request_id: id, method, route, status: reply.statusCode, ms: Math.round(reply.elapsedTime) },
+    'request completed',
+  )
 }

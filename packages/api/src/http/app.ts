@@ -1,4 +1,4 @@
-/** The types that routes and plumbing share. */
+/** Types that routes and hooks share. */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
@@ -11,11 +11,11 @@ export type App = FastifyInstance<Server, IncomingMessage, ServerResponse, Fasti
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Where the request comes from and the limits it met. */
+    /** Where the request comes from and the limits applied to it. */
     rateContext: RateContext
-    /** Who asks, on routes that require it. */
+    /** The authenticated caller, on routes that require one. */
     caller: Caller
-    /** The key that was presented, on routes that take nothing else. */
+    /** The API key of the request, on routes that accept nothing else. */
     key: VerifiableKey
   }
 }

@@ -1,4 +1,4 @@
-/** Who is calling: an API key in the header, or a sign-in session in the cookie. */
+/** Authenticates the caller: an API key in the header, or a sign-in session in the cookie. */
 import type { FastifyReply, FastifyRequest, preValidationAsyncHookHandler } from 'fastify'
 import { CSRF_HEADER, SESSION_COOKIE, StaticError } from '@static/protocol'
 import type { Caller } from '../rules/caller.ts'
@@ -9,8 +9,8 @@ const BEARER = /^Bearer +([^\s]+) *$/i
 const SAFE_METHODS = new Set(['GET', 'HEAD'])
 
 /**
- * The request must carry a key that works. Asked after the body has come, so that nobody can hold a request open over
- * the revocation of its key; and before the body is looked at.
+ * Requires a valid API key. Checked after the body has arrived, so that a request held open does not outlive the
+ * revocation of its key, and before the body is validated.
  */
 export function requireKey(service: Service): preValidationAsyncHookHandler {
   return async (request) => {
@@ -19,7 +19,7 @@ export function requireKey(service: Service): preValidationAsyncHookHandler {
   }
 }
 
-/** The request must carry a key or a session that works; asked at the same moment. */
+/** Requires a valid API key or session; checked at the same point as in `requireKey`. */
 export function requireCaller(service: Service, origin: () => string): preValidationAsyncHookHandler {
   return async (request, reply) => {
     fillBody(request)
@@ -34,20 +34,20 @@ export function requireCaller(service: Service, origin: () => string): preValida
   }
 }
 
-/** A call without a body means the same as one with an empty object. */
+/** Treats a missing body as an empty object. */
 export function fillBody(request: FastifyRequest): void {
   if (request.body === undefined) request.body = {}
 }
 
-/** Whether the request tries to say who asks, be it by key or by session. */
+/** Whether the request has a credential, valid or not: a key or a session. */
 export function hasCredential(request: FastifyRequest): boolean {
   return request.headers.authorization !== undefined || sessionOf(request) !== undefined
 }
 
-/** The key in the header, checked; its use is noted. Throws `auth_failed` if there is none. */
+/** Verifies the key in the header and records its use. Throws `auth_failed` if there is none. */
 async function byKey(service: Service, request: FastifyRequest): Promise<VerifiableKey> {
   const header = request.headers.authorization
-  if (header === undefined) throw StaticError.of('auth_failed', 'This needs an API key in the Authorization header.')
+  if (header === undefined) throw StaticError.of('auth_failed', 'An API key is required in the Authorization header.')
   const key = BEARER.exec(header)?.[1]
   if (key === undefined) throw StaticError.of('auth_failed', 'The Authorization header must be "Bearer <API key>".')
   const row = await service.verifier.verify(key, request.rateContext)
@@ -73,15 +73,15 @@ async function bySession(
   return caller
 }
 
-/** Refuses a request that another site's page made the browser send with our cookie. */
+/** Refuses cross-site request forgery: a request that another site's page made the browser send with our cookie. */
 export function checkOwnPage(request: FastifyRequest, origin: string): void {
   if (request.headers[CSRF_HEADER] === undefined) {
-    throw StaticError.of('auth_failed', `A request with the session cookie needs the header ${CSRF_HEADER}.`)
+    throw StaticError.of('auth_failed', `A request with the session cookie requires the header ${CSRF_HEADER}.`)
   }
   // Browsers leave Origin out of same-origin reads only.
   const from = request.headers.origin
   if (from === undefined ? !SAFE_METHODS.has(request.method) : from !== origin) {
-    throw StaticError.of('auth_failed', 'A request with the session cookie must come from this site.')
+    throw StaticError.of('auth_failed', `A request with the session cookie must come from ${origin}.`)
   }
 }
 
@@ -94,7 +94,7 @@ export function sessionOf(request: FastifyRequest): string | undefined {
   return undefined
 }
 
-/** Gives the session to the browser; an empty one takes it away. */
+/** Sets the session cookie; an empty session deletes it. */
 export function setSessionCookie(reply: FastifyReply, session: string, seconds: number): void {
   const life = session === '' ? 0 : seconds
   reply.header('set-cookie', `${SESSION_COOKIE}=${session}; Max-Age=${life}; Path=/; Secure; HttpOnly; SameSite=Strict`)

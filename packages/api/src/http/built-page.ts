@@ -1,9 +1,9 @@
-/** The console as it was built: read once, kept in memory. */
+/** The built console: read once, kept in memory. */
 import { readdir, readFile } from 'node:fs/promises'
 import { extname, join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 
-/** A file as it is sent. */
+/** A file of the console, plain and compressed. */
 export interface PageFile {
   readonly type: string
   readonly body: Buffer
@@ -23,7 +23,7 @@ const TYPES: Readonly<Record<string, string>> = {
   '.svg': 'image/svg+xml',
 }
 
-/** Reads a directory that Vite has written; undefined if there is no page in it. */
+/** Reads the output directory of Vite; undefined if the console was not built. */
 export async function readBuiltPage(directory: string): Promise<BuiltPage | undefined> {
   try {
     const index = await readPageFile(join(directory, 'index.html'))

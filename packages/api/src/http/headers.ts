@@ -1,14 +1,14 @@
-/** The headers of every answer. */
+/** The headers of every response. */
 import type { RateState } from '../rules/limits.ts'
 
-/** Whether a name means this very machine; such names get no HSTS, it would stick to other services there. */
+/** Whether a name means this machine. Such names get no HSTS, which would also apply to other services there. */
 export function isLoopbackName(name: string): boolean {
   return (
     name === 'localhost' || name.endsWith('.localhost') || name === '::1' || name === '[::1]' || name.startsWith('127.')
   )
 }
 
-/** What does not depend on the answer. */
+/** The headers that do not depend on the response. */
 export function commonHeaders(hsts: boolean): Record<string, string> {
   return {
     'cache-control': 'no-store',
@@ -16,7 +16,7 @@ export function commonHeaders(hsts: boolean): Record<string, string> {
   }
 }
 
-/** Every limit that the request met, the tightest of each policy (draft-ietf-httpapi-ratelimit-headers). */
+/** Every limit applied to the request, the tightest of each policy (draft-ietf-httpapi-ratelimit-headers). */
 export function rateHeaders(rates: readonly RateState[]): { 'ratelimit-policy': string; ratelimit: string } {
   const [only] = rates
   if (only && rates.length === 1) return { 'ratelimit-policy': only.declaration, ratelimit: stateText(only) }

@@ -1,9 +1,9 @@
-/** Bodies and queries: how they are read and how their schemas are compiled. */
+/** How bodies and queries are parsed and how their schemas are compiled. */
 import { Ajv } from 'ajv'
 import { StaticError } from '@static/protocol'
 import type { App } from './app.ts'
 
-/** Takes JSON in UTF-8 and nothing else; an empty body is an empty object. */
+/** Accepts only JSON in UTF-8; an empty body is an empty object. */
 export function useStrictJson(app: App): void {
   const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
   app.removeAllContentTypeParsers()
@@ -12,12 +12,12 @@ export function useStrictJson(app: App): void {
     try {
       done(null, JSON.parse(decoder.decode(body as Buffer)))
     } catch {
-      // The engine's message quotes the body, which may hold a secret.
+      // The engine's message quotes the body, which may contain a secret.
       done(StaticError.of('invalid_json', 'The body is not valid JSON in UTF-8.'))
     }
   })
 
-  // Formats only describe: the rules check what they mean.
+  // Formats are documentation only: the rules check the values.
   const strict = new Ajv({
     removeAdditional: false,
     coerceTypes: false,
@@ -25,7 +25,7 @@ export function useStrictJson(app: App): void {
     allErrors: false,
     validateFormats: false,
   })
-  // Everything in a query is a text, so numbers are read from it; bodies are taken as they are.
+  // Everything in a query is text, so numbers are parsed; values in bodies must already have their type.
   const coercing = new Ajv({
     removeAdditional: false,
     coerceTypes: true,

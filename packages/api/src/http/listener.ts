@@ -1,4 +1,4 @@
-/** The sockets under the web server: TLS 1.3, time limits, and a cap per address. */
+/** The sockets of the web server: TLS 1.3, timeouts, and a connection limit per address. */
 import {
   createServer as createHttpServer,
   type RequestListener,
@@ -26,15 +26,15 @@ const CURVES = 'X25519:P-256:P-384'
 const MAX_HEADER_BYTES = 16 * 1024
 const KEEP_ALIVE_MS = 65_000
 
-/** So many requests may be unanswered on one connection; a sender that reads no answers holds that much memory. */
+/** Unanswered requests per connection, which bounds the memory of a client that does not read its responses. */
 const MOST_PIPELINED = 16
 
-/** What every connection is held to, with the first certificate and with those that follow. */
+/** TLS options, for the first certificate and for renewed ones. */
 export function tlsOptions(certificate: Certificate): SecureContextOptions {
   return { ...certificate, minVersion: 'TLSv1.3', ecdhCurve: CURVES }
 }
 
-/** Makes a server; without a certificate it speaks plain HTTP. */
+/** Creates a server; without a certificate it serves plain HTTP. */
 export function makeServer(
   handler: FastifyServerFactoryHandler,
   settings: Settings['http'],
@@ -49,7 +49,7 @@ export function makeServer(
     keepAliveTimeout: KEEP_ALIVE_MS,
     maxHeaderSize: MAX_HEADER_BYTES,
     noDelay: true,
-    // Nothing here depends on the Host header, and Node's own refusal would lack our headers.
+    // Nothing here depends on the Host header, and Node's own error response would lack our headers.
     requireHostHeader: false,
   }
   const listener = capPipelining(handler)
@@ -57,17 +57,17 @@ export function makeServer(
   const server = certificate
     ? createHttpsServer({ ...options, ...tlsOptions(certificate), handshakeTimeout }, listener)
     : createHttpServer(options, listener)
-  // Also of a reader that takes nothing.
+  // Also ends connections of clients that do not read their responses.
   server.timeout = settings.requestSeconds * 1000
   server.maxConnections = settings.connections
   capPerAddress(server, settings.connectionsPerAddress)
-  // Without a listener Node answers an unknown expectation by itself, without our headers; it need not be refused.
+  // Without a listener Node responds to an unknown `Expect` header itself, without our headers. We ignore the header.
   server.on('checkExpectation', listener)
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => refuse(error, socket as Socket, apiUrl(), headers))
   return server
 }
 
-/** One address cannot take all sockets. */
+/** Limits the connections per address, so that one address cannot use up all sockets. */
 function capPerAddress(server: HttpServer | HttpsServer, most: number): void {
   const open = new Map<string, number>()
   server.on('connection', (socket: Socket) => {
@@ -86,10 +86,9 @@ function capPerAddress(server: HttpServer | HttpsServer, most: number): void {
   })
 }
 
-/** Where a connection's count of unanswered requests is kept. */
 const UNANSWERED = Symbol('unanswered requests')
 
-/** Node reads on while answers wait; whoever asks and asks without reading is cut off. */
+/** Node keeps reading while responses are pending: disconnects clients that send requests and read no responses. */
 function capPipelining(handler: FastifyServerFactoryHandler): RequestListener {
   type Counted = Socket & { [UNANSWERED]?: number }
   function answered(this: ServerResponse): void {
@@ -100,18 +99,18 @@ function capPipelining(handler: FastifyServerFactoryHandler): RequestListener {
     const socket: Counted = request.socket
     const count = (socket[UNANSWERED] ?? 0) + 1
     if (count > MOST_PIPELINED) {
-      // More requests may stand in the bytes that were read already: they end up here too.
+      // Bytes already read may contain more requests: they end up here too.
       socket.destroy()
       return
     }
     socket[UNANSWERED] = count
-    // It closes only once; `once` would wrap the listener and take it off again.
+    // A response closes only once. `once` would cost a wrapper around the listener and its removal.
     response.on('close', answered)
     handler(request, response)
   }
 }
 
-/** Answers what never became a request: bytes that are not HTTP, headers too long or too slow. */
+/** Responds to input that never became a request: not HTTP, headers too long or too slow. */
 function refuse(
   error: NodeJS.ErrnoException,
   socket: Socket,
@@ -129,7 +128,7 @@ function refuse(
         ? [408, 'Request Timeout']
         : [400, 'Bad Request']
   const requestId = newId(Date.now())
-  const refusal = StaticError.of('invalid_request', `The request is not well formed: ${reason}.`)
+  const refusal = StaticError.of('invalid_request', `The request is malformed: ${reason}.`)
   const body = JSON.stringify(problemOf(refusal, requestId, apiUrl, status))
   socket.end(
     [

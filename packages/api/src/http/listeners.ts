@@ -1,4 +1,4 @@
-/** The listening sockets of one web server: two where `localhost` means both loopback addresses. */
+/** The listening sockets of one web server: two if the host is `localhost`, which means both loopback addresses. */
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import type { FastifyServerFactoryHandler } from 'fastify'
@@ -7,7 +7,6 @@ import { type Certificate, type makeServer, tlsOptions } from './listener.ts'
 
 type Server = ReturnType<typeof makeServer>
 
-/** Makes, renews and closes them. */
 export class Listeners {
   readonly #make: (handler: FastifyServerFactoryHandler) => Server
   readonly #servers: Server[] = []
@@ -17,7 +16,7 @@ export class Listeners {
     this.#make = make
   }
 
-  /** Makes the server that the web framework listens with and closes. */
+  /** Creates the server that Fastify listens with and closes. */
   first(handler: FastifyServerFactoryHandler): Server {
     this.#handler = handler
     return this.#add(handler)
@@ -25,7 +24,7 @@ export class Listeners {
 
   /** Listens; `localhost` means both loopback addresses. Resolves to the port. */
   async listen(app: App, host: string, port: number): Promise<number> {
-    // The framework says http of every server that it did not make itself.
+    // Fastify logs `http://` for every server that it did not create itself.
     const listenTextResolver = (at: string): string => `listening on ${at.replace(/^https?:\/\//, '')}`
     await app.listen({ host: host === 'localhost' ? '127.0.0.1' : host, port, listenTextResolver })
     const bound = (app.server.address() as AddressInfo).port
@@ -33,19 +32,19 @@ export class Listeners {
     return bound
   }
 
-  /** Takes a new certificate for connections from now on. */
+  /** Uses a new certificate for new connections. */
   renew(certificate: Certificate): void {
     for (const server of this.#servers) {
       if ('setSecureContext' in server) server.setSecureContext(tlsOptions(certificate))
     }
   }
 
-  /** Ends every connection, whatever is under way on it. */
+  /** Closes every connection, even with requests pending. */
   destroyConnections(): void {
     for (const server of this.#servers) server.closeAllConnections()
   }
 
-  /** Closes the second server; the framework closes the first. */
+  /** Closes the second server; Fastify closes the first. */
   async closeSecond(): Promise<void> {
     const [, second] = this.#servers
     if (!second?.listening) return
@@ -62,7 +61,7 @@ export class Listeners {
   }
 }
 
-/** Takes the other loopback address too, where there is one: or another user of this machine could. */
+/** Listens on the IPv6 loopback address too, if the machine has one: otherwise another local user could. */
 async function listenOnIpv6(server: Server, port: number): Promise<void> {
   try {
     server.listen(port, '::1')

@@ -1,4 +1,4 @@
-/** Figures for Prometheus. Labels are routes and codes, never anything about a caller. */
+/** Metrics for Prometheus. Labels are routes and status codes, never anything about a caller. */
 import type { onResponseHookHandler } from 'fastify'
 import { collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import type { Service } from '../service.ts'
@@ -7,13 +7,13 @@ import type { App } from './app.ts'
 /** Upper bounds of the buckets, in seconds. */
 const BUCKETS = [0.001, 0.005, 0.02, 0.1, 0.5, 2, 10]
 
-/** Counts every answer and shows what the service is busy with. */
+/** Measures every request and the load of the service. */
 export function useMetrics(app: App, service: Service): Registry {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
   const seconds = new Histogram({
     name: 'static_api_request_seconds',
-    help: 'Time to answer, by route and status',
+    help: 'Request duration, by method, route and status',
     labelNames: ['method', 'route', 'status'],
     buckets: BUCKETS,
     registers: [registry],
@@ -27,10 +27,10 @@ export function useMetrics(app: App, service: Service): Registry {
         this.set(read())
       },
     })
-  gauge('static_api_argon2_running', 'Argon2 runs under way', () => service.hasher.load.running)
-  gauge('static_api_argon2_waiting', 'Argon2 runs that wait for a place', () => service.hasher.load.waiting)
+  gauge('static_api_argon2_running', 'Argon2 runs in progress', () => service.hasher.load.running)
+  gauge('static_api_argon2_waiting', 'Argon2 runs waiting in the queue', () => service.hasher.load.waiting)
   gauge('static_api_argon2_runs', 'Argon2 runs since the start', () => service.hasher.load.runs)
-  // By a hook of each route: paths that do not exist are not counted, since anybody could make up any number of them.
+  // A hook on each route: unknown paths are not counted, because anyone could invent any number of them.
   app.addHook('onRoute', (options) => {
     const observe: onResponseHookHandler = (request, reply, done) => {
       const labels = { method: request.method, route: options.url, status: reply.statusCode }

@@ -1,16 +1,16 @@
-/** The API's description, OpenAPI 3.1, made from the schemas that validate. */
+/** The OpenAPI 3.1 document, generated from the schemas that validate requests. */
 import swagger from '@fastify/swagger'
 import { SESSION_COOKIE } from '@static/protocol'
 import type { App } from './app.ts'
 
-/** What is touched here of the document. */
+/** The part of the document that is changed here. */
 interface RequestBody {
   required?: boolean
   readonly content: Record<string, { readonly schema?: { readonly required?: readonly string[] } } | undefined>
 }
 type Paths = Record<string, Record<string, { readonly requestBody?: RequestBody }>>
 
-/** Collects every route that is added after this call. */
+/** Documents every route added after this call. */
 export async function useOpenApi(app: App): Promise<void> {
   await app.register(swagger, {
     openapi: {
@@ -28,7 +28,7 @@ export async function useOpenApi(app: App): Promise<void> {
         },
       },
     },
-    // The plugin calls every body required; a body without required fields may be left out.
+    // The plugin marks every body as required; a body without required fields may be omitted.
     transformObject: (result) => {
       const document = 'openapiObject' in result ? result.openapiObject : {}
       for (const path of Object.values((document.paths ?? {}) as Paths)) {
@@ -39,7 +39,7 @@ export async function useOpenApi(app: App): Promise<void> {
       }
       return document
     },
-    // References keep the names that the schemas have.
+    // References use the `$id` of the schemas.
     refResolver: {
       buildLocalReference: (json, _base, _fragment, at) =>
         typeof json['$id'] === 'string' ? json['$id'] : `schema-${at}`,

@@ -1,4 +1,4 @@
-/** Pages for people: the error page that every problem points to, and the API's description. */
+/** HTML pages: the error page that every problem links to, and the API reference. */
 import { createHash } from 'node:crypto'
 import { ERROR_MEANINGS, type ErrorCode, ERRORS } from '@static/protocol'
 
@@ -11,20 +11,23 @@ section { scroll-margin-top: 1rem } section:target { outline: 2px solid; outline
 table { border-collapse: collapse } td, th { padding: .2rem .75rem .2rem 0; text-align: left; vertical-align: top }
 `
 
-/** Only this page's own style may be used, and nothing may be loaded. */
+/** Allows only the inline style above; the page may load nothing. */
 export const PAGE_POLICY: string = `default-src 'none'; style-src 'sha256-${createHash('sha256').update(STYLE).digest('base64')}'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'`
 
 /** One section for each code; the anchor is the code. */
 export function errorsPage(): string {
   const sections = Object.entries(ERRORS).map(
-    ([code, { title, family, status, retryable, help }]) =>
+    ([code, { title, family, status, retryable, remedy }]) =>
       `<section id="${code}"><h2><code>${code}</code></h2>` +
       `<p><strong>${escapeHtml(title)}.</strong> ${markUp(ERROR_MEANINGS[code as ErrorCode])}</p>` +
-      `<p><strong>What to do:</strong> ${markUp(help)}</p>` +
-      `<p><strong>Try again?</strong> ${retryable ? 'Yes: the same call can succeed later.' : 'No: something has to change first.'}</p>` +
+      `<p><strong>What to do:</strong> ${markUp(remedy)}</p>` +
+      `<p><strong>Retry?</strong> ${retryable ? 'Yes: the same call can succeed later.' : 'No: something has to change first.'}</p>` +
       `<p><small>${family} · HTTP ${status}</small></p></section>`,
   )
-  return page('Errors', `<p>Programs switch on <code>code</code>; the texts may change.</p>${sections.join('\n')}`)
+  return page(
+    'Errors',
+    `<p>Switch on <code>code</code> in programs; titles and messages may change.</p>${sections.join('\n')}`,
+  )
 }
 
 interface Schema {
@@ -61,7 +64,7 @@ interface Operation {
   readonly responses?: Readonly<Record<string, Content & { readonly description?: string }>>
 }
 
-/** The API's description as a page. */
+/** The API reference, made from the OpenAPI document. */
 export function docsPage(document: { readonly paths?: unknown }): string {
   const paths = Object.entries((document.paths ?? {}) as Record<string, Record<string, Operation>>)
   const sections = paths.flatMap(([path, operations]) =>
@@ -69,7 +72,7 @@ export function docsPage(document: { readonly paths?: unknown }): string {
   )
   return page(
     'Static API',
-    `<p>The same as <a href="/openapi.json">OpenAPI 3.1</a>; <a href="/docs/errors">all errors</a>.</p>${sections.join('\n')}`,
+    `<p>Also available as <a href="/openapi.json">OpenAPI 3.1</a>. See also <a href="/docs/errors">all errors</a>.</p>${sections.join('\n')}`,
   )
 }
 
@@ -87,9 +90,9 @@ function section(method: string, path: string, operation: Operation): string {
   const answerRows = answer ? fields(answer) : []
   return (
     `<section><h2><code>${method.toUpperCase()} ${escapeHtml(path)}</code></h2><p>${markUp(operation.summary ?? '')}.</p>` +
-    `<p><small>Credential: ${escapeHtml(auth)}</small></p>` +
+    `<p><small>Authentication: ${escapeHtml(auth)}</small></p>` +
     (rows.length > 0 ? `<h3>Request</h3><table>${rows.join('')}</table>` : '') +
-    `<h3>Answer ${escapeHtml(status)}</h3>${answerRows.length > 0 ? `<table>${answerRows.join('')}</table>` : ''}` +
+    `<h3>Response ${escapeHtml(status)}</h3>${answerRows.length > 0 ? `<table>${answerRows.join('')}</table>` : ''}` +
     `<details><summary>Errors</summary><table>${codes.join('')}</table></details></section>`
   )
 }
@@ -98,7 +101,7 @@ function schemaOf(place: Content | undefined): Schema | undefined {
   return place?.content?.['application/json']?.schema
 }
 
-/** One row for each field, those inside others included. */
+/** One row for each field, nested fields included. */
 function fields(schema: Schema, prefix = ''): string[] {
   return Object.entries(schema.properties ?? {}).flatMap(([name, field]) => {
     const inner = field.items ?? field
@@ -121,8 +124,8 @@ function row(name: string, schema: Schema, required: boolean, place?: string): s
     schema.default === undefined ? undefined : `default ${JSON.stringify(schema.default)}`,
     description,
   ]
-  const told = notes.filter((note) => note !== undefined).join('; ')
-  return `<tr><th><code>${escapeHtml(name)}</code></th><td>${escapeHtml(type)}</td><td>${markUp(told)}</td></tr>`
+  const note = notes.filter((each) => each !== undefined).join('; ')
+  return `<tr><th><code>${escapeHtml(name)}</code></th><td>${escapeHtml(type)}</td><td>${markUp(note)}</td></tr>`
 }
 
 function range(least: number | undefined, most: number | undefined, unit: string): string | undefined {

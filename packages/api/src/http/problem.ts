@@ -1,14 +1,14 @@
-/** Errors as they are sent: `application/problem+json` (RFC 9457). The cause is logged, never sent. */
+/** Error responses: `application/problem+json` (RFC 9457). The cause is logged, never sent. */
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { docUrlOf, ERRORS, type Problem, StaticError } from '@static/protocol'
 import { isUnavailable } from '../db/unavailable.ts'
 
-/** What a field of ours can look like; short enough to hold no secret. */
+/** The form of our field names; too short to contain a secret. */
 const FIELD = /^[a-z][a-z_-]{0,23}$/
 
 export const PROBLEM_TYPE = 'application/problem+json'
 
-/** Turns whatever was thrown into an error of ours. */
+/** Turns anything thrown into a StaticError. */
 export function toStaticError(error: unknown): StaticError {
   if (error instanceof StaticError) return error
   if (isUnavailable(error)) {
@@ -21,29 +21,34 @@ export function toStaticError(error: unknown): StaticError {
   if (validation) {
     const errors = validation.map(({ instancePath, params, message }) => {
       const name = (params['missingProperty'] ?? params['additionalProperty'] ?? '') as string
-      // A stranger's field name may be anything, a secret put in the wrong place included: repeat only what could be ours.
+      // An unknown field name may be anything, even a secret in the wrong place: echo only what could be one of ours.
       const path = [...instancePath.split('/').slice(1), ...(FIELD.test(name) ? [name] : [])]
-      const text = 'additionalProperty' in params ? 'is not a known field' : (message ?? 'is wrong')
-      return { field: path.join('.') || (validationContext ?? 'body'), message: text }
+      return { field: path.join('.') || (validationContext ?? 'body'), message: faultOf(params, message) }
     })
     const [first] = errors
     return StaticError.of('invalid_request', `The field ${first?.field} ${first?.message}.`, { errors })
   }
   switch (code) {
     case 'FST_ERR_CTP_BODY_TOO_LARGE':
-      return StaticError.of('body_too_large', 'The body is too large.')
+      return StaticError.of('body_too_large', 'The request body is too large.')
     case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
-      return StaticError.of('unsupported_media_type', 'The body must be application/json.')
+      return StaticError.of('unsupported_media_type')
     default:
-      // What the web server itself refuses: a bad URL, a content length that does not match, …
+      // Refused by Fastify itself: a bad URL, a content length that does not match, …
       if (statusCode !== undefined && statusCode >= 400 && statusCode < 500) {
-        return StaticError.of('invalid_request', 'The request is not well formed.', { cause: error })
+        return StaticError.of('invalid_request', 'The request is malformed.', { cause: error })
       }
       return StaticError.from(error)
   }
 }
 
-/** The body of an error's answer. */
+function faultOf(params: Readonly<Record<string, unknown>>, message: string | undefined): string {
+  if ('additionalProperty' in params) return 'is not a known field'
+  if ('missingProperty' in params) return 'is required'
+  return message ?? 'is not valid'
+}
+
+/** The body of an error response. */
 export function problemOf(
   error: StaticError,
   requestId: string,
@@ -63,10 +68,10 @@ export function problemOf(
   }
 }
 
-/** Answers a request that failed. */
+/** Responds to a request that failed. */
 export type ErrorHandler = (error: unknown, request: FastifyRequest, reply: FastifyReply) => FastifyReply
 
-/** Makes the handler that answers with a problem, and logs what is not the caller's fault. */
+/** Creates the handler that responds with a problem, and logs errors that are not the caller's fault. */
 export function makeErrorHandler(apiUrl: () => string): ErrorHandler {
   return (error, request, reply) => {
     const known = toStaticError(error)

@@ -1,14 +1,14 @@
-/** Schemas that several routes share. Each route's own stand beside its handler. */
+/** Schemas that several routes share. The others are next to their handlers. */
 import Type, { type TSchema } from 'typebox'
 import { ACCOUNT_STATUSES, ERRORS, type ErrorCode, MODES, PLANS } from '@static/protocol'
 import { PROBLEM_TYPE } from './problem.ts'
 
-/** One of a fixed set of texts. */
+/** One of a fixed set of strings. */
 export function oneOf(values: readonly string[]): TSchema {
   return Type.Unsafe<string>({ type: 'string', enum: values })
 }
 
-/** A schema that also takes null. Not as a union: the serializer would validate to find the branch. */
+/** A schema that also accepts null. Not a union: the serializer would have to validate to find the branch. */
 export function orNull(schema: TSchema & { type?: string }): TSchema {
   return Type.Unsafe<string | number | null>({ ...schema, type: [schema.type, 'null'] })
 }
@@ -17,13 +17,12 @@ export const uuid: TSchema = Type.String({ format: 'uuid' })
 export const time: TSchema = Type.String({ format: 'date-time', description: 'ISO 8601, UTC, milliseconds' })
 export const mode: TSchema = oneOf(MODES)
 export const plan: TSchema = oneOf(PLANS)
-/** A name that a person gives. */
+/** A name chosen by a user. */
 export const nameText: { minLength: number; maxLength: number; description: string } = {
   minLength: 1,
   maxLength: 256,
   description: '1 to 64 code points after trimming; no control or format characters',
 }
-/** A password. */
 export const passwordText: { minLength: number; maxLength: number; format: string } = {
   minLength: 8,
   maxLength: 128,
@@ -62,17 +61,17 @@ export const problemSchema: TSchema = Type.Object(
   { $id: 'Problem' },
 )
 
-/** Errors that any route can answer with. */
+/** Errors that any route can return. */
 const ANYWHERE: readonly ErrorCode[] = ['invalid_request', 'rate_limited', 'internal_error', 'unavailable']
-/** Errors of every route that takes a body. */
+/** Errors of every route with a request body. */
 export const BODY_ERRORS: readonly ErrorCode[] = ['invalid_json', 'body_too_large', 'unsupported_media_type']
-/** Errors of every route that needs a credential. */
+/** Errors of every route that requires a credential. */
 export const AUTH_ERRORS: readonly ErrorCode[] = ['auth_failed', 'auth_key_invalid', 'account_suspended']
 
-/** An answer without a body. */
-export const NO_CONTENT: TSchema = Type.Null({ description: 'Done' })
+/** A response without a body. */
+export const NO_CONTENT: TSchema = Type.Null({ description: 'No content' })
 
-/** The answers of a route: its success, and the problems it can meet, by status. */
+/** The responses of a route: its success, and its possible errors by status. */
 export function answers(success: Record<number, TSchema>, codes: readonly ErrorCode[] = []): Record<number, unknown> {
   const byStatus = new Map<number, ErrorCode[]>()
   for (const code of new Set([...codes, ...ANYWHERE])) {
@@ -86,7 +85,7 @@ export function answers(success: Record<number, TSchema>, codes: readonly ErrorC
   return { ...success, ...Object.fromEntries(problems) }
 }
 
-/** How a route is authenticated, as OpenAPI says it. */
+/** How a route is authenticated, in the form of OpenAPI. */
 export const BY_KEY: readonly { readonly [name: string]: readonly string[] }[] = [{ key: [] }]
 export const BY_KEY_OR_SESSION: readonly { readonly [name: string]: readonly string[] }[] = [
   { key: [] },

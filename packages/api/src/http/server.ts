@@ -1,4 +1,4 @@
-/** The web server: plumbing around the routes. */
+/** The web server around the routes. */
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import Fastify, { LogController, type FastifyBaseLogger } from 'fastify'
 import type { Logger } from '@static/node/logger'
@@ -16,30 +16,29 @@ import { useOpenApi } from './openapi.ts'
 import { type ErrorHandler, makeErrorHandler } from './problem.ts'
 import { problemSchema } from './schemas.ts'
 
-/** How the server presents itself. */
 export interface ServerOptions {
   readonly service: Service
   readonly log: FastifyBaseLogger & Pick<Logger, 'isLevelEnabled'>
   readonly certificate: Certificate | undefined
-  /** The host name that users see. */
+  /** The public host name. */
   readonly name: string
-  /** The address that users see, known once the port is. */
+  /** The public address; known once the server listens. */
   readonly url: () => string
-  /** Proxies whose word on the client's address is believed. */
+  /** Proxies whose `X-Forwarded-For` header is trusted for the client's address. */
   readonly trustedProxies: readonly string[]
 }
 
-/** A web server with its routes, and a way to give it a new certificate. */
+/** A web server with its routes. */
 export interface WebServer {
   readonly app: App
   /** Listens; `localhost` means both loopback addresses. Resolves to the port. */
   listen(host: string, port: number): Promise<number>
   renew(certificate: Certificate): void
-  /** Ends every connection, for a shutdown that took too long. */
+  /** Closes every connection, for a shutdown that takes too long. */
   destroyConnections(): void
 }
 
-/** Makes a web server; `addRoutes` is called once the plumbing is in place. */
+/** Creates a web server; `addRoutes` is called once the hooks are in place. */
 export async function makeWebServer(options: ServerOptions, addRoutes: (app: App) => void): Promise<WebServer> {
   const { service, certificate, url } = options
   const common = commonHeaders(!isLoopbackName(options.name))
@@ -59,7 +58,7 @@ export async function makeWebServer(options: ServerOptions, addRoutes: (app: App
   addAnswerHooks(app, service.limits, common, options.log)
   app.setErrorHandler(fail)
   app.setNotFoundHandler((request, reply) =>
-    fail(StaticError.of('not_found', 'There is nothing at this path.'), request, reply),
+    fail(StaticError.of('not_found', 'No resource exists at this path.'), request, reply),
   )
   await useOpenApi(app)
   const refuseOthers = watchMethods(app)
@@ -74,14 +73,14 @@ export async function makeWebServer(options: ServerOptions, addRoutes: (app: App
   }
 }
 
-/** The framework, without hooks or routes. */
+/** Fastify, without hooks or routes. */
 function makeApp(
   { service, log, trustedProxies }: ServerOptions,
   listeners: Listeners,
   common: Readonly<Record<string, string>>,
   fail: ErrorHandler,
 ): App {
-  // Lines are written by the hooks, which name the request themselves: none needs a logger of its own.
+  // The hooks write the log lines and add the request id themselves, so requests need no child logger.
   const loggerInstance: FastifyBaseLogger = Object.create(log, { child: { value: () => loggerInstance } })
   return Fastify({
     loggerInstance,
@@ -94,7 +93,7 @@ function makeApp(
     trustProxy: trustedProxies.length > 0 ? [...trustedProxies] : false,
     routerOptions: { maxParamLength: service.settings.bodyBytes },
     serverFactory: (handler) => listeners.first(handler),
-    // What is refused before a route is found passes no hook.
+    // Requests refused before routing do not run hooks.
     frameworkErrors: (error, request, reply) => {
       beginAnswer(request, reply, common)
       addRateHeaders(request, reply, service.limits)

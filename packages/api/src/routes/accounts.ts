@@ -1,4 +1,4 @@
-/** /v1/accounts: signing up, reading, changing the password, closing, and keys by password. */
+/** /v1/accounts: sign up, read, change the password, close, and create keys with the password. */
 import Type from 'typebox'
 import { type Mode, StaticError } from '@static/protocol'
 import type { App } from '../http/app.ts'
@@ -33,7 +33,7 @@ const signedUp = Type.Object({
     id: keyFields.id,
     key_prefix: keyFields.key_prefix,
     name: keyFields.name,
-    key: Type.String({ description: 'The secret; shown only now' }),
+    key: Type.String({ description: 'The secret, shown only in this response' }),
   }),
 })
 const keyRequest = Type.Object(
@@ -44,7 +44,7 @@ const keyRequest = Type.Object(
   },
   { additionalProperties: false },
 )
-const secret = Type.String({ description: 'The secret; shown only now' })
+const secret = Type.String({ description: 'The secret, shown only in this response' })
 const createdKey = Type.Object({ ...keyFields, api_key: secret, key: secret })
 const newPassword = Type.Object(
   { current_password: Type.String({ maxLength: 128, format: 'password' }), new_password: Type.String(passwordText) },
@@ -58,7 +58,7 @@ const params = Type.Object({ id: Type.String() })
 const idempotent = Type.Object({ 'idempotency-key': Type.Optional(Type.String()) })
 const tags = ['accounts']
 const BY_PASSWORD = [{ password: [] }]
-/** Errors of the routes that only the password opens. */
+/** Errors of the routes that accept only the password. */
 const PASSWORD_ERRORS = [...BODY_ERRORS, 'invalid_credentials', 'account_suspended', 'not_found'] as const
 
 type Identify = ReturnType<typeof requireCaller>
@@ -76,7 +76,7 @@ function signUpRoute(app: App, { accounts }: Service): void {
     '/v1/accounts',
     {
       schema: {
-        summary: 'Sign up: an account and its first key, whose secret is shown only in this answer',
+        summary: 'Create an account and its first key; the secret of the key is shown only in this response',
         tags,
         headers: idempotent,
         body: signUp,
@@ -119,13 +119,14 @@ function keyRoute(app: App, { accounts, keys }: Service, identify: Identify): vo
   app.post(
     '/v1/accounts/:id/keys',
     {
-      // Without any credential the password in the body decides.
+      // Without a credential, the password in the body is required.
       preValidation: async (request, reply) => {
         if (hasCredential(request)) await identify.call(app, request, reply)
         else fillBody(request)
       },
       schema: {
-        summary: 'Create a key with a key, a session, or the password (the way back in when every key is lost)',
+        summary:
+          'Create a key, authenticated by a key, a session or the password (the way back in if all keys are lost)',
         tags,
         security: [...BY_KEY_OR_SESSION, ...BY_PASSWORD],
         headers: idempotent,
@@ -150,7 +151,8 @@ function keyRoute(app: App, { accounts, keys }: Service, identify: Identify): vo
       if (hasCredential(request)) {
         await accounts.own(caller, id)
       } else {
-        if (password === undefined) throw StaticError.of('auth_failed', 'This needs an API key, or the password.')
+        if (password === undefined)
+          throw StaticError.of('auth_failed', 'An API key, a session or the password is required.')
         const { plan, passwordHash } = await accounts.byPassword(id, password, request.rateContext)
         caller = { accountId: id, plan, mode: 'live', credential: { by: 'password', hash: passwordHash } }
       }
@@ -167,7 +169,7 @@ function passwordRoutes(app: App, { accounts }: Service): void {
     '/v1/accounts/:id/password',
     {
       schema: {
-        summary: 'Change the password; all sign-in sessions end',
+        summary: 'Change the password; ends all sign-in sessions',
         tags,
         security: BY_PASSWORD,
         params,
@@ -186,7 +188,7 @@ function passwordRoutes(app: App, { accounts }: Service): void {
     '/v1/accounts/:id',
     {
       schema: {
-        summary: 'Close the account: all keys are revoked, personal data is erased',
+        summary: 'Close the account: revokes all keys and erases personal data',
         tags,
         security: BY_PASSWORD,
         params,

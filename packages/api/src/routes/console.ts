@@ -1,10 +1,10 @@
-/** /console: the page for keys and usage. It uses the API like any other client. */
+/** /console: the web console for keys and usage. It uses the API like any other client. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { StaticError } from '@static/protocol'
 import type { App } from '../http/app.ts'
 import type { BuiltPage, PageFile } from '../http/built-page.ts'
 
-/** Files and calls of this origin, nothing else: no inline script or style, no frame, no form that leaves the page. */
+/** Allows only files and requests of this origin: no inline script or style, no frames, no form submission. */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -28,7 +28,7 @@ const HEADERS = {
   vary: 'accept-encoding',
 }
 
-/** Taken, unless with the weight 0. */
+/** `Accept-Encoding` contains gzip, and not with the weight 0. */
 const GZIP = /(?:^|,)\s*gzip\s*(?:,|$|;\s*q=(?!0(?:\.0*)?\s*(?:,|$)))/i
 
 export function consoleRoutes(app: App, page: BuiltPage): void {
@@ -37,8 +37,8 @@ export function consoleRoutes(app: App, page: BuiltPage): void {
   }
   app.get('/console/assets/:name', { schema: { hide: true } }, (request, reply) => {
     const file = page.assets.get((request.params as { name: string }).name)
-    if (!file) throw StaticError.of('not_found', 'There is nothing at this path.')
-    // The name has the hash of what is in it.
+    if (!file) throw StaticError.of('not_found', 'No resource exists at this path.')
+    // The name contains a hash of the content.
     reply.header('cache-control', 'public, max-age=31536000, immutable')
     return send(request, reply, file)
   })

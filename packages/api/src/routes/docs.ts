@@ -1,4 +1,4 @@
-/** /openapi.json, /docs, /docs/errors: the API describes itself. */
+/** /openapi.json, /docs and /docs/errors: the API reference. */
 import type { App } from '../http/app.ts'
 import { docsPage, errorsPage, PAGE_POLICY } from '../http/pages.ts'
 
@@ -6,7 +6,7 @@ const hidden = { schema: { hide: true } }
 const HTML = 'text/html; charset=utf-8'
 
 export function docsRoutes(app: App): void {
-  // Made once, when all routes are known: they are large, and anybody may ask for them as often as he likes.
+  // Rendered once, when all routes are known: the pages are large, and anyone may request them without a limit.
   const pages = new Map([['/docs/errors', Buffer.from(errorsPage())]])
   app.addHook('onReady', (done) => {
     pages.set('/openapi.json', Buffer.from(JSON.stringify(app.swagger())))

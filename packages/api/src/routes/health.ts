@@ -1,4 +1,4 @@
-/** /health and /health/ready: whether the process lives, and whether it can work. */
+/** /health and /health/ready: whether the process is up, and whether the service is ready. */
 import Type from 'typebox'
 import { type Readiness, StaticError } from '@static/protocol'
 import type { App } from '../http/app.ts'
@@ -13,15 +13,19 @@ const ready = Type.Object({
 const tags = ['health']
 
 export function healthRoutes(app: App, service: Service, relayIsReady: (() => boolean) | undefined): void {
-  app.get('/health', { schema: { summary: 'The process is up', tags, response: answers({ 200: ok }) } }, () => ({
-    status: 'ok' as const,
-  }))
+  app.get(
+    '/health',
+    { schema: { summary: 'Check that the process is up', tags, response: answers({ 200: ok }) } },
+    () => ({
+      status: 'ok' as const,
+    }),
+  )
 
   app.get(
     '/health/ready',
     {
       schema: {
-        summary: 'The service can work; 503 with the reason otherwise',
+        summary: 'Check that the service is ready; 503 with the reason if not',
         tags,
         response: answers({ 200: ready }),
       },
@@ -32,7 +36,7 @@ export function healthRoutes(app: App, service: Service, relayIsReady: (() => bo
       } catch (cause) {
         throw StaticError.of('unavailable', 'The database cannot be reached or written to.', { cause, retryAfter: 2 })
       }
-      // A relay that is down takes nothing from the API: that stays ready.
+      // The API works without the relay, so it stays ready.
       return { status: 'ok', ...(relayIsReady ? { relay: relayIsReady() ? 'ok' : 'unavailable' } : {}) }
     },
   )

@@ -21,7 +21,10 @@ const requestBody = Type.Object(
   { name: Type.Optional(Type.String({ ...nameText, default: 'default' })), mode: Type.Optional(mode) },
   { additionalProperties: false },
 )
-const created = Type.Object({ ...keyFields, key: Type.String({ description: 'The secret; shown only now' }) })
+const created = Type.Object({
+  ...keyFields,
+  key: Type.String({ description: 'The secret, shown only in this response' }),
+})
 const listed = Type.Object({
   keys: Type.Array(Type.Object({ ...keyFields, last_used_at: orNull(time) })),
 })
@@ -36,7 +39,7 @@ export function keyRoutes(app: App, service: Service, origin: () => string): voi
     {
       preValidation,
       schema: {
-        summary: 'Create a key; the secret is shown only in this answer',
+        summary: 'Create a key; the secret is shown only in this response',
         tags: ['keys'],
         security: BY_KEY_OR_SESSION,
         headers,
@@ -77,7 +80,7 @@ export function keyRoutes(app: App, service: Service, origin: () => string): voi
     {
       preValidation,
       schema: {
-        summary: 'Revoke a key, at once and for good',
+        summary: 'Revoke a key, immediately and permanently',
         tags: ['keys'],
         security: BY_KEY_OR_SESSION,
         params,

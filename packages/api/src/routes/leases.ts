@@ -1,4 +1,4 @@
-/** /internal/v1/quota/leases: how relay nodes borrow from an account's quota. On a listener of its own. */
+/** /internal/v1/quota/leases: relay nodes lease shares of an account's quota. Served on a separate listener. */
 import Type from 'typebox'
 import { constantTimeEqual } from '@static/node/compare'
 import { type Mode, StaticError } from '@static/protocol'
@@ -27,9 +27,9 @@ const tags = ['internal']
 export function leaseRoutes(app: App, service: Service, credential: string): void {
   app.addHook('onRequest', (request, _reply, done) => {
     const { authorization } = request.headers
-    if (authorization === undefined) return done(StaticError.of('auth_failed', 'This needs the relay credential.'))
+    if (authorization === undefined) return done(StaticError.of('auth_failed', 'The relay credential is required.'))
     if (!constantTimeEqual(authorization, `Bearer ${credential}`)) {
-      return done(StaticError.of('auth_key_invalid', 'This is not the relay credential.'))
+      return done(StaticError.of('auth_key_invalid', 'The relay credential is wrong.'))
     }
     done()
   })
@@ -38,7 +38,7 @@ export function leaseRoutes(app: App, service: Service, credential: string): voi
     '/internal/v1/quota/leases',
     {
       schema: {
-        summary: 'Borrow a share of an account’s quota; granted 0 means that nothing is left now',
+        summary: 'Lease a share of an account’s quota; granted 0 means that nothing is left right now',
         tags,
         security,
         body: requestBody,
@@ -55,7 +55,7 @@ export function leaseRoutes(app: App, service: Service, credential: string): voi
     '/internal/v1/quota/leases/:id/settle',
     {
       schema: {
-        summary: 'Book what was spent of a lease in all so far; final gives the rest back',
+        summary: 'Report the total spent of a lease so far; final returns the rest',
         tags,
         security,
         params,

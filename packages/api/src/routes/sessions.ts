@@ -1,4 +1,4 @@
-/** /v1/sessions: signing in and out with e-mail address and password. */
+/** /v1/sessions: sign in with e-mail address and password, and sign out. */
 import Type from 'typebox'
 import { StaticError } from '@static/protocol'
 import type { App } from '../http/app.ts'
@@ -20,7 +20,7 @@ export function sessionRoutes(app: App, service: Service, origin: () => string):
     '/v1/sessions',
     {
       schema: {
-        summary: 'Sign in; the session is in the cookie',
+        summary: 'Sign in; sets the session cookie',
         tags,
         body: signIn,
         response: answers({ 201: Type.Object(accountFields) }, [
@@ -34,7 +34,7 @@ export function sessionRoutes(app: App, service: Service, origin: () => string):
     async (request, reply) => {
       const from = request.headers.origin
       if (from !== undefined && from !== origin()) {
-        throw StaticError.of('auth_failed', `Signing in is possible at ${origin()} only.`)
+        throw StaticError.of('auth_failed', `Cannot sign in from another site. Sign in at ${origin()}.`)
       }
       const { email, password } = request.body
       const { id, account } = await service.sessions.signIn(email, password, request.rateContext)
@@ -55,7 +55,8 @@ export function sessionRoutes(app: App, service: Service, origin: () => string):
     },
     async (request, reply) => {
       const session = sessionOf(request)
-      if (session === undefined) throw StaticError.of('auth_failed', 'There is no session to end.')
+      if (session === undefined)
+        throw StaticError.of('auth_failed', 'The request has no session cookie, so there is no session to end.')
       checkOwnPage(request, origin())
       await service.sessions.end(session)
       setSessionCookie(reply, '', 0)

@@ -1,4 +1,4 @@
-/** /v1/tokens: an API key becomes a JWT for the relay. A session never does. */
+/** /v1/tokens: exchanges an API key for a JWT for the relay. A session cannot be exchanged. */
 import Type from 'typebox'
 import type { App } from '../http/app.ts'
 import { requireKey } from '../http/authenticate.ts'
@@ -8,7 +8,7 @@ import type { Service } from '../service.ts'
 const requestBody = Type.Object(
   {
     agent_id: Type.Optional(
-      Type.String({ pattern: '^[0-9a-f]{64}$', description: 'The agent that alone may use the token' }),
+      Type.String({ pattern: '^[0-9a-f]{64}$', description: 'The only agent that may use the token' }),
     ),
   },
   { additionalProperties: false },
@@ -40,7 +40,7 @@ export function tokenRoutes(app: App, service: Service): void {
     '/.well-known/jwks.json',
     {
       schema: {
-        summary: 'The public keys that verify tokens',
+        summary: 'List the public keys that verify tokens',
         tags: ['tokens'],
         response: answers({
           200: Type.Object({

@@ -1,4 +1,4 @@
-/** /v1/usage: what was used of the plan. */
+/** /v1/usage: messages and token exchanges used of the plan. */
 import Type from 'typebox'
 import type { App } from '../http/app.ts'
 import { requireCaller } from '../http/authenticate.ts'
@@ -29,7 +29,7 @@ export function usageRoutes(app: App, service: Service, origin: () => string): v
     {
       preValidation: requireCaller(service, origin),
       schema: {
-        summary: 'Read the usage of this month and of the last days, in the mode of the caller',
+        summary: 'Read the usage of this month and of each of the last days, in the mode of the caller',
         tags: ['usage'],
         security: BY_KEY_OR_SESSION,
         querystring: query,

@@ -1,4 +1,4 @@
-/** Accounts: signing up, changing the password, closing. */
+/** Accounts: sign up, change the password, close. */
 import { type Account, type SignedUp, StaticError } from '@static/protocol'
 import { isoTime } from './calendar.ts'
 import type { Caller } from './caller.ts'
@@ -12,14 +12,13 @@ import { cleanName, isEmail, invalidField } from './text.ts'
 
 const FIRST_KEY = 'default'
 
-/** What a sign-up brings. */
+/** The fields of a sign-up. */
 export interface SignUp {
   readonly email: string
   readonly password: string
   readonly name?: string | undefined
 }
 
-/** The rules about accounts. */
 export class Accounts {
   readonly #store: Store
   readonly #keys: Keys
@@ -35,7 +34,7 @@ export class Accounts {
     this.#now = now
   }
 
-  /** Makes an account and its first key. Throws `email_taken`, `invalid_request` and the idempotency codes. */
+  /** Creates an account and its first key. Throws `email_taken`, `invalid_request` and the idempotency codes. */
   async signUp(given: SignUp, idempotencyKey: string | undefined, context: RateContext): Promise<SignedUp> {
     this.#limits.signups.spend(context.address, context)
     const { email } = given
@@ -74,23 +73,23 @@ export class Accounts {
   /** The caller's own account. */
   async own(caller: Caller, id: string = caller.accountId): Promise<Account> {
     const account = id === caller.accountId ? await this.#store.accounts.byId(id) : undefined
-    if (!account) throw noAccount()
+    if (!account) throw noAccount(id)
     return publicAccount(account)
   }
 
-  /** The account with this id, if the password is its own. */
+  /** The account with this id, if the password is correct. */
   async byPassword(id: string, password: string, context: RateContext): Promise<AccountRecord> {
-    if (!isId(id)) throw noAccount()
+    if (!isId(id)) throw noAccount(id)
     return this.#passwords.check(await this.#store.accounts.byId(id), password, id, context)
   }
 
-  /** The account with this e-mail address, if the password is its own. */
+  /** The account with this e-mail address, if the password is correct. */
   async byEmail(email: string, password: string, context: RateContext): Promise<AccountRecord> {
     const account = isEmail(email) ? await this.#store.accounts.byEmail(email) : undefined
     return this.#passwords.check(account, password, account?.id ?? email.normalize('NFC').toLowerCase(), context)
   }
 
-  /** Sets a new password; every sign-in session ends. */
+  /** Sets a new password and ends every sign-in session. */
   async changePassword(id: string, current: string, next: string, context: RateContext): Promise<void> {
     const account = await this.byPassword(id, current, context)
     checkNewPassword(next, account.email, 'new_password')
@@ -98,7 +97,7 @@ export class Accounts {
     if (!done) throw changedMeanwhile()
   }
 
-  /** Closes the account: keys and sessions end, personal data is erased, the row stays. */
+  /** Closes the account: revokes its keys, ends its sessions and erases personal data. The row stays. */
   async close(id: string, password: string, context: RateContext): Promise<void> {
     const account = await this.byPassword(id, password, context)
     const done = await this.#store.accounts.close(id, account.passwordHash, this.#now())
@@ -125,14 +124,14 @@ export function publicAccount(account: AccountRecord): Account {
 }
 
 function taken(): StaticError {
-  return StaticError.of('email_taken', 'An account with this e-mail address exists already.')
+  return StaticError.of('email_taken', 'An account with this e-mail address already exists.')
 }
 
-/** The answer where there is no account, or it is not the caller's. */
-export function noAccount(): StaticError {
-  return StaticError.of('not_found', 'There is no such account.')
+/** The account does not exist or is not the caller's. Echoes only well-formed ids: anything else might be a secret. */
+export function noAccount(id: string): StaticError {
+  return StaticError.of('not_found', isId(id) ? `There is no account ${id}.` : 'There is no such account.')
 }
 
 function changedMeanwhile(): StaticError {
-  return StaticError.of('invalid_credentials', 'The password was changed by another request.')
+  return StaticError.of('invalid_credentials', 'Another request changed the password. Use the new one.')
 }

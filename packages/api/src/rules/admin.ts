@@ -1,10 +1,9 @@
-/** What the operator of the service may do with an account, given access to its database. */
+/** What the operator of the service, who has access to its database, may do with an account. */
 import { type Account, type Plan } from '@static/protocol'
 import { noAccount, publicAccount } from './accounts.ts'
 import { isId } from './id.ts'
 import type { AccountStore } from '../ports.ts'
 
-/** The operator's view of accounts. */
 export class Admin {
   readonly #accounts: AccountStore
 
@@ -12,21 +11,21 @@ export class Admin {
     this.#accounts = accounts
   }
 
-  /** The account, whoever's it is. Throws `not_found`. */
+  /** Reads any account. Throws `not_found`. */
   async inspect(id: string): Promise<Account> {
     const account = isId(id) ? await this.#accounts.byId(id) : undefined
-    if (!account) throw noAccount()
+    if (!account) throw noAccount(id)
     return publicAccount(account)
   }
 
-  /** Puts the account on a plan; tokens issued from now on say so, the quota follows at once. */
+  /** Changes the plan. The quota changes immediately; tokens already issued keep the old plan. */
   async setPlan(id: string, plan: Plan): Promise<void> {
-    if (!(await this.#accounts.change(id, { plan }))) throw noAccount()
+    if (!(await this.#accounts.change(id, { plan }))) throw noAccount(id)
   }
 
-  /** Stops an account, or lets it go on. Its keys and sessions are refused from the next request. */
+  /** Suspends or reactivates an account. Its keys and sessions are refused from the next request. */
   async setSuspended(id: string, suspended: boolean): Promise<void> {
     const status = suspended ? 'suspended' : 'active'
-    if (!(await this.#accounts.change(id, { status }))) throw noAccount()
+    if (!(await this.#accounts.change(id, { status }))) throw noAccount(id)
   }
 }

@@ -1,4 +1,4 @@
-/** Passwords of eight characters or more that head every published list of guesses, in lower case. */
+/** Passwords of eight characters or more from the top of every published list of common passwords, in lower case. */
 export const COMMON_PASSWORDS: ReadonlySet<string> = new Set(
   `
   00000000 000000000 0000000000 0123456789 10203040 102030405060 11111111 111111111 1111111111 11223344 1122334455

@@ -1,4 +1,4 @@
-/** Requests that are made once, however often they are sent (SPEC.md, "Idempotency"). */
+/** Requests that take effect once, however often they are sent (SPEC.md, "Idempotency"). */
 import { createHash } from 'node:crypto'
 import { StaticError } from '@static/protocol'
 import type { Clock, IdempotencyClaim, IdempotencyStore } from '../ports.ts'
@@ -7,8 +7,8 @@ import { invalidField } from './text.ts'
 const FORM = /^[\x21-\x7e]{1,255}$/
 
 /**
- * Makes the claim for a request. `fields` are what makes two requests the same; a password is never
- * among them, because a fast hash of one must exist nowhere.
+ * Creates the claim for a request. Two requests are the same if their `fields` are. A password is never
+ * among them, because a fast hash of a password must not exist anywhere.
  */
 export function claimFor(
   scope: string,
@@ -21,7 +21,7 @@ export function claimFor(
   return { scope, key, fingerprint: createHash('sha256').update(JSON.stringify(fields)).digest('hex'), now }
 }
 
-/** The id that an earlier request with this claim made, if any. Throws `idempotency_mismatch` for another request. */
+/** The id that an earlier request with this claim created. Throws `idempotency_mismatch` if that request differed. */
 export async function earlier(
   store: IdempotencyStore,
   claim: IdempotencyClaim | undefined,
@@ -33,14 +33,13 @@ export async function earlier(
   return found.resourceId
 }
 
-/** The answer to a repeat. */
+/** The error for a repeated request. */
 export function alreadyMade(resourceId: string): StaticError {
-  return StaticError.of('idempotency_conflict', `This request was already carried out and made ${resourceId}.`, {
-    resourceId,
-  })
+  const text = `This request has already succeeded and created ${resourceId}. Its secret cannot be shown again.`
+  return StaticError.of('idempotency_conflict', text, { resourceId })
 }
 
-/** The answer to another request under the same key. */
+/** The error for a different request with the same Idempotency-Key. */
 export function mismatch(): StaticError {
-  return StaticError.of('idempotency_mismatch', 'This Idempotency-Key was used for a different request.')
+  return StaticError.of('idempotency_mismatch')
 }

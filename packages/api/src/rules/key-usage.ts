@@ -1,21 +1,21 @@
 /**
- * Uses of keys, written behind: the first use of a key at once, later ones at most once a minute,
- * many in one transaction, and the rest when the service stops. Token exchanges are counted the same way.
+ * A write-behind buffer for key usage: the first use of a key is written immediately, later ones at most once
+ * a minute, many in one transaction, and the rest when the service stops. Token exchanges are buffered too.
  */
 import type { Mode } from '@static/protocol'
 import type { Clock, KeyStore, Meter, UsageStore, VerifiableKey } from '../ports.ts'
 import { monthOf } from './calendar.ts'
 
 const WRITE_EVERY = 60_000
-/** Beyond this many keys a batch is written at once. */
+/** With more pending keys than this, the buffer is flushed immediately. */
 const MAX_PENDING = 10_000
 
-/** Remembers uses until they are written. */
+/** Buffers usage until it is written. */
 export class KeyUsageBuffer {
   readonly #keys: Pick<KeyStore, 'touch'>
   readonly #usage: Pick<UsageStore, 'addTokenExchanges'>
   readonly #now: Clock
-  /** Key id → last use, and what the database had when it was read. */
+  /** Key id → last use, and the last use that the database had when the key was read. */
   #pending = new Map<string, { at: number; readonly written: number }>()
   #exchanges = new Map<string, Meter & { count: number }>()
 
@@ -25,7 +25,7 @@ export class KeyUsageBuffer {
     this.#now = now
   }
 
-  /** Notes that a key was used. There is something to wait for only when it must be written at once. */
+  /** Records that a key was used. Returns a promise only if something is written immediately. */
   recordUse(key: VerifiableKey): Promise<void> | undefined {
     const at = this.#now()
     if (key.lastUsedAt === null) return this.#keys.touch(new Map([[key.id, at]]))
@@ -43,12 +43,12 @@ export class KeyUsageBuffer {
     else this.#exchanges.set(nameOf(meter), { ...meter, count: 1 })
   }
 
-  /** The token exchanges that are counted but not written yet. */
+  /** The token exchanges counted but not yet written. */
   pendingExchanges(meter: Meter): number {
     return this.#exchanges.get(nameOf(meter))?.count ?? 0
   }
 
-  /** Writes what is due: uses of keys whose last write is a minute ago, and all token exchanges. */
+  /** Writes what is due: key uses whose last write was at least a minute ago, and all token exchanges. */
   async flushDue(): Promise<void> {
     const now = this.#now()
     await this.#write((use) => now - use.written >= WRITE_EVERY)
@@ -71,7 +71,7 @@ export class KeyUsageBuffer {
     try {
       await this.#keys.touch(uses)
     } catch (error) {
-      // Not written: keep them for the next time, unless newer ones have come.
+      // Keep them for the next flush, unless there are newer ones.
       for (const [id, at] of uses) if (!this.#pending.has(id)) this.#pending.set(id, { at, written: 0 })
       this.#keep(exchanges)
       throw error

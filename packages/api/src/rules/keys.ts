@@ -1,4 +1,4 @@
-/** API keys: making, listing and revoking them. */
+/** API keys: create, list and revoke. */
 import { type CreatedKey, type ListedKey, type Mode, StaticError } from '@static/protocol'
 import { makeApiKey, parseApiKey } from '../secrets/api-key.ts'
 import { isoTime } from './calendar.ts'
@@ -10,16 +10,15 @@ import type { Limits, RateContext } from './limits.ts'
 import type { Clock, KeyRecord, Store } from '../ports.ts'
 import { cleanName } from './text.ts'
 
-/** What a caller hears whose credential no longer holds. */
+/** The error code for a credential that is no longer valid. */
 const WITHDRAWN = { key: 'auth_key_invalid', session: 'auth_failed', password: 'invalid_credentials' } as const
 
-/** What a caller may ask for. */
+/** The options of a new key. */
 export interface KeyRequest {
   readonly name?: string | undefined
   readonly mode?: Mode | undefined
 }
 
-/** The rules about keys. */
 export class Keys {
   readonly #store: Pick<Store, 'keys' | 'idempotency'>
   readonly #hasher: Hasher
@@ -35,11 +34,11 @@ export class Keys {
     this.#now = now
   }
 
-  /** Makes a key that is not stored yet: its record, and the key itself, which nothing keeps. */
+  /** Generates a key without storing it: its record, and the key itself, which is never stored. */
   async make(accountId: string, name: string, mode: Mode): Promise<{ record: KeyRecord; key: string }> {
     const key = makeApiKey(mode)
     const parsed = parseApiKey(key)
-    if (!parsed) throw new Error('A new key has its own form.')
+    if (!parsed) throw new Error('A generated key does not parse.')
     const hash = await this.#hasher.hash(key)
     const now = this.#now()
     return {
@@ -48,7 +47,7 @@ export class Keys {
     }
   }
 
-  /** Makes a key for the caller's account. Throws `mode_mismatch`, `key_limit_reached` and the idempotency codes. */
+  /** Creates a key for the caller's account. Throws `mode_mismatch`, `key_limit_reached` and the idempotency codes. */
   async create(
     caller: Caller,
     wanted: KeyRequest,
@@ -58,7 +57,7 @@ export class Keys {
     const name = cleanName(wanted.name ?? 'default')
     const mode = wanted.mode ?? caller.mode
     if (!modesOf(caller).includes(mode)) {
-      throw StaticError.of('mode_mismatch', 'A test key can only make test keys.')
+      throw StaticError.of('mode_mismatch', 'A test key cannot create live keys. Use a live key.')
     }
     const claim = claimFor(caller.accountId, idempotencyKey, [name, mode], this.#now())
     const made = await earlier(this.#store.idempotency, claim, this.#now)
@@ -78,11 +77,14 @@ export class Keys {
           key,
         }
       case 'limit':
-        throw StaticError.of('key_limit_reached', `An account has at most ${this.#most} active keys.`)
+        throw StaticError.of(
+          'key_limit_reached',
+          `The account has ${this.#most} active keys, the maximum. Revoke one that you no longer use.`,
+        )
       case 'refused':
         throw StaticError.of(
           WITHDRAWN[caller.credential.by],
-          'The credential was withdrawn while the key was being made.',
+          'The credential was revoked while the key was being created.',
         )
       case 'claimed': {
         const other = await earlier(this.#store.idempotency, claim, this.#now)
@@ -104,9 +106,11 @@ export class Keys {
     }))
   }
 
-  /** Revokes a key, at once and for good. Throws `not_found` for any key that is not the caller's and active. */
+  /** Revokes a key, immediately and permanently. Throws `not_found` unless it is an active key of the caller. */
   async revoke(caller: Caller, id: string): Promise<void> {
     const done = isId(id) && (await this.#store.keys.revoke(caller.accountId, id, modesOf(caller), this.#now()))
-    if (!done) throw StaticError.of('not_found', 'There is no such active key.')
+    // Echoes only well-formed ids: a key given by mistake is a secret.
+    if (!done)
+      throw StaticError.of('not_found', isId(id) ? `There is no active key ${id}.` : 'There is no such active key.')
   }
 }

@@ -1,25 +1,25 @@
 /**
- * Quota leases: how several relay nodes keep one limit exactly (SPEC.md, "Quota leases").
- * A node may spend only what it holds; what it does not account for in time counts as spent.
- * So the sum can never pass the limit, and a crash costs at most what the node held.
+ * Quota leases: how several relay nodes enforce one limit exactly (SPEC.md, "Quota leases").
+ * A node may spend only what it has leased; what it does not settle in time counts as spent.
+ * So the total can never exceed the limit, and a crash costs at most what the node held.
  */
 import { type Lease, type Mode, StaticError } from '@static/protocol'
+import { noAccount } from './accounts.ts'
 import { dayOf, isoTime, monthOf } from './calendar.ts'
 import { isId, newId } from './id.ts'
 import type { Clock, LeaseRecord, Meter, Settlement, Store } from '../ports.ts'
 import { quotaOf, type Settings } from '../settings.ts'
 import { invalidField } from './text.ts'
 
-/** How a lease stands after a settlement. */
+/** A lease after a settlement. */
 export interface SettledLease {
   readonly id: string
   readonly spent: number
-  /** What may still be spent of it. */
+  /** How much of it may still be spent. */
   readonly remaining: number
   readonly expires_at: string
 }
 
-/** The rules about leases. */
 export class Leases {
   readonly #store: Pick<Store, 'leases' | 'accounts'>
   readonly #settings: Settings
@@ -31,11 +31,11 @@ export class Leases {
     this.#now = now
   }
 
-  /** Lends a share of what is left; 0 when nothing is. Throws `not_found`, `account_suspended`. */
+  /** Leases a share of what is left; 0 if nothing is. Throws `not_found`, `account_suspended`. */
   async grant(accountId: string, mode: Mode, wanted: number): Promise<Lease> {
     const account = isId(accountId) ? await this.#store.accounts.byId(accountId) : undefined
-    if (!account || account.status === 'closed') throw StaticError.of('not_found', 'There is no such account.')
-    if (account.status === 'suspended') throw StaticError.of('account_suspended', 'This account is suspended.')
+    if (!account || account.status === 'closed') throw noAccount(accountId)
+    if (account.status === 'suspended') throw StaticError.of('account_suspended')
     const now = this.#now()
     const { start, end } = monthOf(now)
     const meter = { accountId, mode, period: start }
@@ -57,15 +57,15 @@ export class Leases {
   }
 
   /**
-   * Books what was spent of a lease in all so far, so that a repeated settlement changes nothing.
-   * `final` gives the rest back; otherwise the lease is renewed.
+   * Records the total spent of a lease so far, so that a repeated settlement changes nothing.
+   * `final` returns the rest; otherwise the lease is renewed.
    */
   async settle(id: string, spent: number, final: boolean): Promise<SettledLease> {
     const now = this.#now()
     const change = (lease: LeaseRecord): Settlement =>
       settle(lease, spent, final, now, this.#settings.lease.seconds * 1000)
     const lease = isId(id) ? await this.#store.leases.settle(id, change) : undefined
-    if (!lease) throw StaticError.of('not_found', 'There is no such lease.')
+    if (!lease) throw StaticError.of('not_found', isId(id) ? `There is no lease ${id}.` : 'There is no such lease.')
     return {
       id: lease.id,
       spent: lease.spent,
@@ -74,59 +74,59 @@ export class Leases {
     }
   }
 
-  /** Books the meter's leases that ended without settlement. */
+  /** Counts the meter's leases that expired without a settlement as spent. */
   async sweep(meter: Meter): Promise<void> {
     await this.#store.leases.sweep(meter, this.#now(), expire)
   }
 
-  /** Books every lease that ended without settlement, of accounts that nobody asks about too. */
+  /** Counts every lease that expired without a settlement as spent, also those of idle accounts. */
   async sweepAll(): Promise<void> {
     const now = this.#now()
     for (const meter of await this.#store.leases.expired(now)) await this.#store.leases.sweep(meter, now, expire)
   }
 }
 
-/** How much to lend: a quarter of what is left, so that the last messages are spread over all who ask. */
+/** How much to lease: at most a quarter of what is left, so that the last messages are spread over all nodes. */
 function shareOf(remaining: number, wanted: number): number {
   return Math.min(wanted, remaining, Math.max(1, Math.floor(remaining / 4)))
 }
 
-/** A lease that nobody settled in time counts as spent, on its last day. */
+/** A lease that was not settled in time counts as spent, on its last day. */
 function expire(lease: LeaseRecord): Settlement {
   const rest = lease.amount - lease.spent
   return { lease: { ...lease, state: 'expired' }, used: rest, reserved: -rest, day: dayOf(lease.expiresAt - 1) }
 }
 
 /**
- * How a settlement changes a lease. `spent` is the total so far; only `final` says that the holder has stopped, so only
- * then is the rest given back. Whatever comes late or twice, nothing that was spent is left out.
+ * How a settlement changes a lease. `spent` is the total so far; only `final` means that the holder has stopped, so the
+ * rest is returned only then. Even if settlements arrive late or twice, everything spent is counted.
  */
 function settle(lease: LeaseRecord, spent: number, final: boolean, now: number, lifetime: number): Settlement {
   if (spent > lease.amount) throw invalidField('spent', `must be at most ${lease.amount}, the amount of the lease`)
-  // A settlement that was overtaken by a later one tells less than is known.
+  // A settlement that arrives after a later one reports less than is already known.
   const total = Math.max(spent, lease.spent)
   const more = total - lease.spent
   const rest = lease.amount - total
   const { end } = monthOf(lease.period)
   const day = dayOf(Math.min(now, end - 1))
-  const told = { ...lease, spent: total }
+  const updated = { ...lease, spent: total }
   switch (lease.state) {
     case 'open': {
-      if (final) return { lease: { ...told, state: 'closed' }, used: more, reserved: -more - rest, day }
+      if (final) return { lease: { ...updated, state: 'closed' }, used: more, reserved: -more - rest, day }
       const expiresAt = Math.max(lease.expiresAt, Math.min(now + lifetime, end))
-      return { lease: { ...told, expiresAt }, used: more, reserved: -more, day }
+      return { lease: { ...updated, expiresAt }, used: more, reserved: -more, day }
     }
     case 'expired': {
-      // It was booked as spent in full, on its last day; the holder's last word gives the rest back there.
+      // It was counted as spent in full on its last day; a final settlement returns the rest on that day.
       const used = final ? -rest : 0
       return {
-        lease: { ...told, state: final ? 'closed' : 'expired' },
+        lease: { ...updated, state: final ? 'closed' : 'expired' },
         used,
         reserved: 0,
         day: dayOf(lease.expiresAt - 1),
       }
     }
     case 'closed':
-      return { lease: told, used: more, reserved: 0, day }
+      return { lease: updated, used: more, reserved: 0, day }
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Rate limits: so many in a window that starts with the first. Counted per process and kept in a
- * bounded table, so a flood of addresses costs memory only up to that bound.
+ * Rate limits: a maximum number in a window that starts with the first one. Counted per process in a
+ * table of bounded size, so a flood of addresses cannot use unbounded memory.
  */
 import { LRUCache } from 'lru-cache'
 import { StaticError } from '@static/protocol'
@@ -9,7 +9,7 @@ import type { Rate, Settings } from '../settings.ts'
 
 const SUBJECTS = 100_000
 
-/** How a limit stands for somebody, as the `RateLimit` headers tell it. */
+/** The state of a limit for one subject, as the `RateLimit` headers report it. */
 export interface RateState {
   readonly policy: string
   /** The policy as `RateLimit-Policy` states it. */
@@ -18,7 +18,7 @@ export interface RateState {
   readonly resetSeconds: number
 }
 
-/** One request as the limits see it: where it comes from, and every limit it met. */
+/** One request as the limits see it: where it comes from, and every limit applied to it. */
 export interface RateContext {
   readonly address: string
   readonly rates: RateState[]
@@ -29,7 +29,7 @@ interface RateWindow {
   readonly ends: number
 }
 
-/** One limit over many subjects. */
+/** One limit, counted for many subjects. */
 export class Limiter {
   readonly #policy: string
   readonly #declaration: string
@@ -44,7 +44,7 @@ export class Limiter {
     this.#now = now
   }
 
-  /** Counts one, or throws `rate_limited` if none is left. */
+  /** Counts one, or throws `rate_limited` if the limit is reached. */
   spend(subject: string, context: RateContext): void {
     const now = this.#now()
     const window = this.#open(subject, now) ?? this.#start(subject, now)
@@ -53,14 +53,14 @@ export class Limiter {
     context.rates.push(this.#stateOf(window, now))
   }
 
-  /** Counts one, whatever is left. */
+  /** Counts one, even if the limit is reached. */
   add(subject: string): void {
     const now = this.#now()
     const window = this.#open(subject, now) ?? this.#start(subject, now)
     window.count++
   }
 
-  /** Throws `rate_limited` if none is left, without counting. */
+  /** Throws `rate_limited` if the limit is reached, without counting. */
   check(subject: string, context: RateContext): void {
     const now = this.#now()
     const window = this.#open(subject, now)
@@ -68,7 +68,7 @@ export class Limiter {
     context.rates.push(this.#stateOf(window, now))
   }
 
-  /** Gives back one that turned out not to count. */
+  /** Undoes one that turned out not to count. */
   refund(subject: string): void {
     const window = this.#open(subject, this.#now())
     if (window && window.count > 0) window.count--
@@ -79,7 +79,6 @@ export class Limiter {
     return this.#open(subject, this.#now())?.count ?? 0
   }
 
-  /** How the limit stands. */
   state(subject: string): RateState {
     const now = this.#now()
     return this.#stateOf(this.#open(subject, now), now)
@@ -87,7 +86,7 @@ export class Limiter {
 
   #open(subject: string, now: number): RateWindow | undefined {
     const window = this.#windows.get(subject)
-    // A window that seems to end later than any can was opened before the clock was set back.
+    // A window that ends later than possible was opened before the clock was set back.
     return window && window.ends > now && window.ends <= now + this.#rate.seconds * 1000 ? window : undefined
   }
 
@@ -110,9 +109,9 @@ export class Limiter {
     const state = this.#stateOf(window, now)
     context.rates.push(state)
     const { limit, seconds } = this.#rate
-    return StaticError.of('rate_limited', `The limit "${this.#policy}" of ${limit} in ${seconds} s is reached.`, {
-      retryAfter: state.resetSeconds,
-    })
+    const reached = `Rate limit "${this.#policy}" reached: at most ${limit} in ${seconds} s.`
+    const retryAfter = state.resetSeconds
+    return StaticError.of('rate_limited', `${reached} Retry in ${retryAfter} s.`, { retryAfter })
   }
 }
 
@@ -128,7 +127,6 @@ export interface Limits {
   readonly passwords: Limiter
 }
 
-/** Makes the limits. */
 export function makeLimits(rates: Settings['rates'], now: Clock): Limits {
   return {
     account: new Limiter('account', rates.account, now),

@@ -1,4 +1,4 @@
-/** Passwords: which are allowed, and how one is checked. */
+/** Passwords: which ones are allowed, and how they are checked. */
 import { StaticError } from '@static/protocol'
 import { COMMON_PASSWORDS } from './common-passwords.ts'
 import type { Hasher } from '../secrets/hash.ts'
@@ -6,12 +6,12 @@ import type { Limits, RateContext } from './limits.ts'
 import type { AccountRecord } from '../ports.ts'
 import { invalidField } from './text.ts'
 
-/** Brings a password into the one form that is hashed; it is never trimmed. */
+/** Normalizes a password before it is hashed; it is never trimmed. */
 function normal(password: string): string {
   return password.normalize('NFC')
 }
 
-/** Throws `invalid_request` for a password that is on everybody's list or repeats the e-mail address. */
+/** Throws `invalid_request` for a password that is common or the same as the e-mail address. */
 export function checkNewPassword(password: string, email: string, field: string): void {
   if (!password.isWellFormed()) throw invalidField(field, 'must be valid Unicode')
   const plain = password.toLowerCase()
@@ -37,9 +37,9 @@ export class Passwords {
   }
 
   /**
-   * Returns the account if the password is its own. An account that does not exist, or is closed,
-   * costs the same time and gives the same answer, `invalid_credentials`.
-   * `subject` is what the caller named: limits must not tell either.
+   * Returns the account if the password is correct. An account that does not exist, or is closed,
+   * takes the same time and gives the same error, `invalid_credentials`.
+   * `subject` is the name that the caller gave: limits must not reveal whether the account exists either.
    */
   async check(
     account: AccountRecord | undefined,
@@ -49,10 +49,10 @@ export class Passwords {
   ): Promise<AccountRecord> {
     const { failures, passwords, passwordsPerAddress } = this.#limits
     const lane = failures.count(context.address) === 0 ? 'clean' : 'suspect'
-    // In this order: what one address may not do does not use up what the account's owner may.
+    // In this order: attempts refused for one address must not use up the limit of the account's owner.
     passwordsPerAddress.spend(`${subject} ${context.address}`, context)
     passwords.spend(subject, context)
-    // Counted before the run and given back after it, so that many at once cannot slip under the limit.
+    // Counted before the run and refunded after it, so that many attempts at once cannot slip under the limit.
     failures.spend(context.address, context)
     const given = normal(password)
     const open = account && account.status !== 'closed' ? account : undefined
@@ -66,7 +66,7 @@ export class Passwords {
     if (!open || !matches) throw StaticError.of('invalid_credentials', 'The e-mail address or the password is wrong.')
     failures.refund(context.address)
     passwords.refund(subject)
-    if (open.status === 'suspended') throw StaticError.of('account_suspended', 'This account is suspended.')
+    if (open.status === 'suspended') throw StaticError.of('account_suspended')
     return open
   }
 }

@@ -1,4 +1,4 @@
-/** Sign-in sessions: a random id in a cookie, stored only as its hash, renewed by use. */
+/** Sign-in sessions: a random id in a cookie, stored only as a hash, extended while in use. */
 import { createHash, randomBytes } from 'node:crypto'
 import { type Account, StaticError } from '@static/protocol'
 import { type Accounts, publicAccount } from './accounts.ts'
@@ -6,10 +6,9 @@ import type { Caller } from './caller.ts'
 import type { RateContext } from './limits.ts'
 import type { Clock, SessionStore } from '../ports.ts'
 
-/** A session is written again at most this often. */
+/** A session's expiry is extended at most this often. */
 const RENEW_AFTER = 10 * 60_000
 
-/** The rules about sign-in sessions. */
 export class Sessions {
   readonly #store: SessionStore
   readonly #accounts: Accounts
@@ -23,7 +22,7 @@ export class Sessions {
     this.#now = now
   }
 
-  /** Signs in. The returned id exists nowhere else. */
+  /** Signs in. The returned id is not stored anywhere. */
   async signIn(email: string, password: string, context: RateContext): Promise<{ id: string; account: Account }> {
     const account = await this.#accounts.byEmail(email, password, context)
     const id = randomBytes(32).toString('base64url')
@@ -36,16 +35,16 @@ export class Sessions {
   }
 
   /**
-   * The caller that a session stands for, and whether the session was renewed (the cookie then must be, too).
+   * The caller of a session, and whether the session was extended (then the cookie must be, too).
    * Throws `auth_failed` if it has ended, `account_suspended`.
    */
   async resume(id: string): Promise<{ caller: Caller; renewed: boolean }> {
     const session = await this.#store.find(hashOf(id))
     const now = this.#now()
     if (!session || session.expiresAt <= now || session.status === 'closed') {
-      throw StaticError.of('auth_failed', 'The session has ended: sign in again.')
+      throw StaticError.of('auth_failed', 'The session has ended. Sign in again.')
     }
-    if (session.status === 'suspended') throw StaticError.of('account_suspended', 'This account is suspended.')
+    if (session.status === 'suspended') throw StaticError.of('account_suspended')
     const expiresAt = now + this.#lifetime
     const renewed = expiresAt - session.expiresAt >= RENEW_AFTER
     if (renewed) await this.#store.renew(session.idHash, expiresAt)

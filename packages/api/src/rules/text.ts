@@ -1,12 +1,12 @@
-/** Checks on texts that people choose. */
+/** Checks on names and e-mail addresses that users choose. */
 import { StaticError } from '@static/protocol'
 
-/** Controls, and what turns or hides text where people read it; joiners are part of words and pictures. */
+/** Control characters, and those that reorder or hide text. Joiners are allowed: words and emoji contain them. */
 const CONTROL = /(?![\u200c\u200d])[\p{Cc}\p{Cs}\p{Cf}\p{Zl}\p{Zp}]/u
 const MOST_IN_NAME = 64
 const EMAIL = /^[^\s@]+@[^\s@]+$/u
 
-/** A name, trimmed. Throws `invalid_request` if nothing is left or it holds control characters. */
+/** Trims a name. Throws `invalid_request` if it is empty, too long or contains control characters. */
 export function cleanName(name: string): string {
   const trimmed = name.trim()
   if (trimmed === '') throw invalidField('name', 'must not be empty')
@@ -16,7 +16,7 @@ export function cleanName(name: string): string {
   return trimmed
 }
 
-/** Whether a text can be an e-mail address. */
+/** Whether a string can be an e-mail address. */
 export function isEmail(email: string): boolean {
   return EMAIL.test(email) && !CONTROL.test(email)
 }

@@ -1,4 +1,4 @@
-/** Tokens: an API key is exchanged for a JWT that the relay accepts for one hour. */
+/** Tokens: exchanges an API key for a JWT that the relay accepts for one hour. */
 import { AUDIENCE, type IssuedToken, ISSUER, TOKEN_LIFETIME_SECONDS } from '@static/protocol'
 import { isoTime } from './calendar.ts'
 import { newId } from './id.ts'
@@ -7,7 +7,6 @@ import type { Clock, VerifiableKey } from '../ports.ts'
 import type { KeyRing } from '../secrets/signing-keys.ts'
 import type { KeyUsageBuffer } from './key-usage.ts'
 
-/** The rules about tokens. */
 export class Tokens {
   readonly #ring: KeyRing
   readonly #limits: Limits
@@ -21,7 +20,7 @@ export class Tokens {
     this.#now = now
   }
 
-  /** Issues a token; `agentId` ties it to the agent that alone may use it. */
+  /** Issues a token; with `agentId`, only that agent may use it. */
   exchange(key: VerifiableKey, agentId: string | undefined, context: RateContext): IssuedToken {
     this.#limits.tokens.spend(key.id, context)
     const now = this.#now()

@@ -1,4 +1,4 @@
-/** Usage: what an account has used of its plan this month, and day by day. */
+/** Usage: how much of its plan an account has used this month, and day by day. */
 import type { Usage } from '@static/protocol'
 import { dayOf, isoTime, monthOf } from './calendar.ts'
 import type { Caller } from './caller.ts'
@@ -9,7 +9,6 @@ import type { KeyUsageBuffer } from './key-usage.ts'
 
 const DAY = 24 * 3600_000
 
-/** The rules about usage. */
 export class Usages {
   readonly #store: UsageStore
   readonly #leases: Leases

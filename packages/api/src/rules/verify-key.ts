@@ -1,8 +1,8 @@
 /**
- * Checks API keys at speed without weakening how they are stored (SPEC.md, "Checking a key").
- * The row is read on every request, so a revoked key is refused by the very next one, on every node.
- * What is remembered is only that a key once matched a certain Argon2id hash, under a tag that is
- * worth nothing outside this process.
+ * Verifies API keys fast without weakening how they are stored (SPEC.md, "Checking a key").
+ * The row is read on every request, so a revoked key is refused on the next request, on every node.
+ * The cache holds only that a key once matched a certain Argon2id hash, under a tag that is
+ * useless outside this process.
  */
 import { LRUCache } from 'lru-cache'
 import { StaticError } from '@static/protocol'
@@ -11,7 +11,6 @@ import type { Hasher } from '../secrets/hash.ts'
 import type { Limits, RateState, RateContext } from './limits.ts'
 import type { KeyStore, VerifiableKey } from '../ports.ts'
 
-/** Checks keys. */
 export class KeyVerifier {
   readonly #keys: Pick<KeyStore, 'byPrefix'>
   readonly #hasher: Hasher
@@ -19,7 +18,7 @@ export class KeyVerifier {
   readonly #tag: (key: string) => string
   /** Tag of a key → the hash it was found to match. */
   readonly #verified: LRUCache<string, string>
-  /** Runs under way, by tag: the same key twice at once costs one run. */
+  /** Argon2 runs in progress, by tag: concurrent requests with the same key share one run. */
   readonly #running = new Map<string, Promise<boolean>>()
 
   constructor(
@@ -37,7 +36,7 @@ export class KeyVerifier {
   }
 
   /**
-   * The row of a key that works. Throws `auth_key_invalid` (one answer for every reason),
+   * Returns the row of a valid key. Throws `auth_key_invalid` (the same error for every reason),
    * `account_suspended`, or `rate_limited` after too many failures from this address.
    */
   async verify(key: string, context: RateContext): Promise<VerifiableKey> {
@@ -49,24 +48,24 @@ export class KeyVerifier {
     if (this.#verified.get(tag) !== row.hash) {
       if (!(await this.#once(tag, key, row.hash, parsed.prefix, context))) throw invalid()
       this.#verified.set(tag, row.hash)
-      // The run may have waited in line: the row is asked again.
+      // The run may have waited in the queue, so the row is read again.
       row = await this.#keys.byPrefix(parsed.prefix)
       if (!isUsable(row)) throw invalid()
     }
-    if (row.status === 'suspended') throw StaticError.of('account_suspended', 'This account is suspended.')
+    if (row.status === 'suspended') throw StaticError.of('account_suspended')
     return row
   }
 
   /**
-   * One Argon2 run for all callers with this key. The failure is counted before the run and given
-   * back afterwards, so that many tries at once cannot slip under the limit.
+   * One Argon2 run for all callers with this key. The failure is counted before the run and refunded
+   * after it, so that many attempts at once cannot slip under the limit.
    */
   #once(tag: string, key: string, hash: string, prefix: string, context: RateContext): Promise<boolean> {
     const running = this.#running.get(tag)
     if (running) return running
     const { failures } = this.#limits
     const pair = `${prefix} ${context.address}`
-    // Only a prefix that has failed from here is held back: a neighbour behind the same address is not.
+    // Only a prefix that has failed from this address is slowed down, not other clients behind the same address.
     const lane = failures.count(pair) === 0 ? 'clean' : 'suspect'
     if (lane === 'suspect') failures.check(context.address, context)
     const met: RateState[] = []
@@ -94,7 +93,7 @@ export class KeyVerifier {
     return run
   }
 
-  /** Counts a failure that cost no Argon2 run, and says what to answer. */
+  /** Counts a failure that cost no Argon2 run, and returns the error. */
   #failed(prefix: string, context: RateContext): StaticError {
     this.#limits.failures.check(context.address, context)
     this.#count(context)
@@ -113,5 +112,8 @@ function isUsable(row: VerifiableKey | undefined): row is VerifiableKey {
 }
 
 function invalid(): StaticError {
-  return StaticError.of('auth_key_invalid', 'This API key is unknown, mistyped or revoked.')
+  return StaticError.of(
+    'auth_key_invalid',
+    'The API key is unknown, mistyped or revoked. Check it, or create a new one.',
+  )
 }

@@ -1,7 +1,7 @@
 /**
- * The form of an API key (SPEC.md, "Keys"): `sk_live_` or `sk_test_`, 8 characters that find the row,
- * 32 secret characters (190 bits) and 6 of a CRC32 over everything before, all base62.
- * The checksum catches typing errors before any work is done; it is no protection.
+ * The format of an API key (SPEC.md, "Keys"): `sk_live_` or `sk_test_`, 8 characters that identify the row,
+ * 32 secret characters (190 bits) and 6 characters of a CRC32 over everything before, all base62.
+ * The checksum catches typos before any work is done; it is not a security measure.
  */
 import { randomInt } from 'node:crypto'
 import { crc32 } from 'node:zlib'
@@ -14,20 +14,20 @@ const PREFIX_LENGTH = 16
 const CHECKSUM_LENGTH = 6
 const FORM = /^sk_(live|test)_[0-9A-Za-z]{46}$/
 
-/** What a key says about itself. */
+/** The public parts of a key. */
 export interface ParsedKey {
-  /** The first 16 characters, unique: the row is found by them. */
+  /** The first 16 characters, unique: they identify the row. */
   readonly prefix: string
   readonly mode: Mode
 }
 
-/** Makes a new key. */
+/** Generates a key. */
 export function makeApiKey(mode: Mode): string {
   const body = `sk_${mode}_${base62(40)}`
   return body + checksum(body)
 }
 
-/** Reads a key; `undefined` if it is not one or was mistyped. */
+/** Parses a key; `undefined` if it is malformed or its checksum is wrong. */
 export function parseApiKey(key: string): ParsedKey | undefined {
   if (!FORM.test(key)) return undefined
   const body = key.slice(0, -CHECKSUM_LENGTH)

@@ -1,13 +1,13 @@
 /**
  * Argon2id (RFC 9106), the only form in which keys and passwords are stored. It is slow on purpose,
- * so the number of runs at once is bounded, the queue is bounded, and one place is kept for callers
+ * so the number of concurrent runs and the queue are bounded, and one slot is reserved for callers
  * that have not failed before: a flood of wrong secrets cannot keep an owner waiting.
  */
 import { hash, verify } from '@node-rs/argon2'
 import { StaticError } from '@static/protocol'
 import type { Settings } from '../settings.ts'
 
-/** `suspect` callers have failed lately and share fewer places. */
+/** `suspect` callers have failed recently and share fewer slots. */
 export type Lane = 'clean' | 'suspect'
 
 /** Runs Argon2id within bounds. */
@@ -29,12 +29,12 @@ export class Hasher {
     return this.#run(lane, () => hash(secret, { memoryCost: memoryKib, timeCost: passes, parallelism: lanes }))
   }
 
-  /** Whether the secret is the hashed one. The comparison inside takes the same time for every answer. */
+  /** Whether the secret matches the hash. The comparison takes constant time. */
   verify(phc: string, secret: string, lane: Lane): Promise<boolean> {
     return this.#run(lane, () => verify(phc, secret))
   }
 
-  /** Does the work of `verify` for an account that does not exist, and says no. */
+  /** Does the work of `verify` for an account that does not exist, and returns false. */
   async refuse(secret: string, lane: Lane): Promise<false> {
     this.#dummy ??= this.hash('no account has this password')
     await this.verify(await this.#dummy, secret, lane)
@@ -46,7 +46,7 @@ export class Hasher {
     await this.refuse('', 'clean')
   }
 
-  /** Figures for the metrics. */
+  /** For the metrics. */
   get load(): { readonly running: number; readonly waiting: number; readonly runs: number } {
     return {
       running: this.#running,
@@ -59,7 +59,9 @@ export class Hasher {
     if (!this.#free(lane)) {
       const line = this.#waiting[lane]
       if (line.length >= this.#settings.queue) {
-        throw StaticError.of('unavailable', 'Too many secrets are being checked at once.', { retryAfter: 1 })
+        throw StaticError.of('unavailable', 'Too many keys and passwords are being checked at once. Retry in 1 s.', {
+          retryAfter: 1,
+        })
       }
       await new Promise<void>((resolve) => line.push(resolve))
     } else {
@@ -84,7 +86,7 @@ export class Hasher {
     if (lane === 'suspect') this.#suspects++
   }
 
-  /** Hands the place on without letting a newcomer slip in between. */
+  /** Passes the slot to the next in the queue, so that a newcomer cannot take it first. */
   #leave(lane: Lane): void {
     this.#running--
     if (lane === 'suspect') this.#suspects--

@@ -1,11 +1,10 @@
-/** Sealing of small secrets at rest: AES-256-GCM under the master key, bound to what they are for. */
+/** Encrypts small secrets at rest: AES-256-GCM under the master key, bound to a purpose. */
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
 import { StaticError } from '@static/protocol'
 
 const NONCE = 12
 const TAG = 16
 
-/** Length of a master key. */
 export const MASTER_KEY_BYTES = 32
 
 /** Seals a secret; `purpose` must be given again to open it. */
@@ -15,7 +14,7 @@ export function seal(masterKey: Uint8Array, secret: Uint8Array, purpose: string)
   return Buffer.concat([nonce, cipher.update(secret), cipher.final(), cipher.getAuthTag()]).toString('base64')
 }
 
-/** Opens what `seal` made. Throws `store_key_wrong` if key, purpose or bytes are wrong. */
+/** Opens a sealed secret. Throws `store_key_wrong` if key, purpose or bytes are wrong. */
 export function unseal(masterKey: Uint8Array, sealed: string, purpose: string): Buffer {
   const bytes = Buffer.from(sealed, 'base64')
   try {

@@ -1,7 +1,7 @@
 /**
  * Token signing keys (SPEC.md, "Tokens"). A key is published 24 hours before its first signature, so
  * that every verifier has it in time, and stays published for 2 hours after its last one. Nodes agree
- * through the database: the next generation is made once, whoever comes first.
+ * through the database: the first node creates the next generation, the others use it.
  */
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject } from 'node:crypto'
 import { calculateJwkThumbprint, exportJWK } from 'jose'
@@ -14,7 +14,7 @@ const HOUR = 3600_000
 const PUBLISHED_BEFORE = 24 * HOUR
 const PUBLISHED_AFTER = 2 * HOUR
 
-/** A public key as the JWKS shows it. */
+/** A public key in the form of the JWKS. */
 export interface PublishedKey {
   readonly kty: 'OKP'
   readonly crv: 'Ed25519'
@@ -29,21 +29,20 @@ interface SigningKey {
   readonly kid: string
   readonly sign: Signer
   readonly published: PublishedKey
-  /** The protected header of the tokens that it signs, encoded. */
+  /** The encoded protected header of the tokens signed with this key. */
   readonly header: string
   readonly activeFrom: number
 }
 
-/** What the key ring needs. */
 export interface KeyRingOptions {
   readonly store: SigningKeyStore
   readonly masterKey: Uint8Array
   readonly now: Clock
-  /** For how long one key signs. */
+  /** How long a key signs tokens, in milliseconds. */
   readonly lifetime: number
 }
 
-/** The signing keys of a deployment, as this node knows them. */
+/** The signing keys of a deployment, as last read by this node. */
 export class KeyRing {
   readonly #options: KeyRingOptions
   #keys: readonly SigningKey[] = []
@@ -52,25 +51,25 @@ export class KeyRing {
     this.#options = options
   }
 
-  /** Opens the ring and makes the first key if there is none. */
+  /** Opens the ring and creates the first key if there is none. */
   static async open(options: KeyRingOptions): Promise<KeyRing> {
     const ring = new KeyRing(options)
     await ring.refresh()
     return ring
   }
 
-  /** Reads the keys again, makes the next one when it is time and deletes what is out of use. Called every minute. */
+  /** Reads the keys again, creates the next one when it is due and deletes old ones. Called every minute. */
   async refresh(): Promise<void> {
     const { store, now, lifetime } = this.#options
     await this.#read()
-    // A key that a node with a wrong clock made for a far future is nobody's successor.
+    // Ignore a key for the far future, created by a node with a wrong clock.
     const newest = this.#keys.findLast(({ activeFrom }) => activeFrom <= now() + lifetime + PUBLISHED_BEFORE)
     const next = Math.max(0, ...this.#keys.map(({ generation }) => generation)) + 1
     if (!newest) {
       await this.#make(next, now())
       await this.#read()
     } else if (now() >= newest.activeFrom + lifetime - PUBLISHED_BEFORE) {
-      // A whole notice period from now, also when the service was off on the day.
+      // A full notice period from now, even if the service was down when the key was due.
       await this.#make(next, Math.max(now() + PUBLISHED_BEFORE, newest.activeFrom + lifetime))
       await this.#read()
     }
@@ -79,23 +78,23 @@ export class KeyRing {
   }
 
   /**
-   * Signs a token with the key whose turn it is (RFC 7515, compact form). In this thread: the JWT library's way through
-   * Web Crypto costs several times as much, most of it in changing threads.
+   * Signs a token with the current key (RFC 7515, compact form). In this thread: the JWT library uses Web Crypto, which
+   * costs several times as much, mostly for switching threads.
    */
   sign(claims: TokenClaims): string {
     const now = this.#options.now()
     const key = this.#keys.findLast(({ activeFrom }) => activeFrom <= now) ?? this.#keys[0]
-    if (!key) throw StaticError.of('unavailable', 'There is no signing key yet.', { retryAfter: 1 })
+    if (!key) throw StaticError.of('unavailable', 'No signing key is active yet. Retry in 1 s.', { retryAfter: 1 })
     const signed = `${key.header}.${base64url(claims)}`
     return `${signed}.${key.sign(Buffer.from(signed)).toString('base64url')}`
   }
 
-  /** The keys that verifiers need now: the current one, its successor, and its predecessor for a while. */
+  /** The keys that verifiers need: the current one, its successor, and its predecessor until its tokens expire. */
   jwks(): { readonly keys: readonly PublishedKey[] } {
     return { keys: this.#keys.filter((_, at) => !this.#retired(at)).map(({ published }) => published) }
   }
 
-  /** Whether every token that the key signed has run out. */
+  /** Whether every token signed with the key has expired. */
   #retired(at: number): boolean {
     const successor = this.#keys[at + 1]
     return successor !== undefined && this.#options.now() >= successor.activeFrom + PUBLISHED_AFTER
@@ -108,14 +107,14 @@ export class KeyRing {
     this.#keys = keys.sort((a, b) => a.activeFrom - b.activeFrom)
   }
 
-  /** Opens a row. The public key is derived from the private one: what a row says of itself is not believed. */
+  /** Opens a row. The public key is derived from the private key, because the row itself is not trusted. */
   async #unsealed(row: { generation: number; kid: string; sealed: string; activeFrom: number }): Promise<SigningKey> {
     const der = unseal(this.#options.masterKey, row.sealed, purpose(row.kid))
     const key = createPrivateKey({ key: der, format: 'der', type: 'pkcs8' })
     der.fill(0)
     const published = await publish(key)
     if (published.kid !== row.kid)
-      throw StaticError.of('store_corrupt', `The signing key ${row.kid} is not what its id says.`)
+      throw StaticError.of('store_corrupt', `The signing key ${row.kid} does not match its id.`)
     const { generation, kid, activeFrom } = row
     return {
       generation,
@@ -147,7 +146,7 @@ function purpose(kid: string): string {
 
 async function publish(key: KeyObject): Promise<PublishedKey> {
   const { x } = await exportJWK(createPublicKey(key))
-  if (x === undefined) throw new Error('An Ed25519 key has an x.')
+  if (x === undefined) throw new Error('The Ed25519 key has no public part.')
   const kid = await calculateJwkThumbprint({ kty: 'OKP', crv: 'Ed25519', x })
   return { kty: 'OKP', crv: 'Ed25519', x, kid, alg: TOKEN_ALGORITHM, use: 'sig' }
 }

@@ -1,6 +1,6 @@
 /**
- * Tags for secrets that were checked once: a MAC under a key that only this process knows, so that what is remembered
- * of a secret is worth nothing anywhere else.
+ * Tags for secrets that have been verified: a MAC under a key that only this process knows, so that the cached tag of a
+ * secret is useless anywhere else.
  */
 import { createHmac, createSecretKey, randomBytes } from 'node:crypto'
 import type { Sodium } from '@static/node/sodium'
@@ -8,7 +8,7 @@ import type { Sodium } from '@static/node/sodium'
 const KEY_BYTES = 32
 const TAG_BYTES = 32
 
-/** Makes the function that tags; each has a key of its own. */
+/** Creates a tagging function; each has its own random key. */
 export function makeTagger(sodium: Sodium | undefined): (secret: string) => string {
   if (!sodium) {
     const key = createSecretKey(randomBytes(KEY_BYTES))

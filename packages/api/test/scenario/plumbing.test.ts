@@ -102,9 +102,9 @@ onEachEngine('plumbing', (engine) => {
     const text = errors
       .replaceAll(/<[^>]+>/g, '')
       .replaceAll(/&#(\d+);/g, (_entity: string, point: string) => String.fromCharCode(Number(point)))
-    for (const [code, { help }] of Object.entries(ERRORS)) {
+    for (const [code, { remedy }] of Object.entries(ERRORS)) {
       assert.ok(errors.includes(`id="${code}"`), code)
-      for (const words of [ERROR_MEANINGS[code as ErrorCode], help]) {
+      for (const words of [ERROR_MEANINGS[code as ErrorCode], remedy]) {
         assert.ok(text.includes(words.replaceAll('`', '')), words)
       }
     }

@@ -1,10 +1,10 @@
 /**
- * A QUIC connection to a relay. Rules that defects of @currentspace/http3 0.9.0 and a soak test taught:
+ * A QUIC connection to a relay. Rules learned from defects of @currentspace/http3 0.9.0 and a soak test:
  *
- * - What arrives is handled in a microtask, the stream's end too: a write inside the library's 'data' event may be lost.
- * - Nothing holds back what arrives, and a write counts as done when the native side has it: whoever uses a stream bounds
- *   both. There is no keep-alive either, and `ping()` blocks the process.
- * - The library tells one message for every connection that fails; `diagnosis.ts` finds the words.
+ * - Handle data, and the end of a stream, in a microtask: a write inside the library's 'data' event may be lost.
+ * - There is no backpressure on incoming data, and a write counts as done once the native side has it: users of a
+ *   stream must bound both. There is no keep-alive either, and `ping()` blocks the process.
+ * - The library gives the same message for every failed connection; `diagnosis.ts` finds the reason.
  */
 import { getCACertificates } from 'node:tls'
 import { isMainThread } from 'node:worker_threads'
@@ -18,63 +18,63 @@ import { QUIC_SETTINGS } from './settings.ts'
 
 const IDLE_TIMEOUT_MS = 30_000
 
-/** Where to connect, and whom to trust. */
+/** Where to connect, and which CA to trust. */
 export interface QuicTarget {
   readonly host: string
   readonly port: number
   /** The DNS name in the relay's certificate; the library cannot check an address. */
   readonly serverName: string
-  /** The authority of that certificate, PEM; undefined: those that Node knows. */
+  /** The CA of that certificate, PEM; undefined: the default CAs of Node. */
   readonly ca?: string | undefined
-  /** Shows the relay that this is a stand-alone proxy. */
+  /** Proves to the relay that this is a stand-alone proxy. */
   readonly clientCertificate?: { readonly cert: string; readonly key: string }
   readonly idleTimeoutMs?: number
-  /** How long the name, and then each address, may take. */
+  /** Timeout for resolving the name, and then for each address. */
   readonly connectTimeoutMs?: number
   /**
-   * After so long without an answer the port is asked whether it is open at all, and a closed one is given up at once.
-   * Undefined: it may open until `connectTimeoutMs` is over.
+   * After this time without a response, the port is probed, and the attempt fails immediately if it is closed.
+   * Undefined: the port may open until `connectTimeoutMs` is over.
    */
   readonly probeAfterMs?: number
 }
 
-/** Takes what comes by a stream. */
+/** Callbacks of a stream. */
 export interface QuicStreamHandlers {
-  /** The chunk is the handler's to keep. */
+  /** The handler may keep the chunk. */
   data(chunk: Uint8Array): void
   /** The relay has ended its side; ours ends right after. */
   ended?(): void
-  /** The last word; the reason is missing when the relay ended the stream in order. */
+  /** The last call; the reason is undefined if the relay ended the stream normally. */
   closed(reason: StaticError | undefined): void
 }
 
 /** A session stream. */
 export interface QuicClientStream {
-  /** The bytes must not change any more. Does nothing once the stream is over. */
+  /** The bytes must not be changed afterwards. Does nothing once the stream is over. */
   write(bytes: Uint8Array): void
-  /** Ends our side after what was written. */
+  /** Ends our side after all pending writes. */
   end(): void
   /** Whether our side has ended, or the stream is gone. */
   readonly isOver: boolean
-  /** What the native side has not taken yet; what it took may still be far from delivered. */
+  /** Bytes that the native side has not taken yet. Bytes that it has taken may still be undelivered. */
   readonly bufferedBytes: number
 }
 
-/** A connection that is up. */
+/** An open connection. */
 export interface QuicConnection {
-  /** Throws `connection_error` when the connection is over. */
+  /** Throws `connection_error` if the connection is closed. */
   openStream(handlers: QuicStreamHandlers): QuicClientStream
-  /** Fulfilled when the connection is over, whoever ended it. */
+  /** Resolves when the connection is closed, by either side. */
   readonly closed: Promise<void>
-  /** The relay learns of it at once; streams are closed. */
+  /** Closes all streams and notifies the relay immediately. */
   close(): Promise<void>
 }
 
 /**
- * Connects, by IPv4 or else by IPv6.
+ * Connects over IPv4, or IPv6 if that fails.
  *
- * @throws {StaticError} `connection_error` with a reason for people; `invalid_request` when the server name is not a DNS
- *   name
+ * @throws {StaticError} `connection_error` with the reason in its message; `invalid_request` if the server name is not
+ *   a DNS name
  */
 export function connectQuic(target: QuicTarget): Promise<QuicConnection> {
   const { connectTimeoutMs = CONNECT_TIMEOUT_MS } = target
@@ -82,9 +82,9 @@ export function connectQuic(target: QuicTarget): Promise<QuicConnection> {
 }
 
 /**
- * Connects to one address. Other threads than the main one need a `shield` that has it done there.
+ * Connects to one address. Threads other than the main one need a `shield` that runs it there.
  *
- * @throws {StaticError} `connection_error` with a reason for people
+ * @throws {StaticError} `connection_error` with the reason in its message
  */
 export async function dialQuic(
   address: string,
@@ -95,9 +95,9 @@ export async function dialQuic(
   return new Connection(await connect(address, target, shield), placeOf(address, target.port), target)
 }
 
-/** The certificates cannot be shielded from here. */
+/** The error of a thread without a `shield`: it cannot protect the certificates. */
 export function wrongThread(): ConnectionError {
-  return new ConnectionError('unusable', 'QUIC works on the main thread only: use an https endpoint in others.')
+  return new ConnectionError('unusable', 'QUIC works on the main thread only. Use an https endpoint in other threads.')
 }
 
 async function connect(address: string, target: QuicTarget, shield: Shield): Promise<QuicClientSession> {
@@ -109,12 +109,12 @@ async function connect(address: string, target: QuicTarget, shield: Shield): Pro
   const giveUpIfClosed = (): void => {
     isRefused(address, port)
       .then((refused) => (refused && session?.handshakeComplete === false ? session.close() : undefined))
-      // It was only to be quicker: the time to connect runs out by itself.
+      // The probe is only an optimization: the connection times out anyway.
       .catch(() => {})
   }
   const doubt = probeAfterMs === undefined ? undefined : setTimeout(giveUpIfClosed, probeAfterMs)
   try {
-    // The library reads the certificates before it says which runtime it has chosen.
+    // The library reads the certificates before it emits `runtime`.
     await shield(async () => {
       const begun = dialLibrary(
         { address, port, servername: serverName },
@@ -147,7 +147,7 @@ async function connect(address: string, target: QuicTarget, shield: Shield): Pro
   }
 }
 
-/** Only who dials by QUIC pays for the library, or needs a system on which it runs. */
+/** Loaded on first use: only programs that use QUIC need the library, and a system on which it runs. */
 async function loadLibrary(): Promise<typeof connectLibrary> {
   try {
     return (await import('@currentspace/http3')).connectQuic
@@ -157,7 +157,7 @@ async function loadLibrary(): Promise<typeof connectLibrary> {
 }
 
 function unusable(cause: unknown): ConnectionError {
-  const text = 'QUIC cannot be used here, because its native library does not load: use an https endpoint.'
+  const text = 'QUIC is not available here, because its native library does not load. Use an https endpoint.'
   return new ConnectionError('unusable', text, cause)
 }
 
@@ -165,7 +165,7 @@ class Connection implements QuicConnection {
   readonly #session: QuicClientSession
   readonly #place: string
   readonly closed: Promise<void>
-  /** Why the connection is over. */
+  /** Why the connection was closed. */
   #reason: StaticError | undefined
 
   constructor(session: QuicClientSession, place: string, { clientCertificate }: QuicTarget) {
@@ -211,13 +211,13 @@ class Connection implements QuicConnection {
       },
     }
     stream.on('data', (chunk: Buffer) => {
-      // A copy: the chunk may be a view of a large native buffer.
+      // Copied, because the chunk may be a view of a large native buffer.
       const bytes = new Uint8Array(chunk)
       queueMicrotask(() => handlers.data(bytes))
     })
     stream.on('end', () => {
       ended = true
-      // The answer tells the relay that all was read.
+      // Ending our side tells the relay that everything was read.
       queueMicrotask(() => {
         handlers.ended?.()
         carried.end()
@@ -227,7 +227,7 @@ class Connection implements QuicConnection {
       failure = error
     })
     stream.on('close', () => {
-      // After the microtasks of the last data, and after the session's own 'close', which says why.
+      // After the microtasks of the last data, and after the session's 'close' event, which has the reason.
       setImmediate(() => handlers.closed(ended ? undefined : (this.#reason ?? this.#cutOff(failure))))
     })
     return carried

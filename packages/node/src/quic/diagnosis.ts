@@ -1,4 +1,4 @@
-/** Why a QUIC connection failed: as much as can be known, and not more. */
+/** Finds out why a QUIC connection failed, as far as that can be known. */
 import { createSocket } from 'node:dgram'
 import { isIP } from 'node:net'
 import { ALPN } from '@static/protocol'
@@ -11,7 +11,7 @@ const ALERT = 0x100
 const NO_APPLICATION_PROTOCOL = 120
 const PROBE_MS = 500
 
-/** What alerts mean when this side has refused the relay's certificate. */
+/** The meaning of alerts if this side refused the relay's certificate. */
 const REFUSED: Readonly<Record<number, string>> = {
   42: 'is not for this name, or is malformed',
   43: 'is not for servers',
@@ -20,27 +20,27 @@ const REFUSED: Readonly<Record<number, string>> = {
   48: 'is not signed by an authority that is trusted here',
 }
 
-/** What alerts mean when they come from a relay after the handshake: they are about the client certificate. */
+/** The meaning of alerts from a relay after the handshake: they are about the client certificate. */
 const SHOWN: Readonly<Record<number, string>> = {
   42: 'is malformed',
   43: 'is not for clients',
   45: 'has expired or is not valid yet',
-  48: 'is not signed by an authority that the relay knows',
+  48: 'is not signed by an authority that the relay trusts',
 }
 
-/** What is known about a connection that did not come about. */
+/** What is known about a connection that failed. */
 export interface FailedConnection {
   readonly address: string
   readonly port: number
   readonly serverName: string
-  /** With what code the connection was closed; undefined or 0 when nothing came at all. */
+  /** The code that the connection was closed with; undefined or 0 if nothing was received. */
   readonly closeCode: number | undefined
-  /** A client certificate was shown: the relay may have refused that one. */
+  /** A client certificate was sent, so the relay may have refused it. */
   readonly shown: boolean
   readonly cause: unknown
 }
 
-/** The error of a connection that did not come about. Asks the port itself when the library knows nothing. */
+/** The error of a connection that failed. Probes the port if the library has no reason. */
 export async function connectFailure(failed: FailedConnection): Promise<ConnectionError> {
   const { address, port, serverName, closeCode = 0, shown, cause } = failed
   const place = placeOf(address, port)
@@ -50,51 +50,51 @@ export async function connectFailure(failed: FailedConnection): Promise<Connecti
       return new ConnectionError('wrong_protocol', `The server at ${place} does not speak ${ALPN}.`, cause)
     }
     const what = REFUSED[alert] ?? `was refused (TLS alert ${alert})`
-    const or = shown ? ', or the client certificate is refused there' : ''
+    const or = shown ? ', or the server refused the client certificate' : ''
     const text = `The certificate that ${place} shows for "${serverName}" ${what}${or}.`
     return new ConnectionError('untrusted_certificate', text, cause)
   }
   if (closeCode !== 0)
     return new ConnectionError('closed', `${place} closed the connection with code ${closeCode}.`, cause)
-  // The library has no code for it: its message is all that there is.
+  // The library has no code for this, only a message.
   if (cause instanceof Error && /TlsFail|TLS/.test(cause.message)) {
-    const what = shown ? 'authority or the client certificate' : 'authority'
+    const what = shown ? 'CA certificate or the client certificate' : 'CA certificate'
     return new ConnectionError('unreadable_authority', `The ${what} for ${place} cannot be read.`, cause)
   }
   switch (await probe(address, port)) {
     case 'refused':
-      return new ConnectionError('refused', `Nobody listens on UDP port ${port} of ${address}.`, cause)
+      return new ConnectionError('refused', `Nothing is listening on UDP port ${port} of ${address}.`, cause)
     case 'unreachable':
-      return new ConnectionError('unreachable', `${place} cannot be reached by UDP from this machine.`, cause)
+      return new ConnectionError('unreachable', `${place} cannot be reached over UDP from this machine.`, cause)
     case 'answers': {
-      const text = `A QUIC server answers at ${place}, but lets nobody in: it does not speak ${ALPN}, or it is full.`
+      const text = `A QUIC server answers at ${place} but refuses to connect: it does not speak ${ALPN}, or it is full.`
       return new ConnectionError('wrong_protocol', text, cause)
     }
     case 'silent': {
-      const text = `No answer from ${place}: nobody listens there, or UDP is blocked on the way.`
+      const text = `No answer from ${place}: nothing is listening there, or UDP is blocked on the way.`
       return new ConnectionError('timed_out', text, cause)
     }
   }
 }
 
-/** Whether the machine there says that nobody listens. The library waits its whole time without hearing it. */
+/** Whether the machine reports a closed port. The library ignores that and waits until its timeout. */
 export async function isRefused(address: string, port: number): Promise<boolean> {
   return (await probe(address, port)) === 'refused'
 }
 
-/** Why a connection that was up is over; undefined when it was closed without a reason. */
+/** Why an open connection was closed; undefined if it was closed without a reason. */
 export function closeReason(code: number, reason: string, shown: boolean): ConnectionError | undefined {
   if (shown && code >= ALERT && code < 2 * ALERT) {
     const alert = code - ALERT
     const what = SHOWN[alert] ?? `was refused (TLS alert ${alert})`
-    return new ConnectionError('closed', `The relay does not take the client certificate: it ${what}.`)
+    return new ConnectionError('closed', `The relay refused the client certificate: it ${what}.`)
   }
   if (code === 0 && reason === '') return undefined
   const why = reason === '' ? `code ${code}.` : peerSentence(reason)
   return new ConnectionError('closed', `The connection to the relay was closed: ${why}`)
 }
 
-/** Sends a first packet with nothing in it: a QUIC server that checks addresses answers it with a Retry. */
+/** Sends an empty Initial packet: a QUIC server that validates addresses responds with a Retry. */
 async function probe(address: string, port: number): Promise<'refused' | 'unreachable' | 'answers' | 'silent'> {
   const packet = Buffer.alloc(1200)
   packet.writeUInt8(0xc3, 0) // long header, Initial, 4-byte packet number (RFC 9000, section 17.2.2)
@@ -111,7 +111,7 @@ async function probe(address: string, port: number): Promise<'refused' | 'unreac
       )
       socket.once('message', () => resolve('answers'))
       socket.connect(port, address, () => socket.send(packet))
-      // An answer that is here already is heard first, also when this process stood still.
+      // setImmediate: a response that has already arrived is handled first, even if this process was stalled.
       timer = setTimeout(() => setImmediate(() => resolve('silent')), PROBE_MS)
     })
   } finally {

@@ -1,11 +1,11 @@
 /**
- * How @currentspace/http3 is used, the same on both sides. Each line keeps a rule that a defect of version 0.9.0 or a
- * soak test taught: `portable` needs no io_uring; the flow-control windows stay at their defaults, since smaller ones
- * kill connections; datagrams of 1,350 bytes pass IPv6, tunnels and overlay networks, which the default does not.
+ * Options of @currentspace/http3, the same on both sides. Each follows from a defect of version 0.9.0 or from a soak
+ * test: `portable` needs no io_uring; the flow-control windows keep their defaults, because smaller ones kill
+ * connections; datagrams of 1,350 bytes pass IPv6, tunnels and overlay networks, which the default size does not.
  */
 import { ALPN } from '@static/protocol'
 
-/** Options of servers and clients alike. */
+/** For servers and clients. */
 export const QUIC_SETTINGS = {
   alpn: [ALPN] as string[],
   runtimeMode: 'portable',

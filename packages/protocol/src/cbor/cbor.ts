@@ -1,14 +1,14 @@
 /**
  * The CBOR form of the relay's messages (SPEC.md, "Relay"): core deterministic CBOR (RFC 8949 §4.2.1) in a profile that
- * leaves exactly one encoding for each message. What decodes, encodes to the same bytes again.
+ * allows exactly one encoding for each message. Bytes that decode also encode to the same bytes again.
  *
- * Keys that the schema does not have are refused, not skipped. Peers of different age get on by the protocol revision
- * instead: both tell theirs when a session opens, the session speaks the lower one, a new field raises it, and a proxy
- * below the agent's revision is turned away. So an unknown key is never a message from the future but always a mistake
- * or an attack, and skipping it would only open what the profile closes: second encodings of the same message, items
- * that nobody has checked, and depth that no schema bounds.
+ * Unknown keys are refused, not skipped. Peers of different versions are compatible through the protocol revision
+ * instead: both state theirs when a session opens, the session uses the lower one, every new field increments it, and a
+ * proxy below the agent's revision is refused. So an unknown key is never a message from the future but always a bug or
+ * an attack, and skipping it would allow what the profile excludes: second encodings of the same message, unchecked
+ * items, and depth that no schema bounds.
  *
- * This form says nothing about whether a message makes sense: sizes of ids and the like are checked by who uses them.
+ * Decoding does not validate the content of a message: the code that uses it checks sizes of ids and the like.
  */
 import type { DescMessage, MessageShape } from '@bufbuild/protobuf'
 import { planOf } from './plan.ts'
@@ -17,8 +17,8 @@ import { CborWriter } from './writer.ts'
 import { WireError } from '../wire/wire-error.ts'
 
 /**
- * Heads in one message, keys included. The largest commit needs a few thousand; without a bound, 4 MiB of one-byte
- * items would become a hundred times that in memory.
+ * The most items in one message, keys included. The largest commit needs a few thousand; without a limit, 4 MiB of
+ * one-byte items would use a hundred times as much memory.
  */
 export const MAX_ITEMS = 65_536
 
@@ -27,8 +27,8 @@ const writer = new CborWriter()
 /**
  * Encodes a message.
  *
- * @throws {WireError} when a value is out of its type's range or a oneof is not set
- * @throws {TypeError} when the type is outside the profile
+ * @throws {WireError} if a value is out of its type's range or a oneof is not set
+ * @throws {TypeError} if the type is outside the profile
  */
 export function encodeCbor<Type extends DescMessage>(type: Type, message: MessageShape<Type>): Uint8Array<ArrayBuffer> {
   const plan = planOf(type)
@@ -38,11 +38,11 @@ export function encodeCbor<Type extends DescMessage>(type: Type, message: Messag
 }
 
 /**
- * Decodes a message of at most `maxBytes`. Byte strings in it are views of `bytes`: whoever uses that buffer again
- * copies them first.
+ * Decodes a message of at most `maxBytes`. Byte strings in it are views of `bytes`: copy them before you reuse that
+ * buffer.
  *
- * @throws {WireError} for everything but the one encoding of a message
- * @throws {TypeError} when the type is outside the profile
+ * @throws {WireError} for anything but the single valid encoding of a message
+ * @throws {TypeError} if the type is outside the profile
  */
 export function decodeCbor<Type extends DescMessage>(
   type: Type,

@@ -1,5 +1,5 @@
 /**
- * What the CBOR codec does for a message type, worked out once from its descriptor.
+ * How the CBOR codec writes and reads a message type, computed once from its descriptor.
  *
  * | protobuf            | CBOR                                                     |
  * |---------------------|----------------------------------------------------------|
@@ -12,9 +12,9 @@
  * | optional            | present when set, zero included                          |
  * | other zero values   | absent                                                   |
  *
- * Floats, groups, google.protobuf types, maps with other keys and types deeper than 8 (recursive ones among them) have
- * no place in it: planning such a type throws, so a test over the schema keeps them out. As keys outside the schema are
- * refused, no input can be deeper than its type, and reading needs no counter for it.
+ * Floats, groups, google.protobuf types, maps with other keys and types deeper than 8 (including recursive ones) are
+ * not supported: planning such a type throws, so a test over the schema keeps them out. Because unknown keys are
+ * refused, no input can be deeper than its type, and the reader needs no depth counter.
  */
 import { create, type DescField, type DescMessage, type Message, ScalarType } from '@bufbuild/protobuf'
 import type { CborReader } from './reader.ts'
@@ -22,7 +22,7 @@ import { ENUM, planList, planMap, SCALARS, type ValuePlan } from './value.ts'
 import type { CborWriter } from './writer.ts'
 import { WireError } from '../wire/wire-error.ts'
 
-/** Maps and arrays within each other, the outermost map included. */
+/** The deepest nesting of maps and arrays, including the outermost map. */
 export const MAX_CBOR_DEPTH = 8
 
 /** How one message type is written and read. */
@@ -36,7 +36,7 @@ interface FieldPlan extends ValuePlan {
   readonly number: number
   readonly name: string
   readonly oneof: string | undefined
-  /** Whether a value is written by leaving the field out. */
+  /** Whether the field is omitted for this value. */
   readonly isDefault: (value: unknown) => boolean
 }
 
@@ -48,7 +48,7 @@ const plans = new WeakMap<DescMessage, CborPlan>()
 /**
  * The plan of a message type.
  *
- * @throws {TypeError} when the type is outside the profile
+ * @throws {TypeError} if the type is outside the profile
  */
 export function planOf(type: DescMessage): CborPlan {
   const plan = plans.get(type) ?? planMessage(type, [])

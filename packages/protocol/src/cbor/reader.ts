@@ -1,16 +1,16 @@
-/** Reads the items of core deterministic CBOR (RFC 8949 §4.2.1) and refuses every other spelling. */
+/** Reads the items of core deterministic CBOR (RFC 8949 §4.2.1) and refuses every other encoding. */
 import { WireError } from '../wire/wire-error.ts'
 
 const TWO_TO_32 = 0x1_0000_0000
 
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
-/** A cursor over one message. Every method throws WireError and leaves the reader unusable when it does. */
+/** A cursor over one message. Every method can throw WireError, after which the reader must not be used. */
 export class CborReader {
   readonly #bytes: Uint8Array
   #at = 0
   #itemsLeft: number
-  // Of the last head: its major type, and the upper and lower half of an 8-byte value.
+  // The last head: its major type, and the upper and lower half of an 8-byte value.
   #major = 0
   #high = 0
   #low = 0
@@ -35,17 +35,17 @@ export class CborReader {
     return this.#count(4)
   }
 
-  /** An integer within `min` and `max`. */
+  /** An integer from `min` to `max`. */
   int(min: number, max: number): number {
     const size = this.#head()
     if (this.#major > 1) throw this.#error('type')
-    // Beyond 2^53 the number is not exact any more, but every such number is out of range here.
+    // Beyond 2^53 the number is not exact, but every such number is out of range here.
     const value = this.#major === 0 ? size : -1 - size
     if (value < min || value > max) throw this.#error('range')
     return value
   }
 
-  /** A 64-bit integer within `min` and `max`. */
+  /** A 64-bit integer from `min` to `max`. */
   bigint(min: bigint, max: bigint): bigint {
     const size = this.#head()
     if (this.#major > 1) throw this.#error('type')
@@ -55,7 +55,6 @@ export class CborReader {
     return value
   }
 
-  /** True or false. */
   bool(): boolean {
     const value = this.#head()
     if (this.#major !== 7) throw this.#error('type')
@@ -67,7 +66,6 @@ export class CborReader {
     return this.#string(2)
   }
 
-  /** A text string. */
   text(): string {
     const bytes = this.#string(3)
     try {
@@ -82,7 +80,7 @@ export class CborReader {
     return this.#bytes.subarray(offset, this.#at)
   }
 
-  /** Nothing may follow. */
+  /** Throws if anything follows. */
   end(): void {
     if (this.#at !== this.#bytes.length) throw this.#error('trailing')
   }
@@ -90,7 +88,7 @@ export class CborReader {
   #count(major: number): number {
     const count = this.#head()
     if (this.#major !== major) throw this.#error('type')
-    // May be far beyond what the input holds. Nothing is made ahead of it, so it only runs into the input's end.
+    // May be far larger than the input. Nothing is allocated in advance, so reading just hits the end of the input.
     return count
   }
 
@@ -102,7 +100,7 @@ export class CborReader {
     return this.#bytes.subarray(this.#at - length, this.#at)
   }
 
-  /** Reads a head, sets the major type and gives the value (exact up to 2^53). */
+  /** Reads a head, sets the major type and returns the value (exact up to 2^53). */
   #head(): number {
     const first = this.#byte()
     if (--this.#itemsLeft < 0) throw this.#error('too-many-items')

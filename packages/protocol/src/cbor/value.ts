@@ -1,4 +1,4 @@
-/** How single values, lists and maps are written to CBOR and read from it; messages are in cbor-plan.ts. */
+/** How single values, lists and maps are written to and read from CBOR; messages are in plan.ts. */
 import { ScalarType } from '@bufbuild/protobuf'
 import type { CborReader } from './reader.ts'
 import type { CborWriter } from './writer.ts'
@@ -6,7 +6,7 @@ import { WireError } from '../wire/wire-error.ts'
 
 /** How a value inside a field, a list or a map is written and read. */
 export interface ValuePlan {
-  /** How many maps and arrays it can have within each other. */
+  /** How deep its maps and arrays can be nested. */
   readonly depth: number
   readonly write: (writer: CborWriter, value: unknown) => void
   readonly read: (reader: CborReader) => unknown
@@ -35,7 +35,7 @@ const UINT32 = planInt(0, 0xffff_ffff)
 const INT64 = planBigint(-0x8000_0000_0000_0000n, 0x7fff_ffff_ffff_ffffn)
 const UINT64 = planBigint(0n, 0xffff_ffff_ffff_ffffn)
 
-/** Enums are open, as in proto3: who uses one has an answer for numbers that it does not know. */
+/** Enums are open, as in proto3: code that uses one must handle unknown numbers. */
 export const ENUM: ValuePlan = INT32
 
 /** The plan of each scalar type; floats have none. */
@@ -69,7 +69,7 @@ export const SCALARS: Readonly<Record<ScalarType, ValuePlan | undefined>> = {
   },
 }
 
-/** A list of such values. */
+/** A list of values. */
 export function planList(item: ValuePlan): ValuePlan {
   return {
     depth: 1 + item.depth,
@@ -86,7 +86,7 @@ export function planList(item: ValuePlan): ValuePlan {
   }
 }
 
-/** A map from text to such values. */
+/** A map from text to values. */
 export function planMap(item: ValuePlan): ValuePlan {
   return {
     depth: 1 + item.depth,
@@ -95,7 +95,7 @@ export function planMap(item: ValuePlan): ValuePlan {
         if (!key.isWellFormed()) throw new WireError('utf8')
         return { key: encoder.encode(key), each }
       })
-      // As their encodings are ordered: the head puts the shorter one first.
+      // In the order of their encodings, where the head puts the shorter key first.
       entries.sort((a, b) => a.key.length - b.key.length || compare(a.key, b.key))
       writer.head(5, entries.length)
       for (const { key, each } of entries) {
@@ -115,7 +115,7 @@ export function planMap(item: ValuePlan): ValuePlan {
         previous = key
         entries.push([text, item.read(reader)])
       }
-      // Not by assignment: that would do something else for the key `__proto__`.
+      // Not by assignment, which would set the prototype for the key `__proto__`.
       return Object.fromEntries(entries)
     },
   }

@@ -3,22 +3,22 @@ import { WireError } from '../wire/wire-error.ts'
 
 const TWO_TO_32 = 0x1_0000_0000
 const MAX_UINT64 = 0xffff_ffff_ffff_ffffn
-/** A buffer beyond this is not kept for the next message. */
+/** A larger buffer is not kept for the next message. */
 const KEPT_BYTES = 65_536
 
 const encoder = new TextEncoder()
 
-/** A growing buffer that is used again for one message after another. */
+/** A growing buffer that is reused for one message after another. */
 export class CborWriter {
   #bytes = new Uint8Array(4096)
   #at = 0
 
-  /** Empties the writer; a message that failed half way may have left something. */
+  /** Empties the writer; a message that failed halfway may have left bytes. */
   start(): void {
     this.#at = 0
   }
 
-  /** The bytes written since `start`, in a buffer of their own. */
+  /** The bytes written since `start`, as a copy. */
   finish(): Uint8Array<ArrayBuffer> {
     const bytes = this.#bytes.slice(0, this.#at)
     if (this.#bytes.length > KEPT_BYTES) this.#bytes = new Uint8Array(KEPT_BYTES)
@@ -51,14 +51,14 @@ export class CborWriter {
     this.#at = at
   }
 
-  /** An integer within `min` and `max`. */
+  /** An integer from `min` to `max`. */
   int(value: number, min: number, max: number): void {
     if (!Number.isInteger(value) || value < min || value > max) throw new WireError('range')
     if (value < 0) this.head(1, -1 - value)
     else this.head(0, value)
   }
 
-  /** A 64-bit integer within `min` and `max`. */
+  /** A 64-bit integer from `min` to `max`. */
   bigint(value: bigint, min: bigint, max: bigint): void {
     if (value < min || value > max) throw new WireError('range')
     const [major, size] = value < 0n ? [1, -1n - value] : [0, value]
@@ -72,12 +72,10 @@ export class CborWriter {
     this.#at = put32(this.#bytes, this.#at, Number(size & (MAX_UINT64 >> 32n)))
   }
 
-  /** True or false. */
   bool(value: boolean): void {
     this.head(7, value ? 21 : 20)
   }
 
-  /** A byte string. */
   bytes(value: Uint8Array): void {
     this.head(2, value.length)
     this.#room(value.length)
@@ -85,14 +83,13 @@ export class CborWriter {
     this.#at += value.length
   }
 
-  /** A text string. */
   text(value: string): void {
-    // The encoder would turn half a surrogate pair into another character without a word.
+    // The encoder would silently replace half a surrogate pair with another character.
     if (!value.isWellFormed()) throw new WireError('utf8')
     this.utf8(encoder.encode(value))
   }
 
-  /** A text string that is UTF-8 already. */
+  /** A text string that is already UTF-8. */
   utf8(value: Uint8Array): void {
     this.head(3, value.length)
     this.#room(value.length)

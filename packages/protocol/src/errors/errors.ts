@@ -1,13 +1,13 @@
 /** The classes that carry the codes of the table: one per family (SPEC.md, "Errors"). */
 import { type ErrorCode, type ErrorRow, ERRORS } from './table.ts'
 
-/** What an error can carry beside its code and text. */
+/** What an error can carry besides its code and message. */
 export interface ErrorDetails {
-  /** What led to it; for logs, never for the peer. */
+  /** The underlying error. Logged, never sent to the peer. */
   readonly cause?: unknown
-  /** Seconds after which a new try makes sense. */
+  /** Seconds to wait before a retry. */
   readonly retryAfter?: number
-  /** The request's fields that are wrong. */
+  /** The invalid fields of the request. */
   readonly errors?: readonly { readonly field: string; readonly message: string }[]
   /** The resource that already exists. */
   readonly resourceId?: string
@@ -18,7 +18,7 @@ export function docUrlOf(apiUrl: string, code: ErrorCode): string {
   return `${apiUrl}/docs/errors#${code}`
 }
 
-/** Base of all errors of Static. */
+/** The base class of all errors. */
 export class StaticError extends Error {
   readonly code: ErrorCode
   readonly details: ErrorDetails
@@ -36,22 +36,22 @@ export class StaticError extends Error {
     return ERRORS[this.code].status
   }
 
-  /** Whether the same call can succeed later without any change. */
+  /** Whether retrying the same call unchanged can succeed. */
   get retryable(): boolean {
     return ERRORS[this.code].retryable
   }
 
-  /** The page that explains it, where the address of the API is known. */
+  /** The page that explains the error, if the address of the API is known. */
   get docUrl(): string | undefined {
     return this.#docUrl
   }
 
-  /** Says which API explains it, if one is known; the first word counts. */
+  /** Sets `docUrl` to the page of this API. Only the first call with an address has an effect. */
   explainAt(apiUrl: string | undefined): void {
     if (apiUrl !== undefined) this.#docUrl ??= docUrlOf(apiUrl, this.code)
   }
 
-  /** Makes an error of the class that belongs to the code. */
+  /** Creates an error of the class that belongs to the code. */
   static of(code: ErrorCode, message?: string, details?: ErrorDetails): StaticError {
     return new FAMILIES[ERRORS[code].family](code, message, details)
   }
@@ -59,19 +59,19 @@ export class StaticError extends Error {
   /** Passes a StaticError through and wraps anything else as `internal_error`. */
   static from(error: unknown): StaticError {
     if (error instanceof StaticError) return error
-    return new StaticError('internal_error', 'Something went wrong inside Static.', { cause: error })
+    return new StaticError('internal_error', 'Static failed because of a bug.', { cause: error })
   }
 }
 
-/** A missing, wrong or insufficient credential. */
+/** The credential is missing, wrong or insufficient. */
 export class AuthError extends StaticError {}
-/** The other side cannot be reached or did not answer in time. */
+/** The relay or the API cannot be reached or did not answer in time. */
 export class TransportError extends StaticError {}
-/** A channel's name, membership, invite or queue is in the way. */
+/** The request failed because of a channel's name, membership, invite or queue. */
 export class ChannelError extends StaticError {}
 /** The plan's message limit is reached. */
 export class QuotaExceededError extends StaticError {}
-/** The cryptographic state of a channel is in the way. */
+/** The request failed because of a channel's cryptographic state. */
 export class MlsError extends StaticError {}
 
 const FAMILIES: Record<ErrorRow['family'], typeof StaticError> = {

@@ -1,6 +1,6 @@
 /**
- * Every error a user of Static can meet, in one table (SPEC.md, "Errors").
- * Callers switch on the code; the text is for people and may change.
+ * Every error a user of Static can see, in one table (SPEC.md, "Errors").
+ * Programs switch on the code; titles and messages are for people and may change.
  */
 
 /** A stable error code. */
@@ -61,16 +61,18 @@ export interface ErrorRow {
   readonly family: 'AuthError' | 'TransportError' | 'ChannelError' | 'QuotaExceededError' | 'MlsError' | 'StaticError'
   /** A short name, the same for every occurrence. */
   readonly title: string
-  /** The HTTP status of the answer that carries it. */
+  /** The HTTP status of the response. */
   readonly status: number
-  /** The gRPC status (the canonical number) of the answer that carries it. */
+  /** The canonical gRPC status number of the response. */
   readonly grpc: number
-  /** How the message of the low-level Python client starts. */
+  /** The start of the message in the low-level Python client. */
   readonly prefix: 'MLS engine error:' | 'transport error:' | 'invalid channel name:' | 'auth error:' | 'runtime error:'
-  /** Whether the same call can succeed later without any change. */
+  /** Whether retrying the same call unchanged can succeed. */
   readonly retryable: boolean
-  /** What to do about it. */
+  /** The default message: what is wrong, then what to do about it. */
   readonly help: string
+  /** What to do about it: the second part of `help`. */
+  readonly remedy: string
 }
 
 /** Canonical gRPC status numbers, by name. */
@@ -89,287 +91,387 @@ const GRPC = {
   unauthenticated: 16,
 } as const
 
-const auth = (status: number, title: string, help: string, grpc: number = GRPC.unauthenticated): ErrorRow => ({
-  family: 'AuthError',
-  title,
-  status,
-  grpc,
-  prefix: 'auth error:',
-  retryable: false,
-  help,
-})
+/** What is wrong, and what to do about it. */
+type Text = readonly [problem: string, remedy: string]
 
-const transport = (status: number, title: string, help: string, grpc: number, retryable = true): ErrorRow => ({
-  family: 'TransportError',
-  title,
-  status,
-  grpc,
-  prefix: 'transport error:',
-  retryable,
-  help,
-})
+type Rest = Omit<ErrorRow, 'title' | 'status' | 'grpc' | 'help' | 'remedy'>
 
-const channel = (status: number, title: string, help: string, grpc: number, retryable = false): ErrorRow => ({
-  family: 'ChannelError',
-  title,
-  status,
-  grpc,
-  prefix: 'runtime error:',
-  retryable,
-  help,
-})
+function row(rest: Rest, status: number, title: string, [problem, remedy]: Text, grpc: number): ErrorRow {
+  return { ...rest, title, status, grpc, help: `${problem} ${remedy}`, remedy }
+}
 
-const mls = (status: number, title: string, help: string, grpc: number, retryable = false): ErrorRow => ({
-  family: 'MlsError',
-  title,
-  status,
-  grpc,
-  prefix: 'MLS engine error:',
-  retryable,
-  help,
-})
+const auth = (status: number, title: string, text: Text, grpc: number = GRPC.unauthenticated): ErrorRow =>
+  row({ family: 'AuthError', prefix: 'auth error:', retryable: false }, status, title, text, grpc)
 
-const other = (status: number, title: string, help: string, grpc: number, retryable = false): ErrorRow => ({
-  family: 'StaticError',
-  title,
-  status,
-  grpc,
-  prefix: 'runtime error:',
-  retryable,
-  help,
-})
+const transport = (status: number, title: string, text: Text, grpc: number, retryable = true): ErrorRow =>
+  row({ family: 'TransportError', prefix: 'transport error:', retryable }, status, title, text, grpc)
+
+const channel = (status: number, title: string, text: Text, grpc: number, retryable = false): ErrorRow =>
+  row({ family: 'ChannelError', prefix: 'runtime error:', retryable }, status, title, text, grpc)
+
+const mls = (status: number, title: string, text: Text, grpc: number, retryable = false): ErrorRow =>
+  row({ family: 'MlsError', prefix: 'MLS engine error:', retryable }, status, title, text, grpc)
+
+const other = (status: number, title: string, text: Text, grpc: number, retryable = false): ErrorRow =>
+  row({ family: 'StaticError', prefix: 'runtime error:', retryable }, status, title, text, grpc)
 
 const REJOIN = 'Leave the channel and join again with a new invite token.'
+const RETRY_AFTER = 'Wait as long as `Retry-After` says, then retry.'
+const NEW_INVITE = 'Ask the owner for a new invite token.'
 
 /** Every code with its row. */
 export const ERRORS: Readonly<Record<ErrorCode, ErrorRow>> = {
-  auth_failed: auth(
-    401,
-    'Authentication required',
+  auth_failed: auth(401, 'Authentication required', [
+    'The request has no valid credential.',
     'Send an API key as `Authorization: Bearer sk_live_…`, or sign in again.',
-  ),
-  auth_key_invalid: auth(
-    401,
-    'Invalid credential',
-    'Check the key for typing errors; if it was revoked, create a new one.',
-  ),
-  invalid_credentials: auth(401, 'Wrong e-mail or password', 'Check the e-mail address and the password.'),
+  ]),
+  auth_key_invalid: auth(401, 'Invalid credential', [
+    'The API key or token is not valid.',
+    'Check the key for typos; if it was revoked, create a new one.',
+  ]),
+  invalid_credentials: auth(401, 'Wrong e-mail or password', [
+    'The e-mail address or the password is wrong.',
+    'Check both and try again.',
+  ]),
   api_key_required: auth(
     403,
     'API key required',
-    'Give the client an API key: guests may only use channels that they are members of.',
+    [
+      'This requires an API key, and the agent is connected as a guest.',
+      'Give the client an API key: guests can only use channels they are members of.',
+    ],
     GRPC.permissionDenied,
   ),
   mode_mismatch: auth(
     403,
-    'Test and live are mixed',
-    'Use a live key with live things and a test key with test things.',
+    'Test and live mode mixed',
+    [
+      'A test key cannot be used for live resources, nor a live key for test resources.',
+      'Use the key of the matching mode.',
+    ],
     GRPC.permissionDenied,
   ),
   account_suspended: auth(
     403,
     'Account suspended',
-    'Ask the operator of the service why the account was suspended.',
+    ['The account is suspended.', 'Ask the operator of the service why.'],
     GRPC.permissionDenied,
   ),
-  not_allowed: auth(403, 'Not allowed', 'Only the owner of the channel may do this.', GRPC.permissionDenied),
+  not_allowed: auth(
+    403,
+    'Not allowed',
+    ['This agent is not allowed to do this.', 'Ask the owner of the channel to do it.'],
+    GRPC.permissionDenied,
+  ),
 
   transport_error: transport(
     502,
     'Transport error',
-    'Check the network and the address of the relay; the client tries again by itself.',
+    [
+      'The connection to the relay failed.',
+      'Check the network and the address of the relay; the client retries automatically.',
+    ],
     GRPC.unavailable,
   ),
   connection_error: transport(
     502,
     'Cannot connect',
-    'Check that the relay runs and that its address and certificate are right.',
+    [
+      'The relay or the API cannot be reached.',
+      'Check that it is running and that its address and certificate are right.',
+    ],
     GRPC.unavailable,
   ),
   join_timeout: transport(
     504,
     'Join timed out',
-    'The owner of the channel must be running with an API key; then use the same token again.',
+    [
+      'The owner of the channel did not answer the join request in time.',
+      'Check that the owner is running with an API key, then use the same token again.',
+    ],
     GRPC.deadlineExceeded,
   ),
   listener_died: transport(
     500,
     'Background listener died',
-    'Close the channel manager and make a new one.',
+    ['The background listener of the channel manager has stopped.', 'Close the channel manager and create a new one.'],
     GRPC.unavailable,
     false,
   ),
   unavailable: transport(
     503,
     'Temporarily unavailable',
-    'Wait as long as `Retry-After` says, then try again.',
+    ['The service is temporarily unavailable.', RETRY_AFTER],
     GRPC.unavailable,
   ),
-  rate_limited: transport(
-    429,
-    'Too many requests',
-    'Wait as long as `Retry-After` says, then try again.',
-    GRPC.resourceExhausted,
+  rate_limited: transport(429, 'Too many requests', ['Too many requests.', RETRY_AFTER], GRPC.resourceExhausted),
+  closed: transport(
+    409,
+    'Closed',
+    ['The client, manager or channel is closed.', 'Open it again.'],
+    GRPC.failedPrecondition,
+    false,
   ),
-  closed: transport(409, 'Closed', 'The client or channel was closed; open it again.', GRPC.failedPrecondition, false),
 
   channel_error: {
     ...channel(
       400,
-      'Bad channel name',
-      'A name is org/namespace/service, each part 1–63 of a–z, 0–9 and hyphens, no hyphen at either end.',
+      'Invalid channel name',
+      [
+        'The channel name is not valid.',
+        'Use org/namespace/service, each part 1–63 of a–z, 0–9 and hyphens, with no hyphen at either end.',
+      ],
       GRPC.invalidArgument,
     ),
     prefix: 'invalid channel name:',
   },
   channel_exists: channel(
     409,
-    'Channel exists',
-    'Choose another name, or open the channel that has it.',
+    'Channel already exists',
+    [
+      'A channel with this name already exists.',
+      'Choose another name, or open the existing channel with `client.channel(name)`.',
+    ],
     GRPC.alreadyExists,
   ),
   not_found: channel(
     404,
     'Not found',
-    'Check the identifier; it may have been revoked or deleted, or belong to another account.',
+    [
+      'Not found.',
+      'Check the identifier: what it names may have been revoked or deleted, or belong to another account.',
+    ],
     GRPC.notFound,
   ),
-  removed: channel(410, 'Removed from the channel', 'Ask the owner for a new invite token.', GRPC.permissionDenied),
+  removed: channel(
+    410,
+    'Removed from the channel',
+    ['This agent is no longer a member of the channel.', NEW_INVITE],
+    GRPC.permissionDenied,
+  ),
   group_full: channel(
     409,
     'Channel full',
-    'A channel has at most 250 members: remove one, or make another channel.',
+    ['The channel has 250 members, the maximum.', 'Remove a member, or create another channel.'],
     GRPC.failedPrecondition,
   ),
-  too_large: channel(413, 'Message too large', 'Send at most 262,144 bytes in one message.', GRPC.resourceExhausted),
+  too_large: channel(
+    413,
+    'Message too large',
+    ['The message is too large.', 'Send at most 262,144 bytes in one message.'],
+    GRPC.resourceExhausted,
+  ),
   queue_full: channel(
     429,
     'Channel queue full',
-    'Some members have not fetched their messages: wait, or remove them.',
+    [
+      'The queue of the channel is full, because some members have not fetched their messages.',
+      'Wait and retry, or remove those members.',
+    ],
     GRPC.resourceExhausted,
     true,
   ),
   invite_invalid: channel(
     400,
     'Invalid invite token',
-    'Check the token for copying errors and that it is for this channel and relay.',
+    ['The invite token is not valid.', 'Check that it was copied completely and is for this channel and relay.'],
     GRPC.invalidArgument,
   ),
-  invite_expired: channel(410, 'Invite expired', 'Ask the owner for a new invite token.', GRPC.failedPrecondition),
-  invite_used_up: channel(410, 'Invite used up', 'Ask the owner for a new invite token.', GRPC.failedPrecondition),
-  invite_revoked: channel(410, 'Invite revoked', 'Ask the owner for a new invite token.', GRPC.failedPrecondition),
+  invite_expired: channel(
+    410,
+    'Invite expired',
+    ['The invite token has expired.', NEW_INVITE],
+    GRPC.failedPrecondition,
+  ),
+  invite_used_up: channel(
+    410,
+    'Invite used up',
+    ['The invite token has no uses left.', NEW_INVITE],
+    GRPC.failedPrecondition,
+  ),
+  invite_revoked: channel(
+    410,
+    'Invite revoked',
+    ['The invite token was revoked.', NEW_INVITE],
+    GRPC.failedPrecondition,
+  ),
   identity_changed: channel(
     409,
     'Identity has a new key',
-    'Compare the fingerprint with its holder, then accept the new key.',
+    [
+      'This identity is known with a different key.',
+      'Compare the fingerprint with its holder, then accept the new key.',
+    ],
     GRPC.failedPrecondition,
   ),
 
-  quota_exceeded: {
-    family: 'QuotaExceededError',
-    title: 'Message quota reached',
-    status: 429,
-    grpc: GRPC.resourceExhausted,
-    prefix: 'runtime error:',
-    retryable: false,
-    help: 'Wait until the period resets (`GET /v1/usage` says when), or change the plan.',
-  },
+  quota_exceeded: row(
+    { family: 'QuotaExceededError', prefix: 'runtime error:', retryable: false },
+    429,
+    'Message quota reached',
+    [
+      'The message quota of the plan is used up for this month.',
+      'Wait until it resets (`GET /v1/usage` says when), or change the plan.',
+    ],
+    GRPC.resourceExhausted,
+  ),
 
-  mls_error: mls(500, 'MLS state broken', REJOIN, GRPC.failedPrecondition),
+  mls_error: mls(
+    500,
+    'MLS state broken',
+    ['The MLS state of this channel is damaged or out of step with the other members.', REJOIN],
+    GRPC.failedPrecondition,
+  ),
   decryption_failure: mls(
     500,
     'Cannot decrypt',
-    `One message could not be opened; if it happens again: ${REJOIN.toLowerCase()}`,
+    [
+      'A message could not be decrypted and was skipped.',
+      'If it happens again, leave the channel and join again with a new invite token.',
+    ],
     GRPC.dataLoss,
   ),
   invalid_welcome: mls(
     400,
     'Invalid Welcome',
-    'Ask for a new invite token or Welcome, made for this agent.',
+    [
+      'The Welcome is not valid for this agent and channel.',
+      'Ask for a new invite token or Welcome, made for this agent.',
+    ],
     GRPC.invalidArgument,
   ),
   epoch_mismatch: mls(
     409,
     'Epoch mismatch',
-    'The client catches up and tries again by itself; if it persists, leave and rejoin.',
+    [
+      'Another member changed the group at the same time.',
+      'The client catches up and retries automatically; if this persists, leave and rejoin.',
+    ],
     GRPC.aborted,
     true,
   ),
   out_of_order: mls(
     409,
     'Out of order',
-    'The client sends again in order by itself; if it persists, leave and rejoin.',
+    [
+      'A message reached the relay before an earlier one from the same agent.',
+      'The client resends in order automatically; if this persists, leave and rejoin.',
+    ],
     GRPC.aborted,
     true,
   ),
   fork_detected: mls(
     409,
     'Fork detected',
-    'Members were shown different histories: compare `verify()` before you go on.',
+    ['Members were shown different histories of this channel.', 'Compare `verify()` before you continue.'],
     GRPC.dataLoss,
   ),
   key_package_unavailable: mls(
     404,
     'No KeyPackage',
-    'The agent must connect with an API key so that it can upload KeyPackages.',
+    [
+      'The relay has no KeyPackage for the agent.',
+      'The agent must connect with an API key so that it can upload KeyPackages.',
+    ],
     GRPC.failedPrecondition,
     true,
   ),
 
-  invalid_request: other(400, 'Invalid request', 'Correct the fields named in `errors`.', GRPC.invalidArgument),
-  invalid_json: other(400, 'Invalid JSON', 'Send one JSON object in UTF-8.', GRPC.invalidArgument),
+  invalid_request: other(
+    400,
+    'Invalid request',
+    ['The request is not valid.', 'Correct the fields listed in `errors`.'],
+    GRPC.invalidArgument,
+  ),
+  invalid_json: other(
+    400,
+    'Invalid JSON',
+    ['The body is not valid JSON.', 'Send one JSON object in UTF-8.'],
+    GRPC.invalidArgument,
+  ),
   method_not_allowed: other(
     405,
     'Method not allowed',
-    'Use one of the methods in the `Allow` header.',
+    ['Method not allowed.', 'Use one of the methods in the `Allow` header.'],
     GRPC.invalidArgument,
   ),
-  body_too_large: other(413, 'Body too large', 'Send at most 16 KiB.', GRPC.resourceExhausted),
+  body_too_large: other(
+    413,
+    'Body too large',
+    ['The request body is too large.', 'Send at most 16 KiB.'],
+    GRPC.resourceExhausted,
+  ),
   unsupported_media_type: other(
     415,
     'Unsupported media type',
-    'Send `Content-Type: application/json`.',
+    ['The body is not declared as JSON.', 'Send `Content-Type: application/json`.'],
     GRPC.invalidArgument,
   ),
-  email_taken: other(409, 'E-mail address taken', 'Sign in, or use another address.', GRPC.alreadyExists),
-  key_limit_reached: other(409, 'Too many keys', 'Revoke a key that is no longer used.', GRPC.failedPrecondition),
+  email_taken: other(
+    409,
+    'E-mail address taken',
+    ['An account with this e-mail address already exists.', 'Sign in, or use another address.'],
+    GRPC.alreadyExists,
+  ),
+  key_limit_reached: other(
+    409,
+    'Too many keys',
+    ['The account has the maximum number of active keys.', 'Revoke a key that you no longer use.'],
+    GRPC.failedPrecondition,
+  ),
   idempotency_conflict: other(
     409,
-    'Already done',
-    'The first request with this Idempotency-Key made the resource named in `resource_id`; its secret cannot be shown again.',
+    'Request already succeeded',
+    [
+      'A request with this Idempotency-Key has already succeeded.',
+      'Use the resource it created, named in `resource_id`; its secret cannot be shown again.',
+    ],
     GRPC.alreadyExists,
   ),
   idempotency_mismatch: other(
     422,
     'Idempotency-Key reused',
-    'Use a new Idempotency-Key for a different request.',
+    ['This Idempotency-Key was already used for a different request.', 'Use a new Idempotency-Key.'],
     GRPC.invalidArgument,
   ),
-  internal_error: other(500, 'Internal error', 'A bug in Static: report it with the request id.', GRPC.internal),
+  internal_error: other(
+    500,
+    'Internal error',
+    ['Static failed because of a bug.', 'Report it with the request id.'],
+    GRPC.internal,
+  ),
 
   store_locked: other(
     409,
     'Store in use',
-    'Another process uses this data directory: stop it, or choose another directory.',
+    ['Another process is using this data directory.', 'Stop it, or choose another directory.'],
     GRPC.failedPrecondition,
   ),
   store_key_wrong: other(
     500,
     'Wrong store key',
-    'Give the key or passphrase that this data directory was made with.',
+    ['The key or passphrase does not open this data directory.', 'Use the one that it was created with.'],
     GRPC.failedPrecondition,
   ),
   store_corrupt: other(
     500,
     'Store damaged',
-    'Restore a backup or start with a new data directory, then rejoin the channels.',
+    [
+      'The data directory of the agent is damaged.',
+      'Restore a backup or start with a new data directory, then rejoin the channels.',
+    ],
     GRPC.dataLoss,
   ),
   store_permissions: other(
     500,
-    'Store readable by others',
-    'Make the directory 0700 and its files 0600.',
+    'Store accessible to other users',
+    ['Other users can read or write the files of the agent.', 'Make the directory 0700 and its files 0600.'],
     GRPC.failedPrecondition,
   ),
-  store_rolled_back: other(500, 'Store is an old copy', `An old copy was put back. ${REJOIN}`, GRPC.dataLoss),
+  store_rolled_back: other(
+    500,
+    'Store rolled back',
+    ['The data directory was replaced by an older copy.', REJOIN],
+    GRPC.dataLoss,
+  ),
 }

@@ -1,9 +1,9 @@
-/** What the relay checks of an invite: that a joiner holds the token (SPEC.md, "Invites"). The token itself it never sees. */
+/** Proof that a joiner holds an invite token (SPEC.md, "Invites"). The relay checks it and never sees the token. */
 import { lengthPrefixed } from './layout.ts'
 
-/** What a joiner proves, and to whom. */
+/** The fields of a joiner's proof. */
 export interface JoinClaim {
-  /** The relay's nonce of the session that the request comes by, so that a proof is of no use elsewhere. */
+  /** The relay's nonce of the session that carries the request, so that the proof is useless in any other session. */
   readonly sessionNonce: Uint8Array
   readonly inviteId: Uint8Array
   readonly agentId: Uint8Array
@@ -11,7 +11,7 @@ export interface JoinClaim {
   readonly boxHash: Uint8Array
 }
 
-/** The bytes under the proof of a join request, HMAC(Kadm, …). */
+/** The input of the proof of a join request, HMAC(Kadm, …). */
 export function joinProofBytes(claim: JoinClaim): Uint8Array<ArrayBuffer> {
   return lengthPrefixed(['static join 1', claim.sessionNonce, claim.inviteId, claim.agentId, claim.boxHash])
 }

@@ -1,14 +1,14 @@
 /**
- * Bytes to sign, authenticate or hash: every field behind its length (4 bytes, big-endian), numbers as 8 bytes, lists
- * as one field that holds its items in the same way. No two different lists of fields give the same bytes.
+ * Bytes to sign, authenticate or hash: every field is prefixed with its length (4 bytes, big-endian); numbers are
+ * 8 bytes; a list is one field that contains its items in the same way. Different lists of fields never give the same
+ * bytes.
  */
 
 const encoder = new TextEncoder()
 
-/** A field of a layout. */
 export type Field = Uint8Array | string | bigint | readonly Field[]
 
-/** The fields, each behind its length. */
+/** The fields, each prefixed with its length. */
 export function lengthPrefixed(fields: readonly Field[]): Uint8Array<ArrayBuffer> {
   const parts = fields.map(toBytes)
   const bytes = new Uint8Array(parts.reduce((sum, part) => sum + 4 + part.length, 0))
@@ -23,8 +23,8 @@ export function lengthPrefixed(fields: readonly Field[]): Uint8Array<ArrayBuffer
 }
 
 /**
- * What is signed for a purpose. The 64 spaces and the zero, as in TLS 1.3 (RFC 8446 §4.4.3), keep a signature for one
- * purpose from being one for another, in this protocol and in others that use the same key.
+ * The bytes to sign for a purpose. The 64 spaces and the zero, as in TLS 1.3 (RFC 8446 §4.4.3), prevent a signature for
+ * one purpose from being valid for another, in this protocol and in others that use the same key.
  */
 export function signedBytes(context: string, fields: readonly Field[]): Uint8Array<ArrayBuffer> {
   const head = encoder.encode(`${' '.repeat(64)}${context}\0`)

@@ -1,12 +1,12 @@
 /**
- * A channel's log as its members check it: what is signed in its entries, what their bodies are, and the chain of
- * hashes over them (SPEC.md, "Log"). The chain shows a relay that tells members different histories as soon as one of
- * them hears from the other; it cannot show that the last message was withheld.
+ * A channel's log as its members verify it: the signed bytes and bodies of its entries, and the hash chain over them
+ * (SPEC.md, "Log"). The chain exposes a relay that shows members different histories as soon as one of them receives a
+ * message from the other; it cannot reveal that the last message was withheld.
  */
 import { type Field, lengthPrefixed, signedBytes } from './layout.ts'
 import { ALPN } from './session.ts'
 
-/** SHA-256; this package has no cryptography of its own. */
+/** SHA-256; this package contains no cryptography. */
 export type Hash = (bytes: Uint8Array) => Uint8Array
 
 /** A notice that an agent has left. */
@@ -23,7 +23,7 @@ export interface DeclarationFields {
   readonly leaveNotices: readonly LeaveNoticeFields[]
 }
 
-/** Which commit a declaration belongs to: one for another slot, channel or commit proves nothing. */
+/** The commit that a declaration belongs to: it is not valid for another slot, channel or commit. */
 export interface CommitPlace {
   readonly channelId: Uint8Array
   readonly slot: bigint
@@ -31,7 +31,7 @@ export interface CommitPlace {
   readonly commitHash: Uint8Array
 }
 
-/** An entry as the chain sees it. */
+/** The fields of an entry that the chain covers. */
 export interface ChainEntry {
   readonly kind: 'message' | 'commit' | 'leave'
   /** Agent id. */

@@ -1,24 +1,24 @@
-/** How a session opens: who speaks which revision, and what an agent signs (SPEC.md, "Sessions"). */
+/** How a session opens: the protocol revision, and what an agent signs (SPEC.md, "Sessions"). */
 import { signedBytes } from './layout.ts'
 
-/** The application protocol of TLS on the QUIC port. */
+/** The TLS application protocol (ALPN) on the QUIC port. */
 export const ALPN = 'static-relay/1'
-/** The revision of the schema. A new field raises it; a session speaks the lower one of its two ends. */
+/** The revision of the schema. Every new field increments it; a session uses the lower revision of its two ends. */
 export const REVISION = 1
 /** The metadata that carries the session token of unary calls. */
 export const SESSION_METADATA = 'static-session'
-/** The trailer of a refused unary call that carries the encoded Error; gRPC's own status has no place for its fields. */
+/** The trailer of a refused unary call that carries the encoded Error, whose fields do not fit in gRPC's status. */
 export const ERROR_METADATA = 'static-error-bin'
 
-/** What an agent's signature under a challenge is for. */
+/** The purpose of an agent's signature of a challenge. */
 export const PURPOSES = ['session', 'unary', 'refresh'] as const
 export type SessionPurpose = (typeof PURPOSES)[number]
 
-/** How the traffic of a session is shaped, from the one that hides least. */
+/** How the traffic of a session is shaped, from the one that hides the least to the one that hides the most. */
 export const TRAFFIC_PROFILES = ['off', 'standard', 'private', 'strict'] as const
 export type TrafficProfileName = (typeof TRAFFIC_PROFILES)[number]
 
-/** The profiles that an operator takes. */
+/** The profiles that an operator allows. */
 export interface TrafficRange {
   readonly floor: TrafficProfileName
   readonly ceiling: TrafficProfileName
@@ -26,11 +26,15 @@ export interface TrafficRange {
 
 export const ALL_TRAFFIC: TrafficRange = { floor: 'off', ceiling: 'strict' }
 
-/** What to tell an agent whose profile is not taken; nothing when it is. */
+/** The message for an agent whose profile is not allowed; undefined if it is. */
 export function outsideRange(profile: TrafficProfileName, { floor, ceiling }: TrafficRange): string | undefined {
   const rank = TRAFFIC_PROFILES.indexOf(profile)
-  if (rank < TRAFFIC_PROFILES.indexOf(floor)) return `This relay asks for the traffic profile ${floor} at least.`
-  if (rank > TRAFFIC_PROFILES.indexOf(ceiling)) return `This relay offers no traffic profile beyond ${ceiling}.`
+  if (rank < TRAFFIC_PROFILES.indexOf(floor)) {
+    return `The traffic profile ${profile} is below the minimum of this relay. Use ${floor} or higher.`
+  }
+  if (rank > TRAFFIC_PROFILES.indexOf(ceiling)) {
+    return `The traffic profile ${profile} is above the maximum of this relay. Use ${ceiling} or lower.`
+  }
   return undefined
 }
 
@@ -38,15 +42,15 @@ export function outsideRange(profile: TrafficProfileName, { floor, ceiling }: Tr
 export interface SessionClaim {
   readonly purpose: SessionPurpose
   readonly revision: number
-  /** The name in the challenge, which must be the server name that TLS verified. */
+  /** The name in the challenge, which must equal the server name that TLS verified. */
   readonly relayName: string
   readonly relayId: Uint8Array
   readonly relayNonce: Uint8Array
   readonly agentNonce: Uint8Array
-  /** SHA-256 of the JWT; none for a guest. */
+  /** SHA-256 of the JWT; undefined for a guest. */
   readonly jwtHash: Uint8Array | undefined
   readonly traffic: TrafficProfileName
-  /** The rate of the strict profile when it is not the default; otherwise 0. */
+  /** The rate of the strict profile if it is not the default; otherwise 0. */
   readonly cellsPerSecond: number
 }
 

@@ -1,32 +1,31 @@
 /**
- * Cells: what a session stream is made of (SPEC.md, "Traffic"). Every cell is 1,024 bytes,
+ * Cells: the units of a session stream (SPEC.md, "Traffic"). Every cell is 1,024 bytes,
  *
  *     type(1) length(2, big-endian) payload(length) zeros
  *
  * so that the network sees neither lengths nor, with cover cells among them, how much is real. An envelope that fits is
- * one `whole` cell; a longer one is `first`, any number of `next`, `last`, all but the last of them full. The other
- * types are complete in themselves and may stand between the cells of an envelope, so that a slow clock never holds up
- * a ping or an acknowledgement. There is one way to cut an envelope and padding must be zero: nothing can be hidden in
- * cells. They do not protect content and mean nothing without TLS around them.
+ * one `whole` cell; a longer one is `first`, any number of `next`, and `last`, all full except the last. Cells of the
+ * other types are self-contained and may come between the cells of an envelope, so that a slow clock never delays a
+ * ping or an acknowledgement. There is only one way to split an envelope and padding must be zero: nothing can be
+ * hidden in cells. They do not protect content and are useless without TLS around them.
  */
 import { WireError } from '../wire/wire-error.ts'
 
-/** The size of every cell. */
 export const CELL_BYTES = 1024
-/** What a cell can carry. */
+/** The largest payload of a cell. */
 export const CELL_PAYLOAD_BYTES = 1021
 const HEAD_BYTES = 3
 
 /** The first byte of a cell. */
 export const CELL_TYPES = {
-  /** Nothing: dropped. 1,024 zeros. */
+  /** Empty: dropped. 1,024 zeros. */
   cover: 0,
-  /** Nothing, but the receiver sends a `cover` cell after the time that an answer takes, as a message gets one. */
+  /** Empty, but the receiver sends a `cover` cell after the time that a response takes, as it would to a message. */
   coverAsk: 1,
-  /** Asks for a `pong` with the same payload. */
+  /** The receiver sends a `pong` with the same payload. */
   ping: 2,
   pong: 3,
-  /** An AckRequest in the session's wire form; it gets no answer. */
+  /** An AckRequest in the session's wire form; it gets no response. */
   ack: 4,
   whole: 5,
   first: 6,
@@ -34,23 +33,23 @@ export const CELL_TYPES = {
   last: 8,
 } as const
 
-/** The types of cells that stand for themselves. */
+/** The types of self-contained cells. */
 export type LoneCell = 'cover' | 'coverAsk' | 'ping' | 'pong' | 'ack'
 
-/** What the cells of a stream amount to. Plain cover is dropped without a word. */
+/** What the cells of a stream contain. Plain cover is dropped silently. */
 export interface CellEvent {
   readonly type: 'envelope' | 'coverAsk' | 'ping' | 'pong' | 'ack'
-  /** A view of the chunk that was fed, or a buffer of its own: copy what outlives the chunk. */
+  /** A view of the chunk, or a separate buffer: copy what must outlive the chunk. */
   readonly payload: Uint8Array
 }
 
 /**
- * Cuts an envelope into cells, one after the other in one buffer.
+ * Splits an envelope into cells, one after the other in one buffer.
  *
- * @throws {RangeError} when the envelope is empty
+ * @throws {RangeError} if the envelope is empty
  */
 export function cutEnvelope(envelope: Uint8Array): Uint8Array<ArrayBuffer> {
-  if (envelope.length === 0) throw new RangeError('An empty envelope has no cells.')
+  if (envelope.length === 0) throw new RangeError('An envelope must not be empty.')
   const count = Math.ceil(envelope.length / CELL_PAYLOAD_BYTES)
   const cells = new Uint8Array(count * CELL_BYTES)
   for (let at = 0; at < count; at++) {
@@ -62,13 +61,14 @@ export function cutEnvelope(envelope: Uint8Array): Uint8Array<ArrayBuffer> {
 }
 
 /**
- * Makes a cell that stands for itself.
+ * Creates a self-contained cell.
  *
- * @throws {RangeError} when the payload does not fit, or is not empty in a cover cell
+ * @throws {RangeError} if the payload does not fit, or is not empty in a cover cell
  */
 export function makeCell(type: LoneCell, payload: Uint8Array = new Uint8Array()): Uint8Array<ArrayBuffer> {
   const room = type === 'cover' || type === 'coverAsk' ? 0 : CELL_PAYLOAD_BYTES
-  if (payload.length > room) throw new RangeError(`${payload.length} bytes do not fit into a ${type} cell.`)
+  if (payload.length > room)
+    throw new RangeError(`A payload of ${payload.length} bytes does not fit into a ${type} cell (at most ${room}).`)
   const cell = new Uint8Array(CELL_BYTES)
   fill(cell, 0, CELL_TYPES[type], payload)
   return cell
@@ -81,16 +81,19 @@ function fill(cells: Uint8Array, at: number, type: number, payload: Uint8Array):
   cells.set(payload, at + HEAD_BYTES)
 }
 
-/** Rejoins the cells of one direction of one stream, whatever chunks they arrive in. */
+/** Reassembles the cells of one direction of one stream, in whatever chunks they arrive. */
 export class CellJoiner {
-  /** The longest envelope that is taken. Raise it when the peer has shown who it is; it counts from the next cell. */
+  /** The longest envelope accepted. Raise it once the peer is authenticated; it applies from the next cell. */
   limit: number
-  /** Counts the cells of envelopes, and the others only between two of them: who sends those alone gets nowhere. */
+  /**
+   * Progress: counts the cells of envelopes, and other cells only between envelopes. A peer that sends only other cells
+   * within an envelope makes no progress.
+   */
   steps = 0
-  /** A cell that is not complete yet, and how much of it is there. */
+  /** An incomplete cell, and how many of its bytes have arrived. */
   #cell: Uint8Array<ArrayBuffer> | undefined
   #cellBytes = 0
-  /** An envelope that is not complete yet, in a buffer that grows, and how much of it is there. */
+  /** An incomplete envelope in a growing buffer, and how many of its bytes have arrived. */
   #envelope: Uint8Array<ArrayBuffer> | undefined
   #envelopeBytes = 0
   #failure: WireError | undefined
@@ -99,16 +102,16 @@ export class CellJoiner {
     this.limit = limit
   }
 
-  /** Memory held for what is not complete yet: at most twice the limit and a cell, for a budget over all sessions. */
+  /** Memory held for incomplete data: at most twice the limit plus a cell. For a memory budget over all sessions. */
   get heldBytes(): number {
     return (this.#cell?.length ?? 0) + (this.#envelope?.length ?? 0)
   }
 
   /**
-   * Takes the next bytes of the stream and hands over, in order, what they complete. When `take` throws, the session is
-   * over: the rest of the chunk is gone.
+   * Processes the next bytes of the stream and passes on, in order, what they complete. If `take` throws, the session
+   * is over: the rest of the chunk is lost.
    *
-   * @throws {WireError} when the peer breaks a rule of cells; the joiner takes nothing more after that
+   * @throws {WireError} if the peer breaks a rule of cells; the joiner accepts nothing more after that
    */
   push(chunk: Uint8Array, take: (event: CellEvent) => void): void {
     if (this.#failure !== undefined) throw this.#failure
@@ -119,7 +122,7 @@ export class CellJoiner {
       this.#cellBytes += at
       if (this.#cellBytes < CELL_BYTES) return
       const cell = this.#cell
-      // Not used again: the event's payload is a view of it.
+      // Not reused: the event's payload is a view of it.
       this.#cell = undefined
       this.#accept(cell, 0, take)
     }
@@ -131,9 +134,9 @@ export class CellJoiner {
   }
 
   /**
-   * The stream has ended.
+   * Call it when the stream has ended.
    *
-   * @throws {WireError} when it ended within a cell or an envelope
+   * @throws {WireError} if it ended within a cell or an envelope
    */
   end(): void {
     if (this.#cell !== undefined || this.#envelope !== undefined) throw this.#fail('truncated')
@@ -191,7 +194,7 @@ export class CellJoiner {
     }
   }
 
-  /** Memory grows with what has arrived, never with what a peer announces. */
+  /** Memory grows with the bytes received, never with a length that a peer announces. */
   #append(payload: Uint8Array): void {
     const length = this.#envelopeBytes + payload.length
     this.#expect(length <= this.limit, 'too-large')
@@ -216,7 +219,7 @@ export class CellJoiner {
     if (!condition) throw this.#fail(fault)
   }
 
-  /** Lets go of everything: a session that is about to close holds no memory. */
+  /** Releases all buffers: a session that is about to close holds no memory. */
   #fail(fault: WireError['fault']): WireError {
     this.#cell = undefined
     this.#envelope = undefined

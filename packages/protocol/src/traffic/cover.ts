@@ -1,21 +1,21 @@
 /**
- * Cover in the `standard` profile (SPEC.md, "Traffic"): real cells leave at once, in whole units, and units of nothing
- * leave at random moments, so that silence is not silent. A unit is what the smallest message fills. Pure: clock and
- * chance come from outside.
+ * Cover traffic of the `standard` profile (SPEC.md, "Traffic"): real cells leave immediately, in whole units, and cover
+ * units leave at random times, so that silence is hidden. A unit is the size of the smallest message. Pure: clock and
+ * randomness are parameters.
  */
 import { CELL_BYTES, makeCell } from './cell.ts'
 
-/** The cells of the smallest bucket of messages: everything leaves in multiples of them. */
+/** Cells in the smallest padding bucket of messages: everything leaves in multiples of it. */
 export const UNIT_CELLS = 2
 const UNIT_BYTES = UNIT_CELLS * CELL_BYTES
-/** Between two covers of one side, on average; with its answers to the other side's, a unit leaves every 5 s each way. */
+/** Mean time between two cover units of one side. With the responses to the other side's, a unit leaves every 5 s. */
 const COVER_MS = 10_000
-/** How many real answers are remembered. */
+/** How many response times are kept. */
 const USUAL = 32
-/** Until there was a real one. */
+/** Used until there is a real response time. */
 const FIRST_USUAL_MS = 3
 
-/** Fills up with cover to whole units. What is given must be whole cells, and may be returned itself. */
+/** Pads with cover to whole units. The input must be whole cells; it is returned itself if it needs no padding. */
 export function wholeUnits(cells: Uint8Array): Uint8Array {
   const over = cells.length % UNIT_BYTES
   if (over === 0) return cells
@@ -29,12 +29,12 @@ const COVER = new Uint8Array(UNIT_BYTES)
 const COVER_ASK = new Uint8Array(UNIT_BYTES)
 COVER_ASK.set(makeCell('coverAsk'), UNIT_BYTES - CELL_BYTES)
 
-/** A unit of nothing; one that asks is answered by one that does not. Must not be changed. */
+/** A cover unit; the peer responds to one that asks with one that does not. Must not be modified. */
 export function coverUnit(asks: boolean): Uint8Array {
   return asks ? COVER_ASK : COVER
 }
 
-/** How long real answers took lately: an answer to cover takes as long as one of them. */
+/** Recent response times to real messages: the response to cover takes as long as one of them. */
 export class UsualTime {
   readonly #took: number[] = []
   #next = 0
@@ -44,35 +44,35 @@ export class UsualTime {
     this.#next = (this.#next + 1) % USUAL
   }
 
-  /** One of them, by a number from 0 to below 1. */
+  /** One of them, chosen by a number from 0 to below 1. */
   pick(chance: number): number {
     return this.#took[Math.floor(chance * this.#took.length)] ?? FIRST_USUAL_MS
   }
 }
 
-/** When cover is due in one direction of a session. */
+/** Schedules cover in one direction of a session. */
 export class CoverClock {
   readonly #random: () => number
   #coverAt: number
   #answerAt = Infinity
 
-  /** `random` gives numbers from 0 to below 1. */
+  /** `random` returns numbers from 0 to below 1. */
   constructor(random: () => number, now: number) {
     this.#random = random
     this.#coverAt = now + this.#wait()
   }
 
-  /** When `take` has something next. */
+  /** When `take` returns the next unit. */
   get due(): number {
     return Math.min(this.#coverAt, this.#answerAt)
   }
 
-  /** The other side has asked. One answer is owed at a time: whoever asks more often gets no more. */
+  /** The other side has sent a `coverAsk`. Only one response is pending at a time: asking more often has no effect. */
   asked(usual: UsualTime, now: number): void {
     if (this.#answerAt === Infinity) this.#answerAt = now + usual.pick(this.#random())
   }
 
-  /** The unit that is to leave now, if one is. */
+  /** The unit to send now, if one is due. */
   take(now: number): Uint8Array | undefined {
     if (now >= this.#answerAt) {
       this.#answerAt = Infinity
@@ -83,7 +83,7 @@ export class CoverClock {
     return coverUnit(true)
   }
 
-  /** The times between events that know nothing of each other. */
+  /** Exponentially distributed: the times between independent events. */
   #wait(): number {
     return -Math.log(1 - this.#random()) * COVER_MS
   }

@@ -1,37 +1,37 @@
 /**
- * The clock of the `private` and the `strict` profile (SPEC.md, "Traffic"): one cell leaves at each tick, a real one if
- * one waits and a cover cell otherwise, so that real data replaces cover and adds nothing. When a tick comes depends on
- * the clock and on chance alone; in `private` also on a level that changes every 10 s at most. Pure: clock and chance
- * come from outside.
+ * The clock of the `private` and `strict` profiles (SPEC.md, "Traffic"): one cell leaves at each tick, a real one if
+ * one is queued and a cover cell otherwise, so that real data replaces cover and adds no traffic. The time of a tick
+ * depends only on the clock and on randomness; in `private` also on a level that changes at most every 10 s. Pure:
+ * clock and randomness are parameters.
  */
 import { CELL_BYTES, makeCell } from './cell.ts'
 import type { TrafficProfileName } from '../signed/session.ts'
 
-/** How cells leave: by a ladder of levels, or always at one rate. */
+/** How fast cells leave: at one of several levels (ladder), or always at one rate. */
 export type Pace = { readonly type: 'ladder' } | { readonly type: 'steady'; readonly cellsPerSecond: number }
 
-/** The rate of `strict` unless the agent says another. */
+/** The default rate of `strict`. */
 const STRICT_CELLS_PER_SECOND = 4
 /** The levels of `private`, in cells per second. */
 const LADDER = [1, 4, 16, 64] as const
-/** Where every session in `private` begins, whatever it has to say: at first there is much. */
+/** The first level of every session in `private`, regardless of its traffic: a new session has much to send. */
 const FIRST_LEVEL = LADDER[2]
-/** How often `private` may change its level. */
+/** The shortest time between two changes of level in `private`. */
 const LEVEL_MS = 10_000
-/** Of a period, in both directions. */
+/** As a share of a period, in both directions. */
 const JITTER = 0.1
-/** More cells that stand for themselves wait only when the other side asks for more than the clock can answer. */
+/** More self-contained cells queue up only if the other side asks for more responses than the clock can send. */
 const MAX_URGENT = 256
 
-/** What a pacer has done so far. */
+/** What a pacer has sent so far. */
 export interface PacerCounts {
   real: number
   cover: number
-  /** How long real cells have waited, added up. */
+  /** The total time that real cells have waited. */
   waitedMs: number
 }
 
-/** The pace of a profile; none for those that have no clock. `cellsPerSecond` 0 stands for the default. */
+/** The pace of a profile; undefined for profiles without a clock. `cellsPerSecond` 0 means the default. */
 export function paceOf(profile: TrafficProfileName, cellsPerSecond: number): Pace | undefined {
   if (profile === 'private') return { type: 'ladder' }
   if (profile !== 'strict') return undefined
@@ -40,27 +40,27 @@ export function paceOf(profile: TrafficProfileName, cellsPerSecond: number): Pac
 
 const COVER = makeCell('cover')
 
-/** One direction of a session on a clock. */
+/** Sends one direction of a session on a clock. */
 export class Pacer {
-  /** The rate now, in cells per second. */
+  /** The current rate, in cells per second. */
   level: number
   readonly counts: PacerCounts = { real: 0, cover: 0, waitedMs: 0 }
   readonly #random: () => number
   readonly #hasLadder: boolean
   readonly #urgent = new Lane()
   readonly #data = new Lane()
-  /** Where the next tick would be without jitter. */
+  /** The time of the next tick without jitter. */
   #grid: number
   #due: number
   #markAt: number
   #realSinceMark = 0
 
-  /** `random` gives numbers from 0 to below 1. */
+  /** `random` returns numbers from 0 to below 1. */
   constructor(pace: Pace, random: () => number, now: number) {
     this.#random = random
     this.#hasLadder = pace.type === 'ladder'
     this.level = pace.type === 'ladder' ? FIRST_LEVEL : pace.cellsPerSecond
-    // Two sessions that open together do not tick together.
+    // Two sessions that open at the same time must not tick at the same time.
     this.#grid = now + random() * this.#period
     this.#due = this.#grid
     this.#markAt = now + LEVEL_MS
@@ -71,20 +71,20 @@ export class Pacer {
     return this.#due
   }
 
-  /** How many real cells wait. */
+  /** How many real cells are queued. */
   get waiting(): number {
     return this.#urgent.length + this.#data.length
   }
 
-  /** Takes whole cells that must not change any more. Urgent ones stand for themselves and go between the others. */
+  /** Queues whole cells, which must not be modified afterwards. Urgent ones are self-contained and go first. */
   push(cells: Uint8Array, urgent: boolean, now: number): void {
     const lane = urgent ? this.#urgent : this.#data
     lane.push(cells, now)
-    // A pong speaks for those before it, and what an acknowledgement missed comes again: the oldest can go.
+    // A pong covers earlier ones, and a later acknowledgement covers a lost one: the oldest can be dropped.
     while (this.#urgent.length > MAX_URGENT) this.#urgent.shift()
   }
 
-  /** The cell that leaves now. It must not be changed. To be called once for every `due`, when that has come. */
+  /** The cell to send now, which must not be modified. Call it once for every `due`, when that time has come. */
   tick(now: number): Uint8Array {
     const real = this.#urgent.shift() ?? this.#data.shift()
     if (real) {
@@ -95,8 +95,8 @@ export class Pacer {
       this.counts.cover++
     }
     if (now >= this.#markAt) this.#mark(now)
-    // Ticks that were missed are not made good: two in one would be longer than the others. Nor is one right after a
-    // late one, which would tell by how much that was late.
+    // Missed ticks are not made up for: two at once would be longer than the others. Nor does a tick follow right after
+    // a late one, which would reveal how late that was.
     do this.#grid += this.#period
     while (this.#grid < now + this.#period / 2)
     this.#due = this.#grid + (this.#random() * 2 - 1) * JITTER * this.#period
@@ -107,7 +107,7 @@ export class Pacer {
     return 1000 / this.level
   }
 
-  /** Chooses the level of the next 10 s: at once as high as is needed, down by one step. */
+  /** Chooses the level of the next 10 s: up as far as needed, down by one step. */
   #mark(now: number): void {
     this.#markAt += Math.ceil((now - this.#markAt + 1) / LEVEL_MS) * LEVEL_MS
     const wanted = ((this.#realSinceMark + this.waiting) * 1000) / LEVEL_MS
@@ -121,15 +121,15 @@ export class Pacer {
   }
 }
 
-/** Cells that wait, in order. */
+/** A queue of cells. */
 class Lane {
   length = 0
   #chunks: { readonly cells: Uint8Array; readonly since: number }[] = []
-  /** How much of the first chunk has left. */
+  /** How many bytes of the first chunk have left. */
   #taken = 0
 
   push(cells: Uint8Array, since: number): void {
-    if (cells.length % CELL_BYTES !== 0) throw new RangeError('Only whole cells can leave.')
+    if (cells.length % CELL_BYTES !== 0) throw new RangeError('The input must be whole cells.')
     if (cells.length === 0) return
     this.#chunks.push({ cells, since })
     this.length += cells.length / CELL_BYTES

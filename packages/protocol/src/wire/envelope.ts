@@ -1,6 +1,6 @@
 /**
- * The relay's messages in both wire forms, and the way from one to the other that a proxy goes: by the descriptors
- * alone, so that a new field needs no code here. What goes through is the message, not its bytes: nothing may sign or
+ * The relay's messages in both wire forms, and the conversion between them for proxies: driven by the descriptors
+ * alone, so that a new field needs no code here. The conversion keeps the message, not its bytes: nothing may sign or
  * hash an envelope.
  */
 import type { DescMessage, MessageShape } from '@bufbuild/protobuf'
@@ -13,7 +13,7 @@ export type WireForm = 'protobuf' | 'cbor'
 /**
  * Encodes a message (ClientMessage, ServerMessage, or the AckRequest of an ack cell) in a form.
  *
- * @throws {WireError} when a value is out of its type's range
+ * @throws {WireError} if a value is out of its type's range
  */
 export function encodeEnvelope<Type extends DescMessage>(
   form: WireForm,
@@ -26,7 +26,7 @@ export function encodeEnvelope<Type extends DescMessage>(
 /**
  * Decodes a message of at most `maxBytes` from a form. Byte strings in it are views of `bytes`.
  *
- * @throws {WireError} for bytes that are no such message
+ * @throws {WireError} if the bytes are not such a message
  */
 export function decodeEnvelope<Type extends DescMessage>(
   form: WireForm,
@@ -38,9 +38,9 @@ export function decodeEnvelope<Type extends DescMessage>(
 }
 
 /**
- * Turns a message of at most `maxBytes` from one form into the other. The result can be a few bytes longer.
+ * Converts a message of at most `maxBytes` from one form to the other. The result can be a few bytes longer.
  *
- * @throws {WireError} for bytes that are no such message
+ * @throws {WireError} if the bytes are not such a message
  */
 export function convertEnvelope(
   from: WireForm,

@@ -1,13 +1,13 @@
 /**
- * gRPC's framing, without I/O: a byte that says whether the message is compressed, its length in 4 bytes, the message
- * (https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md). The messages of a session all look alike, a
- * protobuf `Cell` of 1,024 bytes, so their first 8 bytes are always the same and nothing needs to be decoded.
+ * gRPC's framing, without I/O: a compressed flag (1 byte), the length of the message (4 bytes), the message
+ * (https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md). Every message of a session is a protobuf `Cell` of
+ * 1,024 bytes, so the first 8 bytes are always the same and nothing needs to be decoded.
  */
 import { CELL_BYTES } from '../traffic/cell.ts'
 
 /** The first bytes of every message. */
 export const GRPC_PREFIX_BYTES = 5
-/** Not compressed, 1,027 bytes; then field 1, which is bytes, 1,024 of them. */
+/** Not compressed, 1,027 bytes; then field 1 of type bytes, 1,024 bytes long. */
 const CELL_HEAD: Uint8Array = Uint8Array.of(0, 0, 0, 0x04, 0x03, 0x0a, 0x80, 0x08)
 const HEAD_BYTES = 8
 /** A cell on the wire. */
@@ -25,10 +25,10 @@ export function frameMessage(message: Uint8Array): Uint8Array<ArrayBuffer> {
 }
 
 /**
- * Frames cells, each as a message of its own. A caller that has quicker memory than fresh arrays gives it; it need not be
- * empty.
+ * Frames cells, each as a separate message. A caller can pass memory that is faster to get than a new array; it need
+ * not be zeroed.
  *
- * @throws {RangeError} when the bytes are not whole cells
+ * @throws {RangeError} if the bytes are not whole cells
  */
 export function frameCells(
   cells: Uint8Array,
@@ -44,11 +44,11 @@ export function frameCells(
   return frames
 }
 
-/** Takes the framing off the cells of one direction of a session, whatever chunks they arrive in. */
+/** Removes the framing from the cells of one direction of a session, in whatever chunks they arrive. */
 export class CellUnframer {
-  /** Set once a message is not a cell; nothing is taken after that. */
+  /** Set once a message is not a cell; nothing is accepted after that. */
   fault: FrameFault | undefined
-  /** How much of the current message is there. */
+  /** How many bytes of the current message have arrived. */
   #place = 0
 
   /** Whether the bytes so far are whole messages. */
@@ -56,7 +56,7 @@ export class CellUnframer {
     return this.#place === 0
   }
 
-  /** The bytes of cells that a chunk holds: a copy, because the chunk is a view of the connection's buffer. */
+  /** The cell bytes in a chunk: a copy, because the chunk is a view of the connection's buffer. */
   push(chunk: Uint8Array): Uint8Array {
     let place = this.#place
     let filled = 0
@@ -83,7 +83,7 @@ export class CellUnframer {
   }
 }
 
-/** How many bytes of cells are among so many bytes of messages. */
+/** How many cell bytes the given number of message bytes contains. */
 function cellBytes(framed: number): number {
   const whole = Math.floor(framed / FRAMED_CELL_BYTES)
   return whole * CELL_BYTES + Math.max(0, (framed % FRAMED_CELL_BYTES) - HEAD_BYTES)

@@ -1,4 +1,4 @@
-/** Sizes that both ends of a session keep to, the same on every path (SPEC.md, "Limits"). */
+/** Sizes and limits that both ends of a session enforce, the same on every transport (SPEC.md, "Limits"). */
 
 /** SHA-256 of an agent's public key. */
 export const AGENT_ID_BYTES = 32
@@ -6,7 +6,7 @@ export const AGENT_ID_BYTES = 32
 export const CHANNEL_ID_BYTES = 16
 /** The id of a message or a commit. */
 export const MESSAGE_ID_BYTES = 16
-/** The nonces of a session's opening. */
+/** The nonces in the opening of a session. */
 export const NONCE_BYTES = 32
 /** The id of a relay deployment. */
 export const RELAY_ID_BYTES = 32
@@ -17,28 +17,28 @@ export const SIGNATURE_BYTES = 64
 /** SHA-256, in the chain of a channel's log. */
 export const HASH_BYTES = 32
 
-/** What an application may send in one message. */
+/** The largest payload of one message. */
 export const MAX_PAYLOAD_BYTES = 262_144
-/** The ciphertext of one message. */
+/** The largest ciphertext of one message. */
 export const MAX_CIPHERTEXT_BYTES = 278_528
-/** Members of a channel. */
+/** The most members of a channel. */
 export const MAX_MEMBERS = 250
-/** A KeyPackage, as an MLSMessage or without that head. Ours have about 330 bytes. */
+/** The largest KeyPackage, as an MLSMessage or without that header. Ours have about 330 bytes. */
 export const MAX_KEY_PACKAGE_BYTES = 4096
-/** KeyPackages that the relay holds for one agent. */
+/** The most KeyPackages that the relay holds for one agent. */
 export const MAX_KEY_PACKAGES = 64
 
-/** The longest envelope that is rejoined, by what the peer has shown so far. */
+/** The longest envelope accepted, by what the peer has proved so far. */
 export const ENVELOPE_LIMITS = {
   /** Before the session is open. */
   unauthenticated: 4096,
-  /** An agent that is in no channel. */
+  /** An agent that is not a member of any channel. */
   authenticated: 65_536,
   /** A member of a channel. */
   member: 4_194_304,
 } as const
 
-/** The longest commit, its Welcomes included, in a channel with so many entries in its roster. */
+/** The longest commit, including its Welcomes, for the number of entries in the channel's roster. */
 export function maxCommitBytes(rosterSize: number): number {
   return Math.min(16_384 + 2048 * rosterSize, 4_194_304)
 }

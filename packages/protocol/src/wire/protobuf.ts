@@ -1,10 +1,10 @@
 /**
- * The protobuf form of the relay's messages, with the bounds that a server needs and protobuf itself does not have.
+ * The protobuf form of the relay's messages, with the limits that a server needs and protobuf itself does not have.
  *
- * Before anything is built in memory the bytes are walked along the descriptor: 4 MiB of two-byte items would otherwise
- * become millions of objects. The walk also refuses groups, fields of another wire type than the schema's, and a oneof
- * that is not set exactly once, so that both forms take the same messages. Unlike in CBOR, fields that the schema does
- * not have are dropped, because every protobuf peer does so and expects it.
+ * Before anything is allocated, the bytes are walked along the descriptor: 4 MiB of two-byte items would otherwise
+ * become millions of objects. The walk also refuses groups, fields whose wire type differs from the schema, and a oneof
+ * that is not set exactly once, so that both forms accept the same messages. Unlike in CBOR, unknown fields are
+ * dropped, because every protobuf peer does so and expects it.
  */
 import {
   type DescField,
@@ -34,7 +34,7 @@ const WIRE_TYPES: Readonly<Partial<Record<ScalarType, number>>> = {
   [ScalarType.SFIXED64]: BYTES_8,
 }
 
-/** What the walk knows about a message type. */
+/** What the walk needs to know about a message type. */
 interface Shape {
   readonly fields: ReadonlyMap<number, FieldShape>
   readonly oneofs: readonly string[]
@@ -42,7 +42,7 @@ interface Shape {
 
 interface FieldShape {
   readonly wireType: number
-  /** A list of numbers, which may also come as one run of bytes. */
+  /** A list of numbers, which may also arrive packed as one run of bytes. */
   readonly packable: boolean
   readonly oneof: string | undefined
   readonly inner: Shape | undefined
@@ -53,7 +53,7 @@ const shapes = new WeakMap<DescMessage, Shape>()
 /**
  * Encodes a message.
  *
- * @throws {WireError} when a value is out of its type's range
+ * @throws {WireError} if a value is out of its type's range
  */
 export function encodeProtobuf<Type extends DescMessage>(
   type: Type,
@@ -67,11 +67,11 @@ export function encodeProtobuf<Type extends DescMessage>(
 }
 
 /**
- * Decodes a message of at most `maxBytes`. Byte strings in it are views of `bytes`: whoever uses that buffer again
- * copies them first.
+ * Decodes a message of at most `maxBytes`. Byte strings in it are views of `bytes`: copy them before you reuse that
+ * buffer.
  *
- * @throws {WireError} for bytes that are no such message
- * @throws {TypeError} when the type is outside the CBOR profile
+ * @throws {WireError} if the bytes are not such a message
+ * @throws {TypeError} if the type is outside the CBOR profile
  */
 export function decodeProtobuf<Type extends DescMessage>(
   type: Type,
@@ -133,7 +133,7 @@ class Walk {
           this.message(field.inner, this.#at + length)
           return
         }
-        // Each number of a packed list takes a byte at least.
+        // Each number of a packed list takes at least one byte.
         if (field?.packable === true) this.#count(length)
         this.#skip(length, end)
         return
@@ -175,7 +175,7 @@ class Walk {
 function shapeOf(type: DescMessage): Shape {
   const known = shapes.get(type)
   if (known !== undefined) return known
-  // Throws for recursive types, so that the next lines come to an end.
+  // Throws for recursive types, so that the recursion below terminates.
   planOf(type)
   const shape: Shape = {
     fields: new Map(type.fields.map((field) => [field.number, fieldShape(field)])),

@@ -1,7 +1,7 @@
-/** The one way in which the decoders of this package fail: CBOR, protobuf and cells alike (SPEC.md, "Relay"). */
+/** The only error of this package's decoders: CBOR, protobuf and cells (SPEC.md, "Relay"). */
 import { StaticError } from '../errors/errors.ts'
 
-/** What is wrong with the bytes. The words are stable: the vectors in tests/vectors name them. */
+/** What is wrong with the bytes. These names are stable: the vectors in tests/vectors use them. */
 export type WireFault =
   // Any form
   | 'too-large'
@@ -31,8 +31,8 @@ export type WireFault =
   | 'cell-order'
 
 /**
- * Bytes from a peer that no decoder takes. The session that they came by is closed.
- * It is `invalid_request` to everybody who does not look closer.
+ * Malformed bytes from a peer. The session that carried them is closed.
+ * Its code is `invalid_request`, for callers that do not look at `fault`.
  */
 export class WireError extends StaticError {
   readonly fault: WireFault

@@ -95,10 +95,10 @@ test('a floor and a ceiling leave the profiles between them', () => {
   assert.deepEqual(
     (['off', 'standard', 'private', 'strict'] as const).map((profile) => outsideRange(profile, range)),
     [
-      'This relay asks for the traffic profile standard at least.',
+      'The traffic profile off is below the minimum of this relay. Use standard or higher.',
       undefined,
       undefined,
-      'This relay offers no traffic profile beyond private.',
+      'The traffic profile strict is above the maximum of this relay. Use private or lower.',
     ],
   )
 })

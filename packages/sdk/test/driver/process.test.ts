@@ -41,7 +41,7 @@ test('a call that fails is answered with code and words, before and without a cl
   const { header } = await answer(driver)
   assert.deepEqual(header, {
     id: 5,
-    error: { code: 'closed', message: 'The client or channel was closed; open it again.' },
+    error: { code: 'closed', message: 'The client, manager or channel is closed. Open it again.' },
   })
   const options = { endpoint: 'https://127.0.0.1:9', dataDir: '/dev/null/nowhere' }
   const connect = { id: 6, do: 'connect', manager: false, options, hasIdentity: true }

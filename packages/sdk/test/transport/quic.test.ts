@@ -109,7 +109,7 @@ void test('an authority that cannot be read is told', async (t) => {
   const target = await serve(t, () => {})
   await assert.rejects(
     dial(transport, { ...target, ca: 'nonsense' }),
-    refused('connection_error', /^The authority for 127\.0\.0\.1:\d+ cannot be read\.$/),
+    refused('connection_error', /^The CA certificate for 127\.0\.0\.1:\d+ cannot be read\.$/),
   )
 })
 
