@@ -35,7 +35,7 @@ void test('in a terminal the password is asked for twice and never shown, and th
     ['Password: ', `${PASSWORD}\r`],
     ['Password again: ', 'something else\r'],
   ])
-  assert.match(differ.stdout, /static: The two passwords differ: nothing was done\.\r\n$/)
+  assert.match(differ.stdout, /static: The two passwords do not match\. Nothing was changed\.\r\n$/)
   assert.equal(differ.code, 1)
 
   const signedUp = await eve.terminal('static signup --api-url $API --ca $CA --relay $RELAY', [
@@ -67,10 +67,13 @@ void test('Ctrl-C at a question ends the command, and a no changes nothing', asy
   await zoe.shell(`echo '${PASSWORD}' | static signup --password-stdin --email zoe@example.com --api-url $API --ca $CA`)
   const { id } = JSON.parse((await zoe.shell('static keys list --json')).stdout).keys[0]
   const refused = await zoe.terminal(`static keys revoke ${id}`, [['[y/N] ', 'n\r']])
-  assert.match(refused.stdout, /static: Nothing was changed\./)
+  assert.match(refused.stdout, /static: Cancelled\. Nothing was changed\./)
   assert.equal(refused.code, 1)
   const revoked = await zoe.terminal(`static keys revoke ${id}`, [['[y/N] ', 'y\r']])
-  assert.match(revoked.stdout, /is revoked\.\r\nstatic: that was the key in use: `static login` makes another\./)
+  assert.match(
+    revoked.stdout,
+    /Revoked key \S+\.\r\nstatic: that was your current key; run `static login` to get a new one\./,
+  )
 })
 
 void test('what a lying API answers changes no terminal, and what cannot be a key is not kept', async () => {

@@ -57,16 +57,16 @@ void test('from sign-up to two agents that talk', async () => {
   const signup = 'static signup --email ann@example.com --password-stdin --api-url $API --ca $CA --relay $RELAY'
   await ok(ann, `echo 'a long enough password' | ${signup}`)
   const created = await ann.shell(`static channel create ${ROUTING} --as alice`)
-  assert.equal(created.stdout, `${ROUTING} is there, with one member.\n`, created.stderr)
+  assert.equal(created.stdout, `Created ${ROUTING} (1 member).\n`, created.stderr)
   // What it says to type next is for this agent.
   const [next, then] = ['listen', 'invite'].map((verb) => `static channel ${verb} ${ROUTING} --as alice`)
-  assert.equal(created.stderr, `static: next: \`${next}\`, and \`${then}\` for others.\n`)
+  assert.equal(created.stderr, `static: next: \`${next}\`, and \`${then}\` to invite others.\n`)
   assert.deepEqual([statSync(agents).mode & 0o777, statSync(join(agents, 'alice')).mode & 0o777], [0o700, 0o700])
 
   const alice = await listen(ann, `${ROUTING} --as alice`)
   assert.equal(statSync(socket).mode & 0o777, 0o600)
   const invited = await ann.shell(`static channel invite ${ROUTING} --as alice > token`)
-  assert.match(invited.stderr, /^static: this agent is listening: whoever runs `static channel join/)
+  assert.match(invited.stderr, /^static: this agent is listening: others can now run `static channel join/)
   assert.match(readFileSync(join(ann.home, 'token'), 'utf8'), /^st_inv_[\w-]+\n$/)
   const joined = JSON.parse(await ok(ann, `static channel join ${ROUTING} --as bob --json < token`))
   assert.deepEqual([joined.members, joined.own], [2, false])
@@ -78,11 +78,11 @@ void test('from sign-up to two agents that talk', async () => {
   assert.deepEqual(said, {
     code: 0,
     stdout: '',
-    stderr: 'static: other users of this machine can see the message in the process list; better: send it by stdin.\n',
+    stderr: 'static: other users of this machine can see the message in the process list. Instead, send it on stdin.\n',
   })
   assert.equal(await ok(ann, `static channel listen ${ROUTING} --as bob --count 1 --timeout 20`), 'hello bob\n')
-  // What a relay has borrowed is neither used nor left.
-  assert.match(await ok(ann, 'static usage'), /\nlent +1,000 to relays, [^\n]+\nleft +99,000\n/)
+  // Messages reserved by a relay are neither used nor remaining.
+  assert.match(await ok(ann, 'static usage'), /\nreserved +1,000 by relays, [^\n]+\nremaining +99,000\n/)
   const words = await ok(ann, `static channel verify ${ROUTING} --as alice`)
   assert.match(words, /^(\w+ ){11}\w+\n$/)
   assert.equal(await ok(ann, `static channel verify ${ROUTING} --as bob`), words)
@@ -159,11 +159,14 @@ void test('what is sent comes out as it went in, and a reader that has enough en
   assert.deepEqual([again.text, again.redelivered], ['2', true])
   const nothing = await ann.shell(`static channel listen ${ROUTING} --as bob --count 5 --timeout 5`)
   assert.deepEqual([nothing.code, nothing.stdout], [1, '3\n'])
-  assert.match(nothing.stderr, /No message has come for 5 seconds\.\n$/)
+  assert.match(nothing.stderr, /No message arrived for 5 seconds \(--timeout\); 4 of 5 messages are missing\.\n$/)
   const large = await ann.shell(`head -c 300000 /dev/zero | static channel send ${ROUTING} --as alice`)
   assert.deepEqual([large.code, large.stderr], [1, 'static: Send at most 262,144 bytes in one message.\n'])
   const empty = await ann.shell(`static channel send ${ROUTING} --as alice < /dev/null`)
-  assert.deepEqual([empty.code, empty.stderr], [1, 'static: There is nothing to send.\n'])
+  assert.deepEqual(
+    [empty.code, empty.stderr],
+    [1, 'static: The message is empty. Pass the text as arguments or on stdin.\n'],
+  )
 })
 
 void test('a listener that was killed leaves a socket that nobody minds', async () => {
@@ -232,7 +235,7 @@ void test('an input that does not end keeps no command that was interrupted or h
 })
 
 function isVisitor(words: string): boolean {
-  return words.includes('through the program that holds this agent')
+  return words.includes('through the process that has this agent open')
 }
 
 void test('the socket takes one well-formed request at a time from a few, whatever else is sent there', async (t) => {
@@ -274,7 +277,10 @@ void test('the socket takes one well-formed request at a time from a few, whatev
     await once(visitor, 'connect')
     crowd.push(visitor)
   }
-  assert.match(await send(list), /"code":"unavailable","message":"Too many commands use this agent at once\."/)
+  assert.match(
+    await send(list),
+    /"code":"unavailable","message":"Too many commands use this agent at once \(limit: 32\)\./,
+  )
   for (const visitor of crowd) visitor.destroy()
   assert.equal(await end(alice, 'SIGINT'), 130)
 })
@@ -288,7 +294,10 @@ void test('an agent in a directory with a long name shares itself, too', async (
   assert.equal(await ok(ann, `echo hi | static channel send ${flags} --json`), `{"channel":"${ROUTING}-2","sent":1}\n`)
   assert.equal(await end(carl, 'SIGINT'), 130)
   const asked = await ann.shell(`static channel delete ${flags}`)
-  assert.deepEqual([asked.code, asked.stderr], [1, 'static: Nobody can be asked here: add --yes to go on.\n'])
+  assert.deepEqual(
+    [asked.code, asked.stderr],
+    [1, 'static: Not a terminal, so I cannot ask. Pass --yes to continue.\n'],
+  )
   assert.equal(await ok(ann, `static channel delete ${flags} --yes`), `Deleted ${ROUTING}-2.\n`)
 })
 
@@ -316,7 +325,7 @@ void test('who waits for an owner that does not listen is told for whom, and in 
 void test('a revoked key is the end: the next command is refused', async () => {
   const { keys } = JSON.parse(await ok(ann, 'static keys list --json'))
   const revoked = await ann.shell(`static keys revoke --yes ${keys[0].id}`)
-  assert.match(revoked.stderr, /^static: that was the key in use: `static login` makes another\.\n$/)
+  assert.match(revoked.stderr, /^static: that was your current key; run `static login` to get a new one\.\n$/)
   const refused = await ann.shell(`echo hi | static channel send ${ROUTING} --as alice`)
   assert.deepEqual([refused.code, refused.stdout], [3, ''])
 })

@@ -60,8 +60,8 @@ void test('an agent is made with one slot, for the key file in its directory', a
 void test('a passphrase is added, and takes the place of the key file', async () => {
   await ok(`umask 077; echo 'correct horse' > old; echo 'battery staple' > new`)
   const add = 'static agent slots add passphrase --as vault'
-  assert.match(await refused(`${add} < old`), /passphrase .*--new-passphrase-stdin or --new-passphrase-file/)
-  assert.match(await refused(`${add} --new-key-file k`), /--new-key-file is not for a passphrase/)
+  assert.match(await refused(`${add} < old`), /passphrase\. .*--new-passphrase-stdin or --new-passphrase-file/)
+  assert.match(await refused(`${add} --new-key-file k`), /--new-key-file cannot be used with a passphrase slot/)
   const added = JSON.parse(await ok(`${add} --new-passphrase-stdin --json < old`))
   const [file, passphrase] = await slots()
   assert.deepEqual(passphrase, { id: added.id, type: 'passphrase' })
@@ -69,21 +69,21 @@ void test('a passphrase is added, and takes the place of the key file', async ()
   // The slot to be removed must not be the one that is opened: the passphrase has to be known.
   const remove = `static agent slots remove ${file?.id} --as vault`
   assert.match(await refused(`${remove} --passphrase-file old`), /--yes/)
-  assert.match(await refused(`${remove} --yes`), /passphrase .*--passphrase-file/)
+  assert.match(await refused(`${remove} --yes`), /passphrase\. .*--passphrase-file/)
   assert.match(await refused(`${remove} --yes --passphrase-file new`), /This passphrase does not open the agent in/)
   const removed = await ann.shell(`${remove} --yes --passphrase-file old`)
   assert.deepEqual(removed, {
     code: 0,
     stdout: `Removed key slot ${file?.id}.\n`,
     stderr:
-      'static: older copies of the directory still open by what it was for; delete the key file if nothing else needs it.\n',
+      'static: the removed key still unlocks older copies of the directory; delete the key file if nothing else uses it.\n',
   })
   rmSync(join(directory, 'agent.key'))
   assert.deepEqual(await slots(), [passphrase])
 })
 
 void test('commands on the agent take the passphrase from a file or a terminal', async () => {
-  assert.match(await refused('static channel list --as vault'), /passphrase .*--passphrase-file/)
+  assert.match(await refused('static channel list --as vault'), /passphrase\. .*--passphrase-file/)
   assert.match(await refused('static channel list --as vault --key-file old'), /Open it by passphrase\./)
   assert.match(
     await refused('static channel list --as vault --key-file old --passphrase-file old'),
@@ -126,7 +126,7 @@ void test('a passphrase is changed at a terminal, which shows none of the two', 
     ])
   const differing = await type('battery stable')
   assert.equal(differing.code, 1)
-  assert.match(differing.stdout, /differ\. Nothing was changed/)
+  assert.match(differing.stdout, /do not match\. Nothing was changed/)
   const changed = await type('battery staple')
   assert.equal(changed.code, 0, changed.stdout)
   assert.match(changed.stdout, /Changed the passphrase; its key slot is now [\da-f]{16}\./)

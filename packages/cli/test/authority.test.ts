@@ -127,7 +127,7 @@ void test('a name that the authority cannot speak for is refused, with what to d
   const authority = await openAuthority({ directory, names })
   const refusal = staticError(
     'invalid_request',
-    /speaks for localhost, .*, not for new\.example: leave .* --cert and --key, or remove .*ca\.pem and .*ca\.key to/,
+    /can sign for localhost, .*, but not for new\.example\. Leave .* --cert and --key, or remove .*ca\.pem and .*ca\.key to/,
   )
   await assert.rejects(openAuthority({ directory, names: ['new.example'] }), refusal)
   await assert.rejects(authority.issue(['localhost', 'new.example']), refusal)
@@ -167,9 +167,12 @@ void test('a certificate without its key, or with another, is refused', async (t
   await openAuthority({ directory, names })
   const open = async (): Promise<unknown> => await openAuthority({ directory, names })
   await writeFile(join(directory, 'ca.key'), makeKey())
-  await assert.rejects(open(), staticError('invalid_request', /do not belong together/))
+  await assert.rejects(open(), staticError('invalid_request', /ca\.key is not the key of .*ca\.pem\./))
   await rm(join(directory, 'ca.key'))
-  await assert.rejects(open(), staticError('invalid_request', /has no ca\.key beside it: put the key back, or remove/))
+  await assert.rejects(
+    open(),
+    staticError('invalid_request', /ca\.key, the key of .*ca\.pem, is missing\. Restore it, or remove/),
+  )
   assert.deepEqual(await readdir(directory), ['ca.pem'])
 })
 
@@ -184,7 +187,7 @@ void test('damaged and foreign files are refused', async (t) => {
   const leaf = await makeLeafCertificate({ key, notAfter: years(1)() }, parseHostNames(names), 90, new Date())
   await writeFile(certPath, leaf.cert)
   await writeFile(keyPath, leaf.key)
-  await assert.rejects(open(), staticError('invalid_request', /not made by Static/))
+  await assert.rejects(open(), staticError('invalid_request', /not created by Static/))
   await writeFile(keyPath, '')
   await assert.rejects(open(), staticError('invalid_request', /ca\.key is not a private key/))
 })
@@ -194,10 +197,10 @@ void test('an expired authority, or one from the future, is refused', async (t) 
   await openAuthority({ directory, names })
   const expired = staticError(
     'invalid_request',
-    /ca\.pem expired on 20\d\d-.*Z: remove .*ca\.pem and .*ca\.key to start/,
+    /ca\.pem expired on 20\d\d-.*Z\. To continue, remove .*ca\.pem and .*ca\.key to create/,
   )
   await assert.rejects(openAuthority({ directory, names, now: years(10.01) }), expired)
-  const early = staticError('invalid_request', /valid only from 20\d\d-.*Z on: set this machine's clock right/)
+  const early = staticError('invalid_request', /not valid before 20\d\d-.*Z\. Set the clock of this machine/)
   await assert.rejects(openAuthority({ directory, names, now: years(-1) }), early)
   await openAuthority({ directory, names, now: years(9.99) })
 })

@@ -43,14 +43,21 @@ describe('static', () => {
     test(`not understood: static ${words.join(' ')}`, async () => {
       const { code, stdout, stderr } = await run(...words)
       assert.deepEqual([code, stdout], [2, ''])
-      assert.match(stderr, /^error: .*\n\(add --help for the options\)\n$/s)
+      assert.match(stderr, /^error: .*\n\(run with --help for usage\)\n$/s)
     })
   }
 
   for (const [sentence, ...words] of [
-    ['Give both --cert and --key, or neither.', 'up', '--cert', 'x.pem', '--data-dir', join(home, 'a')],
     [
-      'The file /nowhere/x.pem cannot be read.',
+      'Only --cert is given. Pass both --cert and --key, or neither.',
+      'up',
+      '--cert',
+      'x.pem',
+      '--data-dir',
+      join(home, 'a'),
+    ],
+    [
+      'Cannot read file /nowhere/x.pem. Check that it exists and is readable.',
       'up',
       '--cert',
       '/nowhere/x.pem',
@@ -59,15 +66,27 @@ describe('static', () => {
       '--data-dir',
       join(home, 'a'),
     ],
-    ['Give --cert and --key; `static up` makes its own, this command does not.', 'api', '--data-dir', join(home, 'a')],
-    ['The file /nowhere/s.json cannot be read.', 'up', '--settings', '/nowhere/s.json', '--data-dir', join(home, 'a')],
     [
-      'The data directory /proc/nowhere cannot be made here: choose another with --data-dir.',
+      '--cert and --key are required. Only `static up` creates its own certificate.',
+      'api',
+      '--data-dir',
+      join(home, 'a'),
+    ],
+    [
+      'Cannot read file /nowhere/s.json. Check that it exists and is readable.',
+      'up',
+      '--settings',
+      '/nowhere/s.json',
+      '--data-dir',
+      join(home, 'a'),
+    ],
+    [
+      'Cannot create the data directory /proc/nowhere. Choose another one with --data-dir.',
       'up',
       '--data-dir',
       '/proc/nowhere',
     ],
-    [`${MAIN} cannot be the data directory because it, or a part of it, is a file.`, 'up', '--data-dir', MAIN],
+    [`${MAIN} cannot be the data directory: it, or one of its parents, is a file.`, 'up', '--data-dir', MAIN],
   ] as const) {
     test(`one sentence: ${sentence}`, async () => {
       assert.deepEqual(await run(...words), { code: 1, stdout: '', stderr: `static: ${sentence}\n` })
@@ -146,11 +165,11 @@ describe('static up and static admin', () => {
     writeFileSync(join(broken, 'ca.pem'), 'nonsense')
     const refused = await run('up', '--data-dir', broken, '--api-port', '0', ...ports)
     assert.deepEqual([refused.code, refused.stdout], [1, ''])
-    assert.match(refused.stderr, /^static: \S+ca\.pem is not a certificate: put the right one back, or remove .*\n$/)
+    assert.match(refused.stderr, /^static: \S+ca\.pem is not a certificate\. Restore it, or remove .*\n$/)
     writeFileSync(join(broken, 'ca.pem'), readFileSync(join(data, 'ca.pem')))
     writeFileSync(join(broken, 'ca.key'), 'nonsense', { mode: 0o600 })
     const keyless = await run('up', '--data-dir', broken, '--api-port', '0', ...ports)
-    assert.match(keyless.stderr, /ca\.key is not a private key: .* remove \S+ca\.pem and \S+ca\.key to start/)
+    assert.match(keyless.stderr, /ca\.key is not a private key\. .* remove \S+ca\.pem and \S+ca\.key to create/)
   })
 
   test('a second start finds its data, and says what to type next', async () => {
@@ -211,7 +230,7 @@ describe('static up and static admin', () => {
     assert.match(refused.stderr, /static: Plain HTTP is for loopback only/)
     const plain = spawn(process.execPath, [MAIN, ...words], { env, stdio: ['ignore', 'pipe', 'pipe'] })
     const [line] = (await once(createInterface({ input: plain.stderr }), 'line')) as [string]
-    assert.equal(line, 'static: plain HTTP, for development on this machine only.')
+    assert.equal(line, 'static: serving plain HTTP: for development on this machine only.')
     const ended = once(plain, 'exit')
     const [first] = (await once(createInterface({ input: plain.stdout }), 'line')) as [string]
     assert.match(first, /^API http:\/\/localhost:\d+$/)
@@ -243,11 +262,14 @@ describe('static up and static admin', () => {
 
   test('nothing is changed without a yes, for an unknown account, or in a database that is not there', async () => {
     const asked = await run('admin', 'suspend', account, '--data-dir', data)
-    assert.deepEqual([asked.code, asked.stderr], [1, 'static: Nobody can be asked here: add --yes to go on.\n'])
+    assert.deepEqual(
+      [asked.code, asked.stderr],
+      [1, 'static: Not a terminal, so I cannot ask. Pass --yes to continue.\n'],
+    )
     const nobody = await run('admin', 'suspend', 'nobody', '--data-dir', data, '--yes')
     assert.deepEqual([nobody.code, nobody.stderr], [1, 'static: There is no such account.\n'])
     const nowhere = await run('admin', 'suspend', account, '--data-dir', join(home, 'nowhere'), '--yes')
     assert.equal(nowhere.code, 1)
-    assert.match(nowhere.stderr, /^static: There is no database .*nowhere\/api\.sqlite: say where/)
+    assert.match(nowhere.stderr, /^static: Database .*nowhere\/api\.sqlite does not exist\. Pass/)
   })
 })
