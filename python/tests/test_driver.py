@@ -38,11 +38,11 @@ class DriverTest(unittest.TestCase):
 
     def test_a_node_that_is_not_there_too_old_or_none_is_told(self) -> None:
         os.environ["STATIC_NODE"] = os.path.join(self.directory, "nowhere")
-        self.told("STATIC_NODE names")
+        self.told("STATIC_NODE is")
         os.environ["STATIC_NODE"] = program(self.directory, "echo v20.19.2")
         self.told("which is Node 20")
         os.environ["STATIC_NODE"] = shutil.which("true") or ""
-        self.told("which is no Node")
+        self.told("which is not Node")
 
     def test_without_static_node_it_is_the_one_in_path(self) -> None:
         del os.environ["STATIC_NODE"]
