@@ -1,4 +1,4 @@
-/** `npm run proof -- NAME`: the long forms of what `npm test` runs in short. Without a name it lists them. */
+/** `npm run proof -- NAME`: runs the long form of a test that `npm test` runs in short. Without a name, lists them. */
 import { ensureCapture } from './debian.ts'
 import { fail, run } from './step.ts'
 
@@ -13,23 +13,23 @@ const node = (file: string, words: readonly string[], env: Record<string, string
 
 const PROOFS: Readonly<Record<string, Proof>> = {
   crash: {
-    about: 'kills an agent at every point of the crash table',
+    about: 'kill an agent at every point of the crash table',
     prove: (words) => node('packages/sdk/test/crash/all.ts', words),
   },
   races: {
-    about: 'fifty rounds in which eight agents commit at the same time',
+    about: 'run fifty rounds in which eight agents commit at the same time',
     prove: (words) =>
       node('scripts/test.ts', ['packages/sdk/test/scenario/races.test.ts', ...words], { STATIC_ROUNDS: '50' }),
   },
   traffic: {
-    about: 'records agents of each traffic profile and writes what a classifier finds into the README',
+    about: 'record agents with each traffic profile and write the results of a classifier into the README',
     prove: async (words) => {
-      await ensureCapture('The proof of the traffic')
+      await ensureCapture('The traffic proof')
       return node('lab/traffic/proof.ts', words)
     },
   },
   repeat: {
-    about: 'runs every test file that starts processes, races or kills many times: [FILES…] [--times 20] [--load]',
+    about: 'run every test file that starts processes, races or kills many times: [FILES…] [--times 20] [--load]',
     prove: (words) => node('scripts/repeat.ts', words),
   },
 }
