@@ -23,12 +23,12 @@ after(async () => {
 const env = whereabouts(workspace, server)
 const PASSWORD = 'a long enough password'
 
-void test('an account from sign-up to the last revoked key, as it is typed', async () => {
+void test('the life of an account, as a transcript', async () => {
   const ann = new Person(workspace, 'ann', env)
   for (const step of readTranscript(join(import.meta.dirname, 'transcripts/account.txt'))) await play(ann, step)
 })
 
-void test('in a terminal the password is asked for twice and never shown, and the answers have colours', async () => {
+void test('a terminal prompts for the password twice without showing it, and output has colours', async () => {
   const eve = new Person(workspace, 'eve', env)
   const differ = await eve.terminal('static signup --api-url $API --ca $CA --relay $RELAY', [
     ['E-mail: ', 'eve@example.com\r'],
@@ -56,7 +56,7 @@ void test('in a terminal the password is asked for twice and never shown, and th
   assert.ok(!plain.stdout.includes('\u001B['), plain.stdout)
 })
 
-void test('Ctrl-C at a question ends the command, and a no changes nothing', async () => {
+void test('Ctrl-C at a prompt exits, and answering no changes nothing', async () => {
   const zoe = new Person(workspace, 'zoe', env)
   const interrupted = await zoe.terminal('static signup --api-url $API --ca $CA --email zoe@example.com', [
     ['Password: ', '\u0003'],
@@ -76,7 +76,7 @@ void test('Ctrl-C at a question ends the command, and a no changes nothing', asy
   )
 })
 
-void test('what a lying API answers changes no terminal, and what cannot be a key is not kept', async () => {
+void test('a malicious API cannot control the terminal, and a malformed key is not saved', async () => {
   using liar = await startLiar(join(workspace.path, 'server'))
   const cut = new Person(workspace, 'cut', { STATIC_API_URL: liar.url, STATIC_CA: env['CA'], PASSWORD })
   const harmless = (words: string): boolean => !words.includes('\u001B') && !words.includes('\u0007')

@@ -12,7 +12,7 @@ import { handshake, runProcess, staticError, temporaryDirectory } from './suppor
 const names = ['relay.example', '192.0.2.7']
 const years = (count: number) => (): Date => new Date(Date.now() + count * 365.25 * 86_400_000)
 
-void test('the first start makes a constrained authority', async (t) => {
+void test('the first start creates a constrained authority', async (t) => {
   const directory = await temporaryDirectory(t)
   const authority = await openAuthority({ directory, names })
   assert.deepEqual((await readdir(directory)).sort(), ['ca.key', 'ca.pem'])
@@ -122,7 +122,7 @@ void test('the second start does not load the certificate library, and the first
   assert.equal(await runProcess(code('0')), 'false 0\n')
 })
 
-void test('a name that the authority cannot speak for is refused, with what to do', async (t) => {
+void test('a name that the authority cannot sign for is refused, with a remedy', async (t) => {
   const directory = await temporaryDirectory(t)
   const authority = await openAuthority({ directory, names })
   const refusal = staticError(
@@ -148,7 +148,7 @@ void test('files that others could have read or changed are refused', async (t) 
   await open()
 })
 
-void test('a first start that was cut short after the key goes on with that key', async (t) => {
+void test('a first start interrupted after the key continues with that key', async (t) => {
   const directory = await temporaryDirectory(t)
   const first = await openAuthority({ directory, names })
   const key = await readFile(join(directory, 'ca.key'), 'utf8')
@@ -205,7 +205,7 @@ void test('an expired authority, or one from the future, is refused', async (t) 
   await openAuthority({ directory, names, now: years(9.99) })
 })
 
-void test('first starts at the same time agree on one authority', async (t) => {
+void test('concurrent first starts agree on one authority', async (t) => {
   const directory = await temporaryDirectory(t)
   const all = await Promise.all(Array.from({ length: 8 }, () => openAuthority({ directory, names })))
   assert.equal(new Set(all.map(({ cert }) => cert)).size, 1)

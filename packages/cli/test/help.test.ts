@@ -17,7 +17,7 @@ const all = makeProgram()
 const home = mkdtempSync(join(tmpdir(), 'static-help-'))
 after(() => rmSync(home, { recursive: true, force: true }))
 
-/** A help page, as the command prints it. */
+/** The help page of a command. */
 function help(path: string): string {
   let page = ''
   const command = path
