@@ -8,7 +8,7 @@ import { agentDirectory, defaultIdentity } from '../src/agent/identity.ts'
 import { commandLineFor } from '../src/agent/open.ts'
 import { staticError } from './support.ts'
 
-void test('every identity has a directory of its own, with a name that any file system takes', () => {
+void test('every identity has its own directory, with a name that every file system accepts', () => {
   for (const [identity, name] of [
     ['alice', 'alice'],
     ['ann@host.example', 'ann@host.example'],

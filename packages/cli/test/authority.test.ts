@@ -156,7 +156,7 @@ void test('a first start interrupted after the key continues with that key', asy
   const second = await openAuthority({ directory, names })
   assert.equal(await readFile(join(directory, 'ca.key'), 'utf8'), key)
   assert.notEqual(second.cert, first.cert)
-  // The same issuer: even clients that got the lost certificate go on.
+  // The same issuer: even clients with the lost certificate keep working.
   const server = await second.issue(['localhost'])
   await handshake(server, second.cert, 'localhost')
   await handshake(server, first.cert, 'localhost')

@@ -121,7 +121,7 @@ class HostConnection {
     if (this.#busy !== 'acting') this.#end()
   }
 
-  /** The connection has ended: gives unsettled messages to other followers. */
+  /** The connection has ended: returns unsettled messages to the queue. */
   release(): void {
     for (const follower of this.#followers.values()) follower.abandon()
     this.#followers.clear()

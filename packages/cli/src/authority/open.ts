@@ -79,12 +79,12 @@ export async function openAuthority({
   if (!certificate.checkPrivateKey(key)) {
     throw invalid(`${keyPath} is not the key of ${path}. Restore the matching files, or ${startOver(path, keyPath)}.`)
   }
-  const anew = startOver(path, keyPath)
+  const remedy = startOver(path, keyPath)
   const permitted = certificate.ca ? readConstraints(certificate.raw) : undefined
   if (permitted === undefined)
-    throw invalid(`${path} was not created by Static: it has no name constraints. To continue, ${anew}.`)
-  checkTime(certificate, path, anew, now())
-  checkNames(permitted, wanted, anew)
+    throw invalid(`${path} was not created by Static: it has no name constraints. To continue, ${remedy}.`)
+  checkTime(certificate, path, remedy, now())
+  checkNames(permitted, wanted, remedy)
 
   return {
     path,
@@ -94,7 +94,7 @@ export async function openAuthority({
     issue: async (leafNames, { days = 90 } = {}) => {
       const parsed = parseHostNames(leafNames)
       if (parsed.length === 0) throw invalid('No names are given. A server certificate needs at least one name.')
-      checkNames(permitted, parsed, anew)
+      checkNames(permitted, parsed, remedy)
       return await makeLeafCertificate({ key, notAfter: certificate.validToDate }, parsed, days, now())
     },
     issueClient: ({ days = 365 } = {}) =>
@@ -102,15 +102,15 @@ export async function openAuthority({
   }
 }
 
-function readKey(pem: Buffer, path: string, anew: string): KeyObject {
+function readKey(pem: Buffer, path: string, remedy: string): KeyObject {
   let key: KeyObject
   try {
     key = createPrivateKey(pem)
   } catch (error) {
-    throw invalid(`${path} is not a private key. Restore it, or ${anew}.`, error)
+    throw invalid(`${path} is not a private key. Restore it, or ${remedy}.`, error)
   }
   if (key.asymmetricKeyDetails?.namedCurve !== 'prime256v1') {
-    throw invalid(`${path} is not an ECDSA P-256 key. Restore the original, or ${anew}.`)
+    throw invalid(`${path} is not an ECDSA P-256 key. Restore the original, or ${remedy}.`)
   }
   return key
 }
@@ -123,9 +123,9 @@ function readCertificate(pem: Buffer, path: string): X509Certificate {
   }
 }
 
-function checkTime(certificate: X509Certificate, path: string, anew: string, now: Date): void {
+function checkTime(certificate: X509Certificate, path: string, remedy: string, now: Date): void {
   if (now > certificate.validToDate) {
-    throw invalid(`The authority ${path} expired on ${certificate.validToDate.toISOString()}. To continue, ${anew}.`)
+    throw invalid(`The authority ${path} expired on ${certificate.validToDate.toISOString()}. To continue, ${remedy}.`)
   }
   if (now < certificate.validFromDate) {
     const from = certificate.validFromDate.toISOString()
@@ -133,13 +133,13 @@ function checkTime(certificate: X509Certificate, path: string, anew: string, now
   }
 }
 
-function checkNames(permitted: readonly HostName[], wanted: readonly HostName[], anew: string): void {
+function checkNames(permitted: readonly HostName[], wanted: readonly HostName[], remedy: string): void {
   const outside = wanted.filter((name) => !permits(permitted, name)).map(({ text }) => text)
   if (outside.length === 0) return
   const known = permitted.map(({ text }) => text).join(', ')
   throw invalid(
     `The local authority can sign for ${known}, but not for ${outside.join(', ')}. ` +
-      `Leave that name out, pass your own certificate with --cert and --key, or ${anew}.`,
+      `Leave that name out, pass your own certificate with --cert and --key, or ${remedy}.`,
   )
 }
 

@@ -127,7 +127,7 @@ export class Agent {
   /** Opens the session; `changes` alters what is sent after it was signed. */
   async open(jwt = '', changes: object = {}): Promise<Answer<'openSession'>> {
     this.challenge = await this.request('getChallenge', { revision: REVISION })
-    // The relay must be the one that TLS verified: otherwise a relay in between could forward another relay's challenge.
+    // The relay must be the one that TLS verified: otherwise a relay in between could forward another's challenge.
     if (this.serverName !== undefined && this.challenge.relayName !== this.serverName) {
       throw new Error(`The challenge names ${this.challenge.relayName}, not ${this.serverName}.`)
     }

@@ -67,7 +67,7 @@ export function sha256(bytes: Uint8Array): Uint8Array {
   return new Uint8Array(hash('sha256', bytes, 'buffer'))
 }
 
-/** The answer to a challenge that opens a session, or gives a token for calls. */
+/** The answer to a challenge that opens a session, or returns a token for calls. */
 export function openingOf(
   key: AgentKey,
   purpose: 'session' | 'unary',
