@@ -1,8 +1,8 @@
-"""Makes the wheel: the package, the driver and its clock as a file of JavaScript each, and the native npm packages that it needs.
+"""Builds the wheel: the package, the driver and its clock as one JavaScript file each, and the native npm packages.
 
-For one platform, this one. Node itself is not in it. A build backend (PEP 517) of the standard library alone, so that
-``pip install ./python`` works in a checkout without an index; ``python3 python/build_wheel.py DIRECTORY`` makes the
-wheel alone. The checkout's npm packages must be installed.
+The wheel is for this platform only and does not contain Node. This is a build backend (PEP 517) that uses only the
+standard library, so that ``pip install ./python`` works in a checkout without a package index;
+``python3 python/build_wheel.py DIRECTORY`` only builds the wheel. The checkout's npm packages must be installed.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ ROOT = HERE.parent
 NAME = "static_sdk"
 INFO = f"{NAME}-{__version__}.dist-info"
 TAG = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
-#: Loaded as they are: they hold machine code.
+#: Copied instead of bundled, because they contain machine code.
 NATIVE = ("@currentspace/http3", "better-sqlite3-multiple-ciphers", "sodium-native")
-#: What of an npm package is used when it runs.
+#: Suffixes of the files of an npm package that are needed at run time.
 USED = (".js", ".cjs", ".mjs", ".json", ".node")
 MACHINES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
 
@@ -39,7 +39,7 @@ METADATA = f"""\
 Metadata-Version: 2.1
 Name: static-sdk
 Version: {__version__}
-Summary: Private channels for software agents: the agent for Python
+Summary: Private channels for software agents: the SDK for Python
 Requires-Python: >=3.9
 Description-Content-Type: text/markdown
 
@@ -57,7 +57,7 @@ def build_wheel(
     config_settings: Optional[Dict[str, Any]] = None,
     metadata_directory: Optional[str] = None,
 ) -> str:
-    """Makes the wheel in a directory; its name."""
+    """Builds the wheel in a directory and returns its file name."""
     name = f"{NAME}-{__version__}-{TAG}.whl"
     with tempfile.TemporaryDirectory() as temporary:
         content = Path(temporary)
@@ -70,17 +70,17 @@ def build_wheel(
 
 
 def assemble(content: Path) -> None:
-    """Puts everything that the wheel holds into a directory, as it is when it is installed."""
+    """Writes the contents of the wheel to a directory, in the installed layout."""
     package = content / NAME
     shutil.copytree(HERE / NAME, package, ignore=shutil.ignore_patterns("__pycache__", "driver"))
     node, source = _driver.driver_command()
     driver = package / "driver" / "main.mjs"
     bundle(node, source, driver)
-    # It starts this one as a thread, by the name of its source.
+    # The driver starts the clock as a worker thread and refers to it by the name of its source file.
     bundle(node, str(ROOT / "packages" / "sdk" / "src" / "transport" / "clock-worker.ts"), driver.parent / "clock.mjs")
     text = driver.read_text("utf-8")
     if text.count("./clock-worker.ts") != 1:
-        sys.exit("The driver does not start its clock as expected.")
+        sys.exit("Expected exactly one reference to ./clock-worker.ts in the bundled driver. Update build_wheel.py.")
     driver.write_text(text.replace("./clock-worker.ts", "./clock.mjs"), "utf-8")
     for name in closure(NATIVE):
         copy_package(name, package / "driver" / "node_modules" / name)
@@ -94,8 +94,8 @@ def assemble(content: Path) -> None:
 
 
 def bundle(node: str, source: str, file: Path) -> None:
-    """A program with everything that is JavaScript alone, in one file."""
-    # It comes with Vite, which builds the console.
+    """Bundles a program and its JavaScript-only dependencies into one file."""
+    # rolldown is installed with Vite, which builds the console.
     rolldown = ROOT / "node_modules" / "rolldown" / "bin" / "cli.mjs"
     words = [node, str(rolldown), source, "--format", "esm", "--platform", "node", "--file", str(file)]
     for name in NATIVE:
@@ -106,7 +106,7 @@ def bundle(node: str, source: str, file: Path) -> None:
 
 
 def closure(names: Iterable[str]) -> List[str]:
-    """npm packages and all that they depend on."""
+    """The npm packages and all their dependencies."""
     found: List[str] = []
     waiting = list(names)
     while waiting:
@@ -119,7 +119,7 @@ def closure(names: Iterable[str]) -> List[str]:
 
 
 def copy_package(name: str, target: Path) -> None:
-    """What runs of an npm package, with machine code for this platform only, and its licence."""
+    """Copies the run-time files of an npm package and its licence, with machine code for this platform only."""
     source = ROOT / "node_modules" / name
     system = f"{sys.platform}-{MACHINES[platform.machine().lower()]}"
     for path in source.rglob("*"):

@@ -1,4 +1,4 @@
-/** `npm run bench`: every file of bench/, one after the other; words after `--` choose some by name. */
+/** `npm run bench`: runs every file in bench/, one after the other; arguments after `--` select some by name. */
 import { readdirSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { fail, run, say } from './step.ts'
@@ -10,11 +10,11 @@ const known = readdirSync(folder)
   .sort()
 const chosen = process.argv.slice(2)
 const unknown = chosen.filter((name) => !known.includes(name))
-if (unknown.length > 0) fail(`There is no bench ${unknown.join(', ')}. Known: ${known.join(', ')}.`)
+if (unknown.length > 0) fail(`Unknown bench: ${unknown.join(', ')}. Known: ${known.join(', ')}.`)
 
 const missed: string[] = []
 for (const name of chosen.length > 0 ? chosen : known) {
   say(`Bench ${name}`)
   if ((await run(process.execPath, [join(folder, `${name}.ts`)])) !== 0) missed.push(name)
 }
-if (missed.length > 0) fail(`Targets were missed, or the bench failed: ${missed.join(', ')}.`)
+if (missed.length > 0) fail(`Missed their targets, or failed: ${missed.join(', ')}.`)

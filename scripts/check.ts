@@ -9,12 +9,12 @@ const CHECKS: readonly (readonly [name: string, file: string, ...words: string[]
   ['lint and walls', 'node_modules/oxlint/bin/oxlint', '--deny-warnings'],
   ['format', 'node_modules/oxfmt/bin/oxfmt', '--check'],
   ['unused code', 'node_modules/knip/bin/knip.js'],
-  // Tests and what is internal are no reason to be in src.
+  // Code that only tests or internal entry points use does not belong in src.
   ['unused code of src', 'node_modules/knip/bin/knip.js', '-c', 'knip.src.ts'],
-  ['the schema and what is generated', 'scripts/gen.ts', '--check'],
+  ['schema and generated files', 'scripts/gen.ts', '--check'],
 ]
 
-/** What a check printed, and whether it passed. */
+/** The output of a check, and whether it passed. */
 interface Result {
   readonly name: string
   readonly output: string
@@ -30,11 +30,11 @@ async function check([name, file, ...words]: (typeof CHECKS)[number]): Promise<R
   return { name, output: Buffer.concat(output).toString(), passed: code === 0 }
 }
 
-// All at once, for they leave cores idle while they read; what they print comes in their order all the same.
+// Run all at once, because each leaves cores idle while it reads files; print their output in order.
 const running = CHECKS.map((one) => check(one))
 for (const next of running) {
   const { name, output, passed } = await next
   say(`Checking ${name}`)
   process.stderr.write(output)
-  if (!passed) fail(`The check of ${name} failed.`)
+  if (!passed) fail(`Check failed: ${name}.`)
 }

@@ -1,7 +1,7 @@
 /** docs/errors.md: the same text as the page that the API serves at /docs/errors. */
 import { ERROR_MEANINGS, type ErrorCode, ERRORS } from '@static/protocol'
 
-/** The whole page. A heading is a code, so `#<code>` leads to it. */
+/** The whole page. Each heading is an error code, so `#<code>` links to it. */
 export function errorsMarkdown(): string {
   const sections = Object.entries(ERRORS).map(
     ([code, { title, family, status, retryable, remedy }]) => `

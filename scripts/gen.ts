@@ -1,11 +1,11 @@
 /**
- * `npm run gen`: checks the relay's schema and generates its TypeScript code, and docs/errors.md, without a network.
- *   --check   writes nothing and fails when the committed code is not what the schema gives
- *   --accept  makes the schema as it is now the one that later changes are held against
+ * `npm run gen`: checks the relay's schema and generates its TypeScript code and docs/errors.md, without network
+ * access.   --check   writes nothing, and fails if the committed files are out of date   --accept  makes the current
+ * schema the baseline for later changes
  *
- * `buf breaking` compares with proto/baseline.txtpb, a committed description of the schema as peers in the field know
- * it. A git reference would need the history, which an archive or a shallow clone does not have. A change that breaks
- * peers is thus a visible change of that file; once 1.0.0 is out it is changed by releases only.
+ * `buf breaking` compares with proto/baseline.txtpb, a committed description of the schema that deployed peers use. A
+ * git reference would need the history, which an archive or a shallow clone does not have. A breaking change thus shows
+ * up as a change of that file; after 1.0.0, only releases change it.
  */
 import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -30,7 +30,7 @@ else {
   writeFileSync(join(root, errorsPage), errorsMarkdown())
 }
 
-/** Generates into a folder of its own and compares it with what is committed. */
+/** Generates into a temporary folder and compares the result with the committed files. */
 function check(): void {
   const cache = join(root, '.cache')
   mkdirSync(cache, { recursive: true })
@@ -57,12 +57,12 @@ function files(folder: string): Map<string, string> {
 
 function buf(...words: string[]): void {
   const bin = join(root, 'node_modules/.bin')
-  // buf starts protoc-gen-es by name, and that starts `node`: both must be found, the Node being this one.
+  // buf runs protoc-gen-es from PATH, which runs `node`: both must be found, and Node must be this one.
   const path = [bin, resolve(process.execPath, '..'), process.env.PATH].join(delimiter)
   const env = { ...process.env, PATH: path, BUF_CACHE_DIR: join(root, '.cache/buf') }
   const done = spawnSync(join(bin, 'buf'), words, { cwd: home, env, stdio: 'inherit' })
-  if (done.error !== undefined) fail(`buf could not be started: ${done.error.message}`)
-  if (done.status !== 0) fail(`buf ${words[0]} found something; its words are above.`)
+  if (done.error !== undefined) fail(`Cannot start buf: ${done.error.message}`)
+  if (done.status !== 0) fail(`buf ${words[0]} failed; see its output above.`)
 }
 
 function fail(text: string): never {

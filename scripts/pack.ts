@@ -1,17 +1,17 @@
 /**
- * `npm run pack`: every package of the house as npm would publish it, as `.cache/pack/*.tgz`; a word after `--` is another
- * folder.
+ * `npm run pack`: builds every package as npm would publish it, in `.cache/pack/*.tgz`; an argument after `--` names
+ * another folder.
  *
- * A checkout runs TypeScript, but Node strips no types below node_modules: what is published is JavaScript with
- * declarations. Each package is put together in a folder of its own, from its package.json and src/. The types are not
- * checked here; `npm run check` does that.
+ * A checkout runs TypeScript directly, but Node does not strip types below node_modules, so packages contain JavaScript
+ * with declarations. Each package is assembled in its own folder, from its package.json and src/. Types are not checked
+ * here; `npm run check` does that.
  */
 import { spawnSync } from 'node:child_process'
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { fail, say } from './step.ts'
 
-/** What is read of a package.json; the rest is carried over as it is. */
+/** The fields of package.json that matter here; the rest is copied unchanged. */
 interface Manifest {
   readonly name: string
   readonly private?: boolean
@@ -24,7 +24,7 @@ interface Manifest {
   readonly devDependencies?: unknown
 }
 
-/** What `npm pack --json` says of a package. */
+/** An entry in the output of `npm pack --json`. */
 interface Packed {
   readonly id: string
   readonly filename: string
@@ -37,7 +37,7 @@ const root = resolve(import.meta.dirname, '..')
 const house = readManifest(root)
 const target = resolve(process.argv[2] ?? join(root, '.cache/pack'))
 const compiled = join(target, 'compiled')
-/** What only `@static/testkit` may import. */
+/** The entry that only `@static/testkit` may import. */
 const INTERNAL = './src/internal.ts'
 
 rmSync(target, { recursive: true, force: true })
@@ -50,14 +50,15 @@ for (const { id, entryCount, size, unpackedSize, filename } of npmPack(stages)) 
   say(`${id}: ${entryCount} files, ${packed} (${unpacked} unpacked), ${join(target, filename)}`)
 }
 
-/** Every src/ at once, to `compiled`. */
+/** Compiles every src/ at once into `compiled`. */
 function compile(): void {
   const compiler = join(root, 'node_modules/typescript/bin/tsc')
   const words = [compiler, '-p', join(root, 'tsconfig.pack.json'), '--outDir', compiled]
-  if (spawnSync(process.execPath, words, { stdio: 'inherit' }).status !== 0) fail('The packages could not be compiled.')
+  if (spawnSync(process.execPath, words, { stdio: 'inherit' }).status !== 0)
+    fail('Compiling the packages failed; see the errors above.')
 }
 
-/** Puts a package together; gives its folder, none for a private package. */
+/** Assembles a package and returns its folder; nothing for a private package. */
 function stage(folder: string): string[] {
   const home = join(root, 'packages', folder)
   const own = readManifest(home)
@@ -72,7 +73,7 @@ function stage(folder: string): string[] {
   }
   for (const name of own.files ?? []) {
     if (!existsSync(join(home, name)))
-      fail(`${own.name} lacks ${name}: start this by \`npm run pack\`, which builds it.`)
+      fail(`${own.name} is missing ${name}. Run \`npm run pack\`, which builds it first.`)
     cpSync(join(home, name), join(place, name), { recursive: true })
   }
   for (const name of ['README.md', 'LICENSE']) {
@@ -84,7 +85,7 @@ function stage(folder: string): string[] {
   return [place]
 }
 
-/** The package.json that is published: of the package's own, with the house's licence and the compiled files. */
+/** The published package.json: the package's own, with the licence of the repository and the compiled files. */
 function published(own: Manifest, files: readonly string[]): object {
   const { scripts: _, devDependencies: __, exports = {}, bin, ...rest } = own
   const { license, repository } = house
@@ -100,19 +101,18 @@ function published(own: Manifest, files: readonly string[]): object {
   }
 }
 
-/** The exports that are promised to users: what the test kit needs of a package is no part of it. */
+/** The public exports, without the entry for the test kit. */
 function withoutInternal(exports: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
   return Object.fromEntries(Object.entries(exports).filter(([, path]) => path !== INTERNAL))
 }
 
-/** Where a source is when it is compiled. */
+/** The path of a source file after compilation. */
 function built(path: string, ending: '.js' | '.d.ts'): string {
   return path.replace(/^\.\/src\/(.*)\.ts$/, `./dist/$1${ending}`)
 }
 
 /**
- * Names the compiled files where the compiler leaves the names of sources: in declarations, and in the addresses of
- * workers.
+ * Rewrites `.ts` paths to `.js` where the compiler leaves them: in declarations, and in the URLs of workers.
  */
 function finish(folder: string): void {
   for (const name of readdirSync(folder, { recursive: true, encoding: 'utf8' })) {
@@ -122,12 +122,12 @@ function finish(folder: string): void {
       /(['"])(\.\.?\/[^'"\n]*)\.ts\1/g,
       (_, quote: string, path: string) => {
         if (!existsSync(join(dirname(file), `${path}.js`)))
-          fail(`${file} names ${path}.ts, which is not in the package.`)
+          fail(`${file} refers to ${path}.ts, which is not in the package.`)
         return `${quote}${path}.js${quote}`
       },
     )
     const left = /^.*(?:\.ts['"]|`\.\.?\/.*\.ts`).*$/m.exec(text)
-    if (left) fail(`${file} still names a source: ${left[0].trim()}`)
+    if (left) fail(`${file} still refers to a .ts file: ${left[0].trim()}`)
     writeFileSync(file, text)
   }
 }
@@ -135,7 +135,7 @@ function finish(folder: string): void {
 function npmPack(folders: readonly string[]): Packed[] {
   const words = ['pack', ...folders, '--pack-destination', target, '--json', '--ignore-scripts', '--loglevel=error']
   const done = spawnSync('npm', words, { cwd: target, encoding: 'utf8', stdio: ['ignore', 'pipe', 'inherit'] })
-  if (done.status !== 0) fail('npm could not pack the packages; its words are above.')
+  if (done.status !== 0) fail('`npm pack` failed; see its output above.')
   return JSON.parse(done.stdout) as Packed[]
 }
 

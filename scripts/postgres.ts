@@ -1,4 +1,4 @@
-/** A PostgreSQL of the tests' own: new, on loopback, TLS only, gone afterwards. */
+/** A temporary PostgreSQL server for the tests: on loopback, TLS only, deleted afterwards. */
 import { execFileSync, spawn, spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
@@ -13,7 +13,7 @@ import { say } from './step.ts'
 
 /** A running server. */
 export interface Postgres {
-  /** A URL of a user who may create databases. */
+  /** Connection URL of a user that may create databases. */
   readonly url: string
   stop(): Promise<void>
 }
@@ -23,7 +23,7 @@ export async function startPostgres(cache: string): Promise<Postgres> {
   const binary = await ensureDebian('postgresql', '/usr/lib/postgresql/*/bin/postgres', 'The test suite')
   say('Starting PostgreSQL for the tests')
   const bin = dirname(binary)
-  // The server refuses to run as root.
+  // PostgreSQL refuses to run as root.
   const user = process.getuid?.() === 0 ? idsOf('postgres') : undefined
   const home = mkdtempSync(join(user && !everyoneMayEnter(cache) ? tmpdir() : cache, 'static-postgres-'))
   const data = join(home, 'data')
@@ -62,7 +62,7 @@ export async function startPostgres(cache: string): Promise<Postgres> {
     spawnSync(join(bin, 'pg_isready'), ['-q', '-h', '127.0.0.1', '-p', String(port)]).status !== 0;
     tries++
   ) {
-    if (tries > 150 || server.exitCode !== null) throw new Error('PostgreSQL did not start.')
+    if (tries > 150 || server.exitCode !== null) throw new Error('PostgreSQL did not start; see its output above.')
     await wait(200)
   }
   return {
@@ -92,6 +92,6 @@ async function freePort(): Promise<number> {
   const address = probe.address()
   probe.close()
   await once(probe, 'close')
-  if (address === null || typeof address === 'string') throw new Error('No port.')
+  if (address === null || typeof address === 'string') throw new Error('Found no free TCP port.')
   return address.port
 }

@@ -1,4 +1,4 @@
-/** `npm run proof -- NAME`: the long forms of what `npm test` runs in short. Without a name it lists them. */
+/** `npm run proof -- NAME`: runs the long form of a test that `npm test` runs in short. Without a name, lists them. */
 import { ensureCapture } from './debian.ts'
 import { fail, run } from './step.ts'
 
@@ -34,31 +34,31 @@ const LIVES = [
 
 const PROOFS: Readonly<Record<string, Proof>> = {
   crash: {
-    about: 'kills agents, relays and APIs at every point of the crash tables, and more often',
+    about: 'kill agents, relays and APIs at every point of the crash tables',
     prove: (words) => node('scripts/test.ts', [...CRASHES, ...words], { STATIC_CRASH: 'all' }),
   },
   races: {
-    about: 'fifty rounds in which eight agents commit at the same time',
+    about: 'run fifty rounds in which eight agents commit at the same time',
     prove: (words) =>
       node('scripts/test.ts', ['packages/sdk/test/scenario/races.test.ts', ...words], { STATIC_ROUNDS: '50' }),
   },
   lives: {
-    about: 'more and longer random lives of sessions, channels, relays and invites',
+    about: 'run more and longer random lives of sessions, channels, relays and invites',
     prove: (words) => node('scripts/test.ts', [...LIVES, ...words], { STATIC_LONG: '1', STATIC_LIVES: '10' }),
   },
   requests: {
-    about: 'twenty thousand random requests against the API and its description',
+    about: 'send twenty thousand random requests to the API and its description',
     prove: (words) => node('scripts/test.ts', ['tests/e2e/openapi.test.ts', ...words], { STATIC_REQUESTS: '20000' }),
   },
   traffic: {
-    about: 'records agents of each traffic profile and writes what a classifier finds into the README',
+    about: 'record agents with each traffic profile and write the results of a classifier into the README',
     prove: async (words) => {
-      await ensureCapture('The proof of the traffic')
+      await ensureCapture('The traffic proof')
       return node('lab/traffic/proof.ts', words)
     },
   },
   repeat: {
-    about: 'runs every test file that starts processes, races or kills many times: [FILES…] [--times 20] [--load]',
+    about: 'run every test file that starts processes, races or kills many times: [FILES…] [--times 20] [--load]',
     prove: (words) => node('scripts/repeat.ts', words),
   },
 }

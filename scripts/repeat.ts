@@ -1,7 +1,7 @@
 /**
- * `npm run proof -- repeat [FILES…] [--times 20] [--load]`: runs test files again and again, to find the ones that fail by
- * chance. Without FILES, those that start processes, race or kill. With --load, one busy process per core runs beside them.
- * Never stops at a failure; keeps the output of each failed run in .cache/repeat.
+ * `npm run proof -- repeat [FILES…] [--times 20] [--load]`: runs test files repeatedly to find flaky ones. Without
+ * FILES, runs those that start processes, race or kill. With --load, keeps one busy process per core running at the
+ * same time. Continues after a failure; saves the output of each failed run in .cache/repeat.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { globSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
@@ -27,7 +27,8 @@ const { values: flags, positionals: patterns } = parseArgs({
   options: { times: { type: 'string', default: '20' }, load: { type: 'boolean', default: false } },
 })
 const times = Number(flags.times)
-if (!Number.isSafeInteger(times) || times < 1) fail(`--times must be a whole number from 1, not ${flags.times}.`)
+if (!Number.isSafeInteger(times) || times < 1)
+  fail(`--times is ${flags.times}. It must be a whole number of at least 1.`)
 const files =
   patterns.length === 0 ? riskyTests(root) : patterns.flatMap((pattern) => globSync(pattern, { cwd: root }).sort())
 if (files.length === 0) fail(`No test file matches ${patterns.join(' ')}.`)
@@ -38,7 +39,7 @@ const setUp = await setUpTests({ freshCodeCache: false })
 const load = flags.load ? Array.from({ length: availableParallelism() }, startBusyProcess) : []
 process.on('exit', () => load.forEach((child) => child.kill('SIGKILL')))
 say(
-  `Running ${files.length} test files, ${times} times each${flags.load ? `, beside ${load.length} busy processes` : ''}`,
+  `Running ${files.length} test files, ${times} times each${flags.load ? `, with ${load.length} busy processes` : ''}`,
 )
 process.stdout.write('passed failed  median   worst  file\n')
 let failed = 0
@@ -47,7 +48,7 @@ for (const child of load) child.kill('SIGKILL')
 await setUp[Symbol.asyncDispose]()
 if (failed > 0) fail(`${failed} of ${files.length * times} runs failed; their output is in ${kept}.`)
 
-/** Runs a file as often as wanted and prints its line; resolves to the number of failures. */
+/** Runs a file `times` times and prints its line; resolves to the number of failures. */
 async function repeat(file: string): Promise<number> {
   const runs: Run[] = []
   for (let round = 1; round <= times; round++) {

@@ -4,14 +4,14 @@ import { dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const TESTS = ['packages/*/test/**/*.test.ts', 'tests/**/*.test.ts', 'lab/**/*.test.ts']
-/** In the file or in a helper that it imports. */
+/** Matched in the file or in a helper that it imports. */
 const STARTS_PROCESSES = /node:(child_process|worker_threads|cluster)|process\.kill\(|SIGKILL/
 const IMPORT = /(?:from|import|resolve\()\s*'((?:\.{1,2}|@static\/testkit)\/[^']+)'/g
-/** In the file's name or in the name of a test. */
+/** Matched in the file name or in the name of a test. */
 const RACES = /\b(?:races?|bursts?|crash(?:es|ed)?|kill(?:s|ed)?|at the same time)\b/i
 const TITLE = /\b(?:test|it|describe|suite)\(\s*(['"`])(.*?)\1/g
 
-/** All of them, by path. */
+/** The paths of all such files, sorted. */
 export function riskyTests(root: string): string[] {
   const starts = new Map<string, boolean>()
   return TESTS.flatMap((pattern) => globSync(pattern, { cwd: root }))
@@ -24,11 +24,11 @@ function isRacy(root: string, file: string): boolean {
   return [file, ...titles].some((text) => RACES.test(text))
 }
 
-/** Looks through test helpers, not through what is tested: that may use threads for reasons of its own. */
+/** Follows imports of test helpers only: the code under test may use threads for its own reasons. */
 function startsProcesses(root: string, path: string, known: Map<string, boolean>): boolean {
   const before = known.get(path)
   if (before !== undefined) return before
-  // Helpers that import each other must not go round in circles.
+  // Stops the recursion for helpers that import each other.
   known.set(path, false)
   const text = readFileSync(path, 'utf8')
   const found =

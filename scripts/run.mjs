@@ -1,6 +1,6 @@
-// The way into every task: `npm start`, `npm test`, `npm run check`, `npm run bench`.
+// The entry point of every task: `npm start`, `npm test`, `npm run check`, `npm run bench`.
 // It must run on an old Node (a fresh Debian 12 machine has 20), so it is plain JavaScript without
-// dependencies: it brings what the task needs, then hands over to a Node that runs TypeScript.
+// dependencies: it installs what the task needs, then starts the task with a Node that runs TypeScript.
 import { spawn, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
@@ -29,24 +29,24 @@ installPackages(node)
 buildConsole(node)
 handOver(node, [...TASKS[task], ...flags])
 
-/** The running Node if it is new enough, otherwise the one locked in scripts/node, fetched once. */
+/** The running Node if it is new enough, otherwise the one locked in scripts/node, downloaded once. */
 function findNode() {
   if (Number(process.versions.node.split('.')[0]) >= OLDEST_NODE) return process.execPath
   const home = join(root, 'scripts/node')
   const binary = join(home, `node_modules/node-${process.platform}-${process.arch}/bin/node`)
   if (!existsSync(binary)) {
-    say(`Node ${process.versions.node} is too old; fetching Node 26 from npm into scripts/node (once)`)
+    say(`Node ${process.versions.node} is too old; downloading Node 26 from npm into scripts/node (once)`)
     npm(process.execPath, home)
     if (!existsSync(binary)) {
       fail(
-        `npm has no Node 26 for ${process.platform} ${process.arch}: install Node ${OLDEST_NODE} or newer and try again.`,
+        `npm has no Node 26 for ${process.platform} ${process.arch}. Install Node ${OLDEST_NODE} or newer and try again.`,
       )
     }
   }
   return binary
 }
 
-/** Installs the locked packages, unless the last installation was of this very lock file. */
+/** Installs the locked packages, unless they were installed from this exact lock file before. */
 function installPackages(binary) {
   const stamp = join(root, 'node_modules/.static-stamp')
   const lock = createHash('sha256')
@@ -56,14 +56,14 @@ function installPackages(binary) {
   if (existsSync(stamp) && readFileSync(stamp, 'utf8') === lock) return
   say('Installing the locked packages (once)')
   npm(binary, root)
-  // Programs of the checkout, such as `npx static`, start the same Node.
+  // Programs of the checkout, such as `npx static`, then use the same Node.
   const link = join(root, 'node_modules/.bin/node')
   rmSync(link, { force: true })
   symlinkSync(binary, link)
   writeFileSync(stamp, lock)
 }
 
-/** Builds the console's page, unless the last build was of these very sources and packages. */
+/** Builds the console, unless it was built from these exact sources and packages before. */
 function buildConsole(binary) {
   const home = join(root, 'packages/console')
   const stamp = join(root, '.cache/console-stamp')
@@ -79,15 +79,15 @@ function buildConsole(binary) {
   if (isBuilt && existsSync(stamp) && readFileSync(stamp, 'utf8') === wanted) return
   say('Building the console (once)')
   const done = spawnSync(binary, [join(home, 'build.ts')], { stdio: ['ignore', 'inherit', 'inherit'] })
-  if (done.status !== 0) fail('The console could not be built; the words of Vite are above.')
+  if (done.status !== 0) fail('Building the console failed; see the output of Vite above.')
   mkdirSync(dirname(stamp), { recursive: true })
   writeFileSync(stamp, wanted)
 }
 
-/** Runs `npm ci` in a folder. The cache stays inside the checkout: nothing is written elsewhere. */
+/** Runs `npm ci` in a folder, with its cache inside the checkout, so that nothing is written elsewhere. */
 function npm(binary, folder) {
   const program = process.env.npm_execpath
-  if (!program) fail('Start this through npm: `npm start`, `npm test` or `npm run …`.')
+  if (!program) fail('npm_execpath is not set. Run this through npm: `npm start`, `npm test` or `npm run …`.')
   const cache = join(root, '.cache/npm')
   mkdirSync(cache, { recursive: true })
   const words = [
@@ -103,26 +103,26 @@ function npm(binary, folder) {
     '--loglevel=error',
   ]
   const done = spawnSync(binary, words, { cwd: folder, stdio: ['ignore', 'inherit', 'inherit'] })
-  if (done.status !== 0) fail('npm could not install the packages; its words are above.')
+  if (done.status !== 0) fail('`npm ci` failed; see its output above.')
 }
 
-/** Becomes the task: same terminal, same signals, same exit code. */
+/** Runs the task with the same terminal, signals and exit code. */
 function handOver(binary, words) {
   const path = `${dirname(binary)}:${join(root, 'node_modules/.bin')}:${process.env.PATH ?? ''}`
   const child = spawn(
     binary,
     words.map((word, at) => (at === 0 ? join(root, word) : word)),
     {
-      // `npm` moves to the package's folder; paths in flags mean the folder the user stands in.
+      // npm changes to the package's folder, but paths in flags are relative to the user's folder.
       cwd: task === 'start' ? (process.env.INIT_CWD ?? root) : root,
       stdio: 'inherit',
       env: { ...process.env, PATH: path },
     },
   )
-  // A terminal sends Ctrl-C to the child as well; this process only waits for it to finish its work.
+  // A terminal also sends Ctrl-C to the child; this process only waits for it to finish.
   process.on('SIGINT', () => {})
   for (const signal of ['SIGTERM', 'SIGHUP']) process.on(signal, () => child.kill(signal))
-  child.on('error', (error) => fail(`Node could not be started: ${error.message}`))
+  child.on('error', (error) => fail(`Cannot start Node: ${error.message}`))
   child.on('exit', (code, signal) => process.exit(code ?? (signal === 'SIGINT' ? 130 : 1)))
 }
 

@@ -1,12 +1,12 @@
-/** Running programs as steps of a task: visible, and loud when they fail. */
+/** Helpers for scripts that run programs step by step. */
 import { spawn } from 'node:child_process'
 
-/** Says what happens next. */
+/** Announces the next step. */
 export function say(text: string): void {
   process.stderr.write(`→ ${text}\n`)
 }
 
-/** Runs a program in this terminal; resolves to its exit code. */
+/** Runs a program with the output of this process; resolves to its exit code. */
 export function run(program: string, words: readonly string[], env: Record<string, string> = {}): Promise<number> {
   const child = spawn(program, words, { stdio: ['ignore', 'inherit', 'inherit'], env: { ...process.env, ...env } })
   return new Promise((resolve, reject) => {
@@ -15,7 +15,7 @@ export function run(program: string, words: readonly string[], env: Record<strin
   })
 }
 
-/** Ends the task with one sentence. */
+/** Exits with an error message. */
 export function fail(text: string): never {
   process.stderr.write(`${text}\n`)
   process.exit(1)

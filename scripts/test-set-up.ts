@@ -1,26 +1,26 @@
-/** What the tests need around them: Debian packages, PostgreSQL, temporary files and an environment of their own. */
+/** Sets up the tests: Debian packages, PostgreSQL, temporary files and environment variables. */
 import { spawnSync } from 'node:child_process'
 import { mkdirSync, readdirSync, rmSync, statfsSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { ensureCapture, ensureDebian } from './debian.ts'
 import { startPostgres } from './postgres.ts'
 
-/** What the temporary files need at most. */
+/** Most space that the temporary files need, in bytes. */
 const ENOUGH_MEMORY = 4 * 1024 ** 3
-/** Of whoever runs the tests: an agent, an account or a database that is none of theirs. */
+/** `STATIC_` variables to unset: they refer to the agent, account or database of the person who runs the tests. */
 const PERSONAL = ['API_KEY', 'API_URL', 'CA', 'DATABASE', 'DATA_DIR', 'IDENTITY', 'NODE', 'RELAY', 'RELAY_NAME']
 
 /** Prepares this process and its children for tests; dispose of it when they are done. */
 export async function setUpTests(options: { readonly freshCodeCache: boolean }): Promise<AsyncDisposable> {
   const root = resolve(import.meta.dirname, '..')
   const python = '/usr/lib/python3/dist-packages'
-  await ensureDebian('curl', '/usr/bin/curl', 'The test of the README')
-  await ensureDebian('python3-pip', `${python}/pip/__init__.py`, 'The test of the package for Python')
-  await ensureDebian('python3-grpcio', `${python}/grpc/__init__.py`, 'The test with Python')
-  await ensureDebian('python3-protobuf', `${python}/google/protobuf/__init__.py`, 'The test with Python')
-  await ensureDebian('python3-cryptography', `${python}/cryptography/__init__.py`, 'The test with Python')
-  await ensureDebian('chromium', '/usr/bin/chromium', 'The test in a browser')
-  await ensureCapture('The test of the traffic')
+  await ensureDebian('curl', '/usr/bin/curl', 'The README test')
+  await ensureDebian('python3-pip', `${python}/pip/__init__.py`, 'The Python package test')
+  await ensureDebian('python3-grpcio', `${python}/grpc/__init__.py`, 'The Python test')
+  await ensureDebian('python3-protobuf', `${python}/google/protobuf/__init__.py`, 'The Python test')
+  await ensureDebian('python3-cryptography', `${python}/cryptography/__init__.py`, 'The Python test')
+  await ensureDebian('chromium', '/usr/bin/chromium', 'The browser test')
+  await ensureCapture('The traffic test')
   const temporary = temporaryDirectory(root)
   const postgres = await startPostgres(temporary)
   for (const name of PERSONAL) delete process.env[`STATIC_${name}`]
@@ -36,19 +36,19 @@ export async function setUpTests(options: { readonly freshCodeCache: boolean }):
 }
 
 /**
- * In memory where there is room: the tests kill processes, never the machine, so what they prove does not depend on a
- * disk, and they would wait for it thousands of times.
+ * In memory if there is room: the tests kill processes, never the machine, so their results do not depend on a disk,
+ * and they would wait for it thousands of times.
  */
 function temporaryDirectory(root: string): string {
   const parent = hasRoom('/dev/shm') ? '/dev/shm' : join(root, '.cache/tmp')
   mkdirSync(parent, { recursive: true })
   for (const name of readdirSync(parent)) {
-    // Left behind by a run that was killed.
+    // Left behind by a killed run.
     const [, pid] = /^static-test-(\d+)$/.exec(name) ?? []
     if (pid !== undefined && !isRunning(Number(pid))) rmSync(join(parent, name), { recursive: true, force: true })
   }
   const directory = join(parent, `static-test-${process.pid}`)
-  // The user of PostgreSQL must be able to enter it.
+  // The postgres user must be able to access it.
   mkdirSync(directory, { mode: 0o755 })
   return directory
 }
@@ -57,7 +57,7 @@ function hasRoom(directory: string): boolean {
   try {
     const { bavail, bsize } = statfsSync(directory)
     if (bavail * bsize < ENOUGH_MEMORY) return false
-    // Programs are installed and run there: not every machine allows that.
+    // The tests install and run programs there, which some machines forbid (noexec).
     const probe = join(directory, `static-probe-${process.pid}`)
     writeFileSync(probe, '#!/bin/sh\n', { mode: 0o700 })
     try {
@@ -78,10 +78,10 @@ function isRunning(pid: number): boolean {
   }
 }
 
-/** Compiled code for all processes of the tests: half of what a process does before its first test is to compile. */
+/** A compile cache for all test processes, which otherwise spend half of their start-up time compiling. */
 function compileCache(root: string, fresh: boolean): string {
   const directory = join(root, '.cache/compiled')
-  // Programs in temporary directories leave their code here, too.
+  // Start empty: programs in temporary directories also leave their code here.
   if (fresh) rmSync(directory, { recursive: true, force: true })
   return directory
 }

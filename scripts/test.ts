@@ -1,4 +1,4 @@
-/** `npm test`: set-up, static checks and every test. Words after `--` name test files to run alone. */
+/** `npm test`: static checks, set-up and every test. Arguments after `--` name test files to run on their own. */
 import { globSync, writeFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { join, resolve } from 'node:path'
@@ -7,9 +7,9 @@ import { spec } from 'node:test/reporters'
 import { fail, run, say } from './step.ts'
 import { setUpTests } from './test-set-up.ts'
 
-/** Folders with long files first, so that no core idles at the end while the other runs a long one. */
+/** Folders with slow files first, so that no core is idle at the end while another runs a slow file. */
 const TESTS = ['tests/**/*.test.ts', 'packages/{cli,api,sdk}/test/**/*.test.ts', 'packages/*/test/**/*.test.ts']
-/** Tests wait for other processes and for timers: one more than there are cores keeps all of them busy. */
+/** Tests wait for other processes and for timers: one more test file than cores keeps all cores busy. */
 const AT_ONCE = Math.max(3, availableParallelism() + 1)
 const TIMEOUT_MS = 300_000
 /** Files that are named may be run in their long form. */
@@ -20,7 +20,7 @@ const chosen = process.argv.slice(2)
 const files = [
   ...new Set((chosen.length > 0 ? chosen : TESTS).flatMap((pattern) => globSync(pattern, { cwd: root }).sort())),
 ]
-if (files.length === 0) fail(`No test file is called ${chosen.join(' ')}.`)
+if (files.length === 0) fail(`No test file matches ${chosen.join(' ')}.`)
 if (chosen.length === 0 && (await run(process.execPath, ['scripts/check.ts'])) !== 0) process.exit(1)
 const setUp = await setUpTests({ freshCodeCache: chosen.length === 0 })
 say('Running the tests')
@@ -28,7 +28,7 @@ const failures = await runAll(files)
 await setUp[Symbol.asyncDispose]()
 if (failures > 0) fail('Some tests failed.')
 
-/** Runs the files, each in a process of its own; notes in .cache/durations.tsv how long each took. */
+/** Runs each file in its own process and writes their durations to .cache/durations.tsv. */
 async function runAll(files: readonly string[]): Promise<number> {
   let failed = 0
   const durations: [seconds: number, file: string][] = []

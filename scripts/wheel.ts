@@ -1,4 +1,4 @@
-/** `npm run pack:python`: makes the wheel of the package for Python, for this platform, in .cache/wheel. */
+/** `npm run pack:python`: builds the wheel of the Python package, for this platform, in .cache/wheel. */
 import { join, resolve } from 'node:path'
 import { ensureDebian } from './debian.ts'
 import { fail, run } from './step.ts'
@@ -6,4 +6,5 @@ import { fail, run } from './step.ts'
 const root = resolve(import.meta.dirname, '..')
 const python = await ensureDebian('python3', '/usr/bin/python3', 'The wheel')
 const words = ['-B', join(root, 'python/build_wheel.py'), join(root, '.cache/wheel')]
-if ((await run(python, words, { STATIC_NODE: process.execPath })) !== 0) fail('The wheel could not be made.')
+if ((await run(python, words, { STATIC_NODE: process.execPath })) !== 0)
+  fail('Building the wheel failed; see the output above.')

@@ -1,4 +1,4 @@
-"""Private channels for software agents: the agent for Python.
+"""Private channels for software agents: the SDK for Python.
 
     from static_sdk import StaticClient
 

@@ -1,4 +1,4 @@
-"""What can be closed can stand in a ``with``."""
+"""Context manager support for objects with ``close()``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Self = TypeVar("Self", bound="Closing")
 
 
 class Closing:
-    """Is closed at the end of its ``with``."""
+    """Base class: calls ``close()`` at the end of a ``with`` block."""
 
     def close(self) -> None:
         raise NotImplementedError

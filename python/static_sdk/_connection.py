@@ -1,4 +1,4 @@
-"""Calls to the driver and what it tells by itself."""
+"""Calls to the driver process, and events from it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .errors import StaticError, error_from, make_error
 
 Answer = Tuple[Any, bytes]
 
-#: How long to wait before looking again. Python may see a Ctrl-C that comes just before it begins to wait only when it
-#: has waited.
+#: How long one wait on a lock may take before the state is checked again. Python may notice a Ctrl-C that arrives just
+#: before a wait only after that wait.
 LOOK_SECONDS = 0.5
 
 
 class Call:
-    """A call that is under way."""
+    """A pending call."""
 
     __slots__ = ("_wake", "_is_answered", "_answer", "_error")
 
@@ -43,7 +43,7 @@ class Call:
         self._wake.release()
 
     def wait(self) -> Answer:
-        """The answer, as often as it is asked for."""
+        """Waits for the answer. May be called more than once."""
         while not self._is_answered:
             self._wake.acquire(timeout=LOOK_SECONDS)
         if self._error is not None:
@@ -52,14 +52,14 @@ class Call:
 
 
 class Connection:
-    """A driver that runs. Any number of threads may call at the same time."""
+    """A running driver process. Thread-safe: any number of threads may call at the same time."""
 
     def __init__(self, api_url: Optional[str]) -> None:
-        #: Of the pages that explain errors. The driver finds the one that the program does not name.
+        #: Base URL of the pages that explain errors. The driver reports it if the program does not pass one.
         self.api_url = api_url
         self._ids = itertools.count(1)
         self._calls: Dict[int, Call] = {}
-        #: Who hears what the driver tells of a channel, and that nothing more comes.
+        #: Handlers for the events of each channel, including its end.
         self._listeners: Dict[int, Callable[[Mapping[str, Any], bytes], None]] = {}
         self._wakers: List[Callable[[], None]] = []
         self._failure: Optional[Callable[[], StaticError]] = None
@@ -77,88 +77,91 @@ class Connection:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was ended in order, by this process."""
+        """Whether this process closed it."""
         return self._is_closed
 
     @property
     def is_forked(self) -> bool:
-        """Whether this process is not the one that started the driver."""
+        """Whether this process is a fork of the one that started the driver."""
         return self._process != os.getpid()
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing can be asked any more, for whatever reason."""
+        """Whether no more calls are possible, for any reason."""
         return self._failure is not None
 
     def check(self) -> None:
-        """Raises when the driver can no longer be asked."""
+        """Raises if no more calls are possible."""
         if self._failure is not None:
             raise self._failure()
 
     def check_manager(self) -> None:
-        """Raises when the manager answers nobody any more."""
+        """Raises if the manager has died."""
         self.check()
         if self._death is not None:
             raise self._death()
 
     def call(self, do: str, data: bytes = b"", **fields: Any) -> Answer:
-        """Calls and waits for the answer: what it says, and bytes beside it."""
+        """Calls and waits for the answer: its JSON result and its binary data."""
         return self.begin(do, data, **fields).wait()
 
     def begin(self, do: str, data: bytes = b"", **fields: Any) -> Call:
-        """Calls without waiting."""
+        """Starts a call without waiting for the answer."""
         self.check()
         number = next(self._ids)
         frame = encode_frame({"id": number, "do": do, **fields}, data)
         if len(frame) > MAX_FRAME_BYTES:
-            text = "The message is too large. Send at most 262,144 bytes in one message."
-            raise make_error("too_large", text, self.api_url)
+            raise make_error(
+                "too_large",
+                f"The request has {len(frame):,} bytes. Send at most 262,144 bytes in one message.",
+                self.api_url,
+            )
         call = Call()
         self._calls[number] = call
         self._transport.write(frame)
-        # The driver may have ended after the first look; then nobody answers.
+        # The driver may have exited after the first check; then no answer comes.
         if self._failure is not None and self._calls.pop(number, None) is not None:
             raise self._failure()
         return call
 
     def say(self, do: str, **fields: Any) -> None:
-        """Says something that has no answer."""
+        """Sends a notification, which has no answer."""
         self._transport.write(encode_frame({"do": do, **fields}))
 
     def say_later(self, piece: Callable[[], bytes]) -> None:
-        """Says what there is to say when it is written. Takes no lock: a finalizer may call it."""
+        """Sends a frame that is built when it is written. Takes no lock: a finalizer may call it."""
         if self._failure is None:
             self._transport.write(piece)
 
     def listen(self, on: int, hear: Callable[[Mapping[str, Any], bytes], None], wake: Callable[[], None]) -> None:
-        """Hears of a channel from now on. ``wake`` is called when a look at ``check`` is worth while."""
+        """Registers a handler for the events of a channel. ``wake`` is called when ``check`` may have changed."""
         self._listeners[on] = hear
         self._wakers.append(wake)
 
     def error(self, told: Mapping[str, Any]) -> StaticError:
-        """An error that the driver told of."""
+        """Converts an error from the driver."""
         return error_from(told, self.api_url)
 
     def end(self) -> None:
-        """Lets the driver end, without waiting for it."""
+        """Asks the driver to exit, without waiting for it."""
         if not self.is_forked:
             self._closing = True
             self._transport.end()
 
     def close(self) -> None:
-        """Ends the driver in order. What still waits gets ``closed``."""
+        """Shuts the driver down. Pending calls fail with ``closed``."""
         if self.is_forked:
             return
         self._closing = True
         self._transport.close()
 
     def forked(self) -> None:
-        """In a forked process: nothing can be asked here."""
+        """In a forked process: makes every further call fail."""
         process = self._process
         self._failure = lambda: make_error(
             "closed",
-            f"This client belongs to process {process}, which made it before fork(): make a new one in process "
-            f"{os.getpid()}, with a data directory of its own.",
+            f"This client belongs to process {process}, which created it before fork(). Create a new client in process "
+            f"{os.getpid()}, with its own data directory.",
             self.api_url,
         )
         self._transport.forget()
@@ -180,7 +183,7 @@ class Connection:
             self._listeners[header["on"]](header, data)
 
     def _over(self, code: int) -> None:
-        """The driver has ended."""
+        """Called when the driver has exited."""
         if self._closing:
             failure = self._closed
             self._is_closed = True
@@ -190,7 +193,7 @@ class Connection:
             def failure() -> StaticError:
                 return make_error(
                     "listener_died",
-                    f"The driver process ended {how}: close this client and make a new one.",
+                    f"The driver process exited {how}. Close this client and create a new one.",
                     self.api_url,
                 )
 
@@ -204,7 +207,7 @@ class Connection:
         self._wake()
 
     def _closed(self) -> StaticError:
-        return make_error("closed", "The client was closed; make a new one.", self.api_url)
+        return make_error("closed", "The client is closed. Create a new one.", self.api_url)
 
     def _wake(self) -> None:
         for wake in list(self._wakers):

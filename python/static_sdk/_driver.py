@@ -1,4 +1,4 @@
-"""Where Node and the driver are."""
+"""Finds Node and the driver."""
 
 from __future__ import annotations
 
@@ -25,26 +25,29 @@ _OWN_NODES = (
 )
 _VERSION = re.compile(r"v(\d+)\.")
 
-#: Programs that were asked for their version: it is asked once.
+#: Major versions by path, so that each program is run with ``--version`` only once.
 _versions: Dict[str, Optional[int]] = {}
 
 
 def driver_command() -> List[str]:
-    """The words that start the driver. Raises ``invalid_request`` when there is nothing to start."""
+    """The command that starts the driver. Raises ``invalid_request`` if the driver or Node is missing."""
     if _BUNDLED.is_file():
         return [_find_node(), str(_BUNDLED)]
     if not _SOURCE.is_file():
-        raise make_error("invalid_request", f"The driver is missing: there is neither {_BUNDLED} nor {_SOURCE}.")
+        raise make_error(
+            "invalid_request",
+            f"The driver is missing: neither {_BUNDLED} nor {_SOURCE} exists. Reinstall static_sdk.",
+        )
     if not (_ROOT / "node_modules").is_dir():
         raise make_error(
             "invalid_request",
-            f"The packages of the checkout {_ROOT} are not installed: run `npm start` or `npm test` there once.",
+            f"The npm packages of the checkout {_ROOT} are not installed. Run `npm start` or `npm test` there once.",
         )
     return [_find_node(_OWN_NODES), str(_SOURCE)]
 
 
 def driver_environment(environment: Mapping[str, str]) -> Dict[str, str]:
-    """The program's environment without what changes how Node runs."""
+    """The environment without the ``NODE_*`` variables, which change how Node runs."""
     return {name: value for name, value in environment.items() if not name.upper().startswith("NODE_")}
 
 
@@ -53,8 +56,11 @@ def _find_node(own: "tuple[Path, ...]" = ()) -> str:
     if chosen:
         path = shutil.which(chosen)
         if path is None:
-            raise make_error("invalid_request", f"STATIC_NODE names {chosen}, which is no program.")
-        return _checked(path, "STATIC_NODE names")
+            raise make_error(
+                "invalid_request",
+                f"STATIC_NODE is {chosen}, which is not an executable. Set it to the path of Node.",
+            )
+        return _checked(path, "STATIC_NODE is")
     for candidate in own:
         if os.access(candidate, os.X_OK):
             return str(candidate)
@@ -62,8 +68,8 @@ def _find_node(own: "tuple[Path, ...]" = ()) -> str:
     if path is None:
         raise make_error(
             "invalid_request",
-            f"static_sdk needs Node {OLDEST_NODE} or newer, and there is no `node`: install it (https://nodejs.org), "
-            "or set STATIC_NODE to where it is.",
+            f"static_sdk needs Node {OLDEST_NODE} or newer, but there is no `node` in PATH. Install it "
+            "(https://nodejs.org), or set STATIC_NODE to its path.",
         )
     return _checked(path, "The `node` in PATH is")
 
@@ -72,11 +78,11 @@ def _checked(path: str, what: str) -> str:
     version = _version_of(path)
     if version is not None and version >= OLDEST_NODE:
         return path
-    found = "no Node" if version is None else f"Node {version}"
+    found = "not Node" if version is None else f"Node {version}"
     raise make_error(
         "invalid_request",
-        f"static_sdk needs Node {OLDEST_NODE} or newer. {what} {path}, which is {found}: install a newer one "
-        "(https://nodejs.org), or set STATIC_NODE to where it is.",
+        f"static_sdk needs Node {OLDEST_NODE} or newer. {what} {path}, which is {found}. Install a newer one "
+        "(https://nodejs.org), or set STATIC_NODE to its path.",
     )
 
 

@@ -1,7 +1,7 @@
-"""Payloads of one channel that have come from the driver, for all who read it.
+"""Payloads of one channel that have arrived from the driver, shared by all its readers.
 
-So many are read ahead, and no more: what nobody takes waits in the driver, on disk. Read ahead is not settled: the
-driver gives it again after a crash until ``settle`` is called.
+The read-ahead is limited to ``WINDOW``; further payloads wait in the driver, on disk. Reading ahead does not settle:
+until ``settle`` is called, the driver delivers a payload again after a crash.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any, Deque, List, Mapping, NamedTuple, Optional, Protocol
 from ._connection import LOOK_SECONDS, Connection
 from ._transport import encode_frame
 
-#: How many are read ahead.
+#: Most payloads to read ahead.
 WINDOW = 64
 
 
 class Arrival(NamedTuple):
-    """A payload and what the driver says of it."""
+    """A payload and its metadata from the driver."""
 
     token: int
     header: Mapping[str, Any]
@@ -28,29 +28,29 @@ class Arrival(NamedTuple):
 
 
 class Reader(Protocol):
-    """Who takes payloads."""
+    """A consumer of payloads."""
 
     def is_over(self) -> bool:
-        """Whether it reads no more. Raises when it must not go on."""
+        """Whether it has stopped reading. Raises if it must not continue."""
         ...
 
 
 class Inbox:
-    """What is read ahead of one channel."""
+    """The read-ahead buffer of one channel."""
 
     def __init__(self, connection: Connection, on: int) -> None:
         self._connection = connection
         self._on = on
-        # A plain lock and no Condition: Ctrl-C inside a Condition can leave it locked, and the thread that reads the
-        # pipe would wait for ever.
+        # A plain lock instead of a Condition: Ctrl-C inside a Condition can leave it locked, and the thread that reads
+        # the pipe would wait forever.
         self._lock = threading.Lock()
-        #: One lock for each who waits, released to wake it.
+        #: One lock per waiting thread, released to wake it.
         self._sleepers: List[threading.Lock] = []
         self._ready: Deque[Arrival] = deque()
         self._settled: Deque[int] = deque()
-        #: What was asked for and has not come.
+        #: Payloads that were requested and have not arrived.
         self._asked = 0
-        #: Rises with every ``stop``: answers to what was asked before are recognised by it.
+        #: Incremented by every ``stop``, to recognise answers to requests made before it.
         self._run = 0
         self._is_over = False
         self._error: Optional[Mapping[str, Any]] = None
@@ -58,28 +58,28 @@ class Inbox:
 
     @property
     def run(self) -> int:
-        """How often it was stopped."""
+        """The number of ``stop`` calls so far."""
         return self._run
 
     @property
     def has_ready(self) -> bool:
-        """Whether a payload is here."""
+        """Whether a payload is available."""
         return len(self._ready) > 0
 
     def take(self, reader: Reader, timeout: Optional[float] = None) -> Optional[Arrival]:
-        """The next payload; None when the reader, the channel or the client is over, or the time is."""
+        """Waits for the next payload; None if the reader, the channel or the client has ended, or on a timeout."""
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         is_first_look = True
         while True:
-            # Before the lock, which in a forked process may be held for ever, and behind it, where nobody is missed who
-            # wakes all that sleep.
+            # Check before taking the lock, which in a forked process may be held forever, and again under the lock, so
+            # that no wake-up is missed.
             if self._is_at_end(reader):
                 return None
             left = deadline - time.monotonic()
             with self._lock:
                 if self._is_at_end(reader):
                     return None
-                # Over before somebody asked again: perhaps it no longer is.
+                # The channel ended before this call: ask again, since it may have been reopened.
                 if is_first_look and self._asked == 0:
                     self._is_over = False
                 is_first_look = False
@@ -101,16 +101,16 @@ class Inbox:
                 self._forget(sleeper)
 
     def settle(self, token: int) -> None:
-        """The application is done with a payload. Takes no lock: a finalizer may call it."""
+        """Marks a payload as processed. Takes no lock: a finalizer may call it."""
         self._settled.append(token)
         self._connection.say_later(self._settlement)
 
     def stop(self) -> None:
-        """Ends all who read now. What is here stays for those who come later."""
+        """Stops all current readers. Buffered payloads stay for later readers."""
         if self._connection.is_over:
             return
         with self._lock:
-            # In one step: what is asked for after it must not reach the driver before it.
+            # Under one lock: a later request must not reach the driver before this one.
             self._run += 1
             self._asked = 0
             self._is_over = False
@@ -119,13 +119,13 @@ class Inbox:
         call.wait()
 
     def clear(self) -> None:
-        """The channel was left."""
+        """Drops buffered payloads after the channel was left."""
         with self._lock:
             self._ready.clear()
 
     def wake(self) -> None:
-        """All who wait look again."""
-        # In a forked process nobody waits, and the lock may be held for ever.
+        """Makes all waiting readers check again."""
+        # In a forked process no thread waits, and the lock may be held forever.
         if self._connection.is_forked:
             return
         with self._lock:
@@ -166,7 +166,7 @@ class Inbox:
             self._wake()
 
     def _settlement(self) -> bytes:
-        """What was settled since the last time, in one frame."""
+        """One frame with everything settled since the last one."""
         tokens = []
         while self._settled:
             tokens.append(self._settled.popleft())

@@ -1,7 +1,7 @@
-"""The driver's process and the frames that go to it and come from it.
+"""The driver process and the frames exchanged with it.
 
-A frame is the length of the rest (4 bytes, big endian), the length of the header (4 bytes), the header as JSON, and
-bytes as they are.
+A frame is the length of the rest (4 bytes, big endian), the length of the header (4 bytes), the header as JSON, and raw
+bytes.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import subprocess
 import threading
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
-#: What is to be written; a function is asked when its turn has come.
+#: A piece to write; a function is called when its turn comes.
 Piece = Union[bytes, Callable[[], bytes]]
 
-#: The driver takes no longer frame.
+#: The longest frame that the driver accepts.
 MAX_FRAME_BYTES = 1024 * 1024
-#: How long the driver may take to end in order.
+#: How long the driver may take to shut down.
 CLOSE_SECONDS = 10.0
-#: More than any answer needs; a longer one means that the two sides no longer understand each other.
+#: More than any answer needs; a longer one means that the two sides are out of sync.
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 
 _READ_BYTES = 256 * 1024
@@ -31,16 +31,16 @@ _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 def encode_frame(header: Mapping[str, Any], data: bytes = b"") -> bytes:
-    """One frame."""
+    """Encodes a frame."""
     text = _encode(header).encode("utf-8")
     return _LENGTHS.pack(4 + len(text) + len(data), len(text)) + text + data
 
 
 class Transport:
-    """A child process that ends when this one does.
+    """A child process that exits when this one does.
 
-    One thread writes and one reads. Writing is not done by the callers: Ctrl-C in the middle of a frame would leave
-    half of it in the pipe.
+    One thread writes and one reads. Callers do not write themselves: Ctrl-C in the middle of a frame would leave half
+    of it in the pipe.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Transport:
         child_input, self._write_fd = os.pipe()
         self._read_fd, child_output = os.pipe()
         try:
-            # In a session of its own: a terminal sends Ctrl-C to a whole group, and the driver is to end in order.
+            # In its own session: a terminal sends Ctrl-C to the whole group, and the driver must shut down cleanly.
             self._process = subprocess.Popen(
                 command, stdin=child_input, stdout=child_output, env=dict(environment), start_new_session=True
             )
@@ -78,15 +78,15 @@ class Transport:
         return self._process.pid
 
     def write(self, piece: Piece) -> None:
-        """Writes soon. What waits to be written is bounded by the callers, who wait for their answers."""
+        """Queues a piece for writing. The queue is bounded because callers wait for their answers."""
         self._queue.put(piece)
 
     def end(self) -> None:
-        """Lets the driver end, without waiting for it."""
+        """Asks the driver to exit, without waiting for it."""
         self._queue.put(None)
 
     def close(self) -> None:
-        """Lets the driver end in order and waits until it and the threads are gone."""
+        """Shuts the driver down and waits until it and the threads have ended."""
         self.end()
         self._reader.join(CLOSE_SECONDS)
         if self._reader.is_alive():
@@ -95,7 +95,7 @@ class Transport:
         self._writer.join()
 
     def forget(self) -> None:
-        """In a forked process: lets go of the pipes, so that the driver ends with the process that started it."""
+        """In a forked process: closes the pipes, so that the driver exits with the process that started it."""
         for fd in (self._write_fd, self._read_fd):
             if fd >= 0:
                 os.close(fd)
@@ -110,7 +110,7 @@ class Transport:
         os.close(fd)
 
     def _gather(self) -> Tuple[bytes, bool]:
-        """Waits, and takes what there is to write; whether it is the last."""
+        """Waits for data to write; also returns whether it is the last."""
         pieces: List[bytes] = []
         size = 0
         piece = self._queue.get()
@@ -132,7 +132,7 @@ class Transport:
             while rest:
                 rest = rest[os.write(self._write_fd, rest) :]
         except OSError:
-            # The driver is gone; the reader finds out and tells everybody.
+            # The driver is gone; the reader thread notices and fails all pending calls.
             return False
         return True
 
@@ -140,7 +140,7 @@ class Transport:
         try:
             self._read_frames()
         except Exception:
-            # Not what a driver says. All who wait must hear that it is over.
+            # Malformed output. Kill the driver, so that all pending calls fail.
             self._process.kill()
         fd, self._read_fd = self._read_fd, -1
         os.close(fd)
@@ -149,7 +149,7 @@ class Transport:
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = self._process.wait()
-        # The writer may wait for something to write.
+        # Wakes the writer thread, which may be waiting for data.
         self.end()
         self._on_end(code)
 
@@ -164,7 +164,7 @@ class Transport:
             while len(buffer) - at >= 8:
                 length, header_length = _LENGTHS.unpack_from(buffer, at)
                 if length > MAX_ANSWER_BYTES:
-                    raise ValueError(f"A frame of {length} bytes.")
+                    raise ValueError(f"The driver sent a frame of {length} bytes (limit: {MAX_ANSWER_BYTES}).")
                 end = at + 4 + length
                 if len(buffer) < end:
                     break

@@ -1,4 +1,4 @@
-"""A channel as the application uses it."""
+"""Channels."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class ChannelMember:
-    """Somebody in a channel, known by its key."""
+    """A member of a channel, identified by its key."""
 
     #: SHA-256 of its signature key, 64 hexadecimal digits.
     agent_id: str
-    #: The same for people, to compare with what its holder sees.
+    #: The agent id in a readable form, to compare with what the owner of the key sees.
     fingerprint: str
-    #: What this key calls itself: nothing more than that.
+    #: The name that the holder of this key chose. Not verified.
     identity: bytes
 
 
 @dataclass(frozen=True)
 class Envelope:
-    """A payload and what is known of it."""
+    """A payload with its metadata."""
 
     payload: bytes
-    #: Verified by its signature.
+    #: Verified by signature.
     sender: ChannelMember
     message_id: str
-    #: Its place in the channel's log.
+    #: Position in the channel's log.
     index: int
     epoch: int
-    #: When the relay took it, by the relay's clock.
+    #: When the relay accepted it, by the relay's clock.
     time: datetime
-    #: It may have been given before: the program ended before it had settled it.
+    #: It may have been delivered before: the program exited before it was settled.
     redelivered: bool
 
 
 class Reading(Closing, Generic[Item]):
-    """A blocking iterator over what comes in a channel, for one thread; others have their own.
+    """A blocking iterator over the messages of a channel, for one thread; other threads need their own.
 
-    Leaving the loop settles the last item. An iterator that is kept in a variable is left by ``close()`` or by the end
-    of a ``with`` block.
+    Leaving the loop settles the last item. If you keep the iterator in a variable, end it with ``close()`` or a
+    ``with`` block.
     """
 
     def __init__(self, channel: "Channel", inbox: Inbox, item: Callable[[Arrival], Item]) -> None:
-        # Keeps the channel, and so the client, while it is read.
+        # Keeps the channel, and so the client, alive while it is read.
         self._channel = channel
         self._inbox = inbox
         self._item = item
@@ -71,11 +71,11 @@ class Reading(Closing, Generic[Item]):
         return self._item(arrival)
 
     def is_over(self) -> bool:
-        """Whether it was left, or the channel closed."""
+        """Whether the iterator was closed, or its channel."""
         return self._left or self._run != self._inbox.run
 
     def close(self) -> None:
-        """Settles the last item and ends the iterator, also for a thread that waits in it."""
+        """Settles the last item and ends the iterator, even for a thread that is waiting in it."""
         self._left = True
         self._settle()
         self._inbox.wake()
@@ -90,14 +90,14 @@ class Reading(Closing, Generic[Item]):
 
 
 class Channel(Closing):
-    """A channel that this agent is in. Send and receive at the same time, from any number of threads.
+    """A channel that this agent is a member of. Thread-safe: send and receive from any number of threads.
 
-    A lost network, a restarted relay and commits of others are handled inside. Every method raises a ``StaticError``,
-    which is a ``RuntimeError``; its ``code`` says what is wrong.
+    Network failures, relay restarts and commits by other members are handled internally. Methods raise ``StaticError``,
+    a ``RuntimeError`` whose ``code`` says what is wrong.
     """
 
     def __init__(self, client: object, connection: Connection, told: Mapping[str, Any]) -> None:
-        # A client that nobody holds ends its driver.
+        # A client without references shuts down its driver, so keep one.
         self._client = client
         self._connection = connection
         self._on: int = told["on"]
@@ -122,36 +122,38 @@ class Channel(Closing):
         return self._owner
 
     def send(self, payload: bytes) -> None:
-        """Sends at most 262,144 bytes to all members. Returns when the relay has them on disk.
+        """Sends at most 262,144 bytes to all members. Returns when the relay has stored them on disk.
 
-        If the program ends before, they go out at the next start. Raises ``too_large``, ``quota_exceeded``,
+        If the program exits before that, they are sent at the next start. Raises ``too_large``, ``quota_exceeded``,
         ``queue_full``, ``removed``, ``fork_detected``, ``mls_error`` or ``closed``.
         """
         self._connection.call("send", as_bytes(payload, "payload"), on=self._on)
 
     def messages(self) -> "Reading[bytes]":
-        """The payloads of the others, from the first that is not settled, for ever: a blocking iterator.
+        """The payloads of the other members, from the first unsettled one on: an endless, blocking iterator.
 
-        A payload is settled when the next one is asked for or the loop is left; until then it is given again after a
-        restart. Several iterators share the payloads: each goes to one. Ends when the channel or the client is closed or
-        the channel left; raises what else has ended it: ``removed``, ``not_found``, ``mls_error``, ``listener_died``.
+        A payload is settled when you ask for the next one or leave the loop; until then it is delivered again after a
+        restart. Several iterators share the payloads: each payload goes to one of them. Ends when the channel or the
+        client is closed, or when the agent leaves the channel; raises the error if something else ended it:
+        ``removed``, ``not_found``, ``mls_error``, ``listener_died``.
         """
         return Reading(self, self._inbox, _payload)
 
     def envelopes(self) -> "Reading[Envelope]":
-        """As ``messages``, with the verified sender and the place of each payload."""
+        """Like ``messages``, with the verified sender and the position of each payload."""
         return Reading(self, self._inbox, envelope_of)
 
     def members(self) -> List[ChannelMember]:
-        """Who is in the channel, this agent included."""
+        """The members of the channel, including this agent."""
         told, _ = self._connection.call("members", on=self._on)
         return [_member(member) for member in told]
 
     def add_member(self, key_package: Union[bytes, str], *, accept_new_key: bool = False) -> bytes:
-        """Adds a member by a KeyPackage that came by an authentic way, or by agent id, with one that the relay holds.
+        """Adds a member by a KeyPackage from an authenticated source, or by agent id, with a KeyPackage from the relay.
 
-        Returns the Welcome, which is delivered to it as well. Raises ``identity_changed`` unless ``accept_new_key``
-        (compare the fingerprint first), ``key_package_unavailable``, ``group_full`` or ``invalid_request``.
+        Returns the Welcome, which the relay also delivers to the new member. Raises ``identity_changed`` unless
+        ``accept_new_key`` (compare the fingerprint first), ``key_package_unavailable``, ``group_full`` or
+        ``invalid_request``.
         """
         if isinstance(key_package, str):
             fields = {"agentId": key_package}
@@ -163,47 +165,47 @@ class Channel(Closing):
         return welcome
 
     def remove_member(self, agent_id: str) -> None:
-        """Removes a member; only the owner may. From the next message on it can read nothing."""
+        """Removes a member; only the owner may. The member cannot read any later message."""
         self._connection.call("removeMember", on=self._on, agentId=agent_id)
 
     def rotate(self) -> None:
-        """Replaces this agent's keys in the group. It happens by itself every 24 hours and 10,000 messages."""
+        """Replaces this agent's keys in the group. Happens automatically every 24 hours and every 10,000 messages."""
         self._connection.call("rotate", on=self._on)
 
     def leave(self) -> None:
-        """Leaves the channel; works with a broken group, too. The owner cannot leave: it deletes the channel."""
+        """Leaves the channel, even if its group is broken. The owner cannot leave, only delete the channel."""
         self._connection.call("leave", on=self._on)
         self._inbox.clear()
 
     def delete(self) -> None:
-        """Deletes the channel for everybody. Needs the owner's API key."""
+        """Deletes the channel for all members. Requires the owner's API key."""
         self._connection.call("delete", on=self._on)
         self._inbox.clear()
 
     def catch_up(self) -> None:
-        """Returns when everything is processed that the relay has.
+        """Waits until everything on the relay is processed.
 
-        Until then ``members`` and ``verify`` may tell of the time before. Messages need not be read for it. Without a
-        connection it waits for one. Raises ``queue_full`` when so much is unread that nothing more is taken, or what
-        ended the channel.
+        Until then ``members`` and ``verify`` may be out of date. You do not need to read messages for this. Without a
+        connection it waits for one. Raises ``queue_full`` if too many messages are unread to accept more, or the error
+        that ended the channel.
         """
         self._connection.call("catchUp", on=self._on)
 
     def verify(self) -> str:
-        """Twelve words that are the same for all members who have seen the same.
+        """Twelve words that match for all members who have seen the same history.
 
-        Compare them by another way while nobody sends, after ``catch_up``: they differ if the relay has shown you
-        different things.
+        Compare them out of band after ``catch_up``, while no messages are being sent: they differ if the relay has
+        shown the members different histories.
         """
         words, _ = self._connection.call("verify", on=self._on)
         return str(words)
 
     def accept_fork(self) -> None:
-        """Goes on after ``fork_detected``, although a member has seen another history. Compare ``verify`` first."""
+        """Continues after ``fork_detected``, although a member has seen another history. Compare ``verify`` first."""
         self._connection.call("acceptFork", on=self._on)
 
     def close(self) -> None:
-        """Ends the iterators of this channel. It stays in the client, and can be read again."""
+        """Ends the iterators of this channel. The channel stays in the client and can be read again."""
         self._inbox.stop()
 
     def __repr__(self) -> str:
@@ -211,7 +213,7 @@ class Channel(Closing):
 
 
 def as_bytes(value: object, what: str) -> bytes:
-    """Bytes as they are; anything else is a mistake in the program."""
+    """Converts bytes-like values to bytes. Raises ``TypeError`` for anything else."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, (bytearray, memoryview)):
@@ -220,7 +222,7 @@ def as_bytes(value: object, what: str) -> bytes:
 
 
 def envelope_of(arrival: Arrival) -> Envelope:
-    """A payload with what is known of it."""
+    """Converts an arrival to an envelope."""
     header = arrival.header
     return Envelope(
         payload=arrival.payload,

@@ -1,4 +1,4 @@
-"""An agent as the application uses it."""
+"""The client: an agent and its connection to a relay."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ._connection import Call, Connection
 from .channel import Channel, as_bytes
 
 Item = TypeVar("Item")
-#: Of a file or directory.
+#: Path of a file or directory.
 Path = Union[str, "os.PathLike[str]"]
 
 
 @dataclass(frozen=True)
 class JoinOffer:
-    """A channel that somebody has added this agent to. Nothing of it is read or sent before ``accept``."""
+    """A channel that another agent added this agent to. Nothing is read or sent there before ``accept``."""
 
     name: str
     channel_id: str
@@ -32,14 +32,14 @@ class JoinOffer:
 
 
 class Listening(Closing, Generic[Item]):
-    """A blocking iterator over what the client tells."""
+    """A blocking iterator over events or join offers of the client."""
 
     def __init__(self, client: "StaticClient", connection: Connection, what: str, item: Callable[[Any], Item]) -> None:
         self._client = client
         self._connection = connection
         self._item = item
         self._on, _ = connection.call(what)
-        #: Of a ``next`` that Ctrl-C has interrupted.
+        #: The pending call of a ``next`` that Ctrl-C interrupted.
         self._next: Optional[Call] = None
 
     def __iter__(self) -> "Listening[Item]":
@@ -55,25 +55,26 @@ class Listening(Closing, Generic[Item]):
         return self._item(told)
 
     def close(self) -> None:
-        """Ends the iterator, also for a thread that waits in it."""
+        """Ends the iterator, even for a thread that is waiting in it."""
         if not self._connection.is_over:
             self._connection.call("return", on=self._on)
 
 
 class StaticClient(Closing):
-    """An agent with its keys, its channels and a session to a relay that is dialled again whenever it is lost.
+    """An agent with its keys and channels, and a connection to a relay that reconnects automatically.
 
-    ``endpoint`` is the relay, ``quic://host:4433`` or ``https://host:5000``; ``data_dir`` the agent's directory, for
-    itself alone; ``identity`` what it calls itself, 1 to 255 bytes. With an ``api_key`` (and the ``api_url`` where it
-    is exchanged for tokens) the agent acts for its account; without one it is a guest, which can talk in channels but
-    not create them. ``ca`` is the authority of the relay's and the API's certificates, a path or PEM text.
+    ``endpoint`` is the relay, ``quic://host:4433`` or ``https://host:5000``; ``data_dir`` is the agent's directory,
+    used by this agent only; ``identity`` is the name it uses in channels, 1 to 255 bytes. With an ``api_key`` (and the
+    ``api_url`` where it is exchanged for tokens) the agent acts for that account; without one it is a guest, which can
+    use channels but not create them. ``ca`` is the CA of the relay's and the API's certificates, a path or PEM text.
 
-    None stands for the environment: ``STATIC_RELAY``, ``STATIC_DATA_DIR``, ``STATIC_IDENTITY``, ``STATIC_API_KEY``,
-    ``STATIC_API_URL``, ``STATIC_CA``, then for the per-user file. An empty ``api_key`` makes a guest in any case.
+    An argument that is None comes from the environment (``STATIC_RELAY``, ``STATIC_DATA_DIR``, ``STATIC_IDENTITY``,
+    ``STATIC_API_KEY``, ``STATIC_API_URL``, ``STATIC_CA``), then from the per-user file. An empty ``api_key`` always
+    makes a guest.
 
-    Raises ``StaticError``, which is a ``RuntimeError``: ``connection_error`` when the relay cannot be reached,
-    ``AuthError`` when it or the API refuses, ``invalid_request`` for wrong arguments, ``store_*`` when the database
-    cannot be opened.
+    Raises ``StaticError``, which is a ``RuntimeError``: ``connection_error`` if the relay cannot be reached,
+    ``AuthError`` if the relay or the API refuses the credentials, ``invalid_request`` for invalid arguments,
+    ``store_*`` if the database cannot be opened.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class StaticClient(Closing):
         data = b"" if identity is None else as_bytes(identity, "identity")
         self._channels: Dict[int, Channel] = {}
         self._lock = threading.Lock()
-        # Who cannot connect does not learn from the driver which API explains why.
+        # Until the connection succeeds, the driver does not report the API whose pages explain errors.
         api_url = options.get("apiUrl") or os.environ.get("STATIC_API_URL")
         self._connection = Connection(api_url if isinstance(api_url, str) and api_url else None)
         try:
@@ -106,27 +107,27 @@ class StaticClient(Closing):
         self._connection.api_url = told["apiUrl"]
         self._agent_id: str = told["agentId"]
         self._fingerprint: str = told["fingerprint"]
-        # A client that nobody holds any more takes its driver with it.
+        # Shut down the driver when the client is garbage-collected.
         weakref.finalize(self, self._connection.end).atexit = False
 
     @property
     def agent_id(self) -> str:
-        """SHA-256 of this agent's key, 64 hexadecimal digits: what others add it by."""
+        """SHA-256 of this agent's key, 64 hexadecimal digits. Others use it to add this agent."""
         return self._agent_id
 
     def fingerprint(self) -> str:
-        """The agent id for people, to read aloud or compare."""
+        """The agent id in a readable form, to read aloud or compare."""
         return self._fingerprint
 
     def create_channel(self, name: str) -> Channel:
-        """Creates a channel and owns it. The own channel of that name is returned.
+        """Creates a channel owned by this agent, or opens it if this agent already owns it.
 
-        Raises ``channel_error`` for a bad name, ``channel_exists`` or ``api_key_required``.
+        Raises ``channel_error`` for an invalid name, ``channel_exists`` or ``api_key_required``.
         """
         return self._channel(self._connection.call("createChannel", name=name)[0])
 
     def channel(self, name: str) -> Channel:
-        """Opens a channel that this agent is in, also after a restart. Raises ``channel_error`` or ``not_found``."""
+        """Opens a channel that this agent is in, even after a restart. Raises ``channel_error`` or ``not_found``."""
         return self._channel(self._connection.call("channel", name=name)[0])
 
     def channels(self) -> List[Channel]:
@@ -134,14 +135,14 @@ class StaticClient(Closing):
         return [self._channel(told) for told in self._connection.call("channels")[0]]
 
     def generate_key_package(self) -> bytes:
-        """Makes a KeyPackage, for one use within 84 days, by which others can add this agent."""
+        """Creates a KeyPackage with which others can add this agent, once, within 84 days."""
         return self._connection.call("generateKeyPackage")[1]
 
     def join_channel(self, name: str, welcome: bytes, owner: Optional[str] = None) -> Channel:
-        """Joins a channel by a Welcome that was handed over.
+        """Joins a channel with a Welcome that you received yourself.
 
-        Without ``owner``, the owner's fingerprint, the bytes must have come by a way that nobody else can write to:
-        whoever made the Welcome decides who is in the channel. Raises ``invalid_welcome``, ``channel_exists`` or
+        Without ``owner``, the owner's fingerprint, the bytes must come from a source that no one else can write to: the
+        creator of the Welcome decides who is in the channel. Raises ``invalid_welcome``, ``channel_exists`` or
         ``channel_error``.
         """
         fields = {} if owner is None else {"owner": owner}
@@ -150,22 +151,22 @@ class StaticClient(Closing):
         )
 
     def joins(self) -> "Listening[JoinOffer]":
-        """Channels that others have added this agent to, those that wait first, then as they come."""
+        """Channels that others added this agent to: first the pending ones, then new ones as they arrive."""
         return Listening(self, self._connection, "joins", self._offer)
 
     def events(self) -> "Listening[Dict[str, Any]]":
-        """What happens beside the messages, from now on: connections, members, changed keys, gaps, forks.
+        """Events other than messages, from now on: connections, members, changed keys, gaps, forks.
 
-        An event is a dict: its ``type`` and what belongs to it, errors as ``StaticError``, identities as bytes.
+        An event is a dict with its ``type`` and its fields; errors are ``StaticError``, identities are bytes.
         """
         return Listening(self, self._connection, "events", self._event)
 
     def close(self) -> None:
-        """Ends the agent in order. What was not sent goes out at the next start; what waits gets ``closed``."""
+        """Shuts the agent down. Unsent messages are sent at the next start; pending calls fail with ``closed``."""
         self._connection.close()
 
     def _channel(self, told: Mapping[str, Any]) -> Channel:
-        """The same channel is always the same object."""
+        """Returns the same object for the same channel."""
         with self._lock:
             known = self._channels.get(told["on"])
             if known is None:
@@ -198,7 +199,7 @@ def options_of(
     ca: Optional[Path],
     traffic: Optional[str],
 ) -> Dict[str, Any]:
-    """The options as the driver knows them, without those that were not given."""
+    """The options as the driver expects them, without those that are None."""
     options = {
         "endpoint": endpoint,
         "dataDir": None if data_dir is None else os.fspath(data_dir),

@@ -1,7 +1,7 @@
-"""Every error that a user of Static can meet.
+"""The errors of Static.
 
-All are ``RuntimeError``: the text begins with one of five prefixes. All have a class and a stable ``code``: switch on
-that, never on the text.
+All are ``RuntimeError``; the message begins with one of five prefixes. Each has a class and a stable ``code``: switch
+on the code, never on the message.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = [
 
 
 class StaticError(RuntimeError):
-    """Base of all errors of Static."""
+    """Base class of all errors of Static."""
 
     #: A stable code, such as ``channel_exists``.
     code: str
@@ -28,7 +28,7 @@ class StaticError(RuntimeError):
     http_status: int
     #: Whether the same call can succeed later without any change.
     retryable: bool
-    #: Where the code is explained; None when the client knows no API.
+    #: URL that explains the code; None if the client knows no API.
     doc_url: Optional[str]
 
     def __init__(self, code: str, message: str, doc_url: Optional[str] = None) -> None:
@@ -40,26 +40,26 @@ class StaticError(RuntimeError):
         self.doc_url = doc_url
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        # An exception is copied by its arguments, which here are not those of its constructor.
+        # Exceptions are copied and pickled by their arguments, which here differ from those of the constructor.
         message = str(self).split(": ", 1)[1]
         return (type(self), (self.code, message, self.doc_url))
 
     @property
     def cause(self) -> Optional[BaseException]:
-        """What led to it, for logs."""
+        """The underlying error, for logs."""
         return self.__cause__
 
 
 class AuthError(StaticError):
-    """A missing, wrong or insufficient credential."""
+    """Missing, invalid or insufficient credentials."""
 
 
 class TransportError(StaticError):
-    """The other side cannot be reached or did not answer in time."""
+    """The peer could not be reached or did not respond in time."""
 
 
 class ChannelError(StaticError):
-    """A channel's name, membership, invite or queue is in the way."""
+    """A problem with a channel's name, membership, invite or queue."""
 
 
 class QuotaExceededError(StaticError):
@@ -67,10 +67,10 @@ class QuotaExceededError(StaticError):
 
 
 class MlsError(StaticError):
-    """The cryptographic state of a channel is in the way."""
+    """A problem with the cryptographic state of a channel."""
 
 
-#: Code: class, HTTP status, prefix, retryable. A test holds it against the table of the protocol package.
+#: Code: class, HTTP status, prefix, retryable. A test compares it with the table of the protocol package.
 CODES: Dict[str, Tuple[Type[StaticError], int, str, bool]] = {
     "auth_failed": (AuthError, 401, "auth error:", False),
     "auth_key_invalid": (AuthError, 401, "auth error:", False),
@@ -131,7 +131,7 @@ _CAPITAL = re.compile(r"[A-Z]")
 def make_error(
     code: str, message: str, api_url: Optional[str] = None, cause: Optional[BaseException] = None
 ) -> StaticError:
-    """An error of the class that belongs to the code."""
+    """Creates an error of the class for the code."""
     doc_url = None if api_url is None else f"{api_url.rstrip('/')}/docs/errors#{code}"
     error = CODES.get(code, _UNKNOWN)[0](code, message, doc_url)
     error.__cause__ = cause
@@ -139,17 +139,17 @@ def make_error(
 
 
 def error_from(told: Mapping[str, Any], api_url: Optional[str] = None) -> StaticError:
-    """An error that the driver has told of."""
+    """Converts an error from the driver."""
     cause: Optional[BaseException] = None
     if "cause" in told:
         why = told["cause"]
         cause = make_error(why["code"], why["message"], api_url) if "code" in why else RuntimeError(why["message"])
     error = make_error(told["code"], _in_python(told["message"]), api_url, cause)
-    # The driver may know of an API that the program has not named.
+    # The driver may know an API that the program did not pass.
     error.doc_url = told.get("docUrl", error.doc_url)
     return error
 
 
 def _in_python(message: str) -> str:
-    """Names of options as they are written here: `dataDir` is `data_dir`."""
+    """Spells option names as in Python: `dataDir` becomes `data_dir`."""
     return _CAMEL_CASE_NAME.sub(lambda name: _CAPITAL.sub(lambda capital: "_" + capital[0].lower(), name[0]), message)

@@ -1,4 +1,4 @@
-"""Channels by name, with invites: the simple way to use an agent."""
+"""Channels by name, with invites: the simplest way to use an agent."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ MOST_AT_ONCE = 100
 
 
 class _ManagedClient(StaticClient):
-    """The client below a manager: the same, with what answers invites."""
+    """The client of a manager, which also answers join requests."""
 
     def __init__(self, options: Dict[str, object], identity: Optional[bytes]) -> None:
         self._open(True, options, identity)
 
 
 class _Receiver:
-    """Reads for ``receive``: for ever, but it raises when the manager is dead."""
+    """The reader of ``receive``: never ends, but raises if the manager has died."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -36,8 +36,8 @@ class _Receiver:
 class StaticChannelManager(Closing):
     """Creates, invites, joins, sends and receives by channel name.
 
-    While it runs with an API key it lets in those who ask by its invites. The arguments are those of ``StaticClient``.
-    Every method raises a ``StaticError``: switch on its ``code``.
+    While it runs with an API key it admits agents that join with its invites. It takes the arguments of
+    ``StaticClient``. Methods raise ``StaticError``: switch on its ``code``.
     """
 
     def __init__(
@@ -56,32 +56,32 @@ class StaticChannelManager(Closing):
         self._receiver = _Receiver(self._connection)
         self._lock = threading.Lock()
         self._opened: Dict[str, Channel] = {}
-        #: What the last call has given, by channel: the next one settles it.
+        #: What the last call returned, by channel: the next call settles it.
         self._given: Dict[Channel, List[Arrival]] = {}
 
     @property
     def client(self) -> StaticClient:
-        """The client below, for everything else."""
+        """The underlying client, for everything else."""
         return self._client
 
     def create(self, name: str) -> Channel:
-        """Creates a channel, or opens the own one. As ``StaticClient.create_channel``."""
+        """Creates a channel, or opens it if this agent already owns it. Like ``StaticClient.create_channel``."""
         return self._client.create_channel(name)
 
     def invite(self, name: str, max_uses: int = 1, ttl: float = 3600) -> str:
-        """Makes a token by which so many can join an own channel for ``ttl`` seconds.
+        """Creates a token with which ``max_uses`` agents can join a channel that this agent owns, for ``ttl`` seconds.
 
-        It is a secret: whoever has it first can use it. Hand it over by a way that only the invited can read. Raises
-        ``not_found``, ``not_allowed`` unless the channel is this agent's own, or ``api_key_required``.
+        The token is a secret: anyone who gets it first can use it. Send it so that only the invited can read it. Raises
+        ``not_found``, ``not_allowed`` if this agent does not own the channel, or ``api_key_required``.
         """
         return str(self._connection.call("invite", name=name, maxUses=max_uses, ttl=ttl)[0])
 
     def revoke_invite(self, token: str) -> None:
-        """Ends an invite. Who has joined by it stays. Raises ``invite_invalid`` when it is not of this agent."""
+        """Revokes an invite. Members who joined with it stay. Raises ``invite_invalid`` if it is not this agent's."""
         self._connection.call("revokeInvite", token=_text(token))
 
     def join_with_token(self, name: str, token: str, timeout: float = 60) -> Channel:
-        """Joins by a token; returns when the owner has answered. After a timeout the same token carries on.
+        """Joins with a token; returns when the owner has answered. After a timeout, retry with the same token.
 
         Raises ``join_timeout``, ``invite_invalid``, ``invite_expired``, ``invite_used_up``, ``invite_revoked``,
         ``identity_changed``, ``group_full``, ``invalid_welcome`` or ``channel_exists``.
@@ -91,19 +91,19 @@ class StaticChannelManager(Closing):
         )
 
     def send(self, name: str, payload: bytes) -> None:
-        """Sends bytes. As ``Channel.send``."""
+        """Sends bytes. Like ``Channel.send``."""
         self._connection.call("sendTo", as_bytes(payload, "payload"), name=name)
 
     def receive(self, name: str, timeout: float = 5) -> Optional[bytes]:
-        """The next payload, or None when none has come in so many seconds. The next call settles it.
+        """The next payload, or None if none arrives within ``timeout`` seconds. The next call settles it.
 
-        Raises ``listener_died`` when the manager must be closed and made anew.
+        Raises ``listener_died`` if the manager has died: close it and create a new one.
         """
         arrivals = self._receive(name, timeout, 1)
         return arrivals[0].payload if arrivals else None
 
     def receive_envelopes(self, name: str, timeout: float = 5) -> List[Envelope]:
-        """Those that are here, at most 100; waits so many seconds for the first one. The next call settles them."""
+        """The available messages, at most 100; waits ``timeout`` seconds for the first. The next call settles them."""
         return [envelope_of(arrival) for arrival in self._receive(name, timeout, MOST_AT_ONCE)]
 
     def channels(self) -> List[Channel]:
@@ -111,7 +111,7 @@ class StaticChannelManager(Closing):
         return self._client.channels()
 
     def close(self) -> None:
-        """Ends in order."""
+        """Shuts down the manager and its client."""
         self._client.close()
 
     def _receive(self, name: str, timeout: float, most: int) -> List[Arrival]:
@@ -127,7 +127,7 @@ class StaticChannelManager(Closing):
             try:
                 arrival = inbox.take(self._receiver, 0 if arrivals else timeout)
             except StaticError:
-                # What has come first is given first; the next call hears of it.
+                # Return what arrived before the error; the next call raises it.
                 if not arrivals:
                     raise
                 break
@@ -141,7 +141,7 @@ class StaticChannelManager(Closing):
         return arrivals
 
     def _named(self, name: str) -> Channel:
-        """The channel of a name. One with payloads here need not be looked up again."""
+        """The channel with this name. One with buffered payloads is not looked up again."""
         known = self._opened.get(name)
         if known is None or not known._inbox.has_ready:
             known = self._opened[name] = self._client.channel(name)
@@ -149,5 +149,5 @@ class StaticChannelManager(Closing):
 
 
 def _text(token: object) -> Optional[str]:
-    """A token on its way to the driver, which refuses what is no text."""
+    """The token, or None if it is not a string: the driver then refuses it."""
     return token if isinstance(token, str) else None

@@ -1,4 +1,4 @@
-"""The servers that the tests run against, and agents on them.
+"""Helpers: the servers that the tests run against, and agents on them.
 
 ``tests/python/static_sdk.test.ts`` starts them and says where they are in ``STATIC_TEST_SERVER``.
 """
@@ -23,7 +23,7 @@ _count = itertools.count(1)
 
 
 def new_name() -> str:
-    """A channel name that is not taken."""
+    """An unused channel name."""
     return f"acme/python/channel-{os.getpid()}-{next(_count)}"
 
 
@@ -55,7 +55,7 @@ def manager(identity: bytes = b"agent", directory: Optional[str] = None, **wishe
 
 
 def channel_of(owner: StaticClient, *others: StaticClient) -> Tuple[Channel, ...]:
-    """A new channel with all of them in it."""
+    """A new channel with all given clients as members."""
     channel = owner.create_channel(new_name())
     joined = [
         other.join_channel(channel.name, channel.add_member(other.generate_key_package())) for other in others
@@ -64,7 +64,7 @@ def channel_of(owner: StaticClient, *others: StaticClient) -> Tuple[Channel, ...
 
 
 def take(channel: Channel, count: int) -> List[bytes]:
-    """So many payloads, settled."""
+    """Reads and settles a number of payloads."""
     payloads: List[bytes] = []
     for payload in channel.messages():
         payloads.append(payload)
@@ -83,7 +83,7 @@ def failure(call: Callable[..., Any], *words: Any, **fields: Any) -> StaticError
 
 
 class Background:
-    """A call in a thread of its own."""
+    """A call in its own thread."""
 
     def __init__(self, call: Callable[..., Any], *words: Any) -> None:
         self._result: Any = None
@@ -98,7 +98,7 @@ class Background:
             self._error = error
 
     def result(self) -> Any:
-        """What it gave, or raises what it raised."""
+        """Returns the result of the call, or raises its exception."""
         self._thread.join(SECONDS)
         if self._thread.is_alive():
             raise AssertionError("The call still waits.")
@@ -108,7 +108,7 @@ class Background:
 
 
 def program(text: str, **environment: str) -> "subprocess.Popen[str]":
-    """Another Python program, in a process group of its own."""
+    """Another Python program, in its own process group."""
     return subprocess.Popen(
         [sys.executable, "-B", "-c", text],
         stdin=subprocess.PIPE,
@@ -121,7 +121,7 @@ def program(text: str, **environment: str) -> "subprocess.Popen[str]":
 
 
 def has_ended(pid: int) -> Callable[[], bool]:
-    """Waits for the end of a process, which need not be a child; whether it came."""
+    """Waits for a process, not necessarily a child, to exit; returns whether it did."""
     try:
         watched = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -144,7 +144,7 @@ def driver_of(client: StaticClient) -> int:
 
 
 def expect(test: Any, error: StaticError, kind: Type[StaticError], code: str, prefix: str) -> None:
-    """Both readings of an error: a RuntimeError with a prefix, and a class with a code."""
+    """Checks an error in both forms: a RuntimeError with a prefix, and a class with a code."""
     test.assertIsInstance(error, RuntimeError)
     test.assertIsInstance(error, kind)
     test.assertEqual(error.code, code)

@@ -1,6 +1,6 @@
-"""A manager that answers nobody any more says so.
+"""A manager that has died raises ``listener_died``.
 
-Its driver here is a script, for the real one dies only with a broken disk.
+The driver here is a script, because the real one dies only if its disk fails.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ while True:
 """
 
 
-#: A payload, and the end of the channel before the rest that was asked for.
+#: Sends one payload, then the end of the channel before the rest of what was requested.
 ENDED = DRIVER.replace('if said["do"] == "more":', """if said["do"] == "more":
         sender = {"agentId": "dd", "fingerprint": "dd", "identity": "ee"}
         tell({"event": "payload", "on": 0, "run": said["run"], "token": 1, "sender": sender, "messageId": "ff",
@@ -50,7 +50,7 @@ ENDED = DRIVER.replace('if said["do"] == "more":', """if said["do"] == "more":
         tell({"event": "ended", "on": 0, "run": said["run"], "error": {"code": "removed", "message": "You are out."}})
     if False:""")
 
-#: What is no frame, or none that anybody has asked for.
+#: Malformed frames, and frames that were not requested.
 GARBAGE = (b"(node:1) Warning: words\n", b"\xff" * 8, b"\0\0\0\6\0\0\0\2{]", b"\0\0\0\6\0\0\0\2{}", b"\0\0\0\6\0\0\0\2[]")
 
 

@@ -1,4 +1,4 @@
-"""Which Node is started, and what it is told how."""
+"""Which Node is started, and with which arguments and environment."""
 
 from __future__ import annotations
 
@@ -36,28 +36,28 @@ class DriverTest(unittest.TestCase):
         os.environ["STATIC_NODE"] = own
         self.assertEqual(_driver.driver_command()[0], own)
 
-    def test_a_node_that_is_not_there_too_old_or_none_is_told(self) -> None:
+    def test_a_missing_old_or_wrong_node_is_an_error(self) -> None:
         os.environ["STATIC_NODE"] = os.path.join(self.directory, "nowhere")
-        self.told("STATIC_NODE names")
+        self.fails_with("STATIC_NODE is")
         os.environ["STATIC_NODE"] = program(self.directory, "echo v20.19.2")
-        self.told("which is Node 20")
+        self.fails_with("which is Node 20")
         os.environ["STATIC_NODE"] = shutil.which("true") or ""
-        self.told("which is no Node")
+        self.fails_with("which is not Node")
 
-    def test_without_static_node_it_is_the_one_in_path(self) -> None:
+    def test_without_static_node_the_one_in_path_is_used(self) -> None:
         del os.environ["STATIC_NODE"]
         with mock.patch.object(_driver, "_OWN_NODES", ()):
             os.environ["PATH"] = self.directory
-            self.told("there is no `node`")
+            self.fails_with("there is no `node`")
             own = program(self.directory, "echo v26.1.0")
             self.assertEqual(_driver.driver_command()[0], own)
 
-    def told(self, words: str) -> None:
+    def fails_with(self, words: str) -> None:
         error = failure(_driver.driver_command)
         expect(self, error, StaticError, "invalid_request", "runtime error:")
         self.assertIn(words, str(error))
 
-    def test_no_secret_in_the_arguments_and_nothing_of_node_in_the_environment(self) -> None:
+    def test_no_secret_in_the_arguments_and_no_node_variable_in_the_environment(self) -> None:
         os.environ["NODE_OPTIONS"] = "--no-such-flag"
         os.environ["Node_Extra_Ca_Certs"] = "/nowhere"
         del os.environ["STATIC_TEST_SERVER"]

@@ -1,4 +1,4 @@
-"""The driver's life: it ends with its client and its process, and nobody waits for a dead one."""
+"""The life of the driver: it exits with its client and its process, and no call waits for a dead driver."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from static_sdk import StaticClient, TransportError, _transport
 from . import support
 from .support import Background, channel_of, client, driver_of, expect, failure, has_ended, manager, new_name
 
-#: A client in a program of its own; ``begin`` tells that it is there.
+#: A client in its own program; ``begin`` reports that it has started.
 PROGRAM = """
 import os, sys
 from tests.support import client, driver_of, has_ended, new_name, options
@@ -31,7 +31,7 @@ def begin():
 
 class KilledDriverTest(unittest.TestCase):
     def dies(self, agent: StaticClient, wait: Callable[[], object], *, stopped: bool = False) -> None:
-        """Kills the driver while a call waits."""
+        """Kills the driver during a pending call."""
         pid = driver_of(agent)
         if stopped:
             os.kill(pid, signal.SIGSTOP)
@@ -121,7 +121,7 @@ class ParentTest(unittest.TestCase):
         return program, has_ended(int(line))
 
     def ends(self, text: str, status: int, words: str = "") -> None:
-        """A program that ends by itself, and its driver with it."""
+        """Checks that a program exits on its own, and its driver with it."""
         program, ended = self.start(text)
         _, errors = program.communicate(timeout=support.SECONDS)
         self.assertTrue(ended())
@@ -144,7 +144,7 @@ class ParentTest(unittest.TestCase):
 
     def test_ends_without_close(self) -> None:
         self.ends("begin()", 0)
-        # In order: the directory is free, and the agent the same.
+        # Shut down cleanly: the directory is unlocked, and the agent is the same.
         with client(b"agent", self.directory) as agent:
             self.assertEqual(len(agent.channels()), 1)
 
@@ -167,7 +167,7 @@ except KeyboardInterrupt:
     print("interrupted", os.path.exists(f"/proc/{pid}"), threading.active_count(), status)
 """
         )
-        # To the whole group, as a terminal does.
+        # Signal the whole group, as a terminal does.
         os.killpg(program.pid, signal.SIGINT)
         printed, errors = program.communicate(timeout=support.SECONDS)
         self.assertEqual((printed, errors), ("interrupted False 1 0\n", ""))
@@ -201,11 +201,11 @@ class ForkTest(unittest.TestCase):
         with client(b"one") as one, client(b"two") as two:
             channel, joined = channel_of(one, two)
             with warnings.catch_warnings():
-                # Newer Pythons warn of what this test is about.
+                # Newer Python versions warn about exactly what this test does.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 pid = os.fork()
             if pid == 0:
-                # Leaves without the parent's cleanups, whatever happens.
+                # Exits without running the parent's cleanups, whatever happens.
                 try:
                     for call in (one.generate_key_package, lambda: channel.send(b"x"), lambda: next(joined.messages())):
                         error = failure(call)

@@ -24,7 +24,7 @@ class ManagerTest(unittest.TestCase):
         cls.addClassCleanup(cls.guest.close)
 
     def channel(self) -> str:
-        """A channel that both are in."""
+        """A channel with both as members."""
         name = new_name()
         self.owner.create(name)
         self.guest.join_with_token(name, self.owner.invite(name), 30)
@@ -123,6 +123,6 @@ class ManagerTest(unittest.TestCase):
             token = owner.invite(name)
         error = failure(self.guest.join_with_token, name, token, timeout=0.5)
         expect(self, error, TransportError, "join_timeout", "transport error:")
-        # Back again, and the same token carries on.
+        # The owner is back, and the same token still works.
         with manager(b"away", directory):
             self.assertEqual(self.guest.join_with_token(name, token, 30).name, name)

@@ -1,4 +1,4 @@
-"""What counts as read, and what is given again."""
+"""When a payload is settled, and when it is redelivered."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ class SettlingTest(unittest.TestCase):
 
     def crash(self) -> Channel:
         """Kills the driver and opens the channel again."""
-        # The driver has heard and written what was said before.
+        # Once this returns, the driver has processed and stored everything sent before.
         self.joined.send(b"written")
         os.kill(driver_of(self.receiver), signal.SIGKILL)
         support.expect(
             self, failure(self.receiver.generate_key_package), TransportError, "listener_died", "transport error:"
         )
-        # Nor is what was read ahead handed on now: nobody could settle it.
+        # Payloads that were read ahead are not returned now either: they could not be settled.
         self.assertEqual(failure(next, self.joined.messages()).code, "listener_died")
         self.receiver.close()
         self.receiver = client(b"receiver", self.directory)
         self.joined = self.receiver.channel(self.channel.name)
-        # What is sent from now on was never given.
+        # Payloads sent from now on have never been delivered.
         self.joined.catch_up()
         return self.joined
 

@@ -112,7 +112,7 @@ class SurfaceTest(unittest.TestCase):
         joined.send(bytearray(b"back"))
         self.assertEqual(take(joined, len(PAYLOADS)), PAYLOADS)
         self.assertEqual(take(channel, 1), [b"back"])
-        # Usable after messages() was called, and left.
+        # Still usable after a messages() loop was left.
         channel.send(memoryview(b"again"))
         received = take(joined, 1)[0]
         self.assertIs(type(received), bytes)
@@ -271,7 +271,7 @@ class ConstructorTest(unittest.TestCase):
             self.assertEqual(error.doc_url, f"{SERVER['apiUrl']}/docs/errors#invalid_request")
             error = failure(StaticClient, "quic://127.0.0.1:9", new_directory(), None)
             self.assertEqual(error.doc_url, f"{SERVER['apiUrl']}/docs/errors#connection_error")
-            # A guest in spite of the key outside.
+            # A guest despite the key in the environment.
             with StaticClient(None, new_directory(), b"guest", api_key="") as guest:
                 error = failure(guest.create_channel, new_name())
                 expect(self, error, AuthError, "api_key_required", "auth error:")

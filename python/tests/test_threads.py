@@ -45,7 +45,7 @@ class ThreadsTest(unittest.TestCase):
                 thread.join(support.SECONDS)
             everything = [payload for into in received for payload in into]
             self.assertEqual(Counter(everything), Counter(payload for lane in payloads for payload in lane))
-            # Each receiver has its part of each sender's in the order in which it was sent.
+            # Each receiver gets its share of each sender's payloads in the order in which they were sent.
             for into in received:
                 for lane in range(SENDERS):
                     numbers = [int(payload.split(b":")[1]) for payload in into if payload.startswith(b"%d:" % lane)]
@@ -58,7 +58,7 @@ class ThreadsTest(unittest.TestCase):
                 channel.send(str(number).encode())
             with joined.messages() as slow:
                 self.assertEqual(next(slow), b"0")
-                # The rest has been read ahead, but not for this one.
+                # The rest was read ahead, but not for this iterator.
                 self.assertEqual(support.take(joined, 19), [str(number).encode() for number in range(1, 20)])
 
     def test_an_iterator_is_ended_from_another_thread(self) -> None:

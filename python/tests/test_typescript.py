@@ -1,4 +1,4 @@
-"""Agents in Python and in TypeScript in one channel."""
+"""Python and TypeScript agents in one channel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PEER = Path(__file__).resolve().parents[2] / "tests" / "python" / "peer.ts"
 
 
 class Peer:
-    """An agent in TypeScript that sends back what comes."""
+    """A TypeScript agent that echoes messages."""
 
     def __init__(self, test: unittest.TestCase, way: str, name: str, token: Optional[str] = None) -> None:
         self._process = subprocess.Popen(
@@ -39,7 +39,7 @@ class Peer:
             "ca": SERVER["ca"],
         }
         ask = {"options": options, "name": name}
-        #: The token of a channel that it has created.
+        #: The invite token of the channel that it created.
         self.said = self.ask(json.dumps(ask if token is None else {**ask, "token": token}))
 
     def ask(self, line: str) -> str:

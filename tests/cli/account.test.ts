@@ -23,19 +23,19 @@ after(async () => {
 const env = whereabouts(workspace, server)
 const PASSWORD = 'a long enough password'
 
-void test('an account from sign-up to the last revoked key, as it is typed', async () => {
+void test('the life of an account, as a transcript', async () => {
   const ann = new Person(workspace, 'ann', env)
   for (const step of readTranscript(join(import.meta.dirname, 'transcripts/account.txt'))) await play(ann, step)
 })
 
-void test('in a terminal the password is asked for twice and never shown, and the answers have colours', async () => {
+void test('a terminal prompts for the password twice without showing it, and output has colours', async () => {
   const eve = new Person(workspace, 'eve', env)
   const differ = await eve.terminal('static signup --api-url $API --ca $CA --relay $RELAY', [
     ['E-mail: ', 'eve@example.com\r'],
     ['Password: ', `${PASSWORD}\r`],
     ['Password again: ', 'something else\r'],
   ])
-  assert.match(differ.stdout, /static: The two passwords differ: nothing was done\.\r\n$/)
+  assert.match(differ.stdout, /static: The two passwords do not match\. Nothing was changed\.\r\n$/)
   assert.equal(differ.code, 1)
 
   const signedUp = await eve.terminal('static signup --api-url $API --ca $CA --relay $RELAY', [
@@ -56,7 +56,7 @@ void test('in a terminal the password is asked for twice and never shown, and th
   assert.ok(!plain.stdout.includes('\u001B['), plain.stdout)
 })
 
-void test('Ctrl-C at a question ends the command, and a no changes nothing', async () => {
+void test('Ctrl-C at a prompt exits, and answering no changes nothing', async () => {
   const zoe = new Person(workspace, 'zoe', env)
   const interrupted = await zoe.terminal('static signup --api-url $API --ca $CA --email zoe@example.com', [
     ['Password: ', '\u0003'],
@@ -67,13 +67,16 @@ void test('Ctrl-C at a question ends the command, and a no changes nothing', asy
   await zoe.shell(`echo '${PASSWORD}' | static signup --password-stdin --email zoe@example.com --api-url $API --ca $CA`)
   const { id } = JSON.parse((await zoe.shell('static keys list --json')).stdout).keys[0]
   const refused = await zoe.terminal(`static keys revoke ${id}`, [['[y/N] ', 'n\r']])
-  assert.match(refused.stdout, /static: Nothing was changed\./)
+  assert.match(refused.stdout, /static: Cancelled\. Nothing was changed\./)
   assert.equal(refused.code, 1)
   const revoked = await zoe.terminal(`static keys revoke ${id}`, [['[y/N] ', 'y\r']])
-  assert.match(revoked.stdout, /is revoked\.\r\nstatic: that was the key in use: `static login` makes another\./)
+  assert.match(
+    revoked.stdout,
+    /Revoked key \S+\.\r\nstatic: that was your current key; run `static login` to get a new one\./,
+  )
 })
 
-void test('what a lying API answers changes no terminal, and what cannot be a key is not kept', async () => {
+void test('a malicious API cannot control the terminal, and a malformed key is not saved', async () => {
   using liar = await startLiar(join(workspace.path, 'server'))
   const cut = new Person(workspace, 'cut', { STATIC_API_URL: liar.url, STATIC_CA: env['CA'], PASSWORD })
   const harmless = (words: string): boolean => !words.includes('\u001B') && !words.includes('\u0007')

@@ -1,4 +1,4 @@
-/** Channels from the command line: two agents talk, and commands share one agent by its socket. */
+/** Channels from the command line: two agents talk, and commands share one agent through its socket. */
 import assert from 'node:assert/strict'
 import { type ChildProcess } from 'node:child_process'
 import { createHash, randomBytes } from 'node:crypto'
@@ -29,10 +29,10 @@ const ROUTING = 'acme/support/routing'
 const ann = new Person(workspace, 'ann', where)
 const agents = join(ann.home, '.local/share/static/agents')
 const socket = join(agents, 'alice/agent.sock')
-/** A listener is there until it is ended. */
+/** Listeners run until the test stops them; this is only an upper bound. */
 const LISTENS = 240_000
 
-/** Starts a listener and waits until it listens. */
+/** Starts a listener and waits until it is listening. */
 async function listen(person: Person, flags: string): Promise<ChildProcess> {
   const child = person.start(`exec static channel listen ${flags}`, LISTENS)
   children.push(child)
@@ -40,7 +40,7 @@ async function listen(person: Person, flags: string): Promise<ChildProcess> {
   return child
 }
 
-/** Ends a process and gives its exit code. */
+/** Signals a process and returns its exit code. */
 async function end(child: ChildProcess, signal: NodeJS.Signals): Promise<number | null> {
   const ended = once(child, 'exit')
   child.kill(signal)
@@ -53,20 +53,20 @@ async function ok(person: Person, line: string): Promise<string> {
   return stdout
 }
 
-void test('from sign-up to two agents that talk', async () => {
+void test('two agents talk, starting from sign-up', async () => {
   const signup = 'static signup --email ann@example.com --password-stdin --api-url $API --ca $CA --relay $RELAY'
   await ok(ann, `echo 'a long enough password' | ${signup}`)
   const created = await ann.shell(`static channel create ${ROUTING} --as alice`)
-  assert.equal(created.stdout, `${ROUTING} is there, with one member.\n`, created.stderr)
-  // What it says to type next is for this agent.
+  assert.equal(created.stdout, `Created ${ROUTING} (1 member).\n`, created.stderr)
+  // The suggested commands name this agent.
   const [next, then] = ['listen', 'invite'].map((verb) => `static channel ${verb} ${ROUTING} --as alice`)
-  assert.equal(created.stderr, `static: next: \`${next}\`, and \`${then}\` for others.\n`)
+  assert.equal(created.stderr, `static: next: \`${next}\`, and \`${then}\` to invite others.\n`)
   assert.deepEqual([statSync(agents).mode & 0o777, statSync(join(agents, 'alice')).mode & 0o777], [0o700, 0o700])
 
   const alice = await listen(ann, `${ROUTING} --as alice`)
   assert.equal(statSync(socket).mode & 0o777, 0o600)
   const invited = await ann.shell(`static channel invite ${ROUTING} --as alice > token`)
-  assert.match(invited.stderr, /^static: this agent is listening: whoever runs `static channel join/)
+  assert.match(invited.stderr, /^static: this agent is listening: others can now run `static channel join/)
   assert.match(readFileSync(join(ann.home, 'token'), 'utf8'), /^st_inv_[\w-]+\n$/)
   const joined = JSON.parse(await ok(ann, `static channel join ${ROUTING} --as bob --json < token`))
   assert.deepEqual([joined.members, joined.own], [2, false])
@@ -78,11 +78,11 @@ void test('from sign-up to two agents that talk', async () => {
   assert.deepEqual(said, {
     code: 0,
     stdout: '',
-    stderr: 'static: other users of this machine can see the message in the process list; better: send it by stdin.\n',
+    stderr: 'static: other users of this machine can see the message in the process list. Instead, send it on stdin.\n',
   })
   assert.equal(await ok(ann, `static channel listen ${ROUTING} --as bob --count 1 --timeout 20`), 'hello bob\n')
-  // What a relay has borrowed is neither used nor left.
-  assert.match(await ok(ann, 'static usage'), /\nlent +1,000 to relays, [^\n]+\nleft +99,000\n/)
+  // Messages reserved by a relay are neither used nor remaining.
+  assert.match(await ok(ann, 'static usage'), /\nreserved +1,000 by relays, [^\n]+\nremaining +99,000\n/)
   const words = await ok(ann, `static channel verify ${ROUTING} --as alice`)
   assert.match(words, /^(\w+ ){11}\w+\n$/)
   assert.equal(await ok(ann, `static channel verify ${ROUTING} --as bob`), words)
@@ -95,7 +95,7 @@ void test('from sign-up to two agents that talk', async () => {
   assert.equal(statSync(socket, { throwIfNoEntry: false }), undefined)
 })
 
-void test('who was away is told of members, words and channels as they are now', async () => {
+void test('an agent that was offline sees current members, words and channels', async () => {
   const name = 'acme/support/away'
   await ok(ann, `static channel create ${name} --as alice`)
   const alice = await listen(ann, `${name} --as alice`)
@@ -107,13 +107,13 @@ void test('who was away is told of members, words and channels as they are now',
   assert.match(await ok(ann, `static channel members ${name} --as away`), /\nlate +/)
   assert.equal(await end(alice, 'SIGINT'), 130)
   await ok(ann, `static channel delete ${name} --as alice --yes`)
-  // With a message that nobody has read it is still there, and without one no longer.
+  // A deleted channel stays listed while it has unread messages.
   assert.match(await ok(ann, 'static channel list --as away'), /\nacme\/support\/away +member +deleted +/)
   await ok(ann, `static channel listen ${name} --as away --count 200 --timeout 20`)
   assert.equal(await ok(ann, 'static channel list --as away'), '')
 })
 
-void test('a guest joins with nothing but a token, and leaves', async () => {
+void test('a guest joins with only a token, and leaves', async () => {
   const guest = new Person(workspace, 'guest', { ...where, STATIC_RELAY: where['RELAY'], STATIC_CA: where['CA'] })
   const alice = await listen(ann, `${ROUTING} --as alice`)
   const token = await ok(ann, `static channel invite ${ROUTING} --as alice --uses 2 --ttl 60`)
@@ -133,8 +133,8 @@ void test('a guest joins with nothing but a token, and leaves', async () => {
   assert.equal(await end(alice, 'SIGTERM'), 143)
 })
 
-void test('what is sent comes out as it went in, and a reader that has enough ends the listener', async () => {
-  // What the guest said is for bob, too.
+void test('messages are printed unchanged, and a closed pipe ends the listener', async () => {
+  // Bob also receives the messages of the guest.
   assert.equal(await ok(ann, `static channel listen ${ROUTING} --as bob --count 4 --timeout 20`), 'one\ntwo\n\nfour\n')
   const bytes = randomBytes(200_000)
   writeFileSync(join(ann.home, 'picture'), Buffer.concat([bytes, Buffer.from('\n')]))
@@ -147,29 +147,32 @@ void test('what is sent comes out as it went in, and a reader that has enough en
       .update(readFileSync(join(ann.home, name)))
       .digest('hex')
   assert.equal(hash('copy'), hash('picture'))
-  // A message can say what it wants: it does not get at the terminal.
+  // Escape sequences in a message do not reach the terminal.
   const shown = await ann.terminal(`static channel listen ${ROUTING} --as bob --count 1 --timeout 20`)
   assert.ok(shown.stdout.includes('alice\u001B[39m: a \\x1b[31mred\r\n    word\r\n'), shown.stdout)
   const one = JSON.parse(await ok(ann, `static channel listen ${ROUTING} --as bob --json --count 1 --timeout 20`))
   assert.deepEqual([one.channel, one.text, one.payload, one.sender.identity], [ROUTING, '1', 'MQ==', 'alice'])
-  // Nobody reads: the listener ends quietly, and what it could not print is not lost.
+  // With a closed pipe the listener exits quietly, and the message it could not print is not lost.
   const piped = await ann.shell(`static channel listen ${ROUTING} --as bob --timeout 20 | true; echo \${PIPESTATUS[0]}`)
   assert.equal(piped.stdout, '0\n')
   const again = JSON.parse(await ok(ann, `static channel listen ${ROUTING} --as bob --json --count 1 --timeout 20`))
   assert.deepEqual([again.text, again.redelivered], ['2', true])
   const nothing = await ann.shell(`static channel listen ${ROUTING} --as bob --count 5 --timeout 5`)
   assert.deepEqual([nothing.code, nothing.stdout], [1, '3\n'])
-  assert.match(nothing.stderr, /No message has come for 5 seconds\.\n$/)
+  assert.match(nothing.stderr, /No message arrived for 5 seconds \(--timeout\); 4 of 5 messages are missing\.\n$/)
   const large = await ann.shell(`head -c 300000 /dev/zero | static channel send ${ROUTING} --as alice`)
   assert.deepEqual(
     [large.code, large.stderr],
     [1, 'static: The message is too large. Send at most 262,144 bytes in one message.\n'],
   )
   const empty = await ann.shell(`static channel send ${ROUTING} --as alice < /dev/null`)
-  assert.deepEqual([empty.code, empty.stderr], [1, 'static: There is nothing to send.\n'])
+  assert.deepEqual(
+    [empty.code, empty.stderr],
+    [1, 'static: The message is empty. Pass the text as arguments or on stdin.\n'],
+  )
 })
 
-void test('a listener that was killed leaves a socket that nobody minds', async () => {
+void test('the socket left by a killed listener does no harm', async () => {
   const killed = await listen(ann, `${ROUTING} --as alice`)
   await end(killed, 'SIGKILL')
   assert.ok(statSync(socket).isSocket())
@@ -183,7 +186,7 @@ void test('a listener that was killed leaves a socket that nobody minds', async 
   assert.equal(await end(alice, 'SIGINT'), 130)
 })
 
-void test('of two listeners that start at once one holds the agent, and the others go on when it ends', async () => {
+void test('of two listeners that start at once one opens the agent, and the others continue when it exits', async () => {
   const both = [1, 2].map(() => {
     const child = ann.start(`exec static channel listen ${ROUTING} --as alice`, LISTENS)
     children.push(child)
@@ -197,7 +200,7 @@ void test('of two listeners that start at once one holds the agent, and the othe
   assert.deepEqual([isVisitor(holder.words()), isVisitor(other.words())], [false, true])
   const third = await listen(ann, `${ROUTING} --as alice --count 2`)
   assert.equal(await end(holder.child, 'SIGINT'), 130)
-  // Of those that are left one holds the agent now; without a word to the other it is gone.
+  // One of the remaining listeners has the agent open now; kill one without letting it say goodbye.
   await end(other.child, 'SIGKILL')
   const heard = shows(third.stdout!, 'who is left\nyou\n')
   const done = once(third, 'exit')
@@ -206,21 +209,21 @@ void test('of two listeners that start at once one holds the agent, and the othe
   assert.deepEqual(await done, [0, null])
 })
 
-void test('what waits for a listener that is gone goes to the one that is left, at once and in order', async () => {
+void test('messages for a listener that is gone go to the remaining one, immediately and in order', async () => {
   const holder = await listen(ann, `${ROUTING} --as alice`)
   const visitor = await listen(ann, `${ROUTING} --as alice`)
   const first = shows(holder.stdout!, 'first\n')
   const second = shows(holder.stdout!, 'first\nsecond\n')
   await ok(ann, `echo first | static channel send ${ROUTING} --as bob`)
   await first
-  // It is the visitor's turn, but nobody is there to have it.
+  // It is the visitor's turn, but it is gone.
   await end(visitor, 'SIGKILL')
   await ok(ann, `echo second | static channel send ${ROUTING} --as bob`)
   await second
   assert.equal(await end(holder, 'SIGINT'), 130)
 })
 
-void test('an input that does not end keeps no command that was interrupted or has failed', async () => {
+void test('an endless stdin does not keep an interrupted or failed command alive', async () => {
   const failed = await ann.shell(
     'static channel send acme/no/channel --as bob --lines < <(echo x; exec sleep 40 2> /dev/null)',
   )
@@ -235,14 +238,14 @@ void test('an input that does not end keeps no command that was interrupted or h
 })
 
 function isVisitor(words: string): boolean {
-  return words.includes('through the program that holds this agent')
+  return words.includes('through the process that has this agent open')
 }
 
-void test('the socket takes one well-formed request at a time from a few, whatever else is sent there', async (t) => {
+void test('the socket accepts one well-formed request at a time, from a limited number of clients', async (t) => {
   const alice = await listen(ann, `${ROUTING} --as alice`)
   const directory = openSync(dirname(socket), 'r')
   t.after(() => closeSync(directory))
-  // The path of a socket may have 107 bytes, however long that of the checkout is.
+  // A socket path is limited to 107 bytes, and the path of the checkout may be longer.
   const short = `/proc/self/fd/${directory}/agent.sock`
   const frame = (value: unknown): Buffer => {
     const body = Buffer.from(typeof value === 'string' ? value : JSON.stringify(value))
@@ -277,12 +280,15 @@ void test('the socket takes one well-formed request at a time from a few, whatev
     await once(visitor, 'connect')
     crowd.push(visitor)
   }
-  assert.match(await send(list), /"code":"unavailable","message":"Too many commands use this agent at once\."/)
+  assert.match(
+    await send(list),
+    /"code":"unavailable","message":"Too many commands use this agent at once \(limit: 32\)\./,
+  )
   for (const visitor of crowd) visitor.destroy()
   assert.equal(await end(alice, 'SIGINT'), 130)
 })
 
-void test('an agent in a directory with a long name shares itself, too', async () => {
+void test('an agent in a directory with a long path can be shared', async () => {
   const long = join(ann.home, 'a-directory-with-a-long-name/'.repeat(5))
   const flags = `${ROUTING}-2 --as carl --data-dir ${long}`
   await ok(ann, `mkdir -m 700 -p ${long} && static channel create ${flags}`)
@@ -291,15 +297,18 @@ void test('an agent in a directory with a long name shares itself, too', async (
   assert.equal(await ok(ann, `echo hi | static channel send ${flags} --json`), `{"channel":"${ROUTING}-2","sent":1}\n`)
   assert.equal(await end(carl, 'SIGINT'), 130)
   const asked = await ann.shell(`static channel delete ${flags}`)
-  assert.deepEqual([asked.code, asked.stderr], [1, 'static: Nobody can be asked here: add --yes to go on.\n'])
+  assert.deepEqual(
+    [asked.code, asked.stderr],
+    [1, 'static: Not a terminal, so I cannot ask. Pass --yes to continue.\n'],
+  )
   assert.equal(await ok(ann, `static channel delete ${flags} --yes`), `Deleted ${ROUTING}-2.\n`)
 })
 
-void test('a socket in a directory that others can reach is left alone', async () => {
+void test('a socket in a directory that other users can access is not used', async () => {
   const open = join(ann.home, 'open')
   mkdirSync(open)
   chmodSync(open, 0o755)
-  const trap = createServer(() => assert.fail('somebody has called')).listen(join(open, 'agent.sock'))
+  const trap = createServer(() => assert.fail('a command connected to the socket')).listen(join(open, 'agent.sock'))
   await once(trap, 'listening')
   const refused = await ann.shell(`echo secret | static channel send ${ROUTING} --as bob --data-dir ${open}`)
   assert.deepEqual([refused.code, refused.stdout], [1, ''])
@@ -307,7 +316,7 @@ void test('a socket in a directory that others can reach is left alone', async (
   trap.close()
 })
 
-void test('who waits for an owner that does not listen is told for whom, and in the end why', async () => {
+void test('joining while the owner is not listening shows a progress message, then an error', async () => {
   const token = await ok(ann, `static channel invite ${ROUTING} --as alice`)
   writeFileSync(join(ann.home, 'token'), token)
   const late = await ann.terminal(`static channel join ${ROUTING} --as dora --token-file token --timeout 1.5`)
@@ -316,10 +325,10 @@ void test('who waits for an owner that does not listen is told for whom, and in 
   assert.equal(late.code, 4)
 })
 
-void test('a revoked key is the end: the next command is refused', async () => {
+void test('after its key is revoked, the next command is refused', async () => {
   const { keys } = JSON.parse(await ok(ann, 'static keys list --json'))
   const revoked = await ann.shell(`static keys revoke --yes ${keys[0].id}`)
-  assert.match(revoked.stderr, /^static: that was the key in use: `static login` makes another\.\n$/)
+  assert.match(revoked.stderr, /^static: that was your current key; run `static login` to get a new one\.\n$/)
   const refused = await ann.shell(`echo hi | static channel send ${ROUTING} --as alice`)
   assert.deepEqual([refused.code, refused.stdout], [3, ''])
 })

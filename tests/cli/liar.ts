@@ -1,11 +1,11 @@
-/** An API that lies: every text that it answers with would change a terminal. */
+/** A malicious API: every string in its answers contains terminal escape sequences. */
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { createServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 
-/** Sets the title and clears the screen. */
+/** Sets the terminal title and clears the screen. */
 const EVIL = '\u001B]0;mine\u0007\u001B[2J'
 
 const account = { id: EVIL, email: EVIL, name: EVIL, plan: EVIL, status: EVIL, created_at: EVIL }
@@ -28,12 +28,12 @@ const ANSWERS: Readonly<Record<string, unknown>> = {
   'GET /v1/usage': usage,
 }
 
-/** An API that is running. */
+/** A running malicious API. */
 export interface Liar extends Disposable {
   readonly url: string
 }
 
-/** Starts it with the certificate of the server in a data directory. */
+/** Starts it with the server certificate from a data directory. */
 export async function startLiar(directory: string): Promise<Liar> {
   const [cert, privateKey] = ['server.pem', 'server.key'].map((name) => readFileSync(join(directory, name)))
   const api = createServer({ cert, key: privateKey }, (request, response) => {

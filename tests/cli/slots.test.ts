@@ -1,4 +1,4 @@
-/** The keys that open an agent, from the command line: a passphrase takes the place of the key file. */
+/** Key slots from the command line: a passphrase replaces the key file. */
 import assert from 'node:assert/strict'
 import { type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
@@ -32,7 +32,7 @@ async function ok(line: string): Promise<string> {
   return stdout
 }
 
-/** Runs what must fail, and gives what it says. */
+/** Runs a command that must fail and returns its stderr. */
 async function refused(line: string): Promise<string> {
   const { code, stdout, stderr } = await ann.shell(line)
   assert.deepEqual([code, stdout], [1, ''], stderr)
@@ -43,7 +43,7 @@ async function slots(): Promise<readonly { readonly id: string; readonly type: s
   return JSON.parse(await ok('static agent slots list --as vault --json')).slots
 }
 
-void test('an agent is made with one slot, for the key file in its directory', async () => {
+void test('a new agent has one slot, for the key file in its directory', async () => {
   assert.match(await refused('static agent slots list --as vault'), /no agent in .*\/agents\/vault\./)
   assert.equal(existsSync(directory), false)
   const signup = 'static signup --email ann@example.com --password-stdin --api-url $API --ca $CA --relay $RELAY'
@@ -57,33 +57,33 @@ void test('an agent is made with one slot, for the key file in its directory', a
   assert.match(await refused('static agent slots change-passphrase --as vault'), /has no passphrase\. Add one with/)
 })
 
-void test('a passphrase is added, and takes the place of the key file', async () => {
+void test('a passphrase is added and replaces the key file', async () => {
   await ok(`umask 077; echo 'correct horse' > old; echo 'battery staple' > new`)
   const add = 'static agent slots add passphrase --as vault'
-  assert.match(await refused(`${add} < old`), /passphrase .*--new-passphrase-stdin or --new-passphrase-file/)
-  assert.match(await refused(`${add} --new-key-file k`), /--new-key-file is not for a passphrase/)
+  assert.match(await refused(`${add} < old`), /passphrase\. .*--new-passphrase-stdin or --new-passphrase-file/)
+  assert.match(await refused(`${add} --new-key-file k`), /--new-key-file cannot be used with a passphrase slot/)
   const added = JSON.parse(await ok(`${add} --new-passphrase-stdin --json < old`))
   const [file, passphrase] = await slots()
   assert.deepEqual(passphrase, { id: added.id, type: 'passphrase' })
 
-  // The slot to be removed must not be the one that is opened: the passphrase has to be known.
+  // Removing a slot requires the key of another one, here the passphrase.
   const remove = `static agent slots remove ${file?.id} --as vault`
   assert.match(await refused(`${remove} --passphrase-file old`), /--yes/)
-  assert.match(await refused(`${remove} --yes`), /passphrase .*--passphrase-file/)
+  assert.match(await refused(`${remove} --yes`), /passphrase\. .*--passphrase-file/)
   assert.match(await refused(`${remove} --yes --passphrase-file new`), /This passphrase does not open the agent in/)
   const removed = await ann.shell(`${remove} --yes --passphrase-file old`)
   assert.deepEqual(removed, {
     code: 0,
     stdout: `Removed key slot ${file?.id}.\n`,
     stderr:
-      'static: older copies of the directory still open by what it was for; delete the key file if nothing else needs it.\n',
+      'static: the removed key still unlocks older copies of the directory; delete the key file if nothing else uses it.\n',
   })
   rmSync(join(directory, 'agent.key'))
   assert.deepEqual(await slots(), [passphrase])
 })
 
 void test('commands on the agent take the passphrase from a file or a terminal', async () => {
-  assert.match(await refused('static channel list --as vault'), /passphrase .*--passphrase-file/)
+  assert.match(await refused('static channel list --as vault'), /passphrase\. .*--passphrase-file/)
   assert.match(await refused('static channel list --as vault --key-file old'), /Open it by passphrase\./)
   assert.match(
     await refused('static channel list --as vault --key-file old --passphrase-file old'),
@@ -96,7 +96,7 @@ void test('commands on the agent take the passphrase from a file or a terminal',
   assert.match(asked.stdout, /acme\/vault\/notes/)
 })
 
-void test('while the agent runs its slots stay as they are, and others use it without the passphrase', async () => {
+void test('while the agent runs, its slots cannot be changed and other commands need no passphrase', async () => {
   const listener = ann.start(`exec static channel listen ${VAULT} --as vault --passphrase-file old`, 120_000)
   children.push(listener)
   await shows(listener.stderr!, 'static: listening on')
@@ -116,7 +116,7 @@ void test('while the agent runs its slots stay as they are, and others use it wi
   await ended
 })
 
-void test('a passphrase is changed at a terminal, which shows none of the two', async () => {
+void test('a passphrase is changed at a terminal without being shown', async () => {
   const line = 'static agent slots change-passphrase --as vault'
   const type = (again: string): Promise<Ended> =>
     ann.terminal(line, [
@@ -126,7 +126,7 @@ void test('a passphrase is changed at a terminal, which shows none of the two', 
     ])
   const differing = await type('battery stable')
   assert.equal(differing.code, 1)
-  assert.match(differing.stdout, /differ\. Nothing was changed/)
+  assert.match(differing.stdout, /do not match\. Nothing was changed/)
   const changed = await type('battery staple')
   assert.equal(changed.code, 0, changed.stdout)
   assert.match(changed.stdout, /Changed the passphrase; its key slot is now [\da-f]{16}\./)

@@ -11,7 +11,7 @@ import type { Workspace } from '@static/testkit/server/workspace'
 const TERMINAL = resolve(import.meta.dirname, 'terminal.py')
 const LATEST = 120_000
 
-/** How a command ended, and what it said. */
+/** The exit code and output of a command. */
 export interface Ended {
   readonly code: number | null
   readonly stdout: string
@@ -34,7 +34,7 @@ export class Person {
     this.env = { PATH: path, HOME: this.home, TMPDIR: workspace.path, LANG: 'C.UTF-8', ...compiled, ...env }
   }
 
-  /** Runs a line of shell in the home directory. */
+  /** Runs a shell command in the home directory. */
   async shell(line: string): Promise<Ended> {
     const child = this.start(line)
     const ended = once(child, 'close')
@@ -43,7 +43,7 @@ export class Person {
     return { code, stdout, stderr }
   }
 
-  /** Starts a line of shell, for so long at most; `exec` in it makes the command the process itself. */
+  /** Starts a shell command with a timeout; use `exec` in it to make the command itself the process. */
   start(line: string, timeout: number = LATEST): ChildProcess {
     return spawn('bash', ['-c', line], {
       cwd: this.home,
@@ -53,7 +53,7 @@ export class Person {
     })
   }
 
-  /** Runs it in a terminal: `steps` are texts to wait for, and what is typed then. */
+  /** Runs a command in a terminal; `steps` are pairs of text to wait for and text to type. */
   async terminal(line: string, steps: readonly (readonly [wait: string, type: string])[] = []): Promise<Ended> {
     const words = [TERMINAL, JSON.stringify(steps), 'bash', '-c', line]
     const child = spawn('/usr/bin/python3', words, {
@@ -69,13 +69,13 @@ export class Person {
   }
 }
 
-/** What a person needs to reach a server on free ports. */
+/** Environment variables with the addresses of a server on free ports. */
 export function whereabouts(workspace: Workspace, server: Server): Readonly<Record<string, string>> {
   const relay = `quic://localhost:${server.relay.quicPort}`
   return { API: server.url, RELAY: relay, CA: join(workspace.path, 'server/ca.pem') }
 }
 
-/** Fulfilled when a stream of a process has shown a text. */
+/** Resolves when the stream has printed a text. */
 export async function shows(stream: NodeJS.ReadableStream, wanted: string): Promise<void> {
   let seen = ''
   await new Promise<void>((done, fail) => {
@@ -83,6 +83,6 @@ export async function shows(stream: NodeJS.ReadableStream, wanted: string): Prom
       seen += chunk.toString()
       if (seen.includes(wanted)) done()
     })
-    stream.on('end', () => fail(new Error(`It ended without "${wanted}": ${seen}`)))
+    stream.on('end', () => fail(new Error(`The stream ended without ${JSON.stringify(wanted)}: ${seen}`)))
   })
 }

@@ -1,7 +1,7 @@
-"""Runs a command in a pseudo-terminal and types what a person would.
+"""Runs a command in a pseudo-terminal and types input as a person would.
 
 usage: terminal.py STEPS COMMAND...   STEPS is JSON: [[wait for this text, then type this], ...]
-Prints everything the terminal showed; exits as the command does. A signal gives 128 + its number.
+Prints everything the terminal showed; exits with the code of the command, or 128 + the number of the signal.
 """
 import json
 import os
@@ -21,7 +21,7 @@ deadline = time.monotonic() + 30
 while True:
     if time.monotonic() > deadline:
         os.kill(pid, 9)
-        sys.stdout.buffer.write(shown + b"\n(gave up waiting)\n")
+        sys.stdout.buffer.write(shown + b"\n(timed out)\n")
         break
     if steps and steps[0][0].encode() in shown[seen:]:
         wanted, typed = steps.pop(0)

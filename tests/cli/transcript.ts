@@ -1,11 +1,11 @@
 /**
- * Transcripts: what is typed and what comes of it.
+ * Transcripts: commands and their expected output.
  *
- *     # a remark
- *     $ a line of shell
+ *     # a comment
+ *     $ a shell command
  *     a line of stdout
  *     ! a line of stderr
- *     = exit code (0 if it is missing)
+ *     = exit code (default: 0)
  *
  * `[..]` stands for anything within a line.
  */
@@ -13,7 +13,7 @@ import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import type { Person } from './support.ts'
 
-/** A command and what is expected of it. */
+/** A command and its expected result. */
 export interface Step {
   readonly command: string
   readonly stdout: readonly string[]
@@ -21,7 +21,7 @@ export interface Step {
   readonly code: number
 }
 
-/** The steps of a file. */
+/** Parses a transcript file. */
 export function readTranscript(path: string): Step[] {
   const steps: { command: string; stdout: string[]; stderr: string[]; code: number }[] = []
   for (const line of readFileSync(path, 'utf8').split('\n')) {
@@ -35,7 +35,7 @@ export function readTranscript(path: string): Step[] {
   return steps
 }
 
-/** Types a step and compares. */
+/** Runs a step and compares the result. */
 export async function play(person: Person, { command, stdout, stderr, code }: Step): Promise<void> {
   const ended = await person.shell(command)
   const shown = `$ ${command}\n${ended.stdout}${ended.stderr}= ${ended.code}`

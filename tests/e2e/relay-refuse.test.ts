@@ -72,13 +72,13 @@ const TWO = { concurrency: 2 }
 
 describe('static relay', TWO, () => {
   test('without a certificate', async () => {
-    await refuses(change(relayCommand, { '--cert': undefined, '--key': undefined }), /Give --cert and --key/)
+    await refuses(change(relayCommand, { '--cert': undefined, '--key': undefined }), /--cert and --key are required/)
   })
 
   test('with a certificate that is none, or has another key', async () => {
     const garbage = workspace.file('garbage.pem', 'garbage')
-    await refuses(change(relayCommand, { '--cert': garbage }), /garbage\.pem holds no certificate/)
-    await refuses(change(relayCommand, { '--key': workspace.keyFile }), /do not belong together/)
+    await refuses(change(relayCommand, { '--cert': garbage }), /garbage\.pem does not contain a PEM certificate/)
+    await refuses(change(relayCommand, { '--key': workspace.keyFile }), /does not match the certificate/)
     const own = { '--data-dir': workspace.directory('garbage') }
     await refuses(change(relayCommand, { '--proxy-ca': garbage, ...own }), /authority of the proxies is not PEM/)
   })
@@ -90,7 +90,7 @@ describe('static relay', TWO, () => {
 
   test('with an address of the API that is none, or of another listener', async () => {
     await misunderstands(change(relayCommand, { '--api-url': undefined }), /required option '--api-url/)
-    await misunderstands(change(relayCommand, { '--api-url': 'nonsense' }), /like https:\/\/api\.example\.com/)
+    await misunderstands(change(relayCommand, { '--api-url': 'nonsense' }), /such as https:\/\/api\.example\.com/)
     await refuses(change(relayCommand, { '--api-internal-url': api.url }), /is not the listener for relay nodes/)
   })
 
@@ -119,7 +119,7 @@ describe('static relay', TWO, () => {
 
 describe('static proxy', TWO, () => {
   test('without a client certificate, or with an address that is none', async () => {
-    await refuses(change(proxyCommand, { '--relay': 'localhost:4433' }), /address like quic:/)
+    await refuses(change(proxyCommand, { '--relay': 'localhost:4433' }), /a URL such as quic:/)
     await misunderstands(change(proxyCommand, { '--client-key': undefined }), /required option '--client-key/)
   })
 
@@ -128,10 +128,7 @@ describe('static proxy', TWO, () => {
   })
 
   test('to a relay of another authority', async () => {
-    await refuses(
-      change(proxyCommand, { '--relay-ca': foreign.caFile }),
-      /not signed by an authority that is trusted here/,
-    )
+    await refuses(change(proxyCommand, { '--relay-ca': foreign.caFile }), /not signed by an authority/)
   })
 
   test('with a client certificate that the relay does not take', async () => {

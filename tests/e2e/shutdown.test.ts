@@ -129,7 +129,10 @@ describe('cannot start: one clear sentence, exit code 1', () => {
   })
 
   test('the data directory cannot be made', async () => {
-    await refuses({ dataDir: '/sys/static-e2e' }, /cannot be made here: choose another with --data-dir/)
+    await refuses(
+      { dataDir: '/sys/static-e2e' },
+      /Cannot create the data directory .* Choose another one with --data-dir/,
+    )
   })
 
   test('the data directory is a file', async () => {
@@ -154,7 +157,7 @@ describe('cannot start: one clear sentence, exit code 1', () => {
   test('the master key is damaged', async () => {
     const dataDir = workspace.directory('damaged')
     workspace.file('damaged/master.key', 'short\n')
-    await refuses({ dataDir }, /master\.key must hold 64 hexadecimal digits/)
+    await refuses({ dataDir }, /master\.key is not a master key: it must contain 64 hexadecimal digits/)
   })
 
   test('the database file is none', async () => {

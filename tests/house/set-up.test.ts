@@ -12,7 +12,7 @@ test('who is not root is told what to install, in one sentence', () => {
     await ensureDebian('postgresql', '/nowhere/*/postgres', 'The test suite')`
   const done = spawnSync(process.execPath, ['--input-type=module', '-e', script], { encoding: 'utf8' })
   const sentence =
-    'The test suite needs postgresql: install it (on Debian: sudo apt-get install postgresql) and try again.\n'
+    'The test suite needs postgresql, which is not installed. Install it (on Debian: sudo apt-get install postgresql) and try again.\n'
   assert.deepEqual([done.status, done.stdout, done.stderr], [1, '', sentence])
 })
 

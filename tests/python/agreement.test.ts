@@ -1,4 +1,4 @@
-/** What the package for Python has a copy of is the same as here. */
+/** Checks that what the Python package copies from TypeScript is identical. */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'

@@ -1,24 +1,24 @@
-/** The package for Python as a user has it: installed by pip, without an index, into a directory of its own. */
+/** The Python package as users get it: installed by pip, without an index, into its own directory. */
 import { execFile } from 'node:child_process'
 import { readdirSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { promisify } from 'node:util'
 
-/** Debian's: another one may come first in the path. */
+/** Debian's Python: another one may come first in PATH. */
 export const PYTHON = '/usr/bin/python3'
 /** The sources. */
 export const SOURCES: string = resolve(import.meta.dirname, '../../python')
 
 const start = promisify(execFile)
 
-/** What a program printed, and how it ended. */
+/** The output and exit code of a program. */
 export interface Ran {
   readonly stdout: string
   readonly stderr: string
   readonly code: number
 }
 
-/** Runs Python to its end. Of the environment it has only what it is given, and a path. */
+/** Runs Python until it exits, with only the given environment variables and PATH. */
 export async function runPython(words: readonly string[], env: NodeJS.ProcessEnv, cwd: string): Promise<Ran> {
   const { TMPDIR, NODE_COMPILE_CACHE } = process.env
   const options = { cwd, env: { PATH: '/usr/bin:/bin', TMPDIR, NODE_COMPILE_CACHE, ...env }, maxBuffer: 2 ** 26 }
@@ -38,7 +38,7 @@ export async function install(directory: string): Promise<void> {
   if (code !== 0) throw new Error(`pip could not install the package:\n${stdout}${stderr}`)
 }
 
-/** The names of the package's own tests. */
+/** The names of the package's test modules. */
 export function testNames(): readonly string[] {
   const files = readdirSync(join(SOURCES, 'tests')).filter((name) => /^test_\w+\.py$/.test(name))
   return files.map((name) => `tests.${name.slice(0, -'.py'.length)}`)

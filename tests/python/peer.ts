@@ -1,11 +1,11 @@
-/** An agent in TypeScript for the tests in Python: creates or joins a channel, sends back what comes, says its words. */
+/** A TypeScript agent for the Python tests: creates or joins a channel, echoes messages, prints its verify words. */
 import { createInterface } from 'node:readline'
 import { type ClientOptions, StaticChannelManager } from '@static/sdk'
 
 interface Ask {
   readonly options: ClientOptions
   readonly name: string
-  /** To join by; without it the channel is created. */
+  /** The token to join with; without it the channel is created. */
   readonly token?: string
 }
 

@@ -1,4 +1,4 @@
-/** The agent for Python on real servers: its own tests and the examples of its README. */
+/** The Python SDK on real servers: its own tests and the examples of its README. */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
@@ -22,7 +22,7 @@ before(async () => {
   installed = workspace.directory('installed')
   const dataDir = join(home, '.local/share/static/server')
   const settings = { ...QUICK, quota: { free: null } }
-  // The tests add members faster than anybody does in earnest.
+  // The tests add members faster than any real user.
   const relay = { settings: { rates: { commitsPerSecond: 1000, commitsBurst: 1000 } } }
   const options = { workspace, dataDir, command: 'up', settings, relay, logLevel: 'silent' } as const
   ;[server] = await Promise.all([startServer(options), install(installed)])
@@ -51,7 +51,7 @@ test('the tests of static_sdk pass with the package that pip has installed', asy
     STATIC_MESSAGES: process.env['STATIC_MESSAGES'],
     STATIC_TEST_SERVER: JSON.stringify(place),
   }
-  // Single ones: STATIC_PYTHON_TESTS=tests.test_life npm test -- tests/python/static_sdk.test.ts
+  // To run some of them: STATIC_PYTHON_TESTS=tests.test_life npm test -- tests/python/static_sdk.test.ts
   const chosen = process.env['STATIC_PYTHON_TESTS']?.split(' ') ?? testNames()
   const { code, stdout, stderr } = await runPython(['-X', 'dev', '-m', 'unittest', '-v', ...chosen], env, home)
   assert.equal(code, 0, stdout + stderr)
@@ -61,7 +61,7 @@ test('the tests of static_sdk pass with the package that pip has installed', asy
 
 const examples = [...readFileSync(join(SOURCES, 'README.md'), 'utf8').matchAll(/```python\n([\s\S]*?)```/g)]
 
-/** Runs an example of the README on this server. */
+/** Runs an example of the README against this server. */
 async function runExample([, example = '']: readonly string[], env: NodeJS.ProcessEnv): Promise<void> {
   const here = example
     .replace('quic://localhost:4433', `quic://localhost:${server.relay.quicPort}`)

@@ -1,4 +1,4 @@
-/** Agents of accounts that are signed up, on the ports of real servers. */
+/** Agents with accounts, connected to real servers. */
 import assert from 'node:assert/strict'
 import type { IssuedToken } from '@static/protocol'
 import { Agent, type AgentKey, makeKey, Refused } from '@static/testkit/agent'
@@ -7,7 +7,7 @@ import type { Client } from '@static/testkit/server/client'
 
 export { Agent, type AgentKey, Refused } from '@static/testkit/agent'
 
-/** A way to a relay: a port and what speaks there. */
+/** An endpoint of a relay: a port and its protocol. */
 export interface Way {
   readonly by: 'quic' | 'grpc'
   readonly port: number
@@ -20,7 +20,7 @@ export async function tokenOf(client: Client, key: string): Promise<string> {
   return (await client.json<IssuedToken>(200, { method: 'POST', path: '/v1/tokens', key })).token
 }
 
-/** An agent with a session. */
+/** Connects an agent and opens a session. */
 export function connectAgent({ by, ...target }: Way, jwt: string, key: AgentKey = makeKey()): Promise<Agent> {
   return Agent.connect(by === 'quic' ? quicWire(target) : grpcWire(target), { jwt, key })
 }
@@ -31,7 +31,7 @@ export async function hangUp(...agents: readonly Agent[]): Promise<void> {
   await Promise.all(agents.map(({ ended }) => ended))
 }
 
-/** A channel of the owner with one more member; both are caught up. */
+/** Creates a channel with the owner and one more member, both caught up. */
 export async function openChannel(owner: Agent, member: Agent, name: string): Promise<Uint8Array> {
   const channel = await owner.createChannel(name)
   await member.request('resume', {})
@@ -42,7 +42,7 @@ export async function openChannel(owner: Agent, member: Agent, name: string): Pr
   return channel
 }
 
-/** The next so many messages of an agent: their indexes, which must follow each other. */
+/** Takes the next messages of an agent and returns their indexes, which must be consecutive. */
 export async function receive(agent: Agent, count: number): Promise<bigint[]> {
   const indexes: bigint[] = []
   while (indexes.length < count) {
@@ -53,7 +53,7 @@ export async function receive(agent: Agent, count: number): Promise<bigint[]> {
   return indexes
 }
 
-/** Does it again and again until it succeeds: for servers that come back, which no event tells. */
+/** Retries until it succeeds: for servers that restart, which no event announces. */
 export async function eventually<Value>(attempt: () => Promise<Value>, tries = 1200): Promise<Value> {
   for (let left = tries; ; left--) {
     try {
@@ -71,7 +71,7 @@ export function codeOf(error: unknown): string {
   return error.code
 }
 
-/** Sends message after message until one is refused; gives the next counter and the code. */
+/** Sends messages until one is refused; returns the next counter and the error code. */
 export async function sendUntilRefused(
   agent: Agent,
   channel: Uint8Array,

@@ -1,4 +1,4 @@
-/** Values made from schemas: those that match, those that nearly do, and those that do not at all. */
+/** Generates values from schemas: matching, almost matching, and arbitrary ones. */
 import fc, { type Arbitrary } from 'fast-check'
 import type { Schema } from './openapi.ts'
 
@@ -25,7 +25,7 @@ const NASTY = [
   'null',
 ]
 
-/** Endings that turn a good text into one that some layer below may not like. */
+/** Suffixes that turn a valid text into one that a lower layer may reject. */
 const ENDINGS = [
   '\u0000',
   '\u0000',
@@ -79,7 +79,7 @@ export function matching(schema: Schema): Arbitrary<unknown> {
   }
 }
 
-/** Objects that match but for one thing: a field missing, too many, of the wrong type, or out of bounds. */
+/** Objects with exactly one fault: a field that is missing, unknown, of the wrong type or out of bounds. */
 export function nearly(schema: Schema): Arbitrary<unknown> {
   const names = Object.keys(schema.properties ?? {})
   const base = matching(schema) as Arbitrary<Record<string, unknown>>

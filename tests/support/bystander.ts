@@ -1,19 +1,19 @@
-/** A well-behaved client that goes on asking while others misbehave. */
+/** A well-behaved client that keeps sending requests while others misbehave. */
 import assert from 'node:assert/strict'
 import { setTimeout as wait } from 'node:timers/promises'
 import { type Call, type Client, makeClient } from '@static/testkit/server/client'
 
 const PAUSE_MS = 10
-/** Two shared cores may be busy with other tests; a server that hangs takes longer than this. */
+/** Generous, because two shared cores may be busy with other tests; a hanging server takes longer. */
 const SLOWEST_MS = 10_000
 
 /** The bystander. */
 export interface Bystander {
-  /** Stops, and insists that every answer was 200 and came in time. */
+  /** Stops, and checks that every response was 200 and arrived in time. */
   stop(): Promise<number>
 }
 
-/** Starts asking, one request at a time. */
+/** Starts sending requests, one at a time. */
 export function startBystander(url: string, ca: string, call: Call): Bystander {
   const client: Client = makeClient(url, ca, { connections: 1 })
   const ending = new AbortController()
@@ -26,7 +26,7 @@ export function startBystander(url: string, ca: string, call: Call): Bystander {
       await wait(PAUSE_MS)
     }
   })()
-  // Reported by stop(); until then it must not count as unhandled.
+  // stop() reports the error; until then it must not count as an unhandled rejection.
   running.catch(() => {})
   return {
     async stop() {

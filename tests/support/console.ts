@@ -1,9 +1,9 @@
-/** The console in a real browser, with a watch on what it must never do. */
+/** The console in a real browser, monitored for forbidden behaviour. */
 import assert from 'node:assert/strict'
 import axe from 'axe-core'
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core'
 
-/** Debian's browser. */
+/** Debian's Chromium. */
 export function launchBrowser(): Promise<Browser> {
   return chromium.launch({ executablePath: '/usr/bin/chromium', args: ['--no-sandbox'] })
 }
@@ -14,18 +14,18 @@ export interface Visitor extends AsyncDisposable {
   readonly page: Page
   /** Another tab of the same person. */
   tab(): Promise<Page>
-  /** What was done that must not be: a request elsewhere, a broken policy, an error of the page, a pop-up. */
+  /** Violations: requests to other origins, broken policies, page errors, pop-ups. */
   readonly wrongs: readonly string[]
 }
 
-/** Opens the console; at its end nothing wrong may have happened. */
+/** Opens the console; closing it fails if there were violations. */
 export async function visit(
   browser: Browser,
   url: string,
   options: { readonly width?: number; readonly dark?: boolean } = {},
 ): Promise<Visitor> {
   const context = await browser.newContext({
-    // The authority of the tests is in no browser.
+    // No browser trusts the authority of the tests.
     ignoreHTTPSErrors: true,
     viewport: { width: options.width ?? 1100, height: 800 },
     colorScheme: options.dark ? 'dark' : 'light',
@@ -64,7 +64,7 @@ export async function visit(
   }
 }
 
-/** What axe finds wrong with the page as it is now: which rule, and where. */
+/** Accessibility problems that axe finds in the current page: rule and location. */
 export async function findBarriers(page: Page): Promise<readonly string[]> {
   if (!(await page.evaluate(() => 'axe' in globalThis))) await page.evaluate(axe.source)
   const found: any = await page.evaluate(() => (globalThis as any).axe.run())

@@ -1,18 +1,18 @@
-/** Databases of a test file's own, on the engines that the API knows. */
+/** Separate databases for each test file, on the engines that the API supports. */
 import { randomBytes } from 'node:crypto'
 import pg from 'pg'
 
-/** A new PostgreSQL database that goes away with the test. */
+/** A new PostgreSQL database, dropped after the test. */
 export interface Database extends AsyncDisposable {
   readonly url: string
   /** Runs a query as the owner. */
   query<T extends pg.QueryResultRow>(sql: string, values?: readonly unknown[]): Promise<T[]>
 }
 
-/** Makes a database in the PostgreSQL that the test run started. */
+/** Creates a database in the PostgreSQL server of the test run. */
 export async function makeDatabase(): Promise<Database> {
   const admin = process.env['STATIC_TEST_POSTGRES']
-  if (admin === undefined) throw new Error('There is no PostgreSQL: run the tests with `npm test`.')
+  if (admin === undefined) throw new Error('STATIC_TEST_POSTGRES is not set. Run the tests with `npm test`.')
   const name = `e2e_${randomBytes(6).toString('hex')}`
   await once(admin, `create database ${name}`)
   const address = new URL(admin)
@@ -20,7 +20,7 @@ export async function makeDatabase(): Promise<Database> {
   return {
     url: address.href,
     query: (sql, values) => once(address.href, sql, values),
-    // `force`: a server that was killed may not have been noticed yet.
+    // `force`: PostgreSQL may not have noticed yet that a client was killed.
     [Symbol.asyncDispose]: async () => void (await once(admin, `drop database ${name} with (force)`)),
   }
 }

@@ -1,11 +1,11 @@
-/** Accounts whose keys and ids generated requests use; those that a request spoils are replaced. */
+/** Accounts whose keys and ids appear in generated requests; accounts that a request breaks are replaced. */
 import { CSRF_HEADER, SESSION_COOKIE } from '@static/protocol'
 import type { Answer, Client } from '@static/testkit/server/client'
 import { makeKey, PASSWORD, signUp } from '@static/testkit/server/accounts'
 
 const GUESTS = 6
 
-/** What a request may say of who asks. */
+/** Kinds of credentials that a request may use. */
 export const CREDENTIALS = [
   'none',
   'live key',
@@ -19,7 +19,7 @@ export const CREDENTIALS = [
 ] as const
 export type Credential = (typeof CREDENTIALS)[number]
 
-/** What a request may put where an id is expected. */
+/** Kinds of values that a request may use as an id. */
 export const IDENTIFIERS = ['own account', 'other account', 'own key', 'other key', 'unknown'] as const
 export type Identifier = (typeof IDENTIFIERS)[number]
 
@@ -45,12 +45,12 @@ export class Guests {
     this.#origin = origin
   }
 
-  /** Fills the empty places. */
+  /** Fills the empty slots with new accounts. */
   async fill(): Promise<void> {
     while (this.#guests.length < GUESTS) this.#guests.push(await this.#invite())
   }
 
-  /** Headers that say who asks. */
+  /** Headers with the credentials. */
   headers(who: number, credential: Credential): Record<string, string> {
     const { live, test, revoked, session } = this.#guest(who)
     const cookie = `${SESSION_COOKIE}=${session}`
@@ -97,7 +97,7 @@ export class Guests {
     return this.#guest(who).email
   }
 
-  /** Drops whom a request closed or gave another password, and whose session it ended. */
+  /** Drops accounts that a request closed or whose password or session it changed. */
   learn(who: number, operation: string, path: string, { status }: Answer): void {
     if (status !== 204) return
     if (operation.startsWith('DELETE /v1/keys')) {
@@ -115,12 +115,12 @@ export class Guests {
 
   #guest(who: number): Guest {
     const guest = this.#guests[who % this.#guests.length]
-    if (!guest) throw new Error('There are no guests: call fill().')
+    if (!guest) throw new Error('There are no accounts. Call fill() first.')
     return guest
   }
 
   #drop(guest: Guest): void {
-    // One always stays, spoilt or not, so that requests under way find somebody.
+    // Always keep one, broken or not, so that concurrent requests have an account.
     const at = this.#guests.indexOf(guest)
     if (at >= 0 && this.#guests.length > 1) this.#guests.splice(at, 1)
   }

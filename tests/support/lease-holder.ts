@@ -1,14 +1,14 @@
 /**
- * A relay node as the quota sees it, a process of its own: it leases, accepts messages while its lease is valid,
- * settles now and then, and asks again. One byte on stdout is one accepted message: written before anything
- * else happens, so that a kill loses none from the count.
+ * Simulates the quota handling of a relay node in its own process: it leases, accepts messages while its lease is
+ * valid, settles from time to time, and leases again. One byte on stdout is one accepted message, written before
+ * anything else happens, so that a kill loses none from the count.
  */
 import { writeSync } from 'node:fs'
 import { setTimeout as wait } from 'node:timers/promises'
 import type { Lease } from '@static/protocol'
 import { makeClient } from '@static/testkit/server/client'
 
-/** What the parent tells it. */
+/** Settings from the parent. */
 export interface HolderTask {
   readonly url: string
   readonly ca: string
@@ -16,7 +16,7 @@ export interface HolderTask {
   readonly account: string
   /** How long a lease is valid. */
   readonly leaseMs: number
-  /** Sleeps through its first lease after half of it, and settles too late. */
+  /** Sleeps past the end of its first lease after half of it, and settles too late. */
   readonly dozes: boolean
 }
 
@@ -32,10 +32,10 @@ for (let lease = await take(); lease !== undefined; lease = await take()) {
 }
 client.close()
 
-/** Leases a chunk; undefined when nothing is left and nobody holds anything that could come back. */
+/** Leases a chunk; undefined if nothing is left and no other holder could return any. */
 async function take(): Promise<{ id: string; granted: number; validUntil: number } | undefined> {
   for (;;) {
-    // By a clock of our own that started before the request: never longer than the server thinks.
+    // Measured on our own clock from before the request: never longer than on the server.
     const validUntil = performance.now() + task.leaseMs
     const body = { account_id: task.account, mode: 'live' }
     const { id, granted, outstanding } = await post<Lease>('/internal/v1/quota/leases', body)

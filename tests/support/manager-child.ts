@@ -1,4 +1,4 @@
-/** A channel manager in a process of its own, which does what its parent says. It knows `@static/sdk` and nothing else. */
+/** A channel manager in its own process, controlled by its parent. Imports only `@static/sdk`. */
 import { type ClientOptions, type InviteOptions, StaticChannelManager, StaticError } from '@static/sdk'
 
 let manager: StaticChannelManager | undefined
@@ -9,7 +9,7 @@ function here(): StaticChannelManager {
   return manager
 }
 
-/** What the parent can ask for. */
+/** The actions that the parent can call. */
 const ACTIONS = {
   async connect(options: ClientOptions): Promise<void> {
     manager = await StaticChannelManager.connect(options)
@@ -44,7 +44,7 @@ const ACTIONS = {
   verify(name: string): string {
     return here().client.channel(name).verify()
   },
-  /** Its next commit that adds somebody is the last thing that it does. */
+  /** Makes it die with its next commit that adds a member. */
   dieWhenAdding(): void {
     diesWhenAdding = true
   },
@@ -74,5 +74,5 @@ process.on('message', ({ id, action, args }: { id: number; action: keyof Actions
     },
   )
 })
-// It does not outlive its parent.
+// Exits with its parent.
 process.on('disconnect', () => process.exit(1))

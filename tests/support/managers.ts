@@ -1,4 +1,4 @@
-/** Channel managers in processes of their own. */
+/** Channel managers, each in its own process. */
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
@@ -7,7 +7,7 @@ import type { Actions } from './manager-child.ts'
 
 const MAIN = join(import.meta.dirname, 'manager-child.ts')
 
-/** An error of the manager, as its process told it. */
+/** An error reported by the process of a manager. */
 export class ManagerError extends Error {
   readonly code: string
 
@@ -42,7 +42,7 @@ export class ManagerProcess implements AsyncDisposable {
     })
   }
 
-  /** Starts it, and connects. What it leaves behind when it is killed goes into `directory`. */
+  /** Starts it and connects. Files that it leaves behind when killed are in `directory`. */
   static async start(directory: string, options: ClientOptions): Promise<ManagerProcess> {
     const { PATH, NODE_COMPILE_CACHE } = process.env
     const started = new ManagerProcess(fork(MAIN, { env: { PATH, NODE_COMPILE_CACHE, TMPDIR: directory } }))
@@ -50,7 +50,7 @@ export class ManagerProcess implements AsyncDisposable {
     return started
   }
 
-  /** Calls an action; rejects with a `ManagerError`, also when the process ends before. */
+  /** Calls an action; rejects with a `ManagerError`, also if the process exits first. */
   async call<Name extends keyof Actions>(
     action: Name,
     ...args: Parameters<Actions[Name]>
@@ -62,7 +62,7 @@ export class ManagerProcess implements AsyncDisposable {
     return (await answer.promise) as Awaited<ReturnType<Actions[Name]>>
   }
 
-  /** Fulfilled when an agent was added to a channel of this one. */
+  /** Resolves when an agent was added to a channel of this manager. */
   async hasAdded(agent: string): Promise<void> {
     if (this.#added.has(agent)) return
     const { promise, resolve } = Promise.withResolvers<void>()
@@ -74,7 +74,7 @@ export class ManagerProcess implements AsyncDisposable {
     this.#child.kill(name)
   }
 
-  /** Fulfilled when the process has ended. */
+  /** Resolves when the process has exited. */
   async ended(): Promise<void> {
     await this.#ended
   }

@@ -1,4 +1,4 @@
-/** API nodes as an operator runs them: each its own data directory, the same secrets, one database. */
+/** API nodes as an operator runs them: separate data directories, the same secrets, one database. */
 import { randomBytes } from 'node:crypto'
 import { makeDatabase } from './database.ts'
 import { type Server, startServer } from '@static/testkit/server'
@@ -7,7 +7,7 @@ import type { Workspace } from '@static/testkit/server/workspace'
 /** Running nodes. */
 export interface Nodes extends AsyncDisposable {
   readonly servers: readonly Server[]
-  /** What relay nodes show the internal listener. */
+  /** The credential of relay nodes for the internal listener. */
   readonly credential: string
 }
 

@@ -1,4 +1,4 @@
-/** The API's own description, read as a client would: its operations, and whether an answer is what it promises. */
+/** The OpenAPI document of the API: its operations, and checks of responses against it. */
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import { ERRORS, type Problem } from '@static/protocol'
 import type { Answer } from '@static/testkit/server/client'
@@ -61,7 +61,7 @@ export interface Operation {
   readonly path: string
   readonly parameters: readonly Parameter[]
   readonly body: Schema | undefined
-  /** What is wrong with an answer; undefined if nothing is. */
+  /** What is wrong with a response; undefined if it is valid. */
   judge(answer: Answer): string | undefined
 }
 
@@ -100,7 +100,7 @@ export function operationsOf(document: Document): Operation[] {
   )
 }
 
-/** How an answer with one status is checked: its type, its schema and, for a problem, its code. */
+/** How to check a response with one status: its media type, its schema and, for a problem, its code. */
 function checkOf(
   ajv: Ajv2020,
   content: Content['content'],
@@ -125,7 +125,7 @@ function checkOf(
   }
 }
 
-/** What is wrong with a problem, beyond its schema. */
+/** Checks of a problem document beyond its schema. */
 function judgeProblem(problem: Problem, { status, headers }: Answer): string | undefined {
   if (!Object.hasOwn(ERRORS, problem.code)) return `the unknown code ${problem.code}`
   const { status: expected, title } = ERRORS[problem.code]
@@ -137,7 +137,7 @@ function judgeProblem(problem: Problem, { status, headers }: Answer): string | u
   return undefined
 }
 
-/** What every answer carries (SPEC.md, "General"). */
+/** Headers of every response (SPEC.md, "General"). */
 function judgeHeaders({ status, headers }: Answer): string | undefined {
   const missing = ['x-request-id', 'cache-control', 'ratelimit', 'ratelimit-policy'].filter((name) => !headers[name])
   if (status === 401 && !headers['www-authenticate']) missing.push('www-authenticate')
@@ -146,7 +146,7 @@ function judgeHeaders({ status, headers }: Answer): string | undefined {
   return missing.length > 0 ? `the headers ${missing.join(', ')} are missing` : undefined
 }
 
-/** The schema, with every object closed: what is not declared must not be sent. */
+/** The schema with every object closed: undeclared fields are not allowed. */
 function closed(schema: Schema): Schema {
   return JSON.parse(JSON.stringify(schema), (_name, value: unknown) =>
     typeof value === 'object' && value !== null && 'properties' in value && 'type' in value

@@ -2,21 +2,21 @@
 import { connect as connectTcp, type Socket } from 'node:net'
 import { connect as connectTls, type ConnectionOptions } from 'node:tls'
 
-/** What a connection brought until the server closed it. */
+/** Everything received until the server closed the connection. */
 export interface Heard {
   readonly text: string
-  /** The status of the first answer; undefined if none came. */
+  /** The status of the first response; undefined without one. */
   readonly status: number | undefined
-  /** The body of the first answer. */
+  /** The body of the first response. */
   readonly body: string
 }
 
-/** A connection that collects what it hears. */
+/** A connection that collects everything it receives. */
 export interface Line extends Disposable {
   send(bytes: string | Uint8Array): void
   /** Resolves when the server closes. */
   readonly closed: Promise<Heard>
-  /** Resolves when an answer has come in full, or the server closes. */
+  /** Resolves when a complete response has arrived, or the server closes. */
   answer(): Promise<Heard>
 }
 
@@ -36,7 +36,7 @@ export async function openTcp(url: string): Promise<Line> {
   return listen(await promise)
 }
 
-/** Sends bytes over TLS and waits for the answer. */
+/** Sends bytes over TLS and waits for the response. */
 export async function exchange(url: string, ca: string, bytes: string | Uint8Array): Promise<Heard> {
   using line = await openTls(url, ca)
   line.send(bytes)
@@ -56,7 +56,7 @@ function listen(socket: Socket): Line {
     text += chunk
     check()
   })
-  // A reset is one way to be refused; what was heard before it counts.
+  // A reset is one way to refuse; what arrived before it counts.
   socket.on('error', () => {})
   socket.once('close', () => closed.resolve(heard()))
   return {

@@ -1,4 +1,4 @@
-/** The public entry `@static/cli/authority`: certificates for a system that has no others. */
+/** The public entry `@static/cli/authority`: the local certificate authority of `static up`. */
 export type { CertificateAndKey } from './authority/certificate.ts'
 export { type Authority, type AuthorityOptions, openAuthority } from './authority/open.ts'
 export { serverCertificate, type ServerCertificate } from './authority/server.ts'

@@ -3,6 +3,6 @@
 import { useCodeCache } from './code-cache.ts'
 
 useCodeCache()
-// Loaded after the line above, so that all of it comes from there.
+// Loaded after the line above, so that the cache covers all of it.
 const { run } = await import('./program.ts')
 await run()

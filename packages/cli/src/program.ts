@@ -1,4 +1,4 @@
-/** The commands, and how they end. */
+/** The command tree, and how the process exits. */
 import { Command } from 'commander'
 import { StaticError } from '@static/protocol'
 import packageJson from '../package.json' with { type: 'json' }
@@ -22,7 +22,7 @@ import { whoamiCommand } from './commands/whoami.ts'
 import { EXIT_CODES, exitCodeOf, Interrupted } from './terminal/exit-codes.ts'
 import { printable } from './terminal/output.ts'
 
-/** Who runs a server is neither signed in nor waits for another one: what fails there could not be done. */
+/** Server commands need no account and wait for no other server, so every failure of theirs is exit code 1. */
 const SERVERS = ['up', 'api', 'relay', 'proxy', 'admin']
 const exitCodes = Object.entries(EXIT_CODES).map(([code, words]) => `  ${code.padEnd(4)} ${words}`)
 
@@ -32,7 +32,7 @@ export function makeProgram(): Command {
   program
     .description('Private channels for software agents.')
     .version(packageJson.version)
-    .showHelpAfterError('(add --help for the options)')
+    .showHelpAfterError('(run with --help for usage)')
     .commandsGroup('Servers:')
     .addCommand(upCommand())
     .addCommand(apiCommand())
@@ -63,31 +63,31 @@ Examples:
   $ static channel create acme/support/routing
   $ static channel listen acme/support/routing
 
-What is not given by a flag comes from the environment (STATIC_API_URL, STATIC_API_KEY, STATIC_RELAY, STATIC_CA,
-STATIC_IDENTITY, STATIC_DATA_DIR), then from the file that \`signup\` and \`login\` write. With --json the answer is one
-document on stdout, and an error one on stderr.
+Settings come from flags, then from the environment (STATIC_API_URL, STATIC_API_KEY, STATIC_RELAY, STATIC_CA,
+STATIC_IDENTITY, STATIC_DATA_DIR), then from the file written by \`signup\` and \`login\`. With --json, results go to
+stdout as JSON and an error goes to stderr as one JSON document.
 
 Exit codes:
 ${exitCodes.join('\n')}`,
     )
     .exitOverride((error) => {
-      // The library says 1 for a usage error; scripts want to tell it from a failure.
+      // Commander exits with 1 on a usage error; scripts need to distinguish that from a failure.
       process.exit(error.exitCode === 0 ? 0 : 2)
     })
   for (const command of program.commands) inheritExit(command, program)
   return program
 }
 
-/** Does what the arguments of this process say. */
+/** Runs the command line of this process. */
 export async function run(): Promise<void> {
-  // Who reads the answer may go before its end: that is nobody's error.
+  // The reader of a pipe may close it early (`| head`): not an error.
   process.stdout.on('error', () => {})
   const program = makeProgram()
   try {
     await program.parseAsync()
   } catch (error) {
     process.exitCode = SERVERS.includes(program.args[0] ?? '') ? 1 : exitCodeOf(error)
-    // All is closed. Whoever does not take our words, or goes on sending us theirs, must not keep the process.
+    // Everything is closed. A blocked stdout or a stdin that never ends must not keep the process alive.
     if (error instanceof Interrupted) process.exit()
     printError(error)
     process.stdin.destroy()
@@ -96,7 +96,7 @@ export async function run(): Promise<void> {
 
 function printError(error: unknown): void {
   const { code, message } = StaticError.from(error)
-  // What is not an error of ours is a bug, or a system call that failed: its words are all there is.
+  // Any other error is a bug or a failed system call: its message is all the information there is.
   const words = error instanceof Error && !(error instanceof StaticError) ? ` (${error.message})` : ''
   process.stderr.write(
     process.argv.includes('--json')

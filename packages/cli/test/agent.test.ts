@@ -8,7 +8,7 @@ import { agentDirectory, defaultIdentity } from '../src/agent/identity.ts'
 import { commandLineFor } from '../src/agent/open.ts'
 import { staticError } from './support.ts'
 
-void test('every identity has a directory of its own, with a name that any file system takes', () => {
+void test('every identity has its own directory, with a name that every file system accepts', () => {
   for (const [identity, name] of [
     ['alice', 'alice'],
     ['ann@host.example', 'ann@host.example'],
@@ -26,7 +26,7 @@ void test('every identity has a directory of its own, with a name that any file 
   assert.notEqual(long, agentDirectory('/agents', 'ë'.repeat(126)))
 })
 
-void test('what is to be typed next means the same agent, whatever it is called', () => {
+void test('the suggested command line names the same agent, whatever its identity', () => {
   assert.match(commandLineFor({}, 'channel list'), /static channel list$/)
   assert.match(commandLineFor({ as: 'ann@host' }, 'channel list'), / channel list --as ann@host$/)
   const odd = { as: "it's $me", dataDir: '/tmp/a b' }
@@ -51,7 +51,7 @@ function managerOf(catchUp: () => Promise<void>): StaticChannelManager {
   return { channels: () => [channel], client } as unknown as StaticChannelManager
 }
 
-void test('without a relay channels and members are listed as they were, and no words are told', async () => {
+void test('without a relay, list and members show the last known state, and verify fails', async () => {
   mock.method(AbortSignal, 'timeout', () => AbortSignal.abort())
   const manager = managerOf(() => Promise.reject(new Error('The time is over.')))
   const listed = { name: 'acme/a/b', channel_id: 'c0', owner: 'ann', own: true }
@@ -61,7 +61,7 @@ void test('without a relay channels and members are listed as they were, and no 
   mock.reset()
 })
 
-void test('a channel that cannot go on is listed with the reason, and its words can still be compared', async () => {
+void test('a failed channel is listed with its error code, and its words can still be compared', async () => {
   const manager = managerOf(() => Promise.reject(StaticError.of('mls_error')))
   const [listed] = await ACTIONS.list(manager)
   assert.deepEqual([listed?.members, listed?.error], [null, 'mls_error'])
@@ -71,7 +71,7 @@ void test('a channel that cannot go on is listed with the reason, and its words 
   await assert.rejects(ACTIONS.verify(full, 'acme/a/b'), { code: 'queue_full' })
 })
 
-void test('documents come out whole however they were cut, and one that is too large is refused by its length', () => {
+void test('frames are reassembled from any chunks, and a frame over the limit is refused by its length', () => {
   const values = [{ action: 'list' }, null, 'é'.repeat(5000), []]
   const bytes = Buffer.concat(values.map((value) => encodeFrame(value)))
   for (const size of [1, 3, 1000, bytes.length]) {
@@ -82,7 +82,7 @@ void test('documents come out whole however they were cut, and one that is too l
   }
   const head = Buffer.alloc(4)
   head.writeUInt32BE(MAX_FRAME_BYTES + 1)
-  assert.throws(() => new FrameReader().push(head), staticError('invalid_request', /too much/))
+  assert.throws(() => new FrameReader().push(head), staticError('invalid_request', /too many/))
   assert.throws(() => new FrameReader().push(Buffer.from('\0\0\0\x01x')), staticError('invalid_request', /not JSON/))
-  assert.throws(() => encodeFrame('x'.repeat(MAX_FRAME_BYTES)), staticError('too_large', /too much/))
+  assert.throws(() => encodeFrame('x'.repeat(MAX_FRAME_BYTES)), staticError('too_large', /too many/))
 })

@@ -12,7 +12,7 @@ import { handshake, runProcess, staticError, temporaryDirectory } from './suppor
 const names = ['relay.example', '192.0.2.7']
 const years = (count: number) => (): Date => new Date(Date.now() + count * 365.25 * 86_400_000)
 
-void test('the first start makes a constrained authority', async (t) => {
+void test('the first start creates a constrained authority', async (t) => {
   const directory = await temporaryDirectory(t)
   const authority = await openAuthority({ directory, names })
   assert.deepEqual((await readdir(directory)).sort(), ['ca.key', 'ca.pem'])
@@ -122,12 +122,12 @@ void test('the second start does not load the certificate library, and the first
   assert.equal(await runProcess(code('0')), 'false 0\n')
 })
 
-void test('a name that the authority cannot speak for is refused, with what to do', async (t) => {
+void test('a name that the authority cannot sign for is refused, with a remedy', async (t) => {
   const directory = await temporaryDirectory(t)
   const authority = await openAuthority({ directory, names })
   const refusal = staticError(
     'invalid_request',
-    /speaks for localhost, .*, not for new\.example: leave .* --cert and --key, or remove .*ca\.pem and .*ca\.key to/,
+    /can sign for localhost, .*, but not for new\.example\. Leave .* --cert and --key, or remove .*ca\.pem and .*ca\.key to/,
   )
   await assert.rejects(openAuthority({ directory, names: ['new.example'] }), refusal)
   await assert.rejects(authority.issue(['localhost', 'new.example']), refusal)
@@ -148,7 +148,7 @@ void test('files that others could have read or changed are refused', async (t) 
   await open()
 })
 
-void test('a first start that was cut short after the key goes on with that key', async (t) => {
+void test('a first start interrupted after the key continues with that key', async (t) => {
   const directory = await temporaryDirectory(t)
   const first = await openAuthority({ directory, names })
   const key = await readFile(join(directory, 'ca.key'), 'utf8')
@@ -156,7 +156,7 @@ void test('a first start that was cut short after the key goes on with that key'
   const second = await openAuthority({ directory, names })
   assert.equal(await readFile(join(directory, 'ca.key'), 'utf8'), key)
   assert.notEqual(second.cert, first.cert)
-  // The same issuer: even clients that got the lost certificate go on.
+  // The same issuer: even clients with the lost certificate keep working.
   const server = await second.issue(['localhost'])
   await handshake(server, second.cert, 'localhost')
   await handshake(server, first.cert, 'localhost')
@@ -167,9 +167,12 @@ void test('a certificate without its key, or with another, is refused', async (t
   await openAuthority({ directory, names })
   const open = async (): Promise<unknown> => await openAuthority({ directory, names })
   await writeFile(join(directory, 'ca.key'), makeKey())
-  await assert.rejects(open(), staticError('invalid_request', /do not belong together/))
+  await assert.rejects(open(), staticError('invalid_request', /ca\.key is not the key of .*ca\.pem\./))
   await rm(join(directory, 'ca.key'))
-  await assert.rejects(open(), staticError('invalid_request', /has no ca\.key beside it: put the key back, or remove/))
+  await assert.rejects(
+    open(),
+    staticError('invalid_request', /ca\.key, the key of .*ca\.pem, is missing\. Restore it, or remove/),
+  )
   assert.deepEqual(await readdir(directory), ['ca.pem'])
 })
 
@@ -184,7 +187,7 @@ void test('damaged and foreign files are refused', async (t) => {
   const leaf = await makeLeafCertificate({ key, notAfter: years(1)() }, parseHostNames(names), 90, new Date())
   await writeFile(certPath, leaf.cert)
   await writeFile(keyPath, leaf.key)
-  await assert.rejects(open(), staticError('invalid_request', /not made by Static/))
+  await assert.rejects(open(), staticError('invalid_request', /not created by Static/))
   await writeFile(keyPath, '')
   await assert.rejects(open(), staticError('invalid_request', /ca\.key is not a private key/))
 })
@@ -194,15 +197,15 @@ void test('an expired authority, or one from the future, is refused', async (t) 
   await openAuthority({ directory, names })
   const expired = staticError(
     'invalid_request',
-    /ca\.pem expired on 20\d\d-.*Z: remove .*ca\.pem and .*ca\.key to start/,
+    /ca\.pem expired on 20\d\d-.*Z\. To continue, remove .*ca\.pem and .*ca\.key to create/,
   )
   await assert.rejects(openAuthority({ directory, names, now: years(10.01) }), expired)
-  const early = staticError('invalid_request', /valid only from 20\d\d-.*Z on: set this machine's clock right/)
+  const early = staticError('invalid_request', /not valid before 20\d\d-.*Z\. Set the clock of this machine/)
   await assert.rejects(openAuthority({ directory, names, now: years(-1) }), early)
   await openAuthority({ directory, names, now: years(9.99) })
 })
 
-void test('first starts at the same time agree on one authority', async (t) => {
+void test('concurrent first starts agree on one authority', async (t) => {
   const directory = await temporaryDirectory(t)
   const all = await Promise.all(Array.from({ length: 8 }, () => openAuthority({ directory, names })))
   assert.equal(new Set(all.map(({ cert }) => cert)).size, 1)

@@ -14,7 +14,7 @@ after(() => rmSync(home, { recursive: true, force: true }))
 const { PATH, NODE_COMPILE_CACHE } = process.env
 const env = { PATH, NODE_COMPILE_CACHE, HOME: home, NO_COLOR: '1' }
 
-/** Runs `static` to its end. */
+/** Runs `static` until it exits. */
 async function run(...words: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
   const child = spawn(process.execPath, [MAIN, ...words], { env, stdio: ['ignore', 'pipe', 'pipe'] })
   const texts = { stdout: '', stderr: '' }
@@ -40,17 +40,24 @@ describe('static', () => {
     ['admin', 'plan', 'x', 'gold'],
     ['admin', 'plan'],
   ]) {
-    test(`not understood: static ${words.join(' ')}`, async () => {
+    test(`usage error: static ${words.join(' ')}`, async () => {
       const { code, stdout, stderr } = await run(...words)
       assert.deepEqual([code, stdout], [2, ''])
-      assert.match(stderr, /^error: .*\n\(add --help for the options\)\n$/s)
+      assert.match(stderr, /^error: .*\n\(run with --help for usage\)\n$/s)
     })
   }
 
   for (const [sentence, ...words] of [
-    ['Give both --cert and --key, or neither.', 'up', '--cert', 'x.pem', '--data-dir', join(home, 'a')],
     [
-      'The file /nowhere/x.pem cannot be read.',
+      'Only --cert is given. Pass both --cert and --key, or neither.',
+      'up',
+      '--cert',
+      'x.pem',
+      '--data-dir',
+      join(home, 'a'),
+    ],
+    [
+      'Cannot read file /nowhere/x.pem. Check that it exists and is readable.',
       'up',
       '--cert',
       '/nowhere/x.pem',
@@ -59,17 +66,29 @@ describe('static', () => {
       '--data-dir',
       join(home, 'a'),
     ],
-    ['Give --cert and --key; `static up` makes its own, this command does not.', 'api', '--data-dir', join(home, 'a')],
-    ['The file /nowhere/s.json cannot be read.', 'up', '--settings', '/nowhere/s.json', '--data-dir', join(home, 'a')],
     [
-      'The data directory /proc/nowhere cannot be made here: choose another with --data-dir.',
+      '--cert and --key are required. Only `static up` creates its own certificate.',
+      'api',
+      '--data-dir',
+      join(home, 'a'),
+    ],
+    [
+      'Cannot read file /nowhere/s.json. Check that it exists and is readable.',
+      'up',
+      '--settings',
+      '/nowhere/s.json',
+      '--data-dir',
+      join(home, 'a'),
+    ],
+    [
+      'Cannot create the data directory /proc/nowhere. Choose another one with --data-dir.',
       'up',
       '--data-dir',
       '/proc/nowhere',
     ],
-    [`${MAIN} cannot be the data directory because it, or a part of it, is a file.`, 'up', '--data-dir', MAIN],
+    [`${MAIN} cannot be the data directory: it, or one of its parents, is a file.`, 'up', '--data-dir', MAIN],
   ] as const) {
-    test(`one sentence: ${sentence}`, async () => {
+    test(`error message: ${sentence}`, async () => {
       assert.deepEqual(await run(...words), { code: 1, stdout: '', stderr: `static: ${sentence}\n` })
     })
   }
@@ -127,7 +146,7 @@ describe('static up and static admin', () => {
     assert.deepEqual(await once(child, 'exit'), [0, null])
   })
 
-  test('one line says where everything is; secrets are for the owner alone', () => {
+  test('one line of JSON has all addresses; only the owner can access secrets', () => {
     assert.match(ready.api_url, /^https:\/\/localhost:\d+$/)
     assert.equal(ready.ca, join(data, 'ca.pem'))
     const open = readdirSync(data).filter((name) => (statSync(join(data, name)).mode & 0o077) !== 0)
@@ -135,7 +154,7 @@ describe('static up and static admin', () => {
     assert.equal(statSync(data).mode & 0o777, 0o700)
   })
 
-  test('a port that is taken and a broken authority are told in one sentence, and nothing starts', async () => {
+  test('a port in use and a broken authority give a clear error, and nothing starts', async () => {
     const ports = ['--grpc-port', '0', '--quic-port', '0', '--log-level', 'error']
     const { port } = new URL(ready.api_url)
     const taken = await run('up', '--data-dir', join(home, 'taken'), '--api-port', port, ...ports)
@@ -146,14 +165,14 @@ describe('static up and static admin', () => {
     writeFileSync(join(broken, 'ca.pem'), 'nonsense')
     const refused = await run('up', '--data-dir', broken, '--api-port', '0', ...ports)
     assert.deepEqual([refused.code, refused.stdout], [1, ''])
-    assert.match(refused.stderr, /^static: \S+ca\.pem is not a certificate: put the right one back, or remove .*\n$/)
+    assert.match(refused.stderr, /^static: \S+ca\.pem is not a certificate\. Restore it, or remove .*\n$/)
     writeFileSync(join(broken, 'ca.pem'), readFileSync(join(data, 'ca.pem')))
     writeFileSync(join(broken, 'ca.key'), 'nonsense', { mode: 0o600 })
     const keyless = await run('up', '--data-dir', broken, '--api-port', '0', ...ports)
-    assert.match(keyless.stderr, /ca\.key is not a private key: .* remove \S+ca\.pem and \S+ca\.key to start/)
+    assert.match(keyless.stderr, /ca\.key is not a private key\. .* remove \S+ca\.pem and \S+ca\.key to create/)
   })
 
-  test('a second start finds its data, and says what to type next', async () => {
+  test('a second start finds its data and suggests the next commands', async () => {
     const again = join(home, 'again')
     cpSync(data, again, { recursive: true })
     const words = ['--api-port', '0', '--grpc-port', '0', '--quic-port', '0', '--log-level', 'error']
@@ -178,7 +197,7 @@ describe('static up and static admin', () => {
     assert.deepEqual(await once(second, 'exit'), [0, null])
   })
 
-  test('an account is put on a plan, suspended and resumed while the server runs', async () => {
+  test('an account changes its plan, is suspended and resumed while the server runs', async () => {
     const shown = (plan: string, status: string): string =>
       `${account}  ann@example.com (Ann)  plan ${plan}, ${status}\n`
     const flags = ['--data-dir', data, '--yes']
@@ -195,7 +214,7 @@ describe('static up and static admin', () => {
     await store.close()
   })
 
-  test('plain HTTP is for loopback, and says so whatever is logged', async () => {
+  test('plain HTTP works on loopback only, with a warning at any log level', async () => {
     const words = [
       'api',
       '--insecure-http',
@@ -211,7 +230,7 @@ describe('static up and static admin', () => {
     assert.match(refused.stderr, /static: Plain HTTP is for loopback only/)
     const plain = spawn(process.execPath, [MAIN, ...words], { env, stdio: ['ignore', 'pipe', 'pipe'] })
     const [line] = (await once(createInterface({ input: plain.stderr }), 'line')) as [string]
-    assert.equal(line, 'static: plain HTTP, for development on this machine only.')
+    assert.equal(line, 'static: serving plain HTTP: for development on this machine only.')
     const ended = once(plain, 'exit')
     const [first] = (await once(createInterface({ input: plain.stdout }), 'line')) as [string]
     assert.match(first, /^API http:\/\/localhost:\d+$/)
@@ -219,7 +238,7 @@ describe('static up and static admin', () => {
     assert.deepEqual(await ended, [0, null])
   })
 
-  test('a log reader that goes away takes only its lines with it', async () => {
+  test('the server survives the loss of its log reader', async () => {
     const words = ['api', '--insecure-http', '--data-dir', join(home, 'plain'), '--api-port', '0', '--json']
     const server = spawn(process.execPath, [MAIN, ...words], { env, stdio: ['ignore', 'pipe', 'pipe'] })
     const ended = once(server, 'exit')
@@ -236,18 +255,21 @@ describe('static up and static admin', () => {
     assert.deepEqual(await ended, [0, null])
   })
 
-  test('migrate says that the tables are up to date', async () => {
+  test('migrate reports that the database is up to date', async () => {
     const done = await run('admin', 'migrate', '--data-dir', data)
     assert.deepEqual(done, { code: 0, stdout: 'The database is up to date.\n', stderr: '' })
   })
 
-  test('nothing is changed without a yes, for an unknown account, or in a database that is not there', async () => {
+  test('nothing changes without confirmation, for an unknown account, or in a missing database', async () => {
     const asked = await run('admin', 'suspend', account, '--data-dir', data)
-    assert.deepEqual([asked.code, asked.stderr], [1, 'static: Nobody can be asked here: add --yes to go on.\n'])
+    assert.deepEqual(
+      [asked.code, asked.stderr],
+      [1, 'static: Not a terminal, so I cannot ask. Pass --yes to continue.\n'],
+    )
     const nobody = await run('admin', 'suspend', 'nobody', '--data-dir', data, '--yes')
     assert.deepEqual([nobody.code, nobody.stderr], [1, 'static: There is no such account.\n'])
     const nowhere = await run('admin', 'suspend', account, '--data-dir', join(home, 'nowhere'), '--yes')
     assert.equal(nowhere.code, 1)
-    assert.match(nowhere.stderr, /^static: There is no database .*nowhere\/api\.sqlite: say where/)
+    assert.match(nowhere.stderr, /^static: Database .*nowhere\/api\.sqlite does not exist\. Pass/)
   })
 })

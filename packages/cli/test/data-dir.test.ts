@@ -23,7 +23,7 @@ void test('the default data directory follows XDG', () => {
   }
 })
 
-void test('a missing data directory is made 0700, whatever the umask', async (t) => {
+void test('a missing data directory is created with mode 0700, whatever the umask', async (t) => {
   const path = join(await temporaryDirectory(t), 'deep', 'er')
   const before = process.umask(0)
   try {
@@ -62,14 +62,14 @@ void test('a directory and a file of another user are refused', { skip: !asRoot 
   assert.throws(() => ensurePrivateDirectory(path), staticError('store_permissions', /another user \(id 12345\)/))
 })
 
-void test('a file in the place of the directory is refused', async (t) => {
+void test('a file in place of the directory is refused', async (t) => {
   const path = await temporaryDirectory(t)
   await writeFile(path, '')
   assert.throws(() => ensurePrivateDirectory(path), staticError('invalid_request', /is a file/))
   assert.throws(() => ensurePrivateDirectory(join(path, 'below')), staticError('invalid_request', /is a file/))
 })
 
-void test('a secret file is made once, 0600, and read afterwards', async (t) => {
+void test('a secret file is created once with mode 0600, and read afterwards', async (t) => {
   const path = await temporaryDirectory(t)
   ensurePrivateDirectory(path)
   const file = join(path, 'secret')
@@ -86,7 +86,7 @@ void test('a secret file is made once, 0600, and read afterwards', async (t) => 
   assert.deepEqual(await readdir(path), ['secret'])
 })
 
-void test('a secret file that others can use is refused, with the command that helps', async (t) => {
+void test('a secret file that others can access is refused, with the command that fixes it', async (t) => {
   const path = join(await temporaryDirectory(t), "it's here")
   ensurePrivateDirectory(path)
   const file = join(path, 'secret')
@@ -106,7 +106,7 @@ void test('a secret file that others can use is refused, with the command that h
   assert.equal(String(await ensureSecretFile(file, () => randomBytes(1))), 'x')
 })
 
-void test('what is no regular file is refused and does not hang', { timeout: 120_000 }, async (t) => {
+void test('anything but a regular file is refused without hanging', { timeout: 120_000 }, async (t) => {
   const path = await temporaryDirectory(t)
   await mkdir(join(path, 'folder'), { recursive: true, mode: 0o700 })
   await promisify(execFile)('mkfifo', ['-m', '600', join(path, 'fifo')])
@@ -118,7 +118,7 @@ void test('what is no regular file is refused and does not hang', { timeout: 120
   }
 })
 
-void test('promises that race get one content', async (t) => {
+void test('racing promises get the same content', async (t) => {
   const path = await temporaryDirectory(t)
   ensurePrivateDirectory(path)
   const file = join(path, 'secret')
@@ -127,11 +127,11 @@ void test('promises that race get one content', async (t) => {
   assert.deepEqual(await readdir(path), ['secret'])
 })
 
-void test('processes that race get one content', async (t) => {
+void test('racing processes get the same content', async (t) => {
   const path = await temporaryDirectory(t)
   ensurePrivateDirectory(path)
   const module = JSON.stringify(new URL('../src/server/data-dir.ts', import.meta.url).href)
-  // All of them say that they are there before the first is told to go on.
+  // All processes report that they are ready before any of them may start.
   const code = `
     import { randomBytes } from 'node:crypto'
     import { once } from 'node:events'
@@ -155,7 +155,7 @@ void test('processes that race get one content', async (t) => {
   for (const other of others) assert.deepEqual(other, first)
 })
 
-void test('what a killed writer left is cleared, what one at work is writing is not', async (t) => {
+void test('temporary files of a killed writer are removed, those of an active writer are not', async (t) => {
   const path = await temporaryDirectory(t)
   ensurePrivateDirectory(path)
   const [dead, alive, other] = ['.ca.key.0123456789abcdef.tmp', '.ca.key.fedcba9876543210.tmp', '.mine.tmp']

@@ -17,7 +17,7 @@ const all = makeProgram()
 const home = mkdtempSync(join(tmpdir(), 'static-help-'))
 after(() => rmSync(home, { recursive: true, force: true }))
 
-/** A help page, as the command prints it. */
+/** The help page of a command. */
 function help(path: string): string {
   let page = ''
   const command = path
@@ -93,7 +93,7 @@ void test('bash completes commands, flags, choices, and files where neither is k
 
 void test('zsh and fish get every command with its description', () => {
   const tree = treeOf(program)
-  assert.match(zshScript(tree), /"channel"\) commands=\('send'\) flags=\('--help:show how to use it'\) ;;/)
+  assert.match(zshScript(tree), /"channel"\) commands=\('send'\) flags=\('--help:display help for command'\) ;;/)
   assert.match(zshScript(tree), /commands=\('channel:it'\\''s\\: channels'\)/)
   assert.match(zshScript(tree), /"channel send\|--mode"\) compadd -- live test; return ;;/)
   assert.match(fishScript(tree), /complete -c static -n '__static_at \\'\\'' -f -a channel -d 'it\\'s: channels'\n/)

@@ -21,7 +21,7 @@ void test('names have one normal form', () => {
   ])
 })
 
-void test('what is no host name is refused', () => {
+void test('anything that is not a host name is refused', () => {
   const refused = ['', '.', '*.example', 'a..b', '-a.example', 'a_b.example', '300.1.1.1', '127.1', '0x7f.1', 'a b']
   const more = ['fe80::1%eth0', 'https://a.example', 'a.example:8443', '10.0.0.0/8', 'a,DNS:b', `${'a'.repeat(64)}.b`]
   for (const name of [...refused, ...more, `${'a.'.repeat(127)}b`]) {
@@ -29,21 +29,21 @@ void test('what is no host name is refused', () => {
   }
 })
 
-void test('addresses become bytes and text again', () => {
+void test('addresses round-trip through bytes', () => {
   for (const text of ['127.0.0.1', '::1', '::', '2001:db8::1', '2001:db8:1:2:3:4:5:6', '1::']) {
     assert.equal(addressText(addressBytes(text)), text)
   }
   assert.equal(addressBytes('2001:db8::1').toString('hex'), '20010db8000000000000000000000001')
 })
 
-void test('a permitted name covers itself and, for DNS, what is below it', () => {
+void test('a permitted name covers itself and, for DNS, its subdomains', () => {
   const permitted = parseHostNames(['example.org', '10.0.0.1'])
   const passes = (name: string): boolean => permits(permitted, parseHostName(name))
   assert.deepEqual(['example.org', 'a.example.org', '10.0.0.1'].map(passes), [true, true, true])
   assert.deepEqual(['org', 'badexample.org', '10.0.0.2', '::1'].map(passes), [false, false, false, false])
 })
 
-void test('a kind of name of which none is permitted is excluded as a whole', () => {
+void test('a name type without a permitted name is excluded as a whole', () => {
   const onlyDns = encodeConstraints(parseHostNames(['a.b'])).toString('hex')
   // [0] permitted: a.b; [1] excluded: 0.0.0.0/0 and ::/0.
   const excluded = `300a8708${'00'.repeat(8)}30228720${'00'.repeat(32)}`

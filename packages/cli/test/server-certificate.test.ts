@@ -9,7 +9,7 @@ import { handshake, staticError, temporaryDirectory } from './support.ts'
 const names = ['relay.example', '2001:db8::7']
 const days = (count: number) => (): Date => new Date(Date.now() + count * 86_400_000)
 
-void test('the first call makes the certificate, the second uses it again', async (t) => {
+void test('the first call creates the certificate, the second reuses it', async (t) => {
   const directory = await temporaryDirectory(t)
   const first = await serverCertificate(directory, names)
   assert.equal(first.renewed, true)
@@ -23,7 +23,7 @@ void test('the first call makes the certificate, the second uses it again', asyn
   assert.deepEqual([second.cert, second.key], [first.cert, first.key])
 })
 
-void test('it is renewed, with a new key, 30 days before it ends', async (t) => {
+void test('it is renewed, with a new key, 30 days before it expires', async (t) => {
   const directory = await temporaryDirectory(t)
   const first = await serverCertificate(directory, names)
   assert.equal((await serverCertificate(directory, names, { now: days(59.9) })).renewed, false)
@@ -34,7 +34,7 @@ void test('it is renewed, with a new key, 30 days before it ends', async (t) => 
   assert.equal((await serverCertificate(directory, names, { now: days(61) })).cert, renewed.cert)
 })
 
-void test('one from the future is made anew', async (t) => {
+void test('a certificate from the future is reissued', async (t) => {
   const directory = await temporaryDirectory(t)
   await serverCertificate(directory, names)
   await serverCertificate(directory, names, { now: days(70) })
@@ -43,7 +43,7 @@ void test('one from the future is made anew', async (t) => {
   await handshake(now, now.authority.cert, 'localhost')
 })
 
-void test('other names mean another certificate', async (t) => {
+void test('other names lead to a new certificate', async (t) => {
   const directory = await temporaryDirectory(t)
   await serverCertificate(directory, names)
   const fewer = await serverCertificate(directory, ['relay.example'])
@@ -52,7 +52,7 @@ void test('other names mean another certificate', async (t) => {
   assert.equal((await serverCertificate(directory, names)).renewed, true)
 })
 
-void test('a new authority means another certificate', async (t) => {
+void test('a new authority leads to a new certificate', async (t) => {
   const directory = await temporaryDirectory(t)
   await serverCertificate(directory, names)
   for (const name of ['ca.pem', 'ca.key']) await rm(join(directory, name))
@@ -61,7 +61,7 @@ void test('a new authority means another certificate', async (t) => {
   await handshake(second, second.authority.cert, 'localhost')
 })
 
-void test('what a crash between key and certificate left is replaced', async (t) => {
+void test('files left by a crash between key and certificate are replaced', async (t) => {
   const directory = await temporaryDirectory(t)
   const leftovers = [
     async () => await writeFile(join(directory, 'server.key'), makeKey()),
@@ -87,7 +87,7 @@ void test('a readable server.key is refused', async (t) => {
   await assert.rejects(serverCertificate(directory, names), refusal)
 })
 
-void test('calls at the same time all get a certificate that works', async (t) => {
+void test('concurrent calls all get a working certificate', async (t) => {
   const directory = await temporaryDirectory(t)
   const all = await Promise.all(Array.from({ length: 8 }, () => serverCertificate(directory, names)))
   const { cert } = await openAuthority({ directory, names })

@@ -1,4 +1,4 @@
-/** What several tests of this package need. */
+/** Helpers shared by the tests of this package. */
 import { execFile } from 'node:child_process'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { connect as connectTcp, type AddressInfo } from 'node:net'
@@ -9,14 +9,14 @@ import { connect, createServer } from 'node:tls'
 import { promisify } from 'node:util'
 import { StaticError } from '@static/protocol'
 
-/** A new directory path that goes away with the test; the directory itself does not exist yet. */
+/** A new directory path, removed after the test; the directory itself does not exist yet. */
 export async function temporaryDirectory(t: TestContext): Promise<string> {
   const parent = await mkdtemp(join(tmpdir(), 'static-cli-'))
   t.after(() => rm(parent, { recursive: true, force: true }))
   return join(parent, 'server')
 }
 
-/** For assert.rejects: a StaticError with this code whose one sentence matches. */
+/** For assert.rejects: a StaticError with this code and a matching message. */
 export function staticError(code: string, message: RegExp): (error: unknown) => boolean {
   return (error) => {
     if (!(error instanceof StaticError)) throw error
@@ -38,7 +38,7 @@ export async function handshake(
   })
   listener.on('tlsClientError', () => {})
   await new Promise<void>((done) => listener.listen(0, '127.0.0.1', done))
-  // The TCP connection is made apart, so that names and addresses this machine does not have can be asked for.
+  // A separate TCP connection allows host names and addresses that this machine does not have.
   const tcp = connectTcp((listener.address() as AddressInfo).port, '127.0.0.1')
   const client = connect({ socket: tcp, host, ca, minVersion: 'TLSv1.3' }, resolve)
   client.on('error', reject)
@@ -51,7 +51,7 @@ export async function handshake(
   }
 }
 
-/** Runs a piece of an ES module in a process of its own; gives what it printed. */
+/** Runs ES module code in its own process and returns its stdout. */
 export async function runProcess(code: string): Promise<string> {
   const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', code])
   return stdout

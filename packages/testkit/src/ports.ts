@@ -1,6 +1,6 @@
 /**
- * Addresses and ports of this machine. Ports are for servers that are stopped and started again: below the range from which the system gives ports to clients,
- * one of which might take them meanwhile.
+ * Addresses and ports of this machine. Ports are for servers that are restarted: they are below the ephemeral range,
+ * from which a client might otherwise take them meanwhile.
  */
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
@@ -10,7 +10,7 @@ import { networkInterfaces } from 'node:os'
 const FIRST = 20_000
 const COUNT = 12_000
 const TRIES = 50
-/** An address of the loopback at which nobody else listens. */
+/** A loopback address at which no other program listens. */
 const CLAIMS = '127.0.0.2'
 
 const own = Object.values(networkInterfaces()).flatMap((list) => list?.map(({ address }) => address) ?? [])
@@ -24,10 +24,10 @@ export async function quietPort(): Promise<number> {
     const port = FIRST + Math.floor(Math.random() * COUNT)
     if ((await claim(port)) && (await isFree(port))) return port
   }
-  throw new Error('There is no free port.')
+  throw new Error('Found no free port.')
 }
 
-/** Keeps others that look for a port from this one, for as long as this process lives. */
+/** Reserves this port among test processes for the lifetime of this process. */
 async function claim(port: number): Promise<boolean> {
   const held = createServer()
   try {

@@ -1,6 +1,6 @@
 /**
- * Random choices that can be repeated. A test prints its seed, and `STATIC_SEED=…` runs it again with that seed or tries
- * another one.
+ * Reproducible random choices. A test prints its seed; `STATIC_SEED=…` runs it again with that seed or with another
+ * one.
  */
 
 /** The seed of this run: the one given by `STATIC_SEED`, else the test's own. */
@@ -8,10 +8,10 @@ export function seedOf(standard: number): number {
   return Number(process.env['STATIC_SEED'] ?? standard)
 }
 
-/** For tests without a seed of their own. */
+/** For tests without their own seed. */
 export const SEED: number = seedOf(20_261_115)
 
-/** Numbers from 0 up to 1 (mulberry32): the same for the same seed. */
+/** Numbers from 0 to below 1 (mulberry32), determined by the seed. */
 export function randomNumbers(seed: number): () => number {
   let state = seed >>> 0
   return () => {

@@ -1,4 +1,4 @@
-/** Whose account a command acts for. */
+/** The account that a command uses. */
 import type { Command } from 'commander'
 import { StaticError } from '@static/protocol'
 import { type AccountSettings, resolveAccount } from '@static/sdk/account'
@@ -9,14 +9,14 @@ import { warnOfArgument } from '../terminal/secrets.ts'
 export const DEFAULT_API_URL = 'https://localhost:8443'
 const DEFAULT_RELAY_PORT = 4433
 
-/** Flags of every command that calls the API without an account yet. */
+/** Flags of every command that calls the API; on their own, for commands that need no account. */
 export interface ApiFlags {
   readonly apiUrl?: string
   readonly ca?: string
   readonly json?: boolean
 }
 
-/** Flags of every command that acts for an account. */
+/** Flags of every command that needs an account. */
 export interface AccountFlags extends ApiFlags {
   readonly apiKey?: string
 }
@@ -24,19 +24,22 @@ export interface AccountFlags extends ApiFlags {
 /** Adds the flags to a command. */
 export function addApiFlags(command: Command): Command {
   return command
-    .option('--api-url <url>', `address of the API (STATIC_API_URL; else as saved, else ${DEFAULT_API_URL})`)
-    .option('--ca <file>', 'authority of the server certificates, PEM (STATIC_CA; that of `static up` is found)')
+    .option('--api-url <url>', `URL of the API (default: STATIC_API_URL, then the saved one, then ${DEFAULT_API_URL})`)
+    .option(
+      '--ca <file>',
+      'CA of the server certificates, PEM (default: STATIC_CA, then the saved one, then that of a local `static up`)',
+    )
     .option('--json', 'print JSON')
 }
 
 /** Adds the flags to a command. */
 export function addAccountFlags(command: Command): Command {
-  return addApiFlags(command).option('--api-key <key>', 'API key (better: STATIC_API_KEY, or as saved by signup)')
+  return addApiFlags(command).option('--api-key <key>', 'API key; prefer STATIC_API_KEY or the key saved by signup')
 }
 
-/** The account that the flags, the environment and the per-user file mean, in this order. */
+/** The account from the flags, then the environment, then the per-user file. */
 export function accountOf({ apiUrl, ca, apiKey }: AccountFlags): AccountSettings {
-  if (apiKey !== undefined) warnOfArgument('API key', 'set STATIC_API_KEY, or `static login --with-key`')
+  if (apiKey !== undefined) warnOfArgument('API key', 'set STATIC_API_KEY or run `static login --with-key`')
   const options = {
     ...(apiUrl === undefined ? {} : { apiUrl }),
     ...(apiKey === undefined ? {} : { apiKey }),
@@ -45,20 +48,20 @@ export function accountOf({ apiUrl, ca, apiKey }: AccountFlags): AccountSettings
   return resolveAccount(options, DEFAULT_API_URL)
 }
 
-/** The relay that belongs to an API when nobody has said: the same host. */
+/** The default relay of an API: the standard QUIC port on the same host. */
 export function defaultRelay(apiUrl: string): string {
   return `quic://${new URL(apiUrl).hostname}:${DEFAULT_RELAY_PORT}`
 }
 
 /**
- * The key of the account.
+ * The API key of the account.
  *
- * @throws {StaticError} `auth_failed` when there is none
+ * @throws {StaticError} `auth_failed` if there is none
  */
 export function keyOf({ apiKey }: AccountSettings): string {
   if (apiKey !== undefined) return apiKey
   throw StaticError.of(
     'auth_failed',
-    `You are not signed in: run \`${commandLine('signup')}\` or \`${commandLine('login')}\`, or set STATIC_API_KEY.`,
+    `You are not signed in. Run \`${commandLine('signup')}\` or \`${commandLine('login')}\`, or set STATIC_API_KEY.`,
   )
 }

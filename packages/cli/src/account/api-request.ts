@@ -1,16 +1,16 @@
-/** Calls to the API, with progress on the terminal and errors for a person. */
+/** Calls to the API, with progress on the terminal and readable errors. */
 import { StaticError } from '@static/protocol'
 import { type AccountSettings, apiRefusal, type ApiCall, callApi } from '@static/sdk/account'
 import { withProgress } from '../terminal/progress.ts'
 
-/** A call below the address of the API. */
+/** A call to a path of the API. */
 export interface ApiRequest extends Pick<ApiCall, 'method' | 'apiKey' | 'body' | 'headers'> {
   readonly path: string
-  /** What the terminal shows while it takes long. */
+  /** Shown on the terminal while the call is slow. */
   readonly doing: string
 }
 
-/** The API's answer to a request that succeeded. */
+/** A successful response of the API. */
 export interface ApiReply<Body> {
   readonly body: Body
   readonly cookies: readonly string[]
@@ -19,7 +19,7 @@ export interface ApiReply<Body> {
 /**
  * Calls the API.
  *
- * @throws {StaticError} with the code of the API's refusal, or `connection_error`
+ * @throws {StaticError} with the code of the API's error response, or `connection_error`
  */
 export async function requestApi<Body>(account: AccountSettings, request: ApiRequest): Promise<ApiReply<Body>> {
   const { path, doing, ...call } = request
@@ -29,7 +29,7 @@ export async function requestApi<Body>(account: AccountSettings, request: ApiReq
   return { body: answer.json as Body, cookies: answer.headers['set-cookie'] ?? [] }
 }
 
-/** The fields that are wrong, in the one sentence that a person sees. */
+/** Adds the invalid fields and the retry delay to the message. */
 function withDetails(error: StaticError): StaticError {
   const { errors = [], retryAfter } = error.details
   const fields = errors.map(({ field, message }) => `${field} ${message}`).join('; ')

@@ -1,4 +1,4 @@
-/** Who signs up or in, and the per-user file that remembers it. */
+/** E-mail and password for signing up or in, and the per-user file that stores the API key. */
 import { resolve } from 'node:path'
 import type { Command } from 'commander'
 import { StaticError } from '@static/protocol'
@@ -7,7 +7,7 @@ import { type ApiFlags, defaultRelay } from './account.ts'
 import { askLine, askSecret, canAsk } from '../terminal/ask.ts'
 import { secretOf, type SecretSource } from '../terminal/secrets.ts'
 
-/** Flags of a person who signs up or in. */
+/** Flags of `signup` and `login`. */
 export interface PersonFlags extends ApiFlags {
   readonly email?: string
   readonly password?: string
@@ -19,37 +19,37 @@ export interface PersonFlags extends ApiFlags {
 /** Adds the flags to a command. */
 export function addPersonFlags(command: Command): Command {
   return command
-    .option('--email <address>', 'e-mail address; asked for if missing')
-    .option('--password-stdin', 'read the password from stdin; on a terminal it is asked for, hidden')
+    .option('--email <address>', 'e-mail address (default: prompt)')
+    .option('--password-stdin', 'read the password from stdin (default on a terminal: hidden prompt)')
     .option('--password-file <file>', 'read the password from a file')
-    .option('--password <password>', 'the password itself, where others can see it: better one of the above')
-    .option('--relay <url>', 'relay to save for channels, quic://host:4433 (default: on the host of the API)')
+    .option('--password <password>', 'the password, visible in the process list; prefer one of the above')
+    .option('--relay <url>', 'relay to save, quic://host:4433 (default: the host of the API)')
 }
 
-/** The e-mail address, asked for if need be. */
+/** The e-mail address from the flag or a prompt. */
 export async function emailOf({ email }: PersonFlags): Promise<string> {
   if (email !== undefined) return email
   if (!canAsk())
-    throw StaticError.of('invalid_request', 'Nobody can be asked for the e-mail address here: add --email.')
+    throw StaticError.of('invalid_request', 'Not a terminal, so I cannot ask for the e-mail address. Pass --email.')
   return await askLine('E-mail:')
 }
 
-/** The password. */
+/** The password from flags, stdin or a prompt. */
 export async function passwordOf(flags: PersonFlags): Promise<string> {
   return await secretOf(sourceOf(flags))
 }
 
-/** A password that is chosen now: asked for twice, because nobody sees what is typed. */
+/** A new password. On a terminal it is prompted for twice, because the input is hidden. */
 export async function newPasswordOf(flags: PersonFlags): Promise<string> {
   const password = await passwordOf(flags)
   const typed = !flags.passwordStdin && flags.passwordFile === undefined && flags.password === undefined
   if (typed && (await askSecret('Password again:')) !== password) {
-    throw StaticError.of('invalid_request', 'The two passwords differ: nothing was done.')
+    throw StaticError.of('invalid_request', 'The two passwords do not match. Nothing was changed.')
   }
   return password
 }
 
-/** Keeps a key, and where it belongs, for the next commands and for the SDK. */
+/** Saves the key with its API and relay URLs, for later commands and for the SDK. */
 export function saveCredentials(
   { apiUrl, givenCa, relay, places }: AccountSettings,
   key: string,
@@ -57,7 +57,7 @@ export function saveCredentials(
 ): void {
   const chosen = flags.relay ?? relay ?? defaultRelay(apiUrl)
   parseEndpoint(chosen)
-  // What no command takes must not be kept: with it nobody could sign in or out again.
+  // Never save a malformed key: every command, including login and logout, would then refuse the file.
   checkApiKey(key)
   const ca = givenCa === undefined || givenCa.includes('-----BEGIN ') ? givenCa : resolve(givenCa)
   try {
@@ -69,9 +69,13 @@ export function saveCredentials(
     })
   } catch (error) {
     const { message } = StaticError.from(error)
-    throw StaticError.of('invalid_request', `The account is fine, but ${message} Mend that, then \`static login\`.`, {
-      cause: error,
-    })
+    throw StaticError.of(
+      'invalid_request',
+      `You are signed in, but the API key was not saved: ${message} Fix that, then run \`static login\`.`,
+      {
+        cause: error,
+      },
+    )
   }
 }
 

@@ -1,40 +1,40 @@
 /**
- * What commands do with an agent: in this process, or in the one that holds the agent, by way of its socket. Arguments
- * and results are JSON, so that both ways are one.
+ * What commands do with an agent, in this process or, through its socket, in the process that holds the agent.
+ * Arguments and results are JSON, so that both work the same way.
  */
 import { StaticError } from '@static/protocol'
 import type { Channel, Envelope, StaticChannelManager } from '@static/sdk'
 
-/** So long lists of channels and members wait for what has happened while the agent was away. */
+/** How long `list` and `members` wait to catch up with the relay; after that they show the last known state. */
 const LIST_TIMEOUT_MS = 3000
-/** So long words do. */
+/** How long `verify` waits to catch up; it needs the current state, so a timeout is an error. */
 const VERIFY_TIMEOUT_MS = 10_000
 
 /** A channel in a list. */
 export interface ChannelSummary {
   readonly name: string
   readonly channel_id: string
-  /** Fingerprint. */
+  /** Fingerprint of the owner. */
   readonly owner: string
-  /** Whether it is this agent's own. */
+  /** Whether this agent owns the channel. */
   readonly own: boolean
-  /** Null when the channel cannot go on here. */
+  /** Null if the channel has failed on this agent. */
   readonly members: number | null
-  /** The code of why it cannot. */
+  /** The error code of that failure. */
   readonly error?: string
 }
 
-/** Somebody in a channel. */
+/** A member of a channel. */
 export interface MemberSummary {
   readonly agent_id: string
   readonly fingerprint: string
   readonly identity: string
   readonly owner: boolean
-  /** Whether it is this agent. */
+  /** Whether the member is this agent. */
   readonly self: boolean
 }
 
-/** A message as it is shown. */
+/** A message, as `listen --json` prints it. */
 export interface Message {
   readonly channel: string
   readonly index: number
@@ -47,7 +47,7 @@ export interface Message {
   readonly payload: string
 }
 
-/** The actions by name; each takes the agent, then what the command says. */
+/** The actions by name; each takes the agent, then the arguments of the command. */
 export const ACTIONS = {
   async create(manager: StaticChannelManager, name: string): Promise<ChannelSummary> {
     return summary(manager, await manager.create(name))
@@ -79,7 +79,7 @@ export const ACTIONS = {
     return summary(manager, await manager.joinWithToken(name, token, timeout))
   },
 
-  /** Payloads in base64, sent in this order; fulfilled when the relay has all of them. */
+  /** Sends base64 payloads in this order; resolves when the relay has stored all of them. */
   async send(manager: StaticChannelManager, name: string, payloads: readonly string[]): Promise<void> {
     const channel = manager.client.channel(name)
     await Promise.all(payloads.map((payload) => channel.send(Buffer.from(payload, 'base64'))))
@@ -87,9 +87,13 @@ export const ACTIONS = {
 
   async verify(manager: StaticChannelManager, name: string): Promise<string> {
     const channel = manager.client.channel(name)
-    // Words of before the last message would be taken for a lie of the relay.
+    // Outdated words would differ from those of other members and look like a lie of the relay.
     const end = await catchUp(channel, VERIFY_TIMEOUT_MS)
-    if (end === 'timeout') throw StaticError.of('unavailable', 'The relay does not answer: try again when it does.')
+    if (end === 'timeout')
+      throw StaticError.of(
+        'unavailable',
+        `The relay did not respond within ${VERIFY_TIMEOUT_MS / 1000} seconds. Try again when it is reachable.`,
+      )
     if (end?.code === 'queue_full') throw end
     return channel.verify()
   },
@@ -107,19 +111,22 @@ export const ACTIONS = {
 export type ActionName = keyof typeof ACTIONS
 
 type Tail<Words extends readonly unknown[]> = Words extends readonly [unknown, ...infer Rest] ? Rest : []
-/** What an action takes, without the agent. */
+/** The arguments of an action, without the agent. */
 export type ActionArgs<Name extends ActionName> = Tail<Parameters<(typeof ACTIONS)[Name]>>
-/** What it gives. */
+/** The result of an action. */
 export type ActionResult<Name extends ActionName> = Awaited<ReturnType<(typeof ACTIONS)[Name]>>
 
 /**
- * Does what came by the socket.
+ * Runs a request from the socket.
  *
- * @throws {StaticError} `invalid_request` for what no command sends
+ * @throws {StaticError} `invalid_request` for a malformed or unknown request
  */
 export async function runAction(manager: StaticChannelManager, name: unknown, args: unknown): Promise<unknown> {
   if (typeof name !== 'string' || !Object.hasOwn(ACTIONS, name) || !isArguments(args)) {
-    throw StaticError.of('invalid_request', 'The program that holds this agent does not know this request.')
+    throw StaticError.of(
+      'invalid_request',
+      'The process that has this agent open does not support this request. It may run another version of Static: restart it.',
+    )
   }
   const action: (manager: StaticChannelManager, ...rest: readonly unknown[]) => unknown = ACTIONS[
     name as ActionName
@@ -127,7 +134,7 @@ export async function runAction(manager: StaticChannelManager, name: unknown, ar
   return await action(manager, ...args)
 }
 
-/** A message as JSON. */
+/** Converts an envelope to JSON. */
 export function messageOf(channel: string, envelope: Envelope): Message {
   const { payload, sender, messageId, index, epoch, time, redelivered } = envelope
   return {
@@ -146,7 +153,7 @@ export function messageOf(channel: string, envelope: Envelope): Message {
   }
 }
 
-/** Waits until what has happened while the agent was away is known; gives why it will not be. */
+/** Waits until the agent has processed everything on the relay; resolves to the reason if it cannot. */
 async function catchUp(channel: Channel, milliseconds: number): Promise<StaticError | 'timeout' | undefined> {
   const signal = AbortSignal.timeout(milliseconds)
   try {
@@ -171,7 +178,7 @@ function countOf(
   channel: Channel,
   end: StaticError | 'timeout' | undefined,
 ): Pick<ChannelSummary, 'members' | 'error'> {
-  // A full inbox is no end, and without a relay it is listed as it was.
+  // A full inbox is not a failure, and without a relay the last known state is listed.
   if (end instanceof StaticError && end.code !== 'queue_full') return { members: null, error: end.code }
   try {
     return { members: channel.members().length }

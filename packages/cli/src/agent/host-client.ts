@@ -1,4 +1,4 @@
-/** The other end of the socket: an agent that another process of this user holds. */
+/** The client side of the host socket: uses an agent that another process of this user holds. */
 import { once } from 'node:events'
 import { statSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
@@ -14,7 +14,7 @@ interface HostAnswer {
   readonly bye?: boolean
 }
 
-/** Whoever held the agent has closed it, and has not begun the request: it can be made anew. */
+/** The process that held the agent closed it without starting the request, which can be retried. */
 export class HostClosed extends Error {}
 
 /** A connection to the process that holds an agent. */
@@ -32,8 +32,8 @@ export class HostClient {
   }
 
   /**
-   * Connects; undefined when nobody holds the agent and shares it, or others could have put the socket there: whoever
-   * opens the agent then is told so.
+   * Connects to the host; undefined if no process shares the agent, or if other users could have put the socket there:
+   * opening the agent then fails with the reason.
    */
   static async connect(directory: string): Promise<HostClient | undefined> {
     try {
@@ -43,16 +43,16 @@ export class HostClient {
       await once(socket, 'connect')
       return new HostClient(socket)
     } catch {
-      // No directory, no file, or a file that a killed process left.
+      // No directory, no socket, or one left by a killed process.
       return undefined
     }
   }
 
   /**
-   * Asks for one thing.
+   * Sends one request and waits for its result.
    *
-   * @throws {HostClosed} when nothing was done
-   * @throws {StaticError} what the agent says, or `closed` when nobody knows whether it was done
+   * @throws {HostClosed} if the request was not started
+   * @throws {StaticError} the error of the agent, or `closed` if the outcome is unknown
    */
   async request(action: string, args: readonly unknown[]): Promise<unknown> {
     if (this.#closed) throw this.#closed
@@ -67,7 +67,7 @@ export class HostClient {
     return this.#closed !== undefined
   }
 
-  /** Hangs up: what waits is given up. */
+  /** Closes the connection and abandons the pending request. */
   close(): void {
     this.#socket.destroy()
   }
@@ -82,10 +82,10 @@ export class HostClient {
   }
 
   #take({ result, error, bye }: HostAnswer): void {
-    if (bye) return this.#fail(new HostClosed('The program that held the agent has ended.'))
+    if (bye) return this.#fail(new HostClosed('The process that had the agent open has exited.'))
     const pending = this.#pending
     this.#pending = undefined
-    // Turned away at the door.
+    // Refused before any request, because of too many connections.
     if (error && !pending) return this.#fail(errorOf(error))
     if (error) pending?.reject(errorOf(error))
     else pending?.resolve(result)
@@ -110,5 +110,8 @@ function errorOf({ code, message }: NonNullable<HostAnswer['error']>): StaticErr
 }
 
 function lost(): StaticError {
-  return StaticError.of('closed', 'The program that held the agent ended in the middle: nobody knows what it has done.')
+  return StaticError.of(
+    'closed',
+    'The process that had the agent open exited during the request. It may or may not have been done: check before you retry.',
+  )
 }

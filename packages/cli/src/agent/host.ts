@@ -1,8 +1,9 @@
 /**
- * The socket by which other commands use the agent that this process holds. Only who holds the agent's database touches
- * the file, so of two that start at once one has it, and one that a killed process left is simply replaced.
+ * The socket through which other commands use the agent that this process holds. Only the process that holds the
+ * agent's database lock touches the socket file. So of two processes that start at once only one creates it, and a file
+ * left by a killed process can simply be replaced.
  *
- * One request at a time on a connection; `next` and `settle` belong to it and end with it.
+ * A connection carries one request at a time; its `next` and `settle` state ends with it.
  */
 import { once } from 'node:events'
 import { rmSync } from 'node:fs'
@@ -16,10 +17,10 @@ import { socketFile, type SocketPath, socketPath } from './socket-path.ts'
 
 const MAX_CONNECTIONS = 32
 const OTHERS = 0o177
-/** When the agent closes, requests under way may take this long. */
+/** How long requests in progress may take when the agent closes. */
 const CLOSE_TIMEOUT_MS = 3_000
 
-/** A request, as it comes. */
+/** A request, not yet validated. */
 interface ActionRequest {
   readonly action?: unknown
   readonly args?: unknown
@@ -41,12 +42,12 @@ export class Host {
     this.#server = createServer((socket) => this.#accept(socket))
   }
 
-  /** Opens the socket, 0600, in the agent's directory. */
+  /** Creates the socket with mode 0600 in the agent's directory. */
   static async open(directory: string, manager: StaticChannelManager, queue: MessageQueue): Promise<Host> {
     rmSync(socketFile(directory), { force: true })
     const host = new Host(manager, queue, socketPath(directory))
     const listening = once(host.#server, 'listening')
-    // The system makes the file with the mode that the mask leaves; `listen` does it before it returns.
+    // The umask sets the mode of the socket file, which `listen` creates before it returns.
     const mask = process.umask(OTHERS)
     try {
       host.#server.listen(host.#path.path)
@@ -57,7 +58,7 @@ export class Host {
     return host
   }
 
-  /** Answers what is being done, tells the others that nothing of theirs was, and closes. */
+  /** Finishes requests in progress, tells waiting clients that theirs were not started, and closes. */
   async close(): Promise<void> {
     const closed = once(this.#server, 'close')
     this.#server.close()
@@ -73,9 +74,18 @@ export class Host {
     socket.on('error', () => {})
     socket.once('close', () => this.#sockets.delete(socket))
     if (this.#connections.size >= MAX_CONNECTIONS) {
-      // Read to its end: the answer would be lost with a request that nobody has read.
+      // Drain the request: closing with unread data resets the connection, and the answer would be lost.
       socket.resume()
-      socket.end(encodeFrame(failure(StaticError.of('unavailable', 'Too many commands use this agent at once.'))))
+      socket.end(
+        encodeFrame(
+          failure(
+            StaticError.of(
+              'unavailable',
+              `Too many commands use this agent at once (limit: ${MAX_CONNECTIONS}). Try again when some have finished.`,
+            ),
+          ),
+        ),
+      )
       return
     }
     const connection = new HostConnection(socket, this.#manager, this.#queue)
@@ -87,14 +97,14 @@ export class Host {
   }
 }
 
-/** Another command, on its connection. */
+/** The connection of another command. */
 class HostConnection {
   readonly #socket: Socket
   readonly #manager: StaticChannelManager
   readonly #queue: MessageQueue
   readonly #reader = new FrameReader()
   readonly #followers = new Map<string, Follower>()
-  /** What is being done; `next` waits for ever and is not worth waiting for. */
+  /** The request in progress. `waiting` is a `next`, which may never finish, so closing does not wait for it. */
   #busy: 'no' | 'acting' | 'waiting' = 'no'
   #draining = false
 
@@ -105,13 +115,13 @@ class HostConnection {
     socket.on('data', (chunk: Buffer) => this.#receive(chunk))
   }
 
-  /** The agent is about to be closed. */
+  /** Stops accepting requests, because the agent is about to close. */
   drain(): void {
     this.#draining = true
     if (this.#busy !== 'acting') this.#end()
   }
 
-  /** The connection is over: what it did not settle is for others. */
+  /** The connection has ended: returns unsettled messages to the queue. */
   release(): void {
     for (const follower of this.#followers.values()) follower.abandon()
     this.#followers.clear()
@@ -120,7 +130,8 @@ class HostConnection {
   #receive(chunk: Buffer): void {
     try {
       for (const request of this.#reader.push(chunk)) {
-        if (this.#busy !== 'no') throw StaticError.of('invalid_request', 'One request at a time.')
+        if (this.#busy !== 'no')
+          throw StaticError.of('invalid_request', 'A request is still in progress. Send one request at a time.')
         if (!this.#draining) void this.#answer(request ?? {})
       }
     } catch {

@@ -1,16 +1,16 @@
-/** Which agent a command means, and where it lives. */
+/** The default identity of an agent, and the directory of an identity. */
 import { createHash } from 'node:crypto'
 import { hostname, userInfo } from 'node:os'
 import { join } from 'node:path'
 
 const LONGEST_NAME = 200
 
-/** What the agent of this user on this machine calls itself: in one channel no two may have the same identity. */
+/** The default identity, `user@host`: distinct per user and machine, because identities in a channel must be unique. */
 export function defaultIdentity(): string {
   return process.env['STATIC_IDENTITY'] || `${userName()}@${hostname()}`
 }
 
-/** The directory of an agent: its identity, with everything that is not plain in a file name as %XX. */
+/** The directory of an agent: its identity, with bytes that are unsafe in a file name encoded as %XX. */
 export function agentDirectory(agents: string, identity: string): string {
   const encoded = [...Buffer.from(identity)]
     .map((byte, at) => {
@@ -19,7 +19,7 @@ export function agentDirectory(agents: string, identity: string): string {
       return plain ? sign : `%${byte.toString(16).padStart(2, '0').toUpperCase()}`
     })
     .join('')
-  // Too long for a file system: by its hash. No encoded byte begins like this.
+  // Too long for a file system: use its hash. `%s` cannot collide with an encoded byte.
   if (encoded.length > LONGEST_NAME) {
     return join(agents, `%sha256-${createHash('sha256').update(identity).digest('hex')}`)
   }
@@ -30,7 +30,7 @@ function userName(): string {
   try {
     return userInfo().username
   } catch {
-    // A container's user may have no name.
+    // In a container the user id may have no name.
     return `user-${process.geteuid?.() ?? 0}`
   }
 }

@@ -1,10 +1,10 @@
-/** What opens the agent that a command means: a key file or a passphrase, given by flags or asked for. */
+/** The key that unlocks an agent: a key file or a passphrase, from flags or a prompt. */
 import type { Command } from 'commander'
 import { StaticError } from '@static/protocol'
 import type { KeySlot, KeySource } from '@static/sdk'
 import { secretOf } from '../terminal/secrets.ts'
 
-/** Flags of every command that opens an agent. */
+/** Flags of every command that unlocks an agent. */
 export interface KeyFlags {
   readonly keyFile?: string
   readonly passphraseFile?: string
@@ -13,25 +13,28 @@ export interface KeyFlags {
 /** Adds the flags to a command. */
 export function addKeyFlags(command: Command): Command {
   return command
-    .option('--key-file <file>', "open the agent by this key file (default: agent.key in the agent's directory)")
-    .option('--passphrase-file <file>', 'open the agent by the passphrase in this file; on a terminal it is asked for')
+    .option('--key-file <file>', "unlock the agent with this key file (default: agent.key in the agent's directory)")
+    .option(
+      '--passphrase-file <file>',
+      'unlock the agent with the passphrase in this file (default on a terminal: hidden prompt)',
+    )
 }
 
 /**
- * What the flags say, or what opens one of the slots: the key file in the agent's directory if one of them is for a key
- * file, else a passphrase, which is asked for.
+ * The key from the flags, or one for the existing slots: the key file in the agent's directory if there is a slot for a
+ * key file, else a passphrase, which is prompted for.
  *
- * @throws {StaticError} `invalid_request` when two are given, or one is needed that nobody can be asked for
+ * @throws {StaticError} `invalid_request` if both flags are given, or if a prompt is needed without a terminal
  */
 export async function keySourceOf(flags: KeyFlags, slots: readonly KeySlot[]): Promise<KeySource> {
   const { keyFile, passphraseFile } = flags
   if (keyFile !== undefined && passphraseFile !== undefined) {
-    throw StaticError.of('invalid_request', 'Both --key-file and --passphrase-file are given. Give one of them.')
+    throw StaticError.of('invalid_request', 'Both --key-file and --passphrase-file are given. Pass only one of them.')
   }
   if (keyFile !== undefined) return { type: 'file', path: keyFile }
   const types = new Set(slots.map(({ type }) => type))
-  const isAsked = !types.has('file') && types.has('passphrase')
-  if (passphraseFile === undefined && !isAsked) return { type: 'file' }
+  const needsPassphrase = !types.has('file') && types.has('passphrase')
+  if (passphraseFile === undefined && !needsPassphrase) return { type: 'file' }
   const passphrase = await secretOf({
     what: 'passphrase',
     file: passphraseFile,
@@ -41,7 +44,7 @@ export async function keySourceOf(flags: KeyFlags, slots: readonly KeySlot[]): P
   return { type: 'passphrase', passphrase }
 }
 
-/** The slots of an agent; none if it does not exist yet. */
+/** The key slots of an agent; empty if it does not exist yet. */
 export async function slotsOf(directory: string): Promise<readonly KeySlot[]> {
   const { listKeySlots } = await import('@static/sdk')
   try {

@@ -1,35 +1,35 @@
 /**
- * The messages of an agent on their way to those who follow a channel, in this process or by the socket. A message is
- * settled when its follower has printed it; of one who goes away before, the message goes to the next.
+ * Distributes the messages of an agent to the followers of a channel, in this process or through the socket. A message
+ * is settled once its follower has printed it. If the follower goes away before that, the message goes to the next one.
  */
 import { StaticError } from '@static/protocol'
 import type { Channel, Envelope, StaticChannelManager } from '@static/sdk'
 import { type Message, messageOf } from './actions.ts'
 
-/** A message that has come, held by its iterator until it is settled; or what ended the channel instead. */
+/** A message that has arrived, held by its iterator until it is settled; or the error that ended the channel. */
 interface QueuedMessage {
   readonly order: number
   readonly iterator: AsyncIterator<Envelope, undefined>
   readonly envelope: Envelope | undefined
   readonly error: unknown
-  /** Whether a follower has had it. */
+  /** Whether it has been handed to a follower before. */
   given: boolean
 }
 
-/** A follower that waits for a message. */
+/** Called with the message that a follower waits for. */
 type Waiter = (message: QueuedMessage) => void
 
-/** Follows one channel. */
+/** Reads the messages of one channel. */
 export interface Follower {
-  /** The next message; the one before is settled. Rejects with what ended the channel. */
+  /** Settles the previous message and waits for the next. Rejects with the error that ended the channel. */
   next(): Promise<Message>
-  /** Settles the last message: nothing more is wanted. */
+  /** Settles the last message without asking for another. */
   settle(): Promise<void>
-  /** Gives back what is not settled. */
+  /** Returns an unsettled message to the queue. */
   abandon(): void
 }
 
-/** Hands an agent's messages to its followers. */
+/** Distributes an agent's messages to its followers. */
 export class MessageQueue {
   readonly #manager: StaticChannelManager
   readonly #queues = new WeakMap<Channel, ChannelQueue>()
@@ -38,7 +38,7 @@ export class MessageQueue {
     this.#manager = manager
   }
 
-  /** @throws {StaticError} `not_found` when the agent is not in the channel */
+  /** @throws {StaticError} `not_found` if the agent is not in the channel */
   follow(name: string): Follower {
     const channel = this.#manager.client.channel(name)
     const queue = this.#queues.get(channel) ?? new ChannelQueue(channel)
@@ -54,7 +54,7 @@ export class MessageQueue {
     return {
       next: async () => {
         await settle()
-        // Abandoned meanwhile: a message that came now would go to no follower.
+        // Abandoned meanwhile: a message taken now would be lost.
         if (abandoned) throw StaticError.of('closed')
         const taken = await new Promise<QueuedMessage>((resolve) => {
           waiter = (found) => {
@@ -74,7 +74,7 @@ export class MessageQueue {
       abandon: () => {
         abandoned = true
         if (waiter) queue.cancel(waiter)
-        // Not ended: that would settle it.
+        // Do not end its iterator: that would settle it.
         if (held) queue.put(held)
         held = undefined
       },
@@ -82,13 +82,13 @@ export class MessageQueue {
   }
 }
 
-/** The messages of one channel: each goes to the waiter that has waited longest. */
+/** The messages of one channel; each goes to the longest-waiting follower. */
 class ChannelQueue {
   readonly #channel: Channel
-  /** Arrived, with no follower yet, in order. */
+  /** Messages without a follower, in order of arrival. */
   readonly #unclaimed: QueuedMessage[] = []
   readonly #waiters: Waiter[] = []
-  /** Requested, and not yet arrived. */
+  /** Number of messages requested that have not arrived. */
   #requested = 0
   #count = 0
 
@@ -100,7 +100,7 @@ class ChannelQueue {
     const unclaimed = this.#unclaimed.shift()
     if (unclaimed) return waiter(unclaimed)
     this.#waiters.push(waiter)
-    // What was asked for a waiter that has left is still on its way.
+    // Requests made for a waiter that has left are still pending and count.
     while (this.#requested < this.#waiters.length) this.#fetch()
   }
 
@@ -112,7 +112,7 @@ class ChannelQueue {
   put(message: QueuedMessage): void {
     const waiter = this.#waiters.shift()
     if (waiter) return waiter(message)
-    // The end of the channel need not be kept: whoever asks next hears of it anew.
+    // No need to keep the error that ended the channel: the next request gets it again.
     if (!message.envelope) return
     this.#unclaimed.push(message)
     this.#unclaimed.sort((one, other) => one.order - other.order)

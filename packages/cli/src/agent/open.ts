@@ -1,6 +1,6 @@
 /**
- * The agent that a command means. Its database takes one process at a time: if another command holds it and shares it by
- * its socket, that one does the work; otherwise this process opens it.
+ * Opens the agent of a command. Only one process at a time can open an agent's database: if another command has it open
+ * and shares it through its socket, that process does the work; otherwise this one opens it.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Command, Option } from 'commander'
@@ -27,14 +27,17 @@ export interface AgentFlags extends AccountFlags, PlaceFlags, KeyFlags {
 export function addAgentFlags(command: Command): Command {
   return addAccountFlags(
     addKeyFlags(addPlaceFlags(command))
-      .option('--relay <url>', 'relay, quic://host:4433 or https://host:5000 (STATIC_RELAY; else as saved)')
+      .option(
+        '--relay <url>',
+        'relay, quic://host:4433 or https://host:5000 (default: STATIC_RELAY, then the saved one)',
+      )
       .addOption(
-        new Option('--traffic <profile>', 'how traffic is shaped (default: standard)').choices(TRAFFIC_PROFILES),
+        new Option('--traffic <profile>', 'traffic shaping profile (default: standard)').choices(TRAFFIC_PROFILES),
       ),
   )
 }
 
-/** A command on the same agent, as it is to be typed. */
+/** A command line for the same agent, for hints. */
 export function commandLineFor({ as, dataDir, keyFile, passphraseFile }: AgentFlags, words: string): string {
   const given = { as, 'data-dir': dataDir, 'key-file': keyFile, 'passphrase-file': passphraseFile }
   const flags = Object.entries(given).flatMap(([name, value]) =>
@@ -49,24 +52,24 @@ function quoted(word: string): string {
 
 /** An agent that a command can use. */
 export interface OpenAgent {
-  /** Whether another process holds it. */
+  /** Whether another process has it open. */
   readonly remote: boolean
   readonly identity: string
   call<Name extends ActionName>(action: Name, ...args: ActionArgs<Name>): Promise<ActionResult<Name>>
   follow(channel: string): Follower
-  /** What happens beside the messages; undefined when another process holds the agent. */
+  /** Events other than messages; undefined if another process has the agent open. */
   events(): AsyncIterableIterator<AgentEvent> | undefined
   close(): Promise<void>
 }
 
-/** How long another short command is waited for. */
+/** How long to wait for another short command to release the agent. */
 const LOCK_TIMEOUT_MS = 10_000
 const LOCK_RETRY_MS = 50
 
 /**
- * Opens the agent; with `share`, other commands can use it meanwhile.
+ * Opens the agent; with `share`, other commands can use it at the same time.
  *
- * @throws {StaticError} `store_locked` when a process holds it that does not share it; as `StaticChannelManager.connect`
+ * @throws {StaticError} `store_locked` if a process has it open without sharing it; as `StaticChannelManager.connect`
  */
 export async function openAgent(flags: AgentFlags, { share }: { readonly share: boolean }): Promise<OpenAgent> {
   const account = accountOf(flags)
@@ -81,7 +84,7 @@ export async function openAgent(flags: AgentFlags, { share }: { readonly share: 
     apiKey: account.apiKey ?? null,
     ...(account.givenCa === undefined ? {} : { ca: account.givenCa }),
     ...(flags.traffic === undefined ? {} : { traffic: flags.traffic }),
-    // Asked for only by the one that opens the agent.
+    // Prompted for only if this process opens the agent.
     key: await keySourceOf(flags, await slotsOf(dataDir)),
   }
   const until = performance.now() + LOCK_TIMEOUT_MS
@@ -102,7 +105,7 @@ export async function openAgent(flags: AgentFlags, { share }: { readonly share: 
   return await withProgress(`Connecting to ${options.endpoint}`, open())
 }
 
-/** Does something with the agent; if the process that holds it goes before it has begun, once more. */
+/** Runs `work` on the agent; retries if the process that held the agent exited before it started the request. */
 export async function withAgent<Result>(
   flags: AgentFlags,
   options: { readonly share: boolean },
@@ -142,7 +145,7 @@ async function localAgent(
     follow: (channel) => queue.follow(channel),
     events: () => manager.client.events(),
     close: async () => {
-      // The socket first: who comes then waits for the database.
+      // Close the socket first: new commands then wait for the database.
       await host?.close()
       await manager.close()
     },
@@ -159,7 +162,7 @@ function remoteAgent(client: HostClient, identity: string): OpenAgent {
         try {
           return (await client.request('next', [channel])) as Message
         } catch (error) {
-          // Whoever held the agent was killed: what was not settled comes again.
+          // The process that held the agent was killed: unsettled messages are delivered again.
           throw client.isClosed ? new HostClosed() : error
         }
       },
@@ -177,7 +180,7 @@ function remoteAgent(client: HostClient, identity: string): OpenAgent {
 function locked(identity: string, cause: StaticError): StaticError {
   return StaticError.of(
     'store_locked',
-    `Another program uses the agent ${identity} and does not share it: stop it, or choose another agent with --as.`,
+    `Another process has agent ${identity} open and does not share it. Stop it, or choose another agent with --as.`,
     { cause },
   )
 }

@@ -1,4 +1,4 @@
-/** Which agent a command means, and where it lives. */
+/** The agent that a command uses, and its directory. */
 import type { Command } from 'commander'
 import { userPlaces } from '@static/sdk/account'
 import { agentDirectory, defaultIdentity } from './identity.ts'
@@ -12,11 +12,11 @@ export interface PlaceFlags {
 /** Adds the flags to a command. */
 export function addPlaceFlags(command: Command): Command {
   return command
-    .option('--as <identity>', 'which agent acts (STATIC_IDENTITY; default: user@host)')
-    .option('--data-dir <dir>', "the agent's own directory (STATIC_DATA_DIR; default: by its identity)")
+    .option('--as <identity>', 'identity of the agent to use (default: STATIC_IDENTITY, then user@host)')
+    .option('--data-dir <dir>', "the agent's directory (default: STATIC_DATA_DIR, then one per identity)")
 }
 
-/** The agent that flags and environment mean. */
+/** The agent from flags and environment. */
 export function agentPlace({ as, dataDir }: PlaceFlags): { readonly identity: string; readonly dataDir: string } {
   const identity = as ?? defaultIdentity()
   const given = dataDir ?? (process.env['STATIC_DATA_DIR'] || undefined)

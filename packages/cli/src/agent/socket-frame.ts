@@ -1,28 +1,32 @@
-/** JSON documents on a local socket, each after its length: four bytes, the highest first. */
+/** Length-prefixed JSON on a local socket: a 4-byte big-endian length, then the document. */
 import { StaticError } from '@static/protocol'
 
 const HEAD_BYTES = 4
-/** Room for a message of the greatest size in base64, or for the members of a full channel. */
+/** Enough for a message of the maximum size in base64, or for the members of a full channel. */
 export const MAX_FRAME_BYTES: number = 1024 * 1024
 
-/** A document as bytes. */
+/** Encodes a document. */
 export function encodeFrame(value: unknown): Buffer {
   const body = Buffer.from(JSON.stringify(value))
-  if (body.length > MAX_FRAME_BYTES) throw StaticError.of('too_large', 'That is too much for one answer.')
+  if (body.length > MAX_FRAME_BYTES)
+    throw StaticError.of(
+      'too_large',
+      `The frame has ${body.length} bytes, too many for one request or answer (limit: ${MAX_FRAME_BYTES}).`,
+    )
   const head = Buffer.alloc(HEAD_BYTES)
   head.writeUInt32BE(body.length)
   return Buffer.concat([head, body])
 }
 
-/** Puts documents together from the pieces in which they come. */
+/** Reassembles documents from the chunks of a stream. */
 export class FrameReader {
   #chunks: Buffer[] = []
   #length = 0
 
   /**
-   * The documents that are complete now.
+   * Adds a chunk and returns the documents that it completes.
    *
-   * @throws {StaticError} `invalid_request` for what is no such document, or a greater one than any
+   * @throws {StaticError} `invalid_request` for a document that is not JSON or exceeds the limit
    */
   push(chunk: Buffer): unknown[] {
     this.#chunks.push(chunk)
@@ -30,7 +34,11 @@ export class FrameReader {
     const found: unknown[] = []
     while (this.#length >= HEAD_BYTES) {
       const size = this.#peekSize()
-      if (size > MAX_FRAME_BYTES) throw StaticError.of('invalid_request', 'That is too much for one request.')
+      if (size > MAX_FRAME_BYTES)
+        throw StaticError.of(
+          'invalid_request',
+          `The frame has ${size} bytes, too many for one request or answer (limit: ${MAX_FRAME_BYTES}).`,
+        )
       if (this.#length < HEAD_BYTES + size) break
       found.push(parsed(this.#take(HEAD_BYTES + size).subarray(HEAD_BYTES)))
     }
@@ -54,6 +62,6 @@ function parsed(body: Buffer): unknown {
   try {
     return JSON.parse(body.toString())
   } catch {
-    throw StaticError.of('invalid_request', 'That is not JSON.')
+    throw StaticError.of('invalid_request', 'The frame is not JSON.')
   }
 }

@@ -1,4 +1,4 @@
-/** Makes the two kinds of certificates (RFC 5280): the authority's own and a server's. Checks nothing: see `open.ts`. */
+/** Creates CA and leaf certificates (RFC 5280). Validates nothing: see `open.ts`. */
 import {
   createHash,
   createPrivateKey,
@@ -16,7 +16,7 @@ const ALGORITHM = { name: 'ECDSA', namedCurve: 'P-256' }
 const SIGNATURE = { name: 'ECDSA', hash: 'SHA-256' }
 const DAY_MS = 86_400_000
 const AUTHORITY_YEARS = 10
-// Clients whose clock is a little behind must accept a certificate that was made just now.
+// Clients whose clock is slightly behind must accept a certificate that was just issued.
 const BACKDATE_MS = 5 * 60_000
 
 /** A certificate and its private key, both PEM. */
@@ -30,7 +30,7 @@ export function makeKey(): string {
   return generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey.export({ type: 'pkcs8', format: 'pem' })
 }
 
-/** The certificate (PEM) of an authority that can speak for the given names only. */
+/** Creates the certificate (PEM) of an authority that can sign for the given names only. */
 export async function makeAuthorityCertificate(
   key: KeyObject,
   permitted: readonly HostName[],
@@ -60,7 +60,10 @@ export async function makeAuthorityCertificate(
   return pem(certificate)
 }
 
-/** A server's certificate and key, signed by the authority whose key is given; valid at most as long as that one. */
+/**
+ * Creates a certificate and key signed by the authority, valid no longer than the authority: a server certificate for
+ * the names, or without names the client certificate of a proxy.
+ */
 export async function makeLeafCertificate(
   authority: { readonly key: KeyObject; readonly notAfter: Date },
   names: readonly HostName[],
@@ -99,7 +102,7 @@ export async function makeLeafCertificate(
   return { cert: pem(certificate), key }
 }
 
-/** Derived from the key, so that a certificate made again for the same key is the same issuer to clients. */
+/** Derived from the key, so that a certificate re-created for the same key is the same issuer to clients. */
 function authorityName(key: KeyObject): string {
   const digest = createHash('sha256').update(createPublicKey(key).export({ type: 'spki', format: 'der' }))
   return `CN=Static local authority ${digest.digest('hex').slice(0, 8)}`
@@ -115,7 +118,7 @@ async function keyPair(key: KeyObject): Promise<webcrypto.CryptoKeyPair> {
   }
 }
 
-/** 16 random bytes, hexadecimal; positive and without leading zeros, so DER keeps all of them. */
+/** 16 random bytes in hexadecimal; positive and without leading zeros, so that DER keeps all of them. */
 function serialNumber(): string {
   const bytes = randomBytes(16)
   bytes.writeUInt8((bytes.readUInt8(0) & 0x7f) | 0x40, 0)

@@ -1,8 +1,8 @@
 /**
- * Name constraints (RFC 5280, 4.2.1.10): what keeps a stolen authority key from speaking for other hosts. Written and
- * read here because node:crypto shows no extensions, and reading must not load the certificate library.
+ * Name constraints (RFC 5280, 4.2.1.10), which keep a stolen CA key from signing for other hosts. Encoded and parsed
+ * here because node:crypto does not expose extensions, and reading must not load the certificate library.
  *
- * By the RFC a permitted DNS name permits the names below it too; nothing narrower can be said.
+ * By the RFC a permitted DNS name also permits its subdomains; there is no way to express less.
  */
 import { addressBytes, addressText, type HostName } from './names.ts'
 
@@ -19,12 +19,12 @@ const DNS_NAME = 0x82
 const IP_ADDRESS = 0x87
 const OID_BYTES = '551d1e'
 
-/** The extension's value that permits these names and no other DNS name or IP address. */
+/** Encodes an extension value that permits these names and no other DNS name or IP address. */
 export function encodeConstraints(names: readonly HostName[]): Buffer {
   const permitted = names.map(({ type, text }) =>
     type === 'dns' ? subtree(DNS_NAME, Buffer.from(text, 'ascii')) : subtree(IP_ADDRESS, withFullMask(text)),
   )
-  // A kind of name of which none is permitted is not constrained at all, so each such kind is excluded as a whole.
+  // A name type without a permitted entry would be unconstrained, so each such type is excluded as a whole.
   const excluded: Buffer[] = []
   if (!names.some(({ type }) => type === 'dns')) excluded.push(subtree(DNS_NAME, Buffer.alloc(0)))
   if (!names.some(({ type }) => type === 'ip')) {
@@ -35,7 +35,7 @@ export function encodeConstraints(names: readonly HostName[]): Buffer {
   return tlv(SEQUENCE, ...parts)
 }
 
-/** The names that a certificate (DER) permits; undefined if it has no constraints, or others than we write. */
+/** The names that a certificate (DER) permits; undefined if it has no constraints, or some that we do not write. */
 export function readConstraints(certificate: Buffer): readonly HostName[] | undefined {
   try {
     const toBeSigned = children(children(certificate)[0]?.value)[0]?.value
@@ -52,7 +52,7 @@ export function readConstraints(certificate: Buffer): readonly HostName[] | unde
   return undefined
 }
 
-/** Whether constraints that permit these names let this one pass. */
+/** Whether constraints with these permitted names allow this name. */
 export function permits(permitted: readonly HostName[], name: HostName): boolean {
   return permitted.some(
     ({ type, text }) =>
@@ -100,7 +100,7 @@ interface DerElement {
   readonly value: Buffer
 }
 
-/** The DER elements in a row. Throws RangeError where the bytes end too early. */
+/** Parses consecutive DER elements. Throws RangeError if the bytes are truncated. */
 function children(bytes: Buffer = Buffer.alloc(0)): readonly DerElement[] {
   const found: DerElement[] = []
   for (let at = 0; at < bytes.length;) {
@@ -112,7 +112,7 @@ function children(bytes: Buffer = Buffer.alloc(0)): readonly DerElement[] {
       length = bytes.readUIntBE(start, size)
       start += size
     }
-    if (start + length > bytes.length) throw new RangeError('DER element longer than what holds it')
+    if (start + length > bytes.length) throw new RangeError('DER element is longer than its container')
     found.push({ tag, value: bytes.subarray(start, start + length) })
     at = start + length
   }

@@ -1,4 +1,4 @@
-/** Loads @peculiar/x509, which takes 100 ms and is needed only when a certificate must be made. */
+/** Loads @peculiar/x509, which takes 100 ms and is needed only to create a certificate. */
 import type * as X509 from '@peculiar/x509'
 
 let loading: Promise<typeof X509> | undefined
@@ -10,9 +10,9 @@ export function loadLibrary(): Promise<typeof X509> {
 }
 
 /**
- * tsyringe, a part of the library, refuses to load without `reflect-metadata`. It asks only at load time, and only for
- * constructor parameters, which the library's classes do not have: two functions that know of none are enough, and
- * they go away again.
+ * tsyringe, a dependency of the library, refuses to load without `reflect-metadata`. It uses it only at load time, and
+ * only for constructor parameters, which the library's classes do not have: two stubs are enough, removed after
+ * loading.
  */
 async function load(): Promise<typeof X509> {
   if ('getMetadata' in Reflect) return await import('@peculiar/x509')

@@ -1,4 +1,4 @@
-/** The names that a server is reached by: DNS names and IP addresses, in one normal form. */
+/** Host names of a server: DNS names and IP addresses, in normal form. */
 import { isIPv4, isIPv6 } from 'node:net'
 import { domainToASCII } from 'node:url'
 import { StaticError } from '@static/protocol'
@@ -10,32 +10,32 @@ export interface HostName {
   readonly text: string
 }
 
-/** The names of the machine itself, which every authority and server certificate has. */
+/** The loopback names, which every authority and server certificate includes. */
 export const LOOPBACK: readonly string[] = ['localhost', '127.0.0.1', '::1']
 
 const LABEL = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/
 
-/** Reads one name. Throws `invalid_request` for anything that a certificate should not carry, as wildcards. */
+/** Parses a name. Throws `invalid_request` for anything that a certificate should not contain, such as wildcards. */
 export function parseHostName(name: string): HostName {
   if (isIPv4(name)) return { type: 'ip', text: name }
-  // A zone (`fe80::1%eth0`) has a meaning on one machine only.
+  // A zone (`fe80::1%eth0`) is meaningful on one machine only.
   if (isIPv6(name) && !name.includes('%')) {
     return { type: 'ip', text: new URL(`http://[${name}]`).hostname.slice(1, -1) }
   }
   const text = domainToASCII(name.endsWith('.') ? name.slice(0, -1) : name)
   const labels = text.split('.')
-  // domainToASCII reads `127.1` and `0x7f.1` as addresses; no DNS name ends in a number.
+  // domainToASCII parses `127.1` and `0x7f.1` as addresses; no DNS name ends in a number.
   const numeric = /^\d+$/.test(labels.at(-1) ?? '')
   if (text.length > 253 || numeric || !labels.every((label) => LABEL.test(label))) {
     throw new StaticError(
       'invalid_request',
-      `${JSON.stringify(name)} is neither a DNS name without wildcards nor an IP address.`,
+      `${JSON.stringify(name)} is neither a DNS name (without wildcards) nor an IP address.`,
     )
   }
   return { type: 'dns', text }
 }
 
-/** Reads a list of names, each kept once. Throws as `parseHostName`. */
+/** Parses a list of names and removes duplicates. Throws as `parseHostName`. */
 export function parseHostNames(names: readonly string[]): readonly HostName[] {
   const byText = new Map<string, HostName>()
   for (const name of names) {

@@ -1,4 +1,4 @@
-/** The server's own certificate, kept beside the authority's and renewed in time. */
+/** The server certificate, stored next to the authority and renewed before it expires. */
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { join } from 'node:path'
 import { readPrivateFile, readPublicFile, replaceFile } from '@static/node/files'
@@ -12,25 +12,25 @@ const RENEW_BEFORE_MS = 30 * 86_400_000
 export interface ServerCertificate extends CertificateAndKey {
   /** The authority that signed it. */
   readonly authority: Authority
-  /** Whether it was made by this call; a running server then has to take it up. */
+  /** Whether this call issued it; a running server must then load it. */
   readonly renewed: boolean
 }
 
-/** Which certificate of a data directory. */
+/** Selects one of the certificates in a data directory. */
 export interface ServerCertificateOptions {
   /** The name of its files, without `.pem` and `.key`. */
   readonly file?: string
-  /** Whether it names addresses too; a QUIC server's may not, since BoringSSL refuses them under name constraints. */
+  /** Whether it includes IP addresses; not for QUIC, because BoringSSL refuses them under name constraints. */
   readonly addresses?: boolean
   readonly now?: () => Date
 }
 
 /**
- * The server certificate in a data directory, for the given names beside localhost, 127.0.0.1 and ::1. It is used again
- * while it is valid for more than 30 days, has the same names and comes from the authority there; otherwise made anew,
- * with a new key. Call it daily in a long-running server.
+ * The server certificate in a data directory, for the given names plus localhost, 127.0.0.1 and ::1. It is reused while
+ * it is valid for more than 30 days, has the same names and is signed by the authority there; otherwise it is reissued,
+ * with a new key. Call this daily in a long-running server.
  *
- * Throws as `openAuthority`, and `store_permissions` for its key too.
+ * Throws as `openAuthority`, and `store_permissions` for its own key.
  */
 export async function serverCertificate(
   directory: string,
@@ -50,7 +50,7 @@ export async function serverCertificate(
     return { cert, key, authority, renewed: false }
   }
   const made = await authority.issue(wanted)
-  // A crash between the two leaves files that do not belong together, which the next start sees and replaces.
+  // A crash between the two leaves files that do not match, which the next start detects and replaces.
   replaceFile(keyPath, made.key, 0o600)
   replaceFile(certPath, made.cert, 0o644)
   return { ...made, authority, renewed: true }
@@ -69,13 +69,13 @@ function isUsable(found: CertificateAndKey, authority: Authority, wanted: readon
       new Set(wanted).symmetricDifference(namesOf(certificate)).size === 0
     )
   } catch {
-    // Not to be read: as good as absent, since a new one costs nothing and clients do not notice.
+    // Unreadable: treat it as missing, since a new one costs nothing and clients do not notice.
     return false
   }
 }
 
 function namesOf(certificate: X509Certificate): Set<string> {
-  // "DNS:localhost, IP Address:127.0.0.1": our names hold no character that would need quoting here.
+  // "DNS:localhost, IP Address:127.0.0.1": our names contain no character that would be quoted here.
   const entries = (certificate.subjectAltName ?? '').split(', ')
   return new Set(entries.map((entry) => parseHostName(entry.replace(/^(DNS|IP Address):/, '')).text))
 }

@@ -1,4 +1,4 @@
-/** `static admin`: what the operator does to accounts, straight in the database. */
+/** `static admin`: account administration, directly in the database. */
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { Argument, Command } from 'commander'
@@ -22,20 +22,20 @@ interface AdminFlags {
 export function adminCommand(): Command {
   const account = (): Argument => new Argument('<account>', 'account id (e-mail addresses are not verified)')
   return new Command('admin')
-    .description('change accounts; needs access to the database')
+    .description('administer accounts; needs access to the database')
     .addCommand(
       addFlags(new Command('plan'))
-        .description('put an account on a plan')
+        .description('change the plan of an account')
         .addArgument(account())
-        .addArgument(new Argument('<plan>', 'the plan').choices(PLANS))
+        .addArgument(new Argument('<plan>', 'new plan').choices(PLANS))
         .addHelpText('after', examples('static admin plan 01a1dd29-fb99-77d8-bc4c-7c01980aa2e4 team'))
         .action((id: string, plan: Plan, flags: AdminFlags) =>
-          change(id, flags, `put on the plan ${plan}`, (admin) => admin.setPlan(id, plan)),
+          change(id, flags, `moved to the ${plan} plan`, (admin) => admin.setPlan(id, plan)),
         ),
     )
     .addCommand(
       addFlags(new Command('suspend'))
-        .description('refuse every key and session of an account from now on')
+        .description('suspend an account: its keys and sessions stop working')
         .addArgument(account())
         .addHelpText('after', examples('static admin suspend 01a1dd29-fb99-77d8-bc4c-7c01980aa2e4'))
         .action((id: string, flags: AdminFlags) =>
@@ -44,7 +44,7 @@ export function adminCommand(): Command {
     )
     .addCommand(
       addFlags(new Command('resume'))
-        .description('let a suspended account go on')
+        .description('reactivate a suspended account')
         .addArgument(account())
         .addHelpText('after', examples('static admin resume 01a1dd29-fb99-77d8-bc4c-7c01980aa2e4 --yes'))
         .action((id: string, flags: AdminFlags) =>
@@ -53,9 +53,9 @@ export function adminCommand(): Command {
     )
     .addCommand(
       new Command('migrate')
-        .description('bring the tables of the database up to date; servers do it too when they start')
+        .description('migrate the database to the current schema; servers also do this when they start')
         .option('--data-dir <dir>', 'data directory of `static up`', defaultDataDirectory())
-        .option('--database <url>', 'postgres://… or a SQLite file; better in STATIC_DATABASE')
+        .option('--database <url>', 'postgres://… or a SQLite file; prefer STATIC_DATABASE')
         .option('--json', 'print JSON')
         .addHelpText('after', examples('static admin migrate', 'STATIC_DATABASE=postgres://… static admin migrate'))
         .action(async (flags: AdminFlags) => {
@@ -65,9 +65,13 @@ export function adminCommand(): Command {
     )
     .addCommand(
       new Command('proxy-certificate')
-        .description('make the client certificate by which the relay knows a stand-alone proxy')
-        .addArgument(new Argument('<directory>', 'where client.pem and client.key are written'))
-        .option('--data-dir <dir>', 'data directory of `static up`, whose authority signs', defaultDataDirectory())
+        .description('issue the client certificate that a stand-alone proxy presents to the relay')
+        .addArgument(new Argument('<directory>', 'where to write client.pem and client.key'))
+        .option(
+          '--data-dir <dir>',
+          'data directory of `static up`, whose CA signs the certificate',
+          defaultDataDirectory(),
+        )
         .option('--json', 'print JSON')
         .addHelpText('after', examples('static admin proxy-certificate ./proxy'))
         .action(proxyCertificate),
@@ -78,7 +82,7 @@ async function proxyCertificate(directory: string, { dataDir, json }: AdminFlags
   if (!existsSync(join(dataDir, 'ca.pem'))) {
     throw StaticError.of(
       'not_found',
-      `There is no authority in ${dataDir}: run \`static up\` first, or give --data-dir.`,
+      `No certificate authority found in ${dataDir}. Run \`static up\` first, or pass --data-dir.`,
     )
   }
   const authority = await openAuthority({ directory: dataDir, names: [] })
@@ -87,18 +91,18 @@ async function proxyCertificate(directory: string, { dataDir, json }: AdminFlags
   const files = { cert: join(directory, 'client.pem'), key: join(directory, 'client.key') }
   replaceFile(files.key, key, 0o600)
   replaceFile(files.cert, cert, 0o644)
-  process.stdout.write(json ? `${JSON.stringify(files)}\n` : `Made ${files.cert} and ${files.key}.\n`)
+  process.stdout.write(json ? `${JSON.stringify(files)}\n` : `Wrote ${files.cert} and ${files.key}.\n`)
 }
 
 function addFlags(command: Command): Command {
   return command
     .option('--data-dir <dir>', 'data directory of `static up`', defaultDataDirectory())
-    .option('--database <url>', 'postgres://… or a SQLite file; better in STATIC_DATABASE')
-    .option('--yes', 'do not ask')
+    .option('--database <url>', 'postgres://… or a SQLite file; prefer STATIC_DATABASE')
+    .option('--yes', 'skip the confirmation prompt')
     .option('--json', 'print the account as JSON')
 }
 
-/** Shows whose account it is, asks, and makes the change. */
+/** Shows the account, asks for confirmation and applies the change. */
 async function change(
   id: string,
   flags: AdminFlags,
@@ -110,7 +114,7 @@ async function change(
   try {
     const admin = new AdminRules(store.accounts)
     const account = await admin.inspect(id)
-    if (!flags.yes) await confirm(`${describe(account)}\nThis account will be ${done}. Go on?`)
+    if (!flags.yes) await confirm(`${describe(account)}\nThis account will be ${done}. Continue?`)
     await apply(admin)
     const changed = await admin.inspect(id)
     process.stdout.write(flags.json ? `${JSON.stringify(changed)}\n` : `${describe(changed)}\n`)
@@ -119,11 +123,11 @@ async function change(
   }
 }
 
-/** Opens the database that the flags mean; never makes a new file. */
+/** Opens the database that the flags name; never creates a file. */
 async function open(flags: AdminFlags): ReturnType<typeof openStoreType> {
   const database = databaseOf(flags.database) ?? join(flags.dataDir, 'api.sqlite')
   if (!/^postgres(ql)?:/.test(database) && !existsSync(database)) {
-    throw StaticError.of('not_found', `There is no database ${database}: say where with --data-dir or --database.`)
+    throw StaticError.of('not_found', `Database ${database} does not exist. Pass --data-dir or --database.`)
   }
   const { openStore } = await import('@static/api')
   return openStore(database)

@@ -1,11 +1,11 @@
-/** `static agent`: what belongs to an agent itself, not to its channels. */
+/** `static agent`: commands on the agent itself rather than its channels. */
 import { Command } from 'commander'
 import { examples } from '../terminal/examples.ts'
 import { slotsCommand } from './agent/slots.ts'
 
 export function agentCommand(): Command {
   return new Command('agent')
-    .description('manage what opens an agent')
+    .description('manage the keys that unlock an agent')
     .addCommand(slotsCommand())
     .addHelpText('after', examples('static agent slots list', 'static agent slots add passphrase'))
 }

@@ -1,4 +1,4 @@
-/** `static api`: the HTTP API alone, on SQLite or PostgreSQL, with the operator's certificate. */
+/** `static api`: only the HTTP API, on SQLite or PostgreSQL, with the operator's certificate. */
 import { join } from 'node:path'
 import { Command } from 'commander'
 import { StaticError } from '@static/protocol'
@@ -16,12 +16,12 @@ interface Flags extends ApiServerFlags {
 
 export function apiCommand(): Command {
   return addApiServerFlags(addStateFlags(new Command('api')))
-    .description('run the HTTP API alone')
+    .description('run only the HTTP API')
     .option(
       '--database <url>',
-      'postgres://… or a SQLite file; better in STATIC_DATABASE (default: in the data directory)',
+      'postgres://… or a SQLite file; prefer STATIC_DATABASE (default: api.sqlite in the data directory)',
     )
-    .option('--insecure-http', 'plain HTTP, on loopback only, for development')
+    .option('--insecure-http', 'serve plain HTTP, on loopback only, for development')
     .addHelpText(
       'after',
       '\nExample:\n  $ STATIC_DATABASE=postgres://… static api --name api.example.com --cert chain.pem --key key.pem',
@@ -33,9 +33,12 @@ async function api(flags: Flags): Promise<void> {
   ensurePrivateDirectory(flags.dataDir)
   const certificate = await givenCertificate(flags)
   if (!certificate && !flags.insecureHttp) {
-    throw StaticError.of('invalid_request', 'Give --cert and --key; `static up` makes its own, this command does not.')
+    throw StaticError.of(
+      'invalid_request',
+      '--cert and --key are required. Only `static up` creates its own certificate.',
+    )
   }
-  if (!certificate) process.stderr.write('static: plain HTTP, for development on this machine only.\n')
+  if (!certificate) process.stderr.write('static: serving plain HTTP: for development on this machine only.\n')
   const [{ startApi }, options] = await Promise.all([import('@static/api'), apiOptionsFrom(flags)])
   const database = databaseOf(flags.database) ?? join(flags.dataDir, 'api.sqlite')
   const running = await startApi({ ...options, database, certificate })

@@ -1,4 +1,4 @@
-/** `static channel`: channels, as an agent of this machine uses them. */
+/** `static channel`: encrypted channels, used by an agent on this machine. */
 import { Command } from 'commander'
 import { examples } from '../terminal/examples.ts'
 import { inviteCommand } from './channel/invite.ts'
@@ -30,8 +30,8 @@ export function channelCommand(): Command {
     .addHelpText(
       'after',
       `
-An agent lives in a directory of its own, by default <XDG data>/static/agents/<identity>. While \`listen\` runs, the other
-commands on the same agent go through it.
+Each agent has its own directory, by default <XDG data>/static/agents/<identity>. While \`listen\` runs, other commands
+for the same agent go through it.
 ${examples(
   'static channel create acme/support/routing',
   'static channel invite acme/support/routing',

@@ -1,4 +1,4 @@
-/** `static completion`: the tab key in a shell, made from the commands themselves. */
+/** `static completion`: shell completion, generated from the command tree. */
 import { Argument, Command } from 'commander'
 import { bashScript } from '../completion/bash.ts'
 import { fishScript } from '../completion/fish.ts'
@@ -11,8 +11,8 @@ const SCRIPTS = { bash: bashScript, zsh: zshScript, fish: fishScript } as const
 
 export function completionCommand(program: Command): Command {
   return new Command('completion')
-    .description('print a script that lets the tab key complete `static` commands')
-    .addArgument(new Argument('<shell>', 'the shell').choices(Object.keys(SCRIPTS)))
+    .description('print a shell completion script for `static`')
+    .addArgument(new Argument('<shell>', 'shell to complete for').choices(Object.keys(SCRIPTS)))
     .option('--json', 'print JSON')
     .addHelpText(
       'after',

@@ -1,4 +1,4 @@
-/** `static console`: the page where a person sees keys and usage. */
+/** `static console`: the web page that shows keys and usage. */
 import { spawn } from 'node:child_process'
 import { Command } from 'commander'
 import { accountOf, addApiFlags, type ApiFlags } from '../account/account.ts'
@@ -12,8 +12,8 @@ interface Flags extends ApiFlags {
 export function consoleCommand(): Command {
   return addApiFlags(
     new Command('console')
-      .description('print the address of the web console; on a desktop it opens, too')
-      .option('--no-open', 'only print it'),
+      .description('print the URL of the web console and open it in a browser')
+      .option('--no-open', 'only print the URL'),
   )
     .addHelpText('after', examples('static console', 'static console --no-open'))
     .action(showConsole)
@@ -26,7 +26,7 @@ function showConsole(flags: Flags): void {
   if (flags.open && process.stdout.isTTY) openPage(url)
 }
 
-/** In a browser if there is a desktop; where it cannot be opened, the address is printed already. */
+/** Opens a browser if there is a desktop. A failure is ignored: the URL is already printed. */
 function openPage(url: string): void {
   const isMac = process.platform === 'darwin'
   if (!isMac && !process.env['DISPLAY'] && !process.env['WAYLAND_DISPLAY']) return

@@ -1,4 +1,4 @@
-/** `static doctor`: what is wrong here, and how to fix it. */
+/** `static doctor`: finds problems on this machine and says how to fix them. */
 import { Command } from 'commander'
 import { StaticError } from '@static/protocol'
 import { readCredentials, userPlaces } from '@static/sdk/account'
@@ -20,18 +20,18 @@ const OLDEST_NODE = 24
 export function doctorCommand(): Command {
   return addAccountFlags(
     new Command('doctor')
-      .description('check versions, files, ports, certificate, clock, API and relay, and say how to fix what is wrong')
-      .option('--relay <url>', 'relay to check (STATIC_RELAY; else as saved)'),
+      .description('check versions, files, ports, certificate, clock, API and relay, and say how to fix problems')
+      .option('--relay <url>', 'relay to check (default: STATIC_RELAY, then the saved one)'),
   )
     .addHelpText(
       'after',
-      `\nExit code 1 when something needs fixing.\n${examples('static doctor', 'static doctor --json')}`,
+      `\nExits with 1 if something needs fixing.\n${examples('static doctor', 'static doctor --json')}`,
     )
     .action(doctor)
 }
 
 async function doctor(flags: Flags): Promise<void> {
-  const findings = await withProgress('Looking', examine(flags))
+  const findings = await withProgress('Checking', examine(flags))
   const ok = findings.every((finding) => finding.ok)
   if (flags.json) printJson({ ok, checks: findings })
   else {
@@ -48,7 +48,7 @@ async function examine(flags: Flags): Promise<Finding[]> {
   const places = userPlaces()
   const credentials = checkCredentials(places.credentials)
   const files = [versions(), credentials, checkServerData(places.server), checkAgents(places.agents)]
-  // What cannot be read is told; the network is of no use before that.
+  // Without readable credentials the network checks mean nothing: report the file first.
   if (!credentials.ok) return files
   const account = accountOf(flags)
   const relay = flags.relay ?? account.relay ?? defaultRelay(account.apiUrl)
@@ -66,13 +66,13 @@ async function examine(flags: Flags): Promise<Finding[]> {
 function versions(): Finding {
   const found = `static ${packageJson.version}, Node ${process.versions.node}`
   if (Number(process.versions.node.split('.')[0]) >= OLDEST_NODE) return ok('versions', found)
-  return fix('versions', `${found}: install Node ${OLDEST_NODE} or newer.`)
+  return fix('versions', `${found} is too old. Install Node ${OLDEST_NODE} or newer.`)
 }
 
 function checkCredentials(path: string): Finding {
   try {
     const { api_key: key } = readCredentials(path)
-    return ok('credentials', key === undefined ? `none in ${path}` : `${path}: for you alone`)
+    return ok('credentials', key === undefined ? `none in ${path}` : `${path}: accessible by you only`)
   } catch (error) {
     return fix('credentials', StaticError.from(error).message)
   }

@@ -21,16 +21,16 @@ export function keysCommand(): Command {
   return new Command('keys')
     .description('list, create and revoke API keys')
     .addCommand(
-      addAccountFlags(new Command('list').description('list the active keys, the newest first'))
+      addAccountFlags(new Command('list').description('list active keys, newest first'))
         .addHelpText('after', examples('static keys list'))
         .action(list),
     )
     .addCommand(
       addAccountFlags(
         new Command('create')
-          .description('make a key and print it: it is shown only this once')
-          .option('--name <name>', 'what the key is called', 'default')
-          .addOption(new Option('--mode <mode>', 'live or test (default: as the key in use)').choices(MODES)),
+          .description('create a key and print it; it is shown only once')
+          .option('--name <name>', 'name of the key', 'default')
+          .addOption(new Option('--mode <mode>', 'live or test (default: the mode of the current key)').choices(MODES)),
       )
         .addHelpText(
           'after',
@@ -41,9 +41,9 @@ export function keysCommand(): Command {
     .addCommand(
       addAccountFlags(
         new Command('revoke')
-          .description('end a key, at once and for good')
-          .addArgument(new Argument('<id>', 'the id of the key, as `static keys list` shows it'))
-          .option('--yes', 'do not ask'),
+          .description('revoke a key immediately and permanently')
+          .addArgument(new Argument('<id>', 'key id, from `static keys list`'))
+          .option('--yes', 'skip the confirmation prompt'),
       )
         .addHelpText('after', examples('static keys revoke 01a1dd29-fb99-77d8-bc4c-7c01980aa2e4'))
         .action(revoke),
@@ -56,7 +56,7 @@ async function listed(account: AccountSettings): Promise<readonly ListedKey[]> {
     method: 'GET',
     path: '/v1/keys',
     apiKey: keyOf(account),
-    doing: 'Asking for the keys',
+    doing: 'Fetching keys',
   })
   return body.keys
 }
@@ -72,7 +72,7 @@ async function list(flags: AccountFlags): Promise<void> {
     mode,
     shortTime(made),
     shortTime(used),
-    own.startsWith(prefix) ? `${name} (this one)` : name,
+    own.startsWith(prefix) ? `${name} (current)` : name,
   ])
   print(table(['ID', 'KEY', 'MODE', 'CREATED', 'LAST USED', 'NAME'], rows))
 }
@@ -84,18 +84,20 @@ async function create({ name, mode, ...flags }: CreateFlags): Promise<void> {
     path: '/v1/keys',
     apiKey: keyOf(account),
     body: { name, ...(mode === undefined ? {} : { mode }) },
-    doing: 'Making a key',
+    doing: 'Creating a key',
   })
   if (flags.json) return printJson(body)
   print(printable(body.key))
-  note(`this ${body.mode} key is shown only now; \`${commandLine(`keys revoke ${body.id}`)}\` ends it.`)
+  note(
+    `save this ${body.mode} key now, it is not shown again; revoke it with \`${commandLine(`keys revoke ${body.id}`)}\`.`,
+  )
 }
 
 async function revoke(id: string, flags: RevokeFlags): Promise<void> {
   const account = accountOf(flags)
   const apiKey = keyOf(account)
-  if (!flags.yes) await confirm(`The key ${id} will stop working everywhere, for good. Go on?`)
-  // Who revokes the key in use is signed out by it, and should hear so.
+  if (!flags.yes) await confirm(`Key ${id} will stop working everywhere, permanently. Continue?`)
+  // Revoking the current key signs this machine out: warn about it afterwards.
   const own = (await listed(account)).some((key) => key.id === id && apiKey.startsWith(key.key_prefix))
   await requestApi(account, {
     method: 'DELETE',
@@ -104,10 +106,10 @@ async function revoke(id: string, flags: RevokeFlags): Promise<void> {
     doing: 'Revoking the key',
   })
   if (flags.json) printJson({ id, revoked: true })
-  else print(`The key ${id} is revoked.`)
+  else print(`Revoked key ${id}.`)
   if (!own) return
   const saved = readCredentials(account.places.credentials).api_key === apiKey
   note(
-    `that was the key in use: ${saved ? `\`${commandLine('login')}\` makes another` : 'set another in STATIC_API_KEY'}.`,
+    `that was your current key; ${saved ? `run \`${commandLine('login')}\` to get a new one` : 'set another one in STATIC_API_KEY'}.`,
   )
 }

@@ -1,4 +1,4 @@
-/** `static login`: a key for this machine, by e-mail and password or one that exists. */
+/** `static login`: saves an API key on this machine, a new one (e-mail and password) or an existing one. */
 import { hostname } from 'node:os'
 import { Command } from 'commander'
 import { type Account, type CreatedKey, CSRF_HEADER, StaticError } from '@static/protocol'
@@ -22,8 +22,8 @@ interface SignedIn {
 export function loginCommand(): Command {
   return addApiFlags(
     addPersonFlags(new Command('login'))
-      .description('make a new API key with e-mail and password, and keep it on this machine')
-      .option('--with-key', 'keep a key that you have, read from a hidden prompt or from stdin'),
+      .description('create an API key with e-mail and password, and save it on this machine')
+      .option('--with-key', 'save an existing key, read from a hidden prompt or from stdin'),
   )
     .addHelpText(
       'after',
@@ -43,8 +43,8 @@ async function login(flags: Flags): Promise<void> {
   const { credentials } = account.places
   const prefix = key.slice(0, 16)
   if (flags.json) return printJson({ ...person, key_prefix: prefix, credentials })
-  print(`Signed in as ${printable(person.email)}; the API key ${prefix}… is saved in ${credentials}.`)
-  if (process.env['STATIC_API_KEY']) note('STATIC_API_KEY is set and counts before the saved key.')
+  print(`Signed in as ${printable(person.email)}; saved API key ${prefix}… in ${credentials}.`)
+  if (process.env['STATIC_API_KEY']) note('STATIC_API_KEY is set and overrides the saved key.')
 }
 
 async function byKey(account: AccountSettings): Promise<SignedIn> {
@@ -59,7 +59,7 @@ async function byKey(account: AccountSettings): Promise<SignedIn> {
   return { person: body, key }
 }
 
-/** Signs in, makes a key, and signs out: the session lives no longer than that. */
+/** Signs in, creates a key and signs out, so that no session stays open. */
 async function byPassword(account: AccountSettings, flags: Flags): Promise<SignedIn> {
   const email = await emailOf(flags)
   const password = await passwordOf(flags)
@@ -70,7 +70,11 @@ async function byPassword(account: AccountSettings, flags: Flags): Promise<Signe
     doing: 'Signing in',
   })
   const cookie = cookies[0]?.split(';')[0]
-  if (cookie === undefined) throw StaticError.of('unavailable', 'The API answers without a session.')
+  if (cookie === undefined)
+    throw StaticError.of(
+      'unavailable',
+      `The API at ${account.apiUrl} returned no session cookie. Check that --api-url is a Static API.`,
+    )
   const headers = { cookie, [CSRF_HEADER]: '1', origin: new URL(account.apiUrl).origin }
   try {
     const { body } = await requestApi<CreatedKey>(account, {
@@ -78,24 +82,24 @@ async function byPassword(account: AccountSettings, flags: Flags): Promise<Signe
       path: '/v1/keys',
       headers,
       body: { name: `cli on ${hostname()}`.slice(0, 64) },
-      doing: 'Making a key',
+      doing: 'Creating a key',
     })
     return { person, key: body.key }
   } catch (error) {
     throw error instanceof StaticError && error.code === 'auth_failed' ? otherAddress(account, error) : error
   } finally {
-    // If that fails, it ends by itself.
+    // A session that could not be closed expires on its own.
     await requestApi(account, { method: 'DELETE', path: '/v1/sessions/current', headers, doing: 'Signing out' }).catch(
       () => {},
     )
   }
 }
 
-/** A session is bound to the address that the server calls its own. */
+/** The API accepts a session only at its own public address. */
 function otherAddress({ apiUrl }: AccountSettings, cause: StaticError): StaticError {
   return StaticError.of(
     'auth_failed',
-    `The API takes sessions only by its own address, which is not ${apiUrl}: give that with --api-url.`,
+    `The API does not accept sessions at ${apiUrl}, which is not its public URL. Pass its public URL with --api-url.`,
     { cause },
   )
 }

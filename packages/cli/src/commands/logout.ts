@@ -1,4 +1,4 @@
-/** `static logout`: forgets the key of this machine. */
+/** `static logout`: removes the saved API key. */
 import { rm } from 'node:fs/promises'
 import { Command } from 'commander'
 import type { ListedKey } from '@static/protocol'
@@ -15,8 +15,8 @@ interface Flags extends ApiFlags {
 export function logoutCommand(): Command {
   return addApiFlags(
     new Command('logout')
-      .description('forget the API key of this machine')
-      .option('--revoke', 'also revoke the key, so that it works nowhere any more'),
+      .description('remove the API key saved on this machine')
+      .option('--revoke', 'also revoke the key, so that it stops working everywhere'),
   )
     .addHelpText('after', examples('static logout', 'static logout --revoke'))
     .action(logout)
@@ -26,18 +26,16 @@ async function logout(flags: Flags): Promise<void> {
   const account = accountOf(flags)
   const { credentials } = account.places
   const { api_key: key } = readCredentials(credentials)
-  // First at the API: if that fails, the key is still here to try again with.
+  // Revoke first: if that fails, the key is still here for another try.
   const revoked = flags.revoke === true && key !== undefined
   if (revoked) await revoke(account, key)
   await rm(credentials, { force: true })
   if (flags.json) return printJson({ signed_out: key !== undefined, revoked })
-  print(key === undefined ? 'You were not signed in.' : `Signed out: ${credentials} is removed.`)
+  print(key === undefined ? 'You were not signed in.' : `Signed out. Removed ${credentials}.`)
   if (key !== undefined && !revoked) {
-    note(
-      `the key ${key.slice(0, 16)}… works on until it is revoked: in the console, or before with \`logout --revoke\`.`,
-    )
+    note(`key ${key.slice(0, 16)}… still works. Revoke it in the console; next time use \`logout --revoke\`.`)
   }
-  if (process.env['STATIC_API_KEY']) note('STATIC_API_KEY is set and still counts.')
+  if (process.env['STATIC_API_KEY']) note('STATIC_API_KEY is still set and still used.')
 }
 
 async function revoke(account: AccountSettings, key: string): Promise<void> {
@@ -45,7 +43,7 @@ async function revoke(account: AccountSettings, key: string): Promise<void> {
     method: 'GET',
     path: '/v1/keys',
     apiKey: key,
-    doing: 'Looking for the key',
+    doing: 'Finding the key',
   })
   const id = body.keys.find(({ key_prefix: prefix }) => key.startsWith(prefix))?.id ?? ''
   await requestApi(account, {

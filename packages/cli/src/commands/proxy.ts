@@ -1,4 +1,4 @@
-/** `static proxy`: gRPC agents in front of a relay's QUIC port. */
+/** `static proxy`: accepts gRPC agents and forwards them to a relay over QUIC. */
 import { Command } from 'commander'
 import { StaticError } from '@static/protocol'
 import { givenCertificate } from '../server/certificate.ts'
@@ -20,14 +20,14 @@ interface Flags extends ServeFlags {
 
 export function proxyCommand(): Command {
   return addServeFlags(new Command('proxy'))
-    .description('run a proxy that takes gRPC agents to a relay over QUIC')
+    .description('run a proxy that forwards gRPC agents to a relay over QUIC')
     .option('--grpc-port <port>', 'TCP port for agents', portNumber, 5000)
-    .requiredOption('--relay <url>', 'the relay, quic://host:port')
-    .requiredOption('--relay-ca <file>', "authority of the relay's certificate, PEM")
-    .requiredOption('--client-cert <file>', 'certificate that the relay knows this proxy by (its --proxy-ca), PEM')
-    .requiredOption('--client-key <file>', 'private key of that certificate, PEM')
-    .option('--connections <count>', 'QUIC connections that carry all agents', smallCount, 2)
-    .option('--origin <origin...>', 'origins whose pages may call from a browser')
+    .requiredOption('--relay <url>', 'relay to forward to, quic://host:port')
+    .requiredOption('--relay-ca <file>', "CA of the relay's certificate, PEM")
+    .requiredOption('--client-cert <file>', 'client certificate for the relay, signed by its --proxy-ca, PEM')
+    .requiredOption('--client-key <file>', 'private key of the client certificate, PEM')
+    .option('--connections <count>', 'number of QUIC connections shared by all agents', smallCount, 2)
+    .option('--origin <origin...>', 'web origins allowed to connect from a browser')
     .addHelpText(
       'after',
       '\nExample:\n  $ static proxy --name relay.example.com --cert chain.pem --key key.pem \\\n      --relay quic://10.0.0.7:4433 --relay-ca ca.pem --client-cert proxy.pem --client-key proxy.key',
@@ -37,7 +37,11 @@ export function proxyCommand(): Command {
 
 async function proxy(flags: Flags): Promise<void> {
   const certificate = await givenCertificate(flags)
-  if (!certificate) throw StaticError.of('invalid_request', "Give --cert and --key: they must have the relay's name.")
+  if (!certificate)
+    throw StaticError.of(
+      'invalid_request',
+      "--cert and --key are required. The certificate must be valid for the relay's name.",
+    )
   const { host, port } = relayAddress(flags.relay)
   const { startProxy } = await import('@static/relay')
   const name = relayName(flags)
@@ -71,7 +75,10 @@ async function proxy(flags: Flags): Promise<void> {
 function relayAddress(text: string): { host: string; port: number } {
   const url = URL.canParse(text) ? new URL(text) : undefined
   if (url?.protocol !== 'quic:' || url.port === '') {
-    throw StaticError.of('invalid_request', '--relay is an address like quic://relay.example.com:4433.')
+    throw StaticError.of(
+      'invalid_request',
+      `--relay is ${JSON.stringify(text)}. Expected a URL such as quic://relay.example.com:4433.`,
+    )
   }
   return { host: url.hostname.replace(/^\[|\]$/g, ''), port: Number(url.port) }
 }

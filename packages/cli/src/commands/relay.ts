@@ -1,4 +1,4 @@
-/** `static relay`: a relay alone, beside an API that runs elsewhere. */
+/** `static relay`: only a relay, for an API that runs elsewhere. */
 import { join } from 'node:path'
 import { Command, InvalidArgumentError } from 'commander'
 import { StaticError } from '@static/protocol'
@@ -20,11 +20,18 @@ interface Flags extends RelayFlags {
 
 export function relayCommand(): Command {
   return addRelayFlags(addStateFlags(new Command('relay')))
-    .description('run a relay alone')
-    .requiredOption('--api-url <url>', 'the public address of the API, whose tokens are taken', httpsUrl)
-    .requiredOption('--api-internal-url <url>', "the API's listener for relay nodes, for quota", httpsUrl)
-    .option('--api-ca <file>', "authority of the API's certificate, PEM (default: those of the system)")
-    .option('--credential <file>', 'the relay credential of the API (default: relay.credential in the data directory)')
+    .description('run only a relay')
+    .requiredOption('--api-url <url>', 'public URL of the API that issues access tokens', httpsUrl)
+    .requiredOption(
+      '--api-internal-url <url>',
+      "URL of the API's internal listener for relay nodes, used for quota",
+      httpsUrl,
+    )
+    .option('--api-ca <file>', "CA of the API's certificate, PEM (default: the system's CAs)")
+    .option(
+      '--credential <file>',
+      'file with the relay credential of the API (default: relay.credential in the data directory)',
+    )
     .addHelpText(
       'after',
       '\nExample:\n  $ static relay --name relay.example.com --cert chain.pem --key key.pem \\\n      --api-url https://api.example.com --api-internal-url https://api.example.com:8444 --credential relay.credential',
@@ -36,7 +43,10 @@ async function relay(flags: Flags): Promise<void> {
   ensurePrivateDirectory(flags.dataDir)
   const certificate = await givenCertificate(flags)
   if (!certificate) {
-    throw StaticError.of('invalid_request', 'Give --cert and --key; `static up` makes its own, this command does not.')
+    throw StaticError.of(
+      'invalid_request',
+      '--cert and --key are required. Only `static up` creates its own certificate.',
+    )
   }
   const { startRelay } = await import('@static/relay')
   const options = await relayOptionsFrom(flags)
@@ -65,5 +75,5 @@ async function relay(flags: Flags): Promise<void> {
 
 function httpsUrl(text: string): string {
   if (URL.canParse(text) && new URL(text).protocol === 'https:') return text
-  throw new InvalidArgumentError('It is an address like https://api.example.com.')
+  throw new InvalidArgumentError('Expected an HTTPS URL such as https://api.example.com.')
 }

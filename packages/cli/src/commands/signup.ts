@@ -1,4 +1,4 @@
-/** `static signup`: an account, its first key, and the per-user file that keeps it. */
+/** `static signup`: creates an account and saves its first API key in the per-user file. */
 import { Command } from 'commander'
 import { type SignedUp, StaticError } from '@static/protocol'
 import { type AccountSettings, readCredentials } from '@static/sdk/account'
@@ -15,8 +15,8 @@ interface Flags extends PersonFlags {
 export function signupCommand(): Command {
   return addApiFlags(
     addPersonFlags(new Command('signup'))
-      .description('make an account and keep its first API key on this machine')
-      .option('--name <name>', 'what the account is called'),
+      .description('create an account and save its first API key on this machine')
+      .option('--name <name>', 'name of the account'),
   )
     .addHelpText(
       'after',
@@ -31,7 +31,7 @@ export function signupCommand(): Command {
 
 async function signup(flags: Flags): Promise<void> {
   const account = accountOf(flags)
-  refuseToForget(account)
+  refuseToOverwrite(account)
   const email = await emailOf(flags)
   const password = await newPasswordOf(flags)
   const { body } = await requestApi<SignedUp>(account, {
@@ -44,15 +44,15 @@ async function signup(flags: Flags): Promise<void> {
   saveCredentials(account, made.key, flags)
   const { credentials } = account.places
   if (flags.json) return printJson({ ...person, key_prefix: made.key_prefix, credentials })
-  print(`Signed up ${printable(person.email)}; the API key ${printable(made.key_prefix)}… is saved in ${credentials}.`)
+  print(`Signed up ${printable(person.email)}; saved API key ${printable(made.key_prefix)}… in ${credentials}.`)
   note(`next: \`${commandLine('channel create acme/support/routing')}\`, or \`${commandLine('whoami')}\`.`)
 }
 
-/** The key in the file was shown once: another sign-up must not overwrite it. */
-function refuseToForget({ places }: AccountSettings): void {
+/** The saved key cannot be shown again, so another sign-up must not overwrite it. */
+function refuseToOverwrite({ places }: AccountSettings): void {
   if (readCredentials(places.credentials).api_key === undefined) return
   throw StaticError.of(
     'invalid_request',
-    `You are signed in already (${places.credentials}): run \`${commandLine('logout')}\` before you sign up again.`,
+    `You are already signed in (${places.credentials}). Run \`${commandLine('logout')}\` before signing up again.`,
   )
 }

@@ -1,4 +1,4 @@
-/** `static token`: a key for one hour's access to the relay. */
+/** `static token`: exchanges the API key for a relay access token. */
 import { Command } from 'commander'
 import type { IssuedToken } from '@static/protocol'
 import { accountOf, addAccountFlags, type AccountFlags, keyOf } from '../account/account.ts'
@@ -9,7 +9,7 @@ import { printable, note, print, printJson, shortTime } from '../terminal/output
 export function tokenCommand(): Command {
   return addAccountFlags(
     new Command('token').description(
-      'exchange the API key for a token that the relay takes for one hour; agents do it by themselves',
+      'exchange the API key for a relay access token, valid for one hour; agents do this automatically',
     ),
   )
     .addHelpText('after', examples('static token', 'static token --json'))
@@ -22,7 +22,7 @@ async function token(flags: AccountFlags): Promise<void> {
     method: 'POST',
     path: '/v1/tokens',
     apiKey: keyOf(account),
-    doing: 'Asking for a token',
+    doing: 'Requesting a token',
   })
   if (flags.json) return printJson(body)
   print(printable(body.token))

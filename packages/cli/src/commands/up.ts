@@ -1,4 +1,4 @@
-/** `static up`: the whole system on embedded storage, with certificates of its own. */
+/** `static up`: the whole system in one process, on SQLite, with its own certificate authority. */
 import { join } from 'node:path'
 import { Command } from 'commander'
 import type { Api } from '@static/api'
@@ -20,7 +20,7 @@ type Flags = ApiServerFlags & RelayFlags
 
 export function upCommand(): Command {
   return addRelayFlags(addApiServerFlags(addStateFlags(new Command('up'))))
-    .description('start the whole system on this machine: nothing else is needed')
+    .description('run the whole system (API, console and relay) on this machine')
     .addHelpText('after', examples('static up', 'static up --data-dir ./data --api-port 9443'))
     .action(up)
 }
@@ -40,7 +40,7 @@ async function up(flags: Flags): Promise<void> {
     relayOptionsFrom(flags),
     certificate(),
   ])
-  // The API is there first: it tells how the relay stands once that has started.
+  // The API starts first and reports the readiness of the relay once that runs.
   let relayIsReady = (): boolean => false
   const database = join(flags.dataDir, 'api.sqlite')
   const api = await startApi({ ...options, database, certificate: first, relayIsReady: () => relayIsReady() })
@@ -61,7 +61,7 @@ async function up(flags: Flags): Promise<void> {
     throw error
   }
   relayIsReady = () => relay.isReady()
-  // The relay goes first: it gives its quota back to the API.
+  // Servers close in reverse order: the relay first, because it returns its unused quota to the API.
   const renewRelay = async (fresh: Certificate): Promise<void> => relay.renew(fresh, await quicCertificate())
   runUntilStopped([api, { renew: renewRelay, close: () => relay.close() }], certificate)
   const { name } = relayOptions
@@ -78,7 +78,7 @@ async function up(flags: Flags): Promise<void> {
   )
 }
 
-/** The API in this process, as the relay asks it. */
+/** The API in this process, as the relay calls it. */
 function localApi({ service }: Api): LocalApi {
   return {
     keys: () => Promise.resolve(service.ring.jwks()),
@@ -87,7 +87,7 @@ function localApi({ service }: Api): LocalApi {
   }
 }
 
-/** The names that the certificate must cover beside those of loopback. */
+/** The names that the certificate must cover in addition to the loopback names. */
 function namesOf({ host, name }: Flags): string[] {
   const bare = name?.replace(/:\d+$/, '')
   const wildcard = host === '0.0.0.0' || host === '::'
@@ -104,7 +104,7 @@ interface Addresses {
 function welcome(addresses: Addresses, ca: string | undefined, dataDir: string): string {
   const { api_url: url, console_url: page, relay_grpc: grpc, relay_quic: quic } = addresses
   return `
-Static is running. Stop it with Ctrl-C; everything is kept in ${dataDir}.
+Static is running. Press Ctrl-C to stop it; all data is in ${dataDir}.
 
   API      ${url}
   console  ${page}
@@ -121,7 +121,7 @@ ready
 `
 }
 
-/** What `static signup` does not find by itself. */
+/** The flags that `static signup` needs when this server does not use the defaults. */
 function signupFlags({ api_url: url, relay_quic: quic }: Addresses, ca: string | undefined, dataDir: string): string {
   const relay = quic[0] ?? ''
   const isUsualPlace = dataDir === defaultDataDirectory() && new URL(url).hostname === 'localhost'

@@ -1,4 +1,4 @@
-/** `static usage`: what was used of the plan. */
+/** `static usage`: messages sent this month, against the limit of the plan. */
 import { Command, InvalidArgumentError } from 'commander'
 import type { Usage } from '@static/protocol'
 import { accountOf, addAccountFlags, type AccountFlags, keyOf } from '../account/account.ts'
@@ -16,8 +16,8 @@ const MOST_DAYS = 366
 export function usageCommand(): Command {
   return addAccountFlags(
     new Command('usage')
-      .description('show the messages of this month against the limit of the plan')
-      .option('--days <count>', 'how many days to list', dayCount, 7),
+      .description('show the messages sent this month and the limit of the plan')
+      .option('--days <count>', 'number of days to list', dayCount, 7),
   )
     .addHelpText('after', examples('static usage', 'static usage --days 30 --json'))
     .action(usage)
@@ -29,7 +29,7 @@ async function usage(flags: Flags): Promise<void> {
     method: 'GET',
     path: `/v1/usage?days=${flags.days}`,
     apiKey: keyOf(account),
-    doing: 'Asking for the usage',
+    doing: 'Fetching usage',
   })
   if (flags.json) return printJson(body)
   const { messages, plan, mode, resets_at: resets, token_exchanges: exchanges, daily } = body
@@ -38,8 +38,10 @@ async function usage(flags: Flags): Promise<void> {
     facts([
       ['plan', `${plan} (${mode})`],
       ['messages', limit === null ? `${number(used)}, unlimited` : `${number(used)} of ${number(limit)}`],
-      ...(reserved === 0 ? [] : [['lent', `${number(reserved)} to relays, who give back what is not used`] as const]),
-      ...(remaining === null ? [] : [['left', number(remaining)] as const]),
+      ...(reserved === 0
+        ? []
+        : [['reserved', `${number(reserved)} by relays, which return what they do not use`] as const]),
+      ...(remaining === null ? [] : [['remaining', number(remaining)] as const]),
       ['resets', shortTime(resets)],
       ['tokens', number(exchanges)],
     ]),
@@ -59,7 +61,7 @@ function number(count: number): string {
 function dayCount(text: string): number {
   const days = Number(text)
   if (!/^\d{1,3}$/.test(text) || days < 1 || days > MOST_DAYS) {
-    throw new InvalidArgumentError(`A number from 1 to ${MOST_DAYS}.`)
+    throw new InvalidArgumentError(`Expected a number from 1 to ${MOST_DAYS}.`)
   }
   return days
 }

@@ -1,4 +1,4 @@
-/** `static whoami`: the account, and where that is known from. */
+/** `static whoami`: the account, and where its API key comes from. */
 import { Command } from 'commander'
 import type { Account } from '@static/protocol'
 import { accountOf, addAccountFlags, type AccountFlags, keyOf, defaultRelay } from '../account/account.ts'
@@ -8,7 +8,7 @@ import { examples } from '../terminal/examples.ts'
 import { facts, print, printJson, shortTime } from '../terminal/output.ts'
 
 export function whoamiCommand(): Command {
-  return addAccountFlags(new Command('whoami').description('show the account that commands act for'))
+  return addAccountFlags(new Command('whoami').description('show the account and agent that commands use'))
     .addHelpText('after', examples('static whoami', 'static whoami --json'))
     .action(whoami)
 }
@@ -20,7 +20,7 @@ async function whoami(flags: AccountFlags): Promise<void> {
     method: 'GET',
     path: '/v1/accounts/me',
     apiKey,
-    doing: 'Asking the API',
+    doing: 'Fetching the account',
   })
   const where = {
     key_prefix: apiKey.slice(0, 16),
@@ -40,7 +40,7 @@ async function whoami(flags: AccountFlags): Promise<void> {
       ['key', `${where.key_prefix}… (${from})`],
       ['API', where.api_url],
       ['relay', where.relay],
-      ['agent', `${where.identity} (another one with --as)`],
+      ['agent', `${where.identity} (change it with --as)`],
     ]),
   )
 }

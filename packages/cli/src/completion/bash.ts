@@ -26,7 +26,7 @@ _static() {
   case "$at" in
 ${words.join('\n')}
   esac
-  # The value of a flag: one of its choices, or a file.
+  # The value of a flag: one of its choices, or a file name.
   case "$at|\${COMP_WORDS[COMP_CWORD-1]}" in
 ${values.join('\n')}
   esac

@@ -1,7 +1,7 @@
 /** Completion for fish. */
 import type { CommandNode, FlagNode } from './tree.ts'
 
-/** The script, to be sourced or put into `~/.config/fish/completions/static.fish`. */
+/** The script, to be sourced or saved as `~/.config/fish/completions/static.fish`. */
 export function fishScript(tree: readonly CommandNode[]): string {
   const steps = tree.flatMap(({ path, children }) => children.map(({ name }) => quoted(`${path} ${name}`)))
   const lines = tree.flatMap(({ path, children, flags, choices }) => {

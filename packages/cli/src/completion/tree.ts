@@ -1,7 +1,6 @@
-/** The commands as a shell needs them to complete a line. */
+/** The command tree, in the form that completion scripts need. */
 import type { Command } from 'commander'
 
-/** A flag. */
 export interface FlagNode {
   /** `--json`. */
   readonly name: string
@@ -10,17 +9,17 @@ export interface FlagNode {
   readonly choices: readonly string[]
 }
 
-/** A command with what can stand after it. */
+/** A command with its subcommands, flags and argument choices. */
 export interface CommandNode {
   /** `channel send`; empty for the program itself. */
   readonly path: string
   readonly children: readonly { readonly name: string; readonly description: string }[]
   readonly flags: readonly FlagNode[]
-  /** What its arguments can be, where that is known. */
+  /** Fixed choices for its arguments, if any. */
   readonly choices: readonly string[]
 }
 
-/** All commands, the program first. */
+/** All commands as a flat list, the program first. */
 export function treeOf(command: Command, path = ''): CommandNode[] {
   const flags = command.options.map(({ long, short, description, required, optional, argChoices }) => ({
     name: long ?? short ?? '',
@@ -28,7 +27,7 @@ export function treeOf(command: Command, path = ''): CommandNode[] {
     takesValue: required || optional,
     choices: argChoices ?? [],
   }))
-  const help = { name: '--help', description: 'show how to use it', takesValue: false, choices: [] }
+  const help = { name: '--help', description: 'display help for command', takesValue: false, choices: [] }
   const node: CommandNode = {
     path,
     children: command.commands.map((child) => ({ name: child.name(), description: child.description() })),

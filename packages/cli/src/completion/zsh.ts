@@ -1,7 +1,7 @@
 /** Completion for zsh. */
 import type { CommandNode } from './tree.ts'
 
-/** The script, to be sourced or put into a directory of `fpath` as `_static`. */
+/** The script, to be sourced or saved as `_static` in a directory of `fpath`. */
 export function zshScript(tree: readonly CommandNode[]): string {
   const steps = tree.flatMap(({ path, children }) => children.map(({ name }) => `"${path} ${name}"`))
   const cases = tree.map(({ path, children, flags, choices }) => {

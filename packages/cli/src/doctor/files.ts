@@ -1,9 +1,9 @@
-/** Who can reach the files that hold secrets: they are for their user alone. */
+/** Checks that only their owner can access files with secrets. */
 import { lstatSync, readdirSync, type Stats } from 'node:fs'
 import { join } from 'node:path'
 import { type Finding, fix, ok } from './finding.ts'
 
-/** Files that anybody may read: certificates. */
+/** Certificates, which anyone may read. */
 const PUBLIC = /\.pem$/
 const OTHERS = 0o077
 const OTHERS_WRITE = 0o022
@@ -18,18 +18,18 @@ export function checkServerData(directory: string): Finding {
 export function checkAgents(directory: string): Finding {
   if (!statOf(directory)) return ok('agents', `none in ${directory}`)
   const agents = namesIn(directory).map((name) => join(directory, name))
-  const count = agents.length === 1 ? 'one agent' : `${agents.length} agents`
+  const count = agents.length === 1 ? '1 agent' : `${agents.length} agents`
   return findingOf('agents', `${count} in ${directory}`, agents.flatMap(directoryFaults))
 }
 
 function findingOf(check: string, what: string, faults: readonly string[]): Finding {
   const [first] = faults
-  if (first === undefined) return ok(check, `${what}: for you alone`)
-  const more = faults.length > 1 ? ` (and ${faults.length - 1} more like it)` : ''
+  if (first === undefined) return ok(check, `${what}: accessible by you only`)
+  const more = faults.length > 1 ? ` (and ${faults.length - 1} more)` : ''
   return fix(check, `${first}${more}`)
 }
 
-/** How to fix each fault. */
+/** Each problem in a directory, with its fix. */
 function directoryFaults(directory: string): string[] {
   const files = namesIn(directory).map((name) => join(directory, name))
   return [
@@ -41,15 +41,15 @@ function directoryFaults(directory: string): string[] {
 function faultOf(path: string, refused: number, mode: string): string[] {
   const found = statOf(path)
   if (!found) return []
-  if (found.uid !== process.geteuid?.()) return [`${path} belongs to another user: run as that user, or move it away.`]
-  return (found.mode & refused) === 0 ? [] : [`Other users can reach ${path}: run \`chmod ${mode} ${path}\`.`]
+  if (found.uid !== process.geteuid?.()) return [`${path} belongs to another user. Run as that user, or move it away.`]
+  return (found.mode & refused) === 0 ? [] : [`Other users can access ${path}. Run \`chmod ${mode} ${path}\`.`]
 }
 
 function statOf(path: string): Stats | undefined {
   try {
     return lstatSync(path, { throwIfNoEntry: false })
   } catch {
-    // Below a directory that cannot be entered, which is told of itself.
+    // The parent directory is not accessible, which is reported on its own.
     return undefined
   }
 }

@@ -1,4 +1,4 @@
-/** What a check of `static doctor` finds: that something is fine, or how to fix it, in one sentence. */
+/** The result of one check of `static doctor`: ok, or what is wrong and how to fix it. */
 export interface Finding {
   readonly check: string
   readonly ok: boolean

@@ -1,4 +1,4 @@
-/** Whether the API and the relay are there, can be trusted, and agree on the time. */
+/** Checks that the API and the relay respond, that their certificates are trusted and that the clocks agree. */
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
@@ -13,12 +13,12 @@ import { type Finding, fix, ok } from './finding.ts'
 
 const MS = 1000
 const TIMEOUT_MS = 5_000
-/** A token is refused that seems to be from the future. */
+/** The API and the relay refuse a token that appears to be from the future. */
 const MOST_SECONDS_OFF = 30
 const SOON_DAYS = 7
 const DAY_MS = 86_400_000
 
-/** The API: whether it is ready, and by whose clock. */
+/** Checks that the API is ready, and compares its clock with ours. */
 export async function checkApi({ apiUrl, ca }: AccountSettings): Promise<Finding[]> {
   const url = new URL(`${apiUrl}/health/ready`)
   try {
@@ -30,11 +30,11 @@ export async function checkApi({ apiUrl, ca }: AccountSettings): Promise<Finding
   }
 }
 
-/** The certificate that the API shows. */
+/** Checks the certificate that the API presents. */
 export async function checkCertificate({ apiUrl, ca }: AccountSettings): Promise<Finding> {
   const { hostname, port } = new URL(apiUrl)
   const host = hostname.replaceAll(/[[\]]/g, '')
-  // Nothing is sent: it is only looked at, so that what is wrong with it can be told.
+  // Accepts any certificate so that it can report what is wrong with it; nothing is sent over this connection.
   const socket = connect({
     host,
     port: Number(port || 443),
@@ -58,21 +58,24 @@ function findingOf(socket: TLSSocket, apiUrl: string): Finding {
     const why = String(socket.authorizationError)
     return fix(
       'certificate',
-      `${apiUrl} is not trusted (${why}): name its authority with --ca, as \`static up\` printed it.`,
+      `The certificate of ${apiUrl} is not trusted (${why}). Pass its CA with --ca; \`static up\` prints the path.`,
     )
   }
   const end = new Date(socket.getPeerCertificate().valid_to)
   const days = Math.floor((end.getTime() - Date.now()) / DAY_MS)
   const until = end.toISOString().slice(0, 10)
   if (days < SOON_DAYS)
-    return fix('certificate', `It ends on ${until}: renew it, or restart \`static up\`, which does.`)
-  return ok('certificate', `trusted, until ${until}`)
+    return fix(
+      'certificate',
+      `The certificate expires on ${until}. Renew it; \`static up\` renews its own when restarted.`,
+    )
+  return ok('certificate', `trusted, valid until ${until}`)
 }
 
-/** The key of the account. */
+/** Checks that the API accepts the API key. */
 export async function checkKey(account: AccountSettings): Promise<Finding> {
   const { apiKey } = account
-  if (apiKey === undefined) return fix('API key', 'You are not signed in: run `static signup` or `static login`.')
+  if (apiKey === undefined) return fix('API key', 'You are not signed in. Run `static signup` or `static login`.')
   try {
     const request = { method: 'GET', path: '/v1/accounts/me', apiKey, doing: 'Checking the key' } as const
     const { body } = await requestApi<Account>(account, request)
@@ -83,7 +86,7 @@ export async function checkKey(account: AccountSettings): Promise<Finding> {
   }
 }
 
-/** The relay: with an agent that is made for this and thrown away, as a guest. */
+/** Checks that the relay responds, by connecting a temporary agent as a guest. */
 export async function checkRelay(endpoint: string, { apiUrl, givenCa }: AccountSettings): Promise<Finding> {
   const { StaticClient } = await import('@static/sdk')
   const directory = await mkdtemp(join(tmpdir(), 'static-doctor-'))
@@ -101,22 +104,25 @@ export async function checkRelay(endpoint: string, { apiUrl, givenCa }: AccountS
   }
   try {
     await reach({ fallback: false })
-    return ok('relay', `${endpoint} answers`)
+    return ok('relay', `${endpoint} responds`)
   } catch (error) {
-    // It is there, and lets no guests in.
-    if (error instanceof AuthError) return ok('relay', `${endpoint} answers`)
+    // The relay responds, but does not admit guests.
+    if (error instanceof AuthError) return ok('relay', `${endpoint} responds`)
     const { message } = StaticError.from(error)
     const other = await reach({ fallback: true }).then(
       () => true,
       () => false,
     )
-    return fix('relay', other ? `${message} Agents get there by gRPC, more slowly.` : `${message} ${startHint(apiUrl)}`)
+    return fix(
+      'relay',
+      other ? `${message} Agents fall back to gRPC, which is slower.` : `${message} ${startHint(apiUrl)}`,
+    )
   } finally {
     await rm(directory, { recursive: true, force: true })
   }
 }
 
-/** Who has the ports of a server on this machine. */
+/** Checks whether the ports of a local server are free or in use by Static. */
 export async function checkPorts(endpoint: string, apiUrl: string, reachable: boolean): Promise<Finding> {
   const relay = parseEndpoint(endpoint)
   const { hostname, port } = new URL(apiUrl)
@@ -131,7 +137,7 @@ export async function checkPorts(endpoint: string, apiUrl: string, reachable: bo
   if (taken.length === 0) return ok('ports', `${api}/tcp and ${relayPort} are free`)
   return fix(
     'ports',
-    `Another program has ${taken.join(' and ')}: stop it, or give \`static up\` other ports (--help).`,
+    `Another program is using ${taken.join(' and ')}. Stop it, or choose other ports (see \`static up --help\`).`,
   )
 }
 
@@ -155,13 +161,13 @@ async function isFree(kind: 'tcp' | 'udp', port: number): Promise<boolean> {
 function clock(date: string | undefined): Finding {
   const there = Date.parse(date ?? '')
   if (Number.isNaN(there)) return notChecked('clock')
-  // The header has whole seconds.
+  // The Date header has a resolution of one second.
   const off = Math.round((Date.now() - there) / MS)
-  if (Math.abs(off) <= MOST_SECONDS_OFF) return ok('clock', 'agrees with that of the API')
+  if (Math.abs(off) <= MOST_SECONDS_OFF) return ok('clock', 'in sync with the API')
   const how = off > 0 ? 'ahead of' : 'behind'
   return fix(
     'clock',
-    `This machine is ${Math.abs(off)} s ${how} the API: set its clock, for one with \`timedatectl set-ntp true\`.`,
+    `The clock of this machine is ${Math.abs(off)} s ${how} the API. Set it, for example with \`timedatectl set-ntp true\`.`,
   )
 }
 
@@ -171,5 +177,5 @@ function startHint(apiUrl: string): string {
 }
 
 function notChecked(check: string): Finding {
-  return ok(check, 'not checked: the API cannot be reached')
+  return ok(check, 'not checked: cannot reach the API')
 }

@@ -1,4 +1,4 @@
-/** How the API runs, from flags and from the secrets in the data directory. */
+/** Options of the API, from flags and from the secrets in the data directory. */
 import { randomBytes } from 'node:crypto'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -9,19 +9,22 @@ import type { ApiServerFlags } from './flags.ts'
 import { metricsTokenOf, settingsOf } from './input-files.ts'
 import { logOf } from './log-options.ts'
 
-/** The options of the API that follow from flags and from the secrets in the data directory. */
+/** The options that `up` and `api` share. Creates missing secrets. */
 export async function apiOptionsFrom(flags: ApiServerFlags): Promise<Omit<ApiOptions, 'database' | 'certificate'>> {
   const secret = (): Buffer => Buffer.from(`${randomBytes(32).toString('hex')}\n`)
   const master = await ensureSecretFile(join(flags.dataDir, 'master.key'), secret)
   const masterKey = Buffer.from(master.toString().trim(), 'hex')
   if (masterKey.length !== 32) {
-    throw StaticError.of('invalid_request', `${join(flags.dataDir, 'master.key')} must hold 64 hexadecimal digits.`)
+    throw StaticError.of(
+      'invalid_request',
+      `${join(flags.dataDir, 'master.key')} is not a master key: it must contain 64 hexadecimal digits. Restore it.`,
+    )
   }
   const credential = (await ensureSecretFile(join(flags.dataDir, 'relay.credential'), secret)).toString().trim()
   if (credential.length < 32) {
     throw StaticError.of(
       'invalid_request',
-      `${join(flags.dataDir, 'relay.credential')} must hold at least 32 characters.`,
+      `${join(flags.dataDir, 'relay.credential')} is too short: it must contain at least 32 characters.`,
     )
   }
   return {

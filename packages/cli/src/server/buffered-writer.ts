@@ -1,15 +1,15 @@
-/** Log lines on their way to a file or a pipe, many in one write: each write there blocks the process. */
+/** Batches log lines for a file or a pipe, where every write blocks the process. */
 import { writeSync } from 'node:fs'
 import type { WriteStream } from 'node:tty'
 
 const WRITE_EVERY_MS = 50
 const MOST_WAITING = 64 * 1024
-/** Beyond this much that the reader has not taken, lines are dropped: the server matters more than its log. */
+/** With more unread bytes than this, lines are dropped: the server matters more than its log. */
 const MOST_UNREAD = 1024 * 1024
 
 /**
- * A function that takes lines. A terminal gets each at once; nothing waits longer than the process lives. A reader that
- * goes away or falls behind loses lines, and nothing else happens.
+ * Returns a function that writes lines. A terminal gets each line immediately; everything buffered is written before
+ * the process exits. A reader that disconnects or falls behind loses lines, with no other effect.
  */
 export function bufferedWriter(stream: WriteStream & { fd: number }): (line: string) => void {
   stream.on('error', () => {})
@@ -27,7 +27,7 @@ export function bufferedWriter(stream: WriteStream & { fd: number }): (line: str
     try {
       if (waiting !== '') writeSync(stream.fd, waiting)
     } catch {
-      // Nobody reads any more.
+      // The reader is gone.
     }
   })
   return (line) => {

@@ -1,6 +1,6 @@
 /**
- * The server's data directory and the secret files in it. Other users of the machine are kept out by owner and mode;
- * root, and programs of the same user, are not.
+ * The server's data directory and the secret files in it. Owner and mode keep out other users of the machine, but not
+ * root or other programs of the same user.
  */
 import { type Stats, statSync } from 'node:fs'
 import { homedir } from 'node:os'
@@ -19,7 +19,7 @@ import { StaticError } from '@static/protocol'
 const TRIES = 5
 const CANNOT_MAKE = ['EACCES', 'EPERM', 'EROFS', 'ENOENT']
 
-/** Where `static up` keeps its data unless told otherwise: `<XDG data>/static/server`. */
+/** The default data directory of `static up`: `<XDG data>/static/server`. */
 export function defaultDataDirectory(
   environment: Readonly<Record<string, string | undefined>> = process.env,
   home: string = homedir(),
@@ -31,12 +31,13 @@ export function defaultDataDirectory(
 }
 
 /**
- * Makes the directory, 0700, or checks the one that exists and clears what a crash left in it.
+ * Creates the directory with mode 0700, or checks the existing one and removes temporary files that a crash left in it.
  *
- * An existing directory may be readable by others (the secret files in it are 0600), but clients find `ca.pem` by
- * themselves only in one that is 0700.
+ * An existing directory may be readable by others (the secret files in it are 0600), but clients find `ca.pem`
+ * automatically only in one with mode 0700.
  *
- * Throws `store_permissions` if others can write to it or it is another user's, `invalid_request` if it is no directory.
+ * Throws `store_permissions` if others can write to it or it belongs to another user, `invalid_request` if it is not a
+ * directory.
  */
 export function ensurePrivateDirectory(path: string): void {
   let found: Stats
@@ -46,7 +47,7 @@ export function ensurePrivateDirectory(path: string): void {
   } catch (error) {
     if (isErrno(error, 'ENOTDIR')) throw notDirectory(path, error)
     if (CANNOT_MAKE.some((code) => isErrno(error, code))) {
-      throw invalid(`The data directory ${path} cannot be made here: choose another with --data-dir.`, error)
+      throw invalid(`Cannot create the data directory ${path}. Choose another one with --data-dir.`, error)
     }
     throw error
   }
@@ -56,7 +57,7 @@ export function ensurePrivateDirectory(path: string): void {
 }
 
 /**
- * Reads a secret file, or makes it (0600) with what `make` returns. Processes that race get the same content.
+ * Reads a secret file, or creates it (0600) with the result of `make`. Racing processes get the same content.
  *
  * Throws as `readPrivateFile`.
  */
@@ -64,7 +65,7 @@ export async function ensureSecretFile(path: string, make: () => Buffer): Promis
   return await ensure(path, 0o600, readPrivateFile, make)
 }
 
-/** The same for a public file (0644), whose content may take time to make. */
+/** The same for a public file (0644) whose content is created asynchronously. */
 export async function ensurePublicFile(path: string, make: () => Promise<Buffer>): Promise<Buffer> {
   return await ensure(path, 0o644, readPublicFile, make)
 }
@@ -75,18 +76,18 @@ async function ensure(
   read: (path: string) => Buffer | undefined,
   make: () => Buffer | Promise<Buffer>,
 ): Promise<Buffer> {
-  // More than one round only if somebody deletes the file at the same time.
+  // More than one round is needed only if another process deletes the file meanwhile.
   for (let round = 0; round < TRIES; round++) {
     const present = read(path)
     if (present !== undefined) return present
     const made = await make()
     if (createFile(path, made, mode)) return made
   }
-  throw invalid(`${path} disappears while it is being read: let no other program delete it.`)
+  throw invalid(`${path} keeps disappearing. Make sure that no other program deletes it.`)
 }
 
 function notDirectory(path: string, cause?: unknown): StaticError {
-  return invalid(`${path} cannot be the data directory because it, or a part of it, is a file.`, cause)
+  return invalid(`${path} cannot be the data directory: it, or one of its parents, is a file.`, cause)
 }
 
 function invalid(message: string, cause?: unknown): StaticError {

@@ -1,10 +1,10 @@
-/** Which database a command means. */
+/** The database that a command uses. */
 
-/** The flag, else `STATIC_DATABASE`; a password on the command line gets a warning, because `ps` shows it. */
+/** The flag, else `STATIC_DATABASE`; warns about a password on the command line, because `ps` shows it. */
 export function databaseOf(flag: string | undefined): string | undefined {
   if (flag !== undefined && URL.parse(flag)?.password) {
     process.stderr.write(
-      'static: other users can see this password in the process list; set STATIC_DATABASE instead.\n',
+      'static: other users of this machine can see the database password in the process list. Set STATIC_DATABASE instead.\n',
     )
   }
   return flag ?? process.env['STATIC_DATABASE']

@@ -14,7 +14,7 @@ export interface ServeFlags {
   readonly json?: boolean
 }
 
-/** Flags of the servers that keep something. */
+/** Flags of the servers that store data. */
 export interface StateFlags extends ServeFlags {
   readonly dataDir: string
   readonly metricsToken?: string
@@ -32,18 +32,18 @@ export interface ApiServerFlags extends StateFlags {
 export function addServeFlags(command: Command): Command {
   return command
     .option('--host <host>', 'address to listen on', 'localhost')
-    .option('--name <name[:port]>', 'the name that users reach this server by (default: the host)')
+    .option('--name <name[:port]>', 'public name of this server (default: the host)')
     .option('--cert <file>', 'certificate chain, PEM')
     .option('--key <file>', 'private key of the certificate, PEM')
-    .addOption(new Option('--log-level <level>', 'how much to log').choices(LOG_LEVELS).default('info'))
+    .addOption(new Option('--log-level <level>', 'least severe level to log').choices(LOG_LEVELS).default('info'))
     .option('--json', 'print one line of JSON when ready')
 }
 
-/** Adds the flags of servers that keep something. */
+/** Adds the flags of servers that store data. */
 export function addStateFlags(command: Command): Command {
   return addServeFlags(command)
-    .option('--data-dir <dir>', 'where everything is kept', defaultDataDirectory())
-    .option('--metrics-token <file>', 'file with a token that lets other machines read /metrics')
+    .option('--data-dir <dir>', 'directory for all data', defaultDataDirectory())
+    .option('--metrics-token <file>', 'file with a token that allows other machines to read /metrics')
 }
 
 /** Adds the flags of the API to a command. */
@@ -51,24 +51,26 @@ export function addApiServerFlags(command: Command): Command {
   return command
     .option('--api-port <port>', 'port of the API', portNumber, 8443)
     .addOption(
-      new Option('--internal-port [port]', 'also open the loopback listener for relay nodes')
+      new Option('--internal-port [port]', 'also open the internal listener for relay nodes, on loopback')
         .argParser(portNumber)
         .preset('8444'),
     )
-    .option('--settings <file>', 'JSON file with limits and other numbers of the API to change; SPEC.md lists them')
-    .option('--trusted-proxy <address...>', 'proxies whose word on the client address is believed')
+    .option('--settings <file>', 'JSON file with limits and other settings of the API to change; see SPEC.md')
+    .option('--trusted-proxy <address...>', 'proxies trusted to report the client address')
 }
 
-/** A port from a flag. */
+/** Parses a port number. */
 export function portNumber(text: string): number {
   const port = Number(text)
-  if (!/^\d{1,5}$/.test(text) || port > 65_535) throw new InvalidArgumentError('A port is a number from 0 to 65535.')
+  if (!/^\d{1,5}$/.test(text) || port > 65_535)
+    throw new InvalidArgumentError('Expected a port number from 0 to 65535.')
   return port
 }
 
-/** How many of something, from a flag. */
+/** Parses a number from 1 to 64. */
 export function smallCount(text: string): number {
   const count = Number(text)
-  if (!/^\d{1,2}$/.test(text) || count < 1 || count > 64) throw new InvalidArgumentError('A number from 1 to 64.')
+  if (!/^\d{1,2}$/.test(text) || count < 1 || count > 64)
+    throw new InvalidArgumentError('Expected a number from 1 to 64.')
   return count
 }

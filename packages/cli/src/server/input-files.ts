@@ -1,28 +1,28 @@
-/** Files that the operator names by a flag: settings, tokens, certificates. */
+/** Files that the operator passes with flags: settings, tokens, certificates. */
 import { readFile } from 'node:fs/promises'
 import { StaticError } from '@static/protocol'
 import { readPrivateFile } from '@static/node/files'
 import type { StateFlags } from './flags.ts'
 
-/** The token that lets others read the metrics. */
+/** The token that allows other machines to read the metrics. */
 export async function metricsTokenOf({ metricsToken }: StateFlags): Promise<string | undefined> {
   return metricsToken === undefined ? undefined : readToken(metricsToken)
 }
 
-/** The numbers of a settings file. */
+/** The content of a settings file. */
 export async function settingsOf(path: string | undefined): Promise<unknown> {
   return path === undefined ? undefined : readJson(path)
 }
 
-/** A file of PEM or other text, if one is named. */
+/** The content of a text file, such as PEM; undefined without a path. */
 export async function textOf(path: string | undefined): Promise<string | undefined> {
   return path === undefined ? undefined : readText(path)
 }
 
-/** A secret from a file that nobody else may read. */
+/** Reads a secret from a file that only its owner may access. */
 export async function readToken(path: string): Promise<string> {
   const token = readPrivateFile(path)?.toString().trim() ?? ''
-  if (token === '') throw StaticError.of('invalid_request', `The file ${path} does not exist or is empty.`)
+  if (token === '') throw StaticError.of('invalid_request', `File ${path} does not exist or is empty.`)
   return token
 }
 
@@ -36,14 +36,16 @@ async function readJson(path: string): Promise<unknown> {
 }
 
 /**
- * A text file.
+ * Reads a text file.
  *
- * @throws {StaticError} `invalid_request` when it cannot be read
+ * @throws {StaticError} `invalid_request` if it cannot be read
  */
 export async function readText(path: string): Promise<string> {
   try {
     return await readFile(path, 'utf8')
   } catch (cause) {
-    throw StaticError.of('invalid_request', `The file ${path} cannot be read.`, { cause })
+    throw StaticError.of('invalid_request', `Cannot read file ${path}. Check that it exists and is readable.`, {
+      cause,
+    })
   }
 }

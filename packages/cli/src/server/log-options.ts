@@ -1,9 +1,9 @@
-/** Where a server's log goes. */
+/** Log settings of a server. */
 import type { ApiOptions } from '@static/api'
 import { bufferedWriter } from './buffered-writer.ts'
 import type { ServeFlags } from './flags.ts'
 
-/** How to log. */
+/** Logs to stderr, formatted for reading if that is a terminal. */
 export function logOf({ logLevel: level }: ServeFlags): ApiOptions['log'] {
   return { write: bufferedWriter(process.stderr), pretty: process.stderr.isTTY, level }
 }

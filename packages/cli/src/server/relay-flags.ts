@@ -3,7 +3,7 @@ import { type Command, Option } from 'commander'
 import { ALL_TRAFFIC, TRAFFIC_PROFILES, type TrafficProfileName } from '@static/protocol'
 import { portNumber, smallCount, type StateFlags } from './flags.ts'
 
-/** What `up` and `relay` have in common. */
+/** Flags shared by `up` and `relay`. */
 export interface RelayFlags extends StateFlags {
   readonly grpcPort: number
   readonly quicPort: number
@@ -16,23 +16,23 @@ export interface RelayFlags extends StateFlags {
   readonly trafficCeiling: TrafficProfileName
 }
 
-/** Adds the flags above to a command. */
+/** Adds the relay flags to a command. */
 export function addRelayFlags(command: Command): Command {
   return command
-    .option('--grpc-port <port>', 'TCP port of the relay: gRPC and health', portNumber, 5000)
-    .option('--quic-port <port>', 'UDP port of the relay: QUIC', portNumber, 4433)
-    .option('--quic-endpoints <count>', 'QUIC endpoints, on consecutive ports', smallCount, 1)
-    .option('--relay-settings <file>', 'JSON file with limits and other numbers of the relay to change')
-    .option('--proxy-ca <file>', 'authority whose client certificates stand-alone proxies show, PEM')
-    .option('--origin <origin...>', 'origins whose pages may call the relay from a browser')
-    .option('--no-guests', 'turn away agents that have no API key')
+    .option('--grpc-port <port>', 'TCP port of the relay, for gRPC and health checks', portNumber, 5000)
+    .option('--quic-port <port>', 'UDP port of the relay, for QUIC', portNumber, 4433)
+    .option('--quic-endpoints <count>', 'number of QUIC endpoints, on consecutive ports', smallCount, 1)
+    .option('--relay-settings <file>', 'JSON file with limits and other settings of the relay to change')
+    .option('--proxy-ca <file>', 'CA of the client certificates of stand-alone proxies, PEM')
+    .option('--origin <origin...>', 'web origins allowed to connect from a browser')
+    .option('--no-guests', 'refuse agents without an API key')
     .addOption(
-      new Option('--traffic-floor <profile>', 'the least traffic protection that agents may ask for')
+      new Option('--traffic-floor <profile>', 'weakest traffic profile that agents may choose')
         .choices(TRAFFIC_PROFILES)
         .default(ALL_TRAFFIC.floor),
     )
     .addOption(
-      new Option('--traffic-ceiling <profile>', 'the most traffic protection that agents may ask for')
+      new Option('--traffic-ceiling <profile>', 'strongest traffic profile that agents may choose')
         .choices(TRAFFIC_PROFILES)
         .default(ALL_TRAFFIC.ceiling),
     )

@@ -1,4 +1,4 @@
-/** How a relay runs, from its flags. */
+/** Options of a relay, from its flags. */
 import { join } from 'node:path'
 import type { RelayOptions } from '@static/relay'
 import type { ServeFlags } from './flags.ts'
@@ -6,7 +6,7 @@ import { settingsOf } from './input-files.ts'
 import type { RelayFlags } from './relay-flags.ts'
 import { endOnFatal } from './run-until-stopped.ts'
 
-/** What follows from the flags that `up` and `relay` share; the rest differs. */
+/** The options that `up` and `relay` share. */
 export async function relayOptionsFrom(
   flags: RelayFlags,
 ): Promise<Omit<RelayOptions, 'api' | 'certificate' | 'log' | 'metricsToken' | 'proxyCa' | 'quicCertificate'>> {
@@ -25,7 +25,7 @@ export async function relayOptionsFrom(
   }
 }
 
-/** The server name that agents know the relay by: it must be in the certificate, and is never an address. */
+/** The relay's server name for agents: it must be in the certificate, and is never an IP address. */
 export function relayName({ host, name }: ServeFlags): string {
   const bare = name?.replace(/:\d+$/, '') ?? host
   return /^[\d.]+$|:/.test(bare) ? 'localhost' : bare

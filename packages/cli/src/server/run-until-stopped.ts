@@ -1,26 +1,26 @@
-/** The life of servers in the foreground: fresh certificates, and an orderly end. */
+/** Runs servers in the foreground: renews certificates and shuts down cleanly. */
 import { StaticError } from '@static/protocol'
 import type { Certificate } from './certificate.ts'
 
 const RENEWAL_CHECK_MS = 3600_000
 
-/** A server that runs. */
+/** A running server. */
 export interface Running {
   renew(certificate: Certificate): void | Promise<void>
   close(): Promise<void>
 }
 
-/** Keeps the certificate of running servers fresh and ends them, the last one first, when the process is asked to stop. */
+/** Renews the certificates of running servers, and closes the servers in reverse order on SIGINT or SIGTERM. */
 export function runUntilStopped(
   servers: readonly Running[],
   certificate: () => Promise<Certificate | undefined>,
 ): void {
   const say = (error: unknown): void => {
-    process.stderr.write(`static: the certificate was not renewed: ${StaticError.from(error).message}\n`)
+    process.stderr.write(`static: certificate renewal failed: ${StaticError.from(error).message}\n`)
   }
   const renew = async (): Promise<void> => {
     const fresh = await certificate()
-    // Of a pair whose files are just being replaced nothing is taken; the next look finds it whole.
+    // `certificate` throws for a pair that is only half replaced; the next check finds both files.
     if (fresh) for (const server of servers) await server.renew(fresh)
   }
   const renewal = setInterval(() => void renew().catch(say), RENEWAL_CHECK_MS)
@@ -30,7 +30,7 @@ export function runUntilStopped(
     for (const server of servers.toReversed()) await server.close()
   }
   const stop = (): void => {
-    // The second signal means it.
+    // A second signal exits immediately.
     if (stopping) process.exit(1)
     stopping = true
     clearInterval(renewal)
@@ -46,8 +46,8 @@ export function runUntilStopped(
   process.on('SIGTERM', stop)
 }
 
-/** Ends a process whose server cannot go on: its supervisor starts it anew. */
+/** Exits after a fatal error, so that a supervisor can restart the process. */
 export function endOnFatal(error: unknown): never {
-  process.stderr.write(`static: the relay cannot go on: ${StaticError.from(error).message}\n`)
+  process.stderr.write(`static: the relay failed and stops: ${StaticError.from(error).message}\n`)
   process.exit(1)
 }

@@ -1,4 +1,4 @@
-/** Questions to the person at the terminal, and what comes by stdin when there is none. */
+/** Prompts on a terminal, and input from stdin without one. */
 import { createInterface } from 'node:readline/promises'
 import { StringDecoder } from 'node:string_decoder'
 import { StaticError } from '@static/protocol'
@@ -11,12 +11,12 @@ const ESCAPE = '\u001B'
 const BACKSPACES = new Set(['\u007F', '\b'])
 const LONGEST_SECRET = 1024
 
-/** Whether somebody can be asked. */
+/** Whether a prompt is possible: stdin and stderr are both terminals. */
 export function canAsk(): boolean {
   return process.stdin.isTTY && process.stderr.isTTY
 }
 
-/** Asks for a line of text. */
+/** Prompts for a line of text. */
 export async function askLine(question: string): Promise<string> {
   const terminal = createInterface({ input: process.stdin, output: process.stderr })
   const ended = Promise.withResolvers<never>()
@@ -32,14 +32,14 @@ export async function askLine(question: string): Promise<string> {
   }
 }
 
-/** Asks whether to go on; without anybody to ask, or with another answer than yes, it throws. */
+/** Asks for confirmation; throws without a terminal, or on any answer other than yes. */
 export async function confirm(question: string): Promise<void> {
-  if (!canAsk()) throw StaticError.of('invalid_request', 'Nobody can be asked here: add --yes to go on.')
+  if (!canAsk()) throw StaticError.of('invalid_request', 'Not a terminal, so I cannot ask. Pass --yes to continue.')
   const answer = await askLine(`${question} [y/N]`)
-  if (!/^y(es)?$/i.test(answer)) throw StaticError.of('invalid_request', 'Nothing was changed.')
+  if (!/^y(es)?$/i.test(answer)) throw StaticError.of('invalid_request', 'Cancelled. Nothing was changed.')
 }
 
-/** Asks for a secret, which the terminal does not show. */
+/** Prompts for a secret without echoing it. */
 export async function askSecret(question: string): Promise<string> {
   const { stdin, stderr } = process
   const decoder = new StringDecoder('utf8')
@@ -47,7 +47,7 @@ export async function askSecret(question: string): Promise<string> {
   const done = Promise.withResolvers<string>()
   const take = (chunk: Buffer): void => {
     const text = decoder.write(chunk)
-    // A key such as an arrow sends several signs at once, none of which is meant.
+    // Ignore escape sequences, such as those of the arrow keys.
     if (text.startsWith(ESCAPE)) return
     for (const sign of text) {
       if (sign === '\r' || sign === '\n') return done.resolve(signs.join(''))
@@ -58,7 +58,7 @@ export async function askSecret(question: string): Promise<string> {
     }
   }
   const end = (): void => done.reject(new Interrupted())
-  // Before the question: whoever answers at once must not see it on the screen.
+  // Turn echo off before the prompt appears, or early keystrokes would be shown.
   stdin.setRawMode(true)
   stderr.write(`${question} `)
   stdin.on('data', take)
@@ -76,9 +76,9 @@ export async function askSecret(question: string): Promise<string> {
 }
 
 /**
- * All of stdin.
+ * Reads all of stdin.
  *
- * @throws {StaticError} what `tooLarge` makes, when there is more than so many bytes
+ * @throws {StaticError} the one `tooLarge` returns, if there are more than `maxBytes`
  */
 export async function readInput(maxBytes: number, tooLarge: () => StaticError): Promise<Buffer> {
   const chunks: Buffer[] = []

@@ -1,21 +1,21 @@
-/** How a command ends: the numbers that scripts can rely on. */
+/** Exit codes that scripts can rely on. */
 import { ERRORS, StaticError } from '@static/protocol'
 
-/** The numbers, in the words of the help page. */
+/** The exit codes, as the help page describes them. */
 export const EXIT_CODES = {
   0: 'done',
-  1: 'it could not be done',
-  2: 'the command was not understood',
+  1: 'failed',
+  2: 'usage error',
   3: 'not signed in, or not allowed',
-  4: 'the API, the relay or the other side does not answer now; the same command may work later',
+  4: 'the API, the relay or the peer did not respond; retry later',
   130: 'interrupted (Ctrl-C)',
   143: 'terminated',
 } as const
 
-/** The number of an exit. */
+/** One of the exit codes. */
 export type ExitCode = keyof typeof EXIT_CODES
 
-/** The person has ended the command: nothing is left to say. */
+/** The user interrupted the command; exits without an error message. */
 export class Interrupted extends Error {
   readonly exitCode: ExitCode
 
@@ -25,7 +25,7 @@ export class Interrupted extends Error {
   }
 }
 
-/** The exit code that an error ends a command with. */
+/** Maps an error to an exit code. */
 export function exitCodeOf(error: unknown): ExitCode {
   if (error instanceof Interrupted) return error.exitCode
   if (!(error instanceof StaticError)) return 1

@@ -1,11 +1,11 @@
-/** Ctrl-C, and what ends a process politely. */
+/** SIGINT (Ctrl-C) and SIGTERM. */
 import { Interrupted } from './exit-codes.ts'
 
-/** Waits for the work until the process is asked to end; then it throws, so that everything is closed in order. */
+/** Waits for the work, and throws `Interrupted` on SIGINT or SIGTERM, so that everything gets closed in order. */
 export async function untilInterrupted<Result>(work: Promise<Result>): Promise<Result> {
   const stopped = Promise.withResolvers<never>()
   const interrupt = (): void => {
-    // The terminal has shown ^C: what comes next begins on a line of its own.
+    // The terminal shows ^C: start the next output on a new line.
     if (process.stderr.isTTY) process.stderr.write('\n')
     stopped.reject(new Interrupted(130))
   }
@@ -15,7 +15,7 @@ export async function untilInterrupted<Result>(work: Promise<Result>): Promise<R
   try {
     return await Promise.race([work, stopped.promise])
   } finally {
-    // The second signal ends a process whose closing takes too long.
+    // With the handlers removed, a second signal kills a process that takes too long to close.
     process.off('SIGINT', interrupt)
     process.off('SIGTERM', terminate)
   }

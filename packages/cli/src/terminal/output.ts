@@ -1,37 +1,37 @@
-/** What a command prints: answers on stdout, everything else on stderr, colours on terminals only. */
+/** What a command prints: results on stdout, everything else on stderr, colours on terminals only. */
 import { styleText } from 'node:util'
 
 type Style = Parameters<typeof styleText>[0]
 type Stream = typeof process.stdout | typeof process.stderr
 
-/** One line, or several, of the answer. */
+/** Prints a result to stdout. */
 export function print(text: string): void {
   process.stdout.write(`${text}\n`)
 }
 
-/** The answer as one document. */
+/** Prints a result as one JSON document. */
 export function printJson(value: unknown): void {
   print(JSON.stringify(value))
 }
 
-/** A word beside the answer, for the person at the terminal. */
+/** Prints a hint or warning to stderr. */
 export function note(text: string): void {
   process.stderr.write(`static: ${printable(text)}\n`)
 }
 
-/** How a command is typed here: in a checkout, where npm starts it, it is on no path. */
+/** The command as the user would type it: with `npx` in a checkout, where `static` is not on the PATH. */
 export function commandLine(words: string): string {
   return `${process.env['npm_execpath'] === undefined ? 'static' : 'npx static'} ${words}`
 }
 
-/** Coloured if the stream is a terminal that wants it (NO_COLOR is honoured). */
+/** Styles the text if the stream is a terminal with colours; honours NO_COLOR. */
 export function styled(style: Style, text: string, stream: Stream = process.stdout): string {
   return styleText(style, text, { stream })
 }
 
 /**
- * A text of somebody else, fit for a terminal: control characters, which could move the cursor or change the terminal,
- * and those that turn the direction of writing are shown as codes.
+ * Makes untrusted text safe for a terminal: escapes control characters, which could move the cursor or reconfigure the
+ * terminal, and characters that change the text direction.
  */
 export function printable(text: string): string {
   return text.replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (sign) => {
@@ -40,7 +40,7 @@ export function printable(text: string): string {
   })
 }
 
-/** Rows under a heading, in columns. */
+/** Formats rows as a table with a heading. */
 export function table(heading: readonly string[], rows: readonly (readonly string[])[]): string {
   const safe = rows.map((row) => row.map(printable))
   const widths = heading.map((title, column) =>
@@ -54,18 +54,18 @@ export function table(heading: readonly string[], rows: readonly (readonly strin
   return [styled('bold', line(heading)), ...safe.map(line)].join('\n')
 }
 
-/** In signs, as people count them. */
+/** Width in graphemes. */
 function widthOf(text: string): number {
   return [...new Intl.Segmenter().segment(text)].length
 }
 
-/** Names and values, one a line. */
+/** Formats name-value pairs, one per line. */
 export function facts(pairs: readonly (readonly [name: string, value: string])[]): string {
   const width = Math.max(...pairs.map(([name]) => name.length))
   return pairs.map(([name, value]) => `${styled('dim', name.padEnd(width))}  ${printable(value)}`).join('\n')
 }
 
-/** A time of the API for people, in UTC, to the minute. */
+/** Formats a timestamp of the API in UTC, to the minute. */
 export function shortTime(time: string | null): string {
   return time === null ? 'never' : `${time.slice(0, 16).replace('T', ' ')} UTC`
 }

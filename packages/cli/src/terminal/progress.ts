@@ -1,4 +1,4 @@
-/** A sign of life on a terminal while something takes long. */
+/** A spinner on the terminal for slow operations. */
 import { styled } from './output.ts'
 
 const AFTER_MS = 500
@@ -6,7 +6,7 @@ const EVERY_MS = 100
 const FRAMES = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏']
 const CLEAR_LINE = '\r\u001B[K'
 
-/** Waits for the work; after half a second a terminal shows what is waited for. */
+/** Waits for the work; after half a second, shows on a terminal what it is waiting for. */
 export async function withProgress<Result>(what: string, work: Promise<Result>): Promise<Result> {
   const { stderr } = process
   if (!stderr.isTTY) return await work

@@ -1,4 +1,4 @@
-/** An agent that speaks the relay's protocol and nothing above it: no MLS, the ciphertexts are any bytes. */
+/** An agent that speaks only the relay protocol: no MLS, ciphertexts are arbitrary bytes. */
 import { randomBytes } from 'node:crypto'
 import { create, type MessageInitShape } from '@bufbuild/protobuf'
 import {
@@ -32,7 +32,7 @@ import {
 } from './key.ts'
 import { Refused } from './refusal.ts'
 
-/** A way to the relay: every call opens a stream of cells. */
+/** A connection to the relay: every call opens a stream of cells. */
 export interface Wire {
   readonly form: WireForm
   /** The name that TLS verified. */
@@ -63,22 +63,22 @@ type Push<Case extends string> = Extract<ServerBody, { case: Case }>['value']
 export class Agent {
   readonly key: AgentKey
   readonly form: WireForm
-  /** Everything that was pushed and not yet taken. */
+  /** Pushes that were received and not yet taken. */
   readonly pushes: ServerMessage[] = []
-  /** The opening's answer. */
+  /** The answer to the opening. */
   opened: Answer<'openSession'> | undefined
   challenge: Answer<'getChallenge'> | undefined
   /** Resolves when the stream has ended. */
   readonly ended: Promise<void>
   /** The name that TLS verified. */
   readonly serverName: string | undefined
-  /** Takes envelopes as they came, instead of everything else here. */
+  /** If set, receives the raw envelopes instead of the handling here. */
   onEnvelope: ((envelope: Uint8Array) => void) | undefined
-  /** Set to stop answering pings; `hear` answers those that came meanwhile. */
+  /** Set to stop answering pings; `hear` answers those received meanwhile. */
   deaf = false
-  /** Everything that came. */
+  /** Total bytes received. */
   receivedBytes = 0
-  /** Kinds of cells that came and stand for themselves. */
+  /** Kinds of the received cells that are complete on their own. */
   readonly lone: string[] = []
   /** What the opening announces. */
   traffic: Traffic = NO_TRAFFIC
@@ -110,7 +110,7 @@ export class Agent {
     return agent
   }
 
-  /** Dials, and does no more. */
+  /** Only dials. */
   static async dial(wire: Wire, key: AgentKey): Promise<Agent> {
     const agent = new Agent(key, wire)
     agent.#stream = await wire.open({
@@ -127,7 +127,7 @@ export class Agent {
   /** Opens the session; `changes` alters what is sent after it was signed. */
   async open(jwt = '', changes: object = {}): Promise<Answer<'openSession'>> {
     this.challenge = await this.request('getChallenge', { revision: REVISION })
-    // The relay must be the one that TLS verified: otherwise a relay in between could pass on another's challenge.
+    // The relay must be the one that TLS verified: otherwise a relay in between could forward another's challenge.
     if (this.serverName !== undefined && this.challenge.relayName !== this.serverName) {
       throw new Error(`The challenge names ${this.challenge.relayName}, not ${this.serverName}.`)
     }
@@ -147,13 +147,13 @@ export class Agent {
     return openingOf(this.key, purpose, challenge, this.#opening(jwt))
   }
 
-  /** Brings a new JWT into the session. */
+  /** Renews the JWT of the session. */
   async refresh(jwt: string): Promise<Answer<'refreshSession'>> {
     const challenge = await this.request('getChallenge', { revision: REVISION })
     return this.request('refreshSession', this.refreshing(challenge, jwt))
   }
 
-  /** The answer to a challenge that brings a new JWT. */
+  /** The answer to a challenge that renews the JWT. */
   refreshing(challenge: Answer<'getChallenge'>, jwt: string): RequestInit<'refreshSession'> & object {
     const opening = this.#opening(jwt)
     const signature = signSession(this.key, 'refresh', challenge, opening)
@@ -167,7 +167,7 @@ export class Agent {
     return body.value as Answer<Case>
   }
 
-  /** Sends a request whose answer nobody waits for. */
+  /** Sends a request without waiting for its answer. */
   post(body: ClientMessage['body']): void {
     const message = create(ClientMessageSchema, { requestId: ++this.#lastRequest, body })
     this.write(cutEnvelope(encodeEnvelope(this.form, ClientMessageSchema, message)))
@@ -186,13 +186,13 @@ export class Agent {
     this.#stream?.write(bytes)
   }
 
-  /** Acknowledges in a cell of its own. */
+  /** Acknowledges in a separate cell. */
   ack(channelId: Uint8Array, index: bigint): void {
     const ack = create(AckRequestSchema, { positions: [{ channelId, index }] })
     this.write(makeCell('ack', encodeEnvelope(this.form, AckRequestSchema, ack)))
   }
 
-  /** The next push of a kind, taken out of `pushes`. */
+  /** Waits for the next push of a kind and removes it from `pushes`. */
   async next<Case extends string>(name: Case): Promise<Push<Case>> {
     for (;;) {
       const at = this.pushes.findIndex(({ body }) => body.case === name)
@@ -203,7 +203,7 @@ export class Agent {
     }
   }
 
-  /** Waits until something holds of what was pushed. */
+  /** Waits until a condition on the pushes holds. */
   async until(condition: () => boolean): Promise<void> {
     while (!condition()) {
       const { promise, resolve } = Promise.withResolvers<void>()
@@ -216,7 +216,7 @@ export class Agent {
     this.write(makeCell('ping'))
   }
 
-  /** Is deaf no longer. */
+  /** Answers pings again. */
   hear(): void {
     this.deaf = false
     for (const payload of this.#unheard.splice(0)) this.write(makeCell('pong', payload))

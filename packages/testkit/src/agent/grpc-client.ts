@@ -1,4 +1,4 @@
-/** A raw gRPC client over node:http2, for tests and measurements: it does nothing that it is not told to do. */
+/** A raw gRPC client over node:http2, for tests and measurements: it does nothing automatically. */
 import { once } from 'node:events'
 import {
   type ClientHttp2Session,
@@ -26,13 +26,13 @@ export interface GrpcTarget {
   readonly ca: string
   /** The name that the certificate must have; `localhost` by default. */
   readonly serverName?: string
-  /** The address of this machine to call from. */
+  /** The local address to connect from. */
   readonly localAddress?: string | undefined
 }
 
 /** How a call ended. */
 export interface GrpcStatus {
-  /** gRPC's status; -1 when the stream broke without one. */
+  /** The gRPC status; -1 if the stream broke without one. */
   readonly code: number
   readonly message: string
   /** Headers and trailers together. */
@@ -49,9 +49,9 @@ export class GrpcFailure extends Error {
   }
 }
 
-/** What comes by a session stream. */
+/** Handlers for a session stream. */
 export interface StreamEvents {
-  /** Bytes of cells, in whatever pieces they came. */
+  /** Bytes of cells, in chunks of any size. */
   data(cells: Uint8Array): void
   closed(status: GrpcStatus): void
 }
@@ -62,7 +62,7 @@ export interface ClientStream {
   write(cells: Uint8Array): void
   end(): void
   readonly bufferedBytes: number
-  /** For what only some tests do: raw bytes, resets, pauses. */
+  /** For special tests: raw bytes, resets, pauses. */
   readonly raw: ClientHttp2Stream
 }
 
@@ -87,7 +87,7 @@ export interface GrpcClient {
     events: { message(message: ServerMessage): void; closed(status: GrpcStatus): void },
     metadata?: Record<string, string>,
   ): ClientSubscription
-  /** Any request, for what the methods above do not do. */
+  /** Any request that the methods above do not cover. */
   request(path: string, headers?: Record<string, string>): ClientHttp2Stream
   readonly session: ClientHttp2Session
   close(): Promise<void>
@@ -101,7 +101,7 @@ export async function connectGrpc(target: GrpcTarget): Promise<GrpcClient> {
   const socket: SecureClientSessionOptions = { ca, servername: serverName, ...(localAddress && { localAddress }) }
   const session = connect(`https://${isIPv6(host) ? `[${host}]` : host}:${port}`, socket)
   await once(session, 'remoteSettings')
-  // Calls under way fail by themselves.
+  // Pending calls fail on their own.
   session.on('error', () => {})
 
   const request = (path: string, headers: Record<string, string> = {}): ClientHttp2Stream =>
@@ -158,7 +158,7 @@ export async function connectGrpc(target: GrpcTarget): Promise<GrpcClient> {
   }
 }
 
-/** Hands over each message of a stream. */
+/** Passes on each message of a stream. */
 function onMessages(stream: ClientHttp2Stream, take: (message: Uint8Array) => void): void {
   let rest: Buffer = Buffer.alloc(0)
   stream.on('data', (chunk: Buffer) => {
@@ -171,14 +171,14 @@ function onMessages(stream: ClientHttp2Stream, take: (message: Uint8Array) => vo
   })
 }
 
-/** Tells once how a stream ended. */
+/** Reports once how a stream ended. */
 function onClosed(stream: ClientHttp2Stream, closed: (status: GrpcStatus) => void): void {
   let metadata: IncomingHttpHeaders = {}
   const gather = (headers: IncomingHttpHeaders): void => void (metadata = { ...metadata, ...headers })
   stream.on('response', gather)
   stream.on('trailers', gather)
   stream.on('error', () => {})
-  // The last word is said: our half ends too.
+  // The server is done: end our half, too.
   stream.on('end', () => stream.end())
   stream.on('close', () => {
     const { 'grpc-status': code, 'grpc-message': message = '' } = metadata

@@ -1,4 +1,4 @@
-/** An agent's key, and what it signs for the relay. */
+/** An agent's key, and the signatures that the relay requires. */
 import { generateKeyPairSync, hash, type KeyObject, sign } from 'node:crypto'
 import { create, type MessageInitShape } from '@bufbuild/protobuf'
 import {
@@ -27,20 +27,20 @@ export interface AgentKey {
   readonly id: Uint8Array
 }
 
-/** What an opening announces. */
+/** The fields that an opening announces. */
 export interface Traffic {
   readonly profile: TrafficProfileName
   readonly cellsPerSecond: number
 }
 
-/** What a commit is declared to do. */
+/** The declared effect of a commit. */
 export interface Change {
   readonly adds?: Uint8Array[]
   readonly removes?: Uint8Array[]
   readonly leaveNotices?: LeaveNotice[]
 }
 
-/** What a session is opened with, beside the key. */
+/** What opening a session requires besides the key. */
 export interface Opening {
   readonly agentNonce: Uint8Array
   /** Empty for a guest. */
@@ -67,7 +67,7 @@ export function sha256(bytes: Uint8Array): Uint8Array {
   return new Uint8Array(hash('sha256', bytes, 'buffer'))
 }
 
-/** The answer to a challenge that opens a session, or gives a token for calls. */
+/** The answer to a challenge that opens a session, or returns a token for calls. */
 export function openingOf(
   key: AgentKey,
   purpose: 'session' | 'unary',
@@ -109,7 +109,7 @@ export function signSession(
   return new Uint8Array(sign(null, bytes, key.privateKey))
 }
 
-/** A signed declaration of what a commit does. */
+/** A signed declaration of the effect of a commit. */
 export function declare(
   key: AgentKey,
   place: {
@@ -126,7 +126,7 @@ export function declare(
   return declaration
 }
 
-/** A signed notice that an agent leaves. */
+/** A signed notice that an agent leaves a channel. */
 export function leaveNotice(key: AgentKey, channelId: Uint8Array, slot: bigint): LeaveNotice {
   const signature = new Uint8Array(sign(null, leaveBytes(channelId, slot), key.privateKey))
   return create(LeaveNoticeSchema, { publicKey: key.publicKey, slot, signature })

@@ -1,4 +1,4 @@
-/** What a refused request rejects with. */
+/** The error of a refused request. */
 import type { Error as WireRefusal } from '@static/protocol/relay'
 
 /** A refusal of the relay. */

@@ -7,7 +7,7 @@ import { connectGrpc } from './grpc-client.ts'
 interface Target {
   readonly port: number
   readonly ca: string
-  /** The address of this machine to call from; by gRPC only. */
+  /** The local address to connect from; gRPC only. */
   readonly localAddress?: string | undefined
 }
 

@@ -10,7 +10,7 @@ export interface Pair {
   readonly key: string
 }
 
-/** What all tests of a process share. */
+/** Shared by all tests of a process. */
 export interface Certificates {
   readonly authority: Authority
   /** For this machine's names and addresses. */
@@ -28,7 +28,7 @@ export function certificates(): Promise<Certificates> {
   return shared
 }
 
-/** An authority of its own. */
+/** Creates a separate authority. */
 export async function newAuthority(now?: () => Date): Promise<Authority> {
   const directory = mkdtempSync(join(tmpdir(), 'static-test-ca-'))
   process.on('exit', () => rmSync(directory, { recursive: true, force: true }))

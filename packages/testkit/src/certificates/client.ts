@@ -2,7 +2,7 @@
 import { createPublicKey, generateKeyPairSync, type KeyObject, randomBytes, sign } from 'node:crypto'
 import type { Pair } from './authority.ts'
 
-/** An authority for client certificates. */
+/** An authority that issues client certificates. */
 export interface ClientAuthority {
   readonly cert: string
   issue(): Pair
@@ -11,7 +11,7 @@ export interface ClientAuthority {
 const CLIENT_AUTH = '2b06010505070302'
 const ECDSA_SHA256 = der(0x30, oid('2a8648ce3d040302'))
 
-/** Makes an authority (RFC 5280) with a key of its own. */
+/** Creates an authority (RFC 5280) with its own key. */
 export function makeClientAuthority(): ClientAuthority {
   const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
   const name = `proxies ${randomBytes(4).toString('hex')}`

@@ -1,6 +1,6 @@
 /**
- * The ports of an agent that can be killed. Whatever it does to the world, and the world to it, goes through its
- * database and its transport: so a crash between any two of its steps is a crash before or after one of these calls.
+ * The ports of an agent that can be killed. All its effects and inputs go through its database and its transport, so a
+ * crash between any two of its steps is a crash before or after one of these calls.
  */
 import { StaticError } from '@static/protocol'
 import type { AgentStore, CellStream, StreamHandlers, Transport } from '@static/sdk/internal'
@@ -12,8 +12,8 @@ export interface CrashPoint {
 }
 
 /**
- * What dies: the agent alone, or its process by SIGKILL. From an agent's death on nothing goes through its ports, and
- * what it still holds in memory is lost; what it had handed to the network before goes out, as with a process.
+ * What dies: only the agent, or its process by SIGKILL. After an agent's death nothing passes through its ports, and
+ * its memory is lost; what it handed to the network before is still sent, as with a process.
  */
 export type Victim = 'agent' | 'process'
 
@@ -45,12 +45,12 @@ export class CrashingPorts {
     return this.#isDead
   }
 
-  /** Fulfilled at its death. */
+  /** Resolves when it dies. */
   get died(): Promise<void> {
     return this.#end.promise
   }
 
-  /** Counts from now on, and dies at a point. */
+  /** Starts counting calls, and dies at the given point. */
   mark(point: CrashPoint | undefined): void {
     this.calls.length = 0
     this.#counting = true
@@ -64,7 +64,7 @@ export class CrashingPorts {
       inbox: (id, after, limit) => this.#alive(() => store.inbox(id, after, limit)),
       write: (changes) => {
         if (changes.length > 0) this.#call('store', () => store.write(changes))
-        // Whatever would have followed does not.
+        // Nothing that would have followed happens.
         if (this.#isDead) throw dead()
       },
       checkpoint: () => this.#checkpoint(() => this.#alive(() => store.checkpoint())),
@@ -107,7 +107,7 @@ export class CrashingPorts {
     return action()
   }
 
-  /** Closing makes one, too. An agent that dies alone does so at other calls. */
+  /** Closing makes a checkpoint, too. An agent that dies without its process dies at other calls. */
   #checkpoint(action: () => void): void {
     if (this.#victim === 'process') this.#call('checkpoint', action)
     else action()

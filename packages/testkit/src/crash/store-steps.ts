@@ -1,15 +1,15 @@
-/** Kills the process at a step of the relay's SQLite engine, to see that nothing is lost there. */
+/** Kills the process at a step of the relay's SQLite engine, to prove that nothing is lost. */
 import { kill, pid } from 'node:process'
 import type { OpenStore } from '@static/relay'
 import { type EngineStep, openSqliteStore } from '@static/relay/internal'
 
-/** When: as the step is passed for the count-th time. */
+/** When to die: as the step is reached for the count-th time. */
 export interface FailAt {
   readonly point: EngineStep
   readonly count: number
 }
 
-/** All steps, for tests that go through them in turn. */
+/** All steps, for tests that iterate over them. */
 export const ENGINE_STEPS: readonly EngineStep[] = [
   'before_begin',
   'after_insert_before_commit',
@@ -24,7 +24,7 @@ export function crashingStore(path: string, failAt: FailAt): OpenStore {
   return (options, listener) => openSqliteStore({ ...options, path, worker }, listener)
 }
 
-/** For the engine: kills the process when the time has come. */
+/** The hook for the engine: kills the process at the chosen step. */
 export function killAt({ point, count }: FailAt): (step: EngineStep) => void {
   let left = count
   return (step) => {

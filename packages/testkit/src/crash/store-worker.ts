@@ -1,4 +1,4 @@
-/** The thread of a store that dies at a step: as the relay's own, with a hook in the engine. */
+/** The worker thread of a store that dies at a step: the relay's worker, with a hook in the engine. */
 import { parentPort, workerData } from 'node:worker_threads'
 import { serveDatabase, type WorkerOptions } from '@static/relay/internal'
 import { type FailAt, killAt } from './store-steps.ts'

@@ -1,11 +1,11 @@
-/** The API as a few functions: tokens that it signs, and quota that a test sets. */
+/** A fake API in a few functions: signs tokens, and grants quota that a test sets. */
 import { createPrivateKey, generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
 import { AUDIENCE, ISSUER, type Lease, type Mode, StaticError, TOKEN_LIFETIME_SECONDS } from '@static/protocol'
 import type { LocalApi } from '@static/relay'
 
 type Account = Parameters<LocalApi['lease']>[0]
 
-/** The API, as far as a relay needs it. */
+/** The parts of the API that a relay needs. */
 export class FakeApi implements LocalApi {
   readonly #key: KeyObject
   readonly #publicKey: KeyObject
@@ -16,9 +16,9 @@ export class FakeApi implements LocalApi {
   readonly spent: Map<string, number> = new Map()
   reachable = true
   asked = 0
-  /** Leases are granted when this is over. */
+  /** Leases are granted once this has resolved. */
   gate: Promise<void> | undefined
-  /** What other relays hold. */
+  /** Quota leased by other relays. */
   outstanding = 0
 
   constructor(now: () => number) {
@@ -53,7 +53,7 @@ export class FakeApi implements LocalApi {
     return `${signed}.${sign(null, Buffer.from(signed), this.#key).toString('base64url')}`
   }
 
-  /** How many leases are not settled. */
+  /** The number of unsettled leases. */
   get lent(): number {
     return this.#leases.size
   }

@@ -1,4 +1,4 @@
-/** A relay in a process of its own, durable on SQLite, with quota that never ends: it can be killed and measured. */
+/** A relay in its own process, durable on SQLite, with unlimited quota, so that tests can kill and measure it. */
 import { startRelay } from '@static/relay'
 import { crashingStore } from '../crash/store-steps.ts'
 import type { ChildOptions, ChildQuestion } from './process.ts'

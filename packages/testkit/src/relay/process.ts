@@ -1,4 +1,4 @@
-/** A relay in a process of its own, seen from the test. */
+/** Controls a relay that runs in its own process. */
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
@@ -9,12 +9,12 @@ import type { FailAt } from '../crash/store-steps.ts'
 import { quietPort } from '../ports.ts'
 import { FakeApi } from './api.ts'
 
-/** What the process is told. */
+/** The settings passed to the process. */
 export interface ChildOptions {
   readonly cert: string
   readonly key: string
   readonly ca: string
-  /** The keys of tokens. */
+  /** The keys that verify tokens. */
   readonly keys: { readonly keys: readonly object[] }
   readonly database: string
   readonly ports: Ports
@@ -22,7 +22,7 @@ export interface ChildOptions {
   readonly failAt?: FailAt
 }
 
-/** What it is asked: its memory, now or after a collection of garbage. */
+/** A request to the process: its memory usage, now or after a garbage collection. */
 export type ChildQuestion = 'measure' | 'collect'
 
 export interface Ports {
@@ -30,21 +30,21 @@ export interface Ports {
   readonly quic: number
 }
 
-/** A relay that runs. */
+/** A running relay. */
 export interface RelayChild {
   readonly pid: number
   readonly ports: Ports
   readonly exited: Promise<NodeJS.Signals | number>
-  /** What it wrote to stderr: nothing, when all is well. */
+  /** Its stderr: empty without errors. */
   errors(): string
-  /** Resident memory, bytes. */
+  /** Resident memory in bytes. */
   rss(question?: ChildQuestion): Promise<number>
   kill(): void
-  /** Ends it in order. */
+  /** Shuts it down. */
   close(): Promise<void>
 }
 
-/** A directory with a database and certificates, and relays that are started on it one after the other. */
+/** A directory with a database and certificates, on which relays are started one after the other. */
 export class RelayHome {
   readonly api: FakeApi = new FakeApi(Date.now)
   readonly directory: string
@@ -89,12 +89,13 @@ export class RelayHome {
     const child = fork(join(import.meta.dirname, 'child.ts'), [JSON.stringify(options)], {
       execArgv: ['--expose-gc'],
       stdio: ['ignore', 'inherit', 'pipe', 'ipc'],
-      // A process that is killed does not tidy up.
+      // A killed process does not clean up.
       env: { ...process.env, TMPDIR: this.directory },
     })
     const running = watch(child)
     const first = await Promise.race([once(child, 'message'), running.exited])
-    if (!Array.isArray(first)) throw new Error(`The relay ended with ${first} before it was ready: ${running.errors()}`)
+    if (!Array.isArray(first))
+      throw new Error(`The relay exited with ${first} before it was ready: ${running.errors()}`)
     return { ...running, ports: this.#ports }
   }
 
@@ -106,7 +107,7 @@ export class RelayHome {
 function watch(child: ChildProcess): Omit<RelayChild, 'ports'> {
   const chunks: string[] = []
   child.stderr?.setEncoding('utf8').on('data', (chunk: string) => chunks.push(chunk))
-  // Not the child's own 'close', which does not come after a disconnect.
+  // The child's own 'close' event does not fire after a disconnect.
   const exited = Promise.all([once(child, 'exit'), child.stderr && once(child.stderr, 'close')]).then(
     ([[code, signal]]) => (signal ?? code) as NodeJS.Signals | number,
   )

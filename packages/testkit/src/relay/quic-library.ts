@@ -1,2 +1,2 @@
-/** The QUIC library itself, for what a bench compares the relay with. */
+/** The QUIC library itself, as a baseline for benchmarks of the relay. */
 export { createQuicServer, type QuicStream } from '@currentspace/http3'

@@ -1,4 +1,4 @@
-/** A real relay on loopback, reached by QUIC, by gRPC, or by gRPC through a stand-alone proxy. */
+/** A real relay on loopback, over QUIC, over gRPC, or over gRPC through a stand-alone proxy. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -11,7 +11,7 @@ import { quietPort } from '../ports.ts'
 import { grpcWire, quicWire } from '../agent/wires.ts'
 import { FakeApi } from './api.ts'
 
-/** How agents reach the relay; `mixed` takes the three in turn. */
+/** How agents connect to the relay; `mixed` alternates between the three. */
 export const WAYS = ['quic', 'grpc', 'proxy', 'mixed'] as const
 export type Way = (typeof WAYS)[number]
 
@@ -21,21 +21,21 @@ export interface TestRelay {
   readonly ca: string
   readonly grpcPort: number
   readonly quicPorts: readonly number[]
-  /** A wire of the relay's way. */
+  /** A wire to the relay, in its default way. */
   wire(): Wire
-  /** A wire of a way. */
+  /** A wire to the relay, in the given way. */
   by(way: Exclude<Way, 'mixed'>): Wire
   /** A gRPC connection to the relay, or to the proxy. */
   grpc(way: 'grpc' | 'proxy'): Promise<GrpcClient>
-  /** Stops the relay and starts it again on the same data and ports. */
+  /** Restarts the relay on the same data and ports. */
   restart(): Promise<void>
   close(): Promise<void>
 }
 
-/** A relay that is well says nothing above `warn`. */
+/** A healthy relay logs nothing above `warn`. */
 const LOG = { write: (line: string): void => void process.stderr.write(line), pretty: false, level: 'error' } as const
 
-/** Starts one; pings are quick by default. */
+/** Starts a relay, with frequent pings by default. */
 export async function startTestRelay(
   way: Way,
   options: {
@@ -69,7 +69,7 @@ export async function startTestRelay(
       settings: { session: { pingMs: 1000, pongMs: 1000 }, ...options.settings },
       log: LOG,
     })
-  // It may be started again on the same ports.
+  // It may be restarted on the same ports.
   let relay = await start(await quietPort(), options.endpoints === undefined ? await quietPort() : 0)
   const { grpcPort, quicPorts } = relay
   const [quicPort = 0] = quicPorts

@@ -1,4 +1,4 @@
-/** A client over TLS 1.3 with connections that are kept. */
+/** An HTTP client over TLS 1.3 with persistent connections. */
 import { Agent, request as httpsRequest } from 'node:https'
 import type { IncomingHttpHeaders } from 'node:http'
 import { text } from 'node:stream/consumers'
@@ -7,16 +7,16 @@ import { text } from 'node:stream/consumers'
 export interface Call {
   readonly method?: string
   readonly path: string
-  /** An API key, or any other text to send as the bearer. */
+  /** An API key, or any other text to send as the bearer token. */
   readonly key?: string | undefined
   readonly headers?: Readonly<Record<string, string>>
   /** Sent as JSON. */
   readonly body?: unknown
-  /** Sent as it is, in place of `body`. */
+  /** Sent unchanged, instead of `body`. */
   readonly raw?: string | Uint8Array
 }
 
-/** An answer. */
+/** A response. */
 export interface Answer {
   readonly status: number
   readonly headers: IncomingHttpHeaders
@@ -26,12 +26,12 @@ export interface Answer {
 /** A client of one server. */
 export interface Client extends Disposable {
   call(call: Call): Promise<Answer>
-  /** Calls, insists on the status, and reads the JSON. */
+  /** Calls, checks the status and parses the JSON. */
   json<T>(status: number, call: Call): Promise<T>
   close(): void
 }
 
-/** Makes a client that trusts `ca` and nothing else. */
+/** Creates a client that trusts only `ca`. */
 export function makeClient(url: string, ca: string, { connections = 8 }: { connections?: number } = {}): Client {
   const agent = new Agent({ keepAlive: true, maxSockets: connections, ca, minVersion: 'TLSv1.3' })
   const call = async ({ method = 'GET', path, key, headers, body, raw }: Call): Promise<Answer> => {

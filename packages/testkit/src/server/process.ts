@@ -7,19 +7,19 @@ import { resolve } from 'node:path'
 import { createInterface } from 'node:readline'
 import { text } from 'node:stream/consumers'
 
-/** Where the command is. */
+/** The path of the command. */
 export const MAIN: string = resolve(import.meta.dirname, '../../../cli/src/main.ts')
 const READY_WITHIN = 120_000
 
 /** How to run it. */
 export interface CommandOptions {
-  /** Where the log goes, instead of being kept in memory. */
+  /** Writes the log to this file instead of keeping it in memory. */
   readonly logFile?: string | undefined
-  /** Beside the environment of the test. */
+  /** Added to the environment of the test. */
   readonly env?: Readonly<Record<string, string | undefined>>
   /** Flags of Node itself. */
   readonly nodeFlags?: readonly string[] | undefined
-  /** The words that start `static`; that of the checkout by default. */
+  /** The command that starts `static`; the one in the checkout by default. */
   readonly program?: readonly string[] | undefined
 }
 
@@ -29,7 +29,7 @@ export interface Ending {
   readonly signal: NodeJS.Signals | null
 }
 
-/** A process that has said that it is ready. */
+/** A process that has printed its ready line. */
 export interface Ready<Line> extends AsyncDisposable {
   readonly pid: number
   /** Its line of JSON. */
@@ -38,17 +38,17 @@ export interface Ready<Line> extends AsyncDisposable {
   readonly readyMs: number
   /** What it wrote to stderr so far. */
   errors(): string
-  /** Sends a signal and waits for the end. */
+  /** Sends a signal and waits for the exit. */
   end(signal: NodeJS.Signals): Promise<Ending>
 }
 
-/** Starts a command that serves and waits until it is ready. Rejects with its words if it ends before. */
+/** Starts a server command and waits until it is ready. Rejects with its output if it exits before that. */
 export async function startCommand<Line>(words: readonly string[], options: CommandOptions = {}): Promise<Ready<Line>> {
   const started = performance.now()
   const { child, errors, ended } = spawnCommand(words, options)
   const first = await Promise.race([firstLine(child), ended])
   if (typeof first !== 'string') {
-    throw new Error(`static ${words[0]} ended with ${first.code ?? first.signal} before it was ready:\n${errors()}`)
+    throw new Error(`static ${words[0]} exited with ${first.code ?? first.signal} before it was ready:\n${errors()}`)
   }
   const end = async (signal: NodeJS.Signals): Promise<Ending> => {
     child.kill(signal)
@@ -64,7 +64,7 @@ export async function startCommand<Line>(words: readonly string[], options: Comm
   }
 }
 
-/** Starts a command that should serve and is expected to end by itself; gives how it ended and what it said. */
+/** Starts a server command that is expected to fail; returns its exit code and output. */
 export async function failCommand(
   words: readonly string[],
   options: CommandOptions = {},
@@ -73,17 +73,17 @@ export async function failCommand(
   const first = await Promise.race([firstLine(child), ended])
   if (typeof first === 'string') {
     child.kill('SIGKILL')
-    throw new Error(`static ${words[0]} started after all: ${first}`)
+    throw new Error(`static ${words[0]} started although it should fail: ${first}`)
   }
   return { ...first, errors: errors() }
 }
 
-/** Runs a command to its end and gives what it printed. Rejects with its words if it fails. */
+/** Runs a command and returns its stdout. Rejects with its output if it fails. */
 export async function runCommand(words: readonly string[]): Promise<string> {
   const { child, errors, ended } = spawnCommand(words, {})
   if (!child.stdout) throw new Error('The command has no stdout.')
   const [printed, { code, signal }] = await Promise.all([text(child.stdout), ended])
-  if (code !== 0) throw new Error(`static ${words.join(' ')} ended with ${code ?? signal}:\n${errors()}`)
+  if (code !== 0) throw new Error(`static ${words.join(' ')} exited with ${code ?? signal}:\n${errors()}`)
   return printed
 }
 
@@ -100,7 +100,7 @@ function spawnCommand(
   if (typeof log === 'number') closeSync(log)
   const chunks: string[] = []
   child.stderr?.setEncoding('utf8').on('data', (chunk: string) => chunks.push(chunk))
-  // `close` comes after the last byte of stderr, `exit` may come before.
+  // `close` follows the last byte of stderr; `exit` may come earlier.
   const ended = once(child, 'close').then(([code, signal]): Ending => ({ code, signal }))
   return { child, errors: () => chunks.join(''), ended }
 }
@@ -115,7 +115,7 @@ async function firstLine(child: ChildProcess): Promise<string> {
   return line
 }
 
-/** The sentence of a command that failed: with `--json` the error is one document on one line. */
+/** The error message of a failed command: with `--json` the error is one JSON document on one line. */
 export function sentenceOf(errors: string): string {
   assert.match(errors, /^\{"error":\{[^\n]+\}\}\n$/, `not one error: ${errors}`)
   const { error } = JSON.parse(errors) as { error: { message: string } }

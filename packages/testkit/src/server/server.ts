@@ -14,7 +14,7 @@ export interface ServerOptions {
   /** Also opens the listener for relay nodes. */
   readonly internal?: boolean
   readonly logLevel?: 'debug' | 'info' | 'silent'
-  /** Where the log goes, instead of being kept in memory. */
+  /** Writes the log to this file instead of keeping it in memory. */
   readonly logFile?: string
   readonly port?: number
   /** The port of the listener for relay nodes. */
@@ -23,20 +23,20 @@ export interface ServerOptions {
   readonly relay?: RelayFlags
   /** Flags of Node itself. */
   readonly nodeFlags?: readonly string[]
-  /** The words that start `static`; that of the checkout by default. */
+  /** The command that starts `static`; the one in the checkout by default. */
   readonly program?: readonly string[]
 }
 
-/** What the relay of `up` and the stand-alone one have in common. */
+/** Options shared by the relay of `up` and a stand-alone relay. */
 export interface RelayFlags {
-  /** Free ones by default. */
+  /** Free ports by default. */
   readonly grpcPort?: number
   readonly quicPort?: number
   readonly settings?: unknown
   readonly origins?: readonly string[]
 }
 
-/** Where agents reach a relay. */
+/** The addresses of a relay. */
 export interface RelayPorts {
   readonly grpcPort: number
   readonly quicPort: number
@@ -47,13 +47,13 @@ export interface Server extends AsyncDisposable {
   readonly pid: number
   readonly url: string
   readonly internalUrl: string | undefined
-  /** Of `up`. */
+  /** The relay of `up`. */
   readonly relay: RelayPorts
   /** From the start of the process to its ready line. */
   readonly readyMs: number
   /** What it wrote to stderr so far. */
   errors(): string
-  /** Sends a signal and waits for the end. */
+  /** Sends a signal and waits for the exit. */
   end(signal: NodeJS.Signals): Promise<Ending>
 }
 
@@ -64,14 +64,14 @@ interface ServerLine {
   readonly relay_quic?: readonly string[]
 }
 
-/** Starts `static api` (or `up`) and waits until it is ready. Rejects with its words if it ends before. */
+/** Starts `static api` (or `up`) and waits until it is ready. Rejects with its output if it exits before that. */
 export async function startServer(options: ServerOptions): Promise<Server> {
   const { ready, ...running } = await startCommand<ServerLine>(serverWords(options), commandOptions(options))
   const { api_url: url, internal_url: internalUrl, relay_grpc: grpc, relay_quic: quic } = ready
   return { ...running, url, internalUrl, relay: { grpcPort: portOf(grpc), quicPort: portOf(quic?.[0]) } }
 }
 
-/** Starts a server that is expected to end by itself; gives how it ended and what it said. */
+/** Starts a server that is expected to fail; returns its exit code and output. */
 export function failToStart(options: ServerOptions): Promise<Ending & { errors: string }> {
   return failCommand(serverWords(options), commandOptions(options))
 }
@@ -81,7 +81,7 @@ export interface RelayProcessOptions extends RelayFlags {
   readonly workspace: Workspace
   readonly dataDir: string
   readonly api: Pick<Server, 'url' | 'internalUrl'>
-  /** The file with what the API knows relay nodes by. */
+  /** The file with the credential of relay nodes. */
   readonly credential: string
 }
 
@@ -99,7 +99,7 @@ export async function startRelayProcess(options: RelayProcessOptions): Promise<R
   return { ...started, grpcPort, quicPort: quicPorts[0] ?? 0 }
 }
 
-/** The words of `static relay`. */
+/** The arguments of `static relay`. */
 export function relayWords(options: RelayProcessOptions): string[] {
   const { workspace, dataDir, api, credential } = options
   const { nameCertFile: cert, nameKeyFile: key, caFile } = workspace
@@ -137,7 +137,7 @@ export async function startProxyProcess(options: ProxyProcessOptions): Promise<P
   return { ...started, grpcPort: started.ready.grpc_port }
 }
 
-/** The words of `static proxy`. */
+/** The arguments of `static proxy`. */
 export function proxyWords({ workspace, quicPort, client, grpcPort = 0 }: ProxyProcessOptions): string[] {
   const { nameCertFile: cert, nameKeyFile: key, caFile } = workspace
   const relay = `quic://localhost:${quicPort}`
@@ -169,12 +169,12 @@ function relayFlags(workspace: Workspace, dataDir: string, flags: RelayFlags): s
   return [...given, ...origins.flatMap((origin) => ['--origin', origin])]
 }
 
-/** Flags as words; those without a value are left out. */
+/** Flags as arguments; those without a value are left out. */
 function words(flags: Readonly<Record<string, string | number | undefined>>): string[] {
   return Object.entries(flags).flatMap(([name, value]) => (value === undefined ? [] : [`--${name}`, String(value)]))
 }
 
-/** What a process leaves behind that is killed goes with the workspace. */
+/** Files left behind by a killed process are removed with the workspace. */
 function own({ path }: Workspace): { readonly TMPDIR: string } {
   return { TMPDIR: path }
 }

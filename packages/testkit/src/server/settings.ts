@@ -2,7 +2,7 @@
 
 const PLENTY = { limit: 1_000_000_000, seconds: 3600 }
 
-/** No rate limit is ever met. */
+/** Rate limits too high to be reached. */
 export const HIGH_RATES: Record<string, typeof PLENTY> = {
   account: PLENTY,
   tokens: PLENTY,
@@ -13,7 +13,7 @@ export const HIGH_RATES: Record<string, typeof PLENTY> = {
   passwords: PLENTY,
 }
 
-/** Argon2id as cheap as it gets, and no rate limit. */
+/** The cheapest Argon2id parameters, and no rate limits. */
 export const QUICK: Record<string, unknown> = {
   argon2: { memoryKib: 64, passes: 1, queue: 100_000 },
   rates: HIGH_RATES,

@@ -13,20 +13,20 @@ export interface Workspace extends Disposable {
   /** The servers' certificate and key, PEM. */
   readonly cert: string
   readonly key: string
-  /** The same as files. */
+  /** The paths of these files. */
   readonly certFile: string
   readonly keyFile: string
   readonly caFile: string
-  /** A relay's, without addresses: QUIC refuses those under an authority with name constraints. */
+  /** A relay's certificate without IP addresses, which QUIC refuses under an authority with name constraints. */
   readonly nameCertFile: string
   readonly nameKeyFile: string
-  /** A new empty directory that only its owner can enter. */
+  /** A new empty directory that only its owner can access. */
   directory(name: string): string
-  /** Writes a file and gives its path. */
+  /** Writes a file and returns its path. */
   file(name: string, content: string): string
 }
 
-/** Makes a workspace; `using` removes it. */
+/** Creates a workspace; `using` removes it. */
 export async function makeWorkspace(): Promise<Workspace> {
   const path = mkdtempSync(join(tmpdir(), 'static-e2e-'))
   const authority = await openAuthority({ directory: join(path, 'ca'), names: [] })

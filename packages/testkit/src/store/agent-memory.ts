@@ -1,6 +1,6 @@
 /**
- * The agent's store in memory, for tests: the tables of the database as maps, with the same references between them, and
- * nothing survives.
+ * An in-memory agent store for tests: the tables of the database as maps, with the same references between them.
+ * Nothing is persisted.
  */
 import { StaticError } from '@static/protocol'
 import {
@@ -22,7 +22,7 @@ import {
   type Value,
 } from '@static/sdk/internal'
 
-/** Makes an empty store for an agent. */
+/** Creates an empty store for an agent. */
 export function makeMemoryStore(identity: IdentityRecord): AgentStore {
   return new MemoryStore(identity)
 }
@@ -41,7 +41,7 @@ class MemoryStore implements AgentStore {
 
   load(): Snapshot {
     this.#checkOpen()
-    // Copies: the caller wipes what it is done with.
+    // Copy, because the caller wipes its buffers after use.
     return structuredClone(readSnapshot(this.#tables.rowsOf))
   }
 
@@ -73,7 +73,7 @@ class MemoryStore implements AgentStore {
 /** A row: values by field. */
 type Fields = Readonly<Record<string, unknown>>
 
-/** The tables by name, and how to undo what was done to them. */
+/** The tables by name, with an undo log. */
 class MemoryTables {
   readonly #tables = new Map(TABLES.map((table) => [table.name, new Map<string, Fields>()]))
   #undo: (() => void)[] = []
@@ -98,7 +98,7 @@ class MemoryTables {
     this.#change(table, key, row)
   }
 
-  /** With all that belongs to it. */
+  /** Deletes a row and all rows that belong to it. */
   delete(table: string, key: string): void {
     this.#change(table, key, undefined)
     for (const { name, parent } of TABLES) {
@@ -199,7 +199,7 @@ function compare(a: unknown, b: unknown): number {
   return one < other ? -1 : 1
 }
 
-/** Bytes in hexadecimal, which sorts as they do. */
+/** Bytes in hexadecimal, which sorts like the bytes. */
 function plain(value: unknown): string | number {
   if (value instanceof Uint8Array) return Buffer.from(value).toString('hex')
   return typeof value === 'number' ? value : String(value)

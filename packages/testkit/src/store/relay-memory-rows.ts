@@ -1,4 +1,4 @@
-/** Rows as Maps. Records are changed in place, so there is nothing to write. */
+/** Rows as maps. Records are changed in place, so nothing needs to be written. */
 import { toHex } from '@static/protocol'
 import {
   type Account,
@@ -38,7 +38,7 @@ interface Kept {
   turns: Turn[]
 }
 
-/** Everything in the memory of the process. */
+/** All rows, in memory. */
 export class MemoryRows implements Rows {
   readonly #channels = new Map<ChannelId, Kept>()
   readonly #invites = new Map<string, { readonly invite: Invite; readonly endsAt: Time | undefined }>()
@@ -219,7 +219,7 @@ export class MemoryRows implements Rows {
     for (const { welcomes } of this.#channels.values()) {
       for (const { welcome } of welcomes.values()) if (welcome.sequence === sequence) return welcome
     }
-    throw new Error(`there is no Welcome ${sequence}`)
+    throw new Error(`Welcome ${sequence} does not exist`)
   }
 
   expireWelcomes(since: Time): void {
@@ -266,7 +266,7 @@ function idText({ kind, agent, id }: IdKey): string {
   return `${kind} ${agent} ${toHex(id)}`
 }
 
-/** Whether joiners may still ask by an invite. */
+/** Whether agents may still join with an invite. */
 function isActive(invite: Invite, now: Time): boolean {
   return !invite.revoked && invite.expiresAt > now && invite.uses < invite.maxUses
 }

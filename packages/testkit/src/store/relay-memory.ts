@@ -1,4 +1,4 @@
-/** The relay's store in memory: the ledger of the real engines, on rows that go with the process. */
+/** An in-memory relay store: the ledger of the real engines, on rows that are not persisted. */
 import { hash, randomBytes } from 'node:crypto'
 import { type Hash, RELAY_ID_BYTES } from '@static/protocol'
 import {
@@ -12,12 +12,12 @@ import {
 } from '@static/relay/internal'
 import { MemoryRows } from './relay-memory-rows.ts'
 
-/** What a store in memory is made with. */
+/** Options of an in-memory store. */
 export interface MemoryStoreOptions {
   readonly retention: Retention
 }
 
-/** Makes an empty store. */
+/** Creates an empty store. */
 export async function openMemoryStore({ retention }: MemoryStoreOptions, listener: StoreListener): Promise<Store> {
   const ledger = new Ledger(new MemoryRows(), sha256, retention)
   const execute = <Name extends StoreOperation>(name: Name, request: StoreRequest<Name>): StoreResult<Name> => {
@@ -27,7 +27,7 @@ export async function openMemoryStore({ retention }: MemoryStoreOptions, listene
   }
   return {
     deployment: { relayId: randomBytes(RELAY_ID_BYTES), tokenKey: randomBytes(32) },
-    // A step later, as with every other engine: nobody may count on the answer within the call.
+    // Asynchronous, like every other engine: no caller may rely on an answer within the call.
     run: (name, request) => Promise.resolve().then(() => execute(name, request)),
     healthy: () => true,
     close: () => Promise.resolve(),

@@ -1,30 +1,30 @@
 /**
- * A transport without a network, for tests of what lies above: the test plays the relay. Chunks arrive whole and in
- * order, when `schedule` lets them: a test can hold them back, cut the line, and so lose what is under way.
+ * A transport without a network, for tests of the layers above: the test plays the relay. Chunks arrive whole and in
+ * order, when `schedule` delivers them: a test can delay them, or cut the connection and so lose chunks in transit.
  */
 import { StaticError, type WireForm } from '@static/protocol'
 import { type CellStream, Delivery, type StreamHandlers, type Target, type Transport } from '@static/sdk/internal'
 
-/** The relay's end of a line. */
+/** The relay's end of a connection. */
 export interface MemoryPeer {
-  /** Where the agent has dialled. */
+  /** The target that the agent dialled. */
   readonly target: Target
   /** The stream to the agent. */
   readonly stream: CellStream
-  /** Breaks the line: what is under way is lost, and both ends hear of it at once. */
+  /** Breaks the connection: data in transit is lost, and both ends are notified immediately. */
   cut(): void
 }
 
-/** How lines behave. */
+/** How connections behave. */
 export interface MemoryOptions {
   readonly form?: WireForm
-  /** Calls `deliver` when a chunk, or the end, is to arrive; it keeps the order. In the next microtask by default. */
+  /** Calls `deliver` when a chunk, or the end, should arrive, in order. In the next microtask by default. */
   readonly schedule?: (deliver: () => void) => void
 }
 
 /**
- * Makes the transport. `accept` takes each line that is dialled and says who gets what the agent sends; when it throws,
- * so does `dial`. An end that is ended tells both.
+ * Creates the transport. `accept` takes each new connection and returns the receiver of what the agent sends; if it
+ * throws, so does `dial`. Ending one end notifies both.
  */
 export function makeMemoryTransport(
   accept: (peer: MemoryPeer) => StreamHandlers,

@@ -1,4 +1,4 @@
-/** `static agent slots`: the key slots of an agent, each of which opens its database. */
+/** `static agent slots`: the key slots of an agent; each of them unlocks its database. */
 import { resolve } from 'node:path'
 import { Argument, Command } from 'commander'
 import { StaticError } from '@static/protocol'
@@ -28,12 +28,12 @@ interface RemoveFlags extends Flags {
   readonly yes?: boolean
 }
 
-/** What a slot can be added for here; a keyring belongs to the program that has one. */
+/** Slot types that the CLI can add; a keyring slot belongs to the program that has the keyring. */
 const TYPES = ['file', 'passphrase'] as const
 
 export function slotsCommand(): Command {
   return new Command('slots')
-    .description('list, add and remove the keys that open an agent')
+    .description('list, add and remove the keys that unlock an agent')
     .addCommand(listCommand())
     .addCommand(addCommand())
     .addCommand(removeCommand())
@@ -41,9 +41,9 @@ export function slotsCommand(): Command {
     .addHelpText(
       'after',
       `
-The database of an agent is encrypted, and any one of its key slots opens it: a key file (a new agent has agent.key in
-its directory) or a passphrase. Stop the agent before you change its slots. A removed slot still opens older copies of
-the agent's directory.
+The database of an agent is encrypted. Any one of its key slots unlocks it: a key file (a new agent has agent.key in its
+directory) or a passphrase. Stop the agent before you change its slots. A removed slot still unlocks older copies of the
+agent's directory.
 ${examples(
   'static agent slots list',
   'static agent slots add passphrase',
@@ -62,9 +62,9 @@ function listCommand(): Command {
 
 function addCommand(): Command {
   const command = new Command('add')
-    .description('let another key file or passphrase open the agent, too')
-    .addArgument(new Argument('<type>', 'what the slot is for').choices(TYPES))
-    .option('--new-key-file <file>', 'the key file, made if missing (default: agent.key in the directory)')
+    .description('add a key file or passphrase that unlocks the agent')
+    .addArgument(new Argument('<type>', 'type of key').choices(TYPES))
+    .option('--new-key-file <file>', "key file, created if missing (default: agent.key in the agent's directory)")
   return addPlaceFlags(addKeyFlags(addNewPassphraseFlags(command)))
     .option('--json', 'print JSON')
     .addHelpText(
@@ -76,15 +76,15 @@ function addCommand(): Command {
 
 function addNewPassphraseFlags(command: Command): Command {
   return command
-    .option('--new-passphrase-stdin', 'read the new passphrase from stdin; on a terminal it is asked for, hidden')
+    .option('--new-passphrase-stdin', 'read the new passphrase from stdin (default on a terminal: hidden prompt)')
     .option('--new-passphrase-file <file>', 'read the new passphrase from a file')
 }
 
 function removeCommand(): Command {
   const command = new Command('remove')
-    .description('remove a slot; another one must be opened for it')
-    .addArgument(new Argument('<id>', 'the id of the slot, as `static agent slots list` shows it'))
-    .option('--yes', 'do not ask')
+    .description('remove a slot; requires the key of another slot')
+    .addArgument(new Argument('<id>', 'slot id, from `static agent slots list`'))
+    .option('--yes', 'skip the confirmation prompt')
   return addPlaceFlags(addKeyFlags(command))
     .option('--json', 'print JSON')
     .addHelpText('after', examples('static agent slots remove 5f0c8e2ab3d94710'))
@@ -93,8 +93,11 @@ function removeCommand(): Command {
 
 function changePassphraseCommand(): Command {
   const command = new Command('change-passphrase')
-    .description('replace a passphrase by another one')
-    .option('--passphrase-file <file>', 'read the current passphrase from a file; on a terminal it is asked for')
+    .description('replace the passphrase')
+    .option(
+      '--passphrase-file <file>',
+      'read the current passphrase from a file (default on a terminal: hidden prompt)',
+    )
   return addPlaceFlags(addNewPassphraseFlags(command))
     .option('--json', 'print JSON')
     .addHelpText('after', examples('static agent slots change-passphrase'))
@@ -131,9 +134,9 @@ async function remove(id: string, flags: RemoveFlags): Promise<void> {
   const slots = listKeySlots(dataDir)
   const slot = slots.find((known) => known.id === id)
   const rest = slots.filter((known) => known !== slot)
-  // Without such a slot, or without another one, the SDK says so: nothing has to be asked before.
+  // If the slot is unknown or the last one, the SDK refuses: no need to ask first.
   const isPossible = slot !== undefined && rest.length > 0
-  if (isPossible && !flags.yes) await confirm(`Remove the key slot ${id} (${slot.type})?`)
+  if (isPossible && !flags.yes) await confirm(`Remove key slot ${id} (${slot.type})?`)
   const by: KeySource = isPossible ? await keySourceOf(flags, rest) : { type: 'file' }
   await withProgress('Removing the slot', removeKeySlot(dataDir, by, id))
   if (flags.json) printJson({ id, removed: true })
@@ -162,10 +165,10 @@ async function changePassphrase(flags: NewPassphraseFlags): Promise<void> {
   const slot = await withProgress('Changing the passphrase', replaceKeySlot(dataDir, by, next))
   if (flags.json) printJson(slot)
   else print(`Changed the passphrase; its key slot is now ${slot.id}.`)
-  note('older copies of the directory still open by the old passphrase.')
+  note('the old passphrase still unlocks older copies of the directory.')
 }
 
-/** A passphrase that is chosen now: asked for twice, because nobody sees what is commandLine. */
+/** A new passphrase. On a terminal it is prompted for twice, because the input is hidden. */
 async function newPassphrase({
   newPassphraseFile: file,
   newPassphraseStdin: stdin,
@@ -174,7 +177,7 @@ async function newPassphrase({
   const passphrase = await secretOf({ what: 'new passphrase', file, stdin, instead, askOnly: true })
   const isTyped = file === undefined && !stdin
   if (isTyped && (await askSecret('New passphrase again:')) !== passphrase) {
-    throw StaticError.of('invalid_request', 'The two passphrases differ. Nothing was changed.')
+    throw StaticError.of('invalid_request', 'The two passphrases do not match. Nothing was changed.')
   }
   return passphraseSource(passphrase)
 }
@@ -190,17 +193,20 @@ function fileSource(path: string | undefined): KeySource {
 function checkFlags(type: (typeof TYPES)[number], flags: AddFlags): void {
   const { newKeyFile, newPassphraseFile, newPassphraseStdin } = flags
   if (type === 'passphrase' && newKeyFile !== undefined) {
-    throw StaticError.of('invalid_request', '--new-key-file is not for a passphrase. Leave it out, or add `file`.')
+    throw StaticError.of(
+      'invalid_request',
+      '--new-key-file cannot be used with a passphrase slot. Remove the flag, or add a `file` slot.',
+    )
   }
   if (type === 'file' && (newPassphraseFile !== undefined || newPassphraseStdin)) {
     throw StaticError.of(
       'invalid_request',
-      'A new passphrase is not for a key file. Leave it out, or add `passphrase`.',
+      '--new-passphrase-file and --new-passphrase-stdin cannot be used with a file slot. Remove the flag, or add a `passphrase` slot.',
     )
   }
 }
 
 function leftover(slot: KeySlot | undefined): string {
-  const copies = 'older copies of the directory still open by what it was for'
-  return slot?.type === 'file' ? `${copies}; delete the key file if nothing else needs it.` : `${copies}.`
+  const copies = 'the removed key still unlocks older copies of the directory'
+  return slot?.type === 'file' ? `${copies}; delete the key file if nothing else uses it.` : `${copies}.`
 }

@@ -1,28 +1,29 @@
-/** Arguments and flags that several channel commands take, checked before anything is done. */
+/** Arguments and flags shared by the channel commands, checked before anything is done. */
 import { Argument, InvalidArgumentError } from 'commander'
 import { ERRORS, isChannelName } from '@static/protocol'
 
 const MAX_SECONDS = 2_000_000
 
-/** The name of a channel. */
+/** The `<channel>` argument. */
 export function channelArgument(): Argument {
-  return new Argument('<channel>', 'its name: org/namespace/service').argParser((text) => {
+  return new Argument('<channel>', 'channel name: org/namespace/service').argParser((text) => {
     if (isChannelName(text)) return text
     throw new InvalidArgumentError(ERRORS.channel_error.help)
   })
 }
 
-/** A time from a flag. */
+/** Parses a number of seconds. */
 export function seconds(text: string): number {
   const value = Number(text)
   if (!/^\d+(\.\d+)?$/.test(text) || value <= 0 || value > MAX_SECONDS) {
-    throw new InvalidArgumentError('A number of seconds above 0.')
+    throw new InvalidArgumentError(`Expected a number of seconds greater than 0 and at most ${MAX_SECONDS}.`)
   }
   return value
 }
 
-/** A count from a flag. */
+/** Parses a whole number from 1. */
 export function wholeNumber(text: string): number {
-  if (!/^[1-9]\d{0,8}$/.test(text)) throw new InvalidArgumentError('A whole number from 1 on.')
+  if (!/^[1-9]\d{0,8}$/.test(text))
+    throw new InvalidArgumentError('Expected a whole number of at least 1, with at most 9 digits.')
   return Number(text)
 }

@@ -1,13 +1,13 @@
-/** What happens beside the messages, told to the person at the terminal. */
+/** Agent events other than messages, printed for the person at the terminal. */
 import type { AgentEvent } from '@static/sdk'
 import type { OpenAgent } from '../../agent/open.ts'
 import { printable, note } from '../../terminal/output.ts'
 
-/** Tells each event on stderr, until the agent is closed. */
+/** Prints each event to stderr, until the agent is closed. */
 export async function printEvents(agent: OpenAgent, events: AsyncIterable<AgentEvent>): Promise<void> {
   let lost = false
   for await (const event of events) {
-    // The first connection is no news; one after a loss is.
+    // The first connection is expected; only a reconnection is worth printing.
     if (event.type === 'connected' && !lost) continue
     lost = event.type === 'disconnected'
     const words = event.type === 'members_changed' ? await membersChanged(agent, event) : describe(event)
@@ -26,37 +26,37 @@ async function membersChanged(
   const gone = removed.map((id) => `${id.slice(0, 8)}…`)
   if (names.length === 0 && gone.length === 0) return undefined
   const joined = names.length > 0 ? `${names.join(', ')} joined` : ''
-  const left = gone.length > 0 ? `${gone.join(', ')} is gone` : ''
+  const left = gone.length > 0 ? `${gone.join(', ')} left or was removed` : ''
   return `${channel}: ${[joined, left].filter(Boolean).join('; ')}.`
 }
 
 function describe(event: Exclude<AgentEvent, { type: 'members_changed' }>): string | undefined {
   switch (event.type) {
     case 'connected':
-      return `connected again, by ${event.way === 'quic' ? 'QUIC' : 'gRPC'}.`
+      return `reconnected over ${event.way === 'quic' ? 'QUIC' : 'gRPC'}.`
     case 'disconnected':
-      return `the connection is lost, and dialled again: ${event.error.message}`
+      return `connection lost, reconnecting: ${event.error.message}`
     case 'rekeyed':
       return undefined
     case 'identity_changed':
-      return `${event.channel}: ${printable(Buffer.from(event.identity).toString())} has another key than before: compare its fingerprint with its holder.`
+      return `${event.channel}: ${printable(Buffer.from(event.identity).toString())} has a different key than before. Verify its fingerprint with its owner out of band.`
     case 'roster_lie':
-      return `${event.channel}: the relay says something that is not so: ${printable(event.detail)}`
+      return `${event.channel}: the relay sent false information: ${printable(event.detail)}`
     case 'gap':
-      return `${event.channel}: the messages ${event.first} to ${event.last} are gone before this agent got them.`
+      return `${event.channel}: messages ${event.first} to ${event.last} were deleted before this agent received them.`
     case 'decryption_failure':
-      return `${event.channel}: the message ${event.index} could not be opened and is left out.`
+      return `${event.channel}: message ${event.index} could not be decrypted and was skipped.`
     case 'commit_skipped':
-      return `${event.channel}: a change by ${event.sender.slice(0, 8)}… breaks the rules and is left out: ${printable(event.reason)}`
+      return `${event.channel}: skipped an invalid change by ${event.sender.slice(0, 8)}…: ${printable(event.reason)}`
     case 'commit_rejected':
-      return `${event.channel}: the members have undone a change by ${event.sender.slice(0, 8)}….`
+      return `${event.channel}: the members rejected a change by ${event.sender.slice(0, 8)}….`
     case 'fork_detected':
-      return `${event.channel}: a member was shown another history, and sending has stopped: compare \`static channel verify\`.`
+      return `${event.channel}: fork detected: another member sees a different history. Sending has stopped. Compare the words of \`static channel verify\`.`
     case 'channel_failed':
-      return `${event.channel} cannot go on here: ${event.error.message}`
+      return `${event.channel} failed: ${event.error.message}`
     case 'inbox_full':
-      return `${event.channel}: too much is unread; it stands still until something is read.`
+      return `${event.channel}: the inbox is full. No more messages are fetched until you read some.`
     case 'welcome_refused':
-      return `${event.channel}: a Welcome came that cannot be used: ${event.error.message}`
+      return `${event.channel}: refused an invalid Welcome: ${event.error.message}`
   }
 }

@@ -1,4 +1,4 @@
-/** `static channel join`: into a channel by a token. */
+/** `static channel join`: joins a channel with an invite token. */
 import { Argument, Command } from 'commander'
 import { addAgentFlags, type AgentFlags, commandLineFor, withAgent } from '../../agent/open.ts'
 import { examples } from '../../terminal/examples.ts'
@@ -15,9 +15,11 @@ interface Flags extends AgentFlags {
 export function joinCommand(): Command {
   return addAgentFlags(
     new Command('join')
-      .description('join a channel by a token of its owner, who must be listening; works without an account, too')
+      .description('join a channel with an invite token, while its owner is listening; no account needed')
       .addArgument(channelArgument())
-      .addArgument(new Argument('[token]', 'where others can see it; better: asked for, by stdin or --token-file'))
+      .addArgument(
+        new Argument('[token]', 'the token, visible in the process list; prefer the prompt, stdin or --token-file'),
+      )
       .option('--token-file <file>', 'read the token from a file')
       .option('--timeout <seconds>', 'how long to wait for the owner', seconds, 60),
   )
@@ -39,7 +41,7 @@ async function join(name: string, argument: string | undefined, flags: Flags): P
     withProgress('Waiting for the owner', agent.call('join', name, token.trim(), flags.timeout)),
   )
   if (flags.json) return printJson(joined)
-  print(`Joined ${name}, with ${joined.members} members. Its owner is ${joined.owner}.`)
+  print(`Joined ${name} (${joined.members} members). Its owner is ${joined.owner}.`)
   const [listen, verify] = ['listen', 'verify'].map((verb) => commandLineFor(flags, `channel ${verb} ${name}`))
-  note(`next: \`${listen}\`; \`${verify}\` tells whether all see the same.`)
+  note(`next: \`${listen}\`; \`${verify}\` checks that all members see the same history.`)
 }

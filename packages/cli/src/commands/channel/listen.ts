@@ -1,4 +1,4 @@
-/** `static channel listen`: follows a channel, and lets in those who join by the agent's invites. */
+/** `static channel listen`: prints messages as they arrive and admits agents that join with this agent's invites. */
 import { Command } from 'commander'
 import { isErrno } from '@static/node/files'
 import { StaticError } from '@static/protocol'
@@ -19,18 +19,23 @@ const MS = 1000
 export function listenCommand(): Command {
   return addAgentFlags(
     new Command('listen')
-      .description('print the messages of a channel as they come, until Ctrl-C')
+      .description('print the messages of a channel as they arrive, until Ctrl-C')
       .addArgument(channelArgument())
-      .option('--count <messages>', 'end after so many messages', wholeNumber)
-      .option('--timeout <seconds>', 'end when none has come for so long; with --count that is exit code 1', seconds),
+      .option('--count <messages>', 'stop after N messages', wholeNumber)
+      .option(
+        '--timeout <seconds>',
+        'stop after N seconds without a message; with --count, exit with 1 if messages are missing',
+        seconds,
+      ),
   )
     .addHelpText(
       'after',
       `
-On a terminal each message has its time and sender; in a pipe it is printed as it was sent, with a line feed after it.
-With --json each is one line: channel, index, message_id, epoch, time, redelivered, sender, payload (base64) and text.
-A message counts as read when it is printed; what was not comes again at the next start.
-While it runs, those who join by this agent's invites are let in, and other commands on the agent go through it.
+On a terminal each message is printed with its time and sender; in a pipe, as it was sent, ending in a line feed.
+With --json each message is one line: channel, index, message_id, epoch, time, redelivered, sender, payload (base64)
+and text. A message counts as read once it is printed; unread messages are delivered again at the next start.
+While this command runs, it admits agents that join with this agent's invites, and other commands for the agent go
+through it.
 ${examples(
   'static channel listen acme/support/routing',
   'static channel listen acme/support/routing --count 1 --timeout 30 > message',
@@ -43,7 +48,7 @@ ${examples(
 async function listen(name: string, flags: Flags): Promise<void> {
   const progress = { left: flags.count ?? Infinity, announced: false }
   try {
-    // If another process held the agent and ends, this one opens it and goes on.
+    // If another process held the agent and exits, this one opens it and continues.
     await withAgent(flags, { share: true }, async (agent) => {
       const follower = agent.follow(name)
       const events = agent.events()
@@ -53,25 +58,28 @@ async function listen(name: string, flags: Flags): Promise<void> {
       while (progress.left > 0) {
         const message = await withinTime(follower.next(), flags.timeout)
         if (message === undefined) return
-        // Only then is the next one asked for, by which this one is settled.
+        // Print before asking for the next message: asking settles this one.
         await written(flags.json ? jsonLine(message) : textOf(message))
         progress.left--
       }
       await follower.settle()
     })
   } catch (error) {
-    // Whoever read this has enough; what was not written is not settled.
+    // The reader closed the pipe; a message that was not written is not settled.
     if (!isErrno(error, 'EPIPE')) throw error
     return
   }
   if (progress.left > 0 && progress.left !== Infinity) {
-    throw StaticError.of('not_found', `No message has come for ${flags.timeout} seconds.`)
+    throw StaticError.of(
+      'not_found',
+      `No message arrived for ${flags.timeout} seconds (--timeout); ${progress.left} of ${flags.count} messages are missing.`,
+    )
   }
 }
 
 function printStart({ identity, remote }: OpenAgent, name: string): void {
-  const through = remote ? ', through the program that holds this agent' : ''
-  note(`listening on ${name} as ${identity}${through}; Ctrl-C ends it.`)
+  const through = remote ? ', through the process that has this agent open' : ''
+  note(`listening on ${name} as ${identity}${through}; press Ctrl-C to stop.`)
 }
 
 async function withinTime<Result>(promise: Promise<Result>, limit: number | undefined): Promise<Result | undefined> {
@@ -85,7 +93,7 @@ async function withinTime<Result>(promise: Promise<Result>, limit: number | unde
   }
 }
 
-/** Fulfilled when the system has it. */
+/** Resolves once the operating system has the data. */
 function written(data: string | Uint8Array): Promise<void> {
   return new Promise((resolve, reject) => {
     process.stdout.write(data, (error) => (error ? reject(error) : resolve()))
@@ -97,11 +105,11 @@ function jsonLine(message: Message): string {
   return `${JSON.stringify({ ...message, ...(text === undefined ? {} : { text }) })}\n`
 }
 
-/** For a person, or the bytes as they are for a program. */
+/** A readable line on a terminal, the raw bytes in a pipe. */
 function textOf({ payload, sender, time }: Message): string | Uint8Array {
   const bytes = Buffer.from(payload, 'base64')
   if (!process.stdout.isTTY) return bytes.at(-1) === 0x0a ? bytes : Buffer.concat([bytes, Buffer.from('\n')])
-  const text = textIn(bytes) ?? `${bytes.length} bytes that are no text`
+  const text = textIn(bytes) ?? `(${bytes.length} bytes of binary data)`
   const clock = new Date(time).toTimeString().slice(0, 8)
   const lines = text.replace(/\n+$/, '').split('\n').map(printable).join('\n    ')
   return `${styled('dim', clock)} ${styled('cyan', printable(sender.identity))}: ${lines}\n`

@@ -1,4 +1,4 @@
-/** `static channel create|list|members|verify|leave|delete`: one action of the agent each. */
+/** `static channel create|list|members|verify|leave|delete`: one agent action each. */
 import { Command } from 'commander'
 import type { ActionArgs, ActionName, ActionResult } from '../../agent/actions.ts'
 import { addAgentFlags, type AgentFlags, commandLineFor, withAgent } from '../../agent/open.ts'
@@ -15,26 +15,27 @@ interface DeleteFlags extends AgentFlags {
 export function createCommand(): Command {
   return addAgentFlags(
     new Command('create')
-      .description('create a channel and own it; one that this agent owns already is opened')
+      .description('create a channel, or open it if this agent already owns it')
       .addArgument(channelArgument()),
   )
     .addHelpText('after', examples('static channel create acme/support/routing'))
     .action(async (name: string, flags: AgentFlags) => {
       const made = await runOnAgent(flags, 'Creating the channel', 'create', name)
       if (flags.json) return printJson(made)
-      print(`${made.name} is there, with ${count(made.members)}.`)
+      // A new channel has one member: with more, it existed before and was opened.
+      print(`${made.members === 1 ? 'Created' : 'Opened'} ${made.name} (${count(made.members)}).`)
       const [listen, invite] = ['listen', 'invite'].map((verb) => commandLineFor(flags, `channel ${verb} ${name}`))
-      note(`next: \`${listen}\`, and \`${invite}\` for others.`)
+      note(`next: \`${listen}\`, and \`${invite}\` to invite others.`)
     })
 }
 
 export function listCommand(): Command {
-  return addAgentFlags(new Command('list').description('list the channels that the agent is in'))
+  return addAgentFlags(new Command('list').description('list the channels of the agent'))
     .addHelpText('after', examples('static channel list', 'static channel list --as billing --json'))
     .action(async (flags: AgentFlags) => {
-      const channels = await runOnAgent(flags, 'Reading', 'list')
+      const channels = await runOnAgent(flags, 'Reading channels', 'list')
       if (flags.json) return printJson({ channels })
-      if (channels.length === 0) return note('this agent is in no channel.')
+      if (channels.length === 0) return note('this agent is not in any channel.')
       const rows = channels.map(({ name, own, members, error, channel_id: id }) => [
         name,
         own ? 'owner' : 'member',
@@ -46,10 +47,12 @@ export function listCommand(): Command {
 }
 
 export function membersCommand(): Command {
-  return addAgentFlags(new Command('members').description('list who is in a channel').addArgument(channelArgument()))
+  return addAgentFlags(
+    new Command('members').description('list the members of a channel').addArgument(channelArgument()),
+  )
     .addHelpText('after', examples('static channel members acme/support/routing'))
     .action(async (name: string, flags: AgentFlags) => {
-      const members = await runOnAgent(flags, 'Reading', 'members', name)
+      const members = await runOnAgent(flags, 'Reading channels', 'members', name)
       if (flags.json) return printJson({ channel: name, members })
       const rows = members.map(({ identity, owner, self, fingerprint }) => [
         identity,
@@ -63,21 +66,25 @@ export function membersCommand(): Command {
 export function verifyCommand(): Command {
   return addAgentFlags(
     new Command('verify')
-      .description('print twelve words that are the same for all members who have seen the same')
+      .description('print twelve words that match for all members who see the same history')
       .addArgument(channelArgument()),
   )
     .addHelpText('after', examples('static channel verify acme/support/routing'))
     .action(async (name: string, flags: AgentFlags) => {
-      const words = await runOnAgent(flags, 'Reading', 'verify', name)
+      const words = await runOnAgent(flags, 'Reading channels', 'verify', name)
       if (flags.json) return printJson({ channel: name, words: words.split(' ') })
       print(words)
-      note('compare them with another member by another way, while nobody sends: they differ if the relay lies.')
+      note(
+        'compare these words with another member out of band, while no messages are being sent. If they differ, the relay lied.',
+      )
     })
 }
 
 export function leaveCommand(): Command {
   return addAgentFlags(
-    new Command('leave').description('leave a channel; its owner deletes it instead').addArgument(channelArgument()),
+    new Command('leave')
+      .description('leave a channel; its owner must delete it instead')
+      .addArgument(channelArgument()),
   )
     .addHelpText('after', examples('static channel leave acme/support/routing'))
     .action(async (name: string, flags: AgentFlags) => {
@@ -90,13 +97,13 @@ export function leaveCommand(): Command {
 export function deleteCommand(): Command {
   return addAgentFlags(
     new Command('delete')
-      .description('delete an own channel for everybody')
+      .description('delete a channel you own, for all members')
       .addArgument(channelArgument())
-      .option('--yes', 'do not ask'),
+      .option('--yes', 'skip the confirmation prompt'),
   )
     .addHelpText('after', examples('static channel delete acme/support/routing'))
     .action(async (name: string, flags: DeleteFlags) => {
-      if (!flags.yes) await confirm(`${name} will be gone for all its members, for good. Go on?`)
+      if (!flags.yes) await confirm(`${name} will be deleted for all its members, permanently. Continue?`)
       await runOnAgent(flags, 'Deleting the channel', 'delete', name)
       if (flags.json) printJson({ channel: name, deleted: true })
       else print(`Deleted ${name}.`)
@@ -112,12 +119,12 @@ async function runOnAgent<Name extends ActionName>(
   return await withAgent(flags, { share: false }, (agent) => withProgress(doing, agent.call(action, ...args)))
 }
 
-/** Why there is no count of members. */
+/** What to show instead of the number of members. */
 function stateOf(error: string | undefined): string {
   if (error === 'not_found') return 'deleted'
   return error === 'removed' ? 'removed' : 'broken'
 }
 
 function count(members: number | null): string {
-  return members === 1 ? 'one member' : `${members ?? 'no'} members`
+  return members === 1 ? '1 member' : `${members ?? 'unknown number of'} members`
 }

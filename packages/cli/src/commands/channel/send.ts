@@ -13,16 +13,16 @@ interface Flags extends AgentFlags {
   readonly lines?: boolean
 }
 
-/** So many lines go out together, or so many bytes: what one request of the socket carries. */
+/** Most lines in one request to the host socket; their bytes are limited to one maximum payload. */
 const MAX_LINES = 64
 
 export function sendCommand(): Command {
   return addAgentFlags(
     new Command('send')
-      .description('send a message; done when the relay has it on disk')
+      .description('send a message; returns once the relay has stored it on disk')
       .addArgument(channelArgument())
-      .addArgument(new Argument('[text...]', 'where others can see it; better: by stdin'))
-      .option('--lines', 'each line of stdin is a message, sent as it comes (default: all of stdin is one)'),
+      .addArgument(new Argument('[text...]', 'the message, visible in the process list; prefer stdin'))
+      .option('--lines', 'send each line of stdin as a message, as it arrives (default: all of stdin is one message)'),
   )
     .addHelpText(
       'after',
@@ -37,7 +37,10 @@ export function sendCommand(): Command {
 
 async function send(name: string, words: readonly string[], flags: Flags): Promise<void> {
   if (words.length > 0 && flags.lines) {
-    throw StaticError.of('invalid_request', 'Give the text as arguments, or --lines and stdin, not both.')
+    throw StaticError.of(
+      'invalid_request',
+      'Both a text argument and --lines are given. Pass the text as arguments, or use --lines with stdin.',
+    )
   }
   const sent = flags.lines ? await sendLines(name, flags) : await sendOne(name, words, flags)
   if (flags.json) printJson({ channel: name, sent })
@@ -45,30 +48,31 @@ async function send(name: string, words: readonly string[], flags: Flags): Promi
 
 async function sendOne(name: string, words: readonly string[], flags: Flags): Promise<number> {
   const payload = words.length > 0 ? argument(words) : await wholeInput()
-  if (payload.length === 0) throw StaticError.of('invalid_request', 'There is nothing to send.')
+  if (payload.length === 0)
+    throw StaticError.of('invalid_request', 'The message is empty. Pass the text as arguments or on stdin.')
   if (payload.length > MAX_PAYLOAD_BYTES) throw StaticError.of('too_large')
   await withAgent(flags, { share: false }, (agent) => sendAll(agent, name, [payload]))
   return 1
 }
 
 function argument(words: readonly string[]): Buffer {
-  warnOfArgument('message', 'send it by stdin')
+  warnOfArgument('message', 'send it on stdin')
   return Buffer.from(words.join(' '))
 }
 
 async function wholeInput(): Promise<Buffer> {
-  if (process.stdin.isTTY) note('type the message, then Ctrl-D on a line of its own.')
+  if (process.stdin.isTTY) note('type the message, then press Ctrl-D on an empty line.')
   return await readInput(MAX_PAYLOAD_BYTES, () => StaticError.of('too_large'))
 }
 
-/** Lines as they come, those that are there already together. */
+/** Sends lines as they arrive, batching those that are already available. */
 async function sendLines(name: string, flags: Flags): Promise<number> {
   const batches = linesOf(process.stdin as AsyncIterable<Buffer>)
   let sent = 0
   let batch = await batches.next()
   if (batch.done) return sent
   await withAgent(flags, { share: true }, async (agent) => {
-    // Once more from here, if the process that holds the agent goes: that batch was not begun.
+    // Runs again from here if the process that holds the agent exits: that batch was not started.
     while (!batch.done) {
       await sendAll(agent, name, batch.value)
       sent += batch.value.length
@@ -89,7 +93,7 @@ async function* linesOf(input: AsyncIterable<Buffer>): AsyncGenerator<readonly B
   if (rest.length > 0) yield [rest]
 }
 
-/** At line feeds; what is after the last one comes last. */
+/** Splits at line feeds; the last element is the incomplete line. */
 function split(bytes: Buffer): Buffer[] {
   const lines: Buffer[] = []
   let start = 0
@@ -100,7 +104,7 @@ function split(bytes: Buffer): Buffer[] {
   return [...lines, bytes.subarray(start)]
 }
 
-/** How many lines go together. */
+/** How many of the lines go into the next batch. */
 function batchSize(lines: readonly Buffer[]): number {
   let bytes = 0
   let count = 0
