@@ -127,7 +127,7 @@ void test('a guest joins with only a token, and leaves', async () => {
   await heard
   assert.equal(await ok(guest, `static channel leave ${ROUTING} --as gus`), `Left ${ROUTING}.\n`)
   const gone = await guest.shell(`echo hi | static channel send ${ROUTING} --as gus`)
-  assert.deepEqual([gone.code, gone.stderr], [1, `static: This agent is in no channel ${ROUTING}.\n`])
+  assert.deepEqual([gone.code, gone.stderr], [1, `static: This agent is not a member of channel ${ROUTING}.\n`])
   const refused = await guest.shell('static channel create acme/guests/own --as gus')
   assert.equal(refused.code, 3)
   assert.equal(await end(alice, 'SIGTERM'), 143)
@@ -227,7 +227,10 @@ void test('an endless stdin does not keep an interrupted or failed command alive
   const failed = await ann.shell(
     'static channel send acme/no/channel --as bob --lines < <(echo x; exec sleep 40 2> /dev/null)',
   )
-  assert.deepEqual([failed.code, failed.stderr], [1, 'static: This agent is in no channel acme/no/channel.\n'])
+  assert.deepEqual(
+    [failed.code, failed.stderr],
+    [1, 'static: This agent is not a member of channel acme/no/channel.\n'],
+  )
   const sender = ann.start(
     `exec static channel send ${ROUTING} --as bob --lines < <(echo ready; exec sleep 40 2> /dev/null)`,
   )

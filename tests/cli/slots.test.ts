@@ -53,7 +53,7 @@ void test('a new agent has one slot, for the key file in its directory', async (
   assert.deepEqual([slot?.type, more], ['file', []])
   assert.equal(await ok('static agent slots list --as vault'), `ID                TYPE\n${slot?.id}  file\n`)
   const last = await refused(`static agent slots remove ${slot?.id} --as vault --yes`)
-  assert.match(last, /is the last key slot of the agent in .* Add another one first\.\n$/)
+  assert.match(last, /is the last key slot of the agent in .* add another slot first\.\n$/)
   assert.match(await refused('static agent slots change-passphrase --as vault'), /has no passphrase\. Add one with/)
 })
 
@@ -83,8 +83,8 @@ void test('a passphrase is added and replaces the key file', async () => {
 })
 
 void test('commands on the agent take the passphrase from a file or a terminal', async () => {
-  assert.match(await refused('static channel list --as vault'), /passphrase\. .*--passphrase-file/)
-  assert.match(await refused('static channel list --as vault --key-file old'), /Open it by passphrase\./)
+  assert.match(await refused('static channel list --as vault'), /passphrase.*--passphrase-file/)
+  assert.match(await refused('static channel list --as vault --key-file old'), /Use its passphrase\./)
   assert.match(
     await refused('static channel list --as vault --key-file old --passphrase-file old'),
     /Both --key-file and --passphrase-file are given/,
@@ -102,7 +102,7 @@ void test('while the agent runs, its slots cannot be changed and other commands 
   await shows(listener.stderr!, 'static: listening on')
   const before = readFileSync(join(directory, 'keys.json'), 'utf8')
   const change = 'static agent slots change-passphrase --as vault --passphrase-file old --new-passphrase-file new'
-  assert.match(await refused(change), /Another process uses .*agent\.db/)
+  assert.match(await refused(change), /agent\.db is locked by another process/)
   assert.match(
     await refused('static agent slots add file --as vault --passphrase-file old --json'),
     /"code":"store_locked"/,

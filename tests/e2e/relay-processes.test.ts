@@ -197,7 +197,7 @@ describe('API, relay and proxy', () => {
     const dataDir = workspace.directory('early')
     await using early = await startRelayProcess({ workspace, dataDir, api: alone, credential })
     // Logs are written a little later.
-    await eventually(async () => assert.match(early.errors(), /the API is out of reach/))
+    await eventually(async () => assert.match(early.errors(), /the API is unreachable/))
     const way = { by: 'grpc', port: early.grpcPort, ca: workspace.ca } as const
     const refused: unknown = await connectAgent(way, token).catch((error: unknown) => error)
     assert.equal(codeOf(refused), 'unavailable')

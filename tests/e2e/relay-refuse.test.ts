@@ -80,12 +80,12 @@ describe('static relay', TWO, () => {
     await refuses(change(relayCommand, { '--cert': garbage }), /garbage\.pem does not contain a PEM certificate/)
     await refuses(change(relayCommand, { '--key': workspace.keyFile }), /does not match the certificate/)
     const own = { '--data-dir': workspace.directory('garbage') }
-    await refuses(change(relayCommand, { '--proxy-ca': garbage, ...own }), /authority of the proxies is not PEM/)
+    await refuses(change(relayCommand, { '--proxy-ca': garbage, ...own }), /proxy CA is not a PEM certificate/)
   })
 
   test('with a credential that the API refuses', async () => {
     const wrong = workspace.file('wrong.credential', 'x'.repeat(64))
-    await refuses(change(relayCommand, { '--credential': wrong }), /does not take the relay credential/)
+    await refuses(change(relayCommand, { '--credential': wrong }), /rejected the relay credential/)
   })
 
   test('with an address of the API that is none, or of another listener', async () => {
@@ -101,17 +101,17 @@ describe('static relay', TWO, () => {
     const tcpPort = String((tcp.address() as AddressInfo).port)
     const udpPort = String(udp.address().port)
     const own = { '--data-dir': workspace.directory('taken') }
-    await refuses(change(relayCommand, { '--grpc-port': tcpPort, ...own }), /port \d+: it is taken by another program/)
+    await refuses(change(relayCommand, { '--grpc-port': tcpPort, ...own }), /port \d+: it is in use by another program/)
     await refuses(
       change(relayCommand, { '--quic-port': udpPort, ...own }),
-      /UDP port \d+: it is taken by another program/,
+      /UDP port \d+: it is in use by another program/,
     )
     tcp.close()
     udp.close()
   })
 
   test('on the data of another, with a setting that is none', async () => {
-    await refuses(change(relayCommand, { '--data-dir': join(workspace.path, 'relay') }), /Another process uses/)
+    await refuses(change(relayCommand, { '--data-dir': join(workspace.path, 'relay') }), /is locked by another process/)
     const settings = workspace.file('wrong.json', '{"sesion":{}}')
     await refuses(change(relayCommand, { '--relay-settings': settings }), /Unknown setting sesion/)
   })
@@ -149,6 +149,6 @@ describe('static proxy', TWO, () => {
     const words = change(relayCommand, { '--data-dir': workspace.directory('no-proxies'), '--proxy-ca': undefined })
     await using plain = await startCommand<{ quic_ports: readonly number[] }>(words)
     const [port] = plain.ready.quic_ports
-    await refuses(change(proxyCommand, { '--relay': `quic://localhost:${port}` }), /does not know this proxy/)
+    await refuses(change(proxyCommand, { '--relay': `quic://localhost:${port}` }), /does not accept this proxy/)
   })
 })

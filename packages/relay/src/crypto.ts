@@ -1,10 +1,10 @@
-/** The mathematics that the core asks for: node:crypto, and libsodium for signatures where it loads. */
+/** The cryptography of the core: node:crypto, and libsodium for signatures where it loads. */
 import { createHash, createHmac, randomBytes } from 'node:crypto'
 import { sameBytes } from '@static/node/compare'
 import { ed25519 } from '@static/node/ed25519'
 import type { CoreCrypto } from './core/io.ts'
 
-/** Makes it. */
+/** Creates it. */
 export function makeCrypto(): CoreCrypto {
   return {
     hash: (bytes) => createHash('sha256').update(bytes).digest(),

@@ -1,4 +1,4 @@
-/** Starts a relay: opens the store, listens on both ports, and stops in order. */
+/** Starts a relay: opens the store, listens on both ports, and shuts down cleanly. */
 import type { JSONWebKeySet } from 'jose'
 import packageJson from '../package.json' with { type: 'json' }
 import { type LogOptions, makeLog } from '@static/node/logger'
@@ -15,49 +15,52 @@ import { openSqliteStore } from './store/sqlite/store.ts'
 import { type GrpcTransport, startGrpcTransport } from './transport/grpc/transport.ts'
 import { type QuicTransport, startQuicTransport } from './transport/quic/transport.ts'
 
-/** The API in the same process. */
+/** An API in the same process. */
 export interface LocalApi extends QuotaSource {
-  /** The keys of its tokens, as its JWKS document lists them. */
+  /** The public keys of its tokens, as in its JWKS document. */
   keys(): Promise<{ readonly keys: readonly object[] }>
 }
 
-/** Opens a store; `onDeath` is told when it cannot be used any more. */
+/** Opens a store; `onDeath` is called when it cannot be used any more. */
 export type OpenStore = (
   options: { readonly retention: Retention; readonly onDeath: (error: unknown) => void },
   listener: StoreListener,
 ) => Promise<Store>
 
-/** How to run a relay. */
+/** Options of a relay. */
 export interface RelayOptions {
-  /** What agents know it by: the server name in its certificate, the same on all nodes of a deployment. */
+  /** The name agents know it by: the server name in its certificate, the same on all nodes of a deployment. */
   readonly name: string
-  /** A SQLite file, or what opens another store. */
+  /** Path of a SQLite file, or a function that opens another store. */
   readonly database: string | OpenStore
   readonly host: string
-  /** Ports; 0 takes free ones. */
+  /** Ports; 0 picks free ones. */
   readonly grpcPort: number
   readonly quicPort: number
-  /** QUIC endpoints on consecutive ports; one is planned for 1,000 sessions. */
+  /** Number of QUIC endpoints, on consecutive ports. Plan one for every 1,000 sessions. */
   readonly quicEndpoints?: number | undefined
   readonly certificate: Certificate
-  /** That of the QUIC port, where another is needed: it names no addresses if its authority has name constraints. */
+  /**
+   * Certificate of the QUIC port, if it needs another one: it must not contain IP addresses if its CA has name
+   * constraints.
+   */
   readonly quicCertificate?: Certificate | undefined
-  /** The authority whose client certificates stand-alone proxies show. */
+  /** CA of the client certificates of stand-alone proxies. */
   readonly proxyCa?: string | undefined
-  /** Origins whose pages may call from a browser. */
+  /** Origins whose pages may call the relay from a browser. */
   readonly origins?: readonly string[] | undefined
   /** Whether agents without a token may open sessions. */
   readonly guests?: boolean | undefined
-  /** Which traffic profiles agents may choose; all of them by default. */
+  /** The traffic profiles that agents may choose. Default: all. */
   readonly traffic?: TrafficRange | undefined
   readonly api: ApiAccess | LocalApi
-  /** Lets others than this machine read /metrics. */
+  /** Token with which other machines may read /metrics. */
   readonly metricsToken?: string | undefined
   /** Overrides of the defaults; see `Settings`. */
   readonly settings?: unknown
   readonly log: LogOptions
   readonly now?: (() => Time) | undefined
-  /** The relay cannot go on, and whoever runs it must start it anew. */
+  /** Called when the relay cannot go on and must be restarted. */
   readonly onFatal?: ((error: unknown) => void) | undefined
 }
 
@@ -67,40 +70,41 @@ type Log = ReturnType<typeof makeLog>
 export interface RunningRelay {
   readonly grpcPort: number
   readonly quicPorts: readonly number[]
-  /** Whether it can serve, as `GET /health` says it. */
+  /** Whether it can serve, as reported by `GET /health`. */
   isReady(): boolean
   /**
-   * Takes new certificates for connections from now on. When that of the QUIC port has changed its endpoints start anew,
-   * one after the other: the library cannot swap it under open sessions.
+   * Uses new certificates for connections from now on. If the QUIC certificate has changed, the QUIC endpoints restart
+   * one after the other, because the library cannot swap it under open sessions.
    */
   renew(certificate: Certificate, quicCertificate?: Certificate): Promise<void>
-  /** Tells sessions to dial again, finishes what was accepted, and closes everything. */
+  /** Tells sessions to reconnect, finishes what was accepted, and closes everything. */
   close(): Promise<void>
 }
 
 /**
  * Starts a relay.
- * Throws `invalid_request` for settings that cannot work or a credential that the API refuses, `store_locked` when
- * another process has the database, and `connection_error` when a port is taken.
+ * Throws `invalid_request` for invalid settings or a credential that the API refuses, `store_locked` if another process
+ * has the database open, and `connection_error` if a port is in use.
  */
 export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
   const settings = settingsFrom(options.settings ?? {})
   const { name, guests = true, traffic = ALL_TRAFFIC } = options
   if (outsideRange(traffic.floor, { floor: 'off', ceiling: traffic.ceiling }) !== undefined) {
-    throw StaticError.of('invalid_request', 'The floor of the traffic profiles lies above their ceiling.')
+    const { floor, ceiling } = traffic
+    throw StaticError.of('invalid_request', `The lowest traffic profile (${floor}) is above the highest (${ceiling}).`)
   }
   const now = options.now ?? Date.now
   const log = makeLog(options.log, 'relay')
-  const onError = (err: unknown): void => log.error({ err }, 'something failed that nobody waits for')
+  const onError = (err: unknown): void => log.error({ err }, 'background task failed')
   const remote = 'url' in options.api ? makeApiClient(options.api) : undefined
   const api = remote ?? (options.api as LocalApi)
   const crypto = makeCrypto()
   await remote?.check().catch((err: unknown) => {
     if (StaticError.from(err).code !== 'unavailable') throw err
-    log.warn({ err }, 'the API is out of reach: agents get no new quota until it is back')
+    log.warn({ err }, 'the API is unreachable: agents get no new quota until it is back')
   })
 
-  // Nothing happens in a store before the runner asks for it.
+  // The store reports nothing before the runner asks it for something.
   let runner: CoreRunner | undefined
   const store = await openStore(options, settings.retention, (event) => runner?.event(event))
   const identity = { name, guests, traffic }
@@ -138,7 +142,7 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
     transports.push(grpc)
     const quic = await startQuic(options, { runner: running, settings, log })
     transports.push(quic)
-    log.info({ name, grpc: grpc.port, quic: quic.ports }, 'the relay is ready')
+    log.info({ name, grpc: grpc.port, quic: quic.ports }, 'relay ready')
     return {
       grpcPort: grpc.port,
       quicPorts: quic.ports,
@@ -172,7 +176,7 @@ async function startGrpc(
       health,
       metrics: { text: () => metrics.text(), token: metricsToken },
       log: {
-        cut: (address, reason) => log.warn({ address, reason }, 'a connection was cut off'),
+        cut: (address, reason) => log.warn({ address, reason }, 'connection dropped'),
         failed: onError,
       },
     },
@@ -201,7 +205,7 @@ async function startQuic(
   return quic
 }
 
-/** Takes new certificates; the endpoints of QUIC start anew only when theirs has changed. */
+/** Uses new certificates. QUIC endpoints restart only if theirs has changed. */
 function renewal(
   { certificate, quicCertificate = certificate }: RelayOptions,
   grpc: GrpcTransport,

@@ -1,4 +1,4 @@
-/** What a relay counts, in Prometheus form. */
+/** Prometheus metrics of a relay. */
 import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client'
 import type { ServerMessage } from '@static/protocol/relay'
 import type { RelayCounts } from './core/relay.ts'
@@ -11,14 +11,14 @@ export interface Metrics {
   text(): Promise<string>
 }
 
-/** Where the numbers come from that are asked for rather than told. */
+/** Sources of the numbers that are read on demand. */
 export interface MetricsSources {
   readonly counts: () => RelayCounts
   readonly shaping: () => ShapingCounts
   readonly pacing: () => readonly PacingCounts[]
 }
 
-/** Makes them. */
+/** Creates the metrics. */
 export function makeMetrics({ counts, shaping, pacing }: MetricsSources): Metrics {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
@@ -48,11 +48,11 @@ export function makeMetrics({ counts, shaping, pacing }: MetricsSources): Metric
       collect: (): void => made.set(counts()[name]),
     })
   }
-  gauge('streams', 'Streams and calls that are open.')
+  gauge('streams', 'Open streams and calls.')
   gauge('sessions', 'Agents with a session.')
-  gauge('requests', 'Requests that wait for their answers.')
+  gauge('requests', 'Requests waiting for their answers.')
   makeTrafficMetrics(registry, shaping, pacing)
-  // Looking a label up costs more than counting: the children are kept.
+  // Looking up a label costs more than counting, so the children are kept.
   const children = new Map<string, { inc(value?: number): void }>()
   const child = (counter: Counter, label: string, value: string): { inc(value?: number): void } => {
     const key = `${label}/${value}`
@@ -74,14 +74,14 @@ export function makeMetrics({ counts, shaping, pacing }: MetricsSources): Metric
   }
 }
 
-/** Cells that left, real and cover, and how long the real ones waited for their tick. */
+/** Cells sent, real and cover, and how long real ones waited for their tick. */
 function makeTrafficMetrics(
   registry: Registry,
   shaping: () => ShapingCounts,
   pacing: () => readonly PacingCounts[],
 ): void {
   const sum = (pick: (counts: PacingCounts) => number): number => pacing().reduce((all, one) => all + pick(one), 0)
-  // The sources only count up: what they say takes the place of what was said before.
+  // The sources are cumulative counters, so each reading replaces the previous one.
   const counter = (name: string, help: string, value: () => number): void => {
     const made: Counter = new Counter({
       name,
@@ -95,7 +95,7 @@ function makeTrafficMetrics(
   }
   const cells: Counter = new Counter({
     name: 'static_relay_cells_total',
-    help: 'Cells sent to agents in sessions, by kind and by whether they left on a clock.',
+    help: 'Cells sent to agents in sessions, by kind and by whether they were sent on a clock.',
     labelNames: ['kind', 'clock'],
     registers: [registry],
     collect: (): void => {
@@ -109,13 +109,13 @@ function makeTrafficMetrics(
       }
     },
   })
-  counter('static_relay_cover_shed_total', 'Units of cover that did not leave for want of time.', () => shaping().shed)
-  counter('static_relay_cell_wait_seconds_total', 'How long real cells have waited for their tick, added up.', () =>
+  counter('static_relay_cover_shed_total', 'Units of cover dropped because of load.', () => shaping().shed)
+  counter('static_relay_cell_wait_seconds_total', 'Total time that real cells waited for their tick.', () =>
     sum(({ waitedMs }) => waitedMs / 1000),
   )
   const level: Gauge = new Gauge({
     name: 'static_relay_traffic_sessions',
-    help: 'Sessions on a clock, by their cells per second now.',
+    help: 'Clocked sessions, by their current cells per second.',
     labelNames: ['cells_per_second'],
     registers: [registry],
     collect: (): void => {

@@ -1,4 +1,4 @@
-/** What the relay's parts ask of each other: the core knows these, and neither engines nor transports. */
+/** The ports between the relay's parts. The core knows these, but neither engines nor transports. */
 export type { QuotaSource, TokenVerifier } from './ports/api.ts'
 export type {
   Account,

@@ -1,8 +1,8 @@
-/** Everything an operator can tune, with its default (SPEC.md lists the same numbers). */
+/** All tunable settings of a relay with their defaults (SPEC.md lists the same numbers). */
 import { overlaySettings } from '@static/protocol'
 import type { Retention } from './ports.ts'
 
-/** The tunable numbers. Times are milliseconds. */
+/** The tunable numbers. Times are in milliseconds. */
 export interface Settings {
   readonly retention: Retention
   readonly session: {
@@ -25,13 +25,13 @@ export interface Settings {
     readonly callsPerSecond: number
     readonly callsBurst: number
     readonly quicPerEndpoint: number
-    /** Requests of one stream that wait for their answers, and their bytes; the bytes of all streams together. */
+    /** Pending requests of one stream, their bytes, and the bytes of all streams together. */
     readonly requests: number
     readonly requestBytes: number
     readonly totalRequestBytes: number
-    /** Envelopes of all streams that are not complete yet. */
+    /** Bytes of incomplete envelopes, of all streams together. */
     readonly joiningBytes: number
-    /** Cells a second of all sessions on a clock; a quarter of them for guests. */
+    /** Cells per second of all clocked sessions together. Guests get a quarter of them. */
     readonly clockedCells: number
   }
   readonly rates: {
@@ -41,7 +41,7 @@ export interface Settings {
     readonly claimsPerTargetPerMinute: number
     readonly joinsPerMinute: number
     readonly uploadsPerMinute: number
-    /** Channels that an agent resumes. */
+    /** Channels that an agent may resume. */
     readonly resumedPerMinute: number
   }
   readonly counts: {
@@ -57,7 +57,6 @@ export interface Settings {
 
 const DAY = 86_400_000
 
-/** The defaults. */
 export const DEFAULT_SETTINGS: Settings = {
   retention: {
     entryMs: 7 * DAY,
@@ -112,7 +111,7 @@ export const DEFAULT_SETTINGS: Settings = {
   leaseUnits: 1000,
 }
 
-/** Lays an operator's values over the defaults. Throws `invalid_request` naming the first wrong one. */
+/** Applies an operator's values to the defaults. Throws `invalid_request` naming the first invalid one. */
 export function settingsFrom(overrides: unknown): Settings {
   return overlaySettings(DEFAULT_SETTINGS, overrides)
 }

@@ -1,5 +1,6 @@
 /**
- * One request to the HTTP API over TLS 1.3. The key goes nowhere else: never after a redirect, and into no error.
+ * A single request to the HTTP API over TLS 1.3. The API key is sent nowhere else: it never follows a redirect and
+ * never appears in an error.
  */
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import { request } from 'node:https'
@@ -7,7 +8,7 @@ import { peerSentence, peerText } from '@static/node/peer-text'
 import { ERRORS, type ErrorCode, type Problem, StaticError } from '@static/protocol'
 import { tcpFailure } from './transport/tcp-failure.ts'
 
-/** What is asked of the API. */
+/** A request to the API. */
 export interface ApiCall {
   readonly url: URL
   readonly method: 'GET' | 'POST' | 'DELETE'
@@ -15,27 +16,26 @@ export interface ApiCall {
   readonly apiKey?: string | undefined
   /** Sent as JSON. */
   readonly body?: unknown
-  /** The authority of the API's certificate, PEM; undefined: those that Node knows. */
+  /** CA of the API's certificate, PEM; undefined: Node's default authorities. */
   readonly ca: string | undefined
   readonly timeoutMs?: number | undefined
 }
 
-/** What the API answers. */
+/** A response from the API. */
 export interface ApiAnswer {
   readonly status: number
   readonly headers: IncomingHttpHeaders
-  /** Undefined when the body is not JSON. */
+  /** Undefined if the body is not JSON. */
   readonly json: unknown
 }
 
-/** How long an answer may take. */
+/** Default for `ApiCall.timeoutMs`. */
 const TIMEOUT_MS = 10_000
 const MAX_ANSWER_BYTES = 65_536
 
 /**
- * Asks on a connection of its own.
- *
- * @throws {StaticError} `connection_error` when the API cannot be reached, `unavailable` when it answers without end
+ * Sends a request on a new connection.
+ * @throws {StaticError} `connection_error` if the API cannot be reached, `unavailable` if its response is too long
  */
 export async function callApi({ url, method, headers, apiKey, body, ca, timeoutMs }: ApiCall): Promise<ApiAnswer> {
   const { promise, resolve, reject } = Promise.withResolvers<ApiAnswer>()
@@ -49,12 +49,12 @@ export async function callApi({ url, method, headers, apiKey, body, ca, timeoutM
       ...headers,
     },
     minVersion: 'TLSv1.3',
-    // Not as NODE_TLS_REJECT_UNAUTHORIZED may want it.
+    // Whatever NODE_TLS_REJECT_UNAUTHORIZED says.
     rejectUnauthorized: true,
     ...(ca === undefined ? {} : { ca }),
   })
   const timer = setTimeout(
-    () => sent.destroy(Object.assign(new Error('no answer in time'), { code: 'ETIMEDOUT' })),
+    () => sent.destroy(Object.assign(new Error('request timed out'), { code: 'ETIMEDOUT' })),
     timeoutMs ?? TIMEOUT_MS,
   )
   sent.on('response', (response) => {
@@ -81,7 +81,7 @@ export async function callApi({ url, method, headers, apiKey, body, ca, timeoutM
   }
 }
 
-/** What the API says against a call, as an error with its code; `secret` is left out of the words. */
+/** Converts an error response of the API to an error with its code. `secret` is cut out of the message. */
 export function apiRefusal({ origin }: URL, { status, headers, json }: ApiAnswer, secret = ''): StaticError {
   const { code, detail, errors } = (json ?? {}) as Partial<Problem>
   const retryAfter = secondsOf(headers)
@@ -95,8 +95,8 @@ export function apiRefusal({ origin }: URL, { status, headers, json }: ApiAnswer
       typeof detail === 'string' ? peerSentence(secret === '' ? detail : detail.replaceAll(secret, '…')) : ''
     return StaticError.of(known, words === '' ? undefined : words, details)
   }
-  if (status === 401) return StaticError.of('auth_failed', `The API at ${origin} does not take the API key.`, details)
-  return StaticError.of('unavailable', `The API at ${origin} answers with HTTP status ${status}.`, details)
+  if (status === 401) return StaticError.of('auth_failed', `The API at ${origin} rejected the API key.`, details)
+  return StaticError.of('unavailable', `The API at ${origin} answered with HTTP status ${status}.`, details)
 }
 
 interface FieldError {
@@ -118,7 +118,8 @@ async function gather(response: IncomingMessage, maxBytes: number): Promise<Buff
   let length = 0
   for await (const chunk of response as AsyncIterable<Buffer>) {
     length += chunk.length
-    if (length > maxBytes) throw StaticError.of('unavailable', 'The API answers with more than it should.')
+    if (length > maxBytes)
+      throw StaticError.of('unavailable', `The response from the API is longer than ${maxBytes} bytes.`)
     chunks.push(chunk)
   }
   return Buffer.concat(chunks)

@@ -1,4 +1,4 @@
-/** A channel as the application uses it. */
+/** The public view of a channel. */
 import { fromHex, MAX_PAYLOAD_BYTES, message, StaticError, toHex } from '@static/protocol'
 import { DeleteChannelRequestSchema, LiftBarRequestSchema, RejectCommitRequestSchema } from '@static/protocol/relay'
 import type { Agent } from './core/agent/agent.ts'
@@ -12,92 +12,93 @@ import { fingerprintOf, parseAgentId } from './fingerprint.ts'
 import type { AgentId } from './ports.ts'
 import { verificationWords } from './verification.ts'
 
-/** The end of the year 9999: no calendar of another language goes on, and the relay may say what it likes. */
+/** The end of the year 9999. The relay sets message times freely, and other languages' dates end there. */
 const LATEST_TIME = Date.UTC(10_000, 0) - 1
 
-/** Somebody in a channel, known by its key. */
+/** A member of a channel, identified by its key. */
 export interface ChannelMember {
-  /** SHA-256 of its signature key, 64 hexadecimal digits. */
+  /** SHA-256 of its public signature key, 64 hexadecimal digits. */
   readonly agentId: AgentId
-  /** The same for people, to compare with what its holder sees. */
+  /** The agent id in groups of four digits. Compare it with the one its owner sees. */
   readonly fingerprint: string
-  /** What this key calls itself: nothing more than that. */
+  /** The name that this agent has chosen for itself. Nothing verifies it. */
   readonly identity: Uint8Array
 }
 
-/** A payload and what is known of it. */
+/** A received payload with its metadata. */
 export interface Envelope {
   readonly payload: Uint8Array
-  /** Verified by its signature. */
+  /** Verified by the signature on the message. */
   readonly sender: ChannelMember
   readonly messageId: string
-  /** Its place in the channel's log. */
+  /** Position in the channel's log. */
   readonly index: number
   readonly epoch: number
-  /** When the relay took it, by the relay's clock. */
+  /** When the relay accepted the message, by the relay's clock. */
   readonly time: Date
-  /** It may have been given before: the program ended before it had settled it. */
+  /** True if the message may have been delivered before, because the program ended before settling it. */
   readonly redelivered: boolean
 }
 
-/** How a member is added. */
+/** Options for adding a member. */
 export interface AddOptions {
-  /** Takes a key that is not the one by which this identity was known. Compare the fingerprint first. */
+  /** Accept a key that differs from the one known for this identity. Compare the fingerprint first. */
   readonly acceptNewKey?: boolean
 }
 
 /**
- * A channel that this agent is in. Sending and receiving go on at the same time, from any number of callers. A lost
- * network, a restarted relay and commits of others are handled inside.
+ * A channel that this agent is a member of. You can send and receive concurrently, from any number of callers. Network
+ * failures, relay restarts and commits by other members are handled internally.
  */
 export class Channel implements AsyncDisposable {
   readonly #agent: Agent
   readonly #membership: Membership
   readonly #edge: ErrorEdge
 
-  /** @internal Channels come from a client. */
+  /** @internal Get channels from a client. */
   constructor(agent: Agent, membership: Membership) {
     this.#agent = agent
     this.#membership = membership
     this.#edge = new ErrorEdge(agent.apiUrl)
   }
 
-  /** `org/namespace/service`. */
+  /** The channel's name, `org/namespace/service`. */
   get name(): string {
     return this.#membership.name
   }
 
-  /** 32 hexadecimal digits. */
+  /** The channel id, 32 hexadecimal digits. */
   get id(): string {
     return this.#membership.id
   }
 
-  /** The fingerprint of the agent that owns the channel. */
+  /** Fingerprint of the agent that owns the channel. */
   get owner(): string {
     return fingerprintOf(this.#membership.owner)
   }
 
   /**
-   * Sends a payload of at most 262,144 bytes to all members. Fulfilled when the relay has it on disk; if the program
-   * ends before, it goes out at the next start.
-   *
-   * @throws {StaticError} `too_large`, `quota_exceeded`, `queue_full`, `removed`, `fork_detected`, `mls_error`, `closed`
+   * Sends a payload of at most 262,144 bytes to all members. Resolves once the relay has stored it on disk. If the
+   * program ends before that, the message is sent at the next start.
+   * @throws {StaticError} `too_large`, `quota_exceeded`, `queue_full`, `removed`, `fork_detected`, `mls_error`,
+   *   `closed`
    */
   async send(payload: Uint8Array | string): Promise<void> {
     await this.#edge.wait(() => {
       const bytes = typeof payload === 'string' ? new TextEncoder().encode(payload) : payload
-      if (bytes.length > MAX_PAYLOAD_BYTES) throw StaticError.of('too_large')
-      // A copy: it may be encrypted later, and the caller may use its buffer again.
+      if (bytes.length > MAX_PAYLOAD_BYTES) {
+        throw StaticError.of('too_large', `The payload has ${bytes.length} bytes; the limit is ${MAX_PAYLOAD_BYTES}.`)
+      }
+      // Copied because it may be encrypted later, when the caller has reused the buffer.
       return this.#membership.sender.send('payload', Uint8Array.from(bytes))
     })
   }
 
   /**
-   * The payloads of the others, from the first that is not settled, for ever. A payload is settled when the next one is
-   * asked for or the loop is left; until then it is given again after a restart. Several iterators share the payloads:
-   * each goes to one.
-   *
-   * @throws {StaticError} what ended the channel: `removed`, `not_found`, `mls_error`, `closed`
+   * Payloads from the other members, starting with the first unsettled one. Does not end until the channel does. Asking
+   * for the next payload, or leaving the loop, settles the current one; an unsettled payload is delivered again after a
+   * restart. Concurrent iterators share the payloads: each payload goes to one of them.
+   * @throws {StaticError} the error that ended the channel: `removed`, `not_found`, `mls_error` or `closed`
    * @example
    * for await (const payload of channel.messages()) handle(payload)
    */
@@ -105,12 +106,12 @@ export class Channel implements AsyncDisposable {
     return this.#edge.iterate(this.#membership.inbox.read(({ payload }) => payload))
   }
 
-  /** As `messages`, with the verified sender and the place of each payload. */
+  /** Like `messages`, but with the verified sender and the log position of each payload. */
   envelopes(): AsyncIterableIterator<Envelope, undefined, undefined> {
     return this.#edge.iterate(this.#membership.inbox.read(envelopeOf))
   }
 
-  /** Who is in the channel, this agent included. */
+  /** The members of the channel, including this agent. */
   members(): readonly ChannelMember[] {
     const { group, failure } = this.#membership
     if (!group) throw this.#edge.mark(failure ?? StaticError.of('closed'))
@@ -118,19 +119,21 @@ export class Channel implements AsyncDisposable {
   }
 
   /**
-   * Adds a member: by a KeyPackage that came by an authentic way, or by agent id, with a KeyPackage that the relay holds
-   * and that is checked against the id. The Welcome is delivered to it; it is returned for those who hand it over
-   * themselves.
-   *
+   * Adds a member. Pass either a KeyPackage that you received over an authenticated path, or an agent id; in that case
+   * a KeyPackage is fetched from the relay and checked against the id. The relay delivers the Welcome to the new
+   * member. It is also returned, in case you want to deliver it yourself.
    * @throws {StaticError} `identity_changed`, `key_package_unavailable`, `group_full`, `invalid_request`
    */
   async addMember(member: Uint8Array | AgentId, options: AddOptions = {}): Promise<Uint8Array> {
     const [welcome] = await this.addMembers([member], options)
-    if (!welcome) throw this.#edge.mark(StaticError.of('internal_error', 'A member was added without a Welcome.'))
+    if (!welcome)
+      throw this.#edge.mark(StaticError.of('internal_error', 'The member was added, but no Welcome was created.'))
     return welcome
   }
 
-  /** Adds several members in as few commits as can be; the Welcomes are in the same order. As `addMember`. */
+  /**
+   * Adds several members in as few commits as possible and returns their Welcomes in the same order. See `addMember`.
+   */
   async addMembers(members: readonly (Uint8Array | AgentId)[], options: AddOptions = {}): Promise<Uint8Array[]> {
     return await this.#edge.wait(() => {
       const parsed = members.map((member) => (typeof member === 'string' ? parseAgentId(member) : member))
@@ -139,22 +142,22 @@ export class Channel implements AsyncDisposable {
   }
 
   /**
-   * Removes a member; only the owner may. From the next message on it can read nothing.
-   *
+   * Removes a member. Only the owner can do this. The removed member cannot read any message sent afterwards.
    * @throws {StaticError} `not_allowed`, `not_found`
    */
   async removeMember(member: AgentId): Promise<void> {
     await this.#edge.wait(() => removeMember(this.#agent.context, this.#membership, parseAgentId(member)))
   }
 
-  /** Replaces this agent's keys in the group. It happens by itself every 24 hours and 10,000 messages. */
+  /**
+   * Replaces this agent's keys in the group. This also happens automatically every 24 hours and every 10,000 messages.
+   */
   async rotate(): Promise<void> {
     await this.#edge.wait(() => this.#membership.upkeep.rekey())
   }
 
   /**
-   * Leaves the channel; works with a broken group, too. The owner cannot leave: it deletes the channel.
-   *
+   * Leaves the channel, even if its group is broken. The owner cannot leave, only delete the channel.
    * @throws {StaticError} `not_allowed` for the owner
    */
   async leave(): Promise<void> {
@@ -162,8 +165,7 @@ export class Channel implements AsyncDisposable {
   }
 
   /**
-   * Deletes the channel for everybody. Needs the owner's API key.
-   *
+   * Deletes the channel for all members. Requires the owner's API key.
    * @throws {StaticError} `not_found`, `api_key_required`
    */
   async delete(): Promise<void> {
@@ -173,16 +175,15 @@ export class Channel implements AsyncDisposable {
     const value = message(DeleteChannelRequestSchema, { channel })
     await this.#edge.wait(async () => {
       await requests.ask({ case: 'deleteChannel', value }, () =>
-        memberships.drop(this.#membership, StaticError.of('not_found', 'The channel was deleted.')),
+        memberships.drop(this.#membership, StaticError.of('not_found', `Channel ${this.name} was deleted.`)),
       )
       await context.journal.written()
     })
   }
 
   /**
-   * The owner's word that a commit is invalid (`commit_skipped` tells its slot): what it did to the relay's roster is
-   * undone and its sender barred from committing, until `liftBar`. Other members vote by themselves.
-   *
+   * Declares a commit invalid, as the owner; `commit_skipped` events report its slot. The relay undoes its changes to
+   * the roster and bars its sender from committing until `liftBar`. Other members vote automatically.
    * @throws {StaticError} `not_found`, `not_allowed`
    */
   async rejectCommit(slot: number): Promise<void> {
@@ -192,8 +193,7 @@ export class Channel implements AsyncDisposable {
   }
 
   /**
-   * Lets a member commit again whose commit was rejected; only the owner may.
-   *
+   * Lets a member commit again after one of its commits was rejected. Only the owner can do this.
    * @throws {StaticError} `not_allowed`
    */
   async liftBar(member: AgentId): Promise<void> {
@@ -204,18 +204,18 @@ export class Channel implements AsyncDisposable {
   }
 
   /**
-   * Fulfilled when everything is processed that the relay has: until then `members` and `verify` may tell of the time
-   * before. Messages need not be read for it. Without a connection it waits for one, or until `signal` is aborted.
-   *
-   * @throws {StaticError} `queue_full` when so much is unread that nothing more is taken, or what ended the channel
+   * Resolves once everything the relay has for this channel is processed. Until then, `members` and `verify` may be out
+   * of date. You do not have to read messages meanwhile. Without a connection it waits for one, or until `signal` is
+   * aborted.
+   * @throws {StaticError} `queue_full` if the inbox is full of unread messages, or the error that ended the channel
    */
   async catchUp(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
     await this.#edge.wait(() => this.#membership.intake.catchUp(options.signal))
   }
 
   /**
-   * Twelve words that are the same for all members who have seen the same: compare them by another way while nobody
-   * sends, after `catchUp`. They differ if the relay has shown you different logs or members.
+   * Twelve words that are the same for all members who have seen the same log and the same members. Compare them out of
+   * band after `catchUp`, while nobody sends. If they differ, the relay has shown you different logs or members.
    */
   verify(): string {
     const { group, failure, history } = this.#membership
@@ -223,17 +223,20 @@ export class Channel implements AsyncDisposable {
     return verificationWords(group.facts.epochAuthenticator, history.position)
   }
 
-  /** Goes on after `fork_detected`, although a member has seen another history. Compare `verify` first. */
+  /** Resumes sending after `fork_detected`, although a member has seen a different history. Compare `verify` first. */
   acceptFork(): void {
     this.#edge.run(() => this.#membership.acceptFork())
   }
 
-  /** @internal Whether a payload is there for whoever asks now. */
+  /** @internal Whether a payload can be read without waiting. */
   get hasNext(): boolean {
     return this.#membership.inbox.hasNext
   }
 
-  /** Settles and ends the iterators of this channel that wait; it stays in the client, which can open it again by `channel(name)`. */
+  /**
+   * Settles what was delivered and ends this channel's iterators. The client stays a member: `channel(name)` opens it
+   * again.
+   */
   close(): void {
     this.#membership.inbox.stop()
   }

@@ -1,4 +1,4 @@
-/** An agent as the application uses it. */
+/** The public client: one agent, its keys and its channels. */
 import { type ChannelName, fromHex, parseChannelName, StaticError } from '@static/protocol'
 import { Channel } from './channel.ts'
 import { Agent, type AgentParts } from './core/agent/agent.ts'
@@ -16,11 +16,11 @@ import { openParts } from './parts.ts'
 import type { AgentId } from './ports.ts'
 import { type ClientOptions, resolveSettings } from './settings.ts'
 
-/** A channel that somebody has added this agent to. Nothing of it is read or sent before `accept`. */
+/** A channel that another agent has added this agent to. Until you call `accept`, nothing in it is read or sent. */
 export interface JoinOffer {
   readonly name: string
   readonly channelId: string
-  /** Fingerprints, from inside the Welcome: compare them before you accept. */
+  /** Fingerprints taken from the Welcome itself. Compare them with ones you trust before you accept. */
   readonly owner: string
   readonly addedBy: string
   accept(): Promise<Channel>
@@ -29,16 +29,16 @@ export interface JoinOffer {
 }
 
 /**
- * An agent with its keys, its channels and a session to a relay that is dialled again whenever it is lost.
- *
+ * An agent with its keys, its channels and a session to a relay. The client reconnects whenever the session is lost.
  * @example
- * const client = await StaticClient.connect({ endpoint: 'quic://localhost:4433', dataDir: './agent', identity: 'billing' })
+ * const client = await StaticClient.connect({ endpoint: 'quic://localhost:4433', dataDir: './agent', identity:
+ * 'billing' })
  * const channel = await client.createChannel('acme/support/routing')
  */
 export class StaticClient implements AsyncDisposable {
   readonly #agent: Agent
   readonly #channels = new WeakMap<Membership, Channel>()
-  /** @internal Where errors of this agent leave. */
+  /** @internal Adds the documentation link to every error this client throws. */
   readonly edge: ErrorEdge
 
   private constructor(agent: Agent) {
@@ -47,18 +47,17 @@ export class StaticClient implements AsyncDisposable {
   }
 
   /**
-   * Opens the agent's database, or makes it, and connects. With an API key the agent acts for its account, without one
-   * it is a guest, which can talk in channels but not create them.
-   *
-   * @throws {StaticError} `connection_error` when the relay cannot be reached, AuthErrors when it or the API refuses,
-   *   `invalid_request` for wrong options, `store_*` when the database cannot be opened
+   * Opens the agent's database, creating it on first use, and connects to the relay. With an API key the agent acts for
+   * its account. Without one it is a guest: it can use channels but not create them.
+   * @throws {StaticError} `connection_error` if the relay cannot be reached; an AuthError if the relay or the API
+   *   refuses the agent; `invalid_request` for invalid options; `store_*` if the database cannot be opened
    */
   static async connect(options: ClientOptions = {}): Promise<StaticClient> {
     const settings = resolveSettings(options)
     return await new ErrorEdge(settings.apiUrl).wait(async () => StaticClient.start(await openParts(settings)))
   }
 
-  /** @internal Starts an agent of given parts, with what deals with invites. */
+  /** @internal Starts an agent from the given parts. `invites` creates the handler for invites. */
   static async start(parts: AgentParts, invites?: (agent: AgentServices) => InviteHandler): Promise<StaticClient> {
     const agent = new Agent(parts, invites)
     try {
@@ -70,66 +69,65 @@ export class StaticClient implements AsyncDisposable {
     return new StaticClient(agent)
   }
 
-  /** @internal The API that it uses. */
+  /** @internal URL of the API this client uses. */
   get apiUrl(): string | undefined {
     return this.#agent.apiUrl
   }
 
-  /** SHA-256 of this agent's key, 64 hexadecimal digits: what others add it by. */
+  /** The agent id: SHA-256 of this agent's public key, 64 hexadecimal digits. Other agents use it to add this one. */
   get agentId(): AgentId {
     return this.#agent.agentId
   }
 
-  /** The agent id for people, to read aloud or compare. */
+  /** The agent id in groups of four digits, for people to read aloud or compare. */
   fingerprint(): string {
     return fingerprintOf(this.#agent.agentId)
   }
 
   /**
-   * Creates a channel and owns it. The own channel of that name, also one whose creation was interrupted, is returned.
-   *
-   * @throws {StaticError} `channel_error` for a bad name, `channel_exists`, `api_key_required`
+   * Creates a channel owned by this agent. If this agent already owns a channel of that name, even one whose creation
+   * was interrupted, that channel is returned.
+   * @throws {StaticError} `channel_error` for an invalid name, `channel_exists` if another agent has the name,
+   *   `api_key_required` for a guest
    */
   async createChannel(name: string): Promise<Channel> {
     return await this.edge.wait(async () => this.channelOf(await foundChannel(this.#agent, parseChannelName(name))))
   }
 
   /**
-   * Opens a channel that this agent is in, also after a restart.
-   *
-   * @throws {StaticError} `channel_error` for a bad name, `not_found`
+   * Opens a channel that this agent is a member of. Works after a restart, too.
+   * @throws {StaticError} `channel_error` for an invalid name, `not_found` if this agent is not a member
    */
   channel(name: string): Channel {
     return this.edge.run(() => this.channelOf(this.membershipOf(parseChannelName(name))))
   }
 
-  /** @internal The membership under a name. */
+  /** @internal The membership in the channel of this name. */
   membershipOf(name: ChannelName): Membership {
     const held = this.#agent.memberships.named(name)
     if (!held || held.state === 'founding' || held.state === 'joining') {
-      throw StaticError.of('not_found', `This agent is in no channel ${name}.`)
+      throw StaticError.of('not_found', `This agent is not a member of channel ${name}.`)
     }
     return held
   }
 
-  /** The channels that this agent is in. */
+  /** All channels that this agent is a member of. */
   channels(): readonly Channel[] {
     return [...this.#agent.memberships]
       .filter(({ state }) => state === 'joined' || state === 'leaving' || state === 'ended')
       .map((membership) => this.channelOf(membership))
   }
 
-  /** Makes a KeyPackage, for one use within 84 days, by which others can add this agent. */
+  /** Creates a KeyPackage that others can use to add this agent. It can be used once and expires after 84 days. */
   async generateKeyPackage(): Promise<Uint8Array> {
     const { keyPackage } = await this.edge.wait(() => this.#agent.keyPackages.make(false))
     return keyPackage
   }
 
   /**
-   * Joins a channel by a Welcome that was handed over. Without `owner`, the owner's fingerprint, the bytes must have
-   * come by a way that nobody else can write to: whoever made the Welcome decides who is in the channel.
-   *
-   * @throws {StaticError} `invalid_welcome`, `channel_exists`, `channel_error` for a bad name
+   * Joins a channel with a Welcome that you received yourself. The creator of a Welcome decides who is in the channel,
+   * so pass `owner`, the owner's fingerprint, unless the Welcome came over a channel that nobody else can write to.
+   * @throws {StaticError} `invalid_welcome`, `channel_exists`, `channel_error` for an invalid name
    */
   async joinChannel(name: string, welcome: Uint8Array, options: { readonly owner?: string } = {}): Promise<Channel> {
     return await this.edge.wait(async () => {
@@ -140,13 +138,12 @@ export class StaticClient implements AsyncDisposable {
   }
 
   /**
-   * Channels that others have added this agent to, those that wait first, then as they come.
-   *
+   * Channels that others have added this agent to: first the pending ones, then new ones as they arrive.
    * @example
    * for await (const offer of client.joins()) if (offer.owner === known) await offer.accept()
    */
   async *joins(): AsyncGenerator<JoinOffer, void, undefined> {
-    // Listens before it looks, so that none falls between.
+    // Subscribe before reading the pending offers, so that none is missed in between.
     const coming = this.#agent.offers.listen()
     try {
       const waiting = await waitingOffers(this.#agent)
@@ -161,8 +158,8 @@ export class StaticClient implements AsyncDisposable {
   }
 
   /**
-   * What happens beside the messages, from now on: connections, members, changed keys, gaps, forks. Channels that have
-   * failed already, for one when the agent started, come first.
+   * Events other than messages, from now on: connections, members, changed keys, gaps and forks. Channels that have
+   * already failed, for example while the agent started, are reported first.
    */
   events(): AsyncIterableIterator<AgentEvent> {
     const failed: AgentEvent[] = []
@@ -172,7 +169,7 @@ export class StaticClient implements AsyncDisposable {
     return this.#agent.events.listen(failed)
   }
 
-  /** Ends the agent in order. What was not sent goes out at the next start; what waits gets `closed`. */
+  /** Shuts the agent down. Unsent messages are sent at the next start; pending calls fail with `closed`. */
   async close(): Promise<void> {
     await this.edge.wait(() => this.#agent.close())
   }
@@ -181,7 +178,7 @@ export class StaticClient implements AsyncDisposable {
     await this.close()
   }
 
-  /** @internal The channel of a membership, always the same one. */
+  /** @internal The `Channel` of a membership. Returns the same object every time. */
   channelOf(membership: Membership): Channel {
     const known = this.#channels.get(membership)
     if (known) return known
@@ -200,7 +197,8 @@ export class StaticClient implements AsyncDisposable {
       addedBy: fingerprintOf(addedBy),
       accept: () =>
         this.edge.wait(async () => {
-          if (!welcome) throw StaticError.of('invalid_welcome', 'The offer is gone.')
+          if (!welcome)
+            throw StaticError.of('invalid_welcome', `The offer to join channel ${name} is no longer available.`)
           return this.channelOf(await joinByWelcome(agent, name, welcome, { owner: fromHex(owner) }))
         }),
       decline: () => this.edge.wait(() => leaveChannel(agent, membership)),

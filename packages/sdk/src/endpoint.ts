@@ -1,46 +1,47 @@
-/** Where the relay and the API are, as the user writes it. */
+/** The addresses of the relay and the API, as users write them. */
 import { isIP, isIPv6 } from 'node:net'
 import { domainToASCII } from 'node:url'
 import { StaticError } from '@static/protocol'
 
-/** A relay's address that has been checked. */
+/** A validated relay address. */
 export interface Endpoint {
   readonly way: 'quic' | 'grpc'
-  /** A DNS name, or an address without brackets. */
+  /** A DNS name, or an IP address without brackets. */
   readonly host: string
   readonly port: number
-  /** The name that the relay's certificate must have. */
+  /** The name that the relay's certificate must contain. */
   readonly serverName: string
-  /** In normal form, the port always there: the same relay is always written the same. */
+  /** Normalized, always with a port, so that the same relay always has the same URL. */
   readonly url: string
 }
 
 const QUIC_PORT = 4433
 const GRPC_PORT = 5000
-/** Scheme, host, port. No user, no path: a relay has none. */
+/** Scheme, host and port. A relay address has no user and no path. */
 const ENDPOINT = /^(quic|https):\/\/(\[[^\]]*\]|[^\s[\]@:/?#\\]+)(?::(\d{1,5}))?\/?$/i
 const LABEL = /^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$/
 
 /**
- * Reads `quic://host:4433` or `https://host:5000`; the ports are the defaults, IPv6 stands in brackets. An IP address
- * takes its server name from `relayName`, on loopback `localhost` by default.
- *
+ * Parses `quic://host:4433` or `https://host:5000`. These ports are the defaults; IPv6 addresses need brackets. The
+ * server name of an IP address is `relayName`, or `localhost` for loopback addresses.
  * @throws {StaticError} `invalid_request` for anything else
  */
 export function parseEndpoint(text: string, { relayName }: { readonly relayName?: string | undefined } = {}): Endpoint {
   const [, scheme, written, digits] = ENDPOINT.exec(text) ?? []
   if (scheme === undefined || written === undefined) {
-    throw invalid(`The endpoint ${quoted(text)} must look like quic://host:${QUIC_PORT} or https://host:${GRPC_PORT}.`)
+    throw invalid(`Invalid endpoint ${quoted(text)}. Use quic://host:${QUIC_PORT} or https://host:${GRPC_PORT}.`)
   }
   const host = written.startsWith('[') ? parseIPv6(written.slice(1, -1)) : parseHost(written)
-  if (host === undefined) throw invalid(`The host in the endpoint ${quoted(text)} is neither a name nor an address.`)
+  if (host === undefined)
+    throw invalid(`Invalid host in the endpoint ${quoted(text)}. Use a DNS name or an IP address.`)
   const way = scheme.toLowerCase() === 'quic' ? 'quic' : 'grpc'
   const port = digits === undefined ? (way === 'quic' ? QUIC_PORT : GRPC_PORT) : Number(digits)
-  if (port < 1 || port > 65_535) throw invalid(`The port in the endpoint ${quoted(text)} is not from 1 to 65535.`)
+  if (port < 1 || port > 65_535)
+    throw invalid(`Invalid port in the endpoint ${quoted(text)}. It must be from 1 to 65535.`)
   return endpointOf(way, host, port, serverNameOf(host, relayName))
 }
 
-/** Where the same relay takes gRPC: the same host, by default at port 5000. */
+/** The gRPC endpoint of the same relay: the same host, by default at port 5000. */
 export function grpcFallback(
   { host, serverName }: Endpoint,
   { grpcPort = GRPC_PORT }: { readonly grpcPort?: number } = {},
@@ -48,22 +49,21 @@ export function grpcFallback(
   return endpointOf('grpc', host, grpcPort, serverName)
 }
 
-/** Whether a host is this machine. */
+/** Whether a host is the local machine. */
 export function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || (isIP(host) === 4 && host.startsWith('127.'))
 }
 
 /**
- * Reads the address of the API, without a slash at its end.
- *
- * @throws {StaticError} `invalid_request` unless it is https, without user, query and fragment
+ * Parses the URL of the API and removes trailing slashes.
+ * @throws {StaticError} `invalid_request` unless it is https, without user, query or fragment
  */
 export function parseApiUrl(text: string): string {
   const url = URL.parse(text)
-  if (url === null) throw invalid('The API URL is not a URL: it must look like https://api.example.')
-  if (url.protocol !== 'https:') throw invalid(`The API URL must begin with https://, not ${url.protocol}//.`)
-  if (url.username !== '' || url.password !== '') throw invalid('The API URL must not hold a user or password.')
-  if (url.search !== '' || url.hash !== '') throw invalid('The API URL must not hold a query or fragment.')
+  if (url === null) throw invalid('The API URL is not a URL. It must look like https://api.example.')
+  if (url.protocol !== 'https:') throw invalid(`The API URL must start with https://, not ${url.protocol}//.`)
+  if (url.username !== '' || url.password !== '') throw invalid('The API URL contains a user or password. Remove it.')
+  if (url.search !== '' || url.hash !== '') throw invalid('The API URL contains a query or fragment. Remove it.')
   return url.href.replace(/\/+$/, '')
 }
 
@@ -75,13 +75,13 @@ function endpointOf(way: Endpoint['way'], host: string, port: number, serverName
 function serverNameOf(host: string, relayName: string | undefined): string {
   const name = relayName === undefined ? undefined : parseName(relayName)
   if (relayName !== undefined && name === undefined) {
-    throw invalid(`The relay name ${quoted(relayName)} must be a DNS name, as the relay's certificate has it.`)
+    throw invalid(`Invalid relay name ${quoted(relayName)}. Use the DNS name in the relay's certificate.`)
   }
   if (isIP(host) === 0) return host
   if (name !== undefined) return name
   if (isLoopback(host)) return 'localhost'
   throw invalid(
-    `The endpoint is the address ${host}: say which name its certificate has, with \`relayName\` or STATIC_RELAY_NAME.`,
+    `The endpoint is an IP address (${host}). Set \`relayName\` or STATIC_RELAY_NAME to the name in its certificate.`,
   )
 }
 
@@ -89,13 +89,13 @@ function parseHost(text: string): string | undefined {
   return isIP(text) === 4 ? text : parseName(text)
 }
 
-/** In the form that URLs write; without a zone, which no certificate has. */
+/** Normalized as in URLs. Zones are rejected, because no certificate contains one. */
 function parseIPv6(text: string): string | undefined {
   if (!isIPv6(text) || text.includes('%')) return undefined
   return URL.parse(`https://[${text}]`)?.hostname.slice(1, -1)
 }
 
-/** A DNS name in ASCII and lower case. What ends in a number is a mistyped address. */
+/** A DNS name in lower-case ASCII. A name that ends in a number is a mistyped IP address. */
 function parseName(text: string): string | undefined {
   const name = domainToASCII(text.replace(/\.$/, '')).toLowerCase()
   const labels = name.split('.')
@@ -103,7 +103,7 @@ function parseName(text: string): string | undefined {
   return isName && !/^\d+$/.test(labels.at(-1) ?? '') ? name : undefined
 }
 
-/** As text of an error, without what someone may have put before the host. */
+/** Quotes text in an error message, without any credentials before the host. */
 function quoted(text: string): string {
   return JSON.stringify(text.replace(/\/\/[^/]*@/, '//…@').slice(0, 100))
 }

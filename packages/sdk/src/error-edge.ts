@@ -1,25 +1,25 @@
 /**
- * Where errors leave the SDK and learn which page explains them (`docUrl`): deep inside, where they are made, nothing
- * knows which API the agent uses. Each public method runs its work through here.
+ * Adds the documentation link (`docUrl`) to errors as they leave the SDK. The code that creates an error does not know
+ * which API the agent uses, so every public method runs its work through an `ErrorEdge`.
  */
 import { StaticError } from '@static/protocol'
 
-/** The edge of one agent. */
+/** The error edge of one agent. */
 export class ErrorEdge {
   readonly #apiUrl: string | undefined
 
-  /** Without an API there is no page to name. */
+  /** Without an API URL, errors get no link. */
   constructor(apiUrl: string | undefined) {
     this.#apiUrl = apiUrl
   }
 
-  /** Names the page of an error, and returns the error. */
+  /** Sets the documentation link of an error and returns the error. */
   mark<Thrown>(error: Thrown): Thrown {
     if (error instanceof StaticError) error.explainAt(this.#apiUrl)
     return error
   }
 
-  /** Does something whose errors are for the application. */
+  /** Runs a function whose errors go to the application. */
   run<Result>(work: () => Result): Result {
     try {
       return work()
@@ -28,7 +28,7 @@ export class ErrorEdge {
     }
   }
 
-  /** The same for what takes its time. */
+  /** Like `run`, for an async function. */
   async wait<Result>(work: () => Promise<Result>): Promise<Result> {
     try {
       return await work()
@@ -37,7 +37,7 @@ export class ErrorEdge {
     }
   }
 
-  /** The same for what comes by and by. */
+  /** Like `run`, for an async iterator. */
   iterate<Item>(
     source: AsyncIterableIterator<Item, undefined, undefined>,
   ): AsyncIterableIterator<Item, undefined, undefined> {

@@ -8,11 +8,11 @@ import { Invites } from './invite/invites.ts'
 import { openParts } from './parts.ts'
 import { type ClientOptions, resolveSettings } from './settings.ts'
 
-/** How an invite may be used. */
+/** Limits of an invite. */
 export interface InviteOptions {
-  /** How many may join by it; 1 by default. */
+  /** How many agents can join with it. Default: 1. */
   readonly maxUses?: number
-  /** For how many seconds; 3,600 by default. */
+  /** Lifetime in seconds. Default: 3,600. */
   readonly ttl?: number
 }
 
@@ -24,31 +24,30 @@ const RECEIVE_SECONDS = 5
 const MOST_AT_ONCE = 100
 const LONGEST_TIMER_MS = 2 ** 31 - 1
 
-/** A payload that is waited for. */
+/** A pending read of the next payload. */
 interface Waiting {
   readonly iterator: AsyncIterator<Envelope, undefined>
   readonly next: Promise<IteratorResult<Envelope, undefined>>
 }
 
-/** What was received of one channel by the last call, and is not settled. */
+/** What the last call received from one channel and has not settled yet. */
 interface Reader {
   readonly given: AsyncIterator<Envelope, undefined>[]
   readonly waiting: Waiting[]
 }
 
 /**
- * Creates, invites, joins, sends and receives by channel name. While it runs with an API key it lets in those who ask
- * by its invites.
- *
+ * Creates, invites, joins, sends and receives by channel name. A manager with an API key also admits agents that ask to
+ * join with its invites, for as long as it runs.
  * @example
  * const manager = await StaticChannelManager.connect({ endpoint, dataDir, identity, apiKey, apiUrl })
  * await manager.create('acme/support/routing')
  * const token = await manager.invite('acme/support/routing')
  */
 export class StaticChannelManager implements AsyncDisposable {
-  /** The client below, for everything else. */
+  /** The underlying client, for everything else. */
   readonly client: StaticClient
-  /** Fulfilled with `listener_died` when those who ask are answered no more: close the manager and make a new one. */
+  /** Resolves with `listener_died` if join requests are no longer answered. Close the manager and create a new one. */
   readonly died: Promise<StaticError>
   readonly #invites: Invites
   readonly #readers = new WeakMap<Channel, Reader>()
@@ -61,9 +60,8 @@ export class StaticChannelManager implements AsyncDisposable {
   }
 
   /**
-   * Connects, as `StaticClient.connect`, and begins to answer those who want to join.
-   *
-   * @throws {StaticError} as `StaticClient.connect`
+   * Connects like `StaticClient.connect` and starts to answer join requests.
+   * @throws {StaticError} see `StaticClient.connect`
    */
   static async connect(options: ClientOptions = {}): Promise<StaticChannelManager> {
     const settings = resolveSettings(options)
@@ -73,7 +71,7 @@ export class StaticChannelManager implements AsyncDisposable {
     )
   }
 
-  /** @internal Starts a manager of given parts; `relay` is the relay's name. */
+  /** @internal Starts a manager from the given parts. `relay` is the relay's name. */
   static async start(parts: AgentParts, relay: string): Promise<StaticChannelManager> {
     const deaths: ((error: StaticError) => void)[] = []
     const died = Promise.withResolvers<StaticError>()
@@ -82,7 +80,7 @@ export class StaticChannelManager implements AsyncDisposable {
       invites = new Invites(agent, relay, (error) => deaths.forEach((tell) => tell(error)))
       return invites
     })
-    if (!invites) throw StaticError.of('internal_error', 'A client was started without its invites.')
+    if (!invites) throw StaticError.of('internal_error', 'The client was started without an invite handler.')
     const manager = new StaticChannelManager(client, invites, died.promise)
     deaths.push((error) => {
       manager.#died = client.edge.mark(StaticError.of('listener_died', undefined, { cause: error }))
@@ -91,16 +89,15 @@ export class StaticChannelManager implements AsyncDisposable {
     return manager
   }
 
-  /** Creates a channel, or opens the own one. As `StaticClient.createChannel`. */
+  /** Creates a channel, or opens it if this agent already owns it. See `StaticClient.createChannel`. */
   async create(name: string): Promise<Channel> {
     return await this.client.createChannel(name)
   }
 
   /**
-   * Makes a token by which others can join an own channel. It is a secret: whoever has it first can use it. Hand it over
-   * by a way that only the invited can read.
-   *
-   * @throws {StaticError} `not_found`, `not_allowed` unless the channel is this agent's own, `api_key_required`
+   * Creates an invite token for a channel that this agent owns. The token is a secret: whoever presents it first can
+   * join with it. Hand it over in a way that only the invitee can read.
+   * @throws {StaticError} `not_found`, `not_allowed` if this agent does not own the channel, `api_key_required`
    */
   async invite(name: string, { maxUses = 1, ttl = TTL_SECONDS }: InviteOptions = {}): Promise<string> {
     this.#checkAlive()
@@ -110,17 +107,16 @@ export class StaticChannelManager implements AsyncDisposable {
   }
 
   /**
-   * Ends an invite. Who has joined by it stays.
-   *
-   * @throws {StaticError} `invite_invalid` when it is not of this agent
+   * Revokes an invite. Agents that have already joined with it stay.
+   * @throws {StaticError} `invite_invalid` if this agent did not create the invite
    */
   async revokeInvite(token: string): Promise<void> {
     await this.client.edge.wait(() => this.#invites.issuer.revoke(token))
   }
 
   /**
-   * Joins by a token; fulfilled when the owner has answered. After a timeout the same token carries on.
-   *
+   * Joins a channel with an invite token. Resolves once the owner has answered; `timeout` is in seconds. After a
+   * timeout, call it again with the same token to continue.
    * @throws {StaticError} `join_timeout`, `invite_invalid`, `invite_expired`, `invite_used_up`, `invite_revoked`,
    *   `identity_changed`, `group_full`, `invalid_welcome`, `channel_exists`
    */
@@ -131,28 +127,30 @@ export class StaticChannelManager implements AsyncDisposable {
     )
   }
 
-  /** Sends a text or bytes. As `Channel.send`. */
+  /** Sends a string or bytes. See `Channel.send`. */
   async send(name: string, payload: Uint8Array | string): Promise<void> {
     await this.client.channel(name).send(payload)
   }
 
-  /** The next payload, or null when none has come in so many seconds. The next call settles it. */
+  /** The next payload, or null if none arrives within `timeout` seconds. The next call settles it. */
   async receive(name: string, timeout: number = RECEIVE_SECONDS): Promise<Uint8Array | null> {
     const [envelope] = await this.client.edge.wait(() => this.#receive(name, timeout * MS, 1))
     return envelope?.payload ?? null
   }
 
-  /** All that there are, at most 100; waits so many seconds for the first one. The next call settles them. */
+  /**
+   * All available payloads, at most 100. Waits up to `timeout` seconds for the first one. The next call settles them.
+   */
   async receiveEnvelopes(name: string, timeout: number = RECEIVE_SECONDS): Promise<readonly Envelope[]> {
     return await this.client.edge.wait(() => this.#receive(name, timeout * MS, MOST_AT_ONCE))
   }
 
-  /** The channels that this agent is in. */
+  /** All channels that this agent is a member of. */
   channels(): readonly Channel[] {
     return this.client.channels()
   }
 
-  /** Ends in order. */
+  /** Shuts the agent down. See `StaticClient.close`. */
   async close(): Promise<void> {
     await this.client.close()
   }
@@ -167,7 +165,7 @@ export class StaticChannelManager implements AsyncDisposable {
     const reader = this.#readers.get(channel) ?? { given: [], waiting: [] }
     this.#readers.set(channel, reader)
     for (const iterator of reader.given.splice(0)) await iterator.return?.()
-    // Each holds one payload until the next call settles it. What did not come in time is still waited for, by one.
+    // Each iterator holds one payload until the next call settles it. After a timeout, one read stays pending.
     const waiting = reader.waiting.shift() ?? waitOn(channel)
     const first = await withinTime(waiting.next, timeoutMs)
     if (!first) {
@@ -192,7 +190,7 @@ export class StaticChannelManager implements AsyncDisposable {
 function waitOn(channel: Channel): Waiting {
   const iterator = channel.envelopes()
   const next = iterator.next()
-  // Whoever receives next gets the error; nobody has to.
+  // The next call to receive gets the error. If there is none, it must not count as an unhandled rejection.
   next.catch(() => {})
   return { iterator, next }
 }

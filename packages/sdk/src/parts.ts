@@ -1,4 +1,6 @@
-/** What an agent is made of in earnest: its database on disk, a session to a real relay, the system's clock and chance. */
+/**
+ * The production parts of an agent: its database on disk, a session to a real relay, the system clock and randomness.
+ */
 import { randomBytes } from 'node:crypto'
 import { paceOf, toHex, type TrafficProfileName } from '@static/protocol'
 import type { AgentParts } from './core/agent/agent.ts'
@@ -12,9 +14,8 @@ import { makeGrpcTransport } from './transport/grpc.ts'
 import { makeQuicTransport } from './transport/quic.ts'
 
 /**
- * Opens the parts of an agent by its settings.
- *
- * @throws {StaticError} `store_*`, and `invalid_request` if the directory belongs to another identity
+ * Creates the parts of an agent from its settings.
+ * @throws {StaticError} `store_*`, or `invalid_request` if the directory belongs to another identity
  */
 export async function openParts(settings: Settings): Promise<AgentParts> {
   const { endpoint, fallback, ca, traffic, cellsPerSecond, apiKey, apiUrl, connectTimeoutMs } = settings
@@ -56,7 +57,7 @@ export async function openParts(settings: Settings): Promise<AgentParts> {
   }
 }
 
-/** The transports that a profile needs. */
+/** The transports for a traffic profile. */
 export function transportsFor(traffic: TrafficProfileName, connectTimeoutMs?: number): SessionOptions['transports'] {
   const options = connectTimeoutMs === undefined ? {} : { connectTimeoutMs }
   if (!paceOf(traffic, 0)) return { quic: makeQuicTransport(options), grpc: makeGrpcTransport(options) }

@@ -1,92 +1,94 @@
 /**
- * What a client is to do, from three places: options, then the environment, then the per-user file. Here alone does the
- * SDK read the environment.
- *
- * Each value is looked up for itself. So a key from one place can go to an API whose address comes from another: who can
- * set a user's environment, or write the user's file, is the user.
+ * The settings of a client, from three sources: options, then environment variables, then the per-user file. This is
+ * the only place where the SDK reads the environment.
+ * Each value is looked up separately, so a key from one source can be sent to an API whose address comes from another.
+ * That is safe: anyone who can set a user's environment or write the user's file can act as that user.
  */
 import { homedir } from 'node:os'
 import { isAbsolute, join, resolve } from 'node:path'
+import { inspect } from 'node:util'
 import { StaticError, TRAFFIC_PROFILES, type TrafficProfileName } from '@static/protocol'
 import { type Endpoint, grpcFallback, isLoopback, parseApiUrl, parseEndpoint } from './endpoint.ts'
 import type { KeySource } from './store/key-sources.ts'
 import { checkApiKey } from './tokens.ts'
 import { localAuthority, readAuthority, readCredentials } from './user-files.ts'
 
-/** What a client can be told. What is missing comes from the environment, then from the per-user file. */
+/** Options of a client. A missing option is taken from its environment variable, then from the per-user file. */
 export interface ClientOptions {
-  /** `quic://host:4433` or `https://host:5000`. `STATIC_RELAY`. */
+  /** Address of the relay, `quic://host:4433` or `https://host:5000`. Environment: `STATIC_RELAY`. */
   readonly endpoint?: string
-  /** The agent's directory, for itself alone. `STATIC_DATA_DIR`. */
+  /** Directory of the agent's database; not shared with other agents. Environment: `STATIC_DATA_DIR`. */
   readonly dataDir?: string
-  /** What the agent calls itself: 1 to 255 bytes, the first not zero; a text is taken as UTF-8. `STATIC_IDENTITY`. */
+  /**
+   * The agent's name: 1 to 255 bytes, the first not zero; a string is encoded as UTF-8. Environment: `STATIC_IDENTITY`.
+   */
   readonly identity?: Uint8Array | string
-  /** `STATIC_API_KEY`; null: a guest, even if there is a key elsewhere. */
+  /** API key. Null makes the agent a guest even if a key is set elsewhere. Environment: `STATIC_API_KEY`. */
   readonly apiKey?: string | null
-  /** Where the key is exchanged for tokens, https. `STATIC_API_URL`. */
+  /** https URL of the API, which exchanges the key for tokens. Environment: `STATIC_API_URL`. */
   readonly apiUrl?: string
-  /** The authority of the relay's and the API's certificates, a path or PEM text. `STATIC_CA`. */
+  /** CA of the relay's and the API's certificates, as a path or PEM text. Environment: `STATIC_CA`. */
   readonly ca?: string
-  /** The name in the relay's certificate, when the endpoint is an IP address. `STATIC_RELAY_NAME`. */
+  /** Name in the relay's certificate if the endpoint is an IP address. Environment: `STATIC_RELAY_NAME`. */
   readonly relayName?: string
-  /** `standard` by default. */
+  /** Traffic profile. Default: `standard`. */
   readonly traffic?: TrafficProfileName
-  /** The rate of the profile `strict`, 1 to 64; 4 by default. */
+  /** Cells per second of the `strict` profile, 1 to 64. Default: 4. */
   readonly cellsPerSecond?: number
-  /** What opens the agent's database; a file in its directory by default. */
+  /** What unlocks the agent's database. Default: a key file in `dataDir`. */
   readonly key?: KeySource
-  /** Whether gRPC is used when QUIC cannot be dialled; true by default. */
+  /** Whether to use gRPC if QUIC cannot connect. Default: true. */
   readonly fallback?: boolean
-  /** Opens a database that is an old copy; false by default. */
+  /** Open the database even if it is an old copy. Default: false. */
   readonly acceptRolledBack?: boolean
-  /** How long one try to reach the relay may take; 5,000 by default. */
+  /** Timeout in milliseconds of one attempt to reach the relay. Default: 5,000. */
   readonly connectTimeoutMs?: number
 }
 
-/** What a client does: complete, and checked. */
+/** The settings of a client, complete and validated. */
 export interface Settings {
   readonly endpoint: Endpoint
-  /** Where to dial when QUIC cannot be; undefined: nowhere else. */
+  /** gRPC endpoint to dial if QUIC cannot connect; undefined: no fallback. */
   readonly fallback: Endpoint | undefined
-  /** Absolute. */
+  /** An absolute path. */
   readonly dataDir: string
   readonly identity: Uint8Array
-  /** Undefined: a guest. */
+  /** Undefined for a guest. */
   readonly apiKey: string | undefined
-  /** There whenever there is a key. */
+  /** Always set if there is a key. */
   readonly apiUrl: string | undefined
-  /** PEM; undefined: the authorities that Node knows. */
+  /** PEM; undefined: Node's default authorities. */
   readonly ca: string | undefined
   readonly traffic: TrafficProfileName
-  /** 0: the profile's own. */
+  /** 0: the default of the profile. */
   readonly cellsPerSecond: number
   readonly key: KeySource
   readonly acceptRolledBack: boolean
   readonly connectTimeoutMs: number
 }
 
-/** The variables of a process. */
+/** Environment variables of a process. */
 export type Environment = Readonly<Record<string, string | undefined>>
 
-/** Where a user's things lie. */
+/** Paths of a user's files. */
 export interface UserPlaces {
-  /** The per-user file. */
+  /** The per-user credentials file. */
   readonly credentials: string
-  /** The data of `static up`. */
+  /** The data directory of `static up`. */
   readonly server: string
-  /** The directories of the agents of the command line. */
+  /** The directory of the agents that the command line creates. */
   readonly agents: string
 }
 
-/** Where the account of a user is, and the key to it. */
+/** A user's account: the API and the key to it. */
 export interface AccountSettings {
   readonly apiUrl: string
   readonly apiKey: string | undefined
-  /** PEM; undefined: the authorities that Node knows. */
+  /** PEM; undefined: Node's default authorities. */
   readonly ca: string | undefined
-  /** As it was given, for `ClientOptions.ca`; undefined when it was found or there is none. */
+  /** The CA as it was given, to pass on as `ClientOptions.ca`; undefined if it was found or there is none. */
   readonly givenCa: string | undefined
-  /** Undefined when nobody has said. */
+  /** Undefined if not configured. */
   readonly relay: string | undefined
   readonly places: UserPlaces
 }
@@ -94,14 +96,13 @@ export interface AccountSettings {
 const MAX_IDENTITY_BYTES = 255
 const CONNECT_TIMEOUT_MS = 5_000
 const LONGEST_TIMEOUT_MS = 600_000
-/** Relays take no more. */
+/** The highest rate that relays accept. */
 const FASTEST_RATE = 64
 
 /**
- * Gathers and checks the settings of a client.
- *
- * @throws {StaticError} `invalid_request` when something is missing or wrong, `auth_key_invalid` for what cannot be a
- *   key, `store_permissions` when others can reach the per-user file
+ * Collects and validates the settings of a client.
+ * @throws {StaticError} `invalid_request` if a value is missing or invalid, `auth_key_invalid` for a malformed API key,
+ *   `store_permissions` if other users can access the per-user file
  */
 export function resolveSettings(
   options: ClientOptions,
@@ -109,7 +110,7 @@ export function resolveSettings(
 ): Settings {
   const places = userPlaces(env)
   const file = readCredentials(places.credentials)
-  // An empty variable is the shell's way to say that there is none.
+  // An empty variable counts as unset, as in the shell.
   const text = (option: keyof ClientOptions, variable: string, kept?: string): string | undefined =>
     checkText(option, options[option]) ?? (env[variable] || undefined) ?? kept
 
@@ -128,7 +129,7 @@ export function resolveSettings(
   if (apiKey !== undefined) {
     checkApiKey(apiKey)
     if (apiUrl === undefined) {
-      throw invalid('There is an API key but no API to use it at: set the option `apiUrl` or STATIC_API_URL.')
+      throw invalid('An API key is set, but no API URL. Set the option `apiUrl` or STATIC_API_URL.')
     }
   }
   const authority = text('ca', 'STATIC_CA', file.ca)
@@ -151,10 +152,9 @@ export function resolveSettings(
 }
 
 /**
- * The part of the settings that has to do with the account, for a program that calls the API itself. `usualApiUrl` is
- * where the API is when nobody has said.
- *
- * @throws {StaticError} as `resolveSettings`
+ * The account settings alone, for a program that calls the API itself. `usualApiUrl` is the default for the API's
+ * address.
+ * @throws {StaticError} see `resolveSettings`
  */
 export function resolveAccount(
   options: Pick<ClientOptions, 'apiKey' | 'apiUrl' | 'ca' | 'endpoint'>,
@@ -173,7 +173,7 @@ export function resolveAccount(
   return { apiUrl, apiKey, ca, givenCa, relay: text('endpoint', 'STATIC_RELAY', file.relay), places }
 }
 
-/** Where the things of this user lie. */
+/** The paths of this user's files. */
 export function userPlaces(
   env: Environment = process.env, // oxlint-disable-line node/no-process-env -- the one place
 ): UserPlaces {
@@ -185,13 +185,13 @@ export function userPlaces(
   }
 }
 
-/** The authority that was named, else on this machine that of `static up`. */
+/** The given CA, else for a local server the CA of `static up`. */
 function authorityOf(given: string | undefined, isLocal: boolean, { server }: UserPlaces): string | undefined {
   if (given !== undefined) return readAuthority(given)
   return isLocal ? localAuthority(server) : undefined
 }
 
-/** A base directory of the user; as its specification has it, a relative path counts as unset. */
+/** An XDG base directory of the user. By that specification, a relative path counts as unset. */
 function userDirectory(env: Environment, variable: string, inHome: string): string {
   const set = env[variable] ?? ''
   if (isAbsolute(set)) return set
@@ -201,42 +201,51 @@ function userDirectory(env: Environment, variable: string, inHome: string): stri
 
 function required(option: string, variable: string, value: string | undefined): string {
   if (value !== undefined) return value
-  throw invalid(`The option \`${option}\` is missing, and ${variable} is not set.`)
+  throw invalid(`\`${option}\` is required. Set the option or ${variable}.`)
 }
 
 function checkText(option: string, value: unknown): string | undefined {
   if (value === undefined || (typeof value === 'string' && value !== '')) return value
-  throw invalid(`The option \`${option}\` must be a text that is not empty.`)
+  throw invalid(`\`${option}\` ${value === '' ? 'is empty' : 'is not a string'}. Pass a non-empty string.`)
 }
 
 function checkIdentity(given: Uint8Array | string): Uint8Array {
-  // A lone half of a surrogate pair has no UTF-8: different texts would become the same identity.
-  if (typeof given === 'string' && !given.isWellFormed()) throw invalid('The identity is not valid Unicode text.')
+  // A lone surrogate has no UTF-8 encoding: different strings would become the same identity.
+  if (typeof given === 'string' && !given.isWellFormed())
+    throw invalid('`identity` is not valid Unicode: it contains a lone surrogate.')
   const identity = typeof given === 'string' ? new TextEncoder().encode(given) : new Uint8Array(given)
   if (identity.length >= 1 && identity.length <= MAX_IDENTITY_BYTES && identity[0] !== 0) return identity
-  throw invalid('The identity must have 1 to 255 bytes, the first of them not zero.')
+  const fault = identity[0] === 0 ? 'begins with a zero byte' : `has ${identity.length} bytes`
+  throw invalid(`\`identity\` ${fault}. It must have 1 to ${MAX_IDENTITY_BYTES} bytes, and the first must not be zero.`)
 }
 
 function checkTraffic(given: TrafficProfileName = 'standard'): TrafficProfileName {
   if (TRAFFIC_PROFILES.includes(given)) return given
-  throw invalid(`The option \`traffic\` must be one of ${TRAFFIC_PROFILES.join(', ')}.`)
+  throw invalid(`\`traffic\` is ${shown(given)}. It must be one of ${TRAFFIC_PROFILES.join(', ')}.`)
 }
 
 function checkRate(given: number | undefined, traffic: TrafficProfileName | undefined): number {
   if (given === undefined) return 0
-  if (traffic !== 'strict') throw invalid('The option `cellsPerSecond` belongs to the traffic profile strict.')
+  if (traffic !== 'strict') {
+    throw invalid(`\`cellsPerSecond\` needs the traffic profile strict, but \`traffic\` is ${traffic ?? 'standard'}.`)
+  }
   if (Number.isInteger(given) && given >= 1 && given <= FASTEST_RATE) return given
-  throw invalid(`The option \`cellsPerSecond\` must be a whole number from 1 to ${FASTEST_RATE}.`)
+  throw invalid(`\`cellsPerSecond\` is ${shown(given)}. It must be an integer from 1 to ${FASTEST_RATE}.`)
 }
 
 function checkTimeout(given: number = CONNECT_TIMEOUT_MS): number {
   if (Number.isInteger(given) && given >= 1 && given <= LONGEST_TIMEOUT_MS) return given
-  throw invalid(`The option \`connectTimeoutMs\` must be a whole number from 1 to ${LONGEST_TIMEOUT_MS}.`)
+  throw invalid(`\`connectTimeoutMs\` is ${shown(given)}. It must be an integer from 1 to ${LONGEST_TIMEOUT_MS}.`)
 }
 
 function flag(option: string, given: boolean | undefined, usual: boolean): boolean {
   if (given === undefined || typeof given === 'boolean') return given ?? usual
-  throw invalid(`The option \`${option}\` must be true or false.`)
+  throw invalid(`\`${option}\` is ${shown(given)}. It must be true or false.`)
+}
+
+/** A wrong value, for an error message. */
+function shown(value: unknown): string {
+  return inspect(value, { depth: 0, maxStringLength: 100, breakLength: Infinity })
 }
 
 function hostOf(url: string): string {

@@ -1,11 +1,11 @@
-/** Files outside the agent's directory that settings come from: the user's credentials, and authorities. */
+/** Files outside the agent's directory that settings are read from: the user's credentials and CA certificates. */
 import { X509Certificate } from 'node:crypto'
 import { readFileSync, statSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { makeDirectories, readPrivateFile, replaceFile, sweepLeftovers } from '@static/node/files'
 import { StaticError } from '@static/protocol'
 
-/** What the per-user file may hold. */
+/** Contents of the per-user file. */
 export interface Credentials {
   readonly api_key?: string
   readonly api_url?: string
@@ -17,10 +17,9 @@ const FIELDS = ['api_key', 'api_url', 'relay', 'ca'] as const
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g
 
 /**
- * Reads the per-user file; empty when there is none. A path in its `ca` is relative to the file.
- *
- * @throws {StaticError} `store_permissions` when others can read or write it or it is another user's, `invalid_request`
- *   when it does not hold what it should
+ * Reads the per-user file; returns an empty object if it does not exist. A path in its `ca` is relative to the file.
+ * @throws {StaticError} `store_permissions` if other users can read or write it or own it, `invalid_request` if its
+ *   contents are invalid
  */
 export function readCredentials(path: string): Credentials {
   const wrong = (why: string, cause?: unknown): StaticError => invalid(`${path} ${why}.`, cause)
@@ -35,7 +34,7 @@ export function readCredentials(path: string): Credentials {
   try {
     found = JSON.parse(bytes.toString())
   } catch {
-    // Not as the cause: the parser's words quote what it stumbled over, which may be the key.
+    // Not attached as the cause: the parser quotes the text it fails on, which may be the key.
     throw wrong('is not JSON')
   }
   if (typeof found !== 'object' || found === null || Array.isArray(found)) throw wrong('is not a JSON object')
@@ -43,16 +42,15 @@ export function readCredentials(path: string): Credentials {
   for (const field of FIELDS) {
     const value: unknown = (found as Record<string, unknown>)[field]
     if (value === undefined || value === null) continue
-    if (typeof value !== 'string' || value === '') throw wrong(`must hold a text in ${field}`)
+    if (typeof value !== 'string' || value === '') throw wrong(`is invalid: ${field} must be a non-empty string`)
     credentials[field] = field === 'ca' && !isPem(value) ? resolve(dirname(path), value) : value
   }
   return credentials
 }
 
 /**
- * Writes the per-user file, 0600, in the place of the one that may be there.
- *
- * @throws {StaticError} `invalid_request` when it cannot be written
+ * Writes the per-user file with mode 0600, replacing an existing one.
+ * @throws {StaticError} `invalid_request` if it cannot be written
  */
 export function writeCredentials(path: string, credentials: Credentials): void {
   const fields = Object.fromEntries(
@@ -68,9 +66,8 @@ export function writeCredentials(path: string, credentials: Credentials): void {
 }
 
 /**
- * An authority, given as PEM text or as the path of a file with it.
- *
- * @throws {StaticError} `invalid_request` when it is neither
+ * Reads a CA, given as PEM text or as the path of a PEM file.
+ * @throws {StaticError} `invalid_request` if it is neither
  */
 export function readAuthority(given: string): string {
   if (isPem(given)) return checkPem(given, 'The CA')
@@ -83,7 +80,7 @@ export function readAuthority(given: string): string {
   return checkPem(text, `The CA file ${given}`)
 }
 
-/** The authority of `static up` on this machine; only from a directory that nobody else can write to, or it is none. */
+/** The CA of `static up` on this machine. Ignored unless its directory is accessible to this user alone. */
 export function localAuthority(directory: string): string | undefined {
   const path = join(directory, 'ca.pem')
   try {
@@ -101,12 +98,12 @@ function isPem(text: string): boolean {
 
 function checkPem(text: string, what: string): string {
   const blocks = text.match(CERTIFICATE) ?? []
-  if (blocks.length === 0) throw invalid(`${what} holds no certificate in PEM.`)
+  if (blocks.length === 0) throw invalid(`${what} contains no PEM certificate.`)
   try {
-    // Only these: a private key in the same file has no business on the way to a server.
+    // Only the certificates: a private key in the same file must not be passed on.
     return blocks.map((block) => new X509Certificate(block).toString()).join('')
   } catch (error) {
-    throw invalid(`${what} holds a certificate that cannot be read.`, error)
+    throw invalid(`${what} contains a certificate that cannot be parsed.`, error)
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * Words to compare by another way: they depend on the keys of the epoch and on every entry of the log, so they are the
- * same for two members exactly if nobody has shown them different groups or logs. 128 bits in twelve words.
+ * Verification words, for comparison out of band. They depend on the keys of the epoch and on every log entry, so they
+ * match for two members exactly if both have seen the same group and the same log. Twelve words encode 128 bits.
  */
 import { createHash } from 'node:crypto'
 import { entropyToMnemonic } from '@scure/bip39'
@@ -10,7 +10,7 @@ import type { PositionRecord } from './ports.ts'
 const LABEL = 'static verify 1'
 const ENTROPY_BYTES = 16
 
-/** The words for an epoch and a place in the log. */
+/** The words for an epoch and a position in the log. */
 export function verificationWords(epochAuthenticator: Uint8Array, { index, hash }: PositionRecord): string {
   const place = Buffer.alloc(8)
   place.writeBigUInt64BE(BigInt(index))

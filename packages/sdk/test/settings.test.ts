@@ -174,19 +174,27 @@ const NO_CA = (): string => {
 }
 
 const BAD: Record<string, [options: ClientOptions, code: ErrorCode, message: RegExp]> = {
-  'no endpoint': [{ dataDir: '/agent', identity: 'a' }, 'invalid_request', /`endpoint` is missing, and STATIC_RELAY /],
-  'no directory': [{ endpoint: OPTIONS.endpoint, identity: 'a' }, 'invalid_request', /`dataDir` .* STATIC_DATA_DIR /],
-  'no identity': [{ endpoint: OPTIONS.endpoint, dataDir: '/a' }, 'invalid_request', /`identity` .* STATIC_IDENTITY /],
-  'an empty text': [{ ...OPTIONS, endpoint: '' }, 'invalid_request', /`endpoint` must be a text/],
-  'something that is no text': [{ ...OPTIONS, dataDir: 7 as never }, 'invalid_request', /`dataDir` must be a text/],
-  'a bad endpoint': [{ ...OPTIONS, endpoint: 'relay' }, 'invalid_request', /must look like/],
+  'no endpoint': [
+    { dataDir: '/agent', identity: 'a' },
+    'invalid_request',
+    /^`endpoint` is required\. Set the option or STATIC_RELAY\.$/,
+  ],
+  'no directory': [{ endpoint: OPTIONS.endpoint, identity: 'a' }, 'invalid_request', /`dataDir` .* STATIC_DATA_DIR\./],
+  'no identity': [{ endpoint: OPTIONS.endpoint, dataDir: '/a' }, 'invalid_request', /`identity` .* STATIC_IDENTITY\./],
+  'an empty text': [{ ...OPTIONS, endpoint: '' }, 'invalid_request', /^`endpoint` is empty\. /],
+  'something that is no text': [
+    { ...OPTIONS, dataDir: 7 as never },
+    'invalid_request',
+    /^`dataDir` is not a string\. /,
+  ],
+  'a bad endpoint': [{ ...OPTIONS, endpoint: 'relay' }, 'invalid_request', /^Invalid endpoint /],
   'an address without a name': [{ ...OPTIONS, endpoint: 'quic://192.0.2.1' }, 'invalid_request', /STATIC_RELAY_NAME/],
   'a key without an API': [{ ...OPTIONS, apiKey: KEY }, 'invalid_request', /`apiUrl` or STATIC_API_URL/],
   'plain HTTP': [{ ...OPTIONS, apiUrl: 'http://localhost' }, 'invalid_request', /https/],
   'a key with a line break': [
     { ...OPTIONS, apiKey: `${KEY}\n`, apiUrl: 'https://api.example' },
     'auth_key_invalid',
-    /holds a space/,
+    /contains a space/,
   ],
   'an empty identity': [{ ...OPTIONS, identity: new Uint8Array(0) }, 'invalid_request', /1 to 255 bytes/],
   'a long identity': [{ ...OPTIONS, identity: 'é'.repeat(128) }, 'invalid_request', /1 to 255 bytes/],
@@ -203,14 +211,14 @@ const BAD: Record<string, [options: ClientOptions, code: ErrorCode, message: Reg
   'a flag that is none': [
     { ...OPTIONS, fallback: 'no' as never },
     'invalid_request',
-    /`fallback` must be true or false/,
+    /^`fallback` is .*It must be true or false/,
   ],
   'a missing CA': [{ ...OPTIONS, ca: '/no/ca.pem' }, 'invalid_request', /^The CA file \/no\/ca\.pem cannot be read\.$/],
-  'a CA that is none': [{ ...OPTIONS, ca: NO_CA() }, 'invalid_request', /holds no certificate in PEM/],
+  'a CA that is none': [{ ...OPTIONS, ca: NO_CA() }, 'invalid_request', /contains no PEM certificate/],
   'a broken certificate': [
     { ...OPTIONS, ca: '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n' },
     'invalid_request',
-    /^The CA holds a certificate that cannot be read\.$/,
+    /^The CA contains a certificate that cannot be parsed\.$/,
   ],
 }
 
@@ -232,8 +240,8 @@ void test('a per-user file that others can reach, or that is broken, is refused'
     [`{"api_key": "${KEY}"`, /credentials\.json is not JSON\.$/],
     [`"${KEY}"`, /credentials\.json is not a JSON object\.$/],
     ['[]', /credentials\.json is not a JSON object\.$/],
-    ['{"api_key": 7}', /credentials\.json must hold a text in api_key\.$/],
-    ['{"relay": ""}', /credentials\.json must hold a text in relay\.$/],
+    ['{"api_key": 7}', /credentials\.json is invalid: api_key must be a non-empty string\.$/],
+    ['{"relay": ""}', /credentials\.json is invalid: relay must be a non-empty string\.$/],
   ] as const) {
     throws(run(home(text)), 'invalid_request', message)
   }

@@ -1,23 +1,23 @@
-/** What a relay of its own process asks the API for over HTTPS: the keys of tokens, and quota. */
+/** HTTPS client for an API in another process: fetches token keys and quota. */
 import { Agent, request } from 'node:https'
 import { type Lease, type Problem, StaticError } from '@static/protocol'
 import type { QuotaSource } from '../ports.ts'
 
-/** Where the API is. */
+/** How to reach the API. */
 export interface ApiAccess {
-  /** Its public address. */
+  /** Its public URL. */
   readonly url: string
-  /** The listener for relay nodes, and what it knows them by. */
+  /** URL of the listener for relay nodes, and the credential for it. */
   readonly internalUrl: string
   readonly credential: string
-  /** The authority of its certificate, PEM; that of the system by default. */
+  /** CA of its certificate, PEM. Default: the system's. */
   readonly ca?: string | undefined
 }
 
-/** The API as a relay sees it. */
+/** The API as a relay uses it. */
 export interface ApiClient extends QuotaSource {
   keys(): Promise<{ readonly keys: readonly object[] }>
-  /** Rejects with `invalid_request` when the API there does not take the credential, `unavailable` when none answers. */
+  /** Rejects with `invalid_request` if the API refuses the credential, with `unavailable` if there is no answer. */
   check(): Promise<void>
   close(): void
 }
@@ -25,7 +25,7 @@ export interface ApiClient extends QuotaSource {
 const TIMEOUT_MS = 5000
 const MAX_BODY_BYTES = 65_536
 
-/** Makes the client; connections are kept open between calls. */
+/** Creates the client. Connections are kept open between calls. */
 export function makeApiClient({ url, internalUrl, credential, ca }: ApiAccess): ApiClient {
   const agent = new Agent({
     keepAlive: true,
@@ -41,7 +41,7 @@ export function makeApiClient({ url, internalUrl, credential, ca }: ApiAccess): 
       post('/internal/v1/quota/leases', { account_id: id, mode, amount }) as Promise<Lease>,
     settle: (lease, spent, final) => post(`/internal/v1/quota/leases/${lease}/settle`, { spent, final }),
     async check() {
-      // It lends nothing to nobody; whom it does not know it refuses for that.
+      // An empty request is always refused; the error tells whether the credential is known.
       const refusal = await post('/internal/v1/quota/leases', {}).then(
         () => undefined,
         (error: unknown) => StaticError.from(error),
@@ -49,18 +49,18 @@ export function makeApiClient({ url, internalUrl, credential, ca }: ApiAccess): 
       if (refusal?.code === 'invalid_request') return
       if (refusal?.code === 'unavailable') throw refusal
       const stranger = refusal?.code === 'auth_key_invalid'
-      const why = stranger ? 'does not take the relay credential' : 'is not the listener for relay nodes'
+      const why = stranger ? 'rejected the relay credential' : 'is not the listener for relay nodes'
       throw StaticError.of('invalid_request', `The API at ${internalUrl} ${why}.`)
     },
     close: () => agent.destroy(),
   }
 }
 
-/** One exchange of JSON. Rejects with the code that the API answered, or `unavailable`. */
+/** One JSON request. Rejects with the code that the API answered, or with `unavailable`. */
 function ask(agent: Agent, url: URL, headers: Record<string, string>, body?: string): Promise<unknown> {
   const { promise, resolve, reject } = Promise.withResolvers<unknown>()
   const fail = (cause: unknown): void =>
-    reject(StaticError.of('unavailable', 'The API is out of reach.', { cause, retryAfter: 1 }))
+    reject(StaticError.of('unavailable', `The API at ${url.origin} is unreachable.`, { cause, retryAfter: 1 }))
   const sent = request(
     url,
     {
@@ -74,7 +74,7 @@ function ask(agent: Agent, url: URL, headers: Record<string, string>, body?: str
       let length = 0
       response.on('data', (chunk: Buffer) => {
         length += chunk.length
-        if (length > MAX_BODY_BYTES) sent.destroy(new Error('The answer is too long.'))
+        if (length > MAX_BODY_BYTES) sent.destroy(new Error(`The response is longer than ${MAX_BODY_BYTES} bytes.`))
         else chunks.push(chunk)
       })
       response.on('error', fail)

@@ -1,18 +1,18 @@
-/** Verifies the JWTs of agents by the API's public keys, which are fetched when a key is new and kept meanwhile. */
+/** Verifies the JWTs of agents with the API's public keys, which are cached and fetched again for an unknown key. */
 import { createLocalJWKSet, errors, type JSONWebKeySet, jwtVerify } from 'jose'
 import { AUDIENCE, ISSUER, MODES, StaticError, TOKEN_ALGORITHM, type TokenClaims } from '@static/protocol'
 import type { Time, TokenVerifier } from '../ports.ts'
 
 const MAX_AGE_MS = 600_000
-/** A token with an unknown key makes the relay look for new keys, but not for every such token. */
+/** Minimum time between fetches caused by tokens with an unknown key. */
 const COOLDOWN_MS = 5000
 const MAX_JWT_LENGTH = 4096
 /** The API's clock may be ahead. */
 const CLOCK_TOLERANCE_SECONDS = 5
 
 /**
- * Makes a verifier. It rejects with `auth_failed` for a token that is not good, and with `unavailable` when the keys
- * cannot be had.
+ * Creates a verifier. It rejects with `auth_failed` for an invalid token, and with `unavailable` if the keys cannot be
+ * fetched.
  */
 export function makeVerifier(fetchKeys: () => Promise<JSONWebKeySet>, now: () => Time): TokenVerifier {
   let keys: ReturnType<typeof createLocalJWKSet> | undefined
@@ -47,9 +47,9 @@ export function makeVerifier(fetchKeys: () => Promise<JSONWebKeySet>, now: () =>
   }
 
   return async (jwt) => {
-    if (jwt.length > MAX_JWT_LENGTH) throw StaticError.of('auth_failed', 'The token is not valid.')
+    if (jwt.length > MAX_JWT_LENGTH) throw StaticError.of('auth_failed', 'The token is invalid.')
     if (!keys) await fetchNow().catch(unreachable)
-    // Old keys serve until new ones are there: tokens live for an hour, and nobody waits for an API that hangs.
+    // Old keys are used until new ones arrive: tokens live for an hour, and nobody has to wait for an API that hangs.
     else if (now() - Math.max(fetchedAt, triedAt) > MAX_AGE_MS) fetchNow().catch(() => {})
     try {
       return await check(jwt)
@@ -64,13 +64,13 @@ export function makeVerifier(fetchKeys: () => Promise<JSONWebKeySet>, now: () =>
 }
 
 function unreachable(cause: unknown): never {
-  throw StaticError.of('unavailable', 'The keys that tokens are checked with cannot be fetched now.', {
+  throw StaticError.of('unavailable', 'The keys to verify tokens cannot be fetched from the API.', {
     cause,
     retryAfter: 1,
   })
 }
 
 function refused(cause: unknown): StaticError {
-  if (cause instanceof errors.JWTExpired) return StaticError.of('auth_failed', 'The token has run out.', { cause })
-  return StaticError.of('auth_failed', 'The token is not valid.', { cause })
+  if (cause instanceof errors.JWTExpired) return StaticError.of('auth_failed', 'The token has expired.', { cause })
+  return StaticError.of('auth_failed', 'The token is invalid.', { cause })
 }

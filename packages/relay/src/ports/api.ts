@@ -1,11 +1,11 @@
-/** What the relay asks of the API: whether a token is good, and quota. */
+/** What the relay needs from the API: token verification and quota. */
 import type { Lease, TokenClaims } from '@static/protocol'
 import type { Account } from './store.ts'
 
-/** Verifies a JWT. Rejects with `auth_failed` for one that is not good. */
+/** Verifies a JWT. Rejects with `auth_failed` if it is invalid. */
 export type TokenVerifier = (jwt: string) => Promise<TokenClaims>
 
-/** Who lends quota. */
+/** Lends quota. */
 export interface QuotaSource {
   lease(account: Account, wanted: number): Promise<Lease>
   settle(lease: string, spent: number, final: boolean): Promise<unknown>

@@ -1,6 +1,6 @@
 /**
- * What the relay asks of an engine of its log. The store decides slot, index, duplicates, counters and roster, because
- * several nodes may share one. Ids are lower-case hexadecimal texts here (map keys, log lines) and bytes on the wire.
+ * The interface of a log engine. The store decides slot, index, duplicates, counters and roster, because several nodes
+ * may share one. Ids are lower-case hexadecimal strings here (for map keys and log lines) and bytes on the wire.
  */
 import type { DeclarationFields, ErrorCode, LeaveNoticeFields, Mode } from '@static/protocol'
 
@@ -8,22 +8,25 @@ import type { DeclarationFields, ErrorCode, LeaveNoticeFields, Mode } from '@sta
 export type AgentId = string
 /** 32 hexadecimal digits. */
 export type ChannelId = string
-/** Milliseconds since 1970. */
+/** Milliseconds since the Unix epoch. */
 export type Time = number
 
-/** Whose messages are counted. */
+/** The account whose messages are counted. */
 export interface Account {
   readonly id: string
   readonly mode: Mode
 }
 
-/** Who asks the store for something. Without an account it is a guest. */
+/** Who makes a request. Without an account it is a guest. */
 export interface Actor {
   readonly agent: AgentId
   readonly account: Account | undefined
 }
 
-/** A place in a channel's log: the hash chain and the head after the entry of that index. Index 0 is before the first. */
+/**
+ * A position in a channel's log: the hash chain and the head after the entry of that index. Index 0 is before the
+ * first.
+ */
 export interface Position {
   readonly index: number
   readonly hash: Uint8Array
@@ -32,9 +35,9 @@ export interface Position {
 
 interface EntryCommon {
   readonly index: number
-  /** The chain after this entry. */
+  /** Hash chain after this entry. */
   readonly hash: Uint8Array
-  /** Message and leave: the head. Commit: the slot that it took. */
+  /** Message and leave: the head. Commit: the slot it took. */
   readonly slot: number
   readonly sender: AgentId
   /** When it was accepted. */
@@ -64,34 +67,34 @@ export interface LeaveEntry extends EntryCommon {
 /** An entry of a channel's log. */
 export type Entry = MessageEntry | CommitEntry | LeaveEntry
 
-/** What a commit does to the roster, with its sender's signature. */
+/** The roster changes of a commit, with its sender's signature. */
 export interface SignedDeclaration extends DeclarationFields {
   readonly signature: Uint8Array
 }
 
-/** A Welcome as its sender hands it in. */
+/** A Welcome as its sender submits it. */
 export interface WelcomeFields {
   readonly agent: AgentId
   readonly welcome: Uint8Array
-  /** Empty when the joiner did not come by an invite. */
+  /** Empty if the joiner did not use an invite. */
   readonly inviteId: Uint8Array
   readonly tag: Uint8Array
 }
 
-/** A Welcome that waits for its joiner. */
+/** A Welcome waiting for its joiner. */
 export interface StoredWelcome extends WelcomeFields {
   readonly channel: ChannelId
   readonly name: string
   readonly owner: AgentId
   readonly sender: AgentId
-  /** The slot of the commit that added the joiner, and where the joiner's log begins. */
+  /** The slot of the commit that added the joiner, and the start of the joiner's log. */
   readonly slot: number
   readonly position: Position
-  /** Rises with every Welcome of the deployment: the order in which they wait. */
+  /** Increases with every Welcome of the deployment; Welcomes are delivered in this order. */
   readonly sequence: number
 }
 
-/** Where an agent stands in a channel. */
+/** An agent's state in a channel. */
 export interface Standing {
   readonly channel: ChannelId
   readonly name: string
@@ -103,25 +106,25 @@ export interface Standing {
   readonly cursor: Position
   readonly barred: boolean
   readonly guestLimit: number
-  /** Whose account pays for guests: the owner's. */
+  /** The account that pays for guests: the owner's. */
   readonly payer: Account
-  /** Off the roster; what it may still see ends at `lastIndex`. */
+  /** No longer on the roster. It may see entries up to `lastIndex`. */
   readonly removed: boolean
 }
 
-/** Entries that are gone before an agent fetched them. */
+/** Entries that were deleted before an agent fetched them. */
 export interface Gap {
   readonly first: number
-  /** Of the last one that is gone. */
+  /** Of the last deleted entry. */
   readonly position: Position
   readonly commitLost: boolean
 }
 
-/** An invite that joiners may ask by. */
+/** An invite that joiners may use to ask for admission. */
 export interface Invite {
   readonly id: string
   readonly channel: ChannelId
-  /** Who registered it. */
+  /** The agent that registered it. */
   readonly agent: AgentId
   readonly admissionKey: Uint8Array
   readonly expiresAt: Time
@@ -130,30 +133,30 @@ export interface Invite {
   readonly revoked: boolean
 }
 
-/** Why the store did not do it. Nothing has changed. */
+/** Why the store refused. Nothing has changed. */
 export interface Refusal {
   readonly refused: ErrorCode
-  /** One sentence for people; the code's own words when it is missing. */
+  /** One sentence for people; the default text of the code if missing. */
   readonly message?: string
   /** With `epoch_mismatch`. */
   readonly head?: number
   /** With `out_of_order`. */
   readonly lastCounter?: number
-  /** With `queue_full`: whom the channel waits for. */
+  /** With `queue_full`: the agents the channel is waiting for. */
   readonly lagging?: readonly AgentId[]
 }
 
-/** A message that nobody has paid for yet: every other check has passed. */
+/** A message that passed every other check but is not paid for yet. */
 export interface Unpaid {
   readonly unpaid: Account
 }
 
-/** It is done, and there is nothing to tell. */
+/** Success without a result. */
 export interface Done {
   readonly done: true
 }
 
-/** What the store can be asked for: the request and the answer of each operation. */
+/** The operations of the store: request and result of each. */
 export interface StoreOperations {
   create: [
     {
@@ -167,7 +170,7 @@ export interface StoreOperations {
     },
     { readonly welcome: Uint8Array; readonly guestLimit: number } | Refusal,
   ]
-  /** By the owner's account: by id, or by the name in that account. */
+  /** By the owner's account: by id, or by name within that account. */
   delete: [
     { readonly account: Account; readonly channel: ChannelId | undefined; readonly name: string | undefined },
     Done | Refusal,
@@ -181,11 +184,11 @@ export interface StoreOperations {
       readonly counter: number
       readonly control: boolean
       readonly ciphertext: Uint8Array
-      /** A unit of the payer's quota is held for this message. */
+      /** Whether a unit of the payer's quota is reserved for this message. */
       readonly paid: boolean
       readonly now: Time
     },
-    /** `charged`: the unit is used up; otherwise it is given back. */
+    /** `charged`: the unit is used up; otherwise it is returned. */
     { readonly index: number; readonly charged: boolean } | Unpaid | Refusal,
   ]
   commit: [
@@ -195,7 +198,7 @@ export interface StoreOperations {
       readonly slot: number
       readonly messageId: Uint8Array
       readonly commit: Uint8Array
-      /** Its signature has been checked. */
+      /** Its signature has been verified. */
       readonly declaration: SignedDeclaration
       readonly welcomes: readonly WelcomeFields[]
       readonly now: Time
@@ -215,36 +218,36 @@ export interface StoreOperations {
     {
       readonly actor: Actor
       readonly channel: ChannelId
-      /** Its signature has been checked. */
+      /** Its signature has been verified. */
       readonly notice: LeaveNoticeFields
       readonly now: Time
     },
     { readonly index: number } | Refusal,
   ]
-  /** Whether the actor is on the roster (and of the right mode): before a KeyPackage is handed out. */
+  /** Whether the actor is on the roster (and in the right mode). Checked before a KeyPackage is handed out. */
   check: [{ readonly actor: Actor; readonly channel: ChannelId }, Done | Refusal]
   resume: [
     {
       readonly agent: AgentId
-      /** None named: all whose roster holds the agent, by id, those after `after`, at most `limit`. */
+      /** Undefined: all channels whose roster contains the agent, by id, starting after `after`, at most `limit`. */
       readonly channels: readonly ChannelId[] | undefined
       readonly after: ChannelId | undefined
       readonly limit: number
     },
     {
-      /** In the order asked for; `channel` alone where there is nothing to resume. */
+      /** In the requested order. An entry with `refused` has nothing to resume. */
       readonly standings: readonly (Standing | { readonly channel: ChannelId; readonly refused: ErrorCode })[]
-      /** There are channels after the last of these. */
+      /** Whether there are channels after the last of these. */
       readonly more: boolean
-      /** Whether any roster holds this agent. */
+      /** Whether any roster contains this agent. */
       readonly member: boolean
     },
   ]
-  /** The Welcomes that wait for an agent, the oldest first, after a sequence number. */
+  /** The Welcomes waiting for an agent, oldest first, after a sequence number. */
   welcomes: [
     { readonly agent: AgentId; readonly after: number; readonly maxBytes: number },
     {
-      /** At least one, if there is one, however large. */
+      /** At least one if there is any, however large. */
       readonly welcomes: readonly StoredWelcome[]
       readonly more: boolean
     },
@@ -261,7 +264,7 @@ export interface StoreOperations {
       readonly channel: ChannelId
       readonly agent: AgentId
       readonly after: number
-      /** At least one entry is given, however large. */
+      /** At least one entry is returned, however large. */
       readonly maxBytes: number
       readonly maxEntries: number
     },
@@ -271,7 +274,7 @@ export interface StoreOperations {
       readonly gap: Gap | undefined
       /** The last index that this agent may see now. */
       readonly last: number
-      /** Nothing comes after `last`: the agent's membership has ended there. */
+      /** Whether the agent's membership ended at `last`, so that nothing follows. */
       readonly ended: boolean
     },
   ]
@@ -286,25 +289,24 @@ export interface StoreOperations {
   ]
   revokeInvite: [{ readonly agent: AgentId; readonly id: string }, Done | Refusal]
   invite: [
-    /** With an agent: whether it was added to the channel, and its Welcome waits. */
+    /** With an agent: also whether it was added to the channel and its Welcome is waiting. */
     { readonly id: string; readonly agent?: AgentId },
     { readonly invite: Invite | undefined; readonly welcomed?: boolean },
   ]
-  /** Lets go of what is acknowledged by all or expired, and gives the space back. */
+  /** Deletes what is acknowledged by all members or expired, and frees the space. */
   sweep: [{ readonly now: Time }, { readonly removed: number }]
 }
 
-/** The name of an operation. */
 export type StoreOperation = keyof StoreOperations
-/** What an operation is asked with. */
+/** The request of an operation. */
 export type StoreRequest<Name extends StoreOperation> = StoreOperations[Name][0]
-/** What an operation answers. */
+/** The result of an operation. */
 export type StoreResult<Name extends StoreOperation> = StoreOperations[Name][1]
 
-/** What happened in a channel, on whatever node: the source of every push. Comes after it is durable. */
+/** An event in a channel, on any node: the source of every push. Emitted once it is durable. */
 export type StoreEvent =
   | { readonly type: 'appended'; readonly channel: ChannelId; readonly entry: Entry }
-  /** A Welcome waits for an agent; `inviteId` (hexadecimal) is empty when it did not come by an invite. */
+  /** A Welcome is waiting for an agent. `inviteId` (hexadecimal) is empty if it did not use an invite. */
   | { readonly type: 'welcomed'; readonly channel: ChannelId; readonly agent: AgentId; readonly inviteId: string }
   | {
       readonly type: 'rejected'
@@ -322,33 +324,33 @@ export type StoreEvent =
       readonly members: readonly AgentId[]
     }
 
-/** What all nodes of a deployment share. */
+/** Secrets that all nodes of a deployment share. */
 export interface Deployment {
   readonly relayId: Uint8Array
   /** The MAC key of session tokens, 32 bytes. */
   readonly tokenKey: Uint8Array
 }
 
-/** An engine of the relay's log. A promise is fulfilled when the operation is as durable as the engine can make it. */
+/** An engine of the relay's log. A promise resolves once the operation is as durable as the engine can make it. */
 export interface Store {
   readonly deployment: Deployment
-  /** Operations start in the order of the calls. Rejects only when the engine itself fails; nothing is changed then. */
+  /** Operations start in the order of the calls. Rejects only if the engine itself fails; then nothing has changed. */
   run<Name extends StoreOperation>(name: Name, request: StoreRequest<Name>): Promise<StoreResult<Name>>
   /** Whether the engine can write. */
   healthy(): boolean
-  /** What was asked for before is finished first. */
+  /** Finishes all pending operations first. */
   close(): Promise<void>
 }
 
-/** Takes the events of a store: in log order within a channel, each before the result that belongs to it. */
+/** Receives the events of a store: in log order within a channel, each before the result of its operation. */
 export type StoreListener = (event: StoreEvent) => void
 
-/** How much a channel may hold. */
+/** How much a channel may keep. */
 export interface Retention {
   readonly entryMs: number
   readonly messageIdMs: number
   readonly channelBytes: number
   readonly channelEntries: number
-  /** Messages of the SDK itself that are free, per agent, channel and hour. */
+  /** Free control messages of the SDK, per agent, channel and hour. */
   readonly freeControl: number
 }

@@ -1,4 +1,4 @@
-/** Unary calls and subscriptions: each goes to the relay over a stream of its own, which tells the agent's address. */
+/** Unary calls and subscriptions. Each goes to the relay over its own stream, which carries the agent's address. */
 import { create } from '@bufbuild/protobuf'
 import { decodeEnvelope, makeCell, StaticError } from '@static/protocol'
 import { type ClientMessage, type ServerMessage, ServerMessageSchema } from '@static/protocol/relay'
@@ -9,14 +9,14 @@ import type { Upstream, UpstreamStream } from './upstream.ts'
 const CALL_MS = 70_000
 const TOKEN = /^[\w-]{64,900}\.[\w-]{43}$/
 
-/** What becomes of the relay's words on a stream. */
+/** Handles what the relay sends on a stream. */
 interface ExchangeHandlers {
   message(message: ServerMessage): void
   ping(pong: () => void): void
   closed(): void
 }
 
-/** Passes calls on. */
+/** Forwards calls. */
 export class ProxyCalls implements CallHandler {
   readonly #upstream: Upstream
   readonly #onError: (error: unknown) => void
@@ -26,18 +26,18 @@ export class ProxyCalls implements CallHandler {
     this.#onError = onError
   }
 
-  /** Only the relay can check a token; a text of another form is none. */
+  /** Only the relay can verify a token; this only checks its form. */
   knows(token: string): boolean {
     return TOKEN.test(token)
   }
 
-  /** Streams are cheap: a call is one. */
+  /** Opens a stream for each call. Streams are cheap. */
   async call(peer: Peer, message: ClientMessage, signal?: AbortSignal): Promise<ServerMessage> {
     const { promise, resolve, reject } = Promise.withResolvers<ServerMessage>()
-    // The caller may go before there is a stream, and then nobody waits for this.
+    // The caller may disconnect before the stream opens. Then a rejection must not count as unhandled.
     promise.catch(() => {})
-    const gone = (): void => reject(StaticError.of('unavailable', 'The relay is out of reach.', { retryAfter: 1 }))
-    signal?.addEventListener('abort', () => reject(StaticError.of('closed', 'The caller has gone.')))
+    const gone = (): void => reject(StaticError.of('unavailable', 'The relay is unreachable.', { retryAfter: 1 }))
+    signal?.addEventListener('abort', () => reject(StaticError.of('closed', 'The caller has disconnected.')))
     const stream = await this.#exchange(peer, message, { message: resolve, ping: (pong) => pong(), closed: gone })
     const late = setTimeout(gone, CALL_MS)
     try {
@@ -51,7 +51,7 @@ export class ProxyCalls implements CallHandler {
   subscribe(peer: Peer, message: ClientMessage, sink: PushSink): Subscription {
     let over = false
     let congested = false
-    // Pongs wait for room: so the relay sends no more than a window ahead of what the agent takes.
+    // Pongs are withheld while there is no room, so the relay sends at most a window ahead of what the agent reads.
     let held: (() => void)[] = []
     let stream: UpstreamStream | undefined
     const end = (): void => {
@@ -76,7 +76,7 @@ export class ProxyCalls implements CallHandler {
       },
       (error: unknown) => {
         this.#onError(error)
-        const value = { code: 'unavailable', message: 'The relay is out of reach.', retryAfterMs: 1000 }
+        const value = { code: 'unavailable', message: 'The relay is unreachable.', retryAfterMs: 1000 }
         sink.write(create(ServerMessageSchema, { requestId: message.requestId, body: { case: 'error', value } }))
         end()
       },
@@ -95,7 +95,7 @@ export class ProxyCalls implements CallHandler {
     }
   }
 
-  /** A stream with one request; hands over what the relay says. */
+  /** Opens a stream with one request and passes on what the relay sends. */
   async #exchange(peer: Peer, message: ClientMessage, handlers: ExchangeHandlers): Promise<UpstreamStream> {
     const opened: { stream?: UpstreamStream } = {}
     const closed = (): void => handlers.closed()

@@ -1,4 +1,4 @@
-/** Starts a stand-alone proxy: gRPC in, QUIC to a relay out. */
+/** Starts a stand-alone proxy: gRPC from agents, QUIC to a relay. */
 import packageJson from '../../package.json' with { type: 'json' }
 import { type LogOptions, makeLog } from '@static/node/logger'
 import type { Certificate } from '../ports.ts'
@@ -8,22 +8,22 @@ import { QuicUpstream } from './quic-upstream.ts'
 import { ProxySessions } from './sessions.ts'
 import { type GrpcTransport, startGrpcTransport } from '../transport/grpc/transport.ts'
 
-/** How to run a proxy. */
+/** Options of a proxy. */
 export interface ProxyOptions {
-  /** The relay's name: agents check it, so it is in the proxy's certificate too. */
+  /** The relay's name. Agents check it, so it must be in the proxy's certificate, too. */
   readonly name: string
   readonly host: string
   readonly grpcPort: number
   readonly certificate: Certificate
-  /** The relay, and what the proxy shows it. */
+  /** How to reach the relay, and the client certificate for it. */
   readonly relay: {
     readonly host: string
     readonly port: number
-    /** The authority of the relay's certificate, PEM. */
+    /** CA of the relay's certificate, PEM. */
     readonly ca: string
     readonly clientCertificate: Certificate
   }
-  /** QUIC connections that carry all agents. */
+  /** Number of QUIC connections, shared by all agents. */
   readonly connections?: number | undefined
   readonly origins?: readonly string[] | undefined
   readonly log: LogOptions
@@ -37,14 +37,14 @@ export interface RunningProxy {
 }
 
 /**
- * Starts a proxy. Throws `connection_error` when the port is taken or the relay cannot be reached: an operator should
- * see a wrong address or certificate at once.
+ * Starts a proxy. Throws `connection_error` if the port is in use or the relay cannot be reached, so that an operator
+ * sees a wrong address or certificate at once.
  */
 export async function startProxy(options: ProxyOptions): Promise<RunningProxy> {
   const log = makeLog(options.log, 'relay')
   const { name, relay } = options
   const upstream = new QuicUpstream({ ...relay, serverName: name }, options.connections ?? 2, Date.now)
-  const onError = (err: unknown): void => log.warn({ err }, 'a session or call could not be passed on')
+  const onError = (err: unknown): void => log.warn({ err }, 'forwarding a session or call failed')
   const sessions = new ProxySessions(upstream, onError)
   let stopping = false
   try {
@@ -58,14 +58,14 @@ export async function startProxy(options: ProxyOptions): Promise<RunningProxy> {
         origins: options.origins ?? [],
         health: () => ({ ready: !stopping && upstream.connected, name, version: packageJson.version }),
         log: {
-          cut: (address, reason) => log.warn({ address, reason }, 'a connection was cut off'),
-          failed: (err) => log.error({ err }, 'something failed that nobody waits for'),
+          cut: (address, reason) => log.warn({ address, reason }, 'connection dropped'),
+          failed: (err) => log.error({ err }, 'background task failed'),
         },
       },
       sessions.streams(() => grpc),
       new ProxyCalls(upstream, onError),
     )
-    log.info({ name, grpc: grpc.port, relay: `${relay.host}:${relay.port}` }, 'the proxy is ready')
+    log.info({ name, grpc: grpc.port, relay: `${relay.host}:${relay.port}` }, 'proxy ready')
     return {
       grpcPort: grpc.port,
       renew: (certificate) => grpc.renew(certificate),

@@ -1,7 +1,7 @@
 /**
- * A few QUIC connections to a relay that carry the streams of many agents: a QUIC client connection is heavy in Node,
- * a stream is not. A connection that breaks takes its streams with it; it is dialled again when the next one is wanted,
- * and now and then, so that a proxy which nobody uses because its relay was gone finds it back.
+ * A few QUIC connections to a relay that carry the streams of many agents: in Node a QUIC client connection is
+ * expensive, a stream is not. A broken connection takes its streams with it. It is dialed again for the next stream,
+ * and periodically, so that an idle proxy finds its relay again after an outage.
  */
 import { makeCell, StaticError } from '@static/protocol'
 import type { Upstream, UpstreamHandlers, UpstreamStream } from './upstream.ts'
@@ -9,18 +9,18 @@ import { connectQuic, type QuicConnection, type QuicTarget } from '@static/node/
 
 interface Lane {
   connection: Promise<QuicConnection> | undefined
-  /** The connection that is up. */
+  /** The established connection. */
   live: QuicConnection | undefined
   streams: number
-  /** Not dialled again before that time. */
+  /** Not dialed again before this time. */
   failedUntil: number
 }
 
-/** How long a relay that could not be reached is left alone. */
+/** Pause after a failed dial. */
 const PAUSE_MS = 500
-/** How often idle connections say something and lost ones are dialled again. */
+/** Interval for probing idle connections and dialing lost ones again. */
 const TEND_MS = 2000
-/** A relay that is gone without a word is noticed after so long. */
+/** Time after which a silent relay is considered gone. */
 const IDLE_MS = 6000
 const PROBE_MS = 4000
 
@@ -42,12 +42,12 @@ export class QuicUpstream implements Upstream {
     }))
   }
 
-  /** Whether a connection is up. */
+  /** Whether a connection is established. */
   get connected(): boolean {
     return this.#lanes.some(({ live }) => live !== undefined)
   }
 
-  /** Dials, so that the first agent does not wait and `connected` tells the truth. */
+  /** Connects in advance, so that the first agent does not wait and `connected` is accurate. */
   async dial(): Promise<void> {
     for (const lane of this.#lanes) await this.#connection(lane)
     this.#tending = setInterval(() => this.#tend(), TEND_MS)
@@ -60,18 +60,18 @@ export class QuicUpstream implements Upstream {
       return await this.#stream(lane, handlers)
     } catch (cause) {
       lane.streams--
-      throw StaticError.of('unavailable', 'The relay is out of reach.', { cause, retryAfter: 1 })
+      throw StaticError.of('unavailable', 'The relay is unreachable.', { cause, retryAfter: 1 })
     }
   }
 
-  /** A stream on the lane's connection, or on a new one when that turns out to be over. */
+  /** Opens a stream on the lane's connection, or on a new one if that turns out to be closed. */
   async #stream(lane: Lane, handlers: UpstreamHandlers): Promise<UpstreamStream> {
     const connection = await this.#connection(lane)
     const carried = {
       data: (bytes: Uint8Array): void => handlers.data(bytes),
       closed: (reason: StaticError | undefined): void => {
         lane.streams--
-        // Without an end in order the connection itself is in doubt.
+        // If the stream did not end cleanly, the connection itself may be broken.
         if (reason !== undefined) this.#forget(lane, connection)
         handlers.closed(reason)
       },
@@ -87,7 +87,7 @@ export class QuicUpstream implements Upstream {
   async close(): Promise<void> {
     clearInterval(this.#tending)
     for (const { connection } of this.#lanes) {
-      // One that never came up needs no closing.
+      // A connection that was never established needs no closing.
       await connection?.then((made) => made.close()).catch(() => {})
     }
   }
@@ -95,12 +95,14 @@ export class QuicUpstream implements Upstream {
   #tend(): void {
     for (const lane of this.#lanes) {
       if (lane.live) this.#probe(lane, lane.live)
-      // Whoever wants a stream is told why there is none.
+      // A caller that wants a stream gets the error.
       else this.#connection(lane).catch(() => {})
     }
   }
 
-  /** Asks over a stream of its own whether the relay is there; the library's own ping stops the whole process. */
+  /**
+   * Checks on a separate stream whether the relay is alive, because the library's own ping blocks the whole process.
+   */
   #probe(lane: Lane, connection: QuicConnection): void {
     const late = setTimeout(() => this.#forget(lane, connection), PROBE_MS)
     const answered = (): void => {
@@ -136,7 +138,7 @@ export class QuicUpstream implements Upstream {
   }
 
   #forget(lane: Lane, broken: QuicConnection): void {
-    // A newer one may have taken its place already.
+    // A newer one may have replaced it.
     if (lane.live !== broken) return
     lane.connection = undefined
     lane.live = undefined

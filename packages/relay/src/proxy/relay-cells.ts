@@ -1,4 +1,4 @@
-/** What a proxy sends its relay, and how it reads what comes back: CBOR in cells. */
+/** Cells between a proxy and its relay, in CBOR. */
 import { isIPv4 } from 'node:net'
 import { create } from '@bufbuild/protobuf'
 import {
@@ -12,15 +12,15 @@ import {
 } from '@static/protocol'
 import { AckRequestSchema, type ClientMessage, ClientMessageSchema } from '@static/protocol/relay'
 
-/** The hello's request id: agents count theirs up from 1 and never get there. */
+/** Request id of the hello. Agents count theirs up from 1 and never reach it. */
 export const HELLO_ID = 0xffff_ffff_ffff_ffffn
 
-/** A request, for the relay. */
+/** Encodes a request for the relay. */
 export function requestCells(message: ClientMessage): Uint8Array {
   return cutEnvelope(encodeEnvelope('cbor', ClientMessageSchema, message))
 }
 
-/** The first words on every stream: the proxy's revision, and whose stream it is. */
+/** The first message on every stream: the proxy's revision and the agent's address. */
 export function helloCells(address: string): Uint8Array {
   return requestCells(
     create(ClientMessageSchema, {
@@ -30,14 +30,14 @@ export function helloCells(address: string): Uint8Array {
   )
 }
 
-/** What an agent sent in a cell of its own, for the relay. */
+/** Encodes a self-contained cell from an agent for the relay. */
 export function loneCell(type: 'ack' | 'ping' | 'pong', payload: Uint8Array): Uint8Array {
   const converted =
     type === 'ack' ? convertEnvelope('protobuf', 'cbor', AckRequestSchema, payload, payload.length) : payload
   return makeCell(type, converted)
 }
 
-/** Takes the relay's cells; `failed` is told of what no decoder takes, which is the end. */
+/** Decodes the relay's cells; `failed` is called for malformed ones, which end the stream. */
 export function cellReader(
   take: (event: CellEvent) => void,
   failed: (error: unknown) => void,

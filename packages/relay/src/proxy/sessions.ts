@@ -1,7 +1,7 @@
 /**
- * The stand-alone proxy: gRPC agents on one side, a relay's QUIC port on the other. It turns protobuf into CBOR and back
- * by the descriptors alone and passes everything else through: the session's opening, pings and pongs (which bound what
- * is under way from end to end), acknowledgements. It sees sessions and tokens, never content.
+ * The stand-alone proxy: gRPC agents on one side, a relay's QUIC port on the other. It converts between protobuf and
+ * CBOR by the descriptors alone and passes everything else through: the opening of sessions, pings and pongs (which
+ * limit the data in flight end to end), acknowledgements. It sees sessions and tokens, never content.
  */
 import {
   type CellEvent,
@@ -23,10 +23,10 @@ import { DEFAULT_SETTINGS, type Settings } from '../settings.ts'
 import { HELLO_ID, helloCells, loneCell, requestCells } from './relay-cells.ts'
 import type { Upstream, UpstreamStream } from './upstream.ts'
 
-/** What an agent may send while the stream to the relay opens. */
+/** How much an agent may send while the stream to the relay opens. */
 const EARLY_BYTES = 65_536
 const MAX_BUFFERED_BYTES = 8 * 1024 * 1024
-/** How often a relay hears of an agent that sends nothing but cover. */
+/** Interval in which the relay hears from an agent that sends only cover. */
 const ALIVE_MS = 1000
 
 /** The two ends of a session. */
@@ -34,21 +34,21 @@ interface ProxySession {
   readonly id: StreamId
   readonly fromAgent: CellJoiner
   upstream: UpstreamStream | undefined
-  /** What the agent has announced; it counts when the relay has opened the session. */
+  /** The profile that the agent announced. It applies once the relay has opened the session. */
   traffic: { readonly profile: TrafficProfileName; readonly cellsPerSecond: number }
   paced: boolean
-  /** A message whose answer is waited for, and when it came. */
+  /** A message waiting for its answer, and when it arrived. */
   timed: { readonly requestId: bigint; readonly at: number } | undefined
-  /** When the relay last heard something. */
+  /** When something was last sent to the relay. */
   toldAt: number
-  /** What an unfinished envelope holds, and when its last cell came. */
+  /** Bytes of an incomplete envelope, and when its last cell arrived. */
   heldBytes: number
   steppedAt: number
   early: Uint8Array[]
   earlyBytes: number
 }
 
-/** Joins the sessions of agents and the relay. */
+/** Connects the sessions of agents with the relay. */
 export class ProxySessions {
   readonly #upstream: Upstream
   readonly #sessions = new Map<StreamId, ProxySession>()
@@ -58,14 +58,14 @@ export class ProxySessions {
   #lastStream = 0
   #joiningBytes = 0
 
-  /** The bounds of unfinished envelopes are a relay's own: it sees only whole ones. */
+  /** Limits incomplete envelopes like a relay, because the relay behind it sees only complete ones. */
   constructor(upstream: Upstream, onError: (error: unknown) => void, settings: Settings = DEFAULT_SETTINGS) {
     this.#upstream = upstream
     this.#onError = onError
     this.#settings = settings
   }
 
-  /** Takes the session streams of the agents' transport. */
+  /** The handler for the session streams of the agents' transport. */
   streams(transport: () => Transport): StreamHandler {
     return {
       opened: (peer) => {
@@ -122,19 +122,20 @@ export class ProxySessions {
     const { upstream } = session
     if (!upstream) {
       session.earlyBytes += chunk.length
-      if (session.earlyBytes > EARLY_BYTES) throw StaticError.of('unavailable', 'The relay is not there yet.')
+      if (session.earlyBytes > EARLY_BYTES)
+        throw StaticError.of('unavailable', 'The stream to the relay is not open yet.')
       session.early.push(chunk)
       return
     }
     const now = performance.now()
     const { steps } = session.fromAgent
     session.fromAgent.push(chunk, ({ type, payload }) => {
-      // Cover ends at each side of a proxy: whoever sees only one side must find the same there.
+      // Cover ends at each side of a proxy, so that an observer of either side sees the same pattern.
       if (type === 'coverAsk') return this.#shaping.asked(session.id)
       session.toldAt = now
       upstream.write(type === 'envelope' ? this.#request(session, payload, now) : loneCell(type, payload))
     })
-    // Whose cover is dropped here is alive all the same.
+    // Its cover is dropped here, so the relay must be told that the agent is alive.
     if (now - session.toldAt > ALIVE_MS) {
       session.toldAt = now
       upstream.write(makeCell('cover'))
@@ -143,7 +144,7 @@ export class ProxySessions {
     else this.#hold(session, session.fromAgent.steps !== steps, now, transport)
   }
 
-  /** Bounds what unfinished envelopes hold, in time and over all agents: whoever holds most goes. */
+  /** Limits the memory of incomplete envelopes, in time and over all agents: drops the largest. */
   #hold(session: ProxySession, stepped: boolean, now: number, transport: Transport): void {
     if (!this.#sessions.has(session.id)) return
     const { heldBytes } = session.fromAgent
@@ -165,7 +166,7 @@ export class ProxySessions {
       if (message.body.case === 'error') throw StaticError.of('unavailable', message.body.value.message)
       return
     }
-    // From here on the relay decides how long its envelopes may be.
+    // From here on the relay decides how long envelopes may be.
     if (message.body.case === 'openSession') {
       const { profile, cellsPerSecond } = session.traffic
       session.fromAgent.limit = ENVELOPE_LIMITS.member
@@ -180,20 +181,20 @@ export class ProxySessions {
     this.#cellToAgent(session, cells, false, transport)
   }
 
-  /** On a clock pongs overtake; the relay's pings do not, because they mark places in what it sends. */
+  /** On a clocked stream pongs overtake. The relay's pings do not, because they mark positions in its data. */
   #cellToAgent({ id, paced }: ProxySession, cells: Uint8Array, urgent: boolean, transport: Transport): void {
     if (paced) transport.write([id], cells, urgent)
     else this.#shaping.write(transport, [id], cells)
   }
 
-  /** An agent's request, for the relay. */
+  /** Re-encodes an agent's request for the relay. */
   #request(session: ProxySession, payload: Uint8Array, now: number): Uint8Array {
     const message = decodeEnvelope('protobuf', ClientMessageSchema, payload, payload.length)
     const { body } = message
-    // Tokens are for unary calls, and only the hello says which proxy this is.
+    // Tokens are for unary calls, and only the hello may identify a proxy.
     const unary = body.case === 'openSession' && body.value.purpose !== Purpose.SESSION
     if (message.sessionToken !== '' || body.case === 'proxyHello' || message.requestId >= HELLO_ID || unary) {
-      throw StaticError.of('invalid_request', 'A session stream carries the requests of one session.')
+      throw StaticError.of('invalid_request', 'This request is not allowed on a session stream.')
     }
     if (body.case === 'sendMessage') session.timed ??= { requestId: message.requestId, at: now }
     if (body.case === 'openSession') {
@@ -203,7 +204,7 @@ export class ProxySessions {
     return requestCells(message)
   }
 
-  /** Ends a session whose bytes no decoder takes, on both sides. */
+  /** Ends a session on both sides if its bytes cannot be decoded. */
   #guard(session: ProxySession, transport: Transport, work: () => void): void {
     try {
       work()
@@ -227,5 +228,5 @@ export class ProxySessions {
 }
 
 function unfinished(): StaticError {
-  return StaticError.of('unavailable', 'An envelope was not finished in time.', { retryAfter: 5 })
+  return StaticError.of('unavailable', 'An envelope was not completed in time.', { retryAfter: 5 })
 }

@@ -1,15 +1,15 @@
-/** What a proxy asks of the way to its relay. */
+/** The interface of a proxy's connection to its relay. */
 import type { StaticError } from '@static/protocol'
 
 /** Opens streams to the relay, over few connections. */
 export interface Upstream {
-  /** Rejects with `unavailable` when the relay is out of reach. */
+  /** Rejects with `unavailable` if the relay is unreachable. */
   open(handlers: UpstreamHandlers): Promise<UpstreamStream>
 }
 
 export interface UpstreamHandlers {
   data(bytes: Uint8Array): void
-  /** The reason is missing when the relay ended the stream in order. */
+  /** The reason is undefined if the relay ended the stream cleanly. */
   closed(reason?: StaticError): void
 }
 

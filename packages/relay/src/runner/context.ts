@@ -1,4 +1,4 @@
-/** What the parts of the runner share. */
+/** Shared by the parts of the runner. */
 import type { ClientMessage } from '@static/protocol/relay'
 import type { Input } from '../core/io.ts'
 import type { StreamId, Time } from '../ports.ts'
@@ -7,13 +7,13 @@ import type { Settings } from '../settings.ts'
 export interface RunnerContext {
   readonly settings: Settings
   readonly now: () => Time
-  /** Tells the core what happened, and carries out what it says. */
+  /** Passes an input to the core and carries out its effects. */
   readonly handle: (input: Input) => void
-  /** An id that no stream and no call has had. */
+  /** An id that no stream or call has had before. */
   readonly nextStream: () => StreamId
 }
 
-/** What a request without a long field holds in memory while it waits. */
+/** Memory that a request without a long field takes while it is pending. */
 export const REQUEST_BYTES = 512
 
 const HOLDING: readonly ClientMessage['body']['case'][] = [
@@ -24,7 +24,7 @@ const HOLDING: readonly ClientMessage['body']['case'][] = [
   'requestJoin',
 ]
 
-/** Requests whose bytes are kept until they are answered; of the others only a few fields are. */
+/** Whether a request's bytes are kept until it is answered. Of the others only a few fields are. */
 export function holdsBody({ body }: ClientMessage): boolean {
   return HOLDING.includes(body.case)
 }

@@ -1,6 +1,6 @@
 /**
- * Runs the core: brings it what happens, carries out what it says, asks the store, the token verifier and the quota
- * source for it, and keeps time.
+ * Runs the core: passes it inputs, carries out its effects, calls the store, the token verifier and the quota source
+ * for it, and runs its timer.
  */
 import { StaticError } from '@static/protocol'
 import type { ClientMessage, ServerMessage } from '@static/protocol/relay'
@@ -26,7 +26,7 @@ import type { RunnerContext } from './context.ts'
 import { Exchanges } from './exchanges.ts'
 import { Links, type Packets } from './links.ts'
 
-/** Where the runner gets what the core asks for. */
+/** Options of the runner. */
 export interface CoreRunnerOptions {
   readonly relay: Relay
   readonly store: Store
@@ -34,9 +34,9 @@ export interface CoreRunnerOptions {
   readonly verify: TokenVerifier
   readonly quota: QuotaSource
   readonly now: () => Time
-  /** What nobody waits for and went wrong all the same. */
+  /** Receives errors that no caller waits for. */
   readonly onError: (error: unknown) => void
-  /** Every message that leaves, for metrics. */
+  /** Called for every message sent, for metrics. */
   readonly onSend: (message: ServerMessage, receivers: number) => void
 }
 
@@ -45,7 +45,7 @@ const SWEEP_MS = 1000
 const DRAIN_STEP_MS = 5
 const STORE_LOG_MS = 1000
 
-/** The moving parts of a relay. */
+/** Connects the core with the outside. */
 export class CoreRunner implements CallHandler {
   readonly #relay: Relay
   readonly #store: Store
@@ -86,12 +86,12 @@ export class CoreRunner implements CallHandler {
     return this.#links.traffic
   }
 
-  /** Takes the streams of a transport. */
+  /** The handler for the streams of a transport. */
   streams(transport: () => Transport): StreamHandler {
     return this.#links.streams(transport)
   }
 
-  /** What happened in the store. */
+  /** Handles an event of the store. */
   event(event: StoreEvent): void {
     this.#handle({ type: 'event', event })
   }
@@ -116,7 +116,7 @@ export class CoreRunner implements CallHandler {
     this.#handle({ type: 'tick' })
   }
 
-  /** Tells every session to dial again and waits until what was accepted has been answered, bounded in time. */
+  /** Tells every session to reconnect and waits, for a limited time, until accepted requests are answered. */
   async drain(): Promise<void> {
     this.#handle({ type: 'drain' })
     const busy = (): boolean => {
@@ -128,7 +128,7 @@ export class CoreRunner implements CallHandler {
     }
   }
 
-  /** Stops the clock. */
+  /** Stops the timer. */
   stop(): void {
     for (const timer of this.#timers) clearInterval(timer)
   }
@@ -137,7 +137,7 @@ export class CoreRunner implements CallHandler {
     try {
       for (const effect of this.#relay.handle(input, this.#options.now())) this.#carryOut(effect)
     } catch (error) {
-      // A bug of ours: told, and the relay goes on for everybody else.
+      // A bug in the relay: reported, and the relay goes on for all others.
       this.#options.onError(error)
     }
   }
@@ -184,7 +184,7 @@ export class CoreRunner implements CallHandler {
     }
   }
 
-  /** Whoever waits is told that it did not work; why is for the operator, and not for every request. */
+  /** Callers get a general error. The cause goes to the operator, once and not for every request. */
   #storeFailed(error: unknown): never {
     const now = this.#options.now()
     if (now - this.#storeFailedAt > STORE_LOG_MS) this.#options.onError(error)

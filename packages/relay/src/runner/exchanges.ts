@@ -1,4 +1,4 @@
-/** Unary calls and subscriptions: to the core each is a stream that carries messages, not cells. */
+/** Unary calls and subscriptions. To the core each is a stream that carries messages, not cells. */
 import { toBinary } from '@bufbuild/protobuf'
 import { StaticError } from '@static/protocol'
 import { type ClientMessage, ClientMessageSchema, type ServerMessage } from '@static/protocol/relay'
@@ -12,7 +12,7 @@ interface Exchange {
   end(): void
 }
 
-/** Those that are open. */
+/** The open calls and subscriptions. */
 export class Exchanges {
   readonly #context: RunnerContext
   readonly #open = new Map<StreamId, Exchange>()
@@ -31,15 +31,15 @@ export class Exchanges {
     this.#open.set(id, {
       write: (answer) => {
         resolve(answer)
-        // Not inside the effects that are being carried out.
+        // Not while the current effects are being carried out.
         queueMicrotask(done)
       },
       end: done,
     })
-    // A caller that has gone waits for nothing: a poll ends with it.
+    // Ends the exchange when the caller has gone; a poll ends with it.
     signal?.addEventListener('abort', () => {
       done()
-      reject(StaticError.of('closed', 'The caller has gone.'))
+      reject(StaticError.of('closed', 'The caller has disconnected.'))
     })
     handle({ type: 'opened', stream: id, peer, kind: 'call' })
     handle({ type: 'received', stream: id, message, bytes: sizeOf(message) })
@@ -53,7 +53,7 @@ export class Exchanges {
       write: (push) => {
         if (sink.write(push)) return
         exchange.congestedSince ??= now()
-        // At once: what else comes in this turn waits in the log.
+        // Reported at once: what else comes in this turn stays in the log.
         handle({ type: 'congested', stream: id })
       },
       end: () => {
@@ -83,7 +83,7 @@ export class Exchanges {
     this.#open.get(id)?.end()
   }
 
-  /** Tells the core of subscribers that have taken nothing for too long. */
+  /** Reports subscribers to the core that have taken nothing for too long. */
   tick(now: Time): void {
     const { settings, handle } = this.#context
     const { stallMs } = settings.session
@@ -93,7 +93,7 @@ export class Exchanges {
   }
 }
 
-/** About what a request that did not come in cells holds. */
+/** Approximate memory of a request that did not come in cells. */
 function sizeOf(message: ClientMessage): number {
   return holdsBody(message) ? toBinary(ClientMessageSchema, message).length : REQUEST_BYTES
 }

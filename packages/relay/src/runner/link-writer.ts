@@ -1,6 +1,6 @@
 /**
- * What leaves by session streams: what one turn of the event loop brings for a stream leaves in one write, and what many
- * streams get alike is handed to the transport once.
+ * Output of session streams: everything for a stream from one turn of the event loop goes out in one write, and
+ * identical data for many streams is passed to the transport once.
  */
 import { randomInt } from 'node:crypto'
 import type { StreamId, Time, Transport } from '../ports.ts'
@@ -19,14 +19,14 @@ export class LinkWriter {
   #lastPacket = 0
   #flushing = false
 
-  /** `ended` is told of every link whose last words have left. */
+  /** `ended` is called for every link whose last cells have been sent. */
   constructor(context: RunnerContext, shaping: Shaping, ended: (link: Link) => void) {
     this.#context = context
     this.#shaping = shaping
     this.#ended = ended
   }
 
-  /** Cells with an id of their own. */
+  /** Wraps cells in a packet with a new id. */
   packet(cells: Uint8Array): Packet {
     this.#lastPacket++
     return { id: String(this.#lastPacket), cells }
@@ -39,7 +39,7 @@ export class LinkWriter {
       return
     }
     this.schedule(link)
-    // Told at once: what else comes in this turn waits in the log.
+    // Reported at once: what else comes in this turn stays in the log.
     if (link.isFull) this.#reportRoom(link)
   }
 
@@ -50,22 +50,22 @@ export class LinkWriter {
     else this.#shaping.write(link.transport, [link.id], cells)
   }
 
-  /** Something may leave by the link, or it ends. */
+  /** Schedules output for a link that has something to send, or ends. */
   schedule(link: Link): void {
     this.#dirty.add(link)
     if (this.#flushing) return
     this.#flushing = true
-    // After the last microtask, so that all results of one batch of the store are in: a sender's answer and its own
-    // entry leave in one unit, as cover does.
+    // After the last microtask, so that all results of one batch of the store are included: a sender's answer and its
+    // own entry go out in one unit, as cover does.
     queueMicrotask(() => process.nextTick(() => this.#flush()))
   }
 
-  /** The link is gone: nothing leaves by it any more. */
+  /** Forgets a closed link. */
   drop(link: Link): void {
     this.#dirty.delete(link)
   }
 
-  /** A number that nobody can guess: who answers it has read what came before it. */
+  /** An unguessable number: a peer that returns it has read what came before it. */
   #mark(): Mark {
     const number = randomInt(MAX_MARK)
     return { ...this.packet(markCell(number)), number }

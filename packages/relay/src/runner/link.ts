@@ -1,31 +1,31 @@
 /**
- * One session stream as the relay holds it: cells in, cells out, and how much of what was sent has arrived. QUIC has no
- * way to tell, so pings between the data mark places in it; a pong says that everything before its mark was read.
- * At most a window is under way; answers and pushes beyond it wait here in a short queue, log entries in the log.
+ * One session stream of the relay: cells in, cells out, and how much of what was sent has arrived. QUIC cannot report
+ * that, so pings between the data mark positions in it; a pong confirms that everything before its mark was read. At
+ * most one window is in flight; answers and pushes beyond it wait here in a short queue, log entries in the log.
  */
 import { CELL_BYTES, CellJoiner, makeCell } from '@static/protocol'
 import type { Peer, StreamId, Time, Transport } from '../ports.ts'
 
-/** Encoded cells, the same for every stream that they go to. */
+/** Encoded cells, the same for every stream they go to. */
 export interface Packet {
-  /** Tells packets and their parts apart, so that streams with the same ones get one buffer. */
+  /** Identifies packets and their parts, so that streams with the same ones share a buffer. */
   readonly id: string
   readonly cells: Uint8Array
 }
 
-/** A ping whose pong tells that what was sent before it has been read. */
+/** A ping whose pong confirms that everything sent before it has been read. */
 export interface Mark extends Packet {
   readonly number: number
 }
 
-/** What may be under way, and how often there is a mark in the data. */
+/** How much may be in flight, and the distance of marks in the data. */
 const WINDOW = { bytes: 256 * 1024, markBytes: 64 * 1024 } as const
-/** The same on a clock, where what is under way waits for its tick: more of it would only wait elsewhere. */
+/** The same on a clocked stream, where data in flight waits for its tick: more of it would only wait elsewhere. */
 const PACED_WINDOW = { bytes: 64 * 1024, markBytes: 16 * 1024 } as const
-/** What may wait beside the log, beyond the message that is being written. */
+/** Limit of the queue, not counting the message being written. */
 const QUEUE_BYTES = 1024 * 1024
 const MARK_NUMBER_BYTES = 8
-/** Pings on a clock whose pongs may still come: a peer that answered none of so many will not answer the oldest. */
+/** Unanswered pings kept on a clocked stream. A peer that answered none of that many will not answer the oldest. */
 const MAX_PINGS = 64
 
 /** The state of a stream. */
@@ -34,28 +34,28 @@ export class Link {
   readonly peer: Peer
   readonly transport: Transport
   readonly joiner: CellJoiner
-  /** When something last came from the peer. */
+  /** When the peer last sent something. */
   heardAt: Time
-  /** When the peer last took something. */
+  /** When the peer last read something. */
   progressAt: Time
-  /** Since when an envelope waits for its next cell. */
+  /** Since when an envelope is waiting for its next cell. */
   joiningSince: Time | undefined
-  /** A ping that waits for a sign of life. */
+  /** When the pending liveness ping was sent. */
   pingedAt: Time | undefined
-  /** The core was told that the peer does not take what it is sent. */
+  /** Whether the core was told that the peer is not reading. */
   congested = false
   ending = false
-  /** A message whose answer is waited for, and when it came. */
+  /** A message waiting for its answer, and when it arrived. */
   timed: { readonly requestId: bigint; readonly at: Time } | undefined
   #window: { readonly bytes: number; readonly markBytes: number } = WINDOW
   #sent = 0
   #arrived = 0
   #marked = 0
   #marks: { readonly number: number; readonly offset: number }[] = []
-  /** Pings on a clock: they overtake what waits, and so tell nothing about it. */
+  /** Pings on a clocked stream. They overtake queued data and so confirm nothing about it. */
   readonly #pings: number[] = []
   #queue: Packet[] = []
-  /** How much of the first packet has left. */
+  /** How much of the first packet has been sent. */
   #taken = 0
   #queuedBytes = 0
 
@@ -68,22 +68,22 @@ export class Link {
     this.progressAt = now
   }
 
-  /** Whether more may be sent than what waits. */
+  /** Whether there is room for more than what is queued. */
   get hasRoom(): boolean {
     return this.#queue.length === 0 && this.#sent - this.#arrived < this.#window.bytes
   }
 
-  /** Whether cells leave, and come, on a clock: then the peer takes them as fast as it said, which is never slow. */
+  /** Whether cells are sent and received on a clock. Then the peer reads at its announced rate, which is never slow. */
   get paced(): boolean {
     return this.#window === PACED_WINDOW
   }
 
-  /** From now on cells leave on a clock. */
+  /** Puts the stream on a clock from now on. */
   pace(): void {
     this.#window = PACED_WINDOW
   }
 
-  /** Whether what waits fills the window by itself. */
+  /** Whether the queue alone fills the window. */
   get isFull(): boolean {
     return this.#queuedBytes >= this.#window.bytes
   }
@@ -92,7 +92,7 @@ export class Link {
     return this.#queue.length === 0
   }
 
-  /** Takes a packet to be sent; false when too much waits already, unless it is the last word. */
+  /** Queues a packet; returns false if the queue is full, unless it is the last packet. */
   push(packet: Packet, last = false): boolean {
     if (!last && this.#queuedBytes > QUEUE_BYTES + WINDOW.bytes) return false
     this.#queue.push(packet)
@@ -101,8 +101,8 @@ export class Link {
   }
 
   /**
-   * What may leave now, with marks where they are due, also within a long packet: its reader is alive as long as marks
-   * come back. The last words on a stream do not wait for room.
+   * What may be sent now, with marks where they are due, also within a long packet: its reader is alive as long as
+   * marks come back. The last packets on a stream do not wait for room.
    */
   take(mark: () => Mark): Packet[] {
     const packets: Packet[] = []
@@ -121,7 +121,7 @@ export class Link {
   /** The first packet, or the next part of it. */
   #next(): Packet {
     const [first] = this.#queue
-    if (!first) throw new RangeError('Nothing waits.')
+    if (!first) throw new RangeError('The queue is empty.')
     const from = this.#taken
     const to = this.ending ? first.cells.length : Math.min(first.cells.length, from + this.#window.markBytes)
     this.#queuedBytes -= to - from
@@ -134,7 +134,7 @@ export class Link {
     return { id: `${first.id}:${from}`, cells: first.cells.subarray(from, to) }
   }
 
-  /** A ping goes out whatever waits. */
+  /** Sends a ping, whatever is queued. */
   ping(markNumber: number, now: Time): void {
     this.pingedAt = now
     if (!this.paced) return this.#mark(markNumber)
@@ -142,7 +142,7 @@ export class Link {
     if (this.#pings.length > MAX_PINGS) this.#pings.shift()
   }
 
-  /** The peer has read up to a mark, or answers a ping; false when there was no such one. */
+  /** Handles a pong for a mark or a ping; returns false if it matches neither. */
   pong(payload: Uint8Array, now: Time): boolean {
     if (payload.length !== MARK_NUMBER_BYTES) return false
     const number = Number(new DataView(payload.buffer, payload.byteOffset).getBigUint64(0))

@@ -1,4 +1,4 @@
-/** Session streams between transports and the core: cells become its inputs, and its messages become cells. */
+/** Session streams between transports and the core: cells become inputs, and messages become cells. */
 import {
   CELL_BYTES,
   type CellEvent,
@@ -20,10 +20,10 @@ import { holdsBody, REQUEST_BYTES, type RunnerContext } from './context.ts'
 import { Link, type Packet } from './link.ts'
 import { LinkWriter } from './link-writer.ts'
 
-/** A message encoded for the streams that it goes to, once for each form. */
+/** A message encoded for its receivers, once for each wire form. */
 export type Packets = Partial<Record<WireForm, Packet>>
 
-/** How many times longer a reader on a clock may take. */
+/** A reader on a clock may take this many times longer. */
 const PACED_STALL = 4
 
 /** The session streams of one node. */
@@ -51,7 +51,7 @@ export class Links {
     return this.#shaping.counts
   }
 
-  /** Takes the streams of a transport. */
+  /** The handler for the streams of a transport. */
   streams(transport: () => Transport): StreamHandler {
     const { handle, now, nextStream } = this.#context
     return {
@@ -77,14 +77,14 @@ export class Links {
 
   // ---- Out ----
 
-  /** Sends a message; false when the stream is none of these. What is encoded is kept in `packets` for the next one. */
+  /** Sends a message; returns false for an unknown stream. The encoded form is kept in `packets` for the next one. */
   send(id: StreamId, message: ServerMessage, packets: Packets): boolean {
     const link = this.#links.get(id)
     if (!link) return false
     const { form } = link.peer
     packets[form] ??= this.#writer.packet(cutEnvelope(encodeEnvelope(form, ServerMessageSchema, message)))
     if (link.timed?.requestId === message.requestId) {
-      // A refusal may be quicker, and is not what cover looks like.
+      // A refusal may be faster, and cover does not imitate refusals.
       if (message.body.case === 'sendMessage') this.#shaping.answered(this.#context.now() - link.timed.at)
       link.timed = undefined
     }
@@ -92,7 +92,7 @@ export class Links {
     return true
   }
 
-  /** Ends a stream after what was sent; false when it is none of these. */
+  /** Ends a stream after what was sent; returns false for an unknown stream. */
   end(id: StreamId): boolean {
     const link = this.#links.get(id)
     if (!link) return false
@@ -101,7 +101,7 @@ export class Links {
     return true
   }
 
-  /** The longest envelope that the peer may send from now on. */
+  /** Sets the longest envelope that the peer may send from now on. */
   limit(id: StreamId, bytes: number): void {
     const link = this.#links.get(id)
     if (link) link.joiner.limit = bytes
@@ -111,7 +111,7 @@ export class Links {
     const link = this.#links.get(stream)
     if (!link) return
     if (paceOf(traffic, cellsPerSecond)) link.pace()
-    // A proxy shapes what its agents get; the way to the proxy is not theirs.
+    // A proxy shapes the traffic of its agents; the connection to the proxy is not theirs.
     if (!link.peer.proxy) this.#shaping.begin(stream, link.transport, traffic, cellsPerSecond)
   }
 
@@ -137,7 +137,7 @@ export class Links {
   }
 
   #cell(link: Link, { type, payload }: CellEvent, now: Time): void {
-    // Whatever comes after the last word is not heard.
+    // Whatever follows the closing message is ignored.
     if (link.ending) return
     const { handle } = this.#context
     const { form } = link.peer
@@ -170,8 +170,9 @@ export class Links {
   }
 
   /**
-   * Unfinished envelopes take too much: the longest goes, and of equal ones that which has waited longest for its next
-   * cell. By the wait alone, those who hold most could stay by small steps, and push out senders on a slow clock.
+   * Incomplete envelopes take too much memory: drops the longest one, and among equals the one that has waited longest
+   * for its next cell. By waiting time alone, the largest holders could stay by sending small pieces, and push out
+   * senders on a slow clock.
    */
   #cutJoining(): void {
     let worst: Link | undefined
@@ -186,25 +187,25 @@ export class Links {
   }
 
   #unfinished(link: Link): void {
-    const error = StaticError.of('unavailable', 'An envelope was not finished in time.', { retryAfter: 5 })
+    const error = StaticError.of('unavailable', 'An envelope was not completed in time.', { retryAfter: 5 })
     this.#context.handle({ type: 'malformed', stream: link.id, error })
   }
 
   #remove(link: Link): void {
-    // Ended by the relay and closed by the peer in one turn: counted once.
+    // If the relay ended it and the peer closed it in the same turn, it counts once.
     if (!this.#links.delete(link.id)) return
     this.#joiningBytes -= link.joiner.heldBytes
     this.#shaping.end(link.id)
   }
 
-  /** Pings those that are silent, and tells the core of those that are too slow. */
+  /** Pings silent peers, and reports peers to the core that are too slow. */
   tick(now: Time): void {
     const { settings, handle } = this.#context
     const { pingMs, pongMs, stallMs } = settings.session
     for (const link of this.#links.values()) {
       if (link.ending) continue
       const dead = link.pingedAt !== undefined && now - link.pingedAt > pongMs
-      // At one cell a second a mark takes 20 s to come back.
+      // At one cell per second, a mark takes 20 s to come back.
       const stuck = link.congested && now - link.progressAt > (link.paced ? PACED_STALL : 1) * stallMs
       const unfinished = link.joiningSince !== undefined && now - link.joiningSince > stallMs
       if (dead || stuck) handle({ type: 'stalled', stream: link.id })

@@ -1,16 +1,16 @@
 /**
- * Runs the clocks of streams that leave one cell at a time (SPEC.md, "Traffic"): for QUIC in the thread of the endpoint,
- * which does nothing else, for gRPC where its sockets are.
+ * Runs the clocks of streams that send one cell at a time (SPEC.md, "Traffic"): for QUIC in the endpoint's thread,
+ * which does nothing else; for gRPC in the thread of its sockets.
  */
 import { randomInt } from 'node:crypto'
 import { type Pace, Pacer } from '@static/protocol'
 
-/** What the clocks of a thread have done, and how many streams are on which level. */
+/** What the clocks of a thread have done, and the number of streams at each level. */
 export interface PacingCounts {
   readonly real: number
   readonly cover: number
   readonly waitedMs: number
-  /** Streams by their cells per second. */
+  /** Number of streams by their cells per second. */
   readonly levels: Readonly<Record<number, number>>
 }
 
@@ -18,11 +18,11 @@ interface Paced {
   readonly pacer: Pacer
   readonly write: (cell: Uint8Array) => void
   timer: NodeJS.Timeout
-  /** What to do when the last cell has left, and the latest time for it. */
+  /** What to do when the last cell is sent, and the deadline for it. */
   ending?: { readonly done: () => void; readonly by: number }
 }
 
-/** How long the last words may take. */
+/** Time in which queued cells are still sent when a stream ends. */
 const END_MS = 2000
 const STEPS = 2 ** 32
 
@@ -48,22 +48,22 @@ export class Pacing {
     this.#streams.set(stream, { pacer, write, timer: this.#wait(stream, pacer) })
   }
 
-  /** Takes cells of a stream; false when it has no clock. */
+  /** Queues cells of a stream; returns false if it has no clock. */
   push(stream: number, cells: Uint8Array, urgent: boolean): boolean {
     const paced = this.#streams.get(stream)
-    // A copy: these may be a view of all that left in one turn, which would stay as long as they wait.
+    // Copied: these may be a view of everything sent in one turn, which would be kept as long as they wait.
     if (paced && !paced.ending) paced.pacer.push(new Uint8Array(cells), urgent, performance.now())
     return paced !== undefined
   }
 
-  /** Calls `done` when what waits has left, or its time is up: at once for a stream without a clock. */
+  /** Calls `done` once the queue is sent or its time is up. Without a clock: at once. */
   end(stream: number, done: () => void): void {
     const paced = this.#streams.get(stream)
     if (!paced) done()
     else paced.ending ??= { done, by: performance.now() + END_MS }
   }
 
-  /** The stream is gone. */
+  /** Forgets a closed stream. */
   drop(stream: number): void {
     const paced = this.#streams.get(stream)
     if (!paced) return
@@ -96,7 +96,7 @@ function add(sum: { real: number; cover: number; waitedMs: number }, more: typeo
   sum.waitedMs += more.waitedMs
 }
 
-/** Nobody can tell the next tick from those before. */
+/** Cryptographically random, so that nobody can predict the next tick from earlier ones. */
 function chance(): number {
   return randomInt(STEPS) / STEPS
 }

@@ -1,6 +1,6 @@
 /**
  * Shapes what agents are sent, by the profile of each session (SPEC.md, "Traffic"): whole units and cover at random
- * moments in `standard`, a clock in `private` and `strict`. For whoever faces the agents, a relay or a proxy.
+ * times in `standard`, a clock in `private` and `strict`. Used by whatever faces the agents, a relay or a proxy.
  */
 import { randomInt } from 'node:crypto'
 import { CELL_BYTES, CoverClock, paceOf, type TrafficProfileName, UsualTime, wholeUnits } from '@static/protocol'
@@ -13,31 +13,31 @@ interface Covered {
   timer: NodeJS.Timeout
 }
 
-/** Cells that left without a clock. */
+/** Cells sent without a clock. */
 export interface ShapingCounts {
   real: number
   cover: number
-  /** Units of cover that did not leave, because there was too much else to do. */
+  /** Units of cover dropped because of load. */
   shed: number
 }
 
-/** A timer that comes so late tells that the process has more to do than it can: cover is the first to go. */
+/** A timer this late shows that the process is overloaded. Cover is dropped first. */
 const LATE_MS = 50
 const STEPS = 2 ** 32
 
-/** The shapes of all sessions. */
+/** The shaping of all sessions. */
 export class Shaping {
   readonly counts: ShapingCounts = { real: 0, cover: 0, shed: 0 }
   readonly #isBusy: (stream: StreamId) => boolean
   readonly #usual = new UsualTime()
   readonly #covered = new Map<StreamId, Covered>()
 
-  /** `isBusy` tells whether real cells wait for a stream. */
+  /** `isBusy` returns whether real cells are queued for a stream. */
   constructor(isBusy: (stream: StreamId) => boolean) {
     this.#isBusy = isBusy
   }
 
-  /** From now on the stream is sent what its profile says. */
+  /** Shapes the stream by its profile from now on. */
   begin(stream: StreamId, transport: Transport, profile: TrafficProfileName, cellsPerSecond: number): void {
     const pace = paceOf(profile, cellsPerSecond)
     if (pace) return transport.pace(stream, pace)
@@ -62,7 +62,7 @@ export class Shaping {
     )
   }
 
-  /** The agent has sent cover that wants an answer. On a clock there is cover all the time. */
+  /** The agent sent cover that asks for an answer. A clocked stream always has cover. */
   asked(stream: StreamId): void {
     const covered = this.#covered.get(stream)
     if (!covered) return
@@ -71,12 +71,12 @@ export class Shaping {
     covered.timer = this.#wait(stream, covered.clock)
   }
 
-  /** A real message was answered, so long after it came. */
+  /** A real message was answered this long after it arrived. */
   answered(tookMs: number): void {
     this.#usual.note(tookMs)
   }
 
-  /** The stream is over. */
+  /** The stream has ended. */
   end(stream: StreamId): void {
     clearTimeout(this.#covered.get(stream)?.timer)
     this.#covered.delete(stream)
@@ -101,7 +101,7 @@ export class Shaping {
   }
 }
 
-/** Nobody can tell the next moment from those before. */
+/** Cryptographically random, so that nobody can predict the next moment from earlier ones. */
 function chance(): number {
   return randomInt(STEPS) / STEPS
 }

@@ -30,7 +30,7 @@ test('a port that is taken is told, and nothing is left open', { skip: LOOPBACKS
       new FakeCalls(),
     )
   await assert.rejects(open(), { code: 'connection_error' })
-  await assert.rejects(open(), /taken by another program/)
+  await assert.rejects(open(), /in use by another program/)
   await assert.rejects(bench.connect('127.0.0.1'))
 })
 

@@ -48,7 +48,7 @@ void test('an endpoint whose thread dies is started anew; its streams are closed
   await workers[0]!.terminate()
   await relay.watch.until(() => relay.streams[0]?.closed === true)
   assert.equal(relay.streams[1]?.closed, false)
-  assert.match(relay.log.join(), /died and is started anew/)
+  assert.match(relay.log.join(), /died\. Restarting it/)
   assert.deepEqual(relay.transport.sessions(), [0, 1])
   assert.deepEqual(relay.transport.ports, [first, second])
   // The client is told by the new thread or finds out by itself; then it dials again.

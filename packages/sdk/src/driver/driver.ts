@@ -1,6 +1,6 @@
 /**
- * One client for a program in another language: does what the program asks, with the SDK that everybody uses, and
- * decides nothing itself. Channels, iterators and offers go by number.
+ * One client on behalf of a program in another language. Runs its calls with the SDK and makes no decisions of its own.
+ * Channels, iterators and offers are identified by number.
  */
 import { StaticError, toHex } from '@static/protocol'
 import type { Channel, ChannelMember } from '../channel.ts'
@@ -14,7 +14,7 @@ import { Reading } from './reading.ts'
 
 type Happening = AgentEvent | JoinOffer
 
-/** An iterator, and those who wait for its next item: `return` alone would wait behind them. */
+/** An iterator and the pending calls for its next item: `return` alone would be queued behind them. */
 interface Listening {
   readonly iterator: AsyncIterator<Happening>
   readonly waiting: Set<PromiseWithResolvers<IteratorResult<Happening>>>
@@ -39,7 +39,7 @@ export class Driver {
     this.#tell = tell
   }
 
-  /** Takes what the program says. */
+  /** Handles a frame from the program. */
   take({ header, bytes }: Frame): void {
     const said = header as (Ask & { readonly id: number }) | Word
     if (said.do === 'more') this.#held(said.on).reading.more(said.count, said.run)
@@ -53,7 +53,7 @@ export class Driver {
     }
   }
 
-  /** Ends the client in order. */
+  /** Shuts the client down. */
   async close(): Promise<void> {
     await this.#client?.close()
   }
@@ -180,7 +180,7 @@ export class Driver {
     listening?.iterator.return?.().catch(() => {})
   }
 
-  /** The same channel always goes by the same number. */
+  /** A channel always gets the same number. */
   #describe(channel: Channel): unknown {
     const known = this.#channels.findIndex((held) => held.channel === channel)
     const on = known < 0 ? this.#channels.length : known
@@ -201,13 +201,13 @@ export class Driver {
 
   #held(on: number): { readonly channel: Channel; readonly reading: Reading } {
     const held = this.#channels[on]
-    if (!held) throw StaticError.of('internal_error', `There is no channel ${on}.`)
+    if (!held) throw StaticError.of('internal_error', `Unknown channel number ${on}.`)
     return held
   }
 
   #offer(on: number): JoinOffer {
     const offer = this.#offers.get(on)
-    if (!offer) throw StaticError.of('internal_error', `There is no offer ${on}.`)
+    if (!offer) throw StaticError.of('internal_error', `Unknown offer number ${on}.`)
     return offer
   }
 }
@@ -216,7 +216,7 @@ function plainMember({ agentId, fingerprint, identity }: ChannelMember): unknown
   return { agentId, fingerprint, identity: toHex(identity) }
 }
 
-/** Errors and bytes in an event, as JSON can say them. */
+/** Converts errors and bytes in an event to JSON values. */
 function plainEvent(event: AgentEvent): unknown {
   const fields = Object.entries(event).map(([name, value]): [string, unknown] => {
     if (value instanceof StaticError) return [name, failureOf(value)]

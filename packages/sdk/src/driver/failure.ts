@@ -1,8 +1,8 @@
-/** Errors on their way to the program. The cause goes along: it is the same user's, on the same machine. */
+/** Errors as sent to the program. The cause is included: the program runs on the same machine as the same user. */
 import { StaticError } from '@static/protocol'
 import type { Failure } from './messages.ts'
 
-/** An error as it is told. */
+/** The wire form of an error. */
 export function failureOf(error: unknown): Failure {
   const { code, message, cause, docUrl } = StaticError.from(error)
   return {

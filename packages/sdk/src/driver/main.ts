@@ -1,6 +1,6 @@
 /**
- * The driver: the SDK for a program in another language, which starts it as a child and talks with it over stdin and
- * stdout. It ends with its parent.
+ * The driver: runs the SDK for a program in another language, which starts it as a child process and talks to it over
+ * stdin and stdout. It exits with its parent.
  */
 import { Console } from 'node:console'
 import { Socket } from 'node:net'
@@ -10,7 +10,7 @@ import { encodeFrame, FrameReader } from './pipe-frame.ts'
 
 const CLOSE_MS = 5000
 const LOOK_MS = 1000
-/** In a thread of its own: tells when the parent is gone, and ends the process if that is not enough. */
+/** Runs in its own thread: reports when the parent has exited, then kills the process if it does not end in time. */
 const WATCH = `
   const { parentPort, workerData: { parent, lookMs, endMs } } = require('node:worker_threads')
   const looking = setInterval(() => {
@@ -20,14 +20,14 @@ const WATCH = `
     setTimeout(() => process.kill(process.pid, 'SIGKILL'), endMs)
   }, lookMs)`
 
-// Stdout is for frames; whatever else wants to be said goes to stderr.
+// Stdout carries frames only, so everything else goes to stderr.
 globalThis.console = new Console(process.stderr)
-// Not process.stdout, which stops everything until a slow reader has read.
+// Not process.stdout, which blocks the process until a slow reader has read.
 const output = new Socket({ fd: 1, readable: false, writable: true })
 let ending = false
 
 const driver = new Driver((told, bytes) => {
-  // What is told in one turn goes out in one write.
+  // Frames from one turn of the event loop go out in one write.
   if (output.writableCorked === 0) {
     output.cork()
     setImmediate(() => output.uncork())
@@ -50,8 +50,8 @@ process.stdin.on('data', (chunk: Buffer) => {
 process.stdin.on('end', () => void end())
 process.stdin.on('error', () => void end())
 output.on('error', () => process.exit(1))
-// A process that the parent has forked may hold the other end of the pipe open, so this thread must be told; and it may
-// be stuck, for one in a file system that does not answer, so it is not asked.
+// The end of the pipe is not enough: a process forked by the parent may hold it open. And the main thread may be stuck,
+// for example in a file system that does not respond, so the watcher does not wait for it.
 const watch = new Worker(WATCH, {
   eval: true,
   workerData: { parent: process.ppid, lookMs: LOOK_MS, endMs: 2 * CLOSE_MS },

@@ -1,4 +1,4 @@
-/** What a program asks of the driver, and what the driver tells it. Bytes beside the header: see `frame.ts`. */
+/** Calls of a program to the driver, and the driver's messages. For the bytes after a header, see `pipe-frame.ts`. */
 import type { ClientOptions } from '../settings.ts'
 
 /** A call, answered under its id. `on` is the number of a channel, an iterator or an offer. */
@@ -41,12 +41,12 @@ export type Ask =
   /** Bytes: the payload. */
   | { readonly do: 'sendTo'; readonly name: string }
 
-/** What is said without an answer: so many more payloads are wanted, or these are settled. */
+/** Messages without an answer: ask for more payloads, or settle some. */
 export type Word =
   | { readonly do: 'more'; readonly on: number; readonly count: number; readonly run: number }
   | { readonly do: 'settle'; readonly on: number; readonly tokens: readonly number[] }
 
-/** An error, as the program is to raise it. */
+/** An error for the program to raise. */
 export interface Failure {
   readonly code: string
   readonly message: string
@@ -54,10 +54,10 @@ export interface Failure {
   readonly cause?: { readonly code?: string; readonly message: string }
 }
 
-/** What the driver says. */
+/** Messages of the driver. */
 export type Told =
   | { readonly id: number; readonly result?: unknown; readonly error?: Failure }
-  /** Bytes: the payload. `token` settles it, `run` is of the `more` that it answers. */
+  /** Bytes: the payload. `token` settles it; `run` is that of the `more` that asked for it. */
   | {
       readonly event: 'payload'
       readonly on: number
@@ -70,10 +70,10 @@ export type Told =
       readonly time: number
       readonly redelivered: boolean
     }
-  /** One that was wanted will not come. */
+  /** A payload that was asked for will not come. */
   | { readonly event: 'ended'; readonly on: number; readonly run: number; readonly error?: Failure }
-  /** The manager answers nobody any more. */
+  /** The manager no longer answers join requests. */
   | { readonly event: 'died'; readonly error: Failure }
 
-/** Tells the program something. */
+/** Sends a message to the program. */
 export type Tell = (told: Told, bytes?: Uint8Array) => void

@@ -1,14 +1,13 @@
 /**
- * Payloads of one channel that the program reads ahead. Each one that is wanted has an iterator of its own, which holds
- * its payload until the program says that it is settled: what the program has and has not handed on is given again
- * after a crash.
+ * Payloads of one channel that the program reads ahead. Each payload has its own iterator, which holds it until the
+ * program settles it: anything that the program received but did not settle is delivered again after a crash.
  */
 import { toHex } from '@static/protocol'
 import type { Channel, Envelope } from '../channel.ts'
 import { failureOf } from './failure.ts'
 import type { Tell } from './messages.ts'
 
-/** What is read of a channel. */
+/** Read-ahead of one channel. */
 export class Reading {
   readonly #channel: Channel
   readonly #on: number
@@ -22,14 +21,14 @@ export class Reading {
     this.#tell = tell
   }
 
-  /** So many more are wanted. They are told in order, for the iterators get them in the order in which they ask. */
+  /** Asks for more payloads. They are sent in order, because iterators get payloads in the order in which they ask. */
   more(count: number, run: number): void {
     for (let left = count; left > 0; left--) this.#wait(run)
   }
 
   settle(tokens: readonly number[]): void {
     for (const token of tokens) {
-      // What leaving an iterator gives is known beforehand: nothing, at once.
+      // `return` of such an iterator resolves at once and yields nothing.
       void this.#held.get(token)?.return?.()
       this.#held.delete(token)
     }

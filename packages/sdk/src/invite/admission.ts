@@ -1,4 +1,4 @@
-/** How the owner decides about a request to join: checks it, then answers by a commit with a Welcome, or by a code. */
+/** How the owner handles a join request: checks it, then answers with a commit and a Welcome, or with an error code. */
 import { type ErrorCode, fromHex, message, StaticError, toHex } from '@static/protocol'
 import { AnswerJoinRequestSchema, type JoinRequest as PolledRequest } from '@static/protocol/relay'
 import type { AgentServices } from '../core/agent/services.ts'
@@ -11,13 +11,13 @@ import type { Invite, IssuedInvites } from './issued.ts'
 import { type JoinRequest, openRequest } from './join-request.ts'
 import { type JoinPlace, welcomeTag } from './keys.ts'
 
-/** What admission takes. */
+/** What admission needs from the issuer. */
 export interface Admitting {
   readonly agent: Pick<AgentServices, 'context' | 'requests'>
   readonly issued: IssuedInvites
 }
 
-/** The codes that a joiner is told; any other reason is `invite_invalid`. */
+/** Error codes that a joiner may see. Any other reason is reported as `invite_invalid`. */
 const ANSWERS: ReadonlySet<ErrorCode> = new Set([
   'invite_expired',
   'invite_used_up',
@@ -27,8 +27,7 @@ const ANSWERS: ReadonlySet<ErrorCode> = new Set([
 ] satisfies ErrorCode[])
 
 /**
- * Admits the sender of a request, or tells it why not.
- *
+ * Admits the sender of a request, or answers why not.
  * @throws {StaticError} `closed`
  */
 export async function decide(owner: Admitting, membership: Membership, request: PolledRequest): Promise<void> {
@@ -42,17 +41,17 @@ export async function decide(owner: Admitting, membership: Membership, request: 
     const { inviteId, agentId } = request
     const answer = ANSWERS.has(code) ? code : 'invite_invalid'
     const value = message(AnswerJoinRequestSchema, { inviteId, agentId, code: answer })
-    // Refused when the request is gone: then nobody waits for it.
+    // The relay refuses this if the request is gone; then no joiner is waiting for the answer.
     await owner.agent.requests.outcome({ case: 'answerJoin', value })
   }
 }
 
-/** What binds requests and tokens to a channel. */
+/** The context that requests and tokens are bound to. */
 export function placeOf({ channelId, name, owner }: Membership): JoinPlace {
   return { channelId, name, owner: fromHex(owner) }
 }
 
-/** Checks a request and adds its sender; throws what it is to be answered with. */
+/** Checks a request and adds its sender. Throws the error to answer with. */
 async function admit(owner: Admitting, membership: Membership, invite: Invite, request: PolledRequest): Promise<void> {
   const { issued } = owner
   const { context } = owner.agent
@@ -62,7 +61,7 @@ async function admit(owner: Admitting, membership: Membership, invite: Invite, r
   const checked = await context.engine.checkKeyPackage(opened.keyPackage, context.now(), request.agentId)
   const known = issued.joiner(membership.id, toHex(checked.agentId))
   const again = known !== undefined && isSame(known, opened)
-  // Added already, by this invite or another: its Welcome waits at the relay.
+  // Already added, by this invite or another: its Welcome is waiting at the relay.
   if (again && (known.state === 'added' || known.state === 'here') && isIn(membership, known.agent)) return
   const hasUse = again && known.state === 'taken' && known.invite === invite.record.id
   if (!hasUse) await issued.takeUse(membership, invite, checked, opened)
@@ -85,11 +84,11 @@ async function add(
   try {
     await membership.committer.commit(
       (group) => {
-        // Its commit was pending when this agent stopped, and has passed by now.
+        // Its commit was pending when this agent stopped, and has been accepted since.
         if (!isTaken()) return undefined
         issued.checkAlive(record.id)
         const leaf = group.members.get(agent)
-        // Who has lost its state comes back with the same key: out and in, in one commit.
+        // An agent that lost its state returns with the same key: remove and add it in one commit.
         const removes = leaf && same(leaf.signatureKey, signatureKey) ? [agentId] : []
         return { adds: [keyPackage], removes }
       },
@@ -102,7 +101,7 @@ async function add(
   if (membership.upkeep.isRekeyDue) await membership.upkeep.rekey()
 }
 
-/** Whether an agent is in the group, and has not left. */
+/** Whether an agent is in the group and has not left. */
 function isIn({ group, roster }: Membership, agent: AgentId): boolean {
   return group?.members.has(agent) === true && roster.notice(agent) === undefined
 }

@@ -1,7 +1,7 @@
 /**
- * The joiner's side of invites (SPEC.md, 6.3). A request is on disk before it is sent and goes out again with every
- * session, so the same token carries on after a timeout or a crash. A Welcome counts only if a holder of the token made
- * it for this request, the owner's leaf has signed it, and the owner answers this agent's hello.
+ * The joiner's side of invites (SPEC.md, 6.3). A request is stored before it is sent and is sent again in every
+ * session, so a join continues with the same token after a timeout or a crash. A Welcome is accepted only if a holder
+ * of the token made it for this request, the owner's leaf has signed it, and the owner answers this agent's hello.
  */
 import { sameBytes } from '@static/node/compare'
 import { type ErrorCode, ERRORS, fromHex, message, StaticError, toHex } from '@static/protocol'
@@ -21,24 +21,24 @@ import { JOIN_NONCE_BYTES, sealRequest } from './join-request.ts'
 import { admissionProof, type InviteKeys, inviteKeys, welcomeTag } from './keys.ts'
 import { decodeToken, invalid, type InviteToken } from './token.ts'
 
-/** A hello that is not answered is said again after this, then after twice as long, and so on. */
+/** Delay before an unanswered hello is repeated. Doubles each time. */
 const HELLO_MS = 2000
 const LONGEST_HELLO_MS = 600_000
 
-/** The Welcome is of an earlier try: this agent was removed since, and added again. The newer one comes, too. */
+/** The Welcome is from an earlier attempt: this agent was removed since and added again. The newer Welcome follows. */
 class Superseded extends Error {}
 
 interface Attempt {
   record: AttemptRecord
   readonly keys: InviteKeys
-  /** Calls that wait for it. */
+  /** Calls waiting for the result. */
   readonly waiting: Set<PromiseWithResolvers<Membership>>
-  /** How often it has said hello in this life, and what cancels the next one. */
+  /** Hellos sent since the start, and what cancels the next one. */
   hellos: number
   cancel: (() => void) | undefined
 }
 
-/** The joins by token that are under way. */
+/** The joins by token that are in progress. */
 export class JoinAttempts {
   readonly #agent: AgentServices
   readonly #relay: string
@@ -54,15 +54,18 @@ export class JoinAttempts {
   }
 
   /**
-   * Joins by a token; fulfilled when the owner has answered this agent's hello.
-   *
+   * Joins with a token. Resolves once the owner has answered this agent's hello.
    * @throws {StaticError} `invite_*`, `join_timeout`, `invalid_welcome`, `channel_exists`, `identity_changed`,
    *   `group_full`
    */
   async join(name: string, text: string, timeoutMs: number): Promise<Membership> {
     const token = decodeToken(text)
-    if (token.name !== name) invalid(`The invite token is for the channel ${token.name}.`)
-    if (token.relay !== this.#relay) invalid(`The invite token is for the relay ${token.relay}: connect to that one.`)
+    if (token.name !== name) invalid(`The invite token is for channel ${token.name}, not ${name}.`)
+    if (token.relay !== this.#relay) {
+      invalid(
+        `The invite token is for relay ${token.relay}, but this agent uses ${this.#relay}. Connect to ${token.relay}.`,
+      )
+    }
     const held = await this.#held(token)
     if (held) return held
     const known = this.#attempts.get(toHex(inviteKeys(token.secret).inviteId))
@@ -71,18 +74,18 @@ export class JoinAttempts {
       this.#drop(attempt)
       throw StaticError.of('invite_expired')
     }
-    // What was asked before may be forgotten by now.
+    // The relay may have forgotten the earlier request.
     if (known) this.#proceed(known)
     return await this.#wait(attempt, timeoutMs)
   }
 
-  /** A session is open: what was asked before is asked again. */
+  /** A session is open: pending requests are sent again. */
   opened(info: SessionInfo): void {
     this.#info = info
     for (const attempt of this.#attempts.values()) this.#proceed(attempt)
   }
 
-  /** A Welcome by an invite; false when this agent has not asked for it. */
+  /** Handles a Welcome for an invite; returns false if this agent did not ask for it. */
   welcomed(delivered: DeliverWelcome): boolean {
     const attempt = this.#attempts.get(toHex(delivered.welcome?.inviteId ?? new Uint8Array()))
     if (!attempt) return false
@@ -94,35 +97,35 @@ export class JoinAttempts {
     return true
   }
 
-  /** The owner has refused a request. */
+  /** Handles the owner's refusal of a request. */
   refused(inviteId: Uint8Array, code: string): void {
     const attempt = this.#attempts.get(toHex(inviteId))
     if (attempt)
       this.#refuse(attempt, StaticError.of(Object.hasOwn(ERRORS, code) ? (code as ErrorCode) : 'invite_invalid'))
   }
 
-  /** The owner has answered a hello: this agent is in. */
+  /** Handles the owner's answer to a hello: this agent has joined. */
   greeting(membership: Membership, sender: AgentId, nonce: Uint8Array): void {
     if (sender !== membership.owner) return
     const attempts = this.#attemptsOn(membership.id)
     if (!attempts.some(({ record }) => same(record.nonce, nonce))) return
     membership.become('joined')
-    // Those by other tokens, too: it is in.
+    // Attempts with other tokens for the channel have succeeded, too.
     for (const attempt of attempts) {
       this.#drop(attempt)
       for (const { resolve } of attempt.waiting) resolve(membership)
     }
   }
 
-  /** A channel cannot go on. Nothing of one that this agent is about to join is the application's: it is left. */
+  /** A channel has failed. If this agent was still joining it, the application has nothing in it, so it leaves. */
   failed(name: string): void {
     const membership = this.#agent.memberships.named(name)
     if (!membership || this.#attemptsOn(membership.id).length === 0) return
-    // If it does not go out now: `join` leaves it, too.
+    // If this fails, `join` leaves it later.
     queueMicrotask(() => void leaveChannel(this.#agent, membership).catch(() => {}))
   }
 
-  /** A channel is gone, for one because this agent was removed before it was greeted: it asks again. */
+  /** A channel is gone, for example because this agent was removed before the greeting: asks again. */
   dropped(id: ChannelId): void {
     for (const attempt of this.#attemptsOn(id)) this.#proceed(attempt)
   }
@@ -134,15 +137,20 @@ export class JoinAttempts {
 
   // ---- Steps ----
 
-  /** The channel, if this agent is in it already; a broken one is left first. */
+  /** The channel, if this agent is already a member. A broken one is left first. */
   async #held({ name, channelId }: InviteToken): Promise<Membership | undefined> {
     const held = this.#agent.memberships.named(name)
     const known = this.#agent.memberships.get(toHex(channelId))
-    // Whoever made the token wants to be taken for the owner of a channel that this agent is in.
-    if (known && known.name !== name) throw StaticError.of('channel_exists', 'This agent is in that channel already.')
+    // The token's creator poses as the owner of a channel that this agent is a member of.
+    if (known && known.name !== name) {
+      throw StaticError.of('channel_exists', `This agent is already a member of that channel, as ${known.name}.`)
+    }
     if (!held) return undefined
     if (held.id !== toHex(channelId)) {
-      throw StaticError.of('channel_exists', `This agent is in another channel ${name}: leave that one first.`)
+      throw StaticError.of(
+        'channel_exists',
+        `This agent is a member of another channel named ${name}. Leave that one first.`,
+      )
     }
     if (held.failure || held.state === 'leaving') {
       await leaveChannel(this.#agent, held)
@@ -155,7 +163,7 @@ export class JoinAttempts {
     if (token.expiresAt <= this.#agent.context.now()) throw StaticError.of('invite_expired')
     const { name, channelId, owner, secret, expiresAt } = token
     const channel = toHex(channelId)
-    // The same request by another token: whichever the owner takes first, it adds this agent once.
+    // Same request with another token: whichever the owner accepts first, it adds this agent once.
     const [other] = this.#attemptsOn(channel)
     const { nonce, keyPackage } = other?.record ?? (await this.#freshRequest())
     const attempt = this.#hold({
@@ -184,8 +192,9 @@ export class JoinAttempts {
     const waiting = Promise.withResolvers<Membership>()
     attempt.waiting.add(waiting)
     const cancel = this.#agent.context.later(timeoutMs, () => {
-      const text = 'The owner of the channel did not answer in time. It must be running with an API key. '
-      waiting.reject(StaticError.of('join_timeout', `${text}Then use the same token again.`))
+      const text = `The owner of the channel did not answer within ${timeoutMs / 1000} seconds. `
+      const fix = 'The owner must be running with an API key. Then use the same token again.'
+      waiting.reject(StaticError.of('join_timeout', text + fix))
     })
     try {
       return await waiting.promise
@@ -195,7 +204,7 @@ export class JoinAttempts {
     }
   }
 
-  /** The next step: ask, or say hello. */
+  /** The next step: send the request, or say hello. */
   #proceed(attempt: Attempt): void {
     const membership = this.#membershipOf(attempt)
     if (!membership && attempt.record.expiresAt <= this.#agent.context.now()) {
@@ -203,7 +212,7 @@ export class JoinAttempts {
     }
     const step = membership ? this.#sayHello(membership, attempt) : this.#request(attempt)
     step.catch((error: unknown) => {
-      // A lost session or a stop: the next session goes on.
+      // Lost session or shutdown: the next session continues.
       const reason = StaticError.from(error)
       if (reason.code === 'internal_error') this.#fail(attempt, reason)
     })
@@ -212,7 +221,7 @@ export class JoinAttempts {
   async #request(attempt: Attempt): Promise<void> {
     const { context, keyPackages } = this.#agent
     if (!keyPackages.has(attempt.record.keyPackage)) {
-      // Used by a membership that came to nothing: the owner must see a new request.
+      // The KeyPackage was used by a membership that has ended, so the owner must get a new request.
       attempt.record = { ...attempt.record, ...(await this.#freshRequest()) }
       context.journal.add({ type: 'putAttempt', record: attempt.record })
       await context.journal.written()
@@ -235,7 +244,7 @@ export class JoinAttempts {
     })
   }
 
-  /** Checks a Welcome and enters by it; the channel stays hidden until the owner has answered. */
+  /** Checks a Welcome and enters the channel, which stays hidden until the owner has answered. */
   async #enter(attempt: Attempt, delivered: DeliverWelcome): Promise<void> {
     const { context, memberships, keyPackages, requests } = this.#agent
     const { engine } = context
@@ -254,14 +263,14 @@ export class JoinAttempts {
         const tag = welcomeTag(keys, keyPackage, welcome, epochAuthenticator)
         if (!same(keyPackage, record.keyPackage) || !sameBytes(tag, delivered.welcome?.tag ?? new Uint8Array())) {
           wipeEpoch(engine, joined)
-          throw StaticError.of('invalid_welcome', 'The Welcome was not made by a holder of the invite token.')
+          throw StaticError.of('invalid_welcome', 'The Welcome was not created by a holder of the invite token.')
         }
-        // It was removed before its hello was heard, has asked again, and is added anew; or it was offered, too.
+        // Either it was removed before its hello arrived, asked again and was added again, or it also has an offer.
         const offered = memberships.get(id)
         const mayReplace = offered?.name === name && (offered === before || offered.state === 'offered')
         if (offered && !mayReplace) {
           wipeEpoch(engine, joined)
-          throw StaticError.of('channel_exists', 'This agent is in that channel already.')
+          throw StaticError.of('channel_exists', `This agent is already a member of channel ${name}.`)
         }
         if (offered) memberships.drop(offered, undefined)
         const nowhere = { index: 0, hash: new Uint8Array(), slot: 0 }
@@ -287,7 +296,7 @@ export class JoinAttempts {
     }
   }
 
-  /** Says hello, and says it again: an owner that was stopped on its way to answer has forgotten. */
+  /** Says hello and repeats it, because an owner that is restarted before it answers forgets the hello. */
   async #sayHello(membership: Membership, attempt: Attempt): Promise<void> {
     await membership.sender.send('hello', attempt.record.nonce)
     attempt.cancel?.()
@@ -300,14 +309,14 @@ export class JoinAttempts {
 
   // ---- Ends ----
 
-  /** Refused for good: the token is of no use here. */
+  /** Refused for good: the token cannot be used any more. */
   #refuse(attempt: Attempt, error: StaticError): void {
     if (this.#membershipOf(attempt)) return
     this.#drop(attempt)
     this.#fail(attempt, error)
   }
 
-  /** Whoever waits is told; the same token may be tried again. */
+  /** Rejects the waiting calls. The same token can be tried again. */
   #fail({ waiting }: Attempt, error: StaticError): void {
     for (const { reject } of waiting) reject(error)
   }

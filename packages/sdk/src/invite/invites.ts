@@ -1,4 +1,4 @@
-/** Both sides of invites, as an agent hands things on to them. */
+/** Both sides of invites behind one handler. */
 import type { StaticError } from '@static/protocol'
 import type { DeliverWelcome } from '@static/protocol/relay'
 import type { AgentServices } from '../core/agent/services.ts'
@@ -7,14 +7,14 @@ import { JoinAttempts } from './attempts.ts'
 import type { InviteHandler } from './handler.ts'
 import { InviteIssuer } from './issuer.ts'
 
-/** The invites of one agent, and those it joins by. */
+/** The invites of one agent: those it issued and those it joins with. */
 export class Invites implements InviteHandler {
   readonly issuer: InviteIssuer
   readonly attempts: JoinAttempts
   readonly #agent: Pick<AgentServices, 'memberships'>
   readonly #died: (error: StaticError) => void
 
-  /** `relay` is the relay's name; `died` is told when nobody is answered any more. */
+  /** `relay` is the relay's name. `died` is called if join requests are no longer answered. */
   constructor(agent: AgentServices, relay: string, died: (error: StaticError) => void) {
     this.#agent = agent
     this.issuer = new InviteIssuer(agent, relay, died)

@@ -1,6 +1,6 @@
 /**
- * The invites that this agent has issued and those who join by them: in memory, on disk, and what the relay is told.
- * How often an invite may still be used is decided by the count on disk.
+ * The invites that this agent has issued and the agents that join with them: in memory, on disk, and registered at the
+ * relay. The count on disk decides how often an invite can still be used.
  */
 import { fromHex, MAX_MEMBERS, message, StaticError, toHex } from '@static/protocol'
 import { RegisterInviteRequestSchema, RevokeInviteRequestSchema } from '@static/protocol/relay'
@@ -12,13 +12,13 @@ import type { AgentId, ChannelId, InviteRecord, JoinerRecord } from '../ports.ts
 import type { JoinRequest } from './join-request.ts'
 import { type InviteKeys, inviteKeys } from './keys.ts'
 
-/** An invite of this agent. */
+/** An invite issued by this agent. */
 export interface Invite {
   readonly record: InviteRecord
   readonly keys: InviteKeys
 }
 
-/** The invites of one agent. */
+/** The issued invites of one agent. */
 export class IssuedInvites {
   readonly #agent: Pick<AgentServices, 'context' | 'memberships' | 'requests'>
   readonly #invites = new Map<string, Invite>()
@@ -47,12 +47,12 @@ export class IssuedInvites {
     return this.#joiners.get(keyOf(channel, agent))
   }
 
-  /** Whether somebody may still come, or ask again: who has taken the last use may not have been added yet. */
+  /** Whether somebody may still join or ask again: the agent that took the last use may not have been added yet. */
   isAlive({ revoked, expiresAt }: InviteRecord): boolean {
     return !revoked && expiresAt > this.#agent.context.now()
   }
 
-  /** An invite by which somebody may come, as it is now; throws what a joiner is answered otherwise. */
+  /** The current record of a valid invite. Throws the error to answer a joiner with if it is not valid. */
   checkAlive(id: string): InviteRecord {
     const record = this.#invites.get(id)?.record
     if (!record) throw StaticError.of('invite_invalid')
@@ -61,29 +61,29 @@ export class IssuedInvites {
     return record
   }
 
-  /** Keeps an invite, then tells the relay of it: it is on disk before anybody else knows of it. */
+  /** Stores an invite, then registers it at the relay: it is on disk before anyone else knows of it. */
   async issue(invite: Invite): Promise<void> {
     this.#put(invite)
     await this.#agent.context.journal.written()
     await this.#register(invite.record)
   }
 
-  /** From now on this agent lets nobody in by it. */
+  /** From now on this agent admits nobody with it. */
   async revoke(invite: Invite): Promise<void> {
     this.#put({ ...invite, record: { ...invite.record, revoked: true } })
     await this.#agent.context.journal.written()
   }
 
-  /** The relay turns away those who ask by it. */
+  /** The relay turns away joiners with this invite. */
   async revokeAtRelay({ keys: { inviteId } }: Invite): Promise<void> {
-    // Refused when the relay does not know it: then nobody can ask by it.
+    // The relay refuses this if it does not know the invite; then nobody can ask with it.
     await this.#agent.requests.outcome({
       case: 'revokeInvite',
       value: message(RevokeInviteRequestSchema, { inviteId }),
     })
   }
 
-  /** A use is taken before the commit, on disk: a crash in between costs one, and never gives one too many. */
+  /** Reserves a use on disk before the commit. A crash in between loses one use, but never allows one too many. */
   async takeUse(
     { owner, group, id }: Membership,
     invite: Invite,
@@ -91,7 +91,7 @@ export class IssuedInvites {
     { nonce, keyPackage }: JoinRequest,
   ): Promise<void> {
     const { context } = this.#agent
-    // As it is now: it may have been revoked, or a use given back, while the KeyPackage was checked.
+    // Read again: it may have been revoked, or a use given back, while the KeyPackage was checked.
     const record = this.checkAlive(invite.record.id)
     const agent = toHex(agentId)
     if (record.uses >= record.maxUses) throw StaticError.of('invite_used_up')
@@ -110,7 +110,7 @@ export class IssuedInvites {
     await context.journal.written()
   }
 
-  /** Nobody came in by this use: another may. */
+  /** Gives back a use with which nobody joined. */
   async giveBack(channel: ChannelId, agent: AgentId): Promise<void> {
     const joiner = this.joiner(channel, agent)
     const invite = joiner && this.#invites.get(joiner.invite)
@@ -120,30 +120,30 @@ export class IssuedInvites {
     const returned = { ...record, uses: Math.max(0, record.uses - 1), returned: record.returned + 1 }
     this.#put({ ...invite, record: returned })
     await this.#agent.context.journal.written()
-    // If the relay does not take it, it turns the next one away: a use is lost, and nobody let in.
+    // If the relay does not accept this, it turns the next joiner away: a use is lost, and nobody is admitted.
     if (this.isAlive(returned)) await unlessRefused(this.#register(returned))
   }
 
   putJoiner(record: JoinerRecord): void {
-    // With its channel or its invite it is gone, too.
+    // It was deleted together with its channel or its invite.
     if (!this.#invites.has(record.invite)) return
     this.#joiners.set(keyOf(record.channel, record.agent), record)
     this.#agent.context.journal.add({ type: 'putJoiner', record })
   }
 
-  /** Over: those who came by it are ordinary members. */
+  /** Deletes an ended invite. The agents that joined with it are ordinary members. */
   drop(id: string): void {
     this.#forget(id)
     for (const [key, joiner] of this.#joiners) if (joiner.invite === id) this.#joiners.delete(key)
   }
 
-  /** A channel is gone, and on disk its invites and joiners with it. */
+  /** Forgets a channel whose invites and joiners are already deleted on disk. */
   dropChannel(channel: ChannelId): void {
     for (const { record } of this.#invites.values()) if (record.channel === channel) this.#invites.delete(record.id)
     for (const [key, joiner] of this.#joiners) if (joiner.channel === channel) this.#joiners.delete(key)
   }
 
-  /** The relay counts what it sees; what was given back it is told. */
+  /** Registers an invite. The relay counts the uses it sees, so it is told which ones were given back. */
   async #register({ id, channel, secret, expiresAt, maxUses, returned }: InviteRecord): Promise<void> {
     const { inviteId, admission } = inviteKeys(secret)
     const value = message(RegisterInviteRequestSchema, {
@@ -162,7 +162,8 @@ export class IssuedInvites {
   }
 
   #put(invite: Invite): void {
-    if (!this.#agent.memberships.get(invite.record.channel)) throw StaticError.of('not_found', 'The channel is gone.')
+    if (!this.#agent.memberships.get(invite.record.channel))
+      throw StaticError.of('not_found', 'The channel of this invite no longer exists.')
     this.#invites.set(invite.record.id, invite)
     this.#agent.context.journal.add({ type: 'putInvite', record: invite.record })
   }
@@ -173,7 +174,7 @@ export class IssuedInvites {
   }
 }
 
-/** What the relay or the group does not allow now ends nothing else. */
+/** Ignores a refusal by the relay or the group, which must not end anything else. */
 export async function unlessRefused(task: Promise<void>): Promise<void> {
   try {
     await task

@@ -1,7 +1,7 @@
 /**
- * The owner's side of invites (SPEC.md, 6.3): makes them, asks the relay for those who want to join (join-polls.ts),
- * lets them in (admission.ts), and removes those who say nothing. Whether an invite may still be used is decided here, by
- * this agent's own clock and its own count on disk (issued.ts); what the relay counts only keeps strangers away.
+ * The owner's side of invites (SPEC.md, 6.3): creates them, polls the relay for join requests (join-polls.ts), admits
+ * joiners (admission.ts), and removes those that stay silent. This agent's own clock and its own count on disk decide
+ * whether an invite can still be used (issued.ts); the relay's count only keeps strangers away.
  */
 import { fromHex, StaticError, toHex } from '@static/protocol'
 import type { AgentServices } from '../core/agent/services.ts'
@@ -14,16 +14,16 @@ import { JoinPolls } from './join-polls.ts'
 import { inviteKeys } from './keys.ts'
 import { decodeToken, encodeToken, SECRET_BYTES } from './token.ts'
 
-/** Joiners say hello within this time after they were added, or are removed. */
+/** A joiner that does not say hello within this time after it was added is removed. */
 const HELLO_MS = 60_000
 const TICK_MS = 5000
-/** After connecting, what was said meanwhile must have come before anybody is removed for silence. */
+/** Time after connecting in which pending hellos arrive before anyone is removed for silence. */
 const SETTLE_MS = 10_000
 const LONGEST_LIFE_MS = 365 * 24 * 60 * 60 * 1000
-/** A member that says hello again and again is answered now and then. */
+/** Minimum time between answers to a member that keeps saying hello. */
 const GREETING_MS = 10_000
 
-/** The one who issues the invites of an agent. */
+/** Issues the invites of an agent. */
 export class InviteIssuer {
   readonly #agent: AgentServices
   readonly #relay: string
@@ -36,7 +36,7 @@ export class InviteIssuer {
   #openedAt: Time | undefined
   #isStopped = false
 
-  /** `relay` is the relay's name; `died` is told when nobody is answered any more. */
+  /** `relay` is the relay's name. `died` is called if join requests are no longer answered. */
   constructor(agent: AgentServices, relay: string, died: (error: StaticError) => void) {
     this.#agent = agent
     this.#relay = relay
@@ -64,20 +64,25 @@ export class InviteIssuer {
   }
 
   /**
-   * Makes an invite to an own channel.
-   *
+   * Creates an invite to a channel that this agent owns.
    * @throws {StaticError} `not_allowed`, `api_key_required`, `rate_limited`, `invalid_request`
    */
   async invite(membership: Membership, maxUses: number, lifetimeMs: number): Promise<string> {
     const { context } = this.#agent
     const { id, name, owner, failure } = membership
-    if (owner !== context.agentId) throw StaticError.of('not_allowed', 'Only the owner of a channel invites to it.')
+    if (owner !== context.agentId) {
+      throw StaticError.of('not_allowed', `This agent does not own channel ${name}. Only the owner can create invites.`)
+    }
     if (failure) throw failure
     if (!Number.isSafeInteger(maxUses) || maxUses < 1) {
-      throw StaticError.of('invalid_request', 'maxUses is a whole number of at least 1.')
+      throw StaticError.of('invalid_request', `\`maxUses\` is ${maxUses}. It must be an integer of at least 1.`)
     }
     if (!(lifetimeMs > 0 && lifetimeMs <= LONGEST_LIFE_MS)) {
-      throw StaticError.of('invalid_request', 'The time to live is more than 0 seconds and at most a year.')
+      const seconds = lifetimeMs / 1000
+      throw StaticError.of(
+        'invalid_request',
+        `\`ttl\` is ${seconds}. It must be more than 0 seconds and at most a year.`,
+      )
     }
     const secret = context.random(SECRET_BYTES)
     const keys = inviteKeys(secret)
@@ -89,29 +94,32 @@ export class InviteIssuer {
   }
 
   /**
-   * Ends an invite: nobody joins by it any more.
-   *
-   * @throws {StaticError} `invite_invalid` when it is not of this agent
+   * Revokes an invite: nobody can join with it any more.
+   * @throws {StaticError} `invite_invalid` if this agent did not create it
    */
   async revoke(token: string): Promise<void> {
     const { secret } = decodeToken(token)
     const invite = this.#issued.get(toHex(inviteKeys(secret).inviteId))
-    if (!invite) throw StaticError.of('invite_invalid', 'This agent has made no such invite.')
+    if (!invite) throw StaticError.of('invite_invalid', 'This agent has no such invite.')
     await this.#issued.revoke(invite)
     await this.#issued.revokeAtRelay(invite)
   }
 
-  /** A member is removed by the owner's will: the invite it came by must not bring it back, whatever happens next. */
+  /**
+   * Called before the owner removes a member: revokes the invite it joined with, so that it cannot come back with it.
+   */
   async removing(channel: ChannelId, agent: AgentId): Promise<void> {
     const joiner = this.#issued.joiner(channel, agent)
     const invite = joiner && this.#issued.get(joiner.invite)
     if (!invite || invite.record.revoked) return
     await this.#issued.revoke(invite)
-    // That the relay turns others away is a courtesy: this agent lets nobody in by it.
+    // That the relay turns joiners away is optional: this agent no longer admits anyone with it.
     this.#watch(this.#issued.revokeAtRelay(invite))
   }
 
-  /** The commit that brings a joiner in is adopted; written together with it, so that a crash finds both or neither. */
+  /**
+   * The commit that adds a joiner is adopted. Written in the same transaction, so that a crash leaves both or neither.
+   */
   admitted(channel: ChannelId, joiner: string): void {
     const [agent = '', keyPackageHash] = joiner.split(' ')
     const known = this.#issued.joiner(channel, agent)
@@ -119,7 +127,7 @@ export class InviteIssuer {
     this.#issued.putJoiner({ ...known, state: 'added', since: this.#agent.context.now() })
   }
 
-  /** A new member says hello: it is answered, and stays. */
+  /** A new member says hello: answers it and keeps the member. */
   hello({ id, sender }: Membership, from: AgentId, nonce: Uint8Array): void {
     const joiner = this.#issued.joiner(id, from)
     if (!joiner || !same(joiner.nonce, nonce)) return
@@ -128,11 +136,11 @@ export class InviteIssuer {
     if (joiner.state === 'here' && now - (this.#greeted.get(key) ?? -Infinity) < GREETING_MS) return
     this.#greeted.set(key, now)
     if (joiner.state !== 'here') this.#issued.putJoiner({ ...joiner, state: 'here' })
-    // If it does not go out, the joiner says hello again.
+    // If sending fails, the joiner says hello again.
     sender.send('greeting', nonce).catch(() => {})
   }
 
-  // ---- Inside ----
+  // ---- Internals ----
 
   static #pollsOf(issuer: InviteIssuer): JoinPolls {
     const agent = issuer.#agent
@@ -155,7 +163,7 @@ export class InviteIssuer {
     for (const joiner of issued.joiners) {
       const membership = memberships.get(joiner.channel)
       if (!membership || membership.failure || now - joiner.since < HELLO_MS) continue
-      // Refused, or the members have seen different logs: the next tick tries again.
+      // Refused, or the members have seen different logs: retried at the next tick.
       if (joiner.state === 'added') await unlessRefused(this.#removeSilent(membership, joiner))
     }
     for (const record of issued.records) {
@@ -171,11 +179,11 @@ export class InviteIssuer {
       removes = group.members.has(agent) && isSilent()
       return removes ? { removes: [fromHex(agent)] } : undefined
     })
-    // Also one whose hello came while it was being removed: it can ask again.
+    // Includes a joiner whose hello came while it was being removed: it can ask again.
     if (removes || isSilent()) await this.#issued.giveBack(id, agent)
   }
 
-  /** What fails here fails for everybody who waits to be let in. */
+  /** A failure here ends the admission of all joiners. */
   #watch(task: Promise<void>): void {
     task.catch((error: unknown) => {
       const cause = StaticError.from(error)

@@ -1,4 +1,4 @@
-/** Asks the relay for those who want to join, one loop for each channel that has an invite. */
+/** Polls the relay for join requests, with one loop for each channel that has an invite. */
 import { message } from '@static/protocol'
 import { type JoinRequest, PollJoinRequestsRequestSchema } from '@static/protocol/relay'
 import type { AgentServices } from '../core/agent/services.ts'
@@ -6,19 +6,19 @@ import type { Membership } from '../core/channel/membership.ts'
 import type { ChannelId } from '../ports.ts'
 import { retryDelay } from '../session/refusal.ts'
 
-/** The relay lets an agent wait in so many polls at once. */
+/** The relay allows an agent this many concurrent polls. */
 const POLLS = 4
 const LONG_POLL_MS = 25_000
 const SHORT_POLL_MS = 1000
 
-/** What polls ask of the one who issues invites. */
+/** What polling needs from the issuer. */
 export interface PollHost {
   readonly isStopped: boolean
-  /** Whether somebody can join the channel. */
+  /** Whether somebody can still join the channel. */
   hasInvites(channel: ChannelId): boolean
-  /** A request has come. */
+  /** Handles a request. */
   take(membership: Membership, request: JoinRequest): Promise<void>
-  /** What fails in a loop is told there. */
+  /** Reports the failure of a loop. */
   watch(task: Promise<void>): void
 }
 
@@ -26,7 +26,7 @@ export interface PollHost {
 export class JoinPolls {
   readonly #agent: Pick<AgentServices, 'memberships' | 'requests' | 'timers'>
   readonly #host: PollHost
-  /** The channels that are asked for. */
+  /** The channels being polled. */
   readonly #polled = new Set<ChannelId>()
 
   constructor(agent: Pick<AgentServices, 'memberships' | 'requests' | 'timers'>, host: PollHost) {
@@ -34,7 +34,7 @@ export class JoinPolls {
     this.#host = host
   }
 
-  /** Asks for requests as long as somebody can join the channel. */
+  /** Polls for requests as long as somebody can join the channel. */
   start(channel: ChannelId): void {
     if (this.#polled.has(channel) || this.#host.isStopped) return
     this.#polled.add(channel)

@@ -1,4 +1,4 @@
-/** What is in the box of a join request (SPEC.md, 6.3): nonce(16), tag(32), then the KeyPackage. */
+/** The sealed content of a join request (SPEC.md, 6.3): nonce(16), tag(32), then the KeyPackage. */
 import { sameBytes } from '@static/node/compare'
 import type { InviteKeys, JoinPlace } from './keys.ts'
 import { joinTag, seal, unseal } from './keys.ts'
@@ -6,7 +6,7 @@ import { joinTag, seal, unseal } from './keys.ts'
 export const JOIN_NONCE_BYTES = 16
 const TAG_BYTES = 32
 
-/** A request to join, as the owner reads it. */
+/** A join request, as the owner reads it. */
 export interface JoinRequest {
   readonly nonce: Uint8Array
   readonly keyPackage: Uint8Array
@@ -17,7 +17,7 @@ export function sealRequest(keys: InviteKeys, place: JoinPlace, { nonce, keyPack
   return seal(keys, Buffer.concat([nonce, joinTag(keys, place, nonce, keyPackage), keyPackage]))
 }
 
-/** Opens and checks a request; undefined when it is not from a holder of the token, or for another channel. */
+/** Opens and checks a request; undefined if its sender does not hold the token or it is for another channel. */
 export function openRequest(keys: InviteKeys, place: JoinPlace, box: Uint8Array): JoinRequest | undefined {
   const opened = unseal(keys, box)
   if (!opened || opened.length <= JOIN_NONCE_BYTES + TAG_BYTES) return undefined

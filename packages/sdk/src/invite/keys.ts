@@ -1,6 +1,6 @@
 /**
- * What a token's secret gives (SPEC.md, 6.2). The relay learns the id and the admission key, which let it turn away
- * strangers; neither opens a box, makes a tag, or leads back to the secret.
+ * Keys derived from a token's secret (SPEC.md, 6.2). The relay learns the id and the admission key, which let it turn
+ * away strangers. Neither opens a box, makes a tag, or reveals the secret.
  */
 import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from 'node:crypto'
 import { joinProofBytes, signedBytes } from '@static/protocol'
@@ -47,7 +47,7 @@ export function admissionProof(
   return mac(admission, joinProofBytes({ sessionNonce, inviteId, agentId, boxHash: sha256(box) }))
 }
 
-/** What a join request is about. */
+/** The channel that a join request is for. */
 export interface JoinPlace {
   readonly channelId: Uint8Array
   readonly name: string
@@ -55,7 +55,7 @@ export interface JoinPlace {
   readonly owner: Uint8Array
 }
 
-/** The tag of a join request: the sender holds the token, and means this KeyPackage and this channel. */
+/** The tag of a join request: proves that the sender holds the token and means this KeyPackage and this channel. */
 export function joinTag(
   { join, inviteId }: InviteKeys,
   { channelId, name, owner }: JoinPlace,
@@ -65,7 +65,7 @@ export function joinTag(
   return mac(join, signedBytes('static join 1', [channelId, name, inviteId, owner, nonce, keyPackage]))
 }
 
-/** The tag of a Welcome: its sender holds the token, and made it for this KeyPackage and that epoch. */
+/** The tag of a Welcome: proves that its sender holds the token and made it for this KeyPackage and epoch. */
 export function welcomeTag(
   { welcome: key, inviteId }: InviteKeys,
   keyPackage: Uint8Array,
@@ -76,14 +76,14 @@ export function welcomeTag(
   return mac(key, signedBytes('static welcome 1', fields))
 }
 
-/** Seals what only the holders of the token may read. */
+/** Seals data for the holders of the token. */
 export function seal({ box, inviteId }: InviteKeys, plaintext: Uint8Array): Uint8Array {
   const nonce = randomBytes(NONCE_BYTES)
   const cipher = createCipheriv(BOX, box, nonce, { authTagLength: TAG_BYTES }).setAAD(inviteId)
   return new Uint8Array(Buffer.concat([nonce, cipher.update(plaintext), cipher.final(), cipher.getAuthTag()]))
 }
 
-/** Opens a box; undefined when it was not sealed by a holder of the token. */
+/** Opens a box; undefined if it was not sealed by a holder of the token. */
 export function unseal({ box, inviteId }: InviteKeys, sealed: Uint8Array): Uint8Array | undefined {
   if (sealed.length < NONCE_BYTES + TAG_BYTES) return undefined
   const end = sealed.length - TAG_BYTES

@@ -1,6 +1,6 @@
 /**
- * Invite tokens (SPEC.md, 6.1): one string by which somebody can join. It is a secret: whoever has it first can use it.
- * Only the people involved see it, never the API and never the relay.
+ * Invite tokens (SPEC.md, 6.1): a string with which an agent can join a channel. It is a secret: whoever presents it
+ * first can use it. Only the people involved see it, never the API and never the relay.
  *
  *     st_inv_ + base64url: version(1) = 1, flags(1) = 0, expiry(8, milliseconds), secret S(32),
  *     SHA-256 of the owner's key(32), channel id(16), name behind its length(1), relay name behind its length(1)
@@ -21,7 +21,7 @@ export const SECRET_BYTES = 32
 const HEAD_BYTES = 2 + 8 + SECRET_BYTES + AGENT_ID_BYTES + CHANNEL_ID_BYTES
 const MAX_RELAY_LENGTH = 253
 
-/** What a token says. */
+/** The contents of a token. */
 export interface InviteToken {
   readonly expiresAt: Time
   /** S. */
@@ -30,11 +30,11 @@ export interface InviteToken {
   readonly owner: Uint8Array
   readonly channelId: Uint8Array
   readonly name: ChannelName
-  /** The relay's name, to compare with the one that is configured. Nothing is ever sent to an address out of a token. */
+  /** The relay's name, to compare with the configured one. Nothing is ever sent to an address from a token. */
   readonly relay: string
 }
 
-/** Writes a token. */
+/** Encodes a token. */
 export function encodeToken(token: InviteToken): string {
   const head = Buffer.alloc(10)
   head[0] = VERSION
@@ -47,17 +47,16 @@ export function encodeToken(token: InviteToken): string {
 }
 
 /**
- * Reads a token.
- *
+ * Decodes a token.
  * @throws {StaticError} `invite_invalid`
  */
 export function decodeToken(text: string): InviteToken {
-  // Callers in JavaScript and other languages are not held to the type.
+  // JavaScript callers and callers from other languages can pass anything.
   const token = typeof text === 'string' ? parse(text.trim()) : undefined
-  return token ?? invalid('The invite token is damaged: copy it again, whole.')
+  return token ?? invalid('The invite token is damaged or incomplete. Copy all of it again.')
 }
 
-/** For a token that is whole, but not for this. */
+/** Rejects a well-formed token that does not apply here. */
 export function invalid(message: string): never {
   throw StaticError.of('invite_invalid', message)
 }
@@ -66,7 +65,7 @@ function parse(text: string): InviteToken | undefined {
   if (!text.startsWith(PREFIX)) return undefined
   const encoded = text.slice(PREFIX.length)
   const bytes = Buffer.from(encoded, 'base64url')
-  // One way to write it: what decodes to the same bytes in another way was altered.
+  // The encoding is canonical: different text that decodes to the same bytes was altered.
   if (bytes.toString('base64url') !== encoded || bytes.length < HEAD_BYTES + 2) return undefined
   if (bytes[0] !== VERSION || bytes[1] !== 0) return undefined
   let at = 10

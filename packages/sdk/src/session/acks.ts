@@ -1,12 +1,12 @@
-/** Acknowledgements in cells of their own, which a long envelope does not hold up. */
+/** Acknowledgements, sent in separate cells so that a long envelope does not delay them. */
 import { encodeEnvelope, makeCell, message, type WireForm } from '@static/protocol'
 import { AckPositionSchema, AckRequestSchema } from '@static/protocol/relay'
 import type { Position } from './io.ts'
 
-/** A position takes at most 31 bytes in protobuf and 29 in CBOR, a cell carries 1,021. */
+/** A position takes at most 31 bytes in protobuf and 29 in CBOR; a cell carries 1,021. */
 const POSITIONS_PER_CELL = 32
 
-/** The cells for some positions, as few as they fit into. */
+/** Packs positions into as few cells as possible. */
 export function ackCells(form: WireForm, positions: readonly Position[]): Uint8Array[] {
   const cells: Uint8Array[] = []
   for (let at = 0; at < positions.length; at += POSITIONS_PER_CELL) {

@@ -1,35 +1,35 @@
-/** A stream of a session from the dial on. */
+/** A stream of a session, from the dial on. */
 import type { Time } from '../ports.ts'
 import type { StreamNumber, Way } from './io.ts'
 import type { SessionStream } from './stream.ts'
 import type { HeldToken } from './tokens.ts'
 
-/** What the core knows about it. */
+/** The state that the session core keeps for a stream. */
 export interface Attempt<Key> {
   readonly number: StreamNumber
   readonly way: Way
-  /** How often the relay has named another port. */
+  /** How often the relay has redirected the dial to another port. */
   readonly hops: number
-  /** What the session lives by, or will; a guest's has none. */
+  /** The token that opens the session; undefined for a guest. */
   token: HeldToken | undefined
-  /** A session had been opened with the token before. */
+  /** Whether an earlier session was opened with the same token. */
   readonly isTokenOld: boolean
-  /** By when it must be dialled, then open. */
+  /** Deadline, first for the dial, then for the session to open. */
   deadline: Time
   stream: SessionStream<Key> | undefined
   openedAt: Time | undefined
-  /** It takes the place of a session that was open: the listener knows of no loss yet. */
+  /** Whether it replaces an open session: the listener has not seen a loss yet. */
   isSwitch: boolean
 }
 
-/** Transports give up sooner, and know why. */
+/** Transports time out earlier, with a more precise reason. */
 const DIAL_MS = 10_000
-/** How long a stream may take to become a session. */
+/** Time in which a connected stream must become a session. */
 export const OPENING_MS = 10_000
 const MAX_HOPS = 5
 const MAX_PORT = 65_535
 
-/** A dial that begins now. */
+/** A dial that starts now. */
 export function newAttempt<Key>(
   { number, way, hops, token }: Pick<Attempt<Key>, 'number' | 'way' | 'hops' | 'token'>,
   now: Time,
@@ -47,7 +47,7 @@ export function newAttempt<Key>(
   }
 }
 
-/** Whether a relay's word to dial another port is followed: UDP ports only, and not for ever. */
+/** Whether to follow a relay's redirect to another port: for UDP only, and only a limited number of times. */
 export function mayHop<Key>({ way, openedAt, hops }: Attempt<Key>, port: number): boolean {
   return way === 'quic' && openedAt === undefined && hops < MAX_HOPS && port >= 1 && port <= MAX_PORT
 }

@@ -1,20 +1,20 @@
-/** How long to wait before the next try: exponential with full jitter, so that many agents do not come back at once. */
+/** Delays between attempts: exponential backoff with full jitter, so that many agents do not reconnect at once. */
 
-/** Grows with every failure. */
+/** A delay that grows with every failure. */
 export class Backoff {
   readonly #firstMs: number
   readonly #maxMs: number
   readonly #random: () => number
   #failures = 0
 
-  /** `random` gives numbers from 0 up to 1. */
+  /** `random` returns numbers from 0 up to 1, exclusive. */
   constructor(firstMs: number, maxMs: number, random: () => number) {
     this.#firstMs = firstMs
     this.#maxMs = maxMs
     this.#random = random
   }
 
-  /** How long to wait after one more failure. */
+  /** The delay in milliseconds after one more failure. */
   next(): number {
     const ceiling = Math.min(this.#maxMs, this.#firstMs * 2 ** this.#failures)
     if (ceiling < this.#maxMs) this.#failures++
@@ -26,7 +26,7 @@ export class Backoff {
   }
 }
 
-/** Numbers from 0 up to 1 out of random bytes. */
+/** Turns random bytes into numbers from 0 up to 1, exclusive. */
 export function fractions(random: (bytes: number) => Uint8Array): () => number {
   return () => {
     const bytes = random(4)

@@ -1,7 +1,7 @@
 /**
- * The agent's side of a session as a state machine: `handle(input, now)` gives the effects, and nothing else happens
- * here. It dials, opens, watches, renews and dials again until it is closed. At any time there is one stream at most,
- * and a second one only while an agent on gRPC looks whether QUIC works again.
+ * The agent's side of a session as a state machine: `handle(input, now)` returns the effects and has no others. It
+ * dials, opens, monitors, renews and reconnects until it is closed. There is at most one stream, plus a second one
+ * while an agent on gRPC probes whether QUIC works again.
  */
 import { AuthError, StaticError } from '@static/protocol'
 import type { Time } from '../ports.ts'
@@ -16,15 +16,15 @@ import { type Opened, SessionStream, type StreamOwner } from './stream.ts'
 import { Tokens } from './tokens.ts'
 
 const BACKOFF_MS = { first: 100, max: 30_000 } as const
-/** So long must a session have lived for its end to be taken as the first failure. */
+/** A session that lasted at least this long resets the backoff. */
 const HEALTHY_MS = 10_000
-/** The relay's word on when to come again counts so far. */
+/** Upper limit for the retry delay that a relay asks for. */
 const MAX_RETRY_AFTER_MS = 600_000
-const MOVED = 'The session has moved to QUIC before the answer came.'
-const SLOW_DIAL = 'The relay does not answer.'
+const MOVED = 'The session moved to QUIC before the answer arrived.'
+const SLOW_DIAL = 'The relay did not answer in time.'
 const SLOW_OPENING = 'The relay did not open the session in time.'
 
-/** One agent's session. */
+/** The state machine of one agent's session. */
 export class SessionCore<Key> {
   readonly #options: CoreOptions
   readonly #fraction: () => number
@@ -60,7 +60,7 @@ export class SessionCore<Key> {
     }
   }
 
-  /** Takes what happened; returns what is to be done, in order. */
+  /** Handles an input and returns the effects to carry out, in order. */
   handle(input: Input<Key>, now: Time): readonly Effect<Key>[] {
     this.#effects.now = now
     this.#take(input)
@@ -105,7 +105,7 @@ export class SessionCore<Key> {
     }
   }
 
-  // ---- What others ask ----
+  // ---- Calls ----
 
   get #openStream(): SessionStream<Key> | undefined {
     return this.#main?.stream?.isOpen ? this.#main.stream : undefined
@@ -116,7 +116,7 @@ export class SessionCore<Key> {
     if (stream) return stream.request(key, body)
     const error = this.#closed
       ? StaticError.of('closed', 'The session was closed.')
-      : StaticError.of('transport_error', 'There is no session with the relay now.')
+      : StaticError.of('transport_error', 'Not connected to the relay.')
     this.#emit({ type: 'outcome', key, outcome: { type: 'lost', error } })
   }
 
@@ -127,9 +127,9 @@ export class SessionCore<Key> {
     this.#probe = undefined
   }
 
-  // ---- Dialling ----
+  // ---- Dialing ----
 
-  /** Does what is due when there is no stream, or when the open one needs something. */
+  /** Does what is due: without a stream, the next step of dialing; with an open one, what it needs. */
   #advance(): void {
     if (this.#closed || !this.#started) return
     if (!this.#main) {
@@ -158,7 +158,7 @@ export class SessionCore<Key> {
 
   #dialled(number: StreamNumber, serverName: string): void {
     const attempt = this.#find(number)
-    // Nobody waits for it any more.
+    // The attempt was abandoned meanwhile.
     if (!attempt || attempt.stream) return this.#emit({ type: 'end', stream: number })
     attempt.deadline = this.#now + OPENING_MS
     attempt.stream = new SessionStream(this.#effects, this.#owner, {
@@ -179,7 +179,7 @@ export class SessionCore<Key> {
   #streamClosed({ stream, reason }: Extract<Input<Key>, { type: 'streamClosed' }>): void {
     const attempt = this.#find(stream)
     if (!attempt) return
-    const words = attempt.openedAt === undefined ? 'before the session was open' : 'without a word'
+    const words = attempt.openedAt === undefined ? 'before the session was open' : 'without giving a reason'
     const ended = unreachable(`The relay ended the stream ${words}.`)
     this.#failed(attempt, reason ? { kind: 'unreachable', error: reason } : ended)
   }
@@ -206,7 +206,7 @@ export class SessionCore<Key> {
     this.#emit({ type: 'opened', info })
   }
 
-  /** Ends a stream; what was asked on it is lost. */
+  /** Ends a stream. Requests pending on it are lost. */
   #end(attempt: Attempt<Key>, error: StaticError): void {
     if (attempt.stream) this.#emit({ type: 'end', stream: attempt.number })
     attempt.stream?.abandon(error)
@@ -224,7 +224,7 @@ export class SessionCore<Key> {
     if (!redirected) this.#mainFailed(attempt, failure)
   }
 
-  /** A full port names another one of the same host. */
+  /** Follows the redirect of a full port to another port of the same host. */
   #redirected(attempt: Attempt<Key>, { redirectPort }: Failure): Attempt<Key> | undefined {
     if (redirectPort === undefined || !mayHop(attempt, redirectPort)) return undefined
     const { way, hops, isSwitch } = attempt
@@ -238,7 +238,7 @@ export class SessionCore<Key> {
     this.#route.stopProbing()
     const isExpected = failure.kind === 'replaced' && probe?.stream?.hasAsked === true
     if (probe && (isExpected || FAILURES[failure.kind].floorMs === 0)) {
-      // The stream that looks whether QUIC works is the next one already.
+      // The stream that probes QUIC takes over.
       this.#main = probe
       probe.isSwitch = isExpected
       if (!isExpected) this.#emit({ type: 'lost', reason: failure.error })
@@ -257,11 +257,11 @@ export class SessionCore<Key> {
     this.#dialAt = this.#now + Math.max(floor, this.#backoff.next())
   }
 
-  /** What a failure means when one knows which token was used. */
+  /** Reinterprets a failure, given the token that was used. */
   #judged({ token, isTokenOld, openedAt }: Attempt<Key>, failure: Failure): Failure {
     const { kind } = failure
     if (!token || !this.#tokens || (kind !== 'auth' && kind !== 'expired')) return failure
-    // Another one is asked for, since this one will not do any more.
+    // The token no longer works, so a new one is fetched.
     this.#tokens.drop(token)
     const { error } = this.#tokens
     if (kind === 'expired') return error instanceof AuthError ? { ...failure, error } : failure
@@ -275,7 +275,7 @@ export class SessionCore<Key> {
 
   // ---- Tokens ----
 
-  /** Whether there is a token to dial with, or none is needed; otherwise one is asked for. */
+  /** Whether a token for the next dial is available or none is needed. Otherwise requests one. */
   #hasToken(): boolean {
     if (!this.#tokens || this.#tokens.isUsable(this.#now)) return true
     this.#askToken(this.#tokens)
@@ -294,7 +294,7 @@ export class SessionCore<Key> {
     if (error instanceof AuthError) this.#emit({ type: 'lost', reason: error })
   }
 
-  /** Brings a new token into the open session when it is time. */
+  /** Refreshes the open session with a new token when it is due. */
   #renew(attempt: Attempt<Key>): void {
     const tokens = this.#tokens
     if (!tokens?.isRenewalDue(this.#now)) return

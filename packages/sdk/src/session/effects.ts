@@ -1,11 +1,11 @@
-/** What the parts of a session's core share: the time of the input that is being handled, and what comes of it. */
+/** Shared by the parts of a session's core: the time of the current input, and the effects collected so far. */
 import type { Time } from '../ports.ts'
 import type { Effect } from './io.ts'
 
 /** Collects the effects of one input. */
 export class Effects<Key> {
   now: Time = 0
-  /** Whether pongs are kept back. */
+  /** Whether pongs are withheld. */
   held = false
   #list: Effect<Key>[] = []
 
@@ -13,7 +13,7 @@ export class Effects<Key> {
     this.#list.push(effect)
   }
 
-  /** Hands over what was collected, in order. */
+  /** Returns the collected effects, in order, and clears them. */
   take(): readonly Effect<Key>[] {
     const list = this.#list
     if (list.length > 0) this.#list = []

@@ -1,17 +1,17 @@
-/** Why a dial or a session ended, and what that means for the next one. */
+/** Why a dial or a session ended, and what that means for the next dial. */
 import { AuthError, StaticError } from '@static/protocol'
 import { CloseReason, type Error as Refusal, type SessionClosing } from '@static/protocol/relay'
 import { refusalError } from './refusal.ts'
 
 /** What a failure means for the next dial. */
 export interface FailureRule {
-  /** Not before so many milliseconds, whatever the back-off says. */
+  /** Minimum delay in milliseconds, whatever the backoff says. */
   readonly floorMs: number
-  /** Spread over so many milliseconds more: many agents may have been told the same. */
+  /** Extra random delay of up to this many milliseconds, because many agents may have got the same message. */
   readonly jitterMs: number
-  /** Another way may be better. */
+  /** Whether another transport may work better. */
   readonly otherWay: boolean
-  /** Trying again soon will not help: the application is told, and a first session is given up at once. */
+  /** Whether retrying soon is pointless: the application is told, and a first session is given up at once. */
   readonly final: boolean
 }
 
@@ -20,21 +20,21 @@ const SOON: FailureRule = { floorMs: 0, jitterMs: 0, otherWay: false, final: fal
 
 export type FailureKind = 'unreachable' | 'busy' | 'shutdown' | 'expired' | 'replaced' | 'auth' | 'untrusted'
 
-/** What each kind means. */
+/** The rule for each kind of failure. */
 export const FAILURES: Readonly<Record<FailureKind, FailureRule>> = {
-  /** Nobody answered, or not in time, or not in our language. */
+  /** No answer, none in time, or one that is not in this protocol. */
   unreachable: { ...SOON, otherWay: true },
-  /** The relay is there and does not take the session now, or has let it go. */
+  /** The relay answered but does not accept the session now, or has ended it. */
   busy: SOON,
-  /** The relay stops, and everybody dials again. */
+  /** The relay is shutting down, so all its agents reconnect at once. */
   shutdown: { ...SOON, jitterMs: 1000 },
-  /** The token has run out: a new one will do. */
+  /** The token has expired. A new one is enough. */
   expired: SOON,
-  /** A newer session of this agent: dialling at once would only throw that one out. */
+  /** A newer session of this agent took over. Reconnecting at once would only displace that one. */
   replaced: { ...SOON, floorMs: 30_000 },
-  /** The account, the key or the guest is not let in. */
+  /** The account, the key or the guest is not accepted. */
   auth: { ...SOON, floorMs: MINUTE_MS, jitterMs: 1000, final: true },
-  /** Somebody who is not the relay: by certificate, name or pinned id. */
+  /** The peer is not the expected relay, by its certificate, name or pinned id. */
   untrusted: { ...SOON, floorMs: MINUTE_MS, jitterMs: 1000, final: true },
 }
 
@@ -42,36 +42,36 @@ export const FAILURES: Readonly<Record<FailureKind, FailureRule>> = {
 export interface Failure {
   readonly kind: FailureKind
   readonly error: StaticError
-  /** The relay's word on when to come again. */
+  /** When to retry, as requested by the relay. */
   readonly retryAfterMs?: number | undefined
-  /** The relay's word on which port to dial instead. */
+  /** Another port to dial, as requested by the relay. */
   readonly redirectPort?: number | undefined
 }
 
-/** Two programs with one key are a mistake of somebody's, and this sentence is all that they see of it. */
+/** Two programs with one key are a mistake, and this message is the only sign of it that users see. */
 const REPLACED =
-  "Another session with this agent's key has taken the place of this one: two programs seem to use the same agent."
+  "Another session with this agent's key replaced this one. Two programs seem to use the same agent: stop one of them."
 
-/** Nobody there, or nobody who answers. */
+/** The relay could not be reached or did not answer. */
 export function unreachable(message: string, cause?: StaticError): Failure {
   return { kind: 'unreachable', error: StaticError.of('connection_error', message, cause && { cause }) }
 }
 
-/** The relay sent what it must not. */
+/** The relay violated the protocol. */
 export function brokenProtocol(what: string, cause?: unknown): Failure {
   const details = cause === undefined ? {} : { cause }
   return {
     kind: 'unreachable',
-    error: StaticError.of('connection_error', `The relay broke the protocol: ${what}.`, details),
+    error: StaticError.of('connection_error', `The relay violated the protocol: ${what}.`, details),
   }
 }
 
-/** Not the relay that is meant. */
+/** The peer is not the expected relay. */
 export function untrusted(message: string, cause?: StaticError): Failure {
   return { kind: 'untrusted', error: StaticError.of('connection_error', message, cause && { cause }) }
 }
 
-/** The relay's answer to an opening that it does not take. */
+/** The relay refused to open the session. */
 export function refusedOpening(refusal: Refusal): Failure {
   const error = refusalError(refusal)
   const { retryAfterMs } = refusal
@@ -80,9 +80,9 @@ export function refusedOpening(refusal: Refusal): Failure {
   return { kind: 'busy', error, retryAfterMs, redirectPort }
 }
 
-/** The relay's last word on a session; `open` is whether it had opened. */
+/** The relay closed the session; `open` tells whether it had been opened. */
 export function closedByRelay({ reason, error: refusal }: SessionClosing, open: boolean): Failure {
-  const error = refusal ? refusalError(refusal) : StaticError.of('unavailable', 'The relay ended the session.')
+  const error = refusal ? refusalError(refusal) : StaticError.of('unavailable', 'The relay closed the session.')
   const retryAfterMs = refusal?.retryAfterMs
   switch (reason) {
     case CloseReason.REPLACED:
@@ -94,7 +94,7 @@ export function closedByRelay({ reason, error: refusal }: SessionClosing, open: 
     case CloseReason.SHUTDOWN:
       if (!open && refusal) return { ...refusedOpening(refusal), kind: 'shutdown' }
       return { kind: 'shutdown', error, retryAfterMs }
-    // Slow, malformed, and what a newer relay may say.
+    // `slow`, `malformed`, and any reason a newer relay may send.
     default:
       return { kind: error instanceof AuthError ? 'auth' : 'busy', error, retryAfterMs }
   }

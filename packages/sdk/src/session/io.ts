@@ -1,28 +1,30 @@
-/** What goes into a session's core and what comes out: the agent's side of the wire without socket, clock or chance. */
+/**
+ * The inputs and effects of a session's core: the agent's side of the protocol without sockets, clock or randomness.
+ */
 import type { Hash, Pace, StaticError, TrafficProfileName, WireForm } from '@static/protocol'
 import type { AckPosition } from '@static/protocol/relay'
 import type { Outcome, RequestBody, ServerBody, SessionInfo, Time } from '../ports.ts'
 
-/** By which transport. */
+/** A transport. */
 export type Way = SessionInfo['way']
-/** A stream that was dialled, counted from 1. */
+/** Number of a dialed stream, counted from 1. */
 export type StreamNumber = number
-/** How far a channel was read. */
+/** How far a channel has been read. */
 export type Position = Pick<AckPosition, 'channelId' | 'index'>
 
-/** The wire form of each way. */
+/** The wire form of each transport. */
 export const FORMS: Readonly<Record<Way, WireForm>> = { quic: 'cbor', grpc: 'protobuf' }
 
-/** What happened outside. `Key` is how the caller knows its requests again. */
+/** Inputs from outside. `Key` identifies a request to the caller. */
 export type Input<Key> =
   | { readonly type: 'start' }
-  /** A stream is there, to the relay whose certificate has this name. */
+  /** The stream is connected, to a relay whose certificate has this name. */
   | { readonly type: 'dialled'; readonly stream: StreamNumber; readonly serverName: string }
   | {
       readonly type: 'dialFailed'
       readonly stream: StreamNumber
       readonly error: StaticError
-      /** Somebody answered whose certificate is not to be trusted: another way would not be better. */
+      /** The peer's certificate is not trusted. Another transport would not help. */
       readonly untrusted: boolean
     }
   | { readonly type: 'data'; readonly stream: StreamNumber; readonly bytes: Uint8Array }
@@ -36,29 +38,29 @@ export type Input<Key> =
   | { readonly type: 'tick' }
   | { readonly type: 'close' }
 
-/** What is to be done outside, in order. */
+/** Effects to carry out, in order. */
 export type Effect<Key> =
-  /** Dials; at another port of the same host when one is given. */
+  /** Dials, at another port of the same host if one is given. */
   | { readonly type: 'dial'; readonly stream: StreamNumber; readonly way: Way; readonly port: number | undefined }
-  /** Urgent cells stand for themselves: on a clock they leave before the others. */
+  /** Writes cells. Urgent cells are self-contained: on a clocked stream they are sent before the others. */
   | { readonly type: 'write'; readonly stream: StreamNumber; readonly cells: Uint8Array; readonly urgent: boolean }
-  /** From now on the stream leaves on a clock. */
+  /** Puts the stream on a clock from now on. */
   | { readonly type: 'pace'; readonly stream: StreamNumber; readonly pace: Pace }
-  /** Ends a stream after what was written; nothing of it is heard any more. */
+  /** Ends a stream after what was written and ignores everything that still arrives on it. */
   | { readonly type: 'end'; readonly stream: StreamNumber }
-  /** Fetches a token; one at a time. */
+  /** Fetches a token. Only one request is pending at a time. */
   | { readonly type: 'askToken' }
   | { readonly type: 'outcome'; readonly key: Key; readonly outcome: Outcome }
   | { readonly type: 'opened'; readonly info: SessionInfo }
   | { readonly type: 'push'; readonly body: ServerBody }
   | { readonly type: 'lost'; readonly reason: StaticError }
   | { readonly type: 'pin'; readonly endpoint: string; readonly relayId: Uint8Array }
-  /** Ticks at this time, which is earlier than any that still stands. */
+  /** Requests a `tick` at this time, which is earlier than any pending one. */
   | { readonly type: 'wakeAt'; readonly at: Time }
-  /** No session could be opened at all: the core is closed. */
+  /** The first session could not be opened. The core is closed. */
   | { readonly type: 'firstFailed'; readonly error: StaticError }
 
-/** The agent's key and what the core does not do itself. */
+/** The agent's public key, and the cryptography that the core does not do itself. */
 export interface Signer {
   /** Ed25519, 32 bytes. */
   readonly publicKey: Uint8Array
@@ -67,20 +69,20 @@ export interface Signer {
   readonly random: (bytes: number) => Uint8Array
 }
 
-/** What a session is made with. */
+/** Options of a session. */
 export interface CoreOptions {
-  /** Under which the relay is pinned: the endpoint's host, the same for both ways. */
+  /** Key under which the relay is pinned: the endpoint's host, the same for both transports. */
   readonly endpoint: string
-  /** The relay that was found there before. */
+  /** Id of the relay seen there before. */
   readonly pinned: Uint8Array | undefined
-  /** The way of the endpoint. */
+  /** The transport of the endpoint. */
   readonly way: Way
-  /** Whether an agent that cannot get through by QUIC takes gRPC. */
+  /** Whether to use gRPC if QUIC cannot connect. */
   readonly fallback: boolean
-  /** Whether there is a token source; without one the agent is a guest. */
+  /** Whether there is a token source. Without one the agent is a guest. */
   readonly tokens: boolean
   readonly signer: Signer
   readonly traffic: TrafficProfileName
-  /** Of the strict profile, when it is not the default; otherwise 0. */
+  /** Rate of the strict profile if it is not the default, otherwise 0. */
   readonly cellsPerSecond: number
 }

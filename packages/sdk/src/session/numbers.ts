@@ -1,6 +1,6 @@
-/** Numbers of the relay's messages: 64 bits on the wire, and no more here than JavaScript counts exactly. */
+/** Numbers in the relay's messages: 64 bits on the wire, limited here to JavaScript's safe integers. */
 
-/** Whether all numbers in a message can be taken as they are. Bytes are not looked into. */
+/** Whether all numbers in a message are safe integers. Byte fields are skipped. */
 export function hasSafeNumbers(value: unknown): boolean {
   if (typeof value === 'bigint') return value <= BigInt(Number.MAX_SAFE_INTEGER)
   if (typeof value !== 'object' || value === null || value instanceof Uint8Array) return true

@@ -13,7 +13,7 @@ import { brokenProtocol, type Failure, untrusted } from './failure.ts'
 import type { CoreOptions } from './io.ts'
 import { isSame } from './outgoing.ts'
 
-/** What the agent answers with. */
+/** The agent's data that goes into an answer. */
 export type Answerer = Pick<CoreOptions, 'signer' | 'traffic' | 'cellsPerSecond'>
 
 const PROFILES = {
@@ -26,8 +26,8 @@ const PROFILES = {
 const encoder = new TextEncoder()
 
 /**
- * Why a challenge must not be answered, if so. A relay in between could pass on another relay's challenge: it has a
- * certificate for its own name only.
+ * Checks a challenge; returns why it must not be answered. A relay in the middle could forward another relay's
+ * challenge, but has a certificate for its own name only.
  */
 export function challengeFault(
   challenge: GetChallengeResponse,
@@ -43,13 +43,13 @@ export function challengeFault(
   }
   if (pinned && !isSame(pinned, relayId)) {
     return untrusted(
-      `Another relay answers as ${serverName} than the one this agent knows: if the relay was set up anew, forget the old one.`,
+      `The relay at ${serverName} is not the one this agent knows. If it was set up again, forget the old one.`,
     )
   }
   return undefined
 }
 
-/** The answer that opens a session; without a token as a guest. */
+/** The request that opens a session, as a guest if there is no token. */
 export function answerOpening(answerer: Answerer, challenge: GetChallengeResponse, jwt: string): OpenSessionRequest {
   const { signer, traffic, cellsPerSecond } = answerer
   const agentNonce = signer.random(NONCE_BYTES)
@@ -66,7 +66,7 @@ export function answerOpening(answerer: Answerer, challenge: GetChallengeRespons
   })
 }
 
-/** The answer that brings a new token into an open session. */
+/** The request that brings a new token into an open session. */
 export function answerRefresh(answerer: Answerer, challenge: GetChallengeResponse, jwt: string): RefreshSessionRequest {
   const agentNonce = answerer.signer.random(NONCE_BYTES)
   return message(RefreshSessionRequestSchema, {

@@ -1,31 +1,31 @@
 /**
- * What leaves on a stream (SPEC.md, "Traffic"): pings between the data mark places in it, a pong says that everything
- * before its mark was read, and at most a window is under way. So a slow link is not taken for a dead one: its pongs
- * keep coming. Requests beyond the window, or beyond what the relay keeps open for one stream, wait here. Cells that
- * stand for themselves go at once: if pongs waited for the window as well, two full windows would wait for each other.
+ * What is sent on a stream (SPEC.md, "Traffic"). Pings between the data mark positions in it; a pong confirms that
+ * everything before its mark was read; at most one window is in flight. So a slow link is not mistaken for a dead one:
+ * its pongs keep coming. Requests beyond the window, or beyond what the relay keeps open per stream, are queued here.
+ * Self-contained cells are sent at once: if pongs had to wait for the window as well, two full windows would deadlock.
  */
 import { CELL_BYTES, makeCell } from '@static/protocol'
 
-/** A request on its way. */
+/** A request to send. */
 export interface Parcel {
   readonly cells: Uint8Array
-  /** Whether its first cell has left. */
+  /** Whether its first cell has been sent. */
   started: boolean
 }
 
-/** What may be under way, and how often there is a mark in the data. */
+/** How much may be in flight, and the distance of marks in the data. */
 const WINDOW = { bytes: 256 * 1024, markBytes: 64 * 1024 } as const
-/** The same on a clock, where what is under way waits for its tick: more of it would only wait elsewhere. */
+/** The same on a clocked stream, where data in flight waits for its tick: more of it would only wait elsewhere. */
 const PACED_WINDOW = { bytes: 64 * 1024, markBytes: 16 * 1024 } as const
 const MARK_PAYLOAD_BYTES = 8
-/** Pings on a clock whose pongs may still come: a relay that answered none of so many will not answer the oldest. */
+/** Unanswered pings kept on a clocked stream. A relay that answered none of that many will not answer the oldest. */
 const MAX_PINGS = 64
 /** Below the relay's own limits (1,024 and 8 MiB), beyond which it ends the session. */
 const MAX_OPEN = 1000
 const MAX_OPEN_BYTES = 7 * 1024 * 1024
-/** What may wait here, beyond the one that starts to. */
+/** Limit for queued requests, not counting the one being sent. */
 const MAX_WAITING_BYTES = 16 * 1024 * 1024
-/** How many sent parcels the queue keeps before it is cut. */
+/** How many sent requests the queue keeps before it is trimmed. */
 const MAX_TAKEN = 1024
 
 /** The outgoing half of a stream. */
@@ -33,7 +33,7 @@ export class Outgoing {
   readonly #write: (cells: Uint8Array, urgent: boolean) => void
   readonly #random: (bytes: number) => Uint8Array
   readonly #queue: Parcel[] = []
-  /** The first in the queue that has not left, and how much of it has. */
+  /** The first request in the queue that is not fully sent, and how much of it is. */
   #head = 0
   #taken = 0
   #waitingBytes = 0
@@ -43,27 +43,27 @@ export class Outgoing {
   #arrived = 0
   #marked = 0
   #marks: { readonly payload: Uint8Array; readonly offset: number }[] = []
-  /** Pings on a clock: they overtake what waits, and so tell nothing about it. */
+  /** Pings on a clocked stream. They overtake queued data and so confirm nothing about it. */
   readonly #pings: Uint8Array[] = []
   #window: { readonly bytes: number; readonly markBytes: number } = WINDOW
 
-  /** `write` takes the cells that leave; urgent ones stand for themselves and may overtake the others on a clock. */
+  /** `write` gets the cells to send. Urgent ones are self-contained and may overtake the others on a clocked stream. */
   constructor(write: (cells: Uint8Array, urgent: boolean) => void, random: (bytes: number) => Uint8Array) {
     this.#write = write
     this.#random = random
   }
 
-  /** Whether something waits here. */
+  /** Whether requests are queued. */
   get isBusy(): boolean {
     return this.#queue.length > 0
   }
 
-  /** From now on cells leave on a clock. */
+  /** Puts the stream on a clock from now on. */
   pace(): void {
     this.#window = PACED_WINDOW
   }
 
-  /** Takes a request; false when too much waits already. */
+  /** Queues a request; returns false if the queue is full. */
   push(parcel: Parcel): boolean {
     if (this.#waitingBytes > MAX_WAITING_BYTES) return false
     this.#queue.push(parcel)
@@ -72,20 +72,20 @@ export class Outgoing {
     return true
   }
 
-  /** A request that had left is answered. */
+  /** Frees the place of a sent request once it is answered. */
   answered({ cells }: Parcel): void {
     this.#open--
     this.#openBytes -= cells.length
     this.#pump()
   }
 
-  /** A cell that stands for itself goes at once. */
+  /** Sends a self-contained cell at once. */
   lone(cell: Uint8Array): void {
     if (this.#isPaced) this.#write(cell, true)
     else this.#out(cell)
   }
 
-  /** Asks for a sign of life. */
+  /** Pings the relay to check that it is alive. */
   ping(): void {
     if (!this.#isPaced) return this.#mark()
     const payload = this.#random(MARK_PAYLOAD_BYTES)
@@ -94,7 +94,7 @@ export class Outgoing {
     this.#write(makeCell('ping', payload), true)
   }
 
-  /** Marks the place in the data. */
+  /** Marks the current position in the data. */
   #mark(): void {
     const payload = this.#random(MARK_PAYLOAD_BYTES)
     this.#sent += CELL_BYTES
@@ -103,7 +103,7 @@ export class Outgoing {
     this.#write(makeCell('ping', payload), false)
   }
 
-  /** The relay has read up to a mark, or answers a ping; false when there was no such one. */
+  /** Handles a pong for a mark or a ping; returns false if it matches neither. */
   pong(payload: Uint8Array): boolean {
     const ping = this.#pings.findIndex((sent) => isSame(sent, payload))
     this.#pings.splice(0, ping + 1)
@@ -155,7 +155,7 @@ export class Outgoing {
   }
 }
 
-/** Whether two byte strings are the same. Not in constant time: nothing secret is compared with it. */
+/** Whether two byte strings are equal. Not constant-time: neither is secret. */
 export function isSame(a: Uint8Array, b: Uint8Array): boolean {
   return a.length === b.length && a.every((byte, at) => byte === b[at])
 }

@@ -1,7 +1,7 @@
-/** What the relay tells unasked. */
+/** Messages that the relay sends without being asked. */
 import type { ServerBody } from '../ports.ts'
 
-/** Every kind of push but the last word on a session. */
+/** Every kind of push, except the one that closes a session. */
 export const PUSHES: ReadonlySet<ServerBody['case']> = new Set([
   'deliverMessage',
   'deliverCommit',

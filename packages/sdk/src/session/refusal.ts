@@ -1,4 +1,4 @@
-/** The relay's refusals as errors. */
+/** Converts refusals of the relay to errors. */
 import { ERRORS, type ErrorCode, StaticError } from '@static/protocol'
 import type { Error as Refusal } from '@static/protocol/relay'
 import type { RequestBody, ServerBody } from '../ports.ts'
@@ -6,20 +6,20 @@ import type { RequestBody, ServerBody } from '../ports.ts'
 const MS_PER_SECOND = 1000
 const LONGEST_RETRY_MS = 600_000
 
-/** The error that a refusal stands for; a code of a newer relay is `internal_error`. */
+/** The error for a refusal. A code unknown to this version, from a newer relay, becomes `internal_error`. */
 export function refusalError({ code, message, retryAfterMs }: Refusal): StaticError {
   const known = isCode(code)
-  const text = known ? message || ERRORS[code].help : `The relay refused with the unknown code "${code}": ${message}`
+  const text = known ? message || ERRORS[code].help : `The relay refused with unknown code "${code}": ${message}`
   const details = retryAfterMs === undefined ? {} : { retryAfter: retryAfterMs / MS_PER_SECOND }
   return StaticError.of(known ? code : 'internal_error', text, details)
 }
 
-/** How long to wait before a new try: as the relay says, within reason. */
+/** The delay before a retry: as the relay says, within limits. */
 export function retryDelay(retryAfterMs: number | undefined): number {
   return Math.min(retryAfterMs ?? MS_PER_SECOND, LONGEST_RETRY_MS)
 }
 
-/** The answer to a request. */
+/** The response type of a request. */
 export type Answer<Case extends RequestBody['case']> = Extract<ServerBody, { readonly case: Case }>['value']
 
 function isCode(code: string): code is ErrorCode {

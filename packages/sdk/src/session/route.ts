@@ -1,22 +1,22 @@
 /**
- * Which way to dial next. An agent whose QUIC does not get through takes gRPC on the same host, stays with it as long as
- * it works, and looks now and then whether QUIC does again.
+ * Chooses the transport of the next dial. An agent that cannot connect by QUIC uses gRPC on the same host, stays with
+ * it as long as it works, and probes from time to time whether QUIC works again.
  */
 import type { Time } from '../ports.ts'
 import type { Way } from './io.ts'
 
-/** So many QUIC dials in a row must fail. */
+/** Number of consecutive QUIC dials that must fail before gRPC is used. */
 const QUIC_DIALS = 2
 const PROBE_MS = { first: 60_000, max: 600_000 } as const
 
-/** The ways of one endpoint. */
+/** The transports of one endpoint. */
 export class Route {
   readonly #preferred: Way
   readonly #fallback: boolean
   #way: Way
   #quicFailures = 0
   #probeMs: number = PROBE_MS.first
-  /** When to look whether QUIC works again. */
+  /** When to probe QUIC again. */
   probeAt: Time = Infinity
 
   constructor(preferred: Way, fallback: boolean) {
@@ -25,17 +25,17 @@ export class Route {
     this.#fallback = fallback && preferred === 'quic'
   }
 
-  /** The way of the next dial. */
+  /** The transport of the next dial. */
   get next(): Way {
     return this.#way
   }
 
-  /** Whether failed dials lead to another way. */
+  /** Whether failed dials lead to another transport. */
   get hasFallback(): boolean {
     return this.#fallback
   }
 
-  /** A dial did not get through. That QUIC does not, while gRPC is the way, is known. */
+  /** Records a dial that did not get through. While gRPC is in use, failures of QUIC change nothing. */
   unreachable(way: Way): void {
     if (!this.#fallback || way !== this.#way) return
     this.#quicFailures = way === 'quic' ? this.#quicFailures + 1 : 0
@@ -49,12 +49,12 @@ export class Route {
     this.probeAt = way === this.#preferred ? Infinity : now + this.#probeMs
   }
 
-  /** The session is over, or a probe is under way: no probe for now. */
+  /** Cancels probing: the session is over, or a probe is in progress. */
   stopProbing(): void {
     this.probeAt = Infinity
   }
 
-  /** QUIC still does not get through. */
+  /** Schedules the next probe: QUIC still does not get through. */
   probeFailed(now: Time): void {
     this.#probeMs = Math.min(PROBE_MS.max, this.#probeMs * 2)
     this.probeAt = now + this.#probeMs

@@ -1,6 +1,6 @@
 /**
- * Runs a session's core: dials, keeps time, fetches tokens, and tells the listener. What one turn of the event loop
- * brings leaves in one write, because a write costs more than what is in it.
+ * Runs a session's core: dials, runs timers, fetches tokens, and calls the listener. Everything from one turn of the
+ * event loop goes out in one write, because a write costs more than its contents.
  */
 import { hash as digest, randomBytes } from 'node:crypto'
 import { ConnectionError } from '@static/node/connection-error'
@@ -20,42 +20,42 @@ import type { TokenSource } from '../tokens.ts'
 import { SessionCore } from './core.ts'
 import type { Effect, Input, Position, StreamNumber, Way } from './io.ts'
 
-/** What a session is opened with. */
+/** Options of a session. */
 export interface SessionOptions {
   readonly endpoint: Endpoint
-  /** Where the same relay takes gRPC, for an agent whose QUIC does not get through; without it there is one way only. */
+  /** gRPC endpoint of the same relay, used if QUIC does not get through. Without it there is no fallback. */
   readonly fallback?: Endpoint | undefined
-  /** The authority of the relay's certificate, PEM; undefined: those that Node knows. */
+  /** CA of the relay's certificate, PEM; undefined: Node's default authorities. */
   readonly ca: string | undefined
   readonly transports: { readonly quic?: Transport | undefined; readonly grpc: Transport }
-  /** The relays that were found before, by the endpoint's host. */
+  /** Ids of known relays, by the endpoint's host. */
   readonly pins: ReadonlyMap<string, Uint8Array>
   /** Ed25519, 32 bytes. */
   readonly publicKey: Uint8Array
-  /** Signs with the key that belongs to it. */
+  /** Signs with the private key of `publicKey`. */
   readonly sign: (bytes: Uint8Array) => Uint8Array
   /** Without it the agent is a guest. */
   readonly tokens?: TokenSource | undefined
-  /** Announced to the relay; `standard` by default. */
+  /** Sent to the relay. Default: `standard`. */
   readonly traffic?: TrafficProfileName | undefined
-  /** Of the strict profile, when it is not the default. */
+  /** Rate of the strict profile, if it is not the default. */
   readonly cellsPerSecond?: number | undefined
   readonly listener: SessionListener
-  /** Takes what a listener or a callback throws; by default it ends the process, as what nobody catches does. */
+  /** Receives errors thrown by a listener or callback. By default they end the process, like any uncaught exception. */
   readonly onBug?: ((error: unknown) => void) | undefined
   /** For tests. */
   readonly now?: (() => Time) | undefined
   readonly random?: ((bytes: number) => Uint8Array) | undefined
 }
 
-/** A session that was begun. */
+/** A session that has been started. */
 export interface OpenedSession {
   readonly session: RelaySession
-  /** Settled with the first session: open, or why there will be none. */
+  /** Settles with the first session: resolves when it is open, rejects with the reason if it cannot be opened. */
   readonly ready: Promise<void>
 }
 
-/** Begins a session; it goes on until it is closed, unless the first one cannot be opened. */
+/** Starts a session. It runs until it is closed, or until the first session cannot be opened. */
 export function openSession(options: SessionOptions): OpenedSession {
   const session = new Session(options)
   return { session, ready: session.ready }
@@ -63,18 +63,18 @@ export function openSession(options: SessionOptions): OpenedSession {
 
 type Done = (outcome: Outcome) => void
 
-/** A stream that was dialled. */
+/** A dialed stream. */
 interface Line {
   readonly stream: CellStream
   readonly over: PromiseWithResolvers<void>
-  /** What leaves at the end of this turn. */
+  /** Cells to write at the end of this turn. */
   cells: Uint8Array[]
-  /** The same, before those. */
+  /** Urgent cells, written before those. */
   urgent: Uint8Array[]
 }
 
 const MAX_TIMER_MS = 2 ** 31 - 1
-/** Longer than a transport waits for the other side's end. */
+/** Longer than a transport waits for the peer to close its side. */
 const CLOSE_MS = 3000
 
 class Session implements RelaySession {
@@ -93,7 +93,7 @@ class Session implements RelaySession {
   constructor(options: SessionOptions) {
     const { endpoint, fallback, pins, publicKey, sign, tokens, traffic = 'standard', cellsPerSecond = 0 } = options
     this.#options = options
-    // Does not jump when somebody sets the clock, so that no wait becomes an hour.
+    // Monotonic, so that setting the system clock cannot turn a short wait into an hour.
     this.#now = options.now ?? (() => performance.timeOrigin + performance.now())
     const random = options.random ?? ((bytes: number) => new Uint8Array(randomBytes(bytes)))
     this.#core = new SessionCore({
@@ -106,7 +106,7 @@ class Session implements RelaySession {
       traffic,
       cellsPerSecond,
     })
-    // Whoever waits for it gets the reason; nobody has to.
+    // Callers that await it get the reason. If there is none, it must not count as an unhandled rejection.
     this.#ready.promise.catch(() => {})
     this.#handle({ type: 'start' })
   }
@@ -122,7 +122,7 @@ class Session implements RelaySession {
       return
     }
     for (const effect of this.#core.handle(input, this.#now())) {
-      // Not before this call has returned.
+      // `done` must not be called before `request` has returned.
       if (effect.type === 'outcome') queueMicrotask(() => this.#carryOut(effect))
       else this.#carryOut(effect)
     }
@@ -147,7 +147,7 @@ class Session implements RelaySession {
 
   async #close(): Promise<void> {
     this.#handle({ type: 'close' })
-    this.#ready.reject(StaticError.of('closed', 'The session was closed before it was open.'))
+    this.#ready.reject(StaticError.of('closed', 'The session was closed before it had opened.'))
     clearTimeout(this.#timer)
     const late = Promise.withResolvers<void>()
     const timer = setTimeout(late.resolve, CLOSE_MS)
@@ -157,7 +157,7 @@ class Session implements RelaySession {
 
   // ---- Core ----
 
-  /** What happens while the effects of something are carried out is handled after them. */
+  /** Inputs that arise while effects are carried out are handled after them. */
   #handle(input: Input<Done>): void {
     this.#inputs.push(input)
     if (this.#handling) return
@@ -195,7 +195,7 @@ class Session implements RelaySession {
     }
   }
 
-  /** A listener that throws does not take the session with it. */
+  /** Calls the listener. If it throws, the session goes on. */
   #tell(effect: Extract<Effect<Done>, { type: 'outcome' | 'push' | 'opened' | 'lost' | 'pin' }>): void {
     const { listener, onBug } = this.#options
     try {
@@ -220,7 +220,7 @@ class Session implements RelaySession {
     }
   }
 
-  // ---- World ----
+  // ---- Input and output ----
 
   #dial(number: StreamNumber, way: Way, port: number | undefined): void {
     const { endpoint, fallback, ca, transports } = this.#options
@@ -237,7 +237,7 @@ class Session implements RelaySession {
     }
     const dialled = transport
       ? transport.dial({ host, port: port ?? usual, serverName, ca }, handlers).then((stream) => this.#checked(stream))
-      : Promise.reject(StaticError.of('connection_error', 'This agent has no QUIC.'))
+      : Promise.reject(StaticError.of('connection_error', 'This agent has no QUIC transport.'))
     dialled.then(
       (stream) => {
         this.#lines.set(number, { stream, over, cells: [], urgent: [] })
@@ -250,12 +250,12 @@ class Session implements RelaySession {
     )
   }
 
-  /** Rather no session than one that is not protected as it was asked for. */
+  /** Refuses a stream that cannot protect the session as requested. */
   #checked(stream: CellStream): CellStream {
     const { traffic = 'standard', cellsPerSecond = 0 } = this.#options
     if (stream.pace || !paceOf(traffic, cellsPerSecond)) return stream
     stream.end()
-    throw StaticError.of('internal_error', 'A profile with a clock needs a transport that has one.')
+    throw StaticError.of('internal_error', 'This traffic profile needs a clocked transport.')
   }
 
   #pace(number: StreamNumber, pace: Pace): void {
@@ -272,7 +272,7 @@ class Session implements RelaySession {
     this.#dirty.add(line)
     if (this.#flushing) return
     this.#flushing = true
-    // Twice, so that what the answers of this turn lead to, in microtasks themselves, is in.
+    // Twice, so that microtasks queued by this turn's answers are included.
     queueMicrotask(() => queueMicrotask(() => this.#flush()))
   }
 
@@ -297,7 +297,7 @@ class Session implements RelaySession {
     if (cells.length > 0) stream.write(this.#isCovered ? wholeUnits(joined(cells)) : joined(cells))
   }
 
-  /** In this profile alone everything leaves in units; on a clock it leaves by cells. */
+  /** Whether everything is sent in whole units, as in this profile only. A clocked stream sends single cells. */
   get #isCovered(): boolean {
     return (this.#options.traffic ?? 'standard') === 'standard'
   }
@@ -321,7 +321,7 @@ function joined(parts: readonly Uint8Array[]): Uint8Array {
   return first && parts.length === 1 ? first : Buffer.concat(parts)
 }
 
-/** Whether the transport has met somebody else than the relay, or cannot tell whom. */
+/** Whether the peer is not the expected relay, or cannot be identified. */
 function isUntrusted(error: StaticError): boolean {
   if (!(error instanceof ConnectionError)) return false
   return error.reason === 'untrusted_certificate' || error.reason === 'unreadable_authority'

@@ -1,6 +1,6 @@
 /**
- * One stream to the relay, from its challenge to its end: requests and their answers, pongs, signs of life. It decides
- * nothing about the next stream: whatever ends it goes to its owner, once, and after that it says nothing more.
+ * One stream to the relay, from its challenge to its end: requests and responses, pongs, liveness. It decides nothing
+ * about the next stream: it reports what ended it to its owner, once, and is silent after that.
  */
 import {
   CellJoiner,
@@ -41,22 +41,22 @@ import { PUSHES } from './pushes.ts'
 export interface Opened {
   readonly challenge: GetChallengeResponse
   readonly keyPackages: number
-  /** How long without a new token; 0: for ever. */
+  /** Time until the session needs a new token; 0: never. */
   readonly expiresInMs: number
 }
 
-/** Whom a stream belongs to. */
+/** The owner of a stream. */
 export interface StreamOwner<Key> {
   opened(stream: SessionStream<Key>, opened: Opened): void
-  /** The stream is of no use any more. */
+  /** The stream has failed and cannot be used any more. */
   failed(stream: SessionStream<Key>, failure: Failure): void
 }
 
-/** What a stream is made with. */
+/** Options of a stream. */
 export interface StreamOptions {
   readonly number: StreamNumber
   readonly way: Way
-  /** The name that TLS verified. */
+  /** The server name that TLS verified. */
   readonly serverName: string
   readonly pinned: Uint8Array | undefined
   /** Empty for a guest. */
@@ -64,29 +64,32 @@ export interface StreamOptions {
   readonly answerer: Answerer
 }
 
-/** A request that waits for its answer: of the caller, or one of the session's own. */
+/** A request waiting for its response, made by the caller or by the session itself. */
 interface Waiting<Key> extends Parcel {
   readonly name: RequestBody['case']
   readonly key?: Key
   readonly settle?: (body: ServerBody) => void
 }
 
-/** The relay's longest envelopes carry a commit of 4 MiB and what belongs to it. */
+/** The relay's longest envelopes carry a commit of 4 MiB and its metadata. */
 const OPEN_LIMIT = ENVELOPE_LIMITS.member + 64 * 1024
-/** What the relay may say about pings. */
+/** Accepted range for the relay's ping interval. */
 const BOUNDS_MS = { min: 100, max: 120_000 } as const
-/** More marks than the relay can have under way; of older ones the newest speaks for all. */
+/** More marks than the relay can have in flight. Of older ones, the newest speaks for all. */
 const MAX_HELD_PONGS = 64
-const FULL = { code: 'unavailable', message: 'Too many requests wait for the relay.', retryAfterMs: 1000 } as const
-const TOO_LARGE = { code: 'too_large', message: 'The request is longer than the relay takes.' } as const
+const FULL = {
+  code: 'unavailable',
+  message: 'Too many requests are queued for the relay. Retry later.',
+  retryAfterMs: 1000,
+} as const
+const TOO_LARGE = { code: 'too_large', message: 'The request is longer than the relay accepts.' } as const
 
-/** The state of a stream. */
+/** The state of one stream. */
 export class SessionStream<Key> {
   readonly number: StreamNumber
   readonly way: Way
-  /** Whether the session is open. */
   isOpen = false
-  /** Whether the relay was asked to open the session: it may replace an older one from here on. */
+  /** Whether the relay was asked to open the session. From then on it may have replaced an older one. */
   hasAsked = false
   readonly #effects: Effects<Key>
   readonly #owner: StreamOwner<Key>
@@ -97,7 +100,7 @@ export class SessionStream<Key> {
   readonly #waiting = new Map<number, Waiting<Key>>()
   #lastRequest = 0
   #over = false
-  /** As the challenge told it, which was checked. */
+  /** From the challenge, already checked. */
   #relayId: Uint8Array | undefined
   #heldPongs: Uint8Array[] = []
   #heardAt: Time
@@ -105,7 +108,7 @@ export class SessionStream<Key> {
   #pingMs = 0
   #pongMs = 0
   #cover: CoverClock | undefined
-  /** How long deliveries take to be acknowledged; since when one is not. */
+  /** Usual time until a delivery is acknowledged, and since when one is waiting. */
   readonly #usual = new UsualTime()
   #deliveredAt: Time | undefined
 
@@ -127,7 +130,7 @@ export class SessionStream<Key> {
     })
   }
 
-  /** When something is due here by itself; while pongs are kept back the relay's own may be as well. */
+  /** When the next timer is due. While pongs are withheld, the relay may withhold its own. */
   get due(): Time {
     return Math.min(this.#pingDue, this.#cover?.due ?? Infinity)
   }
@@ -140,10 +143,10 @@ export class SessionStream<Key> {
   tick(): void {
     const { now } = this.#effects
     const unit = this.#cover?.take(now)
-    // Cover never waits in the way of anything real.
+    // Cover traffic never delays real data.
     if (unit && !this.#outgoing.isBusy) this.#outgoing.lone(unit)
     if (now < this.#pingDue) return
-    if (this.#pingedAt !== undefined) return this.#fail(unreachable('The relay does not answer any more.'))
+    if (this.#pingedAt !== undefined) return this.#fail(unreachable('The relay stopped answering.'))
     this.#pingedAt = now
     this.#outgoing.ping()
   }
@@ -153,15 +156,15 @@ export class SessionStream<Key> {
     this.#pingedAt = undefined
     try {
       this.#joiner.push(bytes, (event) => {
-        // Whatever comes after the last word is not heard.
+        // Whatever follows the closing message is ignored.
         if (!this.#over) this.#cell(event)
       })
     } catch (error) {
-      this.#fail(brokenProtocol('it sent what cannot be read', error))
+      this.#fail(brokenProtocol('it sent a malformed cell', error))
     }
   }
 
-  /** Asks for the caller. */
+  /** Sends a request of the caller. */
   request(key: Key, body: RequestBody): void {
     const refused = this.#ask(body, undefined, key)
     if (!refused) return
@@ -175,14 +178,14 @@ export class SessionStream<Key> {
     for (const cell of ackCells(this.#form, positions)) this.#outgoing.lone(cell)
   }
 
-  /** Sends what was kept back: everything was read. */
+  /** Sends the withheld pongs: everything was read. */
   release(): void {
     for (const payload of this.#heldPongs) this.#outgoing.lone(makeCell('pong', payload))
     this.#heldPongs = []
     this.#heardAt = this.#effects.now
   }
 
-  /** Brings a new token into the session; `done` gets the time that it brings, or nothing when it was not taken. */
+  /** Brings a new token into the session. `done` gets the new lifetime, or undefined if the relay refused it. */
   refresh(jwt: string, done: (expiresInMs: number | undefined) => void): void {
     const refused = this.#ask(challengeRequest(), (body) => {
       if (body.case !== 'getChallenge') return done(undefined)
@@ -197,7 +200,7 @@ export class SessionStream<Key> {
     if (refused) done(undefined)
   }
 
-  /** The stream is over: whatever was asked is lost, in order. */
+  /** Ends the stream: all pending requests are lost, in order. */
   abandon(error: StaticError): void {
     this.#over = true
     for (const { settle, key } of this.#waiting.values()) {
@@ -210,7 +213,7 @@ export class SessionStream<Key> {
     return this.#heldPongs.length > 0
   }
 
-  /** Sends a request; what is returned is why it was not. */
+  /** Sends a request. Returns a refusal if it cannot be sent. */
   #ask(
     body: RequestBody,
     settle: Waiting<Key>['settle'],
@@ -246,37 +249,37 @@ export class SessionStream<Key> {
         this.#pinged(payload)
         return
       case 'pong':
-        if (!this.#outgoing.pong(payload)) this.#fail(brokenProtocol('it answered a ping that was not sent'))
+        if (!this.#outgoing.pong(payload)) this.#fail(brokenProtocol('it answered a ping that was never sent'))
         return
       case 'coverAsk':
-        // On a clock there is cover all the time.
+        // A clocked stream always has cover traffic.
         this.#cover?.asked(this.#usual, this.#effects.now)
         return
       case 'ack':
-        this.#fail(brokenProtocol('it acknowledged something'))
+        this.#fail(brokenProtocol('it sent an acknowledgement'))
     }
   }
 
   #envelope(message: ServerMessage): void {
     if (hasSafeNumbers(message)) this.#message(message)
-    else this.#fail(brokenProtocol('it sent a number that is out of range'))
+    else this.#fail(brokenProtocol('it sent a number out of range'))
   }
 
   #pinged(payload: Uint8Array): void {
     if (!this.#effects.held) return this.#outgoing.lone(makeCell('pong', payload))
     this.#heldPongs.push(payload.slice())
     if (this.#heldPongs.length > MAX_HELD_PONGS) this.#heldPongs.shift()
-    // Alive all the same: anything that comes is a sign of that.
+    // Any cell shows the relay that this agent is alive while its pongs are withheld.
     this.#outgoing.lone(makeCell('cover'))
   }
 
   #message({ requestId, body }: ServerMessage): void {
-    // The decoder takes no message without a body.
+    // The decoder rejects messages without a body.
     if (body.case === undefined) return
     if (requestId === 0n) return this.#pushed(body)
     const id = Number(requestId)
     const waiting = this.#waiting.get(id)
-    if (!waiting?.started) return this.#fail(brokenProtocol('it answered what was not asked'))
+    if (!waiting?.started) return this.#fail(brokenProtocol('it answered a request that was never sent'))
     if (body.case !== waiting.name && body.case !== 'error') {
       return this.#fail(brokenProtocol(`it answered ${waiting.name} with ${body.case}`))
     }
@@ -290,7 +293,7 @@ export class SessionStream<Key> {
 
   #pushed(body: ServerBody): void {
     if (body.case === 'sessionClosing') return this.#fail(closedByRelay(body.value, this.isOpen))
-    if (!this.isOpen || !PUSHES.has(body.case)) return this.#fail(brokenProtocol(`${body.case} came unasked`))
+    if (!this.isOpen || !PUSHES.has(body.case)) return this.#fail(brokenProtocol(`it sent an unexpected ${body.case}`))
     if (body.case === 'deliverMessage') this.#deliveredAt ??= this.#effects.now
     this.#effects.emit({ type: 'push', body })
   }
@@ -314,7 +317,7 @@ export class SessionStream<Key> {
     })
   }
 
-  /** From now on cells leave as the profile says. */
+  /** Shapes outgoing traffic as the profile says, from now on. */
   #shape(): void {
     const { traffic, cellsPerSecond, signer } = this.#options.answerer
     const pace = paceOf(traffic, cellsPerSecond)

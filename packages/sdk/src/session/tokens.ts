@@ -1,48 +1,48 @@
-/** The tokens of a session: when one is asked for, when it is renewed, and how long to wait when the source fails. */
+/** The tokens of a session: when to request one, when to renew it, and how long to wait if the source fails. */
 import { AuthError, type StaticError } from '@static/protocol'
 import type { Time } from '../ports.ts'
 import { Backoff } from './backoff.ts'
 
-/** A token that was given. */
+/** A token from the source. */
 export interface HeldToken {
   readonly jwt: string
   readonly expiresAt: Time
   readonly givenAt: Time
-  /** A session has opened with it. */
+  /** Whether a session was opened with it. */
   used: boolean
 }
 
-/** A token with less than this left is not worth a dial. */
+/** A token with less time left is not used for a dial. */
 const MIN_LEFT_MS = 60_000
 const MARGIN_MS = 5 * 60_000
-/** Whatever clocks say, tokens are not renewed more often. */
+/** Minimum time between renewals, whatever the clocks say. */
 const MIN_RENEW_MS = 30_000
 const RETRY_MS = { first: 1000, max: 30_000, refused: 60_000, maxTold: 600_000 } as const
 
-/** What the core knows about tokens. */
+/** The token state of a session's core. */
 export class Tokens {
-  /** The newest one. */
+  /** The newest token. */
   held: HeldToken | undefined
-  /** Why the source last failed, if it has not given a token since. */
+  /** The last error of the source; undefined once it returned a token. */
   error: StaticError | undefined
   readonly #backoff: Backoff
   #asking = false
   #retryAt: Time = -Infinity
-  /** When the open session needs a new one. */
+  /** When the open session needs a new token. */
   #renewAt: Time = Infinity
   #refreshing = false
 
-  /** `random` gives numbers from 0 up to 1. */
+  /** `random` returns numbers from 0 up to 1, exclusive. */
   constructor(random: () => number) {
     this.#backoff = new Backoff(RETRY_MS.first, RETRY_MS.max, random)
   }
 
-  /** Whether to dial with the token that is here. A new one is tried whatever its time says: clocks differ. */
+  /** Whether to dial with the held token. A new one is tried whatever its expiry says, because clocks differ. */
   isUsable(now: Time): boolean {
     return this.held !== undefined && (!this.held.used || this.held.expiresAt - now >= MIN_LEFT_MS)
   }
 
-  /** Whether the source is asked now; once until it has answered. */
+  /** Whether to call the source now. Only one call is pending at a time. */
   ask(now: Time): boolean {
     if (this.#asking || now < this.#retryAt) return false
     this.#asking = true
@@ -64,51 +64,51 @@ export class Tokens {
     this.#retryAt = now + Math.max(wait, told)
   }
 
-  /** The relay did not take it, or will not any more. */
+  /** Drops a token that the relay no longer accepts. */
   drop(token: HeldToken): void {
     if (this.held === token) this.held = undefined
   }
 
-  // ---- Of the open session ----
+  // ---- The open session ----
 
-  /** The open session lives by this token, so long by the relay's clock. */
+  /** The open session runs on this token, for this long by the relay's clock. */
   living(token: HeldToken, expiresInMs: number, now: Time): void {
     token.used = true
     this.#refreshing = false
     this.#renewAt = Math.min(renewalTime(token.givenAt, token.expiresAt), renewalTime(now, now + expiresInMs))
   }
 
-  /** Whether the session needs a new one now. */
+  /** Whether the session needs a new token now. */
   isRenewalDue(now: Time): boolean {
     return !this.#refreshing && now >= this.#renewAt
   }
 
-  /** A token to refresh the session with, when there is one that it does not live by. */
+  /** A token to refresh the session with, if there is a newer one than the session has. */
   startRefresh(): HeldToken | undefined {
     if (!this.held || this.held.used) return undefined
     this.#refreshing = true
     return this.held
   }
 
-  /** The relay did not take it: the session goes on as long as it lives. */
+  /** The relay refused the token. The session goes on until its own token expires. */
   refreshRefused(now: Time): void {
     this.#refreshing = false
     this.#renewAt = now + RETRY_MS.refused
   }
 
-  /** When something is due for the open session. */
+  /** When the open session next needs something. */
   get renewalDue(): Time {
     if (this.#refreshing) return Infinity
     return this.held?.used === false ? this.#renewAt : Math.max(this.#renewAt, this.askDue)
   }
 
-  /** When the source can be asked. */
+  /** When the source may be called next. */
   get askDue(): Time {
     return this.#asking ? Infinity : this.#retryAt
   }
 }
 
-/** When a token, or a session that lives by one, is renewed: after 80 % of its life, or 5 minutes before its end. */
+/** When to renew a token, or a session that runs on one: after 80 % of its life, or 5 minutes before its end. */
 function renewalTime(from: Time, until: Time): Time {
   const life = until - from
   return from + Math.max(MIN_RENEW_MS, life / 2, Math.min(life * 0.8, life - MARGIN_MS))

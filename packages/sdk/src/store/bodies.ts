@@ -1,15 +1,18 @@
 /**
- * Ciphertexts of outbox and inbox, apart from the rows that describe them. The numbers of those that are no longer
- * needed are used again: overwriting a row in its place dirties one page, where deleting it and inserting another
- * moves rows and frees pages, each of which is wiped and written. Wiping the message key, which lies in the small row,
- * touches no ciphertext. What is left over is useless without that key and goes at the next checkpoint.
+ * Ciphertexts of outbox and inbox, stored apart from the rows that describe them. Row numbers that are no longer needed
+ * are reused: overwriting a row in place dirties one page, while deleting and inserting moves rows and frees pages,
+ * each of which is wiped and written. Wiping the message key, which is in the small row, touches no ciphertext. A
+ * leftover ciphertext is useless without that key and is deleted at the next checkpoint.
  */
 import type { Database, Statement } from './sqlite.ts'
 
-/** Enough for a burst each way. More would only make the next checkpoint long: each row that it deletes is wiped. */
+/**
+ * Enough for a burst in each direction. More would only make the next checkpoint slow, since every deleted row is
+ * wiped.
+ */
 const FREE_LIMIT = 256
 
-/** The free numbers. They follow the transaction: `settle` after it, `revert` if it failed. */
+/** The free row numbers. They follow the transaction: `settle` after it commits, `revert` if it fails. */
 export class Bodies {
   readonly #put: Statement
   readonly #drop: Statement
@@ -29,7 +32,7 @@ export class Bodies {
     this.#nextBefore = this.#next
   }
 
-  /** A number for another ciphertext. */
+  /** A row number for another ciphertext. */
   take(): number {
     const number = this.#free.pop()
     if (number === undefined) return this.#next++
@@ -41,7 +44,7 @@ export class Bodies {
     this.#put.run(number, ciphertext)
   }
 
-  /** Its message is gone; free once the transaction is on disk. */
+  /** The message is gone. Its number is free once the transaction is on disk. */
   release(number: number): void {
     if (this.#free.length + this.#released.length < FREE_LIMIT) this.#released.push(number)
     else this.#drop.run(number)
@@ -61,18 +64,18 @@ export class Bodies {
     this.#released = []
   }
 
-  /** Deletes what is left over; part of a transaction of its own, after which `forget` belongs. */
+  /** Deletes leftover rows, in its own transaction. Call `forget` after it. */
   deleteFree(): void {
     for (const number of this.#free) this.#drop.run(number)
   }
 
-  /** The numbers that were deleted are not handed out again. */
+  /** Stops handing out the numbers that were deleted. */
   forget(): void {
     this.#free = []
   }
 }
 
-/** Deletes what a crash left over. */
+/** Deletes rows left over by a crash. */
 export function deleteLeftovers(database: Database): void {
   database.exec(`
     DELETE FROM body WHERE number NOT IN (

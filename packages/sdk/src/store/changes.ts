@@ -1,4 +1,4 @@
-/** Carries out the steps of a transaction, each as changes of rows. */
+/** Applies the changes of a transaction to rows. */
 import { StaticError } from '@static/protocol'
 import type { Change, ChannelId, EpochRecord } from '../ports.ts'
 import type { RowsOf } from './table.ts'
@@ -18,12 +18,12 @@ import {
 import { ATTEMPT, INVITE, JOINER } from './tables/invites.ts'
 import { INBOX, OUTBOX } from './tables/messages.ts'
 
-/** What is done for each type of change. */
+/** The handler of each type of change. */
 type Steps = { readonly [Type in Change['type']]: (change: Extract<Change, { readonly type: Type }>) => void }
 
 const NO_KEY = new Uint8Array(0)
 
-/** Makes the function that carries out one step. What it throws must undo the whole transaction. */
+/** Returns the function that applies one change. If it throws, the whole transaction must be rolled back. */
 export function prepareChanges(rowsOf: RowsOf): (change: Change) => void {
   const steps: Steps = {
     ...agentSteps(rowsOf),
@@ -54,7 +54,7 @@ function channelSteps(rowsOf: RowsOf): Pick<Steps, ChannelStep> {
   return {
     putChannel: ({ record }) => channels.put(channelRow(record)),
     dropChannel: ({ id }) => {
-      // Not left to the reference: their ciphertexts lie apart.
+      // Not left to the foreign key, because their ciphertexts are stored apart.
       outbox.drop(id)
       inbox.drop(id)
       channels.drop(id)
@@ -84,7 +84,7 @@ function epochSteps(rowsOf: RowsOf): Pick<Steps, 'putEpoch' | 'putGroup' | 'putR
     },
     putGroup: ({ id, group }) => {
       if (changeGroup([id, CURRENT], { group })) return
-      throw new StaticError('internal_error', `Channel ${id} has no group that could be replaced.`)
+      throw new StaticError('internal_error', `Channel ${id} has no group to replace.`)
     },
     putRow: ({ id, leaf, row }) => ratchets.put({ channel: id, pending: CURRENT, leaf, ratchet: row }),
     putPending: ({ id, pending }) => {

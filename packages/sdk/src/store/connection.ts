@@ -1,7 +1,7 @@
 /**
  * A connection to an encrypted database: SQLCipher 4 pages (AES-256-CBC and HMAC-SHA512 each) under a raw 32-byte key,
- * every commit on disk, one process at a time. A page that was changed or moved is noticed when it is read; a whole
- * file put back from an old copy is not (open-counter.ts).
+ * every commit on disk, one process at a time. A page that was changed or moved is detected when it is read. A whole
+ * file restored from an old copy is not (see open-counter.ts).
  */
 import { closeSync, openSync } from 'node:fs'
 import { join } from 'node:path'
@@ -9,15 +9,14 @@ import { type ErrorCode, StaticError } from '@static/protocol'
 import { privateFileSize } from './private-files.ts'
 import { type Database, openDatabase, sqliteCode } from './sqlite.ts'
 
-/** Where the database of an agent's directory lies. */
+/** Path of the database in an agent's directory. */
 export function databaseFile(directory: string): string {
   return join(directory, 'agent.db')
 }
 
 /**
  * Opens or creates a database and locks it for this process.
- *
- * Throws `store_permissions`, `store_locked`, or `store_corrupt` if the first page is not of this key.
+ * Throws `store_permissions`, `store_locked`, or `store_corrupt` if the key does not decrypt the first page.
  */
 export function connect(path: string, key: Uint8Array): Database {
   ensureDatabaseFile(path)
@@ -28,11 +27,12 @@ export function connect(path: string, key: Uint8Array): Database {
     const raw = rawKey(key)
     database.key(raw)
     raw.fill(0)
-    // Before the first read, which then takes the lock and keeps it; the index of the log stays in memory, no -shm file.
+    // Before the first read, which then takes the lock and keeps it. The WAL index stays in memory, so there is no -shm
+    // file.
     database.pragma('locking_mode = EXCLUSIVE')
     database.pragma('user_version')
     if (database.pragma('journal_mode = WAL', { simple: true }) !== 'wal') {
-      throw new StaticError('invalid_request', `The file system of ${path} cannot hold a write-ahead log.`)
+      throw new StaticError('invalid_request', `The file system of ${path} does not support a write-ahead log.`)
     }
     database.pragma('synchronous = FULL')
     database.pragma('secure_delete = ON')
@@ -46,7 +46,7 @@ export function connect(path: string, key: Uint8Array): Database {
   }
 }
 
-/** What the caller of the store gets for an error of SQLite; anything else passes as it is. */
+/** Converts an SQLite error to the error for the caller of the store. Other errors are returned unchanged. */
 export function storeError(error: unknown, path: string): unknown {
   const code = sqliteCode(error)
   if (code === undefined) return error
@@ -56,26 +56,26 @@ export function storeError(error: unknown, path: string): unknown {
 
 function explain(code: string, path: string): [ErrorCode, string] {
   if (/^SQLITE_(BUSY|LOCKED)/.test(code)) {
-    return ['store_locked', `Another process uses ${path}: stop it, or choose another directory.`]
+    return ['store_locked', `${path} is locked by another process. Stop it, or choose another directory.`]
   }
   if (/^SQLITE_(NOTADB|CORRUPT|IOERR_SHORT_READ)/.test(code)) {
-    return ['store_corrupt', `${path} is damaged, or keys.json is that of another database.`]
+    return ['store_corrupt', `${path} is damaged, or keys.json belongs to another database.`]
   }
   if (code === 'SQLITE_FULL') {
-    return ['internal_error', `The disk of ${path} is full: nothing of the last step was stored.`]
+    return ['internal_error', `The disk with ${path} is full. The last change was not stored.`]
   }
-  return ['internal_error', `${path} could not be read or written (${code}).`]
+  return ['internal_error', `Reading or writing ${path} failed (${code}).`]
 }
 
 function ensureDatabaseFile(path: string): void {
-  // The log, and a journal left by a crash at the first start, copy the mode of the database.
+  // The log, and a journal left by a crash at the first start, inherit the mode of the database.
   for (const file of [`${path}-wal`, `${path}-journal`]) privateFileSize(file)
   // SQLite would create it with the umask.
   if (privateFileSize(path) === undefined) closeSync(openSync(path, 'a', 0o600))
   privateFileSize(path)
 }
 
-/** `x'…'` marks a key that is used as it is. Not by way of a string: that could not be wiped. */
+/** `x'…'` marks a raw key. Not built as a string, because strings cannot be wiped. */
 function rawKey(key: Uint8Array): Buffer {
   const digits = '0123456789abcdef'
   const text = Buffer.from(`x'${'0'.repeat(2 * key.length)}'`, 'latin1')

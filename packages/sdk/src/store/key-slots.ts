@@ -1,6 +1,6 @@
 /**
- * The slots that open an agent's database: any one of them does, as in LUKS. Adding and removing them leaves the
- * database's key as it is: a removed slot, from an old copy of keys.json, still opens the database with its own key.
+ * The key slots of an agent's database: any one of them opens it, as in LUKS. Adding and removing slots does not change
+ * the database's key: a removed slot from an old copy of keys.json still opens the database with its own key.
  */
 import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
@@ -30,7 +30,7 @@ import {
   wrapKey,
 } from './slot-file.ts'
 
-/** Every passphrase slot costs an attempt of half a second. */
+/** Trying a passphrase slot takes half a second. */
 const SLOT_LIMIT = 8
 
 const NAMES: Readonly<Record<KeySlot['type'], string>> = {
@@ -40,31 +40,32 @@ const NAMES: Readonly<Record<KeySlot['type'], string>> = {
 }
 
 /**
- * The key of the database in a directory; for a new directory one is made, with one slot. The caller wipes it.
- *
+ * The key of the database in a directory. For a new directory, a key is created with one slot. The caller wipes it.
  * Throws `store_key_wrong`, `store_permissions` or `store_corrupt`.
  */
 export async function openDatabaseKey(directory: string, source: KeySource): Promise<Buffer> {
-  // In this order: the slots are made before the database, so one without the other is a loss, not a start.
+  // Checked first: the slots are written before the database, so a database without slots is a loss, not a first start.
   const started = (privateFileSize(databaseFile(directory)) ?? 0) > 0
   const path = slotFile(directory)
   sweepLeftovers(path)
   const slots = readSlots(directory)
   if (slots !== undefined) return (await unlock(directory, slots, source)).key
   if (started) {
-    throw new StaticError('store_key_wrong', `${path} is missing: without it the database beside it cannot be opened.`)
+    throw new StaticError(
+      'store_key_wrong',
+      `${path} is missing. Without it the agent's database cannot be opened. Restore it from a backup.`,
+    )
   }
   const key = randomBytes(KEY_BYTES)
   const slot = await makeSlot(directory, source, key)
   if (createFile(path, encodeSlots([slot]), 0o600)) return key
-  // Another process was quicker; whatever it made is what counts.
+  // Another process was faster; its slots count.
   key.fill(0)
   return (await unlock(directory, readSlots(directory) ?? [], source)).key
 }
 
 /**
- * The key slots of an agent's directory, without opening any. The agent may run.
- *
+ * Lists the key slots of an agent's directory without opening any. The agent may be running.
  * @throws {StaticError} `not_found` if there is no agent, `store_permissions`, `store_corrupt`
  */
 export function listKeySlots(directory: string): readonly KeySlot[] {
@@ -72,10 +73,10 @@ export function listKeySlots(directory: string): readonly KeySlot[] {
 }
 
 /**
- * Adds a slot: from then on `added` opens the agent, too. A key file that does not exist is made. The agent must not run.
- *
- * @throws {StaticError} `store_key_wrong` if `by` does not open the agent, `store_locked` if it runs, `invalid_request`
- *   for a ninth slot or an empty passphrase, `not_found` if there is no agent
+ * Adds a key slot, so that `added` opens the agent, too. A key file that does not exist is created. The agent must not
+ * be running.
+ * @throws {StaticError} `store_key_wrong` if `by` does not open the agent, `store_locked` if it is running,
+ *   `invalid_request` for a ninth slot or an empty passphrase, `not_found` if there is no agent
  * @example
  * await addKeySlot('./agent', { type: 'file' }, { type: 'passphrase', passphrase })
  */
@@ -85,7 +86,7 @@ export async function addKeySlot(directory: string, by: KeySource, added: KeySou
   if (slots.length >= SLOT_LIMIT) {
     throw new StaticError(
       'invalid_request',
-      `The agent in ${place} has ${slots.length} key slots, and there can be no more. Remove one first.`,
+      `The agent in ${place} already has ${slots.length} key slots, the maximum. Remove one first.`,
     )
   }
   const opened = await unlock(place, slots, by)
@@ -97,8 +98,7 @@ export async function addKeySlot(directory: string, by: KeySource, added: KeySou
 }
 
 /**
- * Replaces the slot that `by` opens by one for `added`, in one step: the way to change a passphrase. As `addKeySlot`.
- *
+ * Replaces the slot that `by` opens with one for `added`, in one step. Use it to change a passphrase. See `addKeySlot`.
  * @example
  * await replaceKeySlot('./agent', { type: 'passphrase', passphrase: old }, { type: 'passphrase', passphrase: next })
  */
@@ -117,11 +117,10 @@ export async function replaceKeySlot(directory: string, by: KeySource, added: Ke
 }
 
 /**
- * Removes a slot. `by` must open one that stays, so that nobody is locked out. The key file, or the keyring's entry, is
- * left to the caller to delete. The agent must not run.
- *
+ * Removes a key slot. `by` must open a slot that stays, so that nobody is locked out. The key file or keyring entry is
+ * not deleted. The agent must not be running.
  * @throws {StaticError} `store_key_wrong` if `by` opens no slot that stays, `not_found` if there is no such slot,
- *   `invalid_request` for the last one, `store_locked`
+ *   `invalid_request` for the last one, `store_locked` if the agent is running
  */
 export async function removeKeySlot(directory: string, by: KeySource, id: string): Promise<void> {
   const place = resolve(directory)
@@ -134,7 +133,7 @@ export async function removeKeySlot(directory: string, by: KeySource, id: string
   if (rest.length === 0) {
     throw new StaticError(
       'invalid_request',
-      `${id} is the last key slot of the agent in ${place}: without it nothing opens the agent. Add another one first.`,
+      `${id} is the last key slot of the agent in ${place}. Nothing else opens the agent: add another slot first.`,
     )
   }
   const opened = await unlock(place, rest, by)
@@ -143,7 +142,7 @@ export async function removeKeySlot(directory: string, by: KeySource, id: string
 
 function existingSlots(directory: string): readonly WrappedSlot[] {
   const none = (): StaticError => StaticError.of('not_found', `There is no agent in ${directory}. Check the directory.`)
-  // Looked for first: the check of its permissions would make it.
+  // Checked first, because checking its permissions would create it.
   if (!existsSync(directory)) throw none()
   ensurePrivateDirectory(directory)
   const slots = readSlots(directory)
@@ -152,8 +151,8 @@ function existingSlots(directory: string): readonly WrappedSlot[] {
 }
 
 /**
- * Changes the slots while no agent, and no other change, can open the database; that it opens shows that the key, which
- * the new slots will hold, is the right one. Wipes the key.
+ * Changes the slots while no agent and no other change can open the database. That the database opens shows that its
+ * key, which the new slots will hold, is right. Wipes the key.
  */
 async function withLock<Result>(
   directory: string,
@@ -165,7 +164,7 @@ async function withLock<Result>(
     const database = connect(databaseFile(directory), key)
     try {
       if (encodeSlots(existingSlots(directory)) !== encodeSlots(expected)) {
-        throw new StaticError('store_locked', 'Another process has changed the key slots in the meantime. Try again.')
+        throw new StaticError('store_locked', 'Another process changed the key slots meanwhile. Try again.')
       }
       return await change()
     } finally {
@@ -176,12 +175,12 @@ async function withLock<Result>(
   }
 }
 
-/** In one step: a crash leaves the slots of before or those of after. */
+/** Atomic: a crash leaves either the old slots or the new ones. */
 function replaceSlots(directory: string, slots: readonly WrappedSlot[]): void {
   replaceFile(slotFile(directory), encodeSlots(slots), 0o600)
 }
 
-/** The database's key out of the first slot that the source opens, and which one that is. */
+/** The database's key from the first slot that the source opens, and the id of that slot. */
 async function unlock(
   directory: string,
   slots: readonly WrappedSlot[],
@@ -199,17 +198,17 @@ async function unlock(
   if (tried) {
     throw new StaticError(
       'store_key_wrong',
-      `This ${NAMES[source.type]} does not open the agent in ${directory}. Give one that was added to it.`,
+      `This ${NAMES[source.type]} does not open the agent in ${directory}. Use one that was added to it.`,
     )
   }
   const types = [...new Set(slots.map((slot) => NAMES[slot.type]))].join(' or ')
   throw new StaticError(
     'store_key_wrong',
-    `A ${NAMES[source.type]} does not open the agent in ${directory}. Open it by ${types}.`,
+    `A ${NAMES[source.type]} does not open the agent in ${directory}. Use its ${types}.`,
   )
 }
 
-/** Undefined if the slot is for a source of another type. */
+/** Undefined if the slot is for another type of source. */
 async function slotKeyOf(directory: string, slot: SlotHeader, source: KeySource): Promise<Buffer | undefined> {
   if (slot.type === 'file' && source.type === 'file') return readKeyFile(directory, source.path)
   if (slot.type === 'keyring' && source.type === 'keyring') return await readKeyring(source.keyring, slot.id)
@@ -234,7 +233,7 @@ async function newSlotKey(directory: string, source: KeySource): Promise<{ heade
       return { header: { id, type: 'file' }, slotKey: ensureKeyFile(directory, source.path) }
     case 'passphrase': {
       if (source.passphrase === '')
-        throw new StaticError('invalid_request', 'The passphrase is empty. Choose a longer one.')
+        throw new StaticError('invalid_request', 'The passphrase is empty. Enter at least one character.')
       const stretching = newStretching()
       return { header: { id, type: 'passphrase', stretching }, slotKey: await stretch(source.passphrase, stretching) }
     }

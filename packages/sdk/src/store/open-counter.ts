@@ -1,43 +1,42 @@
 /**
- * Notices a database that was put back from an old copy. A number in the database and one in a file of its own rise
- * together, at every start and at every checkpoint that had something to move: the database first, then the file. So
- * the database is equal to the file, or one ahead if a crash came between; anything else is a copy from another time.
- *
- * What it does not notice: the file put back together with the database (unless it is kept elsewhere), and a database
- * put back, or the end of its log cut off, within one step of the number. The relay's head shows those.
+ * Detects a database restored from an old copy. A number in the database and one in a separate file increase together,
+ * at every start and at every checkpoint that moved something: first in the database, then in the file. So the database
+ * is equal to the file, or one ahead after a crash in between; anything else is a copy from another time.
+ * It does not detect a file that was restored together with the database (unless it is kept elsewhere), nor a database
+ * that was restored, or whose log was truncated, within one step of the number. The relay's head reveals those.
  */
 import { readPrivateFile, replaceFile } from '@static/node/files'
 import { StaticError } from '@static/protocol'
 
-/** Where the number in the database is read and written; each write is a transaction. */
+/** Reads and writes the number in the database; each write is a transaction. */
 export interface CounterInDatabase {
   read(): number
   write(value: number): void
 }
 
-/** The file's number; 0 if there is none yet. Throws `store_corrupt` if it holds something else. */
+/** The number in the file; 0 if it does not exist yet. Throws `store_corrupt` for any other content. */
 export function readCounterFile(path: string): number {
   const content = readPrivateFile(path)?.toString('latin1')
   if (content === undefined) return 0
   const value = Number(content)
   if (!/^[1-9]\d*\n$/.test(content) || !Number.isSafeInteger(value)) {
-    throw new StaticError('store_corrupt', `${path} is damaged: it should hold the number of times the agent started.`)
+    throw new StaticError('store_corrupt', `${path} is damaged. It must contain the number of times the agent started.`)
   }
   return value
 }
 
-/** Throws `store_rolled_back` unless a crash can have left the two numbers like this. */
+/** Throws `store_rolled_back` unless the two numbers are equal or differ as after a crash. */
 export function checkCounters(inDatabase: number, inFile: number, path: string): void {
   if (inDatabase === inFile || inDatabase === inFile + 1) return
   throw new StaticError(
     'store_rolled_back',
     inDatabase < inFile
-      ? `The agent's database is an old copy (${inDatabase}; ${path} says ${inFile}).`
-      : `It cannot be told whether the agent's database is an old copy: ${path} is missing or old (${inFile}; the database says ${inDatabase}).`,
+      ? `The agent's database is an old copy: its counter is ${inDatabase}, but ${path} says ${inFile}.`
+      : `The agent's database may be an old copy: counter ${inDatabase}, but ${path} is missing or old (${inFile}).`,
   )
 }
 
-/** The pair, after it was checked. */
+/** The two counters, after they were checked. */
 export class OpenCounter {
   readonly #database: CounterInDatabase
   readonly #path: string
@@ -49,7 +48,7 @@ export class OpenCounter {
     this.#inFile = inFile
   }
 
-  /** One step for both. Repeats first what a crash or an error left half done: the two are never two steps apart. */
+  /** Increments both. First completes what a crash or an error left half done, so the two are never two steps apart. */
   advance(): void {
     const before = this.#database.read()
     if (this.#inFile < before) this.#writeFile(before)

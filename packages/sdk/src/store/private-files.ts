@@ -1,18 +1,17 @@
-/** What lies in the agent's directory is for its user alone. */
+/** Checks that the files in an agent's directory are accessible to their owner only. */
 import { lstatSync, statSync } from 'node:fs'
 import { checkAccess, checkPrivateFile, makeDirectories } from '@static/node/files'
 import { StaticError } from '@static/protocol'
 
 /**
- * Makes a directory, 0700, or checks the one that exists.
- *
- * Throws `store_permissions` if others can enter it or it is another user's, `invalid_request` if it cannot be made.
+ * Creates a directory with mode 0700, or checks an existing one.
+ * Throws `store_permissions` if others can enter it or another user owns it, `invalid_request` if it cannot be created.
  */
 export function ensurePrivateDirectory(path: string): void {
   try {
     makeDirectories(path)
   } catch (error) {
-    throw new StaticError('invalid_request', `The agent's directory ${path} cannot be made here: choose another.`, {
+    throw new StaticError('invalid_request', `The agent's directory ${path} cannot be created. Choose another.`, {
       cause: error,
     })
   }
@@ -22,10 +21,9 @@ export function ensurePrivateDirectory(path: string): void {
 }
 
 /**
- * The size of a file that only its owner may read; undefined if there is none. Never opens it: closing any descriptor
- * of a database drops the locks that SQLite holds on it in this process.
- *
- * Throws `store_permissions` if others can read or write it or it is another user's.
+ * The size of a file that only its owner may read; undefined if it does not exist. Never opens the file: closing any
+ * descriptor of a database drops the locks that SQLite holds on it in this process.
+ * Throws `store_permissions` if others can read or write it or another user owns it.
  */
 export function privateFileSize(path: string): number | undefined {
   const found = lstatSync(path, { throwIfNoEntry: false })

@@ -1,8 +1,7 @@
 /**
- * The schema of the agent's database. Rows that change with every message are small: a page costs more to encrypt and
- * write than a row does to change, and the large parts (groups, requests, ciphertexts) have tables of their own.
- *
- * Everything of a channel refers to its row and goes with it.
+ * The schema of the agent's database. Rows that change with every message are small: encrypting and writing a page
+ * costs more than changing a row, so the large parts (groups, requests, ciphertexts) have their own tables.
+ * All rows of a channel refer to its row and are deleted with it.
  */
 import { StaticError } from '@static/protocol'
 import type { Database } from './sqlite.ts'
@@ -21,26 +20,25 @@ INSERT INTO opens VALUES (1, 0);
 CREATE TABLE body (number INTEGER PRIMARY KEY, ciphertext BLOB NOT NULL) STRICT;
 `
 
-/** What makes the tables of a version those of the next one. */
+/** SQL that migrates a schema version to the next one. */
 const STEPS: Readonly<Record<number, string>> = {
   1: 'ALTER TABLE sender ADD COLUMN accepted INTEGER NOT NULL DEFAULT 0;',
 }
 
 /**
- * Whether the database has its tables; a crash at the first start leaves one without.
- *
- * Throws `invalid_request` if a newer version of Static made them.
+ * Whether the database has its tables. A crash at the first start leaves one without.
+ * Throws `invalid_request` if a newer version of Static created them.
  */
 export function hasSchema(database: Database): boolean {
   const found = Number(database.pragma('user_version', { simple: true }))
   if (found <= VERSION) return found !== 0
   throw new StaticError(
     'invalid_request',
-    `The agent's database was written by a newer version of Static (schema ${found}, known: ${VERSION}): update this one.`,
+    `The agent's database has schema ${found}, of a newer Static version (this one knows ${VERSION}). Update Static.`,
   )
 }
 
-/** Brings the tables of an older version up to this one, in one step. */
+/** Migrates an older schema to the current version, in one transaction. */
 export function upgradeSchema(database: Database): void {
   const found = Number(database.pragma('user_version', { simple: true }))
   if (found === VERSION) return
@@ -48,7 +46,7 @@ export function upgradeSchema(database: Database): void {
   database.exec(`BEGIN IMMEDIATE; ${steps.join(' ')} PRAGMA user_version = ${VERSION}; COMMIT`)
 }
 
-/** Makes the tables; part of the caller's transaction. */
+/** Creates the tables, in the caller's transaction. */
 export function createSchema(database: Database): void {
   database.exec(`${TABLES.map(createTable).join('\n')}${OTHER_TABLES} PRAGMA user_version = ${VERSION}`)
 }

@@ -1,6 +1,7 @@
 /**
- * keys.json: the random key of the database, once per slot, wrapped by AES-256-GCM under the slot's own key. The rest of
- * the slot is authenticated with it, so that a slot cannot be passed off as another or its passphrase made cheaper.
+ * keys.json: the random key of the database, once per slot, wrapped with AES-256-GCM under the slot's own key. The
+ * other fields of the slot are authenticated with it, so that a slot cannot pass for another and its passphrase cost
+ * cannot be lowered.
  */
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
 import { join } from 'node:path'
@@ -8,7 +9,7 @@ import { readPrivateFile } from '@static/node/files'
 import { StaticError } from '@static/protocol'
 import { KEY_BYTES, type Stretching } from './key-sources.ts'
 
-/** What a slot is opened by; known without opening it. */
+/** What opens a slot. Readable without opening it. */
 export interface KeySlot {
   /** 16 hexadecimal digits. */
   readonly id: string
@@ -20,7 +21,7 @@ export type SlotHeader =
   | { readonly id: string; readonly type: 'file' | 'keyring' }
   | { readonly id: string; readonly type: 'passphrase'; readonly stretching: Stretching }
 
-/** A slot of the file. */
+/** A slot in the file. */
 export type WrappedSlot = SlotHeader & {
   readonly nonce: Uint8Array
   /** Ciphertext, then tag. */
@@ -29,25 +30,28 @@ export type WrappedSlot = SlotHeader & {
 
 const VERSION = 1
 const TAG_BYTES = 16
-/** More than a passphrase may cost: a file from elsewhere must not stop the machine. */
+/** Upper limit for the cost of a passphrase, so that a foreign file cannot stall the machine. */
 const MEMORY_LIMIT = 4 * 1024 * 1024
 const PASSES_LIMIT = 64
 
-/** Where the slots of an agent's directory lie. */
+/** Path of the slots in an agent's directory. */
 export function slotFile(directory: string): string {
   return join(directory, 'keys.json')
 }
 
-/** Reads the slots; undefined if there is no file. Throws `store_corrupt` if it is not of this form. */
+/** Reads the slots; undefined if there is no file. Throws `store_corrupt` if it is malformed. */
 export function readSlots(directory: string): readonly WrappedSlot[] | undefined {
   const content = readPrivateFile(slotFile(directory))
   if (content === undefined) return undefined
   const slots = decodeSlots(content.toString())
   if (slots !== undefined) return slots
-  throw new StaticError('store_corrupt', `${slotFile(directory)} is damaged, or of a newer version of Static.`)
+  throw new StaticError(
+    'store_corrupt',
+    `${slotFile(directory)} is damaged, or was written by a newer version of Static.`,
+  )
 }
 
-/** The text of the file. */
+/** The content of the file. */
 export function encodeSlots(slots: readonly WrappedSlot[]): string {
   const plain = slots.map((slot) => ({
     ...headerFields(slot),
@@ -57,7 +61,7 @@ export function encodeSlots(slots: readonly WrappedSlot[]): string {
   return `${JSON.stringify({ version: VERSION, slots: plain }, undefined, 2)}\n`
 }
 
-/** Puts the database's key into a slot. */
+/** Wraps the database's key in a slot. */
 export function wrapKey(header: SlotHeader, slotKey: Uint8Array, key: Uint8Array): WrappedSlot {
   const nonce = randomBytes(12)
   const cipher = createCipheriv('aes-256-gcm', slotKey, nonce)
@@ -65,7 +69,7 @@ export function wrapKey(header: SlotHeader, slotKey: Uint8Array, key: Uint8Array
   return { ...header, nonce, wrapped: Buffer.concat([cipher.update(key), cipher.final(), cipher.getAuthTag()]) }
 }
 
-/** Takes the database's key out of a slot; undefined if the slot's key is another or the slot was changed. */
+/** Unwraps the database's key from a slot; undefined if the slot's key is wrong or the slot was changed. */
 export function unwrapKey(slot: WrappedSlot, slotKey: Uint8Array): Buffer | undefined {
   const cipher = createDecipheriv('aes-256-gcm', slotKey, slot.nonce, { authTagLength: TAG_BYTES })
   cipher.setAAD(authenticated(slot))
@@ -84,7 +88,7 @@ function authenticated(header: SlotHeader): Buffer {
   return Buffer.from(`static key slot ${VERSION} ${JSON.stringify(headerFields(header))}`)
 }
 
-/** In this order, always: the text of it is authenticated. */
+/** Always in this order, because the resulting text is authenticated. */
 function headerFields(header: SlotHeader): object {
   const { id, type } = header
   if (type !== 'passphrase') return { id, type }

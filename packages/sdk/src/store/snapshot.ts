@@ -1,4 +1,4 @@
-/** Reads the agent's rows: all but the inbox at once, the inbox by the piece. */
+/** Reads the agent's rows: everything but the inbox at once, the inbox in pages. */
 import { StaticError } from '@static/protocol'
 import type {
   AgentStore,
@@ -29,10 +29,10 @@ import {
 import { ATTEMPT, INVITE, JOINER } from './tables/invites.ts'
 import { INBOX, OUTBOX, type OutboxRow } from './tables/messages.ts'
 
-/** Reads who the agent is. */
+/** Reads the agent's identity. */
 export function readIdentity(rowsOf: RowsOf): IdentityRecord {
   const [row] = rowsOf(IDENTITY).all()
-  if (row === undefined) throw new StaticError('store_corrupt', "The agent's database holds no identity.")
+  if (row === undefined) throw new StaticError('store_corrupt', "The agent's database contains no identity.")
   const { identity, publicKey, secretKey } = row
   return { identity, publicKey, secretKey }
 }
@@ -57,7 +57,7 @@ export function readSnapshot(rowsOf: RowsOf): Snapshot {
   }
 }
 
-/** Prepares reading the inbox of a channel, in order, after an index. */
+/** Prepares reading the inbox of a channel after an index, in order. */
 export function prepareInbox(rowsOf: RowsOf): AgentStore['inbox'] {
   const inbox = rowsOf(INBOX)
   return (id, after, limit) =>
@@ -113,7 +113,7 @@ function answered({ messageId, counter, bodyHash }: Omit<OutboxRow, 'channel'>):
   return bodyHash === undefined ? [] : [{ messageId, counter, bodyHash }]
 }
 
-/** Looks up the records of a channel among those of all. */
+/** Groups rows by channel. */
 function byChannel<Row extends InChannel<object>>(rows: readonly Row[]): (id: ChannelId) => Omit<Row, 'channel'>[] {
   const found = new Map<ChannelId, Omit<Row, 'channel'>[]>()
   for (const { channel, ...record } of rows) {

@@ -1,4 +1,4 @@
-/** The rows of a table in SQLite, by statements that follow from its description and are prepared once. */
+/** The rows of a table in SQLite. Statements are generated from the table's description and prepared once. */
 import { StaticError } from '@static/protocol'
 import type { Bodies } from './bodies.ts'
 import type { Database, Statement, Value } from './sqlite.ts'
@@ -12,19 +12,19 @@ import {
   type TableDeclaration,
 } from './table.ts'
 
-/** A row as SQLite gives it: values by column. */
+/** A row as SQLite returns it: values by column. */
 type SqlRow = Readonly<Record<string, unknown>>
 
-/** A field of a row and the column that it is in. */
+/** A field of a row and its column. */
 interface Place<Row, Field extends keyof Row & string = keyof Row & string> {
   readonly field: Field
-  /** The name of the column in what is read. */
+  /** Name of the column in query results. */
   readonly name: string
   readonly write: Column<Row[Field]>['write']
   readonly read: Column<Row[Field]>['read']
 }
 
-/** Gives the rows of each table; tables whose rows have a body need `bodies`. */
+/** Gives access to the rows of each table. Tables whose rows have a body need `bodies`. */
 export function openRows(database: Database, bodies?: Bodies): RowsOf {
   return (table) => new SqlRows(database, table, bodies)
 }
@@ -34,7 +34,7 @@ class SqlRows<Row> implements Rows<Row> {
   readonly #table: Table<Row>
   readonly #bodies: Bodies | undefined
   readonly #places: readonly Place<Row>[]
-  /** Which of the places is the body's; -1: none. */
+  /** Index of the body's place; -1: none. */
   readonly #bodyAt: number
   readonly #put: Statement<number>
   /** By the length of the key. */
@@ -42,7 +42,8 @@ class SqlRows<Row> implements Rows<Row> {
   readonly #pages: Statement<SqlRow>[] = []
 
   constructor(database: Database, table: Table<Row>, bodies: Bodies | undefined) {
-    if (table.body && !bodies) throw new StaticError('internal_error', `The table ${table.name} needs bodies.`)
+    if (table.body && !bodies)
+      throw new StaticError('internal_error', `Table ${table.name} has bodies, but none were given.`)
     const fields = Object.keys(table.columns) as (keyof Row & string)[]
     this.#database = database
     this.#table = table
@@ -90,7 +91,7 @@ class SqlRows<Row> implements Rows<Row> {
       statement.run(...key)
       return
     }
-    // One row is what is mostly meant, and `get` is the quicker.
+    // Usually one row is meant, and `get` is faster.
     const isWhole = key.length === this.#table.key.length
     const dropped = isWhole ? [statement.get(...key)] : statement.all(...key)
     for (const body of dropped) if (typeof body === 'number') this.#bodies.release(body)
@@ -113,7 +114,7 @@ class SqlRows<Row> implements Rows<Row> {
     return new Map(found.map(({ part, total }) => [part, total]))
   }
 
-  /** With bodies, all statements but those that read rows return the number of a body. */
+  /** For tables with bodies, all statements except those that read rows return the number of a body. */
   #prepare<Result>(sql: string): Statement<Result> {
     const statement = this.#database.prepare<Result>(sql)
     return this.#bodies ? statement.pluck() : statement
@@ -138,7 +139,7 @@ function placesOf<Row, Field extends keyof Row & string>(
   })
 }
 
-/** Not by `map`: this is done for every change. */
+/** Not with `map`: this runs for every change. */
 function valuesOf<Row, Field extends keyof Row & string>(
   places: readonly Place<Row, Field>[],
   row: Pick<Row, Field>,
@@ -148,7 +149,7 @@ function valuesOf<Row, Field extends keyof Row & string>(
   return values
 }
 
-/** Inserts, or updates in place: a REPLACE would delete first, and with the row all that belongs to it. */
+/** Inserts, or updates in place. A REPLACE would first delete the row and everything that belongs to it. */
 function putSql(table: TableDeclaration): string {
   const fields = Object.keys(table.columns)
   const set = fields

@@ -1,9 +1,8 @@
 /**
- * The agent's database on disk, encrypted as a whole (connection.ts) under a key that lies in slots (key-slots.ts).
- * The directory holds `agent.db`, its write-ahead log, `keys.json`, by default the key file, and the open-counter.
- *
- * It protects what lies on disk, not against programs of the same user while the agent runs; with the key file beside
- * the database it protects no more than a part of it that gets lost.
+ * The agent's database on disk, fully encrypted (connection.ts) under a key stored in slots (key-slots.ts). The
+ * directory contains `agent.db`, its write-ahead log, `keys.json`, by default the key file, and the open counter.
+ * It protects data at rest, not against programs of the same user while the agent runs. With the key file in the same
+ * directory, it only protects against losing a part of that directory.
  */
 import { join, resolve } from 'node:path'
 import { sweepLeftovers } from '@static/node/files'
@@ -23,25 +22,27 @@ import type { Database, Statement } from './sqlite.ts'
 import type { RowsOf } from './table.ts'
 import { IDENTITY } from './tables/agent.ts'
 
-/** How an agent's database is opened. */
+/** Options for opening an agent's database. */
 export interface AgentStoreOptions {
-  /** Made if it does not exist. */
+  /** Created if it does not exist. */
   readonly directory: string
-  /** What the application calls this agent. */
+  /** The name that the application gave this agent. */
   readonly identity: Uint8Array
-  /** Makes the keys of a new agent; called only at the first start. */
+  /** Creates the keys of a new agent; called only at the first start. */
   readonly makeIdentity: () => Omit<IdentityRecord, 'identity'>
-  /** What opens the database, and what a new one is made with. */
+  /** What opens the database. A new database is created with it. */
   readonly key?: KeySource
-  /** Elsewhere than in the directory, it notices also that the whole directory was put back. */
+  /** If it is outside the directory, restoring the whole directory is detected, too. */
   readonly counterFile?: string
-  /** Opens a database that was put back. Only to leave its channels: sending from it would use keys a second time. */
+  /**
+   * Opens a database that was restored from an old copy. Use it only to leave its channels: sending from it would use
+   * keys a second time.
+   */
   readonly acceptRolledBack?: boolean
 }
 
 /**
- * Opens the database of an agent, or makes it.
- *
+ * Opens the database of an agent, or creates it.
  * Throws `store_permissions`, `store_locked`, `store_key_wrong`, `store_corrupt`, `store_rolled_back`, and
  * `invalid_request` if it belongs to another identity or to a newer version of Static.
  */
@@ -89,7 +90,7 @@ class SqlcipherStore implements AgentStore {
   readonly #begin: Statement
   readonly #commit: Statement
   readonly #rollback: Statement
-  /** Whether the log holds something that a checkpoint would move. */
+  /** Whether the log contains something for a checkpoint to move. */
   #written = false
 
   constructor(database: Database, path: string, counter: OpenCounter) {
@@ -128,7 +129,7 @@ class SqlcipherStore implements AgentStore {
       this.#transaction(() => this.#bodies.deleteFree())
       this.#bodies.forget()
       truncateLog(this.#database)
-      // After it, so that the log is never empty: if it gets lost, the counter tells.
+      // After the truncation, so that the log is never empty: if it gets lost, the counter shows it.
       this.#counter.advance()
       this.#written = false
     })
@@ -150,7 +151,7 @@ class SqlcipherStore implements AgentStore {
       work()
       this.#commit.run()
     } catch (error) {
-      // A full disk, for one, has rolled it back already.
+      // SQLite may have rolled it back already, for example if the disk is full.
       if (this.#database.inTransaction) this.#rollback.run()
       this.#bodies.revert()
       throw error
@@ -168,10 +169,10 @@ class SqlcipherStore implements AgentStore {
   }
 }
 
-/** Tables and identity in one transaction: a crash leaves both or an empty database. */
+/** Creates tables and identity in one transaction: a crash leaves both or an empty database. */
 function create(database: Database, options: AgentStoreOptions): void {
   const { publicKey, secretKey } = options.makeIdentity()
-  // An error in between closes the database, which undoes the transaction.
+  // An error in between closes the database, which rolls the transaction back.
   database.exec('BEGIN IMMEDIATE')
   createSchema(database)
   openRows(database)(IDENTITY).put({ one: 1, identity: options.identity, publicKey, secretKey })
@@ -183,7 +184,7 @@ function checkIdentity(stored: Uint8Array, given: Uint8Array, directory: string)
   const name = JSON.stringify(Buffer.from(stored).toString())
   throw new StaticError(
     'invalid_request',
-    `${directory} belongs to the agent ${name}: open it by that identity, or choose another directory.`,
+    `${directory} belongs to the agent ${name}. Use that identity, or choose another directory.`,
   )
 }
 

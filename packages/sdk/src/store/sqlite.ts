@@ -1,8 +1,10 @@
-/** better-sqlite3-multiple-ciphers, as much of it as is used: its own declarations are not in its export map. */
+/**
+ * The part of better-sqlite3-multiple-ciphers that is used here. Its own type declarations are not in its export map.
+ */
 import { createRequire } from 'node:module'
 import { StaticError } from '@static/protocol'
 
-/** What a column can hold here. */
+/** The value of a column. */
 export type Value = string | number | Uint8Array | null
 
 /** A prepared statement. */
@@ -22,7 +24,7 @@ export interface Database {
   pragma(source: string, options?: { readonly simple: boolean }): unknown
   prepare<Row = unknown>(sql: string): Statement<Row>
   exec(sql: string): void
-  /** Every page, free ones too, decrypted. */
+  /** Every page, including free ones, decrypted. */
   serialize(): Buffer
   close(): void
 }
@@ -32,11 +34,16 @@ interface Library {
   readonly SqliteError: abstract new () => Error & { readonly code: string }
 }
 
-/** The library is built for this Node-API; on an older one it does not refuse, it crashes the process. */
+/**
+ * The library is built for this version of Node-API. On an older one it does not refuse to load but crashes the
+ * process.
+ */
 const NODE_API = 10
 let loaded: Library | undefined
 
-/** Opens a database file; nothing is read yet. Throws `invalid_request` where the library cannot work. */
+/**
+ * Opens a database file without reading it. Throws `invalid_request` if this version of Node cannot run the library.
+ */
 export function openDatabase(path: string): Database {
   if (Number(process.versions.napi) < NODE_API) {
     throw new StaticError('invalid_request', `The agent's database needs Node 24 or newer; this is ${process.version}.`)
@@ -46,7 +53,7 @@ export function openDatabase(path: string): Database {
   return new loaded(path, { timeout: 0 })
 }
 
-/** SQLite's name of an error, such as SQLITE_BUSY; undefined for errors from elsewhere. */
+/** SQLite's name of an error, such as SQLITE_BUSY; undefined for other errors. */
 export function sqliteCode(error: unknown): string | undefined {
   return loaded !== undefined && error instanceof loaded.SqliteError ? error.code : undefined
 }

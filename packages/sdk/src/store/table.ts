@@ -1,38 +1,38 @@
 /**
- * What a table of the agent's database is. Each is described once (tables/): its declaration in SQL, the statements that
- * write and read it, and the same table in memory follow from that description.
+ * The description of a table of the agent's database (tables/). Its SQL declaration, the statements that write and read
+ * it, and the same table in memory are all derived from it.
  */
 import { StaticError } from '@static/protocol'
 import type { Value } from './sqlite.ts'
 
 /** How a column is declared in SQL. */
 export interface ColumnDeclaration {
-  /** Its name in the database, unless that is the field's in snake case. */
+  /** Its name in the database, unless that is the field's name in snake case. */
   readonly name?: string
   readonly type: 'TEXT' | 'INTEGER' | 'BLOB'
   readonly nullable?: true
-  /** What follows in the declaration: a default, a check. */
+  /** The rest of the declaration, such as a default or a check. */
   readonly extra?: string
 }
 
 /** A column that holds a field of this type. */
 export interface Column<Field> extends ColumnDeclaration {
   readonly write: (field: Field) => Value
-  /** Throws `store_corrupt` for what this column cannot hold. */
+  /** Throws `store_corrupt` for a value that this column cannot have. */
   readonly read: (value: unknown, column: string) => Field
 }
 
-/** A table, as far as it can be known without the type of its rows. */
+/** A table, without the type of its rows. */
 export interface TableDeclaration {
   readonly name: string
   /** By field, in the order of the database. */
   readonly columns: Readonly<Record<string, ColumnDeclaration>>
   readonly key: readonly string[]
-  /** The table of the row that a row belongs to and is deleted with, and the fields that hold the key of that row. */
+  /** The table of the row that a row belongs to and is deleted with, and the fields that hold that row's key. */
   readonly parent?: { readonly table: string; readonly by: readonly string[] }
-  /** Its key is SQLite's own row number. */
+  /** Its key is SQLite's rowid. */
   readonly rowid?: true
-  /** The field that is kept apart, in the table `body`, and the field that ends it by being set. */
+  /** The field that is stored apart, in the table `body`, and the field that ends it when set. */
   readonly body?: { readonly field: string; readonly until?: string }
 }
 
@@ -44,25 +44,25 @@ export interface Table<Row> extends TableDeclaration {
   readonly body?: { readonly field: keyof Row & string; readonly until?: keyof Row & string }
 }
 
-/** A key of a row, or the first parts of one. */
+/** A key of a row, or its first parts. */
 export type Key = readonly Value[]
 
 /** The rows of one table, in a database or in memory. */
 export interface Rows<Row> {
-  /** Inserts a row, or replaces the one with its key. Throws if the row that it belongs to does not exist. */
+  /** Inserts a row, or replaces the one with the same key. Throws if the row that it belongs to does not exist. */
   put(row: Row): void
   /**
-   * Prepares a change of some fields of an existing row; the change says whether there was one. A row whose body has
-   * ended counts as none.
+   * Prepares a change of some fields of an existing row. The change returns whether the row exists. A row whose body
+   * has ended does not count.
    */
   change<Field extends keyof Row & string>(...fields: readonly Field[]): (key: Key, values: Pick<Row, Field>) => boolean
-  /** Deletes the rows whose key begins like this, with all that belongs to them. */
+  /** Deletes the rows whose key starts with these parts, with everything that belongs to them. */
   drop(...key: Key): void
-  /** All rows, by key. */
+  /** All rows, ordered by key. */
   all(): readonly Row[]
-  /** The next rows whose key begins like this, after a value of the part that follows. */
+  /** The next rows whose key starts with these parts, after a value of the following part. */
   page(start: Key, after: Value, limit: number): readonly Row[]
-  /** The sum of a field, by the first part of the key. */
+  /** The sums of a field, by the first part of the key. */
   sums(field: keyof Row & string): ReadonlyMap<string, number>
 }
 
@@ -95,7 +95,7 @@ export const OPTIONAL_BYTES: Column<Uint8Array | undefined> = {
   read: (value, column) => (value === null ? undefined : readBytes(value, column)),
 }
 
-/** One of a few words. */
+/** A column with one of several strings. */
 export function oneOf<Word extends string>(...words: readonly Word[]): Column<Word> {
   return {
     type: 'TEXT',
@@ -104,7 +104,7 @@ export function oneOf<Word extends string>(...words: readonly Word[]): Column<Wo
   }
 }
 
-/** The name of a column in the database; for the field that is kept apart, of the one that holds its number there. */
+/** The name of a column in the database. For the field that is stored apart, the column with the body's number. */
 export function columnName({ columns, body }: TableDeclaration, field: string): string {
   if (field === body?.field) return 'body'
   return columns[field]?.name ?? field.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
@@ -118,14 +118,16 @@ function readInteger(value: unknown, column: string): number {
   return typeof value === 'number' ? value : unexpected(column)
 }
 
-/** A plain Uint8Array: `slice` of a Buffer is a view, of a Uint8Array a copy, and secrets are wiped after copying. */
+/**
+ * A plain Uint8Array: `slice` of a Buffer is a view but of a Uint8Array a copy, and secrets are wiped after copying.
+ */
 function readBytes(value: unknown, column: string): Uint8Array {
   return value instanceof Uint8Array
     ? new Uint8Array(value.buffer, value.byteOffset, value.byteLength)
     : unexpected(column)
 }
 
-/** The tables are STRICT: only a change of the file's structure behind SQLite's back leads here. */
+/** The tables are STRICT, so this only happens if the file was changed without SQLite. */
 function unexpected(column: string): never {
-  throw new StaticError('store_corrupt', `The agent's database holds something else than expected in ${column}.`)
+  throw new StaticError('store_corrupt', `The agent's database has an unexpected value in ${column}.`)
 }

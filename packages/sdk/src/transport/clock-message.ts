@@ -1,4 +1,4 @@
-/** What an agent's thread and the thread of a stream with a clock tell each other. */
+/** Messages between the agent's thread and the thread of a clocked stream. */
 import type { ConnectionFailure } from '@static/node/connection-error'
 import type { ErrorCode, Pace } from '@static/protocol'
 import type { Target } from '../ports.ts'
@@ -8,11 +8,11 @@ export interface ClockSettings {
   readonly way: 'quic' | 'grpc'
   readonly target: Target
   readonly connectTimeoutMs: number | undefined
-  /** One Int32: how many bytes the agent has taken, modulo 2³². Shared, so that counting costs no messages. */
+  /** One Int32: bytes that the agent has consumed, modulo 2³². Shared, so that counting needs no messages. */
   readonly taken: SharedArrayBuffer
 }
 
-/** An error on its way between threads: classes do not travel. */
+/** An error passed between threads, which cannot pass class instances. */
 export interface SentError {
   readonly code: ErrorCode
   /** Of a `ConnectionError`. */
@@ -20,7 +20,7 @@ export interface SentError {
   readonly message: string
 }
 
-/** What the thread is told. */
+/** Messages to the thread. */
 export type ToClock =
   | { readonly type: 'write'; readonly cells: Uint8Array; readonly urgent: boolean }
   | { readonly type: 'pace'; readonly pace: Pace }
@@ -28,11 +28,11 @@ export type ToClock =
   /** The temporary directory is set. */
   | { readonly type: 'shielded' }
 
-/** What the thread says. */
+/** Messages from the thread. */
 export type FromClock =
   | { readonly type: 'dialled' }
   | { readonly type: 'failed'; readonly error: SentError }
-  /** The library is about to read certificates; and it has. */
+  /** Sent before and after the library reads certificates. */
   | { readonly type: 'shield' | 'unshield' }
   | { readonly type: 'data'; readonly chunk: Uint8Array }
   | { readonly type: 'closed'; readonly error: SentError | undefined }

@@ -1,4 +1,4 @@
-/** The thread of a stream with a clock: dials, and lets one cell leave at each tick. It decides nothing else. */
+/** The thread of a clocked stream: dials, and sends one cell at each tick. It decides nothing else. */
 import { randomInt } from 'node:crypto'
 import { isMainThread, type MessagePort, parentPort, workerData } from 'node:worker_threads'
 import { ConnectionError } from '@static/node/connection-error'
@@ -9,17 +9,17 @@ import type { DialOptions } from './dial-options.ts'
 import { makeGrpcTransport } from './grpc.ts'
 import { makeQuicTransport } from './quic.ts'
 
-/** How long what waits may still take when the stream is to end. */
+/** Time in which queued cells are still sent when the stream ends. */
 const END_MS = 2000
-/** What the agent may be behind. A relay that keeps to its marks sends far less before they are answered. */
+/** How far the agent may fall behind. A relay that waits for its marks to be answered sends far less. */
 const MAX_BEHIND_BYTES = 8 * 1024 * 1024
-const FLOOD = 'The relay sends more than the agent can take.'
+const FLOOD = 'The relay sends faster than the agent can read.'
 const STEPS = 2 ** 32
 
 class ClockedStream {
   readonly #port: MessagePort
   readonly #taken: Int32Array
-  /** What the agent was handed; like the shared counter, this one wraps around. */
+  /** Bytes passed to the agent. Wraps around, like the shared counter. */
   #handed = 0
   #over = false
   #stream: CellStream | undefined
@@ -95,7 +95,7 @@ class ClockedStream {
     this.#wait(pacer)
   }
 
-  /** Only the main thread can change the environment that the library reads. */
+  /** Only the main thread can change the environment variables that the library reads. */
   async #shield<Result>(use: () => Promise<Result>): Promise<Result> {
     await new Promise<void>((resolve) => {
       this.#shielded = resolve

@@ -1,7 +1,7 @@
 /**
- * A transport whose streams can leave on a clock (SPEC.md, "Traffic"). Each stream has a thread of its own, with its
- * sockets: encryption, the database and the application share the agent's thread and would shift the ticks, and who sees
- * the ticks shift sees when the agent works.
+ * A transport whose streams can send on a clock (SPEC.md, "Traffic"). Each stream and its sockets have their own
+ * thread: encryption, the database and the application share the agent's thread and would delay the ticks, and an
+ * observer who sees the ticks shift can tell when the agent is working.
  */
 import { isMainThread, Worker } from 'node:worker_threads'
 import { ConnectionError } from '@static/node/connection-error'
@@ -12,12 +12,12 @@ import type { ClockSettings, FromClock, SentError, ToClock } from './clock-messa
 import { Delivery } from './delivery.ts'
 import type { DialOptions } from './dial-options.ts'
 
-/** How the transport is made. */
+/** Options of the transport. */
 export interface ClockOptions extends Pick<DialOptions, 'connectTimeoutMs'> {
   readonly way: 'quic' | 'grpc'
 }
 
-/** Makes the transport. */
+/** Creates the transport. */
 export function makeClockedTransport({ way, connectTimeoutMs }: ClockOptions): Transport {
   return {
     form: way === 'quic' ? 'cbor' : 'protobuf',
@@ -29,12 +29,12 @@ export function makeClockedTransport({ way, connectTimeoutMs }: ClockOptions): T
 }
 
 function dial(workerData: ClockSettings, handlers: StreamHandlers): Promise<CellStream> {
-  // In another one `withPrivateTemp` would change a copy of the environment.
+  // In a worker thread, `withPrivateTemp` would change a copy of the environment.
   if (workerData.way === 'quic' && !isMainThread) return Promise.reject(wrongThread())
   const worker = new Worker(new URL('./clock-worker.ts', import.meta.url), { workerData })
   const say = (message: ToClock): void => worker.postMessage(message, [])
   const write = (part: Uint8Array, urgent: boolean): void => {
-    // A copy that changes hands: of a view, the whole buffer would travel.
+    // Copied before the transfer, because transferring a view would transfer the whole underlying buffer.
     const cells = new Uint8Array(part)
     worker.postMessage({ type: 'write', cells, urgent } satisfies ToClock, [cells.buffer])
   }
@@ -46,7 +46,7 @@ function dial(workerData: ClockSettings, handlers: StreamHandlers): Promise<Cell
     unshield?.()
     reject(error ?? gone())
     delivery.closed(error)
-    // It has its goodbyes to say to the network; nobody waits for them.
+    // It may still close its connection; the process does not wait for that.
     worker.unref()
     setTimeout(() => void worker.terminate(), GOODBYE_MS).unref()
   }
@@ -85,7 +85,7 @@ function dial(workerData: ClockSettings, handlers: StreamHandlers): Promise<Cell
 }
 
 const GOODBYE_MS = 500
-const DIED = 'The thread of the connection to the relay has ended.'
+const DIED = 'The thread that runs the connection to the relay has stopped.'
 
 function gone(): ConnectionError {
   return new ConnectionError('closed', DIED)

@@ -1,14 +1,14 @@
 /**
- * Hands over what a stream brings, as `StreamHandlers` promises it: nothing before the caller has the stream in hands,
- * nothing after the last word, and that once.
+ * Delivers the events of a stream as `StreamHandlers` promises: nothing before the caller has the stream, nothing after
+ * `closed`, and `closed` once.
  */
 import type { StaticError } from '@static/protocol'
 import type { StreamHandlers } from '../ports.ts'
 
-/** What a stream has to say to its handlers. */
+/** Delivers the events of one stream. */
 export class Delivery {
   readonly #handlers: StreamHandlers
-  /** What came before the caller could have the stream; undefined once it has. */
+  /** Events that came before the caller has the stream; undefined afterwards. */
   #early: (() => void)[] | undefined = []
   #over = false
 
@@ -16,9 +16,9 @@ export class Delivery {
     this.#handlers = handlers
   }
 
-  /** To be called right before `dial` returns: what waits is handed over once the caller has had its turn. */
+  /** Call this right before `dial` returns. Queued events are delivered once the caller has had its turn. */
   begin(): void {
-    // Every microtask, and so every `await` on the way to the caller, comes before an immediate.
+    // All microtasks, and so every `await` up to the caller, run before an immediate.
     setImmediate(() => {
       const early = this.#early ?? []
       this.#early = undefined

@@ -1,9 +1,9 @@
-/** How a transport dials. */
+/** Options for dialing. */
 import type { Shield } from '@static/node/quic'
 
 export interface DialOptions {
-  /** How long the name, and then each address, may take; 5 s by default. */
+  /** Timeout in milliseconds for the name lookup, and then for each address. Default: 5,000. */
   readonly connectTimeoutMs?: number
-  /** Around the moment in which the QUIC library reads certificates from files. */
+  /** Wraps the moment in which the QUIC library reads certificates from files. */
   readonly shield?: Shield
 }

@@ -1,24 +1,24 @@
-/** How gRPC says that a call went wrong (https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md). */
+/** gRPC status codes of failed calls (https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md). */
 import type { IncomingHttpHeaders } from 'node:http2'
 import { ConnectionError } from '@static/node/connection-error'
 import { peerSentence } from '@static/node/peer-text'
 import { StaticError } from '@static/protocol'
 
 const OK = '0'
-/** The server takes no calls now, and may do so later. */
+/** The server does not accept calls now but may do so later. */
 const UNAVAILABLE = '14'
 
-/** Why the headers of an answer do not begin a call; undefined when they do. */
+/** Why response headers do not start a call; undefined if they do. */
 export function refusalOf(headers: IncomingHttpHeaders, place: string): StaticError | undefined {
   const status = statusOf(headers, place)
   if (status instanceof StaticError) return status
   const isGrpc =
     Number(headers[':status']) === 200 && /^application\/grpc(\+proto)?(;|$)/i.test(headers['content-type'] ?? '')
   if (isGrpc && status === undefined) return undefined
-  return new ConnectionError('wrong_protocol', `${place} answers, but it is not a relay.`)
+  return new ConnectionError('wrong_protocol', `The server at ${place} is not a relay.`)
 }
 
-/** How a call ended by its headers and trailers; undefined when they do not say. */
+/** How a call ended, from its headers and trailers; undefined if they do not tell. */
 export function statusOf(metadata: IncomingHttpHeaders, place: string): 'ok' | StaticError | undefined {
   const { 'grpc-status': code, 'grpc-message': words } = metadata
   if (code === undefined) return undefined
@@ -28,7 +28,7 @@ export function statusOf(metadata: IncomingHttpHeaders, place: string): 'ok' | S
   return code === UNAVAILABLE ? StaticError.of('unavailable', message) : new ConnectionError('closed', message)
 }
 
-/** gRPC sends text percent-encoded; not everybody does it well. */
+/** Decodes gRPC's percent-encoded text. Not every server encodes it correctly. */
 function decoded(text: string): string {
   try {
     return decodeURIComponent(text)

@@ -1,5 +1,5 @@
 /**
- * The relay by gRPC: an HTTP/2 connection with one `Session` call, protobuf cells in it. Framed by hand over node:http2:
+ * gRPC transport: an HTTP/2 connection with one `Session` call that carries protobuf cells. Uses node:http2 directly:
  * every message is one cell, so a gRPC library would only add copies.
  */
 import { once } from 'node:events'
@@ -21,14 +21,16 @@ import { refusalOf, statusOf } from './grpc-status.ts'
 import { tcpFailure } from './tcp-failure.ts'
 
 const PATH = `/${Relay.typeName}/${Relay.method.session.name}`
-/** What may be under way to us. The session's own marks bound it much sooner; HTTP/2's defaults would bound the speed. */
+/**
+ * Receive window. The session's own marks limit data in flight much earlier; HTTP/2's defaults would limit throughput.
+ */
 const WINDOW_BYTES = 8 * 1024 * 1024
-/** How long the relay may take to answer the end of a stream with its own, and then to close the connection. */
+/** Time for the relay to end its side of a stream, and then to close the connection. */
 const END_MS = 2_000
-/** What may wait for a relay that does not read: the session's marks bound requests much sooner, but not cover. */
+/** Limit for unsent data if the relay does not read. The session's marks limit requests much earlier, but not cover. */
 const MAX_UNSENT_BYTES = 8 * 1024 * 1024
 
-/** Makes the transport. */
+/** Creates the transport. */
 export function makeGrpcTransport({ connectTimeoutMs = CONNECT_TIMEOUT_MS }: DialOptions = {}): Transport {
   return {
     form: 'protobuf',
@@ -50,14 +52,14 @@ async function dial(
     servername: serverName,
     minVersion: 'TLSv1.3',
     ALPNProtocols: ['h2'],
-    // Not as NODE_TLS_REJECT_UNAUTHORIZED may want it.
+    // Whatever NODE_TLS_REJECT_UNAUTHORIZED says.
     rejectUnauthorized: true,
     ...(ca === undefined ? {} : { ca }),
   })
-  // Whoever waits hears of it; unheard it would end the process.
+  // Awaiting code gets the error. Without a listener it would end the process.
   socket.on('error', () => {})
   const timer = setTimeout(() => {
-    const late = new ConnectionError('timed_out', `No answer from ${place} in time.`)
+    const late = new ConnectionError('timed_out', `Connecting to ${place} timed out.`)
     if (line === undefined) socket.destroy(late)
     else line.cut(late)
   }, connectTimeoutMs)
@@ -65,7 +67,7 @@ async function dial(
   try {
     await once(socket, 'secureConnect')
     if (socket.alpnProtocol !== 'h2') throw new ConnectionError('wrong_protocol', `${place} does not speak HTTP/2.`)
-    // What is written is whole cells: there is nothing to wait for.
+    // Writes are whole cells already, so there is nothing to coalesce.
     socket.setNoDelay(true)
     const session = connectHttp2(`https://${serverName}:${port}`, {
       createConnection: () => socket,
@@ -84,9 +86,9 @@ async function dial(
   }
 }
 
-/** A connection and its only call: one takes the other along. */
+/** A connection and its only call. Closing one closes the other. */
 class GrpcLine implements CellStream {
-  /** Fulfilled when the relay has taken the call. Rejected when it did not; nothing is delivered then. */
+  /** Resolves when the relay has accepted the call. If it rejects, nothing is delivered. */
   readonly accepted: Promise<void>
   readonly #session: ClientHttp2Session
   readonly #stream: ClientHttp2Stream
@@ -121,7 +123,7 @@ class GrpcLine implements CellStream {
     stream.on('response', (headers) => this.#response(headers))
     stream.on('trailers', (trailers) => (this.#metadata = { ...this.#metadata, ...trailers }))
     stream.on('data', (chunk: Buffer) => this.#data(chunk))
-    // The relay has said its last word: our half ends too.
+    // The relay has ended its side, so this side ends, too.
     stream.on('end', () => this.end())
     stream.on('close', () => this.#closed())
   }
@@ -130,7 +132,7 @@ class GrpcLine implements CellStream {
     if (this.#isOver) return
     this.#stream.write(frameCells(cells, (size) => Buffer.allocUnsafe(size)))
     if (this.#stream.writableLength <= MAX_UNSENT_BYTES) return
-    this.cut(new ConnectionError('closed', `${this.#place} does not read what it is sent.`))
+    this.cut(new ConnectionError('closed', `The relay at ${this.#place} stopped reading.`))
   }
 
   end(): void {
@@ -139,7 +141,7 @@ class GrpcLine implements CellStream {
     this.#boundEnd()
   }
 
-  /** Ends both at once. */
+  /** Closes the call and the connection immediately. */
   cut(error: StaticError): void {
     this.#failure = error
     this.#session.destroy()
@@ -159,7 +161,7 @@ class GrpcLine implements CellStream {
   #data(chunk: Buffer): void {
     this.#delivery.data(this.#unframer.push(chunk))
     if (this.#unframer.fault !== undefined) {
-      this.cut(new ConnectionError('wrong_protocol', `${this.#place} sent something that is not a cell.`))
+      this.cut(new ConnectionError('wrong_protocol', `The relay at ${this.#place} sent a message that is not a cell.`))
     }
   }
 
@@ -172,7 +174,7 @@ class GrpcLine implements CellStream {
     this.#boundEnd()
   }
 
-  /** Undefined when the relay has ended in order. */
+  /** Undefined if the relay ended the stream cleanly. */
   #reason(): StaticError | undefined {
     const place = this.#place
     if (this.#failure instanceof StaticError) return this.#failure
@@ -180,7 +182,7 @@ class GrpcLine implements CellStream {
     if (status === 'ok' && this.#unframer.isWhole) return undefined
     if (status instanceof StaticError) return status
     const { rstCode } = this.#stream
-    const how = rstCode === 0 ? 'was cut off' : `was reset by the relay (HTTP/2 code ${rstCode})`
+    const how = rstCode === 0 ? 'was lost' : `was reset by the relay (HTTP/2 code ${rstCode})`
     return new ConnectionError('closed', `The connection to ${place} ${how}.`, this.#failure)
   }
 

@@ -1,6 +1,6 @@
 /**
- * The relay by QUIC: a connection with one stream, CBOR in its cells. What the stream takes and brings is bounded by the
- * session above, by its marks; its pings keep the connection alive.
+ * QUIC transport: a connection with one stream that carries CBOR cells. The session above limits the data in flight
+ * with its marks, and its pings keep the connection alive.
  */
 import { CONNECT_TIMEOUT_MS, dialAddresses } from '@static/node/dial'
 import { dialQuic, type QuicClientStream, type QuicConnection } from '@static/node/quic'
@@ -8,12 +8,12 @@ import type { CellStream, StreamHandlers, Transport } from '../ports.ts'
 import { Delivery } from './delivery.ts'
 import type { DialOptions } from './dial-options.ts'
 
-/** A relay that is there has answered by then; an agent has another way to try. */
+/** A reachable relay has answered by then; otherwise the agent has another transport to try. */
 const PROBE_AFTER_MS = 500
-/** How long the relay may take to answer the end of a stream with its own. */
+/** Time for the relay to end its side of a stream. */
 const END_MS = 2_000
 
-/** Makes the transport. Other threads than the main one need a `shield` that has it done there. */
+/** Creates the transport. On any thread but the main one, it needs a `shield` that runs on the main thread. */
 export function makeQuicTransport({ connectTimeoutMs = CONNECT_TIMEOUT_MS, shield }: DialOptions = {}): Transport {
   return {
     form: 'cbor',
@@ -36,7 +36,7 @@ function openLine(connection: QuicConnection, handlers: StreamHandlers): CellStr
   return line
 }
 
-/** A connection and its only stream: one takes the other along. */
+/** A connection and its only stream. Closing one closes the other. */
 class QuicLine implements CellStream {
   readonly #connection: QuicConnection
   readonly #stream: QuicClientStream
@@ -66,7 +66,7 @@ class QuicLine implements CellStream {
   end(): void {
     if (this.#stream.isOver) return
     this.#stream.end()
-    // The stream closes when the relay has read everything and ended its side; the connection goes either way.
+    // The stream closes once the relay has read everything and ended its side. The connection is closed either way.
     this.#late = setTimeout(() => this.#hangUp(), END_MS)
   }
 

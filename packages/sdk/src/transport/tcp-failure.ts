@@ -1,36 +1,36 @@
-/** Why a TLS connection over TCP did not come about. */
+/** Explains why a TLS connection over TCP failed. */
 import { ConnectionError, type ConnectionFailure } from '@static/node/connection-error'
 import { StaticError } from '@static/protocol'
 
-/** What the checks of a certificate find, by OpenSSL's name for it. */
+/** Certificate faults by OpenSSL's error name. */
 const CERTIFICATE: Readonly<Record<string, string>> = {
-  ERR_TLS_CERT_ALTNAME_INVALID: 'is not for this name',
+  ERR_TLS_CERT_ALTNAME_INVALID: 'does not contain this name',
   CERT_HAS_EXPIRED: 'has expired',
   CERT_NOT_YET_VALID: 'is not valid yet',
   INVALID_PURPOSE: 'is not for servers',
-  DEPTH_ZERO_SELF_SIGNED_CERT: 'is not signed by an authority that is trusted here',
-  SELF_SIGNED_CERT_IN_CHAIN: 'is not signed by an authority that is trusted here',
-  UNABLE_TO_GET_ISSUER_CERT: 'is not signed by an authority that is trusted here',
-  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'is not signed by an authority that is trusted here',
-  UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'is not signed by an authority that is trusted here',
-  CERT_SIGNATURE_FAILURE: 'is not signed by an authority that is trusted here',
+  DEPTH_ZERO_SELF_SIGNED_CERT: 'is not signed by a trusted CA',
+  SELF_SIGNED_CERT_IN_CHAIN: 'is not signed by a trusted CA',
+  UNABLE_TO_GET_ISSUER_CERT: 'is not signed by a trusted CA',
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'is not signed by a trusted CA',
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'is not signed by a trusted CA',
+  CERT_SIGNATURE_FAILURE: 'is not signed by a trusted CA',
 }
 
-/** Where it was tried, and what came of it. */
+/** A failed connection. */
 export interface TcpFailure {
-  /** The address as people write it. */
+  /** Host and port, for error messages. */
   readonly place: string
   readonly serverName: string
   readonly cause: unknown
 }
 
-/** The error to tell. An error that has its words already is passed on. */
+/** The error to report. A StaticError is passed on unchanged. */
 export function tcpFailure({ place, serverName, cause }: TcpFailure): StaticError {
   if (cause instanceof StaticError) return cause
   const code = codeOf(cause)
   const certificate = certificateFault(code)
   if (certificate !== undefined) {
-    const text = `The certificate that ${place} shows for "${serverName}" ${certificate}.`
+    const text = `The certificate that ${place} presented for "${serverName}" ${certificate}.`
     return new ConnectionError('untrusted_certificate', text, cause)
   }
   const [reason, text] = networkFault(place, code)
@@ -46,15 +46,15 @@ function certificateFault(code: string): string | undefined {
 function networkFault(place: string, code: string): readonly [ConnectionFailure, string] {
   switch (code) {
     case 'ECONNREFUSED':
-      return ['refused', `Nobody listens on TCP port ${portOf(place)}.`]
+      return ['refused', `Connection refused: nothing listens on TCP port ${portOf(place)}.`]
     case 'ENOTFOUND':
     case 'EAI_AGAIN':
-      return ['no_address', `No address is found for the name in ${place}.`]
+      return ['no_address', `Could not resolve the host name in ${place}.`]
     case 'ETIMEDOUT':
-      return ['timed_out', `No answer from ${place} in time.`]
+      return ['timed_out', `Connecting to ${place} timed out.`]
     case 'ECONNRESET':
     case 'EPIPE':
-      return ['closed', `${place} cut the connection off before it was up.`]
+      return ['closed', `${place} closed the connection before it was established.`]
     case 'EHOSTUNREACH':
     case 'ENETUNREACH':
     case 'EADDRNOTAVAIL':
@@ -63,7 +63,7 @@ function networkFault(place: string, code: string): readonly [ConnectionFailure,
       return ['wrong_protocol', `${place} does not speak HTTP/2.`]
     default:
       return code === 'EPROTO' || code.startsWith('ERR_SSL_')
-        ? ['wrong_protocol', `The server at ${place} does not speak TLS 1.3 as Static needs it.`]
+        ? ['wrong_protocol', `The server at ${place} does not support TLS 1.3, which Static requires.`]
         : ['unreachable', `The connection to ${place} failed${code === '' ? '' : ` (${code})`}.`]
   }
 }

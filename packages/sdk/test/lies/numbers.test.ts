@@ -66,7 +66,7 @@ for (const [name, lie] of Object.entries(LIES)) {
       world.relay.push(ids[1], lie(number, room, ids[1], mallory))
       const { error } = await ending
       assert.equal(error.code, 'connection_error')
-      assert.match(error.message, /broke the protocol: it sent a number that is out of range/)
+      assert.match(error.message, /violated the protocol: it sent a number out of range/)
       await connecting
     }
     // The relay is honest again: nothing of it was taken or stored.

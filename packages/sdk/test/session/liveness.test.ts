@@ -41,7 +41,7 @@ test('after 5 s of silence it pings, after 5 s more the session is lost', () => 
   assert.deepEqual(stage.taken(), [])
   stage.advance(1)
   assert.deepEqual(stage.taken(), ['end 1', 'a lost', 'lost connection_error'])
-  assert.equal(stage.losses[0]?.message, 'The relay does not answer any more.')
+  assert.equal(stage.losses[0]?.message, 'The relay stopped answering.')
 })
 
 test('anything that comes is a sign of life', () => {

@@ -59,7 +59,7 @@ test('another relay than the pinned one gets no signature, by either way', () =>
     stage.dialled(1)
     stage.challenge(1)
     assert.equal(stage.firstError?.code, 'connection_error')
-    assert.match(stage.firstError?.message ?? '', /^Another relay answers as relay.test/)
+    assert.match(stage.firstError?.message ?? '', /^The relay at relay\.test is not the one this agent knows\./)
     assert.deepEqual(stage.signed, [])
   }
 })

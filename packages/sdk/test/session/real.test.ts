@@ -218,7 +218,10 @@ test('says why when neither way is there', TIMEOUT, async (t) => {
   const endpoint = parseEndpoint(`quic://localhost:${await quietPort()}`)
   const fallback = grpcFallback(endpoint, { grpcPort: await quietPort() })
   const { ready } = open(t, relay, 'quic', { endpoint, fallback })
-  await assert.rejects(ready, refusedWith('connection_error', /UDP port \d+ .* Nor is there a way by gRPC: .*TCP port/))
+  await assert.rejects(
+    ready,
+    refusedWith('connection_error', /UDP port \d+ .* The gRPC fallback failed, too: .*TCP port/),
+  )
 })
 
 test('goes from gRPC to QUIC when the UDP port opens', TIMEOUT, async (t) => {
@@ -268,6 +271,6 @@ void test('a profile with a clock sends nothing by a transport that has none', T
     },
   }
   const { ready } = open(t, relay, 'grpc', { transports: { grpc: unclocked }, traffic: 'strict' })
-  await assert.rejects(ready, { message: /^A profile with a clock needs a transport that has one/ })
+  await assert.rejects(ready, { message: /^This traffic profile needs a clocked transport/ })
   assert.deepEqual(written, [])
 })

@@ -50,7 +50,7 @@ test("REPLACED: somebody else uses the agent's key, and is left alone for 30 s",
   stage.request('a')
   stage.close(1, CloseReason.REPLACED, { code: 'closed', message: 'Newer.' })
   assert.deepEqual(stage.taken(), ['end 1', 'a lost', 'lost transport_error'])
-  assert.match(stage.losses[0]?.message ?? '', /two programs seem to use the same agent/)
+  assert.match(stage.losses[0]?.message ?? '', /Two programs seem to use the same agent/)
   assert.ok(stage.redial(2) >= 30_000)
 })
 

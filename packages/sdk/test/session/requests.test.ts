@@ -85,7 +85,7 @@ test('a relay that breaks the protocol is left, with a sentence, and dialled aga
     stage.request('a')
     broken(stage)
     assert.deepEqual(stage.taken(), ['end 1', 'a lost', 'lost connection_error'], name)
-    assert.match(stage.losses[0]?.message ?? '', /^The relay broke the protocol: .+\.$/, name)
+    assert.match(stage.losses[0]?.message ?? '', /^The relay violated the protocol: .+\.$/, name)
     stage.advance(100)
     assert.deepEqual(stage.taken(), ['dial 2 grpc'], name)
   }

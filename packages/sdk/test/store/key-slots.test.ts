@@ -46,7 +46,7 @@ test('a key file can lie elsewhere, and be moved', async () => {
   const directory = await agentWith({ type: 'file', path })
   assert.equal(existsSync(join(directory, 'agent.key')), false)
   renameSync(path, join(elsewhere, 'moved'))
-  await assert.rejects(opens(directory, { type: 'file', path }), code('store_key_wrong', /missing/))
+  await assert.rejects(opens(directory, { type: 'file', path }), code('store_key_wrong', /does not exist/))
   await opens(directory, { type: 'file', path: join(elsewhere, 'moved') })
 })
 
@@ -66,7 +66,7 @@ test('a wrong, damaged, missing or readable key file is refused', async () => {
   writeFileSync(path, good.subarray(1))
   await assert.rejects(opens(directory, FILE), code('store_key_wrong', /32 bytes/))
   rmSync(path)
-  await assert.rejects(opens(directory, FILE), code('store_key_wrong', /missing/))
+  await assert.rejects(opens(directory, FILE), code('store_key_wrong', /does not exist/))
   assert.equal(existsSync(path), false)
   writeFileSync(path, good, { mode: 0o600 })
   chmodSync(path, 0o640)
@@ -90,10 +90,10 @@ test('a keyring opens it, and nothing takes its place when it does not', async (
   await opens(directory, source)
   assert.equal(existsSync(join(directory, 'agent.key')), false)
 
-  await assert.rejects(opens(directory, makeKeyring()), code('store_key_wrong', /does not hold/))
-  await assert.rejects(opens(directory, FILE), code('store_key_wrong', /key file does not open .* Open it by keyring/))
+  await assert.rejects(opens(directory, makeKeyring()), code('store_key_wrong', /does not contain/))
+  await assert.rejects(opens(directory, FILE), code('store_key_wrong', /key file does not open .* Use its keyring/))
   const locked: Keyring = { ...source.keyring, get: () => Promise.reject(new Error('locked')) }
-  await assert.rejects(opens(directory, { type: 'keyring', keyring: locked }), code('store_key_wrong', /unlock it/))
+  await assert.rejects(opens(directory, { type: 'keyring', keyring: locked }), code('store_key_wrong', /Unlock it/))
   for (const name of entries.keys()) entries.set(name, bytesOf('another'))
   await assert.rejects(opens(directory, source), code('store_key_wrong', /does not open/))
 })

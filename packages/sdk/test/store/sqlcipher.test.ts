@@ -88,7 +88,7 @@ test('refuses a place that is no directory', async () => {
   const file = join(makeDirectory(), 'file')
   writeFileSync(file, '')
   await assert.rejects(openStore(file), code('invalid_request'))
-  await assert.rejects(openStore('/proc/static/agent'), code('invalid_request', /cannot be made here/))
+  await assert.rejects(openStore('/proc/static/agent'), code('invalid_request', /cannot be created/))
   await assert.rejects(openStore(join(file, 'below')), code('invalid_request'))
 })
 

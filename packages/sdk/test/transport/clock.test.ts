@@ -35,6 +35,6 @@ void test('a relay that floods a busy agent is left before the memory is full', 
     },
     closed: closed.resolve,
   })
-  refused('connection_error', /^The relay sends more than the agent can take\.$/)(await closed.promise)
+  refused('connection_error', /^The relay sends faster than the agent can read\.$/)(await closed.promise)
   assert.ok(bytes <= 2 * KEPT_BYTES, `${bytes} bytes were kept`)
 })

@@ -82,16 +82,16 @@ const ENDS: Record<string, [answer: (stream: ServerHttp2Stream) => void, code: E
     /ended the session: 100 % full\.$/,
   ],
   'a status without words': [reply(CELLS.subarray(0, 0), { 'grpc-status': '13' }), 'connection_error', /status 13\.$/],
-  'no status': [reply(CELLS.subarray(0, 0), {}), 'connection_error', /was cut off\.$/],
+  'no status': [reply(CELLS.subarray(0, 0), {}), 'connection_error', /was lost\.$/],
   'half a cell': [
     reply(frameCells(CELLS).subarray(0, 1500), { 'grpc-status': '0' }),
     'connection_error',
-    /was cut off\.$/,
+    /was lost\.$/,
   ],
   'something else than cells': [
     reply(Buffer.from([0, 0, 0, 0, 1, 0]), { 'grpc-status': '0' }),
     'connection_error',
-    /sent something that is not a cell\.$/,
+    /sent a message that is not a cell\.$/,
   ],
   'a compressed message': [
     reply(Buffer.from([1, 0, 0, 4, 3]), { 'grpc-status': '0' }),
@@ -158,7 +158,7 @@ const REFUSALS: Record<string, [answer: (stream: ServerHttp2Stream) => void, cod
   'does not know the call': [
     (stream) => stream.respond({ ':status': 404 }, { endStream: true }),
     'connection_error',
-    /answers, but it is not a relay\.$/,
+    /^The server at .* is not a relay\.$/,
   ],
   'is a web site': [
     (stream) => {
@@ -173,7 +173,7 @@ const REFUSALS: Record<string, [answer: (stream: ServerHttp2Stream) => void, cod
     'connection_error',
     /was reset by the relay \(HTTP\/2 code 7\)\.$/,
   ],
-  'does not answer the call': [() => {}, 'connection_error', /^No answer from 127\.0\.0\.1:\d+ in time\.$/],
+  'does not answer the call': [() => {}, 'connection_error', /^Connecting to 127\.0\.0\.1:\d+ timed out\.$/],
 }
 
 for (const [name, [answer, code, message]] of Object.entries(REFUSALS)) {
@@ -196,12 +196,15 @@ void test('servers that are no relays are told apart from those that are', async
   )
   await left
   const plain = createServer((socket) => socket.on('error', () => {}).end('HTTP/1.1 400 Bad Request\r\n\r\n'))
-  await assert.rejects(dial(transport, await listen(t, plain)), refused('connection_error', /does not speak TLS 1\.3/))
+  await assert.rejects(
+    dial(transport, await listen(t, plain)),
+    refused('connection_error', /does not support TLS 1\.3/),
+  )
   const old = createTlsServer({ ...pair, maxVersion: 'TLSv1.2', ALPNProtocols: ['h2'] })
   old.on('tlsClientError', () => {})
-  await assert.rejects(dial(transport, await listen(t, old)), refused('connection_error', /does not speak TLS 1\.3/))
+  await assert.rejects(dial(transport, await listen(t, old)), refused('connection_error', /does not support TLS 1\.3/))
   const rude = createServer((socket) => socket.on('error', () => {}).destroy())
-  await assert.rejects(dial(transport, await listen(t, rude)), refused('connection_error', /cut the connection off/))
+  await assert.rejects(dial(transport, await listen(t, rude)), refused('connection_error', /closed the connection/))
 })
 
 void test('a certificate that has expired is told', async (t) => {
@@ -216,7 +219,7 @@ void test('a relay that does not answer the end is left after a while', async (t
   const line = await dial(transport, target)
   line.stream.write(CELLS)
   line.stream.end()
-  refused('connection_error', /was cut off\.$/)(await line.closed)
+  refused('connection_error', /was lost\.$/)(await line.closed)
   if (!session().destroyed) await once(session(), 'close')
   assert.equal(line.lastWords.length, 1)
 })
@@ -226,5 +229,5 @@ void test('a relay that takes the call and reads nothing is left, however long i
   const line = await dial(transport, target)
   const cells = new Uint8Array(1024 * CELL_BYTES)
   for (let count = 0; count < 9; count++) line.stream.write(cells)
-  refused('connection_error', /^127\.0\.0\.1:\d+ does not read what it is sent\.$/)(await line.closed)
+  refused('connection_error', /^The relay at 127\.0\.0\.1:\d+ stopped reading\.$/)(await line.closed)
 })

@@ -1,4 +1,4 @@
-/** The records of channels in memory: loaded when they are wanted, written once per transaction, just before its end. */
+/** Channel records in memory: loaded on demand, written once per transaction, just before it commits. */
 import { fromHex } from '@static/protocol'
 import type { AgentId, ChannelId } from '../../ports.ts'
 import type { Glance } from '../ledger/rows.ts'
@@ -30,7 +30,7 @@ import {
 } from './records.ts'
 import type { Statements } from './statements.ts'
 
-/** What the records of channels may take in memory, roughly; and what the parts of one take. */
+/** Approximate memory limit for channel records, and the approximate size of their parts. */
 const CACHED_BYTES = 64 * 1_048_576
 const CHANNEL_BYTES = 4096
 const MEMBER_BYTES = 800
@@ -53,13 +53,13 @@ export class ChannelCache {
   #weight = 0
   readonly #changed = new Set<Channel>()
 
-  /** `limit` is what the records may take in memory, roughly, in bytes. */
+  /** `limit` is the approximate memory limit in bytes. */
   constructor(statements: Statements, limit: number = CACHED_BYTES) {
     this.#statements = statements
     this.#limit = limit
   }
 
-  /** How many there are, and what they take, roughly. */
+  /** Number of cached channels and their approximate size. */
   get size(): { readonly channels: number; readonly bytes: number } {
     return { channels: this.#channels.size, bytes: this.#weight }
   }
@@ -93,12 +93,12 @@ export class ChannelCache {
     this.#reweigh(channel)
   }
 
-  /** To be called after a change to a channel's records that `changes` names. */
+  /** Must be called after a change to a channel's records that `changes` names. */
   changed(channel: Channel): void {
     this.#changed.add(channel)
   }
 
-  /** Forgets a channel that has been deleted. */
+  /** Forgets a deleted channel. */
   drop(channel: Channel): void {
     this.#evict(channel.id)
     this.#changed.delete(channel)
@@ -110,7 +110,7 @@ export class ChannelCache {
     this.#changed.clear()
   }
 
-  /** No record is in use: those used longest ago go when all take too much. */
+  /** Called when no record is in use: evicts the least recently used ones if the limit is exceeded. */
   settle(): void {
     if (this.#weight <= this.#limit) return
     this.flush()
@@ -120,7 +120,7 @@ export class ChannelCache {
     }
   }
 
-  /** Forgets everything, changes that were not written included. */
+  /** Forgets everything, including unwritten changes. */
   clear(): void {
     this.#channels.clear()
     this.#weights.clear()

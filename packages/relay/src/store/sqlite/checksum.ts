@@ -1,14 +1,14 @@
 /**
- * Checksums of stored rows (CRC-32). They are against disks that change bits, not against people: whoever can write the
- * file can make them right again. What agents must not be lied to about is covered by the hash chain.
+ * Checksums of stored rows (CRC-32). They detect bit errors on disk, not tampering: anyone who can write the file can
+ * correct them. The hash chain covers what agents must not be lied to about.
  */
 import { crc32 } from 'node:zlib'
 import { StaticError } from '@static/protocol'
 
-/** What a column holds. */
+/** The value of a column. */
 export type Value = number | string | Uint8Array | null
 
-/** Beyond this a value is looked at by itself instead of being copied. */
+/** Longer values are checksummed in place instead of being copied. */
 const SMALL = 256
 const scratch = Buffer.allocUnsafe(4096)
 const NULL = 0
@@ -16,7 +16,7 @@ const NUMBER = 1
 const TEXT = 2
 const BYTES = 3
 
-/** Of the values of a row, in their order. */
+/** The checksum of a row's values, in order. */
 export function checksum(row: readonly Value[]): number {
   let sum = 0
   let at = 0
@@ -48,12 +48,12 @@ export function checksum(row: readonly Value[]): number {
   return sum
 }
 
-/** A row with its checksum. */
+/** Appends its checksum to a row. */
 export function sealed<Row extends readonly Value[]>(row: Row): [...Row, number] {
   return [...row, checksum(row)]
 }
 
-/** The values of a row that ends with its checksum. Throws `store_corrupt` if it is not theirs, or there is no row. */
+/** The values of a row that ends with its checksum. Throws `store_corrupt` if it does not match or there is no row. */
 export function intact(row: unknown, what: string): unknown {
   const values = [...((row as readonly Value[] | undefined) ?? [])]
   const sum = values.pop()
@@ -61,7 +61,7 @@ export function intact(row: unknown, what: string): unknown {
   return values
 }
 
-/** That something stored is not what was stored. */
+/** The error for stored data that was changed. */
 export function damaged(what: string): StaticError {
-  return StaticError.of('store_corrupt', `The store is damaged (${what}): restore it from a backup.`)
+  return StaticError.of('store_corrupt', `The store is damaged (${what}). Restore it from a backup.`)
 }

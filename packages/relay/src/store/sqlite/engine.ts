@@ -1,4 +1,4 @@
-/** Calls in transactions: many share one, and one that fails takes no other with it. */
+/** Runs calls in transactions: many share one, and a failing call does not affect the others. */
 import { hash } from 'node:crypto'
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
 import { type Hash, StaticError } from '@static/protocol'
@@ -7,27 +7,27 @@ import { Ledger, type Decision } from '../ledger/ledger.ts'
 import type { Answer, Call } from './worker-messages.ts'
 import { SqliteRows } from './rows.ts'
 
-/** How often space is given back, how many pages at most, and how many stay for what comes next. */
+/** How often free pages are returned to the file system, how many at most, and how many are kept for reuse. */
 const COMPACT_MS = 10_000
 const COMPACT_PAGES = 2048
 const SPARE_PAGES = 256
 
-/** Read-only, I/O error, damaged, full, cannot open, no database: the storage is at fault, not the statement. */
+/** Read-only, I/O error, corrupt, full, cannot open, not a database: faults of the storage, not of the statement. */
 const STORAGE_ERRORS = new Set([8, 10, 11, 13, 14, 26])
 
-/** These change nothing. */
+/** Operations that change nothing. */
 const READING = new Set<StoreOperation>(['read', 'resume', 'welcomes', 'invite'])
 const SQLITE_CORRUPT = 11
 
 const sha256: Hash = (bytes) => hash('sha256', bytes, 'buffer')
 
-/** Whether something that is stored is not as it was. */
+/** Whether stored data is damaged. */
 function isDamage(error: unknown): boolean {
   if (error instanceof StaticError) return error.code === 'store_corrupt'
   return ((error as { errcode?: number }).errcode ?? 0) % 256 === SQLITE_CORRUPT
 }
 
-/** Moments in the engine's work between which a process may die. */
+/** Points in the engine's work at which a crash is tested. */
 export type EngineStep =
   | 'before_begin'
   | 'after_insert_before_commit'
@@ -59,17 +59,17 @@ export class SqliteEngine {
     this.#totalChanges = db.prepare('SELECT total_changes() AS changes')
   }
 
-  /** False from a write that the storage did not take to one that it did; for ever once something is not as it was. */
+  /** False after a failed write until one succeeds; permanently false once damage was found. */
   get healthy(): boolean {
     return this.#healthy && !this.#damaged
   }
 
-  /** How many have been committed. */
+  /** Number of committed transactions. */
   get transactions(): number {
     return this.#transactions
   }
 
-  /** All in one transaction; if that fails each in its own, so that only the culprit fails. */
+  /** Runs all calls in one transaction. If that fails, runs each in its own, so that only the failing one fails. */
   run(calls: readonly Call[]): Answer[] {
     try {
       return this.#transaction(calls)
@@ -79,7 +79,7 @@ export class SqliteEngine {
     }
   }
 
-  /** Gives space back, when it is time for that and there is something to give. */
+  /** Returns free space to the file system, if it is time and there is some. */
   compact(now: Time): void {
     const changes = this.#changes()
     const free = Math.max(0, this.#freePages() - SPARE_PAGES)
@@ -121,13 +121,13 @@ export class SqliteEngine {
     try {
       outcome = this.#ledger.run(name, request)
     } catch (error) {
-      // Nothing to undo: whoever asks again and again for what is damaged does not keep the others waiting.
+      // Nothing to roll back, so repeated requests for damaged data do not slow down the others.
       if (isDamage(error) && READING.has(name)) return this.#failed(error)
       throw error
     }
     if (name === 'sweep') {
       this.#rows.purge()
-      // Nobody writes to a store that is ill: try whether it has recovered.
+      // An unhealthy store gets no writes, so test whether it has recovered.
       if (!this.#healthy) this.#db.exec('UPDATE deployment SET relay_id = relay_id')
       this.#onStep?.('in_sweep')
     }

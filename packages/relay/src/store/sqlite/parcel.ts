@@ -1,9 +1,9 @@
 /**
- * Values on their way between threads. All bytes travel in one buffer, which changes hands instead of being copied; a
- * structured clone would copy each array's whole backing buffer, however small the view on it.
+ * Values passed between threads. All bytes are in one buffer, which is transferred instead of copied; a structured
+ * clone would copy each array's whole backing buffer, however small the view on it.
  */
 
-/** What is posted; `bytes` is to be transferred. */
+/** The posted message; transfer `bytes`. */
 export interface Parcel {
   readonly items: readonly unknown[]
   readonly bytes: ArrayBuffer
@@ -15,18 +15,18 @@ interface Span {
   readonly $length: number
 }
 
-/** Collects what goes into a parcel. */
+/** Builds a parcel. */
 export class Packer {
   readonly #items: unknown[] = []
   readonly #parts: Uint8Array[] = []
   #size = 0
 
-  /** Adds an item as it is: it must hold no bytes but by where `bytes` has put them. */
+  /** Adds an item as is. It must contain bytes only as offsets returned by `bytes`. */
   add(item: unknown): void {
     this.#items.push(item)
   }
 
-  /** Takes bytes along; gives where they will be. */
+  /** Adds bytes and returns their offset. */
   bytes(part: Uint8Array): number {
     const at = this.#size
     this.#parts.push(part)
@@ -34,7 +34,7 @@ export class Packer {
     return at
   }
 
-  /** A copy of any value, with spans in the place of bytes. */
+  /** A copy of any value, with spans in place of bytes. */
   spans(value: unknown): unknown {
     if (typeof value !== 'object' || value === null) return value
     if (value instanceof Uint8Array) return { $at: this.bytes(value), $length: value.length } satisfies Span
@@ -42,7 +42,6 @@ export class Packer {
     return Object.fromEntries(Object.entries(value).map(([key, field]) => [key, this.spans(field)]))
   }
 
-  /** The parcel. */
   finish(): Parcel {
     const bytes = new Uint8Array(this.#size)
     let at = 0
@@ -54,7 +53,7 @@ export class Packer {
   }
 }
 
-/** A value of `Packer.spans` with its bytes: views of the parcel's buffer. */
+/** Restores a value of `Packer.spans`; its bytes are views of the parcel's buffer. */
 export function unpackSpans(parcel: Parcel, value: unknown): unknown {
   if (typeof value !== 'object' || value === null) return value
   if (Array.isArray(value)) return value.map((item) => unpackSpans(parcel, item))

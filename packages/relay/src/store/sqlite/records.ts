@@ -1,4 +1,4 @@
-/** Rows of SQLite as the records that they stand for, and back. */
+/** Converts between rows of SQLite and records. */
 import { chainNext, fromHex, type Hash, leaveBody, type Mode, toHex } from '@static/protocol'
 import type { Entry, Invite, Position, Time } from '../../ports.ts'
 import { readCommitBody, readLeaveBody } from '../ledger/entry-body.ts'
@@ -89,7 +89,7 @@ export type InviteRow = readonly [
   revoked: Flag,
 ]
 
-/** How an entry's kind is stored: by its place here. */
+/** An entry's kind is stored as its index here. */
 export const KINDS = ['message', 'commit', 'leave'] as const
 
 const NOTHING = new Uint8Array()
@@ -115,7 +115,7 @@ export function readChannel(number: number, row: ChannelRow): ChannelFields {
   }
 }
 
-/** How many columns of a channel's row never change: they come first. */
+/** Number of columns of a channel's row that never change. They come first. */
 export const FIXED_COLUMNS = 6
 
 /** A channel's row. */
@@ -212,14 +212,14 @@ export function headerRow(entry: Entry, sender: Bytes): HeaderRow {
   ]
 }
 
-/** Where the log stands after an entry, of whose row this is the header, with its checksum. */
+/** The log position after an entry, from the header of its row, with its checksum. */
 export function readPosition(row: unknown, index: number): Position {
   const [at, kind, slot, , , , , , hash] = intact(row, `entry ${index}`) as HeaderRow
   if (at !== index) throw damaged(`entry ${index}`)
   return { index, hash, slot: KINDS[kind] === 'commit' ? slot + 1 : slot }
 }
 
-/** The entry that follows a position, of whose row this is, and the position after it. Only if the chain fits. */
+/** The entry after a position, from its row, and the position after it. Throws if the hash chain does not match. */
 export function readEntry(hash: Hash, previous: Position, row: unknown): { entry: Entry; position: Position } {
   const header = [...(row as readonly (number | Bytes)[])]
   const body = header.pop() as Bytes
@@ -239,7 +239,7 @@ export function readEntry(hash: Hash, previous: Position, row: unknown): { entry
   return { entry: content(), position }
 }
 
-/** Whether two hashes are the same. */
+/** Whether two hashes are equal. */
 export function isEqual(one: Bytes, other: Bytes): boolean {
   return Buffer.compare(one, other) === 0
 }
@@ -265,17 +265,17 @@ export function inviteRow(invite: Invite): InviteRow {
   return [id, fromHex(channel), fromHex(agent), admissionKey, expiresAt, maxUses, uses, revoked ? 1 : 0]
 }
 
-/** A record as text: for those that are written seldom and never searched. */
+/** A record as JSON, for records that are seldom written and never searched. */
 export function toJson(record: object): string {
   return JSON.stringify(record, function (this: Record<string, unknown>, key) {
-    // Not the second argument: of a Buffer that is what its own toJSON has made.
+    // Not the second argument: for a Buffer that is the result of its own toJSON.
     const value = this[key]
     if (typeof value === 'bigint') return { $integer: String(value) }
     return value instanceof Uint8Array ? { $bytes: toHex(value) } : value
   })
 }
 
-/** The record of a text. */
+/** Parses a record. */
 export function fromJson(text: string): unknown {
   return JSON.parse(text, (_key, value: { $bytes?: string; $integer?: string } | null) => {
     if (typeof value !== 'object' || value === null) return value

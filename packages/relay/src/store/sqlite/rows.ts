@@ -1,4 +1,4 @@
-/** Rows in SQLite. What becomes of the records of channels is in channel-cache.ts. */
+/** Rows in SQLite. For the records of channels, see channel-cache.ts. */
 import type { DatabaseSync } from 'node:sqlite'
 import { fromHex, type Hash, toHex } from '@static/protocol'
 import type { Account, AgentId, ChannelId, Entry, Invite, Position, StoredWelcome, Time } from '../../ports.ts'
@@ -29,9 +29,9 @@ import {
 import { type Statements, prepareStatements } from './statements.ts'
 import { type Channel, type Slot, type Turn, newChannel } from '../ledger/state.ts'
 
-/** What one sweep looks at and deletes at most, beside entries of living channels. */
+/** Maximum number of rows that one sweep visits and deletes, besides entries of living channels. */
 const SWEEP_ROWS = 2048
-/** How long ids may stay beyond their time, so that a round through all of them finds many. */
+/** How long ids may outlive their expiry, so that a round through all of them finds many. */
 const ROUND_PAUSE_MS = 3600_000
 const NOTHING: Uint8Array = new Uint8Array()
 
@@ -40,7 +40,7 @@ export class SqliteRows implements Rows {
   readonly #statements: Statements
   readonly #hash: Hash
   readonly #cache: ChannelCache
-  /** A round through the ids: where it stands, the oldest one that was left, and from when on the next one begins. */
+  /** The current round through the ids: its position, the oldest id it left, and when the next round starts. */
   #round = { after: NOTHING, oldest: Infinity, start: 0 }
 
   constructor(db: DatabaseSync, hash: Hash, cachedBytes?: number) {
@@ -49,12 +49,12 @@ export class SqliteRows implements Rows {
     this.#cache = new ChannelCache(this.#statements, cachedBytes)
   }
 
-  /** How many channels are in memory, and what they take, roughly. */
+  /** Number of cached channels and their approximate size. */
   get cached(): { readonly channels: number; readonly bytes: number } {
     return this.#cache.size
   }
 
-  /** Writes the changed records. To be called before the transaction ends. */
+  /** Writes changed records. Must be called before the transaction commits. */
   flush(): void {
     this.#cache.flush()
   }
@@ -63,13 +63,13 @@ export class SqliteRows implements Rows {
     this.#cache.settle()
   }
 
-  /** Forgets everything in memory: the transaction that it belongs to is undone. */
+  /** Forgets everything in memory, because its transaction was rolled back. */
   forget(): void {
     this.#cache.clear()
     this.#round = { after: NOTHING, oldest: Infinity, start: 0 }
   }
 
-  /** Deletes a part of what deleted channels have left. */
+  /** Deletes some of the rows that deleted channels have left. */
   purge(): void {
     const { firstDropped, purgeEntries, purgeIds, forgetDropped } = this.#statements
     const [channel] = (firstDropped.get() as unknown as [number?]) ?? []
@@ -138,7 +138,7 @@ export class SqliteRows implements Rows {
       statement.run(channel.number)
     }
     this.#statements.dropInvites.run(fromHex(channel.id))
-    // What may be much goes by and by.
+    // Large parts are deleted gradually.
     this.#statements.addDropped.run(channel.number)
     this.#cache.drop(channel)
   }
@@ -225,7 +225,7 @@ export class SqliteRows implements Rows {
     return Number(changes) > 0 ? undefined : this.#answered(bytes, since)
   }
 
-  /** Goes on through all ids in rounds: an index by time would cost every message more than this costs the sweep. */
+  /** Visits all ids in rounds: an index by time would cost every message more than this costs the sweep. */
   expireIds(since: Time): void {
     const { nextIds, oldestId, dropIds } = this.#statements
     const round = this.#round
@@ -236,7 +236,7 @@ export class SqliteRows implements Rows {
     round.oldest = Math.min(round.oldest, oldest ?? Infinity)
     round.after = through
     if (through !== LAST_ID) return
-    // Ids that come from now on are younger than `since`.
+    // Ids added from now on are younger than `since`.
     const start = Math.min(round.oldest, since) + ROUND_PAUSE_MS
     this.#round = { after: NOTHING, oldest: Infinity, start }
   }

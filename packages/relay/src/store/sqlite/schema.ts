@@ -1,6 +1,6 @@
 /**
- * The relay's database file. One process has it at a time: the lock is taken when it is opened and held to the end, so
- * the caches beside it are always right. Every commit is on disk before it is answered (WAL, `synchronous=FULL`).
+ * The relay's database file. Only one process uses it at a time: the lock is taken when it is opened and held until it
+ * is closed, so the caches are always correct. Every commit is on disk before it is answered (WAL, `synchronous=FULL`).
  */
 import { randomBytes } from 'node:crypto'
 import { chmodSync, closeSync, existsSync, openSync } from 'node:fs'
@@ -9,14 +9,14 @@ import { RELAY_ID_BYTES, StaticError } from '@static/protocol'
 import type { Deployment } from '../../ports.ts'
 import { checksum, intact } from './checksum.ts'
 
-/** Of the tables below. One that was released is never changed: add a step from it to the next. */
+/** Version of the tables below. A released version is never changed: add a step from it to the next. */
 const VERSION = 1
 
 /**
- * Entries have one integer as key (`entryKey`), so that an insertion is one step in one tree. Ids are remembered when
- * the entry is long gone; their key begins with the channel and its sender, whose ids lie side by side. What every
- * message changes is kept apart from what is large. Each row ends with its checksum (`checksum.ts`), so that what the
- * disk has changed is noticed before it is served; an entry's body is covered by the chain instead.
+ * Entries have one integer as key (`entryKey`), so that an insertion is one step in one tree. Ids are kept long after
+ * the entry is gone; their key starts with the channel and its sender, whose ids are adjacent. What every message
+ * changes is kept apart from what is large. Each row ends with its checksum (`checksum.ts`), so that bit errors are
+ * detected before it is served; an entry's body is covered by the hash chain instead.
  */
 const TABLES = `
   CREATE TABLE deployment (relay_id BLOB NOT NULL, token_key BLOB NOT NULL, checksum INTEGER NOT NULL) STRICT;
@@ -151,9 +151,9 @@ const TABLES = `
   CREATE INDEX ending_invites ON invites (ends_at);
 `
 
-/** Pages in memory, in KiB: the ids of busy senders should fit. */
+/** Page cache in KiB: the ids of busy senders should fit. */
 const CACHE_KIB = 32_768
-/** Pages in the write-ahead log before SQLite moves them by itself: hot pages are written once for many batches. */
+/** Pages in the write-ahead log before SQLite checkpoints it: hot pages are written once for many batches. */
 const CHECKPOINT_PAGES = 4000
 
 const SQLITE_BUSY = 5
@@ -161,18 +161,18 @@ const SQLITE_CORRUPT = 11
 const SQLITE_NOTADB = 26
 
 /**
- * Opens or makes the file. Throws `store_locked` when another process has it, `store_corrupt` when it is no database of
- * this version, `unavailable` when it cannot be opened at all.
+ * Opens or creates the file. Throws `store_locked` if another process has it open, `store_corrupt` if it is not a
+ * database of this version, `unavailable` if it cannot be opened at all.
  */
 export function openDatabase(path: string): DatabaseSync {
   let db: DatabaseSync | undefined
   try {
-    // SQLite would make it with the umask; its -wal file copies the mode of this one. One that is there is not opened
-    // here: closing it would take away the lock that another thread of this process may hold on it (POSIX).
+    // SQLite would create it with the umask; its -wal file inherits the mode of this one. An existing file is not
+    // opened here: closing it would release the lock that another thread of this process may hold on it (POSIX).
     if (!existsSync(path)) closeSync(openSync(path, 'ax', 0o600))
     chmodSync(path, 0o600)
     db = new DatabaseSync(path)
-    // The first one has no effect once there is a table, or once the file is in WAL mode.
+    // The first pragma has no effect once there is a table, or once the file is in WAL mode.
     db.exec(`
       PRAGMA auto_vacuum=INCREMENTAL;
       PRAGMA locking_mode=EXCLUSIVE;
@@ -193,7 +193,7 @@ function makeTables(db: DatabaseSync, path: string): void {
   db.exec('BEGIN IMMEDIATE')
   const version = db.prepare('PRAGMA user_version').get()?.['user_version']
   if (typeof version !== 'number' || version > VERSION) {
-    throw StaticError.of('store_corrupt', `${path} was made by a newer version of Static: use that one.`)
+    throw StaticError.of('store_corrupt', `${path} was created by a newer version of Static. Update Static.`)
   }
   if (version === 0) {
     db.exec(TABLES)
@@ -204,7 +204,7 @@ function makeTables(db: DatabaseSync, path: string): void {
   db.exec('COMMIT')
 }
 
-/** What was drawn when the file was made. Throws `store_corrupt` when it is not that. */
+/** The random values from when the file was created. Throws `store_corrupt` if they are damaged. */
 export function readDeployment(db: DatabaseSync): Deployment {
   const statement = db.prepare('SELECT relay_id, token_key, checksum FROM deployment')
   statement.setReturnArrays(true)
@@ -216,7 +216,8 @@ function openingError(error: unknown, path: string): StaticError {
   if (error instanceof StaticError) return error
   const { errcode = 0, message } = error as { errcode?: number; message?: string }
   const code = errcode & 0xff
-  if (code === SQLITE_BUSY) return StaticError.of('store_locked', `Another process uses ${path}.`, { cause: error })
+  if (code === SQLITE_BUSY)
+    return StaticError.of('store_locked', `${path} is locked by another process.`, { cause: error })
   if (code === SQLITE_CORRUPT || code === SQLITE_NOTADB) {
     return StaticError.of('store_corrupt', `${path} is not a database, or is damaged.`, { cause: error })
   }

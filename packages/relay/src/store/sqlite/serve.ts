@@ -1,6 +1,6 @@
 /**
- * Serves a database to another thread. Whatever waits when it is free goes into one transaction and is answered in one
- * message after the commit: one flush to disk for many callers.
+ * Serves a database to another thread. All calls that wait when it is free go into one transaction and are answered in
+ * one message after the commit: one flush to disk for many callers.
  */
 import type { DatabaseSync } from 'node:sqlite'
 import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads'
@@ -16,7 +16,7 @@ import {
 } from './worker-messages.ts'
 import { openDatabase, readDeployment } from './schema.ts'
 
-/** What goes into one transaction at most. */
+/** Limits of one transaction. */
 const BATCH_CALLS = 256
 const BATCH_BYTES = 4_194_304
 
@@ -43,7 +43,7 @@ export function serveDatabase(port: MessagePort, options: WorkerOptions, onStep?
   const work = (first: ToWorker): void => {
     take(first)
     while (true) {
-      // What has come while the last batch was written.
+      // Calls that arrived while the last batch was written.
       for (let next = receiveMessageOnPort(port); next; next = receiveMessageOnPort(port))
         take(next.message as ToWorker)
       if (queue.length === 0) break
@@ -74,7 +74,7 @@ function batchLength(queue: readonly Call[]): number {
   return length
 }
 
-/** The bytes that a call brings in or asks for. */
+/** The bytes that a call writes or asks for. */
 function weigh({ name, request }: Call): number {
   if (name === 'append') return request.ciphertext.length
   if (name === 'read' || name === 'welcomes') return request.maxBytes

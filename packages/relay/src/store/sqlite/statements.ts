@@ -1,4 +1,7 @@
-/** Every statement of the SQLite engine, prepared once. They return arrays: `node:sqlite`'s row objects are slow. */
+/**
+ * Every statement of the SQLite engine, prepared once. They return arrays, because row objects of `node:sqlite` are
+ * slow.
+ */
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
 
 const MEMBER = `SELECT channel_id, agent, added, cursor_index, cursor_hash, cursor_slot, welcome, ended_index, ended_hash,
@@ -84,7 +87,7 @@ const SQL = {
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
   dropWelcome: 'DELETE FROM welcomes WHERE channel = ? AND agent = ?',
   countWelcomes: 'SELECT count(*) FROM welcomes WHERE agent = ? AND account = ? AND mode = ? AND channel <> ?',
-  // Asks for no blob: length() does not read it.
+  // Does not load the blob: length() does not read it.
   welcomesOf: `SELECT sequence, length(welcome) FROM welcomes INDEXED BY welcomes_of
     WHERE agent = ? AND sequence > ? ORDER BY sequence`,
   welcome: 'SELECT record, welcome, checksum FROM welcomes WHERE sequence = ?',
@@ -98,10 +101,9 @@ const SQL = {
   endInvites: 'UPDATE invites SET ends_at = min(?, expires_at) WHERE ends_at IS NULL',
 }
 
-/** The statements by their names. */
 export type Statements = Readonly<Record<keyof typeof SQL, StatementSync>>
 
-/** Prepares them. */
+/** Prepares all statements. */
 export function prepareStatements(db: DatabaseSync): Statements {
   const prepared = Object.entries(SQL).map(([name, sql]) => {
     const statement = db.prepare(sql)

@@ -1,6 +1,6 @@
 /**
- * The default engine: SQLite in a thread of its own, so that a flush to disk keeps nobody else waiting. What is asked
- * for within one tick goes there together, and comes back together once it is durable.
+ * The default engine: SQLite in its own thread, so that a flush to disk blocks nothing else. Calls within one tick are
+ * sent together and answered together once they are durable.
  */
 import { Worker } from 'node:worker_threads'
 import { StaticError } from '@static/protocol'
@@ -22,27 +22,27 @@ import {
   unpackAnswers,
 } from './worker-messages.ts'
 
-/** What a store in a file is opened with. */
+/** Options of a store in a file. */
 export interface SqliteStoreOptions {
   readonly path: string
   readonly retention: Retention
-  /** Told once when the thread has ended by itself: the store cannot be used any more. */
+  /** Called once if the thread dies: the store cannot be used any more. */
   readonly onDeath?: (error: StaticError) => void
-  /** The thread's module, and what it gets beside the path and the retention. */
+  /** The thread's module, and its data besides the path and the retention. */
   readonly worker?: { readonly module: URL; readonly data: object }
 }
 
 /** A store in a file. */
 export interface SqliteStore extends Store {
-  /** How many transactions there were: many operations share one. */
+  /** Number of transactions; many operations share one. */
   readonly transactions: number
 }
 
 const WORKER = { module: new URL('./worker.ts', import.meta.url), data: {} }
 
 /**
- * Opens or makes the file. Throws `store_locked` when another process has it, `store_corrupt` when it is no database of
- * this version, `unavailable` when it cannot be opened at all.
+ * Opens or creates the file. Throws `store_locked` if another process has it open, `store_corrupt` if it is not a
+ * database of this version, `unavailable` if it cannot be opened at all.
  */
 export async function openSqliteStore(options: SqliteStoreOptions, listener: StoreListener): Promise<SqliteStore> {
   const { path, retention, onDeath, worker: { module, data } = WORKER } = options
@@ -71,7 +71,7 @@ class WorkerStore implements SqliteStore {
   readonly #onDeath: SqliteStoreOptions['onDeath']
   /** Not sent yet: the rest of this tick may bring more. */
   #unsent: Waiting[] = []
-  /** Sent; they are answered in this order. */
+  /** Sent, in the order of their answers. */
   readonly #waiting: Waiting[] = []
   readonly #exited: Promise<void>
   #failure: StaticError | undefined
@@ -150,7 +150,7 @@ class WorkerStore implements SqliteStore {
     }
   }
 
-  /** The thread has ended: whoever waits is told, and so is everyone after. */
+  /** The thread has ended: rejects all pending and all later calls. */
   #die(cause: unknown): void {
     const died = this.#failure === undefined
     const failure = (this.#failure ??= unavailable(cause))
@@ -160,5 +160,5 @@ class WorkerStore implements SqliteStore {
 }
 
 function unavailable(cause: unknown): StaticError {
-  return StaticError.of('unavailable', 'The relay cannot use its store now.', { cause })
+  return StaticError.of('unavailable', 'The relay cannot use its store. Retry later.', { cause })
 }

@@ -1,6 +1,6 @@
 /**
- * What the two sides of the SQLite engine tell each other. Calls are answered in their order. Messages, which are
- * nearly all there is, go as short tuples; an entry's body does not travel back, since the caller still has it.
+ * Messages between the two sides of the SQLite engine. Calls are answered in order. Messages, which are nearly all of
+ * the traffic, travel as short tuples; an entry's body is not sent back, because the caller still has it.
  */
 import type { ErrorCode, Mode } from '@static/protocol'
 import type { Deployment, StoreRequest, StoreResult, Retention, StoreEvent, StoreOperation } from '../../ports.ts'
@@ -21,15 +21,15 @@ export interface WorkerOptions {
   readonly retention: Retention
 }
 
-/** An operation that is asked for. */
+/** A requested operation. */
 export type Call = {
   [Name in StoreOperation]: { readonly name: Name; readonly request: StoreRequest<Name> }
 }[StoreOperation]
 
-/** An operation's end: what it came to, or why the engine could not. */
+/** The outcome of an operation: its result, or why the engine failed. */
 export type Answer = Decision<StoreOperation> | { readonly failed: string }
 
-/** What the worker posts: once when it is ready or cannot be, then once per batch. */
+/** Messages from the worker: one when it is ready or failed to open, then one per batch. */
 export type FromWorker =
   | { readonly type: 'ready'; readonly deployment: Deployment }
   | {
@@ -40,13 +40,13 @@ export type FromWorker =
   | {
       readonly type: 'answers'
       readonly parcel: Parcel
-      /** Whether the last write has succeeded. */
+      /** Whether the last write succeeded. */
       readonly healthy: boolean
-      /** How many transactions this batch took. */
+      /** Number of transactions of this batch. */
       readonly transactions: number
     }
 
-/** What the worker is sent. */
+/** Messages to the worker. */
 export type ToWorker = { readonly type: 'calls'; readonly parcel: Parcel } | { readonly type: 'close' }
 
 type AppendTuple = readonly [
@@ -68,14 +68,14 @@ type AppendTuple = readonly [
 /** An accepted message: index, whether it was charged, where its hash is. */
 type AppendedTuple = readonly [index: number, charged: boolean, hash: number, hashLength: number]
 
-/** What is said of an entry that the caller can put together itself. */
+/** What is sent back of an entry; the caller can rebuild the rest itself. */
 interface Placed {
   readonly type: 'placed'
   readonly index: number
   readonly hash: Uint8Array
 }
 
-/** Calls for the worker. */
+/** Encodes calls for the worker. */
 export function packCalls(calls: readonly Call[]): Parcel {
   const packer = new Packer()
   for (const { name, request } of calls) {
@@ -103,7 +103,7 @@ function packAppend(packer: Packer, request: StoreRequest<'append'>): AppendTupl
   ]
 }
 
-/** The calls in a parcel. */
+/** Decodes the calls in a parcel. */
 export function unpackCalls(parcel: Parcel): Call[] {
   return parcel.items.map((item) =>
     Array.isArray(item)
@@ -127,7 +127,7 @@ function unpackAppend({ bytes }: Parcel, tuple: AppendTuple): StoreRequest<'appe
   }
 }
 
-/** Answers for the caller. */
+/** Encodes answers for the caller. */
 export function packAnswers(answers: readonly Answer[]): Parcel {
   const packer = new Packer()
   for (const answer of answers) packer.add(packAppended(packer, answer) ?? packer.spans(lean(answer)))
@@ -151,7 +151,7 @@ function lean(answer: Answer): unknown {
   return { result: answer.result, events }
 }
 
-/** The answers in a parcel, to these calls. */
+/** Decodes the answers in a parcel, to these calls. */
 export function unpackAnswers(parcel: Parcel, calls: readonly Call[]): Answer[] {
   return parcel.items.map((item, at) => {
     const call = calls[at]

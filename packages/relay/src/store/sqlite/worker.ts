@@ -1,4 +1,4 @@
-/** The thread that has the database. */
+/** The thread that owns the database. */
 import { parentPort, workerData } from 'node:worker_threads'
 import type { WorkerOptions } from './worker-messages.ts'
 import { serveDatabase } from './serve.ts'

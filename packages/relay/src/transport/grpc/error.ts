@@ -1,4 +1,4 @@
-/** Refusals as gRPC tells them: its own status, and the whole Error in metadata, because the status has few words. */
+/** Refusals in gRPC: its own status, plus the complete Error in metadata, because the status has few codes. */
 import { create } from '@bufbuild/protobuf'
 import { Code, ConnectError, encodeBinaryHeader } from '@connectrpc/connect'
 import { ERROR_METADATA, ERRORS, type ErrorCode, StaticError } from '@static/protocol'
@@ -10,7 +10,7 @@ export function refusalError(refusal: Refusal): ConnectError {
   return new ConnectError(refusal.message, code, { [ERROR_METADATA]: encodeBinaryHeader(refusal, ErrorSchema) })
 }
 
-/** What a call failed with: an error of ours tells its code, as a refusal does; of any other nothing is told. */
+/** The error that a call failed with. A StaticError exposes its code, like a refusal; other errors expose nothing. */
 export function failureError(error: unknown): unknown {
   if (!(error instanceof StaticError)) return error
   const { code, message, details } = error

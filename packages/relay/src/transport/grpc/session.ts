@@ -1,4 +1,4 @@
-/** Session streams over native gRPC: cells in, cells out, framed by hand because it is the hot path. */
+/** Session streams over native gRPC. Framed here instead of by the library, because this is the hot path. */
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { CellUnframer, frameCells, type Pace } from '@static/protocol'
@@ -18,7 +18,7 @@ export class SessionStreams {
     this.#limits = limits
   }
 
-  /** Takes a new stream. */
+  /** Accepts a new stream. */
   accept(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, peer: Peer): void {
     const reply = new GrpcStream(stream, this.#limits)
     const refusal = objection(headers)
@@ -28,13 +28,13 @@ export class SessionStreams {
     }
     const id = this.#handler.opened(peer)
     if (id === undefined) {
-      reply.end(new ConnectError('The relay takes no more sessions now.', Code.Unavailable))
+      reply.end(new ConnectError('The relay accepts no more sessions now. Retry later.', Code.Unavailable))
       return
     }
     this.#open.set(id, reply)
     const unframer = new CellUnframer()
     stream.on('data', (chunk: Buffer) => {
-      // Ended by either side: what still comes is let go.
+      // Already ended by either side: ignore what still arrives.
       if (!this.#open.has(id)) return
       const cells = unframer.push(chunk)
       if (cells.length > 0) this.#handler.received(id, cells)
@@ -48,7 +48,7 @@ export class SessionStreams {
     reply.open()
   }
 
-  /** As in `Transport`. The cells are framed once, and every receiver's connection gets the same buffer. */
+  /** As in `Transport`. The cells are framed once; all receivers' connections get the same buffer. */
   write(ids: readonly StreamId[], cells: Uint8Array, urgent: boolean): void {
     let frames: Uint8Array | undefined
     for (const id of ids) {
@@ -79,7 +79,7 @@ export class SessionStreams {
     for (const id of this.#open.keys()) this.#finish(id)
   }
 
-  /** The stream is over, and not by the handler's will. */
+  /** Reports a stream that ended, but not by the handler. */
   #finish(id: StreamId, error?: ConnectError): void {
     const reply = this.#open.get(id)
     if (reply === undefined) return
@@ -92,11 +92,11 @@ export class SessionStreams {
 
 function faultError(fault: NonNullable<CellUnframer['fault']>): ConnectError {
   return fault === 'compressed'
-    ? new ConnectError('Messages are not compressed here.', Code.Unimplemented)
-    : new ConnectError('Every message of a session is one cell of 1,024 bytes.', Code.InvalidArgument)
+    ? new ConnectError('Compressed messages are not supported.', Code.Unimplemented)
+    : new ConnectError('Every message of a session must be one cell of 1,024 bytes.', Code.InvalidArgument)
 }
 
-/** Cells as they leave: in memory from the pool, which is quicker than fresh arrays. */
+/** Frames cells in pooled memory, which is faster than new arrays. */
 function framed(cells: Uint8Array): Uint8Array {
   return frameCells(cells, (size) => Buffer.allocUnsafe(size))
 }

@@ -1,4 +1,4 @@
-/** The answering half of a native gRPC stream that is framed by hand. */
+/** The response half of a native gRPC stream that is framed here. */
 import { constants, type IncomingHttpHeaders, type OutgoingHttpHeaders, type ServerHttp2Stream } from 'node:http2'
 import { Code, ConnectError } from '@connectrpc/connect'
 
@@ -9,11 +9,11 @@ export function isNativeGrpc(headers: IncomingHttpHeaders): boolean {
   return /^application\/grpc(\+proto)?$/i.test(headers['content-type'] ?? '')
 }
 
-/** What a gRPC stream is held to. */
+/** Limits of a gRPC stream. */
 export interface StreamLimits {
-  /** So many bytes may wait for a slow reader. */
+  /** Bytes that may wait for a slow reader. */
   readonly unsentBytes: number
-  /** So long may a stream take to end after its last word. */
+  /** Time in milliseconds in which a stream must close after its end was sent. */
   readonly closeMs: number
 }
 
@@ -27,19 +27,19 @@ export class GrpcStream {
   constructor(stream: ServerHttp2Stream, limits: StreamLimits) {
     this.#stream = stream
     this.#limits = limits
-    // Resets come as errors too; `close` follows either way.
+    // Resets arrive as errors, too. `close` follows either way.
     stream.on('error', () => {})
-    // The library's own response would send trailers without a status.
+    // The library's own handler would send trailers without a status.
     stream.removeAllListeners('wantTrailers')
     stream.on('wantTrailers', () => stream.sendTrailers(this.#outcome))
   }
 
-  /** Whether the last word has been said. */
+  /** Whether the end was sent. */
   get ended(): boolean {
     return this.#ended || this.#stream.closed || this.#stream.destroyed
   }
 
-  /** Says that the call was taken. */
+  /** Sends the response headers: the call was accepted. */
   open(): void {
     this.#stream.respond(
       { ':status': 200, 'content-type': CONTENT_TYPE, 'grpc-accept-encoding': 'identity' },
@@ -47,7 +47,7 @@ export class GrpcStream {
     )
   }
 
-  /** Sends frames; false when the reader is behind. A reader that is too far behind is cut off. */
+  /** Sends frames; returns false if the reader is behind. Cuts off a reader that is too far behind. */
   write(frames: Uint8Array): boolean {
     if (this.ended) return false
     if (this.#stream.writableLength + frames.length > this.#limits.unsentBytes) {
@@ -57,7 +57,7 @@ export class GrpcStream {
     return this.#stream.write(frames)
   }
 
-  /** Ends the stream after what was written: well, or with an error. */
+  /** Ends the stream after what was written, with status OK or an error. */
   end(error?: ConnectError): void {
     if (this.ended) return
     this.#ended = true
@@ -67,27 +67,29 @@ export class GrpcStream {
     } else {
       this.#stream.respond({ ':status': 200, 'content-type': CONTENT_TYPE, ...this.#outcome }, { endStream: true })
     }
-    // A reader that takes nothing would keep what waits for it, and a sender that does not end its half the stream. A
-    // reset right after the trailers would overtake them.
+    // A reader that takes nothing would keep its unsent data in memory, and a sender that does not end its half would
+    // keep the stream. A reset right after the trailers would overtake them.
     const late = setTimeout(() => this.cut(constants.NGHTTP2_CANCEL), this.#limits.closeMs)
     this.#stream.once('close', () => clearTimeout(late))
   }
 
-  /** Ends the stream at once, whatever waits. */
+  /** Ends the stream immediately and drops unsent data. */
   cut(code: number): void {
     this.#ended = true
     this.#stream.close(code)
-    // The reset may wait behind what the peer does not read; what is held for it need not.
+    // The reset may be stuck behind data the peer does not read, but its memory can be freed.
     this.#stream.destroy()
   }
 }
 
-/** Why a stream cannot be taken at all. */
+/** Why a stream cannot be accepted at all. */
 export function objection(headers: IncomingHttpHeaders): ConnectError | undefined {
   const encoding = headers['grpc-encoding'] ?? 'identity'
   return encoding === 'identity'
     ? undefined
-    : new ConnectError('Messages are not compressed here.', Code.Unimplemented, { 'grpc-accept-encoding': 'identity' })
+    : new ConnectError('Compressed messages are not supported.', Code.Unimplemented, {
+        'grpc-accept-encoding': 'identity',
+      })
 }
 
 function outcomeOf(error: ConnectError | undefined): OutgoingHttpHeaders {

@@ -1,4 +1,4 @@
-/** `Subscribe` over native gRPC, framed by hand as the sessions are. */
+/** `Subscribe` over native gRPC, framed here like the sessions. */
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
 import { create } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
@@ -22,9 +22,9 @@ import { refusalError } from './error.ts'
 import { GrpcStream, objection, type StreamLimits } from './stream.ts'
 import { readBody, unframeMessage } from './unary/body.ts'
 
-/** What a subscription is held to. */
+/** Limits of a subscription. */
 export interface SubscribeLimits extends StreamLimits {
-  /** So long may the request take to arrive. */
+  /** Time in milliseconds in which the request must arrive. */
   readonly bodyMs: number
 }
 
@@ -37,7 +37,7 @@ export function resumeMessage(request: SubscribeRequest, token: string): ClientM
   })
 }
 
-/** All subscriptions over native gRPC of a port. */
+/** All native gRPC subscriptions of a port. */
 export class Subscriptions {
   readonly #calls: CallHandler
   readonly #limits: SubscribeLimits
@@ -48,7 +48,7 @@ export class Subscriptions {
     this.#limits = limits
   }
 
-  /** Takes a new stream. */
+  /** Accepts a new stream. */
   accept(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, peer: Peer): void {
     const reply = new GrpcStream(stream, this.#limits)
     this.#open.add(reply)
@@ -100,11 +100,11 @@ function tokenOf(headers: IncomingHttpHeaders): string {
   return typeof token === 'string' ? token : ''
 }
 
-/** The one message of the request. */
+/** Reads the single message of the request. */
 async function readRequest(stream: ServerHttp2Stream, ms: number): Promise<SubscribeRequest> {
   const most = GRPC_PREFIX_BYTES + ENVELOPE_LIMITS.authenticated
   const { compressed, message } = unframeMessage(await readBody(stream, most, ms, () => true))
-  if (compressed) throw new ConnectError('Messages are not compressed here.', Code.Unimplemented)
+  if (compressed) throw new ConnectError('Compressed messages are not supported.', Code.Unimplemented)
   try {
     return decodeEnvelope('protobuf', SubscribeRequestSchema, message, most)
   } catch (error) {

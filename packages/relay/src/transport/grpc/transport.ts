@@ -1,6 +1,6 @@
 /**
  * The relay's TCP port: native gRPC, gRPC-Web, Connect, `/health` and `/metrics` on one TLS 1.3 socket. Sessions and
- * native subscriptions are framed by hand, the other calls go through the RPC library.
+ * native subscriptions are framed here; other calls go through the RPC library.
  */
 import { once } from 'node:events'
 import type { IncomingMessage, ServerResponse } from 'node:http'
@@ -24,27 +24,27 @@ import { listen, tlsOptions } from '../http2/listener.ts'
 import { metricsAnswer, type MetricsSource } from '../http2/metrics.ts'
 import { makeUnaryHandler, type UnaryHandler } from './unary/calls.ts'
 
-/** How to open the port. */
+/** Options of the port. */
 export interface GrpcOptions {
   /** `localhost` means both loopback addresses, `0.0.0.0` and `::` all addresses. */
   readonly host: string
-  /** 0 takes a free one. */
+  /** 0 picks a free port. */
   readonly port: number
   readonly certificate: Certificate
   /** Origins whose pages may call from a browser. */
   readonly origins: readonly string[]
   readonly health: () => Health
-  /** What `/metrics` tells, if anything. */
+  /** The content of `/metrics`, if any. */
   readonly metrics?: MetricsSource
   readonly limits?: Partial<Http2Limits>
   readonly log?: GrpcLog
 }
 
-/** What is worth a line in the log. */
+/** Events to log. */
 export interface GrpcLog {
-  /** A peer went too far. */
+  /** A connection was dropped because its peer exceeded a limit. */
   readonly cut: (address: string, reason: CutReason) => void
-  /** Something in this process went wrong. */
+  /** An internal failure. */
   readonly failed: (error: unknown) => void
 }
 
@@ -54,9 +54,8 @@ export interface GrpcTransport extends Transport {
   /** What the clocks of sessions have done. */
   pacing(): readonly PacingCounts[]
   /**
-   * Takes a new certificate for connections from now on.
-   *
-   * @throws when certificate and key do not belong together; the old one stays
+   * Uses a new certificate for connections from now on.
+   * @throws if certificate and key do not match; the old one stays in use
    */
   renew(certificate: Certificate): void
 }
@@ -70,8 +69,7 @@ const SUBSCRIBE_PATH = `/${Relay.typeName}/${Relay.method.subscribe.name}`
 
 /**
  * Opens the port.
- *
- * @throws {StaticError} `connection_error` when an address is taken
+ * @throws {StaticError} `connection_error` if an address is in use
  */
 export async function startGrpcTransport(
   options: GrpcOptions,
@@ -118,7 +116,7 @@ export async function startGrpcTransport(
   }
 }
 
-/** What a request may go to. */
+/** The handlers of requests. */
 interface Destinations {
   readonly options: GrpcOptions
   readonly connections: Connections
@@ -127,7 +125,7 @@ interface Destinations {
   readonly callMethod: UnaryHandler
 }
 
-/** Sends every request where it belongs. */
+/** Routes every request to its handler. */
 function requestHandler({
   options,
   connections,
@@ -139,7 +137,7 @@ function requestHandler({
   const origins = new Set(options.origins)
   return (request, response) => {
     if ('stream' in request) {
-      // Reset before it was looked at, as in a flood of them.
+      // Reset before it was handled, as in a flood of resets.
       if (request.stream.closed || request.stream.destroyed) return
     } else if (!connections.admitPipelined(request.socket, response)) {
       return
@@ -163,7 +161,7 @@ function requestHandler({
     } else if (path === '/metrics' && method === 'GET' && metrics !== undefined) {
       const { address } = peerOf(request)
       metricsAnswer(metrics, address, headers.authorization).then(
-        // Not for pages, whatever their origin: a browser on this machine would read them without the token.
+        // Not for web pages of any origin: a browser on this machine would read it without the token.
         ({ status, headers: own, body }) => response.writeHead(status, { ...commonHeaders(headers), ...own }).end(body),
         (error: unknown) => {
           log.failed(error)
@@ -178,7 +176,7 @@ function requestHandler({
   }
 }
 
-/** One connection has one peer, but HTTP/1.1 and HTTP/2 keep it in different places. */
+/** A connection has one peer, but HTTP/1.1 and HTTP/2 keep it in different places. */
 function peerOf({ socket }: HttpRequest): Peer {
   return { transport: 'grpc', form: 'protobuf', address: plainAddress(socket.remoteAddress), proxy: false }
 }

@@ -1,4 +1,4 @@
-/** The headers of every answer that is not a native gRPC stream, and what pages of other origins may do. */
+/** Headers of every response except native gRPC streams, and CORS. */
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http'
 import { cors } from '@connectrpc/connect'
 import { ERROR_METADATA, SESSION_METADATA } from '@static/protocol'
@@ -8,7 +8,7 @@ const ALLOWED_METHODS = cors.allowedMethods.join(', ')
 const ALLOWED_HEADERS = [...cors.allowedHeaders, SESSION_METADATA].join(', ')
 const EXPOSED_HEADERS = [...cors.exposedHeaders, SESSION_METADATA, ERROR_METADATA].join(', ')
 
-/** Headers that do not depend on the answer. HSTS would stick to every service of this machine's own name. */
+/** Headers that do not depend on the response. No HSTS: it would apply to every service under this machine's name. */
 export function commonHeaders(headers: IncomingHttpHeaders): OutgoingHttpHeaders {
   const authority = headers[':authority'] ?? headers.host
   const name = typeof authority === 'string' ? authority.replace(/:\d+$/, '') : ''
@@ -19,7 +19,7 @@ export function commonHeaders(headers: IncomingHttpHeaders): OutgoingHttpHeaders
   }
 }
 
-/** What a page of a configured origin may read; nothing for the others. */
+/** CORS headers for a page of an allowed origin; none for others. */
 export function corsHeaders(headers: IncomingHttpHeaders, origins: ReadonlySet<string>): OutgoingHttpHeaders {
   if (origins.size === 0) return {}
   const { origin } = headers
@@ -27,7 +27,7 @@ export function corsHeaders(headers: IncomingHttpHeaders, origins: ReadonlySet<s
   return { vary: 'origin', 'access-control-allow-origin': origin, 'access-control-expose-headers': EXPOSED_HEADERS }
 }
 
-/** The answer to a page that asks what it may send; undefined when it may not, or did not ask. */
+/** Headers of a preflight response; undefined if the origin is not allowed or it is not a preflight. */
 export function preflightHeaders(
   method: string | undefined,
   headers: IncomingHttpHeaders,

@@ -1,34 +1,34 @@
-/** What connections are held to, so that nothing small stalls the port. */
+/** Limits of connections, so that no small client can stall the port. */
 import type { ServerResponse } from 'node:http'
 import { constants, type Http2Session, type SecureServerOptions, type ServerHttp2Session } from 'node:http2'
 import type { Socket } from 'node:net'
 import { plainAddress, subjectOf } from '@static/node/address'
 
-/** The bounds of a port. Times are in milliseconds. */
+/** The limits of a port. Times are in milliseconds. */
 export interface Http2Limits {
-  /** Connections in all, and from one address (IPv6: one /64). */
+  /** Connections in total, and from one address (IPv6: one /64). */
   readonly connections: number
   readonly connectionsPerAddress: number
-  /** Streams at once on one connection. */
+  /** Concurrent streams on one connection. */
   readonly streams: number
   /** Resets within 10 s on one connection, by either side. */
   readonly resets: number
-  /** For a TLS handshake, the headers of an HTTP/1.1 request, the first settings of HTTP/2. */
+  /** Timeout for a TLS handshake, the headers of an HTTP/1.1 request, and the first settings of HTTP/2. */
   readonly headersMs: number
-  /** For the body of a unary call, and for its answer to be taken. */
+  /** Timeout for the body of a unary call, and for reading its response. */
   readonly bodyMs: number
-  /** How long a connection is kept without a stream. */
+  /** How long a connection without a stream is kept. */
   readonly idleMs: number
-  /** How long a stream may take to end after its last word, and all of them when the port stops. */
+  /** Time in which a stream must close after its end was sent, and all of them when the port stops. */
   readonly closeMs: number
   /** Bytes that may wait for the reader of one stream. */
   readonly unsentBytes: number
-  /** Bytes of unary requests that are held at once, in all and for one address. */
+  /** Bytes of unary requests held at once, in total and for one address. */
   readonly bodyBytes: number
   readonly bodyBytesPerAddress: number
 }
 
-/** The bounds when nothing else is said. */
+/** The default limits. */
 export const HTTP2_LIMITS: Http2Limits = {
   connections: 20_000,
   connectionsPerAddress: 1_000,
@@ -43,16 +43,16 @@ export const HTTP2_LIMITS: Http2Limits = {
   bodyBytesPerAddress: 32 * 1024 * 1024,
 }
 
-/** Why a connection was cut off. */
+/** Why a connection was dropped. */
 export type CutReason = 'connections' | 'connections_per_address' | 'resets' | 'pipelining'
 
 const RESET_WINDOW_MS = 10_000
 const MAX_HEADER_BYTES = 16 * 1024
 const TCP_KEEP_ALIVE_MS = 60_000
-/** So many requests may be unanswered on one HTTP/1.1 connection: the runtime reads on while answers wait. */
+/** Unanswered requests allowed on one HTTP/1.1 connection: Node keeps reading while responses are pending. */
 const MOST_PIPELINED = 16
 
-/** The limits that the runtime keeps itself. */
+/** The limits that Node enforces itself. */
 export function serverOptions(limits: Http2Limits): SecureServerOptions {
   const http1: object = {
     headersTimeout: Math.min(limits.headersMs, limits.bodyMs),
@@ -68,7 +68,7 @@ export function serverOptions(limits: Http2Limits): SecureServerOptions {
     unknownProtocolTimeout: limits.headersMs,
     settings: { maxConcurrentStreams: limits.streams, maxHeaderListSize: MAX_HEADER_BYTES, enablePush: false },
     maxHeaderListPairs: 64,
-    // Megabytes, for what the runtime itself holds for one connection.
+    // In megabytes: what Node itself may hold for one connection.
     maxSessionMemory: 16,
     maxSessionInvalidFrames: 100,
     maxSessionRejectedStreams: 100,
@@ -89,7 +89,7 @@ export class Connections {
     this.#cut = cut
   }
 
-  /** Counts a connection before its handshake, or refuses it. */
+  /** Counts a connection before its handshake, or drops it. */
   admit(socket: Socket): void {
     const address = plainAddress(socket.remoteAddress)
     const subject = subjectOf(address)
@@ -100,7 +100,7 @@ export class Connections {
       socket.destroy()
       return
     }
-    // A peer that is gone without a word is noticed by the kernel.
+    // The kernel detects a peer that vanished.
     socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS)
     const name = nameOf(socket)
     this.#sockets.set(name, socket)
@@ -113,7 +113,7 @@ export class Connections {
     })
   }
 
-  /** Watches over an HTTP/2 connection. */
+  /** Enforces the limits of an HTTP/2 connection. */
   watch(session: ServerHttp2Session): void {
     const address = plainAddress(session.socket.remoteAddress)
     const socket = this.#sockets.get(nameOf(session.socket))
@@ -121,10 +121,10 @@ export class Connections {
     let streams = 0
     const expectSettings = setTimeout(() => session.destroy(), this.#limits.headersMs)
     const idle = setTimeout(() => {
-      // With streams it is started again when the last one ends.
+      // Restarted when the last stream ends.
       if (streams > 0) return
       leave(session)
-      // A peer that reads nothing does not read that either.
+      // A peer that does not read would not see the GOAWAY either.
       const late = setTimeout(() => socket?.destroy(), this.#limits.closeMs)
       session.once('close', () => clearTimeout(late))
     }, this.#limits.idleMs)
@@ -155,11 +155,11 @@ export class Connections {
     })
   }
 
-  /** Counts an HTTP/1.1 request; false, and the connection is gone, when too many before it are unanswered. */
+  /** Counts an HTTP/1.1 request. Drops the connection and returns false if too many are unanswered. */
   admitPipelined(socket: Socket, response: ServerResponse): boolean {
     const count = (this.#unanswered.get(socket) ?? 0) + 1
     if (count > MOST_PIPELINED) {
-      // More requests may stand in the bytes that were read already: they end up here too.
+      // Data already read may contain more requests; they end up here, too.
       if (!socket.destroyed) this.#cut(plainAddress(socket.remoteAddress), 'pipelining')
       socket.destroy()
       return false
@@ -169,19 +169,19 @@ export class Connections {
     return true
   }
 
-  /** Tells every peer that no new stream is taken; connections go with their last one. */
+  /** Tells every peer that no new streams are accepted. Connections close with their last stream. */
   leave(): void {
     for (const session of this.#sessions) leave(session)
   }
 
-  /** Cuts every connection off. */
+  /** Drops every connection. */
   destroy(): void {
     for (const session of this.#sessions) session.destroy()
     for (const socket of this.#sockets.values()) socket.destroy()
   }
 }
 
-/** The library lets nobody touch the socket of a session; this is how the one below it is found. */
+/** The library hides the socket of a session; this key finds the underlying one. */
 function nameOf({ remoteAddress, remotePort, localAddress }: Socket): string {
   return `${remoteAddress} ${remotePort} ${localAddress}`
 }

@@ -7,10 +7,10 @@ import { StaticError } from '@static/protocol'
 import type { Certificate } from '../../ports.ts'
 
 const CURVES = 'X25519:P-256:P-384'
-/** A free port of one address may be taken on the other. */
+/** A port that is free on one address may be in use on the other. */
 const MOST_TRIES = 10
 
-/** What every connection is held to, with the first certificate and with those that follow. */
+/** TLS options of every connection, also after a certificate was renewed. */
 export function tlsOptions(certificate: Certificate): SecureContextOptions {
   return { cert: certificate.cert, key: certificate.key, minVersion: 'TLSv1.3', ecdhCurve: CURVES }
 }
@@ -22,10 +22,9 @@ export interface Listeners {
 }
 
 /**
- * Listens on a host: `localhost` is both loopback addresses, `0.0.0.0` and `::` are all addresses. IPv6 is left out
- * where the machine has none. Port 0 takes one that is free.
- *
- * @throws {StaticError} `connection_error` when an address is taken
+ * Listens on a host: `localhost` is both loopback addresses, `0.0.0.0` and `::` are all addresses. IPv6 is skipped if
+ * the machine has none. Port 0 picks a free one.
+ * @throws {StaticError} `connection_error` if an address is in use
  */
 export async function listen(host: string, port: number, make: () => Http2SecureServer): Promise<Listeners> {
   const [first, second] = addressesOf(host)
@@ -44,7 +43,7 @@ export async function listen(host: string, port: number, make: () => Http2Secure
       for (const server of servers) server.close()
       const { code } = cause as NodeJS.ErrnoException
       if (code === 'EADDRINUSE' && port === 0 && tries < MOST_TRIES) continue
-      const reason = code === 'EADDRINUSE' ? 'it is taken by another program' : (code ?? 'unknown error')
+      const reason = code === 'EADDRINUSE' ? 'it is in use by another program' : (code ?? 'unknown error')
       throw StaticError.of('connection_error', `Cannot listen on ${host} port ${port}: ${reason}.`, { cause })
     }
   }

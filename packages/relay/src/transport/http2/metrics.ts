@@ -1,20 +1,20 @@
-/** `GET /metrics`: Prometheus text, for this machine or for whoever has the metrics token. */
+/** `GET /metrics`: Prometheus text, for this machine or for a caller with the metrics token. */
 import { constantTimeEqual } from '@static/node/compare'
 
-/** Where the figures come from, and who beside this machine may read them. */
+/** The source of the metrics, and the token for other machines. */
 export interface MetricsSource {
   readonly text: () => Promise<string>
   readonly token: string | undefined
 }
 
-/** An answer of HTTP. */
+/** An HTTP response. */
 export interface MetricsAnswer {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
   readonly body: string
 }
 
-/** Answers a peer of this address; rejects when the figures cannot be had. */
+/** The response for a peer of this address. Rejects if the metrics cannot be read. */
 export async function metricsAnswer(
   { text, token }: MetricsSource,
   address: string,

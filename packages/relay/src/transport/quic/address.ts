@@ -1,4 +1,4 @@
-/** Which addresses and ports a QUIC endpoint takes: IPv4 and IPv6 alike where the machine has both. */
+/** The addresses and ports of a QUIC endpoint: both IPv4 and IPv6 if the machine has both. */
 import { createSocket } from 'node:dgram'
 import { lookup } from 'node:dns/promises'
 import { once } from 'node:events'
@@ -6,9 +6,8 @@ import { isIP } from 'node:net'
 import { StaticError } from '@static/protocol'
 
 /**
- * The addresses to listen on: `localhost` is both loopback addresses, `0.0.0.0` and `::` are every address of both
- * families. The library's socket on `::` takes IPv4 too, so that one is enough, where there is IPv6 at all.
- *
+ * The addresses to listen on: `localhost` is both loopback addresses, `0.0.0.0` and `::` are all addresses of both
+ * families. The library's socket on `::` accepts IPv4, too, so that one is enough if the machine has IPv6.
  * Throws `invalid_request` for a name without an address.
  */
 export async function listenAddresses(host: string): Promise<readonly string[]> {
@@ -22,7 +21,7 @@ export async function listenAddresses(host: string): Promise<readonly string[]> 
   }
 }
 
-/** A port that was free a moment ago, with as many free ones after it; undefined when the guess was bad. */
+/** A currently free port followed by enough other free ones; undefined if there was none at the first guess. */
 export async function freePorts(address: string, count: number): Promise<number | undefined> {
   const first = await bind(address, 0)
   if (first === undefined || first + count - 1 > 65_535) return undefined

@@ -1,4 +1,4 @@
-/** What arrives at a QUIC endpoint on its way to the relay's thread, in batches, and how much the relay has not taken. */
+/** What arrives at a QUIC endpoint, passed to the relay's thread in batches, and how far the relay is behind. */
 import type { MessagePort } from 'node:worker_threads'
 import { type Arrivals, ChunkPacker, type StreamNumber } from './worker-messages.ts'
 
@@ -7,7 +7,7 @@ const MAX_STREAM_BYTES = 8 * 1024 * 1024
 /** Bytes of all streams that the relay may be behind. */
 const MAX_BYTES = 64 * 1024 * 1024
 
-/** Collects what happens in one turn of the event loop and posts it at the turn's end. */
+/** Collects what happens in one turn of the event loop and posts it at the end of the turn. */
 export class ArrivalBatch {
   readonly #port: MessagePort
   readonly #taken: Int32Array
@@ -17,14 +17,14 @@ export class ArrivalBatch {
   #chunks: number[] = []
   #closed: StreamNumber[] = []
   #scheduled = false
-  /** The `chunks` of the batches that were posted and not yet taken. */
+  /** The `chunks` of posted batches that the relay has not taken yet. */
   readonly #posted: (readonly number[])[] = []
   #dropped = 0
-  /** Bytes not taken, of each stream and of all. */
+  /** Bytes not taken yet, of each stream and in total. */
   readonly #behind = new Map<StreamNumber, number>()
   #allBehind = 0
 
-  /** `overflow` is called for a stream of which too much waits: it must be closed. */
+  /** `overflow` is called for a stream that is too far behind and must be closed. */
   constructor(port: MessagePort, taken: SharedArrayBuffer, overflow: (stream: StreamNumber) => void) {
     this.#port = port
     this.#taken = new Int32Array(taken)
@@ -40,7 +40,7 @@ export class ArrivalBatch {
   received(stream: StreamNumber, chunk: Uint8Array): void {
     this.#packer.add(chunk)
     const last = this.#chunks.length - 2
-    // What one stream sent in a row lies in a row: one chunk.
+    // Consecutive data of one stream becomes one chunk.
     if (this.#chunks[last] === stream) this.#chunks[last + 1] = (this.#chunks[last + 1] ?? 0) + chunk.length
     else this.#chunks.push(stream, chunk.length)
     this.#count(stream, chunk.length)
@@ -52,7 +52,7 @@ export class ArrivalBatch {
     this.#schedule()
   }
 
-  /** The stream is gone; what it sent still counts for all. */
+  /** The stream is gone. What it sent still counts towards the total. */
   forget(stream: StreamNumber): void {
     this.#behind.delete(stream)
   }
@@ -82,13 +82,13 @@ export class ArrivalBatch {
     this.#bound()
   }
 
-  /** Takes off what the relay has taken since. */
+  /** Subtracts what the relay has taken since. */
   #settle(): void {
     const taken = Atomics.load(this.#taken, 0) | 0
     while (this.#dropped !== taken) {
       const chunks = this.#posted.shift() ?? []
       for (let at = 0; at < chunks.length; at += 2) this.#count(chunks[at] ?? 0, -(chunks[at + 1] ?? 0))
-      // As the shared counter, this one wraps around.
+      // Wraps around, like the shared counter.
       this.#dropped = (this.#dropped + 1) | 0
     }
   }

@@ -1,4 +1,4 @@
-/** With what code a connection or stream is closed, and what is said beside it. */
+/** Error codes and reasons for closing a connection or stream. */
 export const QUIC_CLOSE = {
   done: { code: 0, reason: '' },
   noStream: { code: 1, reason: 'no session was opened in time' },

@@ -1,6 +1,6 @@
 /**
- * One QUIC endpoint as the relay's thread sees it: a port, served by a thread of its own, so that neither holds up the
- * other. A thread that dies is started anew on the same port; what it carried is over.
+ * One QUIC endpoint as the relay's thread sees it: a port, served by its own thread so that neither blocks the other. A
+ * thread that dies is restarted on the same port; its streams are lost.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
@@ -20,14 +20,14 @@ import {
 
 const FIRST_BACK_OFF_MS = 50
 const LAST_BACK_OFF_MS = 5_000
-/** A thread that lived this long died by accident, not by habit: the back-off begins anew. */
+/** A thread that ran this long resets the backoff when it dies. */
 const STEADY_MS = 60_000
-/** A thread that hangs is ended without its goodbye. */
+/** A thread that hangs is terminated after this time. */
 const STOP_MS = 6_000
 
-/** Takes what happens at an endpoint. */
+/** Receives the events of an endpoint. */
 export interface EndpointHandler {
-  /** Answered at once by `accept` or `refuse`. */
+  /** Must call `accept` or `refuse` before it returns. */
   opened(endpoint: QuicEndpoint, stream: StreamNumber, peer: Peer): void
   received(id: StreamId, chunk: Uint8Array): void
   closed(id: StreamId): void
@@ -59,7 +59,7 @@ export class QuicEndpoint {
     this.#handler = handler
   }
 
-  /** Resolves when the port is served. Rejects with `unavailable` when it cannot be. */
+  /** Resolves when the port is served. Rejects with `unavailable` if it cannot be. */
   static async start(settings: Omit<EndpointSettings, 'taken'>, handler: EndpointHandler): Promise<QuicEndpoint> {
     const endpoint = new QuicEndpoint(settings, handler)
     await endpoint.#start()
@@ -70,30 +70,30 @@ export class QuicEndpoint {
     return this.#settings.port
   }
 
-  /** How many agents' streams are open. */
+  /** Number of open streams of agents. */
   get sessions(): number {
     return this.#sessions
   }
 
-  /** Gives a new stream the id by which the handler wants to hear of it. */
+  /** Assigns the id under which the handler knows a new stream. */
   accept(stream: StreamNumber, id: StreamId, proxy: boolean): void {
     this.#streams.set(stream, { id, proxy })
     if (!proxy) this.#sessions++
   }
 
-  /** Turns a new stream away. */
+  /** Rejects a new stream. */
   refuse(stream: StreamNumber): void {
     this.#ended.push(stream)
     this.#schedule()
   }
 
-  /** The same bytes go to each of the streams, and to the thread once. */
+  /** Writes the same bytes to each of the streams; they are passed to the thread once. */
   write(streams: readonly StreamNumber[], cells: Uint8Array, urgent: boolean): void {
     this.#packer.add(cells)
     const writes = this.#writes
     const last = writes.length - 4
     const isAlike = last >= 0 && last === this.#lastWrite && writes[last + 1] === Number(urgent)
-    // What one stream gets in a row lies in a row: one write.
+    // Consecutive data for one stream becomes one write.
     if (streams.length === 1 && isAlike && writes[last + 3] === streams[0]) {
       writes[last] = (writes[last] ?? 0) + cells.length
     } else {
@@ -115,14 +115,14 @@ export class QuicEndpoint {
     return this.#pacing
   }
 
-  /** Ends a stream; nothing is reported of it any more. */
+  /** Ends a stream. Nothing more is reported about it. */
   end(stream: StreamNumber): void {
     if (this.#forget(stream) !== undefined) this.refuse(stream)
   }
 
   /**
-   * Starts the thread anew with another certificate: all streams close, and their peers dial again. Rejects with
-   * `unavailable` when that fails at first; it is tried on.
+   * Restarts the thread with another certificate: all streams close, and their peers reconnect. Rejects with
+   * `unavailable` if the first attempt fails; further attempts follow.
    */
   async renew(certificate: { readonly cert: string; readonly key: string }): Promise<void> {
     await this.stop()
@@ -136,7 +136,7 @@ export class QuicEndpoint {
     }
   }
 
-  /** Peers are told at once; the port is free when it resolves. */
+  /** Tells peers at once. The port is free when it resolves. */
   async stop(): Promise<void> {
     this.#stopping = true
     await this.#restarting
@@ -156,7 +156,7 @@ export class QuicEndpoint {
   }
 
   async #start(): Promise<void> {
-    // The library reads key and certificate when the thread begins to listen.
+    // The library reads key and certificate files when the thread starts to listen.
     await withPrivateTemp(async () => {
       const taken = new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT)
       const workerData: EndpointSettings = { ...this.#settings, taken }
@@ -183,8 +183,8 @@ export class QuicEndpoint {
       })
       if (!listening) {
         await worker.terminate()
-        const reason = /Address already in use/i.test(failure) ? 'it is taken by another program' : failure
-        throw StaticError.of('connection_error', `The relay cannot listen on UDP port ${this.port}: ${reason}.`)
+        const reason = /Address already in use/i.test(failure) ? 'it is in use by another program' : failure
+        throw StaticError.of('connection_error', `Cannot listen on UDP port ${this.port}: ${reason}.`)
       }
       const since = performance.now()
       this.#worker = worker
@@ -202,7 +202,7 @@ export class QuicEndpoint {
     this.#ended = []
     for (const stream of this.#streams.keys()) this.#closed(stream)
     if (this.#stopping) return
-    this.#handler.log(`The thread of the QUIC endpoint on port ${this.port} died and is started anew.`, failure)
+    this.#handler.log(`The thread of the QUIC endpoint on port ${this.port} died. Restarting it.`, failure)
     if (livedMs > STEADY_MS) this.#backOffMs = FIRST_BACK_OFF_MS
     this.#restarting = this.#restart()
   }
@@ -215,7 +215,7 @@ export class QuicEndpoint {
         await this.#start()
         return
       } catch (error) {
-        this.#handler.log('The QUIC endpoint could not be started anew.', StaticError.from(error).message)
+        this.#handler.log('Restarting the QUIC endpoint failed.', StaticError.from(error).message)
       }
     }
   }

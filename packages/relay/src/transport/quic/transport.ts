@@ -1,8 +1,8 @@
 /**
  * Session streams over QUIC (SPEC.md, "Sessions"): a session is one bidirectional stream that the client opens. An
- * agent's connection carries one; a stand-alone proxy, known by its client certificate, may carry many. A relay has one
- * or several endpoints on consecutive ports, each in a thread of its own: the library's work per packet grows with the
- * connections of its endpoint, so about 1,000 sessions are planned for each.
+ * agent's connection carries one; a stand-alone proxy, identified by its client certificate, may carry many. A relay
+ * has one or several endpoints on consecutive ports, each in its own thread: the library's work per packet grows with
+ * the connections of its endpoint, so plan about 1,000 sessions for each.
  */
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { type Pace, StaticError } from '@static/protocol'
@@ -12,36 +12,35 @@ import { freePorts, listenAddresses } from './address.ts'
 import { type EndpointHandler, QuicEndpoint } from './endpoint.ts'
 import type { StreamNumber } from './worker-messages.ts'
 
-/** How to listen. */
+/** Options for listening. */
 export interface QuicOptions {
   /** An address or name; `localhost`, `0.0.0.0` and `::` mean both families. */
   readonly host: string
   /** The first port; 0 for any. */
   readonly port: number
-  /** How many endpoints, on consecutive ports. */
+  /** Number of endpoints, on consecutive ports. */
   readonly endpoints: number
   readonly certificate: Certificate
-  /** The authority, PEM, whose client certificates make a peer a stand-alone proxy. */
+  /** CA, PEM, whose client certificates identify stand-alone proxies. */
   readonly proxyCa?: string | undefined
-  /** Sessions that are planned for one endpoint; a tenth more can connect, so that they can be told where to go. */
+  /** Planned sessions per endpoint. A tenth more can connect, so that they can be redirected. */
   readonly maxSessions?: number
   readonly idleTimeoutMs?: number
-  /** Takes what an operator should know. */
+  /** Receives messages for the operator. */
   readonly log?: (message: string, detail: { readonly port: number; readonly detail: string }) => void
 }
 
 /** The QUIC side of a relay. */
 export interface QuicTransport extends Transport {
   readonly ports: readonly number[]
-  /** How many agents' sessions each endpoint has, in the order of the ports. A proxy's share its one connection. */
+  /** Number of agents' sessions of each endpoint, in the order of the ports. Those of a proxy share its connection. */
   sessions(): readonly number[]
-  /** What the clocks of each endpoint's thread have done, a second ago at most. */
+  /** What the clocks of each endpoint's thread have done, at most a second ago. */
   pacing(): readonly PacingCounts[]
   /**
-   * Serves another certificate. The library cannot swap it, so the endpoints start anew one after the other: all
-   * streams of one close, its agents dial again and find the new certificate a moment later.
-   *
-   * Throws `invalid_request` when certificate and key are not a pair; nothing has changed then.
+   * Uses another certificate. The library cannot swap it, so the endpoints restart one after the other: all streams of
+   * an endpoint close, and its agents reconnect and find the new certificate a moment later.
+   * Throws `invalid_request` if certificate and key do not match; then nothing has changed.
    */
   renew(certificate: Certificate): Promise<void>
 }
@@ -49,7 +48,7 @@ export interface QuicTransport extends Transport {
 const PORT_TRIES = 20
 const MAX_SESSIONS = 1000
 
-/** Where a stream is. */
+/** The endpoint of a stream. */
 interface Route {
   readonly endpoint: QuicEndpoint
   readonly stream: StreamNumber
@@ -57,8 +56,7 @@ interface Route {
 
 /**
  * Starts the endpoints of a relay. Resolves when all of them listen.
- *
- * Throws `invalid_request` for a host or certificate that cannot be used, `connection_error` when a port is taken.
+ * Throws `invalid_request` for an unusable host or certificate, `connection_error` if a port is in use.
  */
 export async function startQuicTransport(options: QuicOptions, handler: StreamHandler): Promise<QuicTransport> {
   checkCertificate(options.certificate)
@@ -68,7 +66,8 @@ export async function startQuicTransport(options: QuicOptions, handler: StreamHa
     const first = options.port === 0 ? await freePorts(addresses[0] ?? '', options.endpoints) : options.port
     const transport = new Endpoints(options, handler)
     try {
-      if (first === undefined) throw StaticError.of('connection_error', 'There are not enough free UDP ports in a row.')
+      if (first === undefined)
+        throw StaticError.of('connection_error', `Found no ${options.endpoints} consecutive free UDP ports.`)
       await transport.start(addresses, first)
       return transport
     } catch (error) {
@@ -84,7 +83,7 @@ class Endpoints implements QuicTransport {
   readonly #handler: StreamHandler
   readonly #endpoints: QuicEndpoint[] = []
   readonly #routes = new Map<StreamId, Route>()
-  /** What the handler does while it is told of a new stream, whose id is not known yet. */
+  /** Actions of the handler while it learns of a new stream whose id is not known yet. */
   #early: (() => void)[] | undefined
   #renewing: Promise<void> = Promise.resolve()
   #stopped = false
@@ -190,7 +189,7 @@ class Endpoints implements QuicTransport {
     for (const action of early) action()
   }
 
-  /** The port of the emptiest endpoint, when this one has what is planned for it and that one has room. */
+  /** The port of the emptiest endpoint, if this one is at its planned number and that one has room. */
   #elsewhere({ sessions }: QuicEndpoint): number | undefined {
     const { maxSessions = MAX_SESSIONS } = this.#options
     if (sessions < maxSessions) return undefined
@@ -205,9 +204,9 @@ function checkAuthority(pem: string | undefined): void {
   try {
     isAuthority = new X509Certificate(pem).ca
   } catch (cause) {
-    throw StaticError.of('invalid_request', 'The authority of the proxies is not PEM.', { cause })
+    throw StaticError.of('invalid_request', 'The proxy CA is not a PEM certificate.', { cause })
   }
-  if (!isAuthority) throw StaticError.of('invalid_request', "The authority of the proxies is not an authority's.")
+  if (!isAuthority) throw StaticError.of('invalid_request', 'The proxy CA is not a CA certificate.')
 }
 
 function checkCertificate({ cert, key }: Certificate): void {
@@ -215,7 +214,7 @@ function checkCertificate({ cert, key }: Certificate): void {
   try {
     pair = new X509Certificate(cert).checkPrivateKey(createPrivateKey(key))
   } catch (cause) {
-    throw StaticError.of('invalid_request', 'The certificate or its key is not PEM.', { cause })
+    throw StaticError.of('invalid_request', 'The certificate or its key is not valid PEM.', { cause })
   }
-  if (!pair) throw StaticError.of('invalid_request', 'The certificate and the key do not belong together.')
+  if (!pair) throw StaticError.of('invalid_request', 'The certificate and the key do not match.')
 }

@@ -1,6 +1,6 @@
 /**
- * What the relay's thread and the thread of a QUIC endpoint tell each other. Everything that happened in one turn of an
- * event loop travels in one message, and all its bytes in one buffer that changes hands without being copied.
+ * Messages between the relay's thread and the thread of a QUIC endpoint. Everything from one turn of an event loop goes
+ * into one message, with all its bytes in one buffer that is transferred, not copied.
  */
 import type { Pace } from '@static/protocol'
 import type { PacingCounts } from '../../session/pacing.ts'
@@ -15,48 +15,50 @@ export interface EndpointSettings {
   readonly proxyCa: string | undefined
   readonly maxConnections: number
   readonly idleTimeoutMs: number
-  /** One Int32: how many batches the relay has taken. Shared, so that counting costs no messages. */
+  /** One Int32: batches that the relay has taken. Shared, so that counting needs no messages. */
   readonly taken: SharedArrayBuffer
 }
 
-/** A stream's number within the life of an endpoint's thread; never used twice. */
+/** A stream's number within the life of an endpoint's thread; never reused. */
 export type StreamNumber = number
 
-/** What peers did: first the streams that opened, then what arrived, then the streams that are over. */
+/** What peers did: first new streams, then data, then closed streams. */
 export interface Arrivals {
   readonly type: 'arrivals'
   readonly opened: readonly { readonly stream: StreamNumber; readonly address: string; readonly proxy: boolean }[]
-  /** Stream and length of each chunk in turn; the chunks lie one after the other in `bytes`. */
+  /** Alternating stream and length of each chunk. The chunks follow each other in `bytes`. */
   readonly chunks: readonly number[]
   readonly bytes: ArrayBuffer
   readonly closed: readonly StreamNumber[]
 }
 
-/** What an endpoint's thread says. */
+/** Messages from an endpoint's thread. */
 export type FromEndpoint =
   | { readonly type: 'listening' }
   | { readonly type: 'failed'; readonly message: string }
   | { readonly type: 'warning'; readonly message: string; readonly detail: string }
   | { readonly type: 'stopped' }
-  /** What the clocks have done since the thread began. */
+  /** What the clocks have done since the thread started. */
   | { readonly type: 'pacing'; readonly counts: PacingCounts }
   | Arrivals
 
-/** What the relay wants to be sent: first the writes, then the streams to end. */
+/** What to send: first the writes, then the streams to end. */
 export interface Departures {
   readonly type: 'departures'
-  /** For each write: its length, whether it is urgent (1 or 0), how many streams get it, and those streams. */
+  /**
+   * For each write: its length, whether it is urgent (1 or 0), the number of streams that get it, and those streams.
+   */
   readonly writes: readonly number[]
   readonly bytes: ArrayBuffer
-  /** Streams that leave on a clock from now on, these writes included. */
+  /** Streams that are on a clock from now on, including for these writes. */
   readonly paced: readonly { readonly stream: StreamNumber; readonly pace: Pace }[]
   readonly ended: readonly StreamNumber[]
 }
 
-/** What an endpoint's thread is told. */
+/** Messages to an endpoint's thread. */
 export type ToEndpoint = Departures | { readonly type: 'stop' }
 
-/** Chunks on their way into one buffer. */
+/** Collects chunks for one buffer. */
 export class ChunkPacker {
   #parts: Uint8Array[] = []
   #length = 0
@@ -66,7 +68,7 @@ export class ChunkPacker {
     this.#length += part.length
   }
 
-  /** All parts in one buffer, to be transferred; the packer is empty again. */
+  /** All chunks in one buffer for transfer. Empties the packer. */
   pack(): ArrayBuffer {
     const bytes = new Uint8Array(this.#length)
     let at = 0

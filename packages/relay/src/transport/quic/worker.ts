@@ -1,8 +1,8 @@
 /**
  * The thread of a QUIC endpoint: its sockets and connections. It decides nothing about sessions; it carries bytes and
- * keeps memory bounded. The library has no back-pressure for what arrives and calls a write done when its native side
- * has taken it, so both directions are bounded here: by what the relay has not taken, and by what waits to be handed
- * over. Nothing is ever written inside a 'data' event, which loses writes in version 0.9.0: writes come by message.
+ * limits memory. The library has no back-pressure for incoming data and reports a write as done once its native side
+ * has it, so both directions are limited here: by what the relay has not taken, and by what waits for the native side.
+ * Nothing is ever written inside a 'data' event, which loses writes in version 0.9.0: writes arrive as messages.
  */
 import { isMainThread, type MessagePort, parentPort, workerData } from 'node:worker_threads'
 import { createQuicServer, type QuicServer, type QuicServerSession, type QuicStream } from '@currentspace/http3'
@@ -14,18 +14,18 @@ import { ArrivalBatch } from './arrivals.ts'
 import type { Departures, EndpointSettings, FromEndpoint, StreamNumber, ToEndpoint } from './worker-messages.ts'
 import { QUIC_CLOSE, type QuicClose } from './close.ts'
 
-/** How long a connection may stay without a session, as an unauthenticated session may. */
+/** How long a connection may stay without a session, as long as an unauthenticated session may. */
 const FIRST_STREAM_MS = 5_000
-/** How long a peer may read on after the end. */
+/** How long a peer may keep reading after the end. */
 const LINGER_MS = 1_000
-/** How long data may still come by a stream that was cut off: it is already on its way between two threads. */
+/** How long data may still arrive on a stream that was reset: it is in transit between two threads. */
 const GHOST_MS = 100
 /** Bytes of one stream that may wait for the native side. */
 const MAX_WAITING_BYTES = 8 * 1024 * 1024
 
-/** What precedes the streams of a write. */
+/** Number of fields before the streams of a write. */
 const WRITE_HEAD = 3
-/** How often the relay hears of the clocks. */
+/** Interval for reporting the clocks to the relay. */
 const REPORT_MS = 1_000
 
 /** A session stream. */
@@ -36,7 +36,7 @@ interface Open {
   readonly proxy: boolean
   /** The relay has ended it, or was told that it is over. */
   over: boolean
-  /** Our side has ended; the peer has its time to read on. */
+  /** Our side has ended; the peer may read on for a while. */
   finishing: boolean
 }
 
@@ -63,13 +63,13 @@ class Endpoint {
         ...QUIC_SETTINGS,
         cert,
         key,
-        // Agents have no certificate. One that is shown must be good: a wrong one ends the handshake.
+        // Agents have no certificate. If one is presented it must be valid: a wrong one fails the handshake.
         ...(proxyCa === undefined ? {} : { ca: proxyCa, clientAuth: 'request' as const }),
         maxConnections,
         maxIdleTimeoutMs: idleTimeoutMs,
         disableRetry: false,
       })
-      server.on('error', (error: Error) => this.#warn('The QUIC endpoint reports an error.', error.message))
+      server.on('error', (error: Error) => this.#warn('QUIC endpoint error.', error.message))
       server.on('session', (session) => this.#connected(session))
       this.#servers.push(server)
       await server.listen(port, address)
@@ -103,7 +103,7 @@ class Endpoint {
     session.on('close', () => clearTimeout(timer))
     session.on('stream', (stream) => {
       stream.on('error', () => {})
-      // Only streams that carry both ways are sessions: RFC 9000 marks the others in the second bit of the id.
+      // Only bidirectional streams are sessions. RFC 9000 marks the others in the second bit of the id.
       if ((used && !proxy) || (stream.id & 2) !== 0) {
         reset(session, stream, QUIC_CLOSE.extraStream)
         return
@@ -121,7 +121,7 @@ class Endpoint {
     stream.on('data', (chunk: Buffer) => {
       if (!open.over) this.#arrivals.received(open.number, chunk)
     })
-    // In a microtask, as nothing may be written inside the library's events.
+    // In a microtask, because nothing may be written inside the library's events.
     stream.on('end', () => queueMicrotask(() => this.#peerEnded(open)))
     stream.on('close', () => {
       this.#streams.delete(open.number)
@@ -133,14 +133,14 @@ class Endpoint {
   }
 
   #peerEnded(open: Open): void {
-    // Ended by the relay before: the peer has read everything and answered with its own end.
+    // The relay ended it before: the peer has read everything and answered with its own end.
     const answered = open.over
     this.#report(open)
     if (answered && !open.proxy) close(open.session, QUIC_CLOSE.done)
     else this.#finish(open)
   }
 
-  /** What the clocks have done, for the relay's metrics. */
+  /** Reports the clocks, for the relay's metrics. */
   reportPacing(): void {
     if (!this.#hasPaced) return
     this.#port.postMessage({ type: 'pacing', counts: this.#pacing.counts } satisfies FromEndpoint, [])
@@ -172,7 +172,7 @@ class Endpoint {
     this.#pacing.end(number, () => this.#finish(open))
   }
 
-  /** Ends our side, and the rest when the peer has had its time. */
+  /** Ends our side, and closes the rest after the peer has had time to read. */
   #finish(open: Open): void {
     const { stream, session, proxy } = open
     if (open.finishing || stream.destroyed) return
@@ -187,11 +187,11 @@ class Endpoint {
     else session.on('close', () => clearTimeout(timer))
   }
 
-  /** An agent's stream takes its connection along: it is the only one there. */
+  /** Closes a stream. An agent's connection is closed with it, because it has no other. */
   #drop(number: StreamNumber, why: QuicClose): void {
     const open = this.#streams.get(number)
     if (open === undefined || open.over) return
-    this.#warn('A stream was closed.', why.reason)
+    this.#warn('Stream closed.', why.reason)
     this.#report(open)
     if (!open.proxy) close(open.session, why)
     else reset(open.session, open.stream, why)
@@ -212,11 +212,11 @@ function close(session: QuicServerSession, { code, reason }: QuicClose): void {
   try {
     session.close(code, reason)
   } catch {
-    // The endpoint stops, and has closed it already.
+    // The endpoint is stopping and has closed it already.
   }
 }
 
-/** Cuts a stream off. What was on its way makes the library invent the stream anew, with nobody to read it. */
+/** Resets a stream. The library opens it again for data in transit, with no reader. */
 function reset(session: QuicServerSession, stream: QuicStream, { code }: QuicClose): void {
   if (stream.destroyed) return
   stream.close(code)

@@ -21,14 +21,14 @@ export const KEY_PACKAGE: Table<KeyPackageRecord> = {
   key: ['ref'],
 }
 
-/** The key of an identity in the channels of an owner. */
+/** The pinned key of an identity in the channels of an owner. */
 export const PIN: Table<{ readonly owner: AgentId; readonly identity: Uint8Array; readonly agent: AgentId }> = {
   name: 'pin',
   columns: { owner: TEXT, identity: BYTES, agent: TEXT },
   key: ['owner', 'identity'],
 }
 
-/** The relay behind an endpoint. */
+/** The pinned relay behind an endpoint. */
 export const RELAY: Table<{ readonly endpoint: string; readonly relayId: Uint8Array }> = {
   name: 'relay',
   columns: { endpoint: TEXT, relayId: BYTES },

@@ -1,4 +1,4 @@
-/** Tables of a channel. Rows that change with every message are small; the large parts have tables of their own. */
+/** Tables of a channel. Rows that change with every message are small; the large parts have their own tables. */
 import type {
   ChannelId,
   ChannelRecord,
@@ -9,15 +9,15 @@ import type {
 } from '../../ports.ts'
 import { BYTES, FLAG, INTEGER, oneOf, OPTIONAL_TEXT, type Table, TEXT } from '../table.ts'
 
-/** A record with the channel that it belongs to. */
+/** A record with the channel it belongs to. */
 export type InChannel<Record> = Record & { readonly channel: ChannelId }
 
-/** The epoch in use, in the column `pending`. */
+/** Value of the column `pending`: the current epoch. */
 export const CURRENT = 0
-/** The one that an own commit would lead to. */
+/** Value of the column `pending`: the epoch that a commit of this agent would lead to. */
 export const PENDING = 1
 
-/** A channel's record with its position spread out. */
+/** A channel's record with its position flattened. */
 export interface ChannelRow extends Omit<ChannelRecord, 'position'> {
   readonly positionIndex: PositionRecord['index']
   readonly positionHash: PositionRecord['hash']
@@ -45,13 +45,13 @@ export const CHANNEL: Table<ChannelRow> = {
   key: ['id'],
 }
 
-/** The row of a channel. A copy without `position` would take longer, and this one is written for every message. */
+/** The row of a channel. Keeps `position`: a copy without it would take longer, and this runs for every message. */
 export function channelRow(record: ChannelRecord): ChannelRow {
   const { index, hash, slot } = record.position
   return { ...record, positionIndex: index, positionHash: hash, positionSlot: slot }
 }
 
-/** The channel of a row. */
+/** The record of a row. */
 export function channelRecord({ positionIndex, positionHash, positionSlot, ...rest }: ChannelRow): ChannelRecord {
   return { ...rest, position: { index: positionIndex, hash: positionHash, slot: positionSlot } }
 }
@@ -80,7 +80,7 @@ export const RATCHET: Table<
   parent: { table: 'epoch', by: ['channel', 'pending'] },
 }
 
-/** A commit without the epoch that it leads to; `pending` is always PENDING. */
+/** A commit without the epoch it leads to; `pending` is always PENDING. */
 export const PENDING_COMMIT: Table<InChannel<Omit<PendingCommitRecord, 'next'> & { readonly pending: number }>> = {
   name: 'pending_commit',
   columns: {

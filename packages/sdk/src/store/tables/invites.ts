@@ -1,4 +1,4 @@
-/** Tables of invites: own ones, those who came by them, and joins of this agent that are under way. */
+/** Tables of invites: issued ones, the agents that joined with them, and this agent's own joins in progress. */
 import type { AttemptRecord, InviteRecord, JoinerRecord } from '../../ports.ts'
 import { BYTES, FLAG, INTEGER, oneOf, type Table, TEXT } from '../table.ts'
 
@@ -33,7 +33,7 @@ export const JOINER: Table<JoinerRecord> = {
   parent: { table: 'invite', by: ['invite'] },
 }
 
-/** Of a channel that this agent is not in yet: it belongs to none. */
+/** Has no parent: this agent is not a member of the channel yet. */
 export const ATTEMPT: Table<AttemptRecord> = {
   name: 'attempt',
   columns: {

@@ -1,11 +1,13 @@
-/** Tables of messages. Their ciphertexts lie apart, in the table `body` (bodies.ts); the row holds the number there. */
+/**
+ * Tables of messages. Ciphertexts are stored apart, in the table `body` (bodies.ts); the row holds the number there.
+ */
 import type { InboxRecord, OutboxRecord } from '../../ports.ts'
 import { BYTES, FLAG, INTEGER, OPTIONAL_BYTES, type Table, TEXT } from '../table.ts'
 import type { InChannel } from './channel.ts'
 
 /**
  * A message of this agent. Once it is answered, `bodyHash` is set, `messageKey` is empty, and the number of its
- * ciphertext may be another message's.
+ * ciphertext may belong to another message.
  */
 export interface OutboxRow extends InChannel<Omit<OutboxRecord, 'ciphertext'>> {
   readonly ciphertext: Uint8Array | undefined
@@ -29,7 +31,7 @@ export const OUTBOX: Table<OutboxRow> = {
   body: { field: 'ciphertext', until: 'bodyHash' },
 }
 
-/** A message that is not settled, with the length of its ciphertext. */
+/** An unsettled message, with the length of its ciphertext. */
 export interface InboxRow extends InChannel<InboxRecord> {
   readonly bytes: number
 }

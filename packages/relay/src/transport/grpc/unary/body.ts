@@ -1,5 +1,5 @@
 /**
- * Request bodies of unary calls: read within bounds, and looked over before the RPC library builds objects from them.
+ * Request bodies of unary calls: read within limits, and checked before the RPC library builds objects from them.
  * Memory grows with what has arrived, never with what a peer announces.
  */
 import type { Readable } from 'node:stream'
@@ -7,11 +7,11 @@ import type { DescMessage } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { decodeEnvelope, GRPC_PREFIX_BYTES } from '@static/protocol'
 
-/** As many values as a message of either wire form may hold. */
+/** As many values as a message of either wire form may contain. */
 const MOST_JSON_ITEMS = 65_536
 const COMPRESSED = 1
 
-/** So many bytes of bodies are held at once, in all and for one address. */
+/** Limits the bytes of bodies held at once, in total and for one address. */
 export class BodyBudget {
   readonly #most: number
   readonly #mostPerAddress: number
@@ -23,7 +23,7 @@ export class BodyBudget {
     this.#mostPerAddress = mostPerAddress
   }
 
-  /** Holds some more; false when that would be too much. */
+  /** Reserves more bytes; returns false if that would exceed a limit. */
   take(address: string, bytes: number): boolean {
     const held = (this.#perAddress.get(address) ?? 0) + bytes
     if (this.#held + bytes > this.#most || held > this.#mostPerAddress) return false
@@ -41,9 +41,8 @@ export class BodyBudget {
 }
 
 /**
- * Reads a body of at most `most` bytes that arrives within `ms`. Each chunk has to be granted.
- *
- * @throws {ConnectError} when it is longer, slower, cut short, or not granted
+ * Reads a body of at most `most` bytes that arrives within `ms` milliseconds. Every chunk must be granted.
+ * @throws {ConnectError} if it is longer, slower, incomplete, or not granted
  */
 export function readBody(
   body: Readable,
@@ -64,7 +63,7 @@ export function readBody(
         return
       }
       if (!grant(chunk.length)) {
-        fail('Too many requests are under way.', Code.ResourceExhausted)
+        fail('Too many requests are in progress. Retry later.', Code.ResourceExhausted)
         return
       }
       if (length + chunk.length > bytes.length) {
@@ -77,12 +76,12 @@ export function readBody(
       stop()
       resolve(bytes.subarray(0, length))
     }
-    const gone = (): void => fail('The caller has gone.', Code.Canceled)
-    const late = setTimeout(() => fail('The request took too long.', Code.DeadlineExceeded), ms)
+    const gone = (): void => fail('The caller has disconnected.', Code.Canceled)
+    const late = setTimeout(() => fail(`The request did not arrive within ${ms} ms.`, Code.DeadlineExceeded), ms)
     const stop = (): void => {
       clearTimeout(late)
       body.off('data', take).off('end', end).off('close', gone)
-      // What still comes is let go.
+      // Ignore what still arrives.
       body.resume()
     }
     body
@@ -98,26 +97,25 @@ export function isJson(contentType: string): boolean {
   return /json/i.test(contentType)
 }
 
-/** Takes gRPC's framing off the only message of a body. */
+/** Removes gRPC's framing from the only message of a body. */
 export function unframeMessage(body: Uint8Array): { readonly compressed: boolean; readonly message: Uint8Array } {
   const message = body.subarray(GRPC_PREFIX_BYTES)
   const [flags = 0] = body
   if (body.length < GRPC_PREFIX_BYTES || new DataView(body.buffer, body.byteOffset).getUint32(1) !== message.length) {
-    throw new ConnectError('The request is not exactly one message.', Code.InvalidArgument)
+    throw new ConnectError('The request must be exactly one message.', Code.InvalidArgument)
   }
   return { compressed: (flags & COMPRESSED) !== 0, message }
 }
 
 /**
- * Refuses bodies that are short but would become many objects. The library decodes again, which costs little beside
- * the rest of what it does.
- *
- * @throws {ConnectError} for a body that is no such message
+ * Rejects bodies that are short but would become many objects. The library decodes them again, which costs little
+ * compared with its other work.
+ * @throws {ConnectError} for a malformed body
  */
 export function checkBody(type: DescMessage, contentType: string, body: Uint8Array): void {
   const framed = /^application\/(grpc|connect)/i.test(contentType)
   const { compressed, message } = framed ? unframeMessage(body) : { compressed: false, message: body }
-  // The library refuses those itself, in the words of each protocol.
+  // The library rejects those itself, in the form of each protocol.
   if (compressed) return
   if (isJson(contentType)) {
     checkJson(message)
@@ -130,11 +128,12 @@ export function checkBody(type: DescMessage, contentType: string, body: Uint8Arr
   }
 }
 
-/** Every value but the first stands behind one of these; those within texts are counted too and seldom are many. */
+/** Every value but the first follows one of these characters. Those inside strings count, too, but are seldom many. */
 function checkJson(text: Uint8Array): void {
   let items = 1
   for (const byte of text) {
     if (byte === 0x2c || byte === 0x5b || byte === 0x7b) items++
   }
-  if (items > MOST_JSON_ITEMS) throw new ConnectError('The request has too many values.', Code.InvalidArgument)
+  if (items > MOST_JSON_ITEMS)
+    throw new ConnectError(`The request has more than ${MOST_JSON_ITEMS} values.`, Code.InvalidArgument)
 }

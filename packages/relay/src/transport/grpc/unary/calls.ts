@@ -1,6 +1,6 @@
 /**
- * Every operation as a unary call, and Subscribe for browsers, in gRPC, gRPC-Web and Connect by the RPC library. Calls
- * become the messages of a session: method `SendMessage` is the field `send_message` of both envelopes.
+ * All operations as unary calls, and Subscribe for browsers, in gRPC, gRPC-Web and Connect through the RPC library.
+ * Calls become messages of a session: method `SendMessage` is the field `send_message` of both envelopes.
  */
 import type { ServerResponse } from 'node:http'
 import { create, type DescMethodUnary, type DescService, type Message } from '@bufbuild/protobuf'
@@ -26,9 +26,9 @@ import { healthRoutes } from '../../http2/health.ts'
 import { BodyBudget, checkBody, isJson, readBody } from './body.ts'
 import { pushes } from './push.ts'
 
-/** What a caller may send who has shown nothing: an OpenSession with a long JWT. */
+/** Limit for a caller without a session token: enough for an OpenSession with a long JWT. */
 const MOST_STRANGER_BYTES = 8192
-/** Room for the longest message. JSON is slow to read, and those who send large commits do not use it. */
+/** Enough for the longest message. JSON is slow to parse, and senders of large commits do not use it. */
 const MOST_JSON_BYTES = 1_048_576
 /** The longest envelope, and room for the framing. */
 const MOST_CALL_BYTES: number = ENVELOPE_LIMITS.member + 65_536
@@ -36,27 +36,27 @@ const MOST_CALL_BYTES: number = ENVELOPE_LIMITS.member + 65_536
 type NodeServerRequest = Parameters<typeof universalRequestFromNodeRequest>[0]
 type NodeServerResponse = Parameters<typeof universalResponseToNodeResponse>[1]
 
-/** What unary calls are held to. */
+/** Limits of unary calls. */
 export interface UnaryLimits {
-  /** So long may a request take to arrive, and an answer to be taken. */
+  /** Time in milliseconds for a request to arrive, and for a response to be read. */
   readonly bodyMs: number
-  /** So many bytes of requests are held at once, in all and for one address. */
+  /** Bytes of requests held at once, in total and for one address. */
   readonly bodyBytes: number
   readonly bodyBytesPerAddress: number
-  /** So many bytes may wait for the reader of a subscription. */
+  /** Bytes that may wait for the reader of a subscription. */
   readonly unsentBytes: number
-  /** So long may a stream take to end after its last word. */
+  /** Time in milliseconds in which a stream must close after its end was sent. */
   readonly closeMs: number
 }
 
-/** What the calls need. */
+/** Options of the call handler. */
 export interface UnaryOptions {
   readonly calls: CallHandler
   readonly health: () => Health
   readonly limits: UnaryLimits
-  /** Ends the subscriptions. */
+  /** Aborts the subscriptions. */
   readonly stopping: AbortSignal
-  /** Something in this process went wrong. */
+  /** Called for an internal failure. */
   readonly failed: (error: unknown) => void
 }
 
@@ -68,16 +68,16 @@ export type UnaryHandler = (
   peer: Peer,
 ) => boolean
 
-/** What a call needs beside its message. */
+/** The context of a call. */
 interface CallContext {
   readonly peer: Peer
-  /** Cuts the answer off when it is not taken in time. */
+  /** Cuts the response off if it is not read in time. */
   readonly expire: (ms: number) => void
 }
 
 const callKey = createContextKey<CallContext | undefined>(undefined)
 
-/** Makes the handler of all calls. */
+/** Creates the handler of all calls. */
 export function makeUnaryHandler(options: UnaryOptions): UnaryHandler {
   const router = createConnectRouter({
     readMaxBytes: MOST_CALL_BYTES,
@@ -93,7 +93,7 @@ export function makeUnaryHandler(options: UnaryOptions): UnaryHandler {
     const handler = handlers.get(path)
     if (handler === undefined) return false
     answer(handler, request, response, peer, budget, options).catch((error: unknown) => {
-      // Callers that go away are no failure.
+      // A caller that disconnects is not a failure.
       if (!request.destroyed) options.failed(error)
       response.destroy()
     })
@@ -136,18 +136,19 @@ function relayRoutes(router: ConnectRouter, { calls, limits, stopping }: UnaryOp
   })
 }
 
-/** The member of the envelope that a method's request goes into. */
+/** The field of the envelope for a method's request. */
 function fieldOf(method: DescMethodUnary): string {
   const field = ClientMessageSchema.fields.find(({ localName }) => localName === method.localName)
-  if (field?.message?.typeName !== method.input.typeName) throw new TypeError(`${method.name} is in no envelope.`)
+  if (field?.message?.typeName !== method.input.typeName)
+    throw new TypeError(`${method.name} has no field in the envelope.`)
   return field.localName
 }
 
-/** JSON can leave a choice open; the other forms are refused before they come here. */
+/** Checks choices, which JSON can leave unset. The other encodings are rejected earlier. */
 function checkOneofs(method: DescMethodUnary, input: Message): void {
   for (const { localName, name } of method.input.oneofs) {
     const choice = (input as Message & Record<string, { readonly case?: string }>)[localName]
-    if (choice?.case === undefined) throw new ConnectError(`Nothing is given as ${name}.`, Code.InvalidArgument)
+    if (choice?.case === undefined) throw new ConnectError(`\`${name}\` is required.`, Code.InvalidArgument)
   }
 }
 
@@ -196,7 +197,7 @@ async function answer(
     held += bytes
     return true
   }
-  // A reader that takes nothing, or a sender that does not end its half, cannot keep the stream.
+  // So that neither a reader that takes nothing nor a sender that does not end its half keeps the stream.
   const expire = (ms: number): void => {
     if (gone) return
     const late = setTimeout(() => response.destroy(), ms)
@@ -207,7 +208,7 @@ async function answer(
   try {
     call = universalRequestFromNodeRequest(request, response, undefined, values)
   } catch {
-    // A host name that is none.
+    // The host name is invalid.
     ;(response as ServerResponse)
       .writeHead(400, { 'content-type': 'application/json' })
       .end('{"code":"invalid_request"}')
@@ -221,7 +222,7 @@ async function answer(
   } catch (error) {
     body = ConnectError.from(error)
   }
-  // The library would set aside what a peer announces.
+  // The library would allocate what a peer announces.
   call.header.delete('content-length')
   const reply = await handler({ ...call, body: oneChunk(body) })
   if (body instanceof ConnectError) expire(limits.closeMs)
@@ -235,7 +236,7 @@ function mostBytes({ method }: UniversalHandler, header: Headers, type: string, 
   return isJson(type) ? MOST_JSON_BYTES : MOST_CALL_BYTES
 }
 
-/** The body as the library wants it; a failure to read it is told in the words of each protocol. */
+/** The body as the library expects it. A read error is reported in the form of each protocol. */
 async function* oneChunk(body: Uint8Array | ConnectError): AsyncGenerator<Uint8Array> {
   if (body instanceof ConnectError) throw body
   yield body

@@ -5,18 +5,18 @@ import { type ServerMessage, ServerMessageSchema } from '@static/protocol/relay'
 import type { PushSink, Subscription } from '../../../ports.ts'
 import { refusalError } from '../error.ts'
 
-/** What a stream of pushes needs. */
+/** Options of a stream of pushes. */
 export interface PushOptions {
   readonly subscribe: (sink: PushSink) => Subscription
-  /** The reader has gone, or the port stops. */
+  /** Aborted when the reader has gone or the port stops. */
   readonly signal: AbortSignal
-  /** So many bytes may wait for the reader. */
+  /** Bytes that may wait for the reader. */
   readonly unsentBytes: number
-  /** Nothing more is pushed, though the reader may not have taken everything. */
+  /** Called when nothing more is pushed, even if the reader has not taken everything yet. */
   readonly ended: () => void
 }
 
-/** Gives pushes on until the signal, the handler's end or an error. */
+/** Yields pushes until the signal, the handler's end or an error. */
 export async function* pushes({ subscribe, signal, unsentBytes, ended }: PushOptions): AsyncGenerator<ServerMessage> {
   const queue = new PushQueue(unsentBytes, ended)
   const subscription = subscribe(queue)
@@ -37,7 +37,7 @@ export async function* pushes({ subscribe, signal, unsentBytes, ended }: PushOpt
   }
 }
 
-/** What was pushed and not pulled yet. */
+/** Messages that were pushed and not pulled yet. */
 class PushQueue implements PushSink {
   endedByHandler = false
   readonly #most: number
@@ -68,7 +68,7 @@ class PushQueue implements PushSink {
     } else {
       this.#waiting.push({ message, bytes })
     }
-    // Somebody waits for exactly one.
+    // A waiting reader takes exactly one.
     return this.#rouse() && !this.#overrun
   }
 
@@ -78,7 +78,7 @@ class PushQueue implements PushSink {
     this.#rouse()
   }
 
-  /** Nobody pulls any more. */
+  /** Stops the queue: there is no reader any more. */
   stop(): void {
     this.#stopped = true
     this.#ended()
@@ -88,7 +88,7 @@ class PushQueue implements PushSink {
   /** The next message; undefined at the end. */
   async next(): Promise<ServerMessage | undefined> {
     while (!this.#stopped) {
-      if (this.#overrun) throw new ConnectError('The reader is too slow.', Code.ResourceExhausted)
+      if (this.#overrun) throw new ConnectError('The subscriber reads too slowly.', Code.ResourceExhausted)
       const next = this.#waiting.shift()
       if (next !== undefined) {
         this.#bytes -= next.bytes
@@ -100,7 +100,7 @@ class PushQueue implements PushSink {
     return undefined
   }
 
-  /** Whether somebody waited. */
+  /** Wakes a waiting reader; returns whether there was one. */
   #rouse(): boolean {
     const wake = this.#wake
     this.#wake = undefined
