@@ -169,7 +169,7 @@ void test('an API that cannot be reached or trusted is told, and never gets the 
     { apiUrl: 'https://no.invalid' },
     /^The API at https:\/\/no\.invalid cannot be reached\. Could not resolve/,
   )
-  await fails({ apiUrl: 'https://localhost:1' }, /nothing listens on TCP port 1 of localhost\.$/)
+  await fails({ apiUrl: 'https://localhost:1' }, /Nothing is listening on TCP port 1 of localhost\.$/)
   const old = await serve(t, json(200, TOKEN), { maxVersion: 'TLSv1.2' })
   await assert.rejects(makeTokenSource(old.options)(), told('connection_error', /does not support TLS 1\.3/))
   assert.deepEqual([...asked, ...old.asked], [])

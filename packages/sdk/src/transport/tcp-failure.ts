@@ -46,7 +46,7 @@ function certificateFault(code: string): string | undefined {
 function networkFault(place: string, code: string): readonly [ConnectionFailure, string] {
   switch (code) {
     case 'ECONNREFUSED':
-      return ['refused', `Connection refused: nothing listens on TCP port ${portOf(place)}.`]
+      return ['refused', `Nothing is listening on TCP port ${portOf(place)}.`]
     case 'ENOTFOUND':
     case 'EAI_AGAIN':
       return ['no_address', `Could not resolve the host name in ${place}.`]
