@@ -181,7 +181,8 @@ export class Channel implements AsyncDisposable {
 
   /**
    * The owner's word that a commit is invalid (`commit_skipped` tells its slot): what it did to the relay's roster is
-   * undone and its sender barred from committing, until `liftBar`. Other members vote by themselves.
+   * undone and its sender barred from committing, until `liftBar`. About what every member finds invalid the agents of owner
+   * and members say so by themselves; what is left for this call is a commit that is `unfollowable`.
    *
    * @throws {StaticError} `not_found`, `not_allowed`
    */

@@ -46,6 +46,10 @@ function describe(event: Exclude<AgentEvent, { type: 'members_changed' }>): stri
       return `${event.channel}: the messages ${event.first} to ${event.last} are gone before this agent got them.`
     case 'decryption_failure':
       return `${event.channel}: the message ${event.index} could not be opened and is left out.`
+    case 'sender_unreadable':
+      return `${event.channel}: the messages of ${event.sender.slice(0, 8)}… cannot be opened any more until it, or somebody, replaces the keys.`
+    case 'unknown_version':
+      return `${event.channel}: ${event.sender.slice(0, 8)}… writes messages of version ${event.version}, which this program leaves out: update it.`
     case 'commit_skipped':
       return `${event.channel}: a change by ${event.sender.slice(0, 8)}… breaks the rules and is left out: ${printable(event.reason)}`
     case 'commit_rejected':

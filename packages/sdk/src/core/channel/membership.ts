@@ -6,7 +6,7 @@
  */
 import { type ChannelName, fromHex, parseChannelName, StaticError, toHex } from '@static/protocol'
 import type { Epoch } from '../../mls/index.ts'
-import type { AgentId, ChannelId, ChannelRecord, StoredChannel } from '../../ports.ts'
+import type { AgentId, ChannelId, ChannelRecord, EpochPlace, StoredChannel } from '../../ports.ts'
 import type { AgentContext } from '../agent/context.ts'
 import { ChannelWriter, type WriterHost } from './channel-writer.ts'
 import { Committer, type CommitterHost } from './committer.ts'
@@ -26,6 +26,8 @@ import { Upkeep } from './upkeep.ts'
 
 /** What the parts of a membership ask of it; each is given its own narrow view. */
 type Host = IntakeHost & SenderHost & CommitterHost & FollowerHost
+
+const NO_EPOCH: EpochPlace = { index: 0, counter: 0, isProven: false, leftOut: [], doubted: undefined }
 
 /** A membership. */
 export class Membership implements ChannelView {
@@ -128,8 +130,8 @@ export class Membership implements ChannelView {
     position: ChannelRecord['position'],
     used: Uint8Array,
   ): void {
-    this.#group = new GroupState(this.#context.engine, epoch)
     this.#history = new History(position)
+    this.#group = this.#begin(epoch, false)
     this.intake.start(position.index)
     this.#writer.touchEpoch()
     this.keepWelcome(used)
@@ -210,7 +212,7 @@ export class Membership implements ChannelView {
     if (this.committer.isBusy) return this.committer.transmit()
     if (this.committer.work(group) || !this.#standing.isTalking) return
     const { counter } = this.sender
-    this.#attempt(() => this.sender.work(group))
+    this.#attempt(() => this.sender.work(group, this.upkeep.rekeyFailure))
     // Every message tells what was seen.
     if (this.sender.counter > counter) this.upkeep.told()
     this.sender.transmit()
@@ -243,9 +245,16 @@ export class Membership implements ChannelView {
 
   #adopt(epoch: Epoch): void {
     const old = this.#group
-    this.#group = new GroupState(this.#context.engine, epoch)
+    this.#group = this.#begin(epoch, true)
     old?.wipe(epoch.group)
     this.#writer.touchEpoch()
+  }
+
+  /** An epoch begins at the last entry; `isProven`: by a commit that was made or followed here. */
+  #begin(epoch: Epoch, isProven: boolean): GroupState {
+    const { index } = this.#history.position
+    const place = { index, counter: this.sender.counter, isProven, leftOut: [], doubted: undefined }
+    return new GroupState(this.#context.engine, epoch, place)
   }
 
   #committed({ next, purpose, request, job, welcomes }: Pending): void {
@@ -338,7 +347,7 @@ export class Membership implements ChannelView {
   #load({ record, epoch, pending }: StoredChannel): Pending | undefined {
     const { engine, key } = this.#context
     try {
-      this.#group = epoch && GroupState.load(engine, epoch, key)
+      this.#group = epoch && GroupState.load(engine, epoch, key, record.epoch)
       return pending && loadPending(this.#context, pending)
     } catch (cause) {
       this.#group = undefined
@@ -368,7 +377,8 @@ export class Membership implements ChannelView {
     const { id, name, owner } = this
     const { counter, ownHash, sentSinceRekey } = this.sender
     const { position } = this.#history
-    return { id, name, owner, ...this.#standing.record, position, counter, ownHash, sentSinceRekey }
+    const epoch = this.#group?.place ?? NO_EPOCH
+    return { id, name, owner, ...this.#standing.record, position, epoch, counter, ownHash, sentSinceRekey }
   }
 }
 
