@@ -60,7 +60,7 @@ export class Member {
   }
 
   open(ciphertext: Uint8Array): void {
-    const { row } = engine.open(this.group, this.rows, ciphertext)
+    const { row } = engine.open(this.group, this.rows, ciphertext, { steps: 1024 })
     this.rows.set(row.leaf, row)
   }
 }

@@ -183,7 +183,10 @@ export class Channel implements AsyncDisposable {
 
   /**
    * Declares a commit invalid, as the owner; `commit_skipped` events report its slot. The relay undoes its changes to
-   * the roster and bars its sender from committing until `liftBar`. Other members vote automatically.
+   * the roster and bars its sender from committing until `liftBar`. The agents of the
+   * owner and the members already reject what every member finds invalid; this call is for a commit that is
+   * `unfollowable`.
+   *
    * @throws {StaticError} `not_found`, `not_allowed`
    */
   async rejectCommit(slot: number): Promise<void> {

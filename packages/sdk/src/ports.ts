@@ -40,6 +40,20 @@ export interface PositionRecord {
   readonly slot: number
 }
 
+/** How the epoch in use began here, and what became of commits in it. */
+export interface EpochPlace {
+  /** The last entry before its first one. */
+  readonly index: number
+  /** The counter of this agent's last message before it. */
+  readonly counter: number
+  /** Whether this agent made or followed the commit that began it: whoever joins by a Welcome cannot know whose it is. */
+  readonly isProven: boolean
+  /** Whose commits were left out in it. Two agents are enough. */
+  readonly leftOut: readonly AgentId[]
+  /** Who made the last commit in it that this agent alone may be unable to follow, until another shows its epoch. */
+  readonly doubted: AgentId | undefined
+}
+
 /** The small part of a channel's state, which changes with every message. */
 export interface ChannelRecord {
   readonly id: ChannelId
@@ -56,6 +70,7 @@ export interface ChannelRecord {
    */
   readonly state: 'founding' | 'offered' | 'joining' | 'joined' | 'leaving' | 'ended'
   readonly position: PositionRecord
+  readonly epoch: EpochPlace
   /** Counter of this agent's last message, and the hash of its plaintext frame: this agent's own chain. */
   readonly counter: number
   readonly ownHash: Uint8Array

@@ -10,7 +10,7 @@ import type { SignatureKeyPair } from '@static/node/ed25519'
 import type { DeclarationFields } from '@static/protocol'
 import type { Declared, Violation } from './commit-rules.ts'
 import type { ChannelContext } from './context.ts'
-import type { Opened, RatchetRow, Ratchets, Sealed } from './ratchet.ts'
+import type { ExpectedSender, Opened, RatchetRow, Ratchets, Sealed } from './ratchet.ts'
 
 declare const opaque: unique symbol
 
@@ -138,8 +138,10 @@ export type Processed =
     }
   /** Everyone skips it; the group stays as it is. */
   | { readonly kind: 'rejected'; readonly reason: Rejection; readonly sender: Member | undefined }
-  /** This member cannot open it, or cannot follow it. */
-  | { readonly kind: 'undecryptable'; readonly sender: Member | undefined; readonly cause: unknown }
+  /** Nobody in this epoch can open it; everyone skips it. */
+  | { readonly kind: 'undecryptable'; readonly cause: unknown }
+  /** It is valid as far as all members can see, and this one cannot follow it. Others may, or may not. */
+  | { readonly kind: 'unfollowable'; readonly sender: Member; readonly cause: unknown }
   /** It is of another epoch than the group. A higher one means that others took a commit that was skipped here. */
   | { readonly kind: 'other_epoch'; readonly epoch: bigint }
 
@@ -198,11 +200,11 @@ export interface MlsEngine {
   encrypt(group: Group, ratchets: Ratchets, plaintext: Uint8Array, authenticatedData?: Uint8Array): Sealed
 
   /**
-   * Opens a message of another member. No ratchet changes when it fails.
+   * Opens a message of this member. No ratchet changes when it fails.
    *
    * @throws {StaticError} `epoch_mismatch` for another epoch, otherwise `decryption_failure`
    */
-  open(group: Group, ratchets: Ratchets, ciphertext: Uint8Array): Opened
+  open(group: Group, ratchets: Ratchets, ciphertext: Uint8Array, expected: ExpectedSender): Opened
 
   /**
    * Opens a message again by the key that `encrypt` or `open` gave with it; needs no group.

@@ -20,5 +20,13 @@ export type {
 } from './engine.ts'
 export { KeyedMutex } from './mutex.ts'
 export { type Bucket, BUCKETS } from './padding.ts'
-export { decodeRow, encodeRow, type Opened, type RatchetRow, type Ratchets, type Sealed } from './ratchet.ts'
+export {
+  decodeRow,
+  encodeRow,
+  type ExpectedSender,
+  type Opened,
+  type RatchetRow,
+  type Ratchets,
+  type Sealed,
+} from './ratchet.ts'
 export { makeEngine } from './ts-mls/engine.ts'

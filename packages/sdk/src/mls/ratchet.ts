@@ -15,11 +15,6 @@ import { DIGEST_BYTES, HMAC_START, hmacInput, hmacInto } from './hash.ts'
 import { contentBytes } from './padding.ts'
 import { NONCE_BYTES, seal, type Suite, TAG_BYTES, unseal } from './provider.ts'
 
-/**
- * How far one message may move a ratchet: it bounds the hashing that a sender can force on the others. More than a
- * sender uses before it replaces its keys, so that nothing is out of reach after a gap or after refused messages.
- */
-export const MAX_STEPS = 32_768
 const MAX_GENERATION = 0xffff_ffff
 const GUARD_BYTES = 4
 const SENDER_DATA_BYTES = 12
@@ -58,6 +53,14 @@ export interface Opened {
   readonly messageKey: Uint8Array
   /** The sender's ratchet after it. */
   readonly row: RatchetRow
+}
+
+/** What the caller knows about the sender of a message before it is opened. */
+export interface ExpectedSender {
+  /** Undefined: anybody's. */
+  readonly leaf?: number | undefined
+  /** How far the message may move its ratchet: that is hashed before anything of the message is authenticated. */
+  readonly steps: number
 }
 
 /** What messages need of an epoch. */
@@ -234,11 +237,12 @@ export class EpochCipher {
   }
 
   /**
-   * Opens a message of another leaf, whose signature it checks. No row changes when it fails.
+   * Opens a message of another leaf, whose signature it checks. No row changes when it fails, and nothing is hashed for a
+   * message that is of another leaf than expected or too far ahead.
    *
    * @throws {StaticError} `epoch_mismatch` for another epoch, otherwise `decryption_failure`
    */
-  open(ratchets: Ratchets, message: Uint8Array): Opened {
+  open(ratchets: Ratchets, message: Uint8Array, expected: ExpectedSender): Opened {
     const { suite, epoch } = this.#keys
     const parts = parsePrivateMessage(message)
     if (parts === undefined || message.length > MAX_CIPHERTEXT_BYTES) throw failure('This is no MLS message.')
@@ -246,11 +250,17 @@ export class EpochCipher {
     if (parts.epoch !== epoch)
       throw StaticError.of('epoch_mismatch', `The message is of epoch ${parts.epoch}, the group in ${epoch}.`)
     const { leaf, generation, guard } = this.#senderData(parts.senderData, parts.ciphertext)
+    if (expected.leaf !== undefined && leaf !== expected.leaf)
+      throw failure('The message is of another member than its envelope says.')
     const row = ratchets.get(leaf)
     if (row === undefined) throw failure('The sender is no member.')
     this.#expectRow(row, leaf)
     if (generation < row.generation) throw failure('The message was opened before, or came too late.')
-    if (generation - row.generation > MAX_STEPS) throw failure('The message is too far ahead.')
+    const steps = generation - row.generation
+    if (steps > expected.steps)
+      throw failure(
+        `The message is ${steps} generations ahead of its sender's last one, ${expected.steps} are allowed.`,
+      )
     let { secret } = row
     for (let step = row.generation; step < generation; step++) {
       const skipped = secret

@@ -51,11 +51,11 @@ test('the layout of the specification', () => {
   assert.equal(encoded.toString('hex'), expected.join('') + Buffer.from('six').toString('hex'))
 })
 
-test('what is too short, of another version or beyond exact numbers is no frame', () => {
+test('what is too short, of version 0 or beyond exact numbers is no frame', () => {
   const encoded = encodeFrame(ONE)
   for (let length = 0; length < HEAD; length++) assert.equal(decodeFrame(encoded.subarray(0, length)), undefined)
   assert.equal(decodeFrame(encoded.subarray(0, HEAD))?.payload.length, 0)
-  for (const version of [0, 2, 255]) assert.equal(decodeFrame(changed(encoded, 0, version)), undefined)
+  assert.equal(decodeFrame(changed(encoded, 0, 0)), undefined)
   // The first byte of the counter, and of the index that was seen.
   assert.equal(decodeFrame(changed(encoded, 18, 1)), undefined)
   assert.equal(decodeFrame(changed(encoded, 58, 1)), undefined)
@@ -66,6 +66,14 @@ test('a kind of a later version is read, and is none that is known', () => {
   assert.ok(decoded)
   assert.equal(decoded.kind, undefined)
   assert.equal(decoded.counter, 2)
+})
+
+test('of a later version everything before the payload is read, and its kind is none that is known', () => {
+  for (const version of [2, 255]) {
+    const { payload: _, ...decoded } = decodeFrame(changed(encodeFrame(ONE), 0, version)) ?? assert.fail()
+    const { payload: __, ...one } = decodeFrame(Uint8Array.from(encodeFrame(ONE))) ?? assert.fail()
+    assert.deepEqual(decoded, { ...one, version, kind: undefined })
+  }
 })
 
 test('any bytes are read or refused, never more', () => {

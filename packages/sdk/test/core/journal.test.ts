@@ -31,6 +31,7 @@ class Scene {
       pending: [name],
       told: 0,
       drain: () => writer.pending.splice(0).map(drop),
+      abandon: () => assert.fail(),
       written: () => void writer.told++,
     }
     return writer
@@ -60,6 +61,7 @@ test('what comes while it is written belongs to the next turn', async () => {
   const writer = scene.writer('a')
   journal.touch({
     drain: () => [],
+    abandon: () => assert.fail(),
     written: () => journal.touch(writer),
   })
   await journal.written()
@@ -101,4 +103,56 @@ test('when the store fails nobody is told that it was written, and nothing is wr
   assert.deepEqual(scene.writes, [])
   assert.equal(writer.told, 0)
   assert.equal(scene.failures.length, 1)
+})
+
+for (const at of [0, 1, 2]) {
+  test(`one that cannot tell its changes, ${at} after the others, is left out alone and asked once more`, async () => {
+    const scene = new Scene()
+    const { journal } = scene
+    const healthy = ['a', 'b'].map((name) => scene.writer(name))
+    const causes: unknown[] = []
+    const poison = new RangeError('Maximum call stack size exceeded')
+    let told = 0
+    const failing: Writer = {
+      drain: () => {
+        if (causes.length === 0) throw poison
+        return [drop('broken')]
+      },
+      abandon: (cause) => {
+        causes.push(cause)
+        journal.touch(failing)
+        journal.add(drop('told'))
+      },
+      written: () => told++,
+    }
+    journal.add(drop('1'))
+    for (const writer of healthy.toSpliced(at, 0, failing as never)) journal.touch(writer)
+    await journal.written()
+    assert.deepEqual(scene.writes, [['1', 'a', 'b', 'broken', 'told']])
+    assert.deepEqual([causes, told, scene.failures], [[poison], 1, []])
+    assert.deepEqual(
+      healthy.map((writer) => writer.told),
+      [1, 1],
+    )
+    await new Promise(setImmediate)
+    assert.equal(scene.writes.length, 1)
+  })
+}
+
+test('one that can never tell its changes is given up for the turn, and the others are written', async () => {
+  const scene = new Scene()
+  const { journal } = scene
+  let asked = 0
+  const failing: Writer = {
+    drain: () => {
+      asked++
+      throw new TypeError('never')
+    },
+    abandon: () => journal.touch(failing),
+    written: () => assert.fail(),
+  }
+  journal.touch(failing)
+  journal.touch(scene.writer('a'))
+  await journal.written()
+  assert.deepEqual([scene.writes, scene.failures, asked], [[['a']], [], 2])
 })

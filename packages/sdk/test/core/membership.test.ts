@@ -336,7 +336,7 @@ test('a message of a higher epoch after a commit that was left out: the others h
   await stage.settle()
   assert.equal(ann.told('commit_skipped').length, 1)
   const before = ann.view
-  const { ciphertext } = new GroupState(cid.engine, result.next).seal(new Uint8Array(100))
+  const { ciphertext } = new GroupState(cid.engine, result.next, cid.membership.group!.place).seal(new Uint8Array(100))
   const request = create(SendMessageRequestSchema, { messageId: new Uint8Array(16), counter: 1n, ciphertext })
   stage.append({ kind: 'message', sender: cid.agentId, slot: stage.position.slot, request })
   await stage.settle()

@@ -77,7 +77,7 @@ class Ours {
   }
 
   read(ciphertext: Uint8Array): string {
-    const { plaintext, row } = engine.open(this.group, this.#rows, ciphertext)
+    const { plaintext, row } = engine.open(this.group, this.#rows, ciphertext, { steps: 1024 })
     this.#rows.set(row.leaf, row)
     return words(plaintext)
   }

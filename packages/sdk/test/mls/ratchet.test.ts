@@ -12,7 +12,14 @@ import fc from 'fast-check'
 import { encodeGroupContext } from 'ts-mls/groupContext.js'
 import { ed25519, type Signer } from '@static/node/ed25519'
 import { hmac } from '../../src/mls/hash.ts'
-import { decodeRow, encodeRow, EpochCipher, MAX_STEPS, nextSecret, type RatchetRow } from '../../src/mls/ratchet.ts'
+import {
+  decodeRow,
+  encodeRow,
+  EpochCipher,
+  type ExpectedSender,
+  nextSecret,
+  type RatchetRow,
+} from '../../src/mls/ratchet.ts'
 import { decodeMessage } from '../../src/mls/ts-mls/message.ts'
 import { inside } from '../../src/mls/ts-mls/state.ts'
 import { SEED } from '@static/testkit/random'
@@ -69,7 +76,7 @@ test('the library reads what the layer writes, and the other way round', async (
     atOwner = written.newState
     const { privateMessage } = written
     const bytes = encodeMlsMessage({ version: 'mls10', wireformat: 'mls_private_message', privateMessage })
-    const opened = engine.open(ann.group, rows, bytes)
+    const opened = engine.open(ann.group, rows, bytes, { steps: 1024 })
     assert.equal(hex(opened.plaintext), hex(payload))
     assert.equal(words(opened.authenticatedData), data)
     assert.equal(opened.leaf, engine.facts(owner.group).own.leaf)
@@ -142,7 +149,7 @@ function engineKey(secret: Uint8Array, generation: number): Uint8Array {
   return hmac(secret, info).subarray(0, 16)
 }
 
-test('one message moves a ratchet by a bounded number of steps', async () => {
+test('nothing is hashed for a message that is further ahead than allowed, or of another leaf than expected', async () => {
   const [owner, ann] = await pair()
   const { leaf } = engine.facts(owner.group).own
   const ahead = (steps: number): Uint8Array => {
@@ -150,8 +157,32 @@ test('one message moves a ratchet by a bounded number of steps', async () => {
     for (let step = 0; step < steps; step++) secret = nextSecret(secret, generation++)
     return engine.encrypt(owner.group, new Map([[leaf, { ...row, generation, secret }]]), text('far')).ciphertext
   }
-  assert.throws(() => ann.open(ahead(MAX_STEPS + 1)), { code: 'decryption_failure' })
-  assert.equal(ann.read(ahead(MAX_STEPS)), 'far')
+  // Whoever hashes asks for the secret.
+  const row = ann.rows.get(leaf)!
+  let asked = 0
+  const counting = {
+    ...row,
+    get secret() {
+      asked++
+      return row.secret
+    },
+  }
+  const open = (message: Uint8Array, expected: ExpectedSender): string =>
+    words(engine.open(ann.group, new Map([[leaf, counting]]), message, expected).plaintext)
+  const message = ahead(1025)
+  for (const expected of [{ leaf, steps: 1024 }, { leaf: leaf + 1, steps: 2000 }, { steps: 0 }]) {
+    assert.throws(() => open(message, expected), { code: 'decryption_failure' })
+  }
+  // The sender data of anybody: 32 bits are claimed, and nothing is behind them.
+  const claim = engine.encrypt(
+    owner.group,
+    new Map([[leaf, { ...row, generation: 0xffff_fffe }]]),
+    text('x'),
+  ).ciphertext
+  assert.throws(() => open(claim, { leaf, steps: 32_768 }), { message: /4294967294 generations ahead/ })
+  assert.equal(asked, 0)
+  assert.equal(open(message, { leaf, steps: 1025 }), 'far')
+  assert.ok(asked > 0)
 })
 
 test('a member cannot speak for another, and a stranger not at all', async () => {

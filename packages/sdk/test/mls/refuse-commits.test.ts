@@ -95,8 +95,8 @@ test('a commit that only some can read: those who cannot say so, with its sender
   const commit = await bare(ann, [], { provider: { ...provider, hpke: { ...provider.hpke, seal } } })
   assert.equal((await owner.judge(commit, NOTHING, ann.agentId)).kind, 'accepted')
   const atBob = await bob.judge(commit, NOTHING, ann.agentId)
-  assert.ok(atBob.kind === 'undecryptable')
-  assert.equal(hex(atBob.sender!.agentId), hex(ann.agentId))
+  assert.ok(atBob.kind === 'unfollowable')
+  assert.equal(hex(atBob.sender.agentId), hex(ann.agentId))
   const garbled = Uint8Array.from(commit)
   garbled[garbled.length - 1]! ^= 1
   assert.equal((await owner.judge(garbled, NOTHING, ann.agentId)).kind, 'undecryptable')

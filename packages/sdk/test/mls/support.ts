@@ -104,7 +104,7 @@ export class Agent {
   }
 
   open(ciphertext: Uint8Array): Opened {
-    const opened = engine.open(this.group, this.rows, ciphertext)
+    const opened = engine.open(this.group, this.rows, ciphertext, { steps: 1024 })
     this.rows.set(opened.row.leaf, opened.row)
     return opened
   }

@@ -49,6 +49,7 @@ export function channelRecord(fields: Partial<ChannelRecord> = {}): ChannelRecor
     owner: AGENT,
     state: 'joined',
     position: { index: 7, hash: bytesOf('position'), slot: 3 },
+    epoch: { index: 2, counter: 1, isProven: true, leftOut: [AGENT], doubted: undefined },
     counter: 5,
     ownHash: bytesOf('own hash'),
     rekeyDue: false,

@@ -151,11 +151,13 @@ for (const vector of readVectors('message-protection') as readonly Protection[])
   test(`suite ${vector.cipher_suite}: an application message is opened by the EpochCipher`, async () => {
     const { crypto, cipher, ratchets } = await sceneOf(vector)
     const message = bytesOf(vector.application_priv)
-    const opened = cipher.open(ratchets, message)
+    const opened = cipher.open(ratchets, message, { steps: 1024 })
     assert.equal(hex(opened.plaintext), vector.application)
     assert.equal(opened.leaf, SENDER)
     assert.equal(hex(reopen(crypto.suite, message, opened.messageKey)), vector.application)
-    assert.throws(() => cipher.open(ratchets, bytesOf(vector.commit_priv)), { code: 'decryption_failure' })
+    assert.throws(() => cipher.open(ratchets, bytesOf(vector.commit_priv), { steps: 1024 }), {
+      code: 'decryption_failure',
+    })
   })
 
   test(`suite ${vector.cipher_suite}: the library opens what the EpochCipher seals`, async () => {
@@ -166,7 +168,7 @@ for (const vector of readVectors('message-protection') as readonly Protection[])
     const { content } = (await unprotect(scene, ciphertext)).content
     assert.ok(content.contentType === 'application')
     assert.equal(hex(content.applicationData), vector.application)
-    assert.equal(hex(scene.cipher.open(scene.ratchets, ciphertext).plaintext), vector.application)
+    assert.equal(hex(scene.cipher.open(scene.ratchets, ciphertext, { steps: 0 }).plaintext), vector.application)
   })
 
   test(`suite ${vector.cipher_suite}: a commit and a proposal in PrivateMessages`, async () => {

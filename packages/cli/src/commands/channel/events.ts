@@ -46,6 +46,10 @@ function describe(event: Exclude<AgentEvent, { type: 'members_changed' }>): stri
       return `${event.channel}: messages ${event.first} to ${event.last} were deleted before this agent received them.`
     case 'decryption_failure':
       return `${event.channel}: message ${event.index} could not be decrypted and was skipped.`
+    case 'sender_unreadable':
+      return `${event.channel}: messages of ${event.sender.slice(0, 8)}… can no longer be decrypted until a member replaces its keys.`
+    case 'unknown_version':
+      return `${event.channel}: skipped a message of version ${event.version} from ${event.sender.slice(0, 8)}…. Update this program to read it.`
     case 'commit_skipped':
       return `${event.channel}: skipped an invalid change by ${event.sender.slice(0, 8)}…: ${printable(event.reason)}`
     case 'commit_rejected':

@@ -31,7 +31,19 @@ export type AgentEvent =
   | { readonly type: 'gap'; readonly channel: string; readonly first: number; readonly last: number }
   /** A message could not be opened and was left out. */
   | { readonly type: 'decryption_failure'; readonly channel: string; readonly sender: AgentId; readonly index: number }
-  /** A commit broke the rules; every member leaves it out. */
+  /**
+   * So many messages of a sender in a row could not be opened that only its next 16 are tried, until one opens or the
+   * group's keys change. Told once.
+   */
+  | { readonly type: 'sender_unreadable'; readonly channel: string; readonly sender: AgentId }
+  /** A member writes messages of a version that this agent does not know; they are left out. Told once for each member. */
+  | {
+      readonly type: 'unknown_version'
+      readonly channel: string
+      readonly sender: AgentId
+      readonly version: number
+    }
+  /** A commit broke the rules, and every member leaves it out; or (`unfollowable`) this one cannot follow it. */
   | {
       readonly type: 'commit_skipped'
       readonly channel: string

@@ -105,6 +105,7 @@ export function newChannel(
       owner,
       state,
       position,
+      epoch: { index: position.index, counter: 0, isProven: false, leftOut: [], doubted: undefined },
       counter: 0,
       ownHash: new Uint8Array(HASH_BYTES),
       rekeyDue: false,

@@ -24,13 +24,13 @@ import type { AgentContext } from '../agent/context.ts'
 import { same } from '../bytes.ts'
 import type { Committer } from './committer.ts'
 import type { Pending } from './commits.ts'
-import { wipeEpoch } from './group-state.ts'
+import { type GroupState, wipeEpoch } from './group-state.ts'
 import { type Difference, sha256 } from './history.ts'
 import type { ChannelView, Exclusive, Turn } from './host.ts'
 import type { Inbox } from './inbox.ts'
 import type { Intake } from './intake.ts'
 import type { LogEntry } from './log-entry.ts'
-import { decodeFrame, type Frame } from './message-frame.ts'
+import { decodeFrame, type DecodedFrame, VERSION } from './message-frame.ts'
 import type { Roster } from './roster.ts'
 import type { Sender } from './sender.ts'
 import type { Upkeep } from './upkeep.ts'
@@ -60,11 +60,22 @@ export interface FollowerHost extends Pick<Turn, 'touch' | 'touchLater' | 'break
 }
 
 interface Opened {
-  readonly frame: Frame
+  readonly frame: DecodedFrame
   readonly member: Member
   readonly frameHash: Uint8Array
   readonly messageKey: Uint8Array
 }
+
+/** Where a commit stands in the log. */
+interface CommitPlace {
+  readonly sender: AgentId
+  readonly slot: bigint
+  /** Whether its slot is the next one. An honest relay delivers no other. */
+  readonly isInPlace: boolean
+}
+
+/** Of how many members it is remembered that their versions were told. */
+const MOST_TOLD = 1024
 
 const NO_NOTICE: LeaveNoticeFields = { publicKey: new Uint8Array(), slot: 0n, signature: new Uint8Array() }
 
@@ -74,6 +85,8 @@ export class Follower {
   readonly #channel: ChannelView
   readonly #host: FollowerHost
   readonly #parts: FollowerParts
+  /** Whose versions the application was told. */
+  readonly #newer = new Set<AgentId>()
 
   constructor(context: FollowerContext, channel: ChannelView, host: FollowerHost, parts: FollowerParts) {
     this.#context = context
@@ -129,6 +142,7 @@ export class Follower {
     if (!entry.control) upkeep.saw()
     if (!opened || repeated) return
     const { member, frame, messageKey } = opened
+    if (frame.version !== VERSION) return this.#unknownVersion(sender, frame.version)
     if (frame.kind === 'hello' || frame.kind === 'greeting') {
       this.#context.invites?.greeted(this.#channel.id, frame.kind, sender, Uint8Array.from(frame.payload))
       return
@@ -153,24 +167,38 @@ export class Follower {
 
   /** Opens a message; undefined, and told, when it cannot be opened or is not what its envelope says. */
   #open(entry: DeliverMessage, sender: AgentId): Opened | undefined {
-    const { group } = this.#channel
+    const { group, history, name } = this.#channel
     if (!group) return undefined
+    const index = Number(entry.index)
+    const lastCounter = history.sender(sender)?.counter
+    let isLimited = false
     try {
-      const { sender: member, plaintext, messageKey } = group.open(entry.ciphertext)
+      const envelope = { sender, index, counter: Number(entry.counter), lastCounter }
+      const { sender: member, plaintext, messageKey } = group.open(entry.ciphertext, envelope)
       const frame = decodeFrame(plaintext)
-      if (frame && same(frame.messageId, entry.messageId) && same(member.agentId, entry.sender)) {
+      if (frame && same(frame.messageId, entry.messageId)) {
         return { frame, member, frameHash: sha256(plaintext), messageKey }
       }
     } catch (error) {
       if (!(error instanceof StaticError)) throw error
+      isLimited = error.code === 'decryption_failure' && group.hasLostTrust(sender)
       const epoch = this.#context.engine.epochOf(entry.ciphertext)
-      if (epoch !== undefined && epoch > group.facts.epoch) {
+      const isInPlace = Number(entry.slot) === history.position.slot
+      if (epoch !== undefined && epoch > group.facts.epoch && (!isInPlace || group.isLeftBehind(sender))) {
         this.#host.break(StaticError.of('mls_error', 'The others are in an epoch that this agent could not follow.'))
       }
     }
-    const { name } = this.#channel
-    this.#context.emit({ type: 'decryption_failure', channel: name, sender, index: Number(entry.index) })
+    this.#context.emit({ type: 'decryption_failure', channel: name, sender, index })
+    if (isLimited) this.#context.emit({ type: 'sender_unreadable', channel: name, sender })
     return undefined
+  }
+
+  /** Whoever is newer than this agent goes on being heard: its chain, its counter, and what it has seen. */
+  #unknownVersion(sender: AgentId, version: number): void {
+    if (this.#newer.has(sender)) return
+    if (this.#newer.size >= MOST_TOLD) this.#newer.clear()
+    this.#newer.add(sender)
+    this.#context.emit({ type: 'unknown_version', channel: this.#channel.name, sender, version })
   }
 
   #ownCommit({ sender, messageId }: DeliverCommit): void {
@@ -203,16 +231,18 @@ export class Follower {
       if (result.kind === 'accepted' && result.next) wipeEpoch(engine, result.next)
       return
     }
+    const isInPlace = Number(slot) === history.position.slot
     history.advance({ kind: 'commit', sender: entry.sender, messageId, bodyHash: sha256(commitBody(commit, body)) })
     intake.raiseHead(history.position.slot)
     committer.rollBack()
     host.touch()
     upkeep.saw()
-    this.#judged(result, sender, slot)
+    this.#judged(result, group, { sender, slot, isInPlace })
   }
 
-  #judged(result: Processed, sender: AgentId, slot: bigint): void {
+  #judged(result: Processed, group: GroupState, place: CommitPlace): void {
     const host = this.#host
+    const { sender } = place
     switch (result.kind) {
       case 'accepted': {
         if (!result.next) return host.over()
@@ -221,27 +251,41 @@ export class Follower {
         return host.adopt(result.next, sender, added, removed)
       }
       case 'other_epoch':
-        if (this.#channel.group && result.epoch > this.#channel.group.facts.epoch) {
+        if (result.epoch > group.facts.epoch && (!place.isInPlace || group.isLeftBehind(sender))) {
           return host.break(StaticError.of('mls_error', 'The others took a commit that this agent has left out.'))
         }
-        return this.#skipped(sender, slot, 'other_epoch')
+        return this.#skipped(group, place, 'other_epoch')
       case 'rejected':
-        return this.#skipped(sender, slot, result.reason)
+        // Signed in this epoch, although invalid.
+        if (result.sender && sender !== group.place.doubted) group.settle()
+        return this.#skipped(group, place, result.reason)
       case 'undecryptable':
-        return this.#skipped(sender, slot, 'undecryptable')
+        return this.#skipped(group, place, 'undecryptable')
+      case 'unfollowable':
+        // Nobody votes: the others may have followed it. Whoever speaks next shows which epoch they are in.
+        this.#tellSkipped(place, 'unfollowable')
+        return group.doubt(sender)
     }
   }
 
-  /** Everybody leaves this commit out. Who has heard others in this epoch knows that it is theirs, and says so. */
-  #skipped(sender: AgentId, slot: bigint, reason: string): void {
-    const { agentId, session } = this.#context
-    const { name, owner, channelId } = this.#channel
-    this.#context.emit({ type: 'commit_skipped', channel: name, sender, slot: Number(slot), reason })
-    // The owner's word alone undoes a commit: that is for the application to say.
-    if (owner === agentId || !this.#channel.group?.heardOthers) return
-    const value = message(RejectCommitRequestSchema, { channelId, slot })
+  /**
+   * Everybody in this epoch leaves this commit out. Who knows that the epoch is the group's says so, the owner with the
+   * effect that the relay undoes it; but not while a commit is in doubt, and not about one that the relay has misplaced.
+   */
+  #skipped(group: GroupState, place: CommitPlace, reason: string): void {
+    this.#tellSkipped(place, reason)
+    const { isProven, doubted } = group.place
+    group.leaveOut(place.sender)
+    if (!isProven || doubted !== undefined || !place.isInPlace) return
+    const { channelId } = this.#channel
+    const value = message(RejectCommitRequestSchema, { channelId, slot: place.slot })
     // A vote that is lost or refused changes nothing here.
-    session.request({ case: 'rejectCommit', value }, () => {})
+    this.#context.session.request({ case: 'rejectCommit', value }, () => {})
+  }
+
+  #tellSkipped({ sender, slot }: CommitPlace, reason: string): void {
+    const { name } = this.#channel
+    this.#context.emit({ type: 'commit_skipped', channel: name, sender, slot: Number(slot), reason })
   }
 
   #leave({ sender, notice }: DeliverLeave): void {

@@ -15,7 +15,8 @@ import {
   type Sealed,
   type SignatureKeyPair,
 } from '../../mls/index.ts'
-import type { AgentId, Change, ChannelId, EpochRecord } from '../../ports.ts'
+import type { AgentId, Change, ChannelId, EpochPlace, EpochRecord } from '../../ports.ts'
+import { SenderTrust } from './sender-trust.ts'
 
 /** A message of another member that was opened. */
 export interface OpenedMessage {
@@ -24,27 +25,35 @@ export interface OpenedMessage {
   readonly messageKey: Uint8Array
 }
 
+/** What the relay says of a message. */
+export interface Envelope {
+  readonly sender: AgentId
+  readonly index: number
+  readonly counter: number
+  /** Of the sender's last message that was opened here, if there is one. */
+  readonly lastCounter: number | undefined
+}
+
 /** A group in use. */
 export class GroupState {
   readonly #engine: MlsEngine
   readonly #rows: Map<number, RatchetRow>
   readonly #members: ReadonlyMap<AgentId, Member>
-  readonly #leaves: ReadonlyMap<number, Member>
   #group: Group
   readonly facts: GroupFacts
   /** Rows that changed since they were written. */
   readonly #dirty = new Set<number>()
-  /** Whether a message of another was opened in this epoch: then it is the others' epoch, too. */
-  heardOthers = false
+  #place: EpochPlace
+  readonly #trust = new SenderTrust()
 
-  constructor(engine: MlsEngine, { group, rows }: Epoch) {
+  constructor(engine: MlsEngine, { group, rows }: Epoch, place: EpochPlace) {
     this.#engine = engine
+    this.#place = place
     this.#group = group
     this.#rows = new Map(rows.map((row) => [row.leaf, row]))
     this.facts = engine.facts(group)
     const members = this.facts.members.filter(({ founder }) => !founder)
     this.#members = new Map(members.map((member) => [toHex(member.agentId), member]))
-    this.#leaves = new Map(members.map((member) => [member.leaf, member]))
   }
 
   /**
@@ -52,8 +61,14 @@ export class GroupState {
    *
    * @throws {StaticError} `store_corrupt`
    */
-  static load(engine: MlsEngine, { group, rows }: EpochRecord, key: SignatureKeyPair): GroupState {
-    return new GroupState(engine, { group: engine.decodeGroup(group, key), rows: [...rows.values()].map(decodeRow) })
+  static load(engine: MlsEngine, { group, rows }: EpochRecord, key: SignatureKeyPair, place: EpochPlace): GroupState {
+    const epoch = { group: engine.decodeGroup(group, key), rows: [...rows.values()].map(decodeRow) }
+    return new GroupState(engine, epoch, place)
+  }
+
+  /** How the epoch began here, and what became of commits in it. */
+  get place(): EpochPlace {
+    return this.#place
   }
 
   get group(): Group {
@@ -72,17 +87,72 @@ export class GroupState {
   }
 
   /**
-   * Opens a message of another member.
+   * Opens a message of the member that its envelope names.
    *
    * @throws {StaticError} `epoch_mismatch` for another epoch, otherwise `decryption_failure`
    */
-  open(ciphertext: Uint8Array): OpenedMessage {
-    const { leaf, plaintext, messageKey, row } = this.#engine.open(this.#group, this.#rows, ciphertext)
-    const sender = this.#leaves.get(leaf)
-    if (sender === undefined) throw StaticError.of('decryption_failure', 'The founder leaf sends nothing.')
-    this.#replace(row)
-    this.heardOthers = true
-    return { sender, plaintext, messageKey }
+  open(ciphertext: Uint8Array, { sender, index, counter, lastCounter }: Envelope): OpenedMessage {
+    const member = this.#members.get(sender)
+    if (member === undefined) throw StaticError.of('decryption_failure', `The sender ${sender} is no member.`)
+    const spoken = lastCounter === undefined ? index - this.#place.index : counter - lastCounter
+    const expected = { leaf: member.leaf, steps: this.#trust.steps(sender, spoken) }
+    try {
+      const { plaintext, messageKey, row } = this.#engine.open(this.#group, this.#rows, ciphertext, expected)
+      const before = this.#rows.get(row.leaf)?.generation ?? 0
+      this.#trust.opened(sender, spoken, row.generation - 1 - before)
+      this.#replace(row)
+      // Whoever speaks in this epoch has not followed the commit, either.
+      if (sender !== this.#place.doubted) this.settle()
+      return { sender: member, plaintext, messageKey }
+    } catch (error) {
+      if (error instanceof StaticError && error.code === 'decryption_failure') this.#trust.failed(sender)
+      throw error
+    }
+  }
+
+  /** Whether the last failure of this sender was the one that costs it its trust. */
+  hasLostTrust(sender: AgentId): boolean {
+    return this.#trust.isLostNow(sender)
+  }
+
+  /**
+   * How many of the own generations of this epoch carry no counter that the others hear of, if the last message is the
+   * one with this counter: those of messages that the relay refused.
+   */
+  burnt(counter: number): number {
+    const generation = this.#rows.get(this.facts.own.leaf)?.generation ?? 0
+    return generation - Math.max(0, counter - this.#place.counter)
+  }
+
+  /** The messages after this counter are encrypted in this epoch, also those that were encrypted before it. */
+  rewind(counter: number): void {
+    if (counter < this.#place.counter) this.#place = { ...this.#place, counter }
+  }
+
+  /** A commit of this agent was left out. */
+  leaveOut(by: AgentId): void {
+    const { leftOut } = this.#place
+    if (leftOut.length < 2 && !leftOut.includes(by)) this.#place = { ...this.#place, leftOut: [...leftOut, by] }
+  }
+
+  /** A commit of this agent is valid as far as all members can see, and this one cannot follow it. */
+  doubt(by: AgentId): void {
+    this.leaveOut(by)
+    this.#place = { ...this.#place, doubted: by }
+  }
+
+  /** Another has shown that it is in this epoch. */
+  settle(): void {
+    if (this.#place.doubted !== undefined) this.#place = { ...this.#place, doubted: undefined }
+  }
+
+  /**
+   * Whether a message or commit of a higher epoch shows that the others have gone on without this agent. Anybody can write
+   * a number on a message: it counts if this agent left out a commit of somebody else, or cannot know its own epoch.
+   */
+  isLeftBehind(sender: AgentId): boolean {
+    const { isProven, leftOut } = this.#place
+    return !isProven || (this.#members.has(sender) && leftOut.some((by) => by !== sender))
   }
 
   /** Puts a group of the same epoch in place of this one: the key of an own commit is used up in it. */

@@ -13,6 +13,11 @@ const LATER_MS = 25
 export interface Writer {
   /** What has changed since the last time, in order. */
   drain(): readonly Change[]
+  /**
+   * `drain` has thrown: nothing of what had changed is written. It fails by itself, without the others, and touches
+   * itself if there is something to write instead.
+   */
+  abandon(cause: unknown): void
   /** It is on disk now. */
   written(): void
 }
@@ -22,7 +27,7 @@ export class Journal {
   readonly #store: AgentStore
   readonly #failed: (error: StaticError) => void
   #writers = new Set<Writer>()
-  #changes: Change[] = []
+  readonly #changes: Change[] = []
   #waiting: PromiseWithResolvers<void>[] = []
   #scheduled: NodeJS.Immediate | undefined
   #later: NodeJS.Timeout | undefined
@@ -74,11 +79,7 @@ export class Journal {
     this.#scheduled = undefined
     this.#later = undefined
     if (this.#failure) return
-    const changes = this.#changes
-    this.#changes = []
-    const writers = this.#writers
-    this.#writers = new Set()
-    for (const writer of writers) for (const change of writer.drain()) changes.push(change)
+    const { changes, writers } = this.#gather()
     const waiting = this.#waiting
     this.#waiting = []
     try {
@@ -91,6 +92,32 @@ export class Journal {
     }
     for (const writer of writers) writer.written()
     for (const { resolve } of waiting) resolve()
+  }
+
+  /** Asks everything that has changed. What cannot tell is left out, and all the others are written. */
+  #gather(): { readonly changes: readonly Change[]; readonly writers: ReadonlySet<Writer> } {
+    const changes = this.#changes.splice(0)
+    const writers = new Set<Writer>()
+    const abandoned = new Set<Writer>()
+    // One that was abandoned is asked once more.
+    while (this.#writers.size > 0) {
+      const touched = this.#writers
+      this.#writers = new Set()
+      for (const writer of touched) {
+        try {
+          for (const change of writer.drain()) changes.push(change)
+          writers.add(writer)
+        } catch (cause) {
+          if (abandoned.has(writer)) continue
+          abandoned.add(writer)
+          writer.abandon(cause)
+        }
+      }
+    }
+    for (const change of this.#changes.splice(0)) changes.push(change)
+    clearImmediate(this.#scheduled)
+    this.#scheduled = undefined
+    return { changes, writers }
   }
 
   #schedule(): void {

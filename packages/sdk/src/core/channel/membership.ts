@@ -1,13 +1,14 @@
 /**
  * This agent in one channel: what it sends (sender.ts), commits (committer.ts), receives (intake.ts), follows
  * (follower.ts) and gives to the application (inbox.ts). Here is what they share: the group, and the turn. Everything
- * that changes is in memory first and on disk at the end of the turn (`drain`); only then does the relay hear of it
- * (`written`).
+ * that changes is in memory first and on disk at the end of the turn (channel-writer.ts); only then does the relay hear
+ * of it (`#written`).
  */
 import { type ChannelName, fromHex, parseChannelName, StaticError, toHex } from '@static/protocol'
 import type { Epoch } from '../../mls/index.ts'
-import type { AgentId, Change, ChannelId, ChannelRecord, StoredChannel } from '../../ports.ts'
+import type { AgentId, ChannelId, ChannelRecord, EpochPlace, StoredChannel } from '../../ports.ts'
 import type { AgentContext } from '../agent/context.ts'
+import { ChannelWriter, type WriterHost } from './channel-writer.ts'
 import { Committer, type CommitterHost } from './committer.ts'
 import { loadPending, type Pending } from './commits.ts'
 import { Follower, type FollowerHost } from './follower.ts'
@@ -17,7 +18,6 @@ import { type Difference, History } from './history.ts'
 import type { ChannelView } from './host.ts'
 import { Inbox, type Incoming } from './inbox.ts'
 import { Intake, type IntakeHost } from './intake.ts'
-import type { Writer } from './journal.ts'
 import { decodeFrame } from './message-frame.ts'
 import { Roster } from './roster.ts'
 import { Sender, type SenderHost } from './sender.ts'
@@ -27,8 +27,10 @@ import { Upkeep } from './upkeep.ts'
 /** What the parts of a membership ask of it; each is given its own narrow view. */
 type Host = IntakeHost & SenderHost & CommitterHost & FollowerHost
 
+const NO_EPOCH: EpochPlace = { index: 0, counter: 0, isProven: false, leftOut: [], doubted: undefined }
+
 /** A membership. */
-export class Membership implements ChannelView, Writer {
+export class Membership implements ChannelView {
   readonly id: ChannelId
   readonly channelId: Uint8Array
   readonly name: ChannelName
@@ -42,14 +44,11 @@ export class Membership implements ChannelView, Writer {
   readonly #context: AgentContext
   readonly #follower: Follower
   readonly #standing: Standing
+  readonly #writer: ChannelWriter
   #history: History
   #group: GroupState | undefined
   #welcome: Uint8Array | undefined
   readonly #lock = new GroupLock()
-  #changes: Change[] = []
-  #recordChanged = false
-  #epochChanged = false
-  #dropped: 'due' | 'done' | undefined
   /** Told when nothing of it is needed any more. */
   readonly #ended: () => void
 
@@ -61,14 +60,15 @@ export class Membership implements ChannelView, Writer {
     this.name = parseChannelName(record.name)
     this.owner = record.owner
     this.#history = new History(record.position, senders)
-    this.#standing = new Standing(record, () => this.#touch())
+    this.#writer = new ChannelWriter(context.journal, this, Membership.#writerHostOf(this), record)
+    this.#standing = new Standing(record, () => this.#writer.touch())
     this.#welcome = welcome
     this.#ended = ended
     const standing = this.#standing
     const pending = this.#load(stored)
     const host = Membership.#hostOf(this)
     const page = this.#page.bind(this)
-    this.inbox = new Inbox(record.id, { touch: () => context.journal.touch(this), page }, inboxBytes)
+    this.inbox = new Inbox(record.id, { touch: () => this.#writer.touchPart(), page }, inboxBytes)
     const { inbox } = this
     this.intake = new Intake(context, this, host, { inbox, standing }, record.position.index)
     this.sender = new Sender(context, this, host, standing, stored)
@@ -120,8 +120,7 @@ export class Membership implements ChannelView, Writer {
   /** Keeps a Welcome until it is used. */
   keepWelcome(welcome: Uint8Array): void {
     this.#welcome = welcome
-    this.#changes.push({ type: 'putWelcome', id: this.id, welcome })
-    this.#touch()
+    this.#writer.touch({ type: 'putWelcome', id: this.id, welcome })
   }
 
   /** A Welcome was used: from here on the log is followed. */
@@ -131,10 +130,10 @@ export class Membership implements ChannelView, Writer {
     position: ChannelRecord['position'],
     used: Uint8Array,
   ): void {
-    this.#group = new GroupState(this.#context.engine, epoch)
     this.#history = new History(position)
+    this.#group = this.#begin(epoch, false)
     this.intake.start(position.index)
-    this.#epochChanged = true
+    this.#writer.touchEpoch()
     this.keepWelcome(used)
     this.#standing.set({ state, rekeyedAt: this.#context.now() })
     for (const member of this.#group.members.values()) this.roster.meet(member)
@@ -160,7 +159,7 @@ export class Membership implements ChannelView, Writer {
     const error = StaticError.of(code, code === 'not_found' ? 'The channel was deleted.' : undefined)
     this.#group?.wipe()
     this.#group = undefined
-    this.#epochChanged = true
+    this.#writer.touchEpoch()
     this.#standing.set({ state: 'ended', broken: code })
     this.end(error, error)
     this.#context.emit({ type: 'channel_failed', channel: this.name, error })
@@ -181,8 +180,7 @@ export class Membership implements ChannelView, Writer {
     this.end(error ?? StaticError.of('closed', 'The channel was left.'), error)
     this.#group?.wipe()
     this.#group = undefined
-    this.#dropped ??= 'due'
-    this.#touch()
+    this.#writer.drop()
   }
 
   /** Fulfilled when no task has the group to itself. */
@@ -192,29 +190,7 @@ export class Membership implements ChannelView, Writer {
 
   // ---- The turn ----
 
-  drain(): readonly Change[] {
-    const { id } = this
-    if (this.#dropped) {
-      // Once: the agent may have joined again when the last reader settles.
-      const changes: Change[] = this.#dropped === 'due' ? [{ type: 'dropChannel', id }] : []
-      this.#dropped = 'done'
-      return changes
-    }
-    const changes: Change[] = []
-    if (this.#recordChanged) changes.push({ type: 'putChannel', record: this.#record() })
-    changes.push(...this.#changes)
-    if (this.#epochChanged) changes.push({ type: 'putEpoch', id, epoch: this.#group?.record() })
-    changes.push(...this.committer.drain(this.#epochChanged))
-    if (this.#group) changes.push(...this.#group.drain(id))
-    changes.push(...this.#history.drain(id), ...this.roster.drain(), ...this.sender.drain(), ...this.inbox.drain())
-    this.#changes = []
-    this.#recordChanged = false
-    this.#epochChanged = false
-    return changes
-  }
-
-  written(): void {
-    if (this.#dropped) return
+  #written(): void {
     this.sender.written()
     this.committer.written()
     this.intake.acknowledge()
@@ -236,7 +212,7 @@ export class Membership implements ChannelView, Writer {
     if (this.committer.isBusy) return this.committer.transmit()
     if (this.committer.work(group) || !this.#standing.isTalking) return
     const { counter } = this.sender
-    this.#attempt(() => this.sender.work(group))
+    this.#attempt(() => this.sender.work(group, this.upkeep.rekeyFailure))
     // Every message tells what was seen.
     if (this.sender.counter > counter) this.upkeep.told()
     this.sender.transmit()
@@ -248,16 +224,6 @@ export class Membership implements ChannelView, Writer {
     if (!this.intake.isOnline || this.failure) return
     this.committer.transmit()
     if (!this.committer.isBusy && this.#standing.isTalking) this.sender.transmit()
-  }
-
-  #touch(): void {
-    this.#recordChanged = true
-    this.#context.journal.touch(this)
-  }
-
-  #touchLater(): void {
-    this.#recordChanged = true
-    this.#context.journal.touchLater(this)
   }
 
   /** The relay delivers from here on. */
@@ -279,10 +245,16 @@ export class Membership implements ChannelView, Writer {
 
   #adopt(epoch: Epoch): void {
     const old = this.#group
-    this.#group = new GroupState(this.#context.engine, epoch)
+    this.#group = this.#begin(epoch, true)
     old?.wipe(epoch.group)
-    this.#epochChanged = true
-    this.#touch()
+    this.#writer.touchEpoch()
+  }
+
+  /** An epoch begins at the last entry; `isProven`: by a commit that was made or followed here. */
+  #begin(epoch: Epoch, isProven: boolean): GroupState {
+    const { index } = this.#history.position
+    const place = { index, counter: this.sender.counter, isProven, leftOut: [], doubted: undefined }
+    return new GroupState(this.#context.engine, epoch, place)
   }
 
   #committed({ next, purpose, request, job, welcomes }: Pending): void {
@@ -327,7 +299,23 @@ export class Membership implements ChannelView, Writer {
     this.#context.emit({ type: 'channel_failed', channel: this.name, error })
   }
 
+  /** The channel's state cannot be put into bytes: it breaks alone, and stays on disk as it was written last. */
+  #unstorable(cause: unknown): void {
+    const error = StaticError.of('mls_error', 'The state of this channel cannot be stored.', { cause })
+    const { broken } = this.#standing.record
+    if (this.failure) this.#standing.set({ broken: broken ?? error.code })
+    else this.#break(error)
+  }
+
   // ---- Inside ----
+
+  static #writerHostOf(membership: Membership): WriterHost {
+    return {
+      record: () => membership.#record(),
+      written: () => membership.#written(),
+      unstorable: (cause) => membership.#unstorable(cause),
+    }
+  }
 
   static #hostOf(membership: Membership): Host {
     return {
@@ -337,8 +325,8 @@ export class Membership implements ChannelView, Writer {
       get isFree() {
         return membership.#lock.isFree
       },
-      touch: () => membership.#touch(),
-      touchLater: () => membership.#touchLater(),
+      touch: () => membership.#writer.touch(),
+      touchLater: () => membership.#writer.touchLater(),
       work: () => membership.#work(),
       break: (error) => membership.#break(error),
       exclusively: (task) => membership.#exclusively(task),
@@ -359,7 +347,7 @@ export class Membership implements ChannelView, Writer {
   #load({ record, epoch, pending }: StoredChannel): Pending | undefined {
     const { engine, key } = this.#context
     try {
-      this.#group = epoch && GroupState.load(engine, epoch, key)
+      this.#group = epoch && GroupState.load(engine, epoch, key, record.epoch)
       return pending && loadPending(this.#context, pending)
     } catch (cause) {
       this.#group = undefined
@@ -389,7 +377,8 @@ export class Membership implements ChannelView, Writer {
     const { id, name, owner } = this
     const { counter, ownHash, sentSinceRekey } = this.sender
     const { position } = this.#history
-    return { id, name, owner, ...this.#standing.record, position, counter, ownHash, sentSinceRekey }
+    const epoch = this.#group?.place ?? NO_EPOCH
+    return { id, name, owner, ...this.#standing.record, position, epoch, counter, ownHash, sentSinceRekey }
   }
 }
 

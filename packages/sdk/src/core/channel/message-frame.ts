@@ -7,7 +7,8 @@
  */
 import { HASH_BYTES, MESSAGE_ID_BYTES } from '@static/protocol'
 
-const VERSION = 1
+/** The version that this agent writes. */
+export const VERSION = 1
 const ID_AT = 2
 const COUNTER_AT: number = ID_AT + MESSAGE_ID_BYTES
 const PREVIOUS_AT: number = COUNTER_AT + 8
@@ -28,7 +29,7 @@ export interface Seen {
 
 /** The plaintext of a message. */
 export interface Frame {
-  /** Undefined for a kind that this version does not know: nothing is done with it. */
+  /** Undefined for a kind or version that this agent does not know: nothing is done with it. */
   readonly kind: FrameKind | undefined
   readonly messageId: Uint8Array
   readonly counter: number
@@ -37,6 +38,12 @@ export interface Frame {
   /** The last entry that the sender had processed. */
   readonly seen: Seen
   readonly payload: Uint8Array
+}
+
+/** A frame that was read. */
+export interface DecodedFrame extends Frame {
+  /** Of one that this agent does not know, everything before the payload is where it is in this one. */
+  readonly version: number
 }
 
 /** The bytes of a frame. */
@@ -54,14 +61,16 @@ export function encodeFrame(frame: Frame & { readonly kind: FrameKind }): Uint8A
 }
 
 /** Reads a frame, whose parts are views of the bytes; undefined when they are none. */
-export function decodeFrame(bytes: Uint8Array): Frame | undefined {
-  if (bytes.length < PAYLOAD_AT || bytes[0] !== VERSION) return undefined
+export function decodeFrame(bytes: Uint8Array): DecodedFrame | undefined {
+  const [version] = bytes
+  if (bytes.length < PAYLOAD_AT || version === undefined || version < VERSION) return undefined
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
   const counter = Number(view.getBigUint64(COUNTER_AT))
   const index = Number(view.getBigUint64(SEEN_INDEX_AT))
   if (!Number.isSafeInteger(counter) || !Number.isSafeInteger(index)) return undefined
-  const kind = NAMES[bytes[1] ?? NAMES.length]
+  const kind = version === VERSION ? NAMES[bytes[1] ?? NAMES.length] : undefined
   return {
+    version,
     kind,
     messageId: bytes.subarray(ID_AT, COUNTER_AT),
     counter,

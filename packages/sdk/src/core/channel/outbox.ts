@@ -106,9 +106,9 @@ export class Outbox {
     this.#stalled = true
   }
 
-  /** All that were refused with it would be refused for the same reason. */
+  /** All that are under way would be refused for the same reason. */
   refuseAll(error: StaticError): void {
-    for (const message of this.#unanswered) if (message.state === 'refused') this.refuse(message, error)
+    for (const message of this.#unanswered) if (message.state !== 'failed') this.refuse(message, error)
   }
 
   /** The session is over: what was sent may or may not have arrived, and goes out again. */

@@ -34,6 +34,12 @@ export interface SenderHost extends Turn {
 /** How often the first message is sent again for being out of order, without one that is taken. */
 const MOST_REORDERS = 5
 
+/**
+ * How many generations of an epoch may be used up by messages that the relay refuses. The others allow 1,024
+ * (sender-trust.ts); without new keys nothing is encrypted beyond this.
+ */
+const MOST_BURNT = 768
+
 /** The sending side of a membership. */
 export class Sender {
   readonly #context: SenderContext
@@ -52,6 +58,8 @@ export class Sender {
   #reorders = 0
   /** Why the relay takes nothing of what is under way. */
   #blockedBy: StaticError | undefined
+  /** The relay took nothing when it was last asked: one message at a time tries whether it does again. */
+  #isProbing = false
 
   constructor(
     context: SenderContext,
@@ -84,15 +92,34 @@ export class Sender {
     await promise
   }
 
-  /** Encrypts what there is room for. The group must be in use and stay so until the turn is over. */
-  work(group: GroupState): void {
+  /** How many generations of this epoch were used up by messages that the relay refused. */
+  get burnt(): number {
+    const [first] = this.#outbox.isSettled ? this.#outbox.unanswered : []
+    // What was refused is encrypted anew, from its first counter on.
+    return this.#channel.group?.burnt(first ? first.record.counter - 1 : this.counter) ?? 0
+  }
+
+  /**
+   * Encrypts what there is room for. The group must be in use and stay so until the turn is over. `rekeyFailure`: the keys
+   * cannot be replaced at the moment.
+   */
+  work(group: GroupState, rekeyFailure: StaticError | undefined): void {
     if (this.#context.now() < this.#notBefore) return
-    if (this.#outbox.isSettled) this.#recover(group)
-    while (this.#outbox.hasRoom) {
+    if (this.#outbox.isSettled) this.#recover(group, rekeyFailure)
+    while (this.#outbox.hasRoom && !(this.#isProbing && this.#outbox.unanswered.length > 0)) {
+      if (this.#waiting.length === 0) return
+      if (this.burnt >= MOST_BURNT) {
+        if (rekeyFailure) this.refuse(exhausted(this.burnt, rekeyFailure))
+        return
+      }
       const waiting = this.#waiting.shift()
-      if (!waiting) return
-      this.#encrypt(group, waiting)
+      if (waiting) this.#encrypt(group, waiting)
     }
+  }
+
+  /** Something has changed for what waits. */
+  retry(): void {
+    this.#host.work()
   }
 
   /** What was drained is on disk. */
@@ -180,6 +207,7 @@ export class Sender {
     switch (outcome.type) {
       case 'answered':
         this.#reorders = 0
+        this.#isProbing = false
         this.#outbox.answer(message)
         // Without it, the message is sent again after a crash, and answered in the same way.
         this.#host.touchLater()
@@ -224,6 +252,9 @@ export class Sender {
       default:
         // The channel or the account is in the way: of those that follow none would be taken, either.
         this.#blockedBy = refusalError(refusal)
+        // Otherwise each of those that wait would try, one after the other.
+        if (this.#isProbing && this.#outbox.unanswered.length === 1) this.refuse(this.#blockedBy)
+        this.#isProbing = true
         this.#outbox.refuse(message, this.#blockedBy)
     }
   }
@@ -240,8 +271,12 @@ export class Sender {
   }
 
   /** Everything is answered: what was refused goes out again, encrypted anew if it must be. */
-  #recover(group: GroupState): void {
+  #recover(group: GroupState, rekeyFailure: StaticError | undefined): void {
+    const isExhausted = this.burnt >= MOST_BURNT
+    // With new keys they can be encrypted anew.
+    if (isExhausted && !this.#blockedBy && !rekeyFailure) return
     if (this.#blockedBy) this.#outbox.refuseAll(this.#blockedBy)
+    else if (isExhausted && rekeyFailure) this.#outbox.refuseAll(exhausted(this.burnt, rekeyFailure))
     this.#blockedBy = undefined
     const { unanswered } = this.#outbox
     const { slot } = this.#channel.history.position
@@ -253,6 +288,7 @@ export class Sender {
       // What the first one followed is what the first of the rest follows now.
       const base = this.#frameOf(first)
       this.counter = base.counter - 1
+      group.rewind(this.counter)
       this.ownHash = Uint8Array.from(base.previous)
       this.#outbox.recover((message) => {
         const { kind, messageId, payload } = this.#frameOf(message)
@@ -267,4 +303,9 @@ export class Sender {
     if (frame === undefined) throw StaticError.of('store_corrupt', 'A message in the outbox is not readable.')
     return frame
   }
+}
+
+function exhausted(burnt: number, cause: StaticError): StaticError {
+  const text = `The relay has refused ${burnt} messages since the keys were last replaced, and they cannot be replaced: ${cause.message} Send again later.`
+  return StaticError.of(cause.code, text, { cause })
 }

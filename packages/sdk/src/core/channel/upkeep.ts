@@ -2,6 +2,7 @@
  * What a member does by itself: it replaces its keys after a time and a number of messages, and tells the others what it
  * has seen when nobody else did. Not all members at once: each adds a share of its own to the time.
  */
+import { StaticError } from '@static/protocol'
 import type { Time } from '../../ports.ts'
 import type { AgentContext } from '../agent/context.ts'
 import type { Committer } from './committer.ts'
@@ -21,6 +22,8 @@ export interface UpkeepParts {
 /** When the keys are replaced. */
 const REKEY_MS = 24 * 60 * 60 * 1000
 const REKEY_MESSAGES = 10_000
+/** Well before MOST_BURNT, where sending stops: a burst that is refused burns 64 at once. */
+const REKEY_BURNT = 512
 /** After so long without a word of this agent or a newer one of the others, and a little more, a heartbeat tells. */
 const HEARTBEAT_MS = 60_000
 const HEARTBEAT_SPREAD_MS = 15_000
@@ -33,8 +36,8 @@ export class Upkeep {
   /** Between 0 and 1. */
   readonly #share: number
   #rekeying: Promise<unknown> | undefined
-  /** A re-key has failed: not again by itself before the next tick or session. */
-  #failed = false
+  /** Why the last re-key has failed: not again by itself before the next tick or session. */
+  #failure: StaticError | undefined
   /** Since when something was seen that nobody was told of, and its index. */
   #untoldSince: Time | undefined
   #untoldIndex = 0
@@ -51,6 +54,11 @@ export class Upkeep {
     return this.#parts.standing.record.rekeyDue
   }
 
+  /** Why the keys could not be replaced when it was tried last. */
+  get rekeyFailure(): StaticError | undefined {
+    return this.#failure
+  }
+
   /** Replaces this agent's keys; one commit is enough, however often it becomes due before it is done. */
   async rekey(): Promise<void> {
     if (!this.#rekeying) {
@@ -60,8 +68,10 @@ export class Upkeep {
       this.#parts.committer
         .commit(() => ({}), { urgent: true })
         .then(resolve, (error: unknown) => {
-          this.#failed = true
+          this.#failure = StaticError.from(error)
           reject(error)
+          // What waits for new keys fails, if it cannot do without.
+          this.#parts.sender.retry()
         })
     }
     await this.#rekeying
@@ -69,12 +79,14 @@ export class Upkeep {
 
   /** Replaces the keys if the last add or the messages ask for it, unless that has just failed. */
   check(): void {
-    if (!this.#failed && (this.isRekeyDue || this.#parts.sender.sentSinceRekey >= REKEY_MESSAGES)) this.#rekeySoon()
+    const { sentSinceRekey, burnt } = this.#parts.sender
+    if (this.#failure) return
+    if (this.isRekeyDue || sentSinceRekey >= REKEY_MESSAGES || burnt >= REKEY_BURNT) this.#rekeySoon()
   }
 
   /** What has failed may be tried again. */
   retry(): void {
-    this.#failed = false
+    this.#failure = undefined
     this.check()
   }
 

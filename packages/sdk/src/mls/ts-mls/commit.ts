@@ -115,7 +115,7 @@ export async function followCommit(
   if (parts.epoch !== groupContext.epoch) return { kind: 'other_epoch', epoch: parts.epoch }
 
   const opened = await openCommit(crypto, state, message)
-  if (opened.kind === 'undecryptable') return { ...opened, sender: undefined }
+  if (opened.kind === 'undecryptable') return opened
   if (opened.kind !== 'commit') return { kind: 'rejected', reason: opened.kind, sender: undefined }
   const { leaf, commit } = opened
   const sender = membersOf(ratchetTree).find((member) => member.leaf === leaf)
@@ -131,7 +131,7 @@ export async function followCommit(
       const { newState } = await processPrivateMessage(state, message, emptyPskIndex, provider)
       next = adopt(crypto, newState, key)
     } catch (cause) {
-      return { kind: 'undecryptable', sender, cause }
+      return { kind: 'unfollowable', sender, cause }
     }
   }
   return {

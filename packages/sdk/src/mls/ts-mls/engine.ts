@@ -42,7 +42,7 @@ export function makeEngine(suite: Suite = SUITE): MlsEngine {
       if (row === undefined) throw StaticError.of('mls_error', 'The own ratchet is missing.')
       return cipher.seal(row, plaintext, authenticatedData)
     },
-    open: (group, ratchets, ciphertext) => inside(group).cipher.open(ratchets, ciphertext),
+    open: (group, ratchets, ciphertext, expected) => inside(group).cipher.open(ratchets, ciphertext, expected),
     reopen: (ciphertext, messageKey) => reopen(suite, ciphertext, messageKey),
     epochOf: (message) => parsePrivateMessage(message)?.epoch,
     encodeGroup: (group) => encodeGroup(inside(group)),

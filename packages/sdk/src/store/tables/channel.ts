@@ -2,12 +2,13 @@
 import type {
   ChannelId,
   ChannelRecord,
+  EpochPlace,
   LeaverRecord,
   PendingCommitRecord,
   PositionRecord,
   SenderRecord,
 } from '../../ports.ts'
-import { BYTES, FLAG, INTEGER, oneOf, OPTIONAL_TEXT, type Table, TEXT } from '../table.ts'
+import { BYTES, type Column, FLAG, INTEGER, oneOf, OPTIONAL_TEXT, type Table, TEXT } from '../table.ts'
 
 /** A record with the channel it belongs to. */
 export type InChannel<Record> = Record & { readonly channel: ChannelId }
@@ -17,11 +18,23 @@ export const CURRENT = 0
 /** Value of the column `pending`: the epoch that a commit of this agent would lead to. */
 export const PENDING = 1
 
-/** A channel's record with its position flattened. */
-export interface ChannelRow extends Omit<ChannelRecord, 'position'> {
+/** A channel's record with its position and epoch flattened. */
+export interface ChannelRow extends Omit<ChannelRecord, 'position' | 'epoch'> {
   readonly positionIndex: PositionRecord['index']
   readonly positionHash: PositionRecord['hash']
   readonly positionSlot: PositionRecord['slot']
+  readonly epochIndex: EpochPlace['index']
+  readonly epochCounter: EpochPlace['counter']
+  readonly epochProven: EpochPlace['isProven']
+  readonly epochLeftOut: EpochPlace['leftOut']
+  readonly epochDoubted: EpochPlace['doubted']
+}
+
+/** Agent ids, which have no spaces. */
+const AGENTS: Column<readonly string[]> = {
+  type: 'TEXT',
+  write: (agents) => agents.join(' '),
+  read: (value, column) => TEXT.read(value, column).split(' ').filter(Boolean),
 }
 
 export const CHANNEL: Table<ChannelRow> = {
@@ -34,6 +47,11 @@ export const CHANNEL: Table<ChannelRow> = {
     positionIndex: INTEGER,
     positionHash: BYTES,
     positionSlot: INTEGER,
+    epochIndex: INTEGER,
+    epochCounter: INTEGER,
+    epochProven: FLAG,
+    epochLeftOut: AGENTS,
+    epochDoubted: OPTIONAL_TEXT,
     counter: INTEGER,
     ownHash: BYTES,
     rekeyDue: FLAG,
@@ -45,15 +63,38 @@ export const CHANNEL: Table<ChannelRow> = {
   key: ['id'],
 }
 
-/** The row of a channel. Keeps `position`: a copy without it would take longer, and this runs for every message. */
+/** The row of a channel. Keeps `position` and `epoch`: a copy without them would take longer, and this runs for every message. */
 export function channelRow(record: ChannelRecord): ChannelRow {
   const { index, hash, slot } = record.position
-  return { ...record, positionIndex: index, positionHash: hash, positionSlot: slot }
+  const { epoch } = record
+  return {
+    ...record,
+    positionIndex: index,
+    positionHash: hash,
+    positionSlot: slot,
+    epochIndex: epoch.index,
+    epochCounter: epoch.counter,
+    epochProven: epoch.isProven,
+    epochLeftOut: epoch.leftOut,
+    epochDoubted: epoch.doubted,
+  }
 }
 
 /** The record of a row. */
-export function channelRecord({ positionIndex, positionHash, positionSlot, ...rest }: ChannelRow): ChannelRecord {
-  return { ...rest, position: { index: positionIndex, hash: positionHash, slot: positionSlot } }
+export function channelRecord(row: ChannelRow): ChannelRecord {
+  const { positionIndex, positionHash, positionSlot, ...others } = row
+  const { epochIndex, epochCounter, epochProven, epochLeftOut, epochDoubted, ...rest } = others
+  return {
+    ...rest,
+    position: { index: positionIndex, hash: positionHash, slot: positionSlot },
+    epoch: {
+      index: epochIndex,
+      counter: epochCounter,
+      isProven: epochProven,
+      leftOut: epochLeftOut,
+      doubted: epochDoubted,
+    },
+  }
 }
 
 export const WELCOME: Table<InChannel<{ readonly welcome: Uint8Array }>> = {

@@ -1,0 +1,217 @@
+/** Who votes against which commits, and what a commit does that only some can follow. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { CiphersuiteImpl } from 'ts-mls'
+import { concat } from '../../src/mls/bytes.ts'
+import { inside } from '../../src/mls/ts-mls/state.ts'
+import { crypto } from '../mls/attacker.ts'
+import { add, bare } from '../mls/forbidden-commits.ts'
+import { engine, hex } from '../mls/support.ts'
+import { Apart } from '../support/apart.ts'
+import { type Player, Stage } from '../support/stage.ts'
+
+const { provider } = crypto
+const GARBAGE = new Uint8Array(200).fill(1)
+
+interface Scene {
+  readonly stage: Stage
+  readonly ann: Player
+  readonly bob: Player
+  readonly cid: Player
+  readonly mal: Apart
+}
+
+/** Ann owns the channel; mal is a guest. */
+async function scene(): Promise<Scene> {
+  const stage = await Stage.start(['ann', 'bob', 'cid', 'mal'], { apart: ['mal'] })
+  const [ann, bob, cid] = ['ann', 'bob', 'cid'].map((name) => stage.player(name)) as [Player, Player, Player]
+  return { stage, ann, bob, cid, mal: new Apart(stage, 'mal') }
+}
+
+/** A commit without change by an honest player, which mal follows. */
+async function rekey({ stage, mal }: Scene, player: Player): Promise<void> {
+  const rotated = player.membership.upkeep.rekey()
+  await stage.settle()
+  await rotated
+  const entry = stage.log.at(-1)
+  assert.ok(entry?.kind === 'commit' && entry.request.declaration)
+  const { commit, declaration } = entry.request
+  await mal.mls.take({ agentId: Buffer.from(entry.sender, 'hex') } as unknown as typeof mal.mls, {
+    commit,
+    declaration,
+  })
+}
+
+/** A commit without change by mal. */
+async function rekeyMal({ stage, mal }: Scene): Promise<void> {
+  const pending = await mal.mls.commit()
+  mal.commit(pending.commit, pending.declaration)
+  mal.mls.adopt(pending)
+  await stage.settle()
+}
+
+/** A valid commit of mal whose path secrets these cannot read. Returns what mal would make of it. */
+async function unreadableBy(mal: Apart, victims: readonly Player[]): Promise<Uint8Array> {
+  const { ratchetTree } = inside(mal.mls.group).state
+  const keys = victims.flatMap(({ membership }) => {
+    const node = ratchetTree[2 * engine.facts(membership.group!.group).own.leaf]
+    return node?.nodeType === 'leaf' ? [hex(node.leaf.hpkePublicKey)] : []
+  })
+  const seal: CiphersuiteImpl['hpke']['seal'] = async (key, ...rest) => {
+    const sealed = await provider.hpke.seal(key, ...rest)
+    if (victims.length === 3 || keys.includes(hex(await provider.hpke.exportPublicKey(key)))) sealed.ct.fill(7)
+    return sealed
+  }
+  return bare(mal.mls, [], { provider: { ...provider, hpke: { ...provider.hpke, seal } } })
+}
+
+/** Bytes that look like a message of another epoch. */
+function ofEpoch(mal: Apart, epoch: bigint): Uint8Array {
+  const bytes = Buffer.from(concat(mal.mls.send(mal.frame('x'))))
+  const head = 4 + 1 + engine.facts(mal.mls.group).groupId.length
+  bytes.writeBigUInt64BE(epoch, head)
+  return bytes
+}
+
+async function say({ stage }: Scene, player: Player, words: string): Promise<void> {
+  const sent = player.send(words)
+  await stage.settle()
+  await sent
+}
+
+const failures = (...players: Player[]): (string | undefined)[] =>
+  players.map(({ membership }) => membership.failure?.code)
+
+test('who joined by a Welcome does not know whose epoch it is, and votes against nothing in it', async () => {
+  const { stage, ann, mal } = await scene()
+  mal.commit(GARBAGE)
+  await stage.settle()
+  assert.equal(ann.told('commit_skipped')[0]?.reason, 'not_a_commit')
+  assert.deepEqual(stage.votes, [])
+})
+
+test('right after its own re-key the owner rejects garbage by itself, and so do those who followed it', async () => {
+  const all = await scene()
+  const { stage, ann, mal } = all
+  await rekey(all, ann)
+  const slot = mal.commit(GARBAGE)
+  await stage.settle()
+  assert.deepEqual(new Set(stage.votes), new Set([`ann ${slot}`, `bob ${slot}`, `cid ${slot}`]))
+})
+
+test('the re-key of a guest does not switch votes off', async () => {
+  const all = await scene()
+  const { stage, ann, mal } = all
+  await rekey(all, ann)
+  for (let round = 0; round < 3; round++) {
+    await rekeyMal(all)
+    const commit = await bare(mal.mls, [])
+    const slots = [
+      mal.commit(GARBAGE),
+      mal.commit(commit.with(commit.length - 1, commit.at(-1)! ^ 1)),
+      mal.commit(await bare(mal.mls, []), { adds: [new Uint8Array(32).fill(9)] }),
+      mal.commit(ofEpoch(mal, 1n)),
+    ]
+    stage.votes.length = 0
+    await stage.settle()
+    const expected = slots.flatMap((slot) => ['ann', 'bob', 'cid'].map((name) => `${name} ${slot}`))
+    assert.deepEqual(stage.votes.toSorted(), expected.toSorted())
+  }
+  // What was voted against has changed nothing.
+  await say(all, stage.player('bob'), 'on')
+  assert.deepEqual(await ann.take(), ['on'])
+})
+
+test('votes go on after a restart', async () => {
+  const all = await scene()
+  const { stage, ann, bob, mal } = all
+  await rekey(all, ann)
+  for (const player of [ann, bob]) player.restart()
+  await stage.settle()
+  const slot = mal.commit(GARBAGE)
+  await stage.settle()
+  assert.deepEqual(new Set(stage.votes), new Set([`ann ${slot}`, `bob ${slot}`, `cid ${slot}`]))
+})
+
+test('a commit that only some can follow: nobody votes, and who could not follow stops when another shows the next epoch', async () => {
+  const all = await scene()
+  const { stage, ann, bob, cid, mal } = all
+  await rekey(all, ann)
+  const slot = mal.commit(await unreadableBy(mal, [cid]))
+  await stage.settle()
+  assert.deepEqual(cid.told('commit_skipped'), [
+    { type: 'commit_skipped', channel: cid.membership.name, sender: mal.agentId, slot, reason: 'unfollowable' },
+  ])
+  assert.equal(ann.view, bob.view)
+  assert.notEqual(ann.view, cid.view)
+  // What cid cannot open now may be what the others can.
+  mal.commit(ofEpoch(mal, BigInt(cid.epoch) + 1n))
+  await stage.settle()
+  assert.deepEqual(
+    stage.votes.filter((vote) => vote.startsWith('cid')),
+    [],
+  )
+  assert.deepEqual(failures(ann, bob, cid), [undefined, undefined, undefined])
+  const again = cid.restart()
+  await stage.settle()
+  await say(all, ann, 'in the next epoch')
+  assert.deepEqual(await bob.take(), ['in the next epoch'])
+  assert.deepEqual(failures(ann, again, bob), [undefined, 'mls_error', undefined])
+})
+
+test('a commit that nobody can follow: nobody votes, its maker stops nobody, and the first who speaks settles it', async () => {
+  const all = await scene()
+  const { stage, ann, bob, cid, mal } = all
+  await rekey(all, ann)
+  const epoch = BigInt(ann.epoch)
+  mal.commit(await unreadableBy(mal, [ann, bob, cid]))
+  // As if it had gone on by itself.
+  mal.put(ofEpoch(mal, epoch + 1n))
+  mal.commit(ofEpoch(mal, epoch + 1n))
+  await stage.settle()
+  assert.deepEqual([stage.votes, failures(ann, bob, cid)], [[], [undefined, undefined, undefined]])
+  await say(all, bob, 'in the old epoch')
+  assert.deepEqual([await ann.take(), await cid.take()], [['in the old epoch'], ['in the old epoch']])
+  // Bob has not heard anybody yet.
+  const slot = mal.commit(GARBAGE)
+  await stage.settle()
+  assert.deepEqual(new Set(stage.votes), new Set([`ann ${slot}`, `cid ${slot}`]))
+  await say(all, ann, 'so am I')
+  const next = mal.commit(GARBAGE)
+  await stage.settle()
+  assert.ok(stage.votes.includes(`bob ${next}`))
+  await rekey(all, cid)
+  assert.deepEqual([ann.view, bob.view], [cid.view, cid.view])
+})
+
+test('a number on a message is no proof: one guest cannot stop a channel by naming a higher epoch', async () => {
+  const all = await scene()
+  const { stage, ann, bob, cid, mal } = all
+  await rekey(all, ann)
+  const epoch = BigInt(ann.epoch)
+  mal.put(ofEpoch(mal, epoch + 1n))
+  mal.commit(ofEpoch(mal, epoch + 5n))
+  // Nor after garbage of its own, nor by somebody whom nobody has added.
+  mal.commit(GARBAGE)
+  mal.put(ofEpoch(mal, epoch + 1n))
+  await stage.settle()
+  assert.deepEqual(failures(ann, bob, cid), [undefined, undefined, undefined])
+  await say(all, bob, 'on')
+  assert.deepEqual([await ann.take(), await cid.take()], [['on'], ['on']])
+})
+
+test('whom only the doubtful commit adds is no other member', async () => {
+  const all = await scene()
+  const { stage, ann, bob, cid, mal } = all
+  await rekey(all, ann)
+  const [, agentId] = await add('eve')
+  mal.commit(await unreadableBy(mal, [ann, bob, cid]))
+  const message = ofEpoch(mal, BigInt(ann.epoch) + 1n)
+  mal.put(message)
+  const entry = stage.log.at(-1)
+  assert.ok(entry?.kind === 'message')
+  const { slot } = stage.position
+  stage.append({ ...entry, sender: hex(agentId), slot })
+  await stage.settle()
+  assert.deepEqual(failures(ann, bob, cid), [undefined, undefined, undefined])
+})
