@@ -1,4 +1,4 @@
-/** `static channel create|list|members|verify|leave|delete`: one action of the agent each. */
+/** `static channel create|list|members|verify|reset-roster|leave|delete`: one action of the agent each. */
 import { Command } from 'commander'
 import type { ActionArgs, ActionName, ActionResult } from '../../agent/actions.ts'
 import { addAgentFlags, type AgentFlags, commandLineFor, withAgent } from '../../agent/open.ts'
@@ -72,6 +72,20 @@ export function verifyCommand(): Command {
       if (flags.json) return printJson({ channel: name, words: words.split(' ') })
       print(words)
       note('compare them with another member by another way, while nobody sends: they differ if the relay lies.')
+    })
+}
+
+export function resetRosterCommand(): Command {
+  return addAgentFlags(
+    new Command('reset-roster')
+      .description("make the relay's roster of an own channel the members of its group")
+      .addArgument(channelArgument()),
+  )
+    .addHelpText('after', examples('static channel reset-roster acme/support/routing'))
+    .action(async (name: string, flags: AgentFlags) => {
+      const members = await runOnAgent(flags, 'Resetting the roster', 'resetRoster', name)
+      if (flags.json) printJson({ channel: name, members })
+      else print(`Reset the roster of ${name} (${count(members)}).`)
     })
 }
 
