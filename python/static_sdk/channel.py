@@ -172,6 +172,14 @@ class Channel(Closing):
         """Replaces this agent's keys in the group. Happens automatically every 24 hours and every 10,000 messages."""
         self._connection.call("rotate", on=self._on)
 
+    def reset_roster(self) -> None:
+        """Makes the relay's roster the members of the group; only the owner may.
+
+        For when commits that everybody left out have put agents on the roster that are not in the group, or taken
+        members off it.
+        """
+        self._connection.call("resetRoster", on=self._on)
+
     def leave(self) -> None:
         """Leaves the channel, even if its group is broken. The owner cannot leave, only delete the channel."""
         self._connection.call("leave", on=self._on)

@@ -151,6 +151,10 @@ class SurfaceTest(unittest.TestCase):
         joined.catch_up()
         self.assertEqual(channel.verify(), joined.verify())
         expect(self, failure(joined.remove_member, self.alice.agent_id), AuthError, "not_allowed", "auth error:")
+        expect(self, failure(joined.reset_roster), AuthError, "not_allowed", "auth error:")
+        channel.reset_roster()
+        channel.send(b"after the reset")
+        self.assertEqual(take(joined, 1), [b"after the reset"])
         channel.remove_member(self.bob.agent_id)
         with self.assertRaises(ChannelError) as raised:
             next(joined.messages())

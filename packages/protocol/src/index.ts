@@ -68,6 +68,7 @@ export {
   maxCommitBytes,
 } from './wire/limits.ts'
 export { signedBytes } from './signed/layout.ts'
+export { type RosterClaim, rosterBytes } from './signed/roster.ts'
 export {
   type ChainEntry,
   type CommitPlace,

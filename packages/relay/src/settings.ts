@@ -64,6 +64,9 @@ export const DEFAULT_SETTINGS: Settings = {
     channelBytes: 64 * 1024 * 1024,
     channelEntries: 100_000,
     freeControl: 120,
+    freeCommitBytes: 256 * 1024,
+    freeChannelCommitBytes: 4 * 1024 * 1024,
+    memberAddsPerHour: 60,
   },
   session: {
     pingMs: 5000,

@@ -6,6 +6,7 @@ import { addMembers } from './core/agent/adding.ts'
 import type { Incoming } from './core/channel/inbox.ts'
 import { leaveChannel } from './core/agent/leaving.ts'
 import { removeMember } from './core/agent/removing.ts'
+import { resetRoster } from './core/agent/roster-reset.ts'
 import type { Membership } from './core/channel/membership.ts'
 import { ErrorEdge } from './error-edge.ts'
 import { fingerprintOf, parseAgentId } from './fingerprint.ts'
@@ -204,6 +205,18 @@ export class Channel implements AsyncDisposable {
     const agentId = fromHex(this.#edge.run(() => parseAgentId(member)))
     const value = message(LiftBarRequestSchema, { channelId, agentId })
     await this.#edge.wait(() => this.#agent.requests.ask({ case: 'liftBar', value }, () => {}))
+  }
+
+  /**
+   * Resets the relay's roster to the members of the group; owner only. Use it when commits that every member skipped have
+   * put agents on the roster that are not in the group, or removed members from it: the former lose their place and
+   * their Welcomes, the latter get it back. Bars stay (`liftBar`).
+   *
+   * @throws {StaticError} `not_allowed`, `epoch_mismatch` while others commit, `fork_detected` or `mls_error` when this agent
+   * does not know who is in the group
+   */
+  async resetRoster(): Promise<void> {
+    await this.#edge.wait(() => resetRoster(this.#agent, this.#membership))
   }
 
   /**

@@ -102,6 +102,12 @@ export const ACTIONS = {
     await manager.client.channel(name).leave()
   },
 
+  async resetRoster(manager: StaticChannelManager, name: string): Promise<number> {
+    const channel = manager.client.channel(name)
+    await channel.resetRoster()
+    return channel.members().length
+  },
+
   async delete(manager: StaticChannelManager, name: string): Promise<void> {
     await manager.client.channel(name).delete()
   },

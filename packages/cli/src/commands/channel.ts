@@ -10,6 +10,7 @@ import {
   leaveCommand,
   listCommand,
   membersCommand,
+  resetRosterCommand,
   verifyCommand,
 } from './channel/manage.ts'
 import { sendCommand } from './channel/send.ts'
@@ -25,6 +26,7 @@ export function channelCommand(): Command {
     .addCommand(sendCommand())
     .addCommand(listenCommand())
     .addCommand(verifyCommand())
+    .addCommand(resetRosterCommand())
     .addCommand(leaveCommand())
     .addCommand(deleteCommand())
     .addHelpText(

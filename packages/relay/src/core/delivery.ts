@@ -11,6 +11,7 @@ import {
   entryMessage,
   gapMessage,
   rejectedMessage,
+  rosterResetMessage,
   welcomeMessage,
 } from './server-messages.ts'
 import type { Reading, Session } from './stream.ts'
@@ -145,6 +146,14 @@ export class Delivery {
         const message = rejectedMessage(event)
         this.#effects.send(this.#streamsOf(event.channel, [...event.undoneAdds, ...event.undoneRemoves]), message)
         for (const agent of event.undoneAdds) this.#end(agent, event.channel)
+        return
+      }
+      case 'rosterReset': {
+        const message = rosterResetMessage(event)
+        this.#effects.send(this.#streamsOf(event.channel, [...event.dropped, ...event.returned]), message)
+        for (const agent of event.dropped) this.#end(agent, event.channel)
+        // Whoever is resuming would be told of the time before.
+        for (const agent of event.returned) this.#noteAdded(agent)
         return
       }
       case 'barLifted':

@@ -91,6 +91,23 @@ export class Quota {
     }
   }
 
+  /** Reserves several, or none. */
+  takeSeveral(account: Account, count: number, then: (result: readonly Unit[] | RefusalDetails) => void): void {
+    const units: Unit[] = []
+    let [open, refusal]: [number, RefusalDetails | undefined] = [count, undefined]
+    if (open === 0) return then(units)
+    const taken = (result: Unit | RefusalDetails): void => {
+      open--
+      if ('refused' in result) refusal ??= result
+      else units.push(result)
+      if (open > 0) return
+      if (!refusal) return then(units)
+      for (const unit of units) unit.release()
+      then(refusal)
+    }
+    for (let at = 0; at < count; at++) this.take(account, taken)
+  }
+
   /** Renews what is in use, gives back what is not, repeats what did not get through. */
   tick(): void {
     const { now } = this.#effects

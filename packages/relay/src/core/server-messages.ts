@@ -194,6 +194,20 @@ export function barLiftedMessage(channel: ChannelId, agent: AgentId): ServerMess
   })
 }
 
+/** The owner has reset the roster. */
+export function rosterResetMessage(event: Extract<StoreEvent, { type: 'rosterReset' }>): ServerMessage {
+  return create(ServerMessageSchema, {
+    body: {
+      case: 'rosterReset',
+      value: {
+        channelId: fromHex(event.channel),
+        dropped: event.dropped.map(fromHex),
+        returned: event.returned.map(fromHex),
+      },
+    },
+  })
+}
+
 /** A channel is gone. */
 export function deletedMessage(channel: ChannelId, name: string): ServerMessage {
   return create(ServerMessageSchema, {

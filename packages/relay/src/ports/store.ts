@@ -144,11 +144,15 @@ export interface Refusal {
   readonly lastCounter?: number
   /** With `queue_full`: the agents the channel is waiting for. */
   readonly lagging?: readonly AgentId[]
+  /** With `rate_limited`: when a new try makes sense. */
+  readonly retryAfterMs?: number
 }
 
-/** A message that passed every other check but is not paid for yet. */
+/** A request that passed every other check but is not paid for yet. */
 export interface Unpaid {
   readonly unpaid: Account
+  /** How many messages of the quota it costs; 1 when it is missing. */
+  readonly units?: number
 }
 
 /** Success without a result. */
@@ -201,18 +205,40 @@ export interface StoreOperations {
       /** Its signature has been verified. */
       readonly declaration: SignedDeclaration
       readonly welcomes: readonly WelcomeFields[]
+      /** Units of the owner's quota that are held for this commit. */
+      readonly paid: number
       readonly now: Time
     },
-    { readonly index: number; readonly head: number } | Refusal,
+    /** `units`: so many of them are used up; the others are given back. */
+    { readonly index: number; readonly head: number; readonly units: number } | Unpaid | Refusal,
   ]
   reject: [
     { readonly actor: Actor; readonly channel: ChannelId; readonly slot: number },
     { readonly rejected: boolean; readonly votes: number; readonly needed: number } | Refusal,
   ]
   liftBar: [{ readonly actor: Actor; readonly channel: ChannelId; readonly agent: AgentId }, Done | Refusal]
-  welcome: [
-    { readonly actor: Actor; readonly channel: ChannelId; readonly slot: number; readonly welcome: WelcomeFields },
+  /** By the owner: makes the roster exactly these agents. Its signature has been checked. */
+  resetRoster: [
+    {
+      readonly actor: Actor
+      readonly channel: ChannelId
+      /** Where the owner stands: in the head's epoch. */
+      readonly position: Position
+      readonly agents: readonly AgentId[]
+    },
     Done | Refusal,
+  ]
+  welcome: [
+    {
+      readonly actor: Actor
+      readonly channel: ChannelId
+      readonly slot: number
+      readonly welcome: WelcomeFields
+      /** As in `commit`. */
+      readonly paid: number
+      readonly now: Time
+    },
+    { readonly units: number } | Unpaid | Refusal,
   ]
   leave: [
     {
@@ -316,6 +342,14 @@ export type StoreEvent =
       readonly undoneAdds: readonly AgentId[]
       readonly undoneRemoves: readonly AgentId[]
     }
+  | {
+      readonly type: 'rosterReset'
+      readonly channel: ChannelId
+      /** On the roster or in the group no longer. */
+      readonly dropped: readonly AgentId[]
+      /** On the roster again. */
+      readonly returned: readonly AgentId[]
+    }
   | { readonly type: 'barLifted'; readonly channel: ChannelId; readonly agent: AgentId }
   | {
       readonly type: 'deleted'
@@ -353,4 +387,10 @@ export interface Retention {
   readonly channelEntries: number
   /** Free control messages of the SDK, per agent, channel and hour. */
   readonly freeControl: number
+  /** Bytes of commits and Welcomes that are free, per sender and hour. */
+  readonly freeCommitBytes: number
+  /** And per channel and hour. */
+  readonly freeChannelCommitBytes: number
+  /** Members that others than the owner may add, per channel and hour. */
+  readonly memberAddsPerHour: number
 }

@@ -38,6 +38,8 @@ test('the signature key and the lifetime are read, and nothing else is taken for
   const facts = readKeyPackage(whole)
   assert.deepEqual(facts && { ...facts, signatureKey: Buffer.from(facts.signatureKey) }, {
     signatureKey: Buffer.from(key),
+    extensions: [0xf57a],
+    longestList: 1,
     notBefore: 5,
     notAfter: 2 ** 40,
   })
@@ -114,6 +116,19 @@ test('malformed, too long, of another key or expired: invalid_request, and nothi
   }
   await assert.rejects(bob.request('uploadKeyPackage', { keyPackages: [] }), refusal('invalid_request'))
   assert.equal((await bob.request('uploadKeyPackage', { keyPackages: [fresh()] })).held, 1)
+})
+
+test('a KeyPackage that no adder would take is refused at upload, with the reason', async (t) => {
+  const { bob } = await scene(t)
+  const upload = (bytes: Uint8Array): Promise<unknown> => bob.request('uploadKeyPackage', { keyPackages: [bytes] })
+  const made = (extensions: readonly number[]): Uint8Array =>
+    makeKeyPackage(bob.key.publicKey, { extensions, notBefore: 0, notAfter: 2 ** 40 })
+  const grease = (count: number): number[] => Array.from({ length: count }, (_, at) => 0x1000 + at)
+  await assert.rejects(upload(made([0x000a, 0x0a0a])), /do not list the extension type 0xF57A/)
+  await assert.rejects(upload(made([])), refusal('invalid_request'))
+  await assert.rejects(upload(made([0xf57a, ...grease(32)])), /has 33 entries; at most 32 are allowed/)
+  await assert.rejects(upload(made([0xf57a, ...grease(2000)])), /bytes; at most 4096 are allowed/)
+  await upload(made([...grease(31), 0xf57a]))
 })
 
 test('the relay holds 64 of an agent, the newest, and none twice', async (t) => {

@@ -61,6 +61,24 @@ test('a message that is refused or repeated costs nothing', async (t) => {
   assert.equal(await spentIn(world), 1)
 })
 
+test('above its allowance the owner pays for commits by their bytes, or is refused; a guest never costs it', async (t) => {
+  const settings = { retention: { freeCommitBytes: 8000 }, rates: { commitsBurst: 100 } }
+  const world = await openMemoryRelay(t, { settings })
+  world.api.left.set(ACME, 7)
+  const { owner, channelId } = await owned(world)
+  const guest = await joined(world, owner, channelId, 0n)
+  await guest.commit(channelId, 1n, {}, { size: 7000 })
+  await assert.rejects(guest.commit(channelId, 2n, {}, { size: 7000 }), refusal('rate_limited'))
+  await owner.commit(channelId, 2n, {}, { size: 6000 })
+  // 8,000 bytes are two units, and what is free of them is gone.
+  await owner.commit(channelId, 3n, {}, { size: 7900 })
+  await owner.commit(channelId, 4n, {}, { size: 7900 })
+  await owner.commit(channelId, 5n, {}, { size: 7900 })
+  await assert.rejects(owner.commit(channelId, 6n, {}, { size: 7900 }), refusal('quota_exceeded'))
+  await owner.commit(channelId, 6n, {}, { size: 100 })
+  assert.equal(await spentIn(world), 7)
+})
+
 test('at the limit a message is refused with quota_exceeded, and not one before', async (t) => {
   const world = await openMemoryRelay(t)
   world.api.left.set(ACME, 7)

@@ -5,7 +5,7 @@ import { after, before, describe, test } from 'node:test'
 import { create } from '@bufbuild/protobuf'
 import { maxCommitBytes } from '@static/protocol'
 import { LeaveNoticeSchema } from '@static/protocol/relay'
-import { type Agent, makeKey, Refused } from '@static/testkit/agent'
+import { type Agent, makeKey, Refused, signRoster } from '@static/testkit/agent'
 import { makeKeyPackage } from '../support/key-package.ts'
 import type { Way } from '@static/testkit/relay'
 import { code, freshName, Stage } from './stage.ts'
@@ -217,6 +217,41 @@ export function membershipScenarios(way: Way): void {
       assert.equal((await dave.request('rejectCommit', vote)).rejected, false)
       assert.equal((await bob.request('rejectCommit', vote)).rejected, true)
       await assert.rejects(bob.commit(channel, 2n), code('not_allowed'))
+    })
+
+    test('the owner resets the roster: phantoms are delivered nothing more, and who was undone resumes', async () => {
+      const { channel, owner, members } = await stage.cast(2)
+      const [bob, carol] = members as [Agent, Agent]
+      const ghost = await stage.connect()
+      await ghost.request('resume', {})
+      await bob.commit(channel, 1n, { adds: [ghost.id] })
+      await ghost.next('deliverWelcome')
+      await ghost.request('resume', { channelIds: [channel] })
+      const dave = await stage.connect()
+      await dave.request('resume', {})
+      await owner.commit(channel, 2n, { removes: [carol.id], adds: [dave.id] })
+      const { position } = await dave.next('deliverWelcome')
+      assert.ok(position)
+      const reset = (agent: Agent, ids: Uint8Array[], at = position): Promise<unknown> => {
+        const signature = signRoster(agent.key, { channelId: channel, ...at, agentIds: ids })
+        return agent.request('resetRoster', { channelId: channel, position: at, agentIds: ids, signature })
+      }
+      const group = [owner.id, bob.id, carol.id, dave.id]
+      await assert.rejects(reset(bob, group), code('not_allowed'))
+      await assert.rejects(reset(owner, group, { ...position, slot: 2n }), code('epoch_mismatch'))
+      await assert.rejects(reset(owner, [bob.id]), code('invalid_request'))
+      const forged = { channelId: channel, position, agentIds: group, signature: randomBytes(64) }
+      await assert.rejects(owner.request('resetRoster', forged), code('invalid_request'))
+      await reset(owner, group)
+      for (const agent of [bob, carol, ghost]) {
+        const told = await agent.next('rosterReset')
+        assert.deepEqual([told.dropped, told.returned], [[ghost.id], [carol.id]])
+      }
+      await carol.request('resume', { channelIds: [channel] })
+      const { index } = await bob.send(channel, 3n, 1n)
+      assert.equal((await carol.next('deliverMessage')).index, index)
+      const { channels: none } = await ghost.request('resume', { channelIds: [channel] })
+      assert.equal(none[0]?.error?.code, 'not_found')
     })
 
     test('a deleted channel is gone for all, and its name is free', async () => {

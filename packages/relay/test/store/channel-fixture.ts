@@ -36,6 +36,9 @@ export const RETENTION: Retention = {
   channelBytes: 67_108_864,
   channelEntries: 100_000,
   freeControl: 3,
+  freeCommitBytes: 262_144,
+  freeChannelCommitBytes: 4_194_304,
+  memberAddsPerHour: 60,
 }
 
 type OpenStore = (retention: Retention, listener: StoreListener, t: TestContext) => Promise<Store>
@@ -194,7 +197,13 @@ export class ChannelFixture {
   }
 
   commitRequest(sender: string, options: CommitOptions = {}): StoreRequest<'commit'> {
-    const { adds = [], removes = [], notices = [], welcomes = [], ...fields } = options
+    const {
+      adds = [],
+      removes = [],
+      notices = [],
+      welcomes = adds.map((name) => welcomeFor(name)),
+      ...fields
+    } = options
     return {
       actor: member(sender),
       channel: this.channel,
@@ -208,14 +217,22 @@ export class ChannelFixture {
         signature: sha256('declaration'),
       },
       welcomes,
+      paid: 10_000,
       now: this.now,
       ...fields,
     }
   }
 
+  /** Without a word about Welcomes, those who are added get theirs at once. */
   async commit(sender: string, options: CommitOptions = {}): Promise<StoreResult<'commit'>> {
     const result = await this.run('commit', this.commitRequest(sender, options))
-    if ('head' in result && !('refused' in result)) this.head = Math.max(this.head, result.head)
+    if (!('index' in result)) return result
+    this.head = Math.max(this.head, result.head)
+    if (options.welcomes) return result
+    const { adds = [], channel = this.channel } = options
+    const positions = [{ channel, index: result.index }]
+    await Promise.all(adds.map((name) => this.run('ack', { agent: agentId(name), positions })))
+    if (adds.length > 0) this.events.push(...this.told().filter(({ type }) => type !== 'welcomed'))
     return result
   }
 

@@ -29,7 +29,7 @@ forEachEngine((open) => {
     await world.found('alice')
     world.told()
     const request = world.commitRequest('alice', { adds: ['bob', 'carol'], welcomes: [welcomeFor('carol')] })
-    assert.deepEqual(await world.run('commit', request), { index: 1, head: 1 })
+    assert.deepEqual(await world.run('commit', request), { index: 1, head: 1, units: 0 })
     const [first, second, ...rest] = world.told()
     assert.deepEqual(rest, [])
     assert.ok(first?.type === 'appended' && first.entry.kind === 'commit' && second?.type === 'welcomed')
@@ -46,7 +46,7 @@ forEachEngine((open) => {
     })
     // The Welcome itself does not ride in the event.
     assert.deepEqual(second, { type: 'welcomed', channel: world.channel, agent: agentId('carol'), inviteId: '' })
-    assert.deepEqual(await world.roster('alice', 'bob', 'carol', 'dave'), ['alice', 'bob', 'carol'])
+    assert.deepEqual(await world.roster('alice', 'bob', 'carol', 'dave'), ['alice', 'carol'])
     const [waiting, ...others] = await world.waiting('carol')
     assert.ok(waiting && others.length === 0)
     const { position, ...welcome } = waiting
@@ -60,7 +60,8 @@ forEachEngine((open) => {
       sequence: 1,
     })
     assert.deepEqual(plain(position), plain({ index: 1, hash, slot: 1 }))
-    const standing = await world.stand('bob')
+    assert.deepEqual(await world.standing('bob'), { channel: world.channel, refused: 'not_found' })
+    const standing = await world.stand('carol')
     assert.deepEqual(plain(standing.cursor), plain(position))
     assert.equal(standing.head, 1)
     assertChain(world.channel, (await world.read('alice', 0)).entries)
@@ -70,13 +71,13 @@ forEachEngine((open) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     const request = world.commitRequest('bob')
-    assert.deepEqual(await world.run('commit', request), { index: 2, head: 2 })
+    assert.deepEqual(await world.run('commit', request), { index: 2, head: 2, units: 0 })
     world.told()
-    assert.deepEqual(await world.run('commit', request), { index: 2, head: 2 })
-    assert.deepEqual(await world.run('commit', { ...request, slot: 9 }), { index: 2, head: 2 })
+    assert.deepEqual(await world.run('commit', request), { index: 2, head: 2, units: 0 })
+    assert.deepEqual(await world.run('commit', { ...request, slot: 9 }), { index: 2, head: 2, units: 0 })
     world.head = 2
     accepted(await world.commit('alice', { removes: ['bob'] }))
-    assert.deepEqual(await world.run('commit', request), { index: 2, head: 2 })
+    assert.deepEqual(await world.run('commit', request), { index: 2, head: 2, units: 0 })
     assert.equal(world.told().length, 1)
   })
 
@@ -88,13 +89,13 @@ forEachEngine((open) => {
     )
     const results = await Promise.all(requests.map((request) => world.run('commit', request)))
     assert.deepEqual(results, [
-      { index: 2, head: 2 },
+      { index: 2, head: 2, units: 0 },
       { refused: 'epoch_mismatch', head: 2 },
     ])
     assert.deepEqual(await world.roster('friend of alice', 'friend of bob'), ['friend of alice'])
     assert.deepEqual(await world.waiting('friend of bob'), [])
     const late = await world.run('commit', { ...requests[1]!, slot: 2 })
-    assert.deepEqual(late, { index: 3, head: 3 })
+    assert.deepEqual(late, { index: 3, head: 3, units: 0 })
   })
 
   test('who may commit is asked before what', async (t) => {
@@ -270,18 +271,25 @@ forEachEngine((open) => {
   test('a Welcome comes later only from the sender of the commit, only for one that it has added', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
-    accepted(await world.commit('bob', { adds: ['carol'] }))
+    accepted(await world.commit('bob', { adds: ['carol'], welcomes: [] }))
     accepted(await world.say('alice'))
     world.told()
     const send = (name: string, slot: number, fields = welcomeFor('carol')): Promise<object> =>
-      world.run('welcome', { actor: member(name), channel: world.channel, slot, welcome: fields })
+      world.run('welcome', {
+        actor: member(name),
+        channel: world.channel,
+        slot,
+        welcome: fields,
+        paid: 0,
+        now: world.now,
+      })
     refused(await send('eve', 1), 'not_found')
     refused(await send('bob', 2), 'not_found')
     refused(await send('alice', 1), 'not_allowed')
     refused(await send('bob', 1, welcomeFor('alice')), 'invalid_request')
     refused(await send('bob', 1, welcomeFor('carol', { welcome: new Uint8Array(maxCommitBytes(3) + 1) })), 'too_large')
     assert.deepEqual(world.told(), [])
-    assert.deepEqual(await send('bob', 1), { done: true })
+    assert.deepEqual(await send('bob', 1), { units: 0 })
     assert.deepEqual(world.told(), [
       { type: 'welcomed', channel: world.channel, agent: agentId('carol'), inviteId: '' },
     ])
@@ -308,21 +316,28 @@ forEachEngine((open) => {
     // Nothing of it was kept, and others are not concerned.
     const last = hex16('many alice 64')
     const welcomeOf = (name: string): Promise<object> =>
-      world.run('welcome', { actor: member('alice'), channel: last, slot: 0, welcome: welcomeFor(name) })
+      world.run('welcome', {
+        actor: member('alice'),
+        channel: last,
+        slot: 0,
+        welcome: welcomeFor(name),
+        paid: 0,
+        now: world.now,
+      })
     const commit = (fields: object): Promise<object> =>
       world.run('commit', world.commitRequest('alice', { channel: last, slot: 0, ...fields }))
     refused(await welcomeOf('bob'), 'not_found')
     accepted(await add(0, 'bob', 'carol'))
     accepted(await add(65, 'bob', 'alice', { ...member('alice'), account: account('alice', 'test') }))
-    accepted(await commit({ adds: ['bob', 'dave'] }))
+    accepted(await commit({ adds: ['bob', 'dave'], welcomes: [] }))
     refused(await welcomeOf('bob'), 'rate_limited')
-    assert.deepEqual(await welcomeOf('dave'), { done: true })
+    assert.deepEqual(await welcomeOf('dave'), { units: 0 })
     // One that takes the place of another is not one more.
     const first = { channel: hex16('many alice 0'), slot: 1, removes: ['bob'], adds: ['bob'] }
     accepted(await commit({ ...first, welcomes: [welcomeFor('bob')] }))
     await world.run('ack', { agent: agentId('bob'), positions: [{ channel: first.channel, index: 2 }] })
-    assert.deepEqual(await welcomeOf('bob'), { done: true })
-    assert.deepEqual(await welcomeOf('bob'), { done: true })
+    assert.deepEqual(await welcomeOf('bob'), { units: 0 })
+    assert.deepEqual(await welcomeOf('bob'), { units: 0 })
   })
 
   test('a commit counts the uses of the invites that its Welcomes name, of this channel only', async (t) => {

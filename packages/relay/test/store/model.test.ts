@@ -35,6 +35,9 @@ const RETENTION: Retention = {
   channelBytes: 12_000,
   channelEntries: 24,
   freeControl: 2,
+  freeCommitBytes: 3000,
+  freeChannelCommitBytes: 4500,
+  memberAddsPerHour: 3,
 }
 const AGENTS = ['alice', 'bob', 'carol', 'dave', 'erin']
 const CHANNELS = ['one', 'two']
@@ -52,6 +55,7 @@ const step = fc.record({
         'delete' as const,
         'reject' as const,
         'liftBar' as const,
+        'resetRoster' as const,
         'welcome' as const,
         'leave' as const,
         'check' as const,
@@ -90,8 +94,11 @@ class Knowledge {
   readonly heads = new Map<string, number>()
   readonly counters = new Map<string, number>()
   readonly lasts = new Map<string, number>()
+  readonly hashes = new Map<string, Uint8Array>()
   readonly left = new Map<string, number>()
   readonly members = new Map<string, true>()
+  /** Of the last commit that has added somebody: who sent it, in which slot, and whom. */
+  readonly added = new Map<string, { readonly sender: string; readonly slot: number; readonly agent: string }>()
   #made = 0
 
   /** All but one are in the first channel from the start. */
@@ -104,7 +111,8 @@ class Knowledge {
       messageId: id16('opening'),
       commit: text('opening'),
       declaration: { adds, removes: [], leaveNotices: [], signature: sha256('declaration') },
-      welcomes: [],
+      welcomes: AGENTS.slice(1, -1).map((name) => welcomeFor(name)),
+      paid: 0,
       now: this.now,
     }
   }
@@ -185,6 +193,7 @@ class Knowledge {
             commit: new Uint8Array(step.size),
             declaration,
             welcomes: step.welcomes ? welcomes : [],
+            paid: step.twist === 5 ? 9 : 0,
             now,
           },
         ]
@@ -193,8 +202,22 @@ class Knowledge {
         return ['reject', { actor, channel, slot: Math.max(0, slot - 1 - (step.twist % 3)) }]
       case 'liftBar':
         return ['liftBar', { actor, channel, agent: agentId(other) }]
-      case 'welcome':
-        return ['welcome', { actor, channel, slot: Math.max(0, slot - 1), welcome: welcomeFor(other) }]
+      case 'resetRoster': {
+        const index = this.lasts.get(channel) ?? 0
+        const hash = this.hashes.get(channel) ?? text('none')
+        const position = { index: step.twist === 3 ? index - 1 : index, hash, slot }
+        // Some of those in the group, and one more now and then.
+        const named = AGENTS.filter((each, at) => at === 0 || (step.size >> at) % 4 > 0 || each === other)
+        const by = step.twist === 0 ? member('alice') : actor
+        return ['resetRoster', { actor: by, channel, position, agents: named.map(agentId) }]
+      }
+      case 'welcome': {
+        const { sender, agent, slot: taken } = this.added.get(channel) ?? { sender: name, agent: other, slot }
+        const by = AGENTS.indexOf(sender) > 2 ? guest(sender) : member(sender)
+        const right = { actor: by, slot: taken, welcome: welcomeFor(agent) }
+        const wrong = { actor, slot: Math.max(0, slot - 1), welcome: welcomeFor(other) }
+        return ['welcome', { channel, ...(step.twist === 0 ? right : wrong), paid: step.twist % 3, now }]
+      }
       case 'leave':
         return ['leave', { actor, channel, notice: notice(name, this.left.get(`${channel} ${name}`) ?? slot), now }]
       case 'check':
@@ -248,14 +271,25 @@ class Knowledge {
     }
     for (const event of events) {
       if (event.type === 'deleted') {
-        for (const map of [this.heads, this.lasts]) map.delete(event.channel)
+        for (const map of [this.heads, this.lasts, this.hashes, this.added]) map.delete(event.channel)
         for (const map of [this.counters, this.left, this.members])
           for (const key of map.keys()) if (key.startsWith(event.channel)) map.delete(key)
+      }
+      if (event.type === 'rosterReset') {
+        for (const agent of AGENTS) {
+          const key = `${event.channel} ${agent}`
+          if (event.dropped.includes(agentId(agent))) {
+            this.members.delete(key)
+            this.left.delete(key)
+          }
+          if (event.returned.includes(agentId(agent))) this.members.set(key, true)
+        }
       }
       if (event.type !== 'appended') continue
       const { channel, entry } = event
       const key = `${channel} ${AGENTS.find((agent) => agentId(agent) === entry.sender)}`
       this.lasts.set(channel, entry.index)
+      this.hashes.set(channel, entry.hash)
       if (entry.kind === 'message') this.counters.set(key, entry.counter)
       if (entry.kind === 'leave') {
         this.left.set(key, entry.slot)
@@ -272,6 +306,8 @@ class Knowledge {
           }
           if (listed(entry.declaration.adds)) {
             this.counters.delete(`${channel} ${agent}`)
+            const sender = AGENTS.find((each) => agentId(each) === entry.sender)!
+            this.added.set(channel, { sender, slot: entry.slot, agent })
             this.members.set(`${channel} ${agent}`, true)
           }
         }
@@ -293,7 +329,7 @@ function comparable(value: unknown): string {
         .sort(([one], [another]) => (one < another ? -1 : 1))
         .map(([key, item]) => [
           key,
-          key === 'lagging' || key === 'members' ? [...(item as string[])].sort() : walk(item),
+          ['lagging', 'members', 'dropped', 'returned'].includes(key) ? [...(item as string[])].sort() : walk(item),
         ]),
     )
   }
@@ -360,7 +396,8 @@ test('both engines tell the same story', { timeout: 300_000 }, async (t: TestCon
           for (const [at, [name, request]] of asked.entries()) {
             const [one, another] = results.map((list) => comparable(list[at]))
             assert.equal(another, one, `${name} ${comparable(request)}`)
-            const code = 'refused' in results[0][at]! ? results[0][at].refused : 'done'
+            const result = results[0][at]!
+            const code = 'refused' in result ? result.refused : 'unpaid' in result ? 'unpaid' : 'done'
             met.set(`${name} ${String(code)}`, (met.get(`${name} ${String(code)}`) ?? 0) + 1)
           }
           assert.equal(comparable(told[1]), comparable(told[0]))
@@ -385,6 +422,7 @@ test('both engines tell the same story', { timeout: 300_000 }, async (t: TestCon
       .map(([what, times]) => `${what}: ${times}`)
       .join(', '),
   )
-  for (const what of ['append done', 'append queue_full', 'commit done', 'reject done', 'leave done', 'delete done'])
-    assert.ok(met.get(what), what)
+  const expected = 'append done, append queue_full, commit done, commit unpaid, commit rate_limited'
+  const others = 'reject done, leave done, delete done, resetRoster done, welcome done'
+  for (const what of `${expected}, ${others}`.split(', ')) assert.ok(met.get(what), what)
 })

@@ -115,7 +115,7 @@ test('everything is there again when the file is opened again', async (t) => {
   world.head = 2
   // What is decided now rests on what was decided then.
   assert.deepEqual(await world.run('append', sent), { index: 2, charged: false })
-  assert.deepEqual(await world.run('commit', commit), { index: 4, head: 2 })
+  assert.deepEqual(await world.run('commit', commit), { index: 4, head: 2, units: 0 })
   assert.deepEqual(await world.create('alice', { welcome: text('other') }), {
     welcome: text('founding'),
     guestLimit: 1000,

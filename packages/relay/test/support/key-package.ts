@@ -1,13 +1,13 @@
 /** KeyPackages as the relay reads them (RFC 9420 §10): the right form, any content. */
 import { randomBytes } from 'node:crypto'
 
-/** One with this signature key; times in seconds. */
+/** One with this signature key and these extension types in its capabilities; times in seconds. */
 export function makeKeyPackage(
   signatureKey: Uint8Array,
-  lifetime: { notBefore?: number; notAfter?: number } = {},
+  options: { notBefore?: number; notAfter?: number; extensions?: readonly number[] } = {},
 ): Uint8Array {
   const now = Math.floor(Date.now() / 1000)
-  const { notBefore = now - 60, notAfter = now + 86_400 } = lifetime
+  const { notBefore = now - 60, notAfter = now + 86_400, extensions = [0xf57a] } = options
   return new Uint8Array(
     Buffer.concat([
       number(1, 2), // MLSMessage: version
@@ -19,7 +19,7 @@ export function makeKeyPackage(
       vector(signatureKey),
       number(1, 2), // basic credential
       vector(Buffer.from('somebody')),
-      ...Array.from({ length: 5 }, () => vector(Buffer.of(0, 1))), // capabilities
+      ...[[1], [1], extensions, [1], [1]].map((list) => vector(Buffer.concat(list.map((type) => number(type, 2))))), // capabilities
       number(1, 1), // source: KeyPackage
       number(notBefore, 8),
       number(notAfter, 8),

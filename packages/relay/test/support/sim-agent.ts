@@ -505,7 +505,7 @@ export class SimAgent {
       // It lost its slot, or what it would do has been done.
       if (body.value.code !== 'unavailable' && body.value.code !== 'rate_limited') this.#commit = undefined
       if (body.value.code === 'invalid_request') this.#rethink()
-      this.#refused(body.value, ['epoch_mismatch', 'invalid_request', 'removed', 'not_found'])
+      this.#refused(body.value, ['epoch_mismatch', 'invalid_request', 'queue_full', 'removed', 'not_found'])
     })
   }
 

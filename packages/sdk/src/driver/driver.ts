@@ -93,6 +93,9 @@ export class Driver {
       case 'rotate':
         await this.#held(ask.on).channel.rotate()
         return {}
+      case 'resetRoster':
+        await this.#held(ask.on).channel.resetRoster()
+        return {}
       case 'leave':
         await this.#held(ask.on).channel.leave()
         return {}

@@ -23,6 +23,7 @@ export type Ask =
       readonly do:
         | 'members'
         | 'rotate'
+        | 'resetRoster'
         | 'leave'
         | 'delete'
         | 'catchUp'

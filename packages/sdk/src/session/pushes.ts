@@ -9,6 +9,7 @@ export const PUSHES: ReadonlySet<ServerBody['case']> = new Set([
   'deliverWelcome',
   'gap',
   'commitRejected',
+  'rosterReset',
   'barLifted',
   'channelDeleted',
   'joinAnswered',

@@ -5,6 +5,8 @@ import {
   declarationBytes,
   leaveBytes,
   REVISION,
+  type RosterClaim,
+  rosterBytes,
   sessionBytes,
   type SessionPurpose,
   type TrafficProfileName,
@@ -107,6 +109,11 @@ export function signSession(
     cellsPerSecond: traffic.cellsPerSecond,
   })
   return new Uint8Array(sign(null, bytes, key.privateKey))
+}
+
+/** The owner's signature under a roster. */
+export function signRoster(key: AgentKey, claim: RosterClaim): Uint8Array {
+  return new Uint8Array(sign(null, rosterBytes(claim), key.privateKey))
 }
 
 /** A signed declaration of the effect of a commit. */

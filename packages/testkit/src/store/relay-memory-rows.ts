@@ -148,14 +148,15 @@ export class MemoryRows implements Rows {
     this.#kept(channel).slots.set(slot.slot, slot)
   }
 
-  dropSlot(channel: Channel, slot: number): void {
+  dropSlotsThrough(channel: Channel, through: number): void {
     const kept = this.#kept(channel)
-    kept.slots.delete(slot)
-    kept.turns = kept.turns.filter((turn) => turn.slot > slot)
+    for (const slot of kept.slots.keys()) if (slot <= through) kept.slots.delete(slot)
+    kept.turns = kept.turns.filter((turn) => turn.slot > through)
   }
 
-  commits(channel: Channel): { readonly slot: number; readonly index: number }[] {
-    return [...this.#kept(channel).slots.values()].map(({ slot, position }) => ({ slot, index: position.index }))
+  commitAfter(channel: Channel, index: number): number | undefined {
+    for (const { position } of this.#kept(channel).slots.values()) if (position.index > index) return position.index
+    return undefined
   }
 
   turnsOf(channel: Channel, slot: number): Turn[] {
@@ -175,6 +176,10 @@ export class MemoryRows implements Rows {
     )
     if (known < 0) turns.push(turn)
     else turns[known] = turn
+  }
+
+  dropTurns(channel: Channel): void {
+    this.#kept(channel).turns = []
   }
 
   findId(channel: Channel, key: IdKey, since: Time): Answered | undefined {
@@ -198,8 +203,11 @@ export class MemoryRows implements Rows {
     this.#kept(channel).welcomes.set(welcome.agent, { welcome: { ...welcome, sequence: ++this.#sequence }, at })
   }
 
-  dropWelcome(channel: Channel, agent: AgentId): void {
-    this.#kept(channel).welcomes.delete(agent)
+  dropWelcome(channel: Channel, agent: AgentId): number | undefined {
+    const { welcomes } = this.#kept(channel)
+    const waiting = welcomes.get(agent)
+    welcomes.delete(agent)
+    return waiting?.welcome.welcome.length
   }
 
   countWelcomes({ id, account }: Channel, agent: AgentId): number {
@@ -222,10 +230,13 @@ export class MemoryRows implements Rows {
     throw new Error(`Welcome ${sequence} does not exist`)
   }
 
-  expireWelcomes(since: Time): void {
-    for (const { welcomes } of this.#channels.values()) {
-      for (const [agent, { at }] of welcomes) if (at <= since) welcomes.delete(agent)
-    }
+  oldWelcomes(since: Time, limit: number): { readonly channel: ChannelId; readonly agent: AgentId }[] {
+    return [...this.#channels.values()]
+      .flatMap(({ welcomes }) => [...welcomes.values()])
+      .filter(({ at }) => at <= since)
+      .sort((one, other) => one.at - other.at || one.welcome.sequence - other.welcome.sequence)
+      .slice(0, limit)
+      .map(({ welcome }) => ({ channel: welcome.channel, agent: welcome.agent }))
   }
 
   invite(id: string): Invite | undefined {

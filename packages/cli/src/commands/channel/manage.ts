@@ -1,4 +1,4 @@
-/** `static channel create|list|members|verify|leave|delete`: one agent action each. */
+/** `static channel create|list|members|verify|reset-roster|leave|delete`: one agent action each. */
 import { Command } from 'commander'
 import type { ActionArgs, ActionName, ActionResult } from '../../agent/actions.ts'
 import { addAgentFlags, type AgentFlags, commandLineFor, withAgent } from '../../agent/open.ts'
@@ -77,6 +77,20 @@ export function verifyCommand(): Command {
       note(
         'compare these words with another member out of band, while no messages are being sent. If they differ, the relay lied.',
       )
+    })
+}
+
+export function resetRosterCommand(): Command {
+  return addAgentFlags(
+    new Command('reset-roster')
+      .description("make the relay's roster of an own channel the members of its group")
+      .addArgument(channelArgument()),
+  )
+    .addHelpText('after', examples('static channel reset-roster acme/support/routing'))
+    .action(async (name: string, flags: AgentFlags) => {
+      const members = await runOnAgent(flags, 'Resetting the roster', 'resetRoster', name)
+      if (flags.json) printJson({ channel: name, members })
+      else print(`Reset the roster of ${name} (${count(members)}).`)
     })
 }
 

@@ -24,6 +24,7 @@ export type ChannelRequest = Extract<
       | 'sendCommit'
       | 'rejectCommit'
       | 'liftBar'
+      | 'resetRoster'
       | 'sendWelcome'
       | 'sendMessage'
       | 'ack'
@@ -41,7 +42,7 @@ export class Channels {
   constructor(context: ChannelContext, quota: Quota) {
     this.#context = context
     this.keyPackages = new KeyPackages(context)
-    this.#commits = new Commits(context)
+    this.#commits = new Commits(context, quota)
     this.#messages = new Messages(context, quota)
     this.#resumes = new Resumes(context, (channel, account) => this.#messages.rememberPayer(channel, account))
   }
@@ -68,6 +69,8 @@ export class Channels {
         return this.#commits.reject(request, body.value)
       case 'liftBar':
         return this.#commits.liftBar(request, body.value)
+      case 'resetRoster':
+        return this.#commits.resetRoster(request, body.value)
       case 'sendWelcome':
         return this.#commits.welcome(request, body.value)
     }

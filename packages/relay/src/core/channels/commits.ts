@@ -1,18 +1,22 @@
 /** Commits: what takes a slot, what rejects it, and the Welcomes that belong to it. */
-import { declarationBytes, MAX_MEMBERS, message, MESSAGE_ID_BYTES } from '@static/protocol'
+import { declarationBytes, MAX_MEMBERS, message, MESSAGE_ID_BYTES, rosterBytes } from '@static/protocol'
 import {
   LiftBarResponseSchema,
   type LiftBarRequest,
   type RejectCommitRequest,
   RejectCommitResponseSchema,
+  type ResetRosterRequest,
+  ResetRosterResponseSchema,
   type SendCommitRequest,
   SendCommitResponseSchema,
   type SendWelcomeRequest,
   SendWelcomeResponseSchema,
   type Welcome,
 } from '@static/protocol/relay'
-import type { ChannelId, StoreRequest, Time, WelcomeFields } from '../../ports.ts'
+import type { ChannelId, StoreRequest, StoreResult, Time, Unpaid, WelcomeFields } from '../../ports.ts'
+import type { Outcome } from '../io.ts'
 import type { PendingRequest } from '../pending-request.ts'
+import type { Quota, Unit } from '../quota.ts'
 import { Rates } from '../rates.ts'
 import { accountOf, agentIdOf, channelIdOf, checkNotice, numberOf, wrong } from '../request-fields.ts'
 import { accepted, actorOf, type ChannelContext } from './context.ts'
@@ -27,13 +31,15 @@ const MAX_TAG_BYTES = 32
 /** The commits of one node. */
 export class Commits {
   readonly #context: ChannelContext
+  readonly #quota: Quota
   /** Of commits and of Welcomes together. */
   readonly #rates: Rates
   /** Senders that lost a slot lately. */
   readonly #contention = new Map<ChannelId, { lost: number; since: Time }>()
 
-  constructor(context: ChannelContext) {
+  constructor(context: ChannelContext, quota: Quota) {
     this.#context = context
+    this.#quota = quota
     const { commitsPerSecond, commitsBurst } = context.settings.rates
     this.#rates = new Rates(commitsPerSecond, commitsBurst)
   }
@@ -50,7 +56,7 @@ export class Commits {
     const wait = this.#rates.take(request.caller.agent, now)
     if (wait > 0) return request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
     this.#check(request, value, declaration)
-    const store: StoreRequest<'commit'> = {
+    const store: Omit<StoreRequest<'commit'>, 'paid'> = {
       actor: actorOf(request),
       channel,
       slot: numberOf(value.slot, 'slot'),
@@ -60,7 +66,7 @@ export class Commits {
       welcomes: value.welcomes.map(welcomeFields),
       now,
     }
-    effects.store('commit', store, (outcome) => {
+    this.#store(request, 'commit', store, (outcome) => {
       if (outcome.ok && 'refused' in outcome.value && outcome.value.refused === 'epoch_mismatch') {
         return request.refuse({ ...outcome.value, retryAfterMs: this.#backoff(channel) })
       }
@@ -97,6 +103,30 @@ export class Commits {
     })
   }
 
+  resetRoster(request: PendingRequest, value: ResetRosterRequest): void {
+    const { effects, crypto } = this.#context
+    accountOf(request)
+    const { channelId, position, agentIds, signature } = value
+    const channel = channelIdOf(channelId)
+    if (!position) throw wrong('position is there')
+    if (agentIds.length > MAX_MEMBERS) throw wrong(`at most ${MAX_MEMBERS} agents are named`)
+    const wait = this.#rates.take(request.caller.agent, effects.now)
+    if (wait > 0) return request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
+    const { slot, index, hash } = position
+    const store = {
+      actor: actorOf(request),
+      channel,
+      position: { slot: numberOf(slot, 'slot'), index: numberOf(index, 'index'), hash },
+      agents: agentIds.map(agentIdOf),
+    }
+    const signed = rosterBytes({ channelId, slot, index, hash, agentIds })
+    if (!crypto.verify(request.caller.publicKey, signed, signature)) throw wrong('the roster is signed by its sender')
+    effects.store('resetRoster', store, (outcome) => {
+      if (!accepted(request, outcome)) return
+      request.answer({ case: 'resetRoster', value: message(ResetRosterResponseSchema, {}) })
+    })
+  }
+
   welcome(request: PendingRequest, value: SendWelcomeRequest): void {
     const { effects } = this.#context
     const channel = channelIdOf(value.channelId)
@@ -108,8 +138,9 @@ export class Commits {
       channel,
       slot: numberOf(value.slot, 'slot'),
       welcome: welcomeFields(value.welcome),
+      now: effects.now,
     }
-    effects.store('welcome', store, (outcome) => {
+    this.#store(request, 'welcome', store, (outcome) => {
       if (!accepted(request, outcome)) return
       request.answer({ case: 'sendWelcome', value: message(SendWelcomeResponseSchema, {}) })
     })
@@ -124,6 +155,30 @@ export class Commits {
     for (const [channel, { since }] of this.#contention) {
       if (this.#context.effects.now - since > CONTENTION_MS) this.#contention.delete(channel)
     }
+  }
+
+  /** Asks the store, and when it wants to be paid, again with units of the payer's quota. */
+  #store<Name extends 'commit' | 'welcome'>(
+    request: PendingRequest,
+    name: Name,
+    fields: Omit<StoreRequest<Name>, 'paid'>,
+    then: (outcome: Outcome<Exclude<StoreResult<Name>, Unpaid>>) => void,
+    units: readonly Unit[] = [],
+  ): void {
+    const store = { ...fields, paid: units.length } as unknown as StoreRequest<Name>
+    this.#context.effects.store(name, store, (outcome) => {
+      const used = outcome.ok && 'units' in outcome.value && !('unpaid' in outcome.value) ? outcome.value.units : 0
+      units.slice(0, used).forEach((unit) => unit.use())
+      units.slice(used).forEach((unit) => unit.release())
+      if (!outcome.ok || !('unpaid' in outcome.value)) {
+        return then(outcome as Outcome<Exclude<StoreResult<Name>, Unpaid>>)
+      }
+      const { unpaid, units: needed = 1 } = outcome.value
+      this.#quota.takeSeveral(unpaid, needed, (taken) => {
+        if ('refused' in taken) request.refuse(taken)
+        else this.#store(request, name, fields, then, taken)
+      })
+    })
   }
 
   /** What a commit declares: so many agents at most, and signed by who sends it. */

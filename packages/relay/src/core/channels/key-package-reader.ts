@@ -1,12 +1,16 @@
 /**
  * What the relay checks of a KeyPackage (RFC 9420 §10), read by hand because the relay cannot even resolve an MLS
- * library: that it is one, whose signature key it holds, and until when it is good. Its signature it does not check;
+ * library: that it is one, whose signature key it holds, what its agent can do, and until when it is good. Its signature it does not check;
  * whoever takes it does.
  */
 
 /** What the relay reads of a KeyPackage. */
 export interface KeyPackageFacts {
   readonly signatureKey: Uint8Array
+  /** Extension types in the leaf's capabilities. */
+  readonly extensions: readonly number[]
+  /** Entries in the longest list of the leaf's capabilities. */
+  readonly longestList: number
   /** Seconds since 1970. */
   readonly notBefore: number
   readonly notAfter: number
@@ -29,7 +33,8 @@ export function readKeyPackage(bytes: Uint8Array): KeyPackageFacts | undefined {
   const signatureKey = reader.vector()
   if (reader.number(2) !== BASIC_CREDENTIAL) return undefined
   reader.vector() // identity
-  for (let list = 0; list < 5; list++) reader.vector() // capabilities
+  // Versions, suites, extensions, proposals, credentials: each entry has two bytes.
+  const capabilities = Array.from({ length: 5 }, () => reader.vector())
   if (reader.number(1) !== SOURCE_KEY_PACKAGE) return undefined
   const notBefore = reader.number(8)
   const notAfter = reader.number(8)
@@ -37,7 +42,16 @@ export function readKeyPackage(bytes: Uint8Array): KeyPackageFacts | undefined {
   reader.vector() // signature of the leaf
   reader.vector() // extensions
   reader.vector() // signature
-  return reader.complete ? { signatureKey, notBefore, notAfter } : undefined
+  if (!reader.complete) return undefined
+  const extensions = numbers(capabilities[2] ?? new Uint8Array())
+  const longestList = Math.max(...capabilities.map(({ length }) => Math.ceil(length / 2)))
+  return { signatureKey, extensions, longestList, notBefore, notAfter }
+}
+
+/** A list of numbers of two bytes each. */
+function numbers(list: Uint8Array): number[] {
+  const reader = new Reader(list)
+  return Array.from({ length: Math.floor(list.length / 2) }, () => reader.number(2))
 }
 
 /** Reads TLS presentation language; past the end everything is empty and `complete` is false. */

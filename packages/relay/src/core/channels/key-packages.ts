@@ -1,5 +1,5 @@
 /** KeyPackages: agents upload them, and members claim one of an agent that they want to add. */
-import { MAX_KEY_PACKAGES, message, toHex } from '@static/protocol'
+import { MAX_KEY_PACKAGE_BYTES, MAX_KEY_PACKAGES, message, StaticError, toHex } from '@static/protocol'
 import {
   type AddMemberRequest,
   AddMemberResponseSchema,
@@ -16,7 +16,10 @@ import { accepted, actorOf, type ChannelContext } from './context.ts'
 import { KeyPackagePool, type PooledKeyPackage } from './key-package-pool.ts'
 import { readKeyPackage } from './key-package-reader.ts'
 
-const MAX_KEY_PACKAGE_BYTES = 16_384
+/** The group context extension of channels (SPEC.md 4): nobody adds an agent that does not support it. */
+const REQUIRED_EXTENSION = 0xf57a
+/** Entries of a list in a leaf's capabilities: the bound that members keep to. */
+const MAX_CAPABILITIES = 32
 const LOW_KEY_PACKAGES = 8
 const CLOCK_SKEW_MS = 3_600_000
 
@@ -77,8 +80,19 @@ export class KeyPackages {
   #read(bytes: Uint8Array, publicKey: Uint8Array): PooledKeyPackage {
     const { crypto, effects } = this.#context
     const { now } = effects
-    const facts = bytes.length > MAX_KEY_PACKAGE_BYTES ? undefined : readKeyPackage(bytes)
-    if (!facts) throw wrong('every KeyPackage is an MLSMessage with a KeyPackage of the one suite, at most 16 KiB')
+    if (bytes.length > MAX_KEY_PACKAGE_BYTES) {
+      throw unusable(`it has ${bytes.length} bytes; at most ${MAX_KEY_PACKAGE_BYTES} are allowed`)
+    }
+    const facts = readKeyPackage(bytes)
+    if (!facts) throw wrong('every KeyPackage is an MLSMessage with a KeyPackage of the one suite')
+    if (facts.longestList > MAX_CAPABILITIES) {
+      throw unusable(
+        `a list of its capabilities has ${facts.longestList} entries; at most ${MAX_CAPABILITIES} are allowed`,
+      )
+    }
+    if (!facts.extensions.includes(REQUIRED_EXTENSION)) {
+      throw unusable("its leaf's capabilities do not list the extension type 0xF57A, which every channel requires")
+    }
     if (!crypto.equal(facts.signatureKey, publicKey)) throw wrong("every KeyPackage has this agent's key")
     const { notBefore, notAfter } = facts
     if (notAfter * 1000 <= now || notBefore > notAfter || notBefore * 1000 > now + CLOCK_SKEW_MS) {
@@ -96,4 +110,8 @@ export class KeyPackages {
     const value = message(KeyPackagesLowSchema, { held })
     effects.send([session.stream.id], serverMessage({ case: 'keyPackagesLow', value }))
   }
+}
+
+function unusable(reason: string): StaticError {
+  return StaticError.of('invalid_request', `A KeyPackage is refused: ${reason}.`)
 }

@@ -1,16 +1,16 @@
 /** SendMessage: the checks in their order, who pays, and the entry. */
 import { MAX_CIPHERTEXT_BYTES } from '@static/protocol'
 import type { Account, Actor, Refusal, StoreRequest, StoreResult, Time, Unpaid } from '../../ports.ts'
+import { beginHour, HOUR, isThisHour } from './allowance.ts'
 import { type Context, mayAct, noteAction, refuse, senderOf, touchSender } from './context.ts'
 import { messageDraft } from './draft.ts'
 import { addEntry } from './log.ts'
 import { cut, findRoom, schedule } from './retention.ts'
 import { ENTRY_OVERHEAD, type IdKey } from './rows.ts'
-import { type Channel, type Sender, findMember } from './state.ts'
+import { type Channel, type Sender, findMember, isUnwelcomed } from './state.ts'
 
 /** Control messages are of the smallest sizes only. */
 const MAX_CONTROL_BYTES = 4096
-const HOUR = 3600_000
 const DAY = 24 * HOUR
 
 /** What an accepted message still needs. */
@@ -55,7 +55,7 @@ export function append(context: Context, request: StoreRequest<'append'>): Store
 function judge(context: Context, channel: Channel, request: StoreRequest<'append'>): Accepted | Unpaid | Refusal {
   const { actor, control, ciphertext, now } = request
   const member = findMember(channel, actor.agent)
-  if (!member) return refuse('not_found')
+  if (!member || isUnwelcomed(member)) return refuse('not_found')
   if (member.ended) return refuse('removed')
   const barrier = mayAct(actor, channel)
   if (barrier) return barrier
@@ -69,7 +69,7 @@ function judge(context: Context, channel: Channel, request: StoreRequest<'append
 
   const room = findRoom(context, channel, sender, ciphertext.length + ENTRY_OVERHEAD)
   if (typeof room !== 'number') return room
-  const free = control && freeSoFar(sender, now) < context.retention.freeControl
+  const free = control && (isThisHour(sender, now) ? sender.free : 0) < context.retention.freeControl
   if (!free) {
     const unpaid = payment(channel, actor, request.paid, now)
     if (unpaid) return unpaid
@@ -89,13 +89,9 @@ function payer(channel: Channel, actor: Actor): Account {
   return actor.account ?? channel.account
 }
 
-function freeSoFar(sender: Sender, now: Time): number {
-  return sender.hour === Math.floor(now / HOUR) ? sender.free : 0
-}
-
 function countFree(sender: Sender, now: Time): void {
-  sender.free = freeSoFar(sender, now) + 1
-  sender.hour = Math.floor(now / HOUR)
+  beginHour(sender, now)
+  sender.free += 1
 }
 
 function guestsSoFar(channel: Channel, now: Time): number {

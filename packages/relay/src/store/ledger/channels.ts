@@ -21,7 +21,15 @@ export function create(context: Context, request: StoreRequest<'create'>): Store
 
   const start: Position = { index: 0, hash: chainStart(hash, fromHex(id)), slot: 0 }
   const channel = rows.addChannel({ id, name, account, owner: agent, guestLimit, last: start }, welcome)
-  const owner = { agent, from: 0, ended: undefined, cursor: start, welcome: undefined }
+  const owner = {
+    agent,
+    from: 0,
+    adder: undefined,
+    welcomed: true,
+    ended: undefined,
+    cursor: start,
+    welcome: undefined,
+  }
   placeMember(channel, owner)
   touchMember(context, channel, owner)
   noteAction(context, actor, channel)

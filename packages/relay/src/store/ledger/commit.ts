@@ -1,163 +1,128 @@
 /** SendCommit, SendWelcome and Leave: what changes the roster, and the entries that tell of it. */
-import { commitBody, leaveBody, MAX_MEMBERS, maxCommitBytes, toHex } from '@static/protocol'
-import type {
-  Done,
-  AgentId,
-  Refusal,
-  StoreRequest,
-  StoreResult,
-  SignedDeclaration,
-  WelcomeFields,
-} from '../../ports.ts'
-import { type Context, admit, isRefusal, noteAction, refuse, touchMember } from './context.ts'
+import { commitBody, leaveBody, toHex } from '@static/protocol'
+import type { AgentId, Refusal, StoreRequest, StoreResult, Time, Unpaid, WelcomeFields } from '../../ports.ts'
+import { type Allowed, allowAdds, allowBytes, countAdds, countBytes } from './allowance.ts'
+import { judgePlace, judgeRoster, judgeWelcomes, removesOnlyLeavers, sizeLimit } from './commit-rules.ts'
+import { type Context, admit, isRefusal, noteAction, refuse, touch, touchMember } from './context.ts'
 import { commitDraft, leaveDraft } from './draft.ts'
 import { addEntry } from './log.ts'
 import { cut, findRoom, letGo } from './retention.ts'
 import { takeTurn } from './roster.ts'
 import { ENTRY_OVERHEAD, type IdKey } from './rows.ts'
-import { type Channel, type Slot, findMember, onRoster, roster } from './state.ts'
+import { judgeSlots, keepSlot } from './slots.ts'
+import { type Channel, type Slot, findMember, isConfirmed, isInGroup, isUnwelcomed, roster } from './state.ts'
+import { putWelcome, welcomeBytes } from './welcomes.ts'
 
-/** Of how many slots is remembered what their commits did. */
-const SLOTS = 64
-/** So many Welcomes of one account's channels wait for an agent at most: anybody may add any agent. */
-const MAX_WAITING = 64
+/** A commit in its channel, and what it comes to. */
+interface CommitPlan {
+  readonly channel: Channel
+  readonly adds: readonly AgentId[]
+  readonly removes: readonly AgentId[]
+  readonly body: Uint8Array
+  /** What body and Welcomes count for. */
+  readonly size: number
+}
+
+/** What an accepted commit or Welcome still needs. */
+interface Accepted extends Allowed {
+  /** The index that the log is cut through first. */
+  readonly through: number
+}
 
 /** Logs a commit, changes the roster and keeps its Welcomes, if it is the first for the head's slot. */
 export function commit(context: Context, request: StoreRequest<'commit'>): StoreResult<'commit'> {
   const { rows, retention } = context
-  const { actor, slot, messageId, declaration, now } = request
+  const { actor, messageId, declaration, now } = request
   const key: IdKey = { kind: 'commit', agent: actor.agent, id: messageId }
   const since = now - retention.messageIdMs
   const known = rows.channel(request.channel)
   const answered = known && rows.findId(known, key, since)
-  if (answered) return answered
+  if (answered) return { ...answered, units: 0 }
 
   const admitted = admit(context, actor, request.channel)
   if (isRefusal(admitted)) return admitted
   const { channel } = admitted
-  const adds = declaration.adds.map((agent) => toHex(agent))
-  const removes = declaration.removes.map((agent) => toHex(agent))
-  const refusal =
-    judgePlace(channel, request) ??
-    judgeRoster(context, channel, actor.agent, adds, removes, request) ??
-    judgeWelcomes(context, channel, request.welcomes)
-  if (refusal) return refusal
+  const body = commitBody(request.commit, declaration)
+  const plan: CommitPlan = {
+    channel,
+    adds: declaration.adds.map((agent) => toHex(agent)),
+    removes: declaration.removes.map((agent) => toHex(agent)),
+    body,
+    size: body.length + ENTRY_OVERHEAD + welcomeBytes(request.welcomes),
+  }
+  const verdict = judge(context, plan, request)
+  if (!('through' in verdict)) return verdict
 
   noteAction(context, actor, channel)
-  const body = commitBody(request.commit, declaration)
-  makeRoom(context, channel, body.length)
-  const rosterSize = roster(channel).length
-  const position = addEntry(context, channel, commitDraft(request), body)
-  const answer = { index: position.index, head: position.slot }
+  cut(context, channel, verdict.through)
+  const answer = take(context, plan, request)
   rows.addId(channel, key, { ...answer, at: now }, since)
-  const place = { slot, position, at: now }
-  for (const agent of new Set([...removes, ...adds])) {
-    const change = { removes: removes.includes(agent), adds: adds.includes(agent), notice: undefined }
-    takeTurn(context, channel, { agent, ...place, ...change })
-  }
-  rows.putSlot(channel, { ...place, sender: actor.agent, rosterSize, voters: [], rejected: false })
-  rows.dropSlot(channel, slot - SLOTS)
-  letGo(context, channel)
-  for (const welcome of request.welcomes) {
-    keepWelcome(context, channel, welcome, actor.agent, place)
-    countUse(context, channel, actor.agent, welcome.inviteId)
-  }
-  return answer
+  return { ...answer, units: verdict.units }
 }
 
-/** Whether the commit stands in the right place and is not too large. */
-function judgePlace(
-  channel: Channel,
-  { actor, slot, commit: bytes, declaration, welcomes }: StoreRequest<'commit'>,
-): Refusal | undefined {
-  if (channel.senders.get(actor.agent)?.barred) {
-    return refuse('not_allowed', 'A commit of this agent was rejected: only the owner can let it commit again.')
-  }
-  const head = channel.last.slot
-  if (slot !== head) return { refused: 'epoch_mismatch', head }
-  const size = welcomes.reduce((sum, { welcome }) => sum + welcome.length, bytes.length)
-  if (size > maxCommitBytes(roster(channel).length + declaration.adds.length)) {
-    return refuse('too_large', 'The commit and its Welcomes are too large.')
-  }
-  return undefined
+/** Everything that is asked of a commit but that its id is new. Changes nothing. */
+function judge(
+  context: Context,
+  { channel, adds, removes, size }: CommitPlan,
+  request: StoreRequest<'commit'>,
+): Accepted | Unpaid | Refusal {
+  const { actor, welcomes, paid, now } = request
+  const { agent } = actor
+  const free = agent === channel.owner || removesOnlyLeavers(channel, adds, removes)
+  const refusal =
+    judgePlace(channel, request) ??
+    judgeRoster(context, channel, agent, adds, removes, request) ??
+    judgeWelcomes(context, channel, welcomes) ??
+    allowAdds(context, channel, agent, adds.length, now) ??
+    (free ? undefined : judgeSlots(context, channel, now))
+  return refusal ?? judgeBytes(context, channel, agent, { size, paid, now, free })
 }
 
-/** Whether the actor may change the roster in this way. */
-function judgeRoster(
+/** Whether there is room, and who pays. What is never refused for lack of room comes in anyway. */
+function judgeBytes(
   context: Context,
   channel: Channel,
-  actor: AgentId,
-  adds: readonly AgentId[],
-  removes: readonly AgentId[],
-  { declaration, welcomes }: StoreRequest<'commit'>,
-): Refusal | undefined {
-  if (hasRepeats(adds) || hasRepeats(removes)) return refuse('invalid_request', 'The commit names an agent twice.')
-  const noticed = noticedLeavers(context, channel, removes, declaration)
-  if (!noticed) return refuse('invalid_request', 'A Leave notice is not one of an agent that the commit removes.')
-  for (const agent of removes) {
-    const refusal = judgeRemoval(channel, actor, agent, noticed)
-    if (refusal) return refusal
-  }
-  for (const agent of adds) {
-    if (channel.members.has(agent) && !removes.includes(agent)) {
-      return refuse('invalid_request', `Agent ${agent} is in the channel already.`)
-    }
-  }
-  if (channel.members.size - removes.length + adds.length > MAX_MEMBERS) return refuse('group_full')
-  const welcomed = welcomes.map(({ agent }) => agent)
-  if (hasRepeats(welcomed) || !welcomed.every((agent) => adds.includes(agent))) {
-    return refuse('invalid_request', 'A Welcome is not for one agent that the commit adds.')
-  }
-  return undefined
-}
-
-function judgeRemoval(
-  channel: Channel,
-  actor: AgentId,
   agent: AgentId,
-  noticed: ReadonlySet<AgentId>,
-): Refusal | undefined {
-  const member = channel.members.get(agent)
-  if (!member) return refuse('invalid_request', `Agent ${agent} is not in the channel.`)
-  if (agent === channel.owner) return refuse('not_allowed', 'The owner cannot be removed.')
-  if (member.ended) {
-    if (actor === channel.owner || noticed.has(agent)) return undefined
-    return refuse('invalid_request', `The Leave notice of agent ${agent} is missing.`)
+  { size, paid, now, free }: { size: number; paid: number; now: Time; free: boolean },
+): Accepted | Unpaid | Refusal {
+  const room = findRoom(context, channel, undefined, size)
+  if (typeof room !== 'number' && !free) return room
+  const allowed = allowBytes(context, channel, agent, size, paid, now)
+  return 'units' in allowed && !('unpaid' in allowed)
+    ? { ...allowed, through: typeof room === 'number' ? room : channel.base.index }
+    : allowed
+}
+
+/** Logs the commit and does what it says. */
+function take(
+  context: Context,
+  { channel, adds, removes, body, size }: CommitPlan,
+  request: StoreRequest<'commit'>,
+): { readonly index: number; readonly head: number } {
+  const { actor, slot, now } = request
+  const { agent: sender } = actor
+  const { ownerCommit } = channel
+  const rosterSize = roster(channel).filter((member) => isConfirmed(member, ownerCommit)).length
+  countBytes(context, channel, sender, size, now)
+  countAdds(context, channel, sender, adds.length, now)
+  const position = addEntry(context, channel, commitDraft(request), body)
+  const place = { slot, position, at: now }
+  const adder = sender === channel.owner ? undefined : sender
+  for (const agent of new Set([...removes, ...adds])) {
+    const change = { removes: removes.includes(agent), adds: adds.includes(agent), adder, notice: undefined }
+    takeTurn(context, channel, { agent, ...place, ...change })
   }
-  if (agent === actor) return refuse('invalid_request', 'An agent does not remove itself: it leaves.')
-  return actor === channel.owner
-    ? undefined
-    : refuse('not_allowed', 'Only the owner removes an agent that has not left.')
-}
-
-/** Whose notices the declaration carries; undefined if one is not the stored notice of an agent that is removed. */
-function noticedLeavers(
-  { hash }: Context,
-  channel: Channel,
-  removes: readonly AgentId[],
-  { leaveNotices }: SignedDeclaration,
-): Set<AgentId> | undefined {
-  const noticed = new Set<AgentId>()
-  for (const notice of leaveNotices) {
-    const agent = toHex(hash(notice.publicKey))
-    const { ended } = channel.members.get(agent) ?? {}
-    if (!ended?.pending || !ended.notice || !removes.includes(agent)) return undefined
-    if (toHex(leaveBody(notice)) !== toHex(leaveBody(ended.notice))) return undefined
-    noticed.add(agent)
+  keepSlot(context, channel, { ...place, sender, rosterSize, ownerCommit, voters: [], rejected: false })
+  if (sender === channel.owner) {
+    channel.ownerCommit = position.index
+    touch(context, channel)
   }
-  return noticed
-}
-
-/** Whether each agent can be given one more Welcome of this account. */
-function judgeWelcomes({ rows }: Context, channel: Channel, welcomes: readonly WelcomeFields[]): Refusal | undefined {
-  const full = welcomes.find(({ agent }) => rows.countWelcomes(channel, agent) >= MAX_WAITING)
-  if (!full) return undefined
-  const message = `${MAX_WAITING} Welcomes of this account's channels wait for agent ${full.agent} already.`
-  return refuse('rate_limited', message)
-}
-
-function hasRepeats(agents: readonly AgentId[]): boolean {
-  return new Set(agents).size < agents.length
+  for (const welcome of request.welcomes) {
+    keepWelcome(context, channel, welcome, sender, place)
+    countUse(context, channel, sender, welcome.inviteId)
+  }
+  letGo(context, channel)
+  return { index: position.index, head: position.slot }
 }
 
 /** For an entry that is never refused: lets go what may be let go if that is enough. */
@@ -174,10 +139,12 @@ function keepWelcome(
   { slot, position, at }: Pick<Slot, 'slot' | 'position' | 'at'>,
 ): void {
   const { id, name, owner } = channel
-  context.rows.putWelcome(channel, { ...fields, channel: id, name, owner, sender, slot, position }, at)
+  putWelcome(context, channel, { ...fields, channel: id, name, owner, sender, slot, position }, at)
   const member = channel.members.get(fields.agent)
   if (member) {
     member.welcome = position.index
+    member.welcomed = true
+    channel.lag = undefined
     touchMember(context, channel, member)
   }
   context.emit({ type: 'welcomed', channel: id, agent: fields.agent, inviteId: toHex(fields.inviteId) })
@@ -190,9 +157,9 @@ function countUse({ rows }: Context, channel: Channel, committer: AgentId, invit
   if (invite?.channel === channel.id && invite.agent === committer) rows.putInvite({ ...invite, uses: invite.uses + 1 })
 }
 
-/** Keeps a Welcome that was not sent with its commit. */
-export function welcome(context: Context, request: StoreRequest<'welcome'>): Done | Refusal {
-  const { actor, slot, welcome: fields } = request
+/** Keeps a Welcome that was not sent with its commit; with it the joiner is on the roster. */
+export function welcome(context: Context, request: StoreRequest<'welcome'>): StoreResult<'welcome'> {
+  const { actor, slot, welcome: fields, paid, now } = request
   const admitted = admit(context, actor, request.channel)
   if (isRefusal(admitted)) return admitted
   const { channel } = admitted
@@ -200,17 +167,25 @@ export function welcome(context: Context, request: StoreRequest<'welcome'>): Don
   if (!taken) return refuse('not_found', 'The commit of this slot is not known any more.')
   if (taken.sender !== actor.agent) return refuse('not_allowed', 'Only the sender of a commit sends its Welcomes.')
   const joiner = channel.members.get(fields.agent)
-  if (!onRoster(joiner) || joiner.from !== taken.position.index) {
+  if (!isInGroup(joiner) || joiner.ended || joiner.from !== taken.position.index) {
     return refuse('invalid_request', 'The Welcome is not for an agent that this commit has added.')
   }
-  if (fields.welcome.length > maxCommitBytes(roster(channel).length)) {
-    return refuse('too_large', 'The Welcome is too large.')
+  const limit = sizeLimit(channel, actor.agent, 0)
+  if (fields.welcome.length > limit) {
+    return refuse('too_large', `The Welcome has ${fields.welcome.length} bytes, which is more than ${limit}.`)
   }
   const refusal = judgeWelcomes(context, channel, [fields])
   if (refusal) return refusal
+  const size = welcomeBytes([fields])
+  const verdict = judgeBytes(context, channel, actor.agent, { size, paid, now, free: actor.agent === channel.owner })
+  if (!('through' in verdict)) return verdict
+
   noteAction(context, actor, channel)
-  keepWelcome(context, channel, fields, actor.agent, taken)
-  return { done: true }
+  cut(context, channel, verdict.through)
+  countBytes(context, channel, actor.agent, size, now)
+  keepWelcome(context, channel, fields, actor.agent, { ...taken, at: now })
+  letGo(context, channel)
+  return { units: verdict.units }
 }
 
 /** Takes an agent off the roster by its own signed word. Asks for no account: nobody is held. */
@@ -218,7 +193,7 @@ export function leave(context: Context, request: StoreRequest<'leave'>): StoreRe
   const { actor, channel: id, notice, now } = request
   const channel = context.rows.channel(id)
   const member = channel && findMember(channel, actor.agent)
-  if (!channel || !member) return refuse('not_found')
+  if (!channel || !member || isUnwelcomed(member)) return refuse('not_found')
   const { ended } = member
   const body = leaveBody(notice)
   if (ended) {
@@ -231,7 +206,7 @@ export function leave(context: Context, request: StoreRequest<'leave'>): StoreRe
 
   makeRoom(context, channel, body.length)
   const position = addEntry(context, channel, leaveDraft(request), body)
-  const change = { removes: false, adds: false, notice }
+  const change = { removes: false, adds: false, adder: undefined, notice }
   takeTurn(context, channel, { agent: actor.agent, slot: head, position, at: now, ...change })
   letGo(context, channel)
   return { index: position.index }

@@ -2,7 +2,7 @@
 import { type ErrorCode, fromHex, type Hash } from '@static/protocol'
 import type { Actor, ChannelId, Refusal, Retention, StoreEvent } from '../../ports.ts'
 import type { Rows } from './rows.ts'
-import { type Channel, type Member, type Sender, findMember } from './state.ts'
+import { type Channel, type Member, type Sender, findMember, isUnwelcomed } from './state.ts'
 
 /** The engine's rows, what is configured, and where events go. */
 export interface Context {
@@ -32,7 +32,7 @@ export function isRefusal(answer: object): answer is Refusal {
 export function admit({ rows }: Context, actor: Actor, id: ChannelId): Admitted | Refusal {
   const channel = rows.channel(id)
   const member = channel && findMember(channel, actor.agent)
-  if (!channel || !member) return refuse('not_found')
+  if (!channel || !member || isUnwelcomed(member)) return refuse('not_found')
   if (member.ended) return refuse('removed')
   return mayAct(actor, channel) ?? { channel, member }
 }
@@ -67,6 +67,7 @@ export function senderOf(channel: Channel, agent: string): Sender {
       seen: channel.last.index,
       hour: 0,
       free: 0,
+      commitBytes: 0,
       bytes: 0,
       entries: 0,
     }

@@ -11,6 +11,7 @@ import type { Context } from './context.ts'
 import { findInvite, registerInvite, revokeInvite } from './invites.ts'
 import { read } from './log.ts'
 import { liftBar, reject } from './reject.ts'
+import { resetRoster } from './reset.ts'
 import { ack, resume, welcomes } from './resume.ts'
 import { sweep } from './retention.ts'
 import type { Rows } from './rows.ts'
@@ -26,6 +27,7 @@ const OPERATIONS: Operations = {
   commit,
   reject,
   liftBar,
+  resetRoster,
   welcome,
   leave,
   check,

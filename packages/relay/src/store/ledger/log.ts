@@ -4,7 +4,7 @@ import type { Entry, Gap, Position, StoreRequest, StoreResult } from '../../port
 import { type Context, senderOf, touch, touchSender } from './context.ts'
 import { type EntryDraft, placed } from './draft.ts'
 import { ENTRY_OVERHEAD } from './rows.ts'
-import { type Channel, type Member, findMember } from './state.ts'
+import { type Channel, type Member, findMember, isUnwelcomed } from './state.ts'
 
 /** How many positions of the last entries are kept at hand: members acknowledge what was just delivered. */
 const RECENT = 64
@@ -65,7 +65,7 @@ export function read(
   const { rows } = context
   const channel = rows.channel(id)
   const member = channel && findMember(channel, agent)
-  if (!channel || !member) return { entries: [], gap: undefined, last: after, ended: true }
+  if (!channel || !member || isUnwelcomed(member)) return { entries: [], gap: undefined, last: after, ended: true }
 
   const end = member.ended?.position ?? channel.last
   const start = Math.max(after, member.from)
@@ -101,10 +101,12 @@ function isCommitLost(
   position: Position,
 ): boolean {
   if (start === cursor.index) return position.slot !== cursor.slot
-  const commits = rows.commits(channel)
-  const oldest = commits[0]
-  if (oldest && oldest.slot > 0 && oldest.index > start) return true
-  return commits.some(({ index }) => index > start && index <= position.index)
+  if (channel.firstSlot > 0) {
+    const oldest = rows.slot(channel, channel.firstSlot)
+    if (!oldest || oldest.position.index > start) return true
+  }
+  const next = rows.commitAfter(channel, start)
+  return next !== undefined && next <= position.index
 }
 
 function bodyLength(entry: Entry): number {

@@ -3,8 +3,8 @@ import { MAX_MEMBERS } from '@static/protocol'
 import type { Done, Refusal, StoreRequest, StoreResult } from '../../ports.ts'
 import { type Context, admit, isRefusal, mayAct, noteAction, refuse, senderOf, touchSender } from './context.ts'
 import { letGo } from './retention.ts'
-import { type LeftOut, applyLeftOut, leaveOut, wasOnRoster } from './roster.ts'
-import { type Channel, type Slot, type Snapshot, findMember, isInGroup, onRoster } from './state.ts'
+import { type LeftOut, applyLeftOut, hadVote, leaveOut } from './roster.ts'
+import { type Channel, type Slot, type Snapshot, findMember, isInGroup } from './state.ts'
 
 /** What undone removals may bring a group to: later commits may have filled it again. */
 const MAX_UNDONE_MEMBERS = 2 * MAX_MEMBERS
@@ -20,10 +20,17 @@ export function reject(
   if (!channel || !slot || !findMember(channel, actor.agent)) return refuse('not_found')
   const barrier = mayAct(actor, channel)
   if (barrier) return barrier
+  if (number < channel.settled) return refuse('not_found', 'The owner has reset the roster since that commit.')
   const owner = actor.agent === channel.owner
+  if (!owner && slot.sender === channel.owner) {
+    return refuse('not_allowed', "Members cannot vote against a commit of the channel's owner.")
+  }
   // One that a lying commit has removed has a vote, too.
-  if (!owner && !wasOnRoster(context, channel, actor.agent, slot)) {
-    return refuse('not_allowed', 'Only those who were members before a commit can reject it.')
+  if (!owner && !hadVote(context, channel, actor.agent, slot)) {
+    return refuse(
+      'not_allowed',
+      'Only members from before a commit can reject it, and only if the owner confirmed them.',
+    )
   }
 
   const needed = Math.floor(slot.rosterSize / 2) + 1
@@ -45,12 +52,14 @@ function growth(leftOut: readonly LeftOut[]): number {
   return leftOut.reduce((sum, { before, after }) => sum + count(after) - count(before), 0)
 }
 
-/** The log stays as it is: only the roster change is undone, and the sender barred. */
+/** The log stays as it is: only the roster change is undone, and the sender barred, unless it is the owner. */
 function undo(context: Context, channel: Channel, slot: Slot, leftOut: readonly LeftOut[]): void {
   for (const each of leftOut) applyLeftOut(context, channel, each)
-  const sender = senderOf(channel, slot.sender)
-  sender.barred = true
-  touchSender(context, channel, sender)
+  if (slot.sender !== channel.owner) {
+    const sender = senderOf(channel, slot.sender)
+    sender.barred = true
+    touchSender(context, channel, sender)
+  }
   letGo(context, channel)
   context.emit({
     type: 'rejected',
@@ -62,9 +71,13 @@ function undo(context: Context, channel: Channel, slot: Slot, leftOut: readonly 
   })
 }
 
-/** Whether a membership on the roster is not there any more, or another one. */
+/** Whether a membership is not there any more, or another one. */
 function isGone(one: Snapshot | undefined, other: Snapshot | undefined): boolean {
-  return onRoster(one?.member) && !(onRoster(other?.member) && other?.member.from === one?.member.from)
+  return isCurrent(one) && !(isCurrent(other) && other.member.from === one.member.from)
+}
+
+function isCurrent(snapshot: Snapshot | undefined): snapshot is Snapshot {
+  return snapshot !== undefined && snapshot.member.ended === undefined
 }
 
 /** Lets an agent commit again. */

@@ -3,11 +3,9 @@ import type { ChannelId, Done, StoreRequest, StoreResult, Standing, StoredWelcom
 import { type Context, touchMember } from './context.ts'
 import { positionAt } from './log.ts'
 import { letGo } from './retention.ts'
-import type { Glance } from './rows.ts'
-import { type Channel, type Member, findMember } from './state.ts'
-
-/** What a Welcome counts for beside its bytes. */
-const WELCOME_OVERHEAD = 500
+import { dropWelcome } from './welcomes.ts'
+import { type Glance, WELCOME_OVERHEAD } from './rows.ts'
+import { type Channel, type Member, findMember, isUnwelcomed } from './state.ts'
 
 /** Where an agent stands in its channels. */
 export function resume({ rows }: Context, request: StoreRequest<'resume'>): StoreResult<'resume'> {
@@ -22,7 +20,7 @@ export function resume({ rows }: Context, request: StoreRequest<'resume'>): Stor
 }
 
 function standing(glance: Glance | undefined, id: ChannelId): StoreResult<'resume'>['standings'][number] {
-  if (!glance) return { channel: id, refused: 'not_found' }
+  if (!glance || isUnwelcomed(glance.member)) return { channel: id, refused: 'not_found' }
   const { ended, cursor } = glance.member
   // It has all that it may see, or there is nothing of that left: the members had no use for it any more.
   const reached = Math.max(cursor.index, glance.channel.base.index)
@@ -67,9 +65,9 @@ export function ack(context: Context, { agent, positions }: StoreRequest<'ack'>)
   for (const { channel: id, index } of positions) {
     const channel = context.rows.channel(id)
     const member = channel && findMember(channel, agent)
-    if (!channel || !member) continue
+    if (!channel || !member || isUnwelcomed(member)) continue
     if (member.welcome !== undefined && index >= member.welcome) {
-      context.rows.dropWelcome(channel, agent)
+      dropWelcome(context, channel, agent)
       member.welcome = undefined
       touchMember(context, channel, member)
     }

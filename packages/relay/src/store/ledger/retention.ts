@@ -17,6 +17,8 @@ import {
   lowestCursor,
   roster,
 } from './state.ts'
+import { forgetSlots } from './slots.ts'
+import { dropWelcome, expireWelcomes } from './welcomes.ts'
 
 /** One sender holds at most this part of a channel. */
 const SENDER_SHARE = 1 / 4
@@ -75,7 +77,7 @@ export function schedule(context: Context, channel: Channel): void {
   let due = channel.acked > channel.base.index ? 0 : Infinity
   if (channel.oldestAt !== undefined) due = Math.min(due, channel.oldestAt + entryMs)
   channel.firstEnd ??= firstEnd(channel)
-  due = Math.min(due, channel.firstEnd + entryMs)
+  due = Math.min(due, channel.firstEnd + entryMs, (channel.slotAt ?? Infinity) + entryMs)
   const next = due === Infinity ? undefined : due
   if (next === channel.due) return
   channel.due = next
@@ -175,7 +177,7 @@ export function sweep(context: Context, { now }: StoreRequest<'sweep'>): StoreRe
     if (removed >= SWEEP_ENTRIES) break
   }
   rows.expireIds(now - retention.messageIdMs)
-  rows.expireWelcomes(now - retention.entryMs)
+  expireWelcomes(context, now - retention.entryMs)
   rows.expireInvites(now, now - ENDED_INVITE_MS)
   return { removed }
 }
@@ -193,6 +195,7 @@ function tidy(context: Context, channel: Channel, now: Time, budget: number): nu
   for (const member of channel.former.values())
     if (member.ended && member.ended.at <= since) forget(context, channel, member)
   forgetSenders(context, channel)
+  forgetSlots(context, channel, since)
   schedule(context, channel)
   return removed
 }
@@ -217,7 +220,7 @@ function hasReadAll({ cursor, ended }: Member): boolean {
 function forget(context: Context, channel: Channel, member: Member): void {
   forgetMember(channel, member.agent)
   touchMember(context, channel, member)
-  if (member.welcome !== undefined) context.rows.dropWelcome(channel, member.agent)
+  if (member.welcome !== undefined) dropWelcome(context, channel, member.agent)
 }
 
 /** Forgets those that hold nothing. Bars and accounts are remembered, but of so many who are out and no more. */

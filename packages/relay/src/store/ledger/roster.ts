@@ -13,10 +13,12 @@ import {
   type Turn,
   findMember,
   forgetMember,
+  isConfirmed,
   isInGroup,
   onRoster,
   placeMember,
 } from './state.ts'
+import { dropWelcome } from './welcomes.ts'
 
 /** What leaving a commit out comes to for one of its agents. */
 export interface LeftOut {
@@ -35,10 +37,14 @@ export function takeTurn(context: Context, channel: Channel, fields: Omit<Turn, 
   become(context, channel, fields.agent, outcome(turn, before))
 }
 
-/** Whether an agent was on the roster just before a commit. */
-export function wasOnRoster({ rows }: Context, channel: Channel, agent: AgentId, { position }: Slot): boolean {
-  for (const turn of rows.turnsFrom(channel, agent, position.index)) return onRoster(turn.before?.member)
-  return onRoster(findMember(channel, agent))
+/** Whether an agent was on the roster just before a commit, confirmed by the owner: only such agents vote on it. */
+export function hadVote({ rows }: Context, channel: Channel, agent: AgentId, { position, ownerCommit }: Slot): boolean {
+  let member = findMember(channel, agent)
+  for (const turn of rows.turnsFrom(channel, agent, position.index)) {
+    member = turn.before?.member
+    break
+  }
+  return onRoster(member) && isConfirmed(member, ownerCommit)
 }
 
 /** Tells what happened to an agent without one of its turns. Changes nothing. */
@@ -65,13 +71,21 @@ export function applyLeftOut(context: Context, channel: Channel, { agent, turns,
 
 /** What an agent is after a turn. One that does not fit what is told now does nothing: none is in or out twice. */
 function outcome(
-  { agent, position, at, removes, adds, notice, rejected }: Turn,
+  { agent, position, at, removes, adds, adder, notice, rejected }: Turn,
   before: Turn['before'],
 ): typeof before {
   if (rejected) return before
   if (adds)
     return {
-      member: { agent, from: position.index, ended: undefined, cursor: position, welcome: undefined },
+      member: {
+        agent,
+        from: position.index,
+        adder,
+        welcomed: false,
+        ended: undefined,
+        cursor: position,
+        welcome: undefined,
+      },
       counter: 0,
     }
   if (!before || !isInGroup(before.member)) return before
@@ -108,7 +122,7 @@ function latest(told: Snapshot | undefined, noted: Snapshot | undefined): Snapsh
 function become(context: Context, channel: Channel, agent: AgentId, after: Snapshot | undefined): void {
   const from = findMember(channel, agent)?.from
   // One for another membership is of no use any more.
-  if (from !== after?.member.from) context.rows.dropWelcome(channel, agent)
+  if (from !== after?.member.from) dropWelcome(context, channel, agent)
   if (after) placeMember(channel, { ...after.member })
   else forgetMember(channel, agent)
   touchMember(context, channel, { agent })

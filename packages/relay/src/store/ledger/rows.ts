@@ -7,6 +7,8 @@ import type { Channel, ChannelFields, Member, Sender, Slot, Turn } from './state
 
 /** What an entry costs beside its body. */
 export const ENTRY_OVERHEAD = 200
+/** What a Welcome costs beside its bytes. */
+export const WELCOME_OVERHEAD = 500
 
 /** What an entry counts for in the limits of its channel and sender, and on whom. */
 export interface Weight {
@@ -87,15 +89,16 @@ export interface Rows {
 
   slot(channel: Channel, slot: number): Slot | undefined
   putSlot(channel: Channel, slot: Slot): void
-  /** Forgets a slot, and the turns up to and with it. */
-  dropSlot(channel: Channel, slot: number): void
-  /** The slots that are known, in order, with the indexes of their commits. */
-  commits(channel: Channel): { readonly slot: number; readonly index: number }[]
+  /** Forgets the slots and turns up to and with a slot. */
+  dropSlotsThrough(channel: Channel, slot: number): void
+  /** The index of the first commit after an index, among those whose slots are remembered. */
+  commitAfter(channel: Channel, index: number): number | undefined
   /** What the commit of a slot did. */
   turnsOf(channel: Channel, slot: number): Turn[]
   /** What happened to an agent, from an index on, in order. */
   turnsFrom(channel: Channel, agent: AgentId, index: number): Iterable<Turn>
   putTurn(channel: Channel, turn: Turn): void
+  dropTurns(channel: Channel): void
 
   // ---- Ids ----
 
@@ -109,13 +112,15 @@ export interface Rows {
 
   /** Gives it the next sequence number. Replaces the one that waits for this agent in this channel. */
   putWelcome(channel: Channel, welcome: NewWelcome, at: Time): void
-  dropWelcome(channel: Channel, agent: AgentId): void
+  /** Gives the bytes of the one that was there; undefined when there was none. */
+  dropWelcome(channel: Channel, agent: AgentId): number | undefined
   /** How many of other channels of the same account wait for an agent. */
   countWelcomes(channel: Channel, agent: AgentId): number
   /** The sequence numbers of those that wait for an agent, after one, in order; and how large they are. */
   welcomesOf(agent: AgentId, after: number): Iterable<{ readonly sequence: number; readonly size: number }>
   welcome(sequence: number): StoredWelcome
-  expireWelcomes(since: Time): void
+  /** Those from before `since`, at most so many. */
+  oldWelcomes(since: Time, limit: number): { readonly channel: ChannelId; readonly agent: AgentId }[]
   invite(id: string): Invite | undefined
   putInvite(invite: Invite): void
   countActiveInvites(channel: Channel, now: Time): number

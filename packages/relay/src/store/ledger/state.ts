@@ -21,6 +21,10 @@ export interface Member {
   readonly agent: AgentId
   /** The index of the entry that added it: it sees what comes after. */
   readonly from: number
+  /** Who added it; undefined for the founder, and when it was the owner. */
+  readonly adder: AgentId | undefined
+  /** Its Welcome was handed in. Until then it has a leaf in the group but is not on the roster. */
+  welcomed: boolean
   /** Undefined while it is on the roster. */
   ended: Ending | undefined
   cursor: Position
@@ -41,10 +45,12 @@ export interface Sender {
   acted: boolean
   /** The last index when the agent was last heard of. */
   seen: number
-  /** The UTC hour that `free` counts in. */
+  /** The UTC hour that `free` and `commitBytes` count in. */
   hour: number
   /** Control messages of that hour that cost nothing. */
   free: number
+  /** What commits and Welcomes took in that hour: its own, and those of the unconfirmed members that it brought in. */
+  commitBytes: number
   /** What of it the log still holds. */
   bytes: number
   entries: number
@@ -81,8 +87,10 @@ export interface Slot {
   readonly position: Position
   readonly at: Time
   readonly sender: AgentId
-  /** How many were on the roster before it. */
+  /** How many confirmed members were on the roster before it. */
   readonly rosterSize: number
+  /** The channel's `ownerCommit` before it: it tells which members were confirmed. */
+  readonly ownerCommit: number
   readonly voters: readonly AgentId[]
   readonly rejected: boolean
 }
@@ -103,6 +111,8 @@ export interface Turn {
   readonly at: Time
   readonly removes: boolean
   readonly adds: boolean
+  /** Who added the agent, unless it was the owner. */
+  readonly adder: AgentId | undefined
   /** Of a leave. */
   readonly notice: LeaveNoticeFields | undefined
   /** Then it has done nothing. */
@@ -139,13 +149,26 @@ export interface ChannelFields {
   /** The UTC day that `guestCount` counts in. */
   guestDay: number
   guestCount: number
+  /** The index of the owner's last commit: members that others added before it are confirmed. */
+  ownerCommit: number
+  /** The head at the last reset of the roster: commits below it cannot be rejected any more. */
+  settled: number
+  /** The lowest slot that is remembered (the head when none is), and when its commit was accepted. */
+  firstSlot: number
+  slotAt: Time | undefined
+  /** The UTC hour that `adds` and `commitBytes` count in. */
+  hour: number
+  /** Members that others than the owner added. */
+  adds: number
+  /** What commits and Welcomes took that nobody paid for. */
+  commitBytes: number
   /** When a sweep has something to do here. */
   due: Time | undefined
 }
 
 /** A channel. */
 export interface Channel extends ChannelFields {
-  /** Those in the group: the roster, and those that have left but were not removed yet. Never very many. */
+  /** Those in the group: the roster, those without a Welcome, and those that have left but were not removed yet. */
   readonly members: Map<AgentId, Member>
   /** Those that are out. They hold nothing back, and nothing that is done often looks at all of them. */
   readonly former: Map<AgentId, Member>
@@ -183,8 +206,23 @@ export function newChannel(
   number: number,
   fields: Pick<Channel, 'id' | 'name' | 'account' | 'owner' | 'guestLimit' | 'last'>,
 ): Channel {
-  const empty = { base: fields.last, bytes: 0, oldestAt: undefined, guestDay: 0, guestCount: 0, due: undefined }
-  return emptyChannel({ ...fields, ...empty, number })
+  return emptyChannel({
+    ...fields,
+    number,
+    base: fields.last,
+    bytes: 0,
+    oldestAt: undefined,
+    guestDay: 0,
+    guestCount: 0,
+    ownerCommit: 0,
+    settled: 0,
+    firstSlot: 0,
+    slotAt: undefined,
+    hour: 0,
+    adds: 0,
+    commitBytes: 0,
+    due: undefined,
+  })
 }
 
 /** A member or former member. */
@@ -214,10 +252,20 @@ export function roster(channel: Channel): Member[] {
 
 /** Whether a record is one of a current member. */
 export function onRoster(member: Member | undefined): member is Member {
-  return member !== undefined && member.ended === undefined
+  return member !== undefined && member.ended === undefined && member.welcomed
 }
 
-/** On the roster, or left but not yet removed: the group has a leaf for it. */
+/** In the group by a commit's word, but without a Welcome yet. */
+export function isUnwelcomed(member: Member): boolean {
+  return member.ended === undefined && !member.welcomed
+}
+
+/** Whether the owner stands behind a membership: it made it, or has committed since. */
+export function isConfirmed({ adder, from }: Member, ownerCommit: number): boolean {
+  return adder === undefined || ownerCommit > from
+}
+
+/** On the roster, not welcomed yet, or left but not yet removed: the group has a leaf for it. */
 export function isInGroup(member: Member | undefined): member is Member {
   return member !== undefined && (member.ended === undefined || member.ended.pending)
 }
@@ -226,7 +274,7 @@ export function isInGroup(member: Member | undefined): member is Member {
 export function lowestCursor(channel: Channel): number {
   let lowest = Infinity
   for (const member of channel.members.values()) {
-    if (member.ended === undefined && member.cursor.index < lowest) lowest = member.cursor.index
+    if (onRoster(member) && member.cursor.index < lowest) lowest = member.cursor.index
   }
   return lowest
 }

@@ -26,6 +26,13 @@ export type ChannelRow = readonly [
   oldestAt: Time | null,
   guestDay: number,
   guestCount: number,
+  ownerCommit: number,
+  settled: number,
+  firstSlot: number,
+  slotAt: Time | null,
+  hour: number,
+  adds: number,
+  commitBytes: number,
   due: Time | null,
 ]
 
@@ -44,6 +51,8 @@ export type MemberRow = readonly [
   channelId: Bytes,
   agent: Bytes,
   added: number,
+  adder: Bytes | null,
+  welcomed: Flag,
   cursorIndex: number,
   cursorHash: Bytes,
   cursorSlot: number,
@@ -60,6 +69,7 @@ export type SenderRow = readonly [
   seen: number,
   hour: number,
   free: number,
+  commitBytes: number,
   bytes: number,
   entries: number,
 ]
@@ -97,7 +107,8 @@ const NOTHING = new Uint8Array()
 /** The fields of a channel. */
 export function readChannel(number: number, row: ChannelRow): ChannelFields {
   const [id, name, account, mode, owner, guestLimit, lastIndex, lastHash, head, ...state] = row
-  const [baseIndex, baseHash, baseSlot, bytes, oldestAt, guestDay, guestCount, due] = state
+  const [baseIndex, baseHash, baseSlot, bytes, oldestAt, guestDay, guestCount, ...counts] = state
+  const [ownerCommit, settled, firstSlot, slotAt, hour, adds, commitBytes, due] = counts
   return {
     number,
     id: toHex(id),
@@ -111,6 +122,13 @@ export function readChannel(number: number, row: ChannelRow): ChannelFields {
     oldestAt: oldestAt ?? undefined,
     guestDay,
     guestCount,
+    ownerCommit,
+    settled,
+    firstSlot,
+    slotAt: slotAt ?? undefined,
+    hour,
+    adds,
+    commitBytes,
     due: due ?? undefined,
   }
 }
@@ -121,6 +139,7 @@ export const FIXED_COLUMNS = 6
 /** A channel's row. */
 export function channelRow(channel: ChannelFields): ChannelRow {
   const { id, name, account, owner, guestLimit, last, base, bytes, oldestAt, guestDay, guestCount, due } = channel
+  const { ownerCommit, settled, firstSlot, slotAt, hour, adds, commitBytes } = channel
   return [
     fromHex(id),
     name,
@@ -138,16 +157,25 @@ export function channelRow(channel: ChannelFields): ChannelRow {
     oldestAt ?? null,
     guestDay,
     guestCount,
+    ownerCommit,
+    settled,
+    firstSlot,
+    slotAt ?? null,
+    hour,
+    adds,
+    commitBytes,
     due ?? null,
   ]
 }
 
 /** A member. */
 export function readMember(row: MemberRow): Member {
-  const [, agent, from, cursorIndex, cursorHash, cursorSlot, welcome, ...ending] = row
+  const [, agent, from, adder, welcomed, cursorIndex, cursorHash, cursorSlot, welcome, ...ending] = row
   return {
     agent: toHex(agent),
     from,
+    adder: adder === null ? undefined : toHex(adder),
+    welcomed: welcomed === 1,
     cursor: { index: cursorIndex, hash: cursorHash, slot: cursorSlot },
     welcome: welcome ?? undefined,
     ended: readEnding(ending),
@@ -165,11 +193,14 @@ function readEnding([index, hash, slot, at, notice, pending]: EndingRow): Ending
 }
 
 /** A member's row. */
-export function memberRow(channelId: string, { agent, from, cursor, welcome, ended }: Member): MemberRow {
+export function memberRow(channelId: string, member: Member): MemberRow {
+  const { agent, from, adder, welcomed, cursor, welcome, ended } = member
   return [
     fromHex(channelId),
     fromHex(agent),
     from,
+    adder === undefined ? null : fromHex(adder),
+    welcomed ? 1 : 0,
     cursor.index,
     cursor.hash,
     cursor.slot,
@@ -185,15 +216,15 @@ export function memberRow(channelId: string, { agent, from, cursor, welcome, end
 
 /** A sender. */
 export function readSender(row: SenderRow): Sender {
-  const [agent, counter, barred, acted, seen, hour, free, bytes, entries] = row
+  const [agent, counter, barred, acted, seen, hour, free, commitBytes, bytes, entries] = row
   const flags = { barred: barred === 1, acted: acted === 1 }
-  return { agent: toHex(agent), agentBytes: agent, counter, ...flags, seen, hour, free, bytes, entries }
+  return { agent: toHex(agent), agentBytes: agent, counter, ...flags, seen, hour, free, commitBytes, bytes, entries }
 }
 
 /** A sender's row. */
 export function senderRow(sender: Sender): SenderRow {
-  const { agentBytes, counter, barred, acted, seen, hour, free, bytes, entries } = sender
-  return [agentBytes, counter, barred ? 1 : 0, acted ? 1 : 0, seen, hour, free, bytes, entries]
+  const { agentBytes, counter, barred, acted, seen, hour, free, commitBytes, bytes, entries } = sender
+  return [agentBytes, counter, barred ? 1 : 0, acted ? 1 : 0, seen, hour, free, commitBytes, bytes, entries]
 }
 
 /** The header of an entry's row. */

@@ -190,14 +190,14 @@ export class SqliteRows implements Rows {
     this.#statements.putSlot.run(number, ...sealed([slot.slot, slot.position.index, toJson(slot)]))
   }
 
-  dropSlot({ number }: Channel, slot: number): void {
-    this.#statements.dropSlot.run(number, slot)
-    this.#statements.dropTurns.run(number, slot)
+  dropSlotsThrough({ number }: Channel, slot: number): void {
+    this.#statements.dropSlotsThrough.run(number, slot)
+    this.#statements.dropTurnsThrough.run(number, slot)
   }
 
-  commits({ number }: Channel): { readonly slot: number; readonly index: number }[] {
-    const slots = this.#statements.commits.all(number).map(toSlot)
-    return slots.map(({ slot, position }) => ({ slot, index: position.index }))
+  commitAfter({ number }: Channel, index: number): number | undefined {
+    const row = this.#statements.commitAfter.get(number, index) as unknown as [number] | undefined
+    return row?.[0]
   }
 
   turnsOf({ number }: Channel, slot: number): Turn[] {
@@ -212,6 +212,10 @@ export class SqliteRows implements Rows {
   putTurn({ number }: Channel, turn: Turn): void {
     const { agent, position, slot } = turn
     this.#statements.putTurn.run(number, ...sealed([fromHex(agent), position.index, slot, toJson(turn)]))
+  }
+
+  dropTurns({ number }: Channel): void {
+    this.#statements.dropAllTurns.run(number)
   }
 
   findId({ number }: Channel, key: IdKey, since: Time): Answered | undefined {
@@ -246,8 +250,9 @@ export class SqliteRows implements Rows {
     this.#statements.putWelcome.run(...place, ...sealed([toJson(record), welcome]))
   }
 
-  dropWelcome({ number }: Channel, agent: AgentId): void {
-    this.#statements.dropWelcome.run(number, fromHex(agent))
+  dropWelcome({ number }: Channel, agent: AgentId): number | undefined {
+    const row = this.#statements.dropWelcome.get(number, fromHex(agent)) as unknown as [number] | undefined
+    return row?.[0]
   }
 
   countWelcomes({ number, account }: Channel, agent: AgentId): number {
@@ -268,8 +273,9 @@ export class SqliteRows implements Rows {
     return { ...(fromJson(record) as Omit<NewWelcome, 'welcome'>), welcome, sequence }
   }
 
-  expireWelcomes(since: Time): void {
-    this.#statements.expireWelcomes.run(since)
+  oldWelcomes(since: Time, limit: number): { readonly channel: ChannelId; readonly agent: AgentId }[] {
+    const rows = this.#statements.oldWelcomes.all(since, limit) as unknown as [Uint8Array, Uint8Array][]
+    return rows.map(([channel, agent]) => ({ channel: toHex(channel), agent: toHex(agent) }))
   }
 
   invite(id: string): Invite | undefined {

@@ -38,6 +38,13 @@ const TABLES = `
     oldest_at INTEGER,
     guest_day INTEGER NOT NULL,
     guest_count INTEGER NOT NULL,
+    owner_commit INTEGER NOT NULL,
+    settled INTEGER NOT NULL,
+    first_slot INTEGER NOT NULL,
+    slot_at INTEGER,
+    hour INTEGER NOT NULL,
+    adds INTEGER NOT NULL,
+    commit_bytes INTEGER NOT NULL,
     due INTEGER,
     checksum INTEGER NOT NULL,
     UNIQUE (account, mode, name)
@@ -54,6 +61,8 @@ const TABLES = `
     channel_id BLOB NOT NULL,
     agent BLOB NOT NULL,
     added INTEGER NOT NULL,
+    adder BLOB,
+    welcomed INTEGER NOT NULL,
     cursor_index INTEGER NOT NULL,
     cursor_hash BLOB NOT NULL,
     cursor_slot INTEGER NOT NULL,
@@ -67,7 +76,7 @@ const TABLES = `
     checksum INTEGER NOT NULL,
     PRIMARY KEY (channel, agent)
   ) STRICT, WITHOUT ROWID;
-  CREATE INDEX rosters ON members (agent, channel_id) WHERE ended_index IS NULL;
+  CREATE INDEX rosters ON members (agent, channel_id) WHERE ended_index IS NULL AND welcomed = 1;
   CREATE TABLE senders (
     channel INTEGER NOT NULL,
     agent BLOB NOT NULL,
@@ -77,6 +86,7 @@ const TABLES = `
     seen INTEGER NOT NULL,
     hour INTEGER NOT NULL,
     free INTEGER NOT NULL,
+    commit_bytes INTEGER NOT NULL,
     bytes INTEGER NOT NULL,
     entries INTEGER NOT NULL,
     checksum INTEGER NOT NULL,
@@ -90,6 +100,7 @@ const TABLES = `
     checksum INTEGER NOT NULL,
     PRIMARY KEY (channel, slot)
   ) STRICT;
+  CREATE INDEX slot_entries ON slots (channel, entry);
   CREATE TABLE turns (
     channel INTEGER NOT NULL,
     agent BLOB NOT NULL,

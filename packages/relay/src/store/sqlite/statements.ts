@@ -4,15 +4,17 @@
  */
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
 
-const MEMBER = `SELECT channel_id, agent, added, cursor_index, cursor_hash, cursor_slot, welcome, ended_index, ended_hash,
+const MEMBER = `SELECT channel_id, agent, added, adder, welcomed, cursor_index, cursor_hash, cursor_slot, welcome, ended_index, ended_hash,
   ended_slot, ended_at, notice, pending, checksum FROM members`
-const SENDER = 'SELECT agent, counter, barred, acted, seen, hour, free, bytes, entries, checksum FROM senders'
+const SENDER =
+  'SELECT agent, counter, barred, acted, seen, hour, free, commit_bytes, bytes, entries, checksum FROM senders'
 const HEADER = 'key & 0xfffffffff, kind, slot, at, counter, control, sender, message_id, hash, checksum'
 
 const SQL = {
   // ---- Channels ----
   channel: `SELECT number, id, name, account, mode, owner, guest_limit, last_index, last_hash, head, base_index,
-    base_hash, base_slot, bytes, oldest_at, guest_day, guest_count, due, checksum FROM channels WHERE id = ?`,
+    base_hash, base_slot, bytes, oldest_at, guest_day, guest_count, owner_commit, settled, first_slot, slot_at, hour, adds,
+    commit_bytes, due, checksum FROM channels WHERE id = ?`,
   members: `${MEMBER} WHERE channel = ?`,
   member: `${MEMBER} WHERE channel = ? AND agent = ?`,
   senders: `${SENDER} WHERE channel = ?`,
@@ -20,35 +22,37 @@ const SQL = {
   named: 'SELECT id FROM channels WHERE account = ? AND mode = ? AND name = ?',
   countChannels: 'SELECT count(*) FROM channels WHERE account = ? AND mode = ?',
   channelsOf: `SELECT channel_id FROM members
-    WHERE agent = ? AND channel_id > ? AND ended_index IS NULL ORDER BY channel_id LIMIT ?`,
+    WHERE agent = ? AND channel_id > ? AND ended_index IS NULL AND welcomed = 1 ORDER BY channel_id LIMIT ?`,
   dueChannels: 'SELECT id FROM channels WHERE due <= ? ORDER BY due LIMIT ?',
   addChannel: `INSERT INTO channels (id, name, account, mode, owner, guest_limit, last_index, last_hash, head,
-    base_index, base_hash, base_slot, bytes, oldest_at, guest_day, guest_count, due, checksum)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+    base_index, base_hash, base_slot, bytes, oldest_at, guest_day, guest_count, owner_commit, settled, first_slot, slot_at,
+    hour, adds, commit_bytes, due, checksum)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
   addFounding: 'INSERT INTO foundings VALUES (?, ?, ?)',
   founding: 'SELECT welcome, checksum FROM foundings WHERE channel = ?',
   saveChannel: `UPDATE channels SET last_index = ?, last_hash = ?, head = ?, base_index = ?, base_hash = ?,
-    base_slot = ?, bytes = ?, oldest_at = ?, guest_day = ?, guest_count = ?, due = ?, checksum = ? WHERE number = ?`,
-  saveMember: `INSERT INTO members VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT DO UPDATE SET added = excluded.added, cursor_index = excluded.cursor_index,
+    base_slot = ?, bytes = ?, oldest_at = ?, guest_day = ?, guest_count = ?, owner_commit = ?, settled = ?,
+    first_slot = ?, slot_at = ?, hour = ?, adds = ?, commit_bytes = ?, due = ?, checksum = ? WHERE number = ?`,
+  saveMember: `INSERT INTO members VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT DO UPDATE SET added = excluded.added, adder = excluded.adder, welcomed = excluded.welcomed, cursor_index = excluded.cursor_index,
     cursor_hash = excluded.cursor_hash, cursor_slot = excluded.cursor_slot, welcome = excluded.welcome,
     ended_index = excluded.ended_index, ended_hash = excluded.ended_hash, ended_slot = excluded.ended_slot,
     ended_at = excluded.ended_at, notice = excluded.notice, pending = excluded.pending, checksum = excluded.checksum`,
   dropMember: 'DELETE FROM members WHERE channel = ? AND agent = ?',
-  saveSender: 'INSERT OR REPLACE INTO senders VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
+  saveSender: 'INSERT OR REPLACE INTO senders VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
   dropSender: 'DELETE FROM senders WHERE channel = ? AND agent = ?',
 
   // ---- What can be rejected ----
   slot: 'SELECT slot, entry, record, checksum FROM slots WHERE channel = ? AND slot = ?',
   putSlot: 'INSERT OR REPLACE INTO slots VALUES (?, ?, ?, ?, ?)',
-  dropSlot: 'DELETE FROM slots WHERE channel = ? AND slot = ?',
-  commits: 'SELECT slot, entry, record, checksum FROM slots WHERE channel = ? ORDER BY slot',
+  dropSlotsThrough: 'DELETE FROM slots WHERE channel = ? AND slot <= ?',
+  commitAfter: 'SELECT entry FROM slots WHERE channel = ? AND entry > ? ORDER BY entry LIMIT 1',
   turnsOf: `SELECT agent, entry, slot, record, checksum FROM turns INDEXED BY turns_of
     WHERE channel = ? AND slot = ? ORDER BY agent, entry`,
   turnsFrom: `SELECT agent, entry, slot, record, checksum FROM turns
     WHERE channel = ? AND agent = ? AND entry >= ? ORDER BY entry`,
   putTurn: 'INSERT OR REPLACE INTO turns VALUES (?, ?, ?, ?, ?, ?)',
-  dropTurns: 'DELETE FROM turns WHERE channel = ? AND slot <= ?',
+  dropTurnsThrough: 'DELETE FROM turns WHERE channel = ? AND slot <= ?',
 
   // ---- Deleted channels ----
   dropChannel: 'DELETE FROM channels WHERE number = ?',
@@ -85,13 +89,14 @@ const SQL = {
   // ---- Welcomes and invites ----
   putWelcome: `INSERT OR REPLACE INTO welcomes (channel, agent, account, mode, at, record, welcome, checksum)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-  dropWelcome: 'DELETE FROM welcomes WHERE channel = ? AND agent = ?',
+  dropWelcome: 'DELETE FROM welcomes WHERE channel = ? AND agent = ? RETURNING length(welcome)',
   countWelcomes: 'SELECT count(*) FROM welcomes WHERE agent = ? AND account = ? AND mode = ? AND channel <> ?',
   // Does not load the blob: length() does not read it.
   welcomesOf: `SELECT sequence, length(welcome) FROM welcomes INDEXED BY welcomes_of
     WHERE agent = ? AND sequence > ? ORDER BY sequence`,
   welcome: 'SELECT record, welcome, checksum FROM welcomes WHERE sequence = ?',
-  expireWelcomes: 'DELETE FROM welcomes WHERE at <= ?',
+  oldWelcomes: `SELECT channels.id, agent FROM welcomes JOIN channels ON channels.number = welcomes.channel
+    WHERE at <= ? ORDER BY at, sequence LIMIT ?`,
   invite: `SELECT id, channel, agent, admission_key, expires_at, max_uses, uses, revoked, checksum
     FROM invites WHERE id = ?`,
   putInvite: 'INSERT OR REPLACE INTO invites VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',

@@ -4,7 +4,7 @@
  * than one step are in founding.ts, joining.ts, adding.ts and leaving.ts.
  */
 import { StaticError, toHex } from '@static/protocol'
-import type { CommitRejected, DeliverWelcome } from '@static/protocol/relay'
+import type { CommitRejected, DeliverWelcome, RosterReset } from '@static/protocol/relay'
 import { agentIdOf, ed25519, type MlsEngine, type SignatureKeyPair } from '../../mls/index.ts'
 import type { AgentId, AgentStore, RelaySession, SessionInfo, SessionListener, Snapshot, Time } from '../../ports.ts'
 import type { InviteHandler } from '../../invite/handler.ts'
@@ -154,6 +154,9 @@ export class Agent implements SessionListener, AgentServices {
       case 'commitRejected':
         this.#rejected(body.value)
         return
+      case 'rosterReset':
+        this.#rosterReset(body.value)
+        return
       case 'channelDeleted':
         this.memberships.get(toHex(body.value.channelId))?.over('not_found')
         return
@@ -240,6 +243,12 @@ export class Agent implements SessionListener, AgentServices {
     // Who is in no longer is delivered nothing more: the answer says so.
     const { intake } = membership
     if (intake.isWanted && undoneAdds.some((agent) => toHex(agent) === this.agentId)) intake.resume()
+  }
+
+  /** Who is on the roster again is delivered what came meanwhile; who is off it hears so. */
+  #rosterReset({ channelId, dropped, returned }: RosterReset): void {
+    const intake = this.memberships.get(toHex(channelId))?.intake
+    if (intake?.isWanted && [...dropped, ...returned].some((agent) => toHex(agent) === this.agentId)) intake.resume()
   }
 
   #welcomed(welcome: DeliverWelcome): void {

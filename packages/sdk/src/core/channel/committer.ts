@@ -62,6 +62,11 @@ export class Committer {
     return this.#pending !== undefined
   }
 
+  /** Why nothing can be committed, if so. */
+  get refusal(): StaticError | undefined {
+    return this.#standing.refusal()
+  }
+
   /**
    * Commits; fulfilled when the commit is in the log and adopted here.
    *

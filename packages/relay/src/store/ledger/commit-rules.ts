@@ -1,0 +1,123 @@
+/** What a commit must be to be taken: its place, its size, what it does to the roster, and its Welcomes. */
+import { leaveBody, MAX_MEMBERS, maxCommitBytes, toHex } from '@static/protocol'
+import type { AgentId, Refusal, SignedDeclaration, StoreRequest, WelcomeFields } from '../../ports.ts'
+import { type Context, refuse } from './context.ts'
+import { type Channel, roster } from './state.ts'
+
+/** So many Welcomes of one account's channels wait for an agent at most: anybody may add any agent. */
+const MAX_WAITING = 64
+/** Agents without a Welcome that raise the size limit for others than the owner. */
+const MAX_COUNTED_ADDS = 8
+
+/** Whether the commit stands in the right place and is not too large. */
+export function judgePlace(
+  channel: Channel,
+  { actor, slot, commit: bytes, declaration, welcomes }: StoreRequest<'commit'>,
+): Refusal | undefined {
+  if (channel.senders.get(actor.agent)?.barred) {
+    return refuse('not_allowed', 'A commit of this agent was rejected: only the owner can let it commit again.')
+  }
+  const head = channel.last.slot
+  if (slot !== head) return { refused: 'epoch_mismatch', head }
+  const size = welcomes.reduce((sum, { welcome }) => sum + welcome.length, bytes.length)
+  const limit = sizeLimit(channel, actor.agent, declaration.adds.length)
+  if (size <= limit) return undefined
+  return refuse('too_large', `The commit and its Welcomes have ${size} bytes, which is more than ${limit}.`)
+}
+
+/**
+ * The longest commit or Welcome of an agent in this channel. It follows the roster; those that are in the group by a
+ * commit's word alone count in full for the owner only, or naming many agents would make room for anything.
+ */
+export function sizeLimit(channel: Channel, agent: AgentId, adds: number): number {
+  const { length } = roster(channel)
+  const named = channel.members.size - length + adds
+  return maxCommitBytes(length + (agent === channel.owner ? named : Math.min(named, MAX_COUNTED_ADDS)))
+}
+
+/** Whether the actor may change the roster in this way. */
+export function judgeRoster(
+  context: Context,
+  channel: Channel,
+  actor: AgentId,
+  adds: readonly AgentId[],
+  removes: readonly AgentId[],
+  { declaration, welcomes }: StoreRequest<'commit'>,
+): Refusal | undefined {
+  if (hasRepeats(adds) || hasRepeats(removes)) return refuse('invalid_request', 'The commit names an agent twice.')
+  const noticed = noticedLeavers(context, channel, removes, declaration)
+  if (!noticed) return refuse('invalid_request', 'A Leave notice is not one of an agent that the commit removes.')
+  for (const agent of removes) {
+    const refusal = judgeRemoval(channel, actor, agent, noticed)
+    if (refusal) return refusal
+  }
+  for (const agent of adds) {
+    if (channel.members.has(agent) && !removes.includes(agent)) {
+      return refuse('invalid_request', `Agent ${agent} is in the channel already.`)
+    }
+  }
+  if (channel.members.size - removes.length + adds.length > MAX_MEMBERS) return refuse('group_full')
+  const welcomed = welcomes.map(({ agent }) => agent)
+  if (hasRepeats(welcomed) || !welcomed.every((agent) => adds.includes(agent))) {
+    return refuse('invalid_request', 'A Welcome is not for one agent that the commit adds.')
+  }
+  return undefined
+}
+
+function judgeRemoval(
+  channel: Channel,
+  actor: AgentId,
+  agent: AgentId,
+  noticed: ReadonlySet<AgentId>,
+): Refusal | undefined {
+  const member = channel.members.get(agent)
+  if (!member) return refuse('invalid_request', `Agent ${agent} is not in the channel.`)
+  if (agent === channel.owner) return refuse('not_allowed', 'The owner cannot be removed.')
+  if (member.ended) {
+    if (actor === channel.owner || noticed.has(agent)) return undefined
+    return refuse('invalid_request', `The Leave notice of agent ${agent} is missing.`)
+  }
+  if (agent === actor) return refuse('invalid_request', 'An agent does not remove itself: it leaves.')
+  return actor === channel.owner
+    ? undefined
+    : refuse('not_allowed', 'Only the owner removes an agent that has not left.')
+}
+
+/** Whose notices the declaration carries; undefined if one is not the stored notice of an agent that is removed. */
+function noticedLeavers(
+  { hash }: Context,
+  channel: Channel,
+  removes: readonly AgentId[],
+  { leaveNotices }: SignedDeclaration,
+): Set<AgentId> | undefined {
+  const noticed = new Set<AgentId>()
+  for (const notice of leaveNotices) {
+    const agent = toHex(hash(notice.publicKey))
+    const { ended } = channel.members.get(agent) ?? {}
+    if (!ended?.pending || !ended.notice || !removes.includes(agent)) return undefined
+    if (toHex(leaveBody(notice)) !== toHex(leaveBody(ended.notice))) return undefined
+    noticed.add(agent)
+  }
+  return noticed
+}
+
+/** Whether each agent can be given one more Welcome of this account. */
+export function judgeWelcomes(
+  { rows }: Context,
+  channel: Channel,
+  welcomes: readonly WelcomeFields[],
+): Refusal | undefined {
+  const full = welcomes.find(({ agent }) => rows.countWelcomes(channel, agent) >= MAX_WAITING)
+  if (!full) return undefined
+  const message = `${MAX_WAITING} Welcomes of this account's channels wait for agent ${full.agent} already.`
+  return refuse('rate_limited', message)
+}
+
+function hasRepeats(agents: readonly AgentId[]): boolean {
+  return new Set(agents).size < agents.length
+}
+
+/** Whether a commit does nothing but remove agents that have left. */
+export function removesOnlyLeavers(channel: Channel, adds: readonly AgentId[], removes: readonly AgentId[]): boolean {
+  return adds.length === 0 && removes.length > 0 && removes.every((agent) => channel.members.get(agent)?.ended)
+}

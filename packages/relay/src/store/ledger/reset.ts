@@ -1,0 +1,67 @@
+/**
+ * ResetRoster: the owner's signed word on who is in the group, when the relay's roster has come apart from it. What was
+ * declared, voted and undone before does not count any more.
+ */
+import { MAX_MEMBERS, toHex } from '@static/protocol'
+import type { AgentId, Done, Position, Refusal, StoreRequest } from '../../ports.ts'
+import { type Context, admit, isRefusal, noteAction, refuse, touch, touchMember } from './context.ts'
+import { positionAt } from './log.ts'
+import { letGo } from './retention.ts'
+import { type Channel, type Member, findMember, forgetMember, onRoster, placeMember } from './state.ts'
+import { dropWelcome } from './welcomes.ts'
+
+/** Makes the roster exactly what the owner names. */
+export function resetRoster(context: Context, request: StoreRequest<'resetRoster'>): Done | Refusal {
+  const { actor, position } = request
+  const admitted = admit(context, actor, request.channel)
+  if (isRefusal(admitted)) return admitted
+  const { channel } = admitted
+  if (actor.agent !== channel.owner) return refuse('not_allowed', "Only the channel's owner resets its roster.")
+  const agents = new Set(request.agents)
+  if (agents.size < request.agents.length) return refuse('invalid_request', '`agent_ids` names an agent twice.')
+  if (!agents.has(channel.owner)) return refuse('invalid_request', '`agent_ids` must name the owner.')
+  if (agents.size > MAX_MEMBERS) return refuse('group_full')
+  const head = channel.last.slot
+  const known = position.slot === head ? positionAt(context, channel, position.index) : undefined
+  if (known?.slot !== head) return { refused: 'epoch_mismatch', head }
+  if (toHex(known.hash) !== toHex(position.hash)) {
+    return refuse('not_allowed', `The chain hash of entry ${position.index} is another one: the log has forked.`)
+  }
+
+  noteAction(context, actor, channel)
+  const dropped = [...channel.members.keys()].filter((agent) => !agents.has(agent))
+  for (const agent of dropped) drop(context, channel, agent)
+  const returned = [...agents].filter((agent) => admitAgain(context, channel, agent))
+  context.rows.dropTurns(channel)
+  channel.settled = head
+  touch(context, channel)
+  letGo(context, channel)
+  context.emit({ type: 'rosterReset', channel: channel.id, dropped, returned })
+  return { done: true }
+}
+
+function drop(context: Context, channel: Channel, agent: AgentId): void {
+  forgetMember(channel, agent)
+  dropWelcome(context, channel, agent)
+  touchMember(context, channel, { agent })
+}
+
+/** Puts an agent on the roster, if it is not there; one that has left stays off it, to be removed from the group. */
+function admitAgain(context: Context, channel: Channel, agent: AgentId): boolean {
+  const known = findMember(channel, agent)
+  const { from, cursor } = known ?? lastStay(context, channel, agent)
+  const left = known?.ended?.notice ? { ...known.ended, pending: true } : undefined
+  const welcome = known?.welcome
+  const member: Member = { agent, from, adder: undefined, welcomed: true, ended: left, cursor, welcome }
+  placeMember(channel, member)
+  touchMember(context, channel, member)
+  return !onRoster(known) && !left
+}
+
+/** Where an agent goes on whose membership was undone: after the commit that added it; the last entry if none did. */
+function lastStay({ rows }: Context, channel: Channel, agent: AgentId): { from: number; cursor: Position } {
+  let added: Position | undefined
+  for (const { adds, position } of rows.turnsFrom(channel, agent, 0)) if (adds) added = position
+  const cursor = added ?? channel.last
+  return { from: cursor.index, cursor }
+}

@@ -1,0 +1,39 @@
+/** Welcomes that wait for their joiners. They count in what the channel holds, as entries do. */
+import type { AgentId, Time } from '../../ports.ts'
+import { type Context, touch } from './context.ts'
+import { type NewWelcome, WELCOME_OVERHEAD } from './rows.ts'
+import type { Channel } from './state.ts'
+
+/** What one sweep lets expire. */
+const SWEEP_WELCOMES = 1024
+
+/** What Welcomes count for. */
+export function welcomeBytes(welcomes: readonly { readonly welcome: Uint8Array }[]): number {
+  return welcomes.reduce((sum, { welcome }) => sum + welcome.length + WELCOME_OVERHEAD, 0)
+}
+
+/** Keeps one instead of the one that waits for this agent. */
+export function putWelcome(context: Context, channel: Channel, welcome: NewWelcome, at: Time): void {
+  dropWelcome(context, channel, welcome.agent)
+  context.rows.putWelcome(channel, welcome, at)
+  channel.bytes += welcomeBytes([welcome])
+  touch(context, channel)
+}
+
+/** Forgets the one that waits for an agent, if there is one. */
+export function dropWelcome(context: Context, channel: Channel, agent: AgentId): void {
+  const size = context.rows.dropWelcome(channel, agent)
+  if (size === undefined) return
+  channel.bytes -= size + WELCOME_OVERHEAD
+  touch(context, channel)
+}
+
+/** Forgets those from before `since`, a bounded part of them at a time. */
+export function expireWelcomes(context: Context, since: Time): void {
+  const { rows } = context
+  for (const { channel: id, agent } of rows.oldWelcomes(since, SWEEP_WELCOMES)) {
+    const channel = rows.channel(id)
+    if (channel) dropWelcome(context, channel, agent)
+    rows.settle()
+  }
+}

@@ -1,0 +1,270 @@
+/** A guest with one invite tries to take over the relay's roster, or to fill the channel, by commits. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { maxCommitBytes } from '@static/protocol'
+import {
+  accepted,
+  agentId,
+  type ChannelFixture,
+  forEachEngine,
+  guest,
+  HOUR,
+  member,
+  notice,
+  refused,
+  welcomeFor,
+} from './channel-fixture.ts'
+
+const KIB = 1024
+const phantoms = (count: number, label = 'phantom'): string[] =>
+  Array.from({ length: count }, (_, at) => `${label} ${at}`)
+
+async function reset(world: ChannelFixture, name: string, agents: readonly string[], fields: object = {}) {
+  const { lastIndex, head } = await world.stand(name)
+  const { entries } = await world.read(name, lastIndex - 1)
+  const position = { index: lastIndex, hash: entries[0]!.hash, slot: head }
+  const request = { actor: member(name), channel: world.channel, position, agents: agents.map(agentId) }
+  return world.run('resetRoster', { ...request, ...fields })
+}
+
+forEachEngine((open) => {
+  test('a guest cannot outvote the owner with members that it made up', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob', 'mallory')
+    const mallory = { actor: guest('mallory') }
+    // A re-key, then phantoms with Welcomes of their own, which burn slots as fast as they can.
+    accepted(await world.commit('mallory', mallory))
+    const crowd = phantoms(8)
+    accepted(await world.commit('mallory', { ...mallory, adds: crowd }))
+    for (let at = 0; at < 72; at++) {
+      const name = crowd[at % crowd.length]!
+      accepted(await world.commit(name, { actor: guest(name) }))
+    }
+    const slot = world.head
+    accepted(await world.commit('alice', { adds: ['carol'] }))
+    for (const name of ['mallory', ...crowd]) {
+      refused(await world.reject(guest(name), slot), 'not_allowed')
+      refused(await world.reject(guest(name), 0), 'not_allowed')
+    }
+    assert.equal((await world.stand('alice')).barred, false)
+    assert.deepEqual(await world.roster('alice', 'bob', 'carol'), ['alice', 'bob', 'carol'])
+
+    // The first commit is long past 64 slots, and the owner's word on it still counts.
+    assert.deepEqual(await world.reject(member('alice'), 2), { rejected: true, votes: 1, needed: 2 })
+    assert.deepEqual(await world.roster(...crowd), [])
+    refused(await world.commit('mallory', mallory), 'not_allowed')
+    accepted(await world.commit('alice'))
+  })
+
+  test('whoever a non-owner added has no vote and does not count until the owner has committed since', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob', 'carol')
+    accepted(await world.commit('bob', { adds: phantoms(3) }))
+    accepted(await world.commit('carol'))
+    assert.deepEqual(await world.reject(member('bob'), 2), { rejected: false, votes: 1, needed: 2 })
+    refused(await world.reject(guest('phantom 0'), 2), 'not_allowed')
+    // From here on the owner stands behind them.
+    accepted(await world.commit('alice'))
+    accepted(await world.commit('carol'))
+    assert.deepEqual(await world.reject(guest('phantom 0'), 4), { rejected: false, votes: 1, needed: 4 })
+    refused(await world.reject(guest('phantom 0'), 2), 'not_allowed')
+  })
+
+  test('an agent is on the roster once its Welcome is there, and holds nothing back before', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob')
+    accepted(await world.commit('bob', { adds: ['carol'], welcomes: [] }))
+    assert.deepEqual(await world.roster('alice', 'bob', 'carol'), ['alice', 'bob'])
+    assert.deepEqual(await world.standing('carol'), { channel: world.channel, refused: 'not_found' })
+    refused(await world.say('carol'), 'not_found')
+    refused(await world.commit('carol'), 'not_found')
+    refused(await world.leave('carol'), 'not_found')
+    assert.deepEqual((await world.read('carol', 0)).entries, [])
+    await world.chatter('alice', 100)
+    for (const name of ['alice', 'bob']) await world.ack(name, 102)
+    await world.run('sweep', { now: world.now })
+    assert.deepEqual((await world.read('alice', 0)).gap?.position.index, 102)
+    // It is in the group all the same.
+    refused(await world.commit('alice', { adds: ['carol'] }), 'invalid_request')
+    const send = { actor: member('bob'), channel: world.channel, slot: 1, paid: 0, now: world.now }
+    assert.deepEqual(await world.run('welcome', { ...send, welcome: welcomeFor('carol') }), { units: 0 })
+    assert.deepEqual(await world.roster('alice', 'bob', 'carol'), ['alice', 'bob', 'carol'])
+    accepted(await world.say('carol', { actor: guest('carol') }))
+    // What went meanwhile is told.
+    assert.equal((await world.read('carol', 2)).gap?.position.index, 102)
+  })
+
+  test('agents that are only named do not raise the size limit, but for the owner', async (t) => {
+    const world = await open(t, { memberAddsPerHour: 500 })
+    await world.found('alice', 'mallory')
+    const crowd = phantoms(227)
+    const commit = (bytes: number): object => ({ adds: crowd, welcomes: [], commit: new Uint8Array(bytes) })
+    refused(await world.commit('mallory', commit(maxCommitBytes(2 + 8) + 1)), 'too_large')
+    accepted(await world.commit('mallory', commit(100)))
+    refused(await world.commit('mallory', { commit: new Uint8Array(maxCommitBytes(2 + 8) + 1) }), 'too_large')
+    accepted(await world.commit('alice', { commit: new Uint8Array(maxCommitBytes(2 + 227)) }))
+  })
+
+  test('a guest’s large commits are refused after its allowance, and the owner pays nothing for them', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'mallory')
+    accepted(await world.commit('mallory', { actor: guest('mallory'), adds: phantoms(5) }))
+    const results: object[] = []
+    for (let at = 0; at < 200; at++) {
+      const name = at % 2 === 0 ? 'mallory' : `phantom ${at % 5}`
+      results.push(await world.commit(name, { actor: guest(name), commit: new Uint8Array(20 * KIB), paid: 0 }))
+    }
+    const taken = results.filter((result) => 'index' in result)
+    assert.equal(taken.length, 12, '256 KiB for it and all that it brought in')
+    for (const result of results.slice(13)) {
+      assert.equal(refused(result, 'rate_limited')['retryAfterMs'], HOUR)
+    }
+    assert.ok(taken.every((result) => 'units' in result && result.units === 0))
+    // The owner is free to go on, and so is everybody in the next hour.
+    assert.deepEqual(await world.commit('alice', { paid: 0 }), { index: 15, head: 15, units: 0 })
+    world.now += HOUR
+    accepted(await world.commit('mallory', { actor: guest('mallory'), commit: new Uint8Array(20 * KIB) }))
+  })
+
+  test('above its allowance the owner pays one message per 4 KiB, for commits and Welcomes', async (t) => {
+    const world = await open(t, { freeCommitBytes: 10_000 })
+    await world.found('alice')
+    const commit = { commit: new Uint8Array(9000) }
+    assert.deepEqual(await world.commit('alice', { ...commit, paid: 0 }), { index: 1, head: 1, units: 0 })
+    const unpaid = { unpaid: member('alice').account, units: 3 }
+    assert.deepEqual(await world.commit('alice', { ...commit, paid: 0 }), unpaid)
+    assert.deepEqual(await world.commit('alice', { ...commit, paid: 2 }), unpaid)
+    assert.deepEqual(await world.commit('alice', { ...commit, paid: 4 }), { index: 2, head: 2, units: 3 })
+    const added = await world.commit('alice', { adds: ['bob'], welcomes: [] })
+    assert.deepEqual(added, { index: 3, head: 3, units: 1 })
+    const request = { actor: member('alice'), channel: world.channel, slot: 2, now: world.now }
+    const welcome = welcomeFor('bob', { welcome: new Uint8Array(4000) })
+    assert.deepEqual(await world.run('welcome', { ...request, welcome, paid: 0 }), { ...unpaid, units: 2 })
+    assert.deepEqual(await world.run('welcome', { ...request, welcome, paid: 2 }), { units: 2 })
+    world.now += HOUR
+    assert.deepEqual(await world.commit('alice', { ...commit, paid: 0 }), { index: 4, head: 4, units: 0 })
+  })
+
+  test('a channel’s allowance is for all but its owner', async (t) => {
+    const world = await open(t, { freeChannelCommitBytes: 50_000 })
+    await world.found('alice', 'bob', 'carol')
+    const commit = { commit: new Uint8Array(20_000), paid: 0 }
+    accepted(await world.commit('bob', commit))
+    accepted(await world.commit('carol', commit))
+    refused(await world.commit('bob', commit), 'rate_limited')
+    accepted(await world.commit('alice', commit))
+  })
+
+  test('others than the owner add so many members an hour', async (t) => {
+    const world = await open(t, { memberAddsPerHour: 5 })
+    await world.found('alice', 'bob', 'carol')
+    accepted(await world.commit('bob', { adds: phantoms(3), welcomes: [] }))
+    accepted(await world.commit('carol', { adds: phantoms(2, 'more'), welcomes: [] }))
+    world.now += 60_000
+    const { retryAfterMs } = refused(await world.commit('carol', { adds: ['one more'] }), 'rate_limited')
+    assert.equal(retryAfterMs, HOUR - 60_000)
+    refused(await world.commit('carol', { adds: phantoms(6, 'many') }), 'too_large')
+    accepted(await world.commit('alice', { adds: phantoms(30, 'of the owner') }))
+    accepted(await world.commit('carol'))
+    world.now += HOUR - 60_000
+    accepted(await world.commit('carol', { adds: ['one more'] }))
+  })
+
+  test('a full channel takes only leaves, the owner’s commits and those that remove leavers', async (t) => {
+    const world = await open(t, { channelBytes: 20_000 })
+    await world.found('alice', 'bob', 'carol', 'dave')
+    // A Welcome that waits takes its part.
+    const welcome = welcomeFor('erin', { welcome: new Uint8Array(16_000) })
+    accepted(await world.commit('alice', { adds: ['erin'], welcomes: [welcome] }))
+    for (const name of ['alice', 'bob', 'carol', 'dave']) await world.ack(name, 2)
+    refused(await world.commit('bob', { commit: new Uint8Array(4000) }), 'queue_full')
+    refused(await world.say('bob', { ciphertext: new Uint8Array(4000) }), 'queue_full')
+    accepted(await world.commit('alice', { commit: new Uint8Array(4000) }))
+    refused(await world.commit('bob'), 'queue_full')
+    accepted(await world.leave('carol'))
+    const left = { removes: ['carol'], notices: [notice('carol', world.head)] }
+    refused(await world.commit('bob', { ...left, adds: ['frank'] }), 'queue_full')
+    accepted(await world.commit('bob', left))
+    // Taken, it leaves its room to others.
+    await world.ack('erin', 2)
+    accepted(await world.commit('bob', { commit: new Uint8Array(4000) }))
+  })
+
+  test('Welcomes that expire give their room back', async (t) => {
+    const world = await open(t, { channelBytes: 20_000, entryMs: 10 * HOUR })
+    await world.found('alice', 'bob')
+    const welcome = welcomeFor('carol', { welcome: new Uint8Array(16_000) })
+    accepted(await world.commit('alice', { adds: ['carol'], welcomes: [welcome] }))
+    refused(await world.say('bob', { ciphertext: new Uint8Array(4000) }), 'queue_full')
+    world.now += 10 * HOUR
+    await world.run('sweep', { now: world.now })
+    accepted(await world.say('bob', { ciphertext: new Uint8Array(4000) }))
+  })
+
+  test('the owner resets the roster: phantoms go with their Welcomes, and who was undone returns', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob', 'carol', 'dave')
+    await world.chatter('carol', 3)
+    await world.ack('carol', 3)
+    accepted(
+      await world.commit('bob', { adds: ['ghost', 'frank'], welcomes: [welcomeFor('ghost'), welcomeFor('frank')] }),
+    )
+    accepted(await world.commit('bob', { adds: ['nobody'], welcomes: [] }))
+    accepted(await world.commit('alice', { removes: ['carol'] }))
+    accepted(await world.leave('dave'))
+    // Undone by mistake.
+    assert.ok('rejected' in (await world.reject(member('alice'), 1)))
+    assert.deepEqual(await world.roster('ghost', 'frank', 'carol'), [])
+    accepted(
+      await world
+        .commit('bob', { slot: 9 })
+        .then(() => world.commit('alice', { adds: ['erin'], welcomes: [welcomeFor('erin')] })),
+    )
+    world.told()
+
+    const agents = ['alice', 'bob', 'carol', 'dave', 'frank']
+    assert.deepEqual(await reset(world, 'alice', agents), { done: true })
+    const [event] = world.told()
+    assert.ok(event?.type === 'rosterReset')
+    assert.deepEqual([...event.dropped].sort(), ['erin', 'nobody'].map(agentId).sort())
+    assert.deepEqual([...event.returned].sort(), ['carol', 'frank'].map(agentId).sort())
+    const everybody = [...agents, 'ghost', 'nobody', 'erin']
+    // Dave has left by its own word, and is still to be removed.
+    assert.deepEqual(await world.roster(...everybody), ['alice', 'bob', 'carol', 'frank'])
+    assert.deepEqual(await world.waiting('erin'), [])
+    const carol = await world.stand('carol')
+    assert.deepEqual([carol.cursor.index, carol.lastCounter], [3, 3])
+    accepted(await world.say('carol'))
+    assert.equal((await world.stand('frank')).cursor.index, 5)
+    // Bars stay, and what came before cannot be undone again.
+    refused(await world.commit('bob'), 'not_allowed')
+    refused(await world.reject(member('alice'), 2), 'not_found')
+    accepted(await world.commit('alice', { removes: ['dave'] }))
+    assert.ok('rejected' in (await world.reject(member('alice'), world.head - 1)))
+  })
+
+  test('a reset is the owner’s, for this head and this log', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob')
+    accepted(await world.say('bob'))
+    const { lastIndex } = await world.stand('alice')
+    const { entries } = await world.read('alice', lastIndex - 1)
+    const position = { index: lastIndex, hash: entries[0]!.hash, slot: world.head }
+    const all = ['alice', 'bob']
+    refused(await reset(world, 'bob', all), 'not_allowed')
+    refused(await reset(world, 'alice', ['bob']), 'invalid_request')
+    refused(await reset(world, 'alice', ['alice', 'bob', 'bob']), 'invalid_request')
+    refused(await reset(world, 'alice', ['alice', ...phantoms(250)]), 'group_full')
+    refused(await reset(world, 'alice', all, { position: { ...position, hash: new Uint8Array(32) } }), 'not_allowed')
+    accepted(await world.commit('bob'))
+    assert.deepEqual(await reset(world, 'alice', all, { position }), { refused: 'epoch_mismatch', head: 2 })
+    refused(await reset(world, 'alice', all, { position: { ...position, slot: 2 } }), 'epoch_mismatch')
+    refused(await reset(world, 'alice', all, { position: { ...position, slot: 2, index: 99 } }), 'epoch_mismatch')
+    // Messages after the place that the owner has seen do not matter.
+    const next = await world.read('alice', 2)
+    accepted(await world.say('bob'))
+    const seen = { index: 3, hash: next.entries[0]!.hash, slot: 2 }
+    assert.deepEqual(await reset(world, 'alice', all, { position: seen }), { done: true })
+    assert.deepEqual(await world.roster(...all), all)
+  })
+})

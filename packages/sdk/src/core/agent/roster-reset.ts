@@ -1,0 +1,47 @@
+/** Resetting the relay's roster to the members of the group, when commits that members left out have bent it. */
+import { fromHex, message, rosterBytes, StaticError } from '@static/protocol'
+import { PositionSchema, ResetRosterRequestSchema } from '@static/protocol/relay'
+import { refusalError } from '../../session/refusal.ts'
+import type { Membership } from '../channel/membership.ts'
+import type { AgentServices } from './services.ts'
+
+/** Others may commit meanwhile: then it is signed anew for the next head. */
+const MAX_TRIES = 8
+
+/**
+ * Tells the relay who is in the group, signed for the place in the log that this agent has reached.
+ *
+ * @throws {StaticError} `not_allowed` for others than the owner, `epoch_mismatch` when commits do not stop, or what ended or
+ * forked the channel: then this agent does not know who is in the group
+ */
+export async function resetRoster(
+  { context, requests }: Pick<AgentServices, 'context' | 'requests'>,
+  membership: Membership,
+): Promise<void> {
+  if (membership.owner !== context.agentId) {
+    throw StaticError.of(
+      'not_allowed',
+      `${membership.name} belongs to another agent: only its owner resets its roster.`,
+    )
+  }
+  for (let tries = 1; ; tries++) {
+    const refusal = membership.committer.refusal
+    if (refusal) throw refusal
+    await membership.intake.catchUp()
+    const { group, history, channelId } = membership
+    if (!group) throw membership.failure ?? StaticError.of('closed')
+    const { index, hash, slot } = history.position
+    const position = { index: BigInt(index), hash, slot: BigInt(slot) }
+    const agentIds = [...group.members.keys()].map(fromHex)
+    const signature = context.sign(rosterBytes({ channelId, ...position, agentIds }))
+    const value = message(ResetRosterRequestSchema, {
+      channelId,
+      position: message(PositionSchema, position),
+      agentIds,
+      signature,
+    })
+    const outcome = await requests.outcome({ case: 'resetRoster', value })
+    if (outcome.type !== 'refused') return
+    if (outcome.error.code !== 'epoch_mismatch' || tries >= MAX_TRIES) throw refusalError(outcome.error)
+  }
+}
