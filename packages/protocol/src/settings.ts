@@ -24,7 +24,7 @@ function overlay(base: object, given: unknown, path: string, nullable: string | 
     } else if ((value === null && path === nullable) || (Number.isSafeInteger(value) && Number(value) >= 1)) {
       result[name] = value
     } else {
-      const found = String(JSON.stringify(value)).slice(0, 40)
+      const found = value === undefined ? 'undefined' : JSON.stringify(value).slice(0, 40)
       throw StaticError.of('invalid_request', `The setting ${here} must be a whole number of at least 1, not ${found}.`)
     }
   }
