@@ -86,6 +86,10 @@ void test('two agents talk, starting from sign-up', async () => {
   const words = await ok(ann, `static channel verify ${ROUTING} --as alice`)
   assert.match(words, /^(\w+ ){11}\w+\n$/)
   assert.equal(await ok(ann, `static channel verify ${ROUTING} --as bob`), words)
+  assert.equal(
+    await ok(ann, `static channel reset-roster ${ROUTING} --as alice`),
+    `Reset the roster of ${ROUTING} (2 members).\n`,
+  )
   const members = await ok(ann, `static channel members ${ROUTING} --as alice`)
   assert.match(members, /^IDENTITY +ROLE +FINGERPRINT\n/)
   assert.match(members, /\nalice +owner, you +([\da-f]{4} ?){16}\n/)

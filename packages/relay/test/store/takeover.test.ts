@@ -190,6 +190,21 @@ forEachEngine((open) => {
     accepted(await world.commit('bob', { commit: new Uint8Array(4000) }))
   })
 
+  test('members that a guest made up do not keep a full channel full', async (t) => {
+    const world = await open(t, { channelEntries: 40 })
+    await world.found('alice', 'bob', 'mallory')
+    accepted(await world.commit('mallory', { actor: guest('mallory'), adds: phantoms(20) }))
+    for (let at = 0; at < 60; at++) {
+      const sender = at % 2 === 0 ? 'alice' : 'bob'
+      const index = accepted(await world.say(sender))
+      for (const name of ['alice', 'bob']) await world.ack(name, index)
+    }
+    // Once the owner stands behind them they count like others.
+    accepted(await world.commit('alice'))
+    const results = [...(await world.chatter('alice', 30)), ...(await world.chatter('bob', 30))]
+    assert.ok(results.some((result) => 'refused' in result && result.refused === 'queue_full'))
+  })
+
   test('Welcomes that expire give their room back', async (t) => {
     const world = await open(t, { channelBytes: 20_000, entryMs: 10 * HOUR })
     await world.found('alice', 'bob')

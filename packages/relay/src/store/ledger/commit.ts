@@ -115,6 +115,7 @@ function take(
   keepSlot(context, channel, { ...place, sender, rosterSize, ownerCommit, voters: [], rejected: false })
   if (sender === channel.owner) {
     channel.ownerCommit = position.index
+    channel.lag = undefined
     touch(context, channel)
   }
   for (const welcome of request.welcomes) {

@@ -1,6 +1,6 @@
 /**
  * What the log lets go, and when: what the whole roster has acknowledged, what is too old, and in a full channel what
- * fewer than half of its members still wait for. Former members hold nothing back. Whoever misses something is told of
+ * fewer than half of its confirmed members still wait for. Former members hold nothing back. Whoever misses something is told of
  * a gap when it reads on.
  */
 import type { Refusal, StoreRequest, StoreResult, Time } from '../../ports.ts'
@@ -14,6 +14,7 @@ import {
   type Sender,
   findMember,
   forgetMember,
+  isConfirmed,
   lowestCursor,
   roster,
 } from './state.ts'
@@ -136,9 +137,11 @@ export function findRoom(
   return full
 }
 
-/** Entries up to here are waited for by fewer than half, and by whom. */
+/** Entries up to here are waited for by fewer than half of the confirmed members, and by whom. */
 function findLag(channel: Channel): Lag {
-  const cursors = roster(channel).sort((one, other) => one.cursor.index - other.cursor.index)
+  // Otherwise made-up members that acknowledge nothing would keep a full channel full.
+  const counted = roster(channel).filter((member) => isConfirmed(member, channel.ownerCommit))
+  const cursors = counted.sort((one, other) => one.cursor.index - other.cursor.index)
   const reach = cursors[Math.ceil(cursors.length / 2) - 1]?.cursor.index ?? channel.base.index
   return { reach, agents: cursors.filter(({ cursor }) => cursor.index <= reach).map(({ agent }) => agent) }
 }

@@ -9,6 +9,9 @@ import { type GroupState, wipeEpoch } from './group-state.ts'
 import type { ChannelView, Exclusive, Turn } from './host.ts'
 import type { Standing } from './standing.ts'
 
+/** A commit that the relay puts off for longer is given up: messages wait for it. */
+const MAX_WAIT_MS = 60_000
+
 /** What a committer asks of its agent. */
 type CommitterContext = Pick<AgentContext, 'engine' | 'session' | 'now' | 'random' | 'later' | 'sign'>
 
@@ -200,7 +203,7 @@ export class Committer {
   #refused(pending: Pending, refusal: Extract<Outcome, { type: 'refused' }>['error']): void {
     const mayBeAtOnce = refusal.code === 'epoch_mismatch' && refusal.retryAfterMs === undefined
     const wait = mayBeAtOnce ? 0 : retryDelay(refusal.retryAfterMs)
-    switch (refusal.code) {
+    switch (wait > MAX_WAIT_MS ? undefined : refusal.code) {
       case 'epoch_mismatch':
         this.#host.raiseHead(Number(refusal.head ?? 0n))
         this.#waitFor(wait)

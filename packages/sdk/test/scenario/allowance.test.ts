@@ -1,0 +1,37 @@
+/** What an agent does when the relay's allowance of commits is used up. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { code, NAME, take, TestSystem, WAYS } from '../support/test-system.ts'
+
+const SETTINGS = {
+  rates: { commitsPerSecond: 1000, commitsBurst: 1000 },
+  retention: { freeCommitBytes: 20_000, memberAddsPerHour: 1 },
+}
+
+const HOUR = 3_600_000
+/** The relay counts by the hour: here one has always just begun. */
+const begun = Date.now() % HOUR
+const now = (): number => Date.now() - begun
+
+for (const way of WAYS) {
+  test(`a member whose commits are put off for long hears so, and goes on talking, ${way}`, async (t) => {
+    const world = await TestSystem.start(t, way, { settings: SETTINGS, now })
+    const [alice, bob, carol] = [await world.agent('alice'), await world.agent('bob'), await world.agent('carol')]
+    const owner = await alice.createChannel(NAME)
+    const joined = await bob.joinChannel(NAME, await owner.addMember(await bob.generateKeyPackage()))
+    await joined.addMember(await carol.generateKeyPackage())
+    const dave = await world.agent('dave')
+    await assert.rejects(joined.addMember(await dave.generateKeyPackage()), code('rate_limited'))
+    const rotations = async (): Promise<void> => {
+      for (let at = 0; at < 100; at++) await joined.rotate()
+    }
+    await assert.rejects(rotations(), code('rate_limited'))
+    await joined.send('still talking')
+    assert.deepEqual(await take(owner, 1), ['still talking'])
+    // The owner pays for more.
+    for (let at = 0; at < 30; at++) await owner.rotate()
+    await owner.addMember(await dave.generateKeyPackage())
+    await owner.send('so is the owner')
+    assert.deepEqual(await take(joined, 1), ['so is the owner'])
+  })
+}
