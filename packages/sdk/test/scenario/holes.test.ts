@@ -1,9 +1,13 @@
-/** Calls at the wrong time and with the wrong arguments: each is refused by its code, and everything else goes on. */
+/**
+ * Calls at the wrong time and with the wrong arguments: each is refused by its code, and everything else goes on. And
+ * what a member finds that was away too long.
+ */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { parseChannelName, toHex } from '@static/protocol'
+import { Cutter } from '../support/cutter.ts'
 import { fakeGroup } from '../support/fake-group.ts'
-import { code, NAME, take, text, WAYS, TestSystem } from '../support/test-system.ts'
+import { code, event, NAME, take, text, WAYS, TestSystem } from '../support/test-system.ts'
 
 const OTHER = 'acme/support/other'
 const DAY_SECONDS = 86_400
@@ -56,6 +60,46 @@ for (const way of WAYS) {
     await bob.joinWithToken(NAME, await owner.invite(NAME, { ttl: 365 * DAY_SECONDS }), 20)
     await bob.send(NAME, 'at last')
     assert.equal(text((await waiting)!), 'at last')
+  })
+}
+
+for (const way of WAYS) {
+  test(`a member whose last acknowledgements were lost comes back to a gap and goes on, ${way}`, async (t) => {
+    const world = await TestSystem.start(t, way, { settings: { retention: { channelEntries: 64 } } })
+    const cutter = new Cutter()
+    const [alice, carol] = [await world.agent('alice'), await world.agent('carol')]
+    const bob = await world.agent('bob', { transport: cutter.wrap })
+    const [a, , c] = await world.channel(alice, [bob, carol])
+    const b = bob.channel(NAME)
+    await a!.send('before')
+    for (const channel of [b, c!]) assert.deepEqual(await take(channel, 1), ['before'])
+    cutter.loseAcks()
+    // A commit that bob has followed and the relay does not know that it has.
+    await a!.rotate()
+    const read = Array.from({ length: 5 }, (_, n) => `read ${n}`)
+    for (const words of read) await a!.send(words)
+    for (const channel of [b, c!]) assert.deepEqual(await take(channel, 5), read)
+    await bob.close()
+    for (let n = 0; n < 100; n++) {
+      await a!.send(`missed ${n}`)
+      assert.deepEqual(await take(c!, 1), [`missed ${n}`])
+      // To resume is to have the relay store what was acknowledged: only bob lags.
+      if (n % 4 === 0) await Promise.all([a!.catchUp(), c!.catchUp()])
+    }
+    const again = await world.agent('bob')
+    const failing = event(again, 'channel_failed').then(({ error }) => Promise.reject(error))
+    const { first, last } = await Promise.race([event(again, 'gap'), failing])
+    assert.ok(first > 5 && last > first, `${first} to ${last}`)
+    const back = again.channel(NAME)
+    await a!.send('after')
+    const rest: string[] = []
+    while (rest.at(-1) !== 'after') rest.push(...(await take(back, 1)))
+    assert.equal(rest.length, 101 - (last - first + 1))
+    assert.deepEqual(await take(c!, 1), ['after'])
+    await back.send('still here')
+    assert.deepEqual([await take(a!, 1), await take(c!, 1)], [['still here'], ['still here']])
+    assert.equal(back.verify(), a!.verify())
+    failing.catch(() => {})
   })
 }
 

@@ -254,8 +254,14 @@ export class Follower {
     this.#parts.roster.leave(sender, fields, history.position.slot)
   }
 
+  /**
+   * Entries that will not come. The relay counts from its own cursor, which an acknowledgement that was lost leaves
+   * behind this agent's position: only what lies beyond the position is missed here, and whether a commit is among that
+   * is told by the slots, not by the notice's flag.
+   */
   #gap({ firstIndex, position, commitLost }: GapNotice): void {
     const host = this.#host
+    const { intake } = this.#parts
     const { index, slot } = this.#channel.history.position
     const first = Number(firstIndex)
     const to = {
@@ -263,10 +269,10 @@ export class Follower {
       hash: Uint8Array.from(position?.hash ?? []),
       slot: Number(position?.slot ?? 0n),
     }
-    if (to.index <= index) return
-    if (first !== index + 1) return this.#parts.intake.missing(index + 1)
-    this.#context.emit({ type: 'gap', channel: this.#channel.name, first, last: to.index })
-    if (commitLost) {
+    if (to.index <= index) return intake.repeated(first)
+    if (first > index + 1) return intake.missing(index + 1)
+    this.#context.emit({ type: 'gap', channel: this.#channel.name, first: index + 1, last: to.index })
+    if (to.slot !== slot && commitLost) {
       return host.break(
         StaticError.of('mls_error', 'A change of the group was lost while this agent was away too long.'),
       )
