@@ -80,6 +80,7 @@ export {
   declarationBytes,
   leaveBody,
   leaveBytes,
+  MAX_LEAF_KEYS,
 } from './signed/log-entry.ts'
 export { fromHex, toHex } from './hex.ts'
 export { type ChannelName, isChannelName, MAX_NAME_LENGTH, parseChannelName } from './name.ts'

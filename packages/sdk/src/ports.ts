@@ -65,6 +65,11 @@ export interface ChannelRecord {
   readonly fork: AgentId | undefined
   /** Why the group cannot go on, if it cannot: the code that the application gets. */
   readonly broken: string | undefined
+  /**
+   * The encryption key of the own leaf, and while an own commit is unanswered that of the leaf after it: a Leave names
+   * them. Kept here so that a channel whose group cannot be read can still be left. None before a Welcome was read.
+   */
+  readonly leafKeys: readonly Uint8Array[]
 }
 
 /** A group of an epoch: written once per commit. Its ratchet rows change with every message. */
@@ -104,6 +109,7 @@ export interface LeaverRecord {
   readonly publicKey: Uint8Array
   /** The head when it left. */
   readonly slot: number
+  readonly leafKeys: readonly Uint8Array[]
   readonly signature: Uint8Array
 }
 

@@ -115,6 +115,8 @@ export interface Gap {
   /** Of the last one that is gone. */
   readonly position: Position
   readonly commitLost: boolean
+  /** The agent is no member any more. */
+  readonly ended: boolean
 }
 
 /** An invite that joiners may ask by. */

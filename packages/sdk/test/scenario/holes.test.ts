@@ -103,6 +103,45 @@ for (const way of WAYS) {
   })
 }
 
+for (const way of WAYS) {
+  test(`a member that was removed while it was away gets what was sent before that, then removed, ${way}`, async (t) => {
+    const world = await TestSystem.start(t, way)
+    const [alice, bob, carol] = [await world.agent('alice'), await world.agent('bob'), await world.agent('carol')]
+    const [a, , c] = await world.channel(alice, [bob, carol])
+    await bob.close()
+    const words = Array.from({ length: 100 }, (_, n) => `while away ${n}`)
+    for (const each of words) await a!.send(each)
+    await a!.removeMember(bob.agentId)
+    await a!.send('not for bob')
+    assert.equal((await take(c!, 101)).length, 101)
+    // To resume is to have the relay store what was acknowledged: all but bob have everything.
+    await Promise.all([a!.catchUp(), c!.catchUp()])
+    const again = await world.agent('bob')
+    const failing = event(again, 'channel_failed')
+    assert.deepEqual(await take(again.channel(NAME), 100), words)
+    assert.equal((await failing).error.code, 'removed')
+  })
+}
+
+test('a member that was removed while it was away too long is told of the gap, then removed', async (t) => {
+  const world = await TestSystem.start(t, 'grpc', { settings: { retention: { channelEntries: 64 } } })
+  const [alice, bob, carol] = [await world.agent('alice'), await world.agent('bob'), await world.agent('carol')]
+  const [a, , c] = await world.channel(alice, [bob, carol])
+  await bob.close()
+  await a!.send('while away')
+  await a!.removeMember(bob.agentId)
+  assert.deepEqual(await take(c!, 1), ['while away'])
+  for (let n = 0; n < 40; n++) {
+    await a!.send(`not for bob ${n}`)
+    assert.deepEqual(await take(c!, 1), [`not for bob ${n}`])
+    if (n % 4 === 0) await Promise.all([a!.catchUp(), c!.catchUp()])
+  }
+  const again = await world.agent('bob')
+  const [gap, failed] = await Promise.all([event(again, 'gap'), event(again, 'channel_failed')])
+  assert.equal(gap.last - gap.first + 1, 2)
+  assert.equal(failed.error.code, 'removed')
+})
+
 test('a Welcome with the id of a held channel: refused, and the owner still reads what is sent', async (t) => {
   const world = await TestSystem.start(t, 'grpc')
   const [alice, bob] = [await world.agent('alice'), await world.agent('bob')]

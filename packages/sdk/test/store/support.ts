@@ -56,6 +56,7 @@ export function channelRecord(fields: Partial<ChannelRecord> = {}): ChannelRecor
     sentSinceRekey: 4,
     fork: undefined,
     broken: undefined,
+    leafKeys: [bytesOf('leaf'), bytesOf('next leaf')],
     ...fields,
   }
 }
@@ -107,6 +108,7 @@ export function leaverRecord(agent: string, fields: Partial<LeaverRecord> = {}):
     agent,
     publicKey: bytesOf(`${agent} key`),
     slot: 3,
+    leafKeys: [bytesOf(`${agent} leaf`)],
     signature: bytesOf(`${agent} signature`, 64),
     ...fields,
   }

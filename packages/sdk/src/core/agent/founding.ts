@@ -97,6 +97,7 @@ export function newChannel(
   owner: string,
   state: ChannelRecord['state'],
   position: ChannelRecord['position'],
+  leafKeys: ChannelRecord['leafKeys'] = [],
 ): StoredChannel {
   return {
     record: {
@@ -112,6 +113,7 @@ export function newChannel(
       sentSinceRekey: 0,
       fork: undefined,
       broken: undefined,
+      leafKeys,
     },
     welcome: undefined,
     epoch: undefined,

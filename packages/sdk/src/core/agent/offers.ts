@@ -47,11 +47,11 @@ export async function takeWelcome(
       const known = memberships.get(id)
       if (known && known.state !== 'offered') return
       if (known?.welcome && same(known.welcome, welcome)) return
-      const offer = await inspect(agent, name, channelId, welcome)
+      const { leafKey, ...offer } = await inspect(agent, name, channelId, welcome)
       checkUnused(agent, welcome, known)
       const start = { index, hash: Uint8Array.from(position?.hash ?? []), slot: Number(position?.slot ?? 0n) }
       if (known) memberships.drop(known, undefined)
-      const membership = memberships.hold(newChannel(id, name, offer.owner, 'offered', start))
+      const membership = memberships.hold(newChannel(id, name, offer.owner, 'offered', start, [leafKey]))
       membership.keepWelcome(welcome)
       await context.journal.written()
       offered({ ...offer, membership })
@@ -88,7 +88,8 @@ export async function waitingOffers(agent: Offering): Promise<readonly Offer[]> 
       // Accepted, declined or not complete.
       if (state !== 'offered' || !welcome) return
       try {
-        offers.push({ ...(await inspect(agent, name, channelId, welcome)), membership })
+        const { leafKey: _, ...offer } = await inspect(agent, name, channelId, welcome)
+        offers.push({ ...offer, membership })
       } catch {
         // Its KeyPackage is gone: nobody can accept it.
         memberships.drop(membership, undefined)
@@ -103,11 +104,12 @@ async function inspect(
   name: ChannelName,
   channelId: Uint8Array,
   welcome: Uint8Array,
-): Promise<Omit<Offer, 'membership'>> {
+): Promise<Omit<Offer, 'membership'> & { readonly leafKey: Uint8Array }> {
   const { privatePart } = keyPackages.forWelcome(welcome)
   const joined = await engine.join(welcome, privatePart, key, { channelId, name })
-  const { owner } = engine.facts(joined.group).context
-  const offer = { name, owner: toHex(owner), addedBy: toHex(joined.signer.agentId) }
+  const { context: channel, own } = engine.facts(joined.group)
+  const leafKey = Uint8Array.from(own.encryptionKey)
+  const offer = { name, owner: toHex(channel.owner), addedBy: toHex(joined.signer.agentId), leafKey }
   wipeEpoch(engine, joined)
   return offer
 }

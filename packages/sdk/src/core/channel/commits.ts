@@ -102,7 +102,7 @@ export async function makePending(
     declaration: {
       adds: [...signed.adds],
       removes: [...signed.removes],
-      leaveNotices: signed.leaveNotices.map((notice) => ({ ...notice })),
+      leaveNotices: signed.leaveNotices.map(({ leafKeys, ...notice }) => ({ ...notice, leafKeys: [...leafKeys] })),
       signature: signed.signature,
     },
     welcomes: welcomes.map(({ agentId, welcome }) => ({ agentId, welcome, ...job.tag?.(welcome, authenticator) })),

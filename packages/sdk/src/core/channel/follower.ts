@@ -66,7 +66,12 @@ interface Opened {
   readonly messageKey: Uint8Array
 }
 
-const NO_NOTICE: LeaveNoticeFields = { publicKey: new Uint8Array(), slot: 0n, signature: new Uint8Array() }
+const NO_NOTICE: LeaveNoticeFields = {
+  publicKey: new Uint8Array(),
+  slot: 0n,
+  leafKeys: [],
+  signature: new Uint8Array(),
+}
 
 /** The reading side of a membership. */
 export class Follower {
@@ -259,7 +264,7 @@ export class Follower {
    * behind this agent's position: only what lies beyond the position is missed here, and whether a commit is among that
    * is told by the slots, not by the notice's flag.
    */
-  #gap({ firstIndex, position, commitLost }: GapNotice): void {
+  #gap({ firstIndex, position, commitLost, ended }: GapNotice): void {
     const host = this.#host
     const { intake } = this.#parts
     const { index, slot } = this.#channel.history.position
@@ -272,6 +277,10 @@ export class Follower {
     if (to.index <= index) return intake.repeated(first)
     if (first > index + 1) return intake.missing(index + 1)
     this.#context.emit({ type: 'gap', channel: this.#channel.name, first: index + 1, last: to.index })
+    if (to.slot !== slot && ended) {
+      this.#channel.history.skipTo(to)
+      return host.over()
+    }
     if (to.slot !== slot && commitLost) {
       return host.break(
         StaticError.of('mls_error', 'A change of the group was lost while this agent was away too long.'),

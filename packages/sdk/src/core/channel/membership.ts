@@ -19,6 +19,7 @@ import { Inbox, type Incoming } from './inbox.ts'
 import { Intake, type IntakeHost } from './intake.ts'
 import type { Writer } from './journal.ts'
 import { decodeFrame } from './message-frame.ts'
+import { asMlsError } from './mls-error.ts'
 import { Roster } from './roster.ts'
 import { Sender, type SenderHost } from './sender.ts'
 import { Standing } from './standing.ts'
@@ -106,6 +107,11 @@ export class Membership implements ChannelView, Writer {
     return this.#standing.failure
   }
 
+  /** What a Leave of this agent names. */
+  get leafKeys(): readonly Uint8Array[] {
+    return this.#standing.record.leafKeys
+  }
+
   // ---- What the agent and the application do ----
 
   /** Goes on although a member has seen another history. */
@@ -136,13 +142,13 @@ export class Membership implements ChannelView, Writer {
     this.intake.start(position.index)
     this.#epochChanged = true
     this.keepWelcome(used)
-    this.#standing.set({ state, rekeyedAt: this.#context.now() })
+    this.#standing.set({ state, rekeyedAt: this.#context.now(), leafKeys: [this.#group.leafKey] })
     for (const member of this.#group.members.values()) this.roster.meet(member)
   }
 
   /** Another state, by the application's will. */
-  become(state: ChannelRecord['state']): void {
-    this.#standing.set({ state })
+  become(state: ChannelRecord['state'], rekeyDue: boolean = this.#standing.record.rekeyDue): void {
+    this.#standing.set({ state, rekeyDue })
     this.#work()
   }
 
@@ -282,7 +288,7 @@ export class Membership implements ChannelView, Writer {
     this.#group = new GroupState(this.#context.engine, epoch)
     old?.wipe(epoch.group)
     this.#epochChanged = true
-    this.#touch()
+    this.#standing.set({ leafKeys: [this.#group.leafKey] })
   }
 
   #committed({ next, purpose, request, job, welcomes }: Pending): void {
@@ -391,8 +397,4 @@ export class Membership implements ChannelView, Writer {
     const { position } = this.#history
     return { id, name, owner, ...this.#standing.record, position, counter, ownHash, sentSinceRekey }
   }
-}
-
-function asMlsError(error: unknown): StaticError {
-  return error instanceof StaticError ? error : StaticError.of('mls_error', undefined, { cause: error })
 }

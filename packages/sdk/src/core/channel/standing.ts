@@ -3,7 +3,7 @@ import { type ErrorCode, ERRORS, StaticError } from '@static/protocol'
 import type { AgentId, ChannelRecord } from '../../ports.ts'
 
 /** The part of a channel's record that is neither in its history nor with the sender. */
-export type StandingRecord = Pick<ChannelRecord, 'state' | 'rekeyDue' | 'rekeyedAt' | 'fork' | 'broken'>
+export type StandingRecord = Pick<ChannelRecord, 'state' | 'rekeyDue' | 'rekeyedAt' | 'fork' | 'broken' | 'leafKeys'>
 
 /** The standing of one membership. */
 export class Standing {
@@ -13,8 +13,8 @@ export class Standing {
   #endedBy: StaticError | undefined
 
   /** `touch` is called when there is something to write. */
-  constructor({ state, rekeyDue, rekeyedAt, fork, broken }: StandingRecord, touch: () => void) {
-    this.#record = { state, rekeyDue, rekeyedAt, fork, broken }
+  constructor({ state, rekeyDue, rekeyedAt, fork, broken, leafKeys }: StandingRecord, touch: () => void) {
+    this.#record = { state, rekeyDue, rekeyedAt, fork, broken, leafKeys }
     this.#touch = touch
   }
 
