@@ -66,7 +66,9 @@ class StaticClient(Closing):
     ``endpoint`` is the relay, ``quic://host:4433`` or ``https://host:5000``; ``data_dir`` the agent's directory, for
     itself alone; ``identity`` what it calls itself, 1 to 255 bytes. With an ``api_key`` (and the ``api_url`` where it
     is exchanged for tokens) the agent acts for its account; without one it is a guest, which can talk in channels but
-    not create them. ``ca`` is the authority of the relay's and the API's certificates, a path or PEM text.
+    not create them. ``ca`` is the authority of the relay's and the API's certificates, a path or PEM text. ``offers``
+    says whose offers to join a channel are taken: ``"anyone"`` (the default), ``"known"`` (agents that it has met in a
+    channel) or ``"none"``.
 
     None stands for the environment: ``STATIC_RELAY``, ``STATIC_DATA_DIR``, ``STATIC_IDENTITY``, ``STATIC_API_KEY``,
     ``STATIC_API_URL``, ``STATIC_CA``, then for the per-user file. An empty ``api_key`` makes a guest in any case.
@@ -86,8 +88,9 @@ class StaticClient(Closing):
         *,
         ca: Optional[Path] = None,
         traffic: Optional[str] = None,
+        offers: Optional[str] = None,
     ) -> None:
-        self._open(False, options_of(endpoint, data_dir, api_key, api_url, ca, traffic), identity)
+        self._open(False, options_of(endpoint, data_dir, api_key, api_url, ca, traffic, offers), identity)
 
     def _open(self, manager: bool, options: Mapping[str, Any], identity: Optional[bytes]) -> None:
         data = b"" if identity is None else as_bytes(identity, "identity")
@@ -197,6 +200,7 @@ def options_of(
     api_url: Optional[str],
     ca: Optional[Path],
     traffic: Optional[str],
+    offers: Optional[str],
 ) -> Dict[str, Any]:
     """The options as the driver knows them, without those that were not given."""
     options = {
@@ -206,6 +210,7 @@ def options_of(
         "apiUrl": api_url,
         "ca": None if ca is None else os.fspath(ca),
         "traffic": traffic,
+        "offers": offers,
     }
     given: Dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if api_key == "":

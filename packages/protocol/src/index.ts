@@ -66,6 +66,7 @@ export {
   RELAY_ID_BYTES,
   SIGNATURE_BYTES,
   maxCommitBytes,
+  MAX_WELCOME_BYTES,
 } from './wire/limits.ts'
 export { signedBytes } from './signed/layout.ts'
 export {

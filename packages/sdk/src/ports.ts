@@ -70,6 +70,9 @@ export interface ChannelRecord {
    * them. Kept here so that a channel whose group cannot be read can still be left. None before a Welcome was read.
    */
   readonly leafKeys: readonly Uint8Array[]
+  /** Of an offer: who has made the Welcome, and when it came. */
+  readonly offeredBy: AgentId | undefined
+  readonly offeredAt: Time
 }
 
 /** A group of an epoch: written once per commit. Its ratchet rows change with every message. */

@@ -9,6 +9,7 @@ import { homedir } from 'node:os'
 import { isAbsolute, join, resolve } from 'node:path'
 import { StaticError, TRAFFIC_PROFILES, type TrafficProfileName } from '@static/protocol'
 import { type Endpoint, grpcFallback, isLoopback, parseApiUrl, parseEndpoint } from './endpoint.ts'
+import { OFFER_POLICIES, type OfferPolicy } from './core/agent/offer-limits.ts'
 import type { KeySource } from './store/key-sources.ts'
 import { checkApiKey } from './tokens.ts'
 import { localAuthority, readAuthority, readCredentials } from './user-files.ts'
@@ -33,6 +34,8 @@ export interface ClientOptions {
   readonly traffic?: TrafficProfileName
   /** The rate of the profile `strict`, 1 to 64; 4 by default. */
   readonly cellsPerSecond?: number
+  /** Whose offers to join a channel are taken: `anyone` (default), `known` agents, `none`. */
+  readonly offers?: OfferPolicy
   /** What opens the agent's database; a file in its directory by default. */
   readonly key?: KeySource
   /** Whether gRPC is used when QUIC cannot be dialled; true by default. */
@@ -60,6 +63,7 @@ export interface Settings {
   readonly traffic: TrafficProfileName
   /** 0: the profile's own. */
   readonly cellsPerSecond: number
+  readonly offers: OfferPolicy
   readonly key: KeySource
   readonly acceptRolledBack: boolean
   readonly connectTimeoutMs: number
@@ -144,6 +148,7 @@ export function resolveSettings(
     ca: authorityOf(authority, isLocal, places),
     traffic: checkTraffic(options.traffic),
     cellsPerSecond: checkRate(options.cellsPerSecond, options.traffic),
+    offers: checkOffers(options.offers),
     key: options.key ?? { type: 'file' },
     acceptRolledBack: flag('acceptRolledBack', options.acceptRolledBack, false),
     connectTimeoutMs: checkTimeout(options.connectTimeoutMs),
@@ -220,6 +225,11 @@ function checkIdentity(given: Uint8Array | string): Uint8Array {
 function checkTraffic(given: TrafficProfileName = 'standard'): TrafficProfileName {
   if (TRAFFIC_PROFILES.includes(given)) return given
   throw invalid(`The option \`traffic\` must be one of ${TRAFFIC_PROFILES.join(', ')}.`)
+}
+
+function checkOffers(given: OfferPolicy = 'anyone'): OfferPolicy {
+  if (OFFER_POLICIES.includes(given)) return given
+  throw invalid(`The option \`offers\` must be one of ${OFFER_POLICIES.join(', ')}.`)
 }
 
 function checkRate(given: number | undefined, traffic: TrafficProfileName | undefined): number {

@@ -32,7 +32,9 @@ CREATE TABLE channel (
   sent_since_rekey INTEGER NOT NULL,
   fork TEXT,
   broken TEXT,
-  leaf_keys BLOB NOT NULL
+  leaf_keys BLOB NOT NULL,
+  offered_by TEXT,
+  offered_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE welcome (

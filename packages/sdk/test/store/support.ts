@@ -57,6 +57,8 @@ export function channelRecord(fields: Partial<ChannelRecord> = {}): ChannelRecor
     fork: undefined,
     broken: undefined,
     leafKeys: [bytesOf('leaf'), bytesOf('next leaf')],
+    offeredBy: undefined,
+    offeredAt: 0,
     ...fields,
   }
 }

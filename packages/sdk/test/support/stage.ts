@@ -163,7 +163,7 @@ export class Stage {
   /** An agent leaves by its signed notice. */
   leave(player: Player): void {
     const slot = BigInt(this.position.slot)
-    const leafKeys = [...player.membership.leafKeys]
+    const leafKeys = [...player.membership.standing.leafKeys]
     const signature = player.sign(leaveBytes(this.channelId, { slot, leafKeys }))
     const notice: LeaveNotice = {
       $typeName: 'static.relay.v1.LeaveNotice',

@@ -1,5 +1,5 @@
 /** SendCommit, SendWelcome and Leave: what changes the roster, and the entries that tell of it. */
-import { commitBody, leaveBody, MAX_MEMBERS, maxCommitBytes, toHex } from '@static/protocol'
+import { commitBody, leaveBody, MAX_MEMBERS, MAX_WELCOME_BYTES, maxCommitBytes, toHex } from '@static/protocol'
 import type {
   Done,
   AgentId,
@@ -150,6 +150,11 @@ function noticedLeavers(
 
 /** Whether each agent can be given one more Welcome of this account. */
 function judgeWelcomes({ rows }: Context, channel: Channel, welcomes: readonly WelcomeFields[]): Refusal | undefined {
+  const large = welcomes.find(({ welcome }) => welcome.length > MAX_WELCOME_BYTES)
+  if (large) {
+    const size = large.welcome.length
+    return refuse('too_large', `The Welcome of agent ${large.agent} has ${size} bytes: at most ${MAX_WELCOME_BYTES}.`)
+  }
   const full = welcomes.find(({ agent }) => rows.countWelcomes(channel, agent) >= MAX_WAITING)
   if (!full) return undefined
   const message = `${MAX_WAITING} Welcomes of this account's channels wait for agent ${full.agent} already.`

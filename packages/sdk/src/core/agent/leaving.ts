@@ -46,7 +46,7 @@ export async function finishLeaving(agent: Leaving, membership: Membership): Pro
   const { publicKey } = context.key
   let slot = BigInt(membership.history.position.slot)
   for (let tries = 1; memberships.get(membership.id) === membership; tries++) {
-    const leafKeys = [...membership.leafKeys]
+    const leafKeys = [...membership.standing.leafKeys]
     const signature = context.sign(leaveBytes(channelId, { slot, leafKeys }))
     const notice = message(LeaveNoticeSchema, { publicKey, slot, leafKeys, signature })
     const outcome = await requests.outcome({ case: 'leave', value: message(LeaveRequestSchema, { channelId, notice }) })

@@ -22,7 +22,7 @@ import { decodeFrame } from './message-frame.ts'
 import { asMlsError } from './mls-error.ts'
 import { Roster } from './roster.ts'
 import { Sender, type SenderHost } from './sender.ts'
-import { Standing } from './standing.ts'
+import { Standing, type StandingRecord } from './standing.ts'
 import { Upkeep } from './upkeep.ts'
 
 /** What the parts of a membership ask of it; each is given its own narrow view. */
@@ -107,9 +107,9 @@ export class Membership implements ChannelView, Writer {
     return this.#standing.failure
   }
 
-  /** What a Leave of this agent names. */
-  get leafKeys(): readonly Uint8Array[] {
-    return this.#standing.record.leafKeys
+  /** How it stands, as it is stored. */
+  get standing(): StandingRecord {
+    return this.#standing.record
   }
 
   // ---- What the agent and the application do ----

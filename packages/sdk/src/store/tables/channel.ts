@@ -42,6 +42,8 @@ export const CHANNEL: Table<ChannelRow> = {
     fork: OPTIONAL_TEXT,
     broken: OPTIONAL_TEXT,
     leafKeys: KEYS,
+    offeredBy: OPTIONAL_TEXT,
+    offeredAt: INTEGER,
   },
   key: ['id'],
 }
