@@ -67,6 +67,8 @@ class StaticClient(Closing):
     used by this agent only; ``identity`` is the name it uses in channels, 1 to 255 bytes. With an ``api_key`` (and the
     ``api_url`` where it is exchanged for tokens) the agent acts for that account; without one it is a guest, which can
     use channels but not create them. ``ca`` is the CA of the relay's and the API's certificates, a path or PEM text.
+    ``offers`` says whose offers to join a channel are accepted: ``"anyone"`` (the default), ``"known"`` (agents it has
+    met in a channel) or ``"none"``.
 
     An argument that is None comes from the environment (``STATIC_RELAY``, ``STATIC_DATA_DIR``, ``STATIC_IDENTITY``,
     ``STATIC_API_KEY``, ``STATIC_API_URL``, ``STATIC_CA``), then from the per-user file. An empty ``api_key`` always
@@ -87,8 +89,9 @@ class StaticClient(Closing):
         *,
         ca: Optional[Path] = None,
         traffic: Optional[str] = None,
+        offers: Optional[str] = None,
     ) -> None:
-        self._open(False, options_of(endpoint, data_dir, api_key, api_url, ca, traffic), identity)
+        self._open(False, options_of(endpoint, data_dir, api_key, api_url, ca, traffic, offers), identity)
 
     def _open(self, manager: bool, options: Mapping[str, Any], identity: Optional[bytes]) -> None:
         data = b"" if identity is None else as_bytes(identity, "identity")
@@ -198,6 +201,7 @@ def options_of(
     api_url: Optional[str],
     ca: Optional[Path],
     traffic: Optional[str],
+    offers: Optional[str],
 ) -> Dict[str, Any]:
     """The options as the driver expects them, without those that are None."""
     options = {
@@ -207,6 +211,7 @@ def options_of(
         "apiUrl": api_url,
         "ca": None if ca is None else os.fspath(ca),
         "traffic": traffic,
+        "offers": offers,
     }
     given: Dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if api_key == "":

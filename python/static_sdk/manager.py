@@ -50,8 +50,9 @@ class StaticChannelManager(Closing):
         *,
         ca: Optional[Path] = None,
         traffic: Optional[str] = None,
+        offers: Optional[str] = None,
     ) -> None:
-        self._client = _ManagedClient(options_of(endpoint, data_dir, api_key, api_url, ca, traffic), identity)
+        self._client = _ManagedClient(options_of(endpoint, data_dir, api_key, api_url, ca, traffic, offers), identity)
         self._connection = self._client._connection
         self._receiver = _Receiver(self._connection)
         self._lock = threading.Lock()

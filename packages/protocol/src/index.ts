@@ -66,6 +66,7 @@ export {
   RELAY_ID_BYTES,
   SIGNATURE_BYTES,
   maxCommitBytes,
+  MAX_WELCOME_BYTES,
 } from './wire/limits.ts'
 export { signedBytes } from './signed/layout.ts'
 export { type RosterClaim, rosterBytes } from './signed/roster.ts'
@@ -81,6 +82,7 @@ export {
   declarationBytes,
   leaveBody,
   leaveBytes,
+  MAX_LEAF_KEYS,
 } from './signed/log-entry.ts'
 export { fromHex, toHex } from './hex.ts'
 export { type ChannelName, isChannelName, MAX_NAME_LENGTH, parseChannelName } from './name.ts'

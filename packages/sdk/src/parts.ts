@@ -51,6 +51,7 @@ export async function openParts(settings: Settings): Promise<AgentParts> {
       })
     },
     apiUrl,
+    offers: settings.offers,
     now: Date.now,
     random: (bytes) => new Uint8Array(randomBytes(bytes)),
     chance: Math.random,

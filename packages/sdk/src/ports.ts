@@ -82,6 +82,14 @@ export interface ChannelRecord {
   readonly fork: AgentId | undefined
   /** If the group is broken, the error code that the application gets. */
   readonly broken: string | undefined
+  /**
+   * The encryption key of the own leaf, and while an own commit is unanswered that of the leaf after it: a Leave names
+   * them. Kept here so that a channel whose group cannot be read can still be left. None before a Welcome was read.
+   */
+  readonly leafKeys: readonly Uint8Array[]
+  /** Of an offer: who has made the Welcome, and when it came. */
+  readonly offeredBy: AgentId | undefined
+  readonly offeredAt: Time
 }
 
 /** The group of an epoch, written once per commit. Its ratchet rows change with every message. */
@@ -121,6 +129,7 @@ export interface LeaverRecord {
   readonly publicKey: Uint8Array
   /** Head of the log when it left. */
   readonly slot: number
+  readonly leafKeys: readonly Uint8Array[]
   readonly signature: Uint8Array
 }
 

@@ -9,6 +9,7 @@ import { isAbsolute, join, resolve } from 'node:path'
 import { inspect } from 'node:util'
 import { StaticError, TRAFFIC_PROFILES, type TrafficProfileName } from '@static/protocol'
 import { type Endpoint, grpcFallback, isLoopback, parseApiUrl, parseEndpoint } from './endpoint.ts'
+import { OFFER_POLICIES, type OfferPolicy } from './core/agent/offer-limits.ts'
 import type { KeySource } from './store/key-sources.ts'
 import { checkApiKey } from './tokens.ts'
 import { localAuthority, readAuthority, readCredentials } from './user-files.ts'
@@ -35,6 +36,8 @@ export interface ClientOptions {
   readonly traffic?: TrafficProfileName
   /** Cells per second of the `strict` profile, 1 to 64. Default: 4. */
   readonly cellsPerSecond?: number
+  /** Whose offers to join a channel to accept: `anyone` (default), `known` agents, or `none`. */
+  readonly offers?: OfferPolicy
   /** What unlocks the agent's database. Default: a key file in `dataDir`. */
   readonly key?: KeySource
   /** Whether to use gRPC if QUIC cannot connect. Default: true. */
@@ -62,6 +65,7 @@ export interface Settings {
   readonly traffic: TrafficProfileName
   /** 0: the default of the profile. */
   readonly cellsPerSecond: number
+  readonly offers: OfferPolicy
   readonly key: KeySource
   readonly acceptRolledBack: boolean
   readonly connectTimeoutMs: number
@@ -145,6 +149,7 @@ export function resolveSettings(
     ca: authorityOf(authority, isLocal, places),
     traffic: checkTraffic(options.traffic),
     cellsPerSecond: checkRate(options.cellsPerSecond, options.traffic),
+    offers: checkOffers(options.offers),
     key: options.key ?? { type: 'file' },
     acceptRolledBack: flag('acceptRolledBack', options.acceptRolledBack, false),
     connectTimeoutMs: checkTimeout(options.connectTimeoutMs),
@@ -222,6 +227,11 @@ function checkIdentity(given: Uint8Array | string): Uint8Array {
 function checkTraffic(given: TrafficProfileName = 'standard'): TrafficProfileName {
   if (TRAFFIC_PROFILES.includes(given)) return given
   throw invalid(`\`traffic\` is ${shown(given)}. It must be one of ${TRAFFIC_PROFILES.join(', ')}.`)
+}
+
+function checkOffers(given: OfferPolicy = 'anyone'): OfferPolicy {
+  if (OFFER_POLICIES.includes(given)) return given
+  throw invalid(`\`offers\` is ${shown(given)}. It must be one of ${OFFER_POLICIES.join(', ')}.`)
 }
 
 function checkRate(given: number | undefined, traffic: TrafficProfileName | undefined): number {

@@ -65,6 +65,7 @@ void test('options alone are enough', () => {
     apiUrl: undefined,
     ca: undefined,
     traffic: 'standard',
+    offers: 'anyone',
     cellsPerSecond: 0,
     key: { type: 'file' },
     acceptRolledBack: false,
@@ -74,6 +75,7 @@ void test('options alone are enough', () => {
   const key = { type: 'passphrase', passphrase: 'x' } as const
   const more = {
     traffic: 'strict',
+    offers: 'known',
     cellsPerSecond: 16,
     key,
     fallback: false,
@@ -205,6 +207,11 @@ const BAD: Record<string, [options: ClientOptions, code: ErrorCode, message: Reg
     { ...OPTIONS, traffic: 'strict', cellsPerSecond: 65 },
     'invalid_request',
     /from 1 to 64/,
+  ],
+  'offers of nobody that there is': [
+    { ...OPTIONS, offers: 'friends' as 'known' },
+    'invalid_request',
+    /anyone, known, none/,
   ],
   'an unknown profile': [{ ...OPTIONS, traffic: 'loud' as TrafficProfileName }, 'invalid_request', /standard, private/],
   'no time': [{ ...OPTIONS, connectTimeoutMs: 0 }, 'invalid_request', /`connectTimeoutMs`/],

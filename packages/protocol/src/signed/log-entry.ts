@@ -13,8 +13,13 @@ export type Hash = (bytes: Uint8Array) => Uint8Array
 export interface LeaveNoticeFields {
   readonly publicKey: Uint8Array
   readonly slot: bigint
+  /** The encryption keys that the agent's leaf may have: one, or two while a commit of its own is unanswered. */
+  readonly leafKeys: readonly Uint8Array[]
   readonly signature: Uint8Array
 }
+
+/** A notice names at most so many keys. */
+export const MAX_LEAF_KEYS = 2
 
 /** What a commit does to the roster. */
 export interface DeclarationFields {
@@ -44,9 +49,15 @@ export interface ChainEntry {
 
 const CHAIN = 'static log 1'
 
-/** The bytes that an agent signs to leave a channel. */
-export function leaveBytes(channelId: Uint8Array, slot: bigint): Uint8Array<ArrayBuffer> {
-  return signedBytes(`${ALPN} leave`, [channelId, slot])
+/**
+ * The bytes that an agent signs to leave a channel. The keys bind them to its leaf as it is: they say nothing about the
+ * agent when it has re-keyed or come back.
+ */
+export function leaveBytes(
+  channelId: Uint8Array,
+  { slot, leafKeys }: Pick<LeaveNoticeFields, 'slot' | 'leafKeys'>,
+): Uint8Array<ArrayBuffer> {
+  return signedBytes(`${ALPN} leave`, [channelId, slot, leafKeys])
 }
 
 /** The bytes that the sender of a commit signs to declare what it does to the roster. */
@@ -87,6 +98,6 @@ function rosterChange({ adds, removes, leaveNotices }: DeclarationFields): Field
   return [adds, removes, leaveNotices.map(noticeFields)]
 }
 
-function noticeFields({ publicKey, slot, signature }: LeaveNoticeFields): Field[] {
-  return [publicKey, slot, signature]
+function noticeFields({ publicKey, slot, leafKeys, signature }: LeaveNoticeFields): Field[] {
+  return [publicKey, slot, leafKeys, signature]
 }

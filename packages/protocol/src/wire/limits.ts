@@ -25,6 +25,8 @@ export const MAX_CIPHERTEXT_BYTES = 278_528
 export const MAX_MEMBERS = 250
 /** The largest KeyPackage, as an MLSMessage or without that header. Ours have about 330 bytes. */
 export const MAX_KEY_PACKAGE_BYTES = 4096
+/** The largest Welcome. One into a channel of 250 members has about 75 KiB. */
+export const MAX_WELCOME_BYTES = 131_072
 /** The most KeyPackages that the relay holds for one agent. */
 export const MAX_KEY_PACKAGES = 64
 

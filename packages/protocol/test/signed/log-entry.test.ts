@@ -20,7 +20,7 @@ const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString('hex')
 const distinct = (all: readonly Uint8Array[]): void => assert.equal(new Set(all.map(hex)).size, all.length)
 
 const channelId = filled(7, 16)
-const notice = { publicKey: filled(1), slot: 3n, signature: filled(2, 64) }
+const notice = { publicKey: filled(1), slot: 3n, leafKeys: [filled(5)], signature: filled(2, 64) }
 const place = { channelId, slot: 3n, messageId: filled(8, 16), commitHash: filled(9) }
 const declaration = { adds: [filled(1)], removes: [filled(2)], leaveNotices: [notice] }
 
@@ -38,14 +38,20 @@ void test('the same bytes in other fields are other bytes', (t) => {
   distinct([[x, y], [[x, y]], [[x], [y]], [[x, y], []], [[], [x, y]], [x, y, []]].map(lengthPrefixed))
 })
 
-void test('a leave is bound to channel and slot', () => {
+void test('a leave is bound to channel, slot and leaf', () => {
   const spaces = '20'.repeat(64)
   const context = hex(Buffer.from('static-relay/1 leave'))
   assert.equal(
-    hex(leaveBytes(channelId, 3n)),
-    `${spaces}${context}0000000010${'07'.repeat(16)}000000080000000000000003`,
+    hex(leaveBytes(channelId, notice)),
+    `${spaces}${context}0000000010${'07'.repeat(16)}000000080000000000000003` + `0000002400000020${'05'.repeat(32)}`,
   )
-  distinct([leaveBytes(channelId, 3n), leaveBytes(channelId, 4n), leaveBytes(filled(8, 16), 3n)])
+  distinct([
+    leaveBytes(channelId, notice),
+    leaveBytes(channelId, { ...notice, slot: 4n }),
+    leaveBytes(channelId, { ...notice, leafKeys: [filled(6)] }),
+    leaveBytes(channelId, { ...notice, leafKeys: [filled(5), filled(6)] }),
+    leaveBytes(filled(8, 16), notice),
+  ])
 })
 
 void test('a declaration is bound to its commit and to everything it declares', () => {
@@ -73,6 +79,7 @@ void test('the bodies of entries hold all that members judge by', () => {
     commitBody(filled(1), { ...signed, signature: filled(6, 64) }),
     leaveBody(notice),
     leaveBody({ ...notice, signature: filled(3, 64) }),
+    leaveBody({ ...notice, leafKeys: [filled(6)] }),
   ])
 })
 

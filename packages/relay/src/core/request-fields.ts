@@ -2,6 +2,7 @@
 import {
   AGENT_ID_BYTES,
   CHANNEL_ID_BYTES,
+  MAX_LEAF_KEYS,
   PUBLIC_KEY_BYTES,
   SIGNATURE_BYTES,
   StaticError,
@@ -43,7 +44,9 @@ export function accountOf({ caller }: PendingRequest): Account {
 }
 
 /** Checks the lengths in a leave notice. */
-export function checkNotice({ publicKey, signature }: LeaveNotice): void {
+export function checkNotice({ publicKey, leafKeys, signature }: LeaveNotice): void {
   if (publicKey.length !== PUBLIC_KEY_BYTES) throw wrong('public_key has 32 bytes')
   if (signature.length !== SIGNATURE_BYTES) throw wrong('signature has 64 bytes')
+  if (leafKeys.length === 0 || leafKeys.length > MAX_LEAF_KEYS) throw wrong('leaf_keys has one or two keys')
+  if (leafKeys.some(({ length }) => length !== PUBLIC_KEY_BYTES)) throw wrong('a leaf key has 32 bytes')
 }

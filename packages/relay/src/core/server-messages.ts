@@ -1,6 +1,6 @@
 /** The relay's words on the wire, from what the store tells. */
 import { create } from '@bufbuild/protobuf'
-import { type ErrorCode, ERRORS, fromHex, message, StaticError } from '@static/protocol'
+import { type ErrorCode, ERRORS, fromHex, type LeaveNoticeFields, message, StaticError } from '@static/protocol'
 import {
   type ChannelState,
   ChannelStateSchema,
@@ -10,6 +10,7 @@ import {
   DeliverMessageSchema,
   type Error as WireRefusal,
   ErrorSchema,
+  type LeaveNotice,
   LeaveNoticeSchema,
   type ServerMessage,
   ServerMessageSchema,
@@ -130,7 +131,7 @@ export function entryMessage(channel: Uint8Array, entry: Entry, own: boolean): S
       })
     case 'leave':
       return create(ServerMessageSchema, {
-        body: { case: 'deliverLeave', value: { ...common, notice: entry.notice } },
+        body: { case: 'deliverLeave', value: { ...common, notice: wireNotice(entry.notice) } },
       })
   }
 }
@@ -166,6 +167,7 @@ export function gapMessage(channel: Uint8Array, gap: Gap): ServerMessage {
         firstIndex: BigInt(gap.first),
         position: wirePosition(gap.position),
         commitLost: gap.commitLost,
+        ended: gap.ended,
       },
     },
   })
@@ -241,13 +243,17 @@ function wirePosition({ index, hash, slot }: Position): { index: bigint; hash: U
   return { index: BigInt(index), hash, slot: BigInt(slot) }
 }
 
+function wireNotice({ leafKeys, ...notice }: LeaveNoticeFields): LeaveNotice {
+  return message(LeaveNoticeSchema, { ...notice, leafKeys: [...leafKeys] })
+}
+
 function wireDeclaration(
   declaration: Extract<Entry, { kind: 'commit' }>['declaration'],
 ): NonNullable<Parameters<typeof create<typeof DeclarationSchema>>[1]> & Partial<Declaration> {
   return {
     adds: [...declaration.adds],
     removes: [...declaration.removes],
-    leaveNotices: declaration.leaveNotices.map((notice) => message(LeaveNoticeSchema, { ...notice })),
+    leaveNotices: declaration.leaveNotices.map(wireNotice),
     signature: declaration.signature,
   }
 }

@@ -118,6 +118,8 @@ export interface Gap {
   /** Of the last deleted entry. */
   readonly position: Position
   readonly commitLost: boolean
+  /** The agent is no member any more. */
+  readonly ended: boolean
 }
 
 /** An invite that joiners may use to ask for admission. */

@@ -89,6 +89,7 @@ export const guest = (name: string): Actor => ({ agent: agentId(name), account: 
 export const notice = (name: string, slot: number): LeaveNoticeFields => ({
   publicKey: publicKey(name),
   slot: BigInt(slot),
+  leafKeys: [sha256(`leaf of ${name}`)],
   signature: sha256(`leave of ${name} at ${slot}`),
 })
 export const welcomeFor = (name: string, fields: Partial<WelcomeFields> = {}): WelcomeFields => ({

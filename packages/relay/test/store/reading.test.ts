@@ -195,16 +195,6 @@ forEachEngine((open) => {
     )
   })
 
-  test('a former member of whose time nothing is left is told that it was removed', async (t) => {
-    const world = await open(t)
-    await world.found('alice', 'bob')
-    accepted(await world.say('alice'))
-    accepted(await world.commit('alice', { removes: ['bob'] }))
-    await world.ack('alice', 3)
-    await world.run('sweep', { now: world.now })
-    assert.deepEqual(await world.standing('bob'), { channel: world.channel, refused: 'removed' })
-  })
-
   test('a former member resumes until it has acknowledged its end', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')

@@ -31,20 +31,52 @@ forEachEngine((open) => {
     assert.deepEqual(await world.run('sweep', { now: world.now }), { removed: 0 })
   })
 
-  test('a member that goes holds nothing back any more', async (t) => {
+  test('a member that leaves holds nothing back any more', async (t) => {
     const world = await open(t)
-    await world.found('alice', 'bob', 'carol', 'dave')
+    await world.found('alice', 'bob', 'carol')
     await world.chatter('alice', 3)
     await world.ack('alice', 4)
     await world.ack('bob', 4)
     assert.deepEqual(await world.run('sweep', { now: world.now }), { removed: 1 })
     accepted(await world.leave('carol'))
-    accepted(await world.commit('alice', { removes: ['dave'] }))
     assert.deepEqual(await world.run('sweep', { now: world.now }), { removed: 3 })
-    assert.deepEqual(
-      (await world.read('alice', 4)).entries.map(({ index }) => index),
-      [5, 6],
-    )
+    accepted(await world.commit('alice', { removes: ['carol'] }))
+    await world.ack('alice', 6)
+    await world.ack('bob', 6)
+    assert.deepEqual(await world.run('sweep', { now: world.now }), { removed: 2 })
+  })
+
+  test('what a removed member has not read waits until it has read to its end', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob')
+    await world.chatter('alice', 100)
+    accepted(await world.commit('alice', { removes: ['bob'] }))
+    await world.chatter('alice', 100)
+    await world.ack('alice', 202)
+    // The commit that added bob.
+    assert.deepEqual(await world.run('sweep', { now: world.now }), { removed: 1 })
+    const { gap, entries, last } = await world.read('bob', 1)
+    assert.deepEqual([gap, entries[0]?.index, entries.length, last], [undefined, 2, 101, 102])
+    await world.ack('bob', 50)
+    assert.deepEqual(await world.run('sweep', { now: world.now }), { removed: 49 })
+    assert.equal((await world.read('bob', 50)).gap, undefined)
+    await world.ack('bob', 102)
+    assert.deepEqual(await world.run('sweep', { now: world.now }), { removed: 0 })
+    assert.equal((await world.read('alice', 0)).gap?.position.index, 202)
+    assert.deepEqual(await world.standing('bob'), { channel: world.channel, refused: 'removed' })
+  })
+
+  test('what a removed member has not read waits as long as an entry lives, and not longer', async (t) => {
+    const world = await open(t, { entryMs: 1000 })
+    await world.found('alice', 'bob')
+    await world.chatter('alice', 3)
+    accepted(await world.commit('alice', { removes: ['bob'] }))
+    await world.ack('alice', 5)
+    await world.run('sweep', { now: world.now + 999 })
+    assert.equal((await world.read('bob', 1)).entries.length, 4)
+    await world.run('sweep', { now: world.now + 1000 })
+    refused(await world.say('bob'), 'not_found')
+    assert.equal((await world.read('alice', 0)).gap?.position.index, 5)
   })
 
   test('entries expire oldest first, and who has not fetched them is told of a gap', async (t) => {

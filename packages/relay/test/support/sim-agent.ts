@@ -514,7 +514,8 @@ export class SimAgent {
     const { left, out } = this.chores
     left.clear()
     for (const entry of this.#net.truth) {
-      if (entry?.kind === 'leave') left.set(entry.sender, create(LeaveNoticeSchema, entry.notice))
+      if (entry?.kind === 'leave')
+        left.set(entry.sender, create(LeaveNoticeSchema, { ...entry.notice, leafKeys: [...entry.notice.leafKeys] }))
       if (entry?.kind !== 'commit') continue
       for (const id of entry.declaration.removes.map(toHex)) {
         left.delete(id)

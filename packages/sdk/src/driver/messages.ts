@@ -7,7 +7,7 @@ export type Ask =
   | {
       readonly do: 'connect'
       readonly manager: boolean
-      readonly options: Pick<ClientOptions, 'endpoint' | 'dataDir' | 'apiKey' | 'apiUrl' | 'ca' | 'traffic'>
+      readonly options: Pick<ClientOptions, 'endpoint' | 'dataDir' | 'apiKey' | 'apiUrl' | 'ca' | 'traffic' | 'offers'>
       readonly hasIdentity: boolean
     }
   | { readonly do: 'createChannel' | 'channel'; readonly name: string }

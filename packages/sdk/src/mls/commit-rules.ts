@@ -5,7 +5,13 @@
  * make one that only some can, and MLS has no cure for that.
  */
 import { ed25519 } from '@static/node/ed25519'
-import { type DeclarationFields, leaveBytes, MAX_MEMBERS } from '@static/protocol'
+import {
+  type DeclarationFields,
+  leaveBytes,
+  type LeaveNoticeFields,
+  MAX_LEAF_KEYS,
+  MAX_MEMBERS,
+} from '@static/protocol'
 import { equal, keyOf } from './bytes.ts'
 import { agentIdOf, isFounder, isIdentity } from './credential.ts'
 import { isEncryptionKey } from './x25519.ts'
@@ -146,10 +152,9 @@ function checkRights(
 ): Violation | undefined {
   const ids = new Map(removed.map((leaf) => [keyOf(agentIdOf(leaf.signatureKey)), leaf]))
   const left = new Set<RuleLeaf>()
-  for (const { publicKey, slot, signature } of declaration.leaveNotices) {
-    const leaf = ids.get(keyOf(agentIdOf(publicKey)))
-    if (leaf === undefined || left.has(leaf)) return 'leave_notice_invalid'
-    if (!ed25519.verifier(publicKey)(leaveBytes(groupId, slot), signature)) return 'leave_notice_invalid'
+  for (const notice of declaration.leaveNotices) {
+    const leaf = ids.get(keyOf(agentIdOf(notice.publicKey)))
+    if (leaf === undefined || left.has(leaf) || !isLeaveOf(groupId, leaf, notice)) return 'leave_notice_invalid'
     left.add(leaf)
   }
   const isOwner = ({ signatureKey }: RuleLeaf): boolean => owner !== undefined && equal(agentIdOf(signatureKey), owner)
@@ -159,6 +164,20 @@ function checkRights(
     if (!isOwner(sender) && !left.has(leaf)) return 'removes_without_right'
   }
   return undefined
+}
+
+/**
+ * Whether a member has signed that it leaves, with the leaf that it has now: not in an earlier stay, and not before it
+ * decided to stay and re-keyed.
+ */
+export function isLeaveOf(
+  groupId: Uint8Array,
+  { signatureKey, encryptionKey }: Pick<RuleLeaf, 'signatureKey' | 'encryptionKey'>,
+  notice: LeaveNoticeFields,
+): boolean {
+  const { publicKey, leafKeys, signature } = notice
+  if (leafKeys.length > MAX_LEAF_KEYS || !leafKeys.some((key) => equal(key, encryptionKey))) return false
+  return equal(publicKey, signatureKey) && ed25519.verifier(publicKey)(leaveBytes(groupId, notice), signature)
 }
 
 function isFounderLeaf({ identity }: Pick<RuleLeaf, 'identity'>): boolean {

@@ -32,6 +32,8 @@ export interface Member {
   /** What it calls itself. */
   readonly identity: Uint8Array
   readonly signatureKey: Uint8Array
+  /** Of its leaf: another one after each of its commits, and in each of its stays. */
+  readonly encryptionKey: Uint8Array
   /** The ephemeral leaf that made the group, still there until the owner's first commit. */
   readonly founder: boolean
 }

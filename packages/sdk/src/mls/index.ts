@@ -1,5 +1,5 @@
 export { agentIdOf } from './credential.ts'
-export type { Declared, Violation } from './commit-rules.ts'
+export { type Declared, isLeaveOf, type Violation } from './commit-rules.ts'
 export type { ChannelContext } from './context.ts'
 export { ed25519, generateSignatureKeyPair, type SignatureKeyPair } from '@static/node/ed25519'
 export type {

@@ -2,7 +2,7 @@
  * The description of a table of the agent's database (tables/). Its SQL declaration, the statements that write and read
  * it, and the same table in memory are all derived from it.
  */
-import { StaticError } from '@static/protocol'
+import { PUBLIC_KEY_BYTES, StaticError } from '@static/protocol'
 import type { Value } from './sqlite.ts'
 
 /** How a column is declared in SQL. */
@@ -93,6 +93,18 @@ export const OPTIONAL_BYTES: Column<Uint8Array | undefined> = {
   nullable: true,
   write: (bytes) => bytes ?? null,
   read: (value, column) => (value === null ? undefined : readBytes(value, column)),
+}
+
+/** A column with keys of 32 bytes, one after the other. */
+export const KEYS: Column<readonly Uint8Array[]> = {
+  type: 'BLOB',
+  write: (keys) => Buffer.concat(keys),
+  read: (value, column) => {
+    const bytes = readBytes(value, column)
+    if (bytes.length % PUBLIC_KEY_BYTES !== 0) unexpected(column)
+    const count = bytes.length / PUBLIC_KEY_BYTES
+    return Array.from({ length: count }, (_, at) => bytes.slice(at * PUBLIC_KEY_BYTES, (at + 1) * PUBLIC_KEY_BYTES))
+  },
 }
 
 /** A column with one of several strings. */

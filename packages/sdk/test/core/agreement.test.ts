@@ -53,7 +53,7 @@ class Eve {
       declaration: {
         adds: [...adds],
         removes: [...removes],
-        leaveNotices: leaveNotices.map((n) => ({ ...n })),
+        leaveNotices: leaveNotices.map((n) => ({ ...n, leafKeys: [...n.leafKeys] })),
         signature,
       },
     })

@@ -92,6 +92,52 @@ test('after a gap of 1,100 messages of one sender its next messages are readable
   assert.equal(bob.view, alice.view)
 })
 
+test('a gap that begins before the own position counts only for what lies beyond it', async () => {
+  const stage = await Stage.start(['alice', 'bob'])
+  const [alice, bob] = [stage.player('alice'), stage.player('bob')]
+  const say = async (...words: readonly string[]): Promise<void> => {
+    const sending = Promise.all(words.map((payload) => alice.send(payload)))
+    await stage.settle()
+    await sending
+  }
+  const gapOf = (first: number, commitLost: boolean): void => {
+    const { index, hash, slot } = stage.position
+    const position = { index: BigInt(index), hash, slot: BigInt(slot) }
+    const gap = { channelId: stage.channelId, firstIndex: BigInt(first), commitLost, position }
+    bob.membership.intake.deliver({ case: 'gap', value: create(GapNoticeSchema, gap) })
+    bob.delivered = index
+  }
+  // Bob has read a commit and two messages; the relay has not heard of it.
+  const { index: cursor } = bob.membership.history.position
+  const rekeying = alice.membership.upkeep.rekey()
+  await stage.settle()
+  await rekeying
+  await say('one', 'two')
+  assert.deepEqual(await bob.take(), ['one', 'two'])
+  const { index: read } = bob.membership.history.position
+  // Nothing of it is beyond what bob has.
+  gapOf(cursor + 1, true)
+  assert.deepEqual(bob.told('gap'), [])
+  bob.online = false
+  await say('missed', 'and missed')
+  gapOf(cursor + 1, true)
+  assert.deepEqual(
+    bob.told('gap').map(({ first, last }) => [first, last]),
+    [[read + 1, read + 2]],
+  )
+  bob.online = true
+  await say('after')
+  assert.deepEqual(await bob.take(), ['after'])
+  assert.equal(bob.view, alice.view)
+  // A commit beyond the own position is lost, whatever the relay's cursor is.
+  bob.online = false
+  const again = alice.membership.upkeep.rekey()
+  await stage.settle()
+  await again
+  gapOf(cursor + 1, true)
+  assert.equal(bob.membership.failure?.code, 'mls_error')
+})
+
 for (const refusal of ['too_large', 'invalid_request']) {
   test(`one message that is ${refusal} fails alone: those behind it are numbered anew, in order`, async () => {
     const stage = await Stage.start(['alice', 'bob'])

@@ -12,6 +12,7 @@ import { fromHex, leaveBytes, toHex } from '@static/protocol'
 import { DeliverLeaveSchema, GapNoticeSchema, LeaveNoticeSchema, PositionSchema } from '@static/protocol/relay'
 import { agentIdOf, ed25519, generateSignatureKeyPair } from '../../src/mls/index.ts'
 import { readsOn } from '../mls/attacker.ts'
+import { bare, remove } from '../mls/forbidden-commits.ts'
 import { engine } from '../mls/support.ts'
 import { Insider } from '../support/insider.ts'
 import { dropping, isCommit } from '../support/lies.ts'
@@ -72,6 +73,72 @@ test('15 whoever has stolen the database of an agent that is alone reads nothing
   assert.equal(await readsOn(group, key, lastCommit(room).commit, ciphertext), undefined)
 })
 
+test('23 Leaves that the relay has had signed for later: void when she has decided to stay', async (t) => {
+  const { world, room, clients, channels, ids } = await scene(t, [{ chance: () => 0 }, { chance: () => 0 }])
+  const [, , carol] = channels
+  const honest = world.relay.answer
+  let named = BigInt(room.view(ids[2]).position.slot)
+  world.relay.answer = (_agent, asked, answer) =>
+    asked.case === 'leave' ? refusing({ code: 'epoch_mismatch', head: ++named }) : answer()
+  const rekeyed = event(clients[2], 'rekeyed')
+  await assert.rejects(carol.leave(), code('epoch_mismatch'))
+  world.relay.answer = honest
+  const harvested = world.relay.requests(ids[2], 'leave').map(({ notice }) => notice!)
+  assert.equal(harvested.length, 8)
+  await rekeyed
+  await world.relay.read(room, ...ids)
+  // One of them names the slot that the log is at by now.
+  const fitting = harvested.find(({ slot }) => Number(slot) === room.view(ids[0]).position.slot)
+  assert.ok(fitting)
+  const telling = [clients[0], clients[1]].map((client) => event(client, 'roster_lie'))
+  room.view(ids[2]).lie = (entry) => (entry.case === 'deliverLeave' ? [] : [entry])
+  room.append(leaving(room.channelId, ids[2], fitting))
+  world.relay.deliver()
+  for (const told of telling) await told
+  await goOn(channels[0], channels[1])
+  assert.equal(channels[0].members().length, 3)
+})
+
+test('23 a Leave of an earlier stay in the commit of a colluding member: the commit is left out', async (t) => {
+  const { world, room, clients, channels, ids } = await scene(t, [{ chance: () => 0 }, { chance: () => 0 }])
+  const mallory = await Insider.join(world.relay, channels[0])
+  const removing = event(clients[1], 'members_changed', ({ removed }) => removed.includes(ids[2]))
+  await channels[2].leave()
+  await removing
+  const { notice } = world.relay.requests(ids[2], 'leave')[0]!
+  const back = await clients[2].joinChannel(NAME, await channels[0].addMember(await clients[2].generateKeyPackage()))
+  await mallory.follow()
+  const skipping = [clients[0], clients[1], clients[2]].map((client) => event(client, 'commit_skipped'))
+  const carol = { agentId: fromHex(ids[2]) }
+  mallory.commit(await bare(mallory.mls, [remove(mallory.mls, carol)]), {
+    removes: [carol.agentId],
+    leaveNotices: [notice!],
+  })
+  for (const told of skipping) assert.equal((await told).reason, 'leave_notice_invalid')
+  await goOn(channels[0], channels[1], back)
+  await world.agree(room, [channels[0], channels[1], back], ids)
+})
+
+test('a Leave while an own commit is unanswered names both leaves, and the others remove who has left', async (t) => {
+  const { world, room, clients, channels, ids } = await scene(t, [{ chance: () => 0 }, { chance: () => 0 }])
+  const honest = world.relay.answer
+  world.relay.answer = (agent, asked, answer) => {
+    // The commit is taken, and carol never hears of it.
+    if (agent !== ids[2] || asked.case !== 'sendCommit') return answer()
+    room.view(ids[2]).live = false
+    answer()
+    return undefined
+  }
+  channels[2].rotate().catch(() => {})
+  await world.relay.until(() => world.relay.requests(ids[2], 'sendCommit').length > 0)
+  world.relay.answer = honest
+  const removing = event(clients[1], 'members_changed', ({ removed }) => removed.includes(ids[2]))
+  await channels[2].leave()
+  assert.equal(world.relay.requests(ids[2], 'leave').at(-1)?.notice?.leafKeys.length, 2)
+  await removing
+  await goOn(channels[0], channels[1])
+})
+
 const FORGED: readonly (readonly [string, 'own' | 'other', 'own' | 'other'])[] = [
   ['that carol has not signed', 'own', 'other'],
   ['with another key', 'other', 'other'],
@@ -83,9 +150,11 @@ for (const [name, publicKeyOf, signedBy] of FORGED) {
     const carol = victim(world, 'carol', ids[2]).key
     const other = generateSignatureKeyPair()
     const slot = BigInt(room.view(ids[0]).position.slot)
-    const signature = ed25519.signer(signedBy === 'own' ? carol : other)(leaveBytes(room.channelId, slot))
+    const leafKeys = [...world.stores.get('carol')!.load().channels[0]!.record.leafKeys]
+    const signer = ed25519.signer(signedBy === 'own' ? carol : other)
+    const signature = signer(leaveBytes(room.channelId, { slot, leafKeys }))
     const publicKey = (publicKeyOf === 'own' ? carol : other).publicKey
-    const notice = create(LeaveNoticeSchema, { publicKey, slot, signature })
+    const notice = create(LeaveNoticeSchema, { publicKey, slot, leafKeys, signature })
     const telling = [clients[0], clients[1]].map((client) => event(client, 'roster_lie'))
     // Carol would know better.
     room.view(ids[2]).lie = (entry) => (entry.case === 'deliverLeave' ? [] : [entry])

@@ -87,12 +87,26 @@ export function withLeaf(agent: Agent, change: object): Partial<ClientState> {
 
 /** A Leave notice of a member, signed by it or by another key. */
 export function notice(
-  { key: { publicKey }, key }: Pick<Victim, 'key'>,
+  ann: Agent,
+  victim: Victim,
   channelId: Uint8Array,
-  slot = 3n,
-  signer: SignatureKeyPair = key,
+  { slot = 3n, signer = victim.key, leafKeys = [leafKeyOf(ann, victim)] }: Partial<NoticeOptions> = {},
 ): LeaveNoticeFields {
-  return { publicKey, slot, signature: ed25519.signer(signer)(leaveBytes(channelId, slot)) }
+  const { publicKey } = victim.key
+  return { publicKey, slot, leafKeys, signature: ed25519.signer(signer)(leaveBytes(channelId, { slot, leafKeys })) }
+}
+
+/** How a notice differs from a right one. */
+interface NoticeOptions {
+  readonly slot: bigint
+  readonly signer: SignatureKeyPair
+  readonly leafKeys: readonly Uint8Array[]
+}
+
+/** The encryption key of a member's leaf, as the attacker sees it. */
+export function leafKeyOf({ group }: Agent, { agentId }: Pick<Victim, 'agentId'>): Uint8Array {
+  const member = engine.facts(group).members.find((member) => hex(member.agentId) === hex(agentId))
+  return member?.encryptionKey ?? assert.fail('no such member')
 }
 
 const psk: Proposal = {
@@ -226,7 +240,7 @@ export const FORBIDDEN: readonly (readonly [string, Rejection, (scene: Scene) =>
     'removes_owner',
     async ({ ann, owner, channelId }) => ({
       commit: await bare(ann, [remove(ann, owner)]),
-      declaration: { removes: [owner.agentId], leaveNotices: [notice(owner, channelId)] },
+      declaration: { removes: [owner.agentId], leaveNotices: [notice(ann, owner, channelId)] },
     }),
   ],
   [
@@ -239,7 +253,7 @@ export const FORBIDDEN: readonly (readonly [string, Rejection, (scene: Scene) =>
     'leave_notice_invalid',
     async ({ ann, bob, channelId }) => ({
       commit: await bare(ann, [remove(ann, bob)]),
-      declaration: { removes: [bob.agentId], leaveNotices: [notice(bob, channelId, 3n, ann.key)] },
+      declaration: { removes: [bob.agentId], leaveNotices: [notice(ann, bob, channelId, { signer: ann.key })] },
     }),
   ],
   [
@@ -247,8 +261,30 @@ export const FORBIDDEN: readonly (readonly [string, Rejection, (scene: Scene) =>
     'leave_notice_invalid',
     async ({ ann, bob }) => ({
       commit: await bare(ann, [remove(ann, bob)]),
-      declaration: { removes: [bob.agentId], leaveNotices: [notice(bob, new Uint8Array(16))] },
+      declaration: { removes: [bob.agentId], leaveNotices: [notice(ann, bob, new Uint8Array(16))] },
     }),
+  ],
+  [
+    'a notice for another leaf than the leaver has',
+    'leave_notice_invalid',
+    async ({ ann, bob, channelId }) => ({
+      commit: await bare(ann, [remove(ann, bob)]),
+      declaration: {
+        removes: [bob.agentId],
+        leaveNotices: [notice(ann, bob, channelId, { leafKeys: [new Uint8Array(32).fill(9)] })],
+      },
+    }),
+  ],
+  [
+    'a notice that names more leaves than one can have',
+    'leave_notice_invalid',
+    async ({ ann, bob, channelId }) => {
+      const leafKeys = [new Uint8Array(32).fill(9), leafKeyOf(ann, bob), new Uint8Array(32).fill(8)]
+      return {
+        commit: await bare(ann, [remove(ann, bob)]),
+        declaration: { removes: [bob.agentId], leaveNotices: [notice(ann, bob, channelId, { leafKeys })] },
+      }
+    },
   ],
   [
     'an Add that is not declared',

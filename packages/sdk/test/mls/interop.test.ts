@@ -145,10 +145,11 @@ test('KeyPackage, Welcome, add, update, remove, messages and exporter, both ways
   assert.equal(carol.read(bobSends('to the third')), 'to the third')
 
   const { groupId } = alice.state.groupContext
-  const signature = ed25519.signer(carol.key)(leaveBytes(groupId, 1n))
+  const leafKeys = [carolOwn.publicPackage.leafNode.hpkePublicKey]
+  const signature = ed25519.signer(carol.key)(leaveBytes(groupId, { slot: 1n, leafKeys }))
   const { commit } = await alice.commit({
     removes: [agentIdOf(carol.key.publicKey)],
-    leaveNotices: [{ publicKey: carol.key.publicKey, slot: 1n, signature }],
+    leaveNotices: [{ publicKey: carol.key.publicKey, slot: 1n, leafKeys, signature }],
   })
   atBob.process_message(store, commit)
   await sameEpoch(alice)

@@ -36,11 +36,11 @@ test('a long life: members come, go, rotate, restart and speak, and all agree at
     const change = {
       adds: made.map(([, own]) => own.keyPackage),
       removes: removed.map(({ agentId }) => agentId),
-      leaveNotices: removed.map(({ key }) => ({
-        publicKey: key.publicKey,
-        slot: 7n,
-        signature: ed25519.signer(key)(leaveBytes(channelId, 7n)),
-      })),
+      leaveNotices: removed.map(({ key, group }) => {
+        const leafKeys = [engine.facts(group).own.encryptionKey]
+        const signature = ed25519.signer(key)(leaveBytes(channelId, { slot: 7n, leafKeys }))
+        return { publicKey: key.publicKey, slot: 7n, leafKeys, signature }
+      }),
     }
     return [change, removed, made]
   }

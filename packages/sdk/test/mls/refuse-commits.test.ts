@@ -52,7 +52,7 @@ for (const [name, reason, forge] of FORBIDDEN) {
 test('anyone removes a member that has left, by its notice', async () => {
   const { channelId, owner, ann, bob } = await scene()
   await assert.rejects(ann.commit({ removes: [bob.agentId] }), { code: 'not_allowed' })
-  const pending = await ann.commit({ removes: [bob.agentId], leaveNotices: [notice(bob, channelId)] })
+  const pending = await ann.commit({ removes: [bob.agentId], leaveNotices: [notice(ann, bob, channelId)] })
   ann.adopt(pending)
   assert.equal((await owner.take(ann, pending)).kind, 'accepted')
   assert.equal(owner.read(ann.send('two left')), 'two left')

@@ -1,9 +1,13 @@
-/** Calls at the wrong time and with the wrong arguments: each is refused by its code, and everything else goes on. */
+/**
+ * Calls at the wrong time and with the wrong arguments: each is refused by its code, and everything else goes on. And
+ * what a member finds that was away too long.
+ */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { parseChannelName, toHex } from '@static/protocol'
+import { Cutter } from '../support/cutter.ts'
 import { fakeGroup } from '../support/fake-group.ts'
-import { code, NAME, take, text, WAYS, TestSystem } from '../support/test-system.ts'
+import { code, event, NAME, take, text, WAYS, TestSystem } from '../support/test-system.ts'
 
 const OTHER = 'acme/support/other'
 const DAY_SECONDS = 86_400
@@ -58,6 +62,85 @@ for (const way of WAYS) {
     assert.equal(text((await waiting)!), 'at last')
   })
 }
+
+for (const way of WAYS) {
+  test(`a member whose last acknowledgements were lost comes back to a gap and goes on, ${way}`, async (t) => {
+    const world = await TestSystem.start(t, way, { settings: { retention: { channelEntries: 64 } } })
+    const cutter = new Cutter()
+    const [alice, carol] = [await world.agent('alice'), await world.agent('carol')]
+    const bob = await world.agent('bob', { transport: cutter.wrap })
+    const [a, , c] = await world.channel(alice, [bob, carol])
+    const b = bob.channel(NAME)
+    await a!.send('before')
+    for (const channel of [b, c!]) assert.deepEqual(await take(channel, 1), ['before'])
+    cutter.loseAcks()
+    // A commit that bob has followed and the relay does not know that it has.
+    await a!.rotate()
+    const read = Array.from({ length: 5 }, (_, n) => `read ${n}`)
+    for (const words of read) await a!.send(words)
+    for (const channel of [b, c!]) assert.deepEqual(await take(channel, 5), read)
+    await bob.close()
+    for (let n = 0; n < 100; n++) {
+      await a!.send(`missed ${n}`)
+      assert.deepEqual(await take(c!, 1), [`missed ${n}`])
+      // To resume is to have the relay store what was acknowledged: only bob lags.
+      if (n % 4 === 0) await Promise.all([a!.catchUp(), c!.catchUp()])
+    }
+    const again = await world.agent('bob')
+    const failing = event(again, 'channel_failed').then(({ error }) => Promise.reject(error))
+    const { first, last } = await Promise.race([event(again, 'gap'), failing])
+    assert.ok(first > 5 && last > first, `${first} to ${last}`)
+    const back = again.channel(NAME)
+    await a!.send('after')
+    const rest: string[] = []
+    while (rest.at(-1) !== 'after') rest.push(...(await take(back, 1)))
+    assert.equal(rest.length, 101 - (last - first + 1))
+    assert.deepEqual(await take(c!, 1), ['after'])
+    await back.send('still here')
+    assert.deepEqual([await take(a!, 1), await take(c!, 1)], [['still here'], ['still here']])
+    assert.equal(back.verify(), a!.verify())
+    failing.catch(() => {})
+  })
+}
+
+for (const way of WAYS) {
+  test(`a member that was removed while it was away gets what was sent before that, then removed, ${way}`, async (t) => {
+    const world = await TestSystem.start(t, way)
+    const [alice, bob, carol] = [await world.agent('alice'), await world.agent('bob'), await world.agent('carol')]
+    const [a, , c] = await world.channel(alice, [bob, carol])
+    await bob.close()
+    const words = Array.from({ length: 100 }, (_, n) => `while away ${n}`)
+    for (const each of words) await a!.send(each)
+    await a!.removeMember(bob.agentId)
+    await a!.send('not for bob')
+    assert.equal((await take(c!, 101)).length, 101)
+    // To resume is to have the relay store what was acknowledged: all but bob have everything.
+    await Promise.all([a!.catchUp(), c!.catchUp()])
+    const again = await world.agent('bob')
+    const failing = event(again, 'channel_failed')
+    assert.deepEqual(await take(again.channel(NAME), 100), words)
+    assert.equal((await failing).error.code, 'removed')
+  })
+}
+
+test('a member that was removed while it was away too long is told of the gap, then removed', async (t) => {
+  const world = await TestSystem.start(t, 'grpc', { settings: { retention: { channelEntries: 64 } } })
+  const [alice, bob, carol] = [await world.agent('alice'), await world.agent('bob'), await world.agent('carol')]
+  const [a, , c] = await world.channel(alice, [bob, carol])
+  await bob.close()
+  await a!.send('while away')
+  await a!.removeMember(bob.agentId)
+  assert.deepEqual(await take(c!, 1), ['while away'])
+  for (let n = 0; n < 40; n++) {
+    await a!.send(`not for bob ${n}`)
+    assert.deepEqual(await take(c!, 1), [`not for bob ${n}`])
+    if (n % 4 === 0) await Promise.all([a!.catchUp(), c!.catchUp()])
+  }
+  const again = await world.agent('bob')
+  const [gap, failed] = await Promise.all([event(again, 'gap'), event(again, 'channel_failed')])
+  assert.equal(gap.last - gap.first + 1, 2)
+  assert.equal(failed.error.code, 'removed')
+})
 
 test('a Welcome with the id of a held channel: refused, and the owner still reads what is sent', async (t) => {
   const world = await TestSystem.start(t, 'grpc')

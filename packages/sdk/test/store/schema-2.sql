@@ -36,7 +36,10 @@ CREATE TABLE channel (
   rekeyed_at INTEGER NOT NULL,
   sent_since_rekey INTEGER NOT NULL,
   fork TEXT,
-  broken TEXT
+  broken TEXT,
+  leaf_keys BLOB NOT NULL,
+  offered_by TEXT,
+  offered_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE welcome (
@@ -87,6 +90,7 @@ CREATE TABLE leaver (
   agent TEXT NOT NULL,
   public_key BLOB NOT NULL,
   slot INTEGER NOT NULL,
+  leaf_keys BLOB NOT NULL,
   signature BLOB NOT NULL,
   PRIMARY KEY (channel, agent)
 ) STRICT, WITHOUT ROWID;

@@ -57,6 +57,9 @@ export function channelRecord(fields: Partial<ChannelRecord> = {}): ChannelRecor
     sentSinceRekey: 4,
     fork: undefined,
     broken: undefined,
+    leafKeys: [bytesOf('leaf'), bytesOf('next leaf')],
+    offeredBy: undefined,
+    offeredAt: 0,
     ...fields,
   }
 }
@@ -108,6 +111,7 @@ export function leaverRecord(agent: string, fields: Partial<LeaverRecord> = {}):
     agent,
     publicKey: bytesOf(`${agent} key`),
     slot: 3,
+    leafKeys: [bytesOf(`${agent} leaf`)],
     signature: bytesOf(`${agent} signature`, 64),
     ...fields,
   }

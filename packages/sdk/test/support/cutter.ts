@@ -1,5 +1,5 @@
 /** A network that fails when a test says so. */
-import { StaticError } from '@static/protocol'
+import { CELL_BYTES, CELL_TYPES, StaticError } from '@static/protocol'
 import type { CellStream, StreamHandlers, Target, Transport } from '../../src/ports.ts'
 
 interface Line {
@@ -13,6 +13,7 @@ export class Cutter {
   readonly #lines = new Set<Line>()
   #deaf: PromiseWithResolvers<void> | undefined
   #mute: PromiseWithResolvers<void> | undefined
+  #losesAcks = false
 
   /** For `AgentOptions.transport`. */
   readonly wrap = (transport: Transport): Transport => ({
@@ -32,10 +33,16 @@ export class Cutter {
     return this.#mute.promise
   }
 
+  /** Acknowledgements are lost from now on, until the stream is cut; everything else arrives. */
+  loseAcks(): void {
+    this.#losesAcks = true
+  }
+
   /** Ends the stream without a word. */
   cut(): void {
     this.#deaf = undefined
     this.#mute = undefined
+    this.#losesAcks = false
     for (const line of this.#lines) {
       this.#close(line, StaticError.of('transport_error', 'Cut by the test.'))
       line.stream.end()
@@ -59,7 +66,7 @@ export class Cutter {
     return {
       write: (cells) => {
         this.#mute?.resolve()
-        if (line.open && !this.#mute) stream.write(cells)
+        if (line.open && !this.#mute) stream.write(this.#losesAcks ? withoutAcks(cells) : cells)
       },
       end: () => stream.end(),
     }
@@ -71,4 +78,13 @@ export class Cutter {
     line.open = false
     line.handlers.closed(reason)
   }
+}
+
+/** The cells with cover in place of each acknowledgement. */
+function withoutAcks(cells: Uint8Array): Uint8Array {
+  const left = Uint8Array.from(cells)
+  for (let at = 0; at < left.length; at += CELL_BYTES) {
+    if (left[at] === CELL_TYPES.ack) left.fill(0, at, at + CELL_BYTES)
+  }
+  return left
 }

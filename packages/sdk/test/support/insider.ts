@@ -117,7 +117,7 @@ export class Insider {
     const declaration = create(DeclarationSchema, {
       adds: [...fields.adds],
       removes: [...fields.removes],
-      leaveNotices: fields.leaveNotices.map((notice) => ({ ...notice })),
+      leaveNotices: fields.leaveNotices.map((notice) => ({ ...notice, leafKeys: [...notice.leafKeys] })),
       signature,
     })
     // Whatever it declares, the relay goes on with everybody.

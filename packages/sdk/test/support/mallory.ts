@@ -62,9 +62,10 @@ export class Mallory {
     const change = {
       adds: [...(declared.adds ?? [])],
       removes: [...(declared.removes ?? [])],
-      leaveNotices: (declared.leaveNotices ?? []).map((notice) => ({
+      leaveNotices: (declared.leaveNotices ?? []).map(({ leafKeys, ...notice }) => ({
         $typeName: 'static.relay.v1.LeaveNotice' as const,
         ...notice,
+        leafKeys: [...leafKeys],
       })),
     }
     const declaration = this.raw.declaration({ channelId, slot, messageId, commit }, change)

@@ -163,11 +163,13 @@ export class Stage {
   /** An agent leaves by its signed notice. */
   leave(player: Player): void {
     const slot = BigInt(this.position.slot)
-    const signature = player.sign(leaveBytes(this.channelId, slot))
+    const leafKeys = [...player.membership.standing.leafKeys]
+    const signature = player.sign(leaveBytes(this.channelId, { slot, leafKeys }))
     const notice: LeaveNotice = {
       $typeName: 'static.relay.v1.LeaveNotice',
       publicKey: player.key.publicKey,
       slot,
+      leafKeys,
       signature,
     }
     this.append({ kind: 'leave', sender: player.agentId, slot: this.position.slot, notice })

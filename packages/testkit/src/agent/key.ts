@@ -135,6 +135,8 @@ export function declare(
 
 /** A signed notice that an agent leaves a channel. */
 export function leaveNotice(key: AgentKey, channelId: Uint8Array, slot: bigint): LeaveNotice {
-  const signature = new Uint8Array(sign(null, leaveBytes(channelId, slot), key.privateKey))
-  return create(LeaveNoticeSchema, { publicKey: key.publicKey, slot, signature })
+  // Without MLS there is no leaf: any key will do.
+  const leafKeys = [key.publicKey]
+  const signature = new Uint8Array(sign(null, leaveBytes(channelId, { slot, leafKeys }), key.privateKey))
+  return create(LeaveNoticeSchema, { publicKey: key.publicKey, slot, leafKeys, signature })
 }

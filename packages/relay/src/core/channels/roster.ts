@@ -59,7 +59,7 @@ export function leaveChannel(
   if (!notice) throw wrong('notice is there')
   checkNotice(notice)
   if (!crypto.equal(notice.publicKey, request.caller.publicKey)) throw wrong('the notice is of the agent that leaves')
-  if (!crypto.verify(notice.publicKey, leaveBytes(channelId, notice.slot), notice.signature)) {
+  if (!crypto.verify(notice.publicKey, leaveBytes(channelId, notice), notice.signature)) {
     throw wrong('the notice is signed by the agent that leaves')
   }
   numberOf(notice.slot, 'slot')

@@ -1,5 +1,5 @@
 /** What a commit must be to be taken: its place, its size, what it does to the roster, and its Welcomes. */
-import { leaveBody, MAX_MEMBERS, maxCommitBytes, toHex } from '@static/protocol'
+import { leaveBody, MAX_MEMBERS, MAX_WELCOME_BYTES, maxCommitBytes, toHex } from '@static/protocol'
 import type { AgentId, Refusal, SignedDeclaration, StoreRequest, WelcomeFields } from '../../ports.ts'
 import { type Context, refuse } from './context.ts'
 import { type Channel, roster } from './state.ts'
@@ -107,6 +107,14 @@ export function judgeWelcomes(
   channel: Channel,
   welcomes: readonly WelcomeFields[],
 ): Refusal | undefined {
+  const large = welcomes.find(({ welcome }) => welcome.length > MAX_WELCOME_BYTES)
+  if (large) {
+    const size = large.welcome.length
+    return refuse(
+      'too_large',
+      `The Welcome of agent ${large.agent} has ${size} bytes. At most ${MAX_WELCOME_BYTES} are allowed.`,
+    )
+  }
   const full = welcomes.find(({ agent }) => rows.countWelcomes(channel, agent) >= MAX_WAITING)
   if (!full) return undefined
   const message = `${MAX_WAITING} Welcomes of this account's channels wait for agent ${full.agent} already.`

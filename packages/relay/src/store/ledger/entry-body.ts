@@ -16,8 +16,9 @@ export function readCommitBody(body: Uint8Array): Pick<CommitEntry, 'commit' | '
 
 /** The body of a leave's entry. */
 export function readLeaveBody(body: Uint8Array): LeaveNoticeFields {
-  const [publicKey, slot, signature] = fields(body, 3)
-  return { publicKey, slot: new DataView(slot.buffer, slot.byteOffset, 8).getBigUint64(0), signature }
+  const [publicKey, slot, leafKeys, signature] = fields(body, 4)
+  const number = new DataView(slot.buffer, slot.byteOffset, 8).getBigUint64(0)
+  return { publicKey, slot: number, leafKeys: fields(leafKeys), signature }
 }
 
 type Fields = Uint8Array[] & Record<0 | 1 | 2 | 3 | 4, Uint8Array>

@@ -89,7 +89,8 @@ function startAt(context: Context, channel: Channel, { cursor }: Member, index: 
 function gapAfter(context: Context, channel: Channel, member: Member, start: number, end: Position): Gap | undefined {
   const position = end.index < channel.base.index ? end : channel.base
   if (start >= position.index) return undefined
-  return { first: start + 1, position, commitLost: isCommitLost(context, channel, member, start, position) }
+  const commitLost = isCommitLost(context, channel, member, start, position)
+  return { first: start + 1, position, commitLost, ended: member.ended !== undefined }
 }
 
 /** Whether a commit stands after `start`, up to the position. True when that is not known any more. */

@@ -22,9 +22,8 @@ export function resume({ rows }: Context, request: StoreRequest<'resume'>): Stor
 function standing(glance: Glance | undefined, id: ChannelId): StoreResult<'resume'>['standings'][number] {
   if (!glance || isUnwelcomed(glance.member)) return { channel: id, refused: 'not_found' }
   const { ended, cursor } = glance.member
-  // It has all that it may see, or there is nothing of that left: the members had no use for it any more.
-  const reached = Math.max(cursor.index, glance.channel.base.index)
-  if (ended && reached >= ended.position.index) return { channel: id, refused: 'removed' }
+  // It has all that it may see. If that was let go, it is told of the gap first.
+  if (ended && cursor.index >= ended.position.index) return { channel: id, refused: 'removed' }
   return describe(glance)
 }
 
@@ -89,5 +88,6 @@ function moveCursor(context: Context, channel: Channel, member: Member, index: n
   member.cursor = position
   channel.lag = undefined
   touchMember(context, channel, member)
-  if (!member.ended && before <= channel.acked) letGo(context, channel)
+  if (member.ended) channel.awaited = undefined
+  if (member.ended || before <= channel.acked) letGo(context, channel)
 }

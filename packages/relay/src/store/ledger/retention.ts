@@ -1,7 +1,7 @@
 /**
- * What the log lets go, and when: what the whole roster has acknowledged, what is too old, and in a full channel what
- * fewer than half of its confirmed members still wait for. Former members hold nothing back. Whoever misses something is told of
- * a gap when it reads on.
+ * What the log lets go, and when: what nobody waits for any more, what is too old, and in a full channel what only
+ * removed members wait for, then what fewer than half of the confirmed members do. Whoever misses something is told of a gap when
+ * it reads on.
  */
 import type { Refusal, StoreRequest, StoreResult, Time } from '../../ports.ts'
 import { type Context, touch, touchMember, touchSender } from './context.ts'
@@ -14,9 +14,11 @@ import {
   type Sender,
   findMember,
   forgetMember,
+  isAwaited,
   isConfirmed,
   lowestCursor,
   roster,
+  unawaited,
 } from './state.ts'
 import { forgetSlots } from './slots.ts'
 import { dropWelcome, expireWelcomes } from './welcomes.ts'
@@ -44,8 +46,9 @@ const ENDED_INVITE_MS = 24 * 3600_000
 export function letGo(context: Context, channel: Channel): void {
   if (channel.former.size > MAX_FORMER) forgetFormer(context, channel)
   channel.acked = lowestCursor(channel)
-  const held = channel.acked - channel.base.index
-  if (held >= WORTH_CUTTING) cut(context, channel, Math.min(channel.acked, channel.base.index + ACK_BUDGET))
+  const free = unawaited(channel)
+  const { base } = channel
+  if (free - base.index >= WORTH_CUTTING) cut(context, channel, Math.min(free, base.index + ACK_BUDGET))
   schedule(context, channel)
 }
 
@@ -75,7 +78,7 @@ export function cut(context: Context, channel: Channel, through: number): number
 /** Sets when the next sweep has something to do here. */
 export function schedule(context: Context, channel: Channel): void {
   const { entryMs } = context.retention
-  let due = channel.acked > channel.base.index ? 0 : Infinity
+  let due = unawaited(channel) > channel.base.index ? 0 : Infinity
   if (channel.oldestAt !== undefined) due = Math.min(due, channel.oldestAt + entryMs)
   channel.firstEnd ??= firstEnd(channel)
   due = Math.min(due, channel.firstEnd + entryMs, (channel.slotAt ?? Infinity) + entryMs)
@@ -118,10 +121,11 @@ export function findRoom(
   if (stuck?.base === base && stuck.reach === reach && !isEnough(stuck.found, gauges)) return full
 
   const found: Holdings = { bytes: 0, entries: 0, ownBytes: 0, ownEntries: 0 }
+  const free = unawaited(channel)
   let through = base
   let slack = false
   for (const { index, size: held, sender: agent } of context.rows.weights(channel, base, reach)) {
-    if (index > channel.acked) {
+    if (index > free) {
       if (isEnough(found, gauges, slack)) break
       slack = true
     }
@@ -189,7 +193,7 @@ function tidy(context: Context, channel: Channel, now: Time, budget: number): nu
   const { rows, retention } = context
   const since = now - retention.entryMs
   const { base } = channel
-  let through = Math.max(base.index, Math.min(channel.acked, base.index + budget))
+  let through = Math.max(base.index, Math.min(unawaited(channel), base.index + budget))
   for (const { index, at } of rows.weights(channel, through, base.index + budget)) {
     if (at > since) break
     through = index
@@ -207,17 +211,13 @@ function tidy(context: Context, channel: Channel, now: Time, budget: number): nu
 function forgetFormer(context: Context, channel: Channel): void {
   const order = [...channel.former.values()].sort(
     (one, other) =>
-      Number(hasReadAll(other)) - Number(hasReadAll(one)) ||
+      Number(isAwaited(one)) - Number(isAwaited(other)) ||
       (one.ended?.at ?? 0) - (other.ended?.at ?? 0) ||
       (one.ended?.position.index ?? 0) - (other.ended?.position.index ?? 0) ||
       (one.agent < other.agent ? -1 : 1),
   )
   for (const member of order.slice(0, order.length - KEPT_FORMER)) forget(context, channel, member)
   forgetSenders(context, channel)
-}
-
-function hasReadAll({ cursor, ended }: Member): boolean {
-  return ended !== undefined && cursor.index >= ended.position.index
 }
 
 function forget(context: Context, channel: Channel, member: Member): void {

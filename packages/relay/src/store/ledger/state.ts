@@ -170,11 +170,13 @@ export interface ChannelFields {
 export interface Channel extends ChannelFields {
   /** Those in the group: the roster, those without a Welcome, and those that have left but were not removed yet. */
   readonly members: Map<AgentId, Member>
-  /** Those that are out. They hold nothing back, and nothing that is done often looks at all of them. */
+  /** Those that are out. Nothing that is done often looks at all of them. */
   readonly former: Map<AgentId, Member>
   readonly senders: Map<AgentId, Sender>
   /** The lowest cursor of the roster. Not stored. */
   acked: number
+  /** The lowest cursor of removed members that have not read to their end; undefined: to be looked up. Not stored. */
+  awaited: number | undefined
   /** The positions of the last entries, in order. Not stored. */
   readonly recent: Position[]
   /** When the first of the former members ended; undefined: to be looked up. Not stored. */
@@ -194,6 +196,7 @@ export function emptyChannel(fields: ChannelFields): Channel {
     former: new Map(),
     senders: new Map(),
     acked: fields.last.index,
+    awaited: undefined,
     recent: [],
     firstEnd: undefined,
     lag: undefined,
@@ -241,6 +244,7 @@ export function placeMember(channel: Channel, member: Member): void {
 export function forgetMember(channel: Channel, agent: AgentId): void {
   channel.members.delete(agent)
   channel.former.delete(agent)
+  channel.awaited = undefined
   channel.firstEnd = undefined
   channel.lag = undefined
 }
@@ -270,7 +274,23 @@ export function isInGroup(member: Member | undefined): member is Member {
   return member !== undefined && (member.ended === undefined || member.ended.pending)
 }
 
-/** The lowest cursor of the roster: what lies at or below it nobody waits for. */
+/** Whether a member was removed and has not read to its end. Whoever has left by itself reads no more. */
+export function isAwaited({ cursor, ended }: Member): boolean {
+  return ended !== undefined && ended.notice === undefined && cursor.index < ended.position.index
+}
+
+/** What lies at or below this nobody waits for, neither on the roster nor among those that were removed. */
+export function unawaited(channel: Channel): number {
+  if (channel.awaited === undefined) {
+    channel.awaited = Infinity
+    for (const member of channel.former.values()) {
+      if (isAwaited(member)) channel.awaited = Math.min(channel.awaited, member.cursor.index)
+    }
+  }
+  return Math.min(channel.acked, channel.awaited)
+}
+
+/** The lowest cursor of the roster. */
 export function lowestCursor(channel: Channel): number {
   let lowest = Infinity
   for (const member of channel.members.values()) {

@@ -16,6 +16,7 @@ import { KeyPackageSupply } from './key-package-supply.ts'
 import { KeyPackages } from './key-packages.ts'
 import { finishLeaving } from './leaving.ts'
 import { Memberships } from './memberships.ts'
+import type { OfferPolicy } from './offer-limits.ts'
 import { type Offer, takeWelcome } from './offers.ts'
 import { Pins } from './pins.ts'
 import { Requests } from './requests.ts'
@@ -35,6 +36,8 @@ export interface AgentParts {
   now(): Time
   random(bytes: number): Uint8Array
   chance(): number
+  /** Whose offers are taken; `anyone` by default. */
+  readonly offers?: OfferPolicy | undefined
   /** The API that the agent uses, whose pages explain errors. */
   readonly apiUrl?: string | undefined
 }
@@ -252,8 +255,9 @@ export class Agent implements SessionListener, AgentServices {
   }
 
   #welcomed(welcome: DeliverWelcome): void {
-    takeWelcome(this, welcome, (offer) => this.offers.emit(offer)).catch((error: unknown) =>
-      this.#emit({ type: 'welcome_refused', channel: welcome.name, error: StaticError.from(error) }),
+    takeWelcome(this, welcome, this.#parts.offers ?? 'anyone', (offer) => this.offers.emit(offer)).catch(
+      (error: unknown) =>
+        this.#emit({ type: 'welcome_refused', channel: welcome.name, error: StaticError.from(error) }),
     )
   }
 

@@ -97,6 +97,7 @@ export function newChannel(
   owner: string,
   state: ChannelRecord['state'],
   position: ChannelRecord['position'],
+  offer: Partial<Pick<ChannelRecord, 'leafKeys' | 'offeredBy' | 'offeredAt'>> = {},
 ): StoredChannel {
   return {
     record: {
@@ -113,6 +114,10 @@ export function newChannel(
       sentSinceRekey: 0,
       fork: undefined,
       broken: undefined,
+      leafKeys: [],
+      offeredBy: undefined,
+      offeredAt: 0,
+      ...offer,
     },
     welcome: undefined,
     epoch: undefined,

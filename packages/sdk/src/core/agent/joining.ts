@@ -8,6 +8,7 @@ import { sha256 } from '../channel/history.ts'
 import type { Membership } from '../channel/membership.ts'
 import { resumeOf } from './deliveries.ts'
 import { newChannel } from './founding.ts'
+import { checkWelcomeSize } from './offer-limits.ts'
 import type { AgentServices } from './services.ts'
 
 /** What joining takes. */
@@ -33,6 +34,7 @@ export async function joinByWelcome(
       throw StaticError.of('channel_exists', `Messages of an earlier stay in ${name} are unread: read them, or leave.`)
     }
     if (held) throw StaticError.of('channel_exists', `This agent is in a channel ${name} already.`)
+    checkWelcomeSize(welcome)
     const { ref, privatePart } = keyPackages.forWelcome(welcome)
     const joined = await engine.join(welcome, privatePart, key, { name, ...expected })
     const { groupId, context } = engine.facts(joined.group)

@@ -8,6 +8,9 @@ import type { AgentServices } from './services.ts'
 /** What leaving takes. */
 type Leaving = Pick<AgentServices, 'context' | 'memberships' | 'requests'>
 
+/** So many notices are signed for one leave: the relay names the head, and could have one signed for every head. */
+const MOST_TRIES = 8
+
 /**
  * Leaves. Goes on by itself after a crash or a lost session.
  *
@@ -28,7 +31,8 @@ export async function leaveChannel(agent: Leaving, membership: Membership): Prom
   } catch (error) {
     // An agent that is closed goes on leaving when it starts again.
     if (!(error instanceof StaticError && error.code === 'closed')) {
-      membership.become(before)
+      // Somebody may keep what was signed for later: the next leaf makes it void.
+      membership.become(before, true)
       membership.intake.resume()
     }
     throw error
@@ -40,14 +44,16 @@ export async function finishLeaving(agent: Leaving, membership: Membership): Pro
   const { channelId } = membership
   const { memberships, requests, context } = agent
   const { publicKey } = context.key
-  let { slot } = membership.history.position
-  while (memberships.get(membership.id) === membership) {
-    const signature = context.sign(leaveBytes(channelId, BigInt(slot)))
-    const notice = message(LeaveNoticeSchema, { publicKey, slot: BigInt(slot), signature })
+  let slot = BigInt(membership.history.position.slot)
+  for (let tries = 1; memberships.get(membership.id) === membership; tries++) {
+    const leafKeys = [...membership.standing.leafKeys]
+    const signature = context.sign(leaveBytes(channelId, { slot, leafKeys }))
+    const notice = message(LeaveNoticeSchema, { publicKey, slot, leafKeys, signature })
     const outcome = await requests.outcome({ case: 'leave', value: message(LeaveRequestSchema, { channelId, notice }) })
     const code = outcome.type === 'refused' ? outcome.error.code : undefined
-    if (outcome.type === 'refused' && code === 'epoch_mismatch' && outcome.error.head !== undefined) {
-      slot = Number(outcome.error.head)
+    const head = outcome.type === 'refused' ? outcome.error.head : undefined
+    if (code === 'epoch_mismatch' && head !== undefined && tries < MOST_TRIES) {
+      slot = head
       continue
     }
     // Whoever is not on the roster has left, by this request's first try or by being removed.

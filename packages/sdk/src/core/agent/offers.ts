@@ -6,6 +6,7 @@ import { same } from '../bytes.ts'
 import { wipeEpoch } from '../channel/group-state.ts'
 import type { Membership } from '../channel/membership.ts'
 import { newChannel } from './founding.ts'
+import { checkWelcomeSize, excessOffer, isKnownAgent, type OfferPolicy } from './offer-limits.ts'
 import type { AgentServices } from './services.ts'
 
 /** What offers take. */
@@ -22,11 +23,12 @@ export interface Offer {
 /**
  * Takes a Welcome that was delivered: checks and keeps it, tells `offered`, then the relay.
  *
- * @throws {StaticError} `invalid_welcome`; the relay may forget such a Welcome, too
+ * @throws {StaticError} `invalid_welcome`, `not_allowed` by the policy; the relay may forget such a Welcome, too
  */
 export async function takeWelcome(
   agent: Offering,
   delivered: DeliverWelcome,
+  policy: OfferPolicy,
   offered: (offer: Offer) => void,
 ): Promise<void> {
   const { context, memberships } = agent
@@ -42,22 +44,56 @@ export async function takeWelcome(
     )
   }
   try {
+    if (policy === 'none') throw StaticError.of('not_allowed', 'This agent takes no offers.')
+    checkWelcomeSize(welcome)
     if (!isChannelName(name)) throw StaticError.of('invalid_welcome', 'The channel has no proper name.')
     await memberships.names.run(name, async () => {
       const known = memberships.get(id)
       if (known && known.state !== 'offered') return
       if (known?.welcome && same(known.welcome, welcome)) return
-      const offer = await inspect(agent, name, channelId, welcome)
+      const { leafKey, ...offer } = await inspect(agent, name, channelId, welcome)
       checkUnused(agent, welcome, known)
+      const { addedBy } = offer
+      if (policy === 'known' && !isKnownAgent(addedBy, context.pins, memberships)) {
+        throw StaticError.of(
+          'not_allowed',
+          `Agent ${addedBy} is not known here, and this agent takes no offers of others.`,
+        )
+      }
       const start = { index, hash: Uint8Array.from(position?.hash ?? []), slot: Number(position?.slot ?? 0n) }
       if (known) memberships.drop(known, undefined)
-      const membership = memberships.hold(newChannel(id, name, offer.owner, 'offered', start))
+      const membership = memberships.hold(
+        newChannel(id, name, offer.owner, 'offered', start, {
+          leafKeys: [leafKey],
+          offeredBy: addedBy,
+          offeredAt: context.now(),
+        }),
+      )
       membership.keepWelcome(welcome)
       await context.journal.written()
       offered({ ...offer, membership })
     })
+    await dropExcess(agent)
   } finally {
     context.deliveries.acknowledge(id, index)
+  }
+}
+
+/** Lets go of the offers that are too many. Each under its name: one that is being accepted stays. */
+async function dropExcess({ context, memberships }: Offering): Promise<void> {
+  for (;;) {
+    const excess = excessOffer(memberships)
+    if (!excess) return
+    await memberships.names.run(excess.name, async () => {
+      if (excess.state !== 'offered' || memberships.get(excess.id) !== excess) return
+      memberships.drop(excess, undefined)
+      const error = StaticError.of(
+        'queue_full',
+        `Too many offers wait: this one, of ${excess.standing.offeredBy}, had to go.`,
+      )
+      context.emit({ type: 'welcome_refused', channel: excess.name, error })
+      await context.journal.written()
+    })
   }
 }
 
@@ -88,7 +124,8 @@ export async function waitingOffers(agent: Offering): Promise<readonly Offer[]> 
       // Accepted, declined or not complete.
       if (state !== 'offered' || !welcome) return
       try {
-        offers.push({ ...(await inspect(agent, name, channelId, welcome)), membership })
+        const { leafKey: _, ...offer } = await inspect(agent, name, channelId, welcome)
+        offers.push({ ...offer, membership })
       } catch {
         // Its KeyPackage is gone: nobody can accept it.
         memberships.drop(membership, undefined)
@@ -103,11 +140,12 @@ async function inspect(
   name: ChannelName,
   channelId: Uint8Array,
   welcome: Uint8Array,
-): Promise<Omit<Offer, 'membership'>> {
+): Promise<Omit<Offer, 'membership'> & { readonly leafKey: Uint8Array }> {
   const { privatePart } = keyPackages.forWelcome(welcome)
   const joined = await engine.join(welcome, privatePart, key, { channelId, name })
-  const { owner } = engine.facts(joined.group).context
-  const offer = { name, owner: toHex(owner), addedBy: toHex(joined.signer.agentId) }
+  const { context: channel, own } = engine.facts(joined.group)
+  const leafKey = Uint8Array.from(own.encryptionKey)
+  const offer = { name, owner: toHex(channel.owner), addedBy: toHex(joined.signer.agentId), leafKey }
   wipeEpoch(engine, joined)
   return offer
 }

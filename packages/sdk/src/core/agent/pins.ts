@@ -21,6 +21,11 @@ export class Pins {
     return known === agent ? undefined : known
   }
 
+  /** Whether an agent was ever met. */
+  has(agent: AgentId): boolean {
+    return this.#known.values().some((known) => known === agent)
+  }
+
   /** From now on the identity has this key. */
   set(owner: AgentId, identity: Uint8Array, agent: AgentId): void {
     const key = keyOf(owner, identity)

@@ -9,6 +9,7 @@ import {
   decodeEnvelope,
   encodeEnvelope,
   fromHex,
+  MAX_WELCOME_BYTES,
   maxCommitBytes,
   StaticError,
 } from '@static/protocol'
@@ -85,7 +86,8 @@ export async function makePending(
   const { commit, welcomes, declaration } = made
   group.use(made.current)
   const size = welcomes.reduce((sum, { welcome }) => sum + welcome.length, commit.length)
-  if (size > maxCommitBytes(group.members.size + declaration.adds.length)) {
+  const isLarge = welcomes.some(({ welcome }) => welcome.length > MAX_WELCOME_BYTES)
+  if (isLarge || size > maxCommitBytes(group.members.size + declaration.adds.length)) {
     wipeEpoch(engine, made.next, made.current)
     throw StaticError.of('too_large', 'So many members cannot be added in one commit.')
   }
@@ -102,7 +104,7 @@ export async function makePending(
     declaration: {
       adds: [...signed.adds],
       removes: [...signed.removes],
-      leaveNotices: signed.leaveNotices.map((notice) => ({ ...notice })),
+      leaveNotices: signed.leaveNotices.map(({ leafKeys, ...notice }) => ({ ...notice, leafKeys: [...leafKeys] })),
       signature: signed.signature,
     },
     welcomes: welcomes.map(({ agentId, welcome }) => ({ agentId, welcome, ...job.tag?.(welcome, authenticator) })),

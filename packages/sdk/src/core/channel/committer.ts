@@ -175,6 +175,9 @@ export class Committer {
       }
       this.#pending = pending
       this.#pendingChanged = true
+      // Until it is answered nobody here knows which of the two the others see.
+      const next = this.#context.engine.facts(pending.next.group).own.encryptionKey
+      this.#standing.set({ leafKeys: [group.leafKey, Uint8Array.from(next)] })
     } catch (error) {
       job.failed(StaticError.from(error))
     } finally {
@@ -225,6 +228,7 @@ export class Committer {
     wipeEpoch(this.#context.engine, pending.next, this.#channel.group?.group)
     this.#pending = undefined
     this.#pendingChanged = true
+    if (this.#channel.group) this.#standing.set({ leafKeys: [this.#channel.group.leafKey] })
     this.#host.touch()
   }
 

@@ -77,7 +77,12 @@ interface CommitPlace {
 /** Of how many members it is remembered that their versions were told. */
 const MOST_TOLD = 1024
 
-const NO_NOTICE: LeaveNoticeFields = { publicKey: new Uint8Array(), slot: 0n, signature: new Uint8Array() }
+const NO_NOTICE: LeaveNoticeFields = {
+  publicKey: new Uint8Array(),
+  slot: 0n,
+  leafKeys: [],
+  signature: new Uint8Array(),
+}
 
 /** The reading side of a membership. */
 export class Follower {
@@ -298,8 +303,14 @@ export class Follower {
     this.#parts.roster.leave(sender, fields, history.position.slot)
   }
 
-  #gap({ firstIndex, position, commitLost }: GapNotice): void {
+  /**
+   * Entries that will not come. The relay counts from its own cursor, which an acknowledgement that was lost leaves
+   * behind this agent's position: only what lies beyond the position is missed here, and whether a commit is among that
+   * is told by the slots, not by the notice's flag.
+   */
+  #gap({ firstIndex, position, commitLost, ended }: GapNotice): void {
     const host = this.#host
+    const { intake } = this.#parts
     const { index, slot } = this.#channel.history.position
     const first = Number(firstIndex)
     const to = {
@@ -307,10 +318,14 @@ export class Follower {
       hash: Uint8Array.from(position?.hash ?? []),
       slot: Number(position?.slot ?? 0n),
     }
-    if (to.index <= index) return
-    if (first !== index + 1) return this.#parts.intake.missing(index + 1)
-    this.#context.emit({ type: 'gap', channel: this.#channel.name, first, last: to.index })
-    if (commitLost) {
+    if (to.index <= index) return intake.repeated(first)
+    if (first > index + 1) return intake.missing(index + 1)
+    this.#context.emit({ type: 'gap', channel: this.#channel.name, first: index + 1, last: to.index })
+    if (to.slot !== slot && ended) {
+      this.#channel.history.skipTo(to)
+      return host.over()
+    }
+    if (to.slot !== slot && commitLost) {
       return host.break(
         StaticError.of('mls_error', 'A change of the group was lost while this agent was away too long.'),
       )

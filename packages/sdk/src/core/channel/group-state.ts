@@ -75,6 +75,11 @@ export class GroupState {
     return this.#group
   }
 
+  /** The encryption key of the own leaf. A copy: it outlives the group. */
+  get leafKey(): Uint8Array {
+    return Uint8Array.from(this.facts.own.encryptionKey)
+  }
+
   /** Without the founder leaf. */
   get members(): ReadonlyMap<AgentId, Member> {
     return this.#members

@@ -24,8 +24,8 @@ type Link =
   | { readonly type: 'delivering' }
   /** The inbox is full. Online, the relay still takes what is sent. */
   | { readonly type: 'paused'; readonly isOnline: boolean; readonly answers: number }
-  /** Nothing more is wanted from the relay, in this life of the agent. */
-  | { readonly type: 'ended' }
+  /** Nothing more is wanted from the relay, in this life of the agent. In the same session it still hears what came. */
+  | { readonly type: 'ended'; readonly isOnline: boolean }
 
 /** What an intake asks of its agent. */
 type IntakeContext = Pick<AgentContext, 'deliveries' | 'emit' | 'later'>
@@ -181,14 +181,15 @@ export class Intake {
   /** The session is over. */
   lose(): void {
     if (this.#link.type === 'paused') this.#link = { type: 'paused', isOnline: false, answers: 0 }
-    else if (this.#link.type !== 'ended') this.#link = OFFLINE
+    else this.#link = this.#link.type === 'ended' ? { type: 'ended', isOnline: false } : OFFLINE
     this.#forgetInbound()
     this.#catchUp.forget()
   }
 
   /** Nothing more is wanted: whoever waits gets the error. */
   end(error: StaticError): void {
-    this.#link = { type: 'ended' }
+    const isOnline = this.#link.type === 'ended' ? this.#link.isOnline : this.isOnline
+    this.#link = { type: 'ended', isOnline }
     this.#catchUp.fail(error)
     this.#forgetInbound()
   }
@@ -246,7 +247,8 @@ export class Intake {
   /** What was processed is on disk: the relay is told. */
   acknowledge(): void {
     const index = Math.min(this.#position.index, this.#delivered)
-    if (!this.isOnline || index <= this.#acknowledged) return
+    const hears = this.isOnline || (this.#link.type === 'ended' && this.#link.isOnline)
+    if (!hears || index <= this.#acknowledged) return
     this.#acknowledged = index
     this.#context.deliveries.acknowledge(this.#channel.id, index)
   }

@@ -19,9 +19,10 @@ import type { ChannelView } from './host.ts'
 import { Inbox, type Incoming } from './inbox.ts'
 import { Intake, type IntakeHost } from './intake.ts'
 import { decodeFrame } from './message-frame.ts'
+import { asMlsError } from './mls-error.ts'
 import { Roster } from './roster.ts'
 import { Sender, type SenderHost } from './sender.ts'
-import { Standing } from './standing.ts'
+import { Standing, type StandingRecord } from './standing.ts'
 import { Upkeep } from './upkeep.ts'
 
 /** What the parts of a membership ask of it; each is given its own narrow view. */
@@ -106,6 +107,11 @@ export class Membership implements ChannelView {
     return this.#standing.failure
   }
 
+  /** How it stands, as it is stored. */
+  get standing(): StandingRecord {
+    return this.#standing.record
+  }
+
   // ---- What the agent and the application do ----
 
   /** Goes on although a member has seen another history. */
@@ -135,13 +141,13 @@ export class Membership implements ChannelView {
     this.intake.start(position.index)
     this.#writer.touchEpoch()
     this.keepWelcome(used)
-    this.#standing.set({ state, rekeyedAt: this.#context.now() })
+    this.#standing.set({ state, rekeyedAt: this.#context.now(), leafKeys: [this.#group.leafKey] })
     for (const member of this.#group.members.values()) this.roster.meet(member)
   }
 
   /** Another state, by the application's will. */
-  become(state: ChannelRecord['state']): void {
-    this.#standing.set({ state })
+  become(state: ChannelRecord['state'], rekeyDue: boolean = this.#standing.record.rekeyDue): void {
+    this.#standing.set({ state, rekeyDue })
     this.#work()
   }
 
@@ -248,6 +254,7 @@ export class Membership implements ChannelView {
     this.#group = this.#begin(epoch, true)
     old?.wipe(epoch.group)
     this.#writer.touchEpoch()
+    this.#standing.set({ leafKeys: [this.#group.leafKey] })
   }
 
   /** An epoch begins at the last entry; `isProven`: by a commit that was made or followed here. */
@@ -380,8 +387,4 @@ export class Membership implements ChannelView {
     const epoch = this.#group?.place ?? NO_EPOCH
     return { id, name, owner, ...this.#standing.record, position, epoch, counter, ownHash, sentSinceRekey }
   }
-}
-
-function asMlsError(error: unknown): StaticError {
-  return error instanceof StaticError ? error : StaticError.of('mls_error', undefined, { cause: error })
 }

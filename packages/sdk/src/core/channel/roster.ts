@@ -2,11 +2,10 @@
  * Who is in a channel, beyond what the group itself says: the keys of identities, and those who have left and are still
  * in the tree. Any member may remove one that has left, by its signed notice; each tries after a while of its own.
  */
-import { fromHex, leaveBytes, type LeaveNoticeFields, StaticError, toHex } from '@static/protocol'
-import { agentIdOf, ed25519, type Member } from '../../mls/index.ts'
+import { fromHex, type LeaveNoticeFields, StaticError, toHex } from '@static/protocol'
+import { isLeaveOf, type Member } from '../../mls/index.ts'
 import type { AgentId, Change, LeaverRecord } from '../../ports.ts'
 import type { AgentContext } from '../agent/context.ts'
-import { same } from '../bytes.ts'
 import type { Committer } from './committer.ts'
 import type { ChannelView } from './host.ts'
 
@@ -48,22 +47,24 @@ export class Roster {
     else this.#context.emit({ type: 'identity_changed', channel: name, identity, known, now: agent })
   }
 
-  /** An agent says that it has left, at this place: the notice of an earlier leave proves nothing. */
-  leave(id: Uint8Array, { publicKey, slot, signature }: LeaveNoticeFields, head: number): void {
+  /** An agent says that it has left, at this place and with this leaf: the notice of an earlier leave proves nothing. */
+  leave(id: Uint8Array, notice: LeaveNoticeFields, head: number): void {
     const context = this.#context
-    const { channelId, name } = this.#channel
+    const { channelId, name, group } = this.#channel
     const agent = toHex(id)
-    const signed = same(agentIdOf(publicKey), id) && ed25519.verifier(publicKey)(leaveBytes(channelId, slot), signature)
-    if (!signed || Number(slot) !== head) {
+    const member = group?.members.get(agent)
+    // Without a leaf there is nothing to remove.
+    if (agent === context.agentId || !member) return
+    if (!isLeaveOf(channelId, member, notice) || Number(notice.slot) !== head) {
       context.emit({ type: 'roster_lie', channel: name, detail: `Agent ${agent} has not signed that it left.` })
       return
     }
-    if (agent === context.agentId || !this.#channel.group?.members.has(agent)) return
     const leaver = {
       agent,
-      publicKey: Uint8Array.from(publicKey),
-      slot: Number(slot),
-      signature: Uint8Array.from(signature),
+      publicKey: Uint8Array.from(notice.publicKey),
+      slot: Number(notice.slot),
+      leafKeys: notice.leafKeys.map((key) => Uint8Array.from(key)),
+      signature: Uint8Array.from(notice.signature),
     }
     this.#leavers.set(agent, leaver)
     this.#changes.push({ type: 'putLeaver', id: this.#channel.id, leaver })
@@ -125,6 +126,6 @@ export class Roster {
   }
 }
 
-function noticeOf({ publicKey, slot, signature }: LeaverRecord): LeaveNoticeFields {
-  return { publicKey, slot: BigInt(slot), signature }
+function noticeOf({ publicKey, slot, leafKeys, signature }: LeaverRecord): LeaveNoticeFields {
+  return { publicKey, slot: BigInt(slot), leafKeys, signature }
 }

@@ -3,7 +3,10 @@ import { type ErrorCode, ERRORS, StaticError } from '@static/protocol'
 import type { AgentId, ChannelRecord } from '../../ports.ts'
 
 /** The part of a channel's record that is neither in its history nor with the sender. */
-export type StandingRecord = Pick<ChannelRecord, 'state' | 'rekeyDue' | 'rekeyedAt' | 'fork' | 'broken'>
+export type StandingRecord = Pick<
+  ChannelRecord,
+  'state' | 'rekeyDue' | 'rekeyedAt' | 'fork' | 'broken' | 'leafKeys' | 'offeredBy' | 'offeredAt'
+>
 
 /** The standing of one membership. */
 export class Standing {
@@ -13,8 +16,9 @@ export class Standing {
   #endedBy: StaticError | undefined
 
   /** `touch` is called when there is something to write. */
-  constructor({ state, rekeyDue, rekeyedAt, fork, broken }: StandingRecord, touch: () => void) {
-    this.#record = { state, rekeyDue, rekeyedAt, fork, broken }
+  constructor(record: StandingRecord, touch: () => void) {
+    const { state, rekeyDue, rekeyedAt, fork, broken, leafKeys, offeredBy, offeredAt } = record
+    this.#record = { state, rekeyDue, rekeyedAt, fork, broken, leafKeys, offeredBy, offeredAt }
     this.#touch = touch
   }
 

@@ -17,12 +17,16 @@ import type { Member } from '../engine.ts'
 
 /** A leaf as the rules see it. */
 export function ruleLeaf(node: LeafNode, context: GroupContext): Omit<RuleLeaf, 'leaf'> {
-  return { ...keysOf(node), encryptionKey: node.hpkePublicKey, able: isAble(node, context) }
+  return { ...keysOf(node), able: isAble(node, context) }
 }
 
-function keysOf({ credential, signaturePublicKey }: LeafNode): Pick<RuleLeaf, 'identity' | 'signatureKey'> {
+function keysOf({
+  credential,
+  signaturePublicKey,
+  hpkePublicKey,
+}: LeafNode): Pick<RuleLeaf, 'identity' | 'signatureKey' | 'encryptionKey'> {
   const identity = credential.credentialType === 'basic' ? credential.identity : undefined
-  return { identity, signatureKey: signaturePublicKey }
+  return { identity, signatureKey: signaturePublicKey, encryptionKey: hpkePublicKey }
 }
 
 /** Whether a leaf can do what the group needs. It has no extensions: the others do not know any. */
@@ -75,8 +79,9 @@ export function leavesOf(tree: RatchetTree): { readonly leaf: number; readonly n
 export function personOf({
   identity = new Uint8Array(),
   signatureKey,
-}: Pick<RuleLeaf, 'identity' | 'signatureKey'>): Omit<Member, 'leaf'> {
-  return { identity, signatureKey, agentId: agentIdOf(signatureKey), founder: isFounder(identity) }
+  encryptionKey,
+}: Pick<RuleLeaf, 'identity' | 'signatureKey' | 'encryptionKey'>): Omit<Member, 'leaf'> {
+  return { identity, signatureKey, encryptionKey, agentId: agentIdOf(signatureKey), founder: isFounder(identity) }
 }
 
 const members = new WeakMap<RatchetTree, readonly Member[]>()

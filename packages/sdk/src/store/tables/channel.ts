@@ -8,7 +8,7 @@ import type {
   PositionRecord,
   SenderRecord,
 } from '../../ports.ts'
-import { BYTES, type Column, FLAG, INTEGER, oneOf, OPTIONAL_TEXT, type Table, TEXT } from '../table.ts'
+import { BYTES, type Column, FLAG, INTEGER, KEYS, oneOf, OPTIONAL_TEXT, type Table, TEXT } from '../table.ts'
 
 /** A record with the channel it belongs to. */
 export type InChannel<Record> = Record & { readonly channel: ChannelId }
@@ -59,6 +59,9 @@ export const CHANNEL: Table<ChannelRow> = {
     sentSinceRekey: INTEGER,
     fork: OPTIONAL_TEXT,
     broken: OPTIONAL_TEXT,
+    leafKeys: KEYS,
+    offeredBy: OPTIONAL_TEXT,
+    offeredAt: INTEGER,
   },
   key: ['id'],
 }
@@ -152,7 +155,7 @@ export const SENDER: Table<InChannel<SenderRecord>> = {
 
 export const LEAVER: Table<InChannel<LeaverRecord>> = {
   name: 'leaver',
-  columns: { channel: TEXT, agent: TEXT, publicKey: BYTES, slot: INTEGER, signature: BYTES },
+  columns: { channel: TEXT, agent: TEXT, publicKey: BYTES, slot: INTEGER, leafKeys: KEYS, signature: BYTES },
   key: ['channel', 'agent'],
   parent: { table: 'channel', by: ['channel'] },
 }

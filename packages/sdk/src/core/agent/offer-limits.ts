@@ -1,0 +1,87 @@
+/**
+ * How many offers an agent keeps: anybody who has one of its KeyPackages can make one, so they are bounded, and whoever
+ * has made most of them loses one first.
+ */
+import { MAX_WELCOME_BYTES, StaticError } from '@static/protocol'
+import type { AgentId } from '../../ports.ts'
+import type { Membership } from '../channel/membership.ts'
+import type { Memberships } from './memberships.ts'
+
+/** Whose offers an agent takes: `known` are agents whose key is pinned, and those that it shares a channel with. */
+export const OFFER_POLICIES = ['anyone', 'known', 'none'] as const
+export type OfferPolicy = (typeof OFFER_POLICIES)[number]
+
+/** Offers that are kept, in all and of one adder, and the bytes of their Welcomes. */
+export const MAX_OFFERS = 256
+export const MAX_OFFERS_OF_ONE = 32
+export const MAX_OFFER_BYTES: number = 8 * 1024 * 1024
+
+/** The offers of one adder. */
+interface Share {
+  count: number
+  bytes: number
+  oldest: Membership
+  newest: Membership
+}
+
+/**
+ * Checks how long a Welcome is, before anything looks into it.
+ *
+ * @throws {StaticError} `invalid_welcome`
+ */
+export function checkWelcomeSize({ length }: Uint8Array): void {
+  if (length <= MAX_WELCOME_BYTES) return
+  throw StaticError.of('invalid_welcome', `The Welcome has ${length} bytes: at most ${MAX_WELCOME_BYTES} are taken.`)
+}
+
+/**
+ * The offer that must go, if there are too many: the oldest of whoever has most. Among several that have as many, the
+ * one that came last loses: offers that wait are not driven out by many strangers with one each.
+ */
+export function excessOffer(memberships: Iterable<Membership>): Membership | undefined {
+  const shares = new Map<AgentId, Share>()
+  let count = 0
+  let bytes = 0
+  for (const membership of memberships) {
+    if (membership.state !== 'offered' || !membership.welcome) continue
+    const size = membership.welcome.length
+    count += 1
+    bytes += size
+    const adder = membership.standing.offeredBy ?? ''
+    const share = shares.get(adder)
+    if (!share) shares.set(adder, { count: 1, bytes: size, oldest: membership, newest: membership })
+    else {
+      share.count += 1
+      share.bytes += size
+      if (cameBefore(membership, share.oldest)) share.oldest = membership
+      if (cameBefore(share.newest, membership)) share.newest = membership
+    }
+  }
+  const most = (of: 'count' | 'bytes'): Share | undefined =>
+    [...shares.values()].reduce<Share | undefined>(
+      (one, other) => (one && !hasMore(other, one, of) ? one : other),
+      undefined,
+    )
+  const greedy = most('count')
+  if (greedy && (count > MAX_OFFERS || greedy.count > MAX_OFFERS_OF_ONE)) return greedy.oldest
+  return bytes > MAX_OFFER_BYTES ? most('bytes')?.oldest : undefined
+}
+
+function hasMore(one: Share, other: Share, of: 'count' | 'bytes'): boolean {
+  return one[of] === other[of] ? cameBefore(other.newest, one.newest) : one[of] > other[of]
+}
+
+/** By the time that they came; of those that came at once the order does not matter, but it is always the same. */
+function cameBefore(one: Membership, other: Membership): boolean {
+  const [first, second] = [one.standing.offeredAt, other.standing.offeredAt]
+  return first === second ? one.id < other.id : first < second
+}
+
+/** Whether an agent's key is pinned, or it shares a channel with this one. */
+export function isKnownAgent(
+  agent: AgentId,
+  pins: { has(agent: AgentId): boolean },
+  memberships: Memberships,
+): boolean {
+  return pins.has(agent) || [...memberships].some(({ group }) => group?.members.has(agent) === true)
+}

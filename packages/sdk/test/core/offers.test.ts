@@ -1,0 +1,165 @@
+/** Offers that nobody asked for: how many are kept, whose are taken, and who loses when there are too many. */
+import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
+import { test, type TestContext } from 'node:test'
+import { MAX_WELCOME_BYTES, parseChannelName, toHex } from '@static/protocol'
+import { StaticClient } from '../../src/client.ts'
+import {
+  excessOffer,
+  MAX_OFFER_BYTES,
+  MAX_OFFERS,
+  MAX_OFFERS_OF_ONE,
+  type OfferPolicy,
+} from '../../src/core/agent/offer-limits.ts'
+import type { Membership } from '../../src/core/channel/membership.ts'
+import { Agent as MlsAgent } from '../mls/support.ts'
+import { delivering, fakeGroup } from '../support/fake-group.ts'
+import { goOn, LyingSystem } from '../support/lying-system.ts'
+import { code, event } from '../support/test-system.ts'
+
+interface Kept {
+  readonly id: string
+  readonly by: string
+  readonly size: number
+}
+
+/** Lets offers come one after the other, and drops what is too much; gives what is left. */
+function keep(coming: readonly (readonly [by: string, size: number])[]): Kept[] {
+  let held: Kept[] = []
+  const at = new Map<string, number>()
+  for (const [time, [by, size]] of coming.entries()) {
+    const id = `${time}`
+    at.set(id, time)
+    held.push({ id, by, size })
+    for (;;) {
+      const memberships = held.map(({ id, by, size }) => ({
+        id,
+        state: 'offered',
+        welcome: new Uint8Array(size),
+        standing: { offeredBy: by, offeredAt: at.get(id) },
+      }))
+      const excess = excessOffer(memberships as unknown as Membership[])
+      if (!excess) break
+      held = held.filter(({ id }) => id !== excess.id)
+    }
+  }
+  return held
+}
+
+test('one adder has at most so many offers: its oldest go', () => {
+  const kept = keep([['ann', 1], ...Array.from({ length: 100 }, () => ['mallory', 1] as const)])
+  const ofMallory = kept.filter(({ by }) => by === 'mallory')
+  assert.deepEqual(
+    ofMallory.map(({ id }) => Number(id)),
+    Array.from({ length: MAX_OFFERS_OF_ONE }, (_, n) => 101 - MAX_OFFERS_OF_ONE + n),
+  )
+  assert.equal(kept.length, MAX_OFFERS_OF_ONE + 1)
+})
+
+test('in all there are at most so many: whoever has most loses first, and one each does not drive out who was there', () => {
+  const many = Array.from({ length: 20 }, (_, n) => Array.from({ length: 20 }, () => [`m${n}`, 1] as const)).flat()
+  const kept = keep([['ann', 1], ...many])
+  assert.equal(kept.length, MAX_OFFERS)
+  assert.ok(kept.some(({ by }) => by === 'ann'))
+  const strangers = keep([['ann', 1], ...Array.from({ length: 1000 }, (_, n) => [`s${n}`, 1] as const)])
+  assert.equal(strangers.length, MAX_OFFERS)
+  assert.ok(strangers.some(({ by }) => by === 'ann'))
+})
+
+test('their bytes are bounded, too: whoever has most of them loses first', () => {
+  const large = Array.from({ length: 200 }, (_, n) => [`m${n % 8}`, MAX_WELCOME_BYTES] as const)
+  const kept = keep([['ann', 1000], ...large])
+  assert.ok(kept.reduce((sum, { size }) => sum + size, 0) <= MAX_OFFER_BYTES)
+  assert.ok(kept.length >= MAX_OFFER_BYTES / MAX_WELCOME_BYTES - 1)
+  assert.ok(kept.some(({ by }) => by === 'ann'))
+})
+
+/** Bob, who takes these offers; what offers him a channel; and how many Welcomes wait for him. */
+async function scene(
+  t: TestContext,
+  offers?: OfferPolicy,
+): Promise<{
+  world: LyingSystem
+  bob: StaticClient
+  offer: (maker: MlsAgent, change?: (welcome: Uint8Array) => Uint8Array) => Promise<void>
+  kept: () => { by: string | undefined; bytes: number }[]
+}> {
+  const world = LyingSystem.start(t)
+  const parts = await world.parts('bob')
+  const bob = await StaticClient.start({ ...parts, offers })
+  t.after(() => bob.close())
+  let made = 0
+  return {
+    world,
+    bob,
+    offer: async (maker, change = (welcome) => welcome) => {
+      const name = parseChannelName(`mallory/offers/n${++made}`)
+      const pretence = {
+        channelId: new Uint8Array(randomBytes(16)),
+        name,
+        maker,
+        victim: await bob.generateKeyPackage(),
+      }
+      const { welcome } = await fakeGroup(pretence)
+      world.relay.welcomeTo(bob.agentId, delivering(pretence, change(welcome)))
+      await world.relay.until(() => world.relay.unread(bob.agentId) === 0)
+    },
+    kept: () =>
+      parts.store.load().channels.map(({ record, welcome }) => ({
+        by: record.offeredBy,
+        bytes: welcome?.length ?? 0,
+      })),
+  }
+}
+
+test('an agent that does nothing keeps a bounded number of offers, on disk, too', async (t) => {
+  const { bob, offer, kept } = await scene(t)
+  const [ann, mallory] = [new MlsAgent('ann'), new MlsAgent('mallory')]
+  const refusing = event(bob, 'welcome_refused')
+  await offer(ann)
+  for (let times = 0; times < MAX_OFFERS_OF_ONE + 3; times++) await offer(mallory)
+  const { channel, error } = await refusing
+  assert.deepEqual([channel, error.code], ['mallory/offers/n2', 'queue_full'])
+  const by = kept().map(({ by }) => by)
+  assert.equal(by.length, MAX_OFFERS_OF_ONE + 1)
+  assert.ok(by.includes(toHex(ann.agentId)))
+})
+
+test('a Welcome that is too large is refused before anything looks into it', async (t) => {
+  const { bob, offer, kept } = await scene(t)
+  const refusing = event(bob, 'welcome_refused')
+  await offer(new MlsAgent('mallory'), () => new Uint8Array(MAX_WELCOME_BYTES + 1))
+  const { error } = await refusing
+  assert.ok(code('invalid_welcome', /131073 bytes/)(error))
+  assert.deepEqual(kept(), [])
+  await assert.rejects(
+    bob.joinChannel('mallory/x/y', new Uint8Array(MAX_WELCOME_BYTES + 1)),
+    code('invalid_welcome', /131073 bytes/),
+  )
+})
+
+test('who takes no offers keeps none', async (t) => {
+  const { bob, offer, kept } = await scene(t, 'none')
+  const refusing = event(bob, 'welcome_refused')
+  await offer(new MlsAgent('mallory'))
+  assert.equal((await refusing).error.code, 'not_allowed')
+  assert.deepEqual(kept(), [])
+})
+
+test('who takes offers of known agents takes those of whom it shares a channel with', async (t) => {
+  const { world, bob, offer, kept } = await scene(t, 'known')
+  const refusing = event(bob, 'welcome_refused')
+  await offer(new MlsAgent('mallory'))
+  assert.equal((await refusing).error.code, 'not_allowed')
+  assert.deepEqual(kept(), [])
+  const alice = await world.agent('alice')
+  const { channels } = await world.channel([alice, bob])
+  const other = await alice.createChannel('acme/support/other')
+  const offers = bob.joins()
+  const coming = offers.next()
+  await other.addMember(await bob.generateKeyPackage())
+  const { value } = await coming
+  assert.equal(value?.addedBy, alice.fingerprint())
+  await value.accept()
+  await goOn(...channels)
+})
