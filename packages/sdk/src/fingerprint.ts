@@ -17,7 +17,7 @@ export function parseAgentId(text: string): AgentId {
   // JavaScript callers and callers from other languages can pass anything.
   const digits = typeof text === 'string' ? text.replaceAll(/[\s:]/g, '').toLowerCase() : ''
   if (!DIGITS.test(digits)) {
-    const given = JSON.stringify(String(text).slice(0, 100))
+    const given = typeof text === 'string' ? JSON.stringify(text.slice(0, 100)) : typeof text
     throw StaticError.of(
       'invalid_request',
       `${given} is not an agent id or fingerprint: ${2 * AGENT_ID_BYTES} hexadecimal digits.`,
