@@ -221,7 +221,10 @@ void test('an input that does not end keeps no command that was interrupted or h
   const failed = await ann.shell(
     'static channel send acme/no/channel --as bob --lines < <(echo x; exec sleep 40 2> /dev/null)',
   )
-  assert.deepEqual([failed.code, failed.stderr], [1, 'static: This agent is not a member of channel acme/no/channel.\n'])
+  assert.deepEqual(
+    [failed.code, failed.stderr],
+    [1, 'static: This agent is not a member of channel acme/no/channel.\n'],
+  )
   const sender = ann.start(
     `exec static channel send ${ROUTING} --as bob --lines < <(echo ready; exec sleep 40 2> /dev/null)`,
   )

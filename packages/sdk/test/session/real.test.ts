@@ -218,7 +218,10 @@ test('says why when neither way is there', TIMEOUT, async (t) => {
   const endpoint = parseEndpoint(`quic://localhost:${await quietPort()}`)
   const fallback = grpcFallback(endpoint, { grpcPort: await quietPort() })
   const { ready } = open(t, relay, 'quic', { endpoint, fallback })
-  await assert.rejects(ready, refusedWith('connection_error', /UDP port \d+ .* The gRPC fallback failed, too: .*TCP port/))
+  await assert.rejects(
+    ready,
+    refusedWith('connection_error', /UDP port \d+ .* The gRPC fallback failed, too: .*TCP port/),
+  )
 })
 
 test('goes from gRPC to QUIC when the UDP port opens', TIMEOUT, async (t) => {
