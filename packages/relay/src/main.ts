@@ -83,6 +83,7 @@ export interface RunningRelay {
 
 /**
  * Starts a relay.
+ *
  * Throws `invalid_request` for invalid settings or a credential that the API refuses, `store_locked` if another process
  * has the database open, and `connection_error` if a port is in use.
  */

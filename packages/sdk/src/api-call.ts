@@ -35,6 +35,7 @@ const MAX_ANSWER_BYTES = 65_536
 
 /**
  * Sends a request on a new connection.
+ *
  * @throws {StaticError} `connection_error` if the API cannot be reached, `unavailable` if its response is too long
  */
 export async function callApi({ url, method, headers, apiKey, body, ca, timeoutMs }: ApiCall): Promise<ApiAnswer> {

@@ -81,6 +81,7 @@ export class Channel implements AsyncDisposable {
   /**
    * Sends a payload of at most 262,144 bytes to all members. Resolves once the relay has stored it on disk. If the
    * program ends before that, the message is sent at the next start.
+   *
    * @throws {StaticError} `too_large`, `quota_exceeded`, `queue_full`, `removed`, `fork_detected`, `mls_error`,
    *   `closed`
    */
@@ -99,6 +100,7 @@ export class Channel implements AsyncDisposable {
    * Payloads from the other members, starting with the first unsettled one. Does not end until the channel does. Asking
    * for the next payload, or leaving the loop, settles the current one; an unsettled payload is delivered again after a
    * restart. Concurrent iterators share the payloads: each payload goes to one of them.
+   *
    * @throws {StaticError} the error that ended the channel: `removed`, `not_found`, `mls_error` or `closed`
    * @example
    * for await (const payload of channel.messages()) handle(payload)
@@ -123,6 +125,7 @@ export class Channel implements AsyncDisposable {
    * Adds a member. Pass either a KeyPackage that you received over an authenticated path, or an agent id; in that case
    * a KeyPackage is fetched from the relay and checked against the id. The relay delivers the Welcome to the new
    * member. It is also returned, in case you want to deliver it yourself.
+   *
    * @throws {StaticError} `identity_changed`, `key_package_unavailable`, `group_full`, `invalid_request`
    */
   async addMember(member: Uint8Array | AgentId, options: AddOptions = {}): Promise<Uint8Array> {
@@ -144,6 +147,7 @@ export class Channel implements AsyncDisposable {
 
   /**
    * Removes a member. Only the owner can do this. The removed member cannot read any message sent afterwards.
+   *
    * @throws {StaticError} `not_allowed`, `not_found`
    */
   async removeMember(member: AgentId): Promise<void> {
@@ -159,6 +163,7 @@ export class Channel implements AsyncDisposable {
 
   /**
    * Leaves the channel, even if its group is broken. The owner cannot leave, only delete the channel.
+   *
    * @throws {StaticError} `not_allowed` for the owner
    */
   async leave(): Promise<void> {
@@ -167,6 +172,7 @@ export class Channel implements AsyncDisposable {
 
   /**
    * Deletes the channel for all members. Requires the owner's API key.
+   *
    * @throws {StaticError} `not_found`, `api_key_required`
    */
   async delete(): Promise<void> {
@@ -184,9 +190,8 @@ export class Channel implements AsyncDisposable {
 
   /**
    * Declares a commit invalid, as the owner; `commit_skipped` events report its slot. The relay undoes its changes to
-   * the roster and bars its sender from committing until `liftBar`. The agents of the
-   * owner and the members already reject what every member finds invalid; this call is for a commit that is
-   * `unfollowable`.
+   * the roster and bars its sender from committing until `liftBar`. The agents of the owner and the members already
+   * reject what every member finds invalid; this call is for a commit that is `unfollowable`.
    *
    * @throws {StaticError} `not_found`, `not_allowed`
    */
@@ -198,6 +203,7 @@ export class Channel implements AsyncDisposable {
 
   /**
    * Lets a member commit again after one of its commits was rejected. Only the owner can do this.
+   *
    * @throws {StaticError} `not_allowed`
    */
   async liftBar(member: AgentId): Promise<void> {
@@ -223,6 +229,7 @@ export class Channel implements AsyncDisposable {
    * Resolves once everything the relay has for this channel is processed. Until then, `members` and `verify` may be out
    * of date. You do not have to read messages meanwhile. Without a connection it waits for one, or until `signal` is
    * aborted.
+   *
    * @throws {StaticError} `queue_full` if the inbox is full of unread messages, or the error that ended the channel
    */
   async catchUp(options: { readonly signal?: AbortSignal } = {}): Promise<void> {

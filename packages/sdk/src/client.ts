@@ -30,6 +30,7 @@ export interface JoinOffer {
 
 /**
  * An agent with its keys, its channels and a session to a relay. The client reconnects whenever the session is lost.
+ *
  * @example
  * const client = await StaticClient.connect({ endpoint: 'quic://localhost:4433', dataDir: './agent', identity:
  * 'billing' })
@@ -49,6 +50,7 @@ export class StaticClient implements AsyncDisposable {
   /**
    * Opens the agent's database, creating it on first use, and connects to the relay. With an API key the agent acts for
    * its account. Without one it is a guest: it can use channels but not create them.
+   *
    * @throws {StaticError} `connection_error` if the relay cannot be reached; an AuthError if the relay or the API
    *   refuses the agent; `invalid_request` for invalid options; `store_*` if the database cannot be opened
    */
@@ -87,6 +89,7 @@ export class StaticClient implements AsyncDisposable {
   /**
    * Creates a channel owned by this agent. If this agent already owns a channel of that name, even one whose creation
    * was interrupted, that channel is returned.
+   *
    * @throws {StaticError} `channel_error` for an invalid name, `channel_exists` if another agent has the name,
    *   `api_key_required` for a guest
    */
@@ -96,6 +99,7 @@ export class StaticClient implements AsyncDisposable {
 
   /**
    * Opens a channel that this agent is a member of. Works after a restart, too.
+   *
    * @throws {StaticError} `channel_error` for an invalid name, `not_found` if this agent is not a member
    */
   channel(name: string): Channel {
@@ -127,6 +131,7 @@ export class StaticClient implements AsyncDisposable {
   /**
    * Joins a channel with a Welcome that you received yourself. The creator of a Welcome decides who is in the channel,
    * so pass `owner`, the owner's fingerprint, unless the Welcome came over a channel that nobody else can write to.
+   *
    * @throws {StaticError} `invalid_welcome`, `channel_exists`, `channel_error` for an invalid name
    */
   async joinChannel(name: string, welcome: Uint8Array, options: { readonly owner?: string } = {}): Promise<Channel> {
@@ -139,6 +144,7 @@ export class StaticClient implements AsyncDisposable {
 
   /**
    * Channels that others have added this agent to: first the pending ones, then new ones as they arrive.
+   *
    * @example
    * for await (const offer of client.joins()) if (offer.owner === known) await offer.accept()
    */

@@ -24,6 +24,7 @@ const LABEL = /^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$/
 /**
  * Parses `quic://host:4433` or `https://host:5000`. These ports are the defaults; IPv6 addresses need brackets. The
  * server name of an IP address is `relayName`, or `localhost` for loopback addresses.
+ *
  * @throws {StaticError} `invalid_request` for anything else
  */
 export function parseEndpoint(text: string, { relayName }: { readonly relayName?: string | undefined } = {}): Endpoint {
@@ -56,6 +57,7 @@ export function isLoopback(host: string): boolean {
 
 /**
  * Parses the URL of the API and removes trailing slashes.
+ *
  * @throws {StaticError} `invalid_request` unless it is https, without user, query or fragment
  */
 export function parseApiUrl(text: string): string {

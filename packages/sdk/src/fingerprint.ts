@@ -11,6 +11,7 @@ export function fingerprintOf(agentId: AgentId): string {
 
 /**
  * Parses an agent id or a fingerprint.
+ *
  * @throws {StaticError} `invalid_request`
  */
 export function parseAgentId(text: string): AgentId {

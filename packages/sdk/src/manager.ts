@@ -39,6 +39,7 @@ interface Reader {
 /**
  * Creates, invites, joins, sends and receives by channel name. A manager with an API key also admits agents that ask to
  * join with its invites, for as long as it runs.
+ *
  * @example
  * const manager = await StaticChannelManager.connect({ endpoint, dataDir, identity, apiKey, apiUrl })
  * await manager.create('acme/support/routing')
@@ -61,6 +62,7 @@ export class StaticChannelManager implements AsyncDisposable {
 
   /**
    * Connects like `StaticClient.connect` and starts to answer join requests.
+   *
    * @throws {StaticError} see `StaticClient.connect`
    */
   static async connect(options: ClientOptions = {}): Promise<StaticChannelManager> {
@@ -97,6 +99,7 @@ export class StaticChannelManager implements AsyncDisposable {
   /**
    * Creates an invite token for a channel that this agent owns. The token is a secret: whoever presents it first can
    * join with it. Hand it over in a way that only the invitee can read.
+   *
    * @throws {StaticError} `not_found`, `not_allowed` if this agent does not own the channel, `api_key_required`
    */
   async invite(name: string, { maxUses = 1, ttl = TTL_SECONDS }: InviteOptions = {}): Promise<string> {
@@ -108,6 +111,7 @@ export class StaticChannelManager implements AsyncDisposable {
 
   /**
    * Revokes an invite. Agents that have already joined with it stay.
+   *
    * @throws {StaticError} `invite_invalid` if this agent did not create the invite
    */
   async revokeInvite(token: string): Promise<void> {
@@ -117,6 +121,7 @@ export class StaticChannelManager implements AsyncDisposable {
   /**
    * Joins a channel with an invite token. Resolves once the owner has answered; `timeout` is in seconds. After a
    * timeout, call it again with the same token to continue.
+   *
    * @throws {StaticError} `join_timeout`, `invite_invalid`, `invite_expired`, `invite_used_up`, `invite_revoked`,
    *   `identity_changed`, `group_full`, `invalid_welcome`, `channel_exists`
    */

@@ -15,6 +15,7 @@ import { makeQuicTransport } from './transport/quic.ts'
 
 /**
  * Creates the parts of an agent from its settings.
+ *
  * @throws {StaticError} `store_*`, or `invalid_request` if the directory belongs to another identity
  */
 export async function openParts(settings: Settings): Promise<AgentParts> {

@@ -1,5 +1,6 @@
 /**
  * The ports of the agent: a database and a session to the relay.
+ *
  * Everything that one wake-up changes (ratchets, cursor, outbox and inbox) is written in one transaction, so that a
  * crash leaves all of it or none. Small data is kept in memory and read once, when the agent starts.
  */
@@ -332,6 +333,7 @@ export interface Transport {
   readonly form: WireForm
   /**
    * Connects to a relay.
+   *
    * @throws {StaticError} `connection_error`, with the reason in its message
    */
   dial(target: Target, handlers: StreamHandlers): Promise<CellStream>

@@ -1,6 +1,7 @@
 /**
  * The settings of a client, from three sources: options, then environment variables, then the per-user file. This is
  * the only place where the SDK reads the environment.
+ *
  * Each value is looked up separately, so a key from one source can be sent to an API whose address comes from another.
  * That is safe: anyone who can set a user's environment or write the user's file can act as that user.
  */
@@ -105,6 +106,7 @@ const FASTEST_RATE = 64
 
 /**
  * Collects and validates the settings of a client.
+ *
  * @throws {StaticError} `invalid_request` if a value is missing or invalid, `auth_key_invalid` for a malformed API key,
  *   `store_permissions` if other users can access the per-user file
  */
@@ -159,6 +161,7 @@ export function resolveSettings(
 /**
  * The account settings alone, for a program that calls the API itself. `usualApiUrl` is the default for the API's
  * address.
+ *
  * @throws {StaticError} see `resolveSettings`
  */
 export function resolveAccount(

@@ -36,6 +36,7 @@ const KEY = /^[!-~]{1,512}$/
 
 /**
  * Rejects what cannot be an API key.
+ *
  * @throws {StaticError} `auth_key_invalid`
  */
 export function checkApiKey(key: string): void {
@@ -49,6 +50,7 @@ export function checkApiKey(key: string): void {
 /**
  * Creates a token source. A call rejects with the error code of the API, with `connection_error` if the API cannot be
  * reached, or with `unavailable` for any other answer.
+ *
  * @throws {StaticError} `invalid_request` for an API URL that is not https, `auth_key_invalid`
  */
 export function makeTokenSource(options: TokenOptions): TokenSource {

@@ -18,6 +18,7 @@ const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g
 
 /**
  * Reads the per-user file; returns an empty object if it does not exist. A path in its `ca` is relative to the file.
+ *
  * @throws {StaticError} `store_permissions` if other users can read or write it or own it, `invalid_request` if its
  *   contents are invalid
  */
@@ -50,6 +51,7 @@ export function readCredentials(path: string): Credentials {
 
 /**
  * Writes the per-user file with mode 0600, replacing an existing one.
+ *
  * @throws {StaticError} `invalid_request` if it cannot be written
  */
 export function writeCredentials(path: string, credentials: Credentials): void {
@@ -67,6 +69,7 @@ export function writeCredentials(path: string, credentials: Credentials): void {
 
 /**
  * Reads a CA, given as PEM text or as the path of a PEM file.
+ *
  * @throws {StaticError} `invalid_request` if it is neither
  */
 export function readAuthority(given: string): string {

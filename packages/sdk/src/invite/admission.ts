@@ -28,6 +28,7 @@ const ANSWERS: ReadonlySet<ErrorCode> = new Set([
 
 /**
  * Admits the sender of a request, or answers why not.
+ *
  * @throws {StaticError} `closed`
  */
 export async function decide(owner: Admitting, membership: Membership, request: PolledRequest): Promise<void> {

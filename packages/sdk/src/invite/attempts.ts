@@ -55,6 +55,7 @@ export class JoinAttempts {
 
   /**
    * Joins with a token. Resolves once the owner has answered this agent's hello.
+   *
    * @throws {StaticError} `invite_*`, `join_timeout`, `invalid_welcome`, `channel_exists`, `identity_changed`,
    *   `group_full`
    */

@@ -65,6 +65,7 @@ export class InviteIssuer {
 
   /**
    * Creates an invite to a channel that this agent owns.
+   *
    * @throws {StaticError} `not_allowed`, `api_key_required`, `rate_limited`, `invalid_request`
    */
   async invite(membership: Membership, maxUses: number, lifetimeMs: number): Promise<string> {
@@ -95,6 +96,7 @@ export class InviteIssuer {
 
   /**
    * Revokes an invite: nobody can join with it any more.
+   *
    * @throws {StaticError} `invite_invalid` if this agent did not create it
    */
   async revoke(token: string): Promise<void> {

@@ -48,6 +48,7 @@ export function encodeToken(token: InviteToken): string {
 
 /**
  * Decodes a token.
+ *
  * @throws {StaticError} `invite_invalid`
  */
 export function decodeToken(text: string): InviteToken {

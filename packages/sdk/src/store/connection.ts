@@ -16,6 +16,7 @@ export function databaseFile(directory: string): string {
 
 /**
  * Opens or creates a database and locks it for this process.
+ *
  * Throws `store_permissions`, `store_locked`, or `store_corrupt` if the key does not decrypt the first page.
  */
 export function connect(path: string, key: Uint8Array): Database {

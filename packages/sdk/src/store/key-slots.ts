@@ -41,6 +41,7 @@ const NAMES: Readonly<Record<KeySlot['type'], string>> = {
 
 /**
  * The key of the database in a directory. For a new directory, a key is created with one slot. The caller wipes it.
+ *
  * Throws `store_key_wrong`, `store_permissions` or `store_corrupt`.
  */
 export async function openDatabaseKey(directory: string, source: KeySource): Promise<Buffer> {
@@ -66,6 +67,7 @@ export async function openDatabaseKey(directory: string, source: KeySource): Pro
 
 /**
  * Lists the key slots of an agent's directory without opening any. The agent may be running.
+ *
  * @throws {StaticError} `not_found` if there is no agent, `store_permissions`, `store_corrupt`
  */
 export function listKeySlots(directory: string): readonly KeySlot[] {
@@ -75,6 +77,7 @@ export function listKeySlots(directory: string): readonly KeySlot[] {
 /**
  * Adds a key slot, so that `added` opens the agent, too. A key file that does not exist is created. The agent must not
  * be running.
+ *
  * @throws {StaticError} `store_key_wrong` if `by` does not open the agent, `store_locked` if it is running,
  *   `invalid_request` for a ninth slot or an empty passphrase, `not_found` if there is no agent
  * @example
@@ -99,6 +102,7 @@ export async function addKeySlot(directory: string, by: KeySource, added: KeySou
 
 /**
  * Replaces the slot that `by` opens with one for `added`, in one step. Use it to change a passphrase. See `addKeySlot`.
+ *
  * @example
  * await replaceKeySlot('./agent', { type: 'passphrase', passphrase: old }, { type: 'passphrase', passphrase: next })
  */
@@ -119,6 +123,7 @@ export async function replaceKeySlot(directory: string, by: KeySource, added: Ke
 /**
  * Removes a key slot. `by` must open a slot that stays, so that nobody is locked out. The key file or keyring entry is
  * not deleted. The agent must not be running.
+ *
  * @throws {StaticError} `store_key_wrong` if `by` opens no slot that stays, `not_found` if there is no such slot,
  *   `invalid_request` for the last one, `store_locked` if the agent is running
  */

@@ -2,6 +2,7 @@
  * Detects a database restored from an old copy. A number in the database and one in a separate file increase together,
  * at every start and at every checkpoint that moved something: first in the database, then in the file. So the database
  * is equal to the file, or one ahead after a crash in between; anything else is a copy from another time.
+ *
  * It does not detect a file that was restored together with the database (unless it is kept elsewhere), nor a database
  * that was restored, or whose log was truncated, within one step of the number. The relay's head reveals those.
  */

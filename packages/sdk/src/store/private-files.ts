@@ -5,6 +5,7 @@ import { StaticError } from '@static/protocol'
 
 /**
  * Creates a directory with mode 0700, or checks an existing one.
+ *
  * Throws `store_permissions` if others can enter it or another user owns it, `invalid_request` if it cannot be created.
  */
 export function ensurePrivateDirectory(path: string): void {
@@ -23,6 +24,7 @@ export function ensurePrivateDirectory(path: string): void {
 /**
  * The size of a file that only its owner may read; undefined if it does not exist. Never opens the file: closing any
  * descriptor of a database drops the locks that SQLite holds on it in this process.
+ *
  * Throws `store_permissions` if others can read or write it or another user owns it.
  */
 export function privateFileSize(path: string): number | undefined {

@@ -1,6 +1,7 @@
 /**
  * The schema of the agent's database. Rows that change with every message are small: encrypting and writing a page
  * costs more than changing a row, so the large parts (groups, requests, ciphertexts) have their own tables.
+ *
  * All rows of a channel refer to its row and are deleted with it.
  */
 import { StaticError } from '@static/protocol'
@@ -27,6 +28,7 @@ const STEPS: Readonly<Record<number, string>> = {
 
 /**
  * Whether the database has its tables. A crash at the first start leaves one without.
+ *
  * Throws `invalid_request` if a newer version of Static created them.
  */
 export function hasSchema(database: Database): boolean {

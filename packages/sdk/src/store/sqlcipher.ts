@@ -1,6 +1,7 @@
 /**
  * The agent's database on disk, fully encrypted (connection.ts) under a key stored in slots (key-slots.ts). The
  * directory contains `agent.db`, its write-ahead log, `keys.json`, by default the key file, and the open counter.
+ *
  * It protects data at rest, not against programs of the same user while the agent runs. With the key file in the same
  * directory, it only protects against losing a part of that directory.
  */
@@ -43,6 +44,7 @@ export interface AgentStoreOptions {
 
 /**
  * Opens the database of an agent, or creates it.
+ *
  * Throws `store_permissions`, `store_locked`, `store_key_wrong`, `store_corrupt`, `store_rolled_back`, and
  * `invalid_request` if it belongs to another identity or to a newer version of Static.
  */

@@ -55,6 +55,7 @@ export interface GrpcTransport extends Transport {
   pacing(): readonly PacingCounts[]
   /**
    * Uses a new certificate for connections from now on.
+   *
    * @throws if certificate and key do not match; the old one stays in use
    */
   renew(certificate: Certificate): void
@@ -69,6 +70,7 @@ const SUBSCRIBE_PATH = `/${Relay.typeName}/${Relay.method.subscribe.name}`
 
 /**
  * Opens the port.
+ *
  * @throws {StaticError} `connection_error` if an address is in use
  */
 export async function startGrpcTransport(

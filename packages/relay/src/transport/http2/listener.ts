@@ -24,6 +24,7 @@ export interface Listeners {
 /**
  * Listens on a host: `localhost` is both loopback addresses, `0.0.0.0` and `::` are all addresses. IPv6 is skipped if
  * the machine has none. Port 0 picks a free one.
+ *
  * @throws {StaticError} `connection_error` if an address is in use
  */
 export async function listen(host: string, port: number, make: () => Http2SecureServer): Promise<Listeners> {

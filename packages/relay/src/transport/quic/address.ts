@@ -8,6 +8,7 @@ import { StaticError } from '@static/protocol'
 /**
  * The addresses to listen on: `localhost` is both loopback addresses, `0.0.0.0` and `::` are all addresses of both
  * families. The library's socket on `::` accepts IPv4, too, so that one is enough if the machine has IPv6.
+ *
  * Throws `invalid_request` for a name without an address.
  */
 export async function listenAddresses(host: string): Promise<readonly string[]> {

@@ -40,6 +40,7 @@ export interface QuicTransport extends Transport {
   /**
    * Uses another certificate. The library cannot swap it, so the endpoints restart one after the other: all streams of
    * an endpoint close, and its agents reconnect and find the new certificate a moment later.
+   *
    * Throws `invalid_request` if certificate and key do not match; then nothing has changed.
    */
   renew(certificate: Certificate): Promise<void>
@@ -56,6 +57,7 @@ interface Route {
 
 /**
  * Starts the endpoints of a relay. Resolves when all of them listen.
+ *
  * Throws `invalid_request` for an unusable host or certificate, `connection_error` if a port is in use.
  */
 export async function startQuicTransport(options: QuicOptions, handler: StreamHandler): Promise<QuicTransport> {

@@ -42,6 +42,7 @@ export class BodyBudget {
 
 /**
  * Reads a body of at most `most` bytes that arrives within `ms` milliseconds. Every chunk must be granted.
+ *
  * @throws {ConnectError} if it is longer, slower, incomplete, or not granted
  */
 export function readBody(
@@ -110,6 +111,7 @@ export function unframeMessage(body: Uint8Array): { readonly compressed: boolean
 /**
  * Rejects bodies that are short but would become many objects. The library decodes them again, which costs little
  * compared with its other work.
+ *
  * @throws {ConnectError} for a malformed body
  */
 export function checkBody(type: DescMessage, contentType: string, body: Uint8Array): void {
