@@ -51,6 +51,8 @@ function describe(event: Exclude<AgentEvent, { type: 'members_changed' }>): stri
     case 'unknown_version':
       return `${event.channel}: ${event.sender.slice(0, 8)}… writes messages of version ${event.version}, which this program leaves out: update it.`
     case 'commit_skipped':
+      if (event.reason === 'unfollowable')
+        return `${event.channel}: a change by ${event.sender.slice(0, 8)}… cannot be followed here: the next message of another shows whether the others did.`
       return `${event.channel}: a change by ${event.sender.slice(0, 8)}… breaks the rules and is left out: ${printable(event.reason)}`
     case 'commit_rejected':
       return `${event.channel}: the members have undone a change by ${event.sender.slice(0, 8)}….`
