@@ -200,6 +200,20 @@ test('a number on a message is no proof: one guest cannot stop a channel by nami
   assert.deepEqual([await ann.take(), await cid.take()], [['on'], ['on']])
 })
 
+test('who joined by a Welcome is not stopped by a number, either, once it has heard the owner', async () => {
+  const all = await scene()
+  const { stage, ann, bob, cid, mal } = all
+  await say(all, ann, 'welcome')
+  mal.put(ofEpoch(mal, BigInt(ann.epoch) + 1n))
+  await stage.settle()
+  // Ann, who owns the channel, hears nobody but mal.
+  assert.deepEqual(failures(bob, cid), [undefined, undefined])
+  const fresh = await scene()
+  fresh.mal.put(ofEpoch(fresh.mal, BigInt(fresh.bob.epoch) + 1n))
+  await fresh.stage.settle()
+  assert.deepEqual(failures(fresh.bob), ['mls_error'])
+})
+
 test('whom only the doubtful commit adds is no other member', async () => {
   const all = await scene()
   const { stage, ann, bob, cid, mal } = all

@@ -16,6 +16,7 @@ import {
   type SignatureKeyPair,
 } from '../../mls/index.ts'
 import type { AgentId, Change, ChannelId, EpochPlace, EpochRecord } from '../../ports.ts'
+import { same } from '../bytes.ts'
 import { SenderTrust } from './sender-trust.ts'
 
 /** A message of another member that was opened. */
@@ -45,6 +46,8 @@ export class GroupState {
   readonly #dirty = new Set<number>()
   #place: EpochPlace
   readonly #trust = new SenderTrust()
+  /** Whether a message of the owner was opened in this epoch: then it is not one that another has made up. */
+  #hasHeardOwner = false
 
   constructor(engine: MlsEngine, { group, rows }: Epoch, place: EpochPlace) {
     this.#engine = engine
@@ -106,6 +109,7 @@ export class GroupState {
       const before = this.#rows.get(row.leaf)?.generation ?? 0
       this.#trust.opened(sender, spoken, row.generation - 1 - before)
       this.#replace(row)
+      if (same(member.agentId, this.facts.context.owner)) this.#hasHeardOwner = true
       // Whoever speaks in this epoch has not followed the commit, either.
       if (sender !== this.#place.doubted) this.settle()
       return { sender: member, plaintext, messageKey }
@@ -153,11 +157,12 @@ export class GroupState {
 
   /**
    * Whether a message or commit of a higher epoch shows that the others have gone on without this agent. Anybody can write
-   * a number on a message: it counts if this agent left out a commit of somebody else, or cannot know its own epoch.
+   * a number on a message: it counts if this agent left out a commit of somebody else, or has no sign that its own epoch is
+   * the group's.
    */
   isLeftBehind(sender: AgentId): boolean {
     const { isProven, leftOut } = this.#place
-    return !isProven || (this.#members.has(sender) && leftOut.some((by) => by !== sender))
+    return !(isProven || this.#hasHeardOwner) || (this.#members.has(sender) && leftOut.some((by) => by !== sender))
   }
 
   /** Puts a group of the same epoch in place of this one: the key of an own commit is used up in it. */

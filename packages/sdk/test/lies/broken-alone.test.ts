@@ -1,0 +1,64 @@
+/** A channel whose state cannot be stored breaks alone: the agent and its other channels go on, and it can be left. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { StaticClient } from '../../src/client.ts'
+import type { Group } from '../../src/mls/index.ts'
+import type { AgentParts } from '../../src/core/agent/agent.ts'
+import { goOn, LyingSystem } from '../support/lying-system.ts'
+import { code, event, NAME, take } from '../support/test-system.ts'
+
+const OTHER = 'acme/support/other'
+
+/** An engine that cannot put the groups of some channels into bytes: as a stack that is too small. */
+function poisoned({ engine }: AgentParts, channels: ReadonlySet<string>): AgentParts['engine'] {
+  return {
+    ...engine,
+    encodeGroup: (group: Group) => {
+      const id = Buffer.from(engine.facts(group).groupId).toString('hex')
+      if (channels.has(id)) throw new RangeError('Maximum call stack size exceeded')
+      return engine.encodeGroup(group)
+    },
+  }
+}
+
+for (const role of ['owner', 'member'] as const) {
+  test(`a commit after which the ${role} cannot store the channel: its other channel goes on`, async (t) => {
+    const world = LyingSystem.start(t)
+    const ids = new Set<string>()
+    const parts = await world.parts('alice')
+    const alice = await StaticClient.start({ ...parts, engine: poisoned(parts, ids) })
+    t.after(() => alice.close())
+    const [bob, carol] = await world.agents('bob', 'carol')
+    const order = role === 'owner' ? [alice, bob, carol] : [bob, alice, carol]
+    const { channels: first } = await world.channel(order)
+    const { channels: second } = await world.channel(order, OTHER)
+    const own = order.indexOf(alice)
+    const sick = first[own]!
+    const others = first.filter((channel) => channel !== sick)
+    await goOn(...first)
+    const failing = event(alice, 'channel_failed')
+    ids.add(sick.id)
+    // Both channels in one turn.
+    await Promise.all([others[0]!.rotate(), second[order.indexOf(carol)]!.send('beside it')])
+    const { channel, error } = await failing
+    assert.deepEqual([channel, error.code], [NAME, 'mls_error'])
+    assert.deepEqual(await take(second[own]!, 1), ['beside it'])
+    await assert.rejects(sick.send('never'), code('mls_error'))
+    await take(second[order.indexOf(bob)]!, 1)
+    await goOn(...second)
+    await goOn(...others)
+    const { record } = world.stores
+      .get('alice')!
+      .load()
+      .channels.find(({ record }) => record.id === sick.id)!
+    assert.equal(record.broken, 'mls_error')
+    if (role === 'owner') await sick.delete()
+    else await sick.leave()
+    const stored = world.stores.get('alice')!.load().channels
+    assert.deepEqual(
+      stored.map((channel) => channel.record.name),
+      [OTHER],
+    )
+    await goOn(...second)
+  })
+}
