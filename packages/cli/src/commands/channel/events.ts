@@ -51,13 +51,9 @@ function describe(event: Exclude<AgentEvent, { type: 'members_changed' }>): stri
     case 'unknown_version':
       return `${event.channel}: skipped a message of version ${event.version} from ${event.sender.slice(0, 8)}…. Update this program to read it.`
     case 'commit_skipped':
-<<<<<<< HEAD
-      return `${event.channel}: skipped an invalid change by ${event.sender.slice(0, 8)}…: ${printable(event.reason)}`
-=======
       if (event.reason === 'unfollowable')
-        return `${event.channel}: a change by ${event.sender.slice(0, 8)}… cannot be followed here: the next message of another shows whether the others did.`
-      return `${event.channel}: a change by ${event.sender.slice(0, 8)}… breaks the rules and is left out: ${printable(event.reason)}`
->>>>>>> hsdk
+        return `${event.channel}: this agent cannot follow a change by ${event.sender.slice(0, 8)}…. The next message of another member shows whether the others did.`
+      return `${event.channel}: skipped an invalid change by ${event.sender.slice(0, 8)}…: ${printable(event.reason)}`
     case 'commit_rejected':
       return `${event.channel}: the members rejected a change by ${event.sender.slice(0, 8)}….`
     case 'fork_detected':
