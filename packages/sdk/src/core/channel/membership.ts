@@ -312,6 +312,8 @@ export class Membership implements ChannelView {
     const { broken } = this.#standing.record
     if (this.failure) this.#standing.set({ broken: broken ?? error.code })
     else this.#break(error)
+    // What was processed last is not on disk, so the relay must not hear of it.
+    this.intake.lose()
   }
 
   // ---- Inside ----
