@@ -12,7 +12,7 @@ void test('a roster is bound to channel, head, place in the log and every agent'
     '000000080000000000000003',
     '000000080000000000000009',
     `00000020${'04'.repeat(32)}`,
-    `00000048${`00000020${'01'.repeat(32)}`}${`00000020${'02'.repeat(32)}`}`,
+    `0000004800000020${'01'.repeat(32)}00000020${'02'.repeat(32)}`,
   ]
   const context = hex(Buffer.from('static-relay/1 roster'))
   assert.equal(hex(rosterBytes(claim)), `${'20'.repeat(64)}${context}00${fields.join('')}`)
