@@ -246,6 +246,7 @@ for (const [name, seen] of [
     const telling = clients.map((client) => event(client, 'fork_detected'))
     mallory.say(mallory.frame('false', { seen: seen(room) }))
     for (const [at, channel] of channels.entries()) await forked(telling[at]!, channel, mallory.agentId)
+    await assert.rejects(channels[0].resetRoster(), code('fork_detected'))
     const canary = makeCanary()
     await channels[0].removeMember(mallory.agentId)
     await world.relay.read(room, ...ids)
