@@ -128,7 +128,7 @@ describe('static proxy', TWO, () => {
   })
 
   test('to a relay of another authority', async () => {
-    await refuses(change(proxyCommand, { '--relay-ca': foreign.caFile }), /not signed by the authority/)
+    await refuses(change(proxyCommand, { '--relay-ca': foreign.caFile }), /not signed by an authority/)
   })
 
   test('with a client certificate that the relay does not take', async () => {
