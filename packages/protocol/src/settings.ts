@@ -24,8 +24,10 @@ function overlay(base: object, given: unknown, path: string, nullable: string | 
     } else if ((value === null && path === nullable) || (Number.isSafeInteger(value) && Number(value) >= 1)) {
       result[name] = value
     } else {
-      const found = value === undefined ? 'undefined' : JSON.stringify(value).slice(0, 40)
-      throw StaticError.of('invalid_request', `The setting ${here} must be a whole number of at least 1, not ${found}.`)
+      // Not every value has a JSON form, whatever the type says.
+      const found: string | undefined = JSON.stringify(value)
+      const not = found === undefined ? '' : `, not ${found.slice(0, 40)}`
+      throw StaticError.of('invalid_request', `The setting ${here} must be a whole number of at least 1${not}.`)
     }
   }
   return result

@@ -131,7 +131,7 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorRow>> = {
   ]),
   invalid_credentials: auth(401, 'Wrong e-mail or password', [
     'The e-mail address or the password is wrong.',
-    'Check both and try again.',
+    'Check the e-mail address and the password.',
   ]),
   api_key_required: auth(
     403,
@@ -145,16 +145,13 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorRow>> = {
   mode_mismatch: auth(
     403,
     'Test and live mode mixed',
-    [
-      'A test key cannot be used for live resources, nor a live key for test resources.',
-      'Use the key of the matching mode.',
-    ],
+    ['The mode of the key does not match.', 'Use a live key for live resources and a test key for test resources.'],
     GRPC.permissionDenied,
   ),
   account_suspended: auth(
     403,
     'Account suspended',
-    ['The account is suspended.', 'Ask the operator of the service why.'],
+    ['The account is suspended.', 'Ask the operator of the service why it was suspended.'],
     GRPC.permissionDenied,
   ),
   not_allowed: auth(
@@ -274,7 +271,7 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorRow>> = {
   invite_invalid: channel(
     400,
     'Invalid invite token',
-    ['The invite token is not valid.', 'Check that it was copied completely and is for this channel and relay.'],
+    ['The invite token is not valid.', 'Check that the token was copied completely and is for this channel and relay.'],
     GRPC.invalidArgument,
   ),
   invite_expired: channel(
@@ -311,7 +308,7 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorRow>> = {
     'Message quota reached',
     [
       'The message quota of the plan is used up for this month.',
-      'Wait until it resets (`GET /v1/usage` says when), or change the plan.',
+      'Wait until the quota resets (`GET /v1/usage` says when), or change the plan.',
     ],
     GRPC.resourceExhausted,
   ),
@@ -444,13 +441,13 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorRow>> = {
   store_locked: other(
     409,
     'Store in use',
-    ['Another process is using this data directory.', 'Stop it, or choose another directory.'],
+    ['Another process is using this data directory.', 'Stop that process, or choose another directory.'],
     GRPC.failedPrecondition,
   ),
   store_key_wrong: other(
     500,
     'Wrong store key',
-    ['The key or passphrase does not open this data directory.', 'Use the one that it was created with.'],
+    ['The key or passphrase does not open this data directory.', 'Use the key or passphrase that it was created with.'],
     GRPC.failedPrecondition,
   ),
   store_corrupt: other(
