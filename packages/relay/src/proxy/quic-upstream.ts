@@ -47,10 +47,13 @@ export class QuicUpstream implements Upstream {
     return this.#lanes.some(({ live }) => live !== undefined)
   }
 
-  /** Dials, so that the first agent does not wait and `connected` tells the truth. */
+  /**
+   * Dials, so that the first agent does not wait and `connected` tells the truth, and keeps dialling every two seconds
+   * whatever lane is not up. Rejects with the reason when a lane cannot be connected now.
+   */
   async dial(): Promise<void> {
-    for (const lane of this.#lanes) await this.#connection(lane)
     this.#tending = setInterval(() => this.#tend(), TEND_MS)
+    for (const lane of this.#lanes) await this.#connection(lane)
   }
 
   async open(handlers: UpstreamHandlers): Promise<UpstreamStream> {
