@@ -97,12 +97,16 @@ async function callsBy(port: number): Promise<GrpcStatus[]> {
 
 before(async () => {
   await startApi()
-  await startRelay()
   const directory = join(workspace.path, 'client')
   // The authority signs for whoever has its directory, as the operator does.
   await runCommand(['admin', 'proxy-certificate', directory, '--data-dir', join(workspace.path, 'ca')])
   const files = { cert: join(directory, 'client.pem'), key: join(directory, 'client.key') }
-  proxy = await startProxyProcess({ workspace, quicPort: relay.quicPort, client: files })
+  // Before its relay: it waits for it.
+  proxy = await startProxyProcess({ workspace, quicPort: relayPorts.quicPort, client: files })
+  assert.equal(await health(proxy.grpcPort), 503)
+  assert.match(proxy.errors(), /the relay cannot be reached: the proxy is not ready and keeps trying/)
+  await startRelay()
+  await eventually(async () => assert.equal(await health(proxy.grpcPort), 200))
   account = await signUp(client)
   other = await signUp(client)
   token = await tokenOf(client, account.api_key.key)

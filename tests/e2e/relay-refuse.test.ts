@@ -123,10 +123,6 @@ describe('static proxy', TWO, () => {
     await misunderstands(change(proxyCommand, { '--client-key': undefined }), /required option '--client-key/)
   })
 
-  test('to a relay that is not there', async () => {
-    await refuses(change(proxyCommand, { '--relay': 'quic://localhost:1' }), /Nothing is listening on UDP port 1 /)
-  })
-
   test('to a relay of another authority', async () => {
     await refuses(change(proxyCommand, { '--relay-ca': foreign.caFile }), /not signed by an authority/)
   })

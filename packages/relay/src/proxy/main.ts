@@ -1,5 +1,6 @@
 /** Starts a stand-alone proxy: gRPC from agents, QUIC to a relay. */
 import packageJson from '../../package.json' with { type: 'json' }
+import { ConnectionError, type ConnectionFailure } from '@static/node/connection-error'
 import { type LogOptions, makeLog } from '@static/node/logger'
 import type { Certificate } from '../ports.ts'
 import { ProxyCalls } from './calls.ts'
@@ -37,8 +38,9 @@ export interface RunningProxy {
 }
 
 /**
- * Starts a proxy. Throws `connection_error` if the port is in use or the relay cannot be reached, so that an operator
- * sees a wrong address or certificate at once.
+ * Starts a proxy. Throws `connection_error` if the port is in use, or if the relay's answer shows that a certificate is
+ * wrong, so that an operator sees it at once. If the relay is merely down, the proxy waits for it and is not ready until
+ * then.
  */
 export async function startProxy(options: ProxyOptions): Promise<RunningProxy> {
   const log = makeLog(options.log, 'relay')
@@ -48,8 +50,11 @@ export async function startProxy(options: ProxyOptions): Promise<RunningProxy> {
   const sessions = new ProxySessions(upstream, onError)
   let stopping = false
   try {
-    await upstream.dial()
-    await greet(upstream, onError)
+    await reach(upstream, onError).catch((error: unknown) => {
+      if (!isAbsent(error)) throw error
+      const address = `${relay.host}:${relay.port}`
+      log.warn({ err: error, relay: address }, 'the relay cannot be reached: the proxy is not ready and keeps trying')
+    })
     const grpc: GrpcTransport = await startGrpcTransport(
       {
         host: options.host,
@@ -80,3 +85,15 @@ export async function startProxy(options: ProxyOptions): Promise<RunningProxy> {
     throw error
   }
 }
+
+async function reach(upstream: QuicUpstream, onError: (error: unknown) => void): Promise<void> {
+  await upstream.dial()
+  await greet(upstream, onError)
+}
+
+/** Whether the relay is down or out of reach, and may be there later; a wrong certificate or name does not mend. */
+function isAbsent(error: unknown): boolean {
+  return error instanceof ConnectionError && ABSENT.includes(error.reason)
+}
+
+const ABSENT: readonly ConnectionFailure[] = ['refused', 'unreachable', 'timed_out', 'closed']

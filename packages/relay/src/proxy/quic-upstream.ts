@@ -47,10 +47,13 @@ export class QuicUpstream implements Upstream {
     return this.#lanes.some(({ live }) => live !== undefined)
   }
 
-  /** Connects in advance, so that the first agent does not wait and `connected` is accurate. */
+  /**
+   * Connects in advance, so that the first agent does not wait and `connected` is accurate. Retries every two seconds;
+   * rejects with the reason if a lane cannot connect now.
+   */
   async dial(): Promise<void> {
-    for (const lane of this.#lanes) await this.#connection(lane)
     this.#tending = setInterval(() => this.#tend(), TEND_MS)
+    for (const lane of this.#lanes) await this.#connection(lane)
   }
 
   async open(handlers: UpstreamHandlers): Promise<UpstreamStream> {
