@@ -43,7 +43,7 @@ void test('a leave is bound to channel, slot and leaf', () => {
   const context = hex(Buffer.from('static-relay/1 leave'))
   assert.equal(
     hex(leaveBytes(channelId, notice)),
-    `${spaces}${context}0000000010${'07'.repeat(16)}000000080000000000000003` + `0000002400000020${'05'.repeat(32)}`,
+    `${spaces}${context}0000000010${'07'.repeat(16)}0000000800000000000000030000002400000020${'05'.repeat(32)}`,
   )
   distinct([
     leaveBytes(channelId, notice),
