@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { MAX_MEMBERS, maxCommitBytes } from '@static/protocol'
+import { MAX_MEMBERS, MAX_WELCOME_BYTES, maxCommitBytes } from '@static/protocol'
 import type { Position } from '../../src/ports.ts'
 import {
   account,
@@ -119,6 +119,22 @@ forEachEngine((open) => {
       'too_large',
     )
     refused(await world.commit('bob', tooLarge), 'too_large')
+  })
+
+  test('a Welcome has at most 128 KiB, with its commit and after it', async (t) => {
+    const world = await open(t)
+    const others = Array.from({ length: 100 }, (_, n) => `m${n}`)
+    await world.found('alice', ...others)
+    const welcomes = [welcomeFor('bob', { welcome: new Uint8Array(MAX_WELCOME_BYTES + 1) })]
+    refused(await world.commit('alice', { adds: ['bob'], welcomes }), 'too_large')
+    const slot = world.head
+    accepted(await world.commit('alice', { adds: ['bob'] }))
+    const send = (size: number): Promise<object> => {
+      const welcome = welcomeFor('bob', { welcome: new Uint8Array(size) })
+      return world.run('welcome', { actor: member('alice'), channel: world.channel, slot, welcome })
+    }
+    refused(await send(MAX_WELCOME_BYTES + 1), 'too_large')
+    assert.deepEqual(await send(MAX_WELCOME_BYTES), { done: true })
   })
 
   test('commit and Welcomes together have room for each member, those added included', async (t) => {

@@ -30,6 +30,8 @@ const NOT_AS_DECLARED: Readonly<Record<string, readonly [code: string, reason: s
   'a member removes another': ['not_allowed', 'removes_without_right'],
   'a notice that the leaver did not sign': ['invalid_request', 'removes_without_right'],
   'a notice for another channel': ['invalid_request', 'removes_without_right'],
+  'a notice for another leaf than the leaver has': ['invalid_request', 'removes_without_right'],
+  'a notice that names more leaves than one can have': ['invalid_request', 'removes_without_right'],
   // Nothing is left to find: an empty commit that declares nothing. It is declared with a stranger below.
   'a declared Add that is none': ['invalid_request', ''],
 }

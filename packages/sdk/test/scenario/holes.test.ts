@@ -126,7 +126,8 @@ for (const way of WAYS) {
 test('a member that was removed while it was away too long is told of the gap, then removed', async (t) => {
   const world = await TestSystem.start(t, 'grpc', { settings: { retention: { channelEntries: 64 } } })
   const [alice, bob, carol] = [await world.agent('alice'), await world.agent('bob'), await world.agent('carol')]
-  const [a, , c] = await world.channel(alice, [bob, carol])
+  const [a, b, c] = await world.channel(alice, [bob, carol])
+  await b!.catchUp()
   await bob.close()
   await a!.send('while away')
   await a!.removeMember(bob.agentId)
