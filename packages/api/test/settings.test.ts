@@ -15,10 +15,10 @@ test('one number can be changed without naming its neighbours', () => {
 })
 
 for (const [what, given, message] of [
-  ['a list', [], /file must be an object/],
-  ['an unknown name', { rate: {} }, /no setting rate\b/],
-  ['an unknown name below', { rates: { signup: {} } }, /no setting rates\.signup\b/],
-  ['an inherited name', { constructor: 1 }, /no setting constructor/],
+  ['a list', [], /settings must be an object/],
+  ['an unknown name', { rate: {} }, /Unknown setting rate\b/],
+  ['an unknown name below', { rates: { signup: {} } }, /Unknown setting rates\.signup\b/],
+  ['an inherited name', { constructor: 1 }, /Unknown setting constructor/],
   ['a text', { keysPerAccount: '5' }, /keysPerAccount must be a whole number/],
   ['a fraction', { lease: { chunk: 1.5 } }, /lease\.chunk must be/],
   ['nothing', { bodyBytes: 0 }, /bodyBytes must be/],
