@@ -99,7 +99,7 @@ test('refuses the database of a newer version', async () => {
   const database = connect(databaseFile(directory), await openDatabaseKey(directory, { type: 'file' }))
   database.pragma('user_version = 99')
   database.close()
-  await assert.rejects(openStore(directory), code('invalid_request', /newer version/))
+  await assert.rejects(openStore(directory), code('invalid_request', /newer Static version/))
 })
 
 test('brings the database of an older version up to this one, and keeps what is in it', async () => {
