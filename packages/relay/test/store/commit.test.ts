@@ -128,13 +128,20 @@ forEachEngine((open) => {
     const welcomes = [welcomeFor('bob', { welcome: new Uint8Array(MAX_WELCOME_BYTES + 1) })]
     refused(await world.commit('alice', { adds: ['bob'], welcomes }), 'too_large')
     const slot = world.head
-    accepted(await world.commit('alice', { adds: ['bob'] }))
+    accepted(await world.commit('alice', { adds: ['bob'], welcomes: [] }))
     const send = (size: number): Promise<object> => {
       const welcome = welcomeFor('bob', { welcome: new Uint8Array(size) })
-      return world.run('welcome', { actor: member('alice'), channel: world.channel, slot, welcome })
+      return world.run('welcome', {
+        actor: member('alice'),
+        channel: world.channel,
+        slot,
+        welcome,
+        paid: 0,
+        now: world.now,
+      })
     }
     refused(await send(MAX_WELCOME_BYTES + 1), 'too_large')
-    assert.deepEqual(await send(MAX_WELCOME_BYTES), { done: true })
+    assert.deepEqual(await send(MAX_WELCOME_BYTES), { units: 0 })
   })
 
   test('commit and Welcomes together have room for each member, those added included', async (t) => {
