@@ -54,6 +54,12 @@ const RENEW_MS = 30_000
 const MAX_WAITING = 10_000
 const EXCEEDED_MS = 5000
 const UNAVAILABLE_MS = 1000
+/** It may pass: the API is out of reach, or what is left is lent to others. */
+const NO_QUOTA_NOW: RefusalDetails = {
+  refused: 'unavailable',
+  message: 'The relay cannot get quota for this account from the API at the moment.',
+  retryAfterMs: UNAVAILABLE_MS,
+}
 /** A lease is good for so long after it was asked for, whatever the API says. */
 const LEASE_MS = 60_000
 /** How long a last settlement is tried: it gives the rest of a lease back. */
@@ -84,7 +90,7 @@ export class Quota {
     if (meter.refusal && this.#effects.monotonic < meter.refusedUntil) {
       then(meter.refusal)
     } else if (meter.waiting.length >= MAX_WAITING) {
-      then({ refused: 'unavailable', retryAfterMs: UNAVAILABLE_MS })
+      then(NO_QUOTA_NOW)
     } else {
       meter.waiting.push(then)
       this.#ask(meter)
@@ -184,11 +190,11 @@ export class Quota {
       meter.leases.push({ id, amount: granted, used: 0, reserved: 0, told: 0, expiresAt, telling: false, retryAt: 0 })
       // It took too long, or the month is about to end: another one would fare no better.
       if (expiresAt - MARGIN_MS <= now) {
-        this.#refuse(meter, { refused: 'unavailable', retryAfterMs: UNAVAILABLE_MS }, now + UNAVAILABLE_MS)
+        this.#refuse(meter, NO_QUOTA_NOW, now + UNAVAILABLE_MS)
       }
     } else if (outcome.ok && outcome.value.outstanding > 0) {
       // What is left is lent to other nodes, or to an earlier life of this one: it may come back.
-      this.#refuse(meter, { refused: 'unavailable', retryAfterMs: UNAVAILABLE_MS }, now + UNAVAILABLE_MS)
+      this.#refuse(meter, NO_QUOTA_NOW, now + UNAVAILABLE_MS)
     } else if (outcome.ok) {
       // With a new month there is a new quota. A wrong wall clock only shortens the pause.
       const restMs = Math.max(0, Date.parse(outcome.value.period_end) - this.#effects.now)
@@ -198,7 +204,7 @@ export class Quota {
       const ours = refusal.refused === 'account_suspended' || refusal.refused === 'not_found'
       this.#refuse(
         meter,
-        ours ? { refused: 'account_suspended' } : { refused: 'unavailable', retryAfterMs: UNAVAILABLE_MS },
+        ours ? { refused: 'account_suspended' } : NO_QUOTA_NOW,
         now + (ours ? EXCEEDED_MS : UNAVAILABLE_MS),
       )
     }
