@@ -20,9 +20,10 @@ const relay = await startRelay({
         granted: 1_000_000_000,
         outstanding: 0,
         expires_at: new Date(Date.now() + 86_400_000).toISOString(),
+        expires_in_ms: 86_400_000,
         period_end: new Date(Date.now() + 86_400_000).toISOString(),
       }),
-    settle: () => Promise.resolve({ remaining: 1, expires_at: new Date(Date.now() + 86_400_000).toISOString() }),
+    settle: () => Promise.resolve({ remaining: 1, expires_in_ms: 86_400_000 }),
   },
   // Only what a bench must pass is raised: everything comes from one address.
   settings: { streams: { unauthenticatedPerAddress: 10_000, openingsPerSecond: 100_000, openingsBurst: 100_000 } },

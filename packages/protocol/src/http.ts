@@ -80,6 +80,8 @@ export interface Lease {
   /** Messages that other leases still hold; while this is above 0, a retry may succeed. */
   readonly outstanding: number
   readonly expires_at: string
+  /** The time until then, from before the answer was sent: a holder counts it from when it asked. */
+  readonly expires_in_ms: number
   readonly period_end: string
 }
 

@@ -59,7 +59,10 @@ export interface RelayOptions {
   /** Overrides of the defaults; see `Settings`. */
   readonly settings?: unknown
   readonly log: LogOptions
+  /** The wall clock. Default: the system's. */
   readonly now?: (() => Time) | undefined
+  /** Milliseconds by a clock that nobody sets. Default: the system's. */
+  readonly monotonic?: (() => Time) | undefined
   /** Called when the relay cannot go on and must be restarted. */
   readonly onFatal?: ((error: unknown) => void) | undefined
 }
@@ -123,6 +126,7 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
     verify: makeVerifier(async () => (await api.keys()) as JSONWebKeySet, now),
     quota: api,
     now,
+    monotonic: options.monotonic ?? (() => performance.now()),
     onError,
     onSend: (message, receivers) => metrics.sent(message, receivers),
   })

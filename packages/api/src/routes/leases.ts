@@ -16,10 +16,11 @@ const lease = Type.Object({
   granted: count,
   outstanding: count,
   expires_at: time,
+  expires_in_ms: count,
   period_end: time,
 })
 const settlement = Type.Object({ spent: count, final: Type.Boolean() }, { additionalProperties: false })
-const settled = Type.Object({ id: uuid, spent: count, remaining: count, expires_at: time })
+const settled = Type.Object({ id: uuid, spent: count, remaining: count, expires_at: time, expires_in_ms: count })
 const params = Type.Object({ id: Type.String() })
 const security = [{ key: [] }]
 const tags = ['internal']

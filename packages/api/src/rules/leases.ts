@@ -18,6 +18,7 @@ export interface SettledLease {
   /** How much of it may still be spent. */
   readonly remaining: number
   readonly expires_at: string
+  readonly expires_in_ms: number
 }
 
 export class Leases {
@@ -52,6 +53,7 @@ export class Leases {
       granted,
       outstanding,
       expires_at: isoTime(expiresAt),
+      expires_in_ms: expiresAt - now,
       period_end: isoTime(end),
     }
   }
@@ -71,6 +73,7 @@ export class Leases {
       spent: lease.spent,
       remaining: lease.state === 'open' && lease.expiresAt > now ? lease.amount - lease.spent : 0,
       expires_at: isoTime(lease.expiresAt),
+      expires_in_ms: Math.max(0, lease.expiresAt - now),
     }
   }
 

@@ -53,6 +53,7 @@ onEachEngine('usage and quota leases', (engine) => {
     const { body: lease } = await lend(id)
     assert.equal(lease.granted, 100)
     assert.equal(lease.expires_at, new Date(bench.clock.now + 60_000).toISOString())
+    assert.equal(lease.expires_in_ms, 60_000)
     assert.deepEqual((await usage(first.key)).messages, { used: 0, reserved: 100, limit: 1050, remaining: 950 })
     assert.deepEqual((await settle(lease.id, 30, false)).body.remaining, 70)
     assert.deepEqual((await usage(first.key)).messages, { used: 30, reserved: 70, limit: 1050, remaining: 950 })

@@ -8,8 +8,10 @@ type Then<Value> = (outcome: Outcome<Value>) => void
 
 /** Collects effects and keeps the continuations of those that come back. */
 export class Effects {
-  /** The time of the input that is being handled. */
+  /** The time of the input that is being handled, by the wall clock. */
   now: Time = 0
+  /** The same moment by a clock that nobody sets: for deadlines that a wrong wall clock must not move. */
+  monotonic: Time = 0
   #list: Effect[] = []
   #lastId = 0
   readonly #waiting = new Map<number, Then<never>>()

@@ -1,7 +1,7 @@
 /**
  * Quota by leases (SPEC.md, "Quota leases"): the API lends a number of messages, and only what is held is spent. A unit
  * is reserved before a message goes to the store and used when the store has charged it, so what is told to the API is
- * exactly what was accepted.
+ * exactly what was accepted. All times here are of the monotonic clock.
  */
 import type { Lease } from '@static/protocol'
 import type { Account, Time } from '../ports.ts'
@@ -45,16 +45,22 @@ type Waiter = (result: Unit | RefusalDetails) => void
 /** What the API tells about a lease that was settled. */
 interface Settled {
   readonly remaining: number
-  readonly expires_at: string
+  readonly expires_in_ms: number
 }
 
-/** A lease this close to its end is not spent any more: the API's clock may be ahead. */
+/** A lease this close to its end is not spent any more: clocks run at slightly different speeds. */
 const MARGIN_MS = 5000
 const RENEW_MS = 30_000
 const MAX_WAITING = 10_000
 const EXCEEDED_MS = 5000
 const UNAVAILABLE_MS = 1000
-/** A lease is good for so long after it was asked for, whatever the API's clock says. */
+/** It may pass: the API is out of reach, or what is left is lent to others. */
+const NO_QUOTA_NOW: RefusalDetails = {
+  refused: 'unavailable',
+  message: 'The relay cannot get quota for this account from the API at the moment.',
+  retryAfterMs: UNAVAILABLE_MS,
+}
+/** A lease is good for so long after it was asked for, whatever the API says. */
 const LEASE_MS = 60_000
 /** How long a last settlement is tried: it gives the rest of a lease back. */
 const OWED_MS = 3_600_000
@@ -81,10 +87,10 @@ export class Quota {
       if (left(meter) < lease.amount / 4) this.#ask(meter)
       return
     }
-    if (meter.refusal && this.#effects.now < meter.refusedUntil) {
+    if (meter.refusal && this.#effects.monotonic < meter.refusedUntil) {
       then(meter.refusal)
     } else if (meter.waiting.length >= MAX_WAITING) {
-      then({ refused: 'unavailable', retryAfterMs: UNAVAILABLE_MS })
+      then(NO_QUOTA_NOW)
     } else {
       meter.waiting.push(then)
       this.#ask(meter)
@@ -110,7 +116,7 @@ export class Quota {
 
   /** Renews what is in use, gives back what is not, repeats what did not get through. */
   tick(): void {
-    const { now } = this.#effects
+    const { monotonic: now } = this.#effects
     for (const [key, meter] of this.#meters) {
       for (const lease of meter.leases) {
         if (lease.telling || lease.expiresAt - now > RENEW_MS) continue
@@ -151,17 +157,17 @@ export class Quota {
   /** A lease with a unit left. One that is spent is settled: its holder may be all that stands in the way of a new one. */
   #usable(meter: Meter): HeldLease | undefined {
     return meter.leases.find(
-      (lease) => lease.used + lease.reserved < lease.amount && lease.expiresAt - MARGIN_MS > this.#effects.now,
+      (lease) => lease.used + lease.reserved < lease.amount && lease.expiresAt - MARGIN_MS > this.#effects.monotonic,
     )
   }
 
   #ask(meter: Meter): void {
-    if (meter.asking || (meter.refusal && this.#effects.now < meter.refusedUntil)) return
+    if (meter.asking || (meter.refusal && this.#effects.monotonic < meter.refusedUntil)) return
     meter.asking = true
     const spent = meter.leases.filter(({ used, amount, telling }) => used === amount && !telling)
     let open = spent.length
     const ask = (): void => {
-      const askedAt = this.#effects.now
+      const askedAt = this.#effects.monotonic
       this.#effects.lease(meter.account, (outcome) => this.#answered(meter, outcome, askedAt))
     }
     if (open === 0) ask()
@@ -175,29 +181,30 @@ export class Quota {
   }
 
   #answered(meter: Meter, outcome: Outcome<Lease>, askedAt: Time): void {
-    const { now } = this.#effects
+    const { monotonic: now } = this.#effects
     meter.asking = false
     meter.refusal = undefined
     if (outcome.ok && outcome.value.id !== null && outcome.value.granted > 0) {
-      const { id, granted, expires_at } = outcome.value
-      const expiresAt = Math.min(Date.parse(expires_at), askedAt + LEASE_MS)
+      const { id, granted, expires_in_ms: lifeMs } = outcome.value
+      const expiresAt = askedAt + Math.min(lifeMs, LEASE_MS)
       meter.leases.push({ id, amount: granted, used: 0, reserved: 0, told: 0, expiresAt, telling: false, retryAt: 0 })
-      // It took too long, or the clocks are far apart: another one would fare no better.
+      // It took too long, or the month is about to end: another one would fare no better.
       if (expiresAt - MARGIN_MS <= now) {
-        this.#refuse(meter, { refused: 'unavailable', retryAfterMs: UNAVAILABLE_MS }, now + UNAVAILABLE_MS)
+        this.#refuse(meter, NO_QUOTA_NOW, now + UNAVAILABLE_MS)
       }
     } else if (outcome.ok && outcome.value.outstanding > 0) {
       // What is left is lent to other nodes, or to an earlier life of this one: it may come back.
-      this.#refuse(meter, { refused: 'unavailable', retryAfterMs: UNAVAILABLE_MS }, now + UNAVAILABLE_MS)
+      this.#refuse(meter, NO_QUOTA_NOW, now + UNAVAILABLE_MS)
     } else if (outcome.ok) {
-      const until = Math.min(now + EXCEEDED_MS, Date.parse(outcome.value.period_end))
-      this.#refuse(meter, { refused: 'quota_exceeded' }, until)
+      // With a new month there is a new quota. A wrong wall clock only shortens the pause.
+      const restMs = Math.max(0, Date.parse(outcome.value.period_end) - this.#effects.now)
+      this.#refuse(meter, { refused: 'quota_exceeded' }, now + Math.min(EXCEEDED_MS, restMs))
     } else {
       const refusal = refusalOf(outcome.error)
       const ours = refusal.refused === 'account_suspended' || refusal.refused === 'not_found'
       this.#refuse(
         meter,
-        ours ? { refused: 'account_suspended' } : { refused: 'unavailable', retryAfterMs: UNAVAILABLE_MS },
+        ours ? { refused: 'account_suspended' } : NO_QUOTA_NOW,
         now + (ours ? EXCEEDED_MS : UNAVAILABLE_MS),
       )
     }
@@ -224,16 +231,16 @@ export class Quota {
 
   #renew(meter: Meter, lease: HeldLease): void {
     const { used } = lease
-    const askedAt = this.#effects.now
+    const askedAt = this.#effects.monotonic
     lease.telling = true
     this.#effects.settle(lease.id, used, false, (outcome) => {
       lease.telling = false
-      lease.retryAt = outcome.ok ? 0 : this.#effects.now + UNAVAILABLE_MS
-      if (this.#owed.has(lease.id) && lease.reserved === 0) return this.#tellLast(lease, this.#effects.now)
+      lease.retryAt = outcome.ok ? 0 : this.#effects.monotonic + UNAVAILABLE_MS
+      if (this.#owed.has(lease.id) && lease.reserved === 0) return this.#tellLast(lease, this.#effects.monotonic)
       if (!outcome.ok) return
-      const { remaining, expires_at } = outcome.value as Settled
+      const { remaining, expires_in_ms: lifeMs } = outcome.value as Settled
       lease.told = used
-      lease.expiresAt = Math.min(Date.parse(expires_at), askedAt + LEASE_MS)
+      lease.expiresAt = askedAt + Math.min(lifeMs, LEASE_MS)
       // The API has closed it already: nothing of it may be spent any more.
       if (remaining < lease.amount - used) this.#finish(meter, lease)
     })
@@ -242,8 +249,8 @@ export class Quota {
   /** Takes a lease out of use; the API is told when nothing of it is reserved. */
   #finish(meter: Meter, lease: HeldLease, then: () => void = () => {}): void {
     meter.leases = meter.leases.filter((other) => other !== lease)
-    if (lease.reserved === 0 && !lease.telling) this.#tellLast(lease, this.#effects.now, then)
-    else this.#owed.set(lease.id, { lease, since: this.#effects.now })
+    if (lease.reserved === 0 && !lease.telling) this.#tellLast(lease, this.#effects.monotonic, then)
+    else this.#owed.set(lease.id, { lease, since: this.#effects.monotonic })
   }
 
   #tellLast(lease: HeldLease, since: Time, then: () => void = () => {}): void {
@@ -251,7 +258,7 @@ export class Quota {
     lease.telling = true
     this.#effects.settle(lease.id, lease.used, true, (outcome) => {
       lease.telling = false
-      lease.retryAt = this.#effects.now + UNAVAILABLE_MS
+      lease.retryAt = this.#effects.monotonic + UNAVAILABLE_MS
       if (outcome.ok || refusalOf(outcome.error).refused === 'not_found') this.#owed.delete(lease.id)
       then()
     })

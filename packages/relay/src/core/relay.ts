@@ -1,5 +1,5 @@
 /**
- * The relay as a state machine: `handle(input, now)` gives the effects, and nothing else happens here. No socket, clock,
+ * The relay as a state machine: `handle(input, now, monotonic)` gives the effects, and nothing else happens here. No socket, clock,
  * timer or randomness; what takes time comes back as an input. The store decides about channels, this only remembers who
  * is connected.
  */
@@ -85,9 +85,10 @@ export class Relay {
     this.#sessions = new Sessions({ effects, settings, streams, opening, tokens, delivery, channels })
   }
 
-  /** Takes what happened; returns what is to be done, in order. */
-  handle(input: Input, now: Time): Effect[] {
+  /** Takes what happened; returns what is to be done, in order. `monotonic` never jumps, whoever sets the wall clock. */
+  handle(input: Input, now: Time, monotonic: Time): Effect[] {
     this.#effects.now = now
+    this.#effects.monotonic = monotonic
     this.#take(input)
     return this.#effects.take()
   }

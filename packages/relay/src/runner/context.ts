@@ -6,6 +6,7 @@ import type { Settings } from '../settings.ts'
 
 export interface RunnerContext {
   readonly settings: Settings
+  /** The monotonic clock. */
   readonly now: () => Time
   /** Passes an input to the core and carries out its effects. */
   readonly handle: (input: Input) => void

@@ -33,7 +33,10 @@ export interface CoreRunnerOptions {
   readonly settings: Settings
   readonly verify: TokenVerifier
   readonly quota: QuotaSource
+  /** The wall clock. */
   readonly now: () => Time
+  /** Milliseconds since some moment, by a clock that nobody sets. */
+  readonly monotonic: () => Time
   /** Receives errors that no caller waits for. */
   readonly onError: (error: unknown) => void
   /** Called for every message sent, for metrics. */
@@ -65,7 +68,7 @@ export class CoreRunner implements CallHandler {
     this.#settings = options.settings
     const context: RunnerContext = {
       settings: options.settings,
-      now: options.now,
+      now: options.monotonic,
       handle: (input) => this.#handle(input),
       nextStream: () => ++this.#lastStream,
     }
@@ -110,7 +113,7 @@ export class CoreRunner implements CallHandler {
 
   /** Does what is due by now. */
   tick(): void {
-    const now = this.#options.now()
+    const now = this.#options.monotonic()
     this.#links.tick(now)
     this.#exchanges.tick(now)
     this.#handle({ type: 'tick' })
@@ -135,7 +138,8 @@ export class CoreRunner implements CallHandler {
 
   #handle(input: Input): void {
     try {
-      for (const effect of this.#relay.handle(input, this.#options.now())) this.#carryOut(effect)
+      const { now, monotonic } = this.#options
+      for (const effect of this.#relay.handle(input, now(), monotonic())) this.#carryOut(effect)
     } catch (error) {
       // A bug in the relay: reported, and the relay goes on for all others.
       this.#options.onError(error)
@@ -186,7 +190,7 @@ export class CoreRunner implements CallHandler {
 
   /** Callers get a general error. The cause goes to the operator, once and not for every request. */
   #storeFailed(error: unknown): never {
-    const now = this.#options.now()
+    const now = this.#options.monotonic()
     if (now - this.#storeFailedAt > STORE_LOG_MS) this.#options.onError(error)
     this.#storeFailedAt = now
     throw error

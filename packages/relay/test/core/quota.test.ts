@@ -13,6 +13,7 @@ import { UnaryAgent } from '../support/unary.ts'
 import { openMemoryRelay, quiet, type MemoryRelay } from '../support/memory-relay.ts'
 
 const ACME = 'acme/live'
+const START = Date.UTC(2027, 0, 15, 12)
 
 async function owned(world: MemoryRelay): Promise<{ owner: Agent; channelId: Uint8Array }> {
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
@@ -274,18 +275,47 @@ test('an agent that goes away while its messages wait is charged for what was ac
   assert.equal(await spentIn(world), 5)
 })
 
+for (const ahead of [9000, 3_600_000]) {
+  test(`a relay whose clock was ${ahead / 1000} s ahead sends as soon as the API can be reached`, async (t) => {
+    const world = await openMemoryRelay(t, { settings: { leaseUnits: 4 } })
+    const { owner, channelId } = await owned(world)
+    world.skew(ahead)
+    // A lease that was granted meanwhile is used, however far apart the clocks are.
+    await owner.send(channelId, 0n, 1n)
+    for (let counter = 2n; counter <= 4n; counter++) await owner.send(channelId, 0n, counter)
+    await quiet()
+    world.api.reachable = false
+    for (let counter = 5n; counter <= 8n; counter++) await owner.send(channelId, 0n, counter)
+    await assert.rejects(owner.send(channelId, 0n, 9n), refusal('unavailable'))
+    world.skew(0)
+    world.api.reachable = true
+    await world.advance(1001)
+    await owner.send(channelId, 0n, 9n)
+    // And what was lent ends when the API says, not later by what the clock was ahead.
+    world.skew(-ahead)
+    world.api.reachable = false
+    await world.advance(55_001)
+    await assert.rejects(owner.send(channelId, 0n, 10n), refusal('unavailable'))
+    world.skew(0)
+    world.api.reachable = true
+    await world.advance(1001)
+    await owner.send(channelId, 0n, 10n)
+    assert.equal(await spentIn(world), 10)
+  })
+}
+
 // ---- The meter alone ----
 
 test('a lease that has all but run out when it comes is given back, not asked for again and again', () => {
   const effects = new Effects()
   const quota = new Quota(effects)
-  effects.now = 1_000_000
+  effects.monotonic = 1_000_000
   const results: (Unit | { refused: string })[] = []
   quota.take({ id: 'acme', mode: 'live' }, (result) => results.push(result))
   const [asked] = effects.take()
   if (asked?.type !== 'lease') throw new Error('No lease was asked for.')
-  effects.now += 59_000
-  effects.done(asked.id, { ok: true, value: lease('l', 10, effects.now + 60_000) })
+  effects.monotonic += 59_000
+  effects.done(asked.id, { ok: true, value: lease('l', 10, 60_000) })
   assert.deepEqual(
     results.map((result) => 'refused' in result && result.refused),
     ['unavailable'],
@@ -297,9 +327,9 @@ test('a lease that has all but run out when it comes is given back, not asked fo
   )
 })
 
-function lease(id: string, granted: number, expiresAt: number): Lease {
-  const expires_at = new Date(expiresAt).toISOString()
-  return { id, granted, outstanding: 0, expires_at, period_end: expires_at }
+function lease(id: string, granted: number, lifeMs: number): Lease {
+  const expires_at = new Date(START + lifeMs).toISOString()
+  return { id, granted, outstanding: 0, expires_at, expires_in_ms: lifeMs, period_end: expires_at }
 }
 
 test('whatever happens in whatever order: what is told is what was used, and never more than was lent', (t) => {
@@ -324,7 +354,7 @@ function interleave(seed: number): void {
   let settled = 0
   let calls = 0
   let answers = 0
-  effects.now = 1_000_000
+  effects.monotonic = 1_000_000
 
   const finish = (at: number, reachable: boolean): void => {
     const [effect] = asked.splice(at, 1)
@@ -334,7 +364,7 @@ function interleave(seed: number): void {
       pool -= granted
       const id = `lease-${leases.size}`
       if (granted > 0) leases.set(id, { granted, spent: 0, closed: false })
-      const value = { ...lease(id, granted, effects.now + 60_000), id: granted > 0 ? id : null }
+      const value = { ...lease(id, granted, 60_000), id: granted > 0 ? id : null }
       effects.done(effect.id, { ok: true, value })
     } else if (effect?.type === 'settle') {
       const known = leases.get(effect.lease)
@@ -351,7 +381,7 @@ function interleave(seed: number): void {
       const remaining = effect.final ? 0 : known.granted - known.spent
       effects.done(effect.id, {
         ok: true,
-        value: { remaining, expires_at: new Date(effects.now + 60_000).toISOString() },
+        value: { remaining, expires_in_ms: 60_000 },
       })
     }
   }
@@ -374,7 +404,7 @@ function interleave(seed: number): void {
     } else if (kind < 9 && asked.length > 0) {
       finish(below(asked.length), random() < 0.8)
     } else {
-      effects.now += below(4000)
+      effects.monotonic += below(4000)
       quota.tick()
     }
     asked.push(...effects.take())
@@ -391,7 +421,7 @@ function interleave(seed: number): void {
     if (asked.length > 0) finish(0, true)
     asked.push(...effects.take())
   }
-  effects.now += 2000
+  effects.monotonic += 2000
   quota.tick()
   asked.push(...effects.take())
   while (asked.length > 0) {

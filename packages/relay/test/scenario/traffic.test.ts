@@ -154,7 +154,7 @@ void test('unfinished envelopes are bounded at a proxy too: in time, and over al
 void test('a refused message does not make cover late: only good answers are measured', async (t) => {
   let passed = 0
   const settings = { session: { pingMs: 3_600_000 } }
-  const relay = await startTestRelay('grpc', { settings, now: () => Date.now() + passed })
+  const relay = await startTestRelay('grpc', { settings, monotonic: () => performance.now() + passed })
   t.after(() => relay.close())
   const agent = await connect(relay, 'standard')
   const { channel, writer } = await pair(relay, agent)

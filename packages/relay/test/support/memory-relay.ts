@@ -22,6 +22,8 @@ export interface MemoryRelay {
   readonly now: () => number
   /** Lets time pass and does what is due, in a world whose clock stands still. */
   advance(ms: number): Promise<void>
+  /** Sets the relay's wall clock so far ahead of the API's; no time passes. */
+  skew(ms: number): void
   close(): Promise<void>
 }
 
@@ -63,6 +65,7 @@ export async function startMemoryRelay(options: MemoryRelayOptions = {}): Promis
   const api = new FakeApi(now)
   const errors: unknown[] = []
   let driver: CoreRunner | undefined
+  let skewMs = 0
   const store = await openMemoryStore({ retention: settings.retention }, (event) => driver?.event(event))
   const identity = { name: 'relay.test', guests: options.guests ?? true, traffic: ALL_TRAFFIC }
   const relay = new Relay({ identity, deployment: store.deployment, settings, crypto: makeCrypto() })
@@ -72,7 +75,8 @@ export async function startMemoryRelay(options: MemoryRelayOptions = {}): Promis
     settings,
     verify: makeVerifier(() => api.keys(), now),
     quota: api,
-    now,
+    now: () => now() + skewMs,
+    monotonic: now,
     onError: (error) => errors.push(error),
     onSend: () => {},
   })
@@ -85,6 +89,9 @@ export async function startMemoryRelay(options: MemoryRelayOptions = {}): Promis
     transport,
     errors,
     now,
+    skew: (ms) => {
+      skewMs = ms
+    },
     advance: () => Promise.reject(new Error('This clock goes by itself.')),
     close: async () => {
       await running.drain()

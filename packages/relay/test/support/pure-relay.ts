@@ -49,7 +49,7 @@ export class PureRelay {
   }
 
   handle(input: Input): void {
-    for (const effect of this.relay.handle(input, this.now)) {
+    for (const effect of this.relay.handle(input, this.now, this.now)) {
       if (effect.type === 'send') {
         for (const stream of effect.streams) this.sent.set(stream, [...(this.sent.get(stream) ?? []), effect.message])
       } else if (effect.type === 'end') {

@@ -67,6 +67,7 @@ export class SimNetwork implements Transport {
         settle: (id, spent, final) => network.#later('settle', () => network.#settle(id, spent, final)),
       },
       now: () => network.now,
+      monotonic: () => network.now,
       // A store that fails on purpose is told to the operator, too.
       onError: (error) => {
         if (!(error instanceof StaticError && error.code === 'unavailable')) network.errors.push(error)
@@ -218,7 +219,7 @@ export class SimNetwork implements Transport {
     this.#leases.set(id, { granted, spent: 0 })
     this.lent++
     const expires_at = new Date(this.now + 60_000).toISOString()
-    return { id, granted, outstanding: 0, expires_at, period_end: expires_at }
+    return { id, granted, outstanding: 0, expires_at, expires_in_ms: 60_000, period_end: expires_at }
   }
 
   #settle(id: string, spent: number, final: boolean): unknown {
@@ -230,7 +231,7 @@ export class SimNetwork implements Transport {
     lease.spent = spent
     if (final) this.#leases.delete(id)
     if (final) this.lent--
-    return { remaining: final ? 0 : lease.granted - spent, expires_at: new Date(this.now + 60_000).toISOString() }
+    return { remaining: final ? 0 : lease.granted - spent, expires_in_ms: 60_000 }
   }
 }
 

@@ -1,4 +1,11 @@
-/** Delays between attempts: exponential backoff with full jitter, so that many agents do not reconnect at once. */
+/**
+ * Delays between attempts, such that many agents do not reconnect at once: they grow exponentially with full jitter,
+ * which spreads the agents over time. At the longest delay only its last third is random: with full jitter there, twice
+ * as many would come in the first second after an outage, for the same longest wait.
+ */
+
+const GROWTH = 3
+const LAST_JITTER = 1 / 3
 
 /** A delay that grows with every failure. */
 export class Backoff {
@@ -16,8 +23,9 @@ export class Backoff {
 
   /** The delay in milliseconds after one more failure. */
   next(): number {
-    const ceiling = Math.min(this.#maxMs, this.#firstMs * 2 ** this.#failures)
-    if (ceiling < this.#maxMs) this.#failures++
+    const ceiling = this.#firstMs * GROWTH ** this.#failures
+    if (ceiling >= this.#maxMs) return this.#maxMs * (1 - LAST_JITTER * this.#random())
+    this.#failures++
     return this.#random() * ceiling
   }
 

@@ -15,7 +15,8 @@ import { Route } from './route.ts'
 import { type Opened, SessionStream, type StreamOwner } from './stream.ts'
 import { Tokens } from './tokens.ts'
 
-const BACKOFF_MS = { first: 100, max: 30_000 } as const
+/** After an outage of any length all agents are back within 9 s. */
+export const BACKOFF_MS = { first: 100, max: 9000 } as const
 /** A session that lasted at least this long resets the backoff. */
 const HEALTHY_MS = 10_000
 /** Upper limit for the retry delay that a relay asks for. */
@@ -253,8 +254,9 @@ export class SessionCore<Key> {
     if (rule.otherWay && !wasOpen) this.#route.unreachable(attempt.way)
     if (wasOpen && this.#now - (attempt.openedAt ?? 0) >= HEALTHY_MS) this.#backoff.reset()
     const told = Math.min(MAX_RETRY_AFTER_MS, meant.retryAfterMs ?? 0)
-    const floor = Math.max(rule.floorMs, told) + this.#fraction() * rule.jitterMs
-    this.#dialAt = this.#now + Math.max(floor, this.#backoff.next())
+    const floor = rule.floorMs + this.#fraction() * rule.jitterMs
+    // The relay may have told many agents the same: they come after that, spread.
+    this.#dialAt = this.#now + told + Math.max(floor, this.#backoff.next())
   }
 
   /** Reinterprets a failure, given the token that was used. */

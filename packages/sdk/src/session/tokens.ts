@@ -17,7 +17,7 @@ const MIN_LEFT_MS = 60_000
 const MARGIN_MS = 5 * 60_000
 /** Minimum time between renewals, whatever the clocks say. */
 const MIN_RENEW_MS = 30_000
-const RETRY_MS = { first: 1000, max: 30_000, refused: 60_000, maxTold: 600_000 } as const
+const RETRY_MS = { first: 1000, max: 9000, refused: 60_000, maxTold: 600_000 } as const
 
 /** The token state of a session's core. */
 export class Tokens {

@@ -314,3 +314,37 @@ test('who thinks better of leaving while it catches up is delivered again', asyn
   await stage.settle()
   await caughtUp
 })
+
+test('a send that waits because the relay gets no quota says so after 10 s, once for each wait', async () => {
+  const stage = await Stage.start(['alice', 'bob'])
+  const [alice, bob] = [stage.player('alice'), stage.player('bob')]
+  const noQuota: Stage['refuse'] = (player, body) =>
+    inTurn(stage, player, body, { code: 'unavailable', retryAfterMs: 1000 })
+  const since: number[] = []
+  for (const words of ['one', 'two']) {
+    stage.refuse = noQuota
+    since.push(alice.now())
+    const burst = [alice.send(words), alice.send(`${words} more`)]
+    await stage.settle()
+    await stage.advance(9000, 1000)
+    assert.equal(alice.told('send_delayed').length, since.length - 1)
+    await stage.advance(60_000, 1000)
+    assert.deepEqual(
+      alice.told('send_delayed').map((event) => [event.error.code, event.since]),
+      since.map((at) => ['unavailable', at]),
+    )
+    stage.refuse = () => undefined
+    await stage.advance(2000, 1000)
+    await Promise.all(burst)
+    assert.deepEqual(await bob.take(), [words, `${words} more`])
+  }
+  // What is taken in time is not told.
+  stage.refuse = noQuota
+  const sent = alice.send('three')
+  await stage.settle()
+  await stage.advance(5000, 1000)
+  stage.refuse = () => undefined
+  await stage.advance(60_000, 1000)
+  await sent
+  assert.equal(alice.told('send_delayed').length, 2)
+})

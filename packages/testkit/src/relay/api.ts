@@ -73,6 +73,7 @@ export class FakeApi implements LocalApi {
       granted,
       outstanding: this.outstanding,
       expires_at: new Date(this.#now() + 60_000).toISOString(),
+      expires_in_ms: 60_000,
       period_end: new Date(this.#now() + 86_400_000).toISOString(),
     }
   }
@@ -86,6 +87,6 @@ export class FakeApi implements LocalApi {
     if (final) this.#leases.delete(id)
     if (final) this.left.set(lease.account, (this.left.get(lease.account) ?? 0) + lease.amount - spent)
     const remaining = final ? 0 : lease.amount - spent
-    return Promise.resolve({ remaining, expires_at: new Date(this.#now() + 60_000).toISOString() })
+    return Promise.resolve({ remaining, expires_in_ms: 60_000 })
   }
 }

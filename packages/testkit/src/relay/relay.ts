@@ -45,6 +45,7 @@ export async function startTestRelay(
     database?: string
     traffic?: TrafficRange
     now?: () => number
+    monotonic?: () => number
   } = {},
 ): Promise<TestRelay> {
   const directory = await mkdtemp(join(tmpdir(), 'static-relay-'))
@@ -65,6 +66,7 @@ export async function startTestRelay(
       guests: options.guests ?? true,
       traffic: options.traffic,
       now: options.now,
+      monotonic: options.monotonic,
       api,
       settings: { session: { pingMs: 1000, pongMs: 1000 }, ...options.settings },
       log: LOG,

@@ -15,6 +15,11 @@ export async function printEvents(agent: OpenAgent, events: AsyncIterable<AgentE
   }
 }
 
+/** Prints only why sending takes long, for a command that sends. */
+export async function printDelays(events: AsyncIterable<AgentEvent>): Promise<void> {
+  for await (const event of events) if (event.type === 'send_delayed') note(describe(event) ?? '')
+}
+
 async function membersChanged(
   agent: OpenAgent,
   { channel, added, removed }: Extract<AgentEvent, { type: 'members_changed' }>,
@@ -60,6 +65,8 @@ function describe(event: Exclude<AgentEvent, { type: 'members_changed' }>): stri
       return `${event.channel}: fork detected: another member sees a different history. Sending has stopped. Compare the words of \`static channel verify\`.`
     case 'channel_failed':
       return `${event.channel} failed: ${event.error.message}`
+    case 'send_delayed':
+      return `${event.channel}: no message has been accepted since ${new Date(event.since).toISOString()}, still trying: ${event.error.message}`
     case 'inbox_full':
       return `${event.channel}: the inbox is full. No more messages are fetched until you read some.`
     case 'welcome_refused':

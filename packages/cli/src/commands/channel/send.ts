@@ -8,6 +8,7 @@ import { note, printJson } from '../../terminal/output.ts'
 import { withProgress } from '../../terminal/progress.ts'
 import { warnOfArgument } from '../../terminal/secrets.ts'
 import { channelArgument } from './arguments.ts'
+import { printDelays } from './events.ts'
 
 interface Flags extends AgentFlags {
   readonly lines?: boolean
@@ -118,6 +119,12 @@ function batchSize(lines: readonly Buffer[]): number {
 }
 
 async function sendAll(agent: OpenAgent, name: string, payloads: readonly Buffer[]): Promise<void> {
+  const events = agent.events()
+  if (events) void printDelays(events)
   const encoded = payloads.map((payload) => payload.toString('base64'))
-  await withProgress('Sending', agent.call('send', name, encoded))
+  try {
+    await withProgress('Sending', agent.call('send', name, encoded))
+  } finally {
+    await events?.return?.()
+  }
 }

@@ -58,6 +58,17 @@ export type AgentEvent =
   | { readonly type: 'fork_detected'; readonly channel: string; readonly member: AgentId; readonly detail: string }
   /** The channel cannot go on here: the error says what to do. */
   | { readonly type: 'channel_failed'; readonly channel: string; readonly error: StaticError }
+  /**
+   * The relay has taken no message of this agent for 10 s, for a reason that passes by itself: no quota to be had, or
+   * too many messages. `send` goes on waiting. Told once for each wait, which lasts until a message is taken.
+   */
+  | {
+      readonly type: 'send_delayed'
+      readonly channel: string
+      readonly error: StaticError
+      /** When the relay first refused, in milliseconds since 1970. */
+      readonly since: number
+    }
   /** So much is unread that no more is taken: read, or the channel stands still here. */
   | { readonly type: 'inbox_full'; readonly channel: string }
   /** A Welcome came that cannot be used. */

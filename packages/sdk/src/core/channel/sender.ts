@@ -23,7 +23,7 @@ interface Waiting extends Sending {
 }
 
 /** What a sender asks of its agent. */
-type SenderContext = Pick<AgentContext, 'engine' | 'session' | 'now' | 'random' | 'later'>
+type SenderContext = Pick<AgentContext, 'engine' | 'session' | 'now' | 'random' | 'later' | 'emit'>
 
 /** What a sender asks of its membership. */
 export interface SenderHost extends Turn {
@@ -40,6 +40,9 @@ const MOST_REORDERS = 5
  */
 const MOST_BURNT = 768
 
+/** A refusal that passes by itself is told to the application when it has lasted this long. */
+const DELAY_MS = 10_000
+
 /** The sending side of a membership. */
 export class Sender {
   readonly #context: SenderContext
@@ -55,6 +58,8 @@ export class Sender {
   sentSinceRekey: number
   #notBefore = 0
   #cancel: (() => void) | undefined
+  /** The wait for a relay that takes nothing at the moment. */
+  #delay: { error: StaticError; readonly cancel: () => void } | undefined
   #reorders = 0
   /** Why the relay takes nothing of what is under way. */
   #blockedBy: StaticError | undefined
@@ -153,6 +158,7 @@ export class Sender {
   /** The session is over. */
   lose(): void {
     this.#blockedBy = undefined
+    this.#endDelay()
     this.#outbox.lose()
   }
 
@@ -169,6 +175,7 @@ export class Sender {
   /** Nothing will be sent any more. */
   fail(error: StaticError): void {
     this.#cancel?.()
+    this.#endDelay()
     this.refuse(error)
     this.#outbox.fail(error)
   }
@@ -208,6 +215,7 @@ export class Sender {
       case 'answered':
         this.#reorders = 0
         this.#isProbing = false
+        this.#endDelay()
         this.#outbox.answer(message)
         // Without it, the message is sent again after a crash, and answered in the same way.
         this.#host.touchLater()
@@ -243,6 +251,7 @@ export class Sender {
       case 'unavailable':
       case 'rate_limited':
         this.#outbox.refuse(message, undefined)
+        this.#delayedBy(refusalError(refusal))
         this.#waitFor(retryDelay(refusal.retryAfterMs))
         return
       case 'too_large':
@@ -252,11 +261,37 @@ export class Sender {
       default:
         // The channel or the account is in the way: of those that follow none would be taken, either.
         this.#blockedBy = refusalError(refusal)
+        this.#endDelay()
         // Otherwise each of those that wait would try, one after the other.
         if (this.#isProbing && this.#outbox.unanswered.length === 1) this.refuse(this.#blockedBy)
         this.#isProbing = true
         this.#outbox.refuse(message, this.#blockedBy)
     }
+  }
+
+  /** Tells the application if this lasts. */
+  #delayedBy(error: StaticError): void {
+    if (this.#delay) {
+      this.#delay.error = error
+      return
+    }
+    const since = this.#context.now()
+    const tell = (): void => {
+      const isPayloadWaiting =
+        this.#waiting.some(({ kind }) => kind === 'payload') ||
+        this.#outbox.unanswered.some(({ record }) => !record.control)
+      const latest = this.#delay?.error ?? error
+      // The agent's own heartbeats are nothing that an application waits for.
+      if (isPayloadWaiting) {
+        this.#context.emit({ type: 'send_delayed', channel: this.#channel.name, error: latest, since })
+      }
+    }
+    this.#delay = { error, cancel: this.#context.later(DELAY_MS, tell) }
+  }
+
+  #endDelay(): void {
+    this.#delay?.cancel()
+    this.#delay = undefined
   }
 
   #waitFor(milliseconds: number): void {
