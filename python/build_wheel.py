@@ -11,6 +11,7 @@ import base64
 import hashlib
 import json
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import sysconfig
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Optional
+from typing import Any, Dict, Iterable, Iterator, List, Optional
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
@@ -28,11 +29,12 @@ from static_sdk import __version__, _driver  # noqa: E402
 ROOT = HERE.parent
 NAME = "static_sdk"
 INFO = f"{NAME}-{__version__}.dist-info"
-TAG = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
 #: Copied instead of bundled, because they contain machine code.
 NATIVE = ("@currentspace/http3", "better-sqlite3-multiple-ciphers", "sodium-native")
 #: Suffixes of the files of an npm package that are needed at run time.
 USED = (".js", ".cjs", ".mjs", ".json", ".node")
+#: Marks the version of glibc that a symbol of a program comes from.
+GLIBC = re.compile(rb"GLIBC_2\.([0-9]+)")
 MACHINES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
 
 METADATA = f"""\
@@ -48,8 +50,7 @@ WHEEL = f"""\
 Wheel-Version: 1.0
 Generator: {Path(__file__).name}
 Root-Is-Purelib: false
-Tag: {TAG}
-"""
+Tag: """
 
 
 def build_wheel(
@@ -58,7 +59,7 @@ def build_wheel(
     metadata_directory: Optional[str] = None,
 ) -> str:
     """Builds the wheel in a directory and returns its file name."""
-    name = f"{NAME}-{__version__}-{TAG}.whl"
+    name = f"{NAME}-{__version__}-{tag()}.whl"
     with tempfile.TemporaryDirectory() as temporary:
         content = Path(temporary)
         assemble(content)
@@ -67,6 +68,16 @@ def build_wheel(
             for path in files:
                 wheel.write(path, path.relative_to(content).as_posix())
     return name
+
+
+def tag() -> str:
+    """The tag of the wheel. An index takes one for Linux only if it names the oldest glibc that it runs with (PEP 600)."""
+    system = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    if system.startswith("linux_"):
+        machine_code = [path for name in closure(NATIVE) for path in used_files(name) if path.suffix == ".node"]
+        newest = max(int(minor) for path in machine_code for minor in GLIBC.findall(path.read_bytes()))
+        system = system.replace("linux_", f"manylinux_2_{newest}_", 1)
+    return f"py3-none-{system}"
 
 
 def assemble(content: Path) -> None:
@@ -87,7 +98,7 @@ def assemble(content: Path) -> None:
     info = content / INFO
     info.mkdir()
     (info / "METADATA").write_text(METADATA + (HERE / "README.md").read_text("utf-8"), "utf-8")
-    (info / "WHEEL").write_text(WHEEL, "utf-8")
+    (info / "WHEEL").write_text(f"{WHEEL}{tag()}\n", "utf-8")
     files = sorted(path for path in content.rglob("*") if path.is_file())
     lines = [record(content, path) for path in files]
     (info / "RECORD").write_text("".join(lines) + f"{INFO}/RECORD,,\n", "utf-8")
@@ -118,17 +129,23 @@ def closure(names: Iterable[str]) -> List[str]:
     return sorted(found)
 
 
-def copy_package(name: str, target: Path) -> None:
-    """Copies the run-time files of an npm package and its licence, with machine code for this platform only."""
+def used_files(name: str) -> Iterator[Path]:
+    """The run-time files of an npm package and its licence, with machine code for this platform only."""
     source = ROOT / "node_modules" / name
     system = f"{sys.platform}-{MACHINES[platform.machine().lower()]}"
     for path in source.rglob("*"):
-        place = path.relative_to(source)
+        place = path.relative_to(source).as_posix()
         is_used = path.suffix in USED or path.name.upper().startswith("LICENSE")
-        if not path.is_file() or not is_used or (path.suffix == ".node" and system not in place.as_posix()):
-            continue
-        (target / place).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, target / place)
+        if path.is_file() and is_used and (path.suffix != ".node" or system in place):
+            yield path
+
+
+def copy_package(name: str, target: Path) -> None:
+    """Copies what is needed of an npm package."""
+    for path in used_files(name):
+        place = target / path.relative_to(ROOT / "node_modules" / name)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, place)
 
 
 def record(content: Path, path: Path) -> str:

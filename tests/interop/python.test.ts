@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { test } from 'node:test'
 import { create, toBinary } from '@bufbuild/protobuf'
@@ -72,5 +72,17 @@ test('two agents in Python, without our code, live through the story of a channe
     notTheOwner: ['NOT_FOUND', 'not_found'],
     deleted: 'acme/test/python',
     gone: 'not_found',
+  })
+})
+
+test('the Python client makes the bytes of the vectors', async () => {
+  const folder = resolve(import.meta.dirname, '../vectors')
+  assert.deepEqual(await runPython('vectors.py', { folder }), {
+    session: 6,
+    leave: 2,
+    commit: 3,
+    roster: 2,
+    chain: 3,
+    invite: 8,
   })
 })

@@ -41,10 +41,10 @@ export interface RelayOptions {
   readonly quicEndpoints?: number | undefined
   readonly certificate: Certificate
   /**
-   * Certificate of the QUIC port, if it needs another one: it must not contain IP addresses if its CA has name
-   * constraints.
+   * Certificate for the QUIC port, and for clients of the TCP port that name the server, if they need another one:
+   * BoringSSL, which QUIC and many gRPC clients use, refuses IP addresses in it if its CA has name constraints.
    */
-  readonly quicCertificate?: Certificate | undefined
+  readonly namedCertificate?: Certificate | undefined
   /** CA of the client certificates of stand-alone proxies. */
   readonly proxyCa?: string | undefined
   /** Origins whose pages may call the relay from a browser. */
@@ -76,10 +76,10 @@ export interface RunningRelay {
   /** Whether it can serve, as reported by `GET /health`. */
   isReady(): boolean
   /**
-   * Uses new certificates for connections from now on. If the QUIC certificate has changed, the QUIC endpoints restart
+   * Uses new certificates for connections from now on. If that of the QUIC port has changed, the QUIC endpoints restart
    * one after the other, because the library cannot swap it under open sessions.
    */
-  renew(certificate: Certificate, quicCertificate?: Certificate): Promise<void>
+  renew(certificate: Certificate, namedCertificate?: Certificate): Promise<void>
   /** Tells sessions to reconnect, finishes what was accepted, and closes everything. */
   close(): Promise<void>
 }
@@ -162,7 +162,7 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
 }
 
 async function startGrpc(
-  { host, grpcPort, certificate, origins = [], metricsToken }: RelayOptions,
+  { host, grpcPort, certificate, namedCertificate, origins = [], metricsToken }: RelayOptions,
   parts: {
     readonly runner: CoreRunner
     readonly health: () => Health
@@ -177,6 +177,7 @@ async function startGrpc(
       host,
       port: grpcPort,
       certificate,
+      namedCertificate,
       origins,
       health,
       metrics: { text: () => metrics.text(), token: metricsToken },
@@ -192,7 +193,7 @@ async function startGrpc(
 }
 
 async function startQuic(
-  { host, quicPort, quicEndpoints = 1, certificate, quicCertificate = certificate, proxyCa }: RelayOptions,
+  { host, quicPort, quicEndpoints = 1, certificate, namedCertificate = certificate, proxyCa }: RelayOptions,
   { runner, settings, log }: { readonly runner: CoreRunner; readonly settings: Settings; readonly log: Log },
 ): Promise<QuicTransport> {
   const quic: QuicTransport = await startQuicTransport(
@@ -200,7 +201,7 @@ async function startQuic(
       host,
       port: quicPort,
       endpoints: quicEndpoints,
-      certificate: quicCertificate,
+      certificate: namedCertificate,
       ...(proxyCa === undefined ? {} : { proxyCa }),
       maxSessions: settings.streams.quicPerEndpoint,
       log: (message, detail) => log.warn(detail, message),
@@ -212,16 +213,16 @@ async function startQuic(
 
 /** Uses new certificates. QUIC endpoints restart only if theirs has changed. */
 function renewal(
-  { certificate, quicCertificate = certificate }: RelayOptions,
+  { certificate, namedCertificate = certificate }: RelayOptions,
   grpc: GrpcTransport,
   quic: QuicTransport,
 ): RunningRelay['renew'] {
-  let current = quicCertificate.cert
-  return async (fresh, freshQuic = fresh) => {
-    grpc.renew(fresh)
-    if (freshQuic.cert === current) return
-    current = freshQuic.cert
-    await quic.renew(freshQuic)
+  let current = namedCertificate.cert
+  return async (fresh, freshNamed = fresh) => {
+    grpc.renew(fresh, freshNamed)
+    if (freshNamed.cert === current) return
+    current = freshNamed.cert
+    await quic.renew(freshNamed)
   }
 }
 

@@ -20,7 +20,7 @@ export interface ServerCertificate extends CertificateAndKey {
 export interface ServerCertificateOptions {
   /** The name of its files, without `.pem` and `.key`. */
   readonly file?: string
-  /** Whether it includes IP addresses; not for QUIC, because BoringSSL refuses them under name constraints. */
+  /** Whether it includes IP addresses, which BoringSSL (in QUIC and many gRPC clients) refuses under name constraints. */
   readonly addresses?: boolean
   readonly now?: () => Date
 }

@@ -29,7 +29,7 @@ async function up(flags: Flags): Promise<void> {
   ensurePrivateDirectory(flags.dataDir)
   const certificate = async (): Promise<Certificate> =>
     (await givenCertificate(flags)) ?? (await serverCertificate(flags.dataDir, namesOf(flags)))
-  const quicCertificate = async (): Promise<Certificate> =>
+  const namedCertificate = async (): Promise<Certificate> =>
     (await givenCertificate(flags)) ??
     (await serverCertificate(flags.dataDir, namesOf(flags), { file: 'quic', addresses: false }))
   const ca = flags.cert === undefined ? join(flags.dataDir, 'ca.pem') : undefined
@@ -49,7 +49,7 @@ async function up(flags: Flags): Promise<void> {
     relay = await startRelay({
       ...relayOptions,
       certificate: first,
-      quicCertificate: await quicCertificate(),
+      namedCertificate: await namedCertificate(),
       // Proxies get their certificates from the same authority: `static admin proxy-certificate`.
       proxyCa: await textOf(flags.proxyCa ?? ca),
       api: localApi(api),
@@ -62,7 +62,7 @@ async function up(flags: Flags): Promise<void> {
   }
   relayIsReady = () => relay.isReady()
   // Servers close in reverse order: the relay first, because it returns its unused quota to the API.
-  const renewRelay = async (fresh: Certificate): Promise<void> => relay.renew(fresh, await quicCertificate())
+  const renewRelay = async (fresh: Certificate): Promise<void> => relay.renew(fresh, await namedCertificate())
   runUntilStopped([api, { renew: renewRelay, close: () => relay.close() }], certificate)
   const { name } = relayOptions
   const addresses = {

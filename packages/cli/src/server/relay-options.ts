@@ -9,7 +9,7 @@ import { endOnFatal } from './run-until-stopped.ts'
 /** The options that `up` and `relay` share. */
 export async function relayOptionsFrom(
   flags: RelayFlags,
-): Promise<Omit<RelayOptions, 'api' | 'certificate' | 'log' | 'metricsToken' | 'proxyCa' | 'quicCertificate'>> {
+): Promise<Omit<RelayOptions, 'api' | 'certificate' | 'log' | 'metricsToken' | 'proxyCa' | 'namedCertificate'>> {
   return {
     name: relayName(flags),
     database: join(flags.dataDir, 'relay.sqlite'),

@@ -203,8 +203,7 @@ export class Relay {
       })
     }
     const full = stream.requests >= requests || stream.requestBytes + bytes > requestBytes
-    if (full)
-      return this.#streams.close(stream, 'busy', { refused: 'rate_limited', message: 'Too many open requests.' })
+    if (full) return this.#streams.close(stream, 'tooMany')
     stream.requests++
     stream.requestBytes += bytes
     this.#requests++

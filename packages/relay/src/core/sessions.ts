@@ -29,6 +29,8 @@ import type { Streams } from './streams.ts'
 
 const NO_CLOCK = 'The relay has no room for another session with a clock now: try again, or another traffic profile.'
 
+const EARLY_ACK = 'An acknowledgement came before the session was open. Open the session first.'
+
 /** What sessions are made with. */
 export interface SessionsOptions {
   readonly effects: Effects
@@ -112,7 +114,7 @@ export class Sessions {
   acknowledged(stream: Stream, ack: AckRequest): void {
     const { streams, channels } = this.#options
     const { session } = stream
-    if (!session) return streams.close(stream, 'malformed', { refused: 'auth_failed' })
+    if (!session) return streams.close(stream, 'malformed', { refused: 'auth_failed', message: EARLY_ACK })
     try {
       channels.acknowledge(session, ack)
     } catch (error) {

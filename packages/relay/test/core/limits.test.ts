@@ -140,7 +140,7 @@ test('too many requests that wait for their answers end the session', async (t) 
   }
   await quiet()
   owner.request('resume', {}).catch(() => {})
-  assert.deepEqual(await closing(owner), [CloseReason.SHUTDOWN, 'rate_limited'])
+  assert.deepEqual(await closing(owner), [CloseReason.TOO_MANY_REQUESTS, 'rate_limited'])
   assert.deepEqual({ ...world.driver.counts }, { streams: 0, sessions: 0, requests: 0, pending: 0 })
 })
 
@@ -161,7 +161,7 @@ test('too many bytes of one session that wait end it, and of all together are re
   await assert.rejects(bob.send(two, 0n, 2n, randomBytes(200_000)), refusal('unavailable'))
   alice.send(one, 0n, 3n, randomBytes(200_000)).catch(() => {})
   for (const request of held) request.catch(() => {})
-  assert.deepEqual(await closing(alice), [CloseReason.SHUTDOWN, 'rate_limited'])
+  assert.deepEqual(await closing(alice), [CloseReason.TOO_MANY_REQUESTS, 'rate_limited'])
   await assert.rejects(bob.send(two, 0n, 2n, randomBytes(200_000)), refusal('unavailable'), "alice's are held still")
   resolve()
   await fits
@@ -283,6 +283,16 @@ test('random bytes, in chunks of any size, disturb nobody else', async (t) => {
   }
   await witness.request('resume', {})
   assert.equal(world.driver.counts.streams, 1)
+})
+
+test('an acknowledgement before the opening ends the session, and says what was wrong', async (t) => {
+  const world = await openMemoryRelay(t)
+  const early = await dial(world)
+  early.write(makeCell('ack', new Uint8Array([0xa0])))
+  await early.ended
+  const { reason, error } = await early.next('sessionClosing')
+  assert.deepEqual([reason, error?.code], [CloseReason.MALFORMED, 'auth_failed'])
+  assert.equal(error?.message, 'An acknowledgement came before the session was open. Open the session first.')
 })
 
 test('a request without an id or without a body ends the session', async (t) => {

@@ -7,6 +7,7 @@ import { connect as connectTls, type ConnectionOptions, type TLSSocket } from 'n
 import { LOOPBACKS } from '@static/testkit/ports'
 import { connectGrpc } from '@static/testkit/agent/grpc-client'
 import { certificates } from '@static/testkit/certificates'
+import type { Certificate } from '../../src/ports.ts'
 import { type GrpcBench, startGrpcBench } from '../support/grpc-fakes.ts'
 import { ask } from '../support/grpc-http.ts'
 
@@ -48,6 +49,39 @@ test('a certificate that does not fit its key is not taken, and streams outlive 
   bench.transport.renew(other)
   session.write(new Uint8Array(1024))
   assert.equal((await promise).length, 1024)
+})
+
+test('who names the server gets the certificate without addresses, who dials an address the other one', async () => {
+  const { authority } = await certificates()
+  const make = async (): Promise<{ certificate: Certificate; namedCertificate: Certificate }> => ({
+    certificate: await authority.issue(['localhost', '127.0.0.1']),
+    namedCertificate: await authority.issue(['localhost']),
+  })
+  const first = await make()
+  await using bench = await startGrpcBench(first)
+  const shown = async (options?: ConnectionOptions): Promise<string> => {
+    const socket = await dial(bench, options)
+    const certificate = socket.getPeerX509Certificate()
+    socket.destroy()
+    return certificate?.toString() ?? ''
+  }
+  const second = await make()
+  for (const [round, { certificate, namedCertificate }] of [first, second].entries()) {
+    if (round === 1) bench.transport.renew(certificate, namedCertificate)
+    assert.equal(await shown(), namedCertificate.cert)
+    // Node sends no name for an address, and checks the address in the certificate.
+    assert.equal(await shown({ servername: '' }), certificate.cert)
+    await assert.rejects(dial(bench, { maxVersion: 'TLSv1.2' }))
+    await assert.rejects(dial(bench, { ecdhCurve: 'P-521' }))
+  }
+  // One wrong pair changes nothing.
+  assert.throws(() =>
+    bench.transport.renew(first.certificate, { ...second.namedCertificate, key: first.certificate.key }),
+  )
+  assert.deepEqual(
+    [await shown(), await shown({ servername: '' })],
+    [second.namedCertificate.cert, second.certificate.cert],
+  )
 })
 
 test('one address takes only so many connections, and the port only so many in all', async () => {

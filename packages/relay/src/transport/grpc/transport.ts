@@ -10,6 +10,7 @@ import {
   type Http2ServerRequest,
   type Http2ServerResponse,
 } from 'node:http2'
+import { createSecureContext, type TlsOptions } from 'node:tls'
 import { plainAddress } from '@static/node/address'
 import { Relay } from '@static/protocol/relay'
 import type { PacingCounts } from '../../session/pacing.ts'
@@ -31,6 +32,8 @@ export interface GrpcOptions {
   /** 0 picks a free port. */
   readonly port: number
   readonly certificate: Certificate
+  /** Shown instead to clients that name the server (SNI), if they need another one. */
+  readonly namedCertificate?: Certificate | undefined
   /** Origins whose pages may call from a browser. */
   readonly origins: readonly string[]
   readonly health: () => Health
@@ -54,11 +57,11 @@ export interface GrpcTransport extends Transport {
   /** What the clocks of sessions have done. */
   pacing(): readonly PacingCounts[]
   /**
-   * Uses a new certificate for connections from now on.
+   * Uses new certificates for connections from now on.
    *
-   * @throws if certificate and key do not match; the old one stays in use
+   * @throws if certificate and key do not match; the old ones stay in use
    */
-  renew(certificate: Certificate): void
+  renew(certificate: Certificate, namedCertificate?: Certificate): void
 }
 
 type HttpRequest = IncomingMessage | Http2ServerRequest
@@ -87,8 +90,11 @@ export async function startGrpcTransport(
   const callMethod = makeUnaryHandler({ calls, health, limits, stopping: stopping.signal, failed: log.failed })
 
   const handle = requestHandler({ options, connections, sessions, subscriptions, callMethod })
+  const { certificate: first, namedCertificate = first } = options
+  let named = createSecureContext(tlsOptions(namedCertificate))
+  const SNICallback: TlsOptions['SNICallback'] = (_name, done) => done(null, named)
   const makeServer = (): Http2SecureServer =>
-    createSecureServer({ ...serverOptions(limits), ...tlsOptions(options.certificate) })
+    createSecureServer({ ...serverOptions(limits), ...tlsOptions(first), SNICallback })
       .on('connection', (socket) => connections.admit(socket))
       .on('session', (session) => connections.watch(session))
       .on('request', handle as (request: Http2ServerRequest, response: Http2ServerResponse) => void)
@@ -101,8 +107,10 @@ export async function startGrpcTransport(
     pace: (id, pace) => sessions.pace(id, pace),
     pacing: () => [sessions.pacing],
     end: (id) => sessions.end(id),
-    renew(certificate) {
+    renew(certificate, namedCertificate = certificate) {
+      const fresh = createSecureContext(tlsOptions(namedCertificate))
       for (const server of servers) server.setSecureContext(tlsOptions(certificate))
+      named = fresh
     },
     async stop() {
       const closed = servers.map((server) => once(server, 'close'))

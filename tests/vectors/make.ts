@@ -1,0 +1,329 @@
+/**
+ * Makes the vectors of everything that is signed, hashed or derived: `node tests/vectors/make.ts` writes the JSON files
+ * beside this one. Byte strings are hex; texts and numbers are themselves. The bytes are made with Node's cryptography
+ * alone and by the words of SPEC.md, so that they depend on no code of ours.
+ */
+import { createCipheriv, createHash, createHmac, createPrivateKey, createPublicKey, hkdfSync, sign } from 'node:crypto'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+
+type Field = Buffer | string | number | readonly Field[]
+
+/** The layout of SPEC.md, 3.3. */
+function lengthPrefixed(fields: readonly Field[]): Buffer {
+  return Buffer.concat(
+    fields.flatMap((field) => {
+      const bytes = toBytes(field)
+      const length = Buffer.alloc(4)
+      length.writeUInt32BE(bytes.length)
+      return [length, bytes]
+    }),
+  )
+}
+
+function toBytes(field: Field): Buffer {
+  if (typeof field === 'number') return number8(field)
+  if (typeof field === 'string') return Buffer.from(field)
+  return Buffer.isBuffer(field) ? field : lengthPrefixed(field)
+}
+
+function number8(value: number): Buffer {
+  const bytes = Buffer.alloc(8)
+  bytes.writeBigUInt64BE(BigInt(value))
+  return bytes
+}
+
+function signedBytes(context: string, fields: readonly Field[]): Buffer {
+  return Buffer.concat([Buffer.from(`${' '.repeat(64)}${context}\0`), lengthPrefixed(fields)])
+}
+
+const sha256 = (bytes: Buffer): Buffer => createHash('sha256').update(bytes).digest()
+const hmac = (key: Buffer, bytes: Buffer): Buffer => createHmac('sha256', key).update(bytes).digest()
+/** Bytes that count up, so that a swapped or reversed field shows. */
+const run = (first: number, length: number): Buffer =>
+  Buffer.from(Array.from({ length }, (_, at) => (first + at) & 255))
+
+/** A text in which every byte string is hex. */
+function text(value: unknown): string {
+  const hexed = (item: unknown): unknown => {
+    if (Buffer.isBuffer(item)) return item.toString('hex')
+    if (Array.isArray(item)) return item.map(hexed)
+    if (typeof item !== 'object' || item === null) return item
+    return Object.fromEntries(Object.entries(item).map(([key, inner]) => [key, hexed(inner)]))
+  }
+  return `${JSON.stringify(hexed(value), undefined, 2)}\n`
+}
+
+/** An agent's Ed25519 key. */
+interface Agent {
+  readonly seed: Buffer
+  readonly publicKey: Buffer
+  readonly agentId: Buffer
+}
+
+const PKCS8 = Buffer.from('302e020100300506032b657004220420', 'hex')
+
+function keyOf(seed: Buffer): ReturnType<typeof createPrivateKey> {
+  return createPrivateKey({ key: Buffer.concat([PKCS8, seed]), format: 'der', type: 'pkcs8' })
+}
+
+function agentOf(seed: Buffer): Agent {
+  const publicKey = createPublicKey(keyOf(seed)).export({ format: 'der', type: 'spki' }).subarray(-32)
+  return { seed, publicKey, agentId: sha256(publicKey) }
+}
+
+const owner = agentOf(run(0, 32))
+const guest = agentOf(run(100, 32))
+const channelId = run(0x10, 16)
+const messageId = run(0x40, 16)
+
+/** The bytes, and what the agent's signature of them is. */
+function signed(agent: Agent, bytes: Buffer): { bytes: Buffer; seed: Buffer; signature: Buffer } {
+  return { bytes, seed: agent.seed, signature: sign(null, bytes, keyOf(agent.seed)) }
+}
+
+// ---- Sessions (3.3) ----
+
+interface Opening {
+  readonly about: string
+  readonly purpose: string
+  readonly profile: string
+  readonly cells_per_second: number
+  readonly jwt: string
+}
+
+const openings: readonly Opening[] = [
+  { about: 'a session of an account', purpose: 'session', profile: 'standard', cells_per_second: 0, jwt: 'a.b.c' },
+  { about: 'a session of a guest', purpose: 'session', profile: 'private', cells_per_second: 0, jwt: '' },
+  { about: 'strict, at its default rate', purpose: 'session', profile: 'strict', cells_per_second: 0, jwt: 'a.b.c' },
+  { about: 'strict, at a rate of its own', purpose: 'session', profile: 'strict', cells_per_second: 16, jwt: 'a.b.c' },
+  { about: 'a token for unary calls', purpose: 'unary', profile: 'off', cells_per_second: 0, jwt: 'a.b.c' },
+  { about: 'a new JWT', purpose: 'refresh', profile: 'standard', cells_per_second: 0, jwt: 'd.e.f' },
+]
+
+const sessions = openings.map((opening) => {
+  const place = { revision: 1, relay_name: 'relay.example', relay_id: run(1, 32) }
+  const nonces = { relay_nonce: run(0x80, 32), agent_nonce: run(0xc0, 32) }
+  const jwtHash = opening.jwt === '' ? Buffer.alloc(32) : sha256(Buffer.from(opening.jwt))
+  const rate = opening.cells_per_second === 0 ? '' : `/${opening.cells_per_second}`
+  const bytes = signedBytes('static-relay/1 session', [
+    opening.purpose,
+    place.revision,
+    place.relay_name,
+    place.relay_id,
+    nonces.relay_nonce,
+    nonces.agent_nonce,
+    jwtHash,
+    `${opening.profile}${rate}`,
+  ])
+  return { ...opening, ...place, ...nonces, ...signed(owner, bytes) }
+})
+
+// ---- The log (3.4): Leave, declaration, bodies, chain ----
+
+interface Notice {
+  readonly public_key: Buffer
+  readonly slot: number
+  readonly leaf_keys: readonly Buffer[]
+  readonly signature: Buffer
+}
+
+const leaves = [
+  { about: 'one key', slot: 7, leaf_keys: [run(0x20, 32)] },
+  { about: 'two keys, while a commit is unanswered', slot: 8, leaf_keys: [run(0x20, 32), run(0x60, 32)] },
+].map(({ about, slot, leaf_keys }) => {
+  const bytes = signedBytes('static-relay/1 leave', [channelId, slot, leaf_keys])
+  const result = signed(guest, bytes)
+  const notice: Notice = { public_key: guest.publicKey, slot, leaf_keys, signature: result.signature }
+  return {
+    about,
+    channel_id: channelId,
+    slot,
+    leaf_keys,
+    ...result,
+    notice,
+    body: lengthPrefixed(noticeFields(notice)),
+  }
+})
+
+function noticeFields(notice: Notice): Field[] {
+  return [notice.public_key, notice.slot, notice.leaf_keys, notice.signature]
+}
+
+interface Change {
+  readonly about: string
+  readonly adds: readonly Buffer[]
+  readonly removes: readonly Buffer[]
+  readonly leave_notices: readonly Notice[]
+}
+
+const changes: readonly Change[] = [
+  { about: 'a new key, and no change', adds: [], removes: [], leave_notices: [] },
+  { about: 'two adds', adds: [guest.agentId, run(3, 32)], removes: [], leave_notices: [] },
+  {
+    about: 'an add, a remove and a leaver',
+    adds: [run(3, 32)],
+    removes: [run(5, 32), guest.agentId],
+    leave_notices: leaves.slice(0, 1).map(({ notice }) => notice),
+  },
+]
+
+const commits = changes.map(({ about, adds, removes, leave_notices }, at) => {
+  const commit = run(0xa0, 20 + at)
+  const slot = 9 + at
+  const change: Field[] = [adds, removes, leave_notices.map(noticeFields)]
+  const place = [channelId, slot, messageId, sha256(commit)]
+  const result = signed(owner, signedBytes('static-relay/1 commit', [...place, ...change]))
+  const body = lengthPrefixed([commit, ...change, result.signature])
+  const inputs = { channel_id: channelId, slot, message_id: messageId, commit, adds, removes, leave_notices }
+  return { about, ...inputs, ...result, body }
+})
+
+const steps = [
+  { kind: 'commit', sender: owner.agentId, message_id: messageId, body: commits[0]?.body ?? Buffer.alloc(0) },
+  { kind: 'message', sender: guest.agentId, message_id: run(0x50, 16), body: run(0, 64) },
+  { kind: 'leave', sender: guest.agentId, message_id: Buffer.alloc(0), body: leaves[0]?.body ?? Buffer.alloc(0) },
+]
+
+const start = sha256(lengthPrefixed(['static log 1', channelId]))
+let hash = start
+const chained = steps.map((step, at) => {
+  const fields = ['static log 1', hash, step.kind, step.sender, step.message_id, sha256(step.body)]
+  hash = sha256(lengthPrefixed(fields))
+  return { index: at + 1, ...step, hash }
+})
+const chain = { channel_id: channelId, start, entries: chained }
+
+const rosters = [
+  { about: 'the owner alone', agent_ids: [owner.agentId] },
+  { about: 'three members', agent_ids: [owner.agentId, guest.agentId, run(3, 32)] },
+].map(({ about, agent_ids }) => {
+  const inputs = { channel_id: channelId, slot: 12, index: 300, hash: start, agent_ids }
+  const bytes = signedBytes('static-relay/1 roster', [channelId, inputs.slot, inputs.index, start, agent_ids])
+  return { about, ...inputs, ...signed(owner, bytes) }
+})
+
+// ---- Frames (5.1) ----
+
+let previous: Buffer = Buffer.alloc(32)
+const frames = [
+  { about: 'a first message', kind: 'payload', counter: 1, payload: Buffer.from('hello') },
+  { about: 'the next one', kind: 'payload', counter: 2, payload: Buffer.alloc(0) },
+  { about: 'a heartbeat', kind: 'heartbeat', counter: 3, payload: Buffer.alloc(0) },
+  { about: "a joiner's hello", kind: 'hello', counter: 4, payload: run(0x70, 16) },
+  { about: "the owner's greeting", kind: 'greeting', counter: 5, payload: run(0x70, 16) },
+].map((frame) => {
+  const place = { message_id: run(frame.counter, 16), previous, seen_index: 300 + frame.counter, seen_hash: start }
+  const bytes = Buffer.concat([
+    Buffer.of(1, ['payload', 'heartbeat', 'hello', 'greeting'].indexOf(frame.kind)),
+    place.message_id,
+    number8(frame.counter),
+    place.previous,
+    number8(place.seen_index),
+    place.seen_hash,
+    frame.payload,
+  ])
+  previous = sha256(bytes)
+  return { ...frame, ...place, bytes }
+})
+
+// ---- Invites (6) ----
+
+const secret = run(0xe0, 32)
+const name = 'acme/support/tier-1'
+const relay = 'relay.example'
+const expiresAt = 1_893_456_000_000
+const derive = (label: string, length: number): Buffer =>
+  Buffer.from(hkdfSync('sha256', secret, Buffer.alloc(0), `static invite 1 ${label}`, length))
+const keys = {
+  invite_id: derive('id', 16),
+  admission: derive('admission', 32),
+  join: derive('join', 32),
+  welcome: derive('welcome', 32),
+  box: derive('box', 32),
+}
+const token = Buffer.concat([
+  Buffer.of(1, 0),
+  number8(expiresAt),
+  secret,
+  owner.agentId,
+  channelId,
+  Buffer.of(name.length),
+  Buffer.from(name),
+  Buffer.of(relay.length),
+  Buffer.from(relay),
+])
+const joinNonce = run(0x70, 16)
+const keyPackage = run(0x90, 40)
+const joinBytes = signedBytes('static join 1', [channelId, name, keys.invite_id, owner.agentId, joinNonce, keyPackage])
+const joinMac = hmac(keys.join, joinBytes)
+const boxNonce = run(0xb0, 12)
+const cipher = createCipheriv('aes-256-gcm', keys.box, boxNonce).setAAD(keys.invite_id)
+const sealed = [cipher.update(Buffer.concat([joinNonce, joinMac, keyPackage])), cipher.final()]
+const box = Buffer.concat([boxNonce, ...sealed, cipher.getAuthTag()])
+const sessionNonce = run(0x80, 32)
+const proofBytes = lengthPrefixed(['static join 1', sessionNonce, keys.invite_id, guest.agentId, sha256(box)])
+const welcome = run(0xd0, 60)
+const authenticator = run(0x33, 32)
+const welcomeBytes = signedBytes('static welcome 1', [keys.invite_id, sha256(keyPackage), welcome, authenticator])
+
+const invite = {
+  token: {
+    expires_at_ms: expiresAt,
+    secret,
+    owner: owner.agentId,
+    channel_id: channelId,
+    name,
+    relay,
+    bytes: token,
+    text: `st_inv_${token.toString('base64url')}`,
+  },
+  keys,
+  join: { nonce: joinNonce, key_package: keyPackage, bytes: joinBytes, mac: joinMac, box_nonce: boxNonce, box },
+  admission: {
+    session_nonce: sessionNonce,
+    agent_id: guest.agentId,
+    bytes: proofBytes,
+    proof: hmac(keys.admission, proofBytes),
+  },
+  welcome: {
+    welcome,
+    epoch_authenticator: authenticator,
+    bytes: welcomeBytes,
+    mac: hmac(keys.welcome, welcomeBytes),
+  },
+}
+
+// ---- Verification words (5.3) ----
+
+/** From the word list of BIP 39, by hand; our tests look the numbers up in it. */
+const WORDS = [
+  'position few collect monkey rather abandon burst already turtle answer arrive subway',
+  'wool produce lens mosquito symbol brisk thank river myth valid airport ceiling',
+]
+
+const verify = [
+  { epoch_authenticator: authenticator, index: 300, hash: start },
+  { epoch_authenticator: run(0, 32), index: 0, hash: run(0x77, 32) },
+].map((inputs, at) => {
+  const place = [inputs.epoch_authenticator, number8(inputs.index), inputs.hash]
+  const entropy = sha256(Buffer.concat([Buffer.from('static verify 1'), ...place])).subarray(0, 16)
+  // The 128 bits and the first 4 of their hash, in groups of 11.
+  const bits = (BigInt(`0x${entropy.toString('hex')}`) << 4n) | BigInt((sha256(entropy)[0] ?? 0) >> 4)
+  const numbers = Array.from({ length: 12 }, (_, group) => Number((bits >> BigInt(11 * (11 - group))) & 2047n))
+  return { ...inputs, entropy, numbers, words: WORDS[at] }
+})
+
+/** The files as they should be, by name. */
+export const files: ReadonlyMap<string, string> = new Map([
+  ['session.json', text(sessions)],
+  ['leave.json', text(leaves)],
+  ['commit.json', text(commits)],
+  ['chain.json', text(chain)],
+  ['roster.json', text(rosters)],
+  ['frame.json', text(frames)],
+  ['invite.json', text(invite)],
+  ['verify.json', text(verify)],
+])
+
+if (import.meta.main) for (const [file, content] of files) writeFileSync(join(import.meta.dirname, file), content)
