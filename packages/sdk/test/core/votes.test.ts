@@ -229,3 +229,21 @@ test('whom only the doubtful commit adds is no other member', async () => {
   await stage.settle()
   assert.deepEqual(failures(ann, bob, cid), [undefined, undefined, undefined])
 })
+
+for (const kind of ['garbage', 'unreadable'] as const) {
+  const todo = 'a number on a message of any second member counts as proof'
+  test(
+    `two agents of one guest cannot stop a channel: a commit of one (${kind}), a number of the other`,
+    { todo },
+    async () => {
+      const stage = await Stage.start(['ann', 'bob', 'cid', 'mal', 'eve'], { apart: ['mal', 'eve'] })
+      const [ann, bob, cid] = ['ann', 'bob', 'cid'].map((name) => stage.player(name)) as [Player, Player, Player]
+      const [mal, eve] = [new Apart(stage, 'mal'), new Apart(stage, 'eve')]
+      await rekey({ stage, ann, bob, cid, mal }, ann)
+      mal.commit(kind === 'garbage' ? GARBAGE : await unreadableBy(mal, [ann, bob, cid]))
+      eve.put(ofEpoch(eve, BigInt(ann.epoch) + 1n))
+      await stage.settle()
+      assert.deepEqual(failures(ann, bob, cid), [undefined, undefined, undefined])
+    },
+  )
+}
