@@ -94,6 +94,19 @@ forEachEngine((open) => {
     assert.equal((await world.read('carol', 2)).gap?.position.index, 102)
   })
 
+  test('one that is removed before its Welcome was there reads nothing and holds nothing back', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob')
+    accepted(await world.commit('bob', { adds: ['carol'], welcomes: [] }))
+    await world.chatter('alice', 100)
+    accepted(await world.commit('alice', { removes: ['carol'] }))
+    assert.deepEqual(await world.standing('carol'), { channel: world.channel, refused: 'not_found' })
+    assert.deepEqual((await world.read('carol', 0)).entries, [])
+    for (const name of ['alice', 'bob']) await world.ack(name, 103)
+    await world.run('sweep', { now: world.now })
+    assert.equal((await world.read('alice', 0)).gap?.position.index, 103)
+  })
+
   test('agents that are only named do not raise the size limit, but for the owner', async (t) => {
     const world = await open(t, { memberAddsPerHour: 500 })
     await world.found('alice', 'mallory')

@@ -200,7 +200,7 @@ test('a number on a message is no proof: one guest cannot stop a channel by nami
   assert.deepEqual([await ann.take(), await cid.take()], [['on'], ['on']])
 })
 
-test('who joined by a Welcome is not stopped by a number, either, once it has heard the owner', async () => {
+test('who joined by a Welcome is not stopped by a number, either, unless it is the owner’s', async () => {
   const all = await scene()
   const { stage, ann, bob, cid, mal } = all
   await say(all, ann, 'welcome')
@@ -210,6 +210,12 @@ test('who joined by a Welcome is not stopped by a number, either, once it has he
   assert.deepEqual(failures(bob, cid), [undefined, undefined])
   const fresh = await scene()
   fresh.mal.put(ofEpoch(fresh.mal, BigInt(fresh.bob.epoch) + 1n))
+  await fresh.stage.settle()
+  assert.deepEqual(failures(fresh.bob), [undefined])
+  // The owner's number counts.
+  const entry = fresh.stage.log.at(-1)
+  assert.ok(entry?.kind === 'message')
+  fresh.stage.append({ ...entry, sender: hex(fresh.ann.membership.group!.facts.own.agentId) })
   await fresh.stage.settle()
   assert.deepEqual(failures(fresh.bob), ['mls_error'])
 })
@@ -229,3 +235,16 @@ test('whom only the doubtful commit adds is no other member', async () => {
   await stage.settle()
   assert.deepEqual(failures(ann, bob, cid), [undefined, undefined, undefined])
 })
+
+for (const kind of ['garbage', 'unreadable'] as const) {
+  test(`two agents of one guest cannot stop a channel: a commit of one (${kind}), a number of the other`, async () => {
+    const stage = await Stage.start(['ann', 'bob', 'cid', 'mal', 'eve'], { apart: ['mal', 'eve'] })
+    const [ann, bob, cid] = ['ann', 'bob', 'cid'].map((name) => stage.player(name)) as [Player, Player, Player]
+    const [mal, eve] = [new Apart(stage, 'mal'), new Apart(stage, 'eve')]
+    await rekey({ stage, ann, bob, cid, mal }, ann)
+    mal.commit(kind === 'garbage' ? GARBAGE : await unreadableBy(mal, [ann, bob, cid]))
+    eve.put(ofEpoch(eve, BigInt(ann.epoch) + 1n))
+    await stage.settle()
+    assert.deepEqual(failures(ann, bob, cid), [undefined, undefined, undefined])
+  })
+}

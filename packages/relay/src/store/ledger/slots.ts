@@ -11,9 +11,12 @@ const MAX_SLOTS = 16_384
 /** What one sweep forgets of a channel. */
 const SWEEP_SLOTS = 1024
 
-/** Whether one more commit can be remembered. For the owner's the oldest one goes instead. */
+/**
+ * Whether one more commit can be remembered. For the owner's the oldest one goes instead; so does one from before a reset
+ * of the roster, which nobody can reject any more: otherwise a burnt window would shut the others out for a week.
+ */
 export function judgeSlots({ retention }: Context, channel: Channel, now: Time): Refusal | undefined {
-  if (channel.last.slot - channel.firstSlot < MAX_SLOTS) return undefined
+  if (channel.last.slot - Math.max(channel.firstSlot, channel.settled) < MAX_SLOTS) return undefined
   const message = `The channel has had ${MAX_SLOTS} commits that can still be rejected. Only its owner can commit for now.`
   const retryAfterMs = Math.max(1, (channel.slotAt ?? now) + retention.entryMs - now)
   return { refused: 'rate_limited', message, retryAfterMs }

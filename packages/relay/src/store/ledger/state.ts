@@ -259,9 +259,9 @@ export function onRoster(member: Member | undefined): member is Member {
   return member !== undefined && member.ended === undefined && member.welcomed
 }
 
-/** In the group by a commit's word, but without a Welcome yet. */
-export function isUnwelcomed(member: Member): boolean {
-  return member.ended === undefined && !member.welcomed
+/** In the group by a commit's word, but without a Welcome; or removed before there was one. Such an agent sees nothing. */
+export function isUnwelcomed({ welcomed }: Member): boolean {
+  return !welcomed
 }
 
 /** Whether the owner stands behind a membership: it made it, or has committed since. */
@@ -275,8 +275,8 @@ export function isInGroup(member: Member | undefined): member is Member {
 }
 
 /** Whether a member was removed and has not read to its end. Whoever has left by itself reads no more. */
-export function isAwaited({ cursor, ended }: Member): boolean {
-  return ended !== undefined && ended.notice === undefined && cursor.index < ended.position.index
+export function isAwaited({ cursor, ended, welcomed }: Member): boolean {
+  return welcomed && ended !== undefined && ended.notice === undefined && cursor.index < ended.position.index
 }
 
 /** What lies at or below this nobody waits for, neither on the roster nor among those that were removed. */

@@ -157,12 +157,15 @@ export class GroupState {
 
   /**
    * Whether a message or commit of a higher epoch shows that the others have gone on without this agent. Anybody can write
-   * a number on a message: it counts if this agent left out a commit of somebody else, or has no sign that its own epoch is
-   * the group's.
+   * a number on a message, and one guest can bring in many agents: so where this agent knows that its epoch is the group's,
+   * only the owner's number counts, after a commit was left out. Where it does not, the owner's counts always, and another
+   * member's after a commit of somebody else was left out.
    */
   isLeftBehind(sender: AgentId): boolean {
     const { isProven, leftOut } = this.#place
-    return !(isProven || this.#hasHeardOwner) || (this.#members.has(sender) && leftOut.some((by) => by !== sender))
+    const isOwner = sender === toHex(this.facts.context.owner)
+    if (isProven || this.#hasHeardOwner) return isOwner && leftOut.length > 0
+    return isOwner || (this.#members.has(sender) && leftOut.some((by) => by !== sender))
   }
 
   /** Puts a group of the same epoch in place of this one: the key of an own commit is used up in it. */

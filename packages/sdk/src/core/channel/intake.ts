@@ -8,7 +8,7 @@ import type { ChannelState } from '@static/protocol/relay'
 import type { PositionRecord } from '../../ports.ts'
 import type { AgentContext } from '../agent/context.ts'
 import { CatchUp } from './catch-up.ts'
-import { contradiction } from './contradiction.ts'
+import { contradiction, isLaterStay } from './contradiction.ts'
 import type { ChannelView, Turn } from './host.ts'
 import type { Inbox } from './inbox.ts'
 import { lastIndexOf, type LogEntry, sizeOf } from './log-entry.ts'
@@ -157,9 +157,15 @@ export class Intake {
       else this.#context.later(RESUME_AGAIN_MS, () => this.resume())
       return
     }
+    const { name, owner } = this.#channel
+    const { index } = this.#position
+    if (isLaterStay(state, index, host.counter)) {
+      // What was left of the earlier stay is gone with it. The Welcome to the later one waits until this one is read.
+      this.#context.emit({ type: 'gap', channel: name, first: index + 1, last: Number(state.cursor?.index ?? 0n) })
+      return host.over('removed')
+    }
     const error = contradiction(state, this.#position, host.counter)
     if (error) return host.break(error)
-    const { name, owner } = this.#channel
     if (state.name !== name || toHex(state.owner) !== owner) {
       const detail = 'The relay says that the channel has another name or owner.'
       this.#context.emit({ type: 'roster_lie', channel: name, detail })
