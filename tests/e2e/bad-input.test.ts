@@ -128,7 +128,7 @@ describe('bodies', () => {
   test('1 MiB, in chunks without an announcement', async () => {
     using line = await openTls(url, ca)
     line.send(
-      `POST /v1/keys HTTP/1.1\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n`,
+      `POST /v1/keys HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n`,
     )
     for (let sent = 0; sent < MIB; sent += 1024) line.send(`400\r\n${'x'.repeat(1024)}\r\n`)
     const { body, status } = await line.answer()
@@ -241,7 +241,7 @@ describe('slow clients', { concurrency: true }, () => {
   test('a body that never ends is cut off', async () => {
     using line = await openTls(url, ca)
     line.send(
-      `POST /v1/keys HTTP/1.1\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\ncontent-length: 9999\r\n\r\n`,
+      `POST /v1/keys HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\ncontent-length: 9999\r\n\r\n`,
     )
     refusedOrClosed(await slowly(line, ' '), 408)
   })
@@ -262,7 +262,7 @@ describe('slow clients', { concurrency: true }, () => {
     for (let left = 0; left < 20; left++) {
       using line = await openTls(url, ca)
       line.send(
-        `POST /v1/keys HTTP/1.1\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{`,
+        `POST /v1/keys HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{`,
       )
     }
     assert.equal((await client.call({ path: '/v1/keys', key })).status, 200)
