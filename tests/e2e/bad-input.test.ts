@@ -168,7 +168,8 @@ describe('requests', () => {
     'a length that is no number': [post('content-length: 0x10'), 400],
     'a chunk size that is no number': [`${post('transfer-encoding: chunked')}zz\r\n`, 400, 415],
     'an unknown transfer coding': [post('transfer-encoding: gzip'), 400, 415],
-    'an unknown method': ['BREW /v1/keys HTTP/1.1\r\n\r\n', 400],
+    'no Host': ['GET /health HTTP/1.1\r\n\r\n', 400],
+    'an unknown method': ['BREW /v1/keys HTTP/1.1\r\nhost: x\r\n\r\n', 400],
     'HTTP/2 in the clear': ['PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 400],
     'HTTP/9.9': ['GET /health HTTP/9.9\r\n\r\n', 400],
     zeros: [new Uint8Array(4096), 400],
@@ -248,7 +249,9 @@ describe('slow clients', { concurrency: true }, () => {
 
   test('a body that stops half way is cut off', async () => {
     using line = await openTls(url, ca)
-    line.send('POST /v1/sessions HTTP/1.1\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{"email"')
+    line.send(
+      'POST /v1/sessions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{"email"',
+    )
     refusedOrClosed(await line.closed, 408)
   })
 
@@ -287,7 +290,7 @@ describe('connections', () => {
   test('TLS 1.2 is refused, TLS 1.3 is not', async () => {
     await assert.rejects(openTls(url, ca, { minVersion: 'TLSv1.2', maxVersion: 'TLSv1.2' }), /protocol version/)
     using line = await openTls(url, ca, { minVersion: 'TLSv1.3' })
-    line.send('GET /health HTTP/1.1\r\n\r\n')
+    line.send('GET /health HTTP/1.1\r\nhost: x\r\n\r\n')
     assert.equal((await line.answer()).status, 200)
   })
 
