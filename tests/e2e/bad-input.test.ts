@@ -128,7 +128,7 @@ describe('bodies', () => {
   test('1 MiB, in chunks without an announcement', async () => {
     using line = await openTls(url, ca)
     line.send(
-      `POST /v1/keys HTTP/1.1\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n`,
+      `POST /v1/keys HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n`,
     )
     for (let sent = 0; sent < MIB; sent += 1024) line.send(`400\r\n${'x'.repeat(1024)}\r\n`)
     const { body, status } = await line.answer()
@@ -168,7 +168,8 @@ describe('requests', () => {
     'a length that is no number': [post('content-length: 0x10'), 400],
     'a chunk size that is no number': [`${post('transfer-encoding: chunked')}zz\r\n`, 400, 415],
     'an unknown transfer coding': [post('transfer-encoding: gzip'), 400, 415],
-    'an unknown method': ['BREW /v1/keys HTTP/1.1\r\n\r\n', 400],
+    'no Host': ['GET /health HTTP/1.1\r\n\r\n', 400],
+    'an unknown method': ['BREW /v1/keys HTTP/1.1\r\nhost: x\r\n\r\n', 400],
     'HTTP/2 in the clear': ['PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 400],
     'HTTP/9.9': ['GET /health HTTP/9.9\r\n\r\n', 400],
     zeros: [new Uint8Array(4096), 400],
@@ -241,14 +242,16 @@ describe('slow clients', { concurrency: true }, () => {
   test('a body that never ends is cut off', async () => {
     using line = await openTls(url, ca)
     line.send(
-      `POST /v1/keys HTTP/1.1\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\ncontent-length: 9999\r\n\r\n`,
+      `POST /v1/keys HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\ncontent-length: 9999\r\n\r\n`,
     )
     refusedOrClosed(await slowly(line, ' '), 408)
   })
 
   test('a body that stops half way is cut off', async () => {
     using line = await openTls(url, ca)
-    line.send('POST /v1/sessions HTTP/1.1\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{"email"')
+    line.send(
+      'POST /v1/sessions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{"email"',
+    )
     refusedOrClosed(await line.closed, 408)
   })
 
@@ -262,7 +265,7 @@ describe('slow clients', { concurrency: true }, () => {
     for (let left = 0; left < 20; left++) {
       using line = await openTls(url, ca)
       line.send(
-        `POST /v1/keys HTTP/1.1\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{`,
+        `POST /v1/keys HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{`,
       )
     }
     assert.equal((await client.call({ path: '/v1/keys', key })).status, 200)
@@ -287,7 +290,7 @@ describe('connections', () => {
   test('TLS 1.2 is refused, TLS 1.3 is not', async () => {
     await assert.rejects(openTls(url, ca, { minVersion: 'TLSv1.2', maxVersion: 'TLSv1.2' }), /protocol version/)
     using line = await openTls(url, ca, { minVersion: 'TLSv1.3' })
-    line.send('GET /health HTTP/1.1\r\n\r\n')
+    line.send('GET /health HTTP/1.1\r\nhost: x\r\n\r\n')
     assert.equal((await line.answer()).status, 200)
   })
 

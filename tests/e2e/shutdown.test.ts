@@ -78,7 +78,7 @@ describe('asked to stop', () => {
     await using server = await startServer({ workspace, dataDir, settings })
     using idle = await openTls(server.url, workspace.ca)
     using slow = await openTls(server.url, workspace.ca)
-    slow.send('POST /v1/sessions HTTP/1.1\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{')
+    slow.send('POST /v1/sessions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{')
     using probe = makeClient(server.url, workspace.ca)
     await probe.json(200, { path: '/health' })
     assert.deepEqual(await server.end('SIGTERM'), { code: 0, signal: null })
@@ -88,7 +88,7 @@ describe('asked to stop', () => {
   test('a second signal ends it at once, with exit code 1', async () => {
     await using server = await startServer({ workspace, dataDir: workspace.directory('twice'), settings: QUICK })
     using slow = await openTls(server.url, workspace.ca)
-    slow.send('POST /v1/sessions HTTP/1.1\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{')
+    slow.send('POST /v1/sessions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{')
     using probe = makeClient(server.url, workspace.ca)
     await probe.json(200, { path: '/health' })
     process.kill(server.pid, 'SIGTERM')

@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict'
-import { mock, test } from 'node:test'
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { hostname, tmpdir, userInfo } from 'node:os'
+import { dirname, join } from 'node:path'
+import { mock, test, type TestContext } from 'node:test'
 import { StaticError } from '@static/protocol'
 import type { StaticChannelManager } from '@static/sdk'
 import { ACTIONS } from '../src/agent/actions.ts'
@@ -33,14 +36,54 @@ void test('the suggested command line names the same agent, whatever its identit
   assert.match(commandLineFor(odd, 'channel list'), / list --as 'it'\\''s \$me' --data-dir '\/tmp\/a b'$/)
 })
 
-void test('by default the agent is that of this user on this machine', () => {
-  const kept = process.env['STATIC_IDENTITY']
+/** Runs with a home directory of its own and without a named identity. */
+function atHome(t: TestContext): { readonly file: string; readonly agents: string } {
+  const home = mkdtempSync(join(tmpdir(), 'static-identity-'))
+  const env = { ...process.env }
+  process.env['XDG_CONFIG_HOME'] = join(home, 'config')
+  process.env['XDG_DATA_HOME'] = join(home, 'data')
   delete process.env['STATIC_IDENTITY']
-  assert.match(defaultIdentity(), /^[^@]+@[^@]+$/)
+  t.after(() => {
+    process.env = env
+    rmSync(home, { recursive: true })
+  })
+  return { file: join(home, 'config/static/identity'), agents: join(home, 'data/static/agents') }
+}
+
+void test('the default identity tells nothing, is kept for the user, and gives way to a name', (t) => {
+  const { file } = atHome(t)
+  const identity = defaultIdentity()
+  assert.match(identity, /^agent-[a-z2-7]{10}$/)
+  assert.equal(defaultIdentity(), identity)
+  assert.equal(readFileSync(file, 'utf8'), `${identity}\n`)
+  assert.equal(statSync(file).mode & 0o777, 0o600)
   process.env['STATIC_IDENTITY'] = 'billing'
   assert.equal(defaultIdentity(), 'billing')
-  if (kept === undefined) delete process.env['STATIC_IDENTITY']
-  else process.env['STATIC_IDENTITY'] = kept
+  delete process.env['STATIC_IDENTITY']
+  rmSync(file)
+  assert.notEqual(defaultIdentity(), identity)
+})
+
+void test('an agent that is named after user and host stays the default', (t) => {
+  const { agents, file } = atHome(t)
+  const named = `${userInfo().username}@${hostname()}`
+  mkdirSync(agentDirectory(agents, named), { recursive: true })
+  assert.equal(defaultIdentity(), named)
+  assert.equal(readFileSync(file, 'utf8'), `${named}\n`)
+  rmSync(agents, { recursive: true })
+  assert.equal(defaultIdentity(), named, 'whatever the host is called later')
+})
+
+void test('a file without an identity, or that others can write, is named in the error', (t) => {
+  const { file } = atHome(t)
+  mkdirSync(dirname(file), { recursive: true })
+  for (const text of ['', '\n', 'x'.repeat(256)]) {
+    writeFileSync(file, text, { mode: 0o600 })
+    assert.throws(() => defaultIdentity(), { code: 'invalid_request', message: /identity holds \d+ bytes/ })
+  }
+  writeFileSync(file, 'ann')
+  chmodSync(file, 0o666)
+  assert.throws(() => defaultIdentity(), { code: 'store_permissions' })
 })
 
 /** A manager with a channel of two that catches up in some way. */

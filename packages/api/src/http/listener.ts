@@ -49,10 +49,10 @@ export function makeServer(
     keepAliveTimeout: KEEP_ALIVE_MS,
     maxHeaderSize: MAX_HEADER_BYTES,
     noDelay: true,
-    // Nothing here depends on the Host header, and Node's own error response would lack our headers.
+    // Node's own error response would lack our headers: `requireHost` refuses instead.
     requireHostHeader: false,
   }
-  const listener = capPipelining(handler)
+  const listener = capPipelining(requireHost(handler, apiUrl, headers))
   const handshakeTimeout = settings.headersSeconds * 1000
   const server = certificate
     ? createHttpsServer({ ...options, ...tlsOptions(certificate), handshakeTimeout }, listener)
@@ -89,7 +89,7 @@ function capPerAddress(server: HttpServer | HttpsServer, most: number): void {
 const UNANSWERED = Symbol('unanswered requests')
 
 /** Node keeps reading while responses are pending: disconnects clients that send requests and read no responses. */
-function capPipelining(handler: FastifyServerFactoryHandler): RequestListener {
+function capPipelining(handler: RequestListener): RequestListener {
   type Counted = Socket & { [UNANSWERED]?: number }
   function answered(this: ServerResponse): void {
     const socket: Counted = this.req.socket
@@ -107,6 +107,28 @@ function capPipelining(handler: FastifyServerFactoryHandler): RequestListener {
     // A response closes only once. `once` would cost a wrapper around the listener and its removal.
     response.on('close', answered)
     handler(request, response)
+  }
+}
+
+/** Refuses requests of HTTP/1.1 without a Host header (RFC 9112, 3.2). */
+function requireHost(
+  handler: FastifyServerFactoryHandler,
+  apiUrl: () => string,
+  headers: (address: string) => Record<string, string>,
+): RequestListener {
+  return (request, response) => {
+    if (request.headers.host !== undefined || request.httpVersion !== '1.1') return handler(request, response)
+    const requestId = newId(Date.now())
+    const refusal = StaticError.of('invalid_request', 'The Host header is missing. HTTP/1.1 requires it.')
+    const body = JSON.stringify(problemOf(refusal, requestId, apiUrl()))
+    response.writeHead(refusal.httpStatus, {
+      'content-type': PROBLEM_TYPE,
+      'content-length': Buffer.byteLength(body),
+      'x-request-id': requestId,
+      ...headers(subjectOf(request.socket.remoteAddress ?? '')),
+      connection: 'close',
+    })
+    response.end(body)
   }
 }
 

@@ -11,13 +11,14 @@ export const PROBLEM_TYPE = 'application/problem+json'
 /** Turns anything thrown into a StaticError. */
 export function toStaticError(error: unknown): StaticError {
   if (error instanceof StaticError) return error
-  if (isUnavailable(error)) {
+  const { code, validation, validationContext, statusCode } = error as Partial<FastifyError>
+  // Fastify gives errors of the client's own connection a status; no error of the database has one.
+  if (statusCode === undefined && isUnavailable(error)) {
     return StaticError.of('unavailable', 'The database cannot be reached or written to.', {
       cause: error,
       retryAfter: 2,
     })
   }
-  const { code, validation, validationContext, statusCode } = error as Partial<FastifyError>
   if (validation) {
     const errors = validation.map(({ instancePath, params, message }) => {
       const name = (params['missingProperty'] ?? params['additionalProperty'] ?? '') as string

@@ -4,6 +4,7 @@ import { after, before, test } from 'node:test'
 import { connect, type TLSSocket } from 'node:tls'
 import { LOOPBACKS } from '@static/testkit/ports'
 import { certificates } from '@static/testkit/certificates'
+import { toStaticError } from '../../src/http/problem.ts'
 import { type Bench, startBench } from '../support.ts'
 
 let bench: Bench
@@ -23,7 +24,7 @@ async function dial(options: { host?: string; ecdhCurve?: string; maxVersion?: '
 test('whoever asks and asks without waiting for answers is cut off', async () => {
   const socket = await dial()
   socket.on('error', () => {})
-  socket.write('GET /openapi.json HTTP/1.1\r\n\r\n'.repeat(400))
+  socket.write('GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n'.repeat(400))
   let answers = 0
   socket.on('data', (chunk: Buffer) => (answers += chunk.toString('latin1').split('HTTP/1.1 200').length - 1))
   await once(socket, 'close')
@@ -34,28 +35,63 @@ test('whoever asks and asks without waiting for answers is cut off', async () =>
 test('requests one behind the other on one connection are all answered', async () => {
   const socket = await dial()
   for (let round = 0; round < 20; round++) {
-    socket.write('GET /health HTTP/1.1\r\n\r\n')
+    socket.write('GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n')
     const [chunk] = (await once(socket, 'data')) as [Buffer]
     assert.match(chunk.toString(), /^HTTP\/1\.1 200 /)
   }
   socket.destroy()
 })
 
-test('what is no request gets the headers of every answer too', async () => {
+for (const [what, bytes] of [
+  ['what is no request', 'GARBAGE\r\n\r\n'],
+  ['a request of HTTP/1.1 without a Host', 'GET /health HTTP/1.1\r\n\r\n'],
+] as const) {
+  test(`${what} gets the headers of every answer too`, async () => {
+    const socket = await dial()
+    socket.write(bytes)
+    const [chunk] = (await once(socket, 'data')) as [Buffer]
+    const text = chunk.toString()
+    assert.match(text, /^HTTP\/1\.1 400 /)
+    for (const header of [
+      'x-request-id',
+      'cache-control: no-store',
+      'ratelimit-policy: "failures"',
+      'ratelimit: "failures"',
+    ]) {
+      assert.ok(text.includes(header), header)
+    }
+    assert.match(text, /connection: close/)
+    assert.match(text, /"code":"invalid_request"/)
+  })
+}
+
+test('HTTP/1.0 needs no Host', async () => {
   const socket = await dial()
-  socket.write('GARBAGE\r\n\r\n')
+  socket.write('GET /health HTTP/1.0\r\n\r\n')
   const [chunk] = (await once(socket, 'data')) as [Buffer]
-  const text = chunk.toString()
-  assert.match(text, /^HTTP\/1\.1 400 /)
-  for (const header of [
-    'x-request-id',
-    'cache-control: no-store',
-    'ratelimit-policy: "failures"',
-    'ratelimit: "failures"',
-  ]) {
-    assert.ok(text.includes(header), header)
-  }
-  assert.match(text, /"code":"invalid_request"/)
+  assert.match(chunk.toString(), /^HTTP\/1\.1 200 /)
+  socket.destroy()
+})
+
+test('a client that aborts its request is not taken for a database that cannot be reached', async () => {
+  const before = bench.lines.length
+  const socket = await dial()
+  socket.write(
+    'POST /v1/accounts HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{',
+  )
+  // An answer to something else shows that the first bytes have been read.
+  for (let turn = 0; turn < 3; turn++) await bench.call('GET', '/health')
+  socket.destroy()
+  await once(socket, 'close')
+  // Answers to what was asked later show that the end of the connection has been read.
+  for (let turn = 0; turn < 3; turn++) await bench.call('GET', '/health')
+  for (const line of bench.lines.slice(before)) assert.doesNotMatch(line, /database|"level":"(error|fatal)"/)
+})
+
+test('the same error code is the database out of reach, or the client gone if Fastify has given it a status', () => {
+  const reset = (): Error => Object.assign(new Error('aborted'), { code: 'ECONNRESET' })
+  assert.equal(toStaticError(reset()).code, 'unavailable')
+  assert.equal(toStaticError(Object.assign(reset(), { statusCode: 400 })).code, 'invalid_request')
 })
 
 test('an expectation that nobody knows does no harm', async () => {

@@ -1,13 +1,64 @@
 /** The default identity of an agent, and the directory of an identity. */
-import { createHash } from 'node:crypto'
+import { createHash, randomBytes } from 'node:crypto'
+import { existsSync } from 'node:fs'
 import { hostname, userInfo } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
+import { createFile, makeDirectories, readPrivateFile } from '@static/node/files'
+import { StaticError } from '@static/protocol'
+import { userPlaces } from '@static/sdk/account'
 
 const LONGEST_NAME = 200
+const MAX_IDENTITY_BYTES = 255
+const BASE32 = 'abcdefghijklmnopqrstuvwxyz234567'
+const RANDOM_LENGTH = 10
 
-/** The default identity, `user@host`: distinct per user and machine, because identities in a channel must be unique. */
+/**
+ * The default identity: STATIC_IDENTITY, else the one kept for this user. It is random when it is made, because the
+ * relay and all members learn it, and identities in a channel must be unique.
+ *
+ * @throws {StaticError} `invalid_request`, `store_permissions` if the file with it cannot be used
+ */
 export function defaultIdentity(): string {
-  return process.env['STATIC_IDENTITY'] || `${userName()}@${hostname()}`
+  return process.env['STATIC_IDENTITY'] || keptIdentity()
+}
+
+function keptIdentity(): string {
+  const { credentials, agents } = userPlaces()
+  const path = join(dirname(credentials), 'identity')
+  const kept = readIdentity(path)
+  if (kept !== undefined) return kept
+  // Agents were once named like this. An agent that exists stays the default.
+  const named = `${userName()}@${hostname()}`
+  const identity = existsSync(agentDirectory(agents, named)) ? named : randomIdentity()
+  try {
+    makeDirectories(dirname(path))
+    // Of several commands that start at once, one decides.
+    if (createFile(path, `${identity}\n`, 0o600)) return identity
+  } catch (cause) {
+    throw StaticError.of(
+      'invalid_request',
+      `${path} cannot be written, so there is no default identity. Name the agent with --as or STATIC_IDENTITY.`,
+      { cause },
+    )
+  }
+  return readIdentity(path) ?? identity
+}
+
+function readIdentity(path: string): string | undefined {
+  const identity = readPrivateFile(path)?.toString().trim()
+  if (identity === undefined) return undefined
+  const length = Buffer.byteLength(identity)
+  if (length > 0 && length <= MAX_IDENTITY_BYTES) return identity
+  throw StaticError.of(
+    'invalid_request',
+    `${path} holds ${length} bytes instead of an identity of 1 to ${MAX_IDENTITY_BYTES}. Correct or remove it.`,
+  )
+}
+
+function randomIdentity(): string {
+  // 256 is a multiple of 32: every character is equally likely.
+  const characters = [...randomBytes(RANDOM_LENGTH)].map((byte) => BASE32[byte % BASE32.length])
+  return `agent-${characters.join('')}`
 }
 
 /** The directory of an agent: its identity, with bytes that are unsafe in a file name encoded as %XX. */

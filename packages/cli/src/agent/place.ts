@@ -12,7 +12,10 @@ export interface PlaceFlags {
 /** Adds the flags to a command. */
 export function addPlaceFlags(command: Command): Command {
   return command
-    .option('--as <identity>', 'identity of the agent to use (default: STATIC_IDENTITY, then user@host)')
+    .option(
+      '--as <identity>',
+      'identity of the agent to use (default: STATIC_IDENTITY, then a random name kept for you)',
+    )
     .option('--data-dir <dir>', "the agent's directory (default: STATIC_DATA_DIR, then one per identity)")
 }
 

@@ -227,7 +227,7 @@ void test('clocks are handed out up to a bound, a quarter of it to guests, and c
 
 void test('a floor above the ceiling starts no relay', async () => {
   const traffic = { floor: 'strict', ceiling: 'private' } as const
-  await assert.rejects(startTestRelay('grpc', { traffic }), { code: 'invalid_request', message: /above their ceiling/ })
+  await assert.rejects(startTestRelay('grpc', { traffic }), { code: 'invalid_request', message: /above the highest/ })
 })
 
 void test('the metrics tell real cells from cover, how long the real ones waited, and who is on which level', async (t) => {
