@@ -185,8 +185,8 @@ export class Quota {
     meter.asking = false
     meter.refusal = undefined
     if (outcome.ok && outcome.value.id !== null && outcome.value.granted > 0) {
-      const { id, granted, expires_in_ms: lifeMs } = outcome.value
-      const expiresAt = askedAt + Math.min(lifeMs, LEASE_MS)
+      const { id, granted } = outcome.value
+      const expiresAt = askedAt + lifeOf(outcome.value)
       meter.leases.push({ id, amount: granted, used: 0, reserved: 0, told: 0, expiresAt, telling: false, retryAt: 0 })
       // It took too long, or the month is about to end: another one would fare no better.
       if (expiresAt - MARGIN_MS <= now) {
@@ -238,11 +238,11 @@ export class Quota {
       lease.retryAt = outcome.ok ? 0 : this.#effects.monotonic + UNAVAILABLE_MS
       if (this.#owed.has(lease.id) && lease.reserved === 0) return this.#tellLast(lease, this.#effects.monotonic)
       if (!outcome.ok) return
-      const { remaining, expires_in_ms: lifeMs } = outcome.value as Settled
+      const settled = outcome.value as Settled
       lease.told = used
-      lease.expiresAt = askedAt + Math.min(lifeMs, LEASE_MS)
+      lease.expiresAt = askedAt + lifeOf(settled)
       // The API has closed it already: nothing of it may be spent any more.
-      if (remaining < lease.amount - used) this.#finish(meter, lease)
+      if (settled.remaining < lease.amount - used) this.#finish(meter, lease)
     })
   }
 
@@ -274,6 +274,11 @@ export class Quota {
     }
     return { use: () => settle(1), release: () => settle(0) }
   }
+}
+
+/** How long a lease is good for, counted from when it was asked for; 0 if the API does not say. */
+function lifeOf({ expires_in_ms: lifeMs }: Pick<Lease, 'expires_in_ms'>): number {
+  return Number.isFinite(lifeMs) ? Math.min(lifeMs, LEASE_MS) : 0
 }
 
 function left({ leases }: Meter): number {

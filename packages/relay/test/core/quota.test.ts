@@ -327,6 +327,21 @@ test('a lease that has all but run out when it comes is given back, not asked fo
   )
 })
 
+test('a lease whose life the API does not tell is not used, nor asked for again and again', () => {
+  const effects = new Effects()
+  const quota = new Quota(effects)
+  const results: (Unit | { refused: string })[] = []
+  quota.take({ id: 'acme', mode: 'live' }, (result) => results.push(result))
+  const [asked] = effects.take()
+  if (asked?.type !== 'lease') throw new Error('No lease was asked for.')
+  effects.done(asked.id, { ok: true, value: { ...lease('l', 10, 60_000), expires_in_ms: undefined } })
+  assert.deepEqual(
+    results.map((result) => 'refused' in result && result.refused),
+    ['unavailable'],
+  )
+  assert.deepEqual(effects.take(), [])
+})
+
 function lease(id: string, granted: number, lifeMs: number): Lease {
   const expires_at = new Date(START + lifeMs).toISOString()
   return { id, granted, outstanding: 0, expires_at, expires_in_ms: lifeMs, period_end: expires_at }
