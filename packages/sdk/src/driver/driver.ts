@@ -66,12 +66,10 @@ export class Driver {
         return { result: this.#describe(await this.#open().createChannel(ask.name)) }
       case 'channel':
         return { result: this.#describe(this.#open().channel(ask.name)) }
-      case 'channels':
-        return {
-          result: this.#open()
-            .channels()
-            .map((channel) => this.#describe(channel)),
-        }
+      case 'channels': {
+        const channels = this.#open().channels()
+        return { result: channels.map((channel) => this.#describe(channel)) }
+      }
       case 'generateKeyPackage':
         return { bytes: await this.#open().generateKeyPackage() }
       case 'joinChannel': {
@@ -81,10 +79,8 @@ export class Driver {
       case 'send':
         await this.#held(ask.on).channel.send(bytes)
         return {}
-      case 'addMember': {
-        const { acceptNewKey } = ask
-        return { bytes: await this.#held(ask.on).channel.addMember(ask.agentId ?? bytes, { acceptNewKey }) }
-      }
+      case 'addMember':
+        return { bytes: await this.#held(ask.on).channel.addMember(ask.agentId ?? bytes, ask) }
       case 'members':
         return { result: this.#held(ask.on).channel.members().map(plainMember) }
       case 'removeMember':
