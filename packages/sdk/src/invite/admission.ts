@@ -26,6 +26,14 @@ const ANSWERS: ReadonlySet<ErrorCode> = new Set([
   'group_full',
 ] satisfies ErrorCode[])
 
+/** Errors that pass: the request stays at the relay, which hands it over again with a later poll. */
+const TRANSIENT: ReadonlySet<ErrorCode> = new Set([
+  'quota_exceeded',
+  'queue_full',
+  'rate_limited',
+  'unavailable',
+] satisfies ErrorCode[])
+
 /**
  * Admits the sender of a request, or answers why not.
  *
@@ -39,6 +47,7 @@ export async function decide(owner: Admitting, membership: Membership, request: 
   } catch (error) {
     const { code } = StaticError.from(error)
     if (code === 'closed') throw error
+    if (TRANSIENT.has(code)) return
     const { inviteId, agentId } = request
     const answer = ANSWERS.has(code) ? code : 'invite_invalid'
     const value = message(AnswerJoinRequestSchema, { inviteId, agentId, code: answer })

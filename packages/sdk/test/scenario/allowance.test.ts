@@ -35,3 +35,26 @@ for (const way of WAYS) {
     assert.deepEqual(await take(joined, 1), ['so is the owner'])
   })
 }
+
+test('an owner without quota leaves a request to join open, and the invite is good once there is quota again', async (t) => {
+  const settings = { ...SETTINGS, retention: { freeCommitBytes: 20_000 }, leaseUnits: 1 }
+  const world = await TestSystem.start(t, 'grpc', { settings, now })
+  const owner = await world.manager('owner')
+  const channel = await owner.create(NAME)
+  const token = await owner.invite(NAME)
+  const { left } = world.relay.api
+  const rotations = async (): Promise<void> => {
+    for (let at = 0; at < 100; at++) {
+      // Nothing is left but what the relay holds already.
+      for (const key of left.keys()) left.set(key, 0)
+      await channel.rotate()
+    }
+  }
+  await assert.rejects(rotations(), code('quota_exceeded'))
+  const guest = await world.manager('guest')
+  await assert.rejects(guest.joinWithToken(NAME, token, 2), code('join_timeout'))
+  for (const key of left.keys()) left.set(key, 1000)
+  const joined = await guest.joinWithToken(NAME, token, 60)
+  await channel.send('welcome')
+  assert.deepEqual(await take(joined, 1), ['welcome'])
+})
