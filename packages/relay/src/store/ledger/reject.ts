@@ -35,7 +35,9 @@ export function reject(
 
   const needed = Math.floor(slot.rosterSize / 2) + 1
   if (slot.rejected) return { rejected: true, votes: slot.voters.length, needed }
-  const voters = slot.voters.includes(actor.agent) ? slot.voters : [...slot.voters, actor.agent]
+  // A vote that is repeated changes nothing, so nothing is written.
+  if (!owner && slot.voters.includes(actor.agent)) return { rejected: false, votes: slot.voters.length, needed }
+  const voters = [...slot.voters.filter((voter) => voter !== actor.agent), actor.agent]
   const rejected = owner || voters.length >= needed
   const leftOut = rejected ? rows.turnsOf(channel, number).map((turn) => leaveOut(rows, channel, turn)) : []
   if (growth(leftOut) > Math.max(0, MAX_UNDONE_MEMBERS - channel.members.size)) {
