@@ -111,10 +111,11 @@ for (const way of WAYS) {
           await later.send('since')
           assert.deepEqual(await take(e!, 1), ['since'])
         } else {
-          // By the second one the relay has heard that the first was read.
+          // The relay answers in order: by the second answer it has the acknowledgement of the first message.
           for (const one of ['since', 'more']) {
             await e!.send(one)
             assert.deepEqual(await take(later, 1), [one])
+            await later.catchUp()
           }
         }
         await fred.close()
