@@ -10,6 +10,8 @@ import { code, event, take, WAYS, TestSystem } from '../support/test-system.ts'
 /** Out and in again, as the errors say. */
 async function rejoin(owner: Channel, agent: StaticClient, broken: Channel): Promise<Channel> {
   await broken.leave()
+  // The owner must have heard of it: otherwise the agent is still a member.
+  await owner.catchUp()
   return await agent.joinChannel(owner.name, await owner.addMember(await agent.generateKeyPackage()))
 }
 
@@ -151,6 +153,7 @@ for (const way of WAYS) {
       const old = hal.channel(name)
       assert.deepEqual(await rest(old), { payloads: [], end: 'removed' })
       await assert.rejects(old.send('still here?'), code('removed'))
+      await g!.catchUp()
       const again = await hal.joinChannel(name, await g!.addMember(await hal.generateKeyPackage()))
       await talk(g!, again)
     })
