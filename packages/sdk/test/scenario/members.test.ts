@@ -152,6 +152,7 @@ for (const way of WAYS) {
       const [q, r, s] = await world.channel(quinn, [rosa, sven], name)
       await r!.send('bye')
       await r!.leave()
+      await q!.catchUp()
       const told = event(sven, 'members_changed')
       const byOwner = await rosa.joinChannel(name, await q!.addMember(await rosa.generateKeyPackage()))
       const { added, removed } = await told
