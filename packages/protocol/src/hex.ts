@@ -1,11 +1,13 @@
-/** Hexadecimal strings, the form of ids in the relay and the agent. Used for every message, so both ways use tables. */
+/** Hexadecimal strings, the form of ids in the relay and the agent. Used for every message, so neither way is naive. */
 
 const DIGITS = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'))
 const VALUES = new Uint8Array(128)
 for (let digit = 0; digit < 16; digit++) VALUES[digit.toString(16).charCodeAt(0)] = digit
 
-/** Bytes to lower-case hexadecimal. */
-export function toHex(bytes: Uint8Array): string {
+/** Bytes to lower-case hexadecimal: by the engine where it can, in a third of the time; Node 24 cannot. */
+export const toHex: (bytes: Uint8Array) => string = 'toHex' in Uint8Array.prototype ? (bytes) => bytes.toHex() : byTable
+
+function byTable(bytes: Uint8Array): string {
   let text = ''
   for (const byte of bytes) text += DIGITS[byte]
   return text
