@@ -104,7 +104,8 @@ before(async () => {
   // Before its relay: it waits for it.
   proxy = await startProxyProcess({ workspace, quicPort: relayPorts.quicPort, client: files })
   assert.equal(await health(proxy.grpcPort), 503)
-  assert.match(proxy.errors(), /the relay cannot be reached: the proxy is not ready and keeps trying/)
+  // Logs are written a little later.
+  await eventually(async () => assert.match(proxy.errors(), /the relay cannot be reached: the proxy is not ready/))
   await startRelay()
   await eventually(async () => assert.equal(await health(proxy.grpcPort), 200))
   account = await signUp(client)
