@@ -1,7 +1,7 @@
-/** Byte strings, as the files of this folder need them. */
+/** Helpers for byte strings. */
 import { timingSafeEqual } from 'node:crypto'
 
-/** One array after the other. */
+/** Concatenates arrays. */
 export function concat(...parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   const all = new Uint8Array(parts.reduce((length, part) => length + part.length, 0))
   let at = 0
@@ -12,12 +12,12 @@ export function concat(...parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer>
   return all
 }
 
-/** Whether two byte strings are the same, in a time that does not depend on where they differ. */
+/** Compares two byte strings in constant time: the time does not depend on where they differ. */
 export function equal(one: Uint8Array, other: Uint8Array): boolean {
   return one.length === other.length && timingSafeEqual(one, other)
 }
 
-/** A byte string as a key of a Map or a member of a Set. */
+/** A string usable as the key of a Map or a member of a Set: arrays compare by identity. */
 export function keyOf(bytes: Uint8Array): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1')
 }

@@ -1,8 +1,8 @@
 /**
  * Which commits are valid (SPEC.md, 4.3; beyond RFC 9420, section 12.4). One pure function of the tree, the
- * GroupContext, the commit and the signed declaration beside it: no clock, no pins, no settings. Every member comes to
- * the same answer, or the group splits. It cannot see whether the others can decrypt the commit's path: an insider can
- * make one that only some can, and MLS has no cure for that.
+ * GroupContext, the commit and the signed declaration sent with it: no clock, no pins, no settings. Every member must
+ * reach the same verdict, or the group splits. The function cannot check whether the other members can decrypt the
+ * commit's path: an insider can build a path that only some of them can decrypt, and MLS cannot prevent that.
  */
 import { ed25519 } from '@static/node/ed25519'
 import {
@@ -23,7 +23,7 @@ export interface RuleLeaf {
   readonly identity: Uint8Array | undefined
   readonly signatureKey: Uint8Array
   readonly encryptionKey: Uint8Array
-  /** Whether it says that it can do what the group needs, and nothing about itself that others do not know. */
+  /** Whether it has all capabilities the group requires, and no extensions. */
   readonly able: boolean
 }
 
@@ -31,36 +31,36 @@ export interface RuleLeaf {
 export type RuleProposal =
   | ({ readonly kind: 'add' } & Omit<RuleLeaf, 'leaf'>)
   | { readonly kind: 'remove'; readonly leaf: number }
-  /** A PreSharedKey; `external` is not one of a past epoch. */
+  /** A PreSharedKey; `external` as opposed to one derived from an earlier epoch. */
   | { readonly kind: 'psk'; readonly external: boolean }
-  /** Anything else, or a reference to what was proposed before. */
+  /** Any other type, or a reference to an earlier proposal. */
   | { readonly kind: 'other' }
 
-/** A commit of a member, as a PrivateMessage. */
+/** A member's commit, sent as a PrivateMessage. */
 export interface RuleCommit {
   readonly sender: number
   readonly proposals: readonly RuleProposal[]
   readonly path: (Omit<RuleLeaf, 'leaf'> & { readonly nodeKeys: readonly Uint8Array[] }) | undefined
 }
 
-/** The group that the commit is for. */
+/** The group before the commit. */
 export interface RuleGroup {
   readonly groupId: Uint8Array
   /** The owner's agent id, from the GroupContext. */
   readonly owner: Uint8Array | undefined
   readonly leaves: readonly RuleLeaf[]
-  /** The encryption keys of the nodes above them. */
+  /** The encryption keys of the parent nodes. */
   readonly parentKeys: readonly Uint8Array[]
 }
 
-/** What is said of the commit beside it. */
+/** The signed declaration sent with a commit. */
 export interface Declared {
   readonly declaration: DeclarationFields
-  /** The agent whose signature the declaration carries; the caller has verified it. */
+  /** The agent that signed the declaration; the caller has verified the signature. */
   readonly declarer: Uint8Array
 }
 
-/** Why a commit is not valid. */
+/** The rule that a commit breaks. */
 export type Violation =
   | 'sender_not_member'
   | 'proposal_not_allowed'
@@ -84,13 +84,13 @@ export type Violation =
   | 'declaration_of_another'
   | 'group_full'
 
-/** What a valid commit does. */
+/** The effect of a valid commit. */
 export interface Change {
   readonly added: readonly Omit<RuleLeaf, 'leaf'>[]
   readonly removed: readonly RuleLeaf[]
 }
 
-/** The change that a commit makes, or the first rule that it breaks. */
+/** Returns the change a commit makes, or the first rule it breaks. */
 export function checkCommit(group: RuleGroup, commit: RuleCommit, declared: Declared): Change | Violation {
   const { proposals, path } = commit
   const sender = group.leaves.find(({ leaf }) => leaf === commit.sender)
@@ -121,7 +121,7 @@ export function checkCommit(group: RuleGroup, commit: RuleCommit, declared: Decl
   const after = [...staying.map((leaf) => (leaf === sender && path !== undefined ? path : leaf)), ...added]
   if (twice(after.map(({ signatureKey }) => signatureKey))) return 'signature_key_twice'
   if (twice(after.map(({ identity }) => identity ?? new Uint8Array()))) return 'identity_twice'
-  // Whoever joins later refuses a tree with such leaves or keys, so one of them would keep everybody out.
+  // A joiner rejects a tree with such leaves or keys, so accepting one here would stop all later joins.
   const fresh = [...added, ...(path === undefined ? [] : [path])]
   if (!fresh.every(({ able }) => able)) return 'capabilities_missing'
   const newKeys = [...fresh.map(({ encryptionKey }) => encryptionKey), ...(path?.nodeKeys ?? [])]
@@ -130,7 +130,7 @@ export function checkCommit(group: RuleGroup, commit: RuleCommit, declared: Decl
   if (!newKeys.every(isEncryptionKey)) return 'encryption_key_invalid'
   if (after.length > MAX_MEMBERS) return 'group_full'
 
-  // The lone leaf: see ts-mls/commit.ts. Elsewhere a PreSharedKey would shut out those who do not have it.
+  // Required for the lone leaf, see ts-mls/commit.ts. Anywhere else it would lock out the members without the key.
   const psks = proposals.filter((proposal) => proposal.kind === 'psk')
   if (psks.length !== (after.length === 1 ? 1 : 0) || psks.some(({ external }) => !external)) return 'psk_misplaced'
 
@@ -143,7 +143,7 @@ export function checkCommit(group: RuleGroup, commit: RuleCommit, declared: Decl
   return { added, removed }
 }
 
-/** Who may remove whom: the owner anyone, the others whoever has said that it left, all of them the founder leaf. */
+/** The owner may remove any member, others only a member that signed a leave notice; anyone the founder leaf. */
 function checkRights(
   { groupId, owner }: RuleGroup,
   sender: RuleLeaf,
@@ -167,8 +167,8 @@ function checkRights(
 }
 
 /**
- * Whether a member has signed that it leaves, with the leaf that it has now: not in an earlier stay, and not before it
- * decided to stay and re-keyed.
+ * Whether a leave notice is signed by this member and names its current leaf key. A notice from an earlier membership,
+ * or from before a re-key by which the member chose to stay, names another key.
  */
 export function isLeaveOf(
   groupId: Uint8Array,

@@ -1,14 +1,14 @@
 /**
- * What a channel is, inside its group: a GroupContext extension of a private type (RFC 9420, sections 8.1, 13.4 and
- * 17.3) with the channel's name and the owner's fingerprint. Every epoch's keys depend on it, no commit may change
- * it, and every leaf must know its type:
+ * Binds a group to its channel: a GroupContext extension of a private type (RFC 9420, sections 8.1, 13.4 and 17.3)
+ * with the channel's name and the owner's fingerprint. The keys of every epoch depend on it, no commit may change it,
+ * and every leaf must support its type:
  *
  *     version(1) = 1, fingerprint(32), name (ASCII, to the end)
  */
 import { AGENT_ID_BYTES, type ChannelName, isChannelName } from '@static/protocol'
 import { concat } from './bytes.ts'
 
-/** The extension's type, of the range for private use. */
+/** The extension's type, from the private-use range. */
 export const CONTEXT_TYPE = 0xf57a
 const VERSION = 1
 
@@ -24,7 +24,7 @@ export function encodeContext({ name, owner }: ChannelContext): Uint8Array {
   return concat(new Uint8Array([VERSION]), owner, new TextEncoder().encode(name))
 }
 
-/** Reads the extension's data; undefined when it is none. */
+/** Parses the extension's data; undefined if it is malformed. */
 export function decodeContext(data: Uint8Array): ChannelContext | undefined {
   const name = Buffer.from(data.subarray(1 + AGENT_ID_BYTES)).toString('latin1')
   if (data[0] !== VERSION || !isChannelName(name)) return undefined

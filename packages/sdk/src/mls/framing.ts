@@ -1,14 +1,14 @@
 /**
- * The outside of an MLS PrivateMessage (RFC 9420, sections 2.1.2, 6 and 6.3): lengths of one, two or four bytes, and
- * where the parts of a message stand. Nothing here is verified.
+ * The unencrypted framing of an MLS PrivateMessage (RFC 9420, sections 2.1.2, 6 and 6.3): lengths of one, two or four
+ * bytes, and the offsets of the parts of a message. Nothing here is verified.
  */
 
-/** How many bytes the length of so many bytes takes. */
+/** The size in bytes of the encoding of a length. */
 export function lengthBytes(length: number): 1 | 2 | 4 {
   return length < 0x40 ? 1 : length < 0x4000 ? 2 : 4
 }
 
-/** Writes a length and returns where it ends. */
+/** Writes a length and returns the offset after it. */
 export function writeLength(bytes: Uint8Array, at: number, length: number): number {
   if (length < 0x40) {
     bytes[at] = length
@@ -26,13 +26,13 @@ export function writeLength(bytes: Uint8Array, at: number, length: number): numb
   return at + 4
 }
 
-/** Where a byte string that starts with its length begins and ends. */
+/** The start and end of a length-prefixed byte string, without the prefix. */
 export interface Span {
   readonly start: number
   readonly end: number
 }
 
-/** Reads a length; undefined when it is not the shortest form or leads out of the bytes. */
+/** Reads a length prefix; undefined if it is not in its shortest form or points past the end. */
 export function readSpan(bytes: Uint8Array, at: number): Span | undefined {
   const first = bytes[at]
   if (first === undefined) return undefined
@@ -48,22 +48,22 @@ export function readSpan(bytes: Uint8Array, at: number): Span | undefined {
 /** MLSMessage: version mls10, wire format mls_private_message. */
 export const PRIVATE_MESSAGE: Uint8Array = new Uint8Array([0, 1, 0, 2])
 
-/** What a PrivateMessage carries. */
+/** The content types of a PrivateMessage. */
 export const CONTENT_TYPES = { application: 1, proposal: 2, commit: 3 } as const
 
-/** The parts of a PrivateMessage, as views. */
+/** The parts of a PrivateMessage, as views into it. */
 export interface PrivateMessageParts {
   readonly groupId: Uint8Array
   readonly epoch: bigint
   readonly contentType: number
   readonly authenticatedData: Uint8Array
-  /** What the encryption of the content authenticates: everything from the group id to the authenticated data. */
+  /** The additional data of the content's AEAD: everything from the group id to the authenticated data. */
   readonly contentData: Uint8Array
   readonly senderData: Uint8Array
   readonly ciphertext: Uint8Array
 }
 
-/** Takes an MLSMessage apart; undefined when it is no PrivateMessage. */
+/** Splits an MLSMessage into its parts; undefined if it is not a PrivateMessage. */
 export function parsePrivateMessage(bytes: Uint8Array): PrivateMessageParts | undefined {
   if (PRIVATE_MESSAGE.some((byte, at) => bytes[at] !== byte)) return undefined
   const groupId = readSpan(bytes, PRIVATE_MESSAGE.length)

@@ -1,23 +1,23 @@
 /**
- * SHA-256, HMAC (RFC 2104) and HKDF (RFC 5869), synchronous. A message costs five HMACs over a few bytes, and most of
- * what node:crypto's `createHmac` takes for one is the making of its object: two plain hashes are quicker, most of all
- * when they need no memory.
+ * SHA-256, HMAC (RFC 2104) and HKDF (RFC 5869), synchronous. A message costs five HMACs over a few bytes, and
+ * node:crypto's `createHmac` spends most of its time on creating its object: two plain hashes are faster, especially
+ * without allocations.
  */
 import { createHmac, hash } from 'node:crypto'
 import { sodium } from '@static/node/sodium'
 
-/** The length of SHA-256 and of every secret of the key schedule. */
+/** The length of a SHA-256 digest and of every secret in the key schedule. */
 export const DIGEST_BYTES = 32
 const BLOCK_BYTES = 64
 const INNER_PAD = 0x36
 const OUTER_PAD = 0x5c
 
-/** Writes SHA-256 (FIPS 180-4) of the bytes to 32 bytes of another array. */
+/** Writes the SHA-256 digest (FIPS 180-4) of `bytes` to the 32 bytes of `target`. */
 export const sha256Into: (target: Uint8Array, bytes: Uint8Array) => void = sodium
   ? sodium.crypto_hash_sha256
   : (target, bytes) => target.set(hash('sha256', bytes, 'buffer'))
 
-/** SHA-256 of the bytes. */
+/** The SHA-256 digest of the bytes. */
 export function sha256(bytes: Uint8Array): Uint8Array {
   const digest = new Uint8Array(DIGEST_BYTES)
   sha256Into(digest, bytes)
@@ -27,15 +27,15 @@ export function sha256(bytes: Uint8Array): Uint8Array {
 const outer = Buffer.alloc(BLOCK_BYTES + DIGEST_BYTES, OUTER_PAD)
 const innerDigest = outer.subarray(BLOCK_BYTES)
 
-/** The first block of an HMAC, for `hmacInto`; what is authenticated stands behind it. */
+/** Allocates an input for `hmacInto`: the first block of an HMAC, then `length` bytes to authenticate. */
 export function hmacInput(length: number): Buffer {
   return Buffer.alloc(BLOCK_BYTES + length, INNER_PAD)
 }
 
-/** Where the authenticated bytes stand in an `hmacInput`. */
+/** The offset of the bytes to authenticate in an `hmacInput`. */
 export const HMAC_START: number = BLOCK_BYTES
 
-/** Writes HMAC-SHA-256 under a key of 32 bytes to 32 bytes of another array, with the least work: no memory is taken. */
+/** Writes the HMAC-SHA-256 of an `hmacInput` under a 32-byte key to the 32 bytes of `target`, without allocating. */
 export function hmacInto(target: Uint8Array, key: Uint8Array, input: Buffer): void {
   for (let at = 0; at < DIGEST_BYTES; at++) {
     const byte = key[at] ?? 0
@@ -44,14 +44,14 @@ export function hmacInto(target: Uint8Array, key: Uint8Array, input: Buffer): vo
   }
   sha256Into(innerDigest, input)
   sha256Into(target, outer)
-  // What is left of the key in them.
+  // Erase the key from both buffers.
   input.fill(INNER_PAD, 0, DIGEST_BYTES)
   outer.fill(OUTER_PAD, 0, DIGEST_BYTES)
 }
 
-/** HMAC-SHA-256 of the bytes under any key. */
+/** The HMAC-SHA-256 of the bytes, with a key of any length. */
 export function hmac(key: Uint8Array, bytes: Uint8Array): Uint8Array {
-  // Never on the way of a message.
+  // Never taken for messages, so it need not be fast.
   if (key.length > DIGEST_BYTES) return createHmac('sha256', key).update(bytes).digest()
   const block = new Uint8Array(DIGEST_BYTES)
   block.set(key)

@@ -1,24 +1,31 @@
 /**
- * KeyPackages (RFC 9420, section 10): made by an agent, used once by whoever adds it. The adder checks the lifetime,
- * by its clock, and so does the relay; a member that only hears of the Add does not, see commit-rules.ts.
- * A KeyPackage proves that its maker holds the signature key, not who that is.
+ * KeyPackages (RFC 9420, section 10): made by an agent, used once by the member that adds it. That member checks the
+ * lifetime against its clock, and so does the relay; members that only process the Add do not, see commit-rules.ts.
+ * A KeyPackage proves that its maker holds the signature key, not who the maker is.
  */
-import { type CiphersuiteImpl, generateKeyPackageWithKey, type KeyPackage, type PrivateKeyPackage } from 'ts-mls'
+import {
+  type CiphersuiteImpl,
+  generateKeyPackageWithKey,
+  type KeyPackage,
+  type Lifetime,
+  type PrivateKeyPackage,
+} from 'ts-mls'
 import { makeKeyPackageRef, verifyKeyPackage } from 'ts-mls/keyPackage.js'
 import { verifyLeafNodeSignatureKeyPackage } from 'ts-mls/leafNode.js'
 import type { SignatureKeyPair } from '@static/node/ed25519'
-import { AGENT_ID_BYTES, MAX_KEY_PACKAGE_BYTES, PUBLIC_KEY_BYTES, StaticError } from '@static/protocol'
+import { AGENT_ID_BYTES, MAX_KEY_PACKAGE_BYTES, PUBLIC_KEY_BYTES, StaticError, toHex } from '@static/protocol'
 import { concat, equal } from './bytes.ts'
-import { agentIdOf, isIdentity } from './credential.ts'
+import { agentIdOf, isIdentity, MAX_IDENTITY_BYTES } from './credential.ts'
 import type { CheckedKeyPackage, NewKeyPackage } from './engine.ts'
 import type { Suite } from './provider.ts'
-import { isKeyPackageBounded } from './ts-mls/bounds.ts'
+import { isKeyPackageBounded, MAX_LIST } from './ts-mls/bounds.ts'
 import { capabilitiesOf, CLOCK_SKEW_SECONDS, LIFETIME_SECONDS, lifetimeFrom } from './ts-mls/config.ts'
 import { decodeMessage, encodeKeyPackage } from './ts-mls/message.ts'
+import { missingCapability } from './ts-mls/view.ts'
 import { isEncryptionKey } from './x25519.ts'
 
 const VERSION = 1
-/** An X25519 private key. */
+/** The length of an X25519 private key. */
 const KEY_BYTES = 32
 
 /** A suite and its cryptography. */
@@ -27,13 +34,13 @@ export interface Crypto {
   readonly provider: CiphersuiteImpl
 }
 
-/** A KeyPackage that is being made, with its private keys. */
+/** A KeyPackage of this agent, with its private keys. */
 export interface OwnKeyPackage {
   readonly publicPackage: KeyPackage
   readonly privatePackage: PrivateKeyPackage
 }
 
-/** Makes a KeyPackage for an identity that the caller has checked. */
+/** Creates a KeyPackage for an identity that the caller has checked. */
 export async function makeKeyPackage(
   { suite, provider }: Crypto,
   identity: Uint8Array,
@@ -50,7 +57,10 @@ export async function makeKeyPackage(
   )
 }
 
-/** A KeyPackage in the forms that leave the engine: version(1), init key(32), encryption key(32), the KeyPackage. */
+/**
+ * Encodes a KeyPackage for other agents and for the database. The private part is version(1), init key(32), encryption
+ * key(32), KeyPackage.
+ */
 export async function encodeOwn(
   { provider }: Crypto,
   { publicPackage, privatePackage }: OwnKeyPackage,
@@ -65,15 +75,18 @@ export async function encodeOwn(
 }
 
 /**
- * Reads the private part of a KeyPackage of the agent with this signature key.
+ * Decodes the private part of a KeyPackage of the agent with this signature key.
  *
- * @throws {StaticError} `store_corrupt` when it is none
+ * @throws {StaticError} `store_corrupt` if it is malformed or belongs to another key
  */
 export function decodeOwn(privatePart: Uint8Array, key: SignatureKeyPair): OwnKeyPackage {
   const bytes = Uint8Array.from(privatePart)
   const keyPackage = decodeMessage('mls_key_package', bytes.subarray(1 + 2 * KEY_BYTES))?.keyPackage
   if (bytes[0] !== VERSION || !keyPackage || !equal(keyPackage.leafNode.signaturePublicKey, key.publicKey))
-    throw StaticError.of('store_corrupt', 'The private part of a KeyPackage cannot be read.')
+    throw StaticError.of(
+      'store_corrupt',
+      'The private part of a stored KeyPackage is malformed or belongs to another key.',
+    )
   return {
     publicPackage: keyPackage,
     privatePackage: {
@@ -84,16 +97,16 @@ export function decodeOwn(privatePart: Uint8Array, key: SignatureKeyPair): OwnKe
   }
 }
 
-/** A KeyPackage that may be added, as the library reads it. */
+/** A valid KeyPackage, with the library's parsed form. */
 export interface ParsedKeyPackage extends CheckedKeyPackage {
   readonly parsed: KeyPackage
 }
 
 /**
- * Reads and checks a KeyPackage: suite, capabilities (`extensions` are those that the group needs), signatures,
- * lifetime, and whose it is when an agent id is given.
+ * Parses and checks a KeyPackage: suite, capabilities (`extensions` are those the group requires), signatures and
+ * lifetime; if an agent id is given, also that the KeyPackage belongs to that agent.
  *
- * @throws {StaticError} `invalid_request`, or `key_package_unavailable` when it has run out
+ * @throws {StaticError} `invalid_request`, or `key_package_unavailable` outside its lifetime
  */
 export async function checkKeyPackage(
   { suite, provider }: Crypto,
@@ -103,37 +116,47 @@ export async function checkKeyPackage(
   agentId?: Uint8Array,
 ): Promise<ParsedKeyPackage> {
   const parsed = bytes.length <= MAX_KEY_PACKAGE_BYTES ? decodeMessage('mls_key_package', bytes)?.keyPackage : undefined
-  if (parsed === undefined) throw bad('This is no KeyPackage.')
-  if (!isKeyPackageBounded(parsed)) throw bad('The KeyPackage has a list of more than 32 entries.')
+  if (parsed === undefined)
+    throw bad(`Not a KeyPackage of at most ${MAX_KEY_PACKAGE_BYTES} bytes: ${bytes.length} bytes.`)
+  if (!isKeyPackageBounded(parsed))
+    throw bad(`The KeyPackage is too large: a list has more than ${MAX_LIST} entries, or the leaf too many bytes.`)
   const { leafNode, cipherSuite, version, initKey } = parsed
-  const { credential, capabilities, signaturePublicKey, hpkePublicKey, lifetime } = leafNode
-  if (version !== 'mls10' || cipherSuite !== suite.name) throw bad('The KeyPackage is of another suite.')
-  const able =
-    capabilities.versions.includes('mls10') &&
-    capabilities.ciphersuites.includes(suite.name) &&
-    capabilities.credentials.includes('basic') &&
-    extensions.every((type) => capabilities.extensions.includes(type)) &&
-    leafNode.extensions.length === 0
-  if (!able) throw bad('The agent of the KeyPackage cannot do what a channel needs.')
+  const { credential, signaturePublicKey, hpkePublicKey, lifetime } = leafNode
+  if (version !== 'mls10' || cipherSuite !== suite.name)
+    throw bad(`The KeyPackage is for ${version} and ${cipherSuite}; channels use mls10 and ${suite.name}.`)
+  const missing = missingCapability(leafNode, { version, cipherSuite, extensions })
+  if (missing !== undefined) throw bad(`The KeyPackage cannot be used for a channel: it ${missing}.`)
   if (credential.credentialType !== 'basic' || !isIdentity(credential.identity))
-    throw bad('The KeyPackage names no identity.')
-  const usable = signaturePublicKey.length === PUBLIC_KEY_BYTES && isEncryptionKey(hpkePublicKey)
-  if (!usable || !isEncryptionKey(initKey) || equal(initKey, hpkePublicKey))
-    throw bad('The keys of the KeyPackage are wrong.')
+    throw bad(`The KeyPackage has no identity of 1 to ${MAX_IDENTITY_BYTES} bytes, the first not zero.`)
+  if (signaturePublicKey.length !== PUBLIC_KEY_BYTES)
+    throw bad(`The KeyPackage's signature key must be ${PUBLIC_KEY_BYTES} bytes, not ${signaturePublicKey.length}.`)
+  if (!isEncryptionKey(hpkePublicKey) || !isEncryptionKey(initKey))
+    throw bad('An encryption key of the KeyPackage is not a usable X25519 key.')
+  if (equal(initKey, hpkePublicKey)) throw bad('The init key and the encryption key of the KeyPackage must differ.')
   const { signature } = provider
   const signed =
     (await verifyLeafNodeSignatureKeyPackage(leafNode, signature)) && (await verifyKeyPackage(parsed, signature))
-  if (!signed) throw bad('The KeyPackage is not signed by its key.')
+  if (!signed) throw bad('The KeyPackage is not signed with its signature key.')
   const id = agentIdOf(signaturePublicKey)
   if (agentId !== undefined && (agentId.length !== AGENT_ID_BYTES || !equal(agentId, id)))
-    throw bad('The KeyPackage is of another agent.')
+    throw bad(`The KeyPackage belongs to another agent: ${toHex(id)}, not ${toHex(agentId)}.`)
   const seconds = BigInt(Math.floor(now / 1000))
-  if (lifetime.notAfter - lifetime.notBefore > LIFETIME_SECONDS + 2n * CLOCK_SKEW_SECONDS)
-    throw bad('The KeyPackage lasts too long.')
-  if (lifetime.notBefore > seconds || lifetime.notAfter < seconds)
-    throw StaticError.of('key_package_unavailable', 'The KeyPackage has run out: get a new one.')
+  const { notBefore, notAfter } = lifetime
+  const maximum = LIFETIME_SECONDS + 2n * CLOCK_SKEW_SECONDS
+  if (notAfter - notBefore > maximum)
+    throw bad(`The lifetime of the KeyPackage is too long: ${notAfter - notBefore} seconds; the limit is ${maximum}.`)
+  if (notBefore > seconds || notAfter < seconds) throw outsideLifetime(seconds, lifetime)
   const ref = await makeKeyPackageRef(parsed, provider.hash)
   return { parsed, ref, agentId: id, identity: credential.identity, signatureKey: signaturePublicKey }
+}
+
+function outsideLifetime(now: bigint, { notBefore, notAfter }: Lifetime): StaticError {
+  const state = notAfter < now ? 'has expired' : 'is not valid yet'
+  return StaticError.of(
+    'key_package_unavailable',
+    `The KeyPackage ${state}: it is valid from ${notBefore} to ${notAfter} (seconds since 1970), now is ${now}. ` +
+      'Ask the agent for a new one, and check the clocks of both machines.',
+  )
 }
 
 function bad(message: string): StaticError {

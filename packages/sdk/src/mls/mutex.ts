@@ -1,8 +1,8 @@
-/** One at a time per key: between reading a group's state and saving the next one nothing else may touch it. */
+/** Runs one task at a time per key: nothing may use a group's state between reading it and saving the next one. */
 export class KeyedMutex {
   readonly #tails = new Map<string, Promise<void>>()
 
-  /** Runs the task when all earlier ones of the same key have ended, and gives its result. */
+  /** Runs the task after all earlier tasks with the same key have settled, and returns its result. */
   async run<Result>(key: string, task: () => Promise<Result> | Result): Promise<Result> {
     const before = this.#tails.get(key)
     const { promise: tail, resolve: release } = Promise.withResolvers<void>()

@@ -1,9 +1,9 @@
 /**
  * The cryptography of the MLS library (RFC 9420, section 5; HPKE: RFC 9180), on synchronous node:crypto: Web Crypto
- * changes threads for every hash. Public keys come in as JWK, which older versions read ten times as fast as DER, and
- * ephemeral ones are generated. The objects made from key bytes are kept by the identity of their array, so bytes of
- * callers must be copied before they come here.
- * JavaScript cannot promise that no copy of a secret stays in memory.
+ * switches threads for every hash. Public keys are imported as JWK, which older versions of Node parse ten times as
+ * fast as DER; ephemeral keys are generated. Key objects are cached by the identity of the array of key bytes, so copy
+ * a caller's bytes before passing them here.
+ * JavaScript cannot guarantee that no copy of a secret stays in memory.
  */
 import {
   createCipheriv,
@@ -27,16 +27,16 @@ import {
 import { concat, equal } from './bytes.ts'
 import { DIGEST_BYTES, expand, extract, hmac, sha256 } from './hash.ts'
 
-/** What differs between the suites, which share X25519, SHA-256 and Ed25519. */
+/** The differences between suites; all use X25519, SHA-256 and Ed25519. */
 export interface Suite {
   readonly name: CiphersuiteName
   readonly aead: 'aes-128-gcm' | 'chacha20-poly1305'
   readonly keyBytes: number
-  /** The AEAD's number in HPKE. */
+  /** The HPKE identifier of the AEAD. */
   readonly hpkeAead: number
 }
 
-/** The one that channels use. */
+/** The suite that channels use. */
 export const SUITE: Suite = {
   name: 'MLS_128_DHKEMX25519_AES128GCM_SHA256_Ed25519',
   aead: 'aes-128-gcm',
@@ -49,7 +49,7 @@ export const NONCE_BYTES = 12
 /** The length of an AEAD tag in every suite. */
 export const TAG_BYTES = 16
 
-/** Encrypts into another array, with the tag behind it. `key` is the AEAD's key and nonce, one after the other. */
+/** Encrypts into `target` and appends the tag. `key` is the AEAD key followed by the nonce. */
 export function seal(
   suite: Suite,
   key: Uint8Array,
@@ -59,7 +59,7 @@ export function seal(
   at: number,
 ): void {
   const { keyBytes } = suite
-  // Typed for each AEAD apart; both take the same calls.
+  // The types differ per AEAD, but both accept the same calls.
   const cipher = createCipheriv(suite.aead as 'aes-128-gcm', key.subarray(0, keyBytes), key.subarray(keyBytes), {
     authTagLength: TAG_BYTES,
   })
@@ -70,14 +70,14 @@ export function seal(
 }
 
 /**
- * Decrypts what `seal` has made.
+ * Decrypts the output of `seal`.
  *
- * @throws {Error} when the tag does not fit
+ * @throws {Error} if the tag does not match
  */
 export function unseal(suite: Suite, key: Uint8Array, data: Uint8Array, sealed: Uint8Array): Buffer {
   const { keyBytes } = suite
   const length = sealed.length - TAG_BYTES
-  if (length < 0) throw new CryptoError('A ciphertext holds a tag.')
+  if (length < 0) throw new CryptoError(`A ciphertext must be at least ${TAG_BYTES} bytes, not ${sealed.length}.`)
   const decipher = createDecipheriv(suite.aead as 'aes-128-gcm', key.subarray(0, keyBytes), key.subarray(keyBytes), {
     authTagLength: TAG_BYTES,
   })
@@ -88,7 +88,7 @@ export function unseal(suite: Suite, key: Uint8Array, data: Uint8Array, sealed: 
   return plaintext
 }
 
-/** A suite as the MLS library wants it. */
+/** Implements the MLS library's interface for a suite. */
 export function makeProvider(suite: Suite): CiphersuiteImpl {
   const signers = new WeakMap<Uint8Array, Signer>()
   const verifiers = new WeakMap<Uint8Array, Verifier>()
@@ -126,11 +126,11 @@ export function makeProvider(suite: Suite): CiphersuiteImpl {
   }
 }
 
-/** An X25519 key as it goes through the library, which only hands it back. */
+/** An X25519 key. The library treats it as opaque and passes it back. */
 interface HpkeKey {
   readonly raw: Uint8Array
   readonly object: KeyObject
-  /** Of a private key: its public part. */
+  /** The public key; for a public key the same as `raw`. */
   readonly publicRaw: Uint8Array
 }
 
@@ -145,7 +145,7 @@ const VERSION = text.encode('HPKE-v1')
 const KEM_ID = 0x0020
 const KDF_ID = 0x0001
 const MODE_BASE = new Uint8Array([0])
-/** X25519 keys and shared points. */
+/** The length of X25519 keys and shared points. */
 const POINT_BYTES = 32
 
 /** HPKE in base mode, single shot: DHKEM(X25519, HKDF-SHA256). */
@@ -164,7 +164,7 @@ function makeHpke(suite: Suite): Hpke {
   const noPsk = labelledExtract(hpkeSuite, EMPTY, 'psk_id_hash', EMPTY)
 
   const sharedSecret = (own: KeyObject, peer: KeyObject, ephemeral: Uint8Array, receiver: Uint8Array): Uint8Array => {
-    // Throws for a point of small order, whose result is zero.
+    // Throws for a point of small order: the result would be zero.
     const point = diffieHellman({ privateKey: own, publicKey: peer })
     const secret = labelledExtract(kemSuite, EMPTY, 'eae_prk', point)
     point.fill(0)
@@ -229,7 +229,7 @@ function makeHpke(suite: Suite): Hpke {
   }
 }
 
-/** What stands before the 32 bytes of a private key in PKCS #8 (RFC 8410). */
+/** The PKCS #8 prefix of a 32-byte private key (RFC 8410). */
 const X25519_DER = Buffer.from('302e020100300506032b656e04220420', 'hex')
 const ED25519_DER = Buffer.from('302e020100300506032b657004220420', 'hex')
 
@@ -239,14 +239,15 @@ const publicKeys = new WeakMap<Uint8Array, HpkeKey>()
 function importPrivate(raw: Uint8Array): HpkeKey {
   const known = privateKeys.get(raw)
   if (known !== undefined) return known
-  if (raw.length !== POINT_BYTES) throw new CryptoError('An X25519 private key has 32 bytes.')
+  if (raw.length !== POINT_BYTES)
+    throw new CryptoError(`An X25519 private key must be ${POINT_BYTES} bytes, not ${raw.length}.`)
   const object = privateFromRaw(X25519_DER, raw)
   const key = { raw, object, publicRaw: rawPublic(createPublicKey(object)) }
   privateKeys.set(raw, key)
   return key
 }
 
-/** A private key whose public part is not known, which a JWK would need. */
+/** Imports a private key as DER: a JWK would need the public key too. */
 function privateFromRaw(prefix: Buffer, raw: Uint8Array): KeyObject {
   const der = Buffer.concat([prefix, raw])
   const key = createPrivateKey({ key: der, format: 'der', type: 'pkcs8' })
@@ -257,7 +258,8 @@ function privateFromRaw(prefix: Buffer, raw: Uint8Array): KeyObject {
 function importPublic(raw: Uint8Array): HpkeKey {
   const known = publicKeys.get(raw)
   if (known !== undefined) return known
-  if (raw.length !== POINT_BYTES) throw new CryptoError('An X25519 public key has 32 bytes.')
+  if (raw.length !== POINT_BYTES)
+    throw new CryptoError(`An X25519 public key must be ${POINT_BYTES} bytes, not ${raw.length}.`)
   const object = createPublicKey({ key: { kty: 'OKP', crv: 'X25519', x: base64url(raw) }, format: 'jwk' })
   const key = { raw, object, publicRaw: raw }
   publicKeys.set(raw, key)
@@ -268,7 +270,7 @@ function pair(key: HpkeKey): { privateKey: LibraryKey<'private'>; publicKey: Lib
   return { privateKey: theirs<'private'>(key), publicKey: theirs<'public'>(importPublic(key.publicRaw)) }
 }
 
-/** The library's type is Web Crypto's, but it never looks inside. */
+/** The library declares Web Crypto's type but never looks inside. */
 function theirs<Type extends 'public' | 'private'>(key: HpkeKey): LibraryKey<Type> {
   return key as unknown as LibraryKey<Type>
 }
@@ -282,12 +284,12 @@ function rawPublic(key: KeyObject): Uint8Array {
   return new Uint8Array(Buffer.from(x ?? '', 'base64url'))
 }
 
-/** The library knows a signature key by its seed alone. */
+/** The library passes only the seed of a signature key. */
 function pairOf(seed: Uint8Array): SignatureKeyPair {
   return { seed, publicKey: rawPublic(createPublicKey(privateFromRaw(ED25519_DER, seed))) }
 }
 
-/** Callers of the library tell what happened by its error classes. */
+/** Wraps errors in the library's class, which its callers check for. */
 function guarded<Arguments extends unknown[], Result>(
   work: (...values: Arguments) => Promise<Result>,
 ): (...values: Arguments) => Promise<Result> {

@@ -1,10 +1,10 @@
 /**
  * Application messages of one epoch (RFC 9420, sections 6.3 and 9.1), synchronous: a message costs little more than
- * its signature and its encryption. The application ratchets are taken out of the MLS library's state and live here
- * as rows, one per leaf: a row is a value, `seal` and `open` return the next one, the caller saves it and then lets
- * go of the old one. The relay orders all entries, so the generations of a sender only rise: nothing is kept for
- * those that were skipped, and what was opened once cannot be opened again but by its own key.
- * Sealing twice with one row would use a key twice: hold the group's mutex from `seal` to the new row in place.
+ * its signature and its encryption. The application ratchets are moved out of the MLS library's state into rows, one
+ * per leaf. A row is a value: `seal` and `open` return the next row, and the caller saves it before dropping the old
+ * one. The relay orders all entries, so a sender's generations only increase: no keys are kept for skipped
+ * generations, and an opened message can be opened again only with its own message key.
+ * Sealing twice with the same row would use a key twice: hold the group's mutex from `seal` until the new row is saved.
  */
 import { randomFillSync } from 'node:crypto'
 import type { Signer, Verifier } from '@static/node/ed25519'
@@ -33,42 +33,42 @@ export interface RatchetRow {
 /** The rows of an epoch, by leaf. */
 export type Ratchets = ReadonlyMap<number, RatchetRow>
 
-/** A message that was made. */
+/** A sealed message. */
 export interface Sealed {
   readonly ciphertext: Uint8Array
-  /** Opens this message alone, with `reopen`. */
+  /** Opens only this message, with `reopen`. */
   readonly messageKey: Uint8Array
-  /** The sender's ratchet after it. */
+  /** The sender's ratchet after this message. */
   readonly row: RatchetRow
 }
 
-/** A message that was opened. */
+/** An opened message. */
 export interface Opened {
-  /** Whose signature it carries. */
+  /** The leaf that signed it. */
   readonly leaf: number
   readonly generation: number
   readonly plaintext: Uint8Array
   readonly authenticatedData: Uint8Array
-  /** Opens this message alone, with `reopen`. */
+  /** Opens only this message, with `reopen`. */
   readonly messageKey: Uint8Array
-  /** The sender's ratchet after it. */
+  /** The sender's ratchet after this message. */
   readonly row: RatchetRow
 }
 
-/** What the caller knows about the sender of a message before it is opened. */
+/** What the caller knows about the sender before it opens a message. */
 export interface ExpectedSender {
-  /** Undefined: anybody's. */
+  /** Undefined accepts any leaf. */
   readonly leaf?: number | undefined
-  /** How far the message may move its ratchet: that is hashed before anything of the message is authenticated. */
+  /** How many steps the message may advance its ratchet: the hashing happens before anything is authenticated. */
   readonly steps: number
 }
 
-/** What messages need of an epoch. */
+/** The keys of an epoch that messages need. */
 export interface EpochKeys {
   readonly suite: Suite
   readonly groupId: Uint8Array
   readonly epoch: bigint
-  /** Encoded. */
+  /** The encoded GroupContext. */
   readonly groupContext: Uint8Array
   readonly senderDataSecret: Uint8Array
   readonly leaf: number
@@ -79,7 +79,7 @@ export interface EpochKeys {
 
 const ROW_BYTES = 8 + 4 + 4 + DIGEST_BYTES
 
-/** A row as the database holds it: 48 bytes. */
+/** Encodes a row for the database: 48 bytes. */
 export function encodeRow({ epoch, leaf, generation, secret }: RatchetRow): Uint8Array {
   const bytes = Buffer.alloc(ROW_BYTES)
   bytes.writeBigUInt64BE(epoch, 0)
@@ -90,18 +90,19 @@ export function encodeRow({ epoch, leaf, generation, secret }: RatchetRow): Uint
 }
 
 /**
- * A row from the database.
+ * Decodes a row from the database.
  *
- * @throws {StaticError} `store_corrupt` when it is none
+ * @throws {StaticError} `store_corrupt` if its length is wrong
  */
 export function decodeRow(bytes: Uint8Array): RatchetRow {
-  if (bytes.length !== ROW_BYTES) throw StaticError.of('store_corrupt', 'A ratchet has another length.')
+  if (bytes.length !== ROW_BYTES)
+    throw StaticError.of('store_corrupt', `A stored ratchet is ${bytes.length} bytes, not ${ROW_BYTES}.`)
   const row = Buffer.from(bytes)
   const secret = new Uint8Array(row.subarray(16))
   return { epoch: row.readBigUInt64BE(0), leaf: row.readUInt32BE(8), generation: row.readUInt32BE(12), secret }
 }
 
-/** What a secret is derived by (RFC 9420, section 8), with room for its context: one block of HKDF-Expand. */
+/** The KDFLabel of a secret (RFC 9420, section 8) with space for its context: one block of HKDF-Expand. */
 interface Label {
   readonly input: Buffer
   readonly context: number
@@ -141,7 +142,7 @@ function derive(target: Uint8Array, at: number, { input, bytes }: Label, secret:
   derived.fill(0)
 }
 
-/** The secret of the generation after this one (RFC 9420, section 9.1). */
+/** The secret of the next generation (RFC 9420, section 9.1). */
 export function nextSecret(secret: Uint8Array, generation: number): Uint8Array {
   const next = new Uint8Array(DIGEST_BYTES)
   ofGeneration(next, 0, NEXT, secret, generation)
@@ -151,7 +152,7 @@ export function nextSecret(secret: Uint8Array, generation: number): Uint8Array {
 const guards = Buffer.alloc(4096)
 let guardsUsed = guards.length
 
-/** Random bytes in stock: fetching four at a time costs more than encrypting them. */
+/** Four random bytes from a buffer: generating four at a time costs more than encrypting with them. */
 function reuseGuard(): Uint8Array {
   if (guardsUsed === guards.length) {
     randomFillSync(guards)
@@ -164,9 +165,9 @@ function reuseGuard(): Uint8Array {
 /** Seals and opens the application messages of one epoch. */
 export class EpochCipher {
   readonly #keys: EpochKeys
-  /** MLSMessage up to the epoch. */
+  /** The start of every MLSMessage, up to and including the epoch. */
   readonly #head: Uint8Array
-  /** What the encryption of the sender data authenticates. */
+  /** The additional data of the sender data's AEAD. */
   readonly #senderDataAad: Uint8Array
   readonly #key: Label
   readonly #senderKey: Label
@@ -187,7 +188,7 @@ export class EpochCipher {
   }
 
   /**
-   * Makes a message of the own leaf, padded to its bucket.
+   * Encrypts and signs a message from this agent's leaf, padded to its bucket.
    *
    * @throws {StaticError} `epoch_mismatch` for a row of another epoch, `too_large`
    */
@@ -195,7 +196,7 @@ export class EpochCipher {
     const { suite, sign, leaf } = this.#keys
     this.#expectRow(row, leaf)
     const { generation, secret } = row
-    if (generation === MAX_GENERATION) throw StaticError.of('mls_error', 'The ratchet has come to its end.')
+    if (generation === MAX_GENERATION) throw StaticError.of('mls_error', 'The ratchet is exhausted. Rotate the keys.')
     // Head, content type, authenticated data, sender data.
     const dataAt = this.#head.length + 1
     const sealedDataBytes = SENDER_DATA_BYTES + TAG_BYTES
@@ -221,7 +222,7 @@ export class EpochCipher {
     const messageKey = this.#messageKey(secret, generation, guard)
     const sealedAt = writeLength(message, headBytes, sealedBytes)
     seal(suite, messageKey, contentData, content, message, sealedAt)
-    // Both hold the plaintext, in memory that others get next.
+    // Both hold the plaintext, and the memory is reused.
     content.fill(0)
     toBeSigned.fill(0)
 
@@ -237,30 +238,31 @@ export class EpochCipher {
   }
 
   /**
-   * Opens a message of another leaf, whose signature it checks. No row changes when it fails, and nothing is hashed for a
-   * message that is of another leaf than expected or too far ahead.
+   * Decrypts a message from another leaf and verifies its signature. No row changes if it fails, and nothing is hashed
+   * for a message that is not from the expected leaf or is too far ahead.
    *
    * @throws {StaticError} `epoch_mismatch` for another epoch, otherwise `decryption_failure`
    */
   open(ratchets: Ratchets, message: Uint8Array, expected: ExpectedSender): Opened {
     const { suite, epoch } = this.#keys
     const parts = parsePrivateMessage(message)
-    if (parts === undefined || message.length > MAX_CIPHERTEXT_BYTES) throw failure('This is no MLS message.')
-    if (parts.contentType !== CONTENT_TYPES.application) throw failure('This is no application message.')
+    if (parts === undefined || message.length > MAX_CIPHERTEXT_BYTES)
+      throw failure(`Not an MLS PrivateMessage: ${message.length} bytes.`)
+    if (parts.contentType !== CONTENT_TYPES.application)
+      throw failure(`Not an application message: its content type is ${parts.contentType}.`)
     if (parts.epoch !== epoch)
-      throw StaticError.of('epoch_mismatch', `The message is of epoch ${parts.epoch}, the group in ${epoch}.`)
+      throw StaticError.of('epoch_mismatch', `The message is for epoch ${parts.epoch}, but the group is in ${epoch}.`)
     const { leaf, generation, guard } = this.#senderData(parts.senderData, parts.ciphertext)
     if (expected.leaf !== undefined && leaf !== expected.leaf)
-      throw failure('The message is of another member than its envelope says.')
+      throw failure(`The message is from leaf ${leaf}, but its envelope names the member at leaf ${expected.leaf}.`)
     const row = ratchets.get(leaf)
-    if (row === undefined) throw failure('The sender is no member.')
+    if (row === undefined) throw failure(`The sender, leaf ${leaf}, is not a member.`)
     this.#expectRow(row, leaf)
-    if (generation < row.generation) throw failure('The message was opened before, or came too late.')
+    if (generation < row.generation)
+      throw failure(`The message was already opened or skipped: generation ${generation}, next is ${row.generation}.`)
     const steps = generation - row.generation
     if (steps > expected.steps)
-      throw failure(
-        `The message is ${steps} generations ahead of its sender's last one, ${expected.steps} are allowed.`,
-      )
+      throw failure(`The message is ${steps} generations ahead of its sender; at most ${expected.steps} are allowed.`)
     let { secret } = row
     for (let step = row.generation; step < generation; step++) {
       const skipped = secret
@@ -276,7 +278,7 @@ export class EpochCipher {
     const toBeSigned = this.#toBeSigned(leaf, parts.authenticatedData, plaintext)
     const isSigned = this.#verifier(leaf)(toBeSigned, signature)
     toBeSigned.fill(0)
-    if (!isSigned) throw failure('The signature is not of the sender.')
+    if (!isSigned) throw failure(`The message is not signed by its sender, leaf ${leaf}.`)
     return {
       leaf,
       generation,
@@ -289,10 +291,13 @@ export class EpochCipher {
 
   #expectRow(row: RatchetRow, leaf: number): void {
     if (row.epoch !== this.#keys.epoch || row.leaf !== leaf)
-      throw StaticError.of('epoch_mismatch', 'The ratchet is of another epoch or leaf.')
+      throw StaticError.of(
+        'epoch_mismatch',
+        `Ratchet of epoch ${row.epoch}, leaf ${row.leaf}; expected epoch ${this.#keys.epoch}, leaf ${leaf}.`,
+      )
   }
 
-  /** AEAD key and nonce of a message. */
+  /** The AEAD key and nonce of a message. */
   #messageKey(secret: Uint8Array, generation: number, guard: Uint8Array): Uint8Array {
     const { keyBytes } = this.#keys.suite
     const key = new Uint8Array(keyBytes + NONCE_BYTES)
@@ -302,7 +307,7 @@ export class EpochCipher {
     return key
   }
 
-  /** AEAD key and nonce of a message's sender data. */
+  /** The AEAD key and nonce of a message's sender data. */
   #senderDataKey(ciphertext: Uint8Array): Uint8Array {
     const { suite, senderDataSecret } = this.#keys
     const key = new Uint8Array(suite.keyBytes + NONCE_BYTES)
@@ -313,7 +318,7 @@ export class EpochCipher {
 
   #senderData(sealed: Uint8Array, ciphertext: Uint8Array): { leaf: number; generation: number; guard: Uint8Array } {
     if (sealed.length !== SENDER_DATA_BYTES + TAG_BYTES || ciphertext.length < DIGEST_BYTES)
-      throw failure('The message is too short.')
+      throw failure(`Malformed message: ${sealed.length} bytes of sender data, ${ciphertext.length} of ciphertext.`)
     const data = opened(this.#keys.suite, this.#senderDataKey(ciphertext), this.#senderDataAad, sealed)
     return { leaf: data.readUInt32BE(0), generation: data.readUInt32BE(4), guard: data.subarray(8) }
   }
@@ -350,7 +355,7 @@ export class EpochCipher {
     let verifier = this.#verifiers.get(leaf)
     if (verifier === undefined) {
       verifier = this.#keys.verifier(leaf)
-      if (verifier === undefined) throw failure('The sender is no member.')
+      if (verifier === undefined) throw failure(`The sender, leaf ${leaf}, is not a member.`)
       this.#verifiers.set(leaf, verifier)
     }
     return verifier
@@ -358,13 +363,13 @@ export class EpochCipher {
 }
 
 /**
- * Opens a message again with its own key, which `seal` or `open` gave: its signature was checked then.
+ * Opens a message again with the message key from `seal` or `open`, which have checked its signature.
  *
  * @throws {StaticError} `decryption_failure`
  */
 export function reopen(suite: Suite, message: Uint8Array, messageKey: Uint8Array): Uint8Array {
   const parts = parsePrivateMessage(message)
-  if (parts === undefined) throw failure('This is no MLS message.')
+  if (parts === undefined) throw failure(`Not an MLS PrivateMessage: ${message.length} bytes.`)
   return partsOf(opened(suite, messageKey, parts.contentData, parts.ciphertext)).plaintext
 }
 
@@ -372,7 +377,7 @@ function opened(suite: Suite, key: Uint8Array, data: Uint8Array, sealed: Uint8Ar
   try {
     return unseal(suite, key, data, sealed)
   } catch (cause) {
-    throw failure('The message does not decrypt.', cause)
+    throw failure('The message cannot be decrypted: wrong key, or altered bytes.', cause)
   }
 }
 
@@ -380,9 +385,9 @@ function opened(suite: Suite, key: Uint8Array, data: Uint8Array, sealed: Uint8Ar
 function partsOf(content: Uint8Array): { plaintext: Uint8Array; signature: Uint8Array } {
   const plaintext = readSpan(content, 0)
   const signature = plaintext && readSpan(content, plaintext.end)
-  if (signature === undefined) throw failure('The message has no content.')
+  if (signature === undefined) throw failure('The decrypted message is malformed: it has no content or no signature.')
   const padding = content.subarray(signature.end)
-  if (!ZEROS.subarray(0, padding.length).equals(padding)) throw failure('The padding is not zero.')
+  if (!ZEROS.subarray(0, padding.length).equals(padding)) throw failure('The padding of the message must be zeros.')
   return {
     plaintext: content.subarray(plaintext?.start, plaintext?.end),
     signature: content.subarray(signature.start, signature.end),

@@ -1,12 +1,12 @@
 /**
- * Which byte strings can be an encryption key (X25519, RFC 7748). A point of small order makes every Diffie-Hellman
- * zero, so nobody can encrypt to it: one such leaf would stop all commits that must reach it.
+ * Which byte strings are usable encryption keys (X25519, RFC 7748). With a point of small order every Diffie-Hellman
+ * result is zero, so encrypting to it fails: one such leaf would block every commit that has to reach it.
  */
 import { keyOf } from './bytes.ts'
 
 const KEY_BYTES = 32
 
-/** Every u-coordinate of small order below 2^255, those that are not reduced included; little-endian. */
+/** Every u-coordinate of small order below 2^255, including the non-reduced ones; little-endian. */
 const SMALL_ORDER = new Set(
   [
     '0000000000000000000000000000000000000000000000000000000000000000',
@@ -19,10 +19,10 @@ const SMALL_ORDER = new Set(
   ].map((hex) => keyOf(Buffer.from(hex, 'hex'))),
 )
 
-/** Whether a key can be encrypted to. */
+/** Whether a public key can be encrypted to. */
 export function isEncryptionKey(key: Uint8Array): boolean {
   if (key.length !== KEY_BYTES) return false
-  // The highest bit does not count.
+  // X25519 ignores the highest bit.
   const point = Uint8Array.from(key)
   point[KEY_BYTES - 1] = (point[KEY_BYTES - 1] ?? 0) & 0x7f
   return !SMALL_ORDER.has(keyOf(point))

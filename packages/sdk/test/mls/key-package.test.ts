@@ -52,11 +52,11 @@ test('a KeyPackage that a channel cannot use', async () => {
     broken[at]! ^= 1
     await assert.rejects(engine.checkKeyPackage(broken, NOW), { name: 'StaticError' }, `byte ${at}`)
   }
-  await refused(text('x'), /no KeyPackage/)
-  await refused(Buffer.concat([good, text('x')]), /no KeyPackage/)
-  await refused(good.subarray(0, 50), /no KeyPackage/)
-  await refused(await made({ capabilities: { extensions: [] } }), /cannot do/)
-  await refused(await made({ capabilities: { ciphersuites: [] } }), /cannot do/)
+  await refused(text('x'), /Not a KeyPackage/)
+  await refused(Buffer.concat([good, text('x')]), /Not a KeyPackage/)
+  await refused(good.subarray(0, 50), /Not a KeyPackage/)
+  await refused(await made({ capabilities: { extensions: [] } }), /does not support extension 0xf57a/)
+  await refused(await made({ capabilities: { ciphersuites: [] } }), /does not support suite MLS_/)
   await refused(await made({ identity: text('\0static founder') }), /no identity/)
   await refused(await made({ identity: new Uint8Array() }), /no identity/)
   await refused(await made({ lifetime: { notBefore: 0n } }), /too long/)

@@ -83,7 +83,7 @@ test('what the caller expects must hold', async () => {
     [{ name: 'acme/support/other' }, /another name/],
     [{ owner: bob.agentId }, /another owner/],
     [{ signer: bob.agentId }, /another agent/],
-    [{ founding: true }, /state/],
+    [{ founding: true }, /founder leaf did not sign/],
   ] as const)
     await assert.rejects(bob.join(welcome, own, wrong), { ...INVALID, message })
   const { signer } = await engine.join(welcome, own.privatePart, bob.key, { channelId, name: NAME })
@@ -118,9 +118,9 @@ test('a group that is not of a channel, or whose founder is still there, is refu
   const own = await bob.keyPackage()
   const planted = publicOf(await owner.keyPackage())
   const [plain] = await addTo(await group(text('x'), owner.agentId, []), publicOf(own))
-  await assert.rejects(bob.join(plain, own), { ...INVALID, message: /not of a channel/ })
+  await assert.rejects(bob.join(plain, own), { ...INVALID, message: /not that of a channel/ })
   const [early] = await addTo(await group(FOUNDER_IDENTITY, owner.agentId), planted, publicOf(own))
-  await assert.rejects(bob.join(early, own), { ...INVALID, message: /state/ })
+  await assert.rejects(bob.join(early, own), { ...INVALID, message: /founder leaf is still/ })
   const [twins] = await addTo(await group(text('bob'), owner.agentId), planted, publicOf(own))
   await assert.rejects(bob.join(twins, own), { ...INVALID, message: /share an identity/ })
 })

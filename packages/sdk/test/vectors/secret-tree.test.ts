@@ -115,7 +115,7 @@ for (const vector of readVectors('secret-tree') as readonly SecretTreeVector[]) 
     const expected = concat(bytesOf(key), bytesOf(nonce))
     assert.equal(expected.length, suite.keyBytes + NONCE_BYTES)
     // It opens the sender data and looks for the ratchet of leaf 0, which is not there.
-    assert.throws(() => open(expected), { name: 'MlsError', message: /no member/ })
-    assert.throws(() => open(expected.map((byte) => byte ^ 1)), { name: 'MlsError', message: /does not decrypt/ })
+    assert.throws(() => open(expected), { name: 'MlsError', message: /not a member/ })
+    assert.throws(() => open(expected.map((byte) => byte ^ 1)), { name: 'MlsError', message: /cannot be decrypted/ })
   })
 }

@@ -1,7 +1,7 @@
 /**
- * How large the parts of a group may be (SPEC.md, 4.4). Every member counts alike, on what it has decoded and before
- * anything is encoded again: the library encodes a list by one nested call per item, so without these bounds one leaf
- * with thousands of capabilities would overflow the stack of some members and not of others, and split the group.
+ * Size limits for the parts of a group (SPEC.md, 4.4). Every member applies the same limits to the decoded parts,
+ * before it re-encodes any: the library encodes a list with one nested call per item, so without limits one leaf with
+ * thousands of capabilities would overflow the stack of some members but not of others, and split the group.
  */
 import type { Capabilities, Extension, GroupInfo, KeyPackage, LeafNode, Proposal, RatchetTree } from 'ts-mls'
 import { encodeKeyPackage } from 'ts-mls/keyPackage.js'
@@ -9,14 +9,14 @@ import { encodeLeafNode } from 'ts-mls/leafNode.js'
 import type { Commit } from 'ts-mls/commit.js'
 import { MAX_KEY_PACKAGE_BYTES, MAX_MEMBERS } from '@static/protocol'
 
-/** Entries of each capability list, and extensions of a leaf, a KeyPackage or a group. OpenMLS's defaults have fewer. */
-const MAX_LIST = 32
-/** An encoded leaf. Ours have about 200 bytes. */
+/** Entries of each capability list; extensions of a leaf, a KeyPackage or a group. OpenMLS's defaults have fewer. */
+export const MAX_LIST = 32
+/** The size of an encoded leaf. Leaves of this SDK have about 200 bytes. */
 const MAX_LEAF_BYTES = MAX_KEY_PACKAGE_BYTES
-/** Blank leaves are filled first, so the tree of the largest channel has 256 leaves. */
+/** Adds fill blank leaves first, so the tree of the largest channel has 256 leaves. */
 const MAX_LEAVES = 256
 const MAX_NODES = 2 * MAX_LEAVES - 1
-/** From a leaf to the root of that tree. */
+/** The path from a leaf to the root of that tree. */
 const MAX_PATH_NODES = Math.log2(MAX_LEAVES)
 
 /** Whether a commit's lists are within bounds. */

@@ -1,12 +1,12 @@
 /**
- * Making and following commits (RFC 9420, sections 12.4.1 and 12.4.2) by the rules of commit-rules.ts.
+ * Creates and applies commits (RFC 9420, sections 12.4.1 and 12.4.2) under the rules of commit-rules.ts.
  *
  * The lone leaf. When the committer is the only leaf left (the founder or the last other member removed, or a rotate
- * while alone), this library uses a commit secret of zeros where the RFC wants a fresh one, so whoever was removed, or
- * had stolen the state, computes the next epoch and reads on. Such a commit therefore always carries a PreSharedKey
- * proposal over 32 random bytes that are forgotten at once: nobody but the committer can come to the next epoch.
- * A rotate while alone has no path, because the library makes none beside a PreSharedKey; the leaf's key is replaced
- * by the commit that follows the first Add (`rekeyDue`).
+ * while alone), this library uses a commit secret of zeros where the RFC requires a fresh one. A removed member, or
+ * someone who stole the state, could then compute the next epoch and keep reading. Such a commit therefore always
+ * carries a PreSharedKey proposal over 32 random bytes that are discarded at once: only the committer can compute the
+ * next epoch. A rotate while alone has no path, because the library creates none next to a PreSharedKey; the commit
+ * that follows the first Add (`rekeyDue`) replaces the leaf's key.
  */
 import {
   type ClientState,
@@ -26,7 +26,7 @@ import {
 import type { Commit } from 'ts-mls/commit.js'
 import { toLeafIndex } from 'ts-mls/treemath.js'
 import { applyUpdatePath } from 'ts-mls/updatePath.js'
-import { type DeclarationFields, type ErrorCode, StaticError } from '@static/protocol'
+import { type DeclarationFields, type ErrorCode, MAX_MEMBERS, StaticError, toHex } from '@static/protocol'
 import { equal } from '../bytes.ts'
 import { checkCommit, type Declared, type Violation } from '../commit-rules.ts'
 import { agentIdOf } from '../credential.ts'
@@ -42,7 +42,7 @@ import { membersOf, neededExtensions, personOf, ruleCommit, ruleGroup } from './
 
 const LONE_LEAF = new TextEncoder().encode('static lone leaf')
 
-/** Makes a commit; see `MlsEngine.commit`. */
+/** Creates a commit; see `MlsEngine.commit`. */
 export async function makeCommit(crypto: Crypto, group: TsMlsGroup, change: CommitChange): Promise<PendingCommit> {
   const { provider } = crypto
   const { state, key } = group
@@ -54,12 +54,13 @@ export async function makeCommit(crypto: Crypto, group: TsMlsGroup, change: Comm
   )
   const removes = (change.removes ?? []).map((agentId) => {
     const member = members.find((other) => !other.founder && equal(other.agentId, agentId))
-    if (member === undefined) throw StaticError.of('not_found', 'The agent is not in the channel.')
+    if (member === undefined)
+      throw StaticError.of('not_found', `Agent ${toHex(agentId)} is not a member of the channel.`)
     return member
   })
   const founders = change.removeFounder === true ? members.filter(({ founder }) => founder) : []
   if (group.founding && founders.length === 0)
-    throw StaticError.of('invalid_request', 'The first commit to a new channel removes the founder.')
+    throw StaticError.of('invalid_request', 'The first commit to a new channel must remove the founder leaf.')
   const proposals: Proposal[] = [
     ...[...removes, ...founders].map(({ leaf }) => ({ proposalType: 'remove' as const, remove: { removed: leaf } })),
     ...keyPackages.map(({ parsed }) => ({ proposalType: 'add' as const, add: { keyPackage: parsed } })),
@@ -79,7 +80,7 @@ export async function makeCommit(crypto: Crypto, group: TsMlsGroup, change: Comm
     { extraProposals: proposals, ratchetTreeExtension: keyPackages.length > 0 },
   )
     .catch((cause: unknown) => {
-      throw StaticError.of('mls_error', 'The commit could not be made.', { cause })
+      throw StaticError.of('mls_error', 'Creating the commit failed.', { cause })
     })
     .finally(() => psk.fill(0))
   const { welcome } = made
@@ -87,7 +88,8 @@ export async function makeCommit(crypto: Crypto, group: TsMlsGroup, change: Comm
     commit: encodeMlsMessage(made.commit),
     welcomes: keyPackages.map(({ agentId }, at) => {
       const secrets = welcome?.secrets[at]
-      if (welcome === undefined || secrets === undefined) throw new TypeError('Every KeyPackage gets a Welcome.')
+      if (welcome === undefined || secrets === undefined)
+        throw new TypeError('The MLS library returned no Welcome for a KeyPackage.')
       return { agentId, welcome: encodeWelcome({ ...welcome, secrets: [secrets] }) }
     }),
     declaration,
@@ -97,7 +99,7 @@ export async function makeCommit(crypto: Crypto, group: TsMlsGroup, change: Comm
   }
 }
 
-/** Judges and follows a commit; see `MlsEngine.process`. */
+/** Checks and applies a commit; see `MlsEngine.process`. */
 export async function followCommit(
   crypto: Crypto,
   group: TsMlsGroup,
@@ -144,8 +146,9 @@ export async function followCommit(
 }
 
 /**
- * Whether RFC 9420 allows a commit, as far as it can be seen without secrets: by all members alike, also by one that is
- * removed. The library sees a removal only while the leaf is blank, and not when the same commit gives it to another.
+ * Whether RFC 9420 allows a commit, as far as this can be checked without secrets: every member reaches the same
+ * result, including a removed one. The library notices a removal only if the leaf stays blank, not if the same commit
+ * gives it to another member.
  */
 export async function isSound(
   { provider }: Crypto,
@@ -157,7 +160,7 @@ export async function isSound(
   const { proposals, path } = commit
   const leaf = toLeafIndex(sender)
   try {
-    // Nothing is derived from the PreSharedKey here: any value will do, whatever its id.
+    // Nothing is derived from the PreSharedKey here, so any value works for any id.
     const pskIndex: PskIndex = { findPsk: () => new Uint8Array(provider.kdf.size) }
     const { tree, needsUpdatePath } = await applyProposals(state, proposals, leaf, pskIndex, false, provider)
     if (path === undefined) return !needsUpdatePath
@@ -185,11 +188,11 @@ function pskIndexOf(psk: Uint8Array): PskIndex {
   return makePskIndex(undefined, { [Buffer.from(LONE_LEAF).toString('base64')]: psk })
 }
 
-/** The own handshake ratchet one step on: a second commit in this epoch must not use the key of the first. */
+/** Advances this agent's handshake ratchet: a second commit in this epoch must not use the key of the first. */
 function withHandshakeUsed(state: ClientState): ClientState {
   const node = 2 * state.privatePath.leafIndex
   const own = state.secretTree[node]
-  if (own === undefined) throw new TypeError('The own leaf has a ratchet.')
+  if (own === undefined) throw new TypeError(`The handshake ratchet of this agent, node ${node}, is missing.`)
   const { secret, generation } = own.handshake
   const handshake = {
     secret: nextSecret(secret, generation),
@@ -199,7 +202,7 @@ function withHandshakeUsed(state: ClientState): ClientState {
   return { ...state, secretTree: state.secretTree.with(node, { ...own, handshake }) }
 }
 
-/** What the others would refuse is refused here, in words for the caller. */
+/** Rejects a commit that other members would reject, with a message for the caller. */
 function expectValid({ state, key }: TsMlsGroup, proposals: readonly Proposal[], declaration: DeclarationFields): void {
   const { leafIndex } = state.privatePath
   const items = proposals.map((proposal) => ({ proposalOrRefType: 'proposal' as const, proposal }))
@@ -213,13 +216,18 @@ function expectValid({ state, key }: TsMlsGroup, proposals: readonly Proposal[],
     },
   )
   if (typeof verdict !== 'string') return
-  throw StaticError.of(codeOf(verdict), WORDS[verdict] ?? `The change is not allowed: ${verdict}.`)
+  throw StaticError.of(codeOf(verdict), MESSAGES[verdict] ?? `The commit breaks a rule: ${verdict}.`)
 }
 
-/** What the caller can do about it. */
-const WORDS: Partial<Record<Violation, string>> = {
-  encryption_key_used: 'The KeyPackage was used before: ask for a fresh one. Who was added by it has its Welcome.',
-  identity_twice: 'There is a member of that identity with another key: remove it first.',
+const MESSAGES: Partial<Record<Violation, string>> = {
+  encryption_key_used: 'The KeyPackage was already used. Use a new one, unless the agent was already added with it.',
+  identity_twice: 'A member with this identity but another key is in the channel. Remove that member first.',
+  signature_key_twice: 'An agent to be added is already a member of the channel, or is named twice.',
+  group_full: `The channel would have more than ${MAX_MEMBERS} members. Remove a member, or create another channel.`,
+  removes_owner: 'The owner cannot be removed from its channel.',
+  removes_itself: 'An agent cannot remove itself. Leave the channel instead.',
+  removes_without_right: 'Only the owner can remove a member that has not left. Ask the owner to remove it.',
+  leave_notice_invalid: 'A leave notice is not signed by the member it names, or not for its current leaf.',
 }
 
 function codeOf(violation: Violation): ErrorCode {

@@ -1,39 +1,39 @@
-/** The library's settings. Several of its defaults are unsafe for us; each line here is on purpose. */
+/** The library's settings. Several of its defaults are unsafe here; every line is deliberate. */
 import { type Capabilities, type ClientConfig, defaultKeyPackageEqualityConfig, type Lifetime } from 'ts-mls'
 import { CONTEXT_TYPE } from '../context.ts'
 import type { Suite } from '../provider.ts'
 
 const DAY_SECONDS = 86_400n
-/** How long a KeyPackage may be used. */
+/** How long a KeyPackage is valid. */
 export const LIFETIME_SECONDS: bigint = 84n * DAY_SECONDS
-/** How far the clocks of two agents may be apart. */
+/** How far the clocks of two agents may differ. */
 export const CLOCK_SKEW_SECONDS = 3600n
-/** Hides, among other things, whether a commit carries a PreSharedKey. */
+/** Commits are padded to this size; it hides, among other things, whether one carries a PreSharedKey. */
 const HANDSHAKE_BYTES = 1280
 
-/** Commits of one leaf in one epoch that lost their slot: more than anybody makes, few enough to hash. */
+/** The most commits of one leaf in one epoch that may lose their slot: more than any member makes, cheap to hash. */
 const MAX_HANDSHAKE_STEPS = 256
 
 export const CONFIG: ClientConfig = {
   keyRetentionConfig: {
-    // A kept generation is a ratchet secret from which all later ones follow.
+    // A retained generation is a ratchet secret from which all later ones can be derived.
     retainKeysForGenerations: 0,
-    // 0 would keep all of them. The one that is kept is dropped in `adopt`.
+    // 0 would keep all epochs. `adopt` drops the one that is kept.
     retainKeysForEpochs: 1,
     maximumForwardRatchetSteps: MAX_HANDSHAKE_STEPS,
   },
   lifetimeConfig: {
     maximumTotalLifetime: LIFETIME_SECONDS + 2n * CLOCK_SKEW_SECONDS,
-    // Members whose clocks differ would disagree about a commit. The adder checks.
+    // Members whose clocks differ would disagree about a commit. The member that adds checks the lifetime.
     validateLifetimeOnReceive: false,
   },
   keyPackageEqualityConfig: defaultKeyPackageEqualityConfig,
   paddingConfig: { kind: 'padUntilLength', padUntilLength: HANDSHAKE_BYTES },
-  // No pins: they differ between members as clocks do. Who is who is for commit-rules.ts and the application.
+  // No pins: like clocks, they differ between members. commit-rules.ts and the application check identities.
   authService: { validateCredential: async ({ credentialType }) => credentialType === 'basic' },
 }
 
-/** What a leaf of ours can do. */
+/** The capabilities of this SDK's leaves. */
 export function capabilitiesOf(suite: Suite): Capabilities {
   return {
     versions: ['mls10'],
@@ -44,7 +44,7 @@ export function capabilitiesOf(suite: Suite): Capabilities {
   }
 }
 
-/** From a little before now, for clocks that are behind. */
+/** A lifetime that starts a little before now, to allow for clocks that are behind. */
 export function lifetimeFrom(now: number): Lifetime {
   const seconds = BigInt(Math.floor(now / 1000))
   return { notBefore: seconds - CLOCK_SKEW_SECONDS, notAfter: seconds + LIFETIME_SECONDS }

@@ -1,4 +1,4 @@
-/** The engine by the library ts-mls 1.6.4. What it gets wrong for us, and the cures, stand in the files of ts-mls/. */
+/** The engine, on the library ts-mls 1.6.4. The files in ts-mls/ explain its shortcomings and work around them. */
 import { createCommit, createGroup, mlsExporter } from 'ts-mls'
 import { generateSignatureKeyPair } from '@static/node/ed25519'
 import { CHANNEL_ID_BYTES, StaticError } from '@static/protocol'
@@ -16,7 +16,7 @@ import { decodeGroup, encodeGroup, inside, outside, wipe } from './state.ts'
 import { contextExtensions, contextOf, membersOf } from './view.ts'
 import { joinByWelcome } from './welcome.ts'
 
-/** Makes the engine. Channels use one suite; another is for the interoperability tests. */
+/** Creates the engine. Channels use the default suite; interoperability tests use others. */
 export function makeEngine(suite: Suite = SUITE): MlsEngine {
   const crypto: Crypto = { suite, provider: makeProvider(suite) }
   return {
@@ -37,9 +37,11 @@ export function makeEngine(suite: Suite = SUITE): MlsEngine {
     process: (group, commit, declared) => followCommit(crypto, inside(group), commit, declared),
     encrypt: (group, ratchets, plaintext, authenticatedData) => {
       const { cipher, state, founding } = inside(group)
-      if (founding) throw StaticError.of('invalid_request', 'The channel is not founded yet.')
+      if (founding)
+        throw StaticError.of('invalid_request', 'The channel is not ready yet: the founder leaf has not been removed.')
       const row = ratchets.get(state.privatePath.leafIndex)
-      if (row === undefined) throw StaticError.of('mls_error', 'The own ratchet is missing.')
+      if (row === undefined)
+        throw StaticError.of('mls_error', `The ratchet of this agent, leaf ${state.privatePath.leafIndex}, is missing.`)
       return cipher.seal(row, plaintext, authenticatedData)
     },
     open: (group, ratchets, ciphertext, expected) => inside(group).cipher.open(ratchets, ciphertext, expected),
@@ -56,23 +58,24 @@ function facts(group: Group): GroupFacts {
   const { groupContext, ratchetTree, privatePath, keySchedule } = state
   const members = membersOf(ratchetTree)
   const own = members.find(({ leaf }) => leaf === privatePath.leafIndex)
-  if (own === undefined) throw StaticError.of('mls_error', 'The own leaf is missing.')
+  if (own === undefined)
+    throw StaticError.of('mls_error', `The leaf of this agent, ${privatePath.leafIndex}, is missing in the tree.`)
   return {
     groupId: Uint8Array.from(groupContext.groupId),
     epoch: groupContext.epoch,
     context: contextOf(state),
     members,
     own,
-    // A copy: the group's own is wiped one day.
+    // A copy, because the group's array is wiped later.
     epochAuthenticator: Uint8Array.from(keySchedule.epochAuthenticator),
   }
 }
 
-/** The founder leaf lives as long as this call. */
+/** The founder leaf's secrets exist only during this call. */
 async function found(crypto: Crypto, { channelId, name, keyPackage, now }: Founding): Promise<Uint8Array> {
   const { provider } = crypto
   if (channelId.length !== CHANNEL_ID_BYTES)
-    throw StaticError.of('invalid_request', `A channel id has ${CHANNEL_ID_BYTES} bytes.`)
+    throw StaticError.of('invalid_request', `A channel id must be ${CHANNEL_ID_BYTES} bytes, not ${channelId.length}.`)
   const { parsed, agentId } = await checkKeyPackage(crypto, keyPackage, [CONTEXT_TYPE], now)
   const key = generateSignatureKeyPair()
   const { publicPackage, privatePackage } = await makeKeyPackage(crypto, FOUNDER_IDENTITY, key, now)
@@ -89,6 +92,6 @@ async function found(crypto: Crypto, { channelId, name, keyPackage, now }: Found
   wipe(state)
   wipe(newState)
   for (const secret of [privatePackage.initPrivateKey, privatePackage.hpkePrivateKey, key.seed]) secret.fill(0)
-  if (welcome === undefined) throw new TypeError('An Add gives a Welcome.')
+  if (welcome === undefined) throw new TypeError('The MLS library returned no Welcome for the Add.')
   return encodeWelcome(welcome)
 }

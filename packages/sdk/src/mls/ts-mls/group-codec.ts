@@ -1,6 +1,6 @@
 /**
- * A group's state as bytes, in the layout that the library's `decodeGroupState` reads. The library's own encoder nests
- * one call per item of a list, so the length of a list would decide how much stack it takes; here lists are loops.
+ * Encodes a group's state in the layout that the library's `decodeGroupState` reads. The library's own encoder nests
+ * one call per list item, so a long list could overflow the stack; this one uses loops.
  */
 import { type ClientState, decodeGroupState, type GroupState, type LeafNode, type Node } from 'ts-mls'
 import { uint16Encoder, uint32Encoder } from 'ts-mls/codec/number.js'
@@ -21,7 +21,7 @@ import { secretTreeNodeEncoder } from 'ts-mls/secretTree.js'
 import { concat } from '../bytes.ts'
 import { lengthBytes, writeLength } from '../framing.ts'
 
-/** What is encoded: the rest of a ClientState is empty in a group of ours, or known from elsewhere. */
+/** The encoded fields: the rest of a ClientState is empty in this SDK's groups, or stored elsewhere. */
 export type StoredState = Pick<
   ClientState,
   'groupContext' | 'keySchedule' | 'secretTree' | 'ratchetTree' | 'privatePath' | 'confirmationTag' | 'groupActiveState'
@@ -46,7 +46,7 @@ const EMPTY = new Uint8Array()
 const ABSENT = new Uint8Array([0])
 const PRESENT = new Uint8Array([1])
 
-/** The bytes of a group without its signature key, pending proposals and past epochs. */
+/** Encodes a group without its signature key, pending proposals and past epochs. */
 export function encodeState(state: StoredState): Uint8Array {
   const { ratchetTree } = state
   const end = ratchetTree.findLastIndex((node) => node !== undefined) + 1
@@ -65,7 +65,7 @@ export function encodeState(state: StoredState): Uint8Array {
   )
 }
 
-/** The state in these bytes; undefined when they are none. */
+/** Decodes a state; undefined if the bytes are malformed. */
 export function decodeState(bytes: Uint8Array): GroupState | undefined {
   try {
     const [state, length] = decodeGroupState(bytes, 0) ?? []
@@ -100,7 +100,7 @@ function encodeLeaf(leaf: LeafNode): Uint8Array {
   )
 }
 
-/** What a leaf says of where it comes from. */
+/** The fields that depend on the source of a leaf. */
 function sourceOf(leaf: LeafNode): Uint8Array {
   switch (leaf.leafNodeSource) {
     case 'key_package':
@@ -116,7 +116,7 @@ function list<Item>(items: readonly Item[], encodeItem: (item: Item) => Uint8Arr
   return vector(Buffer.concat(items.map((item) => encodeItem(item))))
 }
 
-/** A byte string behind its length. */
+/** A byte string with its length before it. */
 function vector(bytes: Uint8Array = EMPTY): Uint8Array {
   const head = new Uint8Array(lengthBytes(bytes.length))
   writeLength(head, 0, bytes.length)

@@ -1,4 +1,4 @@
-/** MLSMessages of one kind (RFC 9420, section 6), whole and nothing after them. */
+/** Encodes and decodes MLSMessages of one kind (RFC 9420, section 6), with no trailing bytes. */
 import { decodeMlsMessage, encodeMlsMessage, type KeyPackage, type PrivateMessage, type Welcome } from 'ts-mls'
 
 interface Kinds {
@@ -7,7 +7,7 @@ interface Kinds {
   readonly mls_welcome: { readonly welcome: Welcome }
 }
 
-/** Reads a message of one kind; undefined when it is none. The library keeps views, so the bytes are copied first. */
+/** Decodes a message of one kind; undefined if it is not one. Copies the bytes first: the library keeps views. */
 export function decodeMessage<Kind extends keyof Kinds>(kind: Kind, bytes: Uint8Array): Kinds[Kind] | undefined {
   try {
     const [message, length] = decodeMlsMessage(Uint8Array.from(bytes), 0) ?? []
@@ -18,12 +18,12 @@ export function decodeMessage<Kind extends keyof Kinds>(kind: Kind, bytes: Uint8
   }
 }
 
-/** The bytes of a KeyPackage. */
+/** Encodes a KeyPackage. */
 export function encodeKeyPackage(keyPackage: KeyPackage): Uint8Array {
   return encodeMlsMessage({ version: 'mls10', wireformat: 'mls_key_package', keyPackage })
 }
 
-/** The bytes of a Welcome. */
+/** Encodes a Welcome. */
 export function encodeWelcome(welcome: Welcome): Uint8Array {
   return encodeMlsMessage({ version: 'mls10', wireformat: 'mls_welcome', welcome })
 }

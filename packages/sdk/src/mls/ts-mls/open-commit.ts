@@ -1,7 +1,7 @@
 /**
- * Opens the PrivateMessage of a commit (RFC 9420, section 6.3). These are the steps of the library's
- * `unprotectPrivateMessage`, with two checks in between that it lacks: the sender's leaf is not blank, and the commit is
- * within bounds before its bytes are put together again for the signature.
+ * Opens the PrivateMessage of a commit (RFC 9420, section 6.3). The steps are those of the library's
+ * `unprotectPrivateMessage`, plus two checks it lacks: the sender's leaf is not blank, and the commit is within bounds
+ * before it is re-encoded to verify the signature.
  */
 import type { ClientState, PrivateMessage } from 'ts-mls'
 import type { Commit } from 'ts-mls/commit.js'
@@ -17,13 +17,13 @@ import type { Crypto } from '../key-package.ts'
 import { isCommitBounded } from './bounds.ts'
 import { CONFIG } from './config.ts'
 
-/** What the message turned out to be. */
+/** The result of opening a message. */
 export type OpenedCommit =
   | { readonly kind: 'commit'; readonly leaf: number; readonly commit: Commit }
   | { readonly kind: 'blank_sender' | 'not_a_commit' | 'out_of_bounds' }
   | { readonly kind: 'undecryptable'; readonly cause: unknown }
 
-/** Opens a commit and checks its signature. Changes nothing. */
+/** Opens a commit and verifies its signature. Does not change any state. */
 export async function openCommit(crypto: Crypto, state: ClientState, message: PrivateMessage): Promise<OpenedCommit> {
   try {
     return await open(crypto, state, message)
@@ -35,7 +35,8 @@ export async function openCommit(crypto: Crypto, state: ClientState, message: Pr
 async function open({ provider }: Crypto, state: ClientState, message: PrivateMessage): Promise<OpenedCommit> {
   const { groupContext, ratchetTree, secretTree, keySchedule } = state
   const senderData = await decryptSenderData(message, keySchedule.senderDataSecret, provider)
-  if (senderData === undefined) return { kind: 'undecryptable', cause: new TypeError('The sender data is malformed.') }
+  if (senderData === undefined)
+    return { kind: 'undecryptable', cause: new TypeError('The sender data of the commit is malformed.') }
   const leaf = senderData.leafIndex
   const node = ratchetTree[2 * leaf]
   if (node?.nodeType !== 'leaf') return { kind: 'blank_sender' }
@@ -62,6 +63,7 @@ async function open({ provider }: Crypto, state: ClientState, message: PrivateMe
     groupContext,
     provider.signature,
   )
-  if (!isSigned) return { kind: 'undecryptable', cause: new TypeError('The signature is not the sender’s.') }
+  if (!isSigned)
+    return { kind: 'undecryptable', cause: new TypeError(`The commit is not signed by its sender, leaf ${leaf}.`) }
   return { kind: 'commit', leaf, commit }
 }

@@ -1,7 +1,7 @@
 /**
- * The library's state of a group (RFC 9420, sections 8 and 9) as a value of ours: without application ratchets,
- * which are moved into rows, without anything of past epochs, and without private keys of nodes that are blank.
- * A copy that the library or the garbage collector has made cannot be wiped.
+ * Wraps the library's group state (RFC 9420, sections 8 and 9): without application ratchets, which are moved into
+ * rows, without anything of past epochs, and without private keys of blank nodes.
+ * Copies made by the library or the garbage collector cannot be wiped.
  */
 import type { ClientState, SecretTree } from 'ts-mls'
 import { encodeGroupContext } from 'ts-mls/groupContext.js'
@@ -17,26 +17,26 @@ import { membersOf } from './view.ts'
 
 const VERSION = 1
 
-/** What a Group is inside. */
+/** The content of a Group. */
 export interface TsMlsGroup {
   readonly state: ClientState
   readonly key: SignatureKeyPair
   readonly cipher: EpochCipher
-  /** The founder leaf is still there: nothing may be sent and nobody added. */
+  /** The founder leaf is still in the tree: sending and adding are not allowed yet. */
   readonly founding: boolean
 }
 
-/** The inside of a group. */
+/** The content of an opaque group. */
 export function inside(group: Group): TsMlsGroup {
   return group as unknown as TsMlsGroup
 }
 
-/** The outside of a group. */
+/** The opaque group with this content. */
 export function outside(group: TsMlsGroup): Group {
   return group as unknown as Group
 }
 
-/** Takes over a state that the library has just made, with its application ratchets moved out. */
+/** Wraps a new state from the library and moves its application ratchets out. */
 export function adopt(
   crypto: Crypto,
   fresh: ClientState,
@@ -46,7 +46,7 @@ export function adopt(
   const rows: RatchetRow[] = []
   const secretTree: SecretTree = fresh.secretTree.map(({ handshake, application }, node) => {
     if (ratchetTree[node]?.nodeType !== 'leaf') {
-      // The library derives ratchets for every node; only leaves speak.
+      // The library derives ratchets for every node, but only leaves send.
       handshake.secret.fill(0)
       application.secret.fill(0)
       return { handshake: BLANK, application: BLANK }
@@ -67,7 +67,7 @@ export function adopt(
 const EMPTY = new Uint8Array()
 const BLANK = { secret: EMPTY, generation: 0, unusedGenerations: {} }
 
-/** The group with another state of the same epoch. */
+/** Wraps a state whose application ratchets are already moved out. */
 export function enclose(crypto: Crypto, state: ClientState, key: SignatureKeyPair): TsMlsGroup {
   const { groupContext, ratchetTree, keySchedule, privatePath } = state
   const cipher = new EpochCipher({
@@ -88,20 +88,20 @@ export function enclose(crypto: Crypto, state: ClientState, key: SignatureKeyPai
 
 const signers = new WeakMap<SignatureKeyPair, Signer>()
 
-/** An agent has one key and many groups. */
+/** Cached, because an agent has one key and many groups. */
 function signerOf(key: SignatureKeyPair): Signer {
   let signer = signers.get(key)
   if (signer === undefined) signers.set(key, (signer = ed25519.signer(key)))
   return signer
 }
 
-/** A group for the database. */
+/** Encodes a group for the database. */
 export function encodeGroup({ state }: TsMlsGroup): Uint8Array {
   return concat(new Uint8Array([VERSION]), encodeState(state))
 }
 
 /**
- * A group from the database.
+ * Decodes a group from the database.
  *
  * @throws {StaticError} `store_corrupt`
  */
@@ -109,13 +109,13 @@ export function decodeGroup(crypto: Crypto, bytes: Uint8Array, key: SignatureKey
   const stored = decodeState(Uint8Array.from(bytes.subarray(1)))
   const own = stored?.ratchetTree[2 * stored.privatePath.leafIndex]
   if (bytes[0] !== VERSION || stored === undefined || own?.nodeType !== 'leaf')
-    throw StaticError.of('store_corrupt', 'The state of a group cannot be read.')
+    throw StaticError.of('store_corrupt', 'The stored state of a group is malformed.')
   if (!equal(own.leaf.signaturePublicKey, key.publicKey))
-    throw StaticError.of('store_corrupt', 'The state of a group is of another agent.')
+    throw StaticError.of('store_corrupt', 'The stored state of a group belongs to another agent.')
   return enclose(crypto, { ...stored, signaturePrivateKey: key.seed, clientConfig: CONFIG }, key)
 }
 
-/** Overwrites the secrets of a state, but those that it shares with one that stays. */
+/** Overwrites the secrets of a state, except those it shares with `staying`. */
 export function wipe(state: ClientState, staying?: ClientState): void {
   const kept = new Set(staying === undefined ? [] : secretsOf(staying))
   for (const secret of secretsOf(state)) if (!kept.has(secret)) secret.fill(0)

@@ -1,6 +1,6 @@
 /**
- * Tree hashes and parent hashes (RFC 9420, sections 7.8 and 7.9), by which a joiner sees that every parent node was
- * made by a member below it. The library computes the same hash of a subtree over and over; here each one is kept.
+ * Tree hashes and parent hashes (RFC 9420, sections 7.8 and 7.9), with which a joiner verifies that every parent node
+ * was made by a member below it. Unlike the library, which recomputes them, this caches the hash of each subtree.
  */
 import type { Node, RatchetTree } from 'ts-mls'
 import { encodeParentHashInput } from 'ts-mls/parentHash.js'
@@ -41,14 +41,14 @@ export class TreeHashes {
     })
   }
 
-  /** How many nodes below `child` vouch for the parent, the other child being `sibling`. */
+  /** Counts the nodes below `child` whose parent hash matches the parent; `sibling` is the other child. */
   #makers(parent: Node & { nodeType: 'parent' }, child: NodeIndex, sibling: NodeIndex): number {
     const { hpkePublicKey, parentHash, unmergedLeaves } = parent.parent
     const below = resolution(this.#tree, child)
     const unmerged = new Set(unmergedLeaves.map((leaf) => toNodeIndex(2 * leaf)))
     const makers = below.filter((index) => !unmerged.has(index))
     const [maker] = makers
-    // All but the maker came later: they are the unmerged leaves on this side.
+    // All except the maker were added later: they are the unmerged leaves on this side.
     const later = [...unmerged].filter((index) => isBelow(index, child)).length
     if (maker === undefined || makers.length !== 1 || later !== below.length - 1) return 0
     const claim = parentHashOf(this.#tree[maker])
@@ -58,7 +58,7 @@ export class TreeHashes {
     return equal(sha256(input), claim) ? 1 : 0
   }
 
-  /** The hash of a subtree as if these leaves were not there. */
+  /** The hash of a subtree with these leaves left out. */
   #hash(index: NodeIndex, without: ReadonlySet<number>): Uint8Array {
     const touched = [...without].some((leaf) => isBelow(toNodeIndex(2 * leaf), index))
     const known = touched ? undefined : this.#known.get(index)
@@ -91,7 +91,7 @@ function parentHashOf(node: Node | undefined): Uint8Array | undefined {
   return node?.leaf.leafNodeSource === 'commit' ? node.leaf.parentHash : undefined
 }
 
-/** Whether a node is in the subtree of another, itself included: a subtree is a run of indices around its root. */
+/** Whether a node is in a subtree, root included: a subtree is a contiguous range of indices around its root. */
 function isBelow(index: NodeIndex, root: NodeIndex): boolean {
   const half = (~root & (root + 1)) - 1
   return index >= root - half && index <= root + half

@@ -1,7 +1,7 @@
 /**
- * Is a tree that came with a Welcome sound (RFC 9420, sections 7.3, 7.9 and 12.4.3.1)? The library's own check is too
- * strict: it wants all nodes above an unmerged leaf to list the same leaves, so ordinary groups, in which members were
- * added at different times, could not be joined. It cannot show that the leaves are who they say they are.
+ * Checks the tree of a Welcome (RFC 9420, sections 7.3, 7.9 and 12.4.3.1). The library's own check is too strict: it
+ * requires all nodes above an unmerged leaf to list the same leaves, so agents could not join ordinary groups whose
+ * members were added at different times. The check cannot show that the leaves are who they claim to be.
  */
 import type { GroupContext, LeafNode, RatchetTree } from 'ts-mls'
 import { verifyLeafNodeSignature, verifyLeafNodeSignatureKeyPackage } from 'ts-mls/leafNode.js'
@@ -11,36 +11,39 @@ import { equal, keyOf } from '../bytes.ts'
 import type { Crypto } from '../key-package.ts'
 import { isEncryptionKey } from '../x25519.ts'
 import { TreeHashes } from './tree-hash.ts'
-import { isAble, leavesOf } from './view.ts'
+import { leavesOf, missingCapability, neededExtensions } from './view.ts'
 
-/** What is wrong with a tree; undefined when nothing is. */
+/** What is wrong with a tree; undefined if nothing is. */
 export async function faultOf(crypto: Crypto, tree: RatchetTree, context: GroupContext): Promise<string | undefined> {
   const nodes = tree.filter((node) => node !== undefined)
   const misplaced = tree.some((node, at) => node && (node.nodeType === 'leaf') !== isLeaf(toNodeIndex(at)))
-  if (misplaced) return 'The tree is not built as one.'
+  if (misplaced) return 'The tree is malformed: a leaf is in the place of a parent node, or the reverse.'
   const keys = nodes.map(getHpkePublicKey)
-  if (!keys.every(isEncryptionKey)) return 'The tree holds keys that nobody can use.'
-  if (twice(keys)) return 'The tree holds a key twice.'
+  if (!keys.every(isEncryptionKey)) return 'The tree contains an encryption key that is not a usable X25519 key.'
+  if (twice(keys)) return 'The tree contains an encryption key twice.'
   const leaves = leavesOf(tree)
+  const required = { ...context, extensions: neededExtensions(context) }
   if (twice(leaves.map(({ node }) => node.signaturePublicKey))) return 'Two members share a signature key.'
   for (const { leaf, node } of leaves) {
-    if (!isAble(node, context)) return 'A member cannot do what a channel needs.'
-    if (!(await isSigned(crypto, node, leaf, context.groupId))) return 'A member has not signed its leaf.'
+    const missing = missingCapability(node, required)
+    if (missing !== undefined) return `A member cannot be in a channel: leaf ${leaf} ${missing}.`
+    if (!(await isSigned(crypto, node, leaf, context.groupId))) return `Leaf ${leaf} is not signed by its member.`
   }
-  if (!isMerged(tree)) return 'The tree lists leaves that were not merged wrongly.'
+  if (!isMerged(tree)) return 'The tree lists the wrong unmerged leaves.'
   const hashes = new TreeHashes(tree)
-  if (!equal(hashes.root, context.treeHash)) return 'The tree is not the one of the group.'
-  if (!hashes.areParentsValid()) return 'The tree was not made by its members.'
+  if (!equal(hashes.root, context.treeHash))
+    return 'The tree is not the one of the group: its hash differs from the tree hash in the GroupContext.'
+  if (!hashes.areParentsValid()) return 'The tree was not made by its members: the hash of a parent node is wrong.'
   return undefined
 }
 
 async function isSigned({ provider }: Crypto, node: LeafNode, leaf: number, groupId: Uint8Array): Promise<boolean> {
-  // An Update proposal, the third source, is never committed in a channel.
+  // The third source, an Update proposal, is never committed in a channel.
   if (node.leafNodeSource === 'key_package') return verifyLeafNodeSignatureKeyPackage(node, provider.signature)
   return node.leafNodeSource === 'commit' && verifyLeafNodeSignature(node, groupId, leaf, provider.signature)
 }
 
-/** Each leaf that a node lists is below it, not blank, and listed by all nodes between that are not blank. */
+/** Each leaf a node lists is below it and not blank, and every non-blank node in between lists it too. */
 function isMerged(tree: RatchetTree): boolean {
   const width = leafWidth(tree.length)
   return tree.every((node, at) => {

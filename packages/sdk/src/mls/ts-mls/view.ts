@@ -1,4 +1,4 @@
-/** The library's trees and commits in the terms of engine.ts and commit-rules.ts. */
+/** Converts the library's trees and commits to the types of engine.ts and commit-rules.ts. */
 import {
   type ClientState,
   encodeRequiredCapabilities,
@@ -17,7 +17,8 @@ import type { Member } from '../engine.ts'
 
 /** A leaf as the rules see it. */
 export function ruleLeaf(node: LeafNode, context: GroupContext): Omit<RuleLeaf, 'leaf'> {
-  return { ...keysOf(node), able: isAble(node, context) }
+  const required = { ...context, extensions: neededExtensions(context) }
+  return { ...keysOf(node), able: missingCapability(node, required) === undefined }
 }
 
 function keysOf({
@@ -29,16 +30,27 @@ function keysOf({
   return { identity, signatureKey: signaturePublicKey, encryptionKey: hpkePublicKey }
 }
 
-/** Whether a leaf can do what the group needs. It has no extensions: the others do not know any. */
-export function isAble({ capabilities, credential, extensions }: LeafNode, context: GroupContext): boolean {
-  return (
-    credential.credentialType === 'basic' &&
-    capabilities.credentials.includes('basic') &&
-    capabilities.versions.includes(context.version) &&
-    capabilities.ciphersuites.includes(context.cipherSuite) &&
-    neededExtensions(context).every((type) => capabilities.extensions.includes(type)) &&
-    extensions.length === 0
-  )
+/** What every leaf of a group must support. */
+export interface RequiredCapabilities extends Pick<GroupContext, 'version' | 'cipherSuite'> {
+  /** Extensions of private types. */
+  readonly extensions: readonly number[]
+}
+
+/**
+ * What disqualifies a leaf, to follow "it" in a message; undefined if nothing does. A leaf must have no extensions,
+ * because the other members support none.
+ */
+export function missingCapability(leaf: LeafNode, required: RequiredCapabilities): string | undefined {
+  const { capabilities, credential, extensions } = leaf
+  const { version, cipherSuite } = required
+  if (credential.credentialType !== 'basic') return 'does not have a basic credential'
+  if (!capabilities.credentials.includes('basic')) return 'does not support basic credentials'
+  if (!capabilities.versions.includes(version)) return `does not support version ${version}`
+  if (!capabilities.ciphersuites.includes(cipherSuite)) return `does not support suite ${cipherSuite}`
+  const missing = required.extensions.find((type) => !capabilities.extensions.includes(type))
+  if (missing !== undefined) return `does not support extension 0x${missing.toString(16)}`
+  if (extensions.length > 0) return `has ${extensions.length} leaf extensions and must have none`
+  return undefined
 }
 
 /** A group as the rules see it. */
@@ -75,7 +87,7 @@ export function leavesOf(tree: RatchetTree): { readonly leaf: number; readonly n
   return tree.flatMap((node, at) => (node?.nodeType === 'leaf' ? [{ leaf: at / 2, node: node.leaf }] : []))
 }
 
-/** A leaf as others see it, wherever it stands. */
+/** A leaf as a member, without its position in the tree. */
 export function personOf({
   identity = new Uint8Array(),
   signatureKey,
@@ -86,7 +98,7 @@ export function personOf({
 
 const members = new WeakMap<RatchetTree, readonly Member[]>()
 
-/** Everyone in a tree. Trees are values, so it is computed once. */
+/** The members in a tree. Trees are immutable values, so the list is computed once per tree. */
 export function membersOf(tree: RatchetTree): readonly Member[] {
   let known = members.get(tree)
   if (known === undefined) {
@@ -97,8 +109,8 @@ export function membersOf(tree: RatchetTree): readonly Member[] {
 }
 
 /**
- * Whether a member has committed in the group: only then does its leaf carry its signature over the group id. One from a
- * KeyPackage does not show that the member knows of the group.
+ * Whether a member has committed in the group: only then does its leaf carry a signature over the group id. A leaf from
+ * a KeyPackage does not show that the member knows of the group.
  */
 export function isConfirmed(tree: RatchetTree, { leaf }: Pick<Member, 'leaf'>): boolean {
   const node = tree[2 * leaf]
@@ -119,7 +131,7 @@ export function contextExtensions(context: ChannelContext): Extension[] {
   ]
 }
 
-/** The channel that a GroupContext names; undefined unless its extensions are exactly those of a channel. */
+/** The channel a GroupContext names; undefined unless its extensions are exactly those of a channel. */
 export function findContext(extensions: readonly Extension[]): ChannelContext | undefined {
   const [required, context] = extensions
   if (extensions.length !== 2 || required?.extensionType !== 'required_capabilities') return undefined
@@ -127,14 +139,14 @@ export function findContext(extensions: readonly Extension[]): ChannelContext | 
   return decodeContext(context.extensionData)
 }
 
-/** The channel of a group that was founded or joined. */
+/** The channel of a group whose context was checked when it was created or joined. */
 export function contextOf({ groupContext }: ClientState): ChannelContext {
   const context = findContext(groupContext.extensions)
-  if (context === undefined) throw StaticError.of('mls_error', 'The group names no channel.')
+  if (context === undefined) throw StaticError.of('mls_error', 'The GroupContext does not name a channel.')
   return context
 }
 
-/** The extensions of private types that a leaf of this group must know. */
+/** The extensions of private types that every leaf of this group must support. */
 export function neededExtensions({ extensions }: GroupContext): number[] {
   return extensions.map(({ extensionType }) => extensionType).filter((type) => typeof type === 'number')
 }

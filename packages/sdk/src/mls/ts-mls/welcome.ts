@@ -1,10 +1,11 @@
 /**
- * Joining by a Welcome (RFC 9420, section 12.4.3.1). Whoever knows a KeyPackage can make a Welcome for it, into any
- * group: what the caller expects is compared with the GroupContext and with **the leaf that signed the GroupInfo**,
- * not with any leaf that happens to be in the tree. A Welcome by a member that works against its owner looks the same.
+ * Joins a group with a Welcome (RFC 9420, section 12.4.3.1). Anyone who has a KeyPackage can create a Welcome for it,
+ * into any group, so the caller's expectations are compared with the GroupContext and with **the leaf that signed the
+ * GroupInfo**, not with any leaf that happens to be in the tree. A Welcome from a member that acts against the owner
+ * looks the same.
  *
- * The steps are those of the library's `joinGroup`, which tells nobody who signed, checks trees too strictly (tree.ts)
- * and does not compare the path secret with the tree.
+ * The steps are those of the library's `joinGroup`, which does not report the signer, checks trees too strictly
+ * (tree.ts) and does not compare the path secret with the tree.
  */
 import type { ClientState, GroupInfo, RatchetTree, Welcome } from 'ts-mls'
 import { deriveSecret } from 'ts-mls/crypto/kdf.js'
@@ -19,12 +20,12 @@ import { type LeafIndex, leafToNodeIndex, leafWidth, toLeafIndex } from 'ts-mls/
 import { firstCommonAncestor } from 'ts-mls/updatePath.js'
 import { decryptGroupInfo, decryptGroupSecrets } from 'ts-mls/welcome.js'
 import type { SignatureKeyPair } from '@static/node/ed25519'
-import { CHANNEL_ID_BYTES, MAX_MEMBERS, StaticError } from '@static/protocol'
+import { CHANNEL_ID_BYTES, MAX_MEMBERS, StaticError, toHex } from '@static/protocol'
 import { equal, keyOf } from '../bytes.ts'
 import { isIdentity } from '../credential.ts'
 import type { ExpectedWelcome, Joined, Member } from '../engine.ts'
 import { type Crypto, decodeOwn, type OwnKeyPackage } from '../key-package.ts'
-import { isGroupInfoBounded, isTreeBounded } from './bounds.ts'
+import { isGroupInfoBounded, isTreeBounded, MAX_LIST } from './bounds.ts'
 import { CONFIG } from './config.ts'
 import { decodeMessage } from './message.ts'
 import { adopt } from './state.ts'
@@ -32,7 +33,7 @@ import { faultOf } from './tree.ts'
 import { findContext, isConfirmed, membersOf } from './view.ts'
 
 /**
- * Joins, and refuses what is not as expected.
+ * Joins a group and rejects a Welcome that is not as expected.
  *
  * @throws {StaticError} `invalid_welcome`
  */
@@ -44,7 +45,7 @@ export async function joinByWelcome(
   expected: ExpectedWelcome,
 ): Promise<Joined> {
   const welcome = decodeMessage('mls_welcome', bytes)?.welcome
-  if (welcome === undefined) throw invalid('This is no Welcome.')
+  if (welcome === undefined) throw invalid(`Not a Welcome: ${bytes.length} bytes that do not parse as one.`)
   const own = decodeOwn(privatePart, key)
   try {
     const opened = await openWelcome(crypto, welcome, own)
@@ -53,13 +54,13 @@ export async function joinByWelcome(
     return { ...adopt(crypto, state, key), signer }
   } catch (error) {
     if (error instanceof StaticError) throw error
-    throw StaticError.of('invalid_welcome', 'The Welcome is not for this agent, or broken.', { cause: error })
+    throw StaticError.of('invalid_welcome', 'The Welcome is damaged or not for this agent.', { cause: error })
   } finally {
     own.privatePackage.initPrivateKey.fill(0)
   }
 }
 
-/** What a Welcome holds for this agent. */
+/** The content of a Welcome for this agent. */
 export interface OpenedWelcome {
   readonly secrets: GroupSecrets
   readonly info: GroupInfo
@@ -69,7 +70,7 @@ export interface OpenedWelcome {
 /**
  * Decrypts a Welcome and checks its sizes and its suite.
  *
- * @throws {StaticError} `invalid_welcome`; the library throws errors of its own
+ * @throws {StaticError} `invalid_welcome`, or an error of the library
  */
 export async function openWelcome(
   { suite, provider }: Crypto,
@@ -79,72 +80,79 @@ export async function openWelcome(
   const ref = await makeKeyPackageRef(publicPackage, provider.hash)
   const initKey = await provider.hpke.importPrivateKey(privatePackage.initPrivateKey)
   const secrets = await decryptGroupSecrets(initKey, ref, welcome, provider.hpke)
-  if (secrets === undefined || secrets.psks.length > 0) throw invalid('The Welcome has no secrets for this agent.')
+  if (secrets === undefined) throw invalid('The Welcome is not for this KeyPackage.')
+  if (secrets.psks.length > 0)
+    throw invalid(`The Welcome requires ${secrets.psks.length} pre-shared keys; channels use none.`)
   const info = await decryptGroupInfo(welcome, secrets.joinerSecret, noPsk(provider), provider)
   if (info === undefined || !isGroupInfoBounded(info))
-    throw invalid('The Welcome holds no group, or one with too many extensions.')
+    throw invalid(`The Welcome contains no GroupInfo with at most ${MAX_LIST} extensions.`)
   const tree = ratchetTreeFromExtension(info)
-  if (tree === undefined) throw invalid('The Welcome holds no tree.')
+  if (tree === undefined) throw invalid('The Welcome contains no tree.')
   const { cipherSuite, version } = info.groupContext
-  // The suite outside is covered by no signature.
+  // No signature covers the suite in the Welcome itself.
   if (cipherSuite !== suite.name || welcome.cipherSuite !== suite.name || version !== 'mls10')
-    throw invalid('The Welcome is of another suite.')
-  // Before more work is put into it, which grows faster than the tree.
-  if (!isTreeBounded(tree)) throw invalid('The tree is too large, or one of its nodes.')
+    throw invalid(`The Welcome is for ${version} and ${cipherSuite}; channels use mls10 and ${suite.name}.`)
+  // Checked before any work that grows faster than the tree.
+  if (!isTreeBounded(tree)) throw invalid(`The tree is too large: ${tree.length} nodes, or one of them is too large.`)
   return { secrets, info, tree }
 }
 
-/** The checks that need no secret; returns who signed. */
+/** Makes the checks that need no secret; returns the signer. */
 async function checkGroup(crypto: Crypto, { info, tree }: OpenedWelcome, expected: ExpectedWelcome): Promise<Member> {
   const { groupContext } = info
   const members = membersOf(tree)
   const signer = members.find(({ leaf }) => leaf === info.signer)
   if (!signer || !(await verifyGroupInfoSignature(info, signer.signatureKey, crypto.provider.signature)))
-    throw invalid('Nobody signed the Welcome.')
+    throw invalid('The Welcome is not signed by a member.')
   const context = findContext(groupContext.extensions)
-  if (context === undefined) throw invalid('The group is not of a channel.')
-  if (groupContext.groupId.length !== CHANNEL_ID_BYTES) throw invalid('The group has no channel id.')
+  if (context === undefined) throw invalid('The group is not that of a channel.')
+  if (groupContext.groupId.length !== CHANNEL_ID_BYTES)
+    throw invalid(`The channel id must be ${CHANNEL_ID_BYTES} bytes, not ${groupContext.groupId.length}.`)
   const founding = expected.founding === true
   if (expected.channelId !== undefined && !equal(expected.channelId, groupContext.groupId))
-    throw invalid('The Welcome is for another channel.')
+    throw invalid(
+      `The Welcome is for another channel: ${toHex(groupContext.groupId)}, not ${toHex(expected.channelId)}.`,
+    )
   if (expected.name !== undefined && expected.name !== context.name)
-    throw invalid('The Welcome is for a channel of another name.')
+    throw invalid(`The Welcome is for a channel with another name: ${context.name}, not ${expected.name}.`)
   if (expected.owner !== undefined && !equal(expected.owner, context.owner))
-    throw invalid('The channel has another owner.')
+    throw invalid(`The channel has another owner: ${toHex(context.owner)}, not ${toHex(expected.owner)}.`)
   if (expected.signer !== undefined && !equal(expected.signer, signer.agentId))
-    throw invalid('The Welcome was made by another agent.')
+    throw invalid(`The Welcome was made by another agent: ${toHex(signer.agentId)}, not ${toHex(expected.signer)}.`)
   if (signer.founder !== founding || members.some(({ founder }) => founder) !== founding)
-    throw invalid('The channel is not in the state that this Welcome should be from.')
-  if (founding && members.length !== 2) throw invalid('There are others in a new channel.')
+    throw invalid(founding ? 'The founder leaf did not sign the Welcome.' : 'The founder leaf is still in the channel.')
+  if (founding && members.length !== 2)
+    throw invalid(`The new channel has others in it: ${members.length} leaves, not 2.`)
   const owner = members.find(({ agentId }) => equal(agentId, context.owner))
-  if (owner === undefined) throw invalid('The owner of the channel is not in it.')
-  if (members.length > MAX_MEMBERS) throw invalid('The channel has too many members.')
+  if (owner === undefined) throw invalid(`The owner of the channel, ${toHex(context.owner)}, is not a member.`)
+  if (members.length > MAX_MEMBERS)
+    throw invalid(`The channel has ${members.length} members; the limit is ${MAX_MEMBERS}.`)
   const named = members.every(({ identity, founder }) => founder || isIdentity(identity))
   if (!named || new Set(members.map(({ identity }) => keyOf(identity))).size !== members.length)
-    throw invalid('Members of the channel share an identity.')
+    throw invalid('Members of the channel share an identity, or one has an invalid identity.')
   const fault = await faultOf(crypto, tree, groupContext)
   if (fault !== undefined) throw invalid(fault)
-  // Whoever gets a KeyPackage of the owner can plant its leaf in a group of its own.
+  // Anyone who gets a KeyPackage of the owner can put its leaf into a group they made themselves.
   if (!founding && owner !== signer && !isConfirmed(tree, owner))
-    throw invalid('The owner of the channel has not confirmed it.')
+    throw invalid('The owner of the channel has not confirmed it with a commit.')
   return signer
 }
 
 /**
- * The keys of the epoch, and the place in the tree.
+ * Derives the keys of the epoch and finds this agent's leaf in the tree.
  *
- * @throws {StaticError} `invalid_welcome`; the library throws errors of its own
+ * @throws {StaticError} `invalid_welcome`, or an error of the library
  */
 export async function enter(crypto: Crypto, opened: OpenedWelcome, own: OwnKeyPackage): Promise<ClientState> {
   const { provider } = crypto
   const { secrets, info, tree } = opened
   const { joinerSecret } = secrets
   const leaf = findLeafIndex(tree, own.publicPackage.leafNode)
-  if (leaf === undefined) throw invalid('The own leaf is not in the tree.')
+  if (leaf === undefined) throw invalid('The leaf of this agent is not in the tree.')
   const { hpkePrivateKey, signaturePrivateKey } = own.privatePackage
   const privateKeys = { ...(await pathKeys(crypto, opened, leaf)), [leafToNodeIndex(leaf)]: hpkePrivateKey }
   if (!(await verifyGroupInfoConfirmationTag(info, joinerSecret, noPsk(provider), provider)))
-    throw invalid('The Welcome does not lead into its group.')
+    throw invalid('The secrets of the Welcome do not match its group: the confirmation tag is wrong.')
   const { groupContext, confirmationTag } = info
   const [keySchedule, encryptionSecret] = await deriveKeySchedule(
     joinerSecret,
@@ -170,7 +178,7 @@ export async function enter(crypto: Crypto, opened: OpenedWelcome, own: OwnKeyPa
   }
 }
 
-/** The private keys of the nodes that the own leaf and the adder share, which must be those of the tree. */
+/** The private keys of the nodes above both this agent's leaf and the signer's; they must match the tree. */
 async function pathKeys(
   { provider }: Crypto,
   { secrets, info, tree }: OpenedWelcome,
@@ -187,7 +195,7 @@ async function pathKeys(
       await deriveSecret(secret, 'node', provider.kdf),
     )
     if (!equal(await provider.hpke.exportPublicKey(publicKey), getHpkePublicKey(node)))
-      throw invalid('The secrets of the Welcome are not those of its tree.')
+      throw invalid('The path secret of the Welcome does not match its tree.')
     keys[Number(index)] = await provider.hpke.exportPrivateKey(privateKey)
   }
   return keys
