@@ -1,4 +1,4 @@
-/** Addresses as the limits count them. */
+/** Network addresses, in the form that limits count by. */
 
 /** An address from its 4 or 16 bytes; undefined for other lengths. */
 export function addressText(bytes: Uint8Array): string | undefined {
@@ -9,7 +9,7 @@ export function addressText(bytes: Uint8Array): string | undefined {
   return groups.join(':')
 }
 
-/** What counts as one address: an IPv4 address (also inside an IPv6 one), or the /64 network that one IPv6 user has. */
+/** What limits count as one address: an IPv4 address (also mapped into IPv6), or the /64 network of one IPv6 user. */
 export function addressKey(address: string): string {
   if (!address.includes(':')) return address
   const mapped = /^(?:::|0:0:0:0:0:)ffff:(?:(\d+\.\d+\.\d+\.\d+)|([\da-f]{1,4}):([\da-f]{1,4}))$/i.exec(address)

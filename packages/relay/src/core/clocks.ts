@@ -1,15 +1,15 @@
 /**
- * The ticks of sessions on a clock, in all: each costs the relay, whether anybody talks or not, and a guest can ask for
- * many. So there is a number of cells a second for all together, of which guests get a quarter.
+ * Limits clocked traffic. Each session with a clock costs the relay cells even when it is idle, and a guest can ask
+ * for many, so there is a limit of cells per second for all sessions together, and guests get a quarter of it.
  */
 import type { StreamId } from '../ports.ts'
 import type { Caller } from './session-token.ts'
 
 const GUESTS_SHARE = 0.25
-/** What `private` begins with, and `strict` has unless it says otherwise. */
+/** The initial rate of `private`, and the default rate of `strict`. */
 const USUAL_CELLS = { private: 16, strict: 4 } as const
 
-/** Who has a clock. */
+/** The sessions with a clock. */
 export class Clocks {
   readonly #limit: number
   readonly #running = new Map<StreamId, { readonly cells: number; readonly guest: boolean }>()
@@ -20,7 +20,7 @@ export class Clocks {
     this.#limit = limit
   }
 
-  /** Takes the share of a session; false when there is none left. */
+  /** Reserves the cells of a session; false if the limit is reached. */
   start(stream: StreamId, { traffic, cellsPerSecond, account }: Caller): boolean {
     if (traffic === 'off' || traffic === 'standard') return true
     const cells = cellsPerSecond || USUAL_CELLS[traffic]

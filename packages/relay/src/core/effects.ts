@@ -1,4 +1,4 @@
-/** The effects of one `handle`, and who waits for those that take time. */
+/** The effects of one `handle` call, and the continuations of asynchronous ones. */
 import type { Lease, TokenClaims, TrafficProfileName } from '@static/protocol'
 import type { ServerMessage } from '@static/protocol/relay'
 import type { Account, StoreRequest, StoreResult, StoreOperation, StreamId, Time } from '../ports.ts'
@@ -6,11 +6,11 @@ import type { Effect, Outcome, StoreEffect } from './io.ts'
 
 type Then<Value> = (outcome: Outcome<Value>) => void
 
-/** Collects effects and keeps the continuations of those that come back. */
+/** Collects effects and keeps the continuations of those that return a result. */
 export class Effects {
-  /** The time of the input that is being handled, by the wall clock. */
+  /** The time of the current input, by the wall clock. */
   now: Time = 0
-  /** The same moment by a clock that nobody sets: for deadlines that a wrong wall clock must not move. */
+  /** The same moment by a monotonic clock: for deadlines that must not move when the wall clock is set. */
   monotonic: Time = 0
   #list: Effect[] = []
   #lastId = 0
@@ -52,19 +52,19 @@ export class Effects {
     this.#list.push({ type: 'settle', id: this.#wait(then), lease, spent, final })
   }
 
-  /** An effect is done: whoever waits for it goes on. */
+  /** Runs the continuation of a finished effect. */
   done(id: number, outcome: Outcome<unknown>): void {
     const then = this.#waiting.get(id)
     this.#waiting.delete(id)
     then?.(outcome as Outcome<never>)
   }
 
-  /** How many have not come back. */
+  /** The number of effects still waiting for a result. */
   get pending(): number {
     return this.#waiting.size
   }
 
-  /** Hands over what has been collected. */
+  /** Returns the collected effects and starts a new list. */
   take(): Effect[] {
     const list = this.#list
     this.#list = []

@@ -1,39 +1,39 @@
-/** What goes into the core and what comes out: the whole relay without sockets, clock or randomness. */
+/** The inputs and effects of the core: the whole relay without sockets, clock or randomness. */
 import type { Hash, StaticError, TrafficProfileName } from '@static/protocol'
 import type { AckRequest, ClientMessage, ServerMessage } from '@static/protocol/relay'
 import type { Account, Peer, StoreRequest, StoreEvent, StoreOperation, StreamId } from '../ports.ts'
 
-/** What happened outside. */
+/** An event from outside the core. */
 export type Input =
   | {
       readonly type: 'opened'
       readonly stream: StreamId
       readonly peer: Peer
-      /** A stream of cells, one unary call, or the stream of pushes of a unary session. */
+      /** A stream of cells, one unary call, or the push stream of a unary session. */
       readonly kind: StreamKind
     }
   | {
       readonly type: 'received'
       readonly stream: StreamId
       readonly message: ClientMessage
-      /** Its length on the wire: what waits for an answer is bounded. */
+      /** Its length on the wire: the size of pending requests is limited. */
       readonly bytes: number
     }
-  /** An acknowledgement in a cell of its own: it gets no answer. */
+  /** An acknowledgement in its own cell: it gets no response. */
   | { readonly type: 'acknowledged'; readonly stream: StreamId; readonly ack: AckRequest }
-  /** The peer broke the rules of the wire. */
+  /** The peer violated the wire protocol. */
   | { readonly type: 'malformed'; readonly stream: StreamId; readonly error: StaticError }
   | { readonly type: 'closed'; readonly stream: StreamId }
-  /** Whether the peer takes what it is sent: log entries wait in the log until it does. */
+  /** Whether the peer keeps up with reading: log entries stay in the log until it does. */
   | { readonly type: 'congested' | 'drained'; readonly stream: StreamId }
-  /** The peer took nothing for too long, or did not answer a ping. */
+  /** The peer read nothing for too long, or did not answer a ping. */
   | { readonly type: 'stalled'; readonly stream: StreamId }
   /** An effect with this id is done. */
   | { readonly type: 'done'; readonly id: number; readonly outcome: Outcome<unknown> }
   | { readonly type: 'event'; readonly event: StoreEvent }
   /** Time has passed. */
   | { readonly type: 'tick' }
-  /** The relay is about to stop: sessions are told to dial again. */
+  /** The relay is about to stop: sessions must reconnect. */
   | { readonly type: 'drain' }
 
 export type StreamKind = 'session' | 'call' | 'subscribe'
@@ -43,7 +43,7 @@ export type Outcome<Value> =
   | { readonly ok: true; readonly value: Value }
   | { readonly ok: false; readonly error: StaticError }
 
-/** What is to be done outside. */
+/** An action for the outside to take. */
 export type Effect =
   | { readonly type: 'send'; readonly streams: readonly StreamId[]; readonly message: ServerMessage }
   /** Ends a stream after what was sent. */
@@ -80,10 +80,10 @@ export type StoreEffect = {
   }
 }[StoreOperation]
 
-/** The mathematics that the core does not do itself. */
+/** Cryptography, which the core does not do itself. */
 export interface CoreCrypto {
   readonly hash: Hash
-  /** Ed25519. False for anything that is not a good signature. */
+  /** Ed25519. False for anything that is not a valid signature. */
   readonly verify: (publicKey: Uint8Array, bytes: Uint8Array, signature: Uint8Array) => boolean
   /** HMAC-SHA-256. */
   readonly mac: (key: Uint8Array, bytes: Uint8Array) => Uint8Array

@@ -1,6 +1,6 @@
 /**
- * Joining by invite, as far as the relay has a part in it (SPEC.md, "Invites"): it turns away who does not hold the
- * token, keeps requests in memory, and hands them to the agent that made the invite. What is in a request it cannot read.
+ * The relay's part in joining with an invite (SPEC.md, "Invites"): it turns away agents without the token, keeps
+ * requests in memory, and passes them to the agent that created the invite. It cannot read what a request contains.
  */
 import { create } from '@bufbuild/protobuf'
 import { AGENT_ID_BYTES, type ErrorCode, fromHex, joinProofBytes, message, toHex } from '@static/protocol'
@@ -25,14 +25,14 @@ import type { CoreCrypto } from './io.ts'
 import type { PendingRequest } from './pending-request.ts'
 import { type RefusalDetails, refusalOf, serverMessage } from './server-messages.ts'
 import { Rates } from './rates.ts'
-import { accountOf, channelIdOf, idOf, wrong } from './request-fields.ts'
+import { accountOf, channelIdOf, checkLength, idOf, wrong } from './request-fields.ts'
 import type { Stream } from './stream.ts'
 
 interface Joiner {
   readonly invite: Invite
   readonly agent: AgentId
   box: Uint8Array
-  /** The session that the owner has seen it by: one that was lost does not count. */
+  /** The session in which the owner received it; after a lost session the owner gets it again. */
   given: string | undefined
   until: Time
 }
@@ -51,9 +51,9 @@ const MAX_INVITE_MS = 366 * 86_400_000
 const REQUEST_MS = 600_000
 const MAX_WAIT_MS = 60_000
 const MAX_POLLED = 32
-/** Requests that wait, of all invites; when there are more, those of whoever has most go first. */
+/** Pending requests for all invites; beyond it, the owner with the most loses requests first. */
 const MAX_WAITING = 10_000
-/** Polls that an agent may have open. */
+/** Concurrent polls per agent. */
 const MAX_POLLS = 4
 const ANSWERS: readonly string[] = [
   'invite_invalid',
@@ -73,7 +73,7 @@ export class Joins {
   readonly #rates: Rates
   /** By invite, then by joiner. */
   readonly #waiting = new Map<string, Map<AgentId, Joiner>>()
-  /** The same by who made the invites, the oldest first. */
+  /** The same by the invites' creator, oldest first. */
   readonly #byOwner = new Map<AgentId, Set<Joiner>>()
   #count = 0
   #polls: Poll[] = []
@@ -88,11 +88,12 @@ export class Joins {
 
   register(request: PendingRequest, value: RegisterInviteRequest): void {
     const account = accountOf(request)
-    if (value.admissionKey.length !== ADMISSION_KEY_BYTES) throw wrong('admission_key has 32 bytes')
+    checkLength(value.admissionKey, ADMISSION_KEY_BYTES, 'admission_key')
     const { now } = this.#effects
     const expiresAt = Number(value.expiresAtMs)
-    if (expiresAt <= now || expiresAt > now + MAX_INVITE_MS) throw wrong('expires_at_ms is within a year from now')
-    if (value.maxUses < 1) throw wrong('max_uses is at least 1')
+    if (expiresAt <= now || expiresAt > now + MAX_INVITE_MS)
+      throw wrong(`\`expires_at_ms\` must be between now, ${now}, and 366 days later, not ${expiresAt}`)
+    if (value.maxUses < 1) throw wrong('`max_uses` must be at least 1')
     const invite = {
       id: idOf(value.inviteId, INVITE_ID_BYTES, 'invite_id'),
       channel: channelIdOf(value.channelId),
@@ -124,7 +125,8 @@ export class Joins {
   request(request: PendingRequest, value: RequestJoinRequest): void {
     const id = idOf(value.inviteId, INVITE_ID_BYTES, 'invite_id')
     const { agent, nonce } = request.caller
-    if (value.box.length === 0 || value.box.length > MAX_BOX_BYTES) throw wrong('box has at most 16 KiB')
+    if (value.box.length === 0 || value.box.length > MAX_BOX_BYTES)
+      throw wrong(`\`box\` must be 1 to ${MAX_BOX_BYTES} bytes, not ${value.box.length}`)
     const wait = this.#rates.take(agent, this.#effects.now)
     if (wait > 0) return request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
     const boxHash = this.#crypto.hash(value.box)
@@ -136,7 +138,7 @@ export class Joins {
         return request.refuse({ refused: 'invite_invalid' })
       }
       const refusal = this.#add(invite, agent, value.box)
-      // One that asks again may have been added meanwhile, by the last use: its Welcome is on the way.
+      // An agent that retries may already have been added, with the last use: its Welcome is on the way.
       if (refusal && welcomed !== true) return request.refuse(refusal)
       request.answer({ case: 'requestJoin', value: message(RequestJoinResponseSchema, {}) })
       this.#wake(invite.agent, invite.channel)
@@ -153,7 +155,10 @@ export class Joins {
     if (value.waitMs === 0 || waiting.some(({ given }) => given !== session)) return this.#give(poll, waiting)
     const { agent } = request.caller
     if (this.#polls.filter((open) => open.request.caller.agent === agent).length >= MAX_POLLS) {
-      return request.refuse({ refused: 'rate_limited', message: `At most ${MAX_POLLS} polls wait at once.` })
+      return request.refuse({
+        refused: 'rate_limited',
+        message: `This agent has ${MAX_POLLS} polls open, the maximum. Wait for one to return.`,
+      })
     }
     this.#polls.push(poll)
   }
@@ -162,16 +167,19 @@ export class Joins {
     accountOf(request)
     const id = idOf(value.inviteId, INVITE_ID_BYTES, 'invite_id')
     const agent = idOf(value.agentId, AGENT_ID_BYTES, 'agent_id')
-    if (!ANSWERS.includes(value.code)) throw wrong(`code is one of ${ANSWERS.join(', ')}`)
+    if (!ANSWERS.includes(value.code)) throw wrong(`\`code\` must be one of ${ANSWERS.join(', ')}`)
     const joiner = this.#waiting.get(id)?.get(agent)
     if (joiner?.invite.agent !== request.caller.agent) {
-      return request.refuse({ refused: 'not_found', message: 'There is no such join request.' })
+      return request.refuse({
+        refused: 'not_found',
+        message: `Agent ${agent} has no pending join request for this invite.`,
+      })
     }
     this.#refuse(joiner, value.code)
     request.answer({ case: 'answerJoin', value: message(AnswerJoinResponseSchema, {}) })
   }
 
-  /** A joiner that was added waits no longer; with its channel all go. */
+  /** Drops the request of an agent that was added, and all requests for a deleted channel. */
   handle(event: StoreEvent): void {
     if (event.type === 'welcomed') this.#forget(event.inviteId, event.agent)
     if (event.type !== 'deleted') return
@@ -182,14 +190,14 @@ export class Joins {
     }
   }
 
-  /** A stream is gone, and with it the polls that waited on it. */
+  /** Drops the polls of a stream that has ended. */
   closed(stream: Stream): void {
     if (stream.requests === 0) return
     for (const { request } of this.#polls) if (request.stream === stream) request.abandon()
     this.#polls = this.#polls.filter(({ request }) => request.stream !== stream)
   }
 
-  /** The relay is about to stop: nobody waits any longer. */
+  /** Answers all polls at once, because the relay is about to stop. */
   drain(): void {
     const polls = this.#polls
     this.#polls = []
@@ -213,7 +221,11 @@ export class Joins {
     if (invite.uses >= invite.maxUses) return { refused: 'invite_used_up' }
     const joiners = this.#waiting.get(invite.id) ?? new Map<AgentId, Joiner>()
     if (!joiners.has(agent) && joiners.size >= this.#settings.counts.joinsPerInvite) {
-      return { refused: 'rate_limited', retryAfterMs: 5000, message: 'Too many others wait to join by this invite.' }
+      return {
+        refused: 'rate_limited',
+        retryAfterMs: 5000,
+        message: 'Too many agents are waiting to join with this invite. Retry later.',
+      }
     }
     this.#forget(invite.id, agent)
     const joiner = { invite, agent, box: new Uint8Array(box), given: undefined, until: now + REQUEST_MS }
@@ -238,7 +250,7 @@ export class Joins {
   #waitingFor({ request, channel, limit }: Poll): Joiner[] {
     const owned = this.#byOwner.get(request.caller.agent) ?? []
     const found = [...owned].filter(({ invite }) => invite.channel === channel)
-    // New ones first, so that those that nobody answers do not stand in their way.
+    // New requests first, so that unanswered ones do not block them.
     const session = toHex(request.caller.nonce)
     return found.sort((a, b) => Number(a.given === session) - Number(b.given === session)).slice(0, limit)
   }
@@ -279,7 +291,7 @@ export class Joins {
     if (owned?.size === 0) this.#byOwner.delete(joiner.invite.agent)
   }
 
-  /** Lets go the oldest request to whoever has most: nobody can push out those of others. Joiners ask again. */
+  /** Drops the oldest request of the owner with the most, so that no owner can evict those of others. Joiners retry. */
   #forgetOfMany(): void {
     let most: Set<Joiner> | undefined
     for (const owned of this.#byOwner.values()) if (!most || owned.size > most.size) most = owned

@@ -1,6 +1,7 @@
 /**
- * How sessions open (SPEC.md, "Sessions"): a challenge that is good once, for 30 s and on its stream; an answer signed by
- * the agent's key; a JWT, or a guest. The same exchange gives a token for unary calls and brings a new JWT into a session.
+ * Opens sessions (SPEC.md, "Sessions"): a challenge, valid once, for 30 s and on its stream; a response signed with the
+ * agent's key; a JWT, or none for a guest. The same exchange issues a token for unary calls and refreshes a session's
+ * JWT.
  */
 import {
   message,
@@ -31,13 +32,13 @@ import type { Settings } from '../settings.ts'
 import type { Effects } from './effects.ts'
 import type { CoreCrypto, Outcome } from './io.ts'
 import type { Body } from './server-messages.ts'
-import { wrong } from './request-fields.ts'
+import { checkLength, wrong } from './request-fields.ts'
 import type { Caller } from './session-token.ts'
 import type { Challenge, Stream } from './stream.ts'
 
-/** Who the relay is, to agents. */
+/** What identifies the relay to agents. */
 export interface Identity {
-  /** Must be the name that TLS verified. */
+  /** Must be the host name in the relay's TLS certificate. */
   readonly name: string
   /** Whether agents without a JWT may open sessions. */
   readonly guests: boolean
@@ -51,16 +52,16 @@ export const TRAFFIC: Readonly<Record<number, TrafficProfileName>> = {
   [TrafficProfile.STRICT]: 'strict',
   [TrafficProfile.OFF]: 'off',
 }
-const NO_CHALLENGE = 'The challenge was not given here, was answered before, or is too old.'
-const BAD_SIGNATURE = 'The signature does not fit the challenge and the key.'
-/** Nonces that were answered and are not too old yet; beyond them nobody opens a session. */
+const NO_CHALLENGE = 'The challenge is unknown, already used, or expired. Request a new one.'
+const BAD_SIGNATURE = 'The signature does not match the challenge and the key.'
+/** Used nonces that have not expired. At this number no more sessions are opened. */
 const MAX_ANSWERED = 500_000
-/** Of a nonce: when it was given, the agent's revision, random bytes; a MAC follows. */
+/** The body of a nonce: its time, the agent's revision, random bytes. A MAC follows. */
 const NONCE_BODY_BYTES = 16
-/** As fast as the highest level of `private`. */
+/** The same as the highest level of `private`. */
 const MAX_CELLS_PER_SECOND = 64
 
-/** Checks openings; what comes of them is the caller's business. */
+/** Checks requests that open or refresh a session; the caller acts on the result. */
 export class Opening {
   readonly #effects: Effects
   readonly #crypto: CoreCrypto
@@ -78,15 +79,16 @@ export class Opening {
   }
 
   /**
-   * Gives a challenge: for this stream, or to a unary call (also one that a proxy passes on) for the next call. That one's
-   * nonce tells by itself when it was given, so that nobody pushes out the challenges of others by asking for many.
+   * Issues a challenge: bound to this stream or, for a unary call (also one forwarded by a proxy), for the next call.
+   * The nonce of a unary challenge contains its own time, so nothing is stored that a flood of requests could evict.
    */
   challenge(stream: Stream, { revision }: GetChallengeRequest): Body {
-    if (revision < 1) throw wrong('revision is at least 1')
+    if (revision < 1) throw wrong('`revision` must be at least 1')
     if (stream.proxyRevision !== undefined && stream.proxyRevision < revision) {
       throw StaticError.of(
         'connection_error',
-        'The proxy is older than the agent: it would lose what it does not know.',
+        `The proxy supports revision ${stream.proxyRevision} and the agent uses ${revision}: the proxy drops new ` +
+          'fields. Update the proxy.',
       )
     }
     const bound = stream.kind === 'session' && stream.proxyRevision === undefined
@@ -103,33 +105,37 @@ export class Opening {
     }
   }
 
-  /** Checks who opens a session. */
+  /** Authenticates an agent that opens a session. */
   open(stream: Stream, value: OpenSessionRequest, then: (outcome: Outcome<Caller>) => void): void {
     const unary = value.purpose === Purpose.UNARY
-    if (!unary && value.purpose !== Purpose.SESSION) throw wrong('purpose is SESSION or UNARY')
+    if (!unary && value.purpose !== Purpose.SESSION)
+      throw wrong(`\`purpose\` must be SESSION or UNARY, not ${value.purpose}`)
     const traffic = TRAFFIC[value.trafficProfile]
-    if (!traffic) throw wrong(`traffic_profile is one of ${TRAFFIC_PROFILES.join(', ')}`)
+    if (!traffic) throw unknownProfile(value.trafficProfile)
     const cellsPerSecond = value.cellsPerSecond
-    if (cellsPerSecond > 0 && traffic !== 'strict') throw wrong('cells_per_second belongs to the strict profile')
-    if (cellsPerSecond > MAX_CELLS_PER_SECOND) throw wrong(`cells_per_second is at most ${MAX_CELLS_PER_SECOND}`)
-    if (value.publicKey.length !== PUBLIC_KEY_BYTES) throw wrong('public_key has 32 bytes')
-    if (value.agentNonce.length !== NONCE_BYTES) throw wrong('agent_nonce has 32 bytes')
+    if (cellsPerSecond > 0 && traffic !== 'strict')
+      throw wrong(`\`cells_per_second\` is only for the strict profile, not ${traffic}`)
+    if (cellsPerSecond > MAX_CELLS_PER_SECOND) throw tooFast(cellsPerSecond)
+    checkLength(value.publicKey, PUBLIC_KEY_BYTES, 'public_key')
+    checkLength(value.agentNonce, NONCE_BYTES, 'agent_nonce')
     const challenge = unary ? this.#takeUnary(stream, value.relayNonce) : this.#take(stream, value.relayNonce)
-    if (value.revision !== Math.min(challenge.revision, REVISION)) {
-      throw wrong('revision is the lower one of the two ends')
+    const agreed = Math.min(challenge.revision, REVISION)
+    if (value.revision !== agreed) {
+      throw wrong(`\`revision\` must be ${agreed}, the lower revision of agent and relay, not ${value.revision}`)
     }
     const { publicKey, jwt } = value
     const purpose = unary ? 'unary' : 'session'
     this.#check(publicKey, value, { purpose, revision: value.revision, traffic, cellsPerSecond })
     this.#answer(challenge)
-    // Unary calls are not shaped, whatever they say.
+    // Unary calls are never shaped, whatever profile they name.
     const outside = outsideRange(unary ? 'off' : traffic, this.#identity.traffic)
     if (outside !== undefined) throw StaticError.of('not_allowed', outside)
     const agent = toHex(this.#crypto.hash(publicKey))
     // Copied: the bytes are a view of the whole request.
     const caller = { agent, publicKey: new Uint8Array(publicKey), nonce: challenge.nonce, traffic, cellsPerSecond }
     if (jwt === '') {
-      if (!this.#identity.guests) throw StaticError.of('api_key_required', 'This relay takes no guests.')
+      if (!this.#identity.guests)
+        throw StaticError.of('api_key_required', 'This relay does not accept guests. Connect with an API key.')
       return then({ ok: true, value: { ...caller, account: undefined, expiresAt: undefined } })
     }
     this.#verify(jwt, agent, (outcome) => {
@@ -137,7 +143,7 @@ export class Opening {
     })
   }
 
-  /** Checks a new JWT for a session that is open: subject and mode stay. */
+  /** Checks a new JWT for an open session: subject and mode must not change. */
   refresh(
     stream: Stream,
     caller: Caller,
@@ -145,8 +151,9 @@ export class Opening {
     then: (outcome: Outcome<{ account: Account; expiresAt: Time }>) => void,
   ): void {
     const { account } = caller
-    if (!account) throw StaticError.of('not_allowed', "A guest's session cannot become an account's: open a new one.")
-    if (value.agentNonce.length !== NONCE_BYTES) throw wrong('agent_nonce has 32 bytes')
+    if (!account)
+      throw StaticError.of('not_allowed', 'The session of a guest cannot be refreshed with a JWT. Open a new session.')
+    checkLength(value.agentNonce, NONCE_BYTES, 'agent_nonce')
     const challenge =
       stream.kind === 'session' && stream.session
         ? this.#take(stream, value.relayNonce)
@@ -157,7 +164,10 @@ export class Opening {
     this.#answer(challenge)
     this.#verify(value.jwt, caller.agent, (outcome) => {
       if (outcome.ok && (outcome.value.account.id !== account.id || outcome.value.account.mode !== account.mode)) {
-        const error = StaticError.of('auth_failed', 'A refresh keeps the account and the mode of the session.')
+        const error = StaticError.of(
+          'auth_failed',
+          'The new JWT has another account or mode than the session. Open a new session.',
+        )
         return then({ ok: false, error })
       }
       then(outcome)
@@ -199,21 +209,22 @@ export class Opening {
     return this.#crypto.mac(this.#deployment.tokenKey, bytes).subarray(0, NONCE_BYTES - NONCE_BODY_BYTES)
   }
 
-  /** A challenge that is neither old nor answered. */
+  /** Rejects a challenge that is expired or already used. */
   #fresh(challenge: Challenge): Challenge {
     const old = this.#effects.now - challenge.at > this.#settings.session.challengeMs
     if (old || this.#answered.has(toHex(challenge.nonce))) throw StaticError.of('auth_failed', NO_CHALLENGE)
     return challenge
   }
 
-  /** It is answered, by a good signature: not again. */
+  /** Marks a challenge as used, after its signature was verified. */
   #answer({ nonce, at }: Challenge): void {
     const { challengeMs } = this.#settings.session
     for (const [oldest, given] of this.#answered) {
       if (this.#effects.now - given <= challengeMs) break
       this.#answered.delete(oldest)
     }
-    if (this.#answered.size >= MAX_ANSWERED) throw StaticError.of('unavailable', 'Too many sessions are being opened.')
+    if (this.#answered.size >= MAX_ANSWERED)
+      throw StaticError.of('unavailable', 'Too many sessions are being opened. Retry later.')
     this.#answered.set(toHex(nonce), at)
   }
 
@@ -248,7 +259,10 @@ export class Opening {
       if (!outcome.ok) return then(outcome)
       const claims: TokenClaims = outcome.value
       if (claims.cnf !== undefined && claims.cnf !== agent) {
-        return then({ ok: false, error: StaticError.of('auth_failed', 'This token belongs to another agent.') })
+        return then({
+          ok: false,
+          error: StaticError.of('auth_failed', `The token is for agent ${claims.cnf}, not ${agent}.`),
+        })
       }
       then({
         ok: true,
@@ -256,4 +270,12 @@ export class Opening {
       })
     })
   }
+}
+
+function unknownProfile(profile: number): StaticError {
+  return wrong(`\`traffic_profile\` must be one of ${TRAFFIC_PROFILES.join(', ')}, not ${profile}`)
+}
+
+function tooFast(cells: number): StaticError {
+  return wrong(`\`cells_per_second\` must be at most ${MAX_CELLS_PER_SECOND}, not ${cells}`)
 }

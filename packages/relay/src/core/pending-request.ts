@@ -1,20 +1,20 @@
-/** Requests under way. */
+/** Requests that have not been answered yet. */
 import type { ClientMessage } from '@static/protocol/relay'
 import type { Effects } from './effects.ts'
 import { type Body, type RefusalDetails, serverMessage, wireRefusal } from './server-messages.ts'
 import type { Caller } from './session-token.ts'
 import type { Stream } from './stream.ts'
 
-/** What a handler of requests is given. */
+/** The body of a request, for its handler. */
 export type RequestBody = Exclude<ClientMessage['body'], { case: undefined }>
 
-/** A request that waits for its answer. It gets exactly one. */
+/** A request waiting for its response. It gets exactly one. */
 export class PendingRequest {
   readonly stream: Stream
   readonly caller: Caller
   readonly #effects: Effects
   readonly #id: bigint
-  /** A session token that lives longer than the one that the request came with. */
+  /** A session token that expires later than the one in the request. */
   readonly #token: string | undefined
   readonly #settled: () => void
 
@@ -43,7 +43,7 @@ export class PendingRequest {
     this.answer({ case: 'error', value: wireRefusal(refusal) })
   }
 
-  /** Nobody waits for the answer any more. */
+  /** Drops the request: its stream has ended, so nothing waits for the response. */
   abandon(): void {
     this.#settled()
   }

@@ -1,7 +1,7 @@
 /**
- * The relay as a state machine: `handle(input, now, monotonic)` gives the effects, and nothing else happens here. No socket, clock,
- * timer or randomness; what takes time comes back as an input. The store decides about channels, this only remembers who
- * is connected.
+ * The relay as a state machine: `handle(input, now, monotonic)` returns effects and does nothing else. It has no
+ * socket, clock, timer or randomness; results of asynchronous effects come back as inputs. The store decides about
+ * channels, the core only keeps track of connections.
  */
 import { StaticError } from '@static/protocol'
 import type { ClientMessage } from '@static/protocol/relay'
@@ -21,7 +21,7 @@ import { Sessions } from './sessions.ts'
 import type { Stream } from './stream.ts'
 import { Streams } from './streams.ts'
 
-/** What a relay is made with. */
+/** The dependencies of the core. */
 export interface CoreOptions {
   readonly identity: Identity
   readonly deployment: Deployment
@@ -29,16 +29,16 @@ export interface CoreOptions {
   readonly crypto: CoreCrypto
 }
 
-/** What the metrics show. */
+/** Numbers for the metrics. */
 export interface RelayCounts {
   readonly streams: number
   readonly sessions: number
   readonly requests: number
-  /** Questions to the store, the verifier and the quota source that have not come back. */
+  /** Requests to the store, the verifier and the quota source that have no result yet. */
   readonly pending: number
 }
 
-/** Who has not shown who it is. */
+/** The caller of a request that is not authenticated. */
 const UNAUTHENTICATED: Caller = {
   agent: '',
   publicKey: new Uint8Array(),
@@ -85,7 +85,7 @@ export class Relay {
     this.#sessions = new Sessions({ effects, settings, streams, opening, tokens, delivery, channels })
   }
 
-  /** Takes what happened; returns what is to be done, in order. `monotonic` never jumps, whoever sets the wall clock. */
+  /** Handles an input; returns the effects, in order. `monotonic` never jumps, even when the wall clock is set. */
   handle(input: Input, now: Time, monotonic: Time): Effect[] {
     this.#effects.now = now
     this.#effects.monotonic = monotonic
@@ -93,7 +93,7 @@ export class Relay {
     return this.#effects.take()
   }
 
-  /** Whether this is a session token that would be taken now. */
+  /** Whether a session token is valid now. */
   knows(token: string, now: Time): boolean {
     return this.#tokens.read(token, now) !== undefined
   }
@@ -136,7 +136,7 @@ export class Relay {
       case 'drained':
       case 'stalled': {
         const stream = this.#streams.get(input.stream)
-        // What was on its way when the stream ended.
+        // Undefined for inputs that were on their way when the stream ended.
         if (stream) this.#onStream(stream, input)
       }
     }
@@ -183,7 +183,7 @@ export class Relay {
     this.#quota.tick()
   }
 
-  /** Streams end when what they asked for has been answered; nothing new is taken. */
+  /** Ends each stream once its requests are answered, and accepts no new requests. */
   #drain(): void {
     this.#draining = true
     this.#joins.drain()
@@ -199,7 +199,7 @@ export class Relay {
     if (body.case === undefined || requestId === 0n) {
       return this.#streams.close(stream, 'malformed', {
         refused: 'invalid_request',
-        message: 'A request has an id and a body.',
+        message: 'A request must have a `request_id` above 0 and a body.',
       })
     }
     const full = stream.requests >= requests || stream.requestBytes + bytes > requestBytes
@@ -208,7 +208,7 @@ export class Relay {
     stream.requestBytes += bytes
     this.#requests++
     this.#requestBytes += bytes
-    // What waits is held until it is answered, also when its stream is gone.
+    // A request counts until it is answered, even if its stream has ended.
     const settled = (): void => {
       stream.requests--
       stream.requestBytes -= bytes
@@ -222,23 +222,23 @@ export class Relay {
     const caller = stream.session ?? token ?? UNAUTHENTICATED
     const request = new PendingRequest(this.#effects, stream, caller, requestId, renewed, settled)
     try {
-      if (this.#draining) throw StaticError.of('unavailable', 'The relay is stopping: dial again.')
-      if (this.#requestBytes > totalRequestBytes) throw StaticError.of('unavailable', 'The relay is busy.')
+      if (this.#draining) throw StaticError.of('unavailable', 'The relay is shutting down. Reconnect.')
+      if (this.#requestBytes > totalRequestBytes) throw StaticError.of('unavailable', 'The relay is busy. Retry later.')
       this.#dispatch(request, body, token)
     } catch (error) {
       if (!(error instanceof StaticError)) this.#effects.report(error)
-      // Who is nobody and does not become somebody is not kept waiting, and without its resume a subscription is none.
+      // A peer that fails to authenticate is disconnected, and so is a subscription whose Resume fails.
       const over = caller === UNAUTHENTICATED && stream.kind === 'session' && body.case === 'openSession'
       if (over || stream.kind === 'subscribe') this.#sessions.refuseOpening(request, refusalOf(error))
       else request.refuse(refusalOf(error))
     }
   }
 
-  /** The caller by its session token: of a call, of a subscription, or passed on by a proxy. */
+  /** The caller in a session token: of a call, a subscription, or forwarded by a proxy. */
   #token(stream: Stream, text: string): TokenCaller | undefined {
     if (text === '' || (stream.kind === 'session' && stream.proxyRevision === undefined)) return undefined
     const token = this.#tokens.read(text, this.#effects.now)
-    // A proxy's stream for a call: it may wait as long as the call does.
+    // A proxy's stream for a call may stay open as long as the call.
     if (token) this.#streams.opened(stream)
     return token
   }
@@ -254,7 +254,10 @@ export class Relay {
       default:
     }
     if (request.caller === UNAUTHENTICATED) {
-      throw StaticError.of('auth_failed', 'Open a session first, or send a session token that has not run out.')
+      throw StaticError.of(
+        'auth_failed',
+        'The request is not authenticated. Open a session first, or send a session token that has not expired.',
+      )
     }
     this.#authorized(request, body, token)
   }

@@ -1,4 +1,4 @@
-/** Checks of request fields that the schema cannot say. What they throw is the answer. */
+/** Checks of request fields that the schema cannot express. The thrown error is the response. */
 import {
   AGENT_ID_BYTES,
   CHANNEL_ID_BYTES,
@@ -12,14 +12,19 @@ import type { LeaveNotice } from '@static/protocol/relay'
 import type { Account, AgentId, ChannelId } from '../ports.ts'
 import type { PendingRequest } from './pending-request.ts'
 
-/** A field is wrong; the words complete the sentence "A request is refused unless …". */
-export function wrong(rule: string): StaticError {
-  return StaticError.of('invalid_request', `Refused, because it must hold: ${rule}.`)
+/** The error for an invalid field: a sentence that names the field as in the .proto, without the full stop. */
+export function wrong(problem: string): StaticError {
+  return StaticError.of('invalid_request', `${problem}.`)
 }
 
-/** An id of a fixed length as a text. */
+/** Checks the length of a field. */
+export function checkLength(bytes: Uint8Array, length: number, field: string): void {
+  if (bytes.length !== length) throw wrong(`\`${field}\` must be ${length} bytes, not ${bytes.length}`)
+}
+
+/** An id of a fixed length, in hexadecimal. */
 export function idOf(bytes: Uint8Array, length: number, field: string): string {
-  if (bytes.length !== length) throw wrong(`${field} has ${length} bytes`)
+  checkLength(bytes, length, field)
   return toHex(bytes)
 }
 
@@ -31,13 +36,13 @@ export function agentIdOf(bytes: Uint8Array): AgentId {
   return idOf(bytes, AGENT_ID_BYTES, 'agent_id')
 }
 
-/** A number of the wire; beyond what a double holds exactly it is nobody's. */
+/** A 64-bit number from the wire, which must fit a double exactly. */
 export function numberOf(value: bigint, field: string): number {
-  if (value > BigInt(Number.MAX_SAFE_INTEGER)) throw wrong(`${field} is below 2^53`)
+  if (value > BigInt(Number.MAX_SAFE_INTEGER)) throw wrong(`\`${field}\` must be below 2^53, not ${value}`)
   return Number(value)
 }
 
-/** The account that the caller acts for. Guests get `api_key_required`. */
+/** The caller's account. Guests get `api_key_required`. */
 export function accountOf({ caller }: PendingRequest): Account {
   if (!caller.account) throw StaticError.of('api_key_required')
   return caller.account
@@ -45,8 +50,10 @@ export function accountOf({ caller }: PendingRequest): Account {
 
 /** Checks the lengths in a leave notice. */
 export function checkNotice({ publicKey, leafKeys, signature }: LeaveNotice): void {
-  if (publicKey.length !== PUBLIC_KEY_BYTES) throw wrong('public_key has 32 bytes')
-  if (signature.length !== SIGNATURE_BYTES) throw wrong('signature has 64 bytes')
-  if (leafKeys.length === 0 || leafKeys.length > MAX_LEAF_KEYS) throw wrong('leaf_keys has one or two keys')
-  if (leafKeys.some(({ length }) => length !== PUBLIC_KEY_BYTES)) throw wrong('a leaf key has 32 bytes')
+  checkLength(publicKey, PUBLIC_KEY_BYTES, 'public_key')
+  checkLength(signature, SIGNATURE_BYTES, 'signature')
+  if (leafKeys.length === 0 || leafKeys.length > MAX_LEAF_KEYS) {
+    throw wrong(`\`leaf_keys\` must have 1 to ${MAX_LEAF_KEYS} keys, not ${leafKeys.length}`)
+  }
+  for (const key of leafKeys) checkLength(key, PUBLIC_KEY_BYTES, 'leaf_keys')
 }

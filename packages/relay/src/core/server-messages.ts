@@ -1,4 +1,4 @@
-/** The relay's words on the wire, from what the store tells. */
+/** Builds the relay's wire messages from the store's results. */
 import { create } from '@bufbuild/protobuf'
 import { type ErrorCode, ERRORS, fromHex, type LeaveNoticeFields, message, StaticError } from '@static/protocol'
 import {
@@ -28,25 +28,25 @@ import type {
   StoreEvent,
 } from '../ports.ts'
 
-/** The body of a message of the relay. */
+/** The body of a message from the relay. */
 export type Body = ServerMessage['body']
 
-/** Why something was refused, with what the peer needs to go on. */
+/** Why a request was refused, with what the peer needs to continue. */
 export interface RefusalDetails extends Refusal {
   readonly retryAfterMs?: number
   readonly redirectPort?: number
 }
 
-/** A message of the relay; pushes have the request id 0. */
+/** A message from the relay; pushes have request id 0. */
 export function serverMessage(body: Body, requestId = 0n, sessionToken = ''): ServerMessage {
   return message(ServerMessageSchema, { requestId, sessionToken, body })
 }
 
-/** What passes by itself; without a better guess, soon. */
+/** Temporary conditions: without a better estimate, retry after `RETRY_MS`. */
 const TEMPORARY: readonly ErrorCode[] = ['unavailable', 'rate_limited']
 const RETRY_MS = 1000
 
-/** A refusal in the words of the wire. */
+/** A refusal as a wire message. */
 export function wireRefusal(refusal: RefusalDetails): WireRefusal {
   const { refused, head, lastCounter, lagging, redirectPort } = refusal
   const retryAfterMs = refusal.retryAfterMs ?? (TEMPORARY.includes(refused) ? RETRY_MS : undefined)
@@ -61,7 +61,7 @@ export function wireRefusal(refusal: RefusalDetails): WireRefusal {
   })
 }
 
-/** What a thrown or rejected error tells the peer: its code and words when it is ours, nothing otherwise. */
+/** What to send the peer for a thrown error: its code and message if it is a StaticError, nothing otherwise. */
 export function refusalOf(error: unknown): RefusalDetails {
   const known = StaticError.from(error)
   const { retryAfter } = known.details
@@ -76,12 +76,12 @@ export function refusalOf(error: unknown): RefusalDetails {
 export type Closing = 'replaced' | 'expired' | 'unopened' | 'shutdown' | 'slow' | 'malformed' | 'busy' | 'tooMany'
 
 const CLOSINGS: Readonly<Record<Closing, readonly [CloseReason, ErrorCode, string]>> = {
-  replaced: [CloseReason.REPLACED, 'closed', 'A newer session of this agent has taken the place of this one.'],
-  expired: [CloseReason.EXPIRED, 'auth_failed', 'The token of this session has run out.'],
-  unopened: [CloseReason.EXPIRED, 'auth_failed', 'The session was not opened in time.'],
-  shutdown: [CloseReason.SHUTDOWN, 'unavailable', 'The relay is stopping: dial again.'],
-  slow: [CloseReason.SLOW, 'unavailable', 'Nothing was taken for too long: dial again and resume.'],
-  malformed: [CloseReason.MALFORMED, 'invalid_request', 'The relay could not read what was sent.'],
+  replaced: [CloseReason.REPLACED, 'closed', 'A newer session of this agent has replaced this one.'],
+  expired: [CloseReason.EXPIRED, 'auth_failed', 'The token of this session has expired. Open a new session.'],
+  unopened: [CloseReason.EXPIRED, 'auth_failed', 'The session was not opened in time. Connect again.'],
+  shutdown: [CloseReason.SHUTDOWN, 'unavailable', 'The relay is shutting down. Reconnect.'],
+  slow: [CloseReason.SLOW, 'unavailable', 'The client did not read for too long. Reconnect and resume.'],
+  malformed: [CloseReason.MALFORMED, 'invalid_request', 'The relay could not parse a message from the client.'],
   busy: [CloseReason.SHUTDOWN, 'unavailable', 'There is no room for this session now: dial again later.'],
   tooMany: [
     CloseReason.TOO_MANY_REQUESTS,
@@ -90,7 +90,7 @@ const CLOSINGS: Readonly<Record<Closing, readonly [CloseReason, ErrorCode, strin
   ],
 }
 
-/** The last word on a session. */
+/** The message that ends a session. */
 export function closingMessage(closing: Closing, refusal?: RefusalDetails): ServerMessage {
   const [reason, refused, text] = CLOSINGS[closing]
   const error = wireRefusal(refusal ?? { refused, message: text })
@@ -100,7 +100,7 @@ export function closingMessage(closing: Closing, refusal?: RefusalDetails): Serv
   })
 }
 
-/** An entry as its readers get it; its sender knows the body and gets the rest. */
+/** A log entry for a reader. Its own sender already has the body, so it gets the entry without it. */
 export function entryMessage(channel: Uint8Array, entry: Entry, own: boolean): ServerMessage {
   const { kind } = entry
   const common = {
@@ -162,7 +162,7 @@ export function welcomeMessage(stored: StoredWelcome): ServerMessage {
   })
 }
 
-/** Entries are gone. */
+/** Entries were deleted before this agent read them. */
 export function gapMessage(channel: Uint8Array, gap: Gap): ServerMessage {
   return create(ServerMessageSchema, {
     body: {
@@ -215,20 +215,20 @@ export function rosterResetMessage(event: Extract<StoreEvent, { type: 'rosterRes
   })
 }
 
-/** A channel is gone. */
+/** A channel was deleted. */
 export function deletedMessage(channel: ChannelId, name: string): ServerMessage {
   return create(ServerMessageSchema, {
     body: { case: 'channelDeleted', value: { channelId: fromHex(channel), name } },
   })
 }
 
-/** Where an agent stands in a channel. */
+/** An agent's standing in a channel. */
 export function wireStanding(
   standing: Standing | { readonly channel: ChannelId; readonly refused: ErrorCode },
 ): ChannelState {
   const channelId = fromHex(standing.channel)
   if ('refused' in standing) {
-    // Without words: there may be thousands of them in one answer.
+    // Without a message: one response can contain thousands of these.
     return create(ChannelStateSchema, { channelId, error: create(ErrorSchema, { code: standing.refused }) })
   }
   return create(ChannelStateSchema, {

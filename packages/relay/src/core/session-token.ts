@@ -1,27 +1,27 @@
 /**
- * Session tokens of unary calls (SPEC.md, "Sessions"): what a session would remember, under a MAC whose key all nodes of
- * a deployment share. A token lives 10 minutes; calls renew it, at most up to an hour and never past the JWT.
+ * Session tokens for unary calls (SPEC.md, "Sessions"): the state of a session, under a MAC whose key all nodes of a
+ * deployment share. A token is valid for 10 minutes; calls renew it for up to an hour, but never beyond the JWT.
  */
 import { base64Decode, base64Encode } from '@bufbuild/protobuf/wire'
 import { fromHex, MODES, toHex, type TrafficProfileName } from '@static/protocol'
 import type { Account, AgentId, Time } from '../ports.ts'
 import type { CoreCrypto } from './io.ts'
 
-/** Who calls. */
+/** The authenticated sender of a request. */
 export interface Caller {
   readonly agent: AgentId
   readonly publicKey: Uint8Array
-  /** None: a guest. */
+  /** Undefined for a guest. */
   readonly account: Account | undefined
-  /** The relay's nonce of the opening. */
+  /** The relay's nonce from the challenge. */
   readonly nonce: Uint8Array
   readonly traffic: TrafficProfileName
   readonly cellsPerSecond: number
-  /** When the JWT runs out. */
+  /** When the JWT expires. */
   readonly expiresAt: Time | undefined
 }
 
-/** A caller as a token remembers it. */
+/** A caller, as stored in a token. */
 export interface TokenCaller extends Caller {
   readonly openedAt: Time
   readonly validUntil: Time
@@ -41,7 +41,7 @@ interface Payload {
 
 const MAX_TOKEN_LENGTH = 1024
 
-/** Makes and reads session tokens. */
+/** Issues and reads session tokens. */
 export class SessionTokens {
   readonly #crypto: CoreCrypto
   readonly #key: Uint8Array
@@ -55,7 +55,7 @@ export class SessionTokens {
     this.#total = totalMs
   }
 
-  /** A token for a caller whose session was opened then. */
+  /** Issues a token for a caller whose session was opened at `openedAt`. */
   make(caller: Caller, openedAt: Time, now: Time): { readonly token: string; readonly validUntil: Time } {
     const { account, expiresAt } = caller
     const validUntil = Math.min(now + this.#lifetime, openedAt + this.#total, expiresAt ?? Number.MAX_SAFE_INTEGER)
@@ -73,7 +73,7 @@ export class SessionTokens {
     return { token: `${base64Encode(bytes, 'url')}.${base64Encode(this.#mac(bytes), 'url')}`, validUntil }
   }
 
-  /** The caller behind a token; undefined when it is not ours or has run out. */
+  /** The caller in a token; undefined if the token is forged or expired. */
   read(token: string, now: Time): TokenCaller | undefined {
     const bytes = this.#open(token)
     if (!bytes) return undefined
@@ -94,14 +94,14 @@ export class SessionTokens {
     }
   }
 
-  /** A new token when half of the old one's time is over and more can be had. */
+  /** A new token, if half of the old one's lifetime has passed and it can be extended. */
   renew(caller: TokenCaller, now: Time): string | undefined {
     if (caller.validUntil - now > this.#lifetime / 2) return undefined
     const { token, validUntil } = this.make(caller, caller.openedAt, now)
     return validUntil > caller.validUntil ? token : undefined
   }
 
-  /** The payload, when the MAC is right. */
+  /** The payload, if the MAC is valid. */
   #open(token: string): Uint8Array | undefined {
     if (token.length > MAX_TOKEN_LENGTH) return undefined
     const dot = token.indexOf('.')

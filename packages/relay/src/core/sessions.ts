@@ -1,4 +1,4 @@
-/** Sessions once their openings are checked: they begin, are refreshed, resume, and end with their token. */
+/** Sessions after authentication: they begin, are refreshed, resume, and end with their token. */
 import { ENVELOPE_LIMITS, fromHex, message, StaticError } from '@static/protocol'
 import {
   type AckRequest,
@@ -27,11 +27,12 @@ import type { Caller, SessionTokens, TokenCaller } from './session-token.ts'
 import type { Session, Stream } from './stream.ts'
 import type { Streams } from './streams.ts'
 
-const NO_CLOCK = 'The relay has no room for another session with a clock now: try again, or another traffic profile.'
+const NO_CLOCK =
+  'The relay has no capacity for another session with a clock now. Retry later, or use another traffic profile.'
 
 const EARLY_ACK = 'An acknowledgement came before the session was open. Open the session first.'
 
-/** What sessions are made with. */
+/** The dependencies of sessions. */
 export interface SessionsOptions {
   readonly effects: Effects
   readonly settings: Settings
@@ -52,33 +53,37 @@ export class Sessions {
     this.#clocks = new Clocks(options.settings.streams.clockedCells)
   }
 
-  /** A stand-alone proxy says whose stream this is. */
+  /** A stand-alone proxy names the address of the agent behind this stream. */
   proxyHello(request: PendingRequest, { revision, agentAddress }: ProxyHelloRequest): void {
     const { effects, streams } = this.#options
     const { stream } = request
     if (!stream.peer.proxy || stream.proxyRevision !== undefined || stream.session) {
-      throw StaticError.of('not_allowed', 'Only a proxy that the relay knows says hello, once.')
+      throw StaticError.of(
+        'not_allowed',
+        'Only a proxy with a trusted certificate may send ProxyHello, once per stream.',
+      )
     }
-    if (revision < 1) throw wrong('revision is at least 1')
+    if (revision < 1) throw wrong('`revision` must be at least 1')
     const address = addressText(agentAddress)
-    if (address === undefined) throw wrong('agent_address has 4 or 16 bytes')
+    if (address === undefined) throw wrong(`\`agent_address\` must be 4 or 16 bytes, not ${agentAddress.length}`)
     streams.proxied(stream, revision, address)
     const refusal = streams.refusal(stream)
     if (refusal) {
       request.abandon()
       return streams.close(stream, 'busy', refusal)
     }
-    // The proxy holds agents to their limits until their sessions are open; a call has its one message to come.
+    // The proxy enforces the agents' limits until their sessions are open; a call has only one message to send.
     effects.limit(stream.id, ENVELOPE_LIMITS.member)
     request.answer({ case: 'proxyHello', value: message(ProxyHelloResponseSchema, {}) })
   }
 
   open(request: PendingRequest, value: OpenSessionRequest): void {
     const { stream } = request
-    if (stream.session || stream.opening) throw wrong('a session is opened once')
+    if (stream.session || stream.opening)
+      throw wrong('This stream already has a session. Open another stream for a new one')
     const unary = value.purpose === Purpose.UNARY
     const allowed = unary ? stream.kind === 'call' || stream.proxyRevision !== undefined : stream.kind === 'session'
-    if (!allowed) throw wrong('purpose is SESSION on a session stream and UNARY on a call')
+    if (!allowed) throw wrong('`purpose` must be SESSION on a session stream and UNARY in a call')
     stream.opening = true
     this.#options.opening.open(stream, value, (outcome) => {
       if (!outcome.ok) this.refuseOpening(request, refusalOf(outcome.error))
@@ -87,7 +92,7 @@ export class Sessions {
     })
   }
 
-  /** Refuses an opening, and ends the stream unless it is a call. */
+  /** Refuses to open a session, and ends the stream unless it is a call. */
   refuseOpening(request: PendingRequest, refusal: RefusalDetails): void {
     const { streams } = this.#options
     const { stream } = request
@@ -104,13 +109,13 @@ export class Sessions {
 
   resume(request: PendingRequest, value: ResumeRequest, token: TokenCaller | undefined): void {
     const { stream } = request
-    // A subscription: the stream of pushes of a unary session begins with this.
+    // A subscription, the push stream of a unary session, starts with Resume.
     const subscribes = stream.kind === 'subscribe' || (stream.kind === 'session' && !stream.session && token)
     const session = stream.session ?? (subscribes && token ? this.#begin(stream, token) : undefined)
     this.#options.channels.resume(request, session, value)
   }
 
-  /** An acknowledgement in a cell of its own. */
+  /** An acknowledgement in its own cell. */
   acknowledged(stream: Stream, ack: AckRequest): void {
     const { streams, channels } = this.#options
     const { session } = stream
@@ -122,7 +127,7 @@ export class Sessions {
     }
   }
 
-  /** A stream is over, and the session on it. */
+  /** A stream has ended, and with it its session. */
   closed(stream: Stream): void {
     this.#clocks.stop(stream.id)
     if (!stream.session) return
@@ -130,7 +135,7 @@ export class Sessions {
     this.#options.delivery.leave(stream.session)
   }
 
-  /** Ends what was not opened in time and what has run out. */
+  /** Ends streams that were not opened in time and sessions whose token has expired. */
   tick(): void {
     const { effects, settings, streams, delivery } = this.#options
     const { now } = effects
@@ -146,7 +151,7 @@ export class Sessions {
   #enter(request: PendingRequest, caller: Caller): void {
     const { effects, streams } = this.#options
     const { stream } = request
-    // Which channels hold this agent decides how long its envelopes may be.
+    // Whether the agent is a member of any channel decides how long its envelopes may be.
     const nothing = { agent: caller.agent, channels: [], after: undefined, limit: 0 }
     effects.store('resume', nothing, (outcome) => {
       if (!streams.has(stream)) return request.abandon()

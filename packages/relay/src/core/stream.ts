@@ -9,22 +9,22 @@ export interface Stream {
   readonly peer: Peer
   readonly kind: StreamKind
   readonly openedAt: Time
-  /** What the limits per address count by; a proxy tells the agent's. */
+  /** The address that limits count by; for a proxied stream, the agent's. */
   address: string
-  /** The revision that a stand-alone proxy speaks, once it has said hello. */
+  /** The revision of a stand-alone proxy, once it has sent ProxyHello. */
   proxyRevision: number | undefined
   challenge: Challenge | undefined
-  /** An opening is being checked: no second one meanwhile. */
+  /** Whether an OpenSession request is being checked; a second one is refused meanwhile. */
   opening: boolean
   session: Session | undefined
-  /** The peer does not take what it is sent; log entries wait in the log. */
+  /** The peer is not reading; log entries stay in the log until it does. */
   congested: boolean
-  /** Requests that wait for their answers. */
+  /** Pending requests. */
   requests: number
   requestBytes: number
 }
 
-/** What the peer must sign. */
+/** The challenge that the peer must sign. */
 export interface Challenge {
   readonly nonce: Uint8Array
   /** The agent's revision. */
@@ -32,30 +32,30 @@ export interface Challenge {
   readonly at: Time
 }
 
-/** An agent with a stream open. */
+/** An authenticated agent on an open stream. */
 export interface Session extends Caller {
   readonly stream: Stream
   expiresAt: Time | undefined
-  /** The channels that are delivered. */
+  /** The channels being delivered. */
   readonly subscriptions: Map<ChannelId, Reading>
-  /** How far channels may be acknowledged that are not delivered: a Welcome has come, or the membership has ended. */
+  /** Up to which index channels that are not delivered may be acknowledged: after a Welcome, or an ended membership. */
   readonly sent: Map<ChannelId, number>
-  /** Deliveries that wait in the log, and whether one is being read. */
+  /** Deliveries that lag behind the log, and whether one is being read. */
   readonly behind: Set<Reading>
   reading: boolean
   resumed: boolean
-  /** Acknowledgements that wait for the next tick. */
+  /** Acknowledgements to store at the next tick. */
   readonly acknowledged: Map<ChannelId, number>
-  /** Whether Welcomes wait in the store, and the last that was sent. */
+  /** Whether Welcomes are pending in the store, and the last one sent. */
   readonly welcomes: { waiting: boolean; more: boolean; after: number }
 }
 
-/** How far a session has got in a channel's log. */
+/** A session's position in a channel's log. */
 export interface Reading {
   readonly session: Session
   readonly channel: ChannelId
   readonly channelBytes: Uint8Array
-  /** The last index that was sent, and the last one that is there. */
+  /** The last index sent, and the last one in the log. */
   sent: number
   last: number
 }

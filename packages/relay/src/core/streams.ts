@@ -1,4 +1,4 @@
-/** The streams that are open, and how many there may be: in all, from one address, and before their session is open. */
+/** The open streams and their limits: in total, per address, and without a session. */
 import type { Peer, StreamId } from '../ports.ts'
 import type { Settings } from '../settings.ts'
 import { addressKey } from './address.ts'
@@ -24,7 +24,7 @@ export class Streams {
   readonly #openings: Rates
   readonly #calls: Rates
 
-  /** `removed` is told of every stream that is over, however it ended. */
+  /** `removed` is called for every stream that has ended, for whatever reason. */
   constructor(effects: Effects, limits: Settings['streams'], removed: (stream: Stream) => void) {
     this.#effects = effects
     this.#limits = limits
@@ -50,12 +50,12 @@ export class Streams {
     return this.#streams.values()
   }
 
-  /** Those whose peer has not shown who it is. */
+  /** Streams whose peer is not authenticated. */
   unopened(): Iterable<Stream> {
     return this.#unopened
   }
 
-  /** Adds a stream. It counts, whether it is turned away or not. */
+  /** Adds a stream. It counts towards the limits even if it is then refused. */
   add(id: StreamId, peer: Peer, kind: StreamKind): Stream {
     const stream: Stream = {
       id,
@@ -95,12 +95,12 @@ export class Streams {
     return undefined
   }
 
-  /** The peer has shown who it is: the stream may stay. */
+  /** The peer is authenticated: the stream may stay open. */
   opened(stream: Stream): void {
     if (this.#unopened.delete(stream)) this.#count(stream, 0, -1)
   }
 
-  /** The stream is a proxy's, and counts for the address of the agent behind it. */
+  /** The stream comes from a proxy and counts towards the address of the agent behind it. */
   proxied(stream: Stream, revision: number, address: string): void {
     this.#count(stream, -1, -1)
     stream.proxyRevision = revision
@@ -108,23 +108,23 @@ export class Streams {
     this.#count(stream, 1, 1)
   }
 
-  /** Says the last word and ends the stream. */
+  /** Sends a closing message and ends the stream. */
   close(stream: Stream, closing: Closing, refusal?: RefusalDetails): void {
     const message = closingMessage(closing, refusal)
-    // A unary call has one answer, whatever it says.
+    // A unary call gets exactly one response, so its error is sent as the response.
     const error = message.body.case === 'sessionClosing' ? message.body.value.error : undefined
     const last = stream.kind === 'call' && error ? serverMessage({ case: 'error', value: error }) : message
     this.#effects.send([stream.id], last)
     this.end(stream)
   }
 
-  /** Ends a stream after what was sent. */
+  /** Ends a stream once everything sent to it has gone out. */
   end(stream: Stream): void {
     this.#effects.end(stream.id)
     this.remove(stream)
   }
 
-  /** The stream is over. */
+  /** Removes a stream that has ended. */
   remove(stream: Stream): void {
     if (!this.#streams.delete(stream.id)) return
     this.#count(stream, -1, this.#unopened.delete(stream) ? -1 : 0)

@@ -1,4 +1,4 @@
-/** What agents do in channels. Fields and signatures are checked here; everything else the store decides. */
+/** Requests about channels. Fields and signatures are checked here; the store decides everything else. */
 import type { ResumeRequest } from '@static/protocol/relay'
 import type { AgentId, ChannelId } from '../../ports.ts'
 import type { PendingRequest, RequestBody } from '../pending-request.ts'
@@ -11,7 +11,7 @@ import { Messages } from './messages.ts'
 import { Resumes } from './resume.ts'
 import { createChannel, deleteChannel, leaveChannel } from './roster.ts'
 
-/** A request about channels that needs no session. */
+/** A request about channels that does not need a session. */
 export type ChannelRequest = Extract<
   RequestBody,
   {
@@ -76,28 +76,28 @@ export class Channels {
     }
   }
 
-  /** Without a session, as in a unary call, it tells the standings and starts no deliveries. */
+  /** Without a session, as in a unary call, it returns the standings but starts no deliveries. */
   resume(request: PendingRequest, session: Session | undefined, value: ResumeRequest): void {
     if (session) this.#resumes.resume(request, session, value)
     else this.#resumes.standings(request, value)
   }
 
-  /** An acknowledgement in a cell of its own. Throws what is to be told when it is not a good one. */
+  /** An acknowledgement in its own cell, without a response. Throws if it is invalid. */
   acknowledge(session: Session, value: Extract<ChannelRequest, { case: 'ack' }>['value']): void {
     this.#resumes.acknowledgeLater(session, value)
   }
 
-  /** The session is over: what it has acknowledged is stored. */
+  /** The session has ended: stores its acknowledgements. */
   closed(session: Session): void {
     this.#resumes.storeAcknowledged(session)
   }
 
-  /** An agent has been added to a channel. */
+  /** Called when an agent has been added to a channel. */
   welcomed(agent: AgentId): void {
     allowMemberEnvelopes(this.#context, agent)
   }
 
-  /** The channel is deleted. */
+  /** Drops cached data of a deleted channel. */
   forget(channel: ChannelId): void {
     this.#messages.forget(channel)
     this.#commits.forget(channel)

@@ -18,7 +18,7 @@ import type { Outcome } from '../io.ts'
 import type { PendingRequest } from '../pending-request.ts'
 import type { Quota, Unit } from '../quota.ts'
 import { Rates } from '../rates.ts'
-import { accountOf, agentIdOf, channelIdOf, checkNotice, numberOf, wrong } from '../request-fields.ts'
+import { accountOf, agentIdOf, channelIdOf, checkLength, checkNotice, numberOf, wrong } from '../request-fields.ts'
 import { accepted, actorOf, type ChannelContext } from './context.ts'
 
 /** How long a sender that lost a slot waits: a random share of this for each that lost lately, so that one of them wins. */
@@ -48,9 +48,9 @@ export class Commits {
     const { effects } = this.#context
     const { declaration } = value
     const channel = channelIdOf(value.channelId)
-    if (value.messageId.length !== MESSAGE_ID_BYTES) throw wrong('message_id has 16 bytes')
-    if (value.commit.length === 0) throw wrong('commit is not empty')
-    if (!declaration) throw wrong('declaration is there')
+    checkLength(value.messageId, MESSAGE_ID_BYTES, 'message_id')
+    if (value.commit.length === 0) throw wrong('`commit` is required')
+    if (!declaration) throw wrong('`declaration` is required')
     // Before the work that it costs.
     const { now } = effects
     const wait = this.#rates.take(request.caller.agent, now)
@@ -108,8 +108,10 @@ export class Commits {
     accountOf(request)
     const { channelId, position, agentIds, signature } = value
     const channel = channelIdOf(channelId)
-    if (!position) throw wrong('position is there')
-    if (agentIds.length > MAX_MEMBERS) throw wrong(`at most ${MAX_MEMBERS} agents are named`)
+    if (!position) throw wrong('`position` is required')
+    if (agentIds.length > MAX_MEMBERS) {
+      throw wrong(`\`agent_ids\` must have at most ${MAX_MEMBERS} entries, not ${agentIds.length}`)
+    }
     const wait = this.#rates.take(request.caller.agent, effects.now)
     if (wait > 0) return request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
     const { slot, index, hash } = position
@@ -120,7 +122,8 @@ export class Commits {
       agents: agentIds.map(agentIdOf),
     }
     const signed = rosterBytes({ channelId, slot, index, hash, agentIds })
-    if (!crypto.verify(request.caller.publicKey, signed, signature)) throw wrong('the roster is signed by its sender')
+    if (!crypto.verify(request.caller.publicKey, signed, signature))
+      throw wrong('`signature` is not a valid signature of the sender')
     effects.store('resetRoster', store, (outcome) => {
       if (!accepted(request, outcome)) return
       request.answer({ case: 'resetRoster', value: message(ResetRosterResponseSchema, {}) })
@@ -130,7 +133,7 @@ export class Commits {
   welcome(request: PendingRequest, value: SendWelcomeRequest): void {
     const { effects } = this.#context
     const channel = channelIdOf(value.channelId)
-    if (!value.welcome) throw wrong('welcome is there')
+    if (!value.welcome) throw wrong('`welcome` is required')
     const wait = this.#rates.take(request.caller.agent, effects.now)
     if (wait > 0) return request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
     const store = {
@@ -189,14 +192,14 @@ export class Commits {
   ): void {
     const { crypto } = this.#context
     const { adds, removes, leaveNotices } = declaration
-    if (Math.max(adds.length, removes.length, leaveNotices.length, welcomes.length) > MAX_MEMBERS) {
-      throw wrong(`at most ${MAX_MEMBERS} agents are named`)
+    for (const [field, { length }] of Object.entries({ adds, removes, leave_notices: leaveNotices, welcomes })) {
+      if (length > MAX_MEMBERS) throw wrong(`\`${field}\` must have at most ${MAX_MEMBERS} entries, not ${length}`)
     }
     for (const id of [...adds, ...removes]) agentIdOf(id)
     leaveNotices.forEach(checkNotice)
     const signed = declarationBytes({ channelId, slot, messageId, commitHash: crypto.hash(commit) }, declaration)
     if (!crypto.verify(caller.publicKey, signed, declaration.signature)) {
-      throw wrong('the declaration is signed by the sender of the commit')
+      throw wrong('`declaration.signature` is not a valid signature of the sender')
     }
   }
 
@@ -212,8 +215,8 @@ export class Commits {
 }
 
 function welcomeFields({ agentId, welcome, inviteId, tag }: Welcome): WelcomeFields {
-  if (welcome.length === 0) throw wrong('a Welcome is not empty')
-  if (inviteId.length !== 0 && inviteId.length !== INVITE_ID_BYTES) throw wrong('invite_id has 16 bytes')
-  if (tag.length > MAX_TAG_BYTES) throw wrong('tag has at most 32 bytes')
+  if (welcome.length === 0) throw wrong('`welcome` must not be empty')
+  if (inviteId.length !== 0) checkLength(inviteId, INVITE_ID_BYTES, 'invite_id')
+  if (tag.length > MAX_TAG_BYTES) throw wrong(`\`tag\` must be at most ${MAX_TAG_BYTES} bytes, not ${tag.length}`)
   return { agent: agentIdOf(agentId), welcome, inviteId, tag }
 }

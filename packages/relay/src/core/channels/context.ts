@@ -1,4 +1,4 @@
-/** What the handlers of channel requests share. */
+/** Shared by the handlers of channel requests. */
 import { ENVELOPE_LIMITS } from '@static/protocol'
 import type { Actor, AgentId, Refusal } from '../../ports.ts'
 import type { Settings } from '../../settings.ts'
@@ -8,7 +8,7 @@ import type { CoreCrypto, Outcome } from '../io.ts'
 import type { PendingRequest } from '../pending-request.ts'
 import { refusalOf } from '../server-messages.ts'
 
-/** What every handler is made with. */
+/** The dependencies of every handler. */
 export interface ChannelContext {
   readonly effects: Effects
   readonly crypto: CoreCrypto
@@ -16,12 +16,12 @@ export interface ChannelContext {
   readonly delivery: Delivery
 }
 
-/** Who sends a request, as the store wants it. */
+/** The sender of a request, for the store. */
 export function actorOf({ caller: { agent, account } }: PendingRequest): Actor {
   return { agent, account }
 }
 
-/** What the store did; otherwise the request has been refused. */
+/** The store's result; undefined if it refused, in which case the request has been answered. */
 export function accepted<Value extends object>(
   request: PendingRequest,
   outcome: Outcome<Value | Refusal>,

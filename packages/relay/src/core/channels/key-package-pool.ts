@@ -1,24 +1,24 @@
 /**
- * KeyPackages that wait to be used: in memory only, each given out once. The memory is shared out by account: when it is
- * full the account that holds most loses first, so that nobody can push out the KeyPackages of others.
+ * KeyPackages waiting to be claimed: in memory only, each handed out once. Memory is shared between accounts: when it
+ * is full, the account that uses the most loses KeyPackages first, so that no account can evict those of others.
  */
 import { MAX_KEY_PACKAGES } from '@static/protocol'
 import type { Account, AgentId, Time } from '../../ports.ts'
 
-/** What all of them may take. */
+/** The memory limit for all KeyPackages. */
 const POOL_BYTES = 256 * 1024 * 1024
 
-/** One that waits. */
+/** A KeyPackage waiting to be claimed. */
 export interface PooledKeyPackage {
   readonly bytes: Uint8Array
-  /** Tells it apart from the others of its agent. */
+  /** Identifies it among those of its agent. */
   readonly hash: string
   readonly notAfter: Time
 }
 
 interface Share {
   bytes: number
-  /** Whoever uploaded longest ago comes first. */
+  /** Ordered by last upload, oldest first. */
   readonly agents: Map<AgentId, PooledKeyPackage[]>
 }
 
@@ -30,13 +30,13 @@ export class KeyPackagePool {
   readonly #accountOf = new Map<AgentId, string>()
   #held = 0
 
-  /** `agents` and `bytes` bound the memory. */
+  /** `agents` and `bytes` limit the memory. */
   constructor(agents: number, bytes: number = POOL_BYTES) {
     this.#agents = agents
     this.#bytes = bytes
   }
 
-  /** Adds some of one agent; the same bytes count once, and of too many the oldest go. Gives who lost all theirs. */
+  /** Adds KeyPackages of one agent, without duplicates or the oldest surplus. Returns agents that lost all theirs. */
   add(account: Account, agent: AgentId, added: readonly PooledKeyPackage[]): AgentId[] {
     const known = this.#of(agent).filter(({ hash }) => !added.some((one) => one.hash === hash))
     const held = [...known, ...added].slice(-MAX_KEY_PACKAGES)
@@ -53,14 +53,14 @@ export class KeyPackagePool {
     return evicted
   }
 
-  /** Takes one out that is still good. */
+  /** Removes and returns one that has not expired. */
   take(agent: AgentId, now: Time): Uint8Array | undefined {
     const [first, ...rest] = this.#fresh(agent, now)
     this.#keep(agent, rest)
     return first?.bytes
   }
 
-  /** How many are there. */
+  /** The number of KeyPackages that have not expired. */
   held(agent: AgentId, now: Time): number {
     return this.#fresh(agent, now).length
   }
@@ -77,7 +77,7 @@ export class KeyPackagePool {
     return fresh
   }
 
-  /** The agent of the greatest share that uploaded longest ago. */
+  /** In the largest share, the agent whose last upload is oldest. */
   #loser(): AgentId | undefined {
     let greatest: Share | undefined
     for (const share of this.#shares.values()) if (!greatest || share.bytes > greatest.bytes) greatest = share

@@ -1,10 +1,10 @@
 /**
- * What the relay checks of a KeyPackage (RFC 9420 §10), read by hand because the relay cannot even resolve an MLS
- * library: that it is one, whose signature key it holds, what its agent can do, and until when it is good. Its signature it does not check;
- * whoever takes it does.
+ * Reads from a KeyPackage (RFC 9420 §10) what the relay checks: its form, signature key, capabilities and lifetime.
+ * Parsed by hand, because the relay must not even be able to resolve an MLS library. The signature is not checked
+ * here; the member that claims the KeyPackage does that.
  */
 
-/** What the relay reads of a KeyPackage. */
+/** The fields of a KeyPackage that the relay reads. */
 export interface KeyPackageFacts {
   readonly signatureKey: Uint8Array
   /** Extension types in the leaf's capabilities. */
@@ -23,7 +23,7 @@ const BASIC_CREDENTIAL = 1
 /** MLS_128_DHKEMX25519_AES128GCM_SHA256_Ed25519. */
 const SUITE = 1
 
-/** Reads an MLSMessage that holds a KeyPackage; undefined for anything else. */
+/** Reads an MLSMessage that contains a KeyPackage; undefined for anything else. */
 export function readKeyPackage(bytes: Uint8Array): KeyPackageFacts | undefined {
   const reader = new Reader(bytes)
   if (reader.number(2) !== MLS_10 || reader.number(2) !== WIRE_FORMAT_KEY_PACKAGE) return undefined
@@ -48,13 +48,13 @@ export function readKeyPackage(bytes: Uint8Array): KeyPackageFacts | undefined {
   return { signatureKey, extensions, longestList, notBefore, notAfter }
 }
 
-/** A list of numbers of two bytes each. */
+/** A list of two-byte numbers. */
 function numbers(list: Uint8Array): number[] {
   const reader = new Reader(list)
   return Array.from({ length: Math.floor(list.length / 2) }, () => reader.number(2))
 }
 
-/** Reads TLS presentation language; past the end everything is empty and `complete` is false. */
+/** Reads the TLS presentation language. Reads past the end return nothing and set `complete` to false. */
 class Reader {
   readonly #bytes: Uint8Array
   #at = 0
@@ -64,7 +64,7 @@ class Reader {
     this.#bytes = bytes
   }
 
-  /** Whether all bytes were there and no more. */
+  /** Whether everything was read, with no bytes missing or left over. */
   get complete(): boolean {
     return !this.#short && this.#at === this.#bytes.length
   }
@@ -75,7 +75,7 @@ class Reader {
     return value
   }
 
-  /** A vector behind a length of 1, 2 or 4 bytes (RFC 9420 §2.1.2). */
+  /** A vector with a length prefix of 1, 2 or 4 bytes (RFC 9420 §2.1.2). */
   vector(): Uint8Array {
     const first = this.number(1)
     const prefix = first >>> 6

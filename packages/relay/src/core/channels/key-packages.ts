@@ -1,4 +1,4 @@
-/** KeyPackages: agents upload them, and members claim one of an agent that they want to add. */
+/** KeyPackages: agents upload them, and members claim one to add its agent to a channel. */
 import { MAX_KEY_PACKAGE_BYTES, MAX_KEY_PACKAGES, message, StaticError, toHex } from '@static/protocol'
 import {
   type AddMemberRequest,
@@ -16,10 +16,11 @@ import { accepted, actorOf, type ChannelContext } from './context.ts'
 import { KeyPackagePool, type PooledKeyPackage } from './key-package-pool.ts'
 import { readKeyPackage } from './key-package-reader.ts'
 
-/** The group context extension of channels (SPEC.md 4): nobody adds an agent that does not support it. */
+/** The GroupContext extension of channels (SPEC.md 4): an agent that does not support it cannot be added. */
 const REQUIRED_EXTENSION = 0xf57a
-/** Entries of a list in a leaf's capabilities: the bound that members keep to. */
+/** Entries of a list in a leaf's capabilities: the limit that members enforce. */
 const MAX_CAPABILITIES = 32
+const SUITE_NAME = 'MLS_128_DHKEMX25519_AES128GCM_SHA256_Ed25519'
 const LOW_KEY_PACKAGES = 8
 const CLOCK_SKEW_MS = 3_600_000
 
@@ -40,7 +41,7 @@ export class KeyPackages {
     this.#claimed = new Rates(rates.claimsPerTargetPerMinute / 60, rates.claimsPerTargetPerMinute)
   }
 
-  /** How many of an agent are there. */
+  /** The number of KeyPackages held for an agent. */
   held(agent: AgentId): number {
     return this.#pool.held(agent, this.#context.effects.now)
   }
@@ -50,14 +51,14 @@ export class KeyPackages {
     const { agent, publicKey } = request.caller
     const wait = this.#uploads.take(agent, this.#context.effects.now)
     if (wait > 0) return request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
-    if (keyPackages.length === 0 || keyPackages.length > MAX_KEY_PACKAGES) throw wrong('1 to 64 KeyPackages are sent')
+    if (keyPackages.length === 0 || keyPackages.length > MAX_KEY_PACKAGES) throw tooMany(keyPackages.length)
     const read = keyPackages.map((bytes) => this.#read(bytes, publicKey))
     for (const loser of this.#pool.add(account, agent, read)) this.#warnLow(loser)
     const value = message(UploadKeyPackageResponseSchema, { held: this.held(agent) })
     request.answer({ case: 'uploadKeyPackage', value })
   }
 
-  /** Hands out one of an agent that a member is about to add. */
+  /** Gives a member one KeyPackage of the agent it is about to add. */
   claim(request: PendingRequest, value: AddMemberRequest): void {
     const { effects } = this.#context
     accountOf(request)
@@ -67,7 +68,7 @@ export class KeyPackages {
     effects.store('check', { actor, channel }, (outcome) => {
       if (!accepted(request, outcome)) return
       const { now } = effects
-      // One that may not claim does not use up what others may claim of this agent.
+      // A caller over its own limit must not use up the claims of others on this agent.
       const wait = this.#claims.take(actor.agent, now) || this.#claimed.take(agent, now)
       if (wait > 0) return request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
       const keyPackage = this.#pool.take(agent, now)
@@ -81,10 +82,10 @@ export class KeyPackages {
     const { crypto, effects } = this.#context
     const { now } = effects
     if (bytes.length > MAX_KEY_PACKAGE_BYTES) {
-      throw unusable(`it has ${bytes.length} bytes; at most ${MAX_KEY_PACKAGE_BYTES} are allowed`)
+      throw unusable(`it is ${bytes.length} bytes; at most ${MAX_KEY_PACKAGE_BYTES} are allowed`)
     }
     const facts = readKeyPackage(bytes)
-    if (!facts) throw wrong('every KeyPackage is an MLSMessage with a KeyPackage of the one suite')
+    if (!facts) throw unusable(`it is not an MLSMessage with a KeyPackage of suite ${SUITE_NAME}`)
     if (facts.longestList > MAX_CAPABILITIES) {
       throw unusable(
         `a list of its capabilities has ${facts.longestList} entries; at most ${MAX_CAPABILITIES} are allowed`,
@@ -93,10 +94,11 @@ export class KeyPackages {
     if (!facts.extensions.includes(REQUIRED_EXTENSION)) {
       throw unusable("its leaf's capabilities do not list the extension type 0xF57A, which every channel requires")
     }
-    if (!crypto.equal(facts.signatureKey, publicKey)) throw wrong("every KeyPackage has this agent's key")
+    if (!crypto.equal(facts.signatureKey, publicKey)) throw unusable('its signature key is not the key of this agent')
     const { notBefore, notAfter } = facts
     if (notAfter * 1000 <= now || notBefore > notAfter || notBefore * 1000 > now + CLOCK_SKEW_MS) {
-      throw wrong('every KeyPackage is good now')
+      const seconds = Math.floor(now / 1000)
+      throw unusable(`it is valid from ${notBefore} to ${notAfter}, now is ${seconds} (seconds since 1970)`)
     }
     // Copied: the bytes are a view of the whole request.
     return { bytes: new Uint8Array(bytes), hash: toHex(crypto.hash(bytes)), notAfter: notAfter * 1000 }
@@ -112,6 +114,10 @@ export class KeyPackages {
   }
 }
 
+function tooMany(count: number): StaticError {
+  return wrong(`\`key_packages\` must have 1 to ${MAX_KEY_PACKAGES} entries, not ${count}`)
+}
+
 function unusable(reason: string): StaticError {
-  return StaticError.of('invalid_request', `A KeyPackage is refused: ${reason}.`)
+  return StaticError.of('invalid_request', `A KeyPackage is invalid: ${reason}.`)
 }

@@ -4,7 +4,7 @@ import { type SendMessageRequest, SendMessageResponseSchema } from '@static/prot
 import type { Account, ChannelId, Refusal, StoreRequest } from '../../ports.ts'
 import type { PendingRequest } from '../pending-request.ts'
 import type { Quota, Unit } from '../quota.ts'
-import { channelIdOf, numberOf, wrong } from '../request-fields.ts'
+import { channelIdOf, checkLength, numberOf } from '../request-fields.ts'
 import { accepted, actorOf, type ChannelContext } from './context.ts'
 
 type UnpaidMessage = Omit<StoreRequest<'append'>, 'paid'>
@@ -36,7 +36,7 @@ export class Messages {
       ciphertext: value.ciphertext,
       now: this.#context.effects.now,
     }
-    if (value.messageId.length !== MESSAGE_ID_BYTES) throw wrong('message_id has 16 bytes')
+    checkLength(value.messageId, MESSAGE_ID_BYTES, 'message_id')
     const payer = account ?? this.#payers.get(message.channel)
     // Also for what may be free: one way for all keeps an agent's messages in order while a lease is asked for.
     if (payer) this.#pay(request, message, payer)

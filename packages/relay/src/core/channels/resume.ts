@@ -1,5 +1,5 @@
-/** Where agents stand in their channels: they resume from there, and their acknowledgements move it on. */
-import { message } from '@static/protocol'
+/** The cursors of agents in their channels: agents resume from them, and acknowledgements advance them. */
+import { message, type StaticError } from '@static/protocol'
 import { type AckRequest, AckResponseSchema, type ResumeRequest, ResumeResponseSchema } from '@static/protocol/relay'
 import type { Account, AgentId, ChannelId, StoreRequest, StoreResult } from '../../ports.ts'
 import type { PendingRequest } from '../pending-request.ts'
@@ -15,7 +15,7 @@ export class Resumes {
   readonly #rememberPayer: (channel: ChannelId, account: Account) => void
   readonly #rates: Rates
 
-  /** `rememberPayer` is told who pays for a guest's messages. */
+  /** `rememberPayer` gets the account that pays for a guest's messages. */
   constructor(context: ChannelContext, rememberPayer: (channel: ChannelId, account: Account) => void) {
     this.#context = context
     this.#rememberPayer = rememberPayer
@@ -23,13 +23,13 @@ export class Resumes {
     this.#rates = new Rates(resumedPerMinute / 60, resumedPerMinute)
   }
 
-  /** Tells where the agent stands and starts the deliveries from there. */
+  /** Returns the agent's standings and starts deliveries from its cursors. */
   resume(request: PendingRequest, session: Session, value: ResumeRequest): void {
     const query = this.#query(request, value)
     if (query) this.#resume(request, session, query)
   }
 
-  /** Where the caller stands, without deliveries: for unary calls. */
+  /** Returns the caller's standings without starting deliveries, for unary calls. */
   standings(request: PendingRequest, value: ResumeRequest): void {
     const query = this.#query(request, value)
     if (!query) return
@@ -39,7 +39,7 @@ export class Resumes {
     })
   }
 
-  /** Moves cursors, and answers. */
+  /** Advances cursors and responds. */
   acknowledge(request: PendingRequest, { positions }: AckRequest): void {
     const { agent } = request.caller
     this.#context.effects.store('ack', { agent, positions: this.#delivered(agent, positions) }, (outcome) => {
@@ -49,8 +49,8 @@ export class Resumes {
   }
 
   /**
-   * The same without an answer, at the next tick: a flush to disk for each would cost more than the messages, and an
-   * acknowledgement that is lost only repeats a delivery.
+   * Advances cursors at the next tick, without a response: flushing each one to disk would cost more than the messages,
+   * and a lost acknowledgement only causes a repeated delivery.
    */
   acknowledgeLater({ agent, acknowledged }: Session, { positions }: AckRequest): void {
     for (const { channel, index } of this.#delivered(agent, positions)) {
@@ -58,12 +58,12 @@ export class Resumes {
     }
   }
 
-  /** Stores what a session has acknowledged. */
+  /** Stores the acknowledgements of a session. */
   storeAcknowledged({ agent, acknowledged }: Session): void {
     if (acknowledged.size === 0) return
     const positions = [...acknowledged].map(([channel, index]) => ({ channel, index }))
     acknowledged.clear()
-    // A cursor that the store could not move moves with the next acknowledgement.
+    // If the store fails, the next acknowledgement advances the cursor.
     this.#context.effects.store('ack', { agent, positions }, () => {})
   }
 
@@ -79,12 +79,12 @@ export class Resumes {
     effects.store('resume', query, (outcome) => {
       delivery.answered(meanwhile)
       if (!outcome.ok) return request.refuse(refusalOf(outcome.error))
-      // What the store told is from before: the agent would take the end of a stay for the end of the next one.
+      // The result is outdated: the agent would take the end of an earlier membership for the end of the new one.
       if (meanwhile.added) return this.#resume(request, session, query)
       const { standings, member } = outcome.value
       if (member) allowMemberEnvelopes(this.#context, agent)
       request.answer(standingsAnswer(outcome.value))
-      // Replaced meanwhile: the newer session resumes by itself.
+      // Replaced in the meantime: the newer session sends its own Resume.
       if (delivery.session(agent) !== session) return
       if (!session.resumed) {
         session.resumed = true
@@ -98,10 +98,10 @@ export class Resumes {
     })
   }
 
-  /** What to ask the store for; undefined when the request was refused. Each channel costs, whoever names it. */
+  /** The query for the store; undefined if the request was refused. Every channel named counts towards the rate. */
   #query(request: PendingRequest, { channelIds, after }: ResumeRequest): StoreRequest<'resume'> | undefined {
     const { resumedChannels: limit } = this.#context.settings.counts
-    if (channelIds.length > limit) throw wrong(`at most ${limit} channels are resumed at once`)
+    if (channelIds.length > limit) throw tooMany(channelIds.length, limit)
     const { agent } = request.caller
     const { now } = this.#context.effects
     const cost = Math.max(1, channelIds.length)
@@ -114,15 +114,20 @@ export class Resumes {
     return { agent, channels, after: after.length === 0 ? undefined : channelIdOf(after), limit }
   }
 
-  /** Only what was delivered is acknowledged. */
+  /** Checks that acknowledged entries were delivered. */
   #delivered(agent: AgentId, positions: AckRequest['positions']): { channel: ChannelId; index: number }[] {
     return positions.map(({ channelId, index }) => {
       const channel = channelIdOf(channelId)
       const upTo = numberOf(index, 'index')
-      if (upTo > this.#context.delivery.sentTo(agent, channel)) throw wrong('only what was delivered is acknowledged')
+      const sent = this.#context.delivery.sentTo(agent, channel)
+      if (upTo > sent) throw wrong(`\`index\` must not exceed the last delivered index, ${sent}: ${upTo}`)
       return { channel, index: upTo }
     })
   }
+}
+
+function tooMany(count: number, limit: number): StaticError {
+  return wrong(`\`channel_ids\` must have at most ${limit} entries, not ${count}`)
 }
 
 function standingsAnswer({ standings, more }: StoreResult<'resume'>): Body {

@@ -1,5 +1,5 @@
-/** Channels and who is in them, where no commit is needed: founding, deleting, leaving. */
-import { isChannelName, leaveBytes, maxCommitBytes, message, StaticError } from '@static/protocol'
+/** Channel requests that need no commit: create, delete, leave. */
+import { leaveBytes, maxCommitBytes, message, parseChannelName } from '@static/protocol'
 import {
   type CreateChannelRequest,
   CreateChannelResponseSchema,
@@ -16,14 +16,17 @@ import { accepted, actorOf, allowMemberEnvelopes, type ChannelContext } from './
 export function createChannel(context: ChannelContext, request: PendingRequest, value: CreateChannelRequest): void {
   const { effects, settings } = context
   const account = accountOf(request)
-  const { name, channelId } = value
-  if (!isChannelName(name)) throw StaticError.of('channel_error')
-  if (value.welcome.length === 0 || value.welcome.length > maxCommitBytes(1)) throw wrong('welcome has at most 18 KiB')
+  const { channelId, welcome } = value
+  const name = parseChannelName(value.name)
+  const longest = maxCommitBytes(1)
+  if (welcome.length === 0 || welcome.length > longest) {
+    throw wrong(`\`welcome\` must be 1 to ${longest} bytes, not ${welcome.length}`)
+  }
   const store: StoreRequest<'create'> = {
     actor: { agent: request.caller.agent, account },
     channel: channelIdOf(channelId),
     name,
-    welcome: value.welcome,
+    welcome,
     guestLimit: value.guestLimit ?? settings.guestLimit,
     maxChannels: settings.counts.channelsPerAccount,
     now: effects.now,
@@ -56,11 +59,12 @@ export function leaveChannel(
   { channelId, notice }: LeaveRequest,
 ): void {
   const channel = channelIdOf(channelId)
-  if (!notice) throw wrong('notice is there')
+  if (!notice) throw wrong('`notice` is required')
   checkNotice(notice)
-  if (!crypto.equal(notice.publicKey, request.caller.publicKey)) throw wrong('the notice is of the agent that leaves')
+  if (!crypto.equal(notice.publicKey, request.caller.publicKey))
+    throw wrong('`notice.public_key` is not the key of the sender')
   if (!crypto.verify(notice.publicKey, leaveBytes(channelId, notice), notice.signature)) {
-    throw wrong('the notice is signed by the agent that leaves')
+    throw wrong('`notice.signature` is not a valid signature of the sender')
   }
   numberOf(notice.slot, 'slot')
   effects.store('leave', { actor: actorOf(request), channel, notice, now: effects.now }, (outcome) => {
