@@ -3,7 +3,7 @@
  * requests in memory, and passes them to the agent that created the invite. It cannot read what a request contains.
  */
 import { create } from '@bufbuild/protobuf'
-import { AGENT_ID_BYTES, type ErrorCode, fromHex, joinProofBytes, message, toHex } from '@static/protocol'
+import { AGENT_ID_BYTES, type ErrorCode, ERRORS, fromHex, joinProofBytes, message, toHex } from '@static/protocol'
 import {
   type AnswerJoinRequest,
   AnswerJoinResponseSchema,
@@ -23,7 +23,7 @@ import type { Delivery } from './delivery.ts'
 import type { Effects } from './effects.ts'
 import type { CoreCrypto } from './io.ts'
 import type { PendingRequest } from './pending-request.ts'
-import { type RefusalDetails, refusalOf, serverMessage } from './server-messages.ts'
+import { type RefusalDetails, refusalOf, serverMessage, tooOften } from './server-messages.ts'
 import { Rates } from './rates.ts'
 import { accountOf, channelIdOf, checkLength, idOf, wrong } from './request-fields.ts'
 import type { Stream } from './stream.ts'
@@ -128,7 +128,7 @@ export class Joins {
     if (value.box.length === 0 || value.box.length > MAX_BOX_BYTES)
       throw wrong(`\`box\` must be 1 to ${MAX_BOX_BYTES} bytes, not ${value.box.length}`)
     const wait = this.#rates.take(agent, this.#effects.now)
-    if (wait > 0) return request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
+    if (wait > 0) return request.refuse(tooOften(this.#settings.rates.joinsPerMinute, 'join requests per agent', wait))
     const boxHash = this.#crypto.hash(value.box)
     const claim = joinProofBytes({ sessionNonce: nonce, inviteId: value.inviteId, agentId: fromHex(agent), boxHash })
     this.#effects.store('invite', { id, agent }, (outcome) => {
@@ -217,8 +217,8 @@ export class Joins {
   #add(invite: Invite, agent: AgentId, box: Uint8Array): RefusalDetails | undefined {
     const { now } = this.#effects
     if (invite.revoked) return { refused: 'invite_revoked' }
-    if (invite.expiresAt <= now) return { refused: 'invite_expired' }
-    if (invite.uses >= invite.maxUses) return { refused: 'invite_used_up' }
+    if (invite.expiresAt <= now) return expired(invite)
+    if (invite.uses >= invite.maxUses) return usedUp(invite)
     const joiners = this.#waiting.get(invite.id) ?? new Map<AgentId, Joiner>()
     if (!joiners.has(agent) && joiners.size >= this.#settings.counts.joinsPerInvite) {
       return {
@@ -298,4 +298,14 @@ export class Joins {
     const [oldest] = most ?? []
     if (oldest) this.#forget(oldest.invite.id, oldest.agent)
   }
+}
+
+function expired({ expiresAt }: Invite): RefusalDetails {
+  const problem = `The invite token expired at ${new Date(expiresAt).toISOString()}.`
+  return { refused: 'invite_expired', message: `${problem} ${ERRORS.invite_expired.remedy}` }
+}
+
+function usedUp({ maxUses }: Invite): RefusalDetails {
+  const problem = `The invite token has no uses left: ${maxUses} of ${maxUses} are taken.`
+  return { refused: 'invite_used_up', message: `${problem} ${ERRORS.invite_used_up.remedy}` }
 }

@@ -72,6 +72,13 @@ export function refusalOf(error: unknown): RefusalDetails {
   }
 }
 
+/** The refusal of a request over a rate limit. */
+export function tooOften(perMinute: number, what: string, retryAfterMs: number): RefusalDetails {
+  const seconds = Math.ceil(retryAfterMs / 1000)
+  const message = `Too many requests: the limit is ${perMinute} ${what} per minute. Retry after ${seconds} s.`
+  return { refused: 'rate_limited', retryAfterMs, message }
+}
+
 /** Why the relay ends a session. */
 export type Closing = 'replaced' | 'expired' | 'unopened' | 'shutdown' | 'slow' | 'malformed' | 'busy' | 'tooMany'
 

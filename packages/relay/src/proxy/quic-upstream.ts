@@ -23,6 +23,7 @@ const TEND_MS = 2000
 /** Time after which a silent relay is considered gone. */
 const IDLE_MS = 6000
 const PROBE_MS = 4000
+const UNREACHABLE = 'The relay behind this proxy cannot be reached. Retry.'
 
 /** Connections to one relay. */
 export class QuicUpstream implements Upstream {
@@ -124,7 +125,7 @@ export class QuicUpstream implements Upstream {
 
   #connection(lane: Lane): Promise<QuicConnection> {
     if (lane.connection) return lane.connection
-    if (this.#now() < lane.failedUntil) return Promise.reject(StaticError.of('unavailable'))
+    if (this.#now() < lane.failedUntil) return Promise.reject(StaticError.of('unavailable', UNREACHABLE))
     const made = connectQuic(this.#target)
     lane.connection = made
     made.then(

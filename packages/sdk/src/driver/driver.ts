@@ -189,12 +189,12 @@ export class Driver {
   }
 
   #open(): StaticClient {
-    if (!this.#client) throw StaticError.of('closed')
+    if (!this.#client) throw StaticError.of('closed', 'The client is not open. Open it first.')
     return this.#client
   }
 
   #managed(): StaticChannelManager {
-    if (!this.#manager) throw StaticError.of('closed')
+    if (!this.#manager) throw StaticError.of('closed', 'The channel manager is not open. Open it first.')
     return this.#manager
   }
 

@@ -51,7 +51,7 @@ async function sendOne(name: string, words: readonly string[], flags: Flags): Pr
   const payload = words.length > 0 ? argument(words) : await wholeInput()
   if (payload.length === 0)
     throw StaticError.of('invalid_request', 'The message is empty. Pass the text as arguments or on stdin.')
-  if (payload.length > MAX_PAYLOAD_BYTES) throw StaticError.of('too_large')
+  if (payload.length > MAX_PAYLOAD_BYTES) throw tooLarge('message', payload.length)
   await withAgent(flags, { share: false }, (agent) => sendAll(agent, name, [payload]))
   return 1
 }
@@ -61,9 +61,16 @@ function argument(words: readonly string[]): Buffer {
   return Buffer.from(words.join(' '))
 }
 
+function tooLarge(what: 'message' | 'line', bytes?: number): StaticError {
+  const limit = MAX_PAYLOAD_BYTES.toLocaleString('en-US')
+  const excess = bytes === undefined ? '' : `: ${bytes.toLocaleString('en-US')} bytes`
+  const problem = `The ${what} is larger than ${limit} bytes, the limit${excess}.`
+  return StaticError.of('too_large', `${problem} Split it, or send it out of band.`)
+}
+
 async function wholeInput(): Promise<Buffer> {
   if (process.stdin.isTTY) note('type the message, then press Ctrl-D on an empty line.')
-  return await readInput(MAX_PAYLOAD_BYTES, () => StaticError.of('too_large'))
+  return await readInput(MAX_PAYLOAD_BYTES, () => tooLarge('message'))
 }
 
 /** Sends lines as they arrive, batching those that are already available. */
@@ -89,7 +96,7 @@ async function* linesOf(input: AsyncIterable<Buffer>): AsyncGenerator<readonly B
     const lines = split(Buffer.concat([rest, chunk]))
     rest = lines.pop() ?? Buffer.alloc(0)
     while (lines.length > 0) yield lines.splice(0, batchSize(lines))
-    if (rest.length > MAX_PAYLOAD_BYTES) throw StaticError.of('too_large')
+    if (rest.length > MAX_PAYLOAD_BYTES) throw tooLarge('line')
   }
   if (rest.length > 0) yield [rest]
 }
@@ -110,7 +117,7 @@ function batchSize(lines: readonly Buffer[]): number {
   let bytes = 0
   let count = 0
   for (const line of lines.slice(0, MAX_LINES)) {
-    if (line.length > MAX_PAYLOAD_BYTES) throw StaticError.of('too_large')
+    if (line.length > MAX_PAYLOAD_BYTES) throw tooLarge('line', line.length)
     bytes += line.length
     if (bytes > MAX_PAYLOAD_BYTES) break
     count++

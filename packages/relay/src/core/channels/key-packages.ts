@@ -1,5 +1,5 @@
 /** KeyPackages: agents upload them, and members claim one to add its agent to a channel. */
-import { MAX_KEY_PACKAGE_BYTES, MAX_KEY_PACKAGES, message, StaticError, toHex } from '@static/protocol'
+import { ERRORS, MAX_KEY_PACKAGE_BYTES, MAX_KEY_PACKAGES, message, StaticError, toHex } from '@static/protocol'
 import {
   type AddMemberRequest,
   AddMemberResponseSchema,
@@ -11,7 +11,7 @@ import type { AgentId } from '../../ports.ts'
 import type { PendingRequest } from '../pending-request.ts'
 import { Rates } from '../rates.ts'
 import { accountOf, agentIdOf, channelIdOf, wrong } from '../request-fields.ts'
-import { serverMessage } from '../server-messages.ts'
+import { type RefusalDetails, serverMessage, tooOften } from '../server-messages.ts'
 import { accepted, actorOf, type ChannelContext } from './context.ts'
 import { KeyPackagePool, type PooledKeyPackage } from './key-package-pool.ts'
 import { readKeyPackage } from './key-package-reader.ts'
@@ -50,7 +50,8 @@ export class KeyPackages {
     const account = accountOf(request)
     const { agent, publicKey } = request.caller
     const wait = this.#uploads.take(agent, this.#context.effects.now)
-    if (wait > 0) return request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
+    const { uploadsPerMinute } = this.#context.settings.rates
+    if (wait > 0) return request.refuse(tooOften(uploadsPerMinute, 'uploads per agent', wait))
     if (keyPackages.length === 0 || keyPackages.length > MAX_KEY_PACKAGES) throw tooMany(keyPackages.length)
     const read = keyPackages.map((bytes) => this.#read(bytes, publicKey))
     for (const loser of this.#pool.add(account, agent, read)) this.#warnLow(loser)
@@ -69,10 +70,16 @@ export class KeyPackages {
       if (!accepted(request, outcome)) return
       const { now } = effects
       // A caller over its own limit must not use up the claims of others on this agent.
-      const wait = this.#claims.take(actor.agent, now) || this.#claimed.take(agent, now)
-      if (wait > 0) return request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
+      const { claimsPerMinute, claimsPerTargetPerMinute } = this.#context.settings.rates
+      const wait = this.#claims.take(actor.agent, now)
+      if (wait > 0) return request.refuse(tooOften(claimsPerMinute, 'AddMember requests per agent', wait))
+      const targetWait = this.#claimed.take(agent, now)
+      if (targetWait > 0) {
+        const what = `AddMember requests for agent ${agent}`
+        return request.refuse(tooOften(claimsPerTargetPerMinute, what, targetWait))
+      }
       const keyPackage = this.#pool.take(agent, now)
-      if (!keyPackage) return request.refuse({ refused: 'key_package_unavailable' })
+      if (!keyPackage) return request.refuse(noneLeft(agent))
       request.answer({ case: 'addMember', value: message(AddMemberResponseSchema, { keyPackage }) })
       this.#warnLow(agent)
     })
@@ -112,6 +119,11 @@ export class KeyPackages {
     const value = message(KeyPackagesLowSchema, { held })
     effects.send([session.stream.id], serverMessage({ case: 'keyPackagesLow', value }))
   }
+}
+
+function noneLeft(agent: AgentId): RefusalDetails {
+  const problem = `The relay has no KeyPackage for agent ${agent}.`
+  return { refused: 'key_package_unavailable', message: `${problem} ${ERRORS.key_package_unavailable.remedy}` }
 }
 
 function tooMany(count: number): StaticError {

@@ -5,7 +5,7 @@ import type { Account, AgentId, ChannelId, StoreRequest, StoreResult } from '../
 import type { PendingRequest } from '../pending-request.ts'
 import { Rates } from '../rates.ts'
 import { channelIdOf, numberOf, wrong } from '../request-fields.ts'
-import { type Body, refusalOf, wireStanding } from '../server-messages.ts'
+import { type Body, refusalOf, tooOften, wireStanding } from '../server-messages.ts'
 import type { Session } from '../stream.ts'
 import { allowMemberEnvelopes, type ChannelContext } from './context.ts'
 
@@ -107,7 +107,8 @@ export class Resumes {
     const cost = Math.max(1, channelIds.length)
     const wait = this.#rates.take(agent, now, cost) || this.#rates.take(request.stream.address, now, cost)
     if (wait > 0) {
-      request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
+      const { resumedPerMinute } = this.#context.settings.rates
+      request.refuse(tooOften(resumedPerMinute, 'resumed channels per agent and per address', wait))
       return undefined
     }
     const channels = channelIds.length === 0 ? undefined : [...new Set(channelIds.map(channelIdOf))]

@@ -53,7 +53,7 @@ export async function openSqliteStore(options: SqliteStoreOptions, listener: Sto
     worker.once('error', reject)
   })
   if (first.type === 'unable') throw StaticError.of(first.code, first.message)
-  if (first.type !== 'ready') throw StaticError.of('internal_error')
+  if (first.type !== 'ready') throw StaticError.of('internal_error', `The store thread sent ${first.type}, not ready.`)
   return new WorkerStore(worker, first.deployment, listener, onDeath)
 }
 

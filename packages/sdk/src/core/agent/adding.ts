@@ -1,5 +1,5 @@
 /** Adding members: their KeyPackages, the pins of their identities, and as few commits as can be. */
-import { fromHex, MAX_MEMBERS, message, StaticError, toHex } from '@static/protocol'
+import { ERRORS, fromHex, MAX_MEMBERS, message, StaticError, toHex } from '@static/protocol'
 import { AddMemberRequestSchema } from '@static/protocol/relay'
 import type { AgentId } from '../../ports.ts'
 import { same } from '../bytes.ts'
@@ -29,7 +29,8 @@ export async function addMembers(
   members: readonly (Uint8Array | AgentId)[],
   acceptNewKey: boolean,
 ): Promise<Uint8Array[]> {
-  if ((membership.group?.members.size ?? 0) + members.length > MAX_MEMBERS) throw StaticError.of('group_full')
+  const size = membership.group?.members.size ?? 0
+  if (size + members.length > MAX_MEMBERS) throw full(membership.name, size, members.length)
   const candidates: Candidate[] = []
   for (const member of members) candidates.push(await candidate(agent, membership, member))
   const { owner } = membership
@@ -37,7 +38,7 @@ export async function addMembers(
   if (!acceptNewKey) {
     for (const { identity, agentId } of candidates) {
       const known = pins.conflict(owner, identity, agentId)
-      if (known !== undefined) throw StaticError.of('identity_changed')
+      if (known !== undefined) throw changed(identity, known, agentId)
     }
   }
   const welcomes = await commitAll(membership, candidates)
@@ -94,12 +95,23 @@ function returning(
   })
   const leaveNotices = back.map(({ agentId }) => {
     const notice = roster.notice(agentId)
-    if (!notice) throw StaticError.of('invalid_request', `Agent ${agentId} is in the channel already.`)
+    if (!notice) throw StaticError.of('invalid_request', `Agent ${agentId} is already in the channel.`)
     return notice
   })
   return { removes: back.map(({ agentId }) => fromHex(agentId)), leaveNotices }
 }
 
+function full(name: string, size: number, added: number): StaticError {
+  const problem = `Channel ${name} has ${size} members; ${added} more would exceed the limit of ${MAX_MEMBERS}.`
+  return StaticError.of('group_full', `${problem} ${ERRORS.group_full.remedy}`)
+}
+
+function changed(identity: Uint8Array, known: AgentId, now: AgentId): StaticError {
+  const shown = JSON.stringify(new TextDecoder().decode(identity))
+  const problem = `Identity ${shown} is known as agent ${known} and is now agent ${now}.`
+  return StaticError.of('identity_changed', `${problem} ${ERRORS.identity_changed.remedy}`)
+}
+
 function missing(): never {
-  throw StaticError.of('internal_error', 'A member was added without a Welcome.')
+  throw StaticError.of('internal_error', 'A member was added without a Welcome. Report this bug.')
 }

@@ -108,7 +108,7 @@ export class Agent implements SessionListener, AgentServices {
   }
 
   async #close(): Promise<void> {
-    this.#stop(StaticError.of('closed'), undefined)
+    this.#stop(StaticError.of('closed', 'The client is closed. Create a new one.'), undefined)
     for (const membership of this.memberships) await membership.idle()
     this.context.journal.flush()
     await this.#session.close()

@@ -37,9 +37,10 @@ export async function foundChannel(agent: Founding, name: ChannelName): Promise<
     // Deleted elsewhere: what was unread of it gives way to the new one.
     if (before && isOwn(before) && before.state === 'ended') memberships.drop(before, undefined)
     const held = memberships.named(name)
-    if (held && !isOwn(held)) throw StaticError.of('channel_exists')
+    if (held && !isOwn(held)) throw StaticError.of('channel_exists', alreadyIn(held))
     if (held?.state === 'joined') return held
-    if (agent.isGuest) throw StaticError.of('api_key_required')
+    if (agent.isGuest)
+      throw StaticError.of('api_key_required', `Creating channel ${name} requires an API key. ${GUEST}`)
     const membership = held ?? (await begin(agent, name))
     if (!membership.group) await register(agent, membership)
     await membership.committer.commit(({ facts }) =>
@@ -47,6 +48,14 @@ export async function foundChannel(agent: Founding, name: ChannelName): Promise<
     )
     return membership
   })
+}
+
+const GUEST = 'This agent is connected as a guest; give the client an API key.'
+
+/** The message when this agent is already a member of a channel with the name. */
+export function alreadyIn({ name, owner }: Pick<Membership, 'name' | 'owner'>): string {
+  const problem = `This agent is already a member of channel ${name}, owned by agent ${owner}.`
+  return `${problem} Choose another name, or open it with \`client.channel(name)\`.`
 }
 
 /** The group and its Welcome, on disk. */
@@ -66,12 +75,16 @@ async function register(agent: Founding, membership: Membership): Promise<void> 
   const { memberships, requests, keyPackages } = agent
   const { engine, key, agentId } = agent.context
   const { name, channelId, welcome } = membership
-  if (!welcome) throw StaticError.of('store_corrupt', 'The Welcome of a new channel is gone.')
+  if (!welcome)
+    throw StaticError.of('store_corrupt', `The Welcome of the new channel ${name} is missing in the data directory.`)
   try {
     const request = message(CreateChannelRequestSchema, { name, channelId, welcome })
     const registered = await requests.ask({ case: 'createChannel', value: request }, (answer) => answer.welcome)
     if (!same(registered, welcome)) {
-      throw StaticError.of('invalid_welcome', 'The relay has returned another Welcome than it was given.')
+      throw StaticError.of(
+        'invalid_welcome',
+        `The relay returned another Welcome for channel ${name} than it was sent.`,
+      )
     }
   } catch (error) {
     // Refused for good. Otherwise the relay may have it, and the next call finds out.
@@ -83,7 +96,7 @@ async function register(agent: Founding, membership: Membership): Promise<void> 
   const joined = await engine.join(welcome, privatePart, key, expected)
   const { position } = membership.history
   await requests.ask(resumeOf([channelId]), ({ channels: [state] }) => {
-    if (!state || state.error) throw StaticError.of('mls_error', 'The relay does not know the new channel.')
+    if (!state || state.error) throw StaticError.of('mls_error', `The relay does not know the new channel ${name}.`)
     membership.enter(joined, 'founding', position, sha256(welcome))
     keyPackages.spend(ref)
     membership.intake.resumed(state)

@@ -7,7 +7,7 @@ import { wipeEpoch } from '../channel/group-state.ts'
 import { sha256 } from '../channel/history.ts'
 import type { Membership } from '../channel/membership.ts'
 import { resumeOf } from './deliveries.ts'
-import { newChannel } from './founding.ts'
+import { alreadyIn, newChannel } from './founding.ts'
 import { checkWelcomeSize } from './offer-limits.ts'
 import type { AgentServices } from './services.ts'
 
@@ -31,9 +31,12 @@ export async function joinByWelcome(
     const held = memberships.named(name)
     if (held?.welcome && same(held.welcome, welcomeHash)) return held
     if (held?.state === 'ended') {
-      throw StaticError.of('channel_exists', `Messages of an earlier stay in ${name} are unread: read them, or leave.`)
+      throw StaticError.of(
+        'channel_exists',
+        `Messages from an earlier membership in ${name} are unread. Read them, or leave the channel.`,
+      )
     }
-    if (held) throw StaticError.of('channel_exists', `This agent is in a channel ${name} already.`)
+    if (held) throw StaticError.of('channel_exists', alreadyIn(held))
     checkWelcomeSize(welcome)
     const { ref, privatePart } = keyPackages.forWelcome(welcome)
     const joined = await engine.join(welcome, privatePart, key, { name, ...expected })
@@ -45,14 +48,14 @@ export async function joinByWelcome(
       wipeEpoch(engine, joined)
       throw StaticError.of(
         'channel_exists',
-        'This agent is in that channel already, or was offered it by another name.',
+        `This agent is already a member of the channel of this Welcome, or has an offer of it as ${offered.name}.`,
       )
     }
     const nowhere = { index: 0, hash: new Uint8Array(), slot: 0 }
     const membership = offered ?? memberships.hold(newChannel(id, name, toHex(context.owner), 'offered', nowhere))
     try {
       await requests.ask(resumeOf([membership.channelId]), ({ channels: [state] }) => {
-        if (membership.state !== 'offered') throw StaticError.of('channel_exists')
+        if (membership.state !== 'offered') throw StaticError.of('channel_exists', alreadyIn(membership))
         membership.enter(joined, 'joined', startOf(state), welcomeHash)
         keyPackages.spend(ref)
         if (state) membership.intake.resumed(state)
@@ -71,7 +74,10 @@ export async function joinByWelcome(
 export function startOf(state: ChannelState | undefined): ChannelRecord['position'] {
   const cursor = state?.cursor
   if (!state || state.error || !cursor) {
-    throw StaticError.of('invalid_welcome', 'The Welcome is out of date: this agent is not in that channel (any more).')
+    throw StaticError.of(
+      'invalid_welcome',
+      'The Welcome is out of date: this agent is not, or no longer, a member of the channel.',
+    )
   }
   return { index: Number(cursor.index), hash: Uint8Array.from(cursor.hash), slot: Number(cursor.slot) }
 }

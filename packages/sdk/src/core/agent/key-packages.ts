@@ -51,12 +51,12 @@ export class KeyPackages {
    */
   forWelcome(welcome: Uint8Array): KeyPackageRecord {
     const refs = this.#maker.engine.welcomeRefs(welcome)
-    if (refs.length === 0) throw StaticError.of('invalid_welcome', 'This is not a Welcome.')
+    if (refs.length === 0) throw StaticError.of('invalid_welcome', `These ${welcome.length} bytes are not a Welcome.`)
     const found = refs.map((ref) => this.#known.get(toHex(ref))).find((record) => record !== undefined)
     if (found === undefined) {
       throw StaticError.of(
         'invalid_welcome',
-        'The Welcome is not for a KeyPackage of this agent, or it was used before.',
+        'The Welcome is not for a KeyPackage of this agent, or the KeyPackage was used before.',
       )
     }
     return found

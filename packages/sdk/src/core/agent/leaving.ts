@@ -22,7 +22,7 @@ export async function leaveChannel(agent: Leaving, membership: Membership): Prom
   if (before === 'ended') return agent.memberships.drop(membership, undefined)
   if (membership.failure?.code === 'closed') throw membership.failure
   if (membership.owner === agentId) {
-    throw StaticError.of('not_allowed', 'The owner does not leave its channel: it deletes it.')
+    throw StaticError.of('not_allowed', `The owner cannot leave its channel ${membership.name}. Delete it instead.`)
   }
   membership.become('leaving')
   await journal.written()

@@ -38,7 +38,10 @@ export class Memberships {
   /** Holds a channel from now on. */
   hold(stored: StoredChannel): Membership {
     if (this.#held.has(stored.record.id)) {
-      throw StaticError.of('channel_exists', 'This agent is in that channel already, under another name.')
+      throw StaticError.of(
+        'channel_exists',
+        `This agent is already in this channel, as ${this.#held.get(stored.record.id)?.name}.`,
+      )
     }
     const membership = new Membership(this.#context, stored, () => this.drop(membership, undefined))
     this.#held.set(membership.id, membership)

@@ -31,7 +31,7 @@ interface Share {
  */
 export function checkWelcomeSize({ length }: Uint8Array): void {
   if (length <= MAX_WELCOME_BYTES) return
-  throw StaticError.of('invalid_welcome', `The Welcome has ${length} bytes: at most ${MAX_WELCOME_BYTES} are taken.`)
+  throw StaticError.of('invalid_welcome', `The Welcome is ${length} bytes; the limit is ${MAX_WELCOME_BYTES}.`)
 }
 
 /**

@@ -40,13 +40,14 @@ export async function takeWelcome(
   if (memberships.get(id)?.state === 'ended') {
     throw StaticError.of(
       'channel_exists',
-      'Messages of an earlier stay are unread: read them, or leave, then connect again.',
+      `Messages from an earlier membership in ${name} are unread. Read them, or leave the channel, then reconnect.`,
     )
   }
   try {
-    if (policy === 'none') throw StaticError.of('not_allowed', 'This agent takes no offers.')
+    if (policy === 'none') throw StaticError.of('not_allowed', 'This agent accepts no offers.')
     checkWelcomeSize(welcome)
-    if (!isChannelName(name)) throw StaticError.of('invalid_welcome', 'The channel has no proper name.')
+    if (!isChannelName(name))
+      throw StaticError.of('invalid_welcome', 'The channel offered by the Welcome has no valid name.')
     await memberships.names.run(name, async () => {
       const known = memberships.get(id)
       if (known && known.state !== 'offered') return
@@ -57,7 +58,7 @@ export async function takeWelcome(
       if (policy === 'known' && !isKnownAgent(addedBy, context.pins, memberships)) {
         throw StaticError.of(
           'not_allowed',
-          `Agent ${addedBy} is not known here, and this agent takes no offers of others.`,
+          `The offer is from an unknown agent, ${addedBy}. This agent accepts offers only from known agents.`,
         )
       }
       const start = { index, hash: Uint8Array.from(position?.hash ?? []), slot: Number(position?.slot ?? 0n) }
@@ -89,7 +90,7 @@ async function dropExcess({ context, memberships }: Offering): Promise<void> {
       memberships.drop(excess, undefined)
       const error = StaticError.of(
         'queue_full',
-        `Too many offers wait: this one, of ${excess.standing.offeredBy}, had to go.`,
+        `Too many offers are pending. Dropped this one, from agent ${excess.standing.offeredBy}.`,
       )
       context.emit({ type: 'welcome_refused', channel: excess.name, error })
       await context.journal.written()
@@ -107,7 +108,7 @@ function checkUnused(
   for (const other of memberships) {
     if (other === replaced || other.state !== 'offered' || !other.welcome) continue
     if (keyPackages.forWelcome(other.welcome).ref === ref) {
-      throw StaticError.of('invalid_welcome', 'The KeyPackage of this Welcome was used for another offer.')
+      throw StaticError.of('invalid_welcome', 'The KeyPackage of this Welcome was already used for another offer.')
     }
   }
 }

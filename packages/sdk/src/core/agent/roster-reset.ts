@@ -21,7 +21,7 @@ export async function resetRoster(
   if (membership.owner !== context.agentId) {
     throw StaticError.of(
       'not_allowed',
-      `${membership.name} belongs to another agent: only its owner resets its roster.`,
+      `Channel ${membership.name} belongs to agent ${membership.owner}. Only its owner can reset its roster.`,
     )
   }
   for (let tries = 1; ; tries++) {
@@ -29,7 +29,7 @@ export async function resetRoster(
     if (refusal) throw refusal
     await membership.intake.catchUp()
     const { group, history, channelId } = membership
-    if (!group) throw membership.failure ?? StaticError.of('closed')
+    if (!group) throw membership.failure ?? StaticError.of('closed', `Channel ${membership.name} is closed.`)
     const { index, hash, slot } = history.position
     const position = { index: BigInt(index), hash, slot: BigInt(slot) }
     const agentIds = [...group.members.keys()].map(fromHex)

@@ -89,7 +89,10 @@ export async function makePending(
   const isLarge = welcomes.some(({ welcome }) => welcome.length > MAX_WELCOME_BYTES)
   if (isLarge || size > maxCommitBytes(group.members.size + declaration.adds.length)) {
     wipeEpoch(engine, made.next, made.current)
-    throw StaticError.of('too_large', 'So many members cannot be added in one commit.')
+    throw StaticError.of(
+      'too_large',
+      `A commit of ${size} bytes for ${welcomes.length} new members is too large. Add fewer at once.`,
+    )
   }
   const messageId = newMessageId(context)
   const authenticator = engine.facts(made.next.group).epochAuthenticator

@@ -1,5 +1,5 @@
 /** What the relay says at Resume about an agent's place in a channel, compared with what the agent knows (SPEC.md, 5.2). */
-import { StaticError } from '@static/protocol'
+import { ERRORS, StaticError } from '@static/protocol'
 import type { ChannelState } from '@static/protocol/relay'
 import type { PositionRecord } from '../../ports.ts'
 import { same } from '../bytes.ts'
@@ -14,14 +14,30 @@ export function contradiction(
   counter: number,
 ): StaticError | undefined {
   const acknowledged = Number(cursor?.index ?? 0n)
-  if (Number(lastCounter) > counter || acknowledged > index) return StaticError.of('store_rolled_back')
+  if (Number(lastCounter) > counter || acknowledged > index) {
+    const relay = `${lastCounter} messages sent and entry ${acknowledged} read`
+    return rolledBack(relay, `${counter} messages sent and entry ${index} read`)
+  }
   if (Number(lastIndex) < index || Number(head) < slot) {
-    return StaticError.of('mls_error', 'The relay has lost a part of the log.')
+    return StaticError.of(
+      'mls_error',
+      `The relay has lost part of the log: it ends at ${lastIndex}, after ${index} was read.`,
+    )
   }
   if (acknowledged === index && !same(cursor?.hash ?? new Uint8Array(), hash)) {
-    return StaticError.of('mls_error', 'The relay holds another log than it has delivered.')
+    return StaticError.of('mls_error', `The relay’s log differs from what it delivered, up to entry ${index}.`)
   }
   return undefined
+}
+
+/** The error for a data directory that is behind what the relay has seen of this agent. */
+export function rolledBack(relay: string, here: string): StaticError {
+  const { remedy } = ERRORS.store_rolled_back
+  const problem = 'The data directory was replaced by an older copy'
+  return StaticError.of(
+    'store_rolled_back',
+    `${problem}: the relay has ${relay}, the data directory ${here}. ${remedy}`,
+  )
 }
 
 /**

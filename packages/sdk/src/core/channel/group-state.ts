@@ -101,7 +101,8 @@ export class GroupState {
    */
   open(ciphertext: Uint8Array, { sender, index, counter, lastCounter }: Envelope): OpenedMessage {
     const member = this.#members.get(sender)
-    if (member === undefined) throw StaticError.of('decryption_failure', `The sender ${sender} is no member.`)
+    if (member === undefined)
+      throw StaticError.of('decryption_failure', `The sender, agent ${sender}, is not a member.`)
     const spoken = lastCounter === undefined ? index - this.#place.index : counter - lastCounter
     const expected = { leaf: member.leaf, steps: this.#trust.steps(sender, spoken) }
     try {

@@ -22,7 +22,7 @@ import { decodeFrame } from './message-frame.ts'
 import { asMlsError } from './mls-error.ts'
 import { Roster } from './roster.ts'
 import { Sender, type SenderHost } from './sender.ts'
-import { Standing, type StandingRecord } from './standing.ts'
+import { channelError, Standing, type StandingRecord } from './standing.ts'
 import { Upkeep } from './upkeep.ts'
 
 /** What the parts of a membership ask of it; each is given its own narrow view. */
@@ -162,7 +162,7 @@ export class Membership implements ChannelView {
   over(code: 'removed' | 'not_found' = 'removed'): void {
     // Leaving ends it by itself, and quietly.
     if (this.state === 'ended' || this.state === 'leaving') return
-    const error = StaticError.of(code, code === 'not_found' ? 'The channel was deleted.' : undefined)
+    const error = channelError(code, this.name)
     this.#group?.wipe()
     this.#group = undefined
     this.#writer.touchEpoch()
@@ -183,7 +183,7 @@ export class Membership implements ChannelView {
 
   /** Everything about it is deleted. */
   drop(error: StaticError | undefined): void {
-    this.end(error ?? StaticError.of('closed', 'The channel was left.'), error)
+    this.end(error ?? StaticError.of('closed', `This agent has left channel ${this.name}.`), error)
     this.#group?.wipe()
     this.#group = undefined
     this.#writer.drop()
@@ -308,7 +308,7 @@ export class Membership implements ChannelView {
 
   /** The channel's state cannot be put into bytes: it breaks alone, and stays on disk as it was written last. */
   #unstorable(cause: unknown): void {
-    const error = StaticError.of('mls_error', 'The state of this channel cannot be stored.', { cause })
+    const error = StaticError.of('mls_error', `The state of channel ${this.name} cannot be stored.`, { cause })
     const { broken } = this.#standing.record
     if (this.failure) this.#standing.set({ broken: broken ?? error.code })
     else this.#break(error)

@@ -9,6 +9,7 @@ import type { Change, Outcome, OutboxRecord, StoredChannel } from '../../ports.t
 import { refusalError, retryDelay } from '../../session/refusal.ts'
 import type { AgentContext } from '../agent/context.ts'
 import { newMessageId } from '../agent/message-id.ts'
+import { rolledBack } from './contradiction.ts'
 import type { GroupState } from './group-state.ts'
 import { sha256 } from './history.ts'
 import type { ChannelView, Turn } from './host.ts'
@@ -241,10 +242,10 @@ export class Sender {
         const last = Number(refusal.lastCounter ?? 0n)
         const [first] = this.#outbox.unanswered
         if (last >= message.record.counter && last >= (first?.record.counter ?? 0)) {
-          this.#host.break(StaticError.of('store_rolled_back'))
+          this.#host.break(rolledBack(`${last} messages sent`, `${message.record.counter} messages sent`))
         } else if (message === first && ++this.#reorders > MOST_REORDERS) {
           // Those behind another that was refused are out of order by that; the first one follows what was answered.
-          this.#host.break(StaticError.of('mls_error', 'The relay has lost messages of this agent.'))
+          this.#host.break(StaticError.of('mls_error', `The relay has lost messages of this agent after ${last}.`))
         }
         return
       }
@@ -335,7 +336,7 @@ export class Sender {
 
   #frameOf({ record }: Outgoing): Frame {
     const frame = decodeFrame(this.#context.engine.reopen(record.ciphertext, record.messageKey))
-    if (frame === undefined) throw StaticError.of('store_corrupt', 'A message in the outbox is not readable.')
+    if (frame === undefined) throw StaticError.of('store_corrupt', 'A message in the outbox is malformed.')
     return frame
   }
 }

@@ -8,17 +8,25 @@ export type StandingRecord = Pick<
   'state' | 'rekeyDue' | 'rekeyedAt' | 'fork' | 'broken' | 'leafKeys' | 'offeredBy' | 'offeredAt'
 >
 
+/** The error for a channel that cannot be used any more. */
+export function channelError(code: ErrorCode, name: string): StaticError {
+  const text = code === 'not_found' ? `Channel ${name} was deleted.` : `Channel ${name}: ${ERRORS[code].help}`
+  return StaticError.of(code, text)
+}
+
 /** The standing of one membership. */
 export class Standing {
   readonly #touch: () => void
+  readonly #name: string
   #record: StandingRecord
   /** Nothing continues here in this life of the agent. */
   #endedBy: StaticError | undefined
 
   /** `touch` is called when there is something to write. */
-  constructor(record: StandingRecord, touch: () => void) {
+  constructor(record: StandingRecord & Pick<ChannelRecord, 'name'>, touch: () => void) {
     const { state, rekeyDue, rekeyedAt, fork, broken, leafKeys, offeredBy, offeredAt } = record
     this.#record = { state, rekeyDue, rekeyedAt, fork, broken, leafKeys, offeredBy, offeredAt }
+    this.#name = record.name
     this.#touch = touch
   }
 
@@ -30,8 +38,9 @@ export class Standing {
   get failure(): StaticError | undefined {
     const { state, broken } = this.#record
     if (this.#endedBy) return this.#endedBy
-    if (broken !== undefined) return StaticError.of(Object.hasOwn(ERRORS, broken) ? (broken as ErrorCode) : 'mls_error')
-    return state === 'ended' ? StaticError.of('removed') : undefined
+    const code = broken === undefined || Object.hasOwn(ERRORS, broken) ? (broken as ErrorCode | undefined) : 'mls_error'
+    if (code !== undefined) return channelError(code, this.#name)
+    return state === 'ended' ? channelError('removed', this.#name) : undefined
   }
 
   /** Whether messages go out. One who joins by an invite says hello before it is in. */
@@ -44,7 +53,7 @@ export class Standing {
   refusal(despiteForkOf?: AgentId): StaticError | undefined {
     const { fork } = this.#record
     const isForked = fork !== undefined && fork !== despiteForkOf
-    return this.failure ?? (isForked ? StaticError.of('fork_detected') : undefined)
+    return this.failure ?? (isForked ? channelError('fork_detected', this.#name) : undefined)
   }
 
   set(changes: Partial<StandingRecord>): void {
