@@ -97,7 +97,7 @@ test('a person signs up, copies the first key, which works and is never shown ag
   assert.ok(!(await page.content()).includes(key))
 })
 
-test('a key is created, used, and revoked only after a second word', async () => {
+test('a key is created, used, and revoked only after a confirmation', async () => {
   await using visitor = await enter()
   const { page } = visitor
   const shown = await createKey(page, 'billing')
@@ -123,7 +123,7 @@ test('a key is created, used, and revoked only after a second word', async () =>
   assert.match(await page.getByRole('row', { name: /trial/ }).innerText(), /\btest\b/)
 })
 
-test('whatever a name says, it stays text', async () => {
+test('a name is always shown as text, whatever it contains', async () => {
   await using visitor = await enter()
   const { page } = visitor
   const names = [
@@ -170,7 +170,7 @@ test('usage shows this month against the limit, and each day in a table', async 
   assert.match(await page.locator('dl').innerText(), /Token exchanges\s+1\b/)
 })
 
-test('a wrong password is one sentence, and so are too many of them', async () => {
+test('a wrong password, and too many of them, are reported in one sentence', async () => {
   const { email } = await signUp(client)
   await using visitor = await visit(browser, server.url)
   const { page } = visitor
@@ -182,7 +182,7 @@ test('a wrong password is one sentence, and so are too many of them', async () =
   await page.getByText('Too many attempts. Wait 10 minutes, then try again.').waitFor()
 })
 
-test('a new password keeps this session and ends the others; they say so', async () => {
+test('a new password keeps this session and ends the others, which say so', async () => {
   await using visitor = await enter()
   const { page, email } = visitor
   await using elsewhere = await visit(browser, server.url)
@@ -206,7 +206,7 @@ test('a new password keeps this session and ends the others; they say so', async
   await heading(elsewhere.page, 'Sign in').waitFor()
 })
 
-test('who signs out in one tab is out in the other', async () => {
+test('signing out in one tab signs out the other', async () => {
   await using visitor = await enter()
   const { page, email } = visitor
   const other = await visitor.tab()
@@ -222,7 +222,7 @@ test('who signs out in one tab is out in the other', async () => {
   assert.equal(await other.getByRole('row', { name: /too late/ }).count(), 0)
 })
 
-test('an account is closed with its password, and is gone with its keys', async () => {
+test('an account is closed with its password, and its keys stop working', async () => {
   await using visitor = await enter()
   const { page, email, key } = visitor
   await page.getByRole('link', { name: 'Account' }).click()
@@ -240,7 +240,7 @@ test('an account is closed with its password, and is gone with its keys', async 
   await page.getByText('The e-mail address or the password is wrong.').waitFor()
 })
 
-test('everything can be done with the keyboard, and the focus is where one expects it', async () => {
+test('everything works with the keyboard, and the focus is where one expects it', async () => {
   const { email } = await signUp(client)
   await using visitor = await visit(browser, server.url)
   const { page } = visitor
@@ -317,7 +317,7 @@ for (const [name, options] of [
   })
 }
 
-test('while the API is down the page says so, and goes on when it is back', async () => {
+test('while the API is down the page says so, and continues when it is back', async () => {
   await using visitor = await enter()
   const { page } = visitor
   await server.end('SIGTERM')

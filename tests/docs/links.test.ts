@@ -8,7 +8,7 @@ import { anchorsOf, linksOf, pages, proseOf, read, ROOT } from './markdown.ts'
 const others = readdirSync(ROOT).filter((name) => name.endsWith('.md') && name !== 'README.md')
 const all = [...pages(), ...others, ...(existsSync(join(ROOT, 'bench/README.md')) ? ['bench/README.md'] : [])]
 
-test('every relative link leads to a file, and to a heading in it', () => {
+test('every relative link points to a file, and to a heading in it', () => {
   const broken = all.flatMap((page) =>
     linksOf(page)
       .filter((target) => !/^[a-z]+:/.test(target))
@@ -23,7 +23,7 @@ test('every relative link leads to a file, and to a heading in it', () => {
   assert.deepEqual(broken, [])
 })
 
-test('every path of this checkout that is named is there', () => {
+test('every path of this checkout that is named exists', () => {
   const broken = all.flatMap((page) => {
     const named = [
       ...proseOf(page).matchAll(/`((?:packages|tests|bench|scripts|docs|examples|python)\/[\w./*{},-]+)`/g),
@@ -36,7 +36,7 @@ test('every path of this checkout that is named is there', () => {
   assert.deepEqual(broken, [])
 })
 
-test('every npm script that is named is one of this checkout', () => {
+test('every npm script that is named exists in this checkout', () => {
   const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { scripts: object }
   for (const page of all) {
     for (const [, word = ''] of read(page).matchAll(/\bnpm run ([\w:]+)/g)) assert.ok(word in scripts, word)

@@ -73,7 +73,7 @@ function serverFlags(): string {
   return `${given} --settings ${settings} --relay-settings ${relay} ${floor} --log-level silent`
 }
 
-test('every snippet is one that a test knows', () => {
+test('every snippet is covered by a test', () => {
   const names = all.map(({ name }) => name)
   assert.deepEqual(
     Object.keys(NOT_RUN).filter((name) => !names.includes(name)),
@@ -87,7 +87,7 @@ test('every snippet is one that a test knows', () => {
   )
 })
 
-test('the programs have the types that they seem to have', () => {
+test('the programs type-check', () => {
   const files = chosen.filter(({ language }) => language === 'ts').map(({ code }, at) => [`program-${at}.ts`, code])
   for (const [name = '', code = ''] of files) writeFileSync(join(reader.directory, `types-${name}`), code)
   const flags = '--ignoreConfig --noEmit --module nodenext --target esnext --strict --skipLibCheck --types node'
@@ -112,7 +112,7 @@ async function idOfOldKey(): Promise<string> {
   return keys.find(({ name }: { readonly name: string }) => name === 'default').id
 }
 
-test('the service of systemd starts what the page has started', () => {
+test('the systemd service starts what the page has started', () => {
   const snippets = all.filter(({ page }) => page === 'docs/06-self-hosting.md')
   const unit = snippets.find(({ language }) => language === 'ini')?.code ?? ''
   const [command = ''] = snippets.filter(({ language }) => language === 'sh').map(({ code }: Snippet) => code)
@@ -120,7 +120,7 @@ test('the service of systemd starts what the page has started', () => {
   assert.equal(/^ExecStart=\/opt\/static\/node_modules\/\.bin\/(.*)$/m.exec(unit)?.[1], command)
 })
 
-test('the least profile that an operator takes is the least that an agent gets', async () => {
+test('the lowest profile that an operator accepts is the lowest that an agent gets', async () => {
   const dataDir = join(reader.home, 'open')
   const ca = join(reader.home, '.local/share/static/server/ca.pem')
   const where = { endpoint: `quic://localhost:${quic}`, apiKey: null, ca, dataDir, identity: 'open' }

@@ -103,7 +103,7 @@ describe('bodies', () => {
     'a prototype': JSON.parse('{"__proto__":{"name":"a"}}'),
   }
   for (const [name, body] of Object.entries(wrong)) {
-    test(`not a key’s fields: ${name}`, async () => {
+    test(`not the fields of a key: ${name}`, async () => {
       const { status, text } = await client.call(keys(JSON.stringify(body)))
       refused(text, status, 400, 'invalid_request')
     })
@@ -120,12 +120,12 @@ describe('bodies', () => {
     })
   }
 
-  test('1 MiB, announced', async () => {
+  test('1 MiB, with a declared length', async () => {
     const { status, text } = await client.call(keys(JSON.stringify({ name: 'x'.repeat(MIB) })))
     refused(text, status, 413, 'body_too_large')
   })
 
-  test('1 MiB, in chunks without an announcement', async () => {
+  test('1 MiB, in chunks without a declared length', async () => {
     using line = await openTls(url, ca)
     line.send(
       `POST /v1/keys HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n`,
@@ -210,7 +210,7 @@ describe('requests', () => {
     }
   })
 
-  test('a control character in the Authorization header does not come back', async () => {
+  test('a control character in the Authorization header is not echoed', async () => {
     const { status, text } = await exchange(
       url,
       ca,
@@ -247,7 +247,7 @@ describe('slow clients', { concurrency: true }, () => {
     refusedOrClosed(await slowly(line, ' '), 408)
   })
 
-  test('a body that stops half way is cut off', async () => {
+  test('a body that stops halfway is cut off', async () => {
     using line = await openTls(url, ca)
     line.send(
       'POST /v1/sessions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{"email"',
@@ -261,7 +261,7 @@ describe('slow clients', { concurrency: true }, () => {
     assert.equal(text, '')
   })
 
-  test('a client that leaves in the middle of its body is forgotten', async () => {
+  test('a client that disconnects in the middle of its body is forgotten', async () => {
     for (let left = 0; left < 20; left++) {
       using line = await openTls(url, ca)
       line.send(
@@ -273,7 +273,7 @@ describe('slow clients', { concurrency: true }, () => {
 })
 
 describe('connections', () => {
-  test(`${IDLE} idle ones, TLS up and half-open, do not keep others out`, async () => {
+  test(`${IDLE} idle ones, with TLS and half-open, do not lock out others`, async () => {
     const lines: Line[] = []
     try {
       for (let at = 0; at < IDLE; at += 20) {

@@ -10,7 +10,7 @@ import { startServer } from '@static/testkit/server'
 import { QUICK } from '@static/testkit/server/settings'
 import { makeWorkspace } from '@static/testkit/server/workspace'
 
-test('the relay shows gRPC clients a certificate that BoringSSL verifies by ca.pem', async () => {
+test('the relay serves gRPC clients a certificate that BoringSSL verifies with ca.pem', async () => {
   using workspace = await makeWorkspace()
   const dataDir = workspace.directory('up')
   await using server = await startServer({ workspace, dataDir, command: 'up', settings: QUICK })

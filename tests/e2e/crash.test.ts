@@ -106,7 +106,7 @@ async function crashRounds(rounds: number, dataDir: string, database: string | u
 }
 
 describe(`kill -9 during writes, seed ${SEED}`, () => {
-  test(`SQLite, ${ROUNDS} rounds: nothing acknowledged is lost and the file is whole`, async (t) => {
+  test(`SQLite, ${ROUNDS} rounds: nothing acknowledged is lost and the file is intact`, async (t) => {
     const dataDir = workspace.directory('sqlite')
     const { acknowledged } = await crashRounds(ROUNDS, dataDir, undefined)
     t.diagnostic(`${acknowledged} acknowledged writes`)

@@ -68,7 +68,7 @@ async function talk(name: string, managers: readonly ManagerProcess[]): Promise<
   assert.equal(new Set(words).size, 1)
 }
 
-test('two accounts and a guest, by QUIC and gRPC, meet by one token each and talk', async () => {
+test('two accounts and a guest, over QUIC and gRPC, join with one token each and talk', async () => {
   const name = 'acme/e2e/talk'
   await using owner = await person('talk-owner', 'one', 'quic')()
   await using joiner = await person('talk-joiner', 'other', 'grpc')()
@@ -83,7 +83,7 @@ test('two accounts and a guest, by QUIC and gRPC, meet by one token each and tal
   await assert.rejects(late.call('join', name, token, SECONDS), code('invite_used_up'))
 })
 
-test('the owner is killed in the middle of a join, and the join comes to its end', async () => {
+test('the owner is killed in the middle of a join, and the join completes', async () => {
   const name = 'acme/e2e/owner-killed'
   const start = person('killed-owner', 'one', 'grpc')
   await using first = await start()
@@ -100,7 +100,7 @@ test('the owner is killed in the middle of a join, and the join comes to its end
   await assert.rejects(late.call('join', name, token, SECONDS), code('invite_used_up'))
 })
 
-test('a joiner that is killed after its request joins by the same token, which counts one use', async () => {
+test('a joiner that is killed after its request joins with the same token, which counts one use', async () => {
   const name = 'acme/e2e/joiner-killed'
   await using owner = await person('stopped-owner', 'one', 'quic')()
   const start = person('killed-joiner', 'other', 'grpc')

@@ -124,7 +124,7 @@ for (const [engine, count] of [
       assert.deepEqual((await usage(key.key)).messages, { used: LIMIT, reserved: 0, limit: LIMIT, remaining: 0 })
     })
 
-    test('a holder that settles too late, but does, loses nothing', async () => {
+    test('a holder that settles late loses nothing', async () => {
       const { id, api_key: key } = await signUp(client)
       const fleet = new Fleet(nodes, id)
       fleet.start(true)

@@ -223,7 +223,7 @@ const workspace = await makeWorkspace()
 after(() => workspace[Symbol.dispose]())
 
 describe(`generated requests, seed ${SEED}`, () => {
-  test(`${REQUESTS} on SQLite: no 5xx, every answer as described`, async (t) => {
+  test(`${REQUESTS} on SQLite: no 5xx, every response as described`, async (t) => {
     const seen = await askMany(workspace, join(workspace.path, 'api.sqlite'), REQUESTS)
     for (const [outcome, count] of [...seen].sort()) t.diagnostic(`${outcome}: ${count}`)
   })

@@ -122,7 +122,7 @@ after(async () => {
 })
 
 describe('API, relay and proxy', () => {
-  test('agents through the proxy and beside it are in one channel', async () => {
+  test('agents with and without the proxy are in one channel', async () => {
     const owner = await connect('proxy', token)
     const member = await connect('quic', otherToken)
     const channel = await openChannel(owner, member, 'acme/test/three')
@@ -133,7 +133,7 @@ describe('API, relay and proxy', () => {
     await hangUp(owner, member)
   })
 
-  test('without the API what was lent can be sent, then it is unavailable; with it everything is counted', async () => {
+  test('without the API the lent quota can be used, then it is unavailable; later everything is counted', async () => {
     // An account of its own: its first message brings the first lease.
     const spender = await signUp(client)
     const jwt = await tokenOf(client, spender.api_key.key)
@@ -189,7 +189,7 @@ describe('API, relay and proxy', () => {
     await hangUp(back)
   })
 
-  test('a relay that was killed is found again by the proxy', async () => {
+  test('the proxy reconnects to a relay that was killed', async () => {
     await relay.end('SIGKILL')
     await startRelay()
     const agent = await eventually(() => connect('proxy', token))
@@ -209,7 +209,7 @@ describe('API, relay and proxy', () => {
     assert.deepEqual(await early.end('SIGTERM'), { code: 0, signal: null })
   })
 
-  test('the proxy ends in order; its agents dial again elsewhere', async () => {
+  test('the proxy stops cleanly; its agents reconnect elsewhere', async () => {
     const agent = await connect('proxy', token)
     const ended = proxy.end('SIGTERM')
     await agent.ended

@@ -75,7 +75,7 @@ describe('static relay', TWO, () => {
     await refuses(change(relayCommand, { '--cert': undefined, '--key': undefined }), /--cert and --key are required/)
   })
 
-  test('with a certificate that is none, or has another key', async () => {
+  test('with an invalid certificate, or one with another key', async () => {
     const garbage = workspace.file('garbage.pem', 'garbage')
     await refuses(change(relayCommand, { '--cert': garbage }), /garbage\.pem does not contain a PEM certificate/)
     await refuses(change(relayCommand, { '--key': workspace.keyFile }), /does not match the certificate/)
@@ -88,13 +88,13 @@ describe('static relay', TWO, () => {
     await refuses(change(relayCommand, { '--credential': wrong }), /rejected the relay credential/)
   })
 
-  test('with an address of the API that is none, or of another listener', async () => {
+  test('with an invalid API address, or that of another listener', async () => {
     await misunderstands(change(relayCommand, { '--api-url': undefined }), /required option '--api-url/)
     await misunderstands(change(relayCommand, { '--api-url': 'nonsense' }), /such as https:\/\/api\.example\.com/)
     await refuses(change(relayCommand, { '--api-internal-url': api.url }), /is not the listener for relay nodes/)
   })
 
-  test('on a port that is taken', async () => {
+  test('on a port in use', async () => {
     const tcp = createServer().listen(0, '127.0.0.1')
     const udp = createSocket('udp4').bind(0, '127.0.0.1')
     await Promise.all([once(tcp, 'listening'), once(udp, 'listening')])
@@ -110,7 +110,7 @@ describe('static relay', TWO, () => {
     udp.close()
   })
 
-  test('on the data of another, with a setting that is none', async () => {
+  test('on the data of another process, or with an unknown setting', async () => {
     await refuses(change(relayCommand, { '--data-dir': join(workspace.path, 'relay') }), /is locked by another process/)
     const settings = workspace.file('wrong.json', '{"sesion":{}}')
     await refuses(change(relayCommand, { '--relay-settings': settings }), /Unknown setting sesion/)
@@ -118,16 +118,16 @@ describe('static relay', TWO, () => {
 })
 
 describe('static proxy', TWO, () => {
-  test('without a client certificate, or with an address that is none', async () => {
+  test('without a client certificate, or with an invalid address', async () => {
     await refuses(change(proxyCommand, { '--relay': 'localhost:4433' }), /a URL such as quic:/)
     await misunderstands(change(proxyCommand, { '--client-key': undefined }), /required option '--client-key/)
   })
 
-  test('to a relay of another authority', async () => {
+  test('to a relay with another authority', async () => {
     await refuses(change(proxyCommand, { '--relay-ca': foreign.caFile }), /not signed by an authority/)
   })
 
-  test('with a client certificate that the relay does not take', async () => {
+  test('with a client certificate that the relay does not accept', async () => {
     const { cert, key } = await foreign.authority.issueClient()
     const stranger = {
       '--client-cert': workspace.file('stranger.pem', cert),
@@ -141,7 +141,7 @@ describe('static proxy', TWO, () => {
     await refuses(change(proxyCommand, server), /it is not for clients|the server refused the client certificate/)
   })
 
-  test('to a relay that knows no proxies', async () => {
+  test('to a relay that accepts no proxies', async () => {
     const words = change(relayCommand, { '--data-dir': workspace.directory('no-proxies'), '--proxy-ca': undefined })
     await using plain = await startCommand<{ quic_ports: readonly number[] }>(words)
     const [port] = plain.ready.quic_ports

@@ -65,7 +65,7 @@ after(async () => {
 })
 
 describe('static up', () => {
-  test('two accounts talk by QUIC and gRPC; a restart keeps everything and the bill is right', async () => {
+  test('two accounts talk over QUIC and gRPC; a restart keeps everything and the usage is right', async () => {
     const [alice, bob] = [await signUp(client), await signUp(client)]
     const tokens = { alice: await tokenOf(client, alice.api_key.key), bob: await tokenOf(client, bob.api_key.key) }
     const owner = await connectAgent(way('quic'), tokens.alice)
@@ -115,7 +115,7 @@ describe('static up', () => {
     await hangUp(again, back)
   })
 
-  test('the token of a revoked key is good until it runs out', async () => {
+  test('the token of a revoked key is valid until it expires', async () => {
     const { api_key: first } = await signUp(client)
     const { id, key } = await makeKey(client, first.key)
     const token = await tokenOf(client, key)
@@ -144,7 +144,7 @@ describe('static up', () => {
     await hangUp(owner, member)
   })
 
-  test('used up is used up, to the message', async () => {
+  test('the quota ends exactly at its last message', async () => {
     const poor = await signUp(client)
     const agent = await connectAgent(way('grpc'), await tokenOf(client, poor.api_key.key))
     const channel = await agent.createChannel('acme/test/poor')

@@ -83,7 +83,7 @@ for (let round = 1; round <= ROUNDS; round++) {
     [0, 1],
     [1, 0],
   ] as const) {
-    test(`revoked on node ${there + 1} while node ${here + 1} is asked, round ${round}`, async () => {
+    test(`revoked on node ${there + 1} while node ${here + 1} handles requests, round ${round}`, async () => {
       const { id, key } = await makeKey(clients[0], owner.key)
       await endUnderLoad(clients[here], key, async () => {
         const revoke = { method: 'DELETE', path: `/v1/keys/${id}`, key: owner.key }
@@ -93,7 +93,7 @@ for (let round = 1; round <= ROUNDS; round++) {
   }
 }
 
-test('revoked on the very node that is asked', async () => {
+test('revoked on the same node that handles the requests', async () => {
   const { id, key } = await makeKey(clients[0], owner.key)
   await endUnderLoad(clients[1], key, async () => {
     return (await clients[1].call({ method: 'DELETE', path: `/v1/keys/${id}`, key: owner.key })).status

@@ -161,7 +161,7 @@ test('the search finds a secret in every form', () => {
 
 describe('after a day of use', () => {
   for (const engine of ['sqlite', 'postgres'] as const) {
-    test(`${engine}: log, data directory, database and errors hold no secret`, async () => {
+    test(`${engine}: log, data directory, database and errors contain no secret`, async () => {
       await using stack = new AsyncDisposableStack()
       const database = engine === 'postgres' ? stack.use(await makeDatabase()) : undefined
       const dataDir = workspace.directory(engine)

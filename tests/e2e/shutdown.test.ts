@@ -36,7 +36,7 @@ function asked(metrics: string): number {
 
 describe('asked to stop', () => {
   for (const signal of ['SIGTERM', 'SIGINT'] as const) {
-    test(`${signal}: requests under way finish, what waits is written, exit code 0`, async () => {
+    test(`${signal}: pending requests finish, pending writes complete, exit code 0`, async () => {
       const dataDir = workspace.directory(signal)
       // Argon2id at its real cost: that is what keeps requests under way.
       await using server = await startServer({ workspace, dataDir, settings: { rates: HIGH_RATES } })
@@ -72,7 +72,7 @@ describe('asked to stop', () => {
     })
   }
 
-  test('a client that holds its request open is cut off in the end', async () => {
+  test('a client that holds its request open is eventually cut off', async () => {
     const dataDir = workspace.directory('slow')
     const settings = { ...QUICK, http: { shutdownSeconds: 1 } }
     await using server = await startServer({ workspace, dataDir, settings })
@@ -85,7 +85,7 @@ describe('asked to stop', () => {
     await Promise.all([idle.closed, slow.closed])
   })
 
-  test('a second signal ends it at once, with exit code 1', async () => {
+  test('a second signal exits at once, with exit code 1', async () => {
     await using server = await startServer({ workspace, dataDir: workspace.directory('twice'), settings: QUICK })
     using slow = await openTls(server.url, workspace.ca)
     slow.send('POST /v1/sessions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{')
@@ -114,7 +114,7 @@ describe('cannot start: one clear sentence, exit code 1', () => {
     assert.equal(code, 1)
   }
 
-  test('the port is taken', async () => {
+  test('the port is in use', async () => {
     const other = createServer().listen(0, '127.0.0.1')
     await once(other, 'listening')
     const { port } = other.address() as AddressInfo
@@ -128,7 +128,7 @@ describe('cannot start: one clear sentence, exit code 1', () => {
     await refuses({ dataDir }, /writable by other users: run `chmod 700/)
   })
 
-  test('the data directory cannot be made', async () => {
+  test('the data directory cannot be created', async () => {
     await refuses(
       { dataDir: '/sys/static-e2e' },
       /Cannot create the data directory .* Choose another one with --data-dir/,
@@ -146,7 +146,7 @@ describe('cannot start: one clear sentence, exit code 1', () => {
     await refuses({ dataDir }, /master\.key is accessible by other users: run `chmod 600/)
   })
 
-  test('the master key is another one', async () => {
+  test('the master key is a different one', async () => {
     const dataDir = workspace.directory('master')
     await using server = await startServer({ workspace, dataDir, settings: QUICK })
     assert.equal((await server.end('SIGTERM')).code, 0)
@@ -160,13 +160,13 @@ describe('cannot start: one clear sentence, exit code 1', () => {
     await refuses({ dataDir }, /master\.key is not a master key: it must contain 64 hexadecimal digits/)
   })
 
-  test('the database file is none', async () => {
+  test('the database file is not a database', async () => {
     const dataDir = workspace.directory('no-database')
     workspace.file('no-database/api.sqlite', 'This is not a database. '.repeat(100))
     await refuses({ dataDir, settings: QUICK }, /api\.sqlite/)
   })
 
-  test('the database is out of reach', async () => {
+  test('the database is unreachable', async () => {
     const database = 'postgres://static:secret-word@127.0.0.1:1/static'
     await refuses({ dataDir: workspace.directory('unreachable'), database }, /database cannot be reached/)
   })

@@ -87,7 +87,7 @@ test('the time is the same', async (t) => {
   assert.fail(`Time tells known from unknown: AUC ${seen.join(', ')}`)
 })
 
-test('the same measurement does see the cost of an Argon2 run', async (t) => {
+test('the measurement does detect the cost of an Argon2 run', async (t) => {
   const seen: number[] = []
   for (let round = 0; round < ROUNDS_AT_MOST; round++) {
     const { ones, others } = await interleaved(

@@ -5,7 +5,7 @@ import { test } from 'node:test'
 
 const root = resolve(import.meta.dirname, '../..')
 
-test('who is not root is told what to install, in one sentence', () => {
+test('a user who is not root is told what to install, in one sentence', () => {
   const script = `
     process.getuid = () => 1000
     const { ensureDebian } = await import(${JSON.stringify(resolve(root, 'scripts/debian.ts'))})
@@ -16,7 +16,7 @@ test('who is not root is told what to install, in one sentence', () => {
   assert.deepEqual([done.status, done.stdout, done.stderr], [1, '', sentence])
 })
 
-test('an unknown task is one sentence', () => {
+test('an unknown task is reported in one sentence', () => {
   const run = (...words: string[]): [number | null, string] => {
     const { status, stderr } = spawnSync(process.execPath, ['scripts/run.mjs', ...words], {
       cwd: root,

@@ -31,7 +31,7 @@ async function runPython(program: string, input: object): Promise<Record<string,
   return JSON.parse(output) as Record<string, unknown>
 }
 
-test('two agents in Python, without our code, live through the story of a channel', async () => {
+test('two independent Python agents complete the story of a channel', async () => {
   using workspace = await makeWorkspace()
   const dataDir = workspace.directory('up')
   await using server = await startServer({ workspace, dataDir, command: 'up', settings: QUICK })
@@ -75,7 +75,7 @@ test('two agents in Python, without our code, live through the story of a channe
   })
 })
 
-test('the Python client makes the bytes of the vectors', async () => {
+test('the Python client produces the bytes of the vectors', async () => {
   const folder = resolve(import.meta.dirname, '../vectors')
   assert.deepEqual(await runPython('vectors.py', { folder }), {
     session: 6,

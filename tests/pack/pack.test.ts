@@ -48,7 +48,7 @@ await carol.close()
 console.log('hello')
 `
 
-test('the packages hold what runs and nothing else', (t) => {
+test('the packages contain what runs and nothing else', (t) => {
   for (const line of project.sizes) t.diagnostic(line)
   const names = project.packages.map(({ manifest }) => manifest.name)
   assert.deepEqual(
@@ -72,7 +72,7 @@ test('the packages hold what runs and nothing else', (t) => {
   }
 })
 
-test('a package asks npm for exactly what its files import', () => {
+test('a package depends on exactly what its files import', () => {
   for (const { path, manifest, files } of project.packages) {
     const { dependencies = {}, ...rest } = manifest
     assert.ok(!('devDependencies' in rest) && !('scripts' in rest))
@@ -91,7 +91,7 @@ test('a package asks npm for exactly what its files import', () => {
   }
 })
 
-test('the types of every entry, and the examples of the README, hold in a strict program', () => {
+test('the types of every entry point, and the examples of the README, compile in a strict program', () => {
   const lines = typed.map((entry, at) => `export * as entry${at} from '${entry}'`)
   const wrong = `
     import { StaticClient } from '@static/sdk'

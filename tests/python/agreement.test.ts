@@ -14,7 +14,7 @@ async function ask(script: string): Promise<unknown> {
   return JSON.parse(stdout)
 }
 
-test('both have the same table of errors', async () => {
+test('both have the same error table', async () => {
   const table = await ask(`
 from static_sdk.errors import CODES
 print(json.dumps({code: [kind.__name__, *rest] for code, (kind, *rest) in CODES.items()}))`)
@@ -25,14 +25,14 @@ print(json.dumps({code: [kind.__name__, *rest] for code, (kind, *rest) in CODES.
   assert.deepEqual(table, Object.fromEntries(rows))
 })
 
-test('the package for Python has the version of the SDK', async () => {
+test('the Python package has the version of the SDK', async () => {
   const { version } = JSON.parse(readFileSync(resolve(root, 'packages/sdk/package.json'), 'utf8')) as {
     readonly version: string
   }
   assert.equal(await ask('import static_sdk\nprint(json.dumps(static_sdk.__version__))'), version)
 })
 
-test('the package for Python has the syntax of Python 3.9 and needs the standard library alone', async () => {
+test('the Python package uses the syntax of Python 3.9 and only the standard library', async () => {
   const imported = await ask(`
 import ast, glob, sys
 names = set()

@@ -35,7 +35,7 @@ after(async () => {
   workspace[Symbol.dispose]()
 })
 
-test('the tests of static_sdk pass with the package that pip has installed', async (t) => {
+test('the tests of static_sdk pass with the package installed by pip', async (t) => {
   const place = {
     quic: `quic://localhost:${server.relay.quicPort}`,
     grpc: `https://localhost:${server.relay.grpcPort}`,
@@ -83,7 +83,7 @@ test('the examples of its README run with the installed package', async () => {
   }
 })
 
-test('in a checkout PYTHONPATH=python is enough', async () => {
+test('in a checkout PYTHONPATH=python is sufficient', async () => {
   const [example] = examples
   assert.ok(example)
   await runExample(example, { PYTHONPATH: SOURCES })

@@ -17,7 +17,7 @@ print(json.dumps({
 }))
 `
 
-test('the wheel is tagged with the glibc that its machine code needs, so that an index and pip take it', async () => {
+test('the wheel is tagged with the glibc that its machine code needs, so that indexes and pip accept it', async () => {
   const { stdout, stderr, code } = await runPython(['-c', PROGRAM], { STATIC_NODE: process.execPath }, SOURCES)
   assert.equal(code, 0, stderr)
   const { tag, taken, packages, glibc } = JSON.parse(stdout) as Record<string, unknown>

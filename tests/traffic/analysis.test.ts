@@ -15,14 +15,14 @@ const SCHEDULE = { startsAt: 1_800_000_000_000, blockMs: 5000, blocks: 12 }
 const OPTIONS = { seed: 6, splits: 4, permutations: 199 }
 const SIZE = { groups: 16, perGroup: 2 }
 
-test('ticks that come 15 ms late when an agent talks are noticed', () => {
+test('ticks that are 15 ms late when an agent talks are detected', () => {
   const samples = samplesOf(synthetic(SCHEDULE, { ...SIZE, seed: 1, lateness: 0.015 }), SCHEDULE)
   const { auc, p } = tryToTell(samples, OPTIONS)
   assert.ok(auc > 0.55, `AUC ${auc}`)
   assert.ok(p <= 0.01, `p ${p}`)
 })
 
-test('in a clock that knows nothing of talk nothing is found, also when the machine stands still now and then', () => {
+test('nothing is found in a clock that does not depend on talk, even if the machine stalls now and then', () => {
   const results = [0, 0.02, 0.05].flatMap((hiccups, at) =>
     [100, 200].map((seed) => {
       const samples = samplesOf(synthetic(SCHEDULE, { ...SIZE, seed: seed + at, lateness: 0, hiccups }), SCHEDULE)
@@ -43,7 +43,7 @@ test('a leak worth 0.58 that is planted into a clean clock is found', () => {
   assert.ok(trial.p <= 0.01, `p ${trial.p}`)
 })
 
-test('a size that only real traffic has is told, an acknowledgement more in a QUIC packet is not', () => {
+test('a size that only real traffic has is detected, an additional acknowledgement in a QUIC packet is not', () => {
   const from = SCHEDULE.startsAt / 1000
   const recorded = (sizes: readonly number[]): Connection[] => {
     const down = Array.from({ length: 300 }, (_, at) => ({ time: from + at / 10, length: sizes[at % sizes.length]! }))
@@ -78,7 +78,7 @@ test('the area under the curve is 1 for a perfect order, 0 for the reverse, a ha
   assert.equal(areaUnderCurve(Float64Array.of(1, 3, 2, 4), labels), 0.75)
 })
 
-test('the classifier learns a sum of two columns and passes over one that never changes', () => {
+test('the classifier learns a sum of two columns and ignores one that never changes', () => {
   const chance = chanceOf(4)
   const rows = Array.from({ length: 400 }, () => [chance(), chance(), 5])
   const labels = Uint8Array.from(rows, ([a = 0, b = 0]) => Number(a + b > 1))
@@ -86,7 +86,7 @@ test('the classifier learns a sum of two columns and passes over one that never 
   assert.ok(areaUnderCurve(scores, labels.slice(200)) > 0.98)
 })
 
-test('a capture is read: IPv4 and IPv6, TCP with options, and the rest is passed over', () => {
+test('a capture is parsed: IPv4 and IPv6, TCP with options; the rest is skipped', () => {
   const arp = Buffer.alloc(42)
   arp.writeUInt16BE(0x0806, 12)
   const file = capture([
@@ -105,7 +105,7 @@ test('a capture is read: IPv4 and IPv6, TCP with options, and the rest is passed
   assert.throws(() => [...readPackets(Buffer.from('not a capture, but long enough'))], RangeError)
 })
 
-test('what TCP sends again is known, also where its numbers start again, and counts once in what left at once', () => {
+test('TCP retransmissions are recognised, even when sequence numbers wrap, and count once', () => {
   const segment = (sequence: number, length: number): Buffer => {
     const bytes = frame('v4', 'tcp', 50_000, 5000, length)
     bytes.writeUInt32BE(sequence, 38)

@@ -6,7 +6,7 @@ import { obstacle, runInside } from '../../lab/traffic/network.ts'
 import { OFF_BOUND, type ShortFindings, STRICT_BOUND } from '../../lab/traffic/short.ts'
 
 test(
-  'an observer of the network tells who talks without protection, and cannot in strict',
+  'a network observer can tell who talks without protection, and cannot in strict',
   { skip: obstacle() ?? false },
   (context) => {
     const { status, stdout } = runInside(join(import.meta.dirname, '../../lab/traffic/short.ts'), 'pipe')

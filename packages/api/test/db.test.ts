@@ -63,7 +63,7 @@ test('a process killed while it makes the tables leaves a database that opens', 
 })
 
 for (const engine of ['sqlite', 'postgres'] as const) {
-  test(`processes that open a new database at once all succeed (${engine})`, async () => {
+  test(`concurrent processes that open a new database all succeed (${engine})`, async () => {
     const { database, remove } = await makeDatabase(engine)
     const children = [opener(database), opener(database), opener(database)]
     const ends = children.map(
@@ -106,10 +106,10 @@ for (const [what, error] of Object.entries({
   'several addresses that refuse': new AggregateError([Object.assign(new Error(), { code: 'ECONNREFUSED' })]),
   'a pool without a free connection': new Error('timeout exceeded when trying to connect'),
 })) {
-  test(`worth another try later: ${what}`, () => assert.equal(isUnavailable(error), true))
+  test(`retryable: ${what}`, () => assert.equal(isUnavailable(error), true))
 }
 
-test('not worth another try: a query that is wrong, or anything else', () => {
+test('not retryable: an invalid query, or any other error', () => {
   for (const error of [
     Object.assign(new Error(), { code: '42703' }),
     Object.assign(new Error(), { code: 'ERR_SQLITE_ERROR', errcode: 1 }),
@@ -121,7 +121,7 @@ test('not worth another try: a query that is wrong, or anything else', () => {
   }
 })
 
-test('a PostgreSQL that drops every connection under load costs a few 503, never the process', async () => {
+test('a PostgreSQL that drops every connection under load causes a few 503s, but no crash', async () => {
   const bench = await startBench('postgres')
   const { key } = (await bench.signUp()).api_key
   const admin = new pg.Client(process.env['STATIC_TEST_POSTGRES'])
@@ -144,7 +144,7 @@ test('a PostgreSQL that drops every connection under load costs a few 503, never
   await bench.close()
 })
 
-test('on a full disk the API says unavailable and is not ready, and recovers when there is room', async (t) => {
+test('on a full disk the API is unavailable and not ready, and recovers when there is space', async (t) => {
   const prlimit = '/usr/bin/prlimit'
   if (!existsSync(prlimit)) return t.skip(`needs ${prlimit}`)
   const { database, remove } = await makeDatabase('sqlite')

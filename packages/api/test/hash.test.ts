@@ -18,7 +18,7 @@ test('only the hashed secret is accepted', async () => {
   assert.equal(await hasher.refuse('secret', 'clean'), false)
 })
 
-test('so many run at once, so many wait, the rest is told to come back', async () => {
+test('a limited number of hashes runs, a limited number waits, and the rest gets a retry time', async () => {
   const hasher = new Hasher({ ...quick, memoryKib: 4096 })
   const runs = Array.from({ length: 8 }, () =>
     hasher.hash('secret').then(
@@ -33,7 +33,7 @@ test('so many run at once, so many wait, the rest is told to come back', async (
   assert.deepEqual(hasher.load, { running: 0, waiting: 0, runs: 5 })
 })
 
-test('a flood of suspects never takes the last place', async () => {
+test('a flood of suspicious attempts never takes the last slot', async () => {
   const hasher = new Hasher({ ...quick, memoryKib: 4096, queue: 50 })
   const phc = await hasher.hash('secret')
   const flood = Array.from({ length: 20 }, () => hasher.verify(phc, 'wrong', 'suspect'))

@@ -19,7 +19,7 @@ test('a window starts with the first request and ends after its time', () => {
   assert.equal(limiter.count('a'), 1)
 })
 
-test('a refund gives back, never below nothing', () => {
+test('a refund lowers the count, but never below zero', () => {
   const limiter = new Limiter('demo', { limit: 1, seconds: 10 }, () => 0)
   limiter.spend('a', context())
   limiter.refund('a')
@@ -28,7 +28,7 @@ test('a refund gives back, never below nothing', () => {
   assert.throws(() => limiter.check('a', context()), { code: 'rate_limited' })
 })
 
-test('a flood of subjects costs bounded memory', () => {
+test('a flood of subjects uses bounded memory', () => {
   const limiter = new Limiter('demo', { limit: 1, seconds: 10 }, () => 0)
   for (let i = 0; i < 150_000; i++) limiter.add(`subject ${i}`)
   assert.equal(limiter.count('subject 0'), 0, 'the oldest was let go')

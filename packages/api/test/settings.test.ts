@@ -2,11 +2,11 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { DEFAULT_SETTINGS, quotaOf, settingsFrom } from '../src/settings.ts'
 
-test('without overrides the defaults hold', () => {
+test('without overrides the defaults apply', () => {
   assert.deepEqual(settingsFrom({}), DEFAULT_SETTINGS)
 })
 
-test('one number can be changed without naming its neighbours', () => {
+test('one number can be changed without naming the others', () => {
   const settings = settingsFrom({ rates: { signups: { limit: 7 } }, quota: { free: null } })
   assert.deepEqual(settings.rates.signups, { limit: 7, seconds: 3600 })
   assert.deepEqual(settings.rates.account, DEFAULT_SETTINGS.rates.account)

@@ -26,7 +26,7 @@ function table(): SigningKeyStore & { rows: SealedSigningKey[] } {
   }
 }
 
-test('a tag is the same for the same secret in one process, and another everywhere else', () => {
+test('a tag is the same for the same secret within one process, and differs everywhere else', () => {
   for (const library of [undefined, sodium]) {
     const tag = makeTagger(library)
     assert.equal(tag('secret'), tag('secret'))
@@ -36,7 +36,7 @@ test('a tag is the same for the same secret in one process, and another everywhe
   }
 })
 
-test('two nodes that start at once agree on one key', async () => {
+test('two nodes that start concurrently agree on one key', async () => {
   const store = table()
   const options = { store, masterKey: randomBytes(32), now: () => 0, lifetime: 30 * DAY }
   const rings = await Promise.all([KeyRing.open(options), KeyRing.open(options), KeyRing.open(options)])
@@ -44,7 +44,7 @@ test('two nodes that start at once agree on one key', async () => {
   for (const ring of rings) assert.deepEqual(ring.jwks(), rings[0]?.jwks())
 })
 
-test('a service that was off on the day still gives a whole day of notice', async () => {
+test('a service that was down on the day of a rotation still gives a full day of notice', async () => {
   const clock = { now: 0 }
   const store = table()
   const options = { store, masterKey: randomBytes(32), now: () => clock.now, lifetime: 30 * DAY }
@@ -55,7 +55,7 @@ test('a service that was off on the day still gives a whole day of notice', asyn
   assert.equal(ring.jwks().keys.length, 2)
 })
 
-test('a node with a clock far ahead does not stop the rotation of the others', async () => {
+test('a node whose clock is far ahead does not stop the rotation on the others', async () => {
   const clock = { now: 0 }
   const store = table()
   const options = { store, masterKey: randomBytes(32), now: () => clock.now, lifetime: 30 * DAY }
@@ -92,7 +92,7 @@ test('private keys are sealed, and another master key does not open them', async
   await assert.rejects(wrong, { code: 'store_key_wrong', message: /master key does not open/ })
 })
 
-test('a row that was swapped or altered is not used', async () => {
+test('a row that was swapped or altered is rejected', async () => {
   const store = table()
   const options = { store, masterKey: randomBytes(32), now: () => 0, lifetime: 30 * DAY }
   await KeyRing.open(options)
@@ -102,7 +102,7 @@ test('a row that was swapped or altered is not used', async () => {
   await assert.rejects(KeyRing.open(options), { code: 'store_key_wrong' })
 })
 
-test('what is sealed for one purpose does not open for another, nor altered', () => {
+test('data sealed for one purpose cannot be opened for another, or after a change', () => {
   const key = randomBytes(32)
   const sealed = seal(key, Buffer.from('secret'), 'one')
   assert.equal(unseal(key, sealed, 'one').toString(), 'secret')

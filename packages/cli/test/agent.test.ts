@@ -50,7 +50,7 @@ function atHome(t: TestContext): { readonly file: string; readonly agents: strin
   return { file: join(home, 'config/static/identity'), agents: join(home, 'data/static/agents') }
 }
 
-void test('the default identity tells nothing, is kept for the user, and gives way to a name', (t) => {
+void test('the default identity reveals nothing, is kept for the user, and yields to a name', (t) => {
   const { file } = atHome(t)
   const identity = defaultIdentity()
   assert.match(identity, /^agent-[a-z2-7]{10}$/)

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { plainAddress, subjectOf } from '../src/address.ts'
 
-test('an IPv6 client is one with its /64', () => {
+test('an IPv6 client counts as its /64 network', () => {
   for (const [address, subject] of [
     ['192.0.2.7', '192.0.2.7'],
     ['::ffff:192.0.2.7', '192.0.2.7'],
@@ -22,7 +22,7 @@ test('an IPv6 client is one with its /64', () => {
   }
 })
 
-test('addresses have one form', () => {
+test('addresses have one normal form', () => {
   assert.equal(plainAddress('::ffff:192.0.2.7'), '192.0.2.7')
   assert.equal(plainAddress('fe80::1%eth0'), 'fe80::1')
   assert.equal(plainAddress('192.0.2.7'), '192.0.2.7')

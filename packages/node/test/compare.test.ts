@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { constantTimeEqual, sameBytes } from '../src/compare.ts'
 
-test('secrets are the same or not, whatever their length', () => {
+test('secrets compare as equal or not, whatever their length', () => {
   assert.ok(constantTimeEqual('secret', 'secret'))
   for (const other of [undefined, '', 'secre', 'secrett', 'Secret']) assert.ok(!constantTimeEqual(other, 'secret'))
   assert.ok(sameBytes(Uint8Array.of(1, 2), Buffer.of(1, 2)))

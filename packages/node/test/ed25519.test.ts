@@ -53,12 +53,12 @@ for (const backEnd of backEnds) {
     }
   })
 
-  test(`${name}: the edge cases on which implementations differ`, () => {
+  test(`${name}: the edge cases in which implementations differ`, () => {
     for (const { note, expect, key, message, signature } of vectors.speccheck)
       assert.equal(verifies(bytes(key), bytes(message), bytes(signature)), expect === 'valid', note)
   })
 
-  test(`${name}: no key and no R of small order, however it is written`, () => {
+  test(`${name}: keys and R values of small order are rejected, in any encoding`, () => {
     const { seed, publicKey } = generateSignatureKeyPair()
     for (const point of vectors.small.map(bytes)) {
       for (let round = 0; round < 8; round++) {
@@ -70,7 +70,7 @@ for (const backEnd of backEnds) {
     }
   })
 
-  test(`${name}: wrong lengths and a signature whose S is the group order too high`, () => {
+  test(`${name}: wrong lengths, and a signature whose S is too large by the group order, are rejected`, () => {
     const key = generateSignatureKeyPair()
     const message = randomBytes(20)
     const signature = Buffer.from(backEnd.signer(key)(message))
@@ -84,14 +84,14 @@ for (const backEnd of backEnds) {
   })
 }
 
-test('both sign alike', () => {
+test('both produce the same signatures', () => {
   const key = generateSignatureKeyPair()
   const message = randomBytes(300)
   const [one, other] = backEnds.map((backEnd) => Buffer.from(backEnd.signer(key)(message)).toString('hex'))
   assert.equal(one, other)
 })
 
-test('a private key of node:crypto signs by both', () => {
+test('a private key from node:crypto signs with both', () => {
   const { privateKey, publicKey } = generateKeyPairSync('ed25519')
   const message = randomBytes(300)
   for (const backEnd of backEnds) {

@@ -33,7 +33,7 @@ function temporaryDirectory(t: TestContext): string {
 
 const modeOf = (path: string): number => statSync(path).mode & 0o777
 
-void test('a new file replaces the old one whole, and a created one never does', (t) => {
+void test('replacing a file replaces all of it, and creating a file never replaces one', (t) => {
   const directory = temporaryDirectory(t)
   const file = join(directory, 'server.pem')
   assert.equal(createFile(file, 'one', 0o644), true)
@@ -58,7 +58,7 @@ void test('the mode of a file does not depend on the umask', (t) => {
   }
 })
 
-void test('a private file is read by its owner alone, a public one is written by its owner alone', (t) => {
+void test('a private file can be read only by its owner, a public one written only by its owner', (t) => {
   const file = join(temporaryDirectory(t), 'file')
   assert.equal(readPrivateFile(file), undefined)
   assert.equal(readPublicFile(file), undefined)
@@ -71,7 +71,7 @@ void test('a private file is read by its owner alone, a public one is written by
   assert.throws(() => readPublicFile(file), { code: 'store_permissions', message: /writable .* `chmod 644 / })
 })
 
-void test('what is no regular file is refused and does not hang', { timeout: 10_000 }, async (t) => {
+void test('anything but a regular file is refused without hanging', { timeout: 10_000 }, async (t) => {
   const directory = temporaryDirectory(t)
   mkdirSync(join(directory, 'folder'), { mode: 0o700 })
   await promisify(execFile)('mkfifo', ['-m', '600', join(directory, 'fifo')])
@@ -83,7 +83,7 @@ void test('what is no regular file is refused and does not hang', { timeout: 10_
   }
 })
 
-void test('directories are made 0700, and not for ever where there can be none', (t) => {
+void test('directories are created with mode 0700, and creation does not loop where none can be', (t) => {
   const path = join(temporaryDirectory(t), 'deep', 'er')
   makeDirectories(path)
   makeDirectories(path)
@@ -91,7 +91,7 @@ void test('directories are made 0700, and not for ever where there can be none',
   assert.throws(() => makeDirectories('/proc/static/none'), { code: 'ENOENT' })
 })
 
-void test('what a killed writer left is cleared: of one file, or of all in a directory', (t) => {
+void test('files left by a killed writer are removed: those of one file, or all in a directory', (t) => {
   const directory = temporaryDirectory(t)
   const [dead, alive, other] = ['.ca.key.0123456789abcdef.tmp', '.ca.key.fedcba9876543210.tmp', '.mine.tmp']
   const second = '.master.key.0123456789abcdef.tmp'

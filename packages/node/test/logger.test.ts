@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { StaticError } from '@static/protocol'
 import { makeLog } from '../src/logger.ts'
 
-test('whatever is logged by mistake, no key, token or address gets out', () => {
+test('no key, token or address is logged, even by mistake', () => {
   const lines: string[] = []
   const key = `sk_live_${'k3Y'.repeat(14)}`
   const token = 'eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJ4In0.c2lnbmF0dXJl'
@@ -18,7 +18,7 @@ test('whatever is logged by mistake, no key, token or address gets out', () => {
   assert.match(text, /sk_live_\[redacted\]/)
 })
 
-test('an error is told by type, message and code; its other fields, which may quote a row, are not', () => {
+test('an error is logged with type, message and code; other fields, which may quote a row, are not', () => {
   const lines: string[] = []
   const log = makeLog({ write: (line) => lines.push(line), pretty: false, level: 'debug' })
   log.error({ err: Object.assign(new Error('duplicate key'), { code: '23505', detail: 'Key (email)=(x)' }) }, 'failed')
@@ -33,7 +33,7 @@ test('an error is told by type, message and code; its other fields, which may qu
   })
 })
 
-test('the lines of a part of several name it; pretty ones are for people', () => {
+test('log lines of a component name it; pretty lines are for people', () => {
   const lines: string[] = []
   const write = (line: string): void => void lines.push(line)
   makeLog({ write, pretty: false, level: 'info' }, 'relay').info('up')

@@ -38,7 +38,7 @@ const bad = [
   'a/'.repeat(100_000),
 ]
 
-void test('channel names that are good are good', () => {
+void test('valid channel names are accepted', () => {
   for (const name of good) {
     assert.ok(isChannelName(name), name)
     assert.equal(parseChannelName(name), name)
@@ -46,7 +46,7 @@ void test('channel names that are good are good', () => {
   assert.equal(good[4]?.length, MAX_NAME_LENGTH)
 })
 
-void test('channel names that are bad are channel_error', () => {
+void test('invalid channel names are channel_error', () => {
   // Callers need not be typed.
   for (const name of [...bad, null, undefined, 5, ['a/b/c']]) {
     assert.ok(!isChannelName(name), String(name))

@@ -13,12 +13,12 @@ import {
 
 const root = resolve(import.meta.dirname, '../../..')
 
-void test('the generated code is what the schema gives, and the schema breaks no peer', () => {
+void test('the generated code matches the schema, and the schema is compatible with all peers', () => {
   const done = spawnSync(process.execPath, [join(root, 'scripts/gen.ts'), '--check'], { encoding: 'utf8' })
   assert.equal(done.status, 0, `${done.stdout}${done.stderr}`)
 })
 
-void test('every request has an answer under the same name and number', () => {
+void test('every request has a response with the same name and number', () => {
   for (const field of ClientMessageSchema.fields) {
     if (field.oneof === undefined) continue
     const answer = ServerMessageSchema.fields.find((each) => each.number === field.number)
@@ -27,7 +27,7 @@ void test('every request has an answer under the same name and number', () => {
   }
 })
 
-void test('every request but the proxy’s own is also a unary call', () => {
+void test('every request except the proxy’s own is also a unary call', () => {
   for (const field of ClientMessageSchema.fields) {
     if (field.oneof === undefined || field.name === 'proxy_hello') continue
     const method = Relay.methods.find((each) => each.input === field.message)
@@ -37,7 +37,7 @@ void test('every request but the proxy’s own is also a unary call', () => {
   assert.equal(Relay.typeName, 'static.relay.v1.Relay')
 })
 
-void test('one ack cell moves the cursors of at least 25 channels in either form', () => {
+void test('one ack cell advances the cursors of at least 25 channels in either form', () => {
   const positions = Array.from({ length: 25 }, () => ({ channelId: new Uint8Array(16), index: 2n ** 63n }))
   for (const form of ['protobuf', 'cbor'] as const) {
     const bytes = encodeEnvelope(form, AckRequestSchema, create(AckRequestSchema, { positions }))
@@ -45,7 +45,7 @@ void test('one ack cell moves the cursors of at least 25 channels in either form
   }
 })
 
-void test('limits are those of the contract', () => {
+void test('limits match the contract', () => {
   assert.equal(REVISION, 1)
   assert.equal(maxCommitBytes(1), 18_432)
   assert.equal(maxCommitBytes(250), 528_384)

@@ -15,7 +15,7 @@ function home(t: TestContext): string {
   return path
 }
 
-void test('what the command line writes is what the SDK reads, for its user alone', (t) => {
+void test('the SDK reads what the command line writes, and only its user can', (t) => {
   const { credentials: path } = userPlaces({ HOME: home(t) })
   writeCredentials(path, { api_key: 'sk_live_a', api_url: 'https://api.example' })
   assert.deepEqual([statSync(path).mode & 0o777, statSync(join(path, '..')).mode & 0o777], [0o600, 0o700])
@@ -25,7 +25,7 @@ void test('what the command line writes is what the SDK reads, for its user alon
   assert.deepEqual(readdirSync(join(path, '..')), ['credentials.json'])
 })
 
-void test('a place where nothing can be written is named', (t) => {
+void test('a location that cannot be written is named', (t) => {
   const file = join(home(t), 'file')
   writeFileSync(file, '')
   // The last one has room for no directory, and says that there is none to make it in.
@@ -37,7 +37,7 @@ void test('a place where nothing can be written is named', (t) => {
   }
 })
 
-void test('an account comes from options, then the environment, then the file, then from where it usually is', async (t) => {
+void test('an account comes from options, then the environment, then the file, then the default location', async (t) => {
   const HOME = home(t)
   assert.deepEqual(resolveAccount({}, USUAL, { HOME }), {
     apiUrl: USUAL,

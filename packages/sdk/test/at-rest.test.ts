@@ -168,7 +168,7 @@ async function talk(world: TestSystem, canary: string): Promise<{ alice: StaticC
 
 const SETTINGS = { rates: { commitsPerSecond: 1000, commitsBurst: 1000 } }
 
-test('no file holds a payload or a secret, open and closed', async (t) => {
+test('no file contains a payload or a secret, open or closed', async (t) => {
   const world = await TestSystem.start(t, 'grpc', { settings: SETTINGS })
   const canary = canaryOf()
   const { alice, secrets } = await talk(world, canary)
@@ -187,7 +187,7 @@ test('no file holds a payload or a secret, open and closed', async (t) => {
   assert.deepEqual(filesHolding(directory, held.bytes), [])
 })
 
-test('with the key, nothing past is found after a checkpoint', async (t) => {
+test('with the key, nothing deleted is found after a checkpoint', async (t) => {
   const world = await TestSystem.start(t, 'grpc', { settings: SETTINGS })
   const canary = canaryOf()
   const { alice, secrets } = await talk(world, canary)
@@ -218,7 +218,7 @@ test('with the key, nothing past is found after a checkpoint', async (t) => {
   assert.equal(pages.includes(canary), false)
 })
 
-test('no file holds a payload or a secret after kill -9', async (t) => {
+test('no file contains a payload or a secret after kill -9', async (t) => {
   const world = await TestSystem.start(t, 'grpc', { settings: SETTINGS })
   const peer = await world.agent('peer', { account: null, chance: () => 0 })
   const owner = await world.agent('owner')
@@ -242,7 +242,7 @@ test('no file holds a payload or a secret after kill -9', async (t) => {
   }
 })
 
-test('a client says why its database cannot be opened, and leaves nothing open', async (t) => {
+test('a client reports why its database cannot be opened, and leaves nothing open', async (t) => {
   const world = await TestSystem.start(t, 'grpc')
   const scene = new Scene(world, await world.agent('peer'), 'guest')
   await scene.withMember()

@@ -49,7 +49,7 @@ test('errors name the page that explains them', async (t) => {
   })
 })
 
-test('errors name it also when an iterator throws them', async () => {
+test('errors thrown by iterators name it too', async () => {
   async function* items(): AsyncGenerator<number, undefined, undefined> {
     yield 1
     throw StaticError.of('mls_error')
@@ -95,7 +95,7 @@ const HARMLESS = new Set([
   'membershipOf',
 ])
 
-test('no public method lets an error out without its page', async (t) => {
+test('no public method throws an error without its page', async (t) => {
   const world = await TestSystem.start(t, 'grpc')
   const manager = await StaticChannelManager.start({ ...(await world.parts('owner')), apiUrl: API }, 'localhost')
   const channel = await manager.create(NAME)

@@ -85,7 +85,7 @@ void test('only this machine is loopback', () => {
   }
 })
 
-void test('the API is reached by https only', () => {
+void test('the API is reached only over https', () => {
   assert.equal(parseApiUrl('https://API.example/'), 'https://api.example')
   assert.equal(parseApiUrl('https://api.example:8443/static/'), 'https://api.example:8443/static')
   for (const [text, message] of [

@@ -43,7 +43,7 @@ function throws(run: () => unknown, code: ErrorCode, message: RegExp): void {
   })
 }
 
-void test('options alone are enough', () => {
+void test('options alone are sufficient', () => {
   const expected: Settings = {
     endpoint: {
       way: 'quic',
@@ -151,7 +151,7 @@ void test('the environment fills in what options leave out, the per-user file wh
   assert.throws(() => summary({ dataDir: '/own', identity: 'own' }, { ...home(), XDG_CONFIG_HOME: '.config' }))
 })
 
-void test('a guest has no key, wherever one is', () => {
+void test('a guest has no key, wherever one is configured', () => {
   const env = { ...home({ api_key: 'file_key' }), STATIC_API_KEY: KEY, STATIC_API_URL: 'https://api.example' }
   assert.equal(resolveSettings({ ...OPTIONS, apiKey: null }, env).apiKey, undefined)
   const { apiKey, apiUrl } = resolveSettings({ ...OPTIONS, apiUrl: 'https://api.example' }, home())
@@ -233,7 +233,7 @@ for (const [name, [options, code, message]] of Object.entries(BAD)) {
   void test(`${name} is refused`, () => throws(() => resolveSettings(options, home()), code, message))
 }
 
-void test('a per-user file that others can reach, or that is broken, is refused', () => {
+void test('a per-user file that others can access, or that is malformed, is refused', () => {
   const run = (env: Environment) => () => resolveSettings(OPTIONS, env)
   const whole = { api_key: KEY, api_url: 'https://api.example' }
   for (const mode of [0o640, 0o604, 0o620, 0o644]) {
@@ -262,7 +262,7 @@ void test('a per-user file that others can reach, or that is broken, is refused'
   assert.equal(resolveSettings(OPTIONS, home({ later: 1, api_key: null })).apiKey, undefined)
 })
 
-void test('only certificates are taken of a CA, and a path in the per-user file is relative to it', () => {
+void test('only certificates are read from a CA file, and a path in the per-user file is relative to it', () => {
   const mixed = `${cert}\n-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n${other}`
   assert.equal(resolveSettings({ ...OPTIONS, ca: mixed }, home()).ca, cert + other)
   const env = home({ ca: 'ca.pem' })

@@ -67,7 +67,7 @@ function told(code: ErrorCode, message: RegExp): (error: unknown) => true {
   }
 }
 
-void test('a key becomes a token for this agent; its time is counted by the own clock', async (t) => {
+void test("a key is exchanged for a token for this agent; its lifetime is measured by the agent's clock", async (t) => {
   const { asked, options } = await serve(t, json(200, { ...TOKEN, news: true }))
   const source = makeTokenSource({ ...options, now: () => 1_000_000 })
   assert.deepEqual(await source(), { jwt: 'a.b.c', expiresAt: 1_000_000 + 3_600_000 })
@@ -81,7 +81,7 @@ void test('a key becomes a token for this agent; its time is counted by the own 
   })
 })
 
-void test('an API below a path is asked there', async (t) => {
+void test('an API below a path is called there', async (t) => {
   const { asked, options } = await serve(t, json(200, TOKEN))
   await makeTokenSource({ ...options, apiUrl: `${options.apiUrl}/static/` })()
   assert.equal(asked[0]?.path, '/static/v1/tokens')
@@ -135,7 +135,7 @@ const REFUSALS: Record<string, [reply: Reply, code: ErrorCode, message: RegExp, 
 }
 
 for (const [name, [reply, code, message, retryAfter]] of Object.entries(REFUSALS)) {
-  void test(`${name} is told as ${code}`, async (t) => {
+  void test(`${name} is reported as ${code}`, async (t) => {
     const { options } = await serve(t, reply)
     await assert.rejects(makeTokenSource(options)(), (error: unknown) => {
       told(code, message)(error)
@@ -154,7 +154,7 @@ void test('a redirect is not followed', async (t) => {
   assert.deepEqual(elsewhere.asked, [])
 })
 
-void test('an API that cannot be reached or trusted is told, and never gets the key', async (t) => {
+void test('an API that cannot be reached or trusted is reported, and never gets the key', async (t) => {
   const { asked, options, port } = await serve(t, json(200, TOKEN))
   const fails = (more: Partial<TokenOptions>, message: RegExp): Promise<void> =>
     assert.rejects(makeTokenSource({ ...options, ...more })(), told('connection_error', message))
@@ -175,7 +175,7 @@ void test('an API that cannot be reached or trusted is told, and never gets the 
   assert.deepEqual([...asked, ...old.asked], [])
 })
 
-void test('an API that does not answer is given up', async (t) => {
+void test('an API that does not answer times out', async (t) => {
   const { options } = await serve(t, () => {})
   await assert.rejects(
     makeTokenSource({ ...options, timeoutMs: 100 })(),
@@ -188,7 +188,7 @@ void test('an API that does not answer is given up', async (t) => {
   )
 })
 
-void test('what cannot be a key, or an API, is refused before anything is sent', () => {
+void test('an impossible key or API address is refused before anything is sent', () => {
   const options = { apiUrl: 'https://localhost', ca: undefined, agentId: AGENT }
   for (const apiKey of ['', 'two words', 'line\nbreak', 'tab\t', 'schlüssel', 'x'.repeat(513)]) {
     assert.throws(() => makeTokenSource({ ...options, apiKey }), refused('auth_key_invalid', /^The API key contains/))

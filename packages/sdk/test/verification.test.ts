@@ -7,7 +7,7 @@ import { SEED } from '@static/testkit/random'
 
 const bytes = fc.uint8Array({ minLength: 32, maxLength: 32 })
 
-test('twelve words, the same for the same, others when anything differs', (t) => {
+test('twelve words, the same for the same group, others when anything differs', (t) => {
   t.diagnostic(`seed ${SEED}`)
   const place = { index: 7, hash: new Uint8Array(32).fill(2), slot: 3 }
   const secret = new Uint8Array(32).fill(1)
@@ -30,7 +30,7 @@ test('twelve words, the same for the same, others when anything differs', (t) =>
   }
 })
 
-test('a fingerprint is the agent id in groups of four, and is read however it is written', () => {
+test('a fingerprint is the agent id in groups of four, and is parsed in any notation', () => {
   const id = '0123456789abcdef'.repeat(4)
   const fingerprint = fingerprintOf(id)
   assert.equal(fingerprint, Array.from({ length: 4 }, () => '0123 4567 89ab cdef').join(' '))

@@ -21,7 +21,7 @@ async function dial(options: { host?: string; ecdhCurve?: string; maxVersion?: '
   return socket
 }
 
-test('whoever asks and asks without waiting for answers is cut off', async () => {
+test('a client that keeps sending requests without waiting for responses is cut off', async () => {
   const socket = await dial()
   socket.on('error', () => {})
   socket.write('GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n'.repeat(400))
@@ -32,7 +32,7 @@ test('whoever asks and asks without waiting for answers is cut off', async () =>
   assert.equal((await bench.call('GET', '/health')).status, 200)
 })
 
-test('requests one behind the other on one connection are all answered', async () => {
+test('pipelined requests on one connection are all answered', async () => {
   const socket = await dial()
   for (let round = 0; round < 20; round++) {
     socket.write('GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n')
@@ -46,7 +46,7 @@ for (const [what, bytes] of [
   ['what is no request', 'GARBAGE\r\n\r\n'],
   ['a request of HTTP/1.1 without a Host', 'GET /health HTTP/1.1\r\n\r\n'],
 ] as const) {
-  test(`${what} gets the headers of every answer too`, async () => {
+  test(`${what} also gets the headers of every response`, async () => {
     const socket = await dial()
     socket.write(bytes)
     const [chunk] = (await once(socket, 'data')) as [Buffer]
@@ -65,7 +65,7 @@ for (const [what, bytes] of [
   })
 }
 
-test('HTTP/1.0 needs no Host', async () => {
+test('HTTP/1.0 does not need a Host header', async () => {
   const socket = await dial()
   socket.write('GET /health HTTP/1.0\r\n\r\n')
   const [chunk] = (await once(socket, 'data')) as [Buffer]
@@ -73,7 +73,7 @@ test('HTTP/1.0 needs no Host', async () => {
   socket.destroy()
 })
 
-test('a client that aborts its request is not taken for a database that cannot be reached', async () => {
+test('a client that aborts its request is not mistaken for an unreachable database', async () => {
   const before = bench.lines.length
   const socket = await dial()
   socket.write(
@@ -88,18 +88,18 @@ test('a client that aborts its request is not taken for a database that cannot b
   for (const line of bench.lines.slice(before)) assert.doesNotMatch(line, /database|"level":"(error|fatal)"/)
 })
 
-test('the same error code is the database out of reach, or the client gone if Fastify has given it a status', () => {
+test('the same error code means an unreachable database, or a disconnected client if Fastify has set a status', () => {
   const reset = (): Error => Object.assign(new Error('aborted'), { code: 'ECONNRESET' })
   assert.equal(toStaticError(reset()).code, 'unavailable')
   assert.equal(toStaticError(Object.assign(reset(), { statusCode: 400 })).code, 'invalid_request')
 })
 
-test('an expectation that nobody knows does no harm', async () => {
+test('an unknown Expect header does no harm', async () => {
   const answer = await bench.call('GET', '/health', { headers: { expect: 'the unexpected' } })
   assert.deepEqual([answer.status, answer.body], [200, { status: 'ok' }])
 })
 
-test('localhost is both loopback addresses', async () => {
+test('localhost means both loopback addresses', async () => {
   for (const host of LOOPBACKS) (await dial({ host })).destroy()
 })
 
@@ -113,7 +113,7 @@ test('TLS 1.2 and other curves are refused, before and after a new certificate',
   }
 })
 
-test('a certificate that does not fit its key is not taken, and the old one stays', async () => {
+test('a certificate that does not match its key is rejected, and the old one stays', async () => {
   const { authority, certificate } = await certificates()
   const other = await authority.issue(['localhost'])
   assert.throws(() => bench.api.renew({ cert: certificate.cert, key: other.key }))

@@ -9,7 +9,7 @@ onEachEngine('accounts', (engine) => {
   })
   after(() => bench.close())
 
-  test('a sign-up makes an active free account and shows its first key once', async () => {
+  test('a sign-up creates an active free account and shows its first key once', async () => {
     const body = { email: 'Ann@example.com', password: 'a fine password', name: '  Ann ' }
     const made = await bench.call('POST', '/v1/accounts', { body })
     assert.equal(made.status, 201)
@@ -44,13 +44,13 @@ onEachEngine('accounts', (engine) => {
     assertProblem(await bench.call('POST', '/v1/accounts', { body }), 409, 'email_taken')
   })
 
-  test('two sign-ups at once with one address: exactly one account', async () => {
+  test('two concurrent sign-ups with one address create exactly one account', async () => {
     const body = { email: 'race@example.com', password: 'a fine password' }
     const answers = await Promise.all(Array.from({ length: 8 }, () => bench.call('POST', '/v1/accounts', { body })))
     assert.deepEqual(answers.map(({ status }) => status).sort(), [201, 409, 409, 409, 409, 409, 409, 409])
   })
 
-  test("another account's id is not found", async () => {
+  test('the id of another account is not found', async () => {
     const [one, other] = [await bench.signUp(), await bench.signUp()]
     const { key } = one.api_key
     assertProblem(await bench.call('GET', `/v1/accounts/${other.id}`, { key }), 404, 'not_found')
@@ -58,7 +58,7 @@ onEachEngine('accounts', (engine) => {
     assertProblem(await bench.call('POST', `/v1/accounts/${other.id}/keys`, { key }), 404, 'not_found')
   })
 
-  test('the way back in when every key is lost is the password', async () => {
+  test('the password gives access again when every key is lost', async () => {
     const { id, password, api_key: first } = await bench.signUp()
     assert.equal((await bench.call('DELETE', `/v1/keys/${first.id}`, { key: first.key })).status, 204)
     const made = await bench.call('POST', `/v1/accounts/${id}/keys`, { body: { password, name: 'back' } })
@@ -95,7 +95,7 @@ onEachEngine('accounts', (engine) => {
     assert.equal((await bench.call('POST', '/v1/sessions', { body: fresh })).status, 201)
   })
 
-  test('closing revokes every key, ends every session, erases the person and frees the address', async () => {
+  test('closing revokes every key, ends every session, erases personal data and frees the address', async () => {
     const { id, email, password, api_key: first } = await bench.signUp()
     const cookie = cookieOf(await bench.call('POST', '/v1/sessions', { body: { email, password } }))
     const path = `/v1/accounts/${id}`

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { startBench } from '../support.ts'
 
-test('nothing that the schema of an answer does not name is sent, at any depth', async () => {
+test('nothing outside the schema of a response is sent, at any depth', async () => {
   const bench = await startBench('sqlite')
   try {
     const { api_key: own } = await bench.signUp()

@@ -46,7 +46,7 @@ test('the page allows its own files and calls, and nothing else', async () => {
   }
 })
 
-test('files named by their hash are kept for ever', async () => {
+test('files named by their hash are cached forever', async () => {
   const { status, headers, body } = await bench.call('GET', '/console/assets/index-a1b2.js')
   assert.deepEqual([status, headers['content-type'], body], [200, 'text/javascript; charset=utf-8', 'export {}'])
   assert.equal(headers['cache-control'], 'public, max-age=31536000, immutable')
@@ -54,7 +54,7 @@ test('files named by their hash are kept for ever', async () => {
   assert.equal(style.headers['content-type'], 'text/css; charset=utf-8')
 })
 
-test('who takes gzip gets gzip', async () => {
+test('a client that accepts gzip gets gzip', async () => {
   const asked = { headers: { 'accept-encoding': 'gzip, br' } }
   const { headers } = await bench.call('HEAD', '/console', asked)
   assert.deepEqual([headers['content-encoding'], headers.vary], ['gzip', 'accept-encoding'])
@@ -84,14 +84,14 @@ test('nothing outside the page is served', async () => {
   assertProblem(await bench.call('POST', '/console'), 405, 'method_not_allowed')
 })
 
-test('readiness tells how the relay stands; the API stays ready without it', async () => {
+test('readiness reports the state of the relay; the API stays ready without it', async () => {
   const ask = async (): Promise<unknown> => (await bench.call('GET', '/health/ready')).body
   assert.deepEqual(await ask(), { status: 'ok', relay: 'ok' })
   relayIsReady = false
   assert.deepEqual(await ask(), { status: 'ok', relay: 'unavailable' })
 })
 
-test('without a built page the API works, says so in the log, and has no /console', async () => {
+test('without a built page the API works, logs a warning, and has no /console', async () => {
   const bare = await startBench('sqlite', { console: join(directory, 'nothing') })
   assertProblem(await bare.call('GET', '/console'), 404, 'not_found')
   assert.ok(bare.lines.some((line) => line.includes('the console was not built')))

@@ -15,7 +15,7 @@ onEachEngine('idempotency keys', (engine) => {
   const signUp = (key: string, body: Record<string, unknown>): ReturnType<Bench['call']> =>
     bench.call('POST', '/v1/accounts', { body, headers: { 'idempotency-key': key } })
 
-  test('a repeated sign-up names the account that the first one made', async () => {
+  test('a repeated sign-up names the account that the first one created', async () => {
     const body = { email: 'once@example.com', password }
     const made = await signUp('sign-up-1', body)
     assert.equal(made.status, 201)
@@ -33,7 +33,7 @@ onEachEngine('idempotency keys', (engine) => {
     assertProblem(await signUp('sign-up-2', body), 409, 'email_taken')
   })
 
-  test('many equal sign-ups at once make one account', async () => {
+  test('many identical concurrent sign-ups create one account', async () => {
     const body = { email: 'crowd@example.com', password }
     const answers = await Promise.all(Array.from({ length: 6 }, () => signUp('crowd', body)))
     const made = answers.filter(({ status }) => status === 201)
@@ -46,7 +46,7 @@ onEachEngine('idempotency keys', (engine) => {
     assertProblem(await signUp('crowd', body), 409, 'idempotency_conflict')
   })
 
-  test('a repeated key creation names the key that the first one made', async () => {
+  test('a repeated key creation names the key that the first one created', async () => {
     const { id, api_key: first } = await bench.signUp()
     const { key } = first
     const create = (name: string, path = '/v1/keys'): ReturnType<Bench['call']> =>
@@ -60,7 +60,7 @@ onEachEngine('idempotency keys', (engine) => {
     assert.equal((await bench.call('GET', '/v1/keys', { key })).body.keys.length, 2)
   })
 
-  test('equal key creations at once make one key', async () => {
+  test('identical concurrent key creations create one key', async () => {
     const { key } = (await bench.signUp()).api_key
     const answers = await Promise.all(
       Array.from({ length: 6 }, () => bench.call('POST', '/v1/keys', { key, headers: { 'idempotency-key': 'x' } })),
@@ -69,14 +69,14 @@ onEachEngine('idempotency keys', (engine) => {
     assert.equal((await bench.call('GET', '/v1/keys', { key })).body.keys.length, 2)
   })
 
-  test('two accounts may use the same key', async () => {
+  test('two accounts may use the same Idempotency-Key', async () => {
     for (const { api_key: first } of [await bench.signUp(), await bench.signUp()]) {
       const ask = { key: first.key, headers: { 'idempotency-key': 'same' } }
       assert.equal((await bench.call('POST', '/v1/keys', ask)).status, 200)
     }
   })
 
-  test('after a day the key is free again', async () => {
+  test('after a day the Idempotency-Key can be used again', async () => {
     const { key } = (await bench.signUp()).api_key
     const ask = { key, headers: { 'idempotency-key': 'daily' } }
     assert.equal((await bench.call('POST', '/v1/keys', ask)).status, 200)
@@ -86,7 +86,7 @@ onEachEngine('idempotency keys', (engine) => {
     assert.equal((await bench.call('POST', '/v1/keys', ask)).status, 200)
   })
 
-  test('a fast hash of the password is stored nowhere', async () => {
+  test('no fast hash of the password is stored', async () => {
     const { createHash } = await import('node:crypto')
     await signUp('hashes', { email: 'hashes@example.com', password })
     const rows = await bench.query("select * from idempotency where key = 'hashes'")
@@ -96,7 +96,7 @@ onEachEngine('idempotency keys', (engine) => {
     for (const digest of digests) assert.ok(!JSON.stringify(rows).includes(digest))
   })
 
-  test('a key that is no key is refused', async () => {
+  test('an invalid Idempotency-Key is refused', async () => {
     const body = { email: 'form@example.com', password }
     for (const key of ['', 'with space', 'x'.repeat(256), 'ümlaut']) {
       const answer = await signUp(Buffer.from(key).toString('latin1'), body)

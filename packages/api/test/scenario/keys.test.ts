@@ -32,7 +32,7 @@ onEachEngine('keys', (engine) => {
     assert.ok(!JSON.stringify(body).includes(made.body.key))
   })
 
-  test('without a body or a name a key is called "default"', async () => {
+  test('without a body or a name a key is named "default"', async () => {
     const { key } = (await bench.signUp()).api_key
     assert.equal((await bench.call('POST', '/v1/keys', { key })).body.name, 'default')
     assert.equal((await bench.call('POST', '/v1/keys', { key, body: {} })).body.name, 'default')
@@ -40,7 +40,7 @@ onEachEngine('keys', (engine) => {
     assert.equal(typed.body.name, 'default')
   })
 
-  test('a name is measured after trimming, and must not turn or hide text', async () => {
+  test('a name is measured after trimming, and must not contain characters that reorder or hide text', async () => {
     const { key } = (await bench.signUp()).api_key
     const named = (name: string): ReturnType<Bench['call']> => bench.call('POST', '/v1/keys', { key, body: { name } })
     const long = '🔑'.repeat(64)
@@ -51,7 +51,7 @@ onEachEngine('keys', (engine) => {
     }
   })
 
-  test('keys made in the same millisecond are listed by id, descending', async () => {
+  test('keys created in the same millisecond are listed by id, descending', async () => {
     const { key } = (await bench.signUp()).api_key
     for (let i = 0; i < 4; i++) await bench.call('POST', '/v1/keys', { key })
     const ids = (await bench.call('GET', '/v1/keys', { key })).body.keys.map(({ id }: { id: string }) => id)
@@ -59,7 +59,7 @@ onEachEngine('keys', (engine) => {
     assert.deepEqual(ids, ids.toSorted().toReversed())
   })
 
-  test('a revoked key stops at once; its row stays; a second revocation is not found', async () => {
+  test('a revoked key stops working at once; its row stays; a second revocation is not found', async () => {
     const { key } = (await bench.signUp()).api_key
     const other = (await bench.call('POST', '/v1/keys', { key })).body
     assert.equal((await bench.call('GET', '/v1/keys', { key: other.key })).status, 200)
@@ -74,7 +74,7 @@ onEachEngine('keys', (engine) => {
     assert.ok(!JSON.stringify(body).includes(other.id))
   })
 
-  test("another account's key, an unknown one and nonsense are all not found", async () => {
+  test('the key of another account, an unknown key and a malformed id are all not found', async () => {
     const [one, other] = [await bench.signUp(), await bench.signUp()]
     for (const id of [other.api_key.id, '01a1dd29-fb99-77d8-bc4c-7c01980aa2e4', 'nonsense', `${other.api_key.id}x`]) {
       const answer = await bench.call('DELETE', `/v1/keys/${id}`, { key: one.api_key.key })
@@ -84,7 +84,7 @@ onEachEngine('keys', (engine) => {
     assert.equal((await bench.call('GET', '/v1/keys', { key: other.api_key.key })).status, 200)
   })
 
-  test('an account has at most so many active keys, also when many are asked for at once', async () => {
+  test('the limit of active keys per account holds, even for concurrent requests', async () => {
     const { key } = (await bench.signUp()).api_key
     const answers = await Promise.all(Array.from({ length: 8 }, () => bench.call('POST', '/v1/keys', { key })))
     const made = answers.filter(({ status }) => status === 200)
@@ -94,7 +94,7 @@ onEachEngine('keys', (engine) => {
     assert.equal((await bench.call('POST', '/v1/keys', { key })).status, 200)
   })
 
-  test('a live key manages both modes; a test key sees, makes and revokes only test keys', async () => {
+  test('a live key manages both modes; a test key sees, creates and revokes only test keys', async () => {
     const live = (await bench.signUp()).api_key
     const made = await bench.call('POST', '/v1/keys', { key: live.key, body: { mode: 'test' } })
     assert.match(made.body.key, /^sk_test_/)
@@ -110,7 +110,7 @@ onEachEngine('keys', (engine) => {
     assert.equal((await bench.call('DELETE', `/v1/keys/${made.body.id}`, { key: live.key })).status, 204)
   })
 
-  test('what is not a working key is refused, with the header that says how to do better', async () => {
+  test('an invalid key is refused, with the header that says how to authenticate', async () => {
     const { key } = (await bench.signUp()).api_key
     const bare = await bench.call('GET', '/v1/keys')
     assertProblem(bare, 401, 'auth_failed')
@@ -134,7 +134,7 @@ onEachEngine('keys', (engine) => {
     }
   })
 
-  test('a wrong secret behind a right prefix is refused, before and after the right one was used', async () => {
+  test('a wrong secret with a valid prefix is refused, before and after the right one was used', async () => {
     const { key } = (await bench.signUp()).api_key
     const forged = forge(key)
     assertProblem(await bench.call('GET', '/v1/keys', { key: forged }), 401, 'auth_key_invalid')
@@ -142,7 +142,7 @@ onEachEngine('keys', (engine) => {
     assertProblem(await bench.call('GET', '/v1/keys', { key: forged }), 401, 'auth_key_invalid')
   })
 
-  test('a key is checked by Argon2 once, however often it is used, and by many at once too', async () => {
+  test('a key is checked with Argon2 once, however often it is used, even by concurrent requests', async () => {
     const { key } = (await bench.signUp()).api_key
     const before = bench.api.service.hasher.load.runs
     await Promise.all(Array.from({ length: 20 }, () => bench.call('GET', '/v1/keys', { key })))
@@ -152,7 +152,7 @@ onEachEngine('keys', (engine) => {
     assert.equal(bench.api.service.hasher.load.runs - before, 1, 'an unknown prefix costs no run')
   })
 
-  test('whoever holds a request open over a revocation or a password change gets no key and no token out of it', async () => {
+  test('a request held open across a revocation or a password change gets neither a key nor a token', async () => {
     const { id, email, password, api_key: first } = await bench.signUp()
     const stolen = (await bench.call('POST', '/v1/keys', { key: first.key })).body
     const cookie = cookieOf(await bench.call('POST', '/v1/sessions', { body: { email, password } }))
@@ -171,7 +171,7 @@ onEachEngine('keys', (engine) => {
     assert.equal((await bench.call('GET', '/v1/keys', { key: first.key })).body.keys.length, 1)
   })
 
-  test('a credential that is withdrawn while the new key is being hashed makes none', async () => {
+  test('a credential that is revoked while a new key is being hashed creates none', async () => {
     const { openStore } = await import('../../src/index.ts')
     const { id, api_key: first } = await bench.signUp()
     const store = await openStore(bench.database)
@@ -185,7 +185,7 @@ onEachEngine('keys', (engine) => {
     await store.close()
   })
 
-  test('last_used_at: at once the first time, then at most once a minute, forward only, and at shutdown', async () => {
+  test('last_used_at is set on first use, at most once a minute, never backwards, and at shutdown', async () => {
     const { id, key } = (await bench.signUp()).api_key
     const used = async (): Promise<unknown> =>
       (await bench.query(`select last_used_at u from api_keys where id='${id}'`))[0]?.['u']

@@ -44,7 +44,7 @@ onEachEngine('rate limits', (engine) => {
     assert.equal((await bench.call('POST', '/v1/accounts', { body })).status, 201)
   })
 
-  test('600 requests a minute for one account; a neighbour is not touched', async () => {
+  test('600 requests a minute for one account; other accounts are not affected', async () => {
     const [one, other] = [await bench.signUp(), await bench.signUp()]
     const ask = { key: one.api_key.key }
     for (let i = 0; i < 600; i += 20) {
@@ -114,7 +114,7 @@ onEachEngine('rate limits', (engine) => {
     bench.clock.now += MINUTE
   })
 
-  test('20 failures a minute are 20, also when 60 tries come at once', async () => {
+  test('the limit of 20 failures a minute holds, even for 60 concurrent attempts', async () => {
     bench.clock.now += 3600_000
     const tries = Array.from({ length: 60 }, (_, i) =>
       bench.call('POST', '/v1/sessions', { body: { email: `crowd-${i}@example.com`, password: 'wrong one' } }),

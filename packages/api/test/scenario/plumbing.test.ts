@@ -13,14 +13,14 @@ onEachEngine('plumbing', (engine) => {
   })
   after(() => bench.close())
 
-  test('health and readiness say ok', async () => {
+  test('health and readiness respond with ok', async () => {
     for (const path of ['/health', '/health/ready']) {
       const answer = await bench.call('GET', path)
       assert.deepEqual([answer.status, answer.body], [200, { status: 'ok' }])
     }
   })
 
-  test('every answer carries its id, is not cached and tells the limits; no HSTS on loopback names', async () => {
+  test('every response has its id, is not cached and reports the limits; no HSTS on loopback names', async () => {
     const { key } = (await bench.signUp()).api_key
     const answers = [
       await bench.call('GET', '/health'),
@@ -42,7 +42,7 @@ onEachEngine('plumbing', (engine) => {
     assert.equal(jwks.headers['cache-control'], 'public, max-age=300')
   })
 
-  test('a path that knows other methods says which', async () => {
+  test('a path that supports other methods names them', async () => {
     for (const [method, path, allow] of [
       ['PATCH', '/v1/keys', 'POST, GET, HEAD'],
       ['GET', '/v1/tokens', 'POST'],
@@ -59,7 +59,7 @@ onEachEngine('plumbing', (engine) => {
     assertProblem(await bench.call('GET', '/v1/keys?page=2', { key }), 400, 'invalid_request')
   })
 
-  test('the body is JSON, small and well formed, or refused', async () => {
+  test('the body must be small, well-formed JSON', async () => {
     const json = { 'content-type': 'application/json' }
     for (const [body, headers, status, code] of [
       ['{', json, 400, 'invalid_json'],
@@ -74,7 +74,7 @@ onEachEngine('plumbing', (engine) => {
     }
   })
 
-  test('the API describes itself, and its pages load nothing', async () => {
+  test('the API serves its own description, and its pages load nothing external', async () => {
     const { body: document } = await bench.call('GET', '/openapi.json')
     assert.equal(document.openapi, '3.1.0')
     assert.deepEqual(Object.keys(document.paths).sort(), [
@@ -112,7 +112,7 @@ onEachEngine('plumbing', (engine) => {
     assert.ok(docs.includes('POST /v1/keys'))
   })
 
-  test('metrics are Prometheus text without anything about a caller', async () => {
+  test('metrics are Prometheus text without any data about callers', async () => {
     const { email, id, api_key: first } = await bench.signUp()
     await bench.call('DELETE', `/v1/keys/${first.id}`, { key: first.key })
     const { body, headers } = await bench.call('GET', '/metrics')
@@ -124,7 +124,7 @@ onEachEngine('plumbing', (engine) => {
 })
 
 describe('plumbing of a public server', () => {
-  test('a public name gets HSTS, and metrics need the token behind a proxy', async () => {
+  test('a public name gets HSTS, and metrics behind a proxy require the token', async () => {
     const { database, remove } = await makeDatabase('sqlite')
     const port = await quietPort()
     const api = await startApi({
@@ -151,7 +151,7 @@ describe('plumbing of a public server', () => {
     await remove()
   })
 
-  test('plain HTTP is for loopback only', async () => {
+  test('plain HTTP works only on loopback', async () => {
     const { database, remove } = await makeDatabase('sqlite')
     const options = {
       database,
@@ -168,7 +168,7 @@ describe('plumbing of a public server', () => {
     await remove()
   })
 
-  test('while the database is out of reach, readiness says why and requests say try again', async () => {
+  test('while the database is unreachable, readiness reports why and requests get a retry time', async () => {
     const { database, remove } = await makeDatabase('postgres')
     const bench = await startBench('postgres', { database })
     const { key } = (await bench.signUp()).api_key

@@ -19,7 +19,7 @@ onEachEngine('sign-in sessions', (engine) => {
     return { cookie: cookieOf(answer), id }
   }
 
-  test('signing in gives a cookie that only this origin gets back and no script can read', async () => {
+  test('signing in sets a cookie that is sent only to this origin and that no script can read', async () => {
     const { email, password } = await bench.signUp()
     const answer = await bench.call('POST', '/v1/sessions', { body: { email, password } })
     assert.match(
@@ -31,7 +31,7 @@ onEachEngine('sign-in sessions', (engine) => {
     assert.ok(!cookieOf(answer).includes(String(row?.['id_hash'])))
   })
 
-  test('the cookie opens accounts, keys and usage', async () => {
+  test('the cookie gives access to accounts, keys and usage', async () => {
     const { cookie, id } = await signedIn()
     assert.equal((await bench.call('GET', '/v1/accounts/me', { cookie })).body.id, id)
     const made = await bench.call('POST', '/v1/keys', { cookie, body: { name: 'from the page' } })
@@ -42,7 +42,7 @@ onEachEngine('sign-in sessions', (engine) => {
     assert.equal((await bench.call('POST', `/v1/accounts/${id}/keys`, { cookie })).status, 201)
   })
 
-  test("another site's page gets nowhere with the cookie", async () => {
+  test('a page of another site cannot use the cookie', async () => {
     const { cookie } = await signedIn()
     const { url } = bench.api
     const port = new URL(url).port
@@ -82,7 +82,7 @@ onEachEngine('sign-in sessions', (engine) => {
     assertProblem(await bench.call('GET', '/v1/keys', { cookie }), 401, 'auth_failed')
   })
 
-  test('signing out ends the session and takes the cookie back', async () => {
+  test('signing out ends the session and deletes the cookie', async () => {
     const { cookie } = await signedIn()
     const bare = await bench.call('DELETE', '/v1/sessions/current', { headers: { cookie } })
     assertProblem(bare, 401, 'auth_failed')
@@ -93,7 +93,7 @@ onEachEngine('sign-in sessions', (engine) => {
     assertProblem(await bench.call('DELETE', '/v1/sessions/current'), 401, 'auth_failed')
   })
 
-  test('a made-up session is refused', async () => {
+  test('a forged session is refused', async () => {
     const cookie = `__Host-static_session=${'A'.repeat(43)}`
     assertProblem(await bench.call('GET', '/v1/keys', { cookie }), 401, 'auth_failed')
   })

@@ -25,7 +25,7 @@ onEachEngine('tokens', (engine) => {
     })
   }
 
-  test('a key is exchanged for a token that lives an hour and says whose it is', async () => {
+  test('a key is exchanged for a token that is valid for an hour and names its account', async () => {
     const { id, api_key: first } = await bench.signUp()
     const answer = await bench.call('POST', '/v1/tokens', { key: first.key })
     assert.equal(answer.status, 200)
@@ -48,7 +48,7 @@ onEachEngine('tokens', (engine) => {
     assert.equal(protectedHeader.alg, 'EdDSA')
   })
 
-  test('an agent id ties the token to the agent; an empty body is fine; anything else is refused', async () => {
+  test('an agent id binds the token to the agent; an empty body is accepted; anything else is refused', async () => {
     const { key } = (await bench.signUp()).api_key
     const agent = 'ab'.repeat(32)
     const bound = await bench.call('POST', '/v1/tokens', { key, body: { agent_id: agent } })
@@ -59,14 +59,14 @@ onEachEngine('tokens', (engine) => {
     }
   })
 
-  test('a test key gives a test token', async () => {
+  test('a test key gets a test token', async () => {
     const { key } = (await bench.signUp()).api_key
     const made = await bench.call('POST', '/v1/keys', { key, body: { mode: 'test' } })
     const { token } = (await bench.call('POST', '/v1/tokens', { key: made.body.key })).body
     assert.equal((await verify(token)).payload['mode'], 'test')
   })
 
-  test('a token stays good after its key was revoked, until its time is up', async () => {
+  test('a token stays valid after its key was revoked, until it expires', async () => {
     const { api_key: first } = await bench.signUp()
     const { token } = (await bench.call('POST', '/v1/tokens', { key: first.key })).body
     await bench.call('DELETE', `/v1/keys/${first.id}`, { key: first.key })
@@ -76,7 +76,7 @@ onEachEngine('tokens', (engine) => {
     await assert.rejects(verify(token), { code: 'ERR_JWT_EXPIRED' })
   })
 
-  test('neither a token nor a session opens what only a key opens', async () => {
+  test('neither a token nor a session gives access to what requires a key', async () => {
     const { email, password, api_key: first } = await bench.signUp()
     const { token } = (await bench.call('POST', '/v1/tokens', { key: first.key })).body
     assertProblem(await bench.call('GET', '/v1/accounts/me', { key: token }), 401, 'auth_key_invalid')

@@ -25,7 +25,7 @@ onEachEngine('usage and quota leases', (engine) => {
   const usage = async (key: string, query = ''): Promise<{ [name: string]: any }> =>
     (await bench.call('GET', `/v1/usage${query}`, { key })).body
 
-  test('usage starts at nothing and counts token exchanges', async () => {
+  test('usage starts at zero and counts token exchanges', async () => {
     const { id, api_key: first } = await bench.signUp()
     await bench.call('POST', '/v1/tokens', { key: first.key })
     await bench.call('POST', '/v1/tokens', { key: first.key })
@@ -48,7 +48,7 @@ onEachEngine('usage and quota leases', (engine) => {
     assert.equal((await usage(first.key, '?days=366')).daily.length, 366)
   })
 
-  test('a lease reserves, a settlement books, the rest comes back', async () => {
+  test('a lease reserves quota, a settlement records usage, and the rest is returned', async () => {
     const { id, api_key: first } = await bench.signUp()
     const { body: lease } = await lend(id)
     assert.equal(lease.granted, 100)
@@ -69,7 +69,7 @@ onEachEngine('usage and quota leases', (engine) => {
     assertProblem(await settle(lease.id, 101, true), 400, 'invalid_request')
   })
 
-  test('twenty borrowers at once never get more than there is, and get all of it', async () => {
+  test('twenty concurrent borrowers never get more than the quota, and together get all of it', async () => {
     const { id, api_key: first } = await bench.signUp()
     let granted = 0
     for (let round = 0; round < 40 && granted < 1050; round++) {
@@ -83,7 +83,7 @@ onEachEngine('usage and quota leases', (engine) => {
     assert.equal((await usage(first.key)).messages.remaining, 0)
   })
 
-  test('a lease that nobody settles counts as spent; the truth, late, gives the rest back', async () => {
+  test('an unsettled lease counts as spent; a late settlement returns the rest', async () => {
     const { id, api_key: first } = await bench.signUp()
     const [one, two] = [(await lend(id)).body, (await lend(id)).body]
     await settle(one.id, 10, false)
@@ -102,7 +102,7 @@ onEachEngine('usage and quota leases', (engine) => {
     assert.equal((await usage(first.key)).messages.used, 160, 'nothing that was spent is left out')
   })
 
-  test('a renewed lease lives on', async () => {
+  test('a renewed lease stays valid', async () => {
     const { id, api_key: first } = await bench.signUp()
     const { body: lease } = await lend(id)
     for (let i = 1; i <= 5; i++) {
@@ -112,7 +112,7 @@ onEachEngine('usage and quota leases', (engine) => {
     assert.deepEqual((await usage(first.key)).messages, { used: 5, reserved: 95, limit: 1050, remaining: 950 })
   })
 
-  test('test mode is counted apart', async () => {
+  test('test mode is counted separately', async () => {
     const { id, api_key: first } = await bench.signUp()
     const made = await bench.call('POST', '/v1/keys', { key: first.key, body: { mode: 'test' } })
     const { body: lease } = await lend(id, 100, 'test')
@@ -123,7 +123,7 @@ onEachEngine('usage and quota leases', (engine) => {
     assert.equal((await usage(first.key))['messages'].used, 0)
   })
 
-  test('a plan without a limit lends for ever', async () => {
+  test('a plan without a limit always lends', async () => {
     const { Admin, openStore } = await import('../../src/index.ts')
     const { id, api_key: first } = await bench.signUp()
     const store = await openStore(bench.database)
@@ -134,7 +134,7 @@ onEachEngine('usage and quota leases', (engine) => {
     assert.deepEqual([messages.limit, messages.remaining], [null, null])
   })
 
-  test('leases need the relay credential, a real account and sane numbers', async () => {
+  test('leases require the relay credential, an existing account and sane numbers', async () => {
     const { id, api_key: first } = await bench.signUp()
     const path = '/internal/v1/quota/leases'
     const body = { account_id: id, mode: 'live' }
@@ -153,7 +153,7 @@ onEachEngine('usage and quota leases', (engine) => {
     assertProblem(open, 404, 'not_found')
   })
 
-  test('the month rolls over: a lease never crosses it, and late settlement books into its own month', async () => {
+  test('the month rolls over: a lease never crosses it, and a late settlement goes to its own month', async () => {
     const { id, api_key: first } = await bench.signUp()
     bench.clock.now = Date.UTC(2027, 0, 31, 23, 59, 30)
     const { body: lease } = await lend(id)

@@ -28,17 +28,17 @@ function roundTrip(type: DescMessage): fc.IProperty<unknown> {
   })
 }
 
-void test('CBOR brings every message of the schema back, in the bytes of cborg', (t) => {
+void test('CBOR round-trips every message of the schema, byte for byte as cborg', (t) => {
   for (const type of file_static_relay_v1_relay.messages) check(t, 40, roundTrip(type))
   check(t, 500, roundTrip(ClientMessageSchema))
   check(t, 500, roundTrip(ServerMessageSchema))
 })
 
-void test('CBOR brings every kind of field back, in the bytes of cborg', (t) => {
+void test('CBOR round-trips every kind of field, byte for byte as cborg', (t) => {
   check(t, 1000, roundTrip(all))
 })
 
-void test('CBOR is read by a strict cborg as the same bytes again', (t) => {
+void test('CBOR passes through a strict cborg unchanged', (t) => {
   const property = fc.property(messages(ServerMessageSchema), (message) => {
     const bytes = encodeCbor(ServerMessageSchema, message)
     const options = { useMaps: true, strict: true, allowIndefinite: false, rejectDuplicateMapKeys: true }
@@ -47,7 +47,7 @@ void test('CBOR is read by a strict cborg as the same bytes again', (t) => {
   check(t, 500, property)
 })
 
-void test('CBOR writes whole numbers at every change of length', () => {
+void test('CBOR encodes integers around every change of length', () => {
   const edges = [0, 23, 24, 255, 256, 65_535, 65_536, 2 ** 32 - 1, 2 ** 32, 2 ** 53 - 1, 2 ** 53, 2 ** 53 + 2]
   for (const edge of [...edges.map(BigInt), 2n ** 63n, 2n ** 64n - 1n]) {
     const message = create(AckRequestSchema, { positions: [{ index: edge }] })
@@ -57,7 +57,7 @@ void test('CBOR writes whole numbers at every change of length', () => {
   }
 })
 
-void test('CBOR writes messages longer than its buffer', () => {
+void test('CBOR encodes messages longer than its buffer', () => {
   for (const length of [4000, 4096, 9000, 70_000, 1_000_000]) {
     const value = { channelId: new Uint8Array(16).fill(1), slot: 5n, ciphertext: new Uint8Array(length).fill(2) }
     const message = create(ClientMessageSchema, { requestId: 3n, body: { case: 'sendMessage', value } })
@@ -66,7 +66,7 @@ void test('CBOR writes messages longer than its buffer', () => {
   }
 })
 
-void test('CBOR gives byte strings as views of the input', () => {
+void test('CBOR decodes byte strings as views of the input', () => {
   const bytes = encodeCbor(
     AckRequestSchema,
     create(AckRequestSchema, { positions: [{ channelId: new Uint8Array(16) }] }),
@@ -75,7 +75,7 @@ void test('CBOR gives byte strings as views of the input', () => {
   assert.equal(id?.buffer, bytes.buffer)
 })
 
-void test('CBOR gives a new buffer for each message', () => {
+void test('CBOR returns a new buffer for each message', () => {
   const message = create(AckRequestSchema, { positions: [{ index: 1n }] })
   const first = encodeCbor(AckRequestSchema, message)
   const copy = first.slice()
@@ -92,13 +92,13 @@ void test('CBOR keeps a byte order mark and the key __proto__', () => {
   assert.deepEqual(encodeCbor(all, decodeCbor(all, encodeCbor(all, message), MAX)), encodeCbor(all, message))
 })
 
-void test('CBOR carries on after a message that it could not encode', () => {
+void test('CBOR still works after a message that could not be encoded', () => {
   const bad = create(AckRequestSchema, { positions: [{ index: -1n }] })
   assert.throws(() => encodeCbor(AckRequestSchema, bad), new WireError('range'))
   assert.deepEqual(encodeCbor(AckRequestSchema, create(AckRequestSchema)), Uint8Array.of(0xa0))
 })
 
-void test('CBOR does not encode what has no encoding', () => {
+void test('CBOR refuses to encode values without an encoding', () => {
   const half = { text: '\ud800' }
   const choice = { choice: { case: 'choiceZero', value: 0 } }
   const refuse = (init: Record<string, unknown>, fault: string): void => {

@@ -61,7 +61,7 @@ function concat(parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   return new Uint8Array(parts.flatMap((part) => [...part]))
 }
 
-void test('Cells give back what was sent, in whatever chunks it arrives', (t) => {
+void test('Cells return what was sent, in whatever chunks it arrives', (t) => {
   const chunks = fc.array(fc.oneof(fc.integer({ min: 1, max: 3000 }), fc.constantFrom(1, 1023, 1024, 1025)), {
     minLength: 1,
     maxLength: 8,
@@ -73,7 +73,7 @@ void test('Cells give back what was sent, in whatever chunks it arrives', (t) =>
   check(t, 400, property)
 })
 
-void test('Cells are 1,024 bytes each, whole, and as few as can be', (t) => {
+void test('Cells are 1,024 bytes each, complete, and as few as possible', (t) => {
   const property = fc.property(envelopes, (envelope) => {
     const cells = cutEnvelope(envelope)
     assert.equal(cells.length, Math.ceil(envelope.length / CELL_PAYLOAD_BYTES) * CELL_BYTES)
@@ -85,7 +85,7 @@ void test('Cells are 1,024 bytes each, whole, and as few as can be', (t) => {
   assert.deepEqual(makeCell('cover'), new Uint8Array(CELL_BYTES))
 })
 
-void test('Cells of other kinds stand between those of an envelope', (t) => {
+void test('Cells of other kinds may come between those of an envelope', (t) => {
   const property = fc.property(envelopes, lone, fc.nat({ max: 70 }), (envelope, between, place) => {
     const cells = cutEnvelope(envelope)
     const at = Math.min(place * CELL_BYTES, cells.length)
@@ -98,7 +98,7 @@ void test('Cells of other kinds stand between those of an envelope', (t) => {
   check(t, 200, property)
 })
 
-void test('Cells take a limit that rises between two cells of one chunk', () => {
+void test('Cells accept a limit that rises between two cells of one chunk', () => {
   const long = cutEnvelope(new Uint8Array(10_000).fill(7))
   const stream = concat([cutEnvelope(Uint8Array.of(1)), long])
   const joiner = new CellJoiner(4096)
@@ -110,7 +110,7 @@ void test('Cells take a limit that rises between two cells of one chunk', () => 
   assert.deepEqual(lengths, [1, 10_000])
 })
 
-void test('Cells do not hold what has no place in them', () => {
+void test('Cells reject content that does not fit', () => {
   assert.throws(() => cutEnvelope(new Uint8Array()), RangeError)
   assert.throws(() => makeCell('ping', new Uint8Array(CELL_PAYLOAD_BYTES + 1)), RangeError)
   assert.throws(() => makeCell('cover', new Uint8Array(1)), RangeError)

@@ -11,7 +11,7 @@ import { check } from '../seed.ts'
 const MAX = 4_194_304
 const types: DescMessage[] = [ClientMessageSchema, ServerMessageSchema, AckRequestSchema, kind('All')]
 
-void test('Envelope is the same message in both forms', (t) => {
+void test('Envelope is the same message in both wire forms', (t) => {
   for (const type of types) {
     const property = fc.property(messages(type), (message) => {
       for (const form of ['protobuf', 'cbor'] as const) {
@@ -22,7 +22,7 @@ void test('Envelope is the same message in both forms', (t) => {
   }
 })
 
-void test('Envelope goes through a proxy and back without a change', (t) => {
+void test('Envelope passes through a proxy and back unchanged', (t) => {
   for (const type of types) {
     const property = fc.property(messages(type), (message) => {
       // Order of map entries is free in protobuf, so the way back is compared as messages there.
@@ -36,7 +36,7 @@ void test('Envelope goes through a proxy and back without a change', (t) => {
   }
 })
 
-void test('Envelope loses in a proxy what the schema does not have', () => {
+void test('Envelope loses in a proxy the fields that the schema does not have', () => {
   const known = toBinary(
     ClientMessageSchema,
     create(ClientMessageSchema, { body: { case: 'getChallenge', value: {} } }),

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import { CELL_BYTES, CellUnframer, frameCells, frameMessage, GRPC_PREFIX_BYTES } from '@static/protocol'
 
-test('cells come out of their frames, whatever chunks these arrive in', () => {
+test('cells are extracted from their frames, whatever chunks these arrive in', () => {
   fc.assert(
     fc.property(fc.nat(3), fc.array(fc.integer({ min: 1, max: 900 }), { minLength: 1 }), (count, sizes) => {
       const cells = Uint8Array.from({ length: count * CELL_BYTES }, (_, at) => at % 251)
@@ -22,7 +22,7 @@ test('cells come out of their frames, whatever chunks these arrive in', () => {
   )
 })
 
-test('what is not a cell is a fault, and nothing is taken after it', () => {
+test('anything that is not a cell is an error, and nothing is read after it', () => {
   for (const [bytes, fault] of [
     [[1], 'compressed'],
     [[0, 0, 0, 4, 4], 'not-a-cell'],
@@ -35,7 +35,7 @@ test('what is not a cell is a fault, and nothing is taken after it', () => {
   assert.throws(() => frameCells(new Uint8Array(CELL_BYTES - 1)), RangeError)
 })
 
-test('a message stands behind its length', () => {
+test('a message is preceded by its length', () => {
   const frame = frameMessage(new Uint8Array(70_000).fill(7))
   assert.deepEqual([...frame.subarray(0, GRPC_PREFIX_BYTES + 1)], [0, 0, 1, 0x11, 0x70, 7])
 })

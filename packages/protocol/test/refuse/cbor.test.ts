@@ -26,7 +26,7 @@ void test('every message of the schema is inside the CBOR profile', () => {
   for (const type of types) assert.doesNotThrow(() => planOf(type))
 })
 
-void test('types outside the profile are refused when they are planned', () => {
+void test('types outside the profile are refused at planning time', () => {
   const cases = {
     Float: /a float/,
     Double: /a float/,
@@ -42,13 +42,13 @@ void test('types outside the profile are refused when they are planned', () => {
   assert.equal(planOf(kind('Deep8At1')).depth, 8)
 })
 
-void test('a message longer than the caller allows is not looked at', () => {
+void test('a message longer than the caller allows is not parsed', () => {
   const bytes = Uint8Array.of(0xa0)
   assert.throws(() => decodeCbor(AckRequestSchema, bytes, 0), fault('too-large'))
   assert.doesNotThrow(() => decodeCbor(AckRequestSchema, bytes, 1))
 })
 
-void test('items beyond the limit are refused before they are made', () => {
+void test('items beyond the limit are refused before they are allocated', () => {
   // AckRequest { positions: [{}, {}, …] }
   const head = [0xa1, 0x01, 0x9a, 0x00, 0x3f, 0x00, 0x00]
   const bytes = new Uint8Array(head.length + 0x3f_0000).fill(0xa0)
@@ -59,7 +59,7 @@ void test('items beyond the limit are refused before they are made', () => {
   assert.ok(MAX_ITEMS < 0x3f_0000)
 })
 
-void test('depth costs nothing, however deep the bytes go', () => {
+void test('nesting costs nothing, however deep it is', () => {
   for (const byte of [0x81, 0xa1, 0xc1, 0x9f, 0xbf, 0x00]) {
     for (const depth of [9, 1000, 100_000]) {
       const bytes = new Uint8Array(depth).fill(byte)
@@ -84,7 +84,7 @@ void test('the keys of text maps are unique and in order', () => {
   assert.throws(() => decodeCbor(type, all(0xa1, 0x01, ...empty), MAX), fault('type'))
 })
 
-void test('20,000 broken inputs fail in one way only, and what passes is canonical', (t) => {
+void test('20,000 broken inputs all fail in the same way, and whatever passes is canonical', (t) => {
   t.diagnostic(`seed ${SEED}`)
   const random = randomNumbers(SEED)
   const below = (limit: number): number => Math.floor(random() * limit)

@@ -43,7 +43,7 @@ const refused: readonly [about: string, fault: string, ...cells: Uint8Array[]][]
 ]
 
 for (const [about, fault, ...cells] of refused) {
-  void test(`cells: ${about} is refused, for good`, () => {
+  void test(`cells: ${about} is refused for good`, () => {
     const joiner = new CellJoiner(4096)
     const isFault = (error: unknown): boolean => error instanceof WireError && error.fault === fault
     assert.throws(() => cells.forEach((bytes) => joiner.push(bytes, ignore)), isFault)
@@ -66,7 +66,7 @@ void test('cells: an envelope one byte over the limit is refused, whole or in pa
   }
 })
 
-void test('cells: a stream that ends within a cell or an envelope is refused', () => {
+void test('cells: a stream that ends inside a cell or an envelope is refused', () => {
   for (const bytes of [new Uint8Array(1), cell(first, 1021), new Uint8Array(1500)]) {
     const joiner = new CellJoiner(4096)
     joiner.push(bytes, ignore)
@@ -74,7 +74,7 @@ void test('cells: a stream that ends within a cell or an envelope is refused', (
   }
 })
 
-void test('cells: garbage holds no more memory than the limit allows', (t) => {
+void test('cells: garbage uses no more memory than the limit allows', (t) => {
   t.diagnostic(`seed ${SEED}`)
   const random = randomNumbers(SEED)
   for (let run = 0; run < 2000; run++) {

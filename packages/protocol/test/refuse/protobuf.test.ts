@@ -34,7 +34,7 @@ for (const [about, fault, ...bytes] of refused) {
   })
 }
 
-void test('protobuf: items beyond the limit are refused before they are made', () => {
+void test('protobuf: items beyond the limit are refused before they are allocated', () => {
   const tooMany = (error: unknown): boolean => error instanceof WireError && error.fault === 'too-many-items'
   // AckRequest { positions: [{}, {}, …] }
   const lists = new Uint8Array(MAX)
@@ -46,7 +46,7 @@ void test('protobuf: items beyond the limit are refused before they are made', (
   assert.throws(() => decodeEnvelope('protobuf', kind('All'), packed, MAX), tooMany)
 })
 
-void test('protobuf: a message longer than the caller allows is not looked at', () => {
+void test('protobuf: a message longer than the caller allows is not parsed', () => {
   const tooLarge = (error: unknown): boolean => error instanceof WireError && error.fault === 'too-large'
   assert.throws(() => decodeEnvelope('protobuf', AckRequestSchema, Uint8Array.of(0x0a, 0), 1), tooLarge)
 })

@@ -24,7 +24,7 @@ const notice = { publicKey: filled(1), slot: 3n, leafKeys: [filled(5)], signatur
 const place = { channelId, slot: 3n, messageId: filled(8, 16), commitHash: filled(9) }
 const declaration = { adds: [filled(1)], removes: [filled(2)], leaveNotices: [notice] }
 
-void test('the same bytes in other fields are other bytes', (t) => {
+void test('the same bytes in different fields are signed as different bytes', (t) => {
   const places = fc.nat({ max: 6 })
   const property = fc.property(fc.uint8Array({ minLength: 6, maxLength: 6 }), places, places, (bytes, a, b) => {
     const cut = (at: number): Field[] => [bytes.subarray(0, at), bytes.subarray(at)]
@@ -70,7 +70,7 @@ void test('a declaration is bound to its commit and to everything it declares', 
   ])
 })
 
-void test('the bodies of entries hold all that members judge by', () => {
+void test('the bodies of entries contain everything members judge by', () => {
   const signed = { ...declaration, signature: filled(5, 64) }
   distinct([
     commitBody(filled(1), signed),
@@ -83,7 +83,7 @@ void test('the bodies of entries hold all that members judge by', () => {
   ])
 })
 
-void test('the chain is laid out byte for byte and depends on every field', () => {
+void test('the hash chain is specified byte for byte and depends on every field', () => {
   const entry: ChainEntry = { kind: 'message', sender: filled(1), messageId: filled(2, 16), bodyHash: filled(3) }
   const start = chainStart(sha256, channelId)
   const field = (part: string): string => `${(part.length / 2).toString(16).padStart(8, '0')}${part}`

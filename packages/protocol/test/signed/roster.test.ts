@@ -5,7 +5,7 @@ import { rosterBytes } from '../../src/index.ts'
 const filled = (byte: number, length = 32): Uint8Array => new Uint8Array(length).fill(byte)
 const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString('hex')
 
-void test('a roster is bound to channel, head, place in the log and every agent', () => {
+void test('a roster is bound to channel, head, log position and every agent', () => {
   const claim = { channelId: filled(7, 16), slot: 3n, index: 9n, hash: filled(4), agentIds: [filled(1), filled(2)] }
   const fields = [
     `00000010${'07'.repeat(16)}`,

@@ -16,7 +16,7 @@ const claim: SessionClaim = {
   cellsPerSecond: 0,
 }
 
-void test('what opens a session is laid out byte for byte', () => {
+void test('the bytes signed to open a session are specified byte for byte', () => {
   const field = (hex: string): string => `${(hex.length / 2).toString(16).padStart(8, '0')}${hex}`
   const text = (value: string): string => Buffer.from(value).toString('hex')
   const expected = [
@@ -36,7 +36,7 @@ void test('what opens a session is laid out byte for byte', () => {
   assert.equal(Buffer.from(sessionBytes(claim)).toString('hex'), expected.join(''))
 })
 
-void test('each part of a claim changes what is signed', () => {
+void test('each part of a claim changes the signed bytes', () => {
   const others: SessionClaim[] = [
     { ...claim, purpose: 'unary' },
     { ...claim, purpose: 'refresh' },
@@ -55,7 +55,7 @@ void test('each part of a claim changes what is signed', () => {
   assert.equal(new Set(all).size, all.length)
 })
 
-void test('a guest signs zeros in the place of the hash of its JWT', () => {
+void test('a guest signs zeros in place of the hash of its JWT', () => {
   assert.deepEqual(sessionBytes({ ...claim, jwtHash: undefined }), sessionBytes({ ...claim, jwtHash: filled(0) }))
 })
 

@@ -24,7 +24,7 @@ function types(cells: Uint8Array): string[] {
   return found
 }
 
-test('whatever leaves is filled up to whole units, and says the same', (t) => {
+test('everything sent is filled up to whole units, without a change in content', (t) => {
   check(
     t,
     200,
@@ -40,7 +40,7 @@ test('whatever leaves is filled up to whole units, and says the same', (t) => {
   )
 })
 
-test('cover leaves at random moments, about every 10 s, a unit at a time, and asks for an answer', () => {
+test('cover is sent at random times, about every 10 s, one unit at a time, and asks for a response', () => {
   const clock = new CoverClock(randomNumbers(SEED), 0)
   const gaps: number[] = []
   for (let last = 0; last < 40_000_000; last = clock.due) {
@@ -58,7 +58,7 @@ test('cover leaves at random moments, about every 10 s, a unit at a time, and as
   assert.ok(Math.abs(deviation / mean - 1) < 0.1, `deviation ${deviation}`)
 })
 
-test('an answer takes as long as a real one did lately, and is nothing but cover', () => {
+test('a response to cover takes as long as recent real ones, and consists only of cover', () => {
   const usual = new UsualTime()
   const clock = new CoverClock(() => 0.9, 0)
   clock.asked(usual, 100)
@@ -70,7 +70,7 @@ test('an answer takes as long as a real one did lately, and is nothing but cover
   assert.equal(clock.due, 209)
 })
 
-test('only the last real answers count', () => {
+test('only the most recent real responses count', () => {
   const usual = new UsualTime()
   for (let took = 1; took <= 100; took++) usual.note(took)
   const picked = Array.from({ length: 100 }, (_, at) => usual.pick(at / 100))
@@ -78,7 +78,7 @@ test('only the last real answers count', () => {
   assert.equal(Math.max(...picked), 100)
 })
 
-test('whoever asks often gets one answer at a time', () => {
+test('a peer that asks often gets one response at a time', () => {
   const clock = new CoverClock(() => 0.9, 0)
   for (let asked = 0; asked < 1000; asked++) clock.asked(new UsualTime(), 50)
   assert.ok(clock.take(60))
@@ -90,7 +90,7 @@ test('cover asks in the last cell of its unit', () => {
   assert.deepEqual(unit?.subarray(CELL_BYTES), makeCell('coverAsk'))
 })
 
-test('a floor and a ceiling leave the profiles between them', () => {
+test('a floor and a ceiling allow the profiles between them', () => {
   const range = { floor: 'standard', ceiling: 'private' } as const
   assert.deepEqual(
     (['off', 'standard', 'private', 'strict'] as const).map((profile) => outsideRange(profile, range)),

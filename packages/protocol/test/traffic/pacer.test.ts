@@ -37,7 +37,7 @@ function joined(cells: readonly Uint8Array[]): CellEvent[] {
   return events
 }
 
-test('any messages in, the same messages out, in cells of one size, with pings between them', (t) => {
+test('whatever messages go in come out unchanged, in cells of one size, with pings between them', (t) => {
   const envelope = fc.oneof(
     fc.uint8Array({ minLength: 1, maxLength: 300 }),
     fc.uint8Array({ minLength: 1, maxLength: 9000 }),
@@ -93,7 +93,7 @@ test('in strict no tick moves, whatever is sent', (t) => {
   )
 })
 
-test('in strict the rate is the one that was asked for, within a tenth of a period', () => {
+test('in strict the rate is the requested one, within a tenth of a period', () => {
   for (const cellsPerSecond of [1, 4, 16, 64]) {
     const { times } = run(new Pacer({ type: 'steady', cellsPerSecond }, randomNumbers(SEED), 0), 100_000)
     const period = 1000 / cellsPerSecond
@@ -106,14 +106,14 @@ test('in strict the rate is the one that was asked for, within a tenth of a peri
   }
 })
 
-test('ticks that were missed are not made good', () => {
+test('missed ticks are not made up for', () => {
   const pacer = new Pacer(STRICT, randomNumbers(SEED), 0)
   run(pacer, 1000)
   pacer.tick(5000)
   assert.ok(pacer.due > 5000 && pacer.due <= 5000 + 400, `${pacer.due}`)
 })
 
-test('a tick that comes late keeps its distance from the next one, however late it is', () => {
+test('a late tick keeps its distance from the next one, however late it is', () => {
   const pacer = new Pacer(STRICT, randomNumbers(SEED), 0)
   for (let count = 0; count < 1000; count++) {
     const now = pacer.due + (count % 250)
@@ -122,7 +122,7 @@ test('a tick that comes late keeps its distance from the next one, however late 
   }
 })
 
-test('private begins at 16 cells a second and goes down a step every 10 s when nobody talks', () => {
+test('private starts at 16 cells a second and drops a step every 10 s while idle', () => {
   const pacer = new Pacer(PRIVATE, randomNumbers(SEED), 0)
   const levels = [5000, 15_000, 25_000, 95_000].map((until) => {
     run(pacer, until)
@@ -131,7 +131,7 @@ test('private begins at 16 cells a second and goes down a step every 10 s when n
   assert.deepEqual(levels, [16, 4, 1, 1])
 })
 
-test('private rises at the next 10 s mark as far as is needed, and not before', () => {
+test('private rises at the next 10 s mark as far as needed, and not before', () => {
   const pacer = new Pacer(PRIVATE, randomNumbers(SEED), 0)
   run(pacer, 32_000)
   pacer.push(cutEnvelope(new Uint8Array(600_000)), false, 32_000)
@@ -157,7 +157,7 @@ test('in private no tick moves within 10 s, whatever is sent', (t) => {
   )
 })
 
-test('whoever asks for more pongs than the clock can give costs no memory', () => {
+test('a peer that asks for more pongs than the clock can send costs no memory', () => {
   const pacer = new Pacer(STRICT, randomNumbers(SEED), 0)
   for (let count = 0; count < 10_000; count++) pacer.push(makeCell('pong', Uint8Array.of(count >>> 8, count)), true, 0)
   assert.equal(pacer.waiting, 256)
@@ -175,18 +175,18 @@ test('a ping does not wait for a long message', () => {
   assert.deepEqual(next, makeCell('ping'))
 })
 
-test('it counts what left and how long it waited', () => {
+test('it counts the cells sent and how long they waited', () => {
   const pacer = new Pacer({ type: 'steady', cellsPerSecond: 10 }, () => 0.5, 0)
   pacer.push(makeCell('pong'), true, 0)
   run(pacer, 1000)
   assert.deepEqual(pacer.counts, { real: 1, cover: 9, waitedMs: 50 })
 })
 
-test('only whole cells can leave', () => {
+test('only whole cells can be sent', () => {
   assert.throws(() => new Pacer(STRICT, randomNumbers(SEED), 0).push(new Uint8Array(1000), false, 0), RangeError)
 })
 
-test('the profiles without a clock have no pace', () => {
+test('profiles without a clock have no pace', () => {
   assert.deepEqual(
     (['off', 'standard', 'private', 'strict'] as const).map((profile) => paceOf(profile, 0)),
     [undefined, undefined, { type: 'ladder' }, { type: 'steady', cellsPerSecond: 4 }],

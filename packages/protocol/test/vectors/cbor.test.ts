@@ -12,7 +12,7 @@ const folder = resolve(import.meta.dirname, '../../../../tests/vectors/cbor')
 const names = readdirSync(folder).filter((name) => name.endsWith('.txt'))
 const registry = createRegistry(file_static_relay_v1_relay)
 
-void test('the CBOR vectors are those that their generator makes', () => {
+void test('the CBOR vectors match their generator', () => {
   assert.ok(names.length > 80)
   assert.deepEqual(names.toSorted(), [...files.keys()].toSorted())
   for (const name of names) assert.equal(readFileSync(join(folder, name), 'utf8'), files.get(name), name)

@@ -41,13 +41,13 @@ function check(vector: Signed, bytes: Uint8Array): void {
   assert.equal(signature.toString('hex'), vector.signature, vector.about)
 }
 
-test('the vectors are those that their generator makes', () => {
+test('the vectors match their generator', () => {
   const names = readdirSync(folder).filter((name) => name.endsWith('.json'))
   assert.deepEqual(names.toSorted(), [...files.keys()].toSorted())
   for (const name of names) assert.equal(readFileSync(join(folder, name), 'utf8'), files.get(name), name)
 })
 
-test('vectors: what opens and refreshes a session', () => {
+test('vectors: the bytes that open and refresh a session', () => {
   interface Opening extends Signed {
     readonly purpose: SessionPurpose
     readonly profile: TrafficProfileName
@@ -93,7 +93,7 @@ function noticeOf(notice: Notice): LeaveNoticeFields {
   }
 }
 
-test('vectors: a Leave notice and the body of its entry', () => {
+test('vectors: a leave notice and the body of its entry', () => {
   interface Leave extends Signed, Omit<Notice, 'public_key' | 'signature'> {
     readonly channel_id: string
     readonly notice: Notice
@@ -173,7 +173,7 @@ test('vectors: the roster that the owner signs', () => {
   }
 })
 
-test('vectors: what the admission proof of a joiner covers', () => {
+test('vectors: the bytes that the admission proof of a joiner covers', () => {
   interface Invite {
     readonly keys: { readonly invite_id: string }
     readonly join: { readonly box: string }

@@ -59,7 +59,7 @@ const wiresOf = {
 
 describe('a crowd', () => {
   for (const by of BOTH) {
-    test(`${SESSIONS} idle sessions by ${by === 'quic' ? 'QUIC, through a proxy' : 'gRPC'}`, async (t) => {
+    test(`${SESSIONS} idle sessions over ${by === 'quic' ? 'QUIC, through a proxy' : 'gRPC'}`, async (t) => {
       const scene = await Scene.open({ streams: { openingsBurst: 10_000 } })
       t.after(() => scene.close())
       await scene.pair.exchanges(100)
@@ -87,7 +87,7 @@ describe('a flood from one address', () => {
   })
   after(() => scene.close())
 
-  test('what is beyond the limits is refused there, and another address is served', async () => {
+  test('connections beyond the limits are refused, and another address is served', async () => {
     const codes: string[] = []
     for (let count = 0; count < UNOPENED; count++) await scene.dial('grpc')
     for (let count = 0; count < BURST; count++) {

@@ -85,7 +85,7 @@ const GARBAGE: Readonly<Record<string, (form: WireForm) => Uint8Array<ArrayBuffe
 describe(`garbage, seed ${SEED}`, () => {
   for (const by of BOTH) {
     for (const [name, make] of Object.entries(GARBAGE)) {
-      test(`${name} by ${by}: told and closed`, async () => {
+      test(`${name} over ${by}: reported and closed`, async () => {
         const speak = async (): Promise<Agent> => {
           const agent = await scene.dial(by)
           agent.write(make(agent.form))
@@ -98,7 +98,7 @@ describe(`garbage, seed ${SEED}`, () => {
     }
   }
 
-  test('half a cell and no more: closed like any stream that is not opened', async () => {
+  test('half a cell and nothing more: closed like any stream that is not opened', async () => {
     for (const by of BOTH) {
       const agent = await scene.dial(by)
       // gRPC takes whole cells only, so its half is a cell of an envelope that never ends.
@@ -107,7 +107,7 @@ describe(`garbage, seed ${SEED}`, () => {
     }
   })
 
-  test('noise on both ports below the protocol', async () => {
+  test('noise below the protocol on both ports', async () => {
     const { ports } = scene.relay
     for (let round = 0; round < ROUNDS; round++) {
       const plain = connect(ports.grpc, '127.0.0.1').on('error', () => {})
@@ -144,7 +144,7 @@ describe('too much', () => {
   const oversize = (limit: number): Uint8Array => cutEnvelope(Buffer.alloc(limit + 2000, 1)).subarray(0, -CELL_BYTES)
 
   for (const by of BOTH) {
-    test(`an envelope beyond the limit, by ${by}: before the session, of a stranger, of a member`, async () => {
+    test(`an envelope over the limit, over ${by}: before the session, from a stranger, from a member`, async () => {
       const nobody = await scene.dial(by)
       nobody.write(oversize(ENVELOPE_LIMITS.unauthenticated))
       await closes(nobody, CloseReason.MALFORMED, 'too_large', 'invalid_request')
@@ -158,7 +158,7 @@ describe('too much', () => {
       await scene.pair.exchanges(5)
     })
 
-    test(`an agent that does not wait for answers, by ${by}: closed; what was accepted is kept`, async () => {
+    test(`an agent that does not wait for responses, over ${by}: closed; accepted messages are kept`, async () => {
       const hasty = await scene.connect(by)
       const channel = await hasty.createChannel(`acme/test/hasty-${by}`)
       const answers = await Promise.allSettled(
@@ -191,7 +191,7 @@ describe('nothing', () => {
   }
   for (const by of BOTH) {
     for (const [name, begin] of Object.entries(silent)) {
-      test(`${name}, by ${by}: closed in time`, async () => {
+      test(`${name}, over ${by}: closed in time`, async () => {
         const begun = performance.now()
         await closes(await begin(by), CloseReason.EXPIRED, 'auth_failed')
         assert.ok(performance.now() - begun >= OPEN_MS * 0.9, 'It was closed too soon.')
@@ -199,7 +199,7 @@ describe('nothing', () => {
     }
   }
 
-  test('a member is in no hurry', async () => {
+  test('a member may be idle', async () => {
     const [owner, member] = [await scene.connect('grpc'), await scene.connect('quic')]
     const channel = await together(owner, [member], 'acme/test/calm')
     // By now those above were closed, and these are older than they were.

@@ -22,7 +22,7 @@ before(async () => {
 after(() => scene.close())
 
 describe('slow readers', () => {
-  test('a stopped process with sessions of both kinds: cut off, nothing kept for it, nothing lost', async (t) => {
+  test('a stopped process with sessions of both kinds is cut off; nothing is buffered or lost', async (t) => {
     const { home, relay, pair } = scene
     const options: ReadersOptions = { ports: relay.ports, ca: home.ca, jwt: home.api.token('slow'), count: READERS }
     const readers = fork(join(import.meta.dirname, 'slow-readers.ts'), [JSON.stringify(options)])
@@ -78,7 +78,7 @@ describe('slow readers', () => {
   })
 
   for (const by of BOTH) {
-    test(`one that talks and takes nothing is told so, by ${by}`, async () => {
+    test(`a peer that sends but does not read is notified, over ${by}`, async () => {
       const owner = await scene.connect('grpc')
       const reader = await scene.connect(by)
       const channel = await together(owner, [reader], `acme/test/deaf-${by}`)

@@ -4,7 +4,7 @@ import { Agent, makeKey } from '@static/testkit/agent'
 import { startTestRelay } from '@static/testkit/relay'
 import { quicWire } from '@static/testkit/agent/wires'
 
-test('a full QUIC endpoint tells a new session which port to dial', async () => {
+test('a full QUIC endpoint redirects a new session to another port', async () => {
   const relay = await startTestRelay('quic', { endpoints: 2, settings: { streams: { quicPerEndpoint: 1 } } })
   try {
     const { api, ca, quicPorts } = relay

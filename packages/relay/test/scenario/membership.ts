@@ -11,14 +11,14 @@ import type { Way } from '@static/testkit/relay'
 import { code, freshName, Stage } from './stage.ts'
 
 export function membershipScenarios(way: Way): void {
-  describe(`membership by ${way}`, () => {
+  describe(`membership over ${way}`, () => {
     let stage: Stage
     before(async () => {
       stage = await Stage.open(way)
     })
     after(() => stage.close())
 
-    test('a channel is created once; the same request again gives the same answer', async () => {
+    test('a channel is created once; the same request gets the same response again', async () => {
       const owner = await stage.connect('owner')
       const name = freshName()
       const channelId = randomBytes(16)
@@ -34,7 +34,7 @@ export function membershipScenarios(way: Way): void {
       await assert.rejects(guest.request('createChannel', { ...other, name: freshName() }), code('api_key_required'))
     })
 
-    test('a KeyPackage is uploaded, given out once, and its agent is added by it', async () => {
+    test('a KeyPackage is uploaded, handed out once, and used to add its agent', async () => {
       const { channel, owner } = await stage.cast(0)
       const bob = await stage.connect('bob')
       const keyPackage = makeKeyPackage(bob.key.publicKey)
@@ -52,7 +52,7 @@ export function membershipScenarios(way: Way): void {
       assert.deepEqual((await bob.next('deliverWelcome')).channelId, channel)
     })
 
-    test('a Welcome waits for a joiner that is offline, until it acknowledges', async () => {
+    test('a Welcome for an offline joiner is kept until the joiner acknowledges it', async () => {
       const owner = await stage.connect('owner')
       const channel = await owner.createChannel(freshName())
       const key = makeKey()
@@ -73,7 +73,7 @@ export function membershipScenarios(way: Way): void {
       assert.ok(!joiner.pushes.some(({ body }) => body.case === 'deliverWelcome'))
     })
 
-    test('a Welcome can follow its commit, from its sender and for whom it added', async () => {
+    test('a Welcome can follow its commit, from the sender of the commit and for an agent it added', async () => {
       const { channel, owner, members } = await stage.cast(1)
       const [bob] = members as [Agent]
       const joiner = await stage.connect()
@@ -87,7 +87,7 @@ export function membershipScenarios(way: Way): void {
       assert.equal((await joiner.next('deliverWelcome')).slot, 1n)
     })
 
-    test('one commit wins a slot; the loser is told the head and how long to wait', async () => {
+    test('one commit wins a slot; the loser gets the head and a retry time', async () => {
       const { channel, owner, members } = await stage.cast(1)
       const [bob] = members as [Agent]
       const results = await Promise.allSettled([owner.commit(channel, 1n), bob.commit(channel, 1n)])
@@ -103,14 +103,14 @@ export function membershipScenarios(way: Way): void {
       assert.equal(channels[0]?.lastIndex, 2n)
     })
 
-    test('a commit that was answered is answered alike again', async () => {
+    test('a repeated commit gets the same response again', async () => {
       const { channel, owner } = await stage.cast(1)
       const messageId = randomBytes(16)
       const first = await owner.commit(channel, 1n, {}, { messageId })
       assert.deepEqual(await owner.commit(channel, 1n, {}, { messageId }), first)
     })
 
-    test('who is removed gets the commit that removes it and nothing after', async () => {
+    test('a removed member gets the commit that removes it and nothing after', async () => {
       const { channel, owner, members } = await stage.cast(2)
       const [bob, carol] = members as [Agent, Agent]
       const { index } = await owner.commit(channel, 1n, { removes: [bob.id] })
@@ -125,7 +125,7 @@ export function membershipScenarios(way: Way): void {
       assert.ok(!bob.pushes.some(({ body }) => body.case === 'deliverMessage'))
     })
 
-    test('only the owner removes others, nobody the owner', async () => {
+    test('only the owner can remove other members, and no member can remove the owner', async () => {
       const { channel, owner, members } = await stage.cast(2)
       const [bob, carol] = members as [Agent, Agent]
       await assert.rejects(bob.commit(channel, 1n, { removes: [carol.id] }), code('not_allowed'))
@@ -142,7 +142,7 @@ export function membershipScenarios(way: Way): void {
       await assert.rejects(bob.request('sendCommit', { ...place, declaration }), code('invalid_request'))
     })
 
-    test('an agent leaves with its key alone, and anybody may then remove it', async () => {
+    test('an agent leaves with only its key, and any member may then remove it', async () => {
       const { channel, owner, members } = await stage.cast(2)
       const [bob, carol] = members as [Agent, Agent]
       const notice = bob.notice(channel, 1n)
@@ -158,7 +158,7 @@ export function membershipScenarios(way: Way): void {
       )
     })
 
-    test('a forged or replayed notice makes nobody leave', async () => {
+    test('a forged or replayed notice makes no agent leave', async () => {
       const { channel, owner, members } = await stage.cast(2)
       const [bob, carol] = members as [Agent, Agent]
       const notice = bob.notice(channel, 1n)
@@ -170,7 +170,7 @@ export function membershipScenarios(way: Way): void {
       assert.equal((await bob.send(channel, 2n, 1n)).index, 3n)
     })
 
-    test('a garbage commit takes its slot and nothing else: the members go on', async () => {
+    test('a garbage commit takes its slot and nothing else: the members continue', async () => {
       const { channel, owner, members } = await stage.cast(2)
       const [bob, carol] = members as [Agent, Agent]
       await bob.commit(channel, 1n)
@@ -179,7 +179,7 @@ export function membershipScenarios(way: Way): void {
       await owner.commit(channel, 2n)
     })
 
-    test('a lying roster is undone by the owner, and its sender barred until the owner lifts it', async () => {
+    test('a false roster is undone by the owner, and its sender is barred until the owner lifts the bar', async () => {
       const { channel, owner, members } = await stage.cast(2)
       const [bob, carol] = members as [Agent, Agent]
       const phantom = makeKey()
@@ -199,7 +199,7 @@ export function membershipScenarios(way: Way): void {
       assert.equal(channels[0]?.error?.code, 'not_found')
     })
 
-    test('without the owner more than half of the roster reject a commit', async () => {
+    test('without the owner, more than half of the roster can reject a commit', async () => {
       const { channel, members } = await stage.cast(3)
       const [bob, carol, dave] = members as [Agent, Agent, Agent]
       await bob.commit(channel, 1n, { adds: [makeKey().id] })
@@ -219,7 +219,7 @@ export function membershipScenarios(way: Way): void {
       await assert.rejects(bob.commit(channel, 2n), code('not_allowed'))
     })
 
-    test('the owner resets the roster: phantoms are delivered nothing more, and who was undone resumes', async () => {
+    test('the owner resets the roster: phantom members get nothing more, and undone members resume', async () => {
       const { channel, owner, members } = await stage.cast(2)
       const [bob, carol] = members as [Agent, Agent]
       const ghost = await stage.connect()
@@ -254,7 +254,7 @@ export function membershipScenarios(way: Way): void {
       assert.equal(none[0]?.error?.code, 'not_found')
     })
 
-    test('a deleted channel is gone for all, and its name is free', async () => {
+    test('a deleted channel is gone for all members, and its name is free', async () => {
       const { channel, name, owner, members } = await stage.cast(1)
       const [bob] = members as [Agent]
       await assert.rejects(
@@ -267,7 +267,7 @@ export function membershipScenarios(way: Way): void {
       await owner.request('createChannel', { name, channelId: randomBytes(16), welcome: randomBytes(10) })
     })
 
-    test('a commit with Welcomes at the limit is taken, a byte more is not', async () => {
+    test('a commit with Welcomes at the size limit is accepted, one byte more is not', async () => {
       const { channel, owner } = await stage.cast(0)
       const joiners = Array.from({ length: 10 }, () => makeKey().id)
       const limit = maxCommitBytes(11)

@@ -8,14 +8,14 @@ import type { Way } from '@static/testkit/relay'
 import { code, Stage } from './stage.ts'
 
 export function messageScenarios(way: Way): void {
-  describe(`messages by ${way}`, () => {
+  describe(`messages over ${way}`, () => {
     let stage: Stage
     before(async () => {
       stage = await Stage.open(way)
     })
     after(() => stage.close())
 
-    test('everybody gets them in one order, the sender without the body', async () => {
+    test('all members get messages in one order, the sender without the body', async () => {
       const { channel, owner, members } = await stage.cast(2)
       const [bob, carol] = members as [Agent, Agent]
       await Promise.all(
@@ -39,7 +39,7 @@ export function messageScenarios(way: Way): void {
       assert.deepEqual(await read(carol), order)
     })
 
-    test('an offline member catches up from where it acknowledged', async () => {
+    test('an offline member catches up from its last acknowledgement', async () => {
       const { channel, owner, members } = await stage.cast(1)
       const [bob] = members as [Agent]
       await owner.send(channel, 1n, 1n)
@@ -56,7 +56,7 @@ export function messageScenarios(way: Way): void {
       for (let index = 3n; index <= 41n; index++) assert.equal((await back.next('deliverMessage')).index, index)
     })
 
-    test('the relay can be stopped and started: nothing is missing', async () => {
+    test('after a restart of the relay nothing is missing', async () => {
       const { channel, owner, members } = await stage.cast(1)
       const [bob] = members as [Agent]
       const sent = randomBytes(2000)
@@ -77,7 +77,7 @@ export function messageScenarios(way: Way): void {
       assert.equal((await again.send(channel, 1n, 2n)).index, 3n)
     })
 
-    test('the chain of hashes follows from what is delivered', async () => {
+    test('the hash chain follows from the delivered entries', async () => {
       const { channel, owner, members, startHash } = await stage.cast(1)
       const [bob] = members as [Agent]
       await owner.send(channel, 1n, 1n, randomBytes(500))
@@ -104,7 +104,7 @@ export function messageScenarios(way: Way): void {
       assert.equal(channels[0]?.cursor?.slot, 2n)
     })
 
-    test('the same id twice is stored and charged once, also when the entry is long gone', async () => {
+    test('the same id twice is stored and charged once, even after the entry was deleted', async () => {
       const { channel, owner, members } = await stage.cast(1)
       const [bob] = members as [Agent]
       const messageId = randomBytes(16)
@@ -123,7 +123,7 @@ export function messageScenarios(way: Way): void {
       assert.equal((await owner.next('deliverMessage')).index, next.index)
     })
 
-    test('a counter that jumps or repeats, a stale slot and a stranger are refused', async () => {
+    test('a counter that skips or repeats, a stale slot and a non-member are refused', async () => {
       const { channel, owner, members } = await stage.cast(1)
       const [bob] = members as [Agent]
       await bob.send(channel, 1n, 1n)
@@ -147,7 +147,7 @@ export function messageScenarios(way: Way): void {
       assert.equal((await bob.send(channel, 2n, 2n)).index, 4n)
     })
 
-    test('a payload of 256 KiB arrives; a ciphertext beyond 272 KiB is refused', async () => {
+    test('a payload of 256 KiB arrives; a ciphertext over 272 KiB is refused', async () => {
       const { channel, owner, members } = await stage.cast(1)
       const [bob] = members as [Agent]
       const large = randomBytes(MAX_CIPHERTEXT_BYTES)
@@ -156,7 +156,7 @@ export function messageScenarios(way: Way): void {
       await assert.rejects(owner.send(channel, 1n, 2n, randomBytes(MAX_CIPHERTEXT_BYTES + 1)), code('too_large'))
     })
 
-    test('more is acknowledged than was delivered: refused', async () => {
+    test('acknowledging more than was delivered is refused', async () => {
       const { channel, owner, members } = await stage.cast(1)
       const [bob] = members as [Agent]
       await owner.send(channel, 1n, 1n)

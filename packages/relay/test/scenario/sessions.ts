@@ -8,7 +8,7 @@ import type { Way } from '@static/testkit/relay'
 import { code, freshName, Stage } from './stage.ts'
 
 export function sessionScenarios(way: Way): void {
-  describe(`sessions by ${way}`, () => {
+  describe(`sessions over ${way}`, () => {
     let stage: Stage
     before(async () => {
       stage = await Stage.open(way, {
@@ -25,7 +25,7 @@ export function sessionScenarios(way: Way): void {
       await assert.rejects(Agent.connect(wire), /The challenge names localhost, not other\.example/)
     })
 
-    test('an answer is good once, on its stream, for its key', async () => {
+    test('a response to a challenge is valid once, on its stream, for its key', async () => {
       const first = await stage.dial()
       const challenge = await first.request('getChallenge', { revision: 1 })
       const answer = first.answer('session', challenge, '')
@@ -42,7 +42,7 @@ export function sessionScenarios(way: Way): void {
       await forger.ended
     })
 
-    test('a token that is not good, or belongs to another agent, opens nothing', async () => {
+    test('an invalid token, or one of another agent, opens no session', async () => {
       const { api } = stage.relay
       const foreign = api.token('acme', { cnf: Buffer.from(makeKey().id).toString('hex') })
       const good = api.token('acme')
@@ -61,7 +61,7 @@ export function sessionScenarios(way: Way): void {
       await (await stage.dial(key)).open(bound)
     })
 
-    test('a session ends soon after its token, unless it is refreshed', async () => {
+    test('a session ends soon after its token expires, unless it is refreshed', async () => {
       const { api } = stage.relay
       const short = await stage.dial()
       const kept = await stage.dial()
@@ -76,7 +76,7 @@ export function sessionScenarios(way: Way): void {
       await kept.createChannel(freshName())
     })
 
-    test('a newer session replaces the older one, which is told', async () => {
+    test('a newer session replaces the older one, which is notified', async () => {
       const older = await stage.connect('acme')
       const newer = await stage.connect('acme', older.key)
       const closing = await older.next('sessionClosing')
@@ -85,7 +85,7 @@ export function sessionScenarios(way: Way): void {
       await newer.createChannel(freshName())
     })
 
-    test('a guest acts where it is a member, at the owner’s cost and limit, and nowhere else', async () => {
+    test('a guest acts only where it is a member, at the owner’s cost and within the owner’s limit', async () => {
       const { channel, owner, members } = await stage.cast(1, 'guests')
       const [guest] = members as [Agent]
       const upload = guest.request('uploadKeyPackage', { keyPackages: [randomBytes(10)] })
@@ -101,7 +101,7 @@ export function sessionScenarios(way: Way): void {
       await guest.request('leave', { channelId: channel, notice: guest.notice(channel, 2n) })
     })
 
-    test('who acted for an account does not act as a guest there', async () => {
+    test('an agent that acted for an account cannot act as a guest there', async () => {
       const { channel, members } = await stage.cast(1)
       const [bob] = members as [Agent]
       await bob.send(channel, 1n, 1n)
@@ -110,7 +110,7 @@ export function sessionScenarios(way: Way): void {
       await assert.rejects(guest.send(channel, 1n, 2n), code('api_key_required'))
     })
 
-    test('test and live are not mixed', async () => {
+    test('test and live mode are not mixed', async () => {
       const { channel, owner, members } = await stage.cast(1)
       const [bob] = members as [Agent]
       const tester = await stage.dial(bob.key)
@@ -119,7 +119,7 @@ export function sessionScenarios(way: Way): void {
       await owner.send(channel, 1n, 1n)
     })
 
-    test('quota reached is quota_exceeded; an API out of reach is unavailable', async () => {
+    test('an exhausted quota is quota_exceeded; an unreachable API is unavailable', async () => {
       const { api } = stage.relay
       const owner = await stage.connect('poor')
       api.left.set('poor/live', 2)
@@ -140,8 +140,8 @@ export function sessionScenarios(way: Way): void {
     })
   })
 
-  describe(`a full channel by ${way}`, () => {
-    test('lets go what fewer than half wait for, tells them, then refuses with who lags', async () => {
+  describe(`a full channel over ${way}`, () => {
+    test('drops entries that fewer than half wait for, notifies those, then names the lagging members', async () => {
       const stage = await Stage.open(way, { settings: { retention: { channelEntries: 80 } } })
       try {
         const { channel, owner, members } = await stage.cast(2)

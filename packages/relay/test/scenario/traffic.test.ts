@@ -51,7 +51,7 @@ async function askForCover(agent: Agent): Promise<void> {
 }
 
 for (const way of ['quic', 'grpc', 'proxy'] as const) {
-  void test(`by ${way}, cover is answered by a unit of cover, costs nothing and reaches nobody`, async (t) => {
+  void test(`over ${way}, cover is answered with a unit of cover, costs nothing and reaches no member`, async (t) => {
     const relay = await startTestRelay(way, { settings: { session: { pingMs: 60_000 } } })
     t.after(() => relay.close())
     const agent = await connect(relay, 'standard')
@@ -61,7 +61,7 @@ for (const way of ['quic', 'grpc', 'proxy'] as const) {
     agent.close()
   })
 
-  void test(`by ${way}, whatever comes in standard comes in whole units`, async (t) => {
+  void test(`over ${way}, everything in standard arrives in whole units`, async (t) => {
     // No pings of its own: an odd cell would never become a pair.
     const relay = await startTestRelay(way, { settings: { session: { pingMs: 60_000 } } })
     t.after(() => relay.close())
@@ -79,7 +79,7 @@ for (const way of ['quic', 'grpc', 'proxy'] as const) {
     for (const one of [agent, writer]) one.close()
   })
 
-  void test(`by ${way}, cells come on a clock in strict, and a long message among them`, async (t) => {
+  void test(`over ${way}, cells arrive on a clock in strict, and a long message among them`, async (t) => {
     const relay = await startTestRelay(way)
     t.after(() => relay.close())
     const agent = await connect(relay, 'strict', 64)
@@ -100,7 +100,7 @@ for (const way of ['quic', 'grpc', 'proxy'] as const) {
 }
 
 for (const way of ['grpc', 'proxy'] as const) {
-  void test(`by ${way}, a line with a clock that stood still comes back: marks and pings are answered late`, async (t) => {
+  void test(`over ${way}, a stalled connection with a clock recovers: marks and pings are answered late`, async (t) => {
     const relay = await startTestRelay(way, { settings: { session: { pingMs: 600, pongMs: 60_000 } } })
     t.after(() => relay.close())
     const agent = await connect(relay, 'strict', 64)
@@ -117,7 +117,7 @@ for (const way of ['grpc', 'proxy'] as const) {
   })
 }
 
-void test('an unfinished envelope is not kept by cover that comes in halves', async (t) => {
+void test('an unfinished envelope is not kept alive by cover that arrives in halves', async (t) => {
   const relay = await startTestRelay('quic', { settings: { session: { stallMs: 300 } } })
   t.after(() => relay.close())
   const agent = await connect(relay, 'off')
@@ -130,7 +130,7 @@ void test('an unfinished envelope is not kept by cover that comes in halves', as
   await agent.ended
 })
 
-void test('unfinished envelopes are bounded at a proxy too: in time, and over all agents', async () => {
+void test('unfinished envelopes are bounded at a proxy too: in time, and across all agents', async () => {
   const ended: number[] = []
   const transport = { write: () => {}, pace: () => {}, end: (id: number) => void ended.push(id), stop: async () => {} }
   const upstream = { open: () => Promise.resolve({ write: () => {}, end: () => {}, bufferedBytes: 0 }) }
@@ -151,7 +151,7 @@ void test('unfinished envelopes are bounded at a proxy too: in time, and over al
   assert.deepEqual(ended, [ids[1]])
 })
 
-void test('a refused message does not make cover late: only good answers are measured', async (t) => {
+void test('a refused message does not make cover late: only successful responses are measured', async (t) => {
   let passed = 0
   const settings = { session: { pingMs: 3_600_000 } }
   const relay = await startTestRelay('grpc', { settings, monotonic: () => performance.now() + passed })
@@ -165,7 +165,7 @@ void test('a refused message does not make cover late: only good answers are mea
   for (const one of [agent, writer]) one.close()
 })
 
-void test('cells that wait for the clock keep nothing but themselves in memory', async () => {
+void test('cells waiting for the clock keep nothing else in memory', async () => {
   const pacing = new Pacing()
   const left = Promise.withResolvers<Uint8Array>()
   pacing.start(1, { type: 'steady', cellsPerSecond: 64 }, left.resolve)
@@ -174,7 +174,7 @@ void test('cells that wait for the clock keep nothing but themselves in memory',
   pacing.drop(1)
 })
 
-void test('a sender on a slow clock is not taken for one that leaves an envelope unfinished', async (t) => {
+void test('a sender on a slow clock is not mistaken for one that leaves an envelope unfinished', async (t) => {
   const relay = await startTestRelay('grpc', { settings: { session: { stallMs: 1000 } } })
   t.after(() => relay.close())
   const agent = await connect(relay, 'strict', 64)
@@ -197,14 +197,14 @@ void test('a sender on a slow clock is not taken for one that leaves an envelope
   for (const one of [agent, writer]) one.close()
 })
 
-void test('an operator takes no profile below the floor or above the ceiling', async (t) => {
+void test('an operator can refuse profiles below the floor or above the ceiling', async (t) => {
   const relay = await startTestRelay('grpc', { traffic: { floor: 'standard', ceiling: 'private' } })
   t.after(() => relay.close())
   for (const profile of ['off', 'strict'] as const) await assert.rejects(connect(relay, profile), code('not_allowed'))
   for (const profile of ['standard', 'private'] as const) (await connect(relay, profile)).close()
 })
 
-void test('clocks are handed out up to a bound, a quarter of it to guests, and come back', async (t) => {
+void test('clocks are granted up to a limit, a quarter of it to guests, and are returned', async (t) => {
   const relay = await startTestRelay('grpc', { settings: { streams: { clockedCells: 100 } } })
   t.after(() => relay.close())
   const guest = (): Promise<Agent> =>
@@ -225,12 +225,12 @@ void test('clocks are handed out up to a bound, a quarter of it to guests, and c
   again.close()
 })
 
-void test('a floor above the ceiling starts no relay', async () => {
+void test('a relay with a floor above the ceiling does not start', async () => {
   const traffic = { floor: 'strict', ceiling: 'private' } as const
   await assert.rejects(startTestRelay('grpc', { traffic }), { code: 'invalid_request', message: /above the highest/ })
 })
 
-void test('the metrics tell real cells from cover, how long the real ones waited, and who is on which level', async (t) => {
+void test('the metrics show real cells and cover, waiting times, and the sessions on each level', async (t) => {
   const relay = await startTestRelay('quic')
   t.after(() => relay.close())
   const agent = await connect(relay, 'strict', 32)
@@ -254,7 +254,7 @@ void test('the metrics tell real cells from cover, how long the real ones waited
   agent.close()
 })
 
-void test('cover is the first to go when real cells wait', async () => {
+void test('cover is dropped first when real cells wait', async () => {
   const writes: number[] = []
   const transport = {
     write: (_: readonly number[], cells: Uint8Array): void => void writes.push(cells.length),

@@ -127,7 +127,7 @@ test('a refusal keeps all its details in every protocol', async () => {
   assert.ok(failure.status.metadata[ERROR_METADATA])
 })
 
-test('a call as large as the largest envelope passes with a token, and no larger one', async () => {
+test('with a token a call as large as the largest envelope passes, and no larger one', async () => {
   // The library's clients leave a stream half open when they are answered before they have said everything.
   await using bench = await startGrpcBench({ limits: { closeMs: 200 } })
   bench.calls.answer = ({ body }) => {
@@ -156,7 +156,7 @@ test('a call as large as the largest envelope passes with a token, and no larger
   assert.deepEqual(bench.failures, [])
 })
 
-test('a short request that would become many objects is refused', async () => {
+test('a short request that would decode into many objects is refused', async () => {
   await using bench = await startGrpcBench()
   const positions = Array.from({ length: 70_000 }, () => ({}))
   for (const [protocol, transport] of Object.entries(transports(bench))) {
@@ -166,7 +166,7 @@ test('a short request that would become many objects is refused', async () => {
   assert.equal(bench.calls.seen.length, 0)
 })
 
-test('compressed requests are UNIMPLEMENTED, and nobody is answered compressed', async () => {
+test('compressed requests are UNIMPLEMENTED, and responses are never compressed', async () => {
   await using bench = await startGrpcBench()
   const packed = { sendCompression: compressionGzip, compressMinBytes: 0, acceptCompression: [compressionGzip] }
   for (const [protocol, transport] of Object.entries(transports(bench, packed))) {
@@ -175,7 +175,7 @@ test('compressed requests are UNIMPLEMENTED, and nobody is answered compressed',
   }
 })
 
-test('a choice that JSON leaves open is refused', async () => {
+test('a oneof that JSON leaves unset is refused', async () => {
   await using bench = await startGrpcBench()
   for (const [protocol, transport] of Object.entries(transports(bench))) {
     await assert.rejects(createClient(Relay, transport).deleteChannel({}), { code: Code.InvalidArgument }, protocol)
@@ -183,7 +183,7 @@ test('a choice that JSON leaves open is refused', async () => {
   assert.equal(bench.calls.seen.length, 0)
 })
 
-test('a deadline ends the call, though the handler does not answer', async () => {
+test('a deadline ends the call even if the handler does not respond', async () => {
   await using bench = await startGrpcBench()
   bench.calls.answer = () => new Promise(() => {})
   for (const [protocol, transport] of Object.entries(transports(bench))) {
@@ -201,7 +201,7 @@ test('a deadline ends the call, though the handler does not answer', async () =>
   assert.equal(failure.status.code, Code.DeadlineExceeded)
 })
 
-test('a handler that fails tells nothing of why', async () => {
+test('a failing handler does not reveal why', async () => {
   await using bench = await startGrpcBench()
   bench.calls.answer = () => Promise.reject(new Error('the store is at /secret/path'))
   for (const [protocol, transport] of Object.entries(transports(bench))) {
@@ -226,7 +226,7 @@ test('unknown methods and services are UNIMPLEMENTED to gRPC and 404 to all', as
   }
 })
 
-test('a certificate from elsewhere is not believed', async () => {
+test('a certificate from another authority is not trusted', async () => {
   await using bench = await startGrpcBench()
   const { certificate } = await certificates()
   const transport = createGrpcTransport({

@@ -37,7 +37,7 @@ test('TLS 1.2 and other curves are refused, before and after a new certificate',
   assert.equal(fingerprints.size, 2)
 })
 
-test('a certificate that does not fit its key is not taken, and streams outlive a renewal', async () => {
+test('a certificate that does not match its key is rejected, and streams survive a renewal', async () => {
   await using bench = await startGrpcBench()
   const { authority, certificate } = await certificates()
   const other = await authority.issue(['localhost'])
@@ -51,7 +51,7 @@ test('a certificate that does not fit its key is not taken, and streams outlive 
   assert.equal((await promise).length, 1024)
 })
 
-test('who names the server gets the certificate without addresses, who dials an address the other one', async () => {
+test('a client that names the server gets the certificate without addresses, others the other one', async () => {
   const { authority } = await certificates()
   const make = async (): Promise<{ certificate: Certificate; namedCertificate: Certificate }> => ({
     certificate: await authority.issue(['localhost', '127.0.0.1']),
@@ -84,7 +84,7 @@ test('who names the server gets the certificate without addresses, who dials an 
   )
 })
 
-test('one address takes only so many connections, and the port only so many in all', async () => {
+test('connections are limited per address, and per port', async () => {
   for (const limits of [{ connectionsPerAddress: 2 }, { connections: 2 }]) {
     await using bench = await startGrpcBench({ limits })
     const first = await bench.connect()
@@ -103,7 +103,7 @@ test('one address takes only so many connections, and the port only so many in a
   }
 })
 
-test('a connection takes 128 streams at once', async () => {
+test('a connection allows 128 concurrent streams', async () => {
   await using bench = await startGrpcBench()
   const client = await bench.connect()
   const { maxConcurrentStreams, maxHeaderListSize } = client.session.remoteSettings
@@ -114,7 +114,7 @@ test('a connection takes 128 streams at once', async () => {
   assert.equal(bench.streams.open.value, 128)
 })
 
-test('whoever opens and resets streams again and again is cut off', async () => {
+test('a client that keeps opening and resetting streams is cut off', async () => {
   await using bench = await startGrpcBench()
   const client = await bench.connect()
   const closed = once(client.session, 'close')
@@ -136,7 +136,7 @@ test('whoever opens and resets streams again and again is cut off', async () => 
   assert.equal((await ask(bench, '2', 'GET', '/health')).status, 200)
 })
 
-test('whoever asks and asks over HTTP/1.1 without waiting for answers is cut off', async () => {
+test('a client that keeps sending HTTP/1.1 requests without waiting for responses is cut off', async () => {
   await using bench = await startGrpcBench()
   bench.calls.answer = () => new Promise(() => {})
   const socket = await dial(bench, { ALPNProtocols: ['http/1.1'] })
@@ -155,7 +155,7 @@ test('whoever asks and asks over HTTP/1.1 without waiting for answers is cut off
   patient.destroy()
 })
 
-test('connections without a stream are closed in time, those with one are kept', async () => {
+test('connections without a stream are closed in time, those with one stay open', async () => {
   await using bench = await startGrpcBench({ limits: { idleMs: 500 } })
   const left = once((await bench.connect()).session, 'close')
   const busy = await bench.connect()
@@ -170,7 +170,7 @@ test('connections without a stream are closed in time, those with one are kept',
   await once(busy.session, 'close')
 })
 
-test('a connection that nobody reads from holds little, and not for long', async () => {
+test('a connection without a reader uses little memory, and not for long', async () => {
   await using bench = await startGrpcBench({ limits: { connections: 1, idleMs: 500, closeMs: 50 } })
   const upstreams: Socket[] = []
   const proxy = createServer((socket) => {
@@ -208,7 +208,7 @@ test('a connection that nobody reads from holds little, and not for long', async
   for (const upstream of upstreams) upstream.destroy()
 })
 
-test('handshakes, settings and headers that do not come are not waited for', async () => {
+test('missing handshakes, settings and headers time out', async () => {
   await using bench = await startGrpcBench({ limits: { headersMs: 500 } })
   // However it ends, and also before the next one is there.
   const closeOf = (socket: Socket): Promise<unknown> =>
@@ -222,7 +222,7 @@ test('handshakes, settings and headers that do not come are not waited for', asy
   await Promise.all(closes)
 })
 
-test('bodies that do not come are not waited for', async () => {
+test('missing bodies time out', async () => {
   await using bench = await startGrpcBench({ limits: { bodyMs: 100, closeMs: 100 } })
   const client = await bench.connect()
   for (const method of ['GetChallenge', 'Subscribe']) {
@@ -241,7 +241,7 @@ test('bodies that do not come are not waited for', async () => {
   assert.equal(bench.calls.seen.length, 0)
 })
 
-test('all bodies together, and those of one address, are held to a budget that comes back', async () => {
+test('bodies have a budget in total and per address, which is released', async () => {
   for (const limit of ['bodyBytes', 'bodyBytesPerAddress']) {
     await using bench = await startGrpcBench({ limits: { [limit]: 100_000, closeMs: 100 } })
     bench.calls.answer = () => ({ case: 'sendMessage', value: {} })
@@ -264,7 +264,7 @@ test('all bodies together, and those of one address, are held to a budget that c
   }
 })
 
-test('an answer that is not taken is let go', async () => {
+test('a response that is not read is dropped', async () => {
   await using bench = await startGrpcBench({ limits: { bodyMs: 100 } })
   bench.calls.answer = () => ({ case: 'createChannel', value: { welcome: new Uint8Array(1_000_000) } })
   const session = connectHttp2(`https://localhost:${bench.transport.port}`, {

@@ -38,7 +38,7 @@ function numbered(count: number): Buffer {
   return cells
 }
 
-test('cells come back whole and in order, several of them in one call', async () => {
+test('cells arrive complete and in order, several of them in one call', async () => {
   await using bench = await startGrpcBench()
   const session = open(await bench.connect())
   const cells = numbered(400)
@@ -51,7 +51,7 @@ test('cells come back whole and in order, several of them in one call', async ()
   assert.deepEqual(session.all(), cells)
 })
 
-test('whatever pieces the bytes come in, the cells are the same', async () => {
+test('the cells are the same, whatever pieces the bytes arrive in', async () => {
   await using bench = await startGrpcBench()
   bench.streams.echo = false
   const received: Buffer[] = []
@@ -69,7 +69,7 @@ test('whatever pieces the bytes come in, the cells are the same', async () => {
   assert.deepEqual(Buffer.concat(received), cells)
 })
 
-test('one write reaches every receiver and no other', async () => {
+test('one write reaches every receiver and no one else', async () => {
   await using bench = await startGrpcBench()
   const clients = [await bench.connect(), await bench.connect()]
   const sessions = clients.flatMap((client) => [open(client), open(client)])
@@ -88,7 +88,7 @@ test('one write reaches every receiver and no other', async () => {
   assert.deepEqual(sizes.sort(), [1024, 3072, 3072, 3072])
 })
 
-test('who is at the other end', async () => {
+test('the handler gets the identity of the peer', async () => {
   await using bench = await startGrpcBench()
   for (const [count, host] of LOOPBACKS.entries()) {
     open(await bench.connect(host))
@@ -102,7 +102,7 @@ test('who is at the other end', async () => {
   }
 })
 
-test('what the relay wrote before the end arrives, then status 0; the handler is not told of its own end', async () => {
+test('everything written before the end arrives, then status 0; the handler is not notified', async () => {
   await using bench = await startGrpcBench()
   const session = open(await bench.connect())
   await bench.streams.open.reaches(1)
@@ -116,7 +116,7 @@ test('what the relay wrote before the end arrives, then status 0; the handler is
   assert.equal(bench.streams.open.value, 1)
 })
 
-test('the agent ends: the handler is told once, the stream ends well', async () => {
+test('the agent ends the stream: the handler is notified once, and the stream ends cleanly', async () => {
   await using bench = await startGrpcBench()
   const client = await bench.connect()
   const session = open(client)
@@ -170,13 +170,13 @@ test('compressed messages and other encodings are UNIMPLEMENTED', async () => {
   assert.equal(bench.streams.open.value, 0)
 })
 
-test('a session that the handler turns away is UNAVAILABLE', async () => {
+test('a session that the handler rejects is UNAVAILABLE', async () => {
   await using bench = await startGrpcBench()
   bench.streams.accepting = false
   assert.equal((await open(await bench.connect()).closed).code, 14)
 })
 
-test('a reader that takes nothing is cut off at the bound, and others go on', async () => {
+test('a peer that does not read is cut off at the limit, and others continue', async () => {
   await using bench = await startGrpcBench({ limits: { unsentBytes: 1024 * 1024 } })
   const [slow, quick] = [await bench.connect(), await bench.connect()]
   const stalled = open(slow)
@@ -195,7 +195,7 @@ test('a reader that takes nothing is cut off at the bound, and others go on', as
   assert.equal(bench.streams.peers.has(1), false)
 })
 
-test('a reader that takes nothing cannot keep a stream that was ended', async () => {
+test('a peer that does not read cannot keep an ended stream open', async () => {
   await using bench = await startGrpcBench({ limits: { closeMs: 50 } })
   const client = await bench.connect()
   const stalled = open(client)

@@ -98,7 +98,7 @@ test('pushes arrive in order at the pace of the reader, over Connect and gRPC-We
   }
 })
 
-test('a reader that goes away ends the subscription, in every protocol', async () => {
+test('a reader that disconnects ends the subscription, in every protocol', async () => {
   for (const [protocol, transport] of Object.entries(WEB)) {
     await using bench = await startGrpcBench()
     const gone = new AbortController()
@@ -150,7 +150,7 @@ test('a refused subscription ends with the status of its error and all details',
   }
 })
 
-test('a handler that does not care about the reader is held to the bound', async () => {
+test('a handler that ignores the reader is limited by the buffer', async () => {
   await using bench = await startGrpcBench({ limits: { unsentBytes: 300_000, closeMs: 50 } })
   const client = await bench.connect()
   const { promise: closed, resolve } = Promise.withResolvers<GrpcStatus>()
@@ -170,7 +170,7 @@ test('a handler that does not care about the reader is held to the bound', async
   await web.closes.reaches(1)
 })
 
-test('requests that are no subscription are refused', async () => {
+test('requests that are not a subscription are refused', async () => {
   await using bench = await startGrpcBench()
   const client = await bench.connect()
   const bodies: [bytes: Uint8Array, code: number][] = [

@@ -9,7 +9,7 @@ import { certificates } from '@static/testkit/certificates'
 import { FakeCalls, FakeStreams, startGrpcBench } from '../support/grpc-fakes.ts'
 import { ask } from '../support/grpc-http.ts'
 
-test('localhost and all addresses are IPv4 and IPv6 on one port', async () => {
+test('localhost and the wildcard address cover IPv4 and IPv6 on one port', async () => {
   for (const host of ['localhost', '0.0.0.0', '::']) {
     await using bench = await startGrpcBench({ host })
     for (const address of LOOPBACKS) await bench.connect(address)
@@ -19,7 +19,7 @@ test('localhost and all addresses are IPv4 and IPv6 on one port', async () => {
   await assert.rejects(bench.connect('::1'))
 })
 
-test('a port that is taken is told, and nothing is left open', { skip: LOOPBACKS.length < 2 }, async () => {
+test('a port in use is reported, and nothing is left open', { skip: LOOPBACKS.length < 2 }, async () => {
   await using bench = await startGrpcBench({ host: '::1' })
   const { certificate } = await certificates()
   const health = (): { ready: boolean; name: string; version: string } => ({ ready: true, name: '', version: '' })
@@ -34,7 +34,7 @@ test('a port that is taken is told, and nothing is left open', { skip: LOOPBACKS
   await assert.rejects(bench.connect('127.0.0.1'))
 })
 
-test('a stop lets calls finish, ends streams well and frees the port', async () => {
+test('a stop lets calls finish, ends streams cleanly and frees the port', async () => {
   const bench = await startGrpcBench()
   const client = await bench.connect()
   const goaway = once(client.session, 'goaway')
@@ -69,7 +69,7 @@ test('a stop lets calls finish, ends streams well and frees the port', async () 
   assert.equal((await ask(again, '2', 'GET', '/health')).status, 200)
 })
 
-test('a stop is not held up by what does not end', async () => {
+test('a stop is not delayed by streams that do not end', async () => {
   const bench = await startGrpcBench({ limits: { closeMs: 100 } })
   bench.calls.answer = () => new Promise(() => {})
   const client = await bench.connect()

@@ -14,7 +14,7 @@ function healthClients(bench: GrpcBench): ReturnType<typeof createClient<typeof 
   return transports.map((transport) => createClient(Health, transport))
 }
 
-test('GET /health tells name and version, or that the relay cannot serve', async () => {
+test('GET /health returns name and version, or that the relay cannot serve', async () => {
   await using bench = await startGrpcBench()
   for (const version of VERSIONS) {
     bench.health.ready = true
@@ -29,7 +29,7 @@ test('GET /health tells name and version, or that the relay cannot serve', async
   }
 })
 
-test('grpc.health.v1 knows the whole and the relay, and nothing else', async () => {
+test('grpc.health.v1 knows the server as a whole and the relay, and nothing else', async () => {
   await using bench = await startGrpcBench()
   for (const client of healthClients(bench)) {
     for (const service of ['', 'static.relay.v1.Relay']) {
@@ -44,7 +44,7 @@ test('grpc.health.v1 knows the whole and the relay, and nothing else', async () 
   }
 })
 
-test('everything else is 404, with the headers of every answer', async () => {
+test('everything else is 404, with the headers of every response', async () => {
   await using bench = await startGrpcBench()
   const paths = [
     ['GET', '/'],
@@ -63,7 +63,7 @@ test('everything else is 404, with the headers of every answer', async () => {
   }
 })
 
-test('HSTS is for names of the network, not for this machine', async () => {
+test('HSTS is for public names, not for this machine', async () => {
   await using bench = await startGrpcBench()
   const hsts = async (host: string): Promise<unknown> =>
     (await ask(bench, '1.1', 'GET', '/health', { host })).headers['strict-transport-security']
@@ -83,7 +83,7 @@ test('without configured origins no page may read anything', async () => {
   }
 })
 
-test('pages of configured origins may call, and read tokens and errors', async () => {
+test('pages of configured origins may call the relay, and read tokens and errors', async () => {
   await using bench = await startGrpcBench({ origins: ['https://app.example'] })
   bench.calls.token = 'renewed'
   bench.calls.answer = () => ({ case: 'getChallenge', value: { relayName: 'localhost', nonce: new Uint8Array(3) } })
@@ -112,7 +112,7 @@ test('pages of configured origins may call, and read tokens and errors', async (
   }
 })
 
-test('a host name that is none is told so and does no harm', async () => {
+test('an invalid host name is reported and does no harm', async () => {
   await using bench = await startGrpcBench()
   const headers = { 'content-type': 'application/json', host: 'a b' }
   assert.equal((await ask(bench, '1.1', 'POST', '/static.relay.v1.Relay/GetChallenge', headers, '{}')).status, 400)

@@ -7,7 +7,7 @@ import { ask } from '../support/grpc-http.ts'
 const TOKEN = 'a token for the metrics'
 const text = (): Promise<string> => Promise.resolve('static_relay_sessions 3\n')
 
-test('this machine reads /metrics in both versions of HTTP, without a token', async () => {
+test('this machine can read /metrics over both versions of HTTP, without a token', async () => {
   await using bench = await startGrpcBench({ metrics: { text, token: undefined }, origins: ['https://app.example'] })
   for (const version of ['1.1', '2'] as const) {
     const { status, headers, body } = await ask(bench, version, 'GET', '/metrics', { origin: 'https://app.example' })
@@ -35,7 +35,7 @@ test('other machines need the token', async () => {
   assert.equal(headers['content-type'], 'application/json')
 })
 
-test('figures that cannot be had end the request, and nothing else', async () => {
+test('failing metrics end the request, and nothing else', async () => {
   const broken = { text: () => Promise.reject(new Error('no figures')), token: undefined }
   await using bench = await startGrpcBench({ metrics: broken })
   await assert.rejects(ask(bench, '1.1', 'GET', '/metrics'), /socket hang up/)
@@ -43,7 +43,7 @@ test('figures that cannot be had end the request, and nothing else', async () =>
   assert.equal((await ask(bench, '1.1', 'GET', '/health')).status, 200)
 })
 
-test('a proxy counts nothing: 404', async () => {
+test('a proxy has no metrics: 404', async () => {
   await using bench = await startGrpcBench()
   assert.equal((await ask(bench, '2', 'GET', '/metrics')).status, 404)
 })

@@ -15,7 +15,7 @@ import { quicCertificates, dial, echo, open, PEER, startPeer, startQuicBench, Wa
 
 const MIB = 1024 * 1024
 
-void test('a peer that leaves, and one that is killed, are noticed', async (t) => {
+void test('a peer that disconnects, and one that is killed, are noticed', async (t) => {
   const relay = await startQuicBench(t, { idleTimeoutMs: 1_000 })
   const connection = await dial(t, relay.target())
   open(connection).stream.write(Buffer.of(1))
@@ -30,7 +30,7 @@ void test('a peer that leaves, and one that is killed, are noticed', async (t) =
   assert.deepEqual(relay.transport.sessions(), [0])
 })
 
-void test('an endpoint whose thread dies is started anew; its streams are closed, the others go on', async (t) => {
+void test('an endpoint whose thread dies is restarted; its streams are closed, the others continue', async (t) => {
   const workers: Worker[] = []
   const note = (worker: Worker): void => void workers.push(worker)
   process.on('worker', note)
@@ -61,7 +61,7 @@ void test('an endpoint whose thread dies is started anew; its streams are closed
   }
 })
 
-void test('stopping tells the peers at once, and frees the ports', async (t) => {
+void test('stopping notifies the peers at once, and frees the ports', async (t) => {
   const relay = await startQuicBench(t, { ...echo, endpoints: 2 })
   const { stream, watch, bytes, closed } = open(await dial(t, relay.target()))
   stream.write(Buffer.of(1))
@@ -103,7 +103,7 @@ void test('a new certificate is served on the same ports', async (t) => {
   }
 })
 
-void test('a reader that stalls is closed before much waits for it', async (t) => {
+void test('a stalled reader is closed before much is buffered for it', async (t) => {
   const relay = await startQuicBench(t)
   const child = startPeer(t, { target: relay.target(), what: 'hold', streams: 1, bytesEach: 0 })
   await relay.watch.until(() => relay.streams[0]?.chunks.length === 1)
@@ -123,7 +123,7 @@ void test('a reader that stalls is closed before much waits for it', async (t) =
   child.kill('SIGKILL')
 })
 
-void test('a stream that sends more than a blocked relay can take is closed', async (t) => {
+void test('a stream that sends more than a blocked relay can accept is closed', async (t) => {
   const { proxies } = await quicCertificates()
   const relay = await startQuicBench(t)
   const before = process.memoryUsage.rss()
@@ -145,7 +145,7 @@ void test('a stream that sends more than a blocked relay can take is closed', as
   assert.ok(received[0]! < 32 * MIB)
 })
 
-void test('keys never lie in the common temporary directory', async (t) => {
+void test('keys are never written to the shared temporary directory', async (t) => {
   const seen: string[] = []
   const changes = new Watch()
   const watcher = watchFiles(tmpdir(), (_event, name) => {

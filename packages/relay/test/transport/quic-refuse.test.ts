@@ -21,7 +21,7 @@ const refused =
 
 const HANDLER = { opened: (): undefined => undefined, received: (): void => {}, closed: (): void => {} }
 
-void test('a client says what is wrong with the relay’s certificate', async (t) => {
+void test('a client reports what is wrong with the relay’s certificate', async (t) => {
   const relay = await startQuicBench(t, echo)
   const stranger = await newAuthority()
   await assert.rejects(
@@ -37,20 +37,20 @@ void test('a client says what is wrong with the relay’s certificate', async (t
   assert.equal(relay.streams.length, 0)
 })
 
-void test('a client says that a certificate has expired', async (t) => {
+void test('a client reports that a certificate has expired', async (t) => {
   const past = await newAuthority(() => new Date(Date.now() - 10 * 86_400_000))
   const relay = await startQuicBench(t, { certificate: await past.issue(['localhost'], { days: 1 }) })
   await assert.rejects(connectQuic(relay.target({ ca: past.cert })), refused(/has expired/))
 })
 
 // The library's TLS (BoringSSL) knows no constraints on addresses: a certificate of the local authority must not have any.
-void test('a certificate with addresses under name constraints cannot be checked', async (t) => {
+void test('a certificate with addresses under name constraints cannot be verified', async (t) => {
   const { authority } = await quicCertificates()
   const relay = await startQuicBench(t, { certificate: await authority.issue(['localhost', '127.0.0.1']) })
   await assert.rejects(connectQuic(relay.target()), refused(/a name constraint on addresses is a known cause/))
 })
 
-void test('a client says that nobody listens, and that nobody answers', async () => {
+void test('a client reports that nothing is listening, or that nothing answers', async () => {
   const socket = createSocket('udp4')
   socket.bind(0, '127.0.0.1')
   await once(socket, 'listening')
@@ -126,7 +126,7 @@ void test('a client certificate makes a proxy only if the proxies’ authority s
   assert.equal(plain.streams[0]?.peer.proxy, false)
 })
 
-void test('an endpoint takes a tenth more than its sessions, then nobody', async (t) => {
+void test('an endpoint accepts a tenth more than its sessions, then none', async (t) => {
   const relay = await startQuicBench(t, { ...echo, maxSessions: 10 })
   const connections = await Promise.all(Array.from({ length: 11 }, () => dial(t, relay.target())))
   await assert.rejects(connectQuic(relay.target({ connectTimeoutMs: 300 })), refused(/or it is full/))
@@ -136,7 +136,7 @@ void test('an endpoint takes a tenth more than its sessions, then nobody', async
   await watch.until(() => bytes() === 1)
 })
 
-void test('a port that is taken, a wrong host and a wrong certificate are told in words', async (t) => {
+void test('a port in use, a wrong host and a wrong certificate are reported clearly', async (t) => {
   const { server: certificate } = await quicCertificates()
   const relay = await startQuicBench(t)
   const options = { host: 'localhost', port: relay.transport.ports[0] ?? 0, endpoints: 1, certificate }

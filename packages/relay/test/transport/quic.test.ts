@@ -9,7 +9,7 @@ import { quicCertificates, dial, echo, open, startQuicBench } from '../support/q
 
 const WINDOW = 256 * 1024
 
-void test('cells come back whole and in order, on many streams at once', async (t) => {
+void test('cells arrive complete and in order, on many concurrent streams', async (t) => {
   const { proxies } = await quicCertificates()
   const relay = await startQuicBench(t, echo)
   const proxy = await dial(t, relay.target({ clientCertificate: proxies.issue() }))
@@ -42,7 +42,7 @@ void test('4 MiB both ways, 256 KiB in flight', async (t) => {
 })
 
 for (const host of ['localhost', '::', '0.0.0.0']) {
-  void test(`listening on ${host} takes IPv4 and IPv6`, async (t) => {
+  void test(`listening on ${host} accepts IPv4 and IPv6`, async (t) => {
     const relay = await startQuicBench(t, { ...echo, host })
     for (const address of LOOPBACKS) {
       const { stream, watch, bytes } = open(await dial(t, relay.target({ host: address })))
@@ -95,7 +95,7 @@ void test('what the handler does while a stream opens is not lost', async (t) =>
   assert.deepEqual(relay.transport.sessions(), [0])
 })
 
-void test('an end comes after all that was written, and takes an agent’s connection along', async (t) => {
+void test('the end of a stream comes after everything written, and ends an agent’s connection', async (t) => {
   const last = randomBytes(300 * CELL_BYTES)
   const relay = await startQuicBench(t, {
     onChunk: (transport, stream) => {
@@ -117,7 +117,7 @@ void test('an end comes after all that was written, and takes an agent’s conne
   await assert.rejects(again(), { code: 'connection_error' })
 })
 
-void test('a stream that the handler turns away is ended', async (t) => {
+void test('a stream that the handler rejects is ended', async (t) => {
   const relay = await startQuicBench(t, { onOpen: () => false })
   const { stream, closed } = open(await dial(t, relay.target()))
   stream.write(Buffer.of(1))

@@ -172,7 +172,7 @@ test(`the relay is killed in ${ROUNDS} rounds, seed ${SEED}`, { timeout: 240_000
   stage.expectNoRefusal()
 })
 
-test('a relay that has forgotten how far an agent has read tells it again, and both go on', async (t) => {
+test('a relay that has forgotten how far an agent has read delivers again, and both continue', async (t) => {
   const stage = await Stage.make(t)
   const alice = await stage.start('alice', 'grpc')
   const joiner = await stage.start('bob', 'grpc')

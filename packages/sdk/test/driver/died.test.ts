@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { StaticError } from '@static/protocol'
 import { NAME, TestSystem } from '../support/test-system.ts'
 
-test('a manager whose listener dies tells it to whoever waits for that', async (t) => {
+test('a manager whose listener dies reports it to every waiting caller', async (t) => {
   const world = await TestSystem.start(t, 'grpc')
   let broken = false
   const owner = await world.manager('owner', {

@@ -4,7 +4,7 @@ import fc from 'fast-check'
 import { encodeFrame, type Frame, FrameReader } from '../../src/driver/pipe-frame.ts'
 import { SEED } from '@static/testkit/random'
 
-test('frames come out as they went in, however the pipe cuts them', () => {
+test('frames round-trip, however the pipe splits them', () => {
   const frames = fc.array(fc.record({ header: fc.jsonValue(), bytes: fc.uint8Array({ maxLength: 300 }) }))
   fc.assert(
     fc.property(frames, fc.infiniteStream(fc.integer({ min: 1, max: 100 })), (given, cuts) => {
@@ -27,7 +27,7 @@ test('frames come out as they went in, however the pipe cuts them', () => {
   )
 })
 
-test('what cannot be a frame is refused before it is waited for', () => {
+test('an impossible frame is refused before its bytes arrive', () => {
   const long = Buffer.from([0, 16, 0, 1])
   assert.throws(() => new FrameReader().push(long), RangeError)
   const short = Buffer.from([0, 0, 0, 3, 1, 1, 1])

@@ -24,7 +24,7 @@ async function answer(driver: ChildProcessWithoutNullStreams): Promise<Frame> {
   }
 }
 
-test('it ends in order when its stdin does, and has said nothing', async (t) => {
+test('it exits cleanly when stdin ends, and has printed nothing', async (t) => {
   const driver = start(t)
   driver.stdin.end()
   const [printed, errors, [code]] = await Promise.all([
@@ -35,7 +35,7 @@ test('it ends in order when its stdin does, and has said nothing', async (t) => 
   assert.deepEqual([printed, errors, code], ['', '', 0])
 })
 
-test('a call that fails is answered with code and words, before and without a client', async (t) => {
+test('a failed call is answered with code and message, before and without a client', async (t) => {
   const driver = start(t)
   for (const piece of encodeFrame({ id: 5, do: 'channels' })) driver.stdin.write(piece)
   const { header } = await answer(driver)
@@ -52,7 +52,7 @@ test('a call that fails is answered with code and words, before and without a cl
   assert.deepEqual(await once(driver, 'exit'), [0, null])
 })
 
-test('it does not go on with a parent that it does not understand', async (t) => {
+test('it exits if it does not understand its parent', async (t) => {
   const driver = start(t)
   driver.stdin.write(Buffer.alloc(8, 0xff))
   const [printed, [code]] = await Promise.all([text(driver.stdout), once(driver, 'exit') as Promise<[number]>])

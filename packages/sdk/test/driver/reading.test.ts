@@ -24,7 +24,7 @@ class Ear {
   }
 }
 
-test('as many are read ahead as are wanted, and given again unless they were settled', async (t) => {
+test('as many messages are read ahead as requested, and delivered again unless settled', async (t) => {
   const world = await TestSystem.start(t, 'grpc')
   const sender = await world.agent('sender')
   let receiver = await world.agent('receiver')
@@ -53,7 +53,7 @@ test('as many are read ahead as are wanted, and given again unless they were set
   assert.deepEqual(await again.hears(3), ['2', '4', '5'])
 })
 
-test('what ends a channel is told to each that waits', async (t) => {
+test('the error that ends a channel reaches every waiting caller', async (t) => {
   const world = await TestSystem.start(t, 'grpc')
   const owner = await world.agent('owner')
   const member = await world.agent('member')

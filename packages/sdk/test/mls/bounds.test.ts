@@ -47,7 +47,7 @@ for (const count of [33, 3000]) {
   })
 }
 
-test('a leaf may list 32 extension types that nobody else knows', async () => {
+test('a leaf may list 32 extension types that no other member knows', async () => {
   const { agents } = await channelOf('owner', 'ann')
   const [owner, ann] = agents as [Agent, Agent]
   const commit = await bare(ann, [], { state: withLeaf(ann, claiming(32)) })
@@ -85,7 +85,7 @@ test('a commit with more Adds, Removes or path secrets than a group can have is 
   })
 })
 
-test('a KeyPackage that lists 33 extension types is refused by whoever would add it', async () => {
+test('a KeyPackage that lists 33 extension types is refused by the member that would add it', async () => {
   const { agents } = await channelOf('owner', 'ann')
   const [owner] = agents as [Agent]
   const made = await makeKeyPackage(crypto, text('cid'), generateSignatureKeyPair(), Date.now())
@@ -94,7 +94,7 @@ test('a KeyPackage that lists 33 extension types is refused by whoever would add
   await assert.rejects(owner.commit({ adds: [keyPackage] }), { code: 'invalid_request', message: /more than 32/ })
 })
 
-test('a Welcome into a tree with such a leaf is refused by the one who joins', async () => {
+test('a Welcome into a tree with such a leaf is refused by the joiner', async () => {
   const { agents } = await channelOf('owner', 'ann')
   const [, ann] = agents as [Agent, Agent]
   const cid = new Agent('cid')
@@ -132,7 +132,7 @@ function byValue(proposal: Proposal): Commit['proposals'][number] {
   return { proposalOrRefType: 'proposal', proposal }
 }
 
-test('a group is stored as the library would store it, and lists of any length take no more stack', async () => {
+test('a group is encoded as by the library, and lists of any length use no more stack', async () => {
   const { agents } = await channelOf('owner', 'ann', 'bob')
   const [owner] = agents as [Agent]
   const { state } = inside(owner.group)
@@ -162,7 +162,7 @@ test('a group is stored as the library would store it, and lists of any length t
   )
 })
 
-test('bytes that are no group are no group, whatever they are', () => {
+test('bytes that are not a group are rejected, whatever they are', () => {
   fc.assert(
     fc.property(fc.uint8Array({ maxLength: 2000 }), (bytes) => decodeState(bytes) === undefined),
     { numRuns: 300, seed: 20_261_115 },

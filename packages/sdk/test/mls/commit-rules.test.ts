@@ -44,7 +44,7 @@ test('an empty commit changes nothing', () => {
   assert.deepEqual(checkCommit(group, byOwner, declared()), { added: [], removed: [] })
 })
 
-test('rules that other checks stand before', () => {
+test('rules that other checks precede', () => {
   const founder = leaf(9, { identity: FOUNDER_IDENTITY })
   const withFounder = { ...group, leaves: [...group.leaves, founder] }
   assert.equal(checkCommit(withFounder, { ...byOwner, sender: 9 }, declared()), 'founder_commits')
@@ -103,7 +103,7 @@ test('the commit that leaves one leaf carries a PreSharedKey, and only that one'
   assert.equal(checkCommit(alone, twice, declared()), 'psk_misplaced')
 })
 
-test('the founder leaf goes without being declared, and may be removed by anyone', () => {
+test('the founder leaf is removed without being declared, and by any member', () => {
   const founder = leaf(9, { identity: FOUNDER_IDENTITY })
   const withFounder = { ...group, leaves: [...group.leaves, founder] }
   const commit: RuleCommit = { sender: 1, proposals: [{ kind: 'remove', leaf: 9 }], path: undefined }

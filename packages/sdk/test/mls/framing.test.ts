@@ -5,7 +5,7 @@ import { lengthBytes, parsePrivateMessage, readSpan, writeLength } from '../../s
 import { SEED } from '@static/testkit/random'
 import { channelOf } from './support.ts'
 
-test('a length is read as it was written, and leads nowhere else', () => {
+test('a length is read as it was written, and never points past the end', () => {
   for (const length of [0, 1, 63, 64, 16_383, 16_384, 70_000]) {
     const bytes = new Uint8Array(lengthBytes(length) + length)
     const start = writeLength(bytes, 0, length)
@@ -16,7 +16,7 @@ test('a length is read as it was written, and leads nowhere else', () => {
   assert.equal(readSpan(new Uint8Array(), 0), undefined)
 })
 
-test('a length has one form only', () => {
+test('a length has exactly one encoding', () => {
   for (const bytes of [
     [0x40, 1, 9],
     [0x80, 0, 0, 1, 9],
@@ -26,7 +26,7 @@ test('a length has one form only', () => {
     assert.equal(readSpan(new Uint8Array(bytes), 0), undefined)
 })
 
-test('any bytes are taken apart without harm', async () => {
+test('any bytes are parsed without harm', async () => {
   const message = (await channelOf('owner', 'ann')).agents[0]!.send('x')
   assert.ok(parsePrivateMessage(message))
   assert.equal(parsePrivateMessage(Buffer.concat([message, Buffer.alloc(1)])), undefined)

@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { inside } from '../../src/mls/ts-mls/state.ts'
 import { Agent, addAll, channelOf, engine, hex, makeChannel, NAME } from './support.ts'
 
-test('a channel is founded, its founder removed, and members come, speak and go', async () => {
+test('a channel is created, its founder removed, and members join, send and leave', async () => {
   const owner = new Agent('owner')
   const channelId = await makeChannel(owner)
   const facts = engine.facts(owner.group)
@@ -33,7 +33,7 @@ test('a channel is founded, its founder removed, and members come, speak and go'
   assert.equal(hex(engine.facts(bob.group).epochAuthenticator), hex(engine.facts(owner.group).epochAuthenticator))
 })
 
-test('everything goes on from bytes at every step', async () => {
+test('every step works from stored bytes', async () => {
   const { agents } = await channelOf('owner', 'ann')
   const [owner, ann] = agents as [Agent, Agent]
   for (let round = 0; round < 3; round++) {
@@ -46,7 +46,7 @@ test('everything goes on from bytes at every step', async () => {
   }
 })
 
-test('before the founder is removed nothing is sent and nobody added', async () => {
+test('before the founder is removed, nothing can be sent and no one added', async () => {
   const owner = new Agent('owner')
   const own = await owner.keyPackage()
   const ann = await new Agent('ann').keyPackage()
@@ -68,7 +68,7 @@ test('a channel has at most 250 members', async () => {
   await assert.rejects(owner.commit({ adds }), { code: 'group_full' })
 })
 
-test('a member whose leaf another gets in the same commit knows that it was removed', async () => {
+test('a member whose leaf goes to another in the same commit knows that it was removed', async () => {
   const { agents } = await channelOf('owner', 'ann', 'bob')
   const [owner, ann, bob] = agents as [Agent, Agent, Agent]
   const cid = new Agent('cid')
@@ -84,7 +84,7 @@ test('a member whose leaf another gets in the same commit knows that it was remo
   assert.equal(bob.read(cid.send('in her place')), 'in her place')
 })
 
-test('members who are added at different times, before those around them have committed, can join', async () => {
+test('members added at different times, before those around them have committed, can join', async () => {
   const { agents } = await channelOf('owner', 'a', 'b', 'c', 'd', 'e', 'f', 'g')
   const commit = async (sender: Agent, change: Parameters<Agent['commit']>[0], staying: Agent[]): Promise<void> => {
     const pending = await sender.commit(change)

@@ -27,7 +27,7 @@ async function made(change: {
   return encodeKeyPackage(publicPackage)
 }
 
-test('a KeyPackage says whose it is and lasts 84 days', async () => {
+test('a KeyPackage names its agent and is valid for 84 days', async () => {
   const ann = new Agent('ann')
   const { keyPackage, ref, privatePart } = await ann.keyPackage(NOW)
   assert.ok(keyPackage.length < 400)
@@ -42,7 +42,7 @@ test('a KeyPackage says whose it is and lasts 84 days', async () => {
   await assert.rejects(engine.checkKeyPackage(keyPackage, NOW, new Agent('bob').agentId), { code: 'invalid_request' })
 })
 
-test('a KeyPackage that a channel cannot use', async () => {
+test('a KeyPackage that a channel cannot use is refused', async () => {
   const refused = async (bytes: Uint8Array, message: RegExp): Promise<void> =>
     assert.rejects(engine.checkKeyPackage(bytes, NOW), { code: 'invalid_request', message })
   const good = await made({})

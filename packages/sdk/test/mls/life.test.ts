@@ -12,7 +12,7 @@ import { Agent, engine, hex, makeChannel } from './support.ts'
 const STEPS = 50
 const AGENTS = 9
 
-test('a long life: members come, go, rotate, restart and speak, and all agree at every step', async (context) => {
+test('a long life: members join, leave, rotate, restart and send, and all agree at every step', async (context) => {
   context.diagnostic(`STATIC_SEED=${SEED}`)
   const below = randomBelow(SEED)
   const pick = <Item>(items: readonly Item[]): Item => items[below(items.length)]!

@@ -118,7 +118,7 @@ test('the removed member learns of its removal, whatever id the other client gav
   }
 })
 
-test('the first Add after being alone asks for a re-key, and no other commit does', async () => {
+test('the first Add after being alone requires a re-key, and no other commit does', async () => {
   const owner = new Agent('owner')
   await makeChannel(owner)
   const [ann, bob] = [await new Agent('ann').keyPackage(), await new Agent('bob').keyPackage()]

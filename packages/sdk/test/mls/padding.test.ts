@@ -72,7 +72,7 @@ test('the sizes of the table', () => {
   assert.throws(() => sender.send(new Uint8Array(263_141)), { code: 'too_large' })
 })
 
-test('authenticated data takes its room from the plaintext, never from the bucket', () => {
+test('authenticated data takes space from the plaintext, never from the bucket', () => {
   for (const bytes of [1, 63, 64, 255, 500]) {
     const ciphertext = sender.send(new Uint8Array(1024), randomBytes(bytes))
     assert.equal(ciphertext.length, BUCKETS[0]?.ciphertextBytes)

@@ -38,7 +38,7 @@ for (const [name, sender, receiver] of [
   })
 }
 
-test('failures come in the class of the library', async () => {
+test("failures use the library's error class", async () => {
   const { privateKey, publicKey } = await ours.hpke.generateKeyPair()
   const { enc, ct } = await ours.hpke.seal(publicKey, plaintext, info)
   await assert.rejects(ours.hpke.open(privateKey, enc, ct, text('other')), CryptoError)
@@ -50,7 +50,7 @@ test('failures come in the class of the library', async () => {
   await assert.rejects(ours.signature.sign(new Uint8Array(5), plaintext), CryptoError)
 })
 
-test('HMAC and HKDF are those of node:crypto, for keys of any length', () => {
+test('HMAC and HKDF match node:crypto, for keys of any length', () => {
   for (const length of [0, 1, 31, 32, 33, 64, 65, 200]) {
     const [key, bytes] = [randomBytes(length), randomBytes(200)]
     assert.equal(hex(hmac(key, bytes)), createHmac('sha256', key).update(bytes).digest('hex'))

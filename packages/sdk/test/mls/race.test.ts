@@ -8,7 +8,7 @@ import { inside } from '../../src/mls/ts-mls/state.ts'
 import { crypto } from './attacker.ts'
 import { type Agent, channelOf, engine, hex } from './support.ts'
 
-test('the loser of a race follows the winner, also from the database', async () => {
+test('the loser of a race follows the winner, also when loaded from the database', async () => {
   const { agents } = await channelOf('owner', 'ann', 'bob')
   const [owner, ann, bob] = agents as [Agent, Agent, Agent]
   const [mine, winner] = [await owner.commit({ removes: [bob.agentId] }), await ann.commit()]
@@ -24,7 +24,7 @@ test('the loser of a race follows the winner, also from the database', async () 
   assert.equal((await ann.take(owner, again)).kind, 'accepted')
 })
 
-test('a second commit in one epoch does not use the key of the first, and is followed', async () => {
+test('a second commit in one epoch does not reuse the key of the first, and is followed', async () => {
   const { agents } = await channelOf('owner', 'ann')
   const [owner, ann] = agents as [Agent, Agent]
   const generations: number[] = []
@@ -41,7 +41,7 @@ test('a second commit in one epoch does not use the key of the first, and is fol
   assert.equal((await ann.take(owner, pending)).kind, 'accepted')
 })
 
-test('a commit of another epoch says so', async () => {
+test('a commit of another epoch is reported as such', async () => {
   const { agents } = await channelOf('owner', 'ann')
   const [owner, ann] = agents as [Agent, Agent]
   const [first] = [await owner.commit()]
@@ -69,7 +69,7 @@ function secretsOf(agent: Agent): Uint8Array[] {
   ]
 }
 
-test('after a commit nothing of the epoch before is left, in the committer and in who follows', async () => {
+test('after a commit nothing of the previous epoch is left, in the committer and in other members', async () => {
   const { agents } = await channelOf('owner', 'ann', 'bob')
   const [owner, ann] = agents as [Agent, Agent, Agent]
   const before = [owner, ann].map((agent) => {
@@ -96,7 +96,7 @@ function isZero(bytes: Uint8Array): boolean {
   return bytes.every((byte) => byte === 0)
 }
 
-test('one task at a time per group, in order, also after a failure', async () => {
+test('one task at a time runs per group, in order, even after a failure', async () => {
   const mutex = new KeyedMutex()
   const log: string[] = []
   const { promise: gate, resolve: open } = Promise.withResolvers<void>()

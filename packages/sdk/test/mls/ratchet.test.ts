@@ -45,7 +45,7 @@ function libraryState({ group, rows }: Agent): ClientState {
   return { ...state, secretTree }
 }
 
-test('the library reads what the layer writes, and the other way round', async () => {
+test('the library reads what the cipher writes, and the reverse', async () => {
   const [owner, ann] = await pair()
   let atAnn = libraryState(ann)
   for (const [size, data] of [
@@ -84,7 +84,7 @@ test('the library reads what the layer writes, and the other way round', async (
   }
 })
 
-test('a message opens again by its own key and by nothing else', async () => {
+test('a message can be opened again only with its own key', async () => {
   const [owner, ann] = await pair()
   const sealed = owner.seal('one')
   const opened = ann.open(sealed.ciphertext)
@@ -119,7 +119,7 @@ test('replayed, late, reflected and changed messages are refused, and the next o
   assert.equal(ann.read(fourth), 'd')
 })
 
-test('nothing is left of a skipped generation, nor of one that was opened', async () => {
+test('nothing is left of a skipped generation, or of an opened one', async () => {
   const [owner, ann] = await pair()
   const { leaf } = engine.facts(owner.group).own
   const past: RatchetRow[] = []
@@ -149,7 +149,7 @@ function engineKey(secret: Uint8Array, generation: number): Uint8Array {
   return hmac(secret, info).subarray(0, 16)
 }
 
-test('nothing is hashed for a message that is further ahead than allowed, or of another leaf than expected', async () => {
+test('nothing is hashed for a message that is too far ahead, or from another leaf than expected', async () => {
   const [owner, ann] = await pair()
   const { leaf } = engine.facts(owner.group).own
   const ahead = (steps: number): Uint8Array => {
@@ -185,7 +185,7 @@ test('nothing is hashed for a message that is further ahead than allowed, or of 
   assert.ok(asked > 0)
 })
 
-test('a member cannot speak for another, and a stranger not at all', async () => {
+test('a member cannot send as another, and a non-member cannot send at all', async () => {
   const { agents } = await channelOf('owner', 'ann', 'bob')
   const [owner, ann, bob] = agents as [Agent, Agent, Agent]
   // Ann knows every ratchet of the epoch, so only the signature is in her way.
@@ -213,7 +213,7 @@ test('a member cannot speak for another, and a stranger not at all', async () =>
   assert.throws(() => engine.encrypt(owner.group, ann.rows, text('x')), { code: 'epoch_mismatch' })
 })
 
-test('rows survive the database, whatever they hold', () => {
+test('rows survive the database, whatever they contain', () => {
   fc.assert(
     fc.property(
       fc.bigInt({ min: 0n, max: (1n << 64n) - 1n }),

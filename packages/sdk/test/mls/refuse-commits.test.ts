@@ -27,7 +27,7 @@ async function scene(): Promise<Scene> {
 }
 
 for (const [name, reason, forge] of FORBIDDEN) {
-  test(`refused by every member, and the channel goes on: ${name}`, async () => {
+  test(`refused by every member, and the channel continues: ${name}`, async () => {
     const place = await scene()
     const { owner, ann, bob } = place
     const { commit, declaration, declarer } = await forge(place)
@@ -49,7 +49,7 @@ for (const [name, reason, forge] of FORBIDDEN) {
   })
 }
 
-test('anyone removes a member that has left, by its notice', async () => {
+test('any member removes a member that has left, with its notice', async () => {
   const { channelId, owner, ann, bob } = await scene()
   await assert.rejects(ann.commit({ removes: [bob.agentId] }), { code: 'not_allowed' })
   const pending = await ann.commit({ removes: [bob.agentId], leaveNotices: [notice(ann, bob, channelId)] })
@@ -58,7 +58,7 @@ test('anyone removes a member that has left, by its notice', async () => {
   assert.equal(owner.read(ann.send('two left')), 'two left')
 })
 
-test('a member that comes back with the key of a leaf takes its place: Remove and Add in one commit', async () => {
+test('a member that returns with the key of a leaf takes its place: Remove and Add in one commit', async () => {
   const { owner, ann, bob } = await scene()
   const again = await bob.keyPackage()
   const pending = await owner.commit({ removes: [bob.agentId], adds: [again.keyPackage] })
@@ -70,7 +70,7 @@ test('a member that comes back with the key of a leaf takes its place: Remove an
   assert.equal(ann.read(bob.send('back')), 'back')
 })
 
-test('what others would refuse is refused before it is made', async () => {
+test('a commit that others would refuse is refused before it is made', async () => {
   const { owner, ann, bob } = await scene()
   const same = await new Agent('ann').keyPackage()
   await assert.rejects(owner.commit({ adds: [same.keyPackage] }), { code: 'invalid_request' })
@@ -82,7 +82,7 @@ test('what others would refuse is refused before it is made', async () => {
   assert.equal(bob.read(owner.send('nothing happened')), 'nothing happened')
 })
 
-test('a commit that only some can read: those who cannot say so, with its sender', async () => {
+test('a commit that only some can decrypt: those that cannot report it, with its sender', async () => {
   const { owner, ann, bob } = await scene()
   const node = inside(bob.group).state.ratchetTree[2 * leafOf(bob, bob)]
   assert.ok(node?.nodeType === 'leaf')
@@ -102,7 +102,7 @@ test('a commit that only some can read: those who cannot say so, with its sender
   assert.equal((await owner.judge(garbled, NOTHING, ann.agentId)).kind, 'undecryptable')
 })
 
-test('who is removed by a commit judges it as those who stay', async () => {
+test('a removed member judges the commit like those that stay', async () => {
   const { owner, ann, bob } = await scene()
   const [proposal, agentId] = await add('cid')
   assert.ok('add' in proposal)
@@ -117,7 +117,7 @@ test('who is removed by a commit judges it as those who stay', async () => {
   }
 })
 
-test('members agree about a commit whatever their clocks say', async () => {
+test('members agree on a commit, whatever their clocks say', async () => {
   const { owner, ann, bob } = await scene()
   const cid = new Agent('cid')
   const [twin] = await add('owner')
@@ -144,7 +144,7 @@ test('members agree about a commit whatever their clocks say', async () => {
   )
 })
 
-test('a member that has been silent for longer than its KeyPackage lasts keeps nobody out', async () => {
+test('a member that has been silent longer than its KeyPackage lasts blocks no joins', async () => {
   const { owner, bob } = await scene()
   mock.timers.enable({ apis: ['Date'], now: Date.now() + 200 * DAY })
   try {
@@ -160,7 +160,7 @@ test('a member that has been silent for longer than its KeyPackage lasts keeps n
   }
 })
 
-test('whatever bytes come, a commit is judged and never throws', async () => {
+test('whatever the bytes, a commit is judged and never throws', async () => {
   const { owner, ann } = await scene()
   const { commit, declaration } = await ann.commit()
   await fc.assert(

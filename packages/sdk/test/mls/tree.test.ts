@@ -49,7 +49,7 @@ const leaf =
     return { nodeType: 'leaf', leaf: { ...node.leaf, ...change } }
   }
 
-test('a sound tree has no fault, and its hashes are those of the library', async () => {
+test('a valid tree has no fault, and its hashes match the library', async () => {
   assert.equal(await faultOf(crypto, tree, context), undefined)
   const hashes = new TreeHashes(tree)
   assert.equal(hex(hashes.root), hex(await treeHashRoot(tree, crypto.provider.hash)))
@@ -57,7 +57,7 @@ test('a sound tree has no fault, and its hashes are those of the library', async
   assert.deepEqual(tree[11]?.nodeType === 'parent' && tree[11].parent.unmergedLeaves, [7])
 })
 
-test('what an adder may not change in a tree', async () => {
+test('changes an adder must not make to a tree', async () => {
   const madeUp = /not made by its members/
   assert.match((await fault(11, parent({ hpkePublicKey: randomBytes(32) })))!, madeUp)
   assert.match((await fault(3, parent({ parentHash: randomBytes(32) })))!, madeUp)

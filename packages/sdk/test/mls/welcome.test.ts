@@ -34,7 +34,7 @@ async function addTo(state: ClientState, ...keyPackages: KeyPackage[]): Promise<
   return [encodeWelcome(made.welcome!), made.newState]
 }
 
-test('a relay that slips a leaf of its own into a new channel is found out', async () => {
+test('a relay that slips its own leaf into a new channel is detected', async () => {
   const owner = new Agent('owner')
   const own = await owner.keyPackage()
   const ghost = await new Agent('ghost').keyPackage()
@@ -44,7 +44,7 @@ test('a relay that slips a leaf of its own into a new channel is found out', asy
   await assert.rejects(owner.join(unmarked, own, { founding: true }), INVALID)
 })
 
-test("a fake group with the owner's real key on a leaf is refused by who signed, not by who is there", async () => {
+test("a fake group with the owner's real key on a leaf is refused by its signer, not by its members", async () => {
   const [owner, bob] = [new Agent('owner'), new Agent('bob')]
   const [planted, own] = [await owner.keyPackage(), await bob.keyPackage()]
   const mallory = await group(text('mallory'), owner.agentId)
@@ -62,7 +62,7 @@ test("a fake group with the owner's real key on a leaf is refused by who signed,
   await assert.rejects(bob.join(alone, own, expected), { ...INVALID, message: /owner/ })
 })
 
-test('a member that the owner has added may add others: the owner has committed with others there', async () => {
+test('a member that the owner added may add others, because the owner has committed', async () => {
   const { agents } = await channelOf('owner', 'ann')
   const [owner, ann] = agents as [Agent, Agent]
   const bob = new Agent('bob')
@@ -71,7 +71,7 @@ test('a member that the owner has added may add others: the owner has committed 
   await bob.join(welcomes[0]!.welcome, own, { name: NAME, owner: owner.agentId, signer: ann.agentId })
 })
 
-test('what the caller expects must hold', async () => {
+test('a Welcome must match what the caller expects', async () => {
   const owner = new Agent('owner')
   const channelId = await makeChannel(owner)
   const bob = new Agent('bob')
@@ -90,7 +90,7 @@ test('what the caller expects must hold', async () => {
   assert.equal(hex(signer.agentId), hex(owner.agentId))
 })
 
-test('a Welcome for somebody else, a broken one and none at all', async () => {
+test('a Welcome for another agent, a damaged one and none at all are refused', async () => {
   const { agents } = await channelOf('owner')
   const owner = agents[0]!
   const [bob, cid] = [new Agent('bob'), new Agent('cid')]
@@ -113,7 +113,7 @@ test('a Welcome for somebody else, a broken one and none at all', async () => {
   await assert.rejects(engine.join(toBob, forBob.privatePart, cid.key, {}), { code: 'store_corrupt' })
 })
 
-test('a group that is not of a channel, or whose founder is still there, is refused', async () => {
+test('a group that is not a channel, or still has its founder, is refused', async () => {
   const [owner, bob] = [new Agent('owner'), new Agent('bob')]
   const own = await bob.keyPackage()
   const planted = publicOf(await owner.keyPackage())

@@ -16,7 +16,7 @@ function works(key: Uint8Array): boolean {
   }
 }
 
-test('a key is taken if and only if it can be encrypted to', () => {
+test('a key is accepted if and only if it can be encrypted to', () => {
   const ends = ['00', '01', '02', 'eb', 'ec', 'ed', 'ee', 'ef', 'ff']
   const near = ends.flatMap((end) =>
     [0x00, 0x7f, 0x80, 0xff].map((last) => {

@@ -87,7 +87,7 @@ function open(
   return { ...opened, listener }
 }
 
-test('what one turn asks leaves in one write', async (t) => {
+test('requests of one turn leave in one write', async (t) => {
   const relay = new Relay()
   const { session, ready, listener } = open(t, relay)
   await ready
@@ -108,7 +108,7 @@ test('what one turn asks leaves in one write', async (t) => {
   )
 })
 
-test('done is called after request has returned, and once, also without a session', async (t) => {
+test('done is called after request has returned, and once, even without a session', async (t) => {
   const relay = new Relay()
   const { session, ready, listener } = open(t, relay)
   const outcomes: Outcome['type'][] = []
@@ -133,7 +133,7 @@ test('done is called after request has returned, and once, also without a sessio
   assert.deepEqual(outcomes, ['lost', 'answered', 'lost'])
 })
 
-test('a request from within a callback comes after everything that came before', async (t) => {
+test('a request from within a callback comes after all earlier ones', async (t) => {
   const relay = new Relay()
   const { session, ready, listener } = open(t, relay)
   await ready
@@ -182,7 +182,7 @@ test('listeners and callbacks that throw break nothing', async (t) => {
   await listener.until(() => bugs.length === 6)
 })
 
-test('it dials again when the line is cut, and goes on', async (t) => {
+test('it reconnects when the connection is cut, and continues', async (t) => {
   const relay = new Relay()
   const { session, ready, listener } = open(t, relay)
   await ready
@@ -194,7 +194,7 @@ test('it dials again when the line is cut, and goes on', async (t) => {
   assert.equal(relay.peers.length, 2)
 })
 
-test('closing ends the stream before it resolves; what is open is lost', async (t) => {
+test('closing ends the stream before it resolves; pending requests are lost', async (t) => {
   const relay = new Relay()
   const { session, ready, listener } = open(t, relay)
   await ready
@@ -214,7 +214,7 @@ test('closing before the first session rejects ready', async (t) => {
   await assert.rejects(ready, refusedWith('closed', /before it had opened/))
 })
 
-test('a pinned relay is found under the host of the endpoint', async (t) => {
+test('a pinned relay is found by the host of the endpoint', async (t) => {
   const relay = new Relay()
   const { ready } = open(t, relay, { pins: new Map([['relay.test', new Uint8Array(32)]]) })
   await assert.rejects(ready, refusedWith('connection_error', /is not the one this agent knows/))
@@ -223,7 +223,7 @@ test('a pinned relay is found under the host of the endpoint', async (t) => {
   assert.deepEqual(listener.log, ['opened'], 'nothing new to pin')
 })
 
-test('tokens come from their source, and its errors go to whoever waits', async (t) => {
+test('tokens come from their source, and its errors reach the waiting caller', async (t) => {
   const relay = new Relay()
   const { ready, listener } = open(t, relay, {
     tokens: () => Promise.resolve({ jwt: 'jwt', expiresAt: Date.now() + 3_600_000 }),
@@ -235,7 +235,7 @@ test('tokens come from their source, and its errors go to whoever waits', async 
   await assert.rejects(refused, error)
 })
 
-test('without a QUIC transport a QUIC endpoint is out of reach', async (t) => {
+test('without a QUIC transport a QUIC endpoint is unreachable', async (t) => {
   const relay = new Relay()
   const { ready } = open(t, relay, { endpoint: parseEndpoint('quic://relay.test') })
   await assert.rejects(ready, refusedWith('connection_error', /no QUIC/))

@@ -39,7 +39,7 @@ test('two failed QUIC dials in a row lead to gRPC', () => {
   onGrpc()
 })
 
-test('an opening that takes too long is a failed dial', () => {
+test('an opening that takes too long counts as a failed dial', () => {
   const stage = new Stage(QUIC)
   stage.do({ type: 'start' })
   stage.dialled(1)
@@ -49,7 +49,7 @@ test('an opening that takes too long is a failed dial', () => {
   assert.deepEqual(stage.taken(), ['dial 1 quic', 'end 1', 'dial 2 quic', 'end 2', 'dial 3 grpc'])
 })
 
-test('an opening that the relay finds too slow is one, too', () => {
+test('an opening that the relay finds too slow does too', () => {
   const stage = Stage.opened(QUIC)
   stage.cut(1)
   for (const stream of [2, 3]) {
@@ -61,7 +61,7 @@ test('an opening that the relay finds too slow is one, too', () => {
   assert.deepEqual(ways(stage), ['quic', 'quic', 'quic', 'grpc'])
 })
 
-test('a refusal is no reason for gRPC, nor is a session that was open', () => {
+test('neither a refusal nor the loss of an open session leads to gRPC', () => {
   const stage = Stage.opened(QUIC)
   stage.cut(1)
   for (let stream = 2; stream < 6; stream++) {
@@ -73,7 +73,7 @@ test('a refusal is no reason for gRPC, nor is a session that was open', () => {
   assert.deepEqual(ways(stage), ['quic', 'quic', 'quic', 'quic', 'quic'])
 })
 
-test('a certificate that is not trusted is no reason for gRPC', () => {
+test('an untrusted certificate does not lead to gRPC', () => {
   const stage = Stage.opened(QUIC)
   stage.cut(1)
   for (let stream = 2; stream < 5; stream++) {
@@ -93,7 +93,7 @@ test('without fallback there is no gRPC', () => {
   assert.deepEqual(ways(stage), ['quic', 'quic', 'quic', 'quic', 'quic'])
 })
 
-test('a lost gRPC session is dialled by gRPC; when that fails, QUIC has two tries again', () => {
+test('a lost gRPC session is redialled over gRPC; if that fails, QUIC gets two attempts again', () => {
   const stage = onGrpc()
   stage.cut(3)
   for (let stream = 4; stream < 10; stream++) {
@@ -103,7 +103,7 @@ test('a lost gRPC session is dialled by gRPC; when that fails, QUIC has two trie
   assert.deepEqual(ways(stage).slice(3), ['grpc', 'quic', 'quic', 'grpc', 'quic', 'quic'])
 })
 
-test('QUIC is tried again after 60 s, then after twice as long, up to 10 minutes; nothing else changes', () => {
+test('QUIC is retried after 60 s, then after twice as long, up to 10 minutes; nothing else changes', () => {
   const stage = onGrpc()
   let stream = 4
   for (const minutes of [1, 2, 4, 8, 10, 10]) {
@@ -120,7 +120,7 @@ test('QUIC is tried again after 60 s, then after twice as long, up to 10 minutes
   assert.deepEqual(stage.losses, [])
 })
 
-test('a probe that opens takes over: what was open is lost, and no loss of the session is told', () => {
+test('a probe that opens takes over: pending requests are lost, and no loss of the session is reported', () => {
   const stage = probing()
   stage.request('a')
   assert.equal(stage.line(3).requests.at(-1)?.body.case, 'resume', 'the old stream works until then')
@@ -134,7 +134,7 @@ test('a probe that opens takes over: what was open is lost, and no loss of the s
   assert.deepEqual(stage.taken(), [], 'no more probes')
 })
 
-test('the old stream may hear first that it was replaced', () => {
+test('the old stream may be closed as replaced first', () => {
   const stage = probing()
   stage.request('a')
   stage.close(3, CloseReason.REPLACED, { code: 'closed', message: 'Newer.' })
@@ -145,7 +145,7 @@ test('the old stream may hear first that it was replaced', () => {
   assert.deepEqual(stage.losses, [])
 })
 
-test('if the stream that replaced it fails after all, the loss is told', () => {
+test('if the replacing stream fails after all, the loss is reported', () => {
   const stage = probing()
   stage.close(3, CloseReason.REPLACED)
   stage.cut(4)
@@ -154,7 +154,7 @@ test('if the stream that replaced it fails after all, the loss is told', () => {
   assert.deepEqual(stage.taken(), ['dial 5 grpc'])
 })
 
-test('replaced before the probe has asked: that was somebody else', () => {
+test('replaced before the probe has opened: another process did it', () => {
   const stage = onGrpc()
   stage.live(3, MINUTE_MS)
   stage.dialled(4)
@@ -165,7 +165,7 @@ test('replaced before the probe has asked: that was somebody else', () => {
   assert.deepEqual(stage.taken(), [])
 })
 
-test('when gRPC is lost while QUIC is tried, that is the next session', () => {
+test('if gRPC is lost during a QUIC probe, the probe becomes the next session', () => {
   const stage = probing()
   stage.cut(3)
   assert.deepEqual(stage.taken(), ['end 3', 'lost connection_error'])
@@ -173,7 +173,7 @@ test('when gRPC is lost while QUIC is tried, that is the next session', () => {
   assert.deepEqual(stage.taken(), ['opened quic'])
 })
 
-test('a probe that hangs is over after 10 s, twice', () => {
+test('a hanging probe is given up after 10 s, twice', () => {
   const stage = onGrpc()
   stage.live(3, MINUTE_MS)
   stage.live(3, 9000)
@@ -184,7 +184,7 @@ test('a probe that hangs is over after 10 s, twice', () => {
   assert.deepEqual(stage.taken(), ['end 4'])
 })
 
-test('a probe may be sent to another port', () => {
+test('a probe may be redirected to another port', () => {
   const stage = onGrpc()
   stage.live(3, MINUTE_MS)
   stage.dialled(4)
@@ -195,7 +195,7 @@ test('a probe may be sent to another port', () => {
   assert.deepEqual(stage.taken(), ['end 3', 'opened quic'])
 })
 
-test('an account probes with its token, and puts it off when that has nothing left', () => {
+test('an account probes with its token, and postpones it if the token is about to expire', () => {
   const stage = new Stage({ ...QUIC, tokens: true })
   stage.do({ type: 'start' })
   stage.token(90_000)
@@ -209,7 +209,7 @@ test('an account probes with its token, and puts it off when that has nothing le
   assert.ok(!stage.taken().some((line) => line.includes('quic')))
 })
 
-test('closing while QUIC is tried ends both', () => {
+test('closing during a QUIC probe ends both', () => {
   const stage = probing()
   stage.do({ type: 'close' })
   assert.deepEqual(stage.taken(), ['end 3', 'end 4'])

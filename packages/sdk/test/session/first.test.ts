@@ -29,7 +29,7 @@ for (const way of ['quic', 'grpc'] as const) {
   })
 }
 
-test('a refusal of the account is the last word at once', () => {
+test('a refusal of the account fails at once', () => {
   const stage = new Stage({ way: 'quic', fallback: true })
   stage.do({ type: 'start' })
   stage.dialled(1)
@@ -39,14 +39,14 @@ test('a refusal of the account is the last word at once', () => {
   assert.ok(stage.firstError instanceof AuthError)
 })
 
-test('a certificate that is not trusted is the last word at once', () => {
+test('an untrusted certificate fails at once', () => {
   const stage = new Stage({ way: 'quic', fallback: true })
   stage.do({ type: 'start' })
   stage.failDial(1, 'The certificate is not signed.', true)
   assert.deepEqual(stage.taken(), ['dial 1 quic', 'failed connection_error'])
 })
 
-test('a relay that has no room three times in a row is given up, with its own words', () => {
+test('a relay that has no capacity three times in a row is given up, with its own message', () => {
   const stage = new Stage({ way: 'quic', fallback: true })
   stage.do({ type: 'start' })
   for (let stream = 1; stream <= 3; stream++) {
@@ -57,14 +57,14 @@ test('a relay that has no room three times in a row is given up, with its own wo
   assert.equal(stage.firstError?.code, 'unavailable')
 })
 
-test('a token source that refuses is the last word at once', () => {
+test('a token source that refuses fails at once', () => {
   const stage = new Stage({ tokens: true })
   stage.do({ type: 'start' })
   stage.do({ type: 'tokenFailed', error: StaticError.of('auth_key_invalid', 'No such key.') })
   assert.deepEqual(stage.taken(), ['ask', 'failed auth_key_invalid'])
 })
 
-test('a token source that cannot be reached has three tries', () => {
+test('an unreachable token source gets three attempts', () => {
   const stage = new Stage({ tokens: true })
   stage.do({ type: 'start' })
   for (let at = 0; at < 3; at++) {
@@ -75,7 +75,7 @@ test('a token source that cannot be reached has three tries', () => {
   assert.equal(stage.firstError?.message, 'No API.')
 })
 
-test('after a first success it goes on for ever', () => {
+test('after a first success it retries forever', () => {
   const stage = Stage.opened({ way: 'quic', fallback: true })
   stage.cut(1)
   for (let stream = 2; stream < 200; stream++) {

@@ -15,7 +15,7 @@ test('a ping is answered with its payload', () => {
   assert.deepEqual(stage.line(1).pongs, [mark(1), mark(2)])
 })
 
-test('a pong comes after what was before its ping', () => {
+test('a pong comes after everything that preceded its ping', () => {
   const stage = Stage.opened()
   const push = create(ServerMessageSchema, { body: { case: 'keyPackagesLow', value: { held: 1 } } })
   const cells = [
@@ -44,7 +44,7 @@ test('after 5 s of silence it pings, after 5 s more the session is lost', () => 
   assert.equal(stage.losses[0]?.message, 'The relay stopped answering.')
 })
 
-test('anything that comes is a sign of life', () => {
+test('any received data is a sign of life', () => {
   const stage = Stage.opened()
   for (let at = 0; at < 20; at++) {
     stage.advance(9999)
@@ -53,7 +53,7 @@ test('anything that comes is a sign of life', () => {
   assert.deepEqual(stage.taken(), [])
 })
 
-test('the relay says how often, within reason', () => {
+test('the relay sets the ping interval, within limits', () => {
   const stage = new Stage()
   stage.do({ type: 'start' })
   stage.open(1, { pingIntervalMs: 1, pingTimeoutMs: 4_000_000_000 })
@@ -65,7 +65,7 @@ test('the relay says how often, within reason', () => {
   assert.ok(stage.ended.has(1))
 })
 
-test('while held, pongs are kept back and life is shown otherwise; releasing sends them in order', () => {
+test('while held, pongs are kept back and life is shown in other ways; releasing sends them in order', () => {
   const stage = Stage.opened()
   stage.do({ type: 'hold' })
   const before = stage.line(1).heard.length
@@ -83,7 +83,7 @@ test('while held, pongs are kept back and life is shown otherwise; releasing sen
   assert.equal(stage.line(1).pings.length, 1, 'and silence counts again')
 })
 
-test('pongs that are kept back are bounded: the newest speak for all', () => {
+test('pongs that are kept back are bounded: the newest stand for all', () => {
   const stage = Stage.opened()
   stage.do({ type: 'hold' })
   for (let number = 1; number <= 200; number++) stage.cell(1, 'ping', mark(number))
@@ -93,7 +93,7 @@ test('pongs that are kept back are bounded: the newest speak for all', () => {
   assert.deepEqual(pongs.at(-1), mark(200))
 })
 
-test('a hold outlives the session that it began in', () => {
+test('a hold outlives the session it began in', () => {
   const stage = Stage.opened()
   stage.do({ type: 'hold' })
   stage.cut(1)
@@ -105,7 +105,7 @@ test('a hold outlives the session that it began in', () => {
   assert.deepEqual(stage.line(2).pongs, [mark(1)])
 })
 
-test('a hold in which nothing comes does not stop the watch', () => {
+test('a hold without incoming data does not stop the timeout', () => {
   const stage = Stage.opened()
   stage.do({ type: 'hold' })
   stage.advance(10_000)

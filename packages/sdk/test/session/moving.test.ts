@@ -29,7 +29,7 @@ const ADD = {
   value: create(AddMemberRequestSchema, { channelId: CHANNEL, agentId: new Uint8Array(32) }),
 }
 
-test('what is asked while the session moves to QUIC is asked again there, and the event loop turns meanwhile', async (t) => {
+test('requests made during a move to QUIC are repeated there, and the event loop is not blocked', async (t) => {
   const relay = new LyingRelay()
   let skew = 0
   let quicIsUp = false

@@ -6,7 +6,7 @@ import { CloseReason, Purpose, TrafficProfile } from '@static/protocol/relay'
 import { NONCE, RELAY_ID, Stage } from './stage.ts'
 
 for (const way of ['quic', 'grpc'] as const) {
-  test(`a guest's session opens by ${way}: challenge, signature, pin, then the listener is told`, () => {
+  test(`a guest's session opens over ${way}: challenge, signature, pin, then the listener is notified`, () => {
     const stage = new Stage({ way, traffic: 'strict', cellsPerSecond: 9 })
     stage.do({ type: 'start' })
     assert.deepEqual(stage.taken(), [`dial 1 ${way}`])
@@ -42,7 +42,7 @@ for (const way of ['quic', 'grpc'] as const) {
   })
 }
 
-test('a relay that names itself otherwise than its certificate gets no signature', () => {
+test('a relay whose name differs from its certificate gets no signature', () => {
   const stage = new Stage()
   stage.do({ type: 'start' })
   stage.dialled(1, 'other.test')
@@ -52,7 +52,7 @@ test('a relay that names itself otherwise than its certificate gets no signature
   assert.deepEqual(stage.signed, [])
 })
 
-test('another relay than the pinned one gets no signature, by either way', () => {
+test('a relay other than the pinned one gets no signature, over either transport', () => {
   for (const way of ['quic', 'grpc'] as const) {
     const stage = new Stage({ way, pinned: new Uint8Array(32).fill(1) })
     stage.do({ type: 'start' })
@@ -64,7 +64,7 @@ test('another relay than the pinned one gets no signature, by either way', () =>
   }
 })
 
-test('a relay that changed its id while the agent was away is tried again once a minute only', () => {
+test('a relay that changed its id while the agent was away is retried only once a minute', () => {
   const stage = Stage.opened()
   stage.live(1, 20_000)
   stage.cut(1)
@@ -78,7 +78,7 @@ test('a relay that changed its id while the agent was away is tried again once a
   assert.deepEqual(stage.taken(), ['dial 3 grpc'])
 })
 
-test('an incomplete challenge breaks the protocol', () => {
+test('an incomplete challenge violates the protocol', () => {
   for (const changes of [{ nonce: new Uint8Array(31) }, { relayId: new Uint8Array(1) }, { revision: 0 }]) {
     const stage = new Stage()
     stage.do({ type: 'start' })
@@ -89,7 +89,7 @@ test('an incomplete challenge breaks the protocol', () => {
   }
 })
 
-test('before the session is open no long envelope is taken, after it a commit of 4 MiB is', () => {
+test('before the session is open no long envelope is accepted, afterwards a commit of 4 MiB is', () => {
   const stage = new Stage()
   stage.do({ type: 'start' })
   stage.dialled(1)
@@ -102,7 +102,7 @@ test('before the session is open no long envelope is taken, after it a commit of
   assert.ok(!stage.ended.has(2))
 })
 
-test('an opening that takes 10 s has failed, and so has a dial', () => {
+test('an opening that takes 10 s fails, and so does a dial', () => {
   const stage = new Stage({ way: 'quic' })
   stage.do({ type: 'start' })
   stage.advance(9999)
@@ -121,7 +121,7 @@ test('an opening that takes 10 s has failed, and so has a dial', () => {
   assert.deepEqual(stage.taken(), ['end 2'])
 })
 
-test('a full port names another one, five times at most', () => {
+test('a full port redirects to another one, at most five times', () => {
   const stage = new Stage({ way: 'quic' })
   stage.do({ type: 'start' })
   for (let hop = 1; hop <= 5; hop++) {

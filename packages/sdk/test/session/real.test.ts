@@ -98,7 +98,7 @@ async function addMember(owner: Opened, publicKey: Uint8Array, channelId: Uint8A
 }
 
 for (const way of ['quic', 'grpc'] as const) {
-  void describe(`a session by ${way}`, () => {
+  void describe(`a session over ${way}`, () => {
     test('opens, sends, receives and survives a restart of the relay', TIMEOUT, async (t) => {
       const relay = await startRelay(t, way)
       const { session, ready, listener } = open(t, relay, way)
@@ -141,7 +141,7 @@ for (const way of ['quic', 'grpc'] as const) {
       await session.close()
     })
 
-    test('a reader that holds gets a window and no more, stays alive, and gets the rest', TIMEOUT, async (t) => {
+    test('a reader that holds gets one window, stays connected, and gets the rest later', TIMEOUT, async (t) => {
       const relay = await startRelay(t, way, { session: { pingMs: 500, pongMs: 1500 } })
       const writer = open(t, relay, way)
       const reader = open(t, relay, way)
@@ -165,7 +165,7 @@ for (const way of ['quic', 'grpc'] as const) {
       assert.deepEqual(reader.listener.losses, [])
     })
 
-    test('is refused at once by a relay whose authority it does not know', TIMEOUT, async (t) => {
+    test('is refused at once by a relay with an unknown authority', TIMEOUT, async (t) => {
       const relay = await startRelay(t, way)
       const { cert } = await newAuthority()
       const ports: number[] = []
@@ -175,7 +175,7 @@ for (const way of ['quic', 'grpc'] as const) {
       assert.equal(ports.length, 1)
     })
 
-    test('is refused at once with a token that the relay does not take', TIMEOUT, async (t) => {
+    test('is refused at once with a token that the relay does not accept', TIMEOUT, async (t) => {
       const relay = await startRelay(t, way)
       const { ready } = open(t, relay, way, {
         tokens: () => Promise.resolve({ jwt: 'no.such.token', expiresAt: Date.now() + 3_600_000 }),
@@ -185,7 +185,7 @@ for (const way of ['quic', 'grpc'] as const) {
   })
 }
 
-test('a full QUIC endpoint sends the next session to another port', TIMEOUT, async (t) => {
+test('a full QUIC endpoint redirects the next session to another port', TIMEOUT, async (t) => {
   const relay = await startRelay(t, 'quic', { streams: { quicPerEndpoint: 1 } }, 2)
   const ports: number[] = []
   const transports = { ...TRANSPORTS, quic: watched(TRANSPORTS.quic, ports) }
@@ -213,7 +213,7 @@ test('a guest whose UDP port is closed falls back to gRPC', TIMEOUT, async (t) =
   await call(session, { case: 'resume', value: create(ResumeRequestSchema, {}) })
 })
 
-test('says why when neither way is there', TIMEOUT, async (t) => {
+test('reports why when neither transport works', TIMEOUT, async (t) => {
   const relay = await startRelay(t, 'grpc')
   const endpoint = parseEndpoint(`quic://localhost:${await quietPort()}`)
   const fallback = grpcFallback(endpoint, { grpcPort: await quietPort() })
@@ -224,7 +224,7 @@ test('says why when neither way is there', TIMEOUT, async (t) => {
   )
 })
 
-test('goes from gRPC to QUIC when the UDP port opens', TIMEOUT, async (t) => {
+test('moves from gRPC to QUIC when the UDP port opens', TIMEOUT, async (t) => {
   const relay = await startRelay(t, 'quic')
   const endpoint = parseEndpoint(`quic://localhost:${relay.quicPorts[0]}`)
   // A hole in the way: the first dials go to a port where a socket swallows everything.
@@ -260,7 +260,7 @@ test('goes from gRPC to QUIC when the UDP port opens', TIMEOUT, async (t) => {
   assert.deepEqual(listener.losses, [])
 })
 
-void test('a profile with a clock sends nothing by a transport that has none', TIMEOUT, async (t) => {
+void test('a profile with a clock sends nothing over a transport without one', TIMEOUT, async (t) => {
   const relay = await startRelay(t, 'grpc')
   const written: number[] = []
   const unclocked: Transport = {

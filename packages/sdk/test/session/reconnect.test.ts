@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { CloseReason } from '@static/protocol/relay'
 import { Stage } from './stage.ts'
 
-test('the first dial after a healthy session comes within 100 ms, wherever chance falls', () => {
+test('the first dial after a healthy session comes within 100 ms, whatever the random numbers', () => {
   for (const fraction of [0, 0.3, 0.999]) {
     const stage = Stage.opened()
     stage.fraction = fraction
@@ -15,7 +15,7 @@ test('the first dial after a healthy session comes within 100 ms, wherever chanc
   }
 })
 
-test('the waits grow to 9 s, spread over their whole length, and at the end over a third of it', () => {
+test('the delays grow to 9 s, spread over their whole length, and at the end over a third of it', () => {
   const stage = Stage.opened()
   stage.fraction = 0.5
   const waits: number[] = []
@@ -27,7 +27,7 @@ test('the waits grow to 9 s, spread over their whole length, and at the end over
   assert.deepEqual(waits, [50, 150, 450, 1350, 4050, ...Array.from({ length: 9 }, () => 7500)])
 })
 
-test('a session that lives 10 s makes the next wait short again, one that does not leaves it', () => {
+test('a session that lasts 10 s resets the delay, a shorter one does not', () => {
   const stage = Stage.opened()
   stage.cut(1)
   for (let stream = 2; stream < 5; stream++) {
@@ -45,7 +45,7 @@ test('a session that lives 10 s makes the next wait short again, one that does n
   assert.equal(stage.redial(7), 50)
 })
 
-test("REPLACED: somebody else uses the agent's key, and is left alone for 30 s", () => {
+test("REPLACED: another process uses the agent's key, and gets 30 s", () => {
   const stage = Stage.opened()
   stage.request('a')
   stage.close(1, CloseReason.REPLACED, { code: 'closed', message: 'Newer.' })
@@ -54,7 +54,7 @@ test("REPLACED: somebody else uses the agent's key, and is left alone for 30 s",
   assert.ok(stage.redial(2) >= 30_000)
 })
 
-test('SHUTDOWN: within a second, spread, after what the relay asks for', () => {
+test('SHUTDOWN: redialled within a second, spread, after the delay the relay asks for', () => {
   for (const [fraction, retryAfterMs, expected] of [
     [0.25, undefined, 250],
     [0.75, undefined, 750],
@@ -68,7 +68,7 @@ test('SHUTDOWN: within a second, spread, after what the relay asks for', () => {
   }
 })
 
-test('NOT_ALLOWED: an error of the account, tried again once a minute', () => {
+test('NOT_ALLOWED: an account error, retried once a minute', () => {
   const stage = Stage.opened()
   stage.close(1, CloseReason.NOT_ALLOWED, { code: 'account_suspended', message: 'Suspended.' })
   assert.deepEqual(stage.taken(), ['end 1', 'lost account_suspended'])
@@ -81,7 +81,7 @@ test('NOT_ALLOWED: an error of the account, tried again once a minute', () => {
   assert.ok(stage.redial(3) >= 60_000)
 })
 
-test('SLOW, MALFORMED and words of a newer relay: dialled again as after any loss', () => {
+test('SLOW, MALFORMED and reasons of a newer relay: redialled as after any loss', () => {
   for (const reason of [CloseReason.SLOW, CloseReason.MALFORMED, 77 as CloseReason]) {
     const stage = Stage.opened()
     stage.close(1, reason, { code: 'unavailable', message: 'Too slow.' })
@@ -90,7 +90,7 @@ test('SLOW, MALFORMED and words of a newer relay: dialled again as after any los
   }
 })
 
-test('the relay says when to come again, within 10 minutes; who comes then comes spread', () => {
+test('the relay sets the retry time, up to 10 minutes; retries are spread', () => {
   for (const [told, expected] of [
     [7000, 7150],
     [4_000_000_000, 600_150],
@@ -104,7 +104,7 @@ test('the relay says when to come again, within 10 minutes; who comes then comes
   }
 })
 
-test('failed dials are not told one by one', () => {
+test('failed dials are not reported one by one', () => {
   const stage = Stage.opened()
   stage.cut(1)
   assert.deepEqual(stage.taken(), ['end 1', 'lost connection_error'])

@@ -17,11 +17,11 @@ test('every known code becomes its error', () => {
   assert.ok(refusalError(create(ErrorSchema, { code: 'auth_failed' })) instanceof AuthError)
 })
 
-test('without words the table has some', () => {
+test('without a message the table provides one', () => {
   assert.equal(refusalError(create(ErrorSchema, { code: 'queue_full' })).message, ERRORS.queue_full.help)
 })
 
-test('an unknown code is an internal error that names it, also one that every object has', () => {
+test('an unknown code is an internal error that names it, even if every object has a property of that name', () => {
   for (const code of ['too_hot', 'toString', '__proto__', '']) {
     const error = refusalError(create(ErrorSchema, { code, message: 'Hm.' }))
     assert.equal(error.code, 'internal_error')

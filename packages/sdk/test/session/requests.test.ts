@@ -22,7 +22,7 @@ function message(bytes: number): RequestBody {
   }
 }
 
-test('answers find their requests, in whatever order they come', () => {
+test('responses are matched to their requests, in whatever order they arrive', () => {
   const stage = Stage.opened()
   for (const key of ['a', 'b', 'c']) stage.request(key)
   const ids = stage.line(1).requests.map(({ requestId }) => requestId)
@@ -36,7 +36,7 @@ test('answers find their requests, in whatever order they come', () => {
   assert.equal(outcome.error.retryAfterMs, 70)
 })
 
-test('pushes and answers are told in the order in which they came', () => {
+test('pushes and responses are reported in order of arrival', () => {
   const stage = Stage.opened()
   stage.request('a')
   stage.send(1, 0n, { case: 'keyPackagesLow', value: { held: 2 } })
@@ -45,7 +45,7 @@ test('pushes and answers are told in the order in which they came', () => {
   assert.deepEqual(stage.taken(), ['push keyPackagesLow', 'a answered', 'push gap'])
 })
 
-test('when the stream is over, what is open is lost in order, and after that at once', () => {
+test('when the stream ends, pending requests are lost in order, and later ones at once', () => {
   const stage = Stage.opened()
   for (const key of ['a', 'b', 'c']) stage.request(key)
   stage.send(1, 4n, DONE)
@@ -57,7 +57,7 @@ test('when the stream is over, what is open is lost in order, and after that at 
   assert.equal(outcome.error.code, 'transport_error')
 })
 
-test('an answer may take as long as it likes while the relay is there', () => {
+test('a response may take any time while the relay is alive', () => {
   const stage = Stage.opened()
   stage.request('poll')
   stage.live(1, 120_000)
@@ -66,7 +66,7 @@ test('an answer may take as long as it likes while the relay is there', () => {
   assert.deepEqual(stage.taken(), ['poll answered'])
 })
 
-test('a relay that breaks the protocol is left, with a sentence, and dialled again', () => {
+test('a relay that violates the protocol is dropped, with a clear message, and redialled', () => {
   const breaks: Record<string, (stage: Stage) => void> = {
     'an answer that was not asked': (stage) => stage.send(1, 99n, DONE),
     'an answer that came before': (stage) => stage.send(1, 1n, { case: 'getChallenge', value: {} }),
@@ -91,7 +91,7 @@ test('a relay that breaks the protocol is left, with a sentence, and dialled aga
   }
 })
 
-test('nothing of a stream is heard after its end', () => {
+test('nothing from a stream is reported after its end', () => {
   const stage = Stage.opened()
   stage.request('a')
   const last = stage.asked(1).requestId
@@ -102,7 +102,7 @@ test('nothing of a stream is heard after its end', () => {
   assert.deepEqual(stage.taken(), [])
 })
 
-test('a push before the session is open is none', () => {
+test('a push before the session is open is ignored', () => {
   const stage = new Stage()
   stage.do({ type: 'start' })
   stage.dialled(1)
@@ -112,7 +112,7 @@ test('a push before the session is open is none', () => {
 })
 
 for (const way of ['quic', 'grpc'] as const) {
-  test(`acknowledgements by ${way} go in cells of their own, as few as hold them`, () => {
+  test(`acknowledgements over ${way} go in their own cells, as few as possible`, () => {
     const stage = Stage.opened({ way })
     const positions = Array.from({ length: 100 }, (_, at) => ({
       channelId: new Uint8Array(16).fill(at),
@@ -129,14 +129,14 @@ for (const way of ['quic', 'grpc'] as const) {
   })
 }
 
-test('acknowledgements without a session are nothing', () => {
+test('acknowledgements without a session are dropped', () => {
   const stage = new Stage()
   stage.do({ type: 'start' })
   stage.do({ type: 'ack', positions: [{ channelId: new Uint8Array(16), index: 1n }] })
   assert.deepEqual(stage.taken(), ['dial 1 grpc'])
 })
 
-test('at most a window is under way; pongs let the rest go, also within a long request', () => {
+test('at most one window is in flight; pongs release the rest, even within a long request', () => {
   const stage = Stage.opened()
   const line = stage.line(1)
   stage.request('long', message(1024 * 1024))
@@ -165,7 +165,7 @@ test('acknowledgements alone make marks as well, so that they do not fill the wi
   assert.equal(line.heard.at(-1), 'resume')
 })
 
-test('more requests than the relay keeps open wait for answers', () => {
+test("requests beyond the relay's limit wait for responses", () => {
   const stage = Stage.opened()
   const line = stage.line(1)
   const pong = (): void => {
@@ -182,7 +182,7 @@ test('more requests than the relay keeps open wait for answers', () => {
   assert.equal(stage.taken().filter((line) => line.endsWith(' lost')).length, 1099, 'those that waited, too')
 })
 
-test('an answer to what has not left breaks the protocol', () => {
+test('a response to a request that was not sent yet violates the protocol', () => {
   const stage = Stage.opened()
   stage.request('long', message(300 * 1024))
   stage.request('next')
@@ -190,7 +190,7 @@ test('an answer to what has not left breaks the protocol', () => {
   assert.deepEqual(stage.taken(), ['end 1', 'long lost', 'next lost', 'lost connection_error'])
 })
 
-test('beyond 16 MiB nothing more waits, and beyond 4 MiB nothing is sent', () => {
+test('beyond 16 MiB nothing more is queued, and beyond 4 MiB nothing is sent', () => {
   const stage = Stage.opened()
   stage.request('huge', message(5 * 1024 * 1024))
   for (let at = 0; at < 8; at++) stage.request(String(at), message(3 * 1024 * 1024))
@@ -202,7 +202,7 @@ test('beyond 16 MiB nothing more waits, and beyond 4 MiB nothing is sent', () =>
   assert.deepEqual(codes, ['too_large', 'unavailable'])
 })
 
-test('cells may come in any pieces', () => {
+test('cells may arrive in any pieces', () => {
   const stage = Stage.opened()
   const cell = makeCell('ping', new Uint8Array(CELL_PAYLOAD_BYTES).fill(3))
   for (let at = 0; at < cell.length; at += 100) {
@@ -211,7 +211,7 @@ test('cells may come in any pieces', () => {
   assert.deepEqual(stage.line(1).pongs, [new Uint8Array(CELL_PAYLOAD_BYTES).fill(3)])
 })
 
-test('closing ends the stream and loses what is open; nothing is dialled after it', () => {
+test('closing ends the stream and loses pending requests; nothing is dialled afterwards', () => {
   const stage = Stage.opened()
   stage.request('a')
   stage.do({ type: 'close' })

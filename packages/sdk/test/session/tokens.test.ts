@@ -22,7 +22,7 @@ function account(lifetimeMs = HOUR_MS, options: Partial<CoreOptions> = {}): Stag
   return stage
 }
 
-test('a token comes before the first dial, and into the opening', () => {
+test('a token is fetched before the first dial, and used in the opening', () => {
   const stage = new Stage({ tokens: true })
   stage.do({ type: 'start' })
   assert.deepEqual(stage.taken(), ['ask'])
@@ -39,7 +39,7 @@ test('a token comes before the first dial, and into the opening', () => {
   assert.equal(stage.infos[0]?.guest, false)
 })
 
-test('after 80 % of its life a token is renewed on the open session', () => {
+test('after 80 % of its lifetime a token is renewed on the open session', () => {
   const stage = account(20 * MINUTE_MS)
   // 80 % would be minute 16; 5 minutes before the end is minute 15.
   stage.live(1, 15 * MINUTE_MS - 1)
@@ -71,7 +71,7 @@ test('after 80 % of its life a token is renewed on the open session', () => {
   assert.deepEqual(stage.taken(), ['ask'], 'and again in time')
 })
 
-test('the relay knows better how long a session lives', () => {
+test("the relay's lifetime for a session takes precedence", () => {
   const stage = new Stage({ tokens: true })
   stage.do({ type: 'start' })
   stage.token(24 * HOUR_MS)
@@ -81,7 +81,7 @@ test('the relay knows better how long a session lives', () => {
   assert.deepEqual(stage.taken(), ['ask'])
 })
 
-test('clocks that differ do not make it ask without end', () => {
+test('clocks that differ do not cause endless requests', () => {
   const stage = new Stage({ tokens: true })
   stage.do({ type: 'start' })
   stage.token(-HOUR_MS)
@@ -99,7 +99,7 @@ test('clocks that differ do not make it ask without end', () => {
   assert.ok(asked > 0 && asked <= 20, `${asked} times in 10 minutes`)
 })
 
-test('a challenge of another relay ends the refresh and the session', () => {
+test('a challenge from another relay ends the refresh and the session', () => {
   const stage = account()
   stage.live(1, 48 * MINUTE_MS)
   stage.token()
@@ -109,7 +109,7 @@ test('a challenge of another relay ends the refresh and the session', () => {
   assert.equal(stage.losses[0]?.code, 'connection_error')
 })
 
-test('a refresh that is refused leaves the session; it is tried again after a minute', () => {
+test('a refused refresh leaves the session open and is retried after a minute', () => {
   const stage = account()
   stage.live(1, 48 * MINUTE_MS)
   stage.token()
@@ -124,7 +124,7 @@ test('a refresh that is refused leaves the session; it is tried again after a mi
   assert.deepEqual(stage.losses, [])
 })
 
-test('a source that fails is asked again with back-off, and the session lives on', () => {
+test('a failing source is retried with back-off, and the session stays open', () => {
   const stage = account()
   stage.live(1, 48 * MINUTE_MS)
   assert.deepEqual(stage.taken(), ['ask'])
@@ -138,7 +138,7 @@ test('a source that fails is asked again with back-off, and the session lives on
   assert.deepEqual(stage.losses, [])
 })
 
-test('a source that refuses is asked once a minute; when the session has run out, its reason is told', () => {
+test('a source that refuses is asked once a minute; when the session has expired, its reason is reported', () => {
   const stage = account()
   stage.live(1, 48 * MINUTE_MS)
   stage.do({ type: 'tokenFailed', error: refused() })
@@ -159,7 +159,7 @@ test('a source that refuses is asked once a minute; when the session has run out
   assert.deepEqual(stage.taken(), ['ask', 'dial 2 grpc'])
 })
 
-test('the source says when to come again', () => {
+test('the source sets the retry time', () => {
   const stage = account()
   stage.live(1, 48 * MINUTE_MS)
   stage.taken()
@@ -180,7 +180,7 @@ test('EXPIRED: a new token, then a new dial', () => {
   assert.deepEqual(stage.taken(), ['dial 2 grpc'])
 })
 
-test('EXPIRED after a refresh: the token that it had brought is of no use either', () => {
+test('EXPIRED after a refresh: the token of that refresh is discarded too', () => {
   const stage = account()
   stage.live(1, 48 * MINUTE_MS)
   stage.token(HOUR_MS, 'new')
@@ -192,7 +192,7 @@ test('EXPIRED after a refresh: the token that it had brought is of no use either
   assert.deepEqual(stage.taken(), ['ask'])
 })
 
-test('a redial takes the token that is there, unless it has less than a minute left', () => {
+test('a redial uses the current token, unless it has less than a minute left', () => {
   const stage = account(2 * MINUTE_MS)
   stage.live(1, 58_000)
   stage.cut(1)
@@ -204,7 +204,7 @@ test('a redial takes the token that is there, unless it has less than a minute l
   assert.deepEqual(stage.taken(), ['ask'])
 })
 
-test('an old token that the relay refuses is exchanged at once, a new one is the last word', () => {
+test('an old token that the relay refuses is replaced at once, a new one is final', () => {
   const stage = account()
   stage.live(1, 20_000)
   stage.cut(1)
@@ -224,7 +224,7 @@ test('an old token that the relay refuses is exchanged at once, a new one is the
   assert.deepEqual(stage.taken(), [])
 })
 
-test('a refresh that the end of the stream cut off does not hold up the next', () => {
+test('a refresh cut off by the end of the stream does not delay the next', () => {
   const stage = account()
   stage.live(1, 48 * MINUTE_MS)
   stage.token()

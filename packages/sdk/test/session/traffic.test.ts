@@ -12,7 +12,7 @@ test('a unit of cover is as long as the smallest message', () => {
   assert.equal(BUCKETS[0]?.cells, UNIT_CELLS)
 })
 
-test('in standard cover leaves at random moments and asks for an answer; nobody hears of it', () => {
+test('in standard cover is sent at random times and asks for a response; the application does not see it', () => {
   const stage = Stage.opened({ traffic: 'standard' })
   stage.fraction = 0.5
   stage.line(1).heard.length = 0
@@ -22,7 +22,7 @@ test('in standard cover leaves at random moments and asks for an answer; nobody 
   assert.deepEqual(stage.taken(), [])
 })
 
-test('in standard cover that asks is answered by a unit, after the time that acknowledgements take', () => {
+test('in standard cover that asks is answered with a unit, after the time that acknowledgements take', () => {
   const stage = Stage.opened({ traffic: 'standard' })
   stage.send(1, 0n, DELIVERY)
   stage.now += 40
@@ -35,7 +35,7 @@ test('in standard cover that asks is answered by a unit, after the time that ack
   assert.deepEqual(stage.line(1).heard, ['cover 2'])
 })
 
-test('in standard nothing real waits for cover, and cover waits for nothing: it is left out', () => {
+test('in standard nothing real waits for cover, and cover is skipped rather than delayed', () => {
   const stage = Stage.opened({ traffic: 'standard' })
   // More than the window: the rest waits for the relay.
   const value = { channelId: new Uint8Array(16), slot: 0n, messageId: new Uint8Array(16), counter: 1n, control: false }
@@ -50,7 +50,7 @@ test('in standard nothing real waits for cover, and cover waits for nothing: it 
   )
 })
 
-test('without a profile, and on a clock, cover is neither made nor answered here', () => {
+test('without a profile, and on a clock, cover is neither sent nor answered here', () => {
   for (const traffic of ['off', 'private', 'strict'] as const) {
     const stage = Stage.opened({ traffic })
     stage.line(1).heard.length = 0
@@ -78,7 +78,7 @@ test('on a clock pongs, acknowledgements and signs of life may overtake; request
   assert.deepEqual(stage.line(1).urgent, [1, 1, 1])
 })
 
-test('on a clock a line that stood still comes back: pings are answered after the marks before them, and each other', () => {
+test('on a clock a stalled connection recovers: pings are answered after the marks before them, and each other', () => {
   const stage = Stage.opened({ traffic: 'strict' })
   const value = { channelId: new Uint8Array(16), slot: 0n, messageId: new Uint8Array(16), counter: 1n, control: false }
   const body = { case: 'sendMessage', value: { $typeName: 'static.relay.v1.SendMessageRequest', ...value } } as const
@@ -92,7 +92,7 @@ test('on a clock a line that stood still comes back: pings are answered after th
   assert.deepEqual(stage.losses, [])
 })
 
-test('on a clock a sign of life says nothing about what waits behind it', () => {
+test('on a clock a sign of life does not acknowledge what is queued behind it', () => {
   const stage = Stage.opened({ traffic: 'private' })
   const value = { channelId: new Uint8Array(16), slot: 0n, messageId: new Uint8Array(16), counter: 1n, control: false }
   const body = { case: 'sendMessage', value: { $typeName: 'static.relay.v1.SendMessageRequest', ...value } } as const

@@ -27,13 +27,13 @@ async function dialsOf(error: Error): Promise<{ readonly dials: number; readonly
 }
 
 for (const reason of ['untrusted_certificate', 'unreadable_authority'] satisfies ConnectionFailure[]) {
-  test(`${reason} is the last word at once, however it is told`, async () => {
+  test(`${reason} fails at once, however it is reported`, async () => {
     const error = new ConnectionError(reason, 'Somebody else answers.')
     assert.deepEqual(await dialsOf(error), { dials: 1, error })
   })
 }
 
-test('words about certificates do not make a relay untrusted', async () => {
+test('a message about certificates does not make a relay untrusted', async () => {
   const { dials } = await dialsOf(new ConnectionError('timed_out', 'The certificate took too long.'))
   assert.equal(dials, 2)
 })

@@ -67,7 +67,7 @@ function everything(secrets: Secrets): Change[] {
   ]
 }
 
-test('no file holds a secret, a ciphertext or the schema: open, after a crash, and closed', async () => {
+test('no file contains a secret, a ciphertext or the schema: open, after a crash, and closed', async () => {
   const directory = makeDirectory()
   const secrets = new Secrets()
   const identity = { publicKey: secrets.make(32), secretKey: secrets.make(32) }
@@ -95,7 +95,7 @@ test('no file holds a secret, a ciphertext or the schema: open, after a crash, a
   assert.deepEqual(filesHolding(crashed, secrets.all), [])
 })
 
-test('every file is for the owner alone, while open and after', async () => {
+test('only the owner can access the files, while open and afterwards', async () => {
   const directory = join(makeDirectory(), 'agent')
   const umask = process.umask(0)
   try {
@@ -135,7 +135,7 @@ async function remaining(store: AgentStore, directory: string, secrets: readonly
   return found.size
 }
 
-test('what was replaced or dropped is not in the decrypted pages either', async () => {
+test('replaced or dropped data is not in the decrypted pages either', async () => {
   const directory = makeDirectory()
   const store = await openStore(directory)
   const secrets = new Secrets()
@@ -154,7 +154,7 @@ test('what was replaced or dropped is not in the decrypted pages either', async 
   store.close()
 })
 
-test('nor are ciphertexts of a full inbox that was read at once', async () => {
+test('nor are ciphertexts of a full inbox that was read all at once', async () => {
   const directory = makeDirectory()
   const store = await openStore(directory)
   const secrets = new Secrets()
@@ -187,7 +187,7 @@ test('nor is anything of a dropped channel', async () => {
   store.close()
 })
 
-test('after long traffic with sizes of every kind, old keys and ratchet rows are gone', async () => {
+test('after long traffic with messages of all sizes, old keys and ratchet rows are gone', async () => {
   const directory = makeDirectory()
   const store = await openStore(directory)
   const secrets = new Secrets()

@@ -105,7 +105,7 @@ async function live(directory: string, before: number, acknowledge: (n: number) 
   store.close()
 }
 
-test('a crash before any step of the first life', async () => {
+test('a crash before any step of the first start', async () => {
   const directory = join(makeDirectory(), 'agent')
   const images = await imagesOf(directory, (acknowledge) => live(directory, 0, acknowledge))
   assert.ok(images.length > 60, `only ${images.length} steps were seen`)
@@ -117,7 +117,7 @@ test('a crash before any step of the first life', async () => {
   }
 })
 
-test(`crash upon crash, without a complete life between: ${IN_A_ROW} in a row`, async (t) => {
+test(`crash after crash, without a complete run in between: ${IN_A_ROW} in a row`, async (t) => {
   t.diagnostic(`STATIC_SEED=${SEED}`)
   const below = randomBelow(SEED)
   let directory = makeDirectory()
@@ -136,7 +136,7 @@ test(`crash upon crash, without a complete life between: ${IN_A_ROW} in a row`, 
   store.close()
 })
 
-test('a crash before any step of adding and of removing a key slot: what opened it before still does', async () => {
+test('a crash before any step of adding or removing a key slot: what opened the store before still does', async () => {
   const directory = makeDirectory()
   const [own, other] = [{ type: 'file' }, { type: 'file', path: join(directory, 'other.key') }] as const
   const opens = async (place: string, key: typeof own | typeof other): Promise<void> => {
@@ -161,7 +161,7 @@ test('a crash before any step of adding and of removing a key slot: what opened 
   }
 })
 
-test('a crash before any step of replacing a key slot: either the old key opens it or the new one', async () => {
+test('a crash before any step of replacing a key slot: either the old key opens the store or the new one', async () => {
   const directory = makeDirectory()
   const [own, other] = [{ type: 'file' }, { type: 'file', path: join(directory, 'other.key') }] as const
   const store = await openStore(directory)

@@ -111,7 +111,7 @@ for (const [name, make] of Object.entries(engines)) {
       again.close()
     })
 
-    test('replaces a channel and keeps what belongs to it', async () => {
+    test('replaces a channel and keeps its dependent data', async () => {
       const changed = channelRecord({
         state: 'leaving',
         position: { index: 9, hash: bytesOf('later'), slot: 4 },
@@ -128,7 +128,7 @@ for (const [name, make] of Object.entries(engines)) {
       )
     })
 
-    test('forgets a Welcome that is used up', () =>
+    test('forgets a used Welcome', () =>
       check(
         [
           [put(), { type: 'putWelcome', id: CHANNEL, welcome: bytesOf('welcome') }],
@@ -137,7 +137,7 @@ for (const [name, make] of Object.entries(engines)) {
         [stored()],
       ))
 
-    test('adopts an epoch: the group before, its rows and the pending commit are gone', () =>
+    test('adopts an epoch: the previous group, its rows and the pending commit are deleted', () =>
       check(
         [
           [
@@ -150,7 +150,7 @@ for (const [name, make] of Object.entries(engines)) {
         [stored({ epoch: epochRecord('new', 2) })],
       ))
 
-    test('ends an epoch without another', () =>
+    test('ends an epoch without a next one', () =>
       check(
         [
           [put(), { type: 'putEpoch', id: CHANNEL, epoch: epochRecord('old') }],
@@ -179,7 +179,7 @@ for (const [name, make] of Object.entries(engines)) {
       )
     })
 
-    test('holds one pending commit beside the epoch, until it is dropped', async () => {
+    test('holds one pending commit next to the epoch, until it is dropped', async () => {
       const epoch = epochRecord('epoch')
       const start: Change[] = [put(), { type: 'putEpoch', id: CHANNEL, epoch }]
       const pend = (label: string): Change => ({ type: 'putPending', id: CHANNEL, pending: pendingRecord(label) })
@@ -190,7 +190,7 @@ for (const [name, make] of Object.entries(engines)) {
       )
     })
 
-    test('keeps how far each sender has got', async () => {
+    test('keeps the position of each sender', async () => {
       const sender = (agent: string, counter: number): SenderRecord => ({
         agent,
         counter,
@@ -215,7 +215,7 @@ for (const [name, make] of Object.entries(engines)) {
       )
     })
 
-    test('keeps who has left, by agent, until it is removed', async () => {
+    test('keeps the members that have left, by agent, until they are removed', async () => {
       const [a, b, c] = ['0a', '0b', '0c'].map((pair) => pair.repeat(32)) as [string, string, string]
       const later = leaverRecord(a, { slot: 9, signature: bytesOf('again', 64) })
       await check(
@@ -233,7 +233,7 @@ for (const [name, make] of Object.entries(engines)) {
       )
     })
 
-    test('gives answered messages by counter, whatever their ids', async () => {
+    test('returns answered messages by counter, whatever their ids', async () => {
       const numbers = [1, 2, 3, 4, 5]
       const answers = [4, 1, 5, 2, 3].map((n): Change => ({
         type: 'answerOutbox',
@@ -258,7 +258,7 @@ for (const [name, make] of Object.entries(engines)) {
       )
     })
 
-    test('gives the outbox by counter, with messages that were encrypted anew', async () => {
+    test('returns the outbox by counter, with messages that were encrypted again', async () => {
       const anew = outboxRecord(2, { slot: 9, ciphertext: bytesOf('anew', 2600), messageKey: bytesOf('anew key', 44) })
       await check(
         [
@@ -269,7 +269,7 @@ for (const [name, make] of Object.entries(engines)) {
       )
     })
 
-    test('reduces an answered message to the hash of its body, and then to nothing', async () => {
+    test('reduces an answered message to the hash of its body, and then deletes it', async () => {
       const ids = [1, 2, 3].map((n) => outboxRecord(n).messageId)
       const answer = (n: number): Change => ({
         type: 'answerOutbox',
@@ -290,7 +290,7 @@ for (const [name, make] of Object.entries(engines)) {
       )
     })
 
-    test('gives the inbox in order, by the piece, and drops what is settled', async () => {
+    test('returns the inbox in order, page by page, and drops settled messages', async () => {
       const { store, reopen } = await make()
       const indexes = [5, 9, 6, 12, 7]
       store.write([put(), ...indexes.map((n): Change => ({ type: 'putInbox', id: CHANNEL, record: inboxRecord(n) }))])
@@ -309,7 +309,7 @@ for (const [name, make] of Object.entries(engines)) {
       again.close()
     })
 
-    test('numbers of ciphertexts that were used again do not mix messages up', async () => {
+    test('reused ciphertext numbers do not mix up messages', async () => {
       const { store, reopen } = await make()
       store.write([put()])
       for (let n = 1; n <= 40; n++) {
@@ -342,7 +342,7 @@ for (const [name, make] of Object.entries(engines)) {
       again.close()
     })
 
-    test('drops a channel with everything of it, and nothing of another', async () => {
+    test('drops a channel with all its data, and no data of another', async () => {
       const all = (id: string): Change[] => [
         put({ id }),
         { type: 'putWelcome', id, welcome: bytesOf('welcome') },
@@ -371,7 +371,7 @@ for (const [name, make] of Object.entries(engines)) {
       await check([all(CHANNEL), [{ type: 'dropChannel', id: CHANNEL }, put()]], [stored()])
     })
 
-    test('dropping from a channel that is gone does nothing', () =>
+    test('dropping from a deleted channel does nothing', () =>
       check(
         [
           [
@@ -389,7 +389,7 @@ for (const [name, make] of Object.entries(engines)) {
         [],
       ))
 
-    test('keeps pins and relays, the last word each', async () => {
+    test('keeps pins and relays, the latest value of each', async () => {
       const { store, reopen } = await make()
       const [owner, key, newKey] = ['01', '02', '03'].map((pair) => pair.repeat(32)) as [string, string, string]
       const pin = (identity: string, agent: string): Change => ({
@@ -416,7 +416,7 @@ for (const [name, make] of Object.entries(engines)) {
       again.close()
     })
 
-    test('keeps invites with those who came by them, and joins that are under way', async () => {
+    test('keeps invites with the agents that joined with them, and pending joins', async () => {
       const { store, reopen } = await make()
       const [a, b, c] = ['0a', '0b', '0c'].map((pair) => pair.repeat(32)) as [string, string, string]
       const used = inviteRecord('i1', { uses: 2, returned: 1, revoked: true })
@@ -450,7 +450,7 @@ for (const [name, make] of Object.entries(engines)) {
       again.close()
     })
 
-    test('a change that cannot be made undoes the whole write', async () => {
+    test('a failing change undoes the whole write', async () => {
       const { store, reopen } = await make()
       store.write([put(), { type: 'putEpoch', id: CHANNEL, epoch: epochRecord('epoch') }])
       const before = store.load()
@@ -487,7 +487,7 @@ for (const [name, make] of Object.entries(engines)) {
       again.close()
     })
 
-    test('is not touched by what the caller does with its buffers', async () => {
+    test('is not affected by what the caller does with its buffers', async () => {
       const { store } = await make()
       const row = bytesOf('row', 90)
       const epoch = epochRecord('epoch')
@@ -500,7 +500,7 @@ for (const [name, make] of Object.entries(engines)) {
       store.close()
     })
 
-    test('refuses everything once it is closed, and closes twice', async () => {
+    test('refuses everything once it is closed, and can be closed twice', async () => {
       const { store } = await make()
       store.close()
       store.close()

@@ -40,7 +40,7 @@ test('by default a key file in the directory opens it', async () => {
   )
 })
 
-test('a key file can lie elsewhere, and be moved', async () => {
+test('a key file can be elsewhere, and can be moved', async () => {
   const elsewhere = makeDirectory()
   const path = join(elsewhere, 'key')
   const directory = await agentWith({ type: 'file', path })
@@ -50,7 +50,7 @@ test('a key file can lie elsewhere, and be moved', async () => {
   await opens(directory, { type: 'file', path: join(elsewhere, 'moved') })
 })
 
-test('a key file that the operator made is used as it is', async () => {
+test('a key file that the operator created is used as it is', async () => {
   const path = join(makeDirectory(), 'key')
   writeFileSync(path, bytesOf('made before'), { mode: 0o600 })
   await agentWith({ type: 'file', path })
@@ -75,7 +75,7 @@ test('a wrong, damaged, missing or readable key file is refused', async () => {
   await opens(directory, FILE)
 })
 
-test('a passphrase opens it, in any composition of its letters; another does not', async () => {
+test('a passphrase opens it, in any Unicode composition; another does not', async () => {
   const directory = await agentWith({ type: 'passphrase', passphrase: 'zwölf Boxkämpfer' })
   await opens(directory, { type: 'passphrase', passphrase: 'zwo\u0308lf Boxka\u0308mpfer' })
   await assert.rejects(opens(directory, PASSPHRASE), code('store_key_wrong', /passphrase does not open/))
@@ -83,7 +83,7 @@ test('a passphrase opens it, in any composition of its letters; another does not
   await assert.rejects(agentWith({ type: 'passphrase', passphrase: '' }), code('invalid_request'))
 })
 
-test('a keyring opens it, and nothing takes its place when it does not', async () => {
+test('a keyring opens it, and nothing replaces it when it fails', async () => {
   const entries = new Map<string, Uint8Array>()
   const source = makeKeyring(entries)
   const directory = await agentWith(source)
@@ -98,14 +98,14 @@ test('a keyring opens it, and nothing takes its place when it does not', async (
   await assert.rejects(opens(directory, source), code('store_key_wrong', /does not open/))
 })
 
-test('a keyring that forgets is noticed before anything is stored under it', async () => {
+test('a keyring that forgets is noticed before anything is stored under its key', async () => {
   const forgetful: Keyring = { get: () => Promise.resolve(undefined), set: () => Promise.resolve() }
   const directory = makeDirectory()
   await assert.rejects(opens(directory, { type: 'keyring', keyring: forgetful }), code('store_key_wrong'))
   assert.equal(existsSync(join(directory, 'keys.json')), false)
 })
 
-test('any of several slots opens it; one that was removed does not', async () => {
+test('any of several slots opens it; a removed one does not', async () => {
   const directory = await agentWith(FILE)
   const keyring = makeKeyring()
   await addKeySlot(directory, FILE, PASSPHRASE)
@@ -118,7 +118,7 @@ test('any of several slots opens it; one that was removed does not', async () =>
   for (const source of [PASSPHRASE, keyring]) await opens(directory, source)
 })
 
-test('nobody shuts himself out', async () => {
+test('the last slot cannot be removed', async () => {
   const directory = await agentWith(FILE)
   const [file] = listKeySlots(directory)
   await assert.rejects(removeKeySlot(directory, FILE, file!.id), code('invalid_request', /last/))
@@ -131,7 +131,7 @@ test('nobody shuts himself out', async () => {
   await opens(directory, FILE)
 })
 
-test('slots are limited, and changed only while no agent runs', async () => {
+test('slots are limited, and can be changed only while no agent runs', async () => {
   const directory = await agentWith(FILE)
   const store = await openStore(directory)
   await assert.rejects(addKeySlot(directory, FILE, makeKeyring()), code('store_locked'))
@@ -141,7 +141,7 @@ test('slots are limited, and changed only while no agent runs', async () => {
   assert.throws(() => listKeySlots(makeDirectory()), code('not_found'))
 })
 
-test('a passphrase is changed in one step; the other slots stay as they are', async () => {
+test('a passphrase is changed in one step; the other slots do not change', async () => {
   const directory = await agentWith(FILE)
   await addKeySlot(directory, FILE, PASSPHRASE)
   const [file, passphrase] = listKeySlots(directory)
@@ -154,7 +154,7 @@ test('a passphrase is changed in one step; the other slots stay as they are', as
   await assert.rejects(replaceKeySlot(directory, PASSPHRASE, next), code('store_key_wrong'))
 })
 
-test('a removed slot still opens a copy from before, and the copy of keys.json still opens the agent', async () => {
+test('a removed slot still opens an earlier copy, and the copy of keys.json still opens the agent', async () => {
   const directory = await agentWith(FILE)
   await addKeySlot(directory, FILE, PASSPHRASE)
   const backup = join(makeDirectory(), 'backup')
@@ -167,7 +167,7 @@ test('a removed slot still opens a copy from before, and the copy of keys.json s
   await opens(directory, FILE)
 })
 
-test('nothing is left behind by a change that is refused', async () => {
+test('a refused change leaves nothing behind', async () => {
   const directory = await agentWith(FILE)
   const path = join(directory, 'second.key')
   const store = await openStore(directory)
@@ -187,7 +187,7 @@ test('nothing is left behind by a change that is refused', async () => {
   assert.equal(existsSync(nowhere), false)
 })
 
-test('of two changes at once none undoes the other: one is made, or both', async () => {
+test('of two concurrent changes neither undoes the other: one is made, or both', async () => {
   const directory = await agentWith(FILE)
   const changes = await Promise.allSettled([
     addKeySlot(directory, FILE, makeKeyring()),
@@ -201,7 +201,7 @@ test('of two changes at once none undoes the other: one is made, or both', async
   await opens(directory, FILE)
 })
 
-test('a slot that was changed in any field does not open, and a costly one is not even tried', async () => {
+test('a slot with any field changed does not open, and a costly one is not even tried', async () => {
   const directory = await agentWith(PASSPHRASE)
   const path = join(directory, 'keys.json')
   const good = readFileSync(path, 'utf8')
@@ -227,7 +227,7 @@ test('a slot that was changed in any field does not open, and a costly one is no
   await assert.rejects(opens(directory, PASSPHRASE), code('store_corrupt'))
 })
 
-test('without keys.json an existing database is not begun anew', async () => {
+test('without keys.json an existing database is not created again', async () => {
   const directory = await agentWith(FILE)
   rmSync(join(directory, 'keys.json'))
   await assert.rejects(opens(directory, FILE), code('store_key_wrong', /keys\.json is missing/))
@@ -240,7 +240,7 @@ test('the keys of another agent do not open it', async () => {
   await assert.rejects(opens(two, FILE), code('store_corrupt', /another database/))
 })
 
-test('the key of the database is in no file, and the same by every slot', async () => {
+test('the database key is in no file, and is the same with every slot', async () => {
   const directory = await agentWith(FILE)
   const keyring = makeKeyring()
   await addKeySlot(directory, FILE, keyring)
@@ -249,14 +249,14 @@ test('the key of the database is in no file, and the same by every slot', async 
   assert.deepEqual(filesHolding(directory, [byFile]), [])
 })
 
-test('two first starts at once make one agent', async () => {
+test('two concurrent first starts create one agent', async () => {
   const directory = makeDirectory()
   const keys = await Promise.all([openDatabaseKey(directory, PASSPHRASE), openDatabaseKey(directory, PASSPHRASE)])
   assert.deepEqual(keys[0], keys[1])
   assert.equal(listKeySlots(directory).length, 1)
 })
 
-test('what a killed writer left is swept away, if it is old and one of ours', async () => {
+test('files left by a killed writer are removed, if they are old and belong to the store', async () => {
   const directory = await agentWith(FILE)
   const leftover = (name: string, age: number): string => {
     const path = join(directory, name)

@@ -28,7 +28,7 @@ function putBack(copy: string, directory: string): void {
   }
 }
 
-test('a copy from before the last session is noticed, whether that session ended well or not', async () => {
+test('a copy from before the last session is noticed, whether or not that session ended cleanly', async () => {
   for (const ended of [true, false]) {
     const directory = makeDirectory()
     await live(directory)
@@ -59,7 +59,7 @@ test('a copy from within a session is noticed after the next checkpoint', async 
   await assert.rejects(openStore(crashed), code('store_rolled_back', /old copy/))
 })
 
-test('a log that got lost after a crash is noticed', async () => {
+test('a log lost after a crash is noticed', async () => {
   const directory = makeDirectory()
   const store = await openStore(directory)
   writeOnce(store)
@@ -74,7 +74,7 @@ test('a log that got lost after a crash is noticed', async () => {
   }
 })
 
-test('a database that got lost is noticed, and no new identity takes its place', async () => {
+test('a lost database is noticed, and no new identity replaces it', async () => {
   const directory = makeDirectory()
   await live(directory)
   const makeIdentity = () => {
@@ -99,7 +99,7 @@ test('a counter that is missing or older than the database cannot vouch for it',
   await assert.rejects(openStore(directory), code('store_corrupt', /agent\.opens/))
 })
 
-test('kept elsewhere, the counter notices that the whole directory was put back', async () => {
+test('if kept elsewhere, the counter detects that the whole directory was rolled back', async () => {
   const directory = makeDirectory()
   const counterFile = join(makeDirectory(), 'opens')
   await live(directory, { counterFile })
@@ -108,7 +108,7 @@ test('kept elsewhere, the counter notices that the whole directory was put back'
   await assert.rejects(openStore(directory, { counterFile }), code('store_rolled_back', /old copy/))
 })
 
-test('an old copy can be opened on purpose, and is the truth from then on', async () => {
+test('an old copy can be opened on purpose, and is accepted from then on', async () => {
   const directory = makeDirectory()
   await live(directory)
   const copy = copyOf(directory)
@@ -122,7 +122,7 @@ test('an old copy can be opened on purpose, and is the truth from then on', asyn
   await live(directory)
 })
 
-test('an idle agent does not count', async () => {
+test('an idle agent does not increase the counter', async () => {
   const directory = makeDirectory()
   const store = await openStore(directory)
   const count = readCounterFile(join(directory, 'agent.opens'))
@@ -146,7 +146,7 @@ test('exactly the states that a crash can leave are allowed', () => {
   }
 })
 
-test('a counter file that cannot be written for a while does not lead to a refusal', () => {
+test('a counter file that is temporarily not writable does not cause a refusal', () => {
   const place = join(makeDirectory(), 'elsewhere')
   let inDatabase = 4
   const database = { read: () => inDatabase, write: (value: number) => void (inDatabase = value) }

@@ -25,7 +25,7 @@ test('asks for new keys only at the first start', async () => {
   again.close()
 })
 
-test('refuses another identity, and says whose directory it is', async () => {
+test('refuses another identity, and names the identity of the directory', async () => {
   const directory = makeDirectory()
   const store = await openStore(directory)
   store.close()
@@ -33,7 +33,7 @@ test('refuses another identity, and says whose directory it is', async () => {
   await assert.rejects(openStore(directory, { identity: other }), code('invalid_request', /agent "billing"/))
 })
 
-test('makes a first start anew if the keys could not be made', async () => {
+test('repeats a first start if the keys could not be created', async () => {
   const directory = makeDirectory()
   const makeIdentity = () => {
     throw new Error('no randomness')
@@ -44,7 +44,7 @@ test('makes a first start anew if the keys could not be made', async () => {
   store.close()
 })
 
-test('a second opener is refused: another process, and this one', async () => {
+test('a second open is refused: from another process, and from this one', async () => {
   const directory = makeDirectory()
   const store = await openStore(directory)
   // Let in, it would end itself at that step.
@@ -59,7 +59,7 @@ test('a second opener is refused: another process, and this one', async () => {
   next.close()
 })
 
-test('refuses a directory or a file that others can enter', async () => {
+test('refuses a directory or a file that others can access', async () => {
   const directory = makeDirectory()
   const store = await openStore(directory)
   store.write([put()])
@@ -84,7 +84,7 @@ test('refuses a directory of another user', { skip: process.geteuid?.() !== 0 },
   await assert.rejects(openStore(directory), code('store_permissions', /another user/))
 })
 
-test('refuses a place that is no directory', async () => {
+test('refuses a path that is not a directory', async () => {
   const file = join(makeDirectory(), 'file')
   writeFileSync(file, '')
   await assert.rejects(openStore(file), code('invalid_request'))
@@ -102,7 +102,7 @@ test('refuses the database of a newer version', async () => {
   await assert.rejects(openStore(directory), code('invalid_request', /newer Static version/))
 })
 
-test('brings the database of an older version up to this one, and keeps what is in it', async () => {
+test('upgrades the database of an older version, and keeps its data', async () => {
   const directory = makeDirectory()
   const store = await openStore(directory)
   const sender = { agent: 'aa'.repeat(32), counter: 7, ownHash: bytesOf('own'), accepted: false }
@@ -167,7 +167,7 @@ async function freePages(directory: string): Promise<Set<number>> {
   return new Set(Array.from({ length: count }, (_, at) => at + 1).filter((page) => !used.has(page)))
 }
 
-test('a file that was cut off is noticed', async () => {
+test('a truncated file is noticed', async () => {
   const directory = await filled()
   const size = readFileSync(databaseFile(directory)).length
   for (const rest of [100, 4096, size / 2 - ((size / 2) % 4096), size - 4096, size - 1]) {
@@ -177,7 +177,7 @@ test('a file that was cut off is noticed', async () => {
   }
 })
 
-test('a file that is something else is noticed', async () => {
+test('a file of another kind is noticed', async () => {
   const directory = await filled()
   writeFileSync(databaseFile(directory), bytesOf('something else', 8192))
   await assert.rejects(openStore(directory), code('store_corrupt'))
@@ -201,7 +201,7 @@ test('moves the log into the database and empties it', async () => {
   assert.equal(existsSync(log), false)
 })
 
-test('an empty directory that exists is taken', async () => {
+test('an existing empty directory is accepted', async () => {
   const directory = join(makeDirectory(), 'made before')
   mkdirSync(directory, { mode: 0o700 })
   const store = await openStore(directory)

@@ -15,7 +15,7 @@ const KEPT_BYTES = 8 * 1024 * 1024
 /** How much the relay has sent when the agent is no longer busy: also without what is still on its way, far too much. */
 const SENT_BYTES = 4 * KEPT_BYTES
 
-void test('a relay that floods a busy agent is left before the memory is full', async (t) => {
+void test('a relay that floods a busy agent is disconnected before memory is full', async (t) => {
   const authority = await newAuthority()
   const sent = new Int32Array(new SharedArrayBuffer(4))
   const workerData: FloodingRelay = { ...(await authority.issue(['localhost'])), sent }

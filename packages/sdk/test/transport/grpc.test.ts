@@ -54,7 +54,7 @@ function reply(bytes: Uint8Array, trailers: Record<string, string>): (stream: Se
   }
 }
 
-void test('cells that come at once, in any pieces, are handed over when the caller has the stream', async (t) => {
+void test('cells that arrive at once, in any pieces, are delivered when the caller has the stream', async (t) => {
   const { target, session } = await serve(t, (stream) => {
     stream.respond(GRPC, { waitForTrailers: true })
     stream.on('wantTrailers', () => stream.sendTrailers({ 'grpc-status': '0' }))
@@ -135,7 +135,7 @@ for (const [name, [answer, code, message]] of Object.entries(ENDS)) {
   })
 }
 
-void test('a GOAWAY in order lets the session go on to its end', async (t) => {
+void test('a graceful GOAWAY lets the session continue to its end', async (t) => {
   const { target } = await serve(t, (stream) => {
     stream.respond(GRPC, { waitForTrailers: true })
     stream.on('wantTrailers', () => stream.sendTrailers({ 'grpc-status': '0' }))
@@ -177,7 +177,7 @@ const REFUSALS: Record<string, [answer: (stream: ServerHttp2Stream) => void, cod
 }
 
 for (const [name, [answer, code, message]] of Object.entries(REFUSALS)) {
-  void test(`a server that ${name} is told in words`, async (t) => {
+  void test(`a server that ${name} is reported clearly`, async (t) => {
     const { target, session } = await serve(t, answer)
     const chosen = name === 'does not answer the call' ? makeGrpcTransport({ connectTimeoutMs: 500 }) : transport
     await assert.rejects(dial(chosen, target), refused(code, message))
@@ -185,7 +185,7 @@ for (const [name, [answer, code, message]] of Object.entries(REFUSALS)) {
   })
 }
 
-void test('servers that are no relays are told apart from those that are', async (t) => {
+void test('servers that are not relays are distinguished from those that are', async (t) => {
   const web = await listen(t, createHttpsServer(pair))
   await assert.rejects(dial(transport, web), refused('connection_error', /does not speak HTTP\/2\.$/))
   const other = createTlsServer(pair)
@@ -207,14 +207,14 @@ void test('servers that are no relays are told apart from those that are', async
   await assert.rejects(dial(transport, await listen(t, rude)), refused('connection_error', /closed the connection/))
 })
 
-void test('a certificate that has expired is told', async (t) => {
+void test('an expired certificate is reported', async (t) => {
   const past = await newAuthority(() => new Date(Date.now() - 10 * 86_400_000))
   const server = createSecureServer({ ...(await past.issue(['localhost'], { days: 1 })), minVersion: 'TLSv1.3' })
   const target = { ...(await listen(t, server)), ca: past.cert }
   await assert.rejects(dial(transport, target), refused('connection_error', /has expired\.$/))
 })
 
-void test('a relay that does not answer the end is left after a while', async (t) => {
+void test('a relay that does not answer the end of a stream is dropped after a while', async (t) => {
   const { target, session } = await serve(t, (stream) => stream.respond(GRPC))
   const line = await dial(transport, target)
   line.stream.write(CELLS)
@@ -224,7 +224,7 @@ void test('a relay that does not answer the end is left after a while', async (t
   assert.equal(line.lastWords.length, 1)
 })
 
-void test('a relay that takes the call and reads nothing is left, however long it shows signs of life', async (t) => {
+void test('a relay that accepts the call but reads nothing is dropped, despite its signs of life', async (t) => {
   const { target } = await serve(t, (stream) => stream.respond(GRPC))
   const line = await dial(transport, target)
   const cells = new Uint8Array(1024 * CELL_BYTES)

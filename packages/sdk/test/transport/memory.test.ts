@@ -40,7 +40,7 @@ function play(): { relays: Played[]; accept: (peer: MemoryPeer) => Played } {
   }
 }
 
-void test('both ends hear each other, and the end of either', async () => {
+void test('both ends receive from each other, and notice the end of either', async () => {
   const { relays, accept } = play()
   const transport = makeMemoryTransport(accept, { form: 'protobuf' })
   assert.equal(transport.form, 'protobuf')
@@ -60,7 +60,7 @@ void test('both ends hear each other, and the end of either', async () => {
   }
 })
 
-void test('what is held back waits, and is lost when the line is cut', async () => {
+void test('held data waits, and is lost when the connection is cut', async () => {
   const held: (() => void)[] = []
   const { relays, accept } = play()
   const line = await dial(makeMemoryTransport(accept, { schedule: (deliver) => held.push(deliver) }), TARGET)
@@ -75,7 +75,7 @@ void test('what is held back waits, and is lost when the line is cut', async () 
   assert.equal(line.lastWords.length, 1)
 })
 
-void test('a relay that takes nobody is not there', async () => {
+void test('a relay that accepts no one is unreachable', async () => {
   const transport = makeMemoryTransport(() => {
     throw StaticError.of('connection_error', 'Nobody listens here.')
   })

@@ -36,7 +36,7 @@ async function serve(
   return { host: '127.0.0.1', port, serverName: 'localhost', ca: authority.cert }
 }
 
-void test('a server that speaks something else is told', async (t) => {
+void test('a server that speaks another protocol is reported', async (t) => {
   const target = await serve(t, () => {}, 'other/1')
   await assert.rejects(
     dial(makeQuicTransport({ connectTimeoutMs: 500 }), target),
@@ -44,7 +44,7 @@ void test('a server that speaks something else is told', async (t) => {
   )
 })
 
-void test('a certificate that has expired is told', async (t) => {
+void test('an expired certificate is reported', async (t) => {
   const past = await newAuthority(() => new Date(Date.now() - 10 * 86_400_000))
   const server = createQuicServer({
     ...(await past.issue(['localhost'], { days: 1 })),
@@ -59,7 +59,7 @@ void test('a certificate that has expired is told', async (t) => {
   await assert.rejects(dial(transport, target), refused('connection_error', /has expired or is not valid yet\.$/))
 })
 
-void test('why a relay closes the connection is told, in one line', async (t) => {
+void test('the reason why a relay closes the connection is reported, in one line', async (t) => {
   const target = await serve(t, (session) =>
     session.on('stream', (stream) => {
       stream.on('error', () => {})
@@ -75,7 +75,7 @@ void test('why a relay closes the connection is told, in one line', async (t) =>
   assert.equal(line.lastWords.length, 1)
 })
 
-void test('a stream that is reset takes the connection along', async (t) => {
+void test('a reset stream ends the connection', async (t) => {
   const { promise: over, resolve } = Promise.withResolvers<unknown>()
   const target = await serve(t, (session) => {
     session.on('close', resolve)
@@ -91,7 +91,7 @@ void test('a stream that is reset takes the connection along', async (t) => {
   assert.equal(line.lastWords.length, 1)
 })
 
-void test('a relay that does not answer the end is left after a while', async (t) => {
+void test('a relay that does not answer the end of a stream is dropped after a while', async (t) => {
   const { promise: over, resolve } = Promise.withResolvers<unknown>()
   const target = await serve(t, (session) => {
     session.on('close', resolve)
@@ -105,7 +105,7 @@ void test('a relay that does not answer the end is left after a while', async (t
   assert.equal(line.lastWords.length, 1)
 })
 
-void test('an authority that cannot be read is told', async (t) => {
+void test('an unreadable authority is reported', async (t) => {
   const target = await serve(t, () => {})
   await assert.rejects(
     dial(transport, { ...target, ca: 'nonsense' }),
@@ -113,7 +113,7 @@ void test('an authority that cannot be read is told', async (t) => {
   )
 })
 
-void test('other threads than the main one are sent to gRPC, with a clock or without', async () => {
+void test('threads other than the main one use gRPC, with a clock or without', async () => {
   const module = JSON.stringify(new URL('../../src/parts.ts', import.meta.url).href)
   const target = { host: '127.0.0.1', port: 1, serverName: 'localhost' }
   for (const traffic of ['standard', 'strict']) {

@@ -60,7 +60,7 @@ async function openSilentPort(way: Way): Promise<{ readonly port: number; close(
 }
 
 for (const [name, way, transport] of TRANSPORTS) {
-  void describe(`by ${name}`, () => {
+  void describe(`over ${name}`, () => {
     const fails = async (reason: ConnectionFailure, target: Partial<Target>): Promise<void> => {
       const whole = { host: '127.0.0.1', port: 1, serverName: 'localhost', ca: authority.cert, ...target }
       await assert.rejects(transport.dial(whole, { data: () => {}, closed: () => {} }), (error: unknown) => {
@@ -70,14 +70,14 @@ for (const [name, way, transport] of TRANSPORTS) {
       })
     }
 
-    void test('a certificate that is not trusted', async (t) => {
+    void test('an untrusted certificate', async (t) => {
       const port = await openServer(t, way)
       await fails('untrusted_certificate', { port, ca: stranger.cert })
       await fails('untrusted_certificate', { port, serverName: 'relay.example' })
       if (way === 'quic') await fails('unreadable_authority', { port, ca: 'nonsense' })
     })
 
-    void test('a name without an address, a port that is silent, and one that is closed', async () => {
+    void test('a name without an address, a silent port, and a closed one', async () => {
       await fails('no_address', { host: 'no.invalid' })
       const silent = await openSilentPort(way)
       await fails('timed_out', { port: silent.port })

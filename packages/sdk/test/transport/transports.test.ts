@@ -27,7 +27,7 @@ const COUNT = 20n
 const CHILD = fileURLToPath(new URL('dialling-child.ts', import.meta.url))
 
 for (const way of ['quic', 'grpc'] as const) {
-  void describe(`by ${way}`, () => {
+  void describe(`over ${way}`, () => {
     const transport = WAYS[way]()
     let relay: TestRelay
     before(async () => {
@@ -43,7 +43,7 @@ for (const way of ['quic', 'grpc'] as const) {
     })
 
     for (const host of [...LOOPBACKS, 'localhost']) {
-      void test(`a session opens with ${host}, and ends in order`, async () => {
+      void test(`a session opens with ${host}, and ends cleanly`, async () => {
         const ends: unknown[] = []
         const agent = await Agent.connect(wireOf(transport, target({ host }), (reason) => ends.push(reason)))
         assert.equal(agent.form, way === 'quic' ? 'cbor' : 'protobuf')
@@ -82,7 +82,7 @@ for (const way of ['quic', 'grpc'] as const) {
       await reader.ended
     })
 
-    void test('the relay ends a session that is replaced, in order', async () => {
+    void test('the relay ends a replaced session cleanly', async () => {
       const key = makeKey()
       const ends: unknown[] = []
       const first = await Agent.connect(
@@ -109,7 +109,7 @@ for (const way of ['quic', 'grpc'] as const) {
       assert.deepEqual(line.lastWords, [undefined])
     })
 
-    void test('a certificate that must not be trusted is refused in words', async () => {
+    void test('an untrusted certificate is refused with a clear message', async () => {
       const stranger = await newAuthority()
       const wrong = (more: Partial<Target>, message: RegExp): Promise<void> =>
         assert.rejects(dial(transport, target(more)), refused('connection_error', message))
@@ -122,7 +122,7 @@ for (const way of ['quic', 'grpc'] as const) {
       await assert.rejects(dial(transport, target({ serverName: '127.0.0.1' })), refused('invalid_request', /DNS name/))
     })
 
-    void test('a port where nobody listens, and one where nobody answers, are told apart', async () => {
+    void test('a port where nothing listens, and one where nothing answers, are distinguished', async () => {
       const hasty = WAYS[way]({ connectTimeoutMs: 300 })
       const silent = await openSilentPort(way)
       await assert.rejects(
@@ -139,7 +139,7 @@ for (const way of ['quic', 'grpc'] as const) {
       assert.ok(performance.now() - begun < 60_000, 'long before the time is up')
     })
 
-    void test('a process ends by itself after its line has, and trusts what Node trusts', async () => {
+    void test('a process exits after its connection has ended, and trusts what Node trusts', async () => {
       const words = [CHILD, way, String(target().port)]
       const env = { ...process.env, NODE_EXTRA_CA_CERTS: join(relay.directory, 'ca', 'ca.pem') }
       const { stdout } = await promisify(execFile)(process.execPath, words, { env, timeout: 120_000 })

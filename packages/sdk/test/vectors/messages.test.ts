@@ -62,7 +62,7 @@ const PARTS = {
 
 const vectors = readVectors('messages') as readonly Messages[]
 
-test('a PrivateMessage falls into the same parts as in the library', () => {
+test('a PrivateMessage is split into the same parts as by the library', () => {
   const seen = new Set<number>()
   for (const vector of vectors) {
     const bytes = bytesOf(vector.private_message)
@@ -82,7 +82,7 @@ test('a PrivateMessage falls into the same parts as in the library', () => {
   assert.deepEqual([...seen].toSorted(), Object.values(CONTENT_TYPES))
 })
 
-test('other messages are no PrivateMessages', () => {
+test('other messages are not PrivateMessages', () => {
   for (const vector of vectors) {
     for (const field of WHOLE) {
       assert.equal(parsePrivateMessage(bytesOf(vector[field])), undefined)
@@ -91,7 +91,7 @@ test('other messages are no PrivateMessages', () => {
   }
 })
 
-test('everything is encoded as it was', () => {
+test('everything is encoded as it was decoded', () => {
   for (const vector of vectors) {
     for (const field of [...WHOLE, 'private_message'] as const)
       assert.equal(hex(encodeMlsMessage(decodeAll(decodeMlsMessage, vector[field]))), vector[field], field)

@@ -15,7 +15,7 @@ function follow(vector: PassiveClient): Promise<readonly Followed[]> {
 }
 
 for (const [at, vector] of vectors.entries()) {
-  test(`group ${at}, suite ${vector.cipher_suite}: every commit is sound, within bounds and followed`, async () => {
+  test(`group ${at}, suite ${vector.cipher_suite}: every commit is valid, within bounds and followed`, async () => {
     for (const { sound, opened } of await follow(vector)) assert.deepEqual([sound, opened], [true, 'commit'])
   })
 }
@@ -27,7 +27,7 @@ test('no commit is refused for the id of its PreSharedKey', async () => {
   assert.ok(withPsk.every(({ sound }) => sound))
 })
 
-test('a channel takes none of these commits as it is: they are PublicMessages', async () => {
+test('a channel accepts none of these commits as they are: they are PublicMessages', async () => {
   for (const vector of vectors) {
     const crypto = cryptoOf(vector)
     const { key } = readWelcome(vector)

@@ -30,7 +30,7 @@ for (const [at, vector] of (readVectors('passive-client-welcome') as readonly Pa
   const name = `Welcome ${at}, suite ${vector.cipher_suite}`
 
   if (vector.external_psks.length > 0) {
-    test(`${name}: a PreSharedKey is refused in channels; the library joins with our cryptography`, async () => {
+    test(`${name}: a PreSharedKey is refused in channels; the library joins with this cryptography`, async () => {
       const { welcome, own, key } = readWelcome(vector)
       await assert.rejects(openWelcome(crypto, welcome, own), INVALID)
       const { state } = restart(crypto, await joinByLibrary(vector), key)
@@ -39,7 +39,7 @@ for (const [at, vector] of (readVectors('passive-client-welcome') as readonly Pa
     continue
   }
 
-  test(`${name}, tree ${vector.ratchet_tree === null ? 'inside' : 'apart'}: opened, checked and entered`, async () => {
+  test(`${name}, tree ${vector.ratchet_tree === null ? 'inside' : 'separate'}: opened and joined`, async () => {
     const { welcome, own, key } = readWelcome(vector)
     if (vector.ratchet_tree !== null)
       await assert.rejects(openWelcome(crypto, welcome, own), { ...INVALID, message: /no tree/ })
