@@ -10,7 +10,7 @@
 from .channel import Channel, ChannelMember, Envelope
 from .client import JoinOffer, StaticClient
 from .errors import AuthError, ChannelError, MlsError, QuotaExceededError, StaticError, TransportError
-from .manager import StaticChannelManager
+from .manager import IssuedInvite, StaticChannelManager
 
 __all__ = [
     "AuthError",
@@ -18,6 +18,7 @@ __all__ = [
     "ChannelError",
     "ChannelMember",
     "Envelope",
+    "IssuedInvite",
     "JoinOffer",
     "MlsError",
     "QuotaExceededError",

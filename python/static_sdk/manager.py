@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import Dict, List, Optional
 
 from ._closing import Closing
@@ -13,6 +15,19 @@ from .client import Path, StaticClient, options_of
 from .errors import StaticError
 
 MOST_AT_ONCE = 100
+
+
+@dataclass(frozen=True)
+class IssuedInvite:
+    """An invite as its issuer sees it. Invites that have ended are deleted after a while."""
+
+    #: Names the invite without giving it away: nobody can join with its id.
+    id: str
+    #: ``open``, ``used_up``, ``expired`` or ``revoked``.
+    state: str
+    uses: int
+    max_uses: int
+    expires_at: datetime
 
 
 class _ManagedClient(StaticClient):
@@ -77,8 +92,24 @@ class StaticChannelManager(Closing):
         """
         return str(self._connection.call("invite", name=name, maxUses=max_uses, ttl=ttl)[0])
 
+    def invites(self, name: str) -> List[IssuedInvite]:
+        """The invites to a channel that this agent has created, the next to expire first. Raises ``not_found``."""
+        return [
+            IssuedInvite(
+                id=invite["id"],
+                state=invite["state"],
+                uses=invite["uses"],
+                max_uses=invite["maxUses"],
+                expires_at=datetime.fromtimestamp(invite["expiresAt"], timezone.utc),
+            )
+            for invite in self._connection.call("invites", name=name)[0]
+        ]
+
     def revoke_invite(self, token: str) -> None:
-        """Revokes an invite. Members who joined with it stay. Raises ``invite_invalid`` if it is not this agent's."""
+        """Revokes an invite, named by its token or its id. Members who joined with it stay.
+
+        Raises ``invite_invalid`` if this agent did not create it.
+        """
         self._connection.call("revokeInvite", token=_text(token))
 
     def join_with_token(self, name: str, token: str, timeout: float = 60) -> Channel:

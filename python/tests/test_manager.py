@@ -105,7 +105,10 @@ class ManagerTest(unittest.TestCase):
         name = new_name()
         self.owner.create(name)
         token = self.owner.invite(name, max_uses=2, ttl=60)
-        self.owner.revoke_invite(token)
+        [invite] = self.owner.invites(name)
+        self.assertEqual((invite.state, invite.uses, invite.max_uses), ("open", 0, 2))
+        self.owner.revoke_invite(invite.id)
+        self.assertEqual([invite.state for invite in self.owner.invites(name)], ["revoked"])
         error = failure(self.guest.join_with_token, name, token, 20)
         expect(self, error, ChannelError, "invite_revoked", "runtime error:")
         for nonsense in ("st_inv_nonsense", b"st_inv_", 5, None):

@@ -33,7 +33,7 @@ export async function visit(
     timezoneId: 'UTC',
     permissions: ['clipboard-read', 'clipboard-write'],
   })
-  context.setDefaultTimeout(10_000)
+  context.setDefaultTimeout(60_000)
   const wrongs: string[] = []
   await context.exposeFunction('tellWrong', (text: string) => wrongs.push(text))
   const content =

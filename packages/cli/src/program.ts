@@ -32,6 +32,8 @@ export function makeProgram(): Command {
   program
     .description('Private channels for software agents.')
     .version(packageJson.version)
+    // `channel invite` has flags, and subcommands with flags of the same names.
+    .enablePositionalOptions()
     .showHelpAfterError('(run with --help for usage)')
     .commandsGroup('Servers:')
     .addCommand(upCommand())

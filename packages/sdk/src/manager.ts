@@ -5,6 +5,7 @@ import { StaticClient } from './client.ts'
 import type { AgentParts } from './core/agent/agent.ts'
 import { ErrorEdge } from './error-edge.ts'
 import { Invites } from './invite/invites.ts'
+import type { IssuedInvite } from './invite/issued.ts'
 import { openParts } from './parts.ts'
 import { type ClientOptions, resolveSettings } from './settings.ts'
 
@@ -110,12 +111,21 @@ export class StaticChannelManager implements AsyncDisposable {
   }
 
   /**
-   * Revokes an invite. Agents that have already joined with it stay.
+   * Revokes an invite, named by its token or its id. Agents that have already joined with it stay.
    *
    * @throws {StaticError} `invite_invalid` if this agent did not create the invite
    */
-  async revokeInvite(token: string): Promise<void> {
-    await this.client.edge.wait(() => this.#invites.issuer.revoke(token))
+  async revokeInvite(tokenOrId: string): Promise<void> {
+    await this.client.edge.wait(() => this.#invites.issuer.revoke(tokenOrId))
+  }
+
+  /**
+   * The invites to a channel that this agent has created, the next to expire first.
+   *
+   * @throws {StaticError} `not_found`
+   */
+  invites(name: string): readonly IssuedInvite[] {
+    return this.client.edge.run(() => this.#invites.issuer.list(this.client.membershipOf(parseChannelName(name)).id))
   }
 
   /**

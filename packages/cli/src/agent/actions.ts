@@ -9,6 +9,10 @@ import type { Channel, Envelope, StaticChannelManager } from '@static/sdk'
 const LIST_TIMEOUT_MS = 3000
 /** How long `verify` waits to catch up; it needs the current state, so a timeout is an error. */
 const VERIFY_TIMEOUT_MS = 10_000
+/** How long `watchMembers` waits for a change before it answers anyway. */
+const WATCH_MS = 20_000
+/** The fewest digits of an agent id that name a member. */
+const MIN_ID_DIGITS = 8
 
 /** A channel in a list. */
 export interface ChannelSummary {
@@ -32,6 +36,15 @@ export interface MemberSummary {
   readonly owner: boolean
   /** Whether the member is this agent. */
   readonly self: boolean
+}
+
+/** An invite to a channel. */
+export interface InviteSummary {
+  readonly id: string
+  readonly state: 'open' | 'used_up' | 'expired' | 'revoked'
+  readonly uses: number
+  readonly max_uses: number
+  readonly expires_at: string
 }
 
 /** A message, as `listen --json` prints it. */
@@ -62,17 +75,63 @@ export const ACTIONS = {
   async members(manager: StaticChannelManager, name: string): Promise<readonly MemberSummary[]> {
     const channel = manager.client.channel(name)
     await catchUp(channel, LIST_TIMEOUT_MS)
-    return channel.members().map(({ agentId, fingerprint, identity }) => ({
-      agent_id: agentId,
-      fingerprint,
-      identity: Buffer.from(identity).toString(),
-      owner: fingerprint === channel.owner,
-      self: agentId === manager.client.agentId,
-    }))
+    return membersOf(manager, channel)
+  },
+
+  /** Resolves to the members once they are no longer those with the `known` agent ids, at the latest after a while. */
+  async watchMembers(
+    manager: StaticChannelManager,
+    name: string,
+    known: readonly string[],
+  ): Promise<readonly MemberSummary[]> {
+    const channel = manager.client.channel(name)
+    const events = manager.client.events()
+    const late = Promise.withResolvers<undefined>()
+    const timer = setTimeout(() => late.resolve(undefined), WATCH_MS)
+    try {
+      for (;;) {
+        const members = membersOf(manager, channel)
+        const isSame = members.length === known.length && members.every(({ agent_id: id }) => known.includes(id))
+        if (!isSame) return members
+        const next = await Promise.race([events.next(), late.promise])
+        if (next === undefined) return members
+        if (next.done === true) throw StaticError.of('closed', 'The agent was closed.')
+      }
+    } finally {
+      clearTimeout(timer)
+      await events.return?.()
+    }
+  },
+
+  /** Removes the member with this identity, agent id or beginning of an agent id; resolves to who it was. */
+  async remove(manager: StaticChannelManager, name: string, member: string): Promise<MemberSummary> {
+    const channel = manager.client.channel(name)
+    await catchUp(channel, LIST_TIMEOUT_MS)
+    const found = findMember(membersOf(manager, channel), name, member)
+    await channel.removeMember(found.agent_id)
+    return found
+  },
+
+  async rotate(manager: StaticChannelManager, name: string): Promise<void> {
+    await manager.client.channel(name).rotate()
   },
 
   async invite(manager: StaticChannelManager, name: string, maxUses: number, ttl: number): Promise<string> {
     return await manager.invite(name, { maxUses, ttl })
+  },
+
+  async invites(manager: StaticChannelManager, name: string): Promise<readonly InviteSummary[]> {
+    return manager.invites(name).map(({ id, state, uses, maxUses, expiresAt }) => ({
+      id,
+      state,
+      uses,
+      max_uses: maxUses,
+      expires_at: expiresAt.toISOString(),
+    }))
+  },
+
+  async revokeInvite(manager: StaticChannelManager, tokenOrId: string): Promise<void> {
+    await manager.revokeInvite(tokenOrId)
   },
 
   async join(manager: StaticChannelManager, name: string, token: string, timeout: number): Promise<ChannelSummary> {
@@ -110,6 +169,10 @@ export const ACTIONS = {
 
   async delete(manager: StaticChannelManager, name: string): Promise<void> {
     await manager.client.channel(name).delete()
+  },
+
+  async fingerprint({ client }: StaticChannelManager): Promise<{ agent_id: string; fingerprint: string }> {
+    return { agent_id: client.agentId, fingerprint: client.fingerprint() }
   },
 } as const
 
@@ -157,6 +220,37 @@ export function messageOf(channel: string, envelope: Envelope): Message {
     },
     payload: Buffer.from(payload).toString('base64'),
   }
+}
+
+function membersOf(manager: StaticChannelManager, channel: Channel): readonly MemberSummary[] {
+  return channel.members().map(({ agentId, fingerprint, identity }) => ({
+    agent_id: agentId,
+    fingerprint,
+    identity: Buffer.from(identity).toString(),
+    owner: fingerprint === channel.owner,
+    self: agentId === manager.client.agentId,
+  }))
+}
+
+/**
+ * Members choose their identities, so an identity can look like the agent id of somebody else: only a whole agent id
+ * is certain, everything else must fit one member only.
+ */
+function findMember(members: readonly MemberSummary[], channel: string, wanted: string): MemberSummary {
+  const digits = wanted.replaceAll(/[\s:]/g, '').toLowerCase()
+  const byId = members.find(({ agent_id: id }) => id === digits)
+  if (byId !== undefined) return byId
+  const isPrefix = digits.length >= MIN_ID_DIGITS && /^[0-9a-f]+$/.test(digits)
+  const fitting = members.filter(
+    ({ agent_id: id, identity }) => identity === wanted || (isPrefix && id.startsWith(digits)),
+  )
+  const [found] = fitting
+  if (found !== undefined && fitting.length === 1) return found
+  const problem = found === undefined ? 'has no member' : `has ${fitting.length} members that fit`
+  throw StaticError.of(
+    found === undefined ? 'not_found' : 'invalid_request',
+    `Channel ${channel} ${problem} ${JSON.stringify(wanted)}. Use a fingerprint from the list of members.`,
+  )
 }
 
 /** Waits until the agent has processed everything on the relay; resolves to the reason if it cannot. */

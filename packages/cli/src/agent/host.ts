@@ -20,6 +20,9 @@ const OTHERS = 0o177
 /** How long requests in progress may take when the agent closes. */
 const CLOSE_TIMEOUT_MS = 3_000
 
+/** Requests that may take forever, so closing does not wait for them. */
+const WAITING = new Set<unknown>(['next', 'watchMembers'])
+
 /** A request, not yet validated. */
 interface ActionRequest {
   readonly action?: unknown
@@ -104,7 +107,7 @@ class HostConnection {
   readonly #queue: MessageQueue
   readonly #reader = new FrameReader()
   readonly #followers = new Map<string, Follower>()
-  /** The request in progress. `waiting` is a `next`, which may never finish, so closing does not wait for it. */
+  /** The request in progress. */
   #busy: 'no' | 'acting' | 'waiting' = 'no'
   #draining = false
 
@@ -140,7 +143,7 @@ class HostConnection {
   }
 
   async #answer({ action, args }: ActionRequest): Promise<void> {
-    this.#busy = action === 'next' ? 'waiting' : 'acting'
+    this.#busy = WAITING.has(action) ? 'waiting' : 'acting'
     let answer: unknown
     try {
       answer = { result: (await this.#do(action, args)) ?? null }

@@ -1,6 +1,6 @@
 /** The default identity of an agent, and the directory of an identity. */
 import { createHash, randomBytes } from 'node:crypto'
-import { existsSync } from 'node:fs'
+import { existsSync, readdirSync } from 'node:fs'
 import { hostname, userInfo } from 'node:os'
 import { dirname, join } from 'node:path'
 import { createFile, makeDirectories, readPrivateFile } from '@static/node/files'
@@ -75,6 +75,25 @@ export function agentDirectory(agents: string, identity: string): string {
     return join(agents, `%sha256-${createHash('sha256').update(identity).digest('hex')}`)
   }
   return join(agents, encoded)
+}
+
+/** The directories below `agents`, with the identities that they are for; a hashed name has none. */
+export function agentsIn(
+  agents: string,
+): readonly { readonly identity: string | undefined; readonly directory: string }[] {
+  if (!existsSync(agents)) return []
+  return readdirSync(agents, { withFileTypes: true })
+    .filter((entry) => entry.isDirectory() && !entry.name.startsWith('.'))
+    .map(({ name }) => ({ identity: identityIn(name), directory: join(agents, name) }))
+    .sort((a, b) => (a.directory < b.directory ? -1 : 1))
+}
+
+function identityIn(name: string): string | undefined {
+  if (name.startsWith('%sha256-')) return undefined
+  const bytes = name.replaceAll(/%([0-9A-F]{2})/g, (_, digits: string) =>
+    String.fromCodePoint(Number.parseInt(digits, 16)),
+  )
+  return Buffer.from(bytes, 'latin1').toString()
 }
 
 function userName(): string {

@@ -123,6 +123,16 @@ export async function withAgent<Result>(
   }
 }
 
+/** Runs one action of the agent, with a progress message on a terminal. */
+export async function runOnAgent<Name extends ActionName>(
+  flags: AgentFlags,
+  doing: string,
+  action: Name,
+  ...args: ActionArgs<Name>
+): Promise<ActionResult<Name>> {
+  return await withAgent(flags, { share: false }, (agent) => withProgress(doing, agent.call(action, ...args)))
+}
+
 async function localAgent(
   manager: StaticChannelManager,
   { identity, dataDir, share }: { readonly identity: string; readonly dataDir: string; readonly share: boolean },

@@ -1,11 +1,15 @@
 /** `static agent`: commands on the agent itself rather than its channels. */
 import { Command } from 'commander'
 import { examples } from '../terminal/examples.ts'
+import { deleteCommand, exportFingerprintCommand, listCommand } from './agent/directories.ts'
 import { slotsCommand } from './agent/slots.ts'
 
 export function agentCommand(): Command {
   return new Command('agent')
-    .description('manage the keys that unlock an agent')
+    .description('list and delete the agents on this machine, and manage the keys that unlock them')
+    .addCommand(listCommand())
+    .addCommand(exportFingerprintCommand())
+    .addCommand(deleteCommand())
     .addCommand(slotsCommand())
-    .addHelpText('after', examples('static agent slots list', 'static agent slots add passphrase'))
+    .addHelpText('after', examples('static agent list', 'static agent export-fingerprint --as billing'))
 }

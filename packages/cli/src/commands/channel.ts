@@ -9,23 +9,27 @@ import {
   deleteCommand,
   leaveCommand,
   listCommand,
-  membersCommand,
   resetRosterCommand,
+  rotateCommand,
   verifyCommand,
 } from './channel/manage.ts'
+import { membersCommand, removeCommand } from './channel/members.ts'
 import { sendCommand } from './channel/send.ts'
 
 export function channelCommand(): Command {
   return new Command('channel')
     .description('create, join and use encrypted channels')
+    .enablePositionalOptions()
     .addCommand(createCommand())
     .addCommand(listCommand())
     .addCommand(membersCommand())
+    .addCommand(removeCommand())
     .addCommand(inviteCommand())
     .addCommand(joinCommand())
     .addCommand(sendCommand())
     .addCommand(listenCommand())
     .addCommand(verifyCommand())
+    .addCommand(rotateCommand())
     .addCommand(resetRosterCommand())
     .addCommand(leaveCommand())
     .addCommand(deleteCommand())

@@ -6,6 +6,7 @@ import { StaticError, toHex } from '@static/protocol'
 import type { Channel, ChannelMember } from '../channel.ts'
 import { type JoinOffer, StaticClient } from '../client.ts'
 import type { AgentEvent } from '../core/agent/events.ts'
+import type { IssuedInvite } from '../invite/issued.ts'
 import { StaticChannelManager } from '../manager.ts'
 import { failureOf } from './failure.ts'
 import type { Frame } from './pipe-frame.ts'
@@ -116,6 +117,8 @@ export class Driver {
       case 'revokeInvite':
         await this.#managed().revokeInvite(ask.token)
         return {}
+      case 'invites':
+        return { result: this.#managed().invites(ask.name).map(plainInvite) }
       case 'joinWithToken':
         return { result: this.#describe(await this.#managed().joinWithToken(ask.name, ask.token, ask.timeout)) }
       case 'sendTo':
@@ -213,6 +216,10 @@ export class Driver {
 
 function plainMember({ agentId, fingerprint, identity }: ChannelMember): unknown {
   return { agentId, fingerprint, identity: toHex(identity) }
+}
+
+function plainInvite({ expiresAt, ...invite }: IssuedInvite): unknown {
+  return { ...invite, expiresAt: expiresAt.getTime() / 1000 }
 }
 
 /** Converts errors and bytes in an event to JSON values. */

@@ -37,6 +37,7 @@ export type Ask =
       readonly on: number
     }
   | { readonly do: 'invite'; readonly name: string; readonly maxUses: number; readonly ttl: number }
+  | { readonly do: 'invites'; readonly name: string }
   | { readonly do: 'revokeInvite'; readonly token: string }
   | { readonly do: 'joinWithToken'; readonly name: string; readonly token: string; readonly timeout: number }
   /** Bytes: the payload. */

@@ -12,6 +12,16 @@ import type { AgentId, ChannelId, InviteRecord, JoinerRecord } from '../ports.ts
 import type { JoinRequest } from './join-request.ts'
 import { type InviteKeys, inviteKeys } from './keys.ts'
 
+/** An invite as its issuer sees it. Invites that have ended are deleted after a while. */
+export interface IssuedInvite {
+  /** Names the invite without giving it away: nobody can join with its id. */
+  readonly id: string
+  readonly state: 'open' | 'used_up' | 'expired' | 'revoked'
+  readonly uses: number
+  readonly maxUses: number
+  readonly expiresAt: Date
+}
+
 /** An invite issued by this agent. */
 export interface Invite {
   readonly record: InviteRecord
@@ -45,6 +55,17 @@ export class IssuedInvites {
 
   joiner(channel: ChannelId, agent: AgentId): JoinerRecord | undefined {
     return this.#joiners.get(keyOf(channel, agent))
+  }
+
+  /** The invites to a channel, the next to expire first. */
+  list(channel: ChannelId): readonly IssuedInvite[] {
+    return this.records
+      .filter((record) => record.channel === channel)
+      .sort((a, b) => a.expiresAt - b.expiresAt)
+      .map((record) => {
+        const { id, uses, maxUses, expiresAt } = record
+        return { id, state: this.#stateOf(record), uses, maxUses, expiresAt: new Date(expiresAt) }
+      })
   }
 
   /** Whether somebody may still join or ask again: the agent that took the last use may not have been added yet. */
@@ -159,6 +180,12 @@ export class IssuedInvites {
       if (returned === 0) this.#forget(id)
       throw error
     }
+  }
+
+  #stateOf({ revoked, expiresAt, uses, maxUses }: InviteRecord): IssuedInvite['state'] {
+    if (revoked) return 'revoked'
+    if (expiresAt <= this.#agent.context.now()) return 'expired'
+    return uses >= maxUses ? 'used_up' : 'open'
   }
 
   #put(invite: Invite): void {

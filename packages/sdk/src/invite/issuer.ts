@@ -9,10 +9,13 @@ import { same } from '../core/bytes.ts'
 import type { Membership } from '../core/channel/membership.ts'
 import type { AgentId, ChannelId, JoinerRecord, Time } from '../ports.ts'
 import { decide, placeOf } from './admission.ts'
-import { IssuedInvites, unlessRefused } from './issued.ts'
+import { type IssuedInvite, IssuedInvites, unlessRefused } from './issued.ts'
 import { JoinPolls } from './join-polls.ts'
 import { inviteKeys } from './keys.ts'
 import { decodeToken, encodeToken, SECRET_BYTES } from './token.ts'
+
+/** The id of an invite; a token is longer. */
+const INVITE_ID = /^[0-9a-f]{32}$/
 
 /** A joiner that does not say hello within this time after it was added is removed. */
 const HELLO_MS = 60_000
@@ -95,16 +98,24 @@ export class InviteIssuer {
   }
 
   /**
-   * Revokes an invite: nobody can join with it any more.
+   * Revokes an invite, named by its token or its id: nobody can join with it any more.
    *
    * @throws {StaticError} `invite_invalid` if this agent did not create it
    */
-  async revoke(token: string): Promise<void> {
-    const { secret } = decodeToken(token)
-    const invite = this.#issued.get(toHex(inviteKeys(secret).inviteId))
-    if (!invite) throw StaticError.of('invite_invalid', 'This agent has no such invite.')
+  async revoke(tokenOrId: string): Promise<void> {
+    const isId = typeof tokenOrId === 'string' && INVITE_ID.test(tokenOrId)
+    const id = isId ? tokenOrId : toHex(inviteKeys(decodeToken(tokenOrId).secret).inviteId)
+    const invite = this.#issued.get(id)
+    if (!invite) {
+      throw StaticError.of('invite_invalid', `This agent has no invite ${id}. List its invites to see their ids.`)
+    }
     await this.#issued.revoke(invite)
     await this.#issued.revokeAtRelay(invite)
+  }
+
+  /** The invites to a channel. */
+  list(channel: ChannelId): readonly IssuedInvite[] {
+    return this.#issued.list(channel)
   }
 
   /**

@@ -1,8 +1,8 @@
-/** `static channel invite`: creates a token that lets others join. */
-import { Command } from 'commander'
-import { addAgentFlags, type AgentFlags, commandLineFor, withAgent } from '../../agent/open.ts'
+/** `static channel invite [list|revoke]`: tokens that let others join. */
+import { Argument, Command } from 'commander'
+import { addAgentFlags, type AgentFlags, commandLineFor, runOnAgent, withAgent } from '../../agent/open.ts'
 import { examples } from '../../terminal/examples.ts'
-import { note, print, printJson, commandLine } from '../../terminal/output.ts'
+import { note, print, printJson, commandLine, shortTime, table } from '../../terminal/output.ts'
 import { withProgress } from '../../terminal/progress.ts'
 import { channelArgument, wholeNumber } from './arguments.ts'
 
@@ -17,15 +17,55 @@ export function inviteCommand(): Command {
       .description('create a token that lets others join a channel you own; keep it secret')
       .addArgument(channelArgument())
       .option('--uses <count>', 'how many agents may join with the token', wholeNumber, 1)
-      .option('--ttl <seconds>', 'how long the token is valid', wholeNumber, 3600),
+      .option('--ttl <seconds>', 'how long the token is valid', wholeNumber, 3600)
+      .enablePositionalOptions(),
   )
+    .addCommand(listCommand())
+    .addCommand(revokeCommand())
     .addHelpText(
       'after',
       `
 Others can join only while this agent listens: keep \`static channel listen\` running.
-${examples('static channel invite acme/support/routing', 'static channel invite acme/support/routing --uses 10 --ttl 86400')}`,
+${examples(
+  'static channel invite acme/support/routing',
+  'static channel invite acme/support/routing --uses 10 --ttl 86400',
+  'static channel invite list acme/support/routing',
+)}`,
     )
     .action(invite)
+}
+
+function listCommand(): Command {
+  return addAgentFlags(
+    new Command('list').description('list the invites to a channel you own').addArgument(channelArgument()),
+  )
+    .addHelpText('after', examples('static channel invite list acme/support/routing'))
+    .action(async (name: string, flags: AgentFlags) => {
+      const invites = await runOnAgent(flags, 'Reading invites', 'invites', name)
+      if (flags.json) return printJson({ channel: name, invites })
+      if (invites.length === 0) return note(`there are no invites to ${name}.`)
+      const rows = invites.map(({ id, state, uses, max_uses: most, expires_at: end }) => [
+        id,
+        state.replace('_', ' '),
+        `${uses} of ${most}`,
+        shortTime(end),
+      ])
+      print(table(['INVITE', 'STATE', 'USED', 'EXPIRES'], rows))
+    })
+}
+
+function revokeCommand(): Command {
+  return addAgentFlags(
+    new Command('revoke')
+      .description('revoke an invite; agents that have joined with it stay')
+      .addArgument(new Argument('<invite>', 'id of the invite, from `static channel invite list`')),
+  )
+    .addHelpText('after', examples('static channel invite revoke 0f1e2d3c4b5a69788796a5b4c3d2e1f0'))
+    .action(async (id: string, flags: AgentFlags) => {
+      await runOnAgent(flags, 'Revoking the invite', 'revokeInvite', id)
+      if (flags.json) printJson({ id, revoked: true })
+      else print(`Revoked invite ${id}.`)
+    })
 }
 
 async function invite(name: string, flags: Flags): Promise<void> {

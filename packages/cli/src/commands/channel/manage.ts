@@ -1,11 +1,9 @@
-/** `static channel create|list|members|verify|reset-roster|leave|delete`: one agent action each. */
+/** `static channel create|list|verify|rotate|reset-roster|leave|delete`: one agent action each. */
 import { Command } from 'commander'
-import type { ActionArgs, ActionName, ActionResult } from '../../agent/actions.ts'
-import { addAgentFlags, type AgentFlags, commandLineFor, withAgent } from '../../agent/open.ts'
+import { addAgentFlags, type AgentFlags, commandLineFor, runOnAgent } from '../../agent/open.ts'
 import { confirm } from '../../terminal/ask.ts'
 import { examples } from '../../terminal/examples.ts'
 import { note, print, printJson, table } from '../../terminal/output.ts'
-import { withProgress } from '../../terminal/progress.ts'
 import { channelArgument } from './arguments.ts'
 
 interface DeleteFlags extends AgentFlags {
@@ -46,23 +44,6 @@ export function listCommand(): Command {
     })
 }
 
-export function membersCommand(): Command {
-  return addAgentFlags(
-    new Command('members').description('list the members of a channel').addArgument(channelArgument()),
-  )
-    .addHelpText('after', examples('static channel members acme/support/routing'))
-    .action(async (name: string, flags: AgentFlags) => {
-      const members = await runOnAgent(flags, 'Reading channels', 'members', name)
-      if (flags.json) return printJson({ channel: name, members })
-      const rows = members.map(({ identity, owner, self, fingerprint }) => [
-        identity,
-        [...(owner ? ['owner'] : []), ...(self ? ['you'] : [])].join(', '),
-        fingerprint,
-      ])
-      print(table(['IDENTITY', 'ROLE', 'FINGERPRINT'], rows))
-    })
-}
-
 export function verifyCommand(): Command {
   return addAgentFlags(
     new Command('verify')
@@ -77,6 +58,20 @@ export function verifyCommand(): Command {
       note(
         'compare these words with another member out of band, while no messages are being sent. If they differ, the relay lied.',
       )
+    })
+}
+
+export function rotateCommand(): Command {
+  return addAgentFlags(
+    new Command('rotate')
+      .description("replace this agent's encryption keys in a channel, so that stolen ones become useless")
+      .addArgument(channelArgument()),
+  )
+    .addHelpText('after', examples('static channel rotate acme/support/routing'))
+    .action(async (name: string, flags: AgentFlags) => {
+      await runOnAgent(flags, 'Replacing keys', 'rotate', name)
+      if (flags.json) printJson({ channel: name, rotated: true })
+      else print(`Replaced the keys of this agent in ${name}.`)
     })
 }
 
@@ -122,15 +117,6 @@ export function deleteCommand(): Command {
       if (flags.json) printJson({ channel: name, deleted: true })
       else print(`Deleted ${name}.`)
     })
-}
-
-async function runOnAgent<Name extends ActionName>(
-  flags: AgentFlags,
-  doing: string,
-  action: Name,
-  ...args: ActionArgs<Name>
-): Promise<ActionResult<Name>> {
-  return await withAgent(flags, { share: false }, (agent) => withProgress(doing, agent.call(action, ...args)))
 }
 
 /** What to show instead of the number of members. */

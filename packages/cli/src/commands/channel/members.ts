@@ -1,0 +1,124 @@
+/** `static channel members|remove`: who is in a channel. */
+import { Argument, Command } from 'commander'
+import { StaticError } from '@static/protocol'
+import type { MemberSummary } from '../../agent/actions.ts'
+import { HostClosed } from '../../agent/host-client.ts'
+import { addAgentFlags, type AgentFlags, type OpenAgent, runOnAgent, withAgent } from '../../agent/open.ts'
+import { confirm } from '../../terminal/ask.ts'
+import { examples } from '../../terminal/examples.ts'
+import { note, print, printable, printJson, table } from '../../terminal/output.ts'
+import { channelArgument } from './arguments.ts'
+
+interface MembersFlags extends AgentFlags {
+  readonly watch?: boolean
+}
+
+interface RemoveFlags extends AgentFlags {
+  readonly yes?: boolean
+}
+
+export function membersCommand(): Command {
+  return addAgentFlags(
+    new Command('members')
+      .description('list the members of a channel')
+      .addArgument(channelArgument())
+      .option('--watch', 'then print each member that joins or leaves, until Ctrl-C'),
+  )
+    .addHelpText(
+      'after',
+      `
+With --watch --json, each line is the complete list after a change.
+${examples('static channel members acme/support/routing', 'static channel members acme/support/routing --watch')}`,
+    )
+    .action(async (name: string, flags: MembersFlags) => {
+      if (flags.watch) return await watch(name, flags)
+      const members = await runOnAgent(flags, 'Reading channels', 'members', name)
+      if (flags.json) printJson({ channel: name, members })
+      else printMembers(members)
+    })
+}
+
+export function removeCommand(): Command {
+  return addAgentFlags(
+    new Command('remove')
+      .description('remove a member from a channel you own, and revoke the invite it joined with')
+      .addArgument(channelArgument())
+      .addArgument(new Argument('<member>', 'identity, fingerprint, or at least the first 8 digits of one'))
+      .option('--yes', 'skip the confirmation prompt'),
+  )
+    .addHelpText(
+      'after',
+      `
+The member cannot read anything sent from now on. What it has already received stays readable to it.
+${examples('static channel remove acme/support/routing bob', 'static channel remove acme/support/routing 5f0c8e2a --yes')}`,
+    )
+    .action(async (name: string, member: string, flags: RemoveFlags) => {
+      if (!flags.yes) await confirm(`Remove ${printable(member)} from ${name}?`)
+      const removed = await runOnAgent(flags, 'Removing the member', 'remove', name, member)
+      if (flags.json) printJson({ channel: name, removed })
+      else print(`Removed ${describe(removed)} from ${name}.`)
+    })
+}
+
+async function watch(name: string, flags: AgentFlags): Promise<void> {
+  let shown: readonly MemberSummary[] | undefined
+  // Shared, so that other commands can use the agent meanwhile. If another process held it and exits, this one opens it.
+  await withAgent(flags, { share: true }, async (agent) => {
+    const first = await agent.call('members', name)
+    if (shown === undefined && !flags.json) {
+      printMembers(first)
+      note(`watching the members of ${name}; press Ctrl-C to stop.`)
+    }
+    for (let members = first; ; members = await nextMembers(agent, name, members)) {
+      if (flags.json) printIfChanged(name, shown, members)
+      else if (shown !== undefined) printChanges(shown, members)
+      shown = members
+    }
+  })
+}
+
+async function nextMembers(
+  agent: OpenAgent,
+  name: string,
+  known: readonly MemberSummary[],
+): Promise<readonly MemberSummary[]> {
+  const ids = known.map(({ agent_id: id }) => id)
+  try {
+    return await agent.call('watchMembers', name, ids)
+  } catch (error) {
+    // Watching changes nothing, so it can go on with another process.
+    if (agent.remote && error instanceof StaticError && error.code === 'closed') throw new HostClosed()
+    throw error
+  }
+}
+
+function printMembers(members: readonly MemberSummary[]): void {
+  const rows = members.map(({ identity, owner, self, fingerprint }) => [
+    identity,
+    [...(owner ? ['owner'] : []), ...(self ? ['you'] : [])].join(', '),
+    fingerprint,
+  ])
+  print(table(['IDENTITY', 'ROLE', 'FINGERPRINT'], rows))
+}
+
+function printIfChanged(
+  channel: string,
+  before: readonly MemberSummary[] | undefined,
+  members: readonly MemberSummary[],
+): void {
+  const isSame = before !== undefined && missing(before, members).length + missing(members, before).length === 0
+  if (!isSame) printJson({ channel, members })
+}
+
+function printChanges(before: readonly MemberSummary[], after: readonly MemberSummary[]): void {
+  for (const member of missing(after, before)) print(`${describe(member)} joined.`)
+  for (const member of missing(before, after)) print(`${describe(member)} left or was removed.`)
+}
+
+function missing(some: readonly MemberSummary[], from: readonly MemberSummary[]): readonly MemberSummary[] {
+  return some.filter(({ agent_id: id }) => !from.some((other) => other.agent_id === id))
+}
+
+function describe({ identity, fingerprint }: MemberSummary): string {
+  return `${printable(identity)} (${fingerprint})`
+}

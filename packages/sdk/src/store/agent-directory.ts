@@ -1,0 +1,116 @@
+/** An agent's directory as a whole: which agent is in it, and its deletion. Needs no relay. */
+import { randomBytes } from 'node:crypto'
+import {
+  closeSync,
+  constants,
+  existsSync,
+  fstatSync,
+  fsyncSync,
+  openSync,
+  readdirSync,
+  renameSync,
+  rmdirSync,
+  rmSync,
+  writeSync,
+} from 'node:fs'
+import { basename, dirname, join, resolve } from 'node:path'
+import { StaticError, toHex } from '@static/protocol'
+import { fingerprintOf } from '../fingerprint.ts'
+import { agentIdOf } from '../mls/index.ts'
+import type { AgentId } from '../ports.ts'
+import { connect, databaseFile } from './connection.ts'
+import { listKeySlots, openDatabaseKey } from './key-slots.ts'
+import { KEY_BYTES, type KeySource } from './key-sources.ts'
+import { hasSchema } from './schema.ts'
+import { readIdentity } from './snapshot.ts'
+import { openRows } from './sql-rows.ts'
+
+/** Everything that an agent keeps in its directory; the temporary files of an interrupted write are `.NAME.*.tmp`. */
+const FILES = ['agent.key', 'keys.json', 'agent.db', 'agent.db-wal', 'agent.db-journal', 'agent.opens', 'agent.sock']
+/** Overwritten before they are deleted: without them the database cannot be read. */
+const KEY_FILES = new Set(['agent.key', 'keys.json'])
+const TEMPORARY = /^\.(.+)\.[0-9a-f]{16}\.tmp$/
+
+/** Who an agent is. */
+export interface AgentIdentity {
+  readonly identity: string
+  readonly agentId: AgentId
+  readonly fingerprint: string
+}
+
+/**
+ * Reads from an agent's directory who it is, without connecting. The agent must not be running.
+ *
+ * @throws {StaticError} `not_found` if there is no agent, `store_locked` if it is running, `store_key_wrong`
+ */
+export async function readAgentIdentity(directory: string, key: KeySource = { type: 'file' }): Promise<AgentIdentity> {
+  const place = resolve(directory)
+  // Before the key, which would be created for a new agent.
+  listKeySlots(place)
+  const databaseKey = await openDatabaseKey(place, key)
+  try {
+    const database = connect(databaseFile(place), databaseKey)
+    try {
+      if (!hasSchema(database)) throw StaticError.of('not_found', `The agent in ${place} was never started.`)
+      const { identity, publicKey } = readIdentity(openRows(database))
+      const agentId = toHex(agentIdOf(publicKey))
+      return { identity: Buffer.from(identity).toString(), agentId, fingerprint: fingerprintOf(agentId) }
+    } finally {
+      database.close()
+    }
+  } finally {
+    databaseKey.fill(0)
+  }
+}
+
+/**
+ * Deletes an agent from this machine: its database, its keys and, if nothing else is in it, its directory. Needs no
+ * key. Its channels are not left: the other members still see it, and a channel that it owns has no owner any more.
+ *
+ * @throws {StaticError} `not_found` if there is no agent, `store_locked` if it is running
+ */
+export function deleteAgent(directory: string): void {
+  const place = resolve(directory)
+  listKeySlots(place)
+  // Moved away first: whatever opens the directory from now on finds no agent, so the lock cannot be taken in between.
+  const moved = join(dirname(place), `.${basename(place)}.${randomBytes(8).toString('hex')}.deleted`)
+  renameSync(place, moved)
+  try {
+    checkUnlocked(moved, place)
+    for (const name of readdirSync(moved)) if (isOwnFile(name)) deleteFile(join(moved, name), name)
+    if (readdirSync(moved).length === 0) rmdirSync(moved)
+  } finally {
+    // It holds files that are not the agent's, or the agent is running.
+    if (existsSync(moved)) renameSync(moved, place)
+  }
+}
+
+function isOwnFile(name: string): boolean {
+  return FILES.includes(TEMPORARY.exec(name)?.[1] ?? name)
+}
+
+function deleteFile(path: string, name: string): void {
+  if (KEY_FILES.has(TEMPORARY.exec(name)?.[1] ?? name)) overwrite(path)
+  rmSync(path, { force: true })
+}
+
+function overwrite(path: string): void {
+  const file = openSync(path, constants.O_WRONLY | constants.O_NOFOLLOW)
+  try {
+    writeSync(file, Buffer.alloc(fstatSync(file).size))
+    fsyncSync(file)
+  } finally {
+    closeSync(file)
+  }
+}
+
+/** A running agent holds the lock of its database. With any other key, an unlocked one is merely unreadable. */
+function checkUnlocked(directory: string, shown: string): void {
+  if (!existsSync(databaseFile(directory))) return
+  try {
+    connect(databaseFile(directory), randomBytes(KEY_BYTES)).close()
+  } catch (error) {
+    if (!(error instanceof StaticError) || error.code !== 'store_locked') return
+    throw StaticError.of('store_locked', `The agent in ${shown} is running. Stop it, then delete it.`, { cause: error })
+  }
+}

@@ -1,0 +1,140 @@
+/** Members, invites and agents from the command line: who is in a channel, who may join, which agents are here. */
+import assert from 'node:assert/strict'
+import type { ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, readdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { startServer } from '@static/testkit/server'
+import { makeWorkspace } from '@static/testkit/server/workspace'
+import { Person, shows, whereabouts } from './support.ts'
+
+const workspace = await makeWorkspace()
+const server = await startServer({
+  workspace,
+  dataDir: join(workspace.path, 'server'),
+  command: 'up',
+  logLevel: 'silent',
+})
+const children: ChildProcess[] = []
+after(async () => {
+  for (const child of children) child.kill('SIGKILL')
+  await server.end('SIGTERM')
+  workspace[Symbol.dispose]()
+})
+const ann = new Person(workspace, 'ann', whereabouts(workspace, server))
+const agents = join(ann.home, '.local/share/static/agents')
+const TASKS = 'acme/support/tasks'
+/** Commands that run until the test stops them; this is only an upper bound. */
+const RUNS = 240_000
+
+async function ok(line: string): Promise<string> {
+  const { code, stdout, stderr } = await ann.shell(line)
+  assert.equal(code, 0, `${line}\n${stdout}${stderr}`)
+  return stdout
+}
+
+async function refused(line: string, expected: RegExp): Promise<void> {
+  const { code, stderr } = await ann.shell(line)
+  assert.equal(code, 1, line)
+  assert.match(stderr, expected)
+}
+
+async function running(line: string, ready: string): Promise<ChildProcess> {
+  const child = ann.start(`exec static ${line}`, RUNS)
+  children.push(child)
+  await shows(child.stderr!, ready)
+  return child
+}
+
+async function end(child: ChildProcess): Promise<void> {
+  const ended = once(child, 'exit')
+  child.kill('SIGINT')
+  assert.deepEqual(await ended, [130, null])
+}
+
+void test('an owner sees who joins and leaves, lists and revokes invites, and removes a member', async () => {
+  await ok(
+    `echo 'a long enough password' | static signup --email ann@example.com --password-stdin --api-url $API --ca $CA --relay $RELAY`,
+  )
+  await ok(`static channel create ${TASKS} --as alice`)
+  const holder = await running(`channel members ${TASKS} --as alice --watch`, 'static: watching the members of')
+  // A second one goes through the first.
+  const visitor = await running(`channel members ${TASKS} --as alice --watch`, 'static: watching the members of')
+  await ok(`static channel invite ${TASKS} --as alice --uses 2 > token`)
+  const [invite] = JSON.parse(await ok(`static channel invite list ${TASKS} --as alice --json`)).invites
+  assert.deepEqual([invite.state, invite.uses, invite.max_uses], ['open', 0, 2])
+  assert.match(
+    await ok(`static channel invite list ${TASKS} --as alice`),
+    new RegExp(`^INVITE +STATE +USED +EXPIRES\n${invite.id}  open +0 of 2 +\\d{4}-\\d\\d-\\d\\d \\d\\d:\\d\\d UTC\n$`),
+  )
+
+  const joins = [holder, visitor].map((child) => shows(child.stdout!, ') joined.\n'))
+  await ok(`static channel join ${TASKS} --as bob < token`)
+  await Promise.all(joins)
+  assert.equal(await ok(`static channel rotate ${TASKS} --as bob`), `Replaced the keys of this agent in ${TASKS}.\n`)
+  const fingerprint = (await ok('static agent export-fingerprint --as bob')).trim()
+  assert.match(fingerprint, /^([\da-f]{4} ){15}[\da-f]{4}$/)
+
+  await refused(`static channel remove ${TASKS} carl --as alice --yes`, /has no member "carl"\. Use a fingerprint/)
+  // Too few digits to be sure.
+  await refused(`static channel remove ${TASKS} ${fingerprint.slice(0, 4)} --as alice --yes`, /has no member/)
+  const leaves = [holder, visitor].map((child) => shows(child.stdout!, `bob (${fingerprint}) left or was removed.\n`))
+  assert.equal(
+    await ok(`static channel remove ${TASKS} '${fingerprint.slice(0, 9)}' --as alice --yes`),
+    `Removed bob (${fingerprint}) from ${TASKS}.\n`,
+  )
+  await Promise.all(leaves)
+  // The invite it joined with is revoked, so it cannot come back.
+  assert.match(
+    await ok(`static channel invite list ${TASKS} --as alice`),
+    new RegExp(`\n${invite.id}  revoked +1 of 2 `),
+  )
+  await end(holder)
+  // The other one carries on.
+  await ok(`static channel invite ${TASKS} --as alice > another`)
+  const [, other] = JSON.parse(await ok(`static channel invite list ${TASKS} --as alice --json`)).invites
+  assert.equal(await ok(`static channel invite revoke ${other.id} --as alice`), `Revoked invite ${other.id}.\n`)
+  await refused(`static channel invite revoke ${'0'.repeat(32)} --as alice`, /This agent has no invite 0{32}\./)
+  await refused(`static channel join ${TASKS} --as carl < another`, /revoked/)
+  await end(visitor)
+})
+
+void test('an identity that looks like the agent id of another member removes neither', async () => {
+  const victim = JSON.parse(await ok('static agent export-fingerprint --as alice --json')).agent_id
+  const trap = victim.slice(0, 12)
+  await ok(`static channel create ${TASKS}-2 --as alice`)
+  const listener = await running(`channel listen ${TASKS}-2 --as alice`, 'static: listening on')
+  await ok(`static channel invite ${TASKS}-2 --as alice | static channel join ${TASKS}-2 --as ${trap}`)
+  await refused(`static channel remove ${TASKS}-2 ${trap} --as alice --yes`, /has 2 members that fit/)
+  const id = JSON.parse(await ok(`static agent export-fingerprint --as ${trap} --json`)).agent_id
+  assert.match(await ok(`static channel remove ${TASKS}-2 ${id} --as alice --yes`), new RegExp(`^Removed ${trap} \\(`))
+  await end(listener)
+})
+
+void test('agents on this machine are listed, and deleted only while they do not run', async () => {
+  await refused('static agent delete --yes', /No agent is named\. Pass --as or --data-dir\./)
+  await refused('static agent delete --as nobody --yes', /There is no agent in /)
+  const listener = await running(`channel listen ${TASKS} --as alice`, 'static: listening on')
+  const listed = await ok('static agent list')
+  assert.match(listed, /^IDENTITY +STATE +UNLOCKED BY +DIRECTORY\n/)
+  assert.match(listed, /\nalice +running +file +\S+\/agents\/alice\n/)
+  assert.match(listed, /\nbob {2,}file +\S+\/agents\/bob\n/)
+  await refused('static agent delete --as alice --yes', /is running\. Stop it, then delete it\./)
+  assert.ok(existsSync(join(agents, 'alice/agent.db')))
+  // The fingerprint of a running agent comes from the process that has it open.
+  assert.match(await ok('static agent export-fingerprint --as alice'), /^([\da-f]{4} ){15}[\da-f]{4}\n$/)
+  await end(listener)
+  assert.match(await ok('static agent delete --as bob --yes'), /^Deleted agent bob \(/)
+  assert.equal(existsSync(join(agents, 'bob')), false)
+  // Files of others stay.
+  writeFileSync(join(agents, 'carl/notes'), 'mine')
+  await ok('static agent delete --as carl --yes')
+  assert.deepEqual(readdirSync(join(agents, 'carl')), ['notes'])
+  const left = JSON.parse(await ok('static agent list --json')).agents as { identity: string; running: boolean }[]
+  assert.equal(
+    left.some(({ identity }) => identity === 'bob' || identity === 'carl'),
+    false,
+  )
+  assert.deepEqual(left.find(({ identity }) => identity === 'alice')?.running, false)
+})
