@@ -5,7 +5,6 @@ import { slotsCommand } from './agent/slots.ts'
 
 export function agentCommand(): Command {
   return new Command('agent')
-    .description('manage the keys that unlock an agent')
     .addCommand(slotsCommand())
     .addHelpText('after', examples('static agent slots list', 'static agent slots add passphrase'))
 }

@@ -17,7 +17,6 @@ import { sendCommand } from './channel/send.ts'
 
 export function channelCommand(): Command {
   return new Command('channel')
-    .description('create, join and use encrypted channels')
     .addCommand(createCommand())
     .addCommand(listCommand())
     .addCommand(membersCommand())

@@ -1,5 +1,7 @@
 /** The engine by the library ts-mls 1.6.4. What it gets wrong for us, and the cures, stand in the files of ts-mls/. */
-import { createCommit, createGroup, mlsExporter } from 'ts-mls'
+import { createGroup } from 'ts-mls/clientState.js'
+import { createCommit } from 'ts-mls/createCommit.js'
+import { mlsExporter } from 'ts-mls/keySchedule.js'
 import { generateSignatureKeyPair } from '@static/node/ed25519'
 import { CHANNEL_ID_BYTES, StaticError } from '@static/protocol'
 import { CONTEXT_TYPE } from '../context.ts'
