@@ -2,6 +2,7 @@
 import { spawnSync } from 'node:child_process'
 import { mkdirSync, readdirSync, rmSync, statfsSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
+import { makeCertificates } from '@static/testkit/certificates'
 import { ensureCapture, ensureDebian } from './debian.ts'
 import { startPostgres } from './postgres.ts'
 
@@ -26,6 +27,8 @@ export async function setUpTests(options: { readonly freshCodeCache: boolean }):
   for (const name of PERSONAL) delete process.env[`STATIC_${name}`]
   process.env['STATIC_TEST_POSTGRES'] = postgres.url
   process.env['TMPDIR'] = temporary
+  process.env['STATIC_TEST_CERTIFICATES'] = join(temporary, 'certificates')
+  await makeCertificates(process.env['STATIC_TEST_CERTIFICATES'])
   process.env['NODE_COMPILE_CACHE'] = compileCache(root, options.freshCodeCache)
   return {
     async [Symbol.asyncDispose]() {
