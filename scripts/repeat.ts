@@ -1,16 +1,18 @@
 /**
- * `npm run proof -- repeat [FILES…] [--times 20] [--load]`: runs test files repeatedly to find flaky ones. Without
- * FILES, runs those that start processes, race or kill. With --load, keeps one busy process per core running at the
- * same time. Continues after a failure; saves the output of each failed run in .cache/repeat.
+ * `npm run proof -- repeat [FILES…] [--times 20] [--load]`: runs test files repeatedly to find flaky ones, as many at
+ * once as `npm test` does. Without FILES, runs those that start processes, race or kill. With --load, keeps one busy
+ * process per core running at the same time. Continues after a failure; saves the output of each failed run in
+ * .cache/repeat. Ctrl-C ends it and shows the results so far.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { globSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
+import { longestFirst } from './durations.ts'
 import { riskyTests } from './risky-tests.ts'
 import { fail, say } from './step.ts'
-import { setUpTests } from './test-set-up.ts'
+import { AT_ONCE, setUpTests } from './test-set-up.ts'
 
 interface Run {
   readonly passed: boolean
@@ -19,6 +21,7 @@ interface Run {
 }
 
 const TIMEOUT_MS = 300_000
+const PROGRESS_MS = 60_000
 const root = resolve(import.meta.dirname, '..')
 const kept = join(root, '.cache/repeat')
 
@@ -29,8 +32,10 @@ const { values: flags, positionals: patterns } = parseArgs({
 const times = Number(flags.times)
 if (!Number.isSafeInteger(times) || times < 1)
   fail(`--times is ${flags.times}. It must be a whole number of at least 1.`)
-const files =
-  patterns.length === 0 ? riskyTests(root) : patterns.flatMap((pattern) => globSync(pattern, { cwd: root }).sort())
+const files = longestFirst(
+  root,
+  patterns.length === 0 ? riskyTests(root) : patterns.flatMap((pattern) => globSync(pattern, { cwd: root }).sort()),
+)
 if (files.length === 0) fail(`No test file matches ${patterns.join(' ')}.`)
 
 rmSync(kept, { recursive: true, force: true })
@@ -41,28 +46,62 @@ process.on('exit', () => load.forEach((child) => child.kill('SIGKILL')))
 say(
   `Running ${files.length} test files, ${times} times each${flags.load ? `, with ${load.length} busy processes` : ''}`,
 )
-process.stdout.write('passed failed  median   worst  file\n')
-let failed = 0
-for (const file of files) failed += await repeat(file)
+const results = new Map<string, Run[]>(files.map((file) => [file, []]))
+// Rounds, not files, come one after the other: all files get their turn, however early the run is stopped.
+const queue = Array.from({ length: times }, (_, at) => files.map((file) => ({ file, round: at + 1 })))
+  .flat()
+  .values()
+let done = 0
+let stopped = false
+process.on('SIGINT', () => {
+  stopped = true
+})
+const progress = setInterval(report, PROGRESS_MS)
+await Promise.all(Array.from({ length: Math.min(AT_ONCE, files.length) }, work))
+clearInterval(progress)
 for (const child of load) child.kill('SIGKILL')
 await setUp[Symbol.asyncDispose]()
-if (failed > 0) fail(`${failed} of ${files.length * times} runs failed; their output is in ${kept}.`)
+process.stdout.write('passed failed  median   worst  file\n')
+for (const line of summary()) process.stdout.write(`${line}\n`)
+const failed = failures()
+if (failed > 0) fail(`${failed} of ${done} runs failed; their output is in ${kept}.`)
+if (stopped) fail(`Stopped after ${done} of ${files.length * times} runs.`)
 
-/** Runs a file `times` times and prints its line; resolves to the number of failures. */
-async function repeat(file: string): Promise<number> {
-  const runs: Run[] = []
-  for (let round = 1; round <= times; round++) {
-    const done = await runOnce(file)
-    runs.push(done)
-    if (!done.passed) writeFileSync(join(kept, `${file.replaceAll('/', '_')}.${round}.log`), done.output)
+/** Takes runs from the queue until it is empty. */
+async function work(): Promise<void> {
+  for (const { file, round } of queue) {
+    const run = await runOnce(file)
+    if (stopped) return
+    done++
+    results.get(file)?.push(run)
+    if (run.passed) continue
+    const log = join(kept, `${file.replaceAll('/', '_')}.${round}.log`)
+    writeFileSync(log, run.output)
+    say(`${file} failed in round ${round}; its output is in ${log}`)
   }
-  const failures = runs.filter(({ passed }) => !passed).length
-  const seconds = runs.map((done) => done.seconds).sort((a, b) => a - b)
-  const figures = [seconds[Math.floor(seconds.length / 2)] ?? 0, seconds.at(-1) ?? 0]
-  const columns = [times - failures, failures].map((count) => String(count).padStart(6))
-  const durations = figures.map((figure) => `${figure.toFixed(1)} s`.padStart(7))
-  process.stdout.write(`${[...columns, ...durations].join(' ')}  ${file}\n`)
-  return failures
+}
+
+function report(): void {
+  say(`${done} of ${files.length * times} runs done, ${failures()} failed`)
+}
+
+function failures(): number {
+  return [...results.values()].flat().filter(({ passed }) => !passed).length
+}
+
+/** A line for each file that was run, the slowest first. */
+function summary(): string[] {
+  const lines = [...results].flatMap(([file, runs]) => {
+    const seconds = runs.map((run) => run.seconds).sort((a, b) => a - b)
+    const worst = seconds.at(-1)
+    if (worst === undefined) return []
+    const median = seconds[Math.floor(seconds.length / 2)] ?? 0
+    const passed = runs.filter((run) => run.passed).length
+    const columns = [passed, runs.length - passed].map((count) => String(count).padStart(6))
+    const durations = [median, worst].map((figure) => `${figure.toFixed(1)} s`.padStart(7))
+    return [{ median, line: `${[...columns, ...durations].join(' ')}  ${file}` }]
+  })
+  return lines.sort((a, b) => b.median - a.median).map(({ line }) => line)
 }
 
 async function runOnce(file: string): Promise<Run> {

@@ -1,10 +1,14 @@
 /** Sets up the tests: Debian packages, PostgreSQL, temporary files and environment variables. */
 import { spawnSync } from 'node:child_process'
 import { mkdirSync, readdirSync, rmSync, statfsSync, writeFileSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
 import { join, resolve } from 'node:path'
+import { makeCertificates } from '@static/testkit/certificates'
 import { ensureCapture, ensureDebian } from './debian.ts'
 import { startPostgres } from './postgres.ts'
 
+/** How many test files run at once: they wait for other processes and for timers, so one more than cores is busy. */
+export const AT_ONCE: number = Math.max(3, availableParallelism() + 1)
 /** Most space that the temporary files need, in bytes. */
 const ENOUGH_MEMORY = 4 * 1024 ** 3
 /** `STATIC_` variables to unset: they refer to the agent, account or database of the person who runs the tests. */
@@ -26,6 +30,8 @@ export async function setUpTests(options: { readonly freshCodeCache: boolean }):
   for (const name of PERSONAL) delete process.env[`STATIC_${name}`]
   process.env['STATIC_TEST_POSTGRES'] = postgres.url
   process.env['TMPDIR'] = temporary
+  process.env['STATIC_TEST_CERTIFICATES'] = join(temporary, 'certificates')
+  await makeCertificates(process.env['STATIC_TEST_CERTIFICATES'])
   process.env['NODE_COMPILE_CACHE'] = compileCache(root, options.freshCodeCache)
   return {
     async [Symbol.asyncDispose]() {

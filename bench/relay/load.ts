@@ -2,7 +2,7 @@
 import { connect } from 'node:http2'
 import { randomBytes } from 'node:crypto'
 import { create } from '@bufbuild/protobuf'
-import { decodeEnvelope, type WireForm } from '@static/protocol'
+import { decodeEnvelope, type WireForm } from '@static/protocol/envelope'
 import { SendMessageRequestSchema, ServerMessageSchema } from '@static/protocol/relay'
 import { Agent, type Wire, type WireStream } from '@static/testkit/agent'
 import { grpcWire, quicWire } from '@static/testkit/agent/wires'

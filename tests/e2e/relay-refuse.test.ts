@@ -18,7 +18,7 @@ import { QUICK } from '@static/testkit/server/settings'
 import { makeWorkspace } from '@static/testkit/server/workspace'
 
 const workspace = await makeWorkspace()
-const foreign = await makeWorkspace()
+const foreign = await makeWorkspace({ foreign: true })
 const apiDir = workspace.directory('api')
 const credential = join(apiDir, 'relay.credential')
 let api: Server

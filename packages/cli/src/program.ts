@@ -2,23 +2,7 @@
 import { Command } from 'commander'
 import { StaticError } from '@static/protocol'
 import packageJson from '../package.json' with { type: 'json' }
-import { adminCommand } from './commands/admin.ts'
-import { agentCommand } from './commands/agent.ts'
-import { apiCommand } from './commands/api.ts'
-import { channelCommand } from './commands/channel.ts'
-import { completionCommand } from './commands/completion.ts'
-import { consoleCommand } from './commands/console.ts'
-import { doctorCommand } from './commands/doctor.ts'
-import { keysCommand } from './commands/keys.ts'
-import { loginCommand } from './commands/login.ts'
-import { logoutCommand } from './commands/logout.ts'
-import { proxyCommand } from './commands/proxy.ts'
-import { relayCommand } from './commands/relay.ts'
-import { signupCommand } from './commands/signup.ts'
-import { tokenCommand } from './commands/token.ts'
-import { upCommand } from './commands/up.ts'
-import { usageCommand } from './commands/usage.ts'
-import { whoamiCommand } from './commands/whoami.ts'
+import { GROUPS } from './command-groups.ts'
 import { EXIT_CODES, exitCodeOf, Interrupted } from './terminal/exit-codes.ts'
 import { printable } from './terminal/output.ts'
 
@@ -26,8 +10,8 @@ import { printable } from './terminal/output.ts'
 const SERVERS = ['up', 'api', 'relay', 'proxy', 'admin']
 const exitCodes = Object.entries(EXIT_CODES).map(([code, words]) => `  ${code.padEnd(4)} ${words}`)
 
-/** All commands. */
-export function makeProgram(): Command {
+/** The program with these commands, all of them by default. Others are listed, but their code is not loaded. */
+export async function makeProgram(names?: readonly string[]): Promise<Command> {
   const program = new Command('static')
   program
     .description('Private channels for software agents.')
@@ -35,27 +19,6 @@ export function makeProgram(): Command {
     // `channel invite` has flags, and subcommands with flags of the same names.
     .enablePositionalOptions()
     .showHelpAfterError('(run with --help for usage)')
-    .commandsGroup('Servers:')
-    .addCommand(upCommand())
-    .addCommand(apiCommand())
-    .addCommand(relayCommand())
-    .addCommand(proxyCommand())
-    .addCommand(adminCommand())
-    .commandsGroup('Account:')
-    .addCommand(signupCommand())
-    .addCommand(loginCommand())
-    .addCommand(logoutCommand())
-    .addCommand(whoamiCommand())
-    .addCommand(keysCommand())
-    .addCommand(tokenCommand())
-    .addCommand(usageCommand())
-    .addCommand(consoleCommand())
-    .commandsGroup('Channels:')
-    .addCommand(channelCommand())
-    .addCommand(agentCommand())
-    .commandsGroup('Help:')
-    .addCommand(doctorCommand())
-    .addCommand(completionCommand(program))
     .addHelpText(
       'after',
       `
@@ -76,15 +39,25 @@ ${exitCodes.join('\n')}`,
       // Commander exits with 1 on a usage error; scripts need to distinguish that from a failure.
       process.exit(error.exitCode === 0 ? 0 : 2)
     })
+  for (const { title, commands } of GROUPS) {
+    program.commandsGroup(title)
+    for (const [name, [description, load]] of Object.entries(commands)) {
+      const command = names?.includes(name) === false ? new Command(name) : await load(program)
+      program.addCommand(command.description(description))
+    }
+  }
   for (const command of program.commands) inheritExit(command, program)
-  return program
+  // Set last, so that commands do not inherit it: the arguments of those that are not loaded are unknown.
+  return program.configureHelp({ subcommandTerm: (command) => command.name() })
 }
 
 /** Runs the command line of this process. */
 export async function run(): Promise<void> {
   // The reader of a pipe may close it early (`| head`): not an error.
   process.stdout.on('error', () => {})
-  const program = makeProgram()
+  const [name = '', next = ''] = process.argv.slice(2).filter((word) => !word.startsWith('-'))
+  // `completion` describes all commands; any other command line names one, at most after `help`.
+  const program = await makeProgram(name === 'completion' ? undefined : [name, next])
   try {
     await program.parseAsync()
   } catch (error) {

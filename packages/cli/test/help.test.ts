@@ -13,7 +13,7 @@ import { zshScript } from '../src/completion/zsh.ts'
 import { makeProgram } from '../src/program.ts'
 
 const run = promisify(execFile)
-const all = makeProgram()
+const all = await makeProgram()
 const home = mkdtempSync(join(tmpdir(), 'static-help-'))
 after(() => rmSync(home, { recursive: true, force: true }))
 
@@ -64,6 +64,21 @@ void test('every command of the contract has a help page with an example, and ev
     assert.match(help(path), /\n {2}--json /, path)
   }
   for (const code of [0, 1, 2, 3, 4, 130, 143]) assert.match(pages.get('') ?? '', new RegExp(`\n {2}${code} +\\w`))
+})
+
+void test('--help shows the same whether commands are loaded or not, and loads neither them nor the SDK', async () => {
+  const shown: string[] = []
+  const few = (await makeProgram(['help'])).configureOutput({ writeOut: (text) => shown.push(text) })
+  few.outputHelp()
+  assert.equal(shown.join(''), help(''))
+  const main = join(import.meta.dirname, '../src/main.ts')
+  const hook = `import { registerHooks } from 'node:module'
+    registerHooks({ load: (url, context, next) => (process.stderr.write(url + '\\n'), next(url, context)) })`
+  const words = ['--import', `data:text/javascript,${encodeURIComponent(hook)}`, main, '--help']
+  const { stdout, stderr } = await run(process.execPath, words)
+  assert.equal(stdout, shown.join(''))
+  assert.match(stderr, /\/command-groups\.ts\n/)
+  assert.doesNotMatch(stderr, /\/cli\/src\/commands\/|\/sdk\/|@bufbuild/)
 })
 
 const program = new Command('static')

@@ -1,4 +1,3 @@
-export { decodeCbor, encodeCbor } from './cbor/cbor.ts'
 export {
   CELL_BYTES,
   CELL_PAYLOAD_BYTES,
@@ -21,7 +20,6 @@ export {
   type Plan,
   type TokenClaims,
 } from './claims.ts'
-export { convertEnvelope, decodeEnvelope, encodeEnvelope, type WireForm } from './wire/envelope.ts'
 export { ERROR_MEANINGS } from './errors/meanings.ts'
 export {
   AuthError,

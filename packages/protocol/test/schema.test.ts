@@ -2,7 +2,8 @@ import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { join, resolve } from 'node:path'
 import { test } from 'node:test'
-import { CELL_PAYLOAD_BYTES, encodeEnvelope, maxCommitBytes, REVISION } from '../src/index.ts'
+import { CELL_PAYLOAD_BYTES, maxCommitBytes, REVISION } from '../src/index.ts'
+import { encodeEnvelope } from '../src/wire/envelope.ts'
 import { create } from '@bufbuild/protobuf'
 import {
   AckRequestSchema,

@@ -4,7 +4,8 @@
  * Everything that one wake-up changes (ratchets, cursor, outbox and inbox) is written in one transaction, so that a
  * crash leaves all of it or none. Small data is kept in memory and read once, when the agent starts.
  */
-import type { Pace, StaticError, WireForm } from '@static/protocol'
+import type { Pace, StaticError } from '@static/protocol'
+import type { WireForm } from '@static/protocol/envelope'
 import type { AckPosition, ClientMessage, Error as Refusal, ServerMessage } from '@static/protocol/relay'
 
 /** Milliseconds since the Unix epoch. */

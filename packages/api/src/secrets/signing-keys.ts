@@ -4,7 +4,8 @@
  * through the database: the first node creates the next generation, the others use it.
  */
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject } from 'node:crypto'
-import { calculateJwkThumbprint, exportJWK } from 'jose'
+import { calculateJwkThumbprint } from 'jose/jwk/thumbprint'
+import { exportJWK } from 'jose/key/export'
 import { StaticError, TOKEN_ALGORITHM, type TokenClaims } from '@static/protocol'
 import { ed25519, type Signer, signatureKeyPair } from '@static/node/ed25519'
 import type { Clock, SigningKeyStore } from '../ports.ts'

@@ -22,7 +22,6 @@ interface AdminFlags {
 export function adminCommand(): Command {
   const account = (): Argument => new Argument('<account>', 'account id (e-mail addresses are not verified)')
   return new Command('admin')
-    .description('administer accounts; needs access to the database')
     .addCommand(
       addFlags(new Command('plan'))
         .description('change the plan of an account')

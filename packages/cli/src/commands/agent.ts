@@ -6,7 +6,6 @@ import { slotsCommand } from './agent/slots.ts'
 
 export function agentCommand(): Command {
   return new Command('agent')
-    .description('list and delete the agents on this machine, and manage the keys that unlock them')
     .addCommand(listCommand())
     .addCommand(exportFingerprintCommand())
     .addCommand(deleteCommand())

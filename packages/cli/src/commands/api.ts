@@ -16,7 +16,6 @@ interface Flags extends ApiServerFlags {
 
 export function apiCommand(): Command {
   return addApiServerFlags(addStateFlags(new Command('api')))
-    .description('run only the HTTP API')
     .option(
       '--database <url>',
       'postgres://… or a SQLite file; prefer STATIC_DATABASE (default: api.sqlite in the data directory)',

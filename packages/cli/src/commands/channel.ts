@@ -18,7 +18,6 @@ import { sendCommand } from './channel/send.ts'
 
 export function channelCommand(): Command {
   return new Command('channel')
-    .description('create, join and use encrypted channels')
     .enablePositionalOptions()
     .addCommand(createCommand())
     .addCommand(listCommand())

@@ -11,7 +11,6 @@ const SCRIPTS = { bash: bashScript, zsh: zshScript, fish: fishScript } as const
 
 export function completionCommand(program: Command): Command {
   return new Command('completion')
-    .description('print a shell completion script for `static`')
     .addArgument(new Argument('<shell>', 'shell to complete for').choices(Object.keys(SCRIPTS)))
     .option('--json', 'print JSON')
     .addHelpText(

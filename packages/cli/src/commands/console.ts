@@ -10,11 +10,7 @@ interface Flags extends ApiFlags {
 }
 
 export function consoleCommand(): Command {
-  return addApiFlags(
-    new Command('console')
-      .description('print the URL of the web console and open it in a browser')
-      .option('--no-open', 'only print the URL'),
-  )
+  return addApiFlags(new Command('console').option('--no-open', 'only print the URL'))
     .addHelpText('after', examples('static console', 'static console --no-open'))
     .action(showConsole)
 }

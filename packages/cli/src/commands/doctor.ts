@@ -19,9 +19,7 @@ const OLDEST_NODE = 24
 
 export function doctorCommand(): Command {
   return addAccountFlags(
-    new Command('doctor')
-      .description('check versions, files, ports, certificate, clock, API and relay, and say how to fix problems')
-      .option('--relay <url>', 'relay to check (default: STATIC_RELAY, then the saved one)'),
+    new Command('doctor').option('--relay <url>', 'relay to check (default: STATIC_RELAY, then the saved one)'),
   )
     .addHelpText(
       'after',

@@ -19,7 +19,6 @@ interface RevokeFlags extends AccountFlags {
 
 export function keysCommand(): Command {
   return new Command('keys')
-    .description('list, create and revoke API keys')
     .addCommand(
       addAccountFlags(new Command('list').description('list active keys, newest first'))
         .addHelpText('after', examples('static keys list'))

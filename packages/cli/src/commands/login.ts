@@ -21,9 +21,10 @@ interface SignedIn {
 
 export function loginCommand(): Command {
   return addApiFlags(
-    addPersonFlags(new Command('login'))
-      .description('create an API key with e-mail and password, and save it on this machine')
-      .option('--with-key', 'save an existing key, read from a hidden prompt or from stdin'),
+    addPersonFlags(new Command('login')).option(
+      '--with-key',
+      'save an existing key, read from a hidden prompt or from stdin',
+    ),
   )
     .addHelpText(
       'after',

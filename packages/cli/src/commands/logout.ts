@@ -14,9 +14,7 @@ interface Flags extends ApiFlags {
 
 export function logoutCommand(): Command {
   return addApiFlags(
-    new Command('logout')
-      .description('remove the API key saved on this machine')
-      .option('--revoke', 'also revoke the key, so that it stops working everywhere'),
+    new Command('logout').option('--revoke', 'also revoke the key, so that it stops working everywhere'),
   )
     .addHelpText('after', examples('static logout', 'static logout --revoke'))
     .action(logout)

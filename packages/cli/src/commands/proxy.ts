@@ -20,7 +20,6 @@ interface Flags extends ServeFlags {
 
 export function proxyCommand(): Command {
   return addServeFlags(new Command('proxy'))
-    .description('run a proxy that forwards gRPC agents to a relay over QUIC')
     .option('--grpc-port <port>', 'TCP port for agents', portNumber, 5000)
     .requiredOption('--relay <url>', 'relay to forward to, quic://host:port')
     .requiredOption('--relay-ca <file>', "CA of the relay's certificate, PEM")

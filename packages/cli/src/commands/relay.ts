@@ -20,7 +20,6 @@ interface Flags extends RelayFlags {
 
 export function relayCommand(): Command {
   return addRelayFlags(addStateFlags(new Command('relay')))
-    .description('run only a relay')
     .requiredOption('--api-url <url>', 'public URL of the API that issues access tokens', httpsUrl)
     .requiredOption(
       '--api-internal-url <url>',

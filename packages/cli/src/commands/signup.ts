@@ -13,11 +13,7 @@ interface Flags extends PersonFlags {
 }
 
 export function signupCommand(): Command {
-  return addApiFlags(
-    addPersonFlags(new Command('signup'))
-      .description('create an account and save its first API key on this machine')
-      .option('--name <name>', 'name of the account'),
-  )
+  return addApiFlags(addPersonFlags(new Command('signup')).option('--name <name>', 'name of the account'))
     .addHelpText(
       'after',
       examples(

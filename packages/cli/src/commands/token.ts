@@ -7,11 +7,7 @@ import { examples } from '../terminal/examples.ts'
 import { printable, note, print, printJson, shortTime } from '../terminal/output.ts'
 
 export function tokenCommand(): Command {
-  return addAccountFlags(
-    new Command('token').description(
-      'exchange the API key for a relay access token, valid for one hour; agents do this automatically',
-    ),
-  )
+  return addAccountFlags(new Command('token'))
     .addHelpText('after', examples('static token', 'static token --json'))
     .action(token)
 }

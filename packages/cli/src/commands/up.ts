@@ -20,7 +20,6 @@ type Flags = ApiServerFlags & RelayFlags
 
 export function upCommand(): Command {
   return addRelayFlags(addApiServerFlags(addStateFlags(new Command('up'))))
-    .description('run the whole system (API, console and relay) on this machine')
     .addHelpText('after', examples('static up', 'static up --data-dir ./data --api-port 9443'))
     .action(up)
 }

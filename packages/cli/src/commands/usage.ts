@@ -14,11 +14,7 @@ const BAR = 30
 const MOST_DAYS = 366
 
 export function usageCommand(): Command {
-  return addAccountFlags(
-    new Command('usage')
-      .description('show the messages sent this month and the limit of the plan')
-      .option('--days <count>', 'number of days to list', dayCount, 7),
-  )
+  return addAccountFlags(new Command('usage').option('--days <count>', 'number of days to list', dayCount, 7))
     .addHelpText('after', examples('static usage', 'static usage --days 30 --json'))
     .action(usage)
 }

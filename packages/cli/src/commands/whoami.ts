@@ -8,7 +8,7 @@ import { examples } from '../terminal/examples.ts'
 import { facts, print, printJson, shortTime } from '../terminal/output.ts'
 
 export function whoamiCommand(): Command {
-  return addAccountFlags(new Command('whoami').description('show the account and agent that commands use'))
+  return addAccountFlags(new Command('whoami'))
     .addHelpText('after', examples('static whoami', 'static whoami --json'))
     .action(whoami)
 }

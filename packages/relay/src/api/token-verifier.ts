@@ -1,5 +1,8 @@
 /** Verifies the JWTs of agents with the API's public keys, which are cached and fetched again for an unknown key. */
-import { createLocalJWKSet, errors, type JSONWebKeySet, jwtVerify } from 'jose'
+import type { JSONWebKeySet } from 'jose'
+import * as errors from 'jose/errors'
+import { createLocalJWKSet } from 'jose/jwks/local'
+import { jwtVerify } from 'jose/jwt/verify'
 import { AUDIENCE, ISSUER, MODES, StaticError, TOKEN_ALGORITHM, type TokenClaims } from '@static/protocol'
 import type { Time, TokenVerifier } from '../ports.ts'
 

@@ -1,5 +1,6 @@
 /** The interface between transports and the relay: streams of cells, unary calls, subscriptions. */
-import type { Pace, WireForm } from '@static/protocol'
+import type { Pace } from '@static/protocol'
+import type { WireForm } from '@static/protocol/envelope'
 import type { ClientMessage, ServerMessage } from '@static/protocol/relay'
 
 /** A stream of cells or one unary call; unique in the process. */

@@ -1,6 +1,7 @@
 /** Unary calls and subscriptions. Each goes to the relay over its own stream, which carries the agent's address. */
 import { create } from '@bufbuild/protobuf'
-import { decodeEnvelope, makeCell, StaticError } from '@static/protocol'
+import { makeCell, StaticError } from '@static/protocol'
+import { decodeEnvelope } from '@static/protocol/envelope'
 import { type ClientMessage, type ServerMessage, ServerMessageSchema } from '@static/protocol/relay'
 import type { CallHandler, Peer, PushSink, Subscription } from '../ports.ts'
 import { cellReader, HELLO_ID, helloCells, requestCells } from './relay-cells.ts'

@@ -1,5 +1,6 @@
 /** Checks that the relay accepts this proxy: it inspects the client certificate when the connection is established. */
-import { decodeEnvelope, StaticError } from '@static/protocol'
+import { StaticError } from '@static/protocol'
+import { decodeEnvelope } from '@static/protocol/envelope'
 import { ServerMessageSchema } from '@static/protocol/relay'
 import { cellReader, helloCells } from './relay-cells.ts'
 import type { Upstream } from './upstream.ts'

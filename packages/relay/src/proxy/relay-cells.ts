@@ -1,15 +1,8 @@
 /** Cells between a proxy and its relay, in CBOR. */
 import { isIPv4 } from 'node:net'
 import { create } from '@bufbuild/protobuf'
-import {
-  type CellEvent,
-  CellJoiner,
-  convertEnvelope,
-  cutEnvelope,
-  encodeEnvelope,
-  makeCell,
-  REVISION,
-} from '@static/protocol'
+import { type CellEvent, CellJoiner, cutEnvelope, makeCell, REVISION } from '@static/protocol'
+import { convertEnvelope, encodeEnvelope } from '@static/protocol/envelope'
 import { AckRequestSchema, type ClientMessage, ClientMessageSchema } from '@static/protocol/relay'
 
 /** Request id of the hello. Agents count theirs up from 1 and never reach it. */

@@ -7,14 +7,13 @@ import {
   type CellEvent,
   CellJoiner,
   cutEnvelope,
-  decodeEnvelope,
   ENVELOPE_LIMITS,
-  encodeEnvelope,
   makeCell,
   paceOf,
   StaticError,
   type TrafficProfileName,
 } from '@static/protocol'
+import { decodeEnvelope, encodeEnvelope } from '@static/protocol/envelope'
 import { ClientMessageSchema, Purpose, ServerMessageSchema } from '@static/protocol/relay'
 import { TRAFFIC } from '../core/opening.ts'
 import type { Peer, StreamHandler, StreamId, Transport } from '../ports.ts'

@@ -3,15 +3,13 @@ import {
   CELL_BYTES,
   type CellEvent,
   cutEnvelope,
-  decodeEnvelope,
   ENVELOPE_LIMITS,
-  encodeEnvelope,
   makeCell,
   paceOf,
   StaticError,
   WireError,
-  type WireForm,
 } from '@static/protocol'
+import { decodeEnvelope, encodeEnvelope, type WireForm } from '@static/protocol/envelope'
 import { AckRequestSchema, ClientMessageSchema, type ServerMessage, ServerMessageSchema } from '@static/protocol/relay'
 import type { Effect } from '../core/io.ts'
 import type { StreamHandler, StreamId, Time, Transport } from '../ports.ts'

@@ -6,15 +6,8 @@ import { connect, type Socket } from 'node:net'
 import { after, before, describe, test } from 'node:test'
 import { connect as connectTls } from 'node:tls'
 import { create } from '@bufbuild/protobuf'
-import {
-  CELL_BYTES,
-  cutEnvelope,
-  encodeEnvelope,
-  ENVELOPE_LIMITS,
-  makeCell,
-  REVISION,
-  type WireForm,
-} from '@static/protocol'
+import { CELL_BYTES, cutEnvelope, ENVELOPE_LIMITS, makeCell, REVISION } from '@static/protocol'
+import { encodeEnvelope, type WireForm } from '@static/protocol/envelope'
 import { ClientMessageSchema, CloseReason } from '@static/protocol/relay'
 import type { Agent } from '@static/testkit/agent'
 import { randomNumbers, SEED } from '@static/testkit/random'

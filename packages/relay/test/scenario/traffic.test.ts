@@ -3,14 +3,8 @@ import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { test } from 'node:test'
 import { setTimeout as delay } from 'node:timers/promises'
-import {
-  CELL_BYTES,
-  cutEnvelope,
-  encodeEnvelope,
-  makeCell,
-  UNIT_CELLS,
-  type TrafficProfileName,
-} from '@static/protocol'
+import { CELL_BYTES, cutEnvelope, makeCell, UNIT_CELLS, type TrafficProfileName } from '@static/protocol'
+import { encodeEnvelope } from '@static/protocol/envelope'
 import { ClientMessageSchema } from '@static/protocol/relay'
 import { create } from '@bufbuild/protobuf'
 import { Pacing } from '../../src/session/pacing.ts'

@@ -1,5 +1,5 @@
 /** Streams without sockets: agents and a driver joined in memory. */
-import type { WireForm } from '@static/protocol'
+import type { WireForm } from '@static/protocol/envelope'
 import type { StreamHandler, StreamId, Transport } from '../../src/ports.ts'
 import type { Wire, WireHandlers } from '@static/testkit/agent'
 

@@ -9,14 +9,12 @@ import {
   chainStart,
   commitBody,
   cutEnvelope,
-  decodeEnvelope,
-  encodeEnvelope,
   leaveBody,
   makeCell,
   REVISION,
   toHex,
-  type WireForm,
 } from '@static/protocol'
+import { decodeEnvelope, encodeEnvelope, type WireForm } from '@static/protocol/envelope'
 import {
   AckRequestSchema,
   type ChannelState,

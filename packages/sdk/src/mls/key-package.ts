@@ -3,8 +3,8 @@
  * lifetime against its clock, and so does the relay; members that only process the Add do not, see commit-rules.ts.
  * A KeyPackage proves that its maker holds the signature key, not who the maker is.
  */
-import { type CiphersuiteImpl, generateKeyPackageWithKey, type KeyPackage, type PrivateKeyPackage } from 'ts-mls'
-import { makeKeyPackageRef, verifyKeyPackage } from 'ts-mls/keyPackage.js'
+import type { CiphersuiteImpl, KeyPackage, PrivateKeyPackage } from 'ts-mls'
+import { generateKeyPackageWithKey, makeKeyPackageRef, verifyKeyPackage } from 'ts-mls/keyPackage.js'
 import { verifyLeafNodeSignatureKeyPackage } from 'ts-mls/leafNode.js'
 import type { SignatureKeyPair } from '@static/node/ed25519'
 import { AGENT_ID_BYTES, MAX_KEY_PACKAGE_BYTES, PUBLIC_KEY_BYTES, StaticError, toHex } from '@static/protocol'

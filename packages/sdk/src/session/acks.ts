@@ -1,5 +1,6 @@
 /** Acknowledgements, sent in separate cells so that a long envelope does not delay them. */
-import { encodeEnvelope, makeCell, message, type WireForm } from '@static/protocol'
+import { makeCell, message } from '@static/protocol'
+import { encodeEnvelope, type WireForm } from '@static/protocol/envelope'
 import { AckPositionSchema, AckRequestSchema } from '@static/protocol/relay'
 import type { Position } from './io.ts'
 

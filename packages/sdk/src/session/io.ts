@@ -1,7 +1,8 @@
 /**
  * The inputs and effects of a session's core: the agent's side of the protocol without sockets, clock or randomness.
  */
-import type { Hash, Pace, StaticError, TrafficProfileName, WireForm } from '@static/protocol'
+import type { Hash, Pace, StaticError, TrafficProfileName } from '@static/protocol'
+import type { WireForm } from '@static/protocol/envelope'
 import type { AckPosition } from '@static/protocol/relay'
 import type { Outcome, RequestBody, ServerBody, SessionInfo, Time } from '../ports.ts'
 

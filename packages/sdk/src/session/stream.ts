@@ -7,8 +7,6 @@ import {
   type CellEvent,
   CoverClock,
   cutEnvelope,
-  decodeEnvelope,
-  encodeEnvelope,
   ENVELOPE_LIMITS,
   makeCell,
   message,
@@ -16,8 +14,8 @@ import {
   REVISION,
   StaticError,
   UsualTime,
-  type WireForm,
 } from '@static/protocol'
+import { decodeEnvelope, encodeEnvelope, type WireForm } from '@static/protocol/envelope'
 import {
   ClientMessageSchema,
   ErrorSchema,

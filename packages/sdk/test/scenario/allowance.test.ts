@@ -40,6 +40,11 @@ test('an owner without quota leaves a request to join open, and the invite is go
   const settings = { ...SETTINGS, retention: { freeCommitBytes: 20_000 }, leaseUnits: 1 }
   const world = await TestSystem.start(t, 'grpc', { settings, now })
   const owner = await world.manager('owner')
+  // An agent with invites to more than four channels asks for requests every second, not every 25.
+  for (const other of ['acme/other/one', 'acme/other/two', 'acme/other/three', 'acme/other/four']) {
+    await owner.create(other)
+    await owner.invite(other)
+  }
   const channel = await owner.create(NAME)
   const token = await owner.invite(NAME)
   const { left } = world.relay.api

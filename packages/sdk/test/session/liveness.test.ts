@@ -1,7 +1,8 @@
 /** Signs of life, both ways, and marks that are answered late on purpose. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { cutEnvelope, encodeEnvelope, makeCell } from '@static/protocol'
+import { cutEnvelope, makeCell } from '@static/protocol'
+import { encodeEnvelope } from '@static/protocol/envelope'
 import { create } from '@bufbuild/protobuf'
 import { ServerMessageSchema } from '@static/protocol/relay'
 import { Stage } from './stage.ts'

@@ -2,16 +2,8 @@
 import assert from 'node:assert/strict'
 import { hash, randomBytes } from 'node:crypto'
 import { create, type MessageInitShape } from '@bufbuild/protobuf'
-import {
-  CELL_BYTES,
-  CellJoiner,
-  cutEnvelope,
-  decodeEnvelope,
-  encodeEnvelope,
-  type LoneCell,
-  makeCell,
-  StaticError,
-} from '@static/protocol'
+import { CELL_BYTES, CellJoiner, cutEnvelope, type LoneCell, makeCell, StaticError } from '@static/protocol'
+import { decodeEnvelope, encodeEnvelope } from '@static/protocol/envelope'
 import {
   type AckRequest,
   AckRequestSchema,

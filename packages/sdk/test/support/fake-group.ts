@@ -3,8 +3,9 @@
  * named as its owner and that owner's own KeyPackage on leaf 0.
  */
 import { randomBytes } from 'node:crypto'
-import { type ClientState, createCommit, createGroup, joinGroup, type Proposal } from 'ts-mls'
-import { makePskIndex } from 'ts-mls'
+import type { ClientState, Proposal } from 'ts-mls'
+import { createGroup, joinGroup, makePskIndex } from 'ts-mls/clientState.js'
+import { createCommit } from 'ts-mls/createCommit.js'
 import { create } from '@bufbuild/protobuf'
 import { type ChannelName } from '@static/protocol'
 import { type DeliverWelcome, DeliverWelcomeSchema } from '@static/protocol/relay'

@@ -1,13 +1,6 @@
 /** The lying relay's end of a stream: cells and envelopes, and a record of every byte in either direction. */
-import {
-  CellJoiner,
-  cutEnvelope,
-  decodeEnvelope,
-  encodeEnvelope,
-  ENVELOPE_LIMITS,
-  makeCell,
-  type WireForm,
-} from '@static/protocol'
+import { CellJoiner, cutEnvelope, ENVELOPE_LIMITS, makeCell } from '@static/protocol'
+import { decodeEnvelope, encodeEnvelope, type WireForm } from '@static/protocol/envelope'
 import { type AckRequest, AckRequestSchema, ClientMessageSchema, ServerMessageSchema } from '@static/protocol/relay'
 import type { AgentId, RequestBody, ServerBody } from '../../src/ports.ts'
 import type { MemoryPeer } from '@static/testkit/transport/memory'

@@ -5,7 +5,8 @@
  */
 import { randomBytes } from 'node:crypto'
 import { create, type MessageInitShape } from '@bufbuild/protobuf'
-import { fromHex, REVISION, toHex, type WireForm } from '@static/protocol'
+import { fromHex, REVISION, toHex } from '@static/protocol'
+import type { WireForm } from '@static/protocol/envelope'
 import {
   type AckRequest,
   type DeliverWelcome,

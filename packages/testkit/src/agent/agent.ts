@@ -1,15 +1,8 @@
 /** An agent that speaks only the relay protocol: no MLS, ciphertexts are arbitrary bytes. */
 import { randomBytes } from 'node:crypto'
 import { create, type MessageInitShape } from '@bufbuild/protobuf'
-import {
-  CellJoiner,
-  cutEnvelope,
-  decodeEnvelope,
-  encodeEnvelope,
-  makeCell,
-  REVISION,
-  type WireForm,
-} from '@static/protocol'
+import { CellJoiner, cutEnvelope, makeCell, REVISION } from '@static/protocol'
+import { decodeEnvelope, encodeEnvelope, type WireForm } from '@static/protocol/envelope'
 import {
   AckRequestSchema,
   type ClientMessage,

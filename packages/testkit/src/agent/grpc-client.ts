@@ -9,7 +9,8 @@ import {
 } from 'node:http2'
 import { isIPv6 } from 'node:net'
 import { create, type DescMessage, type MessageInitShape, type MessageShape } from '@bufbuild/protobuf'
-import { decodeEnvelope, encodeEnvelope, frameCells, frameMessage, GRPC_PREFIX_BYTES } from '@static/protocol'
+import { frameCells, frameMessage, GRPC_PREFIX_BYTES } from '@static/protocol'
+import { decodeEnvelope, encodeEnvelope } from '@static/protocol/envelope'
 import {
   CellSchema,
   Relay,

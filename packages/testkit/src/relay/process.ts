@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { openAuthority } from '@static/cli/authority'
+import { certificates } from '../certificates/authority.ts'
 import type { FailAt } from '../crash/store-steps.ts'
 import { quietPort } from '../ports.ts'
 import { FakeApi } from './api.ts'
@@ -69,10 +69,9 @@ export class RelayHome {
 
   static async make(): Promise<RelayHome> {
     const directory = await mkdtemp(join(tmpdir(), 'static-relay-home-'))
-    const authority = await openAuthority({ directory: join(directory, 'ca'), names: [] })
-    const { cert, key } = await authority.issue(['localhost'])
+    const { authority, named, client } = await certificates()
     const ports = { grpc: await quietPort(), quic: await quietPort() }
-    return new RelayHome(directory, authority.cert, { cert, key }, await authority.issueClient(), ports)
+    return new RelayHome(directory, authority.cert, named, client, ports)
   }
 
   /** Starts a relay, always on the same ports. */

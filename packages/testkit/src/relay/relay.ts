@@ -2,11 +2,11 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { openAuthority } from '@static/cli/authority'
 import type { TrafficRange } from '@static/protocol'
 import { startProxy, startRelay } from '@static/relay'
 import type { Wire } from '../agent/agent.ts'
 import { connectGrpc, type GrpcClient } from '../agent/grpc-client.ts'
+import { certificates } from '../certificates/authority.ts'
 import { quietPort } from '../ports.ts'
 import { grpcWire, quicWire } from '../agent/wires.ts'
 import { FakeApi } from './api.ts'
@@ -49,8 +49,7 @@ export async function startTestRelay(
   } = {},
 ): Promise<TestRelay> {
   const directory = await mkdtemp(join(tmpdir(), 'static-relay-'))
-  const authority = await openAuthority({ directory: join(directory, 'ca'), names: ['relay.example'] })
-  const { cert, key } = await authority.issue(['localhost'])
+  const { authority, named: certificate, client } = await certificates()
   const ca = authority.cert
   const api = new FakeApi(Date.now)
   const start = (grpcPort: number, quicPort: number): ReturnType<typeof startRelay> =>
@@ -61,7 +60,7 @@ export async function startTestRelay(
       grpcPort,
       quicPort,
       quicEndpoints: options.endpoints ?? 1,
-      certificate: { cert, key },
+      certificate,
       proxyCa: ca,
       guests: options.guests ?? true,
       traffic: options.traffic,
@@ -81,8 +80,8 @@ export async function startTestRelay(
         name: 'localhost',
         host: 'localhost',
         grpcPort: 0,
-        certificate: { cert, key },
-        relay: { host: 'localhost', port: quicPort, ca, clientCertificate: await authority.issueClient() },
+        certificate,
+        relay: { host: 'localhost', port: quicPort, ca, clientCertificate: client },
         log: LOG,
       })
     : undefined

@@ -2,7 +2,8 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { type Authority, openAuthority } from '@static/cli/authority'
+import type { Authority } from '@static/cli/authority'
+import { copyCertificates, makeCertificates } from '../certificates/authority.ts'
 
 /** The directory and what every server in it shares. */
 export interface Workspace extends Disposable {
@@ -26,12 +27,12 @@ export interface Workspace extends Disposable {
   file(name: string, content: string): string
 }
 
-/** Creates a workspace; `using` removes it. */
-export async function makeWorkspace(): Promise<Workspace> {
+/** Creates a workspace; `using` removes it. A foreign one has its own authority, which the others do not trust. */
+export async function makeWorkspace({ foreign = false }: { readonly foreign?: boolean } = {}): Promise<Workspace> {
   const path = mkdtempSync(join(tmpdir(), 'static-e2e-'))
-  const authority = await openAuthority({ directory: join(path, 'ca'), names: [] })
-  const { cert, key } = await authority.issue(['localhost', '127.0.0.1', '::1'])
-  const named = await authority.issue(['localhost'])
+  const make = foreign ? makeCertificates : copyCertificates
+  const { authority, certificate, named } = await make(join(path, 'ca'))
+  const { cert, key } = certificate
   const file = (name: string, content: string): string => {
     writeFileSync(join(path, name), content, { mode: 0o600 })
     return join(path, name)

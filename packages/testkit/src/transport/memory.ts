@@ -2,7 +2,8 @@
  * A transport without a network, for tests of the layers above: the test plays the relay. Chunks arrive whole and in
  * order, when `schedule` delivers them: a test can delay them, or cut the connection and so lose chunks in transit.
  */
-import { StaticError, type WireForm } from '@static/protocol'
+import { StaticError } from '@static/protocol'
+import type { WireForm } from '@static/protocol/envelope'
 import { type CellStream, Delivery, type StreamHandlers, type Target, type Transport } from '@static/sdk/internal'
 
 /** The relay's end of a connection. */

@@ -2,14 +2,8 @@
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
 import { create } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
-import {
-  decodeEnvelope,
-  encodeEnvelope,
-  ENVELOPE_LIMITS,
-  frameMessage,
-  GRPC_PREFIX_BYTES,
-  SESSION_METADATA,
-} from '@static/protocol'
+import { ENVELOPE_LIMITS, frameMessage, GRPC_PREFIX_BYTES, SESSION_METADATA } from '@static/protocol'
+import { decodeEnvelope, encodeEnvelope } from '@static/protocol/envelope'
 import {
   type ClientMessage,
   ClientMessageSchema,

@@ -3,16 +3,8 @@
  * the log. If another commit takes the slot first, it is rolled back and made anew on top of the winner, by itself.
  */
 import { create } from '@bufbuild/protobuf'
-import {
-  commitBody,
-  declarationBytes,
-  decodeEnvelope,
-  encodeEnvelope,
-  fromHex,
-  MAX_WELCOME_BYTES,
-  maxCommitBytes,
-  StaticError,
-} from '@static/protocol'
+import { commitBody, declarationBytes, fromHex, MAX_WELCOME_BYTES, maxCommitBytes, StaticError } from '@static/protocol'
+import { decodeEnvelope, encodeEnvelope } from '@static/protocol/envelope'
 import { type SendCommitRequest, SendCommitRequestSchema } from '@static/protocol/relay'
 import { decodeRow, type CommitChange, type Epoch, type PendingCommit } from '../../mls/index.ts'
 import type { ChannelId, EpochRecord, PendingCommitRecord } from '../../ports.ts'

@@ -8,18 +8,14 @@
  * next epoch. A rotate while alone has no path, because the library creates none next to a PreSharedKey; the commit
  * that follows the first Add (`rekeyDue`) replaces the leaf's key.
  */
-import {
-  type ClientState,
-  createCommit,
-  emptyPskIndex,
-  encodeMlsMessage,
-  makePskIndex,
-  processPrivateMessage,
-  type Proposal,
-  type PskIndex,
-} from 'ts-mls'
+import type { ClientState, Proposal, PskIndex } from 'ts-mls'
+import { createCommit } from 'ts-mls/createCommit.js'
+import { encodeMlsMessage } from 'ts-mls/message.js'
+import { processPrivateMessage } from 'ts-mls/processMessages.js'
+import { emptyPskIndex } from 'ts-mls/pskIndex.js'
 import {
   applyProposals,
+  makePskIndex,
   validateLeafNodeCredentialAndKeyUniqueness,
   validateLeafNodeUpdateOrCommit,
 } from 'ts-mls/clientState.js'

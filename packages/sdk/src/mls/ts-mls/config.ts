@@ -1,5 +1,6 @@
 /** The library's settings. Several of its defaults are unsafe here; every line is deliberate. */
-import { type Capabilities, type ClientConfig, defaultKeyPackageEqualityConfig, type Lifetime } from 'ts-mls'
+import type { Capabilities, ClientConfig, Lifetime } from 'ts-mls'
+import { defaultKeyPackageEqualityConfig } from 'ts-mls/keyPackageEqualityConfig.js'
 import { CONTEXT_TYPE } from '../context.ts'
 import type { Suite } from '../provider.ts'
 

@@ -1,5 +1,7 @@
 /** The engine, on the library ts-mls 1.6.4. The files in ts-mls/ explain its shortcomings and work around them. */
-import { createCommit, createGroup, mlsExporter } from 'ts-mls'
+import { createGroup } from 'ts-mls/clientState.js'
+import { createCommit } from 'ts-mls/createCommit.js'
+import { mlsExporter } from 'ts-mls/keySchedule.js'
 import { generateSignatureKeyPair } from '@static/node/ed25519'
 import { CHANNEL_ID_BYTES, StaticError } from '@static/protocol'
 import { CONTEXT_TYPE } from '../context.ts'

@@ -2,7 +2,8 @@
  * Encodes a group's state in the layout that the library's `decodeGroupState` reads. The library's own encoder nests
  * one call per list item, so a long list could overflow the stack; this one uses loops.
  */
-import { type ClientState, decodeGroupState, type GroupState, type LeafNode, type Node } from 'ts-mls'
+import type { ClientState, GroupState, LeafNode, Node } from 'ts-mls'
+import { decodeGroupState } from 'ts-mls/clientState.js'
 import { uint16Encoder, uint32Encoder } from 'ts-mls/codec/number.js'
 import { encode } from 'ts-mls/codec/tlsEncoder.js'
 import { encodeCredential } from 'ts-mls/credential.js'

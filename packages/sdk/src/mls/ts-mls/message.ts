@@ -1,5 +1,6 @@
 /** Encodes and decodes MLSMessages of one kind (RFC 9420, section 6), with no trailing bytes. */
-import { decodeMlsMessage, encodeMlsMessage, type KeyPackage, type PrivateMessage, type Welcome } from 'ts-mls'
+import type { KeyPackage, PrivateMessage, Welcome } from 'ts-mls'
+import { decodeMlsMessage, encodeMlsMessage } from 'ts-mls/message.js'
 
 interface Kinds {
   readonly mls_key_package: { readonly keyPackage: KeyPackage }

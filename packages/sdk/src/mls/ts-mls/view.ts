@@ -1,12 +1,6 @@
 /** Converts the library's trees and commits to the types of engine.ts and commit-rules.ts. */
-import {
-  type ClientState,
-  encodeRequiredCapabilities,
-  type Extension,
-  type GroupContext,
-  type LeafNode,
-  type RatchetTree,
-} from 'ts-mls'
+import type { ClientState, Extension, GroupContext, LeafNode, RatchetTree } from 'ts-mls'
+import { encodeRequiredCapabilities } from 'ts-mls/requiredCapabilities.js'
 import type { Commit } from 'ts-mls/commit.js'
 import { StaticError } from '@static/protocol'
 import { equal } from '../bytes.ts'

@@ -5,7 +5,8 @@
 import type { Readable } from 'node:stream'
 import type { DescMessage } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
-import { decodeEnvelope, GRPC_PREFIX_BYTES } from '@static/protocol'
+import { GRPC_PREFIX_BYTES } from '@static/protocol'
+import { decodeEnvelope } from '@static/protocol/envelope'
 
 /** As many values as a message of either wire form may contain. */
 const MOST_JSON_ITEMS = 65_536

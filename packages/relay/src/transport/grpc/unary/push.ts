@@ -1,6 +1,6 @@
 /** `Subscribe` for the RPC library, which pulls messages at its reader's pace while the relay pushes them. */
 import { Code, ConnectError } from '@connectrpc/connect'
-import { encodeEnvelope } from '@static/protocol'
+import { encodeEnvelope } from '@static/protocol/envelope'
 import { type ServerMessage, ServerMessageSchema } from '@static/protocol/relay'
 import type { PushSink, Subscription } from '../../../ports.ts'
 import { refusalError } from '../error.ts'
