@@ -73,7 +73,16 @@ export function refusalOf(error: unknown): RefusalDetails {
 }
 
 /** Why the relay ends a session. */
-export type Closing = 'replaced' | 'expired' | 'unopened' | 'shutdown' | 'slow' | 'malformed' | 'busy' | 'tooMany'
+export type Closing =
+  | 'replaced'
+  | 'expired'
+  | 'unopened'
+  | 'shutdown'
+  | 'slow'
+  | 'malformed'
+  | 'busy'
+  | 'full'
+  | 'tooMany'
 
 const CLOSINGS: Readonly<Record<Closing, readonly [CloseReason, ErrorCode, string]>> = {
   replaced: [CloseReason.REPLACED, 'closed', 'A newer session of this agent has taken the place of this one.'],
@@ -83,6 +92,7 @@ const CLOSINGS: Readonly<Record<Closing, readonly [CloseReason, ErrorCode, strin
   slow: [CloseReason.SLOW, 'unavailable', 'Nothing was taken for too long: dial again and resume.'],
   malformed: [CloseReason.MALFORMED, 'invalid_request', 'The relay could not read what was sent.'],
   busy: [CloseReason.SHUTDOWN, 'unavailable', 'There is no room for this session now: dial again later.'],
+  full: [CloseReason.FULL, 'unavailable', 'There is no room for this connection now: dial again later.'],
   tooMany: [
     CloseReason.TOO_MANY_REQUESTS,
     'rate_limited',
