@@ -3,7 +3,14 @@ import { startRelay } from '@static/relay'
 import { FakeApi } from '@static/testkit/relay/api'
 import type { Question, Use } from './messages.ts'
 
-const { cert, key, database } = JSON.parse(process.argv[2] ?? '') as Record<'cert' | 'key' | 'database', string>
+const {
+  cert,
+  key,
+  database,
+  endpoints = 1,
+  quicPerEndpoint = 1000,
+} = JSON.parse(process.argv[2] ?? '') as Record<'cert' | 'key' | 'database', string> &
+  Partial<Record<'endpoints' | 'quicPerEndpoint', number>>
 const api = new FakeApi(Date.now)
 const relay = await startRelay({
   name: 'localhost',
@@ -11,6 +18,7 @@ const relay = await startRelay({
   host: 'localhost',
   grpcPort: 0,
   quicPort: 0,
+  quicEndpoints: endpoints,
   certificate: { cert, key },
   api: {
     keys: () => api.keys(),
@@ -26,7 +34,14 @@ const relay = await startRelay({
     settle: () => Promise.resolve({ remaining: 1, expires_in_ms: 86_400_000 }),
   },
   // Only what a bench must pass is raised: everything comes from one address.
-  settings: { streams: { unauthenticatedPerAddress: 10_000, openingsPerSecond: 100_000, openingsBurst: 100_000 } },
+  settings: {
+    streams: {
+      quicPerEndpoint,
+      unauthenticatedPerAddress: 10_000,
+      openingsPerSecond: 100_000,
+      openingsBurst: 100_000,
+    },
+  },
   log: { write: (line) => void process.stderr.write(line), pretty: false, level: 'warn' },
 })
 process.on('message', (question: Question) => {

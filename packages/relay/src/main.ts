@@ -1,12 +1,15 @@
 /** Starts a relay: opens the store, listens on both ports, and shuts down cleanly. */
+import { availableParallelism } from 'node:os'
 import type { JSONWebKeySet } from 'jose'
 import packageJson from '../package.json' with { type: 'json' }
 import { type LogOptions, makeLog } from '@static/node/logger'
 import { ALL_TRAFFIC, outsideRange, StaticError, type TrafficRange } from '@static/protocol'
 import { type ApiAccess, makeApiClient } from './api/client.ts'
 import { makeVerifier } from './api/token-verifier.ts'
+import type { Excess } from './core/limits.ts'
 import { Relay } from './core/relay.ts'
 import { makeCrypto } from './crypto.ts'
+import { ExcessLog } from './excess-log.ts'
 import { makeMetrics, type Metrics } from './metrics.ts'
 import type { Certificate, Health, QuotaSource, Retention, Store, StoreListener, Time } from './ports.ts'
 import { CoreRunner } from './runner/core-runner.ts'
@@ -37,7 +40,10 @@ export interface RelayOptions {
   /** Ports; 0 picks free ones. */
   readonly grpcPort: number
   readonly quicPort: number
-  /** Number of QUIC endpoints, on consecutive ports. Plan one for every 1,000 sessions. */
+  /**
+   * Number of QUIC endpoints, on consecutive ports. Plan one for every 1,000 sessions. Default: one for every two cores, as
+   * far as the ports after the first are free.
+   */
   readonly quicEndpoints?: number | undefined
   readonly certificate: Certificate
   /**
@@ -119,6 +125,12 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
     shaping: () => running.traffic,
     pacing: () => transports.flatMap((transport) => transport.pacing()),
   })
+  const monotonic = options.monotonic ?? (() => performance.now())
+  const excess = new ExcessLog(log, monotonic)
+  const onExcess = (one: Excess): void => {
+    metrics.refused(one.limit)
+    excess.note(one)
+  }
   runner = new CoreRunner({
     relay,
     store,
@@ -126,8 +138,9 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
     verify: makeVerifier(async () => (await api.keys()) as JSONWebKeySet, now),
     quota: api,
     now,
-    monotonic: options.monotonic ?? (() => performance.now()),
+    monotonic,
     onError,
+    onExcess,
     onSend: (message, receivers) => metrics.sent(message, receivers),
   })
   const running = runner
@@ -143,9 +156,9 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
     remote?.close()
   }
   try {
-    const grpc = await startGrpc(options, { runner: running, health, metrics, log, onError })
+    const grpc = await startGrpc(options, { runner: running, settings, health, metrics, log, onError, onExcess })
     transports.push(grpc)
-    const quic = await startQuic(options, { runner: running, settings, log })
+    const quic = await startQuic(options, { runner: running, settings, log, onExcess })
     transports.push(quic)
     log.info({ name, grpc: grpc.port, quic: quic.ports }, 'relay ready')
     return {
@@ -165,13 +178,16 @@ async function startGrpc(
   { host, grpcPort, certificate, namedCertificate, origins = [], metricsToken }: RelayOptions,
   parts: {
     readonly runner: CoreRunner
+    readonly settings: Settings
     readonly health: () => Health
     readonly metrics: Metrics
     readonly log: Log
     readonly onError: (error: unknown) => void
+    readonly onExcess: (excess: Excess) => void
   },
 ): Promise<GrpcTransport> {
-  const { runner, health, metrics, log, onError } = parts
+  const { runner, settings, health, metrics, log, onError, onExcess } = parts
+  const { connections, connectionsPerAddress } = settings.streams
   const grpc: GrpcTransport = await startGrpcTransport(
     {
       host,
@@ -181,8 +197,10 @@ async function startGrpc(
       origins,
       health,
       metrics: { text: () => metrics.text(), token: metricsToken },
+      limits: { connections, connectionsPerAddress },
       log: {
         cut: (address, reason) => log.warn({ address, reason }, 'connection dropped'),
+        full: (address, { limit, value }) => onExcess({ address, limit, value }),
         failed: onError,
       },
     },
@@ -193,22 +211,37 @@ async function startGrpc(
 }
 
 async function startQuic(
-  { host, quicPort, quicEndpoints = 1, certificate, namedCertificate = certificate, proxyCa }: RelayOptions,
-  { runner, settings, log }: { readonly runner: CoreRunner; readonly settings: Settings; readonly log: Log },
+  { host, quicPort, quicEndpoints, certificate, namedCertificate = certificate, proxyCa }: RelayOptions,
+  parts: {
+    readonly runner: CoreRunner
+    readonly settings: Settings
+    readonly log: Log
+    readonly onExcess: (excess: Excess) => void
+  },
 ): Promise<QuicTransport> {
+  const { runner, settings, log, onExcess } = parts
   const quic: QuicTransport = await startQuicTransport(
     {
       host,
       port: quicPort,
-      endpoints: quicEndpoints,
+      endpoints: quicEndpoints ?? endpointsFor(availableParallelism()),
+      allPorts: quicEndpoints !== undefined,
       certificate: namedCertificate,
       ...(proxyCa === undefined ? {} : { proxyCa }),
       maxSessions: settings.streams.quicPerEndpoint,
+      full: (address, { limit, value }) => onExcess({ address, limit, value }),
       log: (message, detail) => log.warn(detail, message),
     },
     runner.streams(() => quic),
   )
   return quic
+}
+
+const MOST_DEFAULT_ENDPOINTS = 8
+
+/** Each endpoint has a thread of its own and one in the library; the relay and its store need theirs, too. */
+function endpointsFor(cores: number): number {
+  return Math.min(MOST_DEFAULT_ENDPOINTS, Math.max(1, Math.floor(cores / 2)))
 }
 
 /** Uses new certificates. QUIC endpoints restart only if theirs has changed. */

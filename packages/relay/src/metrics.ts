@@ -1,6 +1,7 @@
 /** Prometheus metrics of a relay. */
 import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client'
 import type { ServerMessage } from '@static/protocol/relay'
+import type { StreamLimit } from './core/limits.ts'
 import type { RelayCounts } from './core/relay.ts'
 import type { PacingCounts } from './session/pacing.ts'
 import type { ShapingCounts } from './session/shaping.ts'
@@ -8,6 +9,8 @@ import type { ShapingCounts } from './session/shaping.ts'
 /** The counters of one relay. */
 export interface Metrics {
   sent(message: ServerMessage, receivers: number): void
+  /** A peer was refused because of this limit. */
+  refused(limit: StreamLimit): void
   text(): Promise<string>
 }
 
@@ -32,6 +35,12 @@ export function makeMetrics({ counts, shaping, pacing }: MetricsSources): Metric
     name: 'static_relay_refusals_total',
     help: 'Requests refused, by error code.',
     labelNames: ['code'],
+    registers: [registry],
+  })
+  const excess = new Counter({
+    name: 'static_relay_limit_refusals_total',
+    help: 'Connections, streams and calls refused because of a limit, by its setting under `streams`.',
+    labelNames: ['limit'],
     registers: [registry],
   })
   const pushes = new Counter({
@@ -70,6 +79,7 @@ export function makeMetrics({ counts, shaping, pacing }: MetricsSources): Metric
       else if (requestId === 0n) child(pushes, 'kind', kind).inc(receivers)
       else child(answers, 'operation', kind).inc()
     },
+    refused: (limit) => excess.inc({ limit }),
     text: () => registry.metrics(),
   }
 }

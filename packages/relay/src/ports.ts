@@ -32,6 +32,8 @@ export type {
 export type {
   CallHandler,
   Certificate,
+  ConnectionLimit,
+  FullTransport,
   Health,
   Peer,
   PushSink,

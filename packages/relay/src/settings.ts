@@ -25,6 +25,9 @@ export interface Settings {
     readonly callsPerSecond: number
     readonly callsBurst: number
     readonly quicPerEndpoint: number
+    /** Connections to the TCP port, in total and from one address. */
+    readonly connections: number
+    readonly connectionsPerAddress: number
     /** Pending requests of one stream, their bytes, and the bytes of all streams together. */
     readonly requests: number
     readonly requestBytes: number
@@ -88,6 +91,8 @@ export const DEFAULT_SETTINGS: Settings = {
     callsPerSecond: 1000,
     callsBurst: 10_000,
     quicPerEndpoint: 1000,
+    connections: 20_000,
+    connectionsPerAddress: 1000,
     requests: 1024,
     requestBytes: 8 * 1024 * 1024,
     totalRequestBytes: 256 * 1024 * 1024,

@@ -1,4 +1,5 @@
 /** For `@static/testkit` alone: the ports that its stores, transports and crash injection stand in for. Not published. */
+export { parseEndpoint } from './endpoint.ts'
 export type {
   AgentStore,
   AnsweredRecord,
@@ -24,6 +25,7 @@ export type {
   Target,
   Transport,
 } from './ports.ts'
+export { openSession } from './session/session.ts'
 export { prepareChanges } from './store/changes.ts'
 export { prepareInbox, readSnapshot } from './store/snapshot.ts'
 export type { Value } from './store/sqlite.ts'
@@ -31,3 +33,5 @@ export type { Key, Rows, RowsOf, Table } from './store/table.ts'
 export { IDENTITY } from './store/tables/agent.ts'
 export { TABLES } from './store/tables/all.ts'
 export { Delivery } from './transport/delivery.ts'
+export { makeGrpcTransport } from './transport/grpc.ts'
+export { makeQuicTransport } from './transport/quic.ts'

@@ -1,6 +1,7 @@
 /** The sockets of the web server: TLS 1.3, timeouts, and a connection limit per address. */
 import {
   createServer as createHttpServer,
+  type IncomingMessage,
   type RequestListener,
   type Server as HttpServer,
   type ServerOptions,
@@ -25,6 +26,7 @@ export interface Certificate {
 const CURVES = 'X25519:P-256:P-384'
 const MAX_HEADER_BYTES = 16 * 1024
 const KEEP_ALIVE_MS = 65_000
+const HOST = 'host'
 
 /** Unanswered requests per connection, which bounds the memory of a client that does not read its responses. */
 const MOST_PIPELINED = 16
@@ -110,16 +112,17 @@ function capPipelining(handler: RequestListener): RequestListener {
   }
 }
 
-/** Refuses requests of HTTP/1.1 without a Host header (RFC 9112, 3.2). */
+/** Refuses requests of HTTP/1.1 without a Host header, and all with more than one (RFC 9112, 3.2). */
 function requireHost(
   handler: FastifyServerFactoryHandler,
   apiUrl: () => string,
   headers: (address: string) => Record<string, string>,
 ): RequestListener {
   return (request, response) => {
-    if (request.headers.host !== undefined || request.httpVersion !== '1.1') return handler(request, response)
+    const fault = hostFault(request)
+    if (fault === undefined) return handler(request, response)
     const requestId = newId(Date.now())
-    const refusal = StaticError.of('invalid_request', 'The Host header is missing. HTTP/1.1 requires it.')
+    const refusal = StaticError.of('invalid_request', fault)
     const body = JSON.stringify(problemOf(refusal, requestId, apiUrl()))
     response.writeHead(refusal.httpStatus, {
       'content-type': PROBLEM_TYPE,
@@ -130,6 +133,17 @@ function requireHost(
     })
     response.end(body)
   }
+}
+
+function hostFault({ rawHeaders, httpVersion }: IncomingMessage): string | undefined {
+  let hosts = 0
+  // Node keeps only the first of several in `headers`. The length is compared first, because this runs on every request.
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const name = rawHeaders[at]
+    if (name?.length === HOST.length && name.toLowerCase() === HOST) hosts++
+  }
+  if (hosts > 1) return `The request has ${hosts} Host headers. Send exactly one.`
+  return hosts === 0 && httpVersion === '1.1' ? 'The Host header is missing. HTTP/1.1 requires it.' : undefined
 }
 
 /** Responds to input that never became a request: not HTTP, headers too long or too slow. */

@@ -45,6 +45,7 @@ test('pipelined requests on one connection are all answered', async () => {
 for (const [what, bytes] of [
   ['what is no request', 'GARBAGE\r\n\r\n'],
   ['a request of HTTP/1.1 without a Host', 'GET /health HTTP/1.1\r\n\r\n'],
+  ['a request with two Hosts', 'GET /health HTTP/1.1\r\nHost: localhost\r\nhost: localhost\r\n\r\n'],
 ] as const) {
   test(`${what} also gets the headers of every response`, async () => {
     const socket = await dial()

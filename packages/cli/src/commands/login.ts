@@ -1,6 +1,5 @@
 /** `static login`: saves an API key on this machine, a new one (e-mail and password) or an existing one. */
-import { hostname } from 'node:os'
-import { Command } from 'commander'
+import { Command, Option } from 'commander'
 import { type Account, type CreatedKey, CSRF_HEADER, StaticError } from '@static/protocol'
 import { type AccountSettings, checkApiKey } from '@static/sdk/account'
 import { accountOf, addApiFlags } from '../account/account.ts'
@@ -12,6 +11,7 @@ import { secretOf } from '../terminal/secrets.ts'
 
 interface Flags extends PersonFlags {
   readonly withKey?: boolean
+  readonly keyName: string
 }
 
 interface SignedIn {
@@ -21,15 +21,16 @@ interface SignedIn {
 
 export function loginCommand(): Command {
   return addApiFlags(
-    addPersonFlags(new Command('login')).option(
-      '--with-key',
-      'save an existing key, read from a hidden prompt or from stdin',
-    ),
+    addPersonFlags(new Command('login'))
+      .option('--with-key', 'save an existing key, read from a hidden prompt or from stdin')
+      // Names of machines and people stay here, unless somebody wants them in the list of keys.
+      .addOption(new Option('--key-name <name>', 'name of the new key').default('cli').conflicts('withKey')),
   )
     .addHelpText(
       'after',
       examples(
         'static login',
+        'static login --key-name laptop',
         'static login --email you@example.com --password-stdin < password',
         'static login --with-key < key',
       ),
@@ -82,7 +83,7 @@ async function byPassword(account: AccountSettings, flags: Flags): Promise<Signe
       method: 'POST',
       path: '/v1/keys',
       headers,
-      body: { name: `cli on ${hostname()}`.slice(0, 64) },
+      body: { name: flags.keyName },
       doing: 'Creating a key',
     })
     return { person, key: body.key }

@@ -7,7 +7,7 @@ import { portNumber, smallCount, type StateFlags } from './flags.ts'
 export interface RelayFlags extends StateFlags {
   readonly grpcPort: number
   readonly quicPort: number
-  readonly quicEndpoints: number
+  readonly quicEndpoints?: number
   readonly relaySettings?: string
   readonly proxyCa?: string
   readonly origin?: readonly string[]
@@ -21,7 +21,11 @@ export function addRelayFlags(command: Command): Command {
   return command
     .option('--grpc-port <port>', 'TCP port of the relay, for gRPC and health checks', portNumber, 5000)
     .option('--quic-port <port>', 'UDP port of the relay, for QUIC', portNumber, 4433)
-    .option('--quic-endpoints <count>', 'number of QUIC endpoints, on consecutive ports', smallCount, 1)
+    .option(
+      '--quic-endpoints <count>',
+      'number of QUIC endpoints, on consecutive ports (default: one for every two cores)',
+      smallCount,
+    )
     .option('--relay-settings <file>', 'JSON file with limits and other settings of the relay to change')
     .option('--proxy-ca <file>', 'CA of the client certificates of stand-alone proxies, PEM')
     .option('--origin <origin...>', 'web origins allowed to connect from a browser')

@@ -1,15 +1,17 @@
 /** Finds out why a QUIC connection failed, as far as that can be known. */
 import { createSocket } from 'node:dgram'
 import { isIP } from 'node:net'
-import { ALPN } from '@static/protocol'
+import { ALPN, StaticError } from '@static/protocol'
 import { ConnectionError } from '../connection-error.ts'
 import { placeOf } from '../dial.ts'
 import { peerSentence } from '../peer-text.ts'
+import { QUIC_FULL } from './settings.ts'
 
 /** A TLS alert as QUIC carries it (RFC 9001, section 4.8). */
 const ALERT = 0x100
 const NO_APPLICATION_PROTOCOL = 120
 const PROBE_MS = 500
+const FULL_RETRY_S = 5
 
 /** The meaning of alerts if this side refused the relay's certificate. */
 const REFUSED: Readonly<Record<number, string>> = {
@@ -83,7 +85,12 @@ export async function isRefused(address: string, port: number): Promise<boolean>
 }
 
 /** Why an open connection was closed; undefined if it was closed without a reason. */
-export function closeReason(code: number, reason: string, shown: boolean): ConnectionError | undefined {
+export function closeReason(code: number, reason: string, shown: boolean): StaticError | undefined {
+  if (code === QUIC_FULL) {
+    const text =
+      'This QUIC port of the relay accepts no more connections now. Retry later, or use gRPC: an https endpoint.'
+    return StaticError.of('unavailable', text, { retryAfter: FULL_RETRY_S })
+  }
   if (shown && code >= ALERT && code < 2 * ALERT) {
     const alert = code - ALERT
     const what = SHOWN[alert] ?? `was refused (TLS alert ${alert})`

@@ -8,4 +8,4 @@ export {
   wrongThread,
 } from './client.ts'
 export { type Shield, withPrivateTemp } from './private-temp.ts'
-export { QUIC_SETTINGS } from './settings.ts'
+export { QUIC_FULL, QUIC_SETTINGS } from './settings.ts'

@@ -5,6 +5,9 @@
  */
 import { ALPN } from '@static/protocol'
 
+/** The code that a relay closes a connection with if its endpoint has no room for one more. */
+export const QUIC_FULL = 5
+
 /** For servers and clients. */
 export const QUIC_SETTINGS = {
   alpn: [ALPN] as string[],

@@ -3,6 +3,7 @@ import type { Lease, TokenClaims, TrafficProfileName } from '@static/protocol'
 import type { ServerMessage } from '@static/protocol/relay'
 import type { Account, StoreRequest, StoreResult, StoreOperation, StreamId, Time } from '../ports.ts'
 import type { Effect, Outcome, StoreEffect } from './io.ts'
+import type { Excess } from './limits.ts'
 
 type Then<Value> = (outcome: Outcome<Value>) => void
 
@@ -26,6 +27,10 @@ export class Effects {
 
   report(error: unknown): void {
     this.#list.push({ type: 'report', error })
+  }
+
+  excess(excess: Excess): void {
+    this.#list.push({ type: 'excess', excess })
   }
 
   limit(stream: StreamId, bytes: number): void {

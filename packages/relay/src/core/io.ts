@@ -2,6 +2,7 @@
 import type { Hash, StaticError, TrafficProfileName } from '@static/protocol'
 import type { AckRequest, ClientMessage, ServerMessage } from '@static/protocol/relay'
 import type { Account, Peer, StoreRequest, StoreEvent, StoreOperation, StreamId } from '../ports.ts'
+import type { Excess } from './limits.ts'
 
 /** An event from outside the core. */
 export type Input =
@@ -50,6 +51,8 @@ export type Effect =
   | { readonly type: 'end'; readonly stream: StreamId }
   /** Something went wrong that the peer is told nothing about. */
   | { readonly type: 'report'; readonly error: unknown }
+  /** A peer was refused because of a limit. */
+  | { readonly type: 'excess'; readonly excess: Excess }
   /** The longest envelope that the peer may send from now on. */
   | { readonly type: 'limit'; readonly stream: StreamId; readonly bytes: number }
   /** From now on what a stream is sent leaves as the session's profile says. */

@@ -110,7 +110,7 @@ export class Relay {
       case 'opened': {
         const stream = this.#streams.add(input.stream, input.peer, input.kind)
         const refusal = this.#draining ? ({ refused: 'unavailable' } as const) : this.#streams.refusal(stream)
-        if (refusal) this.#streams.close(stream, 'busy', refusal)
+        if (refusal) this.#streams.close(stream, input.peer.full ? 'full' : 'busy', refusal)
         return
       }
       case 'done':

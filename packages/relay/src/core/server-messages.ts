@@ -80,7 +80,16 @@ export function tooOften(perMinute: number, what: string, retryAfterMs: number):
 }
 
 /** Why the relay ends a session. */
-export type Closing = 'replaced' | 'expired' | 'unopened' | 'shutdown' | 'slow' | 'malformed' | 'busy' | 'tooMany'
+export type Closing =
+  | 'replaced'
+  | 'expired'
+  | 'unopened'
+  | 'shutdown'
+  | 'slow'
+  | 'malformed'
+  | 'busy'
+  | 'full'
+  | 'tooMany'
 
 const CLOSINGS: Readonly<Record<Closing, readonly [CloseReason, ErrorCode, string]>> = {
   replaced: [CloseReason.REPLACED, 'closed', 'A newer session of this agent has replaced this one.'],
@@ -90,6 +99,7 @@ const CLOSINGS: Readonly<Record<Closing, readonly [CloseReason, ErrorCode, strin
   slow: [CloseReason.SLOW, 'unavailable', 'The client did not read for too long. Reconnect and resume.'],
   malformed: [CloseReason.MALFORMED, 'invalid_request', 'The relay could not parse a message from the client.'],
   busy: [CloseReason.SHUTDOWN, 'unavailable', 'There is no room for this session now: dial again later.'],
+  full: [CloseReason.FULL, 'unavailable', 'There is no room for this connection now: dial again later.'],
   tooMany: [
     CloseReason.TOO_MANY_REQUESTS,
     'rate_limited',

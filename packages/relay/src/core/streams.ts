@@ -4,6 +4,7 @@ import type { Settings } from '../settings.ts'
 import { addressKey } from './address.ts'
 import type { Effects } from './effects.ts'
 import type { StreamKind } from './io.ts'
+import { excessRefusal, redirectRefusal, type StreamLimit } from './limits.ts'
 import { Rates } from './rates.ts'
 import { type Closing, closingMessage, type RefusalDetails, serverMessage } from './server-messages.ts'
 import type { Stream } from './stream.ts'
@@ -79,20 +80,19 @@ export class Streams {
 
   /** Why there is no room for a stream, from its address or at all. A proxy's streams count for its agents. */
   refusal(stream: Stream): RefusalDetails | undefined {
-    const { total, perAddress, unauthenticatedPerAddress } = this.#limits
-    const { redirectPort } = stream.peer
-    if (redirectPort !== undefined) {
-      return { refused: 'unavailable', redirectPort, message: `This port is full: dial port ${redirectPort}.` }
-    }
-    if (this.#streams.size > total) return { refused: 'unavailable', retryAfterMs: 5000 }
+    const { full } = stream.peer
+    if (full?.redirectPort !== undefined) return redirectRefusal(full.value, full.redirectPort)
+    if (full) return excessRefusal(full.limit, full.value)
+    if (this.#streams.size > this.#limits.total) return this.#beyond(stream, 'total')
     if (stream.peer.proxy && stream.proxyRevision === undefined) return undefined
-    const counts = this.#addresses.get(stream.address) ?? { streams: 0, unopened: 0 }
-    const rates = stream.kind === 'call' ? this.#calls : this.#openings
-    const wait = rates.take(stream.address, this.#effects.now)
-    if (counts.streams > perAddress || counts.unopened > unauthenticatedPerAddress || wait > 0) {
-      return { refused: 'rate_limited', retryAfterMs: Math.max(wait, 1000), message: 'Too many from this address.' }
-    }
-    return undefined
+    const { streams, unopened } = this.#addresses.get(stream.address) ?? { streams: 0, unopened: 0 }
+    const isCall = stream.kind === 'call'
+    const wait = (isCall ? this.#calls : this.#openings).take(stream.address, this.#effects.now)
+    if (streams > this.#limits.perAddress) return this.#beyond(stream, 'perAddress')
+    if (unopened > this.#limits.unauthenticatedPerAddress) return this.#beyond(stream, 'unauthenticatedPerAddress')
+    if (wait === 0) return undefined
+    const rate = isCall ? 'callsPerSecond' : 'openingsPerSecond'
+    return this.#beyond(stream, rate, wait)
   }
 
   /** The peer is authenticated: the stream may stay open. */
@@ -129,6 +129,12 @@ export class Streams {
     if (!this.#streams.delete(stream.id)) return
     this.#count(stream, -1, this.#unopened.delete(stream) ? -1 : 0)
     this.#removed(stream)
+  }
+
+  #beyond({ address }: Stream, limit: StreamLimit, waitMs = 0): RefusalDetails {
+    const value = this.#limits[limit]
+    this.#effects.excess({ limit, value, address })
+    return excessRefusal(limit, value, waitMs)
   }
 
   #count({ address }: Stream, streams: number, unopened: number): void {

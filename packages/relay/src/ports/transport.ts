@@ -14,7 +14,18 @@ export interface Peer {
   readonly address: string
   /** Whether it is a stand-alone proxy, identified by its client certificate. */
   readonly proxy: boolean
-  /** If the endpoint is full, the UDP port of the same host that has room. */
+  /** Set if its connection is beyond a limit: then it only gets a refusal. */
+  readonly full?: FullTransport
+}
+
+/** A limit of connections, by its name in the settings, under `streams`. */
+export type ConnectionLimit = 'connections' | 'connectionsPerAddress' | 'quicPerEndpoint'
+
+/** A limit of connections that is reached. */
+export interface FullTransport {
+  readonly limit: ConnectionLimit
+  readonly value: number
+  /** The UDP port of the same host that has room, if there is one. */
   readonly redirectPort?: number
 }
 

@@ -4,6 +4,7 @@ import { makeCell, StaticError } from '@static/protocol'
 import { decodeEnvelope } from '@static/protocol/envelope'
 import { type ClientMessage, type ServerMessage, ServerMessageSchema } from '@static/protocol/relay'
 import type { CallHandler, Peer, PushSink, Subscription } from '../ports.ts'
+import { fullCall } from './full.ts'
 import { cellReader, HELLO_ID, helloCells, requestCells } from './relay-cells.ts'
 import type { Upstream, UpstreamStream } from './upstream.ts'
 
@@ -34,6 +35,7 @@ export class ProxyCalls implements CallHandler {
 
   /** Opens a stream for each call. Streams are cheap. */
   async call(peer: Peer, message: ClientMessage, signal?: AbortSignal): Promise<ServerMessage> {
+    if (peer.full) return fullCall(peer.full, message.requestId)
     const { promise, resolve, reject } = Promise.withResolvers<ServerMessage>()
     // The caller may disconnect before the stream opens. Then a rejection must not count as unhandled.
     promise.catch(() => {})
@@ -50,6 +52,11 @@ export class ProxyCalls implements CallHandler {
   }
 
   subscribe(peer: Peer, message: ClientMessage, sink: PushSink): Subscription {
+    if (peer.full) {
+      sink.write(fullCall(peer.full, message.requestId))
+      sink.end()
+      return { room: () => {}, close: () => {} }
+    }
     let over = false
     let congested = false
     // Pongs are withheld while there is no room, so the relay sends at most a window ahead of what the agent reads.

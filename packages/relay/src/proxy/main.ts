@@ -2,6 +2,7 @@
 import packageJson from '../../package.json' with { type: 'json' }
 import { ConnectionError, type ConnectionFailure } from '@static/node/connection-error'
 import { type LogOptions, makeLog } from '@static/node/logger'
+import { ExcessLog } from '../excess-log.ts'
 import type { Certificate } from '../ports.ts'
 import { ProxyCalls } from './calls.ts'
 import { greet } from './greeting.ts'
@@ -47,6 +48,7 @@ export async function startProxy(options: ProxyOptions): Promise<RunningProxy> {
   const { name, relay } = options
   const upstream = new QuicUpstream({ ...relay, serverName: name }, options.connections ?? 2, Date.now)
   const onError = (err: unknown): void => log.warn({ err }, 'forwarding a session or call failed')
+  const excess = new ExcessLog(log, () => performance.now())
   const sessions = new ProxySessions(upstream, onError)
   let stopping = false
   try {
@@ -64,6 +66,7 @@ export async function startProxy(options: ProxyOptions): Promise<RunningProxy> {
         health: () => ({ ready: !stopping && upstream.connected, name, version: packageJson.version }),
         log: {
           cut: (address, reason) => log.warn({ address, reason }, 'connection dropped'),
+          full: (address, { limit, value }) => excess.note({ address, limit, value }),
           failed: (err) => log.error({ err }, 'background task failed'),
         },
       },

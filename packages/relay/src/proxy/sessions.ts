@@ -16,9 +16,10 @@ import {
 import { decodeEnvelope, encodeEnvelope } from '@static/protocol/envelope'
 import { ClientMessageSchema, Purpose, ServerMessageSchema } from '@static/protocol/relay'
 import { TRAFFIC } from '../core/opening.ts'
-import type { Peer, StreamHandler, StreamId, Transport } from '../ports.ts'
+import type { FullTransport, Peer, StreamHandler, StreamId, Transport } from '../ports.ts'
 import { Shaping } from '../session/shaping.ts'
 import { DEFAULT_SETTINGS, type Settings } from '../settings.ts'
+import { fullSession } from './full.ts'
 import { HELLO_ID, helloCells, loneCell, requestCells } from './relay-cells.ts'
 import type { Upstream, UpstreamStream } from './upstream.ts'
 
@@ -69,6 +70,10 @@ export class ProxySessions {
     return {
       opened: (peer) => {
         const id = ++this.#lastStream
+        if (peer.full) {
+          this.#refuse(id, peer.full, transport)
+          return id
+        }
         const fromAgent = new CellJoiner(ENVELOPE_LIMITS.unauthenticated)
         const session: ProxySession = {
           id,
@@ -99,6 +104,15 @@ export class ProxySessions {
         if (session) this.#forget(session)
       },
     }
+  }
+
+  #refuse(id: StreamId, full: FullTransport, transport: () => Transport): void {
+    const cells = cutEnvelope(encodeEnvelope('protobuf', ServerMessageSchema, fullSession(full)))
+    // The transport does not know the id yet.
+    queueMicrotask(() => {
+      transport().write([id], cells)
+      transport().end(id)
+    })
   }
 
   async #connect(session: ProxySession, peer: Peer, transport: Transport): Promise<void> {

@@ -5,6 +5,7 @@
 import { StaticError } from '@static/protocol'
 import type { ClientMessage, ServerMessage } from '@static/protocol/relay'
 import type { Effect, Input, Outcome } from '../core/io.ts'
+import type { Excess } from '../core/limits.ts'
 import type { Relay, RelayCounts } from '../core/relay.ts'
 import type {
   CallHandler,
@@ -39,6 +40,8 @@ export interface CoreRunnerOptions {
   readonly monotonic: () => Time
   /** Receives errors that no caller waits for. */
   readonly onError: (error: unknown) => void
+  /** Called for every peer that was refused because of a limit. */
+  readonly onExcess: (excess: Excess) => void
   /** Called for every message sent, for metrics. */
   readonly onSend: (message: ServerMessage, receivers: number) => void
 }
@@ -174,6 +177,9 @@ export class CoreRunner implements CallHandler {
         return
       case 'report':
         this.#options.onError(effect.error)
+        return
+      case 'excess':
+        this.#options.onExcess(effect.excess)
         return
       case 'settle':
         this.#wait(effect.id, this.#options.quota.settle(effect.lease, effect.spent, effect.final))

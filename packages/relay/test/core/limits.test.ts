@@ -126,7 +126,13 @@ test('streams in all are bounded', async (t) => {
 
 test('a full endpoint tells which port to dial instead', async () => {
   const pure = await PureRelay.make()
-  pure.open(1, { transport: 'quic', form: 'cbor', address: '192.0.2.1', proxy: false, redirectPort: 4434 })
+  pure.open(1, {
+    transport: 'quic',
+    form: 'cbor',
+    address: '192.0.2.1',
+    proxy: false,
+    full: { limit: 'quicPerEndpoint', value: 1, redirectPort: 4434 },
+  })
   const { error } = pure.last(1, 'sessionClosing')
   assert.deepEqual([error?.code, error?.redirectPort, pure.ended.has(1)], ['unavailable', 4434, true])
 })

@@ -121,7 +121,11 @@ export async function startGrpcBench(options: Partial<GrpcOptions> = {}): Promis
       certificate,
       origins: [],
       health: () => health,
-      log: { cut: (_address, reason) => cuts.push(reason), failed: (error) => failures.push(error) },
+      log: {
+        cut: (_address, reason) => cuts.push(reason),
+        full: (_address, { limit }) => cuts.push(limit),
+        failed: (error) => failures.push(error),
+      },
       ...options,
     },
     streams,

@@ -78,6 +78,7 @@ export async function startMemoryRelay(options: MemoryRelayOptions = {}): Promis
     now: () => now() + skewMs,
     monotonic: now,
     onError: (error) => errors.push(error),
+    onExcess: () => {},
     onSend: () => {},
   })
   const running = driver

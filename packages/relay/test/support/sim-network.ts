@@ -72,6 +72,7 @@ export class SimNetwork implements Transport {
       onError: (error) => {
         if (!(error instanceof StaticError && error.code === 'unavailable')) network.errors.push(error)
       },
+      onExcess: () => {},
       onSend: () => {},
     })
     driver.stop()

@@ -6,7 +6,7 @@ import { connectQuic } from '@static/node/quic'
 import { StaticError } from '@static/protocol'
 import { connectQuic as connectLibrary, createQuicServer } from '@currentspace/http3'
 import { newAuthority } from '@static/testkit/certificates'
-import { startQuicTransport } from '../../src/transport/quic/transport.ts'
+import { type QuicOptions, startQuicTransport } from '../../src/transport/quic/transport.ts'
 import { makeClientAuthority } from '@static/testkit/certificates/client'
 import { quicCertificates, dial, echo, open, startQuicBench } from '../support/quic-bench.ts'
 
@@ -126,10 +126,19 @@ void test('a client certificate makes a proxy only if the proxies’ authority s
   assert.equal(plain.streams[0]?.peer.proxy, false)
 })
 
-void test('an endpoint takes a tenth more than its sessions, then nobody', async (t) => {
-  const relay = await startQuicBench(t, { ...echo, maxSessions: 10 })
+void test('an endpoint takes a tenth more than its sessions, and closes others at once with the reason', async (t) => {
+  const full: unknown[] = []
+  const noteFull: QuicOptions['full'] = (address, limit) => full.push([address, limit])
+  const relay = await startQuicBench(t, { ...echo, maxSessions: 10, full: noteFull })
   const connections = await Promise.all(Array.from({ length: 11 }, () => dial(t, relay.target())))
-  await assert.rejects(connectQuic(relay.target({ connectTimeoutMs: 300 })), refused(/or it is full/))
+  const more = await connectQuic(relay.target())
+  await more.closed
+  assert.throws(
+    () => more.openStream({ data: () => {}, closed: () => {} }),
+    (error) =>
+      error instanceof StaticError && error.code === 'unavailable' && /no more connections/.test(error.message),
+  )
+  assert.deepEqual(full, [['127.0.0.1', { limit: 'quicPerEndpoint', value: 10 }]])
   await connections[0]?.close()
   const { stream, watch, bytes } = open(connections[1]!)
   stream.write(Buffer.of(1))

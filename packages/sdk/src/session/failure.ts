@@ -18,7 +18,7 @@ export interface FailureRule {
 const MINUTE_MS = 60_000
 const SOON: FailureRule = { floorMs: 0, jitterMs: 0, otherWay: false, final: false }
 
-export type FailureKind = 'unreachable' | 'busy' | 'shutdown' | 'expired' | 'replaced' | 'auth' | 'untrusted'
+export type FailureKind = 'unreachable' | 'busy' | 'full' | 'shutdown' | 'expired' | 'replaced' | 'auth' | 'untrusted'
 
 /** The rule for each kind of failure. */
 export const FAILURES: Readonly<Record<FailureKind, FailureRule>> = {
@@ -26,6 +26,8 @@ export const FAILURES: Readonly<Record<FailureKind, FailureRule>> = {
   unreachable: { ...SOON, otherWay: true },
   /** The relay answered but does not accept the session now, or has ended it. */
   busy: SOON,
+  /** The relay has no room for this connection. It may have room for one by another transport. */
+  full: { ...SOON, jitterMs: 1000, otherWay: true },
   /** The relay is shutting down, so all its agents reconnect at once. */
   shutdown: { ...SOON, jitterMs: 1000 },
   /** The token has expired. A new one is enough. */
@@ -94,6 +96,8 @@ export function closedByRelay({ reason, error: refusal }: SessionClosing, open: 
     case CloseReason.SHUTDOWN:
       if (!open && refusal) return { ...refusedOpening(refusal), kind: 'shutdown' }
       return { kind: 'shutdown', error, retryAfterMs }
+    case CloseReason.FULL:
+      return refusal ? { ...refusedOpening(refusal), kind: 'full' } : { kind: 'full', error }
     // `slow`, `malformed`, and any reason a newer relay may send.
     default:
       return { kind: error instanceof AuthError ? 'auth' : 'busy', error, retryAfterMs }

@@ -12,6 +12,7 @@ const relay = await startRelay({
   host: 'localhost',
   grpcPort: ports.grpc,
   quicPort: ports.quic,
+  quicEndpoints: 1,
   certificate: { cert, key },
   proxyCa: ca,
   api: {

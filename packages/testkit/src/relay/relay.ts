@@ -46,6 +46,8 @@ export async function startTestRelay(
     traffic?: TrafficRange
     now?: () => number
     monotonic?: () => number
+    /** Receives the relay's log from `warn` on, instead of stderr. */
+    log?: (line: string) => void
   } = {},
 ): Promise<TestRelay> {
   const directory = await mkdtemp(join(tmpdir(), 'static-relay-'))
@@ -68,7 +70,7 @@ export async function startTestRelay(
       monotonic: options.monotonic,
       api,
       settings: { session: { pingMs: 1000, pongMs: 1000 }, ...options.settings },
-      log: LOG,
+      log: options.log === undefined ? LOG : { ...LOG, write: options.log, level: 'warn' },
     })
   // It may be restarted on the same ports.
   let relay = await start(await quietPort(), options.endpoints === undefined ? await quietPort() : 0)

@@ -20,7 +20,7 @@ import { isNativeGrpc } from './stream.ts'
 import { Subscriptions } from './subscribe.ts'
 import { healthAnswer } from '../http2/health.ts'
 import { commonHeaders, corsHeaders, preflightHeaders } from '../http2/headers.ts'
-import { Connections, type CutReason, HTTP2_LIMITS, type Http2Limits, serverOptions } from '../http2/limits.ts'
+import { type ConnectionLog, Connections, HTTP2_LIMITS, type Http2Limits, serverOptions } from '../http2/limits.ts'
 import { listen, tlsOptions } from '../http2/listener.ts'
 import { metricsAnswer, type MetricsSource } from '../http2/metrics.ts'
 import { makeUnaryHandler, type UnaryHandler } from './unary/calls.ts'
@@ -44,9 +44,7 @@ export interface GrpcOptions {
 }
 
 /** Events to log. */
-export interface GrpcLog {
-  /** A connection was dropped because its peer exceeded a limit. */
-  readonly cut: (address: string, reason: CutReason) => void
+export interface GrpcLog extends ConnectionLog {
   /** An internal failure. */
   readonly failed: (error: unknown) => void
 }
@@ -67,7 +65,7 @@ export interface GrpcTransport extends Transport {
 type HttpRequest = IncomingMessage | Http2ServerRequest
 type HttpResponse = (ServerResponse | Http2ServerResponse) & ServerResponse
 
-const SILENT: GrpcLog = { cut: () => {}, failed: () => {} }
+const SILENT: GrpcLog = { cut: () => {}, full: () => {}, failed: () => {} }
 const SESSION_PATH = `/${Relay.typeName}/${Relay.method.session.name}`
 const SUBSCRIBE_PATH = `/${Relay.typeName}/${Relay.method.subscribe.name}`
 
@@ -84,7 +82,7 @@ export async function startGrpcTransport(
   const limits = { ...HTTP2_LIMITS, ...options.limits }
   const { health, log = SILENT } = options
   const stopping = new AbortController()
-  const connections = new Connections(limits, log.cut)
+  const connections = new Connections(limits, log)
   const sessions = new SessionStreams(streams, limits)
   const subscriptions = new Subscriptions(calls, limits)
   const callMethod = makeUnaryHandler({ calls, health, limits, stopping: stopping.signal, failed: log.failed })
@@ -145,6 +143,12 @@ function requestHandler({
 }: Destinations): (request: HttpRequest, response: HttpResponse) => void {
   const { health, metrics, log = SILENT } = options
   const origins = new Set(options.origins)
+  /** A connection has one peer, but HTTP/1.1 and HTTP/2 keep it in different places. */
+  const peerOf = ({ socket }: HttpRequest): Peer => {
+    const full = connections.fullFor(socket)
+    const address = plainAddress(socket.remoteAddress)
+    return { transport: 'grpc', form: 'protobuf', address, proxy: false, ...(full && { full }) }
+  }
   return (request, response) => {
     if ('stream' in request) {
       // Reset before it was handled, as in a flood of resets.
@@ -184,9 +188,4 @@ function requestHandler({
       response.writeHead(404, { 'content-type': 'application/json' }).end('{"code":"not_found"}')
     }
   }
-}
-
-/** A connection has one peer, but HTTP/1.1 and HTTP/2 keep it in different places. */
-function peerOf({ socket }: HttpRequest): Peer {
-  return { transport: 'grpc', form: 'protobuf', address: plainAddress(socket.remoteAddress), proxy: false }
 }

@@ -3,6 +3,7 @@ import type { ServerResponse } from 'node:http'
 import { constants, type Http2Session, type SecureServerOptions, type ServerHttp2Session } from 'node:http2'
 import type { Socket } from 'node:net'
 import { plainAddress, subjectOf } from '@static/node/address'
+import type { FullTransport } from '../../ports.ts'
 
 /** The limits of a port. Times are in milliseconds. */
 export interface Http2Limits {
@@ -44,7 +45,19 @@ export const HTTP2_LIMITS: Http2Limits = {
 }
 
 /** Why a connection was dropped. */
-export type CutReason = 'connections' | 'connections_per_address' | 'resets' | 'pipelining'
+export type CutReason = 'resets' | 'pipelining'
+
+/** What to do about connections that are over. */
+export interface ConnectionLog {
+  /** A connection was dropped because its peer exceeded a limit of one connection. */
+  readonly cut: (address: string, reason: CutReason) => void
+  /** A connection is beyond a limit. */
+  readonly full: (address: string, full: FullTransport) => void
+}
+
+/** Connections beyond a limit that may wait for their refusal: a share of the limit, but always a few. */
+const REFUSED_SHARE = 0.1
+const LEAST_REFUSED = 8
 
 const RESET_WINDOW_MS = 10_000
 const MAX_HEADER_BYTES = 16 * 1024
@@ -78,39 +91,52 @@ export function serverOptions(limits: Http2Limits): SecureServerOptions {
 /** All connections of a port. */
 export class Connections {
   readonly #limits: Http2Limits
-  readonly #cut: (address: string, reason: CutReason) => void
+  readonly #log: ConnectionLog
   readonly #sockets = new Map<string, Socket>()
   readonly #sessions = new Set<ServerHttp2Session>()
-  readonly #perAddress = new Map<string, number>()
+  readonly #served = new Tally()
+  /** Connections beyond a limit, by name: they are served a refusal only. */
+  readonly #refused = new Map<string, FullTransport>()
+  readonly #refusals = new Tally()
   readonly #unanswered = new WeakMap<Socket, number>()
 
-  constructor(limits: Http2Limits, cut: (address: string, reason: CutReason) => void) {
+  constructor(limits: Http2Limits, log: ConnectionLog) {
     this.#limits = limits
-    this.#cut = cut
+    this.#log = log
   }
 
-  /** Counts a connection before its handshake, or drops it. */
+  /**
+   * Counts a connection before its handshake. Beyond a limit it stays just long enough to get an answer; if too many
+   * wait for theirs, it is dropped.
+   */
   admit(socket: Socket): void {
     const address = plainAddress(socket.remoteAddress)
     const subject = subjectOf(address)
-    const count = (this.#perAddress.get(subject) ?? 0) + 1
-    const full = this.#sockets.size >= this.#limits.connections
-    if (full || count > this.#limits.connectionsPerAddress) {
-      this.#cut(address, full ? 'connections' : 'connections_per_address')
+    const full = this.#exceeded(this.#served, subject, (limit) => limit)
+    if (full) this.#log.full(address, full)
+    if (full && this.#exceeded(this.#refusals, subject, refusedAtOnce)) {
       socket.destroy()
       return
     }
     // The kernel detects a peer that vanished.
     socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS)
     const name = nameOf(socket)
+    const tally = full ? this.#refusals : this.#served
     this.#sockets.set(name, socket)
-    this.#perAddress.set(subject, count)
+    tally.add(subject, 1)
+    if (full) this.#refused.set(name, full)
+    const late = full && setTimeout(() => socket.destroy(), this.#limits.headersMs)
     socket.once('close', () => {
+      clearTimeout(late)
       this.#sockets.delete(name)
-      const left = (this.#perAddress.get(subject) ?? 1) - 1
-      if (left === 0) this.#perAddress.delete(subject)
-      else this.#perAddress.set(subject, left)
+      this.#refused.delete(name)
+      tally.add(subject, -1)
     })
+  }
+
+  /** The limit that the connection of a request is beyond: it must be refused. */
+  fullFor(socket: Socket): FullTransport | undefined {
+    return this.#refused.size === 0 ? undefined : this.#refused.get(nameOf(socket))
   }
 
   /** Enforces the limits of an HTTP/2 connection. */
@@ -118,6 +144,7 @@ export class Connections {
     const address = plainAddress(session.socket.remoteAddress)
     const socket = this.#sockets.get(nameOf(session.socket))
     this.#sessions.add(session)
+    const isRefused = this.fullFor(session.socket) !== undefined
     let streams = 0
     const expectSettings = setTimeout(() => session.destroy(), this.#limits.headersMs)
     const idle = setTimeout(() => {
@@ -135,6 +162,7 @@ export class Connections {
       streams++
       stream.once('close', () => {
         streams--
+        if (isRefused) leave(session)
         if (streams === 0) idle.refresh()
         if (stream.rstCode === constants.NGHTTP2_NO_ERROR || session.destroyed) return
         const now = performance.now()
@@ -144,7 +172,7 @@ export class Connections {
         }
         resets++
         if (resets <= this.#limits.resets) return
-        this.#cut(address, 'resets')
+        this.#log.cut(address, 'resets')
         session.destroy(undefined, constants.NGHTTP2_ENHANCE_YOUR_CALM)
       })
     })
@@ -160,13 +188,22 @@ export class Connections {
     const count = (this.#unanswered.get(socket) ?? 0) + 1
     if (count > MOST_PIPELINED) {
       // Data already read may contain more requests; they end up here, too.
-      if (!socket.destroyed) this.#cut(plainAddress(socket.remoteAddress), 'pipelining')
+      if (!socket.destroyed) this.#log.cut(plainAddress(socket.remoteAddress), 'pipelining')
       socket.destroy()
       return false
     }
     this.#unanswered.set(socket, count)
+    if (this.fullFor(socket)) response.shouldKeepAlive = false
     response.once('close', () => this.#unanswered.set(socket, (this.#unanswered.get(socket) ?? 1) - 1))
     return true
+  }
+
+  /** The limit that one more connection of this address would exceed. `most` turns a limit into the most of a tally. */
+  #exceeded(tally: Tally, subject: string, most: (limit: number) => number): FullTransport | undefined {
+    const { connections, connectionsPerAddress } = this.#limits
+    if (tally.total >= most(connections)) return { limit: 'connections', value: connections }
+    if (tally.of(subject) < most(connectionsPerAddress)) return undefined
+    return { limit: 'connectionsPerAddress', value: connectionsPerAddress }
   }
 
   /** Tells every peer that no new streams are accepted. Connections close with their last stream. */
@@ -178,6 +215,27 @@ export class Connections {
   destroy(): void {
     for (const session of this.#sessions) session.destroy()
     for (const socket of this.#sockets.values()) socket.destroy()
+  }
+}
+
+function refusedAtOnce(limit: number): number {
+  return Math.max(LEAST_REFUSED, Math.ceil(limit * REFUSED_SHARE))
+}
+
+/** Counts connections, in total and by address. */
+class Tally {
+  total = 0
+  readonly #counts = new Map<string, number>()
+
+  of(subject: string): number {
+    return this.#counts.get(subject) ?? 0
+  }
+
+  add(subject: string, change: number): void {
+    this.total += change
+    const count = this.of(subject) + change
+    if (count === 0) this.#counts.delete(subject)
+    else this.#counts.set(subject, count)
   }
 }
 

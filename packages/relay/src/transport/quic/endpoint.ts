@@ -31,6 +31,8 @@ export interface EndpointHandler {
   opened(endpoint: QuicEndpoint, stream: StreamNumber, peer: Peer): void
   received(id: StreamId, chunk: Uint8Array): void
   closed(id: StreamId): void
+  /** A connection from this address was closed, because there are too many. */
+  full(address: string): void
   log(message: string, detail: string): void
 }
 
@@ -172,6 +174,7 @@ export class QuicEndpoint {
             this.#take(message)
             Atomics.add(counter, 0, 1)
           } else if (message.type === 'pacing') this.#pacing = message.counts
+          else if (message.type === 'full') this.#handler.full(message.address)
           else if (message.type === 'warning') this.#handler.log(message.message, message.detail)
           else if (message.type === 'listening') resolve(true)
           else if (message.type === 'failed') {

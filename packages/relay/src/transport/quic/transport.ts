@@ -7,7 +7,7 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { type Pace, StaticError } from '@static/protocol'
 import type { PacingCounts } from '../../session/pacing.ts'
-import type { Certificate, Peer, StreamHandler, StreamId, Transport } from '../../ports.ts'
+import type { Certificate, FullTransport, Peer, StreamHandler, StreamId, Transport } from '../../ports.ts'
 import { freePorts, listenAddresses } from './address.ts'
 import { type EndpointHandler, QuicEndpoint } from './endpoint.ts'
 import type { StreamNumber } from './worker-messages.ts'
@@ -20,12 +20,16 @@ export interface QuicOptions {
   readonly port: number
   /** Number of endpoints, on consecutive ports. */
   readonly endpoints: number
+  /** False: if a port after the first cannot be used, those before it are enough. */
+  readonly allPorts?: boolean
   readonly certificate: Certificate
   /** CA, PEM, whose client certificates identify stand-alone proxies. */
   readonly proxyCa?: string | undefined
-  /** Planned sessions per endpoint. A tenth more can connect, so that they can be redirected. */
+  /** Sessions per endpoint. A tenth more can connect, so that they can be told which endpoint has room, if any. */
   readonly maxSessions?: number
   readonly idleTimeoutMs?: number
+  /** Called for a connection that is refused, because no endpoint has room or even that tenth is used up. */
+  readonly full?: (address: string, full: FullTransport) => void
   /** Receives messages for the operator. */
   readonly log?: (message: string, detail: { readonly port: number; readonly detail: string }) => void
 }
@@ -105,11 +109,20 @@ class Endpoints implements QuicTransport {
 
   async start(addresses: readonly string[], first: number): Promise<void> {
     const { endpoints, certificate, proxyCa, maxSessions = MAX_SESSIONS, idleTimeoutMs = 30_000 } = this.#options
+    const { allPorts = true } = this.#options
     const maxConnections = Math.ceil(maxSessions * 1.1)
     for (let port = first; port < first + endpoints; port++) {
       const { cert, key } = certificate
       const settings = { addresses, port, cert, key, proxyCa, maxConnections, idleTimeoutMs }
-      this.#endpoints.push(await QuicEndpoint.start(settings, this.#handlerAt(port)))
+      const handler = this.#handlerAt(port)
+      try {
+        this.#endpoints.push(await QuicEndpoint.start(settings, handler))
+      } catch (error) {
+        if (allPorts || port === first) throw error
+        const count = port - first
+        handler.log(`Serving ${count} of ${endpoints} QUIC endpoints.`, StaticError.from(error).message)
+        return
+      }
     }
   }
 
@@ -173,6 +186,7 @@ class Endpoints implements QuicTransport {
         this.#routes.delete(id)
         this.#handler.closed(id)
       },
+      full: (address) => this.#options.full?.(address, this.#limit),
       log: (message, detail) => this.#options.log?.(message, { port, detail }),
     }
   }
@@ -180,8 +194,9 @@ class Endpoints implements QuicTransport {
   #opened(endpoint: QuicEndpoint, stream: StreamNumber, peer: Peer): void {
     const early: (() => void)[] = []
     this.#early = early
-    const redirectPort = peer.proxy ? undefined : this.#elsewhere(endpoint)
-    const id = this.#handler.opened(redirectPort === undefined ? peer : { ...peer, redirectPort })
+    const full = peer.proxy ? undefined : this.#full(endpoint)
+    if (full && full.redirectPort === undefined) this.#options.full?.(peer.address, full)
+    const id = this.#handler.opened(full === undefined ? peer : { ...peer, full })
     this.#early = undefined
     if (id === undefined) endpoint.refuse(stream)
     else {
@@ -191,12 +206,16 @@ class Endpoints implements QuicTransport {
     for (const action of early) action()
   }
 
-  /** The port of the emptiest endpoint, if this one is at its planned number and that one has room. */
-  #elsewhere({ sessions }: QuicEndpoint): number | undefined {
-    const { maxSessions = MAX_SESSIONS } = this.#options
-    if (sessions < maxSessions) return undefined
+  get #limit(): FullTransport {
+    return { limit: 'quicPerEndpoint', value: this.#options.maxSessions ?? MAX_SESSIONS }
+  }
+
+  /** If this endpoint has no room: the limit, and the port of the emptiest endpoint that has. */
+  #full({ sessions }: QuicEndpoint): FullTransport | undefined {
+    const limit = this.#limit
+    if (sessions < limit.value) return undefined
     const emptiest = this.#endpoints.reduce((best, one) => (one.sessions < best.sessions ? one : best))
-    return emptiest.sessions < maxSessions ? emptiest.port : undefined
+    return emptiest.sessions < limit.value ? { ...limit, redirectPort: emptiest.port } : limit
   }
 }
 

@@ -13,6 +13,7 @@ export interface EndpointSettings {
   readonly cert: string
   readonly key: string
   readonly proxyCa: string | undefined
+  /** Connections that may stay, agents' and proxies'. More are closed as soon as they are up. */
   readonly maxConnections: number
   readonly idleTimeoutMs: number
   /** One Int32: batches that the relay has taken. Shared, so that counting needs no messages. */
@@ -37,6 +38,8 @@ export type FromEndpoint =
   | { readonly type: 'listening' }
   | { readonly type: 'failed'; readonly message: string }
   | { readonly type: 'warning'; readonly message: string; readonly detail: string }
+  /** A connection was closed, because there are too many. */
+  | { readonly type: 'full'; readonly address: string }
   | { readonly type: 'stopped' }
   /** What the clocks have done since the thread started. */
   | { readonly type: 'pacing'; readonly counts: PacingCounts }

@@ -23,6 +23,12 @@ const GHOST_MS = 100
 /** Bytes of one stream that may wait for the native side. */
 const MAX_WAITING_BYTES = 8 * 1024 * 1024
 
+/**
+ * The library drops connections beyond its own limit without a word, and the peer waits for its timeout. So that limit is
+ * higher than ours by this factor: connections that are closed with a reason count until their peers have heard of it.
+ */
+const LIBRARY_ROOM = 2
+
 /** Number of fields before the streams of a write. */
 const WRITE_HEAD = 3
 /** Interval for reporting the clocks to the relay. */
@@ -48,6 +54,7 @@ class Endpoint {
   readonly #arrivals: ArrivalBatch
   readonly #pacing = new Pacing()
   #hasPaced = false
+  #connections = 0
   #lastNumber = 0
 
   constructor(port: MessagePort, settings: EndpointSettings) {
@@ -65,7 +72,7 @@ class Endpoint {
         key,
         // Agents have no certificate. If one is presented it must be valid: a wrong one fails the handshake.
         ...(proxyCa === undefined ? {} : { ca: proxyCa, clientAuth: 'request' as const }),
-        maxConnections,
+        maxConnections: maxConnections * LIBRARY_ROOM,
         maxIdleTimeoutMs: idleTimeoutMs,
         disableRetry: false,
       })
@@ -95,12 +102,21 @@ class Endpoint {
   }
 
   #connected(session: QuicServerSession): void {
+    session.on('error', () => {})
+    if (this.#connections >= this.#settings.maxConnections) {
+      close(session, QUIC_CLOSE.full)
+      this.#say({ type: 'full', address: plainAddress(session.remoteAddress) })
+      return
+    }
+    this.#connections++
     const proxy = session.peerCertificatePresented
     let used = false
     // A proxy may wait for its first agent; the idle timeout is enough for it.
     const timer = proxy ? undefined : setTimeout(() => close(session, QUIC_CLOSE.noStream), FIRST_STREAM_MS)
-    session.on('error', () => {})
-    session.on('close', () => clearTimeout(timer))
+    session.on('close', () => {
+      clearTimeout(timer)
+      this.#connections--
+    })
     session.on('stream', (stream) => {
       stream.on('error', () => {})
       // Only bidirectional streams are sessions. RFC 9000 marks the others in the second bit of the id.
@@ -143,7 +159,7 @@ class Endpoint {
   /** Reports the clocks, for the relay's metrics. */
   reportPacing(): void {
     if (!this.#hasPaced) return
-    this.#port.postMessage({ type: 'pacing', counts: this.#pacing.counts } satisfies FromEndpoint, [])
+    this.#say({ type: 'pacing', counts: this.#pacing.counts })
   }
 
   #pace(number: StreamNumber, pace: Pace): void {
@@ -204,7 +220,11 @@ class Endpoint {
   }
 
   #warn(message: string, detail: string): void {
-    this.#port.postMessage({ type: 'warning', message, detail } satisfies FromEndpoint, [])
+    this.#say({ type: 'warning', message, detail })
+  }
+
+  #say(message: FromEndpoint): void {
+    this.#port.postMessage(message, [])
   }
 }
 

@@ -1,0 +1,66 @@
+/** The limits of connections and streams (SPEC.md, "Limits"), and the refusal of a peer that is beyond one. */
+import type { ConnectionLimit } from '../ports.ts'
+import type { RefusalDetails } from './server-messages.ts'
+
+/** A limit by its name in the settings, under `streams`. */
+export type StreamLimit =
+  | ConnectionLimit
+  | 'total'
+  | 'perAddress'
+  | 'unauthenticatedPerAddress'
+  | 'openingsPerSecond'
+  | 'callsPerSecond'
+
+/** A peer that was refused because of a limit, for the operator. */
+export interface Excess {
+  readonly limit: StreamLimit
+  readonly value: number
+  /** The address of the peer, as the limits count it. */
+  readonly address: string
+}
+
+/** Agents that are refused again wait longer by themselves. */
+const RETRY_MS = 1000
+
+/** What to say about each limit. Those of the whole relay mean `unavailable`, those of one address `rate_limited`. */
+const ANSWERS: Readonly<Record<StreamLimit, readonly ['unavailable' | 'rate_limited', (value: string) => string]>> = {
+  connections: ['unavailable', (value) => `The relay has ${value} connections, its limit. Retry later.`],
+  quicPerEndpoint: [
+    'unavailable',
+    (value) =>
+      `Every QUIC port of the relay has ${value} sessions, its limit. Retry later, or use gRPC: an https endpoint.`,
+  ],
+  total: ['unavailable', (value) => `The relay has ${value} open streams, its limit. Retry later.`],
+  connectionsPerAddress: [
+    'rate_limited',
+    (value) => `This address has ${value} connections to the relay, the limit. Close some, or retry later.`,
+  ],
+  perAddress: [
+    'rate_limited',
+    (value) => `This address has ${value} open streams, the limit. Close some, or retry later.`,
+  ],
+  unauthenticatedPerAddress: [
+    'rate_limited',
+    (value) => `This address has ${value} streams without an open session, the limit. Retry later.`,
+  ],
+  openingsPerSecond: [
+    'rate_limited',
+    (value) => `This address opens more than ${value} sessions a second, the limit. Retry later.`,
+  ],
+  callsPerSecond: [
+    'rate_limited',
+    (value) => `This address makes more than ${value} calls a second, the limit. Retry later.`,
+  ],
+}
+
+/** The answer to a peer that is beyond a limit. `waitMs` is how long it should wait, if that is known. */
+export function excessRefusal(limit: StreamLimit, value: number, waitMs = 0): RefusalDetails {
+  const [refused, text] = ANSWERS[limit]
+  return { refused, retryAfterMs: Math.max(waitMs, RETRY_MS), message: text(value.toLocaleString('en-US')) }
+}
+
+/** The answer at a QUIC port that is full while another one has room. */
+export function redirectRefusal(value: number, redirectPort: number): RefusalDetails {
+  const message = `This port has ${value.toLocaleString('en-US')} sessions, its limit. Dial port ${redirectPort}.`
+  return { refused: 'unavailable', redirectPort, message }
+}
