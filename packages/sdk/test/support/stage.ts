@@ -13,10 +13,12 @@ import {
   DeliverMessageSchema,
   ErrorSchema,
   type LeaveNotice,
+  ResumeRequestSchema,
   type SendCommitRequest,
   type SendMessageRequest,
 } from '@static/protocol/relay'
 import type { AgentEvent } from '../../src/core/agent/events.ts'
+import type { ResumeQuestion } from '../../src/core/agent/deliveries.ts'
 import { newChannel } from '../../src/core/agent/founding.ts'
 import { sha256 } from '../../src/core/channel/history.ts'
 import { Journal } from '../../src/core/channel/journal.ts'
@@ -418,16 +420,22 @@ export class Player implements AgentContext {
     acknowledge: (_id, index) => {
       this.cursor = Math.max(this.cursor, index)
     },
-    resume: () => this.resume(),
+    resume: (questions) => this.#ask(questions),
     queued: () => {},
   }
 
   readonly invites = undefined
 
+  /** A session is open: the relay is asked to deliver. */
   resume(): void {
-    const value = { $typeName: 'static.relay.v1.ResumeRequest', channelIds: [], after: new Uint8Array() } as const
-    this.session.request({ case: 'resume', value: { ...value, channelIds: [] } }, (outcome) => {
-      if (outcome.type === 'answered') this.membership.intake.resumed(this.stage.stateOf(this))
+    this.#ask([this.membership.intake.question()])
+  }
+
+  #ask(questions: readonly ResumeQuestion[]): void {
+    const value = create(ResumeRequestSchema, { channelIds: [this.stage.channelId] })
+    this.session.request({ case: 'resume', value }, (outcome) => {
+      if (outcome.type !== 'answered') return
+      for (const question of questions) if (question.isOpen()) question.answer(this.stage.stateOf(this))
     })
   }
 
