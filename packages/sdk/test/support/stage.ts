@@ -70,6 +70,8 @@ export class Stage {
   readonly positions: PositionRecord[]
   /** Who has voted against which slot. */
   readonly votes: string[] = []
+  /** Whose bars were lifted, and by whom. */
+  readonly lifted: string[] = []
   /** What the relay refuses although it should not. */
   refuse: (player: Player, body: RequestBody) => Refusal | undefined = () => undefined
   readonly #random: () => number
@@ -249,6 +251,9 @@ export class Stage {
       case 'rejectCommit':
         this.votes.push(`${player.name} ${body.value.slot}`)
         return answered('rejectCommit')
+      case 'liftBar':
+        this.lifted.push(`${player.name} ${toHex(body.value.agentId)}`)
+        return answered('liftBar')
       case 'resume':
         player.delivered = Math.max(player.cursor, this.#roster.get(player.agentId)?.since ?? 0)
         player.online = true
@@ -500,7 +505,7 @@ function bodyOf(entry: Entry): Uint8Array {
   return commitBody(commit, declaration ?? assert.fail('no declaration'))
 }
 
-function answered(name: 'sendMessage' | 'sendCommit' | 'rejectCommit' | 'resume'): Outcome {
+function answered(name: 'sendMessage' | 'sendCommit' | 'rejectCommit' | 'liftBar' | 'resume'): Outcome {
   return { type: 'answered', body: { case: name, value: {} } as never }
 }
 
