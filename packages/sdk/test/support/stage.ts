@@ -191,6 +191,7 @@ export class Stage {
       head: BigInt(this.position.slot),
       lastIndex: BigInt(this.position.index),
       lastCounter: BigInt(place?.counter ?? 0),
+      addedIndex: BigInt(place?.since ?? 0),
       cursor: cursor && { index: BigInt(cursor.index), hash: cursor.hash, slot: BigInt(cursor.slot) },
     })
   }

@@ -166,9 +166,9 @@ export class Intake {
     }
     const { name, owner } = this.#channel
     const { index } = this.#position
-    if (isLaterStay(state, index, host.counter)) {
+    if (isLaterStay(state, index)) {
       // What was left of the earlier stay is gone with it. The Welcome to the later one waits until this one is read.
-      this.#context.emit({ type: 'gap', channel: name, first: index + 1, last: Number(state.cursor?.index ?? 0n) })
+      this.#context.emit({ type: 'gap', channel: name, first: index + 1, last: Number(state.addedIndex) })
       return host.over('removed')
     }
     const error = contradiction(state, this.#position, host.counter)
