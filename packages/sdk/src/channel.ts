@@ -190,8 +190,9 @@ export class Channel implements AsyncDisposable {
 
   /**
    * Declares a commit invalid, as the owner; `commit_skipped` events report its slot. The relay undoes its changes to
-   * the roster and bars its sender from committing until `liftBar`. The agents of the owner and the members already
-   * reject what every member finds invalid; this call is for a commit that is `unfollowable`.
+   * the roster and bars its sender from committing until `liftBar`. The owner's agent already rejects what every member
+   * finds invalid and what it cannot follow itself (`unfollowable`); this call is for what it missed, for instance in an
+   * epoch that it joined by a Welcome.
    *
    * @throws {StaticError} `not_found`, `not_allowed`
    */

@@ -258,6 +258,7 @@ export function wireStanding(
     cursor: wirePosition(standing.cursor),
     barred: standing.barred,
     guestLimit: standing.guestLimit,
+    addedIndex: BigInt(standing.addedIndex),
   })
 }
 

@@ -104,6 +104,8 @@ export interface Standing {
   readonly lastIndex: number
   readonly lastCounter: number
   readonly cursor: Position
+  /** The entry that added it. */
+  readonly addedIndex: number
   readonly barred: boolean
   readonly guestLimit: number
   /** The account that pays for guests: the owner's. */

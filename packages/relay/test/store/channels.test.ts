@@ -28,6 +28,7 @@ forEachEngine((open) => {
         lastIndex: 0,
         lastCounter: 0,
         cursor: undefined,
+        addedIndex: 0,
         barred: false,
         guestLimit: 1000,
         payer: account('alice'),

@@ -65,6 +65,11 @@ async function unreadableBy(mal: Apart, victims: readonly Player[]): Promise<Uin
   return bare(mal.mls, [], { provider: { ...provider, hpke: { ...provider.hpke, seal } } })
 }
 
+/** Who has sent heartbeats. */
+function heartbeats({ log }: Stage): string[] {
+  return log.filter((entry) => entry.kind === 'message' && entry.request.control).map(({ sender }) => sender)
+}
+
 /** Bytes that look like a message of another epoch. */
 function ofEpoch(mal: Apart, epoch: bigint): Uint8Array {
   const bytes = Buffer.from(concat(mal.mls.send(mal.frame('x'))))
@@ -133,7 +138,7 @@ test('votes go on after a restart', async () => {
   assert.deepEqual(new Set(stage.votes), new Set([`ann ${slot}`, `bob ${slot}`, `cid ${slot}`]))
 })
 
-test('a commit that only some can follow: nobody votes, and who could not follow stops when another shows the next epoch', async () => {
+test('a commit that only members cannot follow: nobody votes, and who could not follow stops when the owner shows the next epoch', async () => {
   const all = await scene()
   const { stage, ann, bob, cid, mal } = all
   await rekey(all, ann)
@@ -159,30 +164,109 @@ test('a commit that only some can follow: nobody votes, and who could not follow
   assert.deepEqual(failures(ann, again, bob), [undefined, 'mls_error', undefined])
 })
 
-test('a commit that nobody can follow: nobody votes, its maker stops nobody, and the first who speaks settles it', async () => {
+test('a commit that nobody can follow: the owner rejects it, and its word settles it for all', async () => {
   const all = await scene()
   const { stage, ann, bob, cid, mal } = all
   await rekey(all, ann)
   const epoch = BigInt(ann.epoch)
-  mal.commit(await unreadableBy(mal, [ann, bob, cid]))
+  const slot = mal.commit(await unreadableBy(mal, [ann, bob, cid]))
   // As if it had gone on by itself.
   mal.put(ofEpoch(mal, epoch + 1n))
-  mal.commit(ofEpoch(mal, epoch + 1n))
-  await stage.settle()
+  const next = mal.commit(ofEpoch(mal, epoch + 1n))
+  await stage.settleOnly(bob, cid)
   assert.deepEqual([stage.votes, failures(ann, bob, cid)], [[], [undefined, undefined, undefined]])
   await say(all, bob, 'in the old epoch')
   assert.deepEqual([await ann.take(), await cid.take()], [['in the old epoch'], ['in the old epoch']])
-  // Bob has not heard anybody yet.
-  const slot = mal.commit(GARBAGE)
+  assert.deepEqual([stage.votes, stage.lifted], [[`ann ${slot}`, `ann ${next}`], []])
+  assert.deepEqual(heartbeats(stage), [ann.agentId])
+  const last = mal.commit(GARBAGE)
   await stage.settle()
-  assert.deepEqual(new Set(stage.votes), new Set([`ann ${slot}`, `cid ${slot}`]))
-  await say(all, ann, 'so am I')
-  const next = mal.commit(GARBAGE)
-  await stage.settle()
-  assert.ok(stage.votes.includes(`bob ${next}`))
+  assert.deepEqual(new Set(stage.votes.slice(2)), new Set([`ann ${last}`, `bob ${last}`, `cid ${last}`]))
   await rekey(all, cid)
   assert.deepEqual([ann.view, bob.view], [cid.view, cid.view])
 })
+
+/** A commit without change that its maker alone has heard of so far. */
+async function rekeyApart(stage: Stage, player: Player): Promise<number> {
+  const { slot } = stage.position
+  player.membership.upkeep.rekey().catch(() => {})
+  await stage.settleOnly(player)
+  return slot
+}
+
+test('a commit that the owner cannot follow: it rejects it at once, and who followed it stops at the owner’s next word', async () => {
+  const all = await scene()
+  const { stage, ann, bob, cid, mal } = all
+  // Then ann and bob have no node in common.
+  await rekey(all, cid)
+  const slot = mal.commit(await unreadableBy(mal, [ann, cid]))
+  await stage.settleOnly(bob)
+  // Bob does not know better, and neither votes nor is barred for what it does in its epoch.
+  const next = await rekeyApart(stage, bob)
+  await stage.settle()
+  assert.deepEqual([stage.votes, stage.lifted], [[`ann ${slot}`, `ann ${next}`], [`ann ${bob.agentId}`]])
+  assert.deepEqual(failures(ann, bob, cid), [undefined, 'mls_error', undefined])
+  assert.match(bob.membership.failure?.message ?? '', /The owner has not followed the same commits/)
+  assert.equal(ann.view, cid.view)
+  await say(all, cid, 'on')
+  assert.deepEqual(await ann.take(), ['on'])
+})
+
+test('a commit that the owner can follow: who could not is barred for nothing before the owner’s next word, and stops at it', async () => {
+  const all = await scene()
+  const { stage, ann, bob, cid, mal } = all
+  await rekey(all, cid)
+  mal.commit(await unreadableBy(mal, [cid]))
+  await stage.settleOnly(cid)
+  const next = await rekeyApart(stage, cid)
+  // Bob is where the owner is, but cannot know.
+  await stage.settleOnly(bob)
+  assert.deepEqual(stage.votes, [])
+  await stage.settle()
+  assert.deepEqual([stage.votes, stage.lifted], [[`ann ${next}`], [`ann ${cid.agentId}`]])
+  // Its own commit has brought cid to an epoch of the same number.
+  assert.deepEqual([cid.epoch, failures(ann, bob, cid)], [ann.epoch, [undefined, undefined, undefined]])
+  await say(all, ann, 'the second word')
+  assert.deepEqual(failures(ann, bob, cid), [undefined, undefined, 'mls_error'])
+  assert.equal(ann.view, bob.view)
+})
+
+test('after the owner’s word a commit of another epoch is a lie, and its maker stays barred', async () => {
+  const all = await scene()
+  const { stage, ann, bob, cid, mal } = all
+  const before = await mal.mls.commit()
+  await rekeyMal(all)
+  await say(all, ann, 'here I am')
+  const slot = mal.commit(before.commit, before.declaration)
+  await stage.settle()
+  const votes = [ann, bob, cid].map(({ name }) => `${name} ${slot}`)
+  assert.deepEqual([new Set(stage.votes), stage.lifted], [new Set(votes), []])
+})
+
+for (const seed of [1, 2, 3, 4, 5, 6]) {
+  test(`a divided group ends where the owner is, seed ${seed}`, async () => {
+    const stage = await Stage.start(['ann', 'bob', 'cid', 'mal'], { apart: ['mal'], seed })
+    const [ann, bob, cid] = ['ann', 'bob', 'cid'].map((name) => stage.player(name)) as [Player, Player, Player]
+    const mal = new Apart(stage, 'mal')
+    await rekey({ stage, ann, bob, cid, mal }, cid)
+    const victims = [ann, bob, cid].filter((_, at) => (seed & (1 << at)) !== 0)
+    mal.commit(await unreadableBy(mal, victims))
+    for (const player of [bob, cid]) player.send(`by ${player.name}`).catch(() => {})
+    for (const player of [cid, bob]) player.membership.upkeep.rekey().catch(() => {})
+    await stage.settle()
+    for (const words of ['the last', 'word']) {
+      ann.send(words).catch(() => {})
+      await stage.settle()
+    }
+    for (const player of [bob, cid]) assert.ok([ann.view, 'mls_error'].includes(player.view), player.name)
+    const isWithOwner = (player: Player): boolean => victims.includes(player) === victims.includes(ann)
+    assert.deepEqual(
+      failures(bob, cid),
+      [bob, cid].map((player) => (isWithOwner(player) ? undefined : 'mls_error')),
+    )
+    assert.equal(ann.membership.failure, undefined)
+  })
+}
 
 test('a number on a message is no proof: one guest cannot stop a channel by naming a higher epoch', async () => {
   const all = await scene()

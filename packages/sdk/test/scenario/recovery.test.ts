@@ -111,11 +111,10 @@ for (const way of WAYS) {
           await later.send('since')
           assert.deepEqual(await take(e!, 1), ['since'])
         } else {
-          // By the second one the relay has heard that the first was read.
-          for (const one of ['since', 'more']) {
-            await e!.send(one)
-            assert.deepEqual(await take(later, 1), [one])
-          }
+          await e!.send('since')
+          assert.deepEqual(await take(later, 1), ['since'])
+          // By its answer the relay has heard that the message was read.
+          await later.catchUp()
         }
         await fred.close()
         await putBack()

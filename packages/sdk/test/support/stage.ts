@@ -13,10 +13,12 @@ import {
   DeliverMessageSchema,
   ErrorSchema,
   type LeaveNotice,
+  ResumeRequestSchema,
   type SendCommitRequest,
   type SendMessageRequest,
 } from '@static/protocol/relay'
 import type { AgentEvent } from '../../src/core/agent/events.ts'
+import type { ResumeQuestion } from '../../src/core/agent/deliveries.ts'
 import { newChannel } from '../../src/core/agent/founding.ts'
 import { sha256 } from '../../src/core/channel/history.ts'
 import { Journal } from '../../src/core/channel/journal.ts'
@@ -68,6 +70,8 @@ export class Stage {
   readonly positions: PositionRecord[]
   /** Who has voted against which slot. */
   readonly votes: string[] = []
+  /** Whose bars were lifted, and by whom. */
+  readonly lifted: string[] = []
   /** What the relay refuses although it should not. */
   refuse: (player: Player, body: RequestBody) => Refusal | undefined = () => undefined
   readonly #random: () => number
@@ -187,6 +191,7 @@ export class Stage {
       head: BigInt(this.position.slot),
       lastIndex: BigInt(this.position.index),
       lastCounter: BigInt(place?.counter ?? 0),
+      addedIndex: BigInt(place?.since ?? 0),
       cursor: cursor && { index: BigInt(cursor.index), hash: cursor.hash, slot: BigInt(cursor.slot) },
     })
   }
@@ -247,6 +252,9 @@ export class Stage {
       case 'rejectCommit':
         this.votes.push(`${player.name} ${body.value.slot}`)
         return answered('rejectCommit')
+      case 'liftBar':
+        this.lifted.push(`${player.name} ${toHex(body.value.agentId)}`)
+        return answered('liftBar')
       case 'resume':
         player.delivered = Math.max(player.cursor, this.#roster.get(player.agentId)?.since ?? 0)
         player.online = true
@@ -418,16 +426,22 @@ export class Player implements AgentContext {
     acknowledge: (_id, index) => {
       this.cursor = Math.max(this.cursor, index)
     },
-    resume: () => this.resume(),
+    resume: (questions) => this.#ask(questions),
     queued: () => {},
   }
 
   readonly invites = undefined
 
+  /** A session is open: the relay is asked to deliver. */
   resume(): void {
-    const value = { $typeName: 'static.relay.v1.ResumeRequest', channelIds: [], after: new Uint8Array() } as const
-    this.session.request({ case: 'resume', value: { ...value, channelIds: [] } }, (outcome) => {
-      if (outcome.type === 'answered') this.membership.intake.resumed(this.stage.stateOf(this))
+    this.#ask([this.membership.intake.question()])
+  }
+
+  #ask(questions: readonly ResumeQuestion[]): void {
+    const value = create(ResumeRequestSchema, { channelIds: [this.stage.channelId] })
+    this.session.request({ case: 'resume', value }, (outcome) => {
+      if (outcome.type !== 'answered') return
+      for (const question of questions) if (question.isOpen()) question.answer(this.stage.stateOf(this))
     })
   }
 
@@ -492,7 +506,7 @@ function bodyOf(entry: Entry): Uint8Array {
   return commitBody(commit, declaration ?? assert.fail('no declaration'))
 }
 
-function answered(name: 'sendMessage' | 'sendCommit' | 'rejectCommit' | 'resume'): Outcome {
+function answered(name: 'sendMessage' | 'sendCommit' | 'rejectCommit' | 'liftBar' | 'resume'): Outcome {
   return { type: 'answered', body: { case: name, value: {} } as never }
 }
 

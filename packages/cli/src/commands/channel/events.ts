@@ -57,7 +57,7 @@ function describe(event: Exclude<AgentEvent, { type: 'members_changed' }>): stri
       return `${event.channel}: skipped a message of version ${event.version} from ${event.sender.slice(0, 8)}…. Update this program to read it.`
     case 'commit_skipped':
       if (event.reason === 'unfollowable')
-        return `${event.channel}: this agent cannot follow a change by ${event.sender.slice(0, 8)}…. The next message of another member shows whether the others did.`
+        return `${event.channel}: this agent cannot follow a change by ${event.sender.slice(0, 8)}…. The owner's next message shows whether it did.`
       return `${event.channel}: skipped an invalid change by ${event.sender.slice(0, 8)}…: ${printable(event.reason)}`
     case 'commit_rejected':
       return `${event.channel}: the members rejected a change by ${event.sender.slice(0, 8)}….`

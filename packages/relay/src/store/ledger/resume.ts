@@ -27,7 +27,7 @@ function standing(glance: Glance | undefined, id: ChannelId): StoreResult<'resum
   return describe(glance)
 }
 
-function describe({ channel, member: { ended, cursor }, sender }: Glance): Standing {
+function describe({ channel, member: { ended, cursor, from }, sender }: Glance): Standing {
   const end = ended?.position ?? channel.last
   return {
     channel: channel.id,
@@ -37,6 +37,7 @@ function describe({ channel, member: { ended, cursor }, sender }: Glance): Stand
     lastIndex: end.index,
     lastCounter: sender?.counter ?? 0,
     cursor,
+    addedIndex: from,
     barred: sender?.barred ?? false,
     guestLimit: channel.guestLimit,
     payer: channel.account,

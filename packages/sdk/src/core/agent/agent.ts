@@ -124,7 +124,8 @@ export class Agent implements SessionListener, AgentServices {
     this.#info = info
     this.requests.opened()
     this.context.emit({ type: 'connected', way: info.way })
-    this.#deliveries.begin([...this.memberships].filter(({ intake }) => intake.isWanted).map(({ id }) => id))
+    const wanted = [...this.memberships].filter(({ intake }) => intake.isWanted)
+    this.#deliveries.begin(wanted.map(({ intake }) => intake.question()))
     for (const membership of this.memberships) {
       if (membership.state === 'leaving') finishLeaving(this, membership).catch(() => {})
     }
@@ -215,7 +216,6 @@ export class Agent implements SessionListener, AgentServices {
         return agent.#info !== undefined
       },
       timers: agent.timers,
-      resumed: (id, state) => agent.memberships.get(id)?.intake.resumed(state),
     })
   }
 

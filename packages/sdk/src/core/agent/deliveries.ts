@@ -15,8 +15,15 @@ export interface DeliveriesHost {
   /** Whether a session is open. */
   readonly isOpen: boolean
   readonly timers: Timers
-  /** The relay has answered Resume for a channel. */
-  resumed(id: ChannelId, state: ChannelState): void
+}
+
+/** A channel that the relay is asked to deliver. */
+export interface ResumeQuestion {
+  readonly id: ChannelId
+  /** Whether the channel still waits for this answer: it has not asked again, and has not ended. */
+  isOpen(): boolean
+  /** The relay's answer. */
+  answer(state: ChannelState): void
 }
 
 /** The deliveries to one agent. */
@@ -36,30 +43,30 @@ export class Deliveries {
     this.#acks.push({ channelId: fromHex(id), index: BigInt(index) })
   }
 
-  /** Asks the relay to deliver channels from this agent's cursor. */
-  resume(ids: readonly ChannelId[]): void {
-    const { session, timers } = this.#host
-    session.request(resumeOf(ids.map(fromHex)), (outcome) => {
-      if (outcome.type === 'refused') {
-        timers.later(retryDelay(outcome.error.retryAfterMs), () => this.resume(ids))
-      }
+  /** Asks the relay to deliver channels from this agent's cursor. Nobody hears of a question that the session lost. */
+  resume(questions: readonly ResumeQuestion[]): void {
+    const { session } = this.#host
+    session.request(resumeOf(questions.map(({ id }) => fromHex(id))), (outcome) => {
+      if (outcome.type === 'refused') this.#resumeLater(questions, outcome.error.retryAfterMs)
       if (outcome.type !== 'answered' || outcome.body.case !== 'resume') return
-      const missing = new Set(ids)
-      for (const state of outcome.body.value.channels) {
-        const id = toHex(state.channelId)
-        missing.delete(id)
-        this.#host.resumed(id, state)
+      const states = new Map(outcome.body.value.channels.map((state) => [toHex(state.channelId), state]))
+      for (const question of questions) {
+        const state = states.get(question.id)
+        if (state && question.isOpen()) question.answer(state)
       }
       // An answer without them is none: they are asked for again.
-      if (missing.size > 0) timers.later(retryDelay(undefined), () => this.resume([...missing]))
+      const missing = questions.filter(({ id }) => !states.has(id))
+      if (missing.length > 0) this.#resumeLater(missing, undefined)
     })
   }
 
   /** A session is open: the relay is asked for these channels. */
-  begin(ids: readonly ChannelId[]): void {
+  begin(questions: readonly ResumeQuestion[]): void {
     // Also without a channel: it is what makes the relay deliver Welcomes.
-    if (ids.length === 0) this.resume([])
-    for (let at = 0; at < ids.length; at += RESUMED_AT_ONCE) this.resume(ids.slice(at, at + RESUMED_AT_ONCE))
+    if (questions.length === 0) this.resume([])
+    for (let at = 0; at < questions.length; at += RESUMED_AT_ONCE) {
+      this.resume(questions.slice(at, at + RESUMED_AT_ONCE))
+    }
   }
 
   /** So many bytes wait to be processed, more or less than before. */
@@ -72,6 +79,14 @@ export class Deliveries {
       this.#isHolding = false
       this.#host.session.release()
     }
+  }
+
+  /** Asks again, for the channels that still wait for this answer by then; for Welcomes, if it was asked for none. */
+  #resumeLater(questions: readonly ResumeQuestion[], retryAfterMs: number | undefined): void {
+    this.#host.timers.later(retryDelay(retryAfterMs), () => {
+      const open = questions.filter((question) => question.isOpen())
+      if (open.length > 0 || questions.length === 0) this.resume(open)
+    })
   }
 
   #sendAcks(): void {

@@ -40,10 +40,7 @@ export function rolledBack(relay: string, here: string): StaticError {
   )
 }
 
-/**
- * Whether the relay speaks of a later stay: this agent was removed and added again while it was away. An old copy of the
- * database is behind in both: its counter is not above the relay's.
- */
-export function isLaterStay({ lastCounter, cursor }: ChannelState, index: number, counter: number): boolean {
-  return Number(cursor?.index ?? 0n) > index && Number(lastCounter) < counter
+/** Whether the relay speaks of a later stay: this agent was removed and added again while it was away. */
+export function isLaterStay({ addedIndex }: ChannelState, index: number): boolean {
+  return Number(addedIndex) > index
 }

@@ -5,6 +5,7 @@
 import {
   commitBody,
   declarationBytes,
+  fromHex,
   leaveBody,
   type LeaveNoticeFields,
   message,
@@ -16,6 +17,7 @@ import {
   type DeliverLeave,
   type DeliverMessage,
   type GapNotice,
+  LiftBarRequestSchema,
   RejectCommitRequestSchema,
 } from '@static/protocol/relay'
 import { ed25519, type Epoch, type Member, type Processed } from '../../mls/index.ts'
@@ -123,7 +125,9 @@ export class Follower {
     const host = this.#host
     const bodyHash = this.#parts.sender.pass(messageId)
     if (bodyHash === undefined) return host.break(StaticError.of('store_rolled_back'))
-    this.#channel.history.advance({ kind: 'message', sender, messageId, bodyHash })
+    const { history, group } = this.#channel
+    history.advance({ kind: 'message', sender, messageId, bodyHash })
+    if (group?.isOwner === true) group.confirm()
     host.touchLater()
   }
 
@@ -189,9 +193,7 @@ export class Follower {
       isLimited = error.code === 'decryption_failure' && group.hasLostTrust(sender)
       const epoch = this.#context.engine.epochOf(entry.ciphertext)
       const isInPlace = Number(entry.slot) === history.position.slot
-      if (epoch !== undefined && epoch > group.facts.epoch && (!isInPlace || group.isLeftBehind(sender))) {
-        this.#host.break(StaticError.of('mls_error', 'The others are in an epoch that this agent could not follow.'))
-      }
+      if (epoch !== undefined) this.#isElsewhere(group, epoch, { sender, isInPlace })
     }
     this.#context.emit({ type: 'decryption_failure', channel: name, sender, index })
     if (isLimited) this.#context.emit({ type: 'sender_unreadable', channel: name, sender })
@@ -256,41 +258,69 @@ export class Follower {
         return host.adopt(result.next, sender, added, removed)
       }
       case 'other_epoch':
-        if (result.epoch > group.facts.epoch && (!place.isInPlace || group.isLeftBehind(sender))) {
-          return host.break(StaticError.of('mls_error', 'The others took a commit that this agent has left out.'))
-        }
-        return this.#skipped(group, place, 'other_epoch')
+        if (!this.#isElsewhere(group, result.epoch, place)) this.#skipped(group, place, 'other_epoch')
+        return
       case 'rejected':
         // Signed in this epoch, although invalid.
         if (result.sender && sender !== group.place.doubted) group.settle()
         return this.#skipped(group, place, result.reason)
       case 'undecryptable':
-        return this.#skipped(group, place, 'undecryptable')
+        if (!this.#isElsewhere(group, group.facts.epoch, place)) this.#skipped(group, place, 'undecryptable')
+        return
       case 'unfollowable':
-        // Nobody votes: the others may have followed it. Whoever speaks next shows which epoch they are in.
-        this.#tellSkipped(place, 'unfollowable')
-        return group.doubt(sender)
+        group.doubt(sender)
+        return this.#skipped(group, place, 'unfollowable')
     }
   }
 
   /**
-   * Everybody in this epoch leaves this commit out. Who knows that the epoch is the group's says so, the owner with the
-   * effect that the relay undoes it; but not while a commit is in doubt, and not about one that the relay has misplaced.
+   * Whether a message or commit that does not open shows that this agent is not where the owner is. It ends the channel.
+   * `epoch` is the number that it bears.
    */
-  #skipped(group: GroupState, place: CommitPlace, reason: string): void {
-    this.#tellSkipped(place, reason)
-    const { isProven, doubted } = group.place
-    group.leaveOut(place.sender)
-    if (!isProven || doubted !== undefined || !place.isInPlace) return
-    const { channelId } = this.#channel
-    const value = message(RejectCommitRequestSchema, { channelId, slot: place.slot })
-    // A vote that is lost or refused changes nothing here.
-    this.#context.session.request({ case: 'rejectCommit', value }, () => {})
+  #isElsewhere(
+    group: GroupState,
+    epoch: bigint,
+    { sender, isInPlace }: Pick<CommitPlace, 'sender' | 'isInPlace'>,
+  ): boolean {
+    const own = group.facts.epoch
+    if (epoch > own && (!isInPlace || group.isLeftBehind(sender))) {
+      this.#host.break(StaticError.of('mls_error', 'The others took a commit that this agent could not follow.'))
+      return true
+    }
+    // In its place: the owner has seen every commit that this agent has, and has followed others.
+    if (epoch > own || !isInPlace || sender !== this.#channel.owner) return false
+    if (epoch === own && !group.isOwnerElsewhere()) return false
+    const text = 'The owner has not followed the same commits as this agent: leave, and ask the owner to add you again.'
+    this.#host.break(StaticError.of('mls_error', text))
+    return true
   }
 
-  #tellSkipped({ sender, slot }: CommitPlace, reason: string): void {
-    const { name } = this.#channel
+  /**
+   * A commit is left out. Who knows that its own epoch is the group's tells the relay, the owner with the effect that the
+   * relay undoes it. Others do not while a commit is in doubt, and not about another epoch before the owner has spoken in
+   * this one: it may be the owner's. Nobody votes about a commit that the relay has misplaced.
+   */
+  #skipped(group: GroupState, place: CommitPlace, reason: string): void {
+    const { sender, slot, isInPlace } = place
+    const { name, channelId } = this.#channel
     this.#context.emit({ type: 'commit_skipped', channel: name, sender, slot: Number(slot), reason })
+    const { isProven, doubted } = group.place
+    const isElsewhere = reason === 'other_epoch' && !group.isConfirmed
+    group.leaveOut(sender)
+    if (!isProven || !isInPlace || (!group.isOwner && (doubted !== undefined || isElsewhere))) return
+    const value = message(RejectCommitRequestSchema, { channelId, slot })
+    // A vote that is lost or refused changes nothing here.
+    this.#context.session.request({ case: 'rejectCommit', value }, () => {})
+    if (!group.isOwner || (reason !== 'unfollowable' && !isElsewhere)) return
+    // Honest members may be in either epoch, and this one may have been: until the owner's word, nobody is barred for it.
+    if (isElsewhere && sender !== doubted) this.#liftBar(sender)
+    this.#parts.upkeep.speak()
+  }
+
+  #liftBar(member: AgentId): void {
+    const { channelId } = this.#channel
+    const value = message(LiftBarRequestSchema, { channelId, agentId: fromHex(member) })
+    this.#context.session.request({ case: 'liftBar', value }, () => {})
   }
 
   #leave({ sender, notice }: DeliverLeave): void {

@@ -35,6 +35,9 @@ export interface Envelope {
   readonly lastCounter: number | undefined
 }
 
+/** What of the owner does not open before it is clear that this agent is in another epoch. */
+const MOST_OWNER_FAILURES = 2
+
 /** A group in use. */
 export class GroupState {
   readonly #engine: MlsEngine
@@ -48,6 +51,10 @@ export class GroupState {
   readonly #trust = new SenderTrust()
   /** Whether a message of the owner was opened in this epoch: then it is not one that another has made up. */
   #hasHeardOwner = false
+  /** Whether the owner has spoken in this epoch, and nothing that only some can follow came after its word. */
+  #isConfirmed = false
+  /** How often the owner could not be read since then. */
+  #ownerFailures = 0
 
   constructor(engine: MlsEngine, { group, rows }: Epoch, place: EpochPlace) {
     this.#engine = engine
@@ -76,6 +83,16 @@ export class GroupState {
 
   get group(): Group {
     return this.#group
+  }
+
+  /** Whether this agent owns the channel. */
+  get isOwner(): boolean {
+    return same(this.facts.own.agentId, this.facts.context.owner)
+  }
+
+  /** Whether every honest member that has heard the owner's last word is in this epoch. */
+  get isConfirmed(): boolean {
+    return this.#isConfirmed
   }
 
   /** The encryption key of the own leaf. A copy: it outlives the group. */
@@ -110,7 +127,10 @@ export class GroupState {
       const before = this.#rows.get(row.leaf)?.generation ?? 0
       this.#trust.opened(sender, spoken, row.generation - 1 - before)
       this.#replace(row)
-      if (same(member.agentId, this.facts.context.owner)) this.#hasHeardOwner = true
+      if (same(member.agentId, this.facts.context.owner)) {
+        this.#hasHeardOwner = true
+        this.confirm()
+      }
       // Whoever speaks in this epoch has not followed the commit, either.
       if (sender !== this.#place.doubted) this.settle()
       return { sender: member, plaintext, messageKey }
@@ -148,12 +168,28 @@ export class GroupState {
   /** A commit of this agent is valid as far as all members can see, and this one cannot follow it. */
   doubt(by: AgentId): void {
     this.leaveOut(by)
+    this.#isConfirmed = false
     this.#place = { ...this.#place, doubted: by }
   }
 
-  /** Another has shown that it is in this epoch. */
+  /** Another has shown that it is in this epoch. The owner has to speak itself: the others follow its word. */
   settle(): void {
-    if (this.#place.doubted !== undefined) this.#place = { ...this.#place, doubted: undefined }
+    if (!this.isOwner) this.#clearDoubt()
+  }
+
+  /** The owner has spoken in this epoch. */
+  confirm(): void {
+    this.#isConfirmed = true
+    this.#ownerFailures = 0
+    this.#clearDoubt()
+  }
+
+  /**
+   * What the owner said, in its place and with the number of this epoch, does not open. Once may be a bit that the relay
+   * has flipped; whether it shows that the owner is in another epoch of that number.
+   */
+  isOwnerElsewhere(): boolean {
+    return !this.#isConfirmed && ++this.#ownerFailures >= MOST_OWNER_FAILURES
   }
 
   /**
@@ -196,6 +232,10 @@ export class GroupState {
   wipe(staying?: Group): void {
     this.#engine.wipe(this.#group, staying)
     for (const { secret } of this.#rows.values()) secret.fill(0)
+  }
+
+  #clearDoubt(): void {
+    if (this.#place.doubted !== undefined) this.#place = { ...this.#place, doubted: undefined }
   }
 
   #replace(row: RatchetRow): void {

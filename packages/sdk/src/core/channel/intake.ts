@@ -7,6 +7,7 @@ import { StaticError, toHex } from '@static/protocol'
 import type { ChannelState } from '@static/protocol/relay'
 import type { PositionRecord } from '../../ports.ts'
 import type { AgentContext } from '../agent/context.ts'
+import type { ResumeQuestion } from '../agent/deliveries.ts'
 import { CatchUp } from './catch-up.ts'
 import { contradiction, isLaterStay } from './contradiction.ts'
 import type { ChannelView, Turn } from './host.ts'
@@ -16,16 +17,14 @@ import type { Standing } from './standing.ts'
 
 /** What the relay does for this channel at the moment. */
 type Link =
-  /** There is no session, or its first answer to Resume, which the agent asks for all channels at once, is to come. */
-  | { readonly type: 'offline' }
-  /** So many answers to Resume are to come. What is delivered before the last of them might not fit, and is dropped. */
-  | { readonly type: 'resuming'; readonly answers: number }
+  /** No session, or no answer to the last Resume yet: what is delivered before it might not fit, and is dropped. */
+  | { readonly type: 'waiting' }
   /** The relay delivers, and takes what is sent. */
   | { readonly type: 'delivering' }
   /** The inbox is full. Online, the relay still takes what is sent. */
-  | { readonly type: 'paused'; readonly isOnline: boolean; readonly answers: number }
-  /** Nothing more is wanted from the relay, in this life of the agent. In the same session it still hears what came. */
-  | { readonly type: 'ended'; readonly isOnline: boolean }
+  | { readonly type: 'paused'; readonly isOnline: boolean }
+  /** Nothing more is wanted from the relay, in this life of the agent. */
+  | { readonly type: 'ended' }
 
 /** What an intake asks of its agent. */
 type IntakeContext = Pick<AgentContext, 'deliveries' | 'emit' | 'later'>
@@ -50,7 +49,7 @@ const MOST_HOLES = 3
 /** When a channel is asked for again that the relay does not deliver. */
 const RESUME_AGAIN_MS = 5000
 
-const OFFLINE: Link = { type: 'offline' }
+const WAITING: Link = { type: 'waiting' }
 
 /** The receiving side of a membership, towards the relay. */
 export class Intake {
@@ -60,7 +59,9 @@ export class Intake {
   readonly #inbox: Inbox
   readonly #standing: Standing
   readonly #catchUp = new CatchUp()
-  #link: Link = OFFLINE
+  #link: Link = WAITING
+  /** How often the relay was asked to deliver: only the answer to the last question counts. */
+  #questions = 0
   /** Entries that wait for those before them. */
   #inbound: LogEntry[] = []
   /** How many commits the relay has taken, as far as it has said. */
@@ -68,7 +69,7 @@ export class Intake {
   /** How often entries were missing since the last one that was not. */
   #holes = 0
   #acknowledged: number
-  /** What this session has brought: the relay takes no acknowledgement beyond, also of what an earlier one brought. */
+  /** What this session has brought; 0 without one. The relay takes no acknowledgement of what an earlier one brought. */
   #delivered = 0
   /** Entries up to this one may have been given to the application before; known for sure after the first Resume. */
   #redeliveredUpTo: number
@@ -136,32 +137,38 @@ export class Intake {
 
   /** Asks the relay to deliver from here on. */
   resume(): void {
-    const link = this.#link
-    if (link.type === 'ended') return
-    if (link.type === 'paused') this.#link = { ...link, isOnline: false, answers: link.answers + 1 }
-    else this.#link = { type: 'resuming', answers: link.type === 'resuming' ? link.answers + 1 : 1 }
+    // A full inbox asks when it has room.
+    if (this.#link.type !== 'ended' && this.#link.type !== 'paused') this.#context.deliveries.resume([this.question()])
+  }
+
+  /** The question that the relay is about to be asked. Those from before it need no answer any more. */
+  question(): ResumeQuestion {
+    const number = ++this.#questions
+    this.#link = WAITING
     this.#catchUp.forget()
     this.#forgetInbound()
-    this.#context.deliveries.resume([this.#channel.id])
+    return {
+      id: this.#channel.id,
+      isOpen: () => number === this.#questions && this.isWanted,
+      answer: (state) => this.resumed(state),
+    }
   }
 
   /** The answer to Resume: the relay delivers from here on. */
   resumed(state: ChannelState): void {
-    this.#countAnswer()
-    // It was asked once more since then, or is no longer to be delivered.
-    if (this.#link.type === 'resuming' || !this.isWanted) return
+    if (!this.isWanted) return
     const host = this.#host
     const refused = state.error?.code
     if (refused !== undefined) {
       if (refused === 'removed' || refused === 'not_found') host.over(refused)
-      else this.#context.later(RESUME_AGAIN_MS, () => this.resume())
+      else this.#resumeLater()
       return
     }
     const { name, owner } = this.#channel
     const { index } = this.#position
-    if (isLaterStay(state, index, host.counter)) {
+    if (isLaterStay(state, index)) {
       // What was left of the earlier stay is gone with it. The Welcome to the later one waits until this one is read.
-      this.#context.emit({ type: 'gap', channel: name, first: index + 1, last: Number(state.cursor?.index ?? 0n) })
+      this.#context.emit({ type: 'gap', channel: name, first: index + 1, last: Number(state.addedIndex) })
       return host.over('removed')
     }
     const error = contradiction(state, this.#position, host.counter)
@@ -186,16 +193,16 @@ export class Intake {
 
   /** The session is over. */
   lose(): void {
-    if (this.#link.type === 'paused') this.#link = { type: 'paused', isOnline: false, answers: 0 }
-    else this.#link = this.#link.type === 'ended' ? { type: 'ended', isOnline: false } : OFFLINE
+    if (this.#link.type === 'paused') this.#link = { type: 'paused', isOnline: false }
+    else if (this.#link.type !== 'ended') this.#link = WAITING
+    this.#delivered = 0
     this.#forgetInbound()
     this.#catchUp.forget()
   }
 
   /** Nothing more is wanted: whoever waits gets the error. */
   end(error: StaticError): void {
-    const isOnline = this.#link.type === 'ended' ? this.#link.isOnline : this.isOnline
-    this.#link = { type: 'ended', isOnline }
+    this.#link = { type: 'ended' }
     this.#catchUp.fail(error)
     this.#forgetInbound()
   }
@@ -250,11 +257,10 @@ export class Intake {
     this.#host.touch()
   }
 
-  /** What was processed is on disk: the relay is told. */
+  /** What was processed is on disk: the session that has brought it is told, also while the relay is asked again. */
   acknowledge(): void {
     const index = Math.min(this.#position.index, this.#delivered)
-    const hears = this.isOnline || (this.#link.type === 'ended' && this.#link.isOnline)
-    if (!hears || index <= this.#acknowledged) return
+    if (index <= this.#acknowledged) return
     this.#acknowledged = index
     this.#context.deliveries.acknowledge(this.#channel.id, index)
   }
@@ -262,8 +268,7 @@ export class Intake {
   /** Asks for what was dropped if the application has made room for it. */
   unpause(): void {
     if (this.#link.type !== 'paused' || !this.#inbox.hasRoom) return
-    const { answers } = this.#link
-    this.#link = answers > 0 ? { type: 'resuming', answers } : OFFLINE
+    this.#link = WAITING
     this.resume()
   }
 
@@ -285,21 +290,19 @@ export class Intake {
     return this.isWanted
   }
 
-  #countAnswer(): void {
-    const link = this.#link
-    if (link.type === 'resuming') {
-      this.#link = link.answers > 1 ? { type: 'resuming', answers: link.answers - 1 } : OFFLINE
-    } else if (link.type === 'paused') {
-      this.#link = { ...link, answers: Math.max(0, link.answers - 1) }
-    }
+  /** Unless the relay is asked before. */
+  #resumeLater(): void {
+    const number = this.#questions
+    this.#context.later(RESUME_AGAIN_MS, () => {
+      if (number === this.#questions) this.resume()
+    })
   }
 
   #pause(): void {
     const link = this.#link
     // What was processed last may have ended the channel, too.
     if (link.type !== 'ended' && link.type !== 'paused') {
-      const answers = link.type === 'resuming' ? link.answers : 0
-      this.#link = { type: 'paused', isOnline: link.type === 'delivering', answers }
+      this.#link = { type: 'paused', isOnline: link.type === 'delivering' }
     }
     this.#forgetInbound()
     this.#catchUp.forget()

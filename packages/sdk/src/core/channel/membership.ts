@@ -249,9 +249,10 @@ export class Membership implements ChannelView {
 
   // ---- What is found in the log ----
 
-  #adopt(epoch: Epoch): void {
+  #adopt(epoch: Epoch, by: AgentId): void {
     const old = this.#group
     this.#group = this.#begin(epoch, true)
+    if (by === this.owner) this.#group.confirm()
     old?.wipe(epoch.group)
     this.#writer.touchEpoch()
     this.#standing.set({ leafKeys: [this.#group.leafKey] })
@@ -268,7 +269,7 @@ export class Membership implements ChannelView {
     const context = this.#context
     const { adds = [], removes = [] } = request.declaration ?? {}
     const { state, rekeyDue } = this.#standing.record
-    this.#adopt(next)
+    this.#adopt(next, context.agentId)
     this.sender.sentSinceRekey = 0
     this.#standing.set({
       state: state === 'founding' ? 'joined' : state,
@@ -343,7 +344,7 @@ export class Membership implements ChannelView {
       resumed: () => membership.#resumed(),
       raiseHead: (head) => membership.intake.raiseHead(head),
       adopt: (epoch, by, added, removed) => {
-        membership.#adopt(epoch)
+        membership.#adopt(epoch, by)
         membership.#changed(by, added, removed)
       },
       committed: (pending) => membership.#committed(pending),

@@ -41,6 +41,8 @@ export class Upkeep {
   /** Since when something was seen that nobody was told of, and its index. */
   #untoldSince: Time | undefined
   #untoldIndex = 0
+  /** When the owner last said which epoch is the group's. */
+  #spokeAt: Time = 0
 
   constructor(context: Pick<AgentContext, 'now' | 'chance'>, channel: ChannelView, parts: UpkeepParts) {
     this.#context = context
@@ -88,6 +90,16 @@ export class Upkeep {
   retry(): void {
     this.#failure = undefined
     this.check()
+  }
+
+  /** As the owner: says which epoch is the group's, since some members may be in another. At most once a minute. */
+  speak(): void {
+    const { sender, standing } = this.#parts
+    const now = this.#context.now()
+    if (standing.refusal() || Math.abs(now - this.#spokeAt) < HEARTBEAT_MS) return
+    this.#spokeAt = now
+    // If it fails, the next message says the same.
+    sender.send('heartbeat', new Uint8Array()).catch(() => {})
   }
 
   /** Time has passed. */
