@@ -28,6 +28,7 @@ import {
 } from '@static/protocol/relay'
 import type { Account, Deployment, Time } from '../ports.ts'
 import type { Settings } from '../settings.ts'
+import { Allotments } from './allotments.ts'
 import type { Effects } from './effects.ts'
 import type { CoreCrypto, Outcome } from './io.ts'
 import type { Body } from './server-messages.ts'
@@ -68,6 +69,7 @@ export class Opening {
   readonly #identity: Identity
   readonly #deployment: Deployment
   readonly #answered = new Map<string, Time>()
+  readonly #allotments: Allotments
 
   constructor(effects: Effects, crypto: CoreCrypto, settings: Settings, identity: Identity, deployment: Deployment) {
     this.#effects = effects
@@ -75,6 +77,7 @@ export class Opening {
     this.#settings = settings
     this.#identity = identity
     this.#deployment = deployment
+    this.#allotments = new Allotments(effects)
   }
 
   /**
@@ -250,10 +253,9 @@ export class Opening {
       if (claims.cnf !== undefined && claims.cnf !== agent) {
         return then({ ok: false, error: StaticError.of('auth_failed', 'This token belongs to another agent.') })
       }
-      then({
-        ok: true,
-        value: { account: { id: claims.sub, mode: claims.mode }, expiresAt: claims.exp * 1000 },
-      })
+      const account = { id: claims.sub, mode: claims.mode }
+      this.#allotments.tell(account, claims)
+      then({ ok: true, value: { account, expiresAt: claims.exp * 1000 } })
     })
   }
 }
