@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
-import { create } from '@bufbuild/protobuf'
+import { create, type MessageInitShape } from '@bufbuild/protobuf'
 import { chainNext, chainStart, commitBody, leaveBody, leaveBytes, StaticError, toHex } from '@static/protocol'
 import {
   ChannelStateSchema,
@@ -15,6 +15,7 @@ import {
   type LeaveNotice,
   type SendCommitRequest,
   type SendMessageRequest,
+  SendMessageResponseSchema,
 } from '@static/protocol/relay'
 import type { AgentEvent } from '../../src/core/agent/events.ts'
 import { newChannel } from '../../src/core/agent/founding.ts'
@@ -32,7 +33,7 @@ import { randomNumbers } from '@static/testkit/random'
 import { Agent as MlsAgent, channelOf, engine, NAME } from '../mls/support.ts'
 
 /** A refusal of the relay: a code and what goes with it. */
-export type Refusal = { readonly code: string } & Partial<{ retryAfterMs: number; head: bigint; lastCounter: bigint }>
+export type Refusal = MessageInitShape<typeof ErrorSchema> & { readonly code: string }
 
 type Entry =
   | { readonly kind: 'message'; readonly sender: AgentId; readonly slot: number; readonly request: SendMessageRequest }
@@ -70,6 +71,8 @@ export class Stage {
   readonly votes: string[] = []
   /** What the relay refuses although it should not. */
   refuse: (player: Player, body: RequestBody) => Refusal | undefined = () => undefined
+  /** What the relay adds to its answers when a channel fills up. */
+  pressing: (player: Player) => MessageInitShape<typeof SendMessageResponseSchema> = () => ({})
   readonly #random: () => number
   readonly #roster = new Map<AgentId, { since: number; until: number; counter: number }>()
   readonly #answers = new Map<string, Outcome>()
@@ -266,7 +269,8 @@ export class Stage {
     if (Number(request.slot) !== slot) return refused({ code: 'epoch_mismatch', head: BigInt(slot) })
     place.counter++
     this.append({ kind: 'message', sender: player.agentId, slot, request })
-    return answered('sendMessage')
+    const value = create(SendMessageResponseSchema, { index: BigInt(this.position.index), ...this.pressing(player) })
+    return { type: 'answered', body: { case: 'sendMessage', value } }
   }
 
   #commit(player: Player, request: SendCommitRequest): Outcome {
@@ -492,7 +496,7 @@ function bodyOf(entry: Entry): Uint8Array {
   return commitBody(commit, declaration ?? assert.fail('no declaration'))
 }
 
-function answered(name: 'sendMessage' | 'sendCommit' | 'rejectCommit' | 'resume'): Outcome {
+function answered(name: 'sendCommit' | 'rejectCommit' | 'resume'): Outcome {
   return { type: 'answered', body: { case: name, value: {} } as never }
 }
 
