@@ -90,7 +90,7 @@ export async function openService(options: ServiceOptions): Promise<Service> {
     accounts,
     keys,
     sessions: new Sessions(store.sessions, accounts, settings.sessionSeconds * 1000, now),
-    tokens: new Tokens(ring, limits, keyUsage, now),
+    tokens: new Tokens(ring, limits, keyUsage, settings, now),
     usages: new Usages(store.usage, leases, keyUsage, settings.quota, now),
     leases,
     cleanUp,

@@ -7,7 +7,10 @@ export interface Rate {
   readonly seconds: number
 }
 
-/** The tunable numbers. `null` as a quota means unlimited. */
+/** A number for each plan. `test` applies to test keys on every plan; `null` means unlimited. */
+export type PerPlan = Readonly<Record<Plan | 'test', number | null>>
+
+/** The tunable numbers. */
 export interface Settings {
   /** Cost of one Argon2id run, how many run at once and how many may wait in the queue. */
   readonly argon2: {
@@ -26,14 +29,11 @@ export interface Settings {
     readonly passwordsPerAddress: Rate
     readonly passwords: Rate
   }
-  /** Messages per UTC calendar month. `test` applies to test keys on every plan. */
-  readonly quota: {
-    readonly free: number | null
-    readonly dev: number | null
-    readonly team: number | null
-    readonly enterprise: number | null
-    readonly test: number | null
-  }
+  /** Messages per UTC calendar month. */
+  readonly quota: PerPlan
+  /** Bytes that a relay keeps in one channel, and in all channels of the account; it has limits of its own. */
+  readonly channelBytes: PerPlan
+  readonly accountBytes: PerPlan
   readonly lease: { readonly chunk: number; readonly seconds: number }
   readonly keysPerAccount: number
   readonly bodyBytes: number
@@ -49,6 +49,9 @@ export interface Settings {
   readonly cachedKeys: number
 }
 
+const MIB = 1024 * 1024
+const GIB = 1024 * MIB
+
 export const DEFAULT_SETTINGS: Settings = {
   argon2: { memoryKib: 19456, passes: 2, lanes: 1, concurrency: 4, queue: 64 },
   rates: {
@@ -61,6 +64,8 @@ export const DEFAULT_SETTINGS: Settings = {
     passwords: { limit: 20, seconds: 60 },
   },
   quota: { free: 100_000, dev: 1_000_000, team: 10_000_000, enterprise: null, test: 1_000 },
+  channelBytes: { free: 256 * MIB, dev: 512 * MIB, team: GIB, enterprise: null, test: 64 * MIB },
+  accountBytes: { free: GIB, dev: 4 * GIB, team: 16 * GIB, enterprise: null, test: 256 * MIB },
   lease: { chunk: 1_000, seconds: 60 },
   keysPerAccount: 100,
   bodyBytes: 16 * 1024,
@@ -78,10 +83,10 @@ export const DEFAULT_SETTINGS: Settings = {
 
 /** Overrides the defaults with the operator's values. Throws `invalid_request` naming the first invalid one. */
 export function settingsFrom(overrides: unknown): Settings {
-  return overlaySettings(DEFAULT_SETTINGS, overrides, 'quota')
+  return overlaySettings(DEFAULT_SETTINGS, overrides, ['quota', 'channelBytes', 'accountBytes'])
 }
 
-/** Messages per month; `null` is unlimited. */
-export function quotaOf(quota: Settings['quota'], plan: Plan, mode: Mode): number | null {
-  return mode === 'test' ? quota.test : quota[plan]
+/** What a plan has in a mode; `null` is unlimited. */
+export function limitOf(limits: PerPlan, plan: Plan, mode: Mode): number | null {
+  return mode === 'test' ? limits.test : limits[plan]
 }

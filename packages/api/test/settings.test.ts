@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { DEFAULT_SETTINGS, quotaOf, settingsFrom } from '../src/settings.ts'
+import { DEFAULT_SETTINGS, limitOf, settingsFrom } from '../src/settings.ts'
 
 test('without overrides the defaults apply', () => {
   assert.deepEqual(settingsFrom({}), DEFAULT_SETTINGS)
@@ -10,8 +10,8 @@ test('one number can be changed without naming the others', () => {
   const settings = settingsFrom({ rates: { signups: { limit: 7 } }, quota: { free: null } })
   assert.deepEqual(settings.rates.signups, { limit: 7, seconds: 3600 })
   assert.deepEqual(settings.rates.account, DEFAULT_SETTINGS.rates.account)
-  assert.equal(quotaOf(settings.quota, 'free', 'live'), null)
-  assert.equal(quotaOf(settings.quota, 'enterprise', 'test'), 1_000)
+  assert.equal(limitOf(settings.quota, 'free', 'live'), null)
+  assert.equal(limitOf(settings.quota, 'enterprise', 'test'), 1_000)
 })
 
 for (const [what, given, message] of [

@@ -28,6 +28,9 @@ export interface TokenClaims {
   readonly iat: number
   readonly jti: string
   readonly mode: Mode
+  /** Bytes that the relay keeps for the account: in one channel, and in all. Missing: as much as the relay is set to. */
+  readonly channel_bytes?: number
+  readonly account_bytes?: number
   /** The id (hex) of the only agent that may use the token, if the token is bound to one. */
   readonly cnf?: string
 }

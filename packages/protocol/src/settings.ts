@@ -3,13 +3,17 @@ import { StaticError } from './errors/errors.ts'
 
 /**
  * Overrides defaults with the given values, group by group. Numbers must be whole and at least 1; `null` (no limit) is
- * allowed only in the group `nullable`. Throws `invalid_request` naming the first invalid setting.
+ * allowed only in the groups `nullable`. Throws `invalid_request` naming the first invalid setting.
  */
-export function overlaySettings<Shape extends object>(defaults: Shape, given: unknown, nullable?: string): Shape {
+export function overlaySettings<Shape extends object>(
+  defaults: Shape,
+  given: unknown,
+  nullable: readonly string[] = [],
+): Shape {
   return overlay(defaults, given, '', nullable) as Shape
 }
 
-function overlay(base: object, given: unknown, path: string, nullable: string | undefined): object {
+function overlay(base: object, given: unknown, path: string, nullable: readonly string[]): object {
   if (typeof given !== 'object' || given === null || Array.isArray(given)) {
     const what = path === '' ? 'The settings' : `The setting ${path}`
     throw StaticError.of('invalid_request', `${what} must be an object.`)
@@ -21,7 +25,7 @@ function overlay(base: object, given: unknown, path: string, nullable: string | 
     const standard = result[name]
     if (typeof standard === 'object' && standard !== null) {
       result[name] = overlay(standard, value, here, nullable)
-    } else if ((value === null && path === nullable) || (Number.isSafeInteger(value) && Number(value) >= 1)) {
+    } else if ((value === null && nullable.includes(path)) || (Number.isSafeInteger(value) && Number(value) >= 1)) {
       result[name] = value
     } else {
       // Not every value has a JSON form, whatever the type says.

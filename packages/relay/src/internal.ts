@@ -26,7 +26,16 @@ export {
   type Rows,
   type Weight,
 } from './store/ledger/rows.ts'
-export { type Channel, findMember, newChannel, onRoster, type Slot, type Turn } from './store/ledger/state.ts'
+export {
+  type AccountRecord,
+  type Channel,
+  findMember,
+  newAccount,
+  newChannel,
+  onRoster,
+  type Slot,
+  type Turn,
+} from './store/ledger/state.ts'
 export type { EngineStep } from './store/sqlite/engine.ts'
 export type { WorkerOptions } from './store/sqlite/worker-messages.ts'
 export { serveDatabase } from './store/sqlite/serve.ts'

@@ -59,16 +59,18 @@ export interface Settings {
 }
 
 const DAY = 86_400_000
+const MIB = 1024 * 1024
 
 export const DEFAULT_SETTINGS: Settings = {
   retention: {
     entryMs: 7 * DAY,
     messageIdMs: 7 * DAY,
-    channelBytes: 64 * 1024 * 1024,
-    channelEntries: 100_000,
+    channelBytes: 1024 * MIB,
+    channelEntries: 500_000,
+    accountBytes: 16 * 1024 * MIB,
     freeControl: 120,
     freeCommitBytes: 256 * 1024,
-    freeChannelCommitBytes: 4 * 1024 * 1024,
+    freeChannelCommitBytes: 4 * MIB,
     memberAddsPerHour: 60,
   },
   session: {
@@ -94,9 +96,9 @@ export const DEFAULT_SETTINGS: Settings = {
     connections: 20_000,
     connectionsPerAddress: 1000,
     requests: 1024,
-    requestBytes: 8 * 1024 * 1024,
-    totalRequestBytes: 256 * 1024 * 1024,
-    joiningBytes: 256 * 1024 * 1024,
+    requestBytes: 8 * MIB,
+    totalRequestBytes: 256 * MIB,
+    joiningBytes: 256 * MIB,
     clockedCells: 16_000,
   },
   rates: {

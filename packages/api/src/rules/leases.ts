@@ -8,7 +8,7 @@ import { noAccount } from './accounts.ts'
 import { dayOf, isoTime, monthOf } from './calendar.ts'
 import { isId, newId } from './id.ts'
 import type { Clock, LeaseRecord, Meter, Settlement, Store } from '../ports.ts'
-import { quotaOf, type Settings } from '../settings.ts'
+import { limitOf, type Settings } from '../settings.ts'
 import { invalidField } from './text.ts'
 
 /** A lease after a settlement. */
@@ -44,7 +44,7 @@ export class Leases {
     const { chunk, seconds } = this.#settings.lease
     const expiresAt = Math.min(now + seconds * 1000, end)
     const id = newId(now)
-    const limit = quotaOf(this.#settings.quota, account.plan, mode)
+    const limit = limitOf(this.#settings.quota, account.plan, mode)
     const { granted, outstanding } = await this.#store.leases.grant({ ...meter, id, expiresAt, limit }, (remaining) =>
       shareOf(remaining, Math.min(wanted, chunk)),
     )

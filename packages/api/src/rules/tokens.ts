@@ -5,15 +5,24 @@ import { newId } from './id.ts'
 import type { Limits, RateContext } from './limits.ts'
 import type { Clock, VerifiableKey } from '../ports.ts'
 import type { KeyRing } from '../secrets/signing-keys.ts'
+import { limitOf, type Settings } from '../settings.ts'
 import type { KeyUsageBuffer } from './key-usage.ts'
 
 export class Tokens {
   readonly #ring: KeyRing
   readonly #limits: Limits
   readonly #keyUsage: KeyUsageBuffer
+  readonly #settings: Pick<Settings, 'channelBytes' | 'accountBytes'>
   readonly #now: Clock
 
-  constructor(ring: KeyRing, limits: Limits, keyUsage: KeyUsageBuffer, now: Clock) {
+  constructor(
+    ring: KeyRing,
+    limits: Limits,
+    keyUsage: KeyUsageBuffer,
+    settings: Pick<Settings, 'channelBytes' | 'accountBytes'>,
+    now: Clock,
+  ) {
+    this.#settings = settings
     this.#ring = ring
     this.#limits = limits
     this.#keyUsage = keyUsage
@@ -26,6 +35,8 @@ export class Tokens {
     const now = this.#now()
     const iat = Math.floor(now / 1000)
     const exp = iat + TOKEN_LIFETIME_SECONDS
+    const channelBytes = limitOf(this.#settings.channelBytes, key.plan, key.mode)
+    const accountBytes = limitOf(this.#settings.accountBytes, key.plan, key.mode)
     const token = this.#ring.sign({
       sub: key.accountId,
       plan: key.plan,
@@ -35,6 +46,8 @@ export class Tokens {
       iat,
       jti: newId(now),
       mode: key.mode,
+      ...(channelBytes === null ? {} : { channel_bytes: channelBytes }),
+      ...(accountBytes === null ? {} : { account_bytes: accountBytes }),
       ...(agentId === undefined ? {} : { cnf: agentId }),
     })
     this.#keyUsage.recordExchange(key.accountId, key.mode)

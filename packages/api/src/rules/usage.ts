@@ -4,7 +4,7 @@ import { dayOf, isoTime, monthOf } from './calendar.ts'
 import type { Caller } from './caller.ts'
 import type { Leases } from './leases.ts'
 import type { Clock, UsageStore } from '../ports.ts'
-import { quotaOf, type Settings } from '../settings.ts'
+import { limitOf, type Settings } from '../settings.ts'
 import type { KeyUsageBuffer } from './key-usage.ts'
 
 const DAY = 24 * 3600_000
@@ -32,7 +32,7 @@ export class Usages {
     await this.#leases.sweep(meter)
     const listed = Array.from({ length: days }, (_, at) => dayOf(now - (days - 1 - at) * DAY))
     const found = await this.#store.read(meter, listed[0] ?? dayOf(now))
-    const limit = quotaOf(this.#quota, caller.plan, caller.mode)
+    const limit = limitOf(this.#quota, caller.plan, caller.mode)
     return {
       account_id: caller.accountId,
       plan: caller.plan,

@@ -9,6 +9,8 @@ export interface ErrorDetails {
   readonly retryAfter?: number
   /** The invalid fields of the request. */
   readonly errors?: readonly { readonly field: string; readonly message: string }[]
+  /** With `queue_full`: members that have not fetched so many entries, the furthest behind first. */
+  readonly lagging?: readonly { readonly agent: string; readonly waiting: number }[]
   /** The resource that already exists. */
   readonly resourceId?: string
 }

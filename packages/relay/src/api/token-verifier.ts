@@ -46,6 +46,10 @@ export function makeVerifier(fetchKeys: () => Promise<JSONWebKeySet>, now: () =>
       throw new errors.JWTInvalid('claims')
     }
     if (payload['cnf'] !== undefined && typeof payload['cnf'] !== 'string') throw new errors.JWTInvalid('cnf')
+    for (const name of ['channel_bytes', 'account_bytes'] as const) {
+      const bytes = payload[name] ?? 1
+      if (!Number.isSafeInteger(bytes) || Number(bytes) < 1) throw new errors.JWTInvalid(name)
+    }
     return payload as unknown as TokenClaims
   }
 

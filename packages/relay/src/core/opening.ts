@@ -29,6 +29,7 @@ import {
 } from '@static/protocol/relay'
 import type { Account, Deployment, Time } from '../ports.ts'
 import type { Settings } from '../settings.ts'
+import { Allotments } from './allotments.ts'
 import type { Effects } from './effects.ts'
 import type { CoreCrypto, Outcome } from './io.ts'
 import type { Body } from './server-messages.ts'
@@ -69,6 +70,7 @@ export class Opening {
   readonly #identity: Identity
   readonly #deployment: Deployment
   readonly #answered = new Map<string, Time>()
+  readonly #allotments: Allotments
 
   constructor(effects: Effects, crypto: CoreCrypto, settings: Settings, identity: Identity, deployment: Deployment) {
     this.#effects = effects
@@ -76,6 +78,7 @@ export class Opening {
     this.#settings = settings
     this.#identity = identity
     this.#deployment = deployment
+    this.#allotments = new Allotments(effects)
   }
 
   /**
@@ -264,10 +267,9 @@ export class Opening {
           error: StaticError.of('auth_failed', `The token is for agent ${claims.cnf}, not ${agent}.`),
         })
       }
-      then({
-        ok: true,
-        value: { account: { id: claims.sub, mode: claims.mode }, expiresAt: claims.exp * 1000 },
-      })
+      const account = { id: claims.sub, mode: claims.mode }
+      this.#allotments.tell(account, claims)
+      then({ ok: true, value: { account, expiresAt: claims.exp * 1000 } })
     })
   }
 }

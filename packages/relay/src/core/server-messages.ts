@@ -10,6 +10,8 @@ import {
   DeliverMessageSchema,
   type Error as WireRefusal,
   ErrorSchema,
+  type Laggard as WireLaggard,
+  LaggardSchema,
   type LeaveNotice,
   LeaveNoticeSchema,
   type ServerMessage,
@@ -21,6 +23,7 @@ import type {
   ChannelId,
   Entry,
   Gap,
+  Laggard,
   Position,
   Refusal,
   Standing,
@@ -57,8 +60,13 @@ export function wireRefusal(refusal: RefusalDetails): WireRefusal {
     ...(head === undefined ? {} : { head: BigInt(head) }),
     ...(lastCounter === undefined ? {} : { lastCounter: BigInt(lastCounter) }),
     ...(redirectPort === undefined ? {} : { redirectPort }),
-    laggingAgents: (lagging ?? []).map(fromHex),
+    lagging: (lagging ?? []).map(wireLaggard),
   })
+}
+
+/** A member that is behind. */
+export function wireLaggard({ agent, waiting }: Laggard): WireLaggard {
+  return message(LaggardSchema, { agentId: fromHex(agent), waiting: BigInt(waiting) })
 }
 
 /** What to send the peer for a thrown error: its code and message if it is a StaticError, nothing otherwise. */

@@ -146,10 +146,25 @@ export interface Refusal {
   readonly head?: number
   /** With `out_of_order`. */
   readonly lastCounter?: number
-  /** With `queue_full`: the agents the channel is waiting for. */
-  readonly lagging?: readonly AgentId[]
+  /** With `queue_full`: some of the members the channel is waiting for. */
+  readonly lagging?: readonly Laggard[]
   /** With `rate_limited`: when a new try makes sense. */
   readonly retryAfterMs?: number
+}
+
+/** A member that is behind. */
+export interface Laggard {
+  readonly agent: AgentId
+  /** Entries that it has not acknowledged. */
+  readonly waiting: number
+}
+
+/** That a channel is filling up. */
+export interface Pressure {
+  /** How long the sender should wait before its next message here. */
+  readonly waitMs: number
+  /** The members furthest behind, a few of them; empty if the room is taken by other channels of the account. */
+  readonly lagging: readonly Laggard[]
 }
 
 /** A request that passed every other check but is not paid for yet. */
@@ -166,6 +181,17 @@ export interface Done {
 
 /** The operations of the store: request and result of each. */
 export interface StoreOperations {
+  /** What an account's plan allows its channels to hold; undefined: as much as the relay is set to. */
+  allot: [
+    {
+      readonly account: Account
+      readonly channelBytes: number | undefined
+      readonly accountBytes: number | undefined
+      /** When the API said so. */
+      readonly at: Time
+    },
+    Done,
+  ]
   create: [
     {
       readonly actor: Actor & { readonly account: Account }
@@ -197,7 +223,7 @@ export interface StoreOperations {
       readonly now: Time
     },
     /** `charged`: the unit is used up; otherwise it is returned. */
-    { readonly index: number; readonly charged: boolean } | Unpaid | Refusal,
+    { readonly index: number; readonly charged: boolean; readonly pressure?: Pressure } | Unpaid | Refusal,
   ]
   commit: [
     {
@@ -387,8 +413,10 @@ export type StoreListener = (event: StoreEvent) => void
 export interface Retention {
   readonly entryMs: number
   readonly messageIdMs: number
+  /** What a channel, and all channels of an account, may hold at most, whatever the plan says. */
   readonly channelBytes: number
   readonly channelEntries: number
+  readonly accountBytes: number
   /** Free control messages of the SDK, per agent, channel and hour. */
   readonly freeControl: number
   /** Bytes of commits and Welcomes that are free, per sender and hour. */

@@ -222,7 +222,7 @@ test('what came before a second resume, or by an earlier session, may be acknowl
 })
 
 test('an entry that is gone is told as a gap, and one with a commit in it as lost', async (t) => {
-  const retention = { channelEntries: 40 }
+  const retention = { channelEntries: 30 }
   const world = await openMemoryRelay(t, { settings: { retention } })
   const { owner, others, channelId } = await channelWith(world, 2)
   const [bob, away] = others as [Agent, Agent]

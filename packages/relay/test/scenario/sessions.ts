@@ -148,7 +148,7 @@ export function sessionScenarios(way: Way): void {
         const [bob, carol] = members as [Agent, Agent]
         carol.close()
         await carol.ended
-        // Bob and the owner take everything; Carol is away. One sender may hold a quarter.
+        // Bob and the owner take everything; Carol is away.
         let index = 1n
         const say = async (agent: Agent, counter: bigint): Promise<void> => {
           ;({ index } = await agent.send(channel, 1n, counter))

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Store } from '../../src/ports.ts'
+import type { Pressure, Store } from '../../src/ports.ts'
 import { Ledger } from '../../src/store/ledger/ledger.ts'
 import { MemoryRows } from '@static/testkit/store/relay-memory-rows'
 import {
@@ -15,6 +15,7 @@ import {
   sha256,
 } from './channel-fixture.ts'
 
+const agents = (lagging: unknown): string[] => (lagging as { agent: string }[]).map(({ agent }) => agent)
 const body = { ciphertext: new Uint8Array(800) }
 
 forEachEngine((open) => {
@@ -23,35 +24,50 @@ forEachEngine((open) => {
     await world.found('alice', 'bob', 'carol', 'dave')
     await world.ack('alice', 1)
     accepted(await world.commit('alice', { adds: ['erin'] }))
-    // A quarter each, the owner's commits included.
-    for (const [name, count] of [
-      ['alice', 3],
-      ['bob', 4],
-      ['carol', 4],
-      ['dave', 4],
-    ] as const) {
-      const results = await world.chatter(name, count + 1)
-      results.slice(0, count).forEach(accepted)
-      refused(results[count]!, 'queue_full')
-    }
-    // Now the channel itself is full.
-    const { lagging } = refused(await world.say('erin', { paid: false }), 'queue_full')
-    assert.deepEqual(new Set(lagging as string[]), new Set(['alice', 'bob', 'carol', 'dave'].map(agentId)))
+    // Eleven of its own count for a third more, beside the second commit: the first one makes way.
+    const results = await world.chatter('bob', 12)
+    results.slice(0, 11).forEach(accepted)
+    refused(results[11]!, 'queue_full')
+    for (let times = 0; times < 3; times++) accepted(await world.say('carol'))
+    const { lagging, message } = refused(await world.say('erin', { paid: false }), 'queue_full')
+    const waiting = ['alice', 'bob', 'carol', 'dave'].map((name) => ({ agent: agentId(name), waiting: 15 }))
+    assert.deepEqual(
+      lagging,
+      waiting.sort((one, other) => (one.agent < other.agent ? -1 : 1)),
+    )
+    assert.match(
+      message as string,
+      /^The channel is full: it holds 15 of 16 entries \(0 of this sender, .*remove them\.$/,
+    )
     accepted(await world.commit('alice'))
     accepted(await world.leave('erin'))
     accepted(await world.commit('alice', { removes: ['erin'] }))
     const { entries, gap } = await world.read('bob', 1)
-    assert.deepEqual([entries.length, gap], [19, undefined])
+    assert.deepEqual([entries.length, gap], [18, undefined])
     assertChain(world.channel, entries, (await world.stand('bob')).cursor)
   })
 
-  test('one sender fills a quarter of the bytes and no more, while others can send', async (t) => {
+  test('a sender alone fills three quarters, and whoever comes after it finds room', async (t) => {
+    const world = await open(t, { channelEntries: 1600 })
+    await world.found('alice', 'bob', 'carol', 'dave', 'erin')
+    let left = 1599
+    for (const name of ['bob', 'carol', 'dave', 'erin']) {
+      const results = await world.chatter(name, left)
+      const count = results.filter((result) => 'index' in result).length
+      assert.ok(Math.abs(count - (left * 3) / 4) <= 1, `${name}: ${count} of ${left}`)
+      refused(results[count]!, 'queue_full')
+      left -= count
+    }
+  })
+
+  test('the bytes of one sender end at three quarters, while others can send', async (t) => {
     const world = await open(t, { channelBytes: 40_000 })
     await world.found('alice', 'bob')
-    const results = await world.chatter('bob', 11, body)
-    results.slice(0, 10).forEach(accepted)
-    const { lagging } = refused(results[10]!, 'queue_full')
-    assert.deepEqual(new Set(lagging as string[]), new Set([agentId('alice')]))
+    const results = await world.chatter('bob', 30, body)
+    results.slice(0, 29).forEach(accepted)
+    const { lagging, message } = refused(results[29]!, 'queue_full')
+    assert.deepEqual(lagging, [{ agent: agentId('alice'), waiting: 30 }])
+    assert.match(message as string, /of 40000 bytes \(29000 of this sender/)
     accepted(await world.say('alice', body))
     await world.ack('alice', 3)
     refused(await world.say('bob', body), 'queue_full')
@@ -59,10 +75,41 @@ forEachEngine((open) => {
     accepted(await world.say('bob', body))
   })
 
+  test('from three quarters on answers name who lags and how long to wait; before, and once it has read, they do not', async (t) => {
+    const world = await open(t, { channelEntries: 120 })
+    const away = Array.from({ length: 10 }, (_, at) => `away ${at}`)
+    await world.found('alice', 'bob', ...away)
+    await world.ack('alice', 1)
+    const pressures: (Pressure | undefined)[] = []
+    for (let at = 0; at < 89; at++) {
+      const result = await world.say('bob')
+      const index = accepted(result)
+      pressures.push('pressure' in result ? result.pressure : undefined)
+      for (const name of ['alice', 'bob']) await world.ack(name, index)
+    }
+    // 1 + n + n / 3 entries of 120.
+    const first = pressures.findIndex(Boolean)
+    assert.equal(first, 66)
+    const waits = pressures.slice(first).map((pressure) => pressure?.waitMs ?? 0)
+    assert.deepEqual(
+      waits,
+      waits.toSorted((one, other) => one - other),
+    )
+    assert.deepEqual([waits[0], waits.at(-1)], [2, 99])
+    const named = pressures.at(-1)?.lagging ?? []
+    const expected = away.map(agentId).sort().slice(0, 8)
+    assert.deepEqual(
+      named,
+      expected.map((agent) => ({ agent, waiting: 89 })),
+    )
+    for (const name of away) await world.ack(name, 90)
+    assert.deepEqual(await world.say('bob'), { index: 91, charged: true })
+  })
+
   test('what all have acknowledged makes room first, and nobody gets a gap', async (t) => {
     const world = await open(t, { channelEntries: 16 })
     await world.found('alice', 'bob')
-    await world.chatter('bob', 4)
+    await world.chatter('bob', 11)
     refused(await world.say('bob'), 'queue_full')
     await world.ack('alice', 3)
     await world.ack('bob', 2)
@@ -73,7 +120,7 @@ forEachEngine((open) => {
   })
 
   test('what fewer than half wait for is let go, oldest first and a little more, and they are told of the gap', async (t) => {
-    const world = await open(t, { channelEntries: 80 })
+    const world = await open(t, { channelEntries: 86 })
     await world.found('alice', 'bob', 'carol', 'dave', 'erin')
     await world.ack('alice', 1)
     await world.chatter('alice', 15)
@@ -91,19 +138,19 @@ forEachEngine((open) => {
       const { gap, entries } = await world.read(name, after)
       return [gap?.first, gap?.position.index, gap?.commitLost, entries[0]?.index]
     }
-    assert.deepEqual(await gapOf('erin', 1), [2, 7, false, 8])
-    assert.deepEqual(await gapOf('dave', 5), [6, 7, false, 8])
+    assert.deepEqual(await gapOf('erin', 1), [2, 8, false, 9])
+    assert.deepEqual(await gapOf('dave', 5), [6, 8, false, 9])
     assert.deepEqual(await gapOf('carol', 10), [undefined, undefined, undefined, 11])
     // Beyond the third cursor more than half wait: that is not let go.
     let result = await world.say('alice')
     while ('index' in result) result = await world.say('alice')
     const { lagging } = refused(result, 'queue_full')
     assert.deepEqual(await gapOf('carol', 10), [undefined, undefined, undefined, 11])
-    assert.deepEqual(lagging, ['erin', 'dave', 'carol'].map(agentId))
+    assert.deepEqual(agents(lagging), ['erin', 'dave', 'carol'].map(agentId))
   })
 
   test('a gap says where it ends and whether a commit was in it, and the chain goes on from there', async (t) => {
-    const world = await open(t, { channelEntries: 32 })
+    const world = await open(t, { channelEntries: 29 })
     await world.found('alice', 'bob', 'carol')
     await world.chatter('alice', 8)
     await world.ack('alice', 9)
@@ -113,7 +160,7 @@ forEachEngine((open) => {
     await world.chatter('carol', 8)
     await world.ack('alice', 26)
     await world.ack('bob', 26)
-    // Carol waits alone, since the commit that added it. Alice holds a quarter of the messages and one commit more.
+    // Carol waits alone, since the commit that added it.
     accepted(await world.say('alice'))
     const { gap, entries, last } = await world.read('carol', 1)
     assert.ok(gap)
@@ -122,7 +169,7 @@ forEachEngine((open) => {
     assert.equal(entries[0]?.index, gap.position.index + 1)
     assert.equal(assertChain(world.channel, entries, gap.position).index, last)
     // Not from the cursor: what is known of the slots decides.
-    assert.equal((await world.read('carol', 3)).gap?.commitLost, false)
+    assert.equal((await world.read('carol', 2)).gap?.commitLost, false)
 
     await world.ack('alice', 27)
     await world.ack('bob', 27)
@@ -140,11 +187,11 @@ forEachEngine((open) => {
   })
 
   test('a cursor inside of a gap stays where it was, so that the rest of the gap is told', async (t) => {
-    const world = await open(t, { channelEntries: 1024 })
+    const world = await open(t, { channelEntries: 341 })
     await world.found('alice', 'bob', 'carol')
-    await world.chatter('bob', 256)
-    await world.ack('alice', 257)
-    await world.ack('bob', 257)
+    await world.chatter('bob', 255)
+    await world.ack('alice', 256)
+    await world.ack('bob', 256)
     accepted(await world.say('bob'))
     const { gap } = await world.read('carol', 1)
     assert.ok(gap)
@@ -167,7 +214,7 @@ forEachEngine((open) => {
     await world.run('sweep', { now: world.now })
     assert.deepEqual((await world.read('bob', 1)).gap, undefined)
     // Only what bob waits for is in the way.
-    for (let times = 0; times < 4; times++) accepted(await world.say('alice'))
+    for (let times = 0; times < 10; times++) accepted(await world.say('alice'))
     const { gap, entries, last, ended } = await world.read('bob', 1)
     assert.ok(gap)
     assert.deepEqual(
@@ -182,11 +229,11 @@ forEachEngine((open) => {
   })
 
   test('an unpaid or refused message does not make room for itself', async (t) => {
-    const world = await open(t, { channelEntries: 16 })
+    const world = await open(t, { channelEntries: 13 })
     await world.found('alice', 'bob', 'carol')
-    await world.chatter('bob', 4)
-    await world.ack('alice', 5)
-    await world.ack('bob', 5)
+    await world.chatter('bob', 9)
+    await world.ack('alice', 10)
+    await world.ack('bob', 10)
     assert.ok('unpaid' in (await world.say('bob', { paid: false })))
     assert.equal((await world.read('carol', 1)).gap, undefined)
     refused(await world.say('bob', { actor: guest('bob') }), 'api_key_required')
@@ -198,16 +245,54 @@ forEachEngine((open) => {
   test('what a sender holds is counted across a removal, and given back when it is let go', async (t) => {
     const world = await open(t, { channelEntries: 16 })
     await world.found('alice', 'bob')
-    await world.chatter('bob', 4)
+    await world.chatter('bob', 11)
     accepted(await world.commit('alice', { removes: ['bob'], adds: ['bob'] }))
     refused(await world.say('bob', { counter: 1 }), 'queue_full')
-    await world.ack('alice', 6)
-    await world.ack('bob', 6)
+    await world.ack('alice', 13)
+    await world.ack('bob', 13)
     await world.run('sweep', { now: world.now })
     world.recount('bob')
-    const results = await world.chatter('bob', 5)
-    results.slice(0, 4).forEach(accepted)
-    refused(results[4]!, 'queue_full')
+    const results = await world.chatter('bob', 13)
+    results.slice(0, 12).forEach(accepted)
+    refused(results[12]!, 'queue_full')
+  })
+
+  test('one member that is away, the owner or another, does not stop a channel of three', async (t) => {
+    for (const away of ['alice', 'bob'] as const) {
+      const world = await open(t, { channelEntries: 24 })
+      await world.found('alice', 'bob')
+      // Not confirmed: the owner has not committed since.
+      accepted(await world.commit('bob', { adds: ['carol', 'dave'] }))
+      const there = ['alice', 'bob', 'carol', 'dave'].filter((name) => name !== away)
+      for (let at = 0; at < 60; at++) {
+        const index = accepted(await world.say(there[at % there.length]!))
+        for (const name of there) await world.ack(name, index)
+      }
+      assert.ok((await world.read(away, 1)).gap)
+      assert.equal((await world.read('carol', (await world.stand('carol')).cursor.index)).gap, undefined)
+    }
+  })
+
+  test('nor does the owner when nobody else is confirmed; in a channel of two the other one is everybody', async (t) => {
+    const world = await open(t, { channelEntries: 24 })
+    await world.found('alice', 'bob')
+    accepted(await world.commit('bob', { adds: ['carol', 'dave'] }))
+    accepted(await world.leave('bob'))
+    for (let at = 0; at < 60; at++) {
+      const index = accepted(await world.say('carol'))
+      await world.ack('carol', index)
+    }
+    assert.ok((await world.read('alice', 1)).gap)
+
+    const pair = await open(t, { channelEntries: 24 })
+    await pair.found('alice', 'bob')
+    const results = await pair.chatter('bob', 30)
+    await pair.ack('bob', 99)
+    refused(
+      results.find((result) => 'refused' in result)!,
+      'queue_full',
+    )
+    refused(await pair.say('bob'), 'queue_full')
   })
 })
 
@@ -223,7 +308,7 @@ test('a refusal for fullness looks at no entry again before something has change
     }
   }
   const rows = new CountingRows()
-  const ledger = new Ledger(rows, sha256, { ...RETENTION, channelBytes: 40_000 })
+  const ledger = new Ledger(rows, sha256, { ...RETENTION, channelBytes: 21_000 })
   const store: Store = {
     deployment: { relayId: new Uint8Array(), tokenKey: new Uint8Array() },
     run: async (name, request) => ledger.run(name, request).result,

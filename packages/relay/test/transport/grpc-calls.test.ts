@@ -103,7 +103,7 @@ test('a refusal keeps all its details in every protocol', async () => {
     retryAfterMs: 250,
     head: 77n,
     lastCounter: 2n ** 60n,
-    laggingAgents: [new Uint8Array(32).fill(0xfe)],
+    lagging: [{ agentId: new Uint8Array(32).fill(0xfe), waiting: 7n }],
   })
   bench.calls.answer = () => ({ case: 'error', value: refusal })
   for (const [protocol, transport] of Object.entries(transports(bench))) {

@@ -1,17 +1,25 @@
 /** Converts refusals of the relay to errors. */
-import { ERRORS, type ErrorCode, StaticError } from '@static/protocol'
+import { ERRORS, type ErrorCode, StaticError, toHex } from '@static/protocol'
 import type { Error as Refusal } from '@static/protocol/relay'
 import type { RequestBody, ServerBody } from '../ports.ts'
 
 const MS_PER_SECOND = 1000
 const LONGEST_RETRY_MS = 600_000
+/** Lagging members in an error. */
+const MOST_NAMED = 8
 
 /** The error for a refusal. A code unknown to this version, from a newer relay, becomes `internal_error`. */
-export function refusalError({ code, message, retryAfterMs }: Refusal): StaticError {
+export function refusalError({ code, message, retryAfterMs, lagging }: Refusal): StaticError {
   const known = isCode(code)
   const text = known ? message || ERRORS[code].help : `The relay refused with unknown code "${code}": ${message}`
-  const details = retryAfterMs === undefined ? {} : { retryAfter: retryAfterMs / MS_PER_SECOND }
-  return StaticError.of(known ? code : 'internal_error', text, details)
+  const members = lagging
+    .slice(0, MOST_NAMED)
+    .map(({ agentId, waiting }) => ({ agent: toHex(agentId), waiting: Number(waiting) }))
+  const names = members.map(({ agent, waiting }) => `${agent.slice(0, 8)}… (${waiting})`).join(', ')
+  return StaticError.of(known ? code : 'internal_error', names === '' ? text : `${text} Furthest behind: ${names}.`, {
+    ...(retryAfterMs === undefined ? {} : { retryAfter: retryAfterMs / MS_PER_SECOND }),
+    ...(members.length === 0 ? {} : { lagging: members }),
+  })
 }
 
 /** The delay before a retry: as the relay says, within limits. */

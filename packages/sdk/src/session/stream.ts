@@ -166,7 +166,7 @@ export class SessionStream<Key> {
   request(key: Key, body: RequestBody): void {
     const refused = this.#ask(body, undefined, key)
     if (!refused) return
-    const error = message(ErrorSchema, { laggingAgents: [], ...refused })
+    const error = message(ErrorSchema, { lagging: [], ...refused })
     this.#effects.emit({ type: 'outcome', key, outcome: { type: 'refused', error } })
   }
 

@@ -65,7 +65,7 @@ for (const way of WAYS) {
 
 for (const way of WAYS) {
   test(`a member whose last acknowledgements were lost comes back to a gap and goes on, ${way}`, async (t) => {
-    const world = await TestSystem.start(t, way, { settings: { retention: { channelEntries: 64 } } })
+    const world = await TestSystem.start(t, way, { settings: { retention: { channelEntries: 40 } } })
     const cutter = new Cutter()
     const [alice, carol] = [await world.agent('alice'), await world.agent('carol')]
     const bob = await world.agent('bob', { transport: cutter.wrap })
@@ -124,7 +124,7 @@ for (const way of WAYS) {
 }
 
 test('a member that was removed while it was away too long is told of the gap, then removed', async (t) => {
-  const world = await TestSystem.start(t, 'grpc', { settings: { retention: { channelEntries: 64 } } })
+  const world = await TestSystem.start(t, 'grpc', { settings: { retention: { channelEntries: 40 } } })
   const [alice, bob, carol] = [await world.agent('alice'), await world.agent('bob'), await world.agent('carol')]
   const [a, b, c] = await world.channel(alice, [bob, carol])
   await b!.catchUp()

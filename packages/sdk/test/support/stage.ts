@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
-import { create } from '@bufbuild/protobuf'
+import { create, type MessageInitShape } from '@bufbuild/protobuf'
 import { chainNext, chainStart, commitBody, leaveBody, leaveBytes, StaticError, toHex } from '@static/protocol'
 import {
   ChannelStateSchema,
@@ -16,6 +16,7 @@ import {
   ResumeRequestSchema,
   type SendCommitRequest,
   type SendMessageRequest,
+  SendMessageResponseSchema,
 } from '@static/protocol/relay'
 import type { AgentEvent } from '../../src/core/agent/events.ts'
 import type { ResumeQuestion } from '../../src/core/agent/deliveries.ts'
@@ -34,7 +35,7 @@ import { randomNumbers } from '@static/testkit/random'
 import { Agent as MlsAgent, channelOf, engine, NAME } from '../mls/support.ts'
 
 /** A refusal of the relay: a code and what goes with it. */
-export type Refusal = { readonly code: string } & Partial<{ retryAfterMs: number; head: bigint; lastCounter: bigint }>
+export type Refusal = MessageInitShape<typeof ErrorSchema> & { readonly code: string }
 
 type Entry =
   | { readonly kind: 'message'; readonly sender: AgentId; readonly slot: number; readonly request: SendMessageRequest }
@@ -74,6 +75,8 @@ export class Stage {
   readonly lifted: string[] = []
   /** What the relay refuses although it should not. */
   refuse: (player: Player, body: RequestBody) => Refusal | undefined = () => undefined
+  /** What the relay adds to its answers when a channel fills up. */
+  pressing: (player: Player) => MessageInitShape<typeof SendMessageResponseSchema> = () => ({})
   readonly #random: () => number
   readonly #roster = new Map<AgentId, { since: number; until: number; counter: number }>()
   readonly #answers = new Map<string, Outcome>()
@@ -274,7 +277,8 @@ export class Stage {
     if (Number(request.slot) !== slot) return refused({ code: 'epoch_mismatch', head: BigInt(slot) })
     place.counter++
     this.append({ kind: 'message', sender: player.agentId, slot, request })
-    return answered('sendMessage')
+    const value = create(SendMessageResponseSchema, { index: BigInt(this.position.index), ...this.pressing(player) })
+    return { type: 'answered', body: { case: 'sendMessage', value } }
   }
 
   #commit(player: Player, request: SendCommitRequest): Outcome {
@@ -506,7 +510,7 @@ function bodyOf(entry: Entry): Uint8Array {
   return commitBody(commit, declaration ?? assert.fail('no declaration'))
 }
 
-function answered(name: 'sendMessage' | 'sendCommit' | 'rejectCommit' | 'liftBar' | 'resume'): Outcome {
+function answered(name: 'sendCommit' | 'rejectCommit' | 'liftBar' | 'resume'): Outcome {
   return { type: 'answered', body: { case: name, value: {} } as never }
 }
 

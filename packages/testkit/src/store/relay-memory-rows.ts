@@ -2,6 +2,7 @@
 import { toHex } from '@static/protocol'
 import {
   type Account,
+  type AccountRecord,
   type AgentId,
   type Answered,
   type Channel,
@@ -13,6 +14,7 @@ import {
   type IdKey,
   type Invite,
   type NewChannel,
+  newAccount,
   newChannel,
   type NewWelcome,
   onRoster,
@@ -42,6 +44,7 @@ interface Kept {
 export class MemoryRows implements Rows {
   readonly #channels = new Map<ChannelId, Kept>()
   readonly #invites = new Map<string, { readonly invite: Invite; readonly endsAt: Time | undefined }>()
+  readonly #accounts = new Map<string, AccountRecord>()
   #number = 0
   #sequence = 0
 
@@ -58,6 +61,15 @@ export class MemoryRows implements Rows {
   }
 
   changed(): void {}
+
+  account(account: Account): AccountRecord {
+    const key = `${account.mode} ${account.id}`
+    const record = this.#accounts.get(key) ?? newAccount(account)
+    this.#accounts.set(key, record)
+    return record
+  }
+
+  putAllotment(): void {}
 
   named(account: Account, name: string): ChannelId | undefined {
     return this.#owned(account).find((channel) => channel.name === name)?.id
@@ -97,7 +109,8 @@ export class MemoryRows implements Rows {
     return this.#kept(channel).founding
   }
 
-  dropChannel({ id }: Channel): void {
+  dropChannel({ id, account, bytes }: Channel): void {
+    this.account(account).bytes -= bytes
     this.#channels.delete(id)
     for (const { invite } of this.#invites.values()) if (invite.channel === id) this.#invites.delete(invite.id)
   }

@@ -10,14 +10,34 @@ export async function printEvents(agent: OpenAgent, events: AsyncIterable<AgentE
     // The first connection is expected; only a reconnection is worth printing.
     if (event.type === 'connected' && !lost) continue
     lost = event.type === 'disconnected'
-    const words = event.type === 'members_changed' ? await membersChanged(agent, event) : describe(event)
+    const words = await wordsOf(agent, event)
     if (words !== undefined) note(words)
   }
 }
 
 /** Prints only why sending takes long, for a command that sends. */
-export async function printDelays(events: AsyncIterable<AgentEvent>): Promise<void> {
-  for await (const event of events) if (event.type === 'send_delayed') note(describe(event) ?? '')
+export async function printDelays(agent: OpenAgent, events: AsyncIterable<AgentEvent>): Promise<void> {
+  for await (const event of events) {
+    if (event.type === 'send_delayed' || event.type === 'lagging') note((await wordsOf(agent, event)) ?? '')
+  }
+}
+
+async function wordsOf(agent: OpenAgent, event: AgentEvent): Promise<string | undefined> {
+  if (event.type === 'members_changed') return membersChanged(agent, event)
+  return event.type === 'lagging' ? lagging(agent, event) : describe(event)
+}
+
+async function lagging(
+  agent: OpenAgent,
+  { channel, members }: Extract<AgentEvent, { type: 'lagging' }>,
+): Promise<string> {
+  const known = await agent.call('members', channel).catch(() => [])
+  const names = members.map(({ agent: id, waiting }) => {
+    const identity = known.find(({ agent_id: other }) => other === id)?.identity
+    const name = identity === undefined ? `${id.slice(0, 8)}…` : `${printable(identity)} (${id.slice(0, 8)}…)`
+    return `${name} has not fetched ${waiting} messages`
+  })
+  return `${channel}: the relay's room is running out, so sending is slowed down: ${names.join('; ')}. Start these members, or remove them.`
 }
 
 async function membersChanged(
@@ -35,7 +55,7 @@ async function membersChanged(
   return `${channel}: ${[joined, left].filter(Boolean).join('; ')}.`
 }
 
-function describe(event: Exclude<AgentEvent, { type: 'members_changed' }>): string | undefined {
+function describe(event: Exclude<AgentEvent, { type: 'members_changed' | 'lagging' }>): string | undefined {
   switch (event.type) {
     case 'connected':
       return `reconnected over ${event.way === 'quic' ? 'QUIC' : 'gRPC'}.`

@@ -127,7 +127,7 @@ function batchSize(lines: readonly Buffer[]): number {
 
 async function sendAll(agent: OpenAgent, name: string, payloads: readonly Buffer[]): Promise<void> {
   const events = agent.events()
-  if (events) void printDelays(events)
+  if (events) void printDelays(agent, events)
   const encoded = payloads.map((payload) => payload.toString('base64'))
   try {
     await withProgress('Sending', agent.call('send', name, encoded))

@@ -5,6 +5,7 @@ import type { Account, ChannelId, Refusal, StoreRequest } from '../../ports.ts'
 import type { PendingRequest } from '../pending-request.ts'
 import type { Quota, Unit } from '../quota.ts'
 import { channelIdOf, checkLength, numberOf } from '../request-fields.ts'
+import { wireLaggard } from '../server-messages.ts'
 import { accepted, actorOf, type ChannelContext } from './context.ts'
 
 type UnpaidMessage = Omit<StoreRequest<'append'>, 'paid'>
@@ -73,8 +74,11 @@ export class Messages {
       }
       if (result.charged) unit?.use()
       else unit?.release()
-      const index = BigInt(result.index)
-      request.answer({ case: 'sendMessage', value: wireMessage(SendMessageResponseSchema, { index }) })
+      const { index, pressure } = result
+      const slow = pressure && { waitMs: pressure.waitMs }
+      const lagging = pressure?.lagging.map(wireLaggard) ?? []
+      const value = wireMessage(SendMessageResponseSchema, { index: BigInt(index), lagging, ...slow })
+      request.answer({ case: 'sendMessage', value })
     })
   }
 }

@@ -5,7 +5,8 @@ import { beginHour, HOUR, isThisHour } from './allowance.ts'
 import { type Context, mayAct, noteAction, refuse, senderOf, touchSender } from './context.ts'
 import { messageDraft } from './draft.ts'
 import { addEntry } from './log.ts'
-import { cut, findRoom, schedule } from './retention.ts'
+import { cut, schedule } from './retention.ts'
+import { findRoom, pressureOn } from './room.ts'
 import { ENTRY_OVERHEAD, type IdKey } from './rows.ts'
 import { type Channel, type Sender, findMember, isUnwelcomed } from './state.ts'
 
@@ -48,7 +49,8 @@ export function append(context: Context, request: StoreRequest<'append'>): Store
   touchSender(context, channel, sender)
   noteAction(context, actor, channel)
   addEntry(context, channel, messageDraft(request), request.ciphertext)
-  return { index, charged: !free }
+  const pressure = pressureOn(context, channel, sender)
+  return pressure ? { index, charged: !free, pressure } : { index, charged: !free }
 }
 
 /** Everything that is asked of a message but that its id is new. Changes nothing. */

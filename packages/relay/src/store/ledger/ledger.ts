@@ -14,6 +14,7 @@ import { liftBar, reject } from './reject.ts'
 import { resetRoster } from './reset.ts'
 import { ack, resume, welcomes } from './resume.ts'
 import { sweep } from './retention.ts'
+import { allot } from './room.ts'
 import type { Rows } from './rows.ts'
 
 type Operations = {
@@ -21,6 +22,7 @@ type Operations = {
 }
 
 const OPERATIONS: Operations = {
+  allot,
   create,
   delete: remove,
   append,

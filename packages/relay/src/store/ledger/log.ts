@@ -1,8 +1,9 @@
 /** A channel's log: entries are chained as they come, and read within what an agent may see. */
 import { chainNext } from '@static/protocol'
 import type { Entry, Gap, Position, StoreRequest, StoreResult } from '../../ports.ts'
-import { type Context, senderOf, touch, touchSender } from './context.ts'
+import { type Context, senderOf, touchSender } from './context.ts'
 import { type EntryDraft, placed } from './draft.ts'
+import { hold } from './room.ts'
 import { ENTRY_OVERHEAD } from './rows.ts'
 import { type Channel, type Member, findMember, isUnwelcomed } from './state.ts'
 
@@ -34,12 +35,11 @@ export function addEntry(context: Context, channel: Channel, draft: EntryDraft, 
   sender.seen = index
   touchSender(context, channel, sender)
   channel.last = position
-  channel.bytes += size
   if (channel.oldestAt === undefined) {
     channel.oldestAt = draft.at
     channel.due = Math.min(channel.due ?? Infinity, draft.at + retention.entryMs)
   }
-  touch(context, channel)
+  hold(context, channel, size)
   channel.recent.push(position)
   if (channel.recent.length > 2 * RECENT) channel.recent.splice(0, RECENT)
   context.emit({ type: 'appended', channel: channel.id, entry })

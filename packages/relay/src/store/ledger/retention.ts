@@ -1,32 +1,16 @@
 /**
- * What the log lets go, and when: what nobody waits for any more, what is too old, and in a full channel what only
- * removed members wait for, then what fewer than half of the confirmed members do. Whoever misses something is told of a gap when
- * it reads on.
+ * What the log lets go, and when: what nobody waits for any more, what is too old, and in a full channel (room.ts) what
+ * only removed members wait for, then what fewer than half of the confirmed members do. Whoever misses something is told
+ * of a gap when it reads on.
  */
-import type { Refusal, StoreRequest, StoreResult, Time } from '../../ports.ts'
+import type { StoreRequest, StoreResult, Time } from '../../ports.ts'
 import { type Context, touch, touchMember, touchSender } from './context.ts'
 import { positionAt } from './log.ts'
-import {
-  type Channel,
-  type Holdings,
-  type Lag,
-  type Member,
-  type Sender,
-  findMember,
-  forgetMember,
-  isAwaited,
-  isConfirmed,
-  lowestCursor,
-  roster,
-  unawaited,
-} from './state.ts'
+import { type Channel, type Member, findMember, forgetMember, isAwaited, lowestCursor, unawaited } from './state.ts'
+import { hold } from './room.ts'
 import { forgetSlots } from './slots.ts'
 import { dropWelcome, expireWelcomes } from './welcomes.ts'
 
-/** One sender holds at most this part of a channel. */
-const SENDER_SHARE = 1 / 4
-/** What is let go of a full channel beyond need, so that the next message does not meet the same. */
-const SLACK = 1 / 16
 /** So many entries are worth a deletion at once; fewer wait for the sweep. */
 const WORTH_CUTTING = 64
 /** What one acknowledgement deletes at most; the sweep does the rest. */
@@ -59,8 +43,9 @@ export function cut(context: Context, channel: Channel, through: number): number
   if (through <= base.index) return 0
   const position = positionAt(context, channel, through)
   if (!position) throw new Error(`channel ${channel.id} has let go of entry ${through}`)
+  let freed = 0
   for (const { sender: agent, size } of rows.weights(channel, base.index, through)) {
-    channel.bytes -= size
+    freed += size
     const sender = channel.senders.get(agent)
     if (!sender) continue
     sender.bytes -= size
@@ -71,7 +56,7 @@ export function cut(context: Context, channel: Channel, through: number): number
   channel.base = position
   channel.oldestAt = undefined
   if (through < last.index) for (const { at } of rows.weights(channel, through, through + 1)) channel.oldestAt = at
-  touch(context, channel)
+  hold(context, channel, -freed)
   return through - base.index
 }
 
@@ -92,85 +77,6 @@ function firstEnd({ former }: Channel): Time {
   let first = Infinity
   for (const { ended } of former.values()) if (ended) first = Math.min(first, ended.at)
   return first
-}
-
-interface Gauge {
-  readonly of: keyof Holdings
-  /** What is too much. */
-  readonly over: number
-  readonly slack: number
-}
-
-/**
- * Up to which index a channel must be cut so that an entry has room; the base when there is room already. Refuses with
- * `queue_full` when what may be let go is not enough. Changes nothing. Without a sender its share is not looked at.
- */
-export function findRoom(
-  context: Context,
-  channel: Channel,
-  sender: Sender | undefined,
-  size: number,
-): number | Refusal {
-  const base = channel.base.index
-  const gauges = overfull(context, channel, sender, size)
-  if (gauges.length === 0) return base
-
-  const { reach, agents } = (channel.lag ??= findLag(channel))
-  const full: Refusal = { refused: 'queue_full', lagging: agents }
-  const { stuck } = sender ?? channel
-  if (stuck?.base === base && stuck.reach === reach && !isEnough(stuck.found, gauges)) return full
-
-  const found: Holdings = { bytes: 0, entries: 0, ownBytes: 0, ownEntries: 0 }
-  const free = unawaited(channel)
-  let through = base
-  let slack = false
-  for (const { index, size: held, sender: agent } of context.rows.weights(channel, base, reach)) {
-    if (index > free) {
-      if (isEnough(found, gauges, slack)) break
-      slack = true
-    }
-    through = index
-    found.bytes += held
-    found.entries += 1
-    if (agent !== sender?.agent) continue
-    found.ownBytes += held
-    found.ownEntries += 1
-  }
-  if (isEnough(found, gauges)) return through
-  ;(sender ?? channel).stuck = { base, reach, found }
-  return full
-}
-
-/** Entries up to here are waited for by fewer than half of the confirmed members, and by whom. */
-function findLag(channel: Channel): Lag {
-  // Otherwise made-up members that acknowledge nothing would keep a full channel full.
-  const counted = roster(channel).filter((member) => isConfirmed(member, channel.ownerCommit))
-  const cursors = counted.sort((one, other) => one.cursor.index - other.cursor.index)
-  const reach = cursors[Math.ceil(cursors.length / 2) - 1]?.cursor.index ?? channel.base.index
-  return { reach, agents: cursors.filter(({ cursor }) => cursor.index <= reach).map(({ agent }) => agent) }
-}
-
-function isEnough(found: Holdings, gauges: readonly Gauge[], slack = false): boolean {
-  return gauges.every((gauge) => found[gauge.of] >= gauge.over + (slack ? gauge.slack : 0))
-}
-
-/** The limits that one more entry would exceed. */
-function overfull({ retention }: Context, channel: Channel, sender: Sender | undefined, size: number): Gauge[] {
-  const { channelBytes, channelEntries } = retention
-  const entries = channel.last.index - channel.base.index
-  const gauges: Gauge[] = [
-    { of: 'bytes', slack: SLACK * channelBytes, over: channel.bytes + size - channelBytes },
-    { of: 'entries', slack: SLACK * channelEntries, over: entries + 1 - channelEntries },
-  ]
-  if (sender) {
-    const bytes = SENDER_SHARE * channelBytes
-    const count = SENDER_SHARE * channelEntries
-    gauges.push(
-      { of: 'ownBytes', slack: SLACK * bytes, over: sender.bytes + size - bytes },
-      { of: 'ownEntries', slack: SLACK * count, over: sender.entries + 1 - count },
-    )
-  }
-  return gauges.filter(({ over }) => over > 0)
 }
 
 /** Lets go of what is acknowledged by all or expired, a bounded part of it at a time. */

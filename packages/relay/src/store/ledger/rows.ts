@@ -3,7 +3,7 @@
  * operation becomes durable together with the changed records, or not at all.
  */
 import type { Account, AgentId, ChannelId, Entry, Invite, Position, StoredWelcome, Time } from '../../ports.ts'
-import type { Channel, ChannelFields, Member, Sender, Slot, Turn } from './state.ts'
+import type { AccountRecord, Channel, ChannelFields, Member, Sender, Slot, Turn } from './state.ts'
 
 /** What an entry costs beside its body. */
 export const ENTRY_OVERHEAD = 200
@@ -58,6 +58,10 @@ export interface Rows {
   glance(id: ChannelId, agent: AgentId): Glance | undefined
   /** To be called after a change to a channel's records that `changes` names. */
   changed(channel: Channel): void
+  /** The record itself, not a copy; the same one until `settle` or the end of the operation. */
+  account(account: Account): AccountRecord
+  /** To be called after a change to what an account may keep. */
+  putAllotment(record: AccountRecord): void
   named(account: Account, name: string): ChannelId | undefined
   countChannels(account: Account): number
   /** Those whose roster holds the agent, by id, after one of them, at most so many. */

@@ -75,10 +75,22 @@ export interface Holdings {
   ownEntries: number
 }
 
-/** How far a full channel could be cut, and whom it waits for. */
+/** How far a full channel may be cut, and its roster, the furthest behind first. */
 export interface Lag {
   readonly reach: number
-  readonly agents: readonly AgentId[]
+  readonly order: readonly Member[]
+}
+
+/** An account that owns channels. */
+export interface AccountRecord {
+  readonly account: Account
+  /** What its channels hold together. Not stored: it is the sum over them. */
+  bytes: number
+  /** What its plan allows in a channel, and in all of them; undefined: as much as the relay is set to. */
+  channelBytes: number | undefined
+  accountBytes: number | undefined
+  /** When the API said so. */
+  toldAt: Time
 }
 
 /** A commit that can still be rejected. */
@@ -186,6 +198,11 @@ export interface Channel extends ChannelFields {
   /** Of entries that are not counted for a share. Not stored. */
   stuck?: Stuck
   readonly changes: Changes
+}
+
+/** An account of which nothing is known. */
+export function newAccount(account: Account): AccountRecord {
+  return { account, bytes: 0, channelBytes: undefined, accountBytes: undefined, toldAt: 0 }
 }
 
 /** A channel with nobody in it. */

@@ -1,6 +1,7 @@
 /** Welcomes that wait for their joiners. They count in what the channel holds, as entries do. */
 import type { AgentId, Time } from '../../ports.ts'
-import { type Context, touch } from './context.ts'
+import type { Context } from './context.ts'
+import { hold } from './room.ts'
 import { type NewWelcome, WELCOME_OVERHEAD } from './rows.ts'
 import type { Channel } from './state.ts'
 
@@ -16,16 +17,14 @@ export function welcomeBytes(welcomes: readonly { readonly welcome: Uint8Array }
 export function putWelcome(context: Context, channel: Channel, welcome: NewWelcome, at: Time): void {
   dropWelcome(context, channel, welcome.agent)
   context.rows.putWelcome(channel, welcome, at)
-  channel.bytes += welcomeBytes([welcome])
-  touch(context, channel)
+  hold(context, channel, welcomeBytes([welcome]))
 }
 
 /** Forgets the one that waits for an agent, if there is one. */
 export function dropWelcome(context: Context, channel: Channel, agent: AgentId): void {
   const size = context.rows.dropWelcome(channel, agent)
   if (size === undefined) return
-  channel.bytes -= size + WELCOME_OVERHEAD
-  touch(context, channel)
+  hold(context, channel, -size - WELCOME_OVERHEAD)
 }
 
 /** Forgets those from before `since`, a bounded part of them at a time. */

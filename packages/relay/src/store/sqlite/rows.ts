@@ -2,6 +2,7 @@
 import type { DatabaseSync } from 'node:sqlite'
 import { fromHex, type Hash, toHex } from '@static/protocol'
 import type { Account, AgentId, ChannelId, Entry, Invite, Position, StoredWelcome, Time } from '../../ports.ts'
+import { AccountCache } from './account-cache.ts'
 import { ChannelCache } from './channel-cache.ts'
 import { checksum, damaged, intact, sealed } from './checksum.ts'
 import {
@@ -27,7 +28,7 @@ import {
   toJson,
 } from './records.ts'
 import { type Statements, prepareStatements } from './statements.ts'
-import { type Channel, type Slot, type Turn, newChannel } from '../ledger/state.ts'
+import { type AccountRecord, type Channel, type Slot, type Turn, newChannel } from '../ledger/state.ts'
 
 /** Maximum number of rows that one sweep visits and deletes, besides entries of living channels. */
 const SWEEP_ROWS = 2048
@@ -40,6 +41,7 @@ export class SqliteRows implements Rows {
   readonly #statements: Statements
   readonly #hash: Hash
   readonly #cache: ChannelCache
+  readonly #accounts: AccountCache
   /** The current round through the ids: its position, the oldest id it left, and when the next round starts. */
   #round = { after: NOTHING, oldest: Infinity, start: 0 }
 
@@ -47,6 +49,7 @@ export class SqliteRows implements Rows {
     this.#statements = prepareStatements(db)
     this.#hash = hash
     this.#cache = new ChannelCache(this.#statements, cachedBytes)
+    this.#accounts = new AccountCache(this.#statements)
   }
 
   /** Number of cached channels and their approximate size. */
@@ -61,11 +64,13 @@ export class SqliteRows implements Rows {
 
   settle(): void {
     this.#cache.settle()
+    this.#accounts.settle()
   }
 
   /** Forgets everything in memory, because its transaction was rolled back. */
   forget(): void {
     this.#cache.clear()
+    this.#accounts.clear()
     this.#round = { after: NOTHING, oldest: Infinity, start: 0 }
   }
 
@@ -89,6 +94,18 @@ export class SqliteRows implements Rows {
 
   changed(channel: Channel): void {
     this.#cache.changed(channel)
+  }
+
+  account(account: Account): AccountRecord {
+    const known = this.#accounts.get(account)
+    if (known) return known
+    // What is summed up must be written.
+    this.flush()
+    return this.#accounts.load(account)
+  }
+
+  putAllotment(record: AccountRecord): void {
+    this.#accounts.put(record)
   }
 
   named({ id, mode }: Account, name: string): ChannelId | undefined {
@@ -124,6 +141,7 @@ export class SqliteRows implements Rows {
   }
 
   dropChannel(channel: Channel): void {
+    this.account(channel.account).bytes -= channel.bytes
     const { dropChannel, dropFounding, dropMembers, dropSenders, dropSlots, dropAllTurns, dropWelcomes } =
       this.#statements
     for (const statement of [

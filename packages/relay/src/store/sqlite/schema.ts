@@ -49,6 +49,15 @@ const TABLES = `
     checksum INTEGER NOT NULL,
     UNIQUE (account, mode, name)
   ) STRICT;
+  CREATE TABLE accounts (
+    account TEXT NOT NULL,
+    mode TEXT NOT NULL,
+    channel_bytes INTEGER,
+    account_bytes INTEGER,
+    told_at INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    PRIMARY KEY (account, mode)
+  ) STRICT, WITHOUT ROWID;
   CREATE INDEX due_channels ON channels (due) WHERE due IS NOT NULL;
   CREATE TABLE foundings (
     channel INTEGER PRIMARY KEY,

@@ -65,7 +65,7 @@ type AppendTuple = readonly [
   ciphertextLength: number,
 ]
 
-/** An accepted message: index, whether it was charged, where its hash is. */
+/** An accepted message in a channel with room: index, whether it was charged, where its hash is. */
 type AppendedTuple = readonly [index: number, charged: boolean, hash: number, hashLength: number]
 
 /** What is sent back of an entry; the caller can rebuild the rest itself. */
@@ -139,6 +139,7 @@ function packAppended(packer: Packer, answer: Answer): AppendedTuple | undefined
   const { result, events } = answer
   const event = events[0]
   if (event?.type !== 'appended' || events.length > 1 || !('charged' in result)) return undefined
+  if (result.pressure) return undefined
   const { hash } = event.entry
   return [result.index, result.charged, packer.bytes(hash), hash.length]
 }

@@ -69,6 +69,16 @@ export type AgentEvent =
       /** When the relay first refused, in milliseconds since 1970. */
       readonly since: number
     }
+  /**
+   * The relay's room for a channel is three quarters used, or all: these members, the furthest behind first, have not
+   * fetched so many entries, and sending is slowed down. If it gets full, they lose the oldest, or `send` fails with
+   * `queue_full`. Told at most once a minute for each channel.
+   */
+  | {
+      readonly type: 'lagging'
+      readonly channel: string
+      readonly members: readonly { readonly agent: AgentId; readonly waiting: number }[]
+    }
   /** So much is unread that no more is taken: read, or the channel stands still here. */
   | { readonly type: 'inbox_full'; readonly channel: string }
   /** A Welcome came that cannot be used. */

@@ -15,6 +15,7 @@ import { sha256 } from './history.ts'
 import type { ChannelView, Turn } from './host.ts'
 import { decodeFrame, encodeFrame, type Frame, type FrameKind } from './message-frame.ts'
 import { Outbox, type Outgoing, type Sending } from './outbox.ts'
+import { Pace } from './pace.ts'
 import type { Standing } from './standing.ts'
 
 /** A payload that waits to be encrypted. */
@@ -51,6 +52,7 @@ export class Sender {
   readonly #host: SenderHost
   readonly #standing: Standing
   readonly #outbox: Outbox
+  readonly #pace: Pace
   #waiting: Waiting[] = []
   /** The counter of the last message that was encrypted, and the hash of its frame. */
   counter: number
@@ -79,6 +81,7 @@ export class Sender {
     this.#host = host
     this.#standing = standing
     this.#outbox = new Outbox(channel.id, outbox, answered)
+    this.#pace = new Pace(context, channel, () => host.work())
     this.counter = record.counter
     this.ownHash = record.ownHash
     this.sentSinceRekey = record.sentSinceRekey
@@ -118,6 +121,7 @@ export class Sender {
         if (rekeyFailure) this.refuse(exhausted(this.burnt, rekeyFailure))
         return
       }
+      if (!this.#pace.take()) return
       const waiting = this.#waiting.shift()
       if (waiting) this.#encrypt(group, waiting)
     }
@@ -176,6 +180,7 @@ export class Sender {
   /** Nothing will be sent any more. */
   fail(error: StaticError): void {
     this.#cancel?.()
+    this.#pace.end()
     this.#endDelay()
     this.refuse(error)
     this.#outbox.fail(error)
@@ -217,6 +222,7 @@ export class Sender {
         this.#reorders = 0
         this.#isProbing = false
         this.#endDelay()
+        if (outcome.body.case === 'sendMessage') this.#pace.heed(outcome.body.value.waitMs, outcome.body.value.lagging)
         this.#outbox.answer(message)
         // Without it, the message is sent again after a crash, and answered in the same way.
         this.#host.touchLater()
@@ -260,6 +266,7 @@ export class Sender {
         this.#outbox.refuse(message, refusalError(refusal))
         return
       default:
+        if (refusal.lagging.length > 0) this.#pace.heed(undefined, refusal.lagging)
         // The channel or the account is in the way: of those that follow none would be taken, either.
         this.#blockedBy = refusalError(refusal)
         this.#endDelay()

@@ -1,0 +1,63 @@
+/** Account records in memory. What an account holds is the sum over its channels, so no message writes a row for it. */
+import type { Account, Time } from '../../ports.ts'
+import { type AccountRecord, newAccount } from '../ledger/state.ts'
+import { intact, sealed } from './checksum.ts'
+import type { Statements } from './statements.ts'
+
+/** Accounts in memory; one costs a few hundred bytes, and a sum over its channels when it is used again. */
+const MAX_ACCOUNTS = 20_000
+
+type AllotmentRow = readonly [
+  account: string,
+  mode: string,
+  channelBytes: number | null,
+  accountBytes: number | null,
+  toldAt: Time,
+]
+
+/** The accounts of a database that are in memory. */
+export class AccountCache {
+  readonly #statements: Statements
+  readonly #accounts = new Map<string, AccountRecord>()
+
+  constructor(statements: Statements) {
+    this.#statements = statements
+  }
+
+  get(account: Account): AccountRecord | undefined {
+    return this.#accounts.get(keyOf(account))
+  }
+
+  /** Reads an account. All changes to its channels must be written. */
+  load(account: Account): AccountRecord {
+    const { id, mode } = account
+    const row = this.#statements.allotment.get(id, mode)
+    const record = row ? readAllotment(account, intact(row, `account ${id}`) as AllotmentRow) : newAccount(account)
+    const [bytes] = this.#statements.heldBytes.get(id, mode) as unknown as [number]
+    record.bytes = bytes
+    this.#accounts.set(keyOf(account), record)
+    return record
+  }
+
+  /** Stores what an account may keep. */
+  put({ account: { id, mode }, channelBytes, accountBytes, toldAt }: AccountRecord): void {
+    this.#statements.putAllotment.run(...sealed([id, mode, channelBytes ?? null, accountBytes ?? null, toldAt]))
+  }
+
+  /** Called when no record is in use. */
+  settle(): void {
+    if (this.#accounts.size > MAX_ACCOUNTS) this.clear()
+  }
+
+  clear(): void {
+    this.#accounts.clear()
+  }
+}
+
+function keyOf({ id, mode }: Account): string {
+  return `${mode} ${id}`
+}
+
+function readAllotment(account: Account, [, , channelBytes, accountBytes, toldAt]: AllotmentRow): AccountRecord {
+  return { account, bytes: 0, channelBytes: channelBytes ?? undefined, accountBytes: accountBytes ?? undefined, toldAt }
+}
