@@ -50,6 +50,7 @@ export class Commits {
     const channel = channelIdOf(value.channelId)
     if (value.messageId.length !== MESSAGE_ID_BYTES) throw wrong('message_id has 16 bytes')
     if (value.commit.length === 0) throw wrong('commit is not empty')
+    if (value.groupInfo.length > 0 && value.welcomes.length === 0) throw wrong('group_info is the end of Welcomes')
     if (!declaration) throw wrong('declaration is there')
     // Before the work that it costs.
     const { now } = effects
@@ -64,6 +65,7 @@ export class Commits {
       commit: value.commit,
       declaration,
       welcomes: value.welcomes.map(welcomeFields),
+      groupInfo: value.groupInfo,
       now,
     }
     this.#store(request, 'commit', store, (outcome) => {
