@@ -20,6 +20,13 @@ type Start = (options: object) => Promise<AgentProcess>
 /** A system that runs. */
 export interface System extends AsyncDisposable {
   readonly pid: number
+  /** What a client needs to reach it. */
+  connection(way: Way): {
+    readonly endpoint: string
+    readonly apiKey: string
+    readonly apiUrl: string
+    readonly ca: string
+  }
   /** So many agents, and one that sends to them, in a channel of this name. In TypeScript, unless told how to start one. */
   group(way: Way, name: string, receivers: number, start?: Start): Promise<Group>
 }
@@ -40,13 +47,15 @@ export async function startSystem(workspace: Workspace, nodeFlags: readonly stri
   }
   const inTypeScript: Start = (options) => startAgent(options, nodeFlags)
   const running = started.move()
+  const connection: System['connection'] = (way) => ({ endpoint: endpoints[way], apiKey, apiUrl: server.url, ca })
   return {
     pid: server.pid,
+    connection,
     async group(way, name, count, start = inTypeScript) {
       const agent = (role: string): Promise<AgentProcess> => {
         const identity = `${name.replaceAll('/', '-')}-${role}`
         const own = { dataDir: workspace.directory(identity), identity }
-        return start({ ...own, endpoint: endpoints[way], apiKey, apiUrl: server.url, ca })
+        return start({ ...own, ...connection(way) })
       }
       const receivers = await Promise.all(Array.from({ length: count }, (_, at) => agent(String(at))))
       const sender = await agent('sender')

@@ -22,6 +22,7 @@ export {
   type Glance,
   type IdKey,
   type NewChannel,
+  type DroppedWelcome,
   type NewWelcome,
   type Rows,
   type Weight,

@@ -235,6 +235,8 @@ export interface StoreOperations {
       /** Its signature has been verified. */
       readonly declaration: SignedDeclaration
       readonly welcomes: readonly WelcomeFields[]
+      /** What follows each of these Welcomes: delivered with each, stored once. Empty if they are whole. */
+      readonly groupInfo: Uint8Array
       /** Units of the owner's quota that are held for this commit. */
       readonly paid: number
       readonly now: Time

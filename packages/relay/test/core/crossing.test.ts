@@ -48,6 +48,7 @@ test('a Welcome that comes while an agent resumes for the first time is not forg
     commit: randomBytes(9),
     declaration,
     welcomes,
+    groupInfo: nothing,
     paid: 0,
     now,
   }

@@ -219,6 +219,7 @@ export class ChannelFixture {
         signature: sha256('declaration'),
       },
       welcomes,
+      groupInfo: new Uint8Array(),
       paid: 10_000,
       now: this.now,
       ...fields,

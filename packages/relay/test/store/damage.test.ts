@@ -34,7 +34,9 @@ async function changed(
   await before.chatter('bob', 200)
   accepted(await before.leave('carol'))
   const gone = { removes: ['carol'], notices: [notice('carol', 1)] }
-  accepted(await before.commit('alice', { ...gone, adds: ['dave'], welcomes: [welcomeFor('dave')] }))
+  accepted(
+    await before.commit('alice', { ...gone, adds: ['dave'], welcomes: [welcomeFor('dave')], groupInfo: text('g') }),
+  )
   const invite = {
     id: hex16('one'),
     channel: before.channel,
@@ -143,6 +145,15 @@ test('Welcomes, invites, slots, what they did, foundings and ids are checked as 
   await assertDamaged(world.create('alice'), world)
   // The first message of the story, once more.
   await assertDamaged(world.say('bob', { messageId: id16('message 1') }), world)
+})
+
+test('what Welcomes share is checked as it is used', async (t) => {
+  const changes = ['group_infos SET group_info = flip(group_info)', 'welcomes SET shared = NULL']
+  for (const change of changes) {
+    const world = await changed(t, `UPDATE ${change}`)
+    await assertDamaged(world.waiting('dave'), world)
+    await world.store.close()
+  }
 })
 
 test('a file whose own secrets have changed is not opened', async (t) => {

@@ -114,6 +114,7 @@ class Knowledge {
       commit: text('opening'),
       declaration: { adds, removes: [], leaveNotices: [], signature: sha256('declaration') },
       welcomes: AGENTS.slice(1, -1).map((name) => welcomeFor(name)),
+      groupInfo: text('group info'),
       paid: 0,
       now: this.now,
     }
@@ -200,6 +201,7 @@ class Knowledge {
             commit: new Uint8Array(step.size),
             declaration,
             welcomes: step.welcomes ? welcomes : [],
+            groupInfo: new Uint8Array(step.welcomes ? step.size % 50 : 0),
             paid: step.twist === 5 ? 9 : 0,
             now,
           },

@@ -1,4 +1,8 @@
-/** How the owner handles a join request: checks it, then answers with a commit and a Welcome, or with an error code. */
+/**
+ * How the owner handles join requests: checks each, then adds all that came together by one commit with a Welcome for
+ * each, and answers the others with an error code. One that the group does not take is found by halving the commit, so it
+ * keeps nobody out but itself.
+ */
 import { type ErrorCode, fromHex, message, StaticError, toHex } from '@static/protocol'
 import { AnswerJoinRequestSchema, type JoinRequest as PolledRequest } from '@static/protocol/relay'
 import type { AgentServices } from '../core/agent/services.ts'
@@ -6,8 +10,9 @@ import { same } from '../core/bytes.ts'
 import { sha256 } from '../core/channel/history.ts'
 import type { Membership } from '../core/channel/membership.ts'
 import type { CheckedKeyPackage } from '../mls/index.ts'
+import type { GroupState } from '../core/channel/group-state.ts'
 import type { AgentId, JoinerRecord } from '../ports.ts'
-import type { Invite, IssuedInvites } from './issued.ts'
+import { type Invite, type IssuedInvites, unlessRefused } from './issued.ts'
 import { type JoinRequest, openRequest } from './join-request.ts'
 import { type JoinPlace, welcomeTag } from './keys.ts'
 
@@ -34,26 +39,36 @@ const TRANSIENT: ReadonlySet<ErrorCode> = new Set([
   'unavailable',
 ] satisfies ErrorCode[])
 
+/** One that asks, with all that is known of it. */
+interface Candidate extends CheckedKeyPackage, JoinRequest {
+  readonly agent: AgentId
+  readonly invite: Invite
+  readonly request: PolledRequest
+}
+
+/** Whoever is not admitted, and why. */
+type Refuse = (request: PolledRequest, error: unknown) => void
+
 /**
- * Admits the sender of a request, or answers why not.
+ * Admits the senders of requests, or answers why not.
  *
  * @throws {StaticError} `closed`
  */
-export async function decide(owner: Admitting, membership: Membership, request: PolledRequest): Promise<void> {
-  const invite = owner.issued.get(toHex(request.inviteId))
-  try {
-    if (!invite || invite.record.channel !== membership.id) throw StaticError.of('invite_invalid')
-    await admit(owner, membership, invite, request)
-  } catch (error) {
-    const { code } = StaticError.from(error)
-    if (code === 'closed') throw error
-    if (TRANSIENT.has(code)) return
-    const { inviteId, agentId } = request
-    const answer = ANSWERS.has(code) ? code : 'invite_invalid'
-    const value = message(AnswerJoinRequestSchema, { inviteId, agentId, code: answer })
-    // The relay refuses this if the request is gone; then no joiner is waiting for the answer.
-    await owner.agent.requests.outcome({ case: 'answerJoin', value })
+export async function decide(
+  owner: Admitting,
+  membership: Membership,
+  requests: readonly PolledRequest[],
+): Promise<void> {
+  const refused: { readonly request: PolledRequest; readonly error: unknown }[] = []
+  const refuse: Refuse = (request, error) => void refused.push({ request, error })
+  const candidates = await check(owner, membership, requests, refuse)
+  const taken = reserve(owner, membership, candidates, refuse)
+  if (taken.length > 0) {
+    await owner.agent.context.journal.written()
+    await add(owner, membership, taken, refuse)
+    if (membership.upkeep.isRekeyDue) await unlessRefused(membership.upkeep.rekey())
   }
+  await Promise.all(refused.map(({ request, error }) => answer(owner, request, error)))
 }
 
 /** The context that requests and tokens are bound to. */
@@ -61,54 +76,142 @@ export function placeOf({ channelId, name, owner }: Membership): JoinPlace {
   return { channelId, name, owner: fromHex(owner) }
 }
 
-/** Checks a request and adds its sender. Throws the error to answer with. */
-async function admit(owner: Admitting, membership: Membership, invite: Invite, request: PolledRequest): Promise<void> {
-  const { issued } = owner
-  const { context } = owner.agent
-  issued.checkAlive(invite.record.id)
-  const opened = openRequest(invite.keys, placeOf(membership), request.box)
-  if (!opened) throw StaticError.of('invite_invalid')
-  const checked = await context.engine.checkKeyPackage(opened.keyPackage, context.now(), request.agentId)
-  const known = issued.joiner(membership.id, toHex(checked.agentId))
-  const again = known !== undefined && isSame(known, opened)
-  // Already added, by this invite or another: its Welcome is waiting at the relay.
-  if (again && (known.state === 'added' || known.state === 'here') && isIn(membership, known.agent)) return
-  const hasUse = again && known.state === 'taken' && known.invite === invite.record.id
-  if (!hasUse) await issued.takeUse(membership, invite, checked, opened)
-  await add(issued, membership, invite, checked, opened)
+/** Those whose requests are in order. Changes nothing. */
+async function check(
+  { agent: { context }, issued }: Admitting,
+  membership: Membership,
+  requests: readonly PolledRequest[],
+  refuse: Refuse,
+): Promise<Candidate[]> {
+  const candidates: Candidate[] = []
+  for (const request of requests) {
+    try {
+      const invite = issued.get(toHex(request.inviteId))
+      if (!invite || invite.record.channel !== membership.id) throw StaticError.of('invite_invalid')
+      issued.checkAlive(invite.record.id)
+      const opened = openRequest(invite.keys, placeOf(membership), request.box)
+      if (!opened) throw StaticError.of('invite_invalid')
+      const checked = await context.engine.checkKeyPackage(opened.keyPackage, context.now(), request.agentId)
+      candidates.push({ ...checked, ...opened, agent: toHex(checked.agentId), invite, request })
+    } catch (error) {
+      refuse(request, error)
+    }
+  }
+  return candidates
 }
 
-async function add(
-  issued: IssuedInvites,
+/** Takes a use for each that is not in the channel yet, at once: what others do meanwhile does not come in between. */
+function reserve(
+  { issued }: Admitting,
   membership: Membership,
-  { record, keys }: Invite,
-  { agentId, signatureKey }: CheckedKeyPackage,
-  { keyPackage }: JoinRequest,
-): Promise<void> {
-  const agent = toHex(agentId)
-  const tag = (welcome: Uint8Array, epochAuthenticator: Uint8Array): { inviteId: Uint8Array; tag: Uint8Array } => ({
-    inviteId: keys.inviteId,
-    tag: welcomeTag(keys, keyPackage, welcome, epochAuthenticator),
-  })
-  const isTaken = (): boolean => issued.joiner(membership.id, agent)?.state === 'taken'
-  try {
-    await membership.committer.commit(
-      (group) => {
-        // Its commit was pending when this agent stopped, and has been accepted since.
-        if (!isTaken()) return undefined
-        issued.checkAlive(record.id)
-        const leaf = group.members.get(agent)
-        // An agent that lost its state returns with the same key: remove and add it in one commit.
-        const removes = leaf && same(leaf.signatureKey, signatureKey) ? [agentId] : []
-        return { adds: [keyPackage], removes }
-      },
-      { tag, joiner: `${agent} ${toHex(sha256(keyPackage))}` },
-    )
-  } catch (error) {
-    if (StaticError.from(error).code !== 'closed' && isTaken()) await issued.giveBack(membership.id, agent)
-    throw error
+  candidates: readonly Candidate[],
+  refuse: Refuse,
+): Candidate[] {
+  const taken = new Map<AgentId, Candidate>()
+  const identities = new Set<string>()
+  for (const candidate of candidates) {
+    const { agent, invite, request } = candidate
+    // It asks by two invites, and is added once.
+    if (taken.has(agent)) continue
+    const known = issued.joiner(membership.id, agent)
+    const again = known !== undefined && isSame(known, candidate)
+    // Already added, by this invite or another: its Welcome is waiting at the relay.
+    if (again && (known.state === 'added' || known.state === 'here') && isIn(membership, agent)) continue
+    try {
+      const identity = toHex(candidate.identity)
+      if (identities.has(identity)) throw StaticError.of('identity_changed')
+      const hasUse = again && known.state === 'taken' && known.invite === invite.record.id
+      if (!hasUse) issued.takeUse(membership, invite, candidate, candidate, taken.size)
+      identities.add(identity)
+      taken.set(agent, candidate)
+    } catch (error) {
+      refuse(request, error)
+    }
   }
-  if (membership.upkeep.isRekeyDue) await membership.upkeep.rekey()
+  return [...taken.values()]
+}
+
+/** Adds them by one commit. What the group or the relay does not take as a whole is tried in halves. */
+async function add(
+  owner: Admitting,
+  membership: Membership,
+  candidates: readonly Candidate[],
+  refuse: Refuse,
+): Promise<void> {
+  const { issued } = owner
+  const isTaken = ({ agent }: Candidate): boolean => issued.joiner(membership.id, agent)?.state === 'taken'
+  const failed = async (each: Candidate, error: unknown): Promise<void> => {
+    if (isTaken(each)) await issued.giveBack(membership.id, each.agent)
+    refuse(each.request, error)
+  }
+  const faults = new Map<Candidate, unknown>()
+  let chosen: readonly Candidate[] = []
+  const choose = (group: GroupState): ReturnType<typeof changeFor> | undefined => {
+    faults.clear()
+    chosen = candidates.filter((each) => {
+      // Its commit was pending when this agent stopped, and has been accepted since.
+      if (!isTaken(each)) return false
+      try {
+        issued.checkAlive(each.invite.record.id)
+        return true
+      } catch (error) {
+        faults.set(each, error)
+        return false
+      }
+    })
+    return chosen.length === 0 ? undefined : changeFor(group, chosen)
+  }
+  try {
+    const byAgent = new Map(candidates.map((each) => [each.agent, each]))
+    await membership.committer.commit(choose, {
+      tags: (agentId, welcome, epochAuthenticator) => {
+        const each = byAgent.get(toHex(agentId))
+        if (!each) return undefined
+        const { keys } = each.invite
+        return { inviteId: keys.inviteId, tag: welcomeTag(keys, each.keyPackage, welcome, epochAuthenticator) }
+      },
+      joiners: () => chosen.map(({ agent, keyPackage }) => `${agent} ${toHex(sha256(keyPackage))}`),
+    })
+    for (const [each, error] of faults) await failed(each, error)
+  } catch (error) {
+    const { code } = StaticError.from(error)
+    if (code === 'closed') throw error
+    if (candidates.length === 1 || TRANSIENT.has(code)) {
+      await Promise.all(candidates.map((each) => failed(each, error)))
+      return
+    }
+    const half = Math.ceil(candidates.length / 2)
+    await add(owner, membership, candidates.slice(0, half), refuse)
+    await add(owner, membership, candidates.slice(half), refuse)
+  }
+}
+
+/** An agent that lost its state returns with the same key: it is removed and added in one commit. */
+function changeFor(
+  group: GroupState,
+  candidates: readonly Candidate[],
+): { readonly adds: Uint8Array[]; readonly removes: Uint8Array[] } {
+  const back = candidates.filter(({ agent, signatureKey }) => {
+    const leaf = group.members.get(agent)
+    return leaf !== undefined && same(leaf.signatureKey, signatureKey)
+  })
+  return {
+    adds: candidates.map(({ keyPackage }) => keyPackage),
+    removes: back.map(({ agentId }) => agentId),
+  }
+}
+
+async function answer({ agent }: Admitting, { inviteId, agentId }: PolledRequest, error: unknown): Promise<void> {
+  const { code } = StaticError.from(error)
+  if (code === 'closed') throw error
+  if (TRANSIENT.has(code)) return
+  const value = message(AnswerJoinRequestSchema, {
+    inviteId,
+    agentId,
+    code: ANSWERS.has(code) ? code : 'invite_invalid',
+  })
+  // The relay refuses this if the request is gone; then no joiner is waiting for the answer.
+  await agent.requests.outcome({ case: 'answerJoin', value })
 }
 
 /** Whether an agent is in the group and has not left. */

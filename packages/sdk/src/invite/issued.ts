@@ -104,20 +104,24 @@ export class IssuedInvites {
     })
   }
 
-  /** Reserves a use on disk before the commit. A crash in between loses one use, but never allows one too many. */
-  async takeUse(
+  /**
+   * Reserves a use, which must be on disk before the commit. A crash in between loses one use, but never allows one too
+   * many. `others` are to be added by the same commit.
+   */
+  takeUse(
     { owner, group, id }: Membership,
     invite: Invite,
     { agentId, identity }: CheckedKeyPackage,
     { nonce, keyPackage }: JoinRequest,
-  ): Promise<void> {
+    others: number,
+  ): void {
     const { context } = this.#agent
-    // Read again: it may have been revoked, or a use given back, while the KeyPackage was checked.
+    // Read again: it may have been revoked, or a use given back, while KeyPackages were checked.
     const record = this.checkAlive(invite.record.id)
     const agent = toHex(agentId)
     if (record.uses >= record.maxUses) throw StaticError.of('invite_used_up')
     if (context.pins.conflict(owner, identity, agent) !== undefined) throw StaticError.of('identity_changed')
-    if ((group?.members.size ?? 0) >= MAX_MEMBERS) throw StaticError.of('group_full')
+    if ((group?.members.size ?? 0) + others >= MAX_MEMBERS) throw StaticError.of('group_full')
     this.#put({ ...invite, record: { ...record, uses: record.uses + 1 } })
     this.putJoiner({
       channel: id,
@@ -128,7 +132,6 @@ export class IssuedInvites {
       state: 'taken',
       since: context.now(),
     })
-    await context.journal.written()
   }
 
   /** Gives back a use with which nobody joined. */

@@ -163,7 +163,7 @@ export class InviteIssuer {
         return issuer.#isStopped
       },
       hasInvites: (id) => issued.records.some((record) => record.channel === id && issued.isAlive(record)),
-      take: (membership, request) => decide({ agent, issued }, membership, request),
+      take: (membership, requests) => decide({ agent, issued }, membership, requests),
       watch: (task) => issuer.#watch(task),
     })
   }

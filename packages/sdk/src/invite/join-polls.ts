@@ -16,8 +16,8 @@ export interface PollHost {
   readonly isStopped: boolean
   /** Whether somebody can still join the channel. */
   hasInvites(channel: ChannelId): boolean
-  /** Handles a request. */
-  take(membership: Membership, request: JoinRequest): Promise<void>
+  /** Handles requests that came together. */
+  take(membership: Membership, requests: readonly JoinRequest[]): Promise<void>
   /** Reports the failure of a loop. */
   watch(task: Promise<void>): void
 }
@@ -54,7 +54,7 @@ export class JoinPolls {
         if (outcome.error.code !== 'rate_limited' && outcome.error.code !== 'unavailable') return
         await timers.wait(retryDelay(outcome.error.retryAfterMs))
       } else if (outcome.body.case === 'pollJoinRequests') {
-        for (const request of outcome.body.value.requests) await this.#host.take(membership, request)
+        await this.#host.take(membership, outcome.body.value.requests)
         if (waitMs === 0) await timers.wait(SHORT_POLL_MS)
       }
     }

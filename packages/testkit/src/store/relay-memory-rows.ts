@@ -7,6 +7,7 @@ import {
   type Answered,
   type Channel,
   type ChannelId,
+  type DroppedWelcome,
   ENTRY_OVERHEAD,
   type Entry,
   findMember,
@@ -33,7 +34,9 @@ interface Kept {
   /** By index. */
   readonly log: Map<number, { readonly entry: Entry; readonly size: number }>
   readonly ids: Map<string, Answered & { readonly at: Time }>
-  readonly welcomes: Map<AgentId, { readonly welcome: StoredWelcome; readonly at: Time }>
+  readonly welcomes: Map<AgentId, { readonly welcome: StoredWelcome; readonly shares: boolean; readonly at: Time }>
+  /** By the index of the commit. */
+  readonly groupInfos: Map<number, Uint8Array>
   /** By slot, in order. */
   readonly slots: Map<number, Slot>
   /** In the order of the log. */
@@ -99,6 +102,7 @@ export class MemoryRows implements Rows {
       log: new Map(),
       ids: new Map(),
       welcomes: new Map(),
+      groupInfos: new Map(),
       slots: new Map(),
       turns: [],
     })
@@ -212,15 +216,30 @@ export class MemoryRows implements Rows {
     }
   }
 
-  putWelcome(channel: Channel, welcome: NewWelcome, at: Time): void {
-    this.#kept(channel).welcomes.set(welcome.agent, { welcome: { ...welcome, sequence: ++this.#sequence }, at })
+  putWelcome(channel: Channel, { shares, ...welcome }: NewWelcome, at: Time): void {
+    const stored = { ...welcome, sequence: ++this.#sequence }
+    this.#kept(channel).welcomes.set(welcome.agent, { welcome: stored, shares, at })
   }
 
-  dropWelcome(channel: Channel, agent: AgentId): number | undefined {
+  dropWelcome(channel: Channel, agent: AgentId): DroppedWelcome | undefined {
     const { welcomes } = this.#kept(channel)
     const waiting = welcomes.get(agent)
     welcomes.delete(agent)
-    return waiting?.welcome.welcome.length
+    if (!waiting) return undefined
+    const { welcome, shares } = waiting
+    return { bytes: welcome.welcome.length, shared: shares ? welcome.position.index : undefined }
+  }
+
+  putGroupInfo(channel: Channel, index: number, groupInfo: Uint8Array): void {
+    this.#kept(channel).groupInfos.set(index, groupInfo)
+  }
+
+  dropGroupInfo(channel: Channel, index: number): number {
+    const { welcomes, groupInfos } = this.#kept(channel)
+    for (const { welcome, shares } of welcomes.values()) if (shares && welcome.position.index === index) return 0
+    const bytes = groupInfos.get(index)?.length ?? 0
+    groupInfos.delete(index)
+    return bytes
   }
 
   countWelcomes({ id, account }: Channel, agent: AgentId): number {
@@ -230,15 +249,17 @@ export class MemoryRows implements Rows {
 
   welcomesOf(agent: AgentId, after: number): { readonly sequence: number; readonly size: number }[] {
     return [...this.#channels.values()]
-      .flatMap(({ welcomes }) => welcomes.get(agent)?.welcome ?? [])
+      .flatMap((kept) => delivered(kept, agent) ?? [])
       .filter(({ sequence }) => sequence > after)
       .sort((one, other) => one.sequence - other.sequence)
       .map(({ sequence, welcome }) => ({ sequence, size: welcome.length }))
   }
 
   welcome(sequence: number): StoredWelcome {
-    for (const { welcomes } of this.#channels.values()) {
-      for (const { welcome } of welcomes.values()) if (welcome.sequence === sequence) return welcome
+    for (const kept of this.#channels.values()) {
+      for (const { welcome } of kept.welcomes.values()) {
+        if (welcome.sequence === sequence) return delivered(kept, welcome.agent) ?? welcome
+      }
     }
     throw new Error(`Welcome ${sequence} does not exist`)
   }
@@ -284,6 +305,15 @@ export class MemoryRows implements Rows {
     if (!kept) throw new Error(`channel ${id} is gone`)
     return kept
   }
+}
+
+/** The Welcome that waits for an agent, with what follows it. */
+function delivered({ welcomes, groupInfos }: Kept, agent: AgentId): StoredWelcome | undefined {
+  const { welcome: stored, shares } = welcomes.get(agent) ?? {}
+  if (!stored || shares !== true) return stored
+  const groupInfo = groupInfos.get(stored.position.index)
+  if (!groupInfo) throw new Error(`commit ${stored.position.index} has no GroupInfo`)
+  return { ...stored, welcome: Buffer.concat([stored.welcome, groupInfo]) }
 }
 
 function idText({ kind, agent, id }: IdKey): string {

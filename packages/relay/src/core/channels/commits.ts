@@ -50,6 +50,8 @@ export class Commits {
     const channel = channelIdOf(value.channelId)
     checkLength(value.messageId, MESSAGE_ID_BYTES, 'message_id')
     if (value.commit.length === 0) throw wrong('`commit` is required')
+    if (value.groupInfo.length > 0 && value.welcomes.length === 0)
+      throw wrong('`group_info` is shared by Welcomes: `welcomes` is required with it')
     if (!declaration) throw wrong('`declaration` is required')
     // Before the work that it costs.
     const { now } = effects
@@ -64,6 +66,7 @@ export class Commits {
       commit: value.commit,
       declaration,
       welcomes: value.welcomes.map(welcomeFields),
+      groupInfo: value.groupInfo,
       now,
     }
     this.#store(request, 'commit', store, (outcome) => {

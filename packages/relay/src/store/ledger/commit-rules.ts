@@ -12,14 +12,14 @@ const MAX_COUNTED_ADDS = 8
 /** Whether the commit stands in the right place and is not too large. */
 export function judgePlace(
   channel: Channel,
-  { actor, slot, commit: bytes, declaration, welcomes }: StoreRequest<'commit'>,
+  { actor, slot, commit: bytes, declaration, welcomes, groupInfo }: StoreRequest<'commit'>,
 ): Refusal | undefined {
   if (channel.senders.get(actor.agent)?.barred) {
     return refuse('not_allowed', 'A commit of this agent was rejected: only the owner can let it commit again.')
   }
   const head = channel.last.slot
   if (slot !== head) return { refused: 'epoch_mismatch', head }
-  const size = welcomes.reduce((sum, { welcome }) => sum + welcome.length, bytes.length)
+  const size = welcomes.reduce((sum, { welcome }) => sum + welcome.length, bytes.length + groupInfo.length)
   const limit = sizeLimit(channel, actor.agent, declaration.adds.length)
   if (size <= limit) return undefined
   return refuse('too_large', `The commit and its Welcomes have ${size} bytes, which is more than ${limit}.`)
@@ -106,10 +106,11 @@ export function judgeWelcomes(
   { rows }: Context,
   channel: Channel,
   welcomes: readonly WelcomeFields[],
+  groupInfo: Uint8Array,
 ): Refusal | undefined {
-  const large = welcomes.find(({ welcome }) => welcome.length > MAX_WELCOME_BYTES)
+  const large = welcomes.find(({ welcome }) => welcome.length + groupInfo.length > MAX_WELCOME_BYTES)
   if (large) {
-    const size = large.welcome.length
+    const size = large.welcome.length + groupInfo.length
     return refuse(
       'too_large',
       `The Welcome of agent ${large.agent} has ${size} bytes. At most ${MAX_WELCOME_BYTES} are allowed.`,

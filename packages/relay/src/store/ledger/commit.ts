@@ -9,10 +9,10 @@ import { addEntry } from './log.ts'
 import { cut, letGo } from './retention.ts'
 import { findRoom } from './room.ts'
 import { takeTurn } from './roster.ts'
-import { ENTRY_OVERHEAD, type IdKey } from './rows.ts'
+import { ENTRY_OVERHEAD, type IdKey, type NewWelcome } from './rows.ts'
 import { judgeSlots, keepSlot } from './slots.ts'
 import { type Channel, type Slot, findMember, isConfirmed, isInGroup, isUnwelcomed, roster } from './state.ts'
-import { putWelcome, welcomeBytes } from './welcomes.ts'
+import { putGroupInfo, putWelcome, welcomeBytes } from './welcomes.ts'
 
 /** A commit in its channel, and what it comes to. */
 interface CommitPlan {
@@ -20,7 +20,7 @@ interface CommitPlan {
   readonly adds: readonly AgentId[]
   readonly removes: readonly AgentId[]
   readonly body: Uint8Array
-  /** What body and Welcomes count for. */
+  /** What body and Welcomes count for, with the GroupInfo that these share. */
   readonly size: number
 }
 
@@ -49,7 +49,7 @@ export function commit(context: Context, request: StoreRequest<'commit'>): Store
     adds: declaration.adds.map((agent) => toHex(agent)),
     removes: declaration.removes.map((agent) => toHex(agent)),
     body,
-    size: body.length + ENTRY_OVERHEAD + welcomeBytes(request.welcomes),
+    size: body.length + ENTRY_OVERHEAD + welcomeBytes(request.welcomes) + request.groupInfo.length,
   }
   const verdict = judge(context, plan, request)
   if (!('through' in verdict)) return verdict
@@ -67,13 +67,13 @@ function judge(
   { channel, adds, removes, size }: CommitPlan,
   request: StoreRequest<'commit'>,
 ): Accepted | Unpaid | Refusal {
-  const { actor, welcomes, paid, now } = request
+  const { actor, welcomes, groupInfo, paid, now } = request
   const { agent } = actor
   const free = agent === channel.owner || removesOnlyLeavers(channel, adds, removes)
   const refusal =
     judgePlace(channel, request) ??
     judgeRoster(context, channel, agent, adds, removes, request) ??
-    judgeWelcomes(context, channel, welcomes) ??
+    judgeWelcomes(context, channel, welcomes, groupInfo) ??
     allowAdds(context, channel, agent, adds.length, now) ??
     (free ? undefined : judgeSlots(context, channel, now))
   return refusal ?? judgeBytes(context, channel, agent, { size, paid, now, free })
@@ -119,8 +119,10 @@ function take(
     channel.lag = undefined
     touch(context, channel)
   }
+  const shares = request.groupInfo.length > 0
+  if (shares) putGroupInfo(context, channel, position.index, request.groupInfo)
   for (const welcome of request.welcomes) {
-    keepWelcome(context, channel, welcome, sender, place)
+    keepWelcome(context, channel, { ...welcome, shares }, sender, place)
     countUse(context, channel, sender, welcome.inviteId)
   }
   letGo(context, channel)
@@ -136,7 +138,7 @@ function makeRoom(context: Context, channel: Channel, bodyLength: number): void 
 function keepWelcome(
   context: Context,
   channel: Channel,
-  fields: WelcomeFields,
+  fields: WelcomeFields & Pick<NewWelcome, 'shares'>,
   sender: AgentId,
   { slot, position, at }: Pick<Slot, 'slot' | 'position' | 'at'>,
 ): void {
@@ -176,7 +178,7 @@ export function welcome(context: Context, request: StoreRequest<'welcome'>): Sto
   if (fields.welcome.length > limit) {
     return refuse('too_large', `The Welcome has ${fields.welcome.length} bytes, which is more than ${limit}.`)
   }
-  const refusal = judgeWelcomes(context, channel, [fields])
+  const refusal = judgeWelcomes(context, channel, [fields], new Uint8Array())
   if (refusal) return refusal
   const size = welcomeBytes([fields])
   const verdict = judgeBytes(context, channel, actor.agent, { size, paid, now, free: actor.agent === channel.owner })
@@ -185,7 +187,7 @@ export function welcome(context: Context, request: StoreRequest<'welcome'>): Sto
   noteAction(context, actor, channel)
   cut(context, channel, verdict.through)
   countBytes(context, channel, actor.agent, size, now)
-  keepWelcome(context, channel, fields, actor.agent, { ...taken, at: now })
+  keepWelcome(context, channel, { ...fields, shares: false }, actor.agent, { ...taken, at: now })
   letGo(context, channel)
   return { units: verdict.units }
 }

@@ -33,7 +33,17 @@ export interface Answered {
 }
 
 /** A Welcome before it has its place. */
-export type NewWelcome = Omit<StoredWelcome, 'sequence'>
+export interface NewWelcome extends Omit<StoredWelcome, 'sequence'> {
+  /** Whether the GroupInfo of its commit follows it. */
+  readonly shares: boolean
+}
+
+/** A Welcome that was dropped. */
+export interface DroppedWelcome {
+  readonly bytes: number
+  /** The index of the commit whose GroupInfo followed it. */
+  readonly shared: number | undefined
+}
 
 /** A channel as it begins. */
 export type NewChannel = Pick<Channel, 'id' | 'name' | 'account' | 'owner' | 'guestLimit' | 'last'>
@@ -116,12 +126,17 @@ export interface Rows {
 
   /** Gives it the next sequence number. Replaces the one that waits for this agent in this channel. */
   putWelcome(channel: Channel, welcome: NewWelcome, at: Time): void
-  /** Gives the bytes of the one that was there; undefined when there was none. */
-  dropWelcome(channel: Channel, agent: AgentId): number | undefined
+  /** Gives what was there; undefined when there was none. */
+  dropWelcome(channel: Channel, agent: AgentId): DroppedWelcome | undefined
+  /** Keeps what follows the Welcomes of the commit at an index. */
+  putGroupInfo(channel: Channel, index: number, groupInfo: Uint8Array): void
+  /** Forgets it unless it follows a Welcome that waits; gives its bytes, or 0 while it stays. */
+  dropGroupInfo(channel: Channel, index: number): number
   /** How many of other channels of the same account wait for an agent. */
   countWelcomes(channel: Channel, agent: AgentId): number
-  /** The sequence numbers of those that wait for an agent, after one, in order; and how large they are. */
+  /** The sequence numbers of those that wait for an agent, after one, in order; and how large they are as delivered. */
   welcomesOf(agent: AgentId, after: number): Iterable<{ readonly sequence: number; readonly size: number }>
+  /** With what follows it. */
   welcome(sequence: number): StoredWelcome
   /** Those from before `since`, at most so many. */
   oldWelcomes(since: Time, limit: number): { readonly channel: ChannelId; readonly agent: AgentId }[]

@@ -1,4 +1,7 @@
-/** Welcomes that wait for their joiners. They count in what the channel holds, as entries do. */
+/**
+ * Welcomes that wait for their joiners, and the GroupInfo that those of one commit share, until the last of them is gone.
+ * They count in what the channel holds, as entries do.
+ */
 import type { AgentId, Time } from '../../ports.ts'
 import type { Context } from './context.ts'
 import { hold } from './room.ts'
@@ -8,7 +11,7 @@ import type { Channel } from './state.ts'
 /** What one sweep lets expire. */
 const SWEEP_WELCOMES = 1024
 
-/** What Welcomes count for. */
+/** What Welcomes count for, without what they share. */
 export function welcomeBytes(welcomes: readonly { readonly welcome: Uint8Array }[]): number {
   return welcomes.reduce((sum, { welcome }) => sum + welcome.length + WELCOME_OVERHEAD, 0)
 }
@@ -22,9 +25,18 @@ export function putWelcome(context: Context, channel: Channel, welcome: NewWelco
 
 /** Forgets the one that waits for an agent, if there is one. */
 export function dropWelcome(context: Context, channel: Channel, agent: AgentId): void {
-  const size = context.rows.dropWelcome(channel, agent)
-  if (size === undefined) return
-  hold(context, channel, -size - WELCOME_OVERHEAD)
+  const { rows } = context
+  const dropped = rows.dropWelcome(channel, agent)
+  if (!dropped) return
+  const { bytes, shared } = dropped
+  const freed = shared === undefined ? 0 : rows.dropGroupInfo(channel, shared)
+  hold(context, channel, -bytes - WELCOME_OVERHEAD - freed)
+}
+
+/** Keeps what follows the Welcomes of the commit at an index, before these. */
+export function putGroupInfo(context: Context, channel: Channel, index: number, groupInfo: Uint8Array): void {
+  context.rows.putGroupInfo(channel, index, groupInfo)
+  hold(context, channel, groupInfo.length)
 }
 
 /** Forgets those from before `since`, a bounded part of them at a time. */

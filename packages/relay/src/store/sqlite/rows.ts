@@ -7,6 +7,7 @@ import { ChannelCache } from './channel-cache.ts'
 import { checksum, damaged, intact, sealed } from './checksum.ts'
 import {
   type Answered,
+  type DroppedWelcome,
   ENTRY_OVERHEAD,
   type Glance,
   type IdKey,
@@ -35,6 +36,8 @@ const SWEEP_ROWS = 2048
 /** How long ids may outlive their expiry, so that a round through all of them finds many. */
 const ROUND_PAUSE_MS = 3600_000
 const NOTHING: Uint8Array = new Uint8Array()
+
+type WelcomeRow = [channel: number, shared: number | null, record: string, secrets: Uint8Array]
 
 /** The rows of an open database. */
 export class SqliteRows implements Rows {
@@ -142,8 +145,8 @@ export class SqliteRows implements Rows {
 
   dropChannel(channel: Channel): void {
     this.account(channel.account).bytes -= channel.bytes
-    const { dropChannel, dropFounding, dropMembers, dropSenders, dropSlots, dropAllTurns, dropWelcomes } =
-      this.#statements
+    const { dropChannel, dropFounding, dropMembers, dropSenders, dropSlots, dropAllTurns } = this.#statements
+    const { dropWelcomes, dropGroupInfos } = this.#statements
     for (const statement of [
       dropChannel,
       dropFounding,
@@ -152,6 +155,7 @@ export class SqliteRows implements Rows {
       dropSlots,
       dropAllTurns,
       dropWelcomes,
+      dropGroupInfos,
     ]) {
       statement.run(channel.number)
     }
@@ -263,14 +267,27 @@ export class SqliteRows implements Rows {
     this.#round = { after: NOTHING, oldest: Infinity, start }
   }
 
-  putWelcome({ number, account }: Channel, { welcome, ...record }: NewWelcome, at: Time): void {
+  putWelcome({ number, account }: Channel, { welcome, shares, ...record }: NewWelcome, at: Time): void {
     const place = [number, fromHex(record.agent), account.id, account.mode, at] as const
-    this.#statements.putWelcome.run(...place, ...sealed([toJson(record), welcome]))
+    const shared = shares ? record.position.index : null
+    const row = [shared, toJson(record), welcome] as const
+    this.#statements.putWelcome.run(...place, ...row, checksum([number, ...row]))
   }
 
-  dropWelcome({ number }: Channel, agent: AgentId): number | undefined {
-    const row = this.#statements.dropWelcome.get(number, fromHex(agent)) as unknown as [number] | undefined
-    return row?.[0]
+  dropWelcome({ number }: Channel, agent: AgentId): DroppedWelcome | undefined {
+    const row = this.#statements.dropWelcome.get(number, fromHex(agent)) as unknown as
+      | [number, number | null]
+      | undefined
+    return row && { bytes: row[0], shared: row[1] ?? undefined }
+  }
+
+  putGroupInfo({ number }: Channel, index: number, groupInfo: Uint8Array): void {
+    this.#statements.putGroupInfo.run(...sealed([number, index, groupInfo]))
+  }
+
+  dropGroupInfo({ number }: Channel, index: number): number {
+    const row = this.#statements.dropGroupInfo.get(number, index) as unknown as [number] | undefined
+    return row?.[0] ?? 0
   }
 
   countWelcomes({ number, account }: Channel, agent: AgentId): number {
@@ -287,8 +304,9 @@ export class SqliteRows implements Rows {
 
   welcome(sequence: number): StoredWelcome {
     const row = this.#statements.welcome.get(sequence)
-    const [record, welcome] = intact(row, `Welcome ${sequence}`) as [string, Uint8Array]
-    return { ...(fromJson(record) as Omit<NewWelcome, 'welcome'>), welcome, sequence }
+    const [channel, shared, record, secrets] = intact(row, `Welcome ${sequence}`) as WelcomeRow
+    const welcome = shared === null ? secrets : Buffer.concat([secrets, this.#groupInfo(channel, shared)])
+    return { ...(fromJson(record) as Omit<StoredWelcome, 'welcome' | 'sequence'>), welcome, sequence }
   }
 
   oldWelcomes(since: Time, limit: number): { readonly channel: ChannelId; readonly agent: AgentId }[] {
@@ -312,6 +330,11 @@ export class SqliteRows implements Rows {
   expireInvites(now: Time, since: Time): void {
     this.#statements.expireInvites.run(since)
     this.#statements.endInvites.run(now)
+  }
+
+  #groupInfo(channel: number, index: number): Uint8Array {
+    const row = this.#statements.groupInfo.get(channel, index)
+    return (intact(row, `the GroupInfo of commit ${index}`) as [number, number, Uint8Array])[2]
   }
 
   #answered(key: Uint8Array, since: Time): Answered | undefined {

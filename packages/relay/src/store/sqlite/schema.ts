@@ -147,13 +147,22 @@ const TABLES = `
     account TEXT NOT NULL,
     mode TEXT NOT NULL,
     at INTEGER NOT NULL,
+    shared INTEGER,
     record TEXT NOT NULL,
     checksum INTEGER NOT NULL,
     welcome BLOB NOT NULL,
     UNIQUE (channel, agent)
   ) STRICT;
+  CREATE TABLE group_infos (
+    channel INTEGER NOT NULL,
+    entry INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    group_info BLOB NOT NULL,
+    UNIQUE (channel, entry)
+  ) STRICT;
   CREATE INDEX welcomes_of ON welcomes (agent);
   CREATE INDEX welcomes_from ON welcomes (agent, account, mode, channel);
+  CREATE INDEX welcomes_sharing ON welcomes (channel, shared) WHERE shared IS NOT NULL;
   CREATE INDEX old_welcomes ON welcomes (at);
   CREATE TABLE invites (
     id TEXT PRIMARY KEY,

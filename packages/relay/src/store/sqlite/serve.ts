@@ -79,5 +79,6 @@ function weigh({ name, request }: Call): number {
   if (name === 'append') return request.ciphertext.length
   if (name === 'read' || name === 'welcomes') return request.maxBytes
   if (name !== 'commit') return 0
-  return request.welcomes.reduce((sum, { welcome }) => sum + welcome.length, request.commit.length)
+  const { commit, groupInfo, welcomes } = request
+  return welcomes.reduce((sum, { welcome }) => sum + welcome.length, commit.length + groupInfo.length)
 }

@@ -66,6 +66,7 @@ const SQL = {
   dropSlots: 'DELETE FROM slots WHERE channel = ?',
   dropAllTurns: 'DELETE FROM turns WHERE channel = ?',
   dropWelcomes: 'DELETE FROM welcomes WHERE channel = ?',
+  dropGroupInfos: 'DELETE FROM group_infos WHERE channel = ?',
   dropInvites: 'DELETE FROM invites WHERE channel = ?',
   addDropped: 'INSERT INTO dropped VALUES (?)',
   firstDropped: 'SELECT channel FROM dropped LIMIT 1',
@@ -91,14 +92,20 @@ const SQL = {
   oldestId: 'SELECT min(at) FROM ids WHERE key > ? AND key <= ?',
 
   // ---- Welcomes and invites ----
-  putWelcome: `INSERT OR REPLACE INTO welcomes (channel, agent, account, mode, at, record, welcome, checksum)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-  dropWelcome: 'DELETE FROM welcomes WHERE channel = ? AND agent = ? RETURNING length(welcome)',
+  putWelcome: `INSERT OR REPLACE INTO welcomes (channel, agent, account, mode, at, shared, record, welcome, checksum)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+  dropWelcome: 'DELETE FROM welcomes WHERE channel = ? AND agent = ? RETURNING length(welcome), shared',
+  putGroupInfo: 'INSERT INTO group_infos (channel, entry, group_info, checksum) VALUES (?, ?, ?, ?)',
+  dropGroupInfo: `DELETE FROM group_infos WHERE channel = ? AND entry = ? AND NOT EXISTS
+    (SELECT 1 FROM welcomes WHERE welcomes.channel = group_infos.channel AND shared = entry)
+    RETURNING length(group_info)`,
+  groupInfo: 'SELECT channel, entry, group_info, checksum FROM group_infos WHERE channel = ? AND entry = ?',
   countWelcomes: 'SELECT count(*) FROM welcomes WHERE agent = ? AND account = ? AND mode = ? AND channel <> ?',
-  // Does not load the blob: length() does not read it.
-  welcomesOf: `SELECT sequence, length(welcome) FROM welcomes INDEXED BY welcomes_of
-    WHERE agent = ? AND sequence > ? ORDER BY sequence`,
-  welcome: 'SELECT record, welcome, checksum FROM welcomes WHERE sequence = ?',
+  // Does not load the blobs: length() does not read them.
+  welcomesOf: `SELECT sequence, length(welcome) + coalesce((SELECT length(group_info) FROM group_infos
+      WHERE group_infos.channel = welcomes.channel AND entry = shared), 0)
+    FROM welcomes INDEXED BY welcomes_of WHERE agent = ? AND sequence > ? ORDER BY sequence`,
+  welcome: 'SELECT channel, shared, record, welcome, checksum FROM welcomes WHERE sequence = ?',
   oldWelcomes: `SELECT channels.id, agent FROM welcomes JOIN channels ON channels.number = welcomes.channel
     WHERE at <= ? ORDER BY at, sequence LIMIT ?`,
   invite: `SELECT id, channel, agent, admission_key, expires_at, max_uses, uses, revoked, checksum

@@ -19,20 +19,21 @@ export interface CommitResult {
   readonly welcomes: PendingCommit['welcomes']
 }
 
-/** Makes what goes with a Welcome, from it and the authenticator of the epoch that it leads to. */
-export type WelcomeTag = (
+/** Makes what goes with an agent's Welcome, from it and the authenticator of the epoch that it leads to. */
+export type WelcomeTags = (
+  agentId: Uint8Array,
   welcome: Uint8Array,
   epochAuthenticator: Uint8Array,
-) => { readonly inviteId: Uint8Array; readonly tag: Uint8Array }
+) => { readonly inviteId: Uint8Array; readonly tag: Uint8Array } | undefined
 
 /** A commit that is wanted. */
 export interface CommitJob {
   /** What it shall do to the group as it is now; undefined when there is nothing to do any more. */
   change(group: GroupState): Omit<CommitChange, 'now'> | undefined
-  /** What goes with the Welcome of one who joins by an invite. */
-  readonly tag?: WelcomeTag | undefined
-  /** Who joins by an invite, in the words of the layer above: told when the commit is adopted, also after a restart. */
-  readonly joiner?: string | undefined
+  /** What goes with the Welcomes of those who join by an invite. */
+  readonly tags?: WelcomeTags | undefined
+  /** Who join by invites, in the words of the layer above: told when the commit is adopted, also after a restart. */
+  joiners?(): readonly string[]
   done(result: CommitResult): void
   failed(error: StaticError): void
 }
@@ -44,7 +45,7 @@ export interface Purpose {
   /** It replaces the committer's keys and nothing else. */
   readonly rekeys: boolean
   /** As in the job. */
-  readonly joiner?: string | undefined
+  readonly joiners: readonly string[]
 }
 
 /** A commit that the relay has not taken yet. */
@@ -75,9 +76,12 @@ export async function makePending(
 ): Promise<Pending> {
   const { engine } = context
   const made = await engine.commit(group.group, { ...change, now: context.now() })
-  const { commit, welcomes, declaration } = made
+  const { commit, welcomes, groupInfo, declaration } = made
   group.use(made.current)
-  const size = welcomes.reduce((sum, { welcome }) => sum + welcome.length, commit.length)
+  // The end that all Welcomes share goes once.
+  const secretsOf = (welcome: Uint8Array): Uint8Array => welcome.subarray(0, welcome.length - groupInfo.length)
+  const shared = commit.length + groupInfo.length
+  const size = welcomes.reduce((sum, { welcome }) => sum + secretsOf(welcome).length, shared)
   const isLarge = welcomes.some(({ welcome }) => welcome.length > MAX_WELCOME_BYTES)
   if (isLarge || size > maxCommitBytes(group.members.size + declaration.adds.length)) {
     wipeEpoch(engine, made.next, made.current)
@@ -102,12 +106,17 @@ export async function makePending(
       leaveNotices: signed.leaveNotices.map(({ leafKeys, ...notice }) => ({ ...notice, leafKeys: [...leafKeys] })),
       signature: signed.signature,
     },
-    welcomes: welcomes.map(({ agentId, welcome }) => ({ agentId, welcome, ...job.tag?.(welcome, authenticator) })),
+    welcomes: welcomes.map(({ agentId, welcome }) => ({
+      agentId,
+      welcome: secretsOf(welcome),
+      ...job.tags?.(agentId, welcome, authenticator),
+    })),
+    groupInfo,
   })
   const purpose: Purpose = {
     rekeyDue: made.rekeyDue,
     rekeys: !change.adds?.length && !change.removes?.length && change.removeFounder !== true,
-    joiner: job.joiner,
+    joiners: job.joiners?.() ?? [],
   }
   const record: PendingCommitRecord = {
     messageId,

@@ -4,7 +4,7 @@ import type { AgentId, Change, Outcome } from '../../ports.ts'
 import { refusalError, retryDelay } from '../../session/refusal.ts'
 import type { AgentContext } from '../agent/context.ts'
 import { same } from '../bytes.ts'
-import { type CommitJob, type CommitResult, makePending, type Pending, type WelcomeTag } from './commits.ts'
+import { type CommitJob, type CommitResult, makePending, type Pending, type WelcomeTags } from './commits.ts'
 import { type GroupState, wipeEpoch } from './group-state.ts'
 import type { ChannelView, Exclusive, Turn } from './host.ts'
 import type { Standing } from './standing.ts'
@@ -28,8 +28,8 @@ export interface CommitOptions {
   /** Also if this member has seen another history. */
   readonly despiteForkOf?: AgentId
   /** As in the job. */
-  readonly tag?: WelcomeTag
-  readonly joiner?: string
+  readonly tags?: WelcomeTags
+  readonly joiners?: () => readonly string[]
 }
 
 /** The committing side of a membership. */
@@ -76,11 +76,11 @@ export class Committer {
    * @throws {StaticError} what ended the channel, `fork_detected`, or why the relay does not take it
    */
   async commit(change: CommitJob['change'], options: CommitOptions = {}): Promise<CommitResult> {
-    const { tag, joiner, urgent, despiteForkOf } = options
+    const { urgent, despiteForkOf, ...own } = options
     const refusal = this.#standing.refusal(despiteForkOf)
     if (refusal) throw refusal
     const { promise, resolve, reject } = Promise.withResolvers<CommitResult>()
-    const job: CommitJob = { change, tag, joiner, done: resolve, failed: reject }
+    const job: CommitJob = { change, ...own, done: resolve, failed: reject }
     if (urgent === true) this.#jobs.unshift(job)
     else this.#jobs.push(job)
     this.#host.work()

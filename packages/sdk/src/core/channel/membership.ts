@@ -278,7 +278,7 @@ export class Membership implements ChannelView {
     })
     if (purpose.rekeys) context.emit({ type: 'rekeyed', channel: this.name })
     this.#changed(context.agentId, adds.map(toHex), removes.map(toHex))
-    if (purpose.joiner !== undefined) context.invites?.admitted(this.id, purpose.joiner)
+    for (const joiner of purpose.joiners) context.invites?.admitted(this.id, joiner)
     // Next, before anything else in the new epoch.
     this.upkeep.check()
     job?.done({ welcomes })

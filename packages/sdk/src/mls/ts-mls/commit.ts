@@ -23,7 +23,7 @@ import type { Commit } from 'ts-mls/commit.js'
 import { toLeafIndex } from 'ts-mls/treemath.js'
 import { applyUpdatePath } from 'ts-mls/updatePath.js'
 import { type DeclarationFields, type ErrorCode, MAX_MEMBERS, StaticError, toHex } from '@static/protocol'
-import { equal } from '../bytes.ts'
+import { concat, equal } from '../bytes.ts'
 import { checkCommit, type Declared, type Violation } from '../commit-rules.ts'
 import { agentIdOf } from '../credential.ts'
 import type { CommitChange, Epoch, PendingCommit, Processed } from '../engine.ts'
@@ -31,7 +31,7 @@ import { CONTENT_TYPES, parsePrivateMessage } from '../framing.ts'
 import { checkKeyPackage, type Crypto } from '../key-package.ts'
 import { nextSecret } from '../ratchet.ts'
 import { CONFIG } from './config.ts'
-import { decodeMessage, encodeWelcome } from './message.ts'
+import { decodeMessage, encodeGroupInfo, encodeSecrets } from './message.ts'
 import { openCommit } from './open-commit.ts'
 import { adopt, enclose, outside, type TsMlsGroup } from './state.ts'
 import { membersOf, neededExtensions, personOf, ruleCommit, ruleGroup } from './view.ts'
@@ -80,13 +80,15 @@ export async function makeCommit(crypto: Crypto, group: TsMlsGroup, change: Comm
     })
     .finally(() => psk.fill(0))
   const { welcome } = made
+  const groupInfo = welcome === undefined ? new Uint8Array() : encodeGroupInfo(welcome)
   return {
     commit: encodeMlsMessage(made.commit),
     welcomes: keyPackages.map(({ agentId }, at) => {
       const secrets = welcome?.secrets[at]
       if (welcome === undefined || secrets === undefined) throw new TypeError('Every KeyPackage gets a Welcome.')
-      return { agentId, welcome: encodeWelcome({ ...welcome, secrets: [secrets] }) }
+      return { agentId, welcome: concat(encodeSecrets({ ...welcome, secrets: [secrets] }), groupInfo) }
     }),
+    groupInfo,
     declaration,
     next: adopt(crypto, made.newState, key),
     current: outside(enclose(crypto, withHandshakeUsed(state), key)),

@@ -1,6 +1,8 @@
 /** Encodes and decodes MLSMessages of one kind (RFC 9420, section 6), with no trailing bytes. */
 import type { KeyPackage, PrivateMessage, Welcome } from 'ts-mls'
 import { decodeMlsMessage, encodeMlsMessage } from 'ts-mls/message.js'
+import { concat } from '../bytes.ts'
+import { lengthBytes, writeLength } from '../framing.ts'
 
 interface Kinds {
   readonly mls_key_package: { readonly keyPackage: KeyPackage }
@@ -22,6 +24,20 @@ export function decodeMessage<Kind extends keyof Kinds>(kind: Kind, bytes: Uint8
 /** Encodes a KeyPackage. */
 export function encodeKeyPackage(keyPackage: KeyPackage): Uint8Array {
   return encodeMlsMessage({ version: 'mls10', wireformat: 'mls_key_package', keyPackage })
+}
+
+/** The bytes of a Welcome, up to those that `encodeGroupInfo` gives. */
+export function encodeSecrets(welcome: Welcome): Uint8Array {
+  const withNothing = encodeWelcome({ ...welcome, encryptedGroupInfo: new Uint8Array() })
+  // The last byte is the length of nothing.
+  return withNothing.subarray(0, -1)
+}
+
+/** The end of the bytes of a Welcome: the encrypted GroupInfo behind its length. */
+export function encodeGroupInfo({ encryptedGroupInfo }: Welcome): Uint8Array {
+  const head = new Uint8Array(lengthBytes(encryptedGroupInfo.length))
+  writeLength(head, 0, encryptedGroupInfo.length)
+  return concat(head, encryptedGroupInfo)
 }
 
 /** The bytes of a Welcome. */

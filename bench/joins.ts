@@ -1,0 +1,110 @@
+/**
+ * How long it takes to fill a channel, and what it costs: guests that join by one token all at once, `addMembers` of
+ * many, and a member that replaces its keys. The owner is this process, the relay `static up`, the guests share a third
+ * process, so on few cores their work is most of the time: each member follows each commit.
+ * `STATIC_BENCH_JOINS=30,100` chooses the sizes; `STATIC_BENCH_PROFILE=1` writes CPU profiles.
+ */
+import { fork } from 'node:child_process'
+import { once } from 'node:events'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { makeWorkspace } from '@static/testkit/server/workspace'
+import { StaticChannelManager } from '@static/sdk'
+import { startSystem } from './agent/system.ts'
+import { cpuMs, median } from './api/processor.ts'
+import type { Ask, Told } from './joins/messages.ts'
+
+const SIZES = (process.env['STATIC_BENCH_JOINS'] ?? '30,100,249').split(',').map(Number)
+const ADDED = 240
+const ROTATING = 41
+const ROTATIONS = 9
+
+const profile = process.env['STATIC_BENCH_PROFILE'] === undefined ? [] : ['--cpu-prof', '--cpu-prof-dir=bench/results']
+using workspace = await makeWorkspace()
+await using system = await startSystem(workspace, profile)
+const { apiKey, ...connection } = system.connection('quic')
+const crowd = fork(
+  join(import.meta.dirname, 'joins/crowd.ts'),
+  [JSON.stringify({ ...connection, directory: workspace.directory('crowd') })],
+  { execArgv: [...profile] },
+)
+const ended = once(crowd, 'exit')
+const owner = await StaticChannelManager.connect({
+  ...connection,
+  apiKey,
+  identity: 'owner',
+  dataDir: workspace.directory('owner'),
+})
+
+async function ask(question: Ask): Promise<Told> {
+  const answer = once(crowd, 'message')
+  crowd.send(question)
+  const [told] = (await Promise.race([answer, ended.then(() => [{ failure: 'The crowd has ended.' }])])) as [Told]
+  if (told.failure !== undefined) throw new Error(told.failure)
+  return told
+}
+
+interface Cost {
+  readonly seconds: number
+  readonly cpuSeconds: { readonly owner: number; readonly relay: number; readonly crowd: number }
+}
+
+/** How long something takes, and the CPU time of all three meanwhile. */
+async function cost(work: () => Promise<unknown>): Promise<Cost> {
+  const pids = [process.pid, system.pid, crowd.pid ?? 0]
+  const before = pids.map(cpuMs)
+  const start = performance.now()
+  await work()
+  const seconds = (performance.now() - start) / 1000
+  const [mine = 0, relay = 0, guests = 0] = pids.map((pid, at) => (cpuMs(pid) - (before[at] ?? 0)) / 1000)
+  const round = (value: number): number => Number(value.toFixed(2))
+  return { seconds: round(seconds), cpuSeconds: { owner: round(mine), relay: round(relay), crowd: round(guests) } }
+}
+
+const results: Record<string, unknown> = {}
+function tell(name: string, value: unknown): void {
+  results[name] = value
+  console.log(name, JSON.stringify(value))
+}
+
+await ask({ type: 'connect', count: Math.max(ADDED, ...SIZES) })
+tell(
+  '11 channels',
+  await cost(async () => {
+    for (let at = 0; at < 11; at++) await owner.create(`bench/task/${at}`)
+  }),
+)
+for (const count of SIZES) {
+  const name = `bench/joins/${count}`
+  await owner.create(name)
+  const token = await owner.invite(name, { maxUses: count })
+  tell(`${count} joins`, await cost(() => ask({ type: 'join', name, token, count })))
+}
+{
+  const name = 'bench/joins/rotating'
+  await owner.create(name)
+  const token = await owner.invite(name, { maxUses: ROTATING - 1 })
+  await ask({ type: 'join', name, token, count: ROTATING - 1 })
+  const times: number[] = []
+  const total = await cost(async () => {
+    for (let at = 0; at < ROTATIONS; at++) times.push((await ask({ type: 'rotate', name })).milliseconds)
+  })
+  tell(`rotation at ${ROTATING} members`, { medianMs: Math.round(median(times)), ...total })
+  const own: number[] = []
+  for (let at = 0; at < ROTATIONS; at++) {
+    const start = performance.now()
+    await owner.client.channel(name).rotate()
+    own.push(performance.now() - start)
+  }
+  tell(`rotation of the owner at ${ROTATING} members`, { medianMs: Math.round(median(own)) })
+}
+{
+  const channel = await owner.create('bench/joins/added')
+  const { keyPackages } = await ask({ type: 'keyPackages', count: ADDED })
+  const bytes = keyPackages.map((text) => Buffer.from(text, 'base64'))
+  tell(`addMembers of ${ADDED}`, await cost(() => channel.addMembers(bytes)))
+}
+writeFileSync(join(import.meta.dirname, 'results/joins.json'), `${JSON.stringify(results, null, 2)}\n`)
+await owner.close()
+crowd.disconnect()
+await ended
