@@ -7,7 +7,7 @@ import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
 import fc, { type Arbitrary } from 'fast-check'
-import { startApi } from '@static/api'
+import { Admin, openStore, startApi } from '@static/api'
 import { anyJson, anyText, matching, nearly } from '../support/arbitrary.ts'
 import { type Call, makeClient } from '@static/testkit/server/client'
 import { makeDatabase } from '../support/database.ts'
@@ -114,8 +114,8 @@ function plans(operation: Operation): Arbitrary<Plan> {
   })
 }
 
-/** The same body with the address and the password of a guest, where it has proper ones. */
-function truthful(body: unknown, email: string): unknown {
+/** The same body with the address and the password of a guest, and a link's token, where it has proper ones. */
+function truthful(body: unknown, email: string, token: string): unknown {
   if (typeof body !== 'object' || body === null || Array.isArray(body)) return body
   const fields: Record<string, unknown> = { ...body }
   const replace = (name: string, form: RegExp, value: string): void => {
@@ -124,6 +124,7 @@ function truthful(body: unknown, email: string): unknown {
   }
   replace('password', /^.{8,}$/, PASSWORD)
   replace('current_password', /^.{8,}$/, PASSWORD)
+  replace('token', /^./, token)
   replace('email', /^[!-~]+@[!-~]+$/, email)
   return fields
 }
@@ -131,6 +132,7 @@ function truthful(body: unknown, email: string): unknown {
 function callOf(
   { operation, who, credential, id, query, idempotencyKey, body, contentType }: Plan,
   guests: Guests,
+  token: string,
 ): Call {
   const target = 'kind' in id ? guests.id(who, id.kind) : id.text
   const path = operation.path.replace('{id}', () => target)
@@ -141,7 +143,7 @@ function callOf(
       ? undefined
       : body.kind === 'raw'
         ? body.bytes
-        : JSON.stringify(body.real ? truthful(body.value, email) : body.value)
+        : JSON.stringify(body.real ? truthful(body.value, email, token) : body.value)
   return {
     method: operation.method,
     path: query === '' ? path : `${path}?${query}`,
@@ -166,6 +168,9 @@ async function askMany(workspace: Workspace, database: string, count: number): P
     log: { write: () => {}, pretty: false, level: 'error' },
   })
   using client = makeClient(api.url, workspace.ca, { connections: AT_ONCE })
+  const store = await openStore(database)
+  const admin = new Admin(store)
+  const { id: linked } = await admin.create('linked@example.com', undefined, 1)
   try {
     const operations = operationsOf(await client.json<Document>(200, { path: '/openapi.json' }))
     const guests = new Guests(client, api.url)
@@ -174,7 +179,8 @@ async function askMany(workspace: Workspace, database: string, count: number): P
     const wrong = new Map<string, string>()
     const wishes = fc.sample(fc.oneof(...operations.map(plans)), { numRuns: count, seed: SEED })
     const ask = async (plan: Plan): Promise<void> => {
-      const call = callOf(plan, guests)
+      const isLink = plan.operation.name === 'POST /v1/passwords'
+      const call = callOf(plan, guests, isLink ? (await admin.passwordLink(linked, 1)).token : '')
       const answer = await client.call(call)
       const fault = plan.operation.judge(answer)
       if (fault !== undefined) {
@@ -207,6 +213,7 @@ async function askMany(workspace: Workspace, database: string, count: number): P
     assert.deepEqual([...wrong.values()], [], `Some answers are not as described (seed ${SEED}).`)
     return seen
   } finally {
+    await store.close()
     await api.close()
   }
 }

@@ -1,6 +1,6 @@
 /** Starts the API: opens the database, listens, and shuts down in order. The only file here that opens sockets. */
 import { type Logger, type LogOptions, makeLog } from '@static/node/logger'
-import { StaticError } from '@static/protocol'
+import { type SignupMode, StaticError } from '@static/protocol'
 import { openStore } from './db/store.ts'
 import type { App } from './http/app.ts'
 import { type BuiltPage, readBuiltPage } from './http/built-page.ts'
@@ -10,12 +10,14 @@ import { useMetrics } from './http/metrics.ts'
 import { makeWebServer, type WebServer } from './http/server.ts'
 import type { Clock } from './ports.ts'
 import { accountRoutes } from './routes/accounts.ts'
+import { auditRoutes } from './routes/audit.ts'
 import { consoleRoutes } from './routes/console.ts'
 import { docsRoutes } from './routes/docs.ts'
 import { healthRoutes } from './routes/health.ts'
 import { keyRoutes } from './routes/keys.ts'
 import { leaseRoutes } from './routes/leases.ts'
 import { metricsRoutes } from './routes/metrics.ts'
+import { operatorLinkRoutes } from './routes/operator-links.ts'
 import { sessionRoutes } from './routes/sessions.ts'
 import { tokenRoutes } from './routes/tokens.ts'
 import { usageRoutes } from './routes/usage.ts'
@@ -40,6 +42,10 @@ export interface ApiOptions {
   readonly metricsToken?: string | undefined
   /** Proxies whose `X-Forwarded-For` header is trusted for the client's address. */
   readonly trustedProxies?: readonly string[] | undefined
+  /** Who may sign up; everyone by default. */
+  readonly signup?: SignupMode | undefined
+  /** Record the addresses of clients in the audit log. */
+  readonly auditAddresses?: boolean | undefined
   /** The directory of the built console, served at /console. */
   readonly console?: string | undefined
   /** Whether the relay is ready, reported at /health/ready; undefined if this API does not monitor a relay. */
@@ -95,6 +101,7 @@ export async function startApi(options: ApiOptions): Promise<Api> {
   }
   try {
     const addresses = await listenAll({ options, service, log, page }, servers)
+    await service.savePublicUrl(addresses.url)
     const renew = (fresh: Certificate): void => {
       for (const server of servers) server.renew(fresh)
     }
@@ -110,8 +117,8 @@ async function openRules(options: ApiOptions, settings: Settings, log: Logger): 
   const store = await openStore(options.database)
   const onError = (err: unknown): void => log.error({ err }, 'background task failed; it will be retried')
   try {
-    const { masterKey, now = Date.now } = options
-    return await openService({ store, masterKey, settings, now, onError })
+    const { masterKey, signup = 'open', auditAddresses = false, now = Date.now } = options
+    return await openService({ store, masterKey, settings, signup, auditAddresses, now, onError })
   } catch (error) {
     await store.close()
     throw error
@@ -152,6 +159,8 @@ function addPublicRoutes(app: App, { options, service, page }: Parts, origin: ()
   sessionRoutes(app, service, origin)
   tokenRoutes(app, service)
   usageRoutes(app, service, origin)
+  auditRoutes(app, service, origin)
+  operatorLinkRoutes(app, service)
   healthRoutes(app, service, options.relayIsReady)
   docsRoutes(app)
   if (page) consoleRoutes(app, page)

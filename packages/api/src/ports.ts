@@ -1,5 +1,5 @@
 /** The interfaces that the rules of the API depend on. Each store is one file in `db/`. */
-import type { AccountStatus, Mode, Plan } from '@static/protocol'
+import type { AccountStatus, AuditActor, AuditEvent, Mode, Plan } from '@static/protocol'
 
 /** Milliseconds since 1970. Injected, so that tests can set the time. */
 export type Clock = () => number
@@ -58,22 +58,104 @@ export type Credential =
   | { readonly by: 'session'; readonly idHash: string }
   | { readonly by: 'password'; readonly hash: string }
 
+/** Something that happened to an account. Stored in the same transaction as what it reports. */
+export interface AuditEntry {
+  readonly accountId: string
+  readonly at: number
+  readonly actor: AuditActor
+  readonly event: AuditEvent
+  readonly keyId?: string
+  readonly plan?: Plan
+  readonly address?: string | undefined
+  /** How often it happened; 1 by default. */
+  readonly count?: number
+}
+
+/** A stored entry. Frequent events of an hour share one. */
+export interface AuditRecord extends Omit<AuditEntry, 'keyId' | 'plan' | 'address'> {
+  readonly id: string
+  readonly count: number
+  readonly lastAt: number
+  readonly keyId: string | null
+  readonly plan: Plan | null
+  readonly address: string | null
+}
+
+export interface AuditStore {
+  /** Adds entries, in one transaction for each account. Ignores accounts that do not exist. */
+  add(entries: readonly AuditEntry[]): Promise<void>
+  /** At most `limit` entries of the account, or of all, older than the entry `before`, newest first. */
+  list(accountId: string | undefined, before: string | undefined, limit: number): Promise<AuditRecord[]>
+}
+
+/** The public part of a one-time token finds its row; of the secret part only a hash is stored. */
+export interface OneTimeToken {
+  readonly selector: string
+  readonly secretHash: string
+}
+
+/** A one-time token that the operator hands out: it sets a password, or creates an account. */
+export interface LinkRecord extends OneTimeToken {
+  /** The account whose password it sets; null for a sign-up invite. */
+  readonly accountId: string | null
+  readonly createdAt: number
+  readonly expiresAt: number
+}
+
+export interface LinkStore {
+  /** Adds a link. One that sets a password replaces those of its account; false if that account is closed. */
+  create(link: LinkRecord, entry: AuditEntry | undefined): Promise<boolean>
+  find(selector: string): Promise<LinkRecord | undefined>
+  /**
+   * Uses the link up, sets the hash, ends all sign-in sessions; false if the link is no longer valid, or the account is
+   * not active.
+   */
+  setPassword(link: LinkRecord, newHash: string, entry: AuditEntry): Promise<boolean>
+}
+
+/** What a new account comes with. */
+export interface AccountExtras {
+  readonly key?: KeyRecord
+  readonly claim?: IdempotencyClaim | undefined
+  /** The sign-up invite to use up. */
+  readonly invite?: OneTimeToken | undefined
+  readonly entries: readonly AuditEntry[]
+}
+
+/** What the operator looks for in the list of accounts. */
+export interface AccountQuery {
+  /** A part of the e-mail address or of the name, or the whole id. */
+  readonly text?: string | undefined
+  readonly status?: AccountStatus | undefined
+  /** The last account of the page before. */
+  readonly after?: string | undefined
+  readonly limit: number
+}
+
 export interface AccountStore {
-  /** Account and first key, both or none. */
+  /** Account and everything that comes with it, or nothing. */
   create(
     account: AccountRecord,
-    key: KeyRecord,
-    claim?: IdempotencyClaim,
-  ): Promise<'created' | 'email_taken' | 'claimed'>
+    extras: AccountExtras,
+  ): Promise<'created' | 'email_taken' | 'claimed' | 'invite_invalid'>
   byId(id: string): Promise<AccountRecord | undefined>
   /** Ignores case. */
   byEmail(email: string): Promise<AccountRecord | undefined>
-  /** Sets the hash and ends all sign-in sessions; false if the hash is no longer `oldHash`. */
-  setPassword(id: string, oldHash: string, newHash: string): Promise<boolean>
-  /** Closes, revokes all keys, ends all sessions, erases personal data; false if the hash is no longer `oldHash`. */
-  close(id: string, oldHash: string, now: number): Promise<boolean>
+  /** The oldest first. */
+  list(query: AccountQuery): Promise<AccountRecord[]>
+  /** Sets the hash, ends all sign-in sessions and set-password links; false if the hash is no longer `oldHash`. */
+  setPassword(id: string, oldHash: string, newHash: string, entry: AuditEntry): Promise<boolean>
+  /**
+   * Closes, revokes all keys, ends all sessions and links, erases personal data; false if the account is closed, or if
+   * `oldHash` is given and no longer its hash.
+   */
+  close(id: string, oldHash: string | undefined, entry: AuditEntry): Promise<boolean>
   /** Sets plan or status of an account that is not closed; false if there is none. */
-  change(id: string, change: { readonly plan: Plan } | { readonly status: 'active' | 'suspended' }): Promise<boolean>
+  change(
+    id: string,
+    change: { readonly plan: Plan } | { readonly status: 'active' | 'suspended' },
+    entry: AuditEntry,
+  ): Promise<boolean>
 }
 
 export interface KeyStore {
@@ -85,13 +167,14 @@ export interface KeyStore {
     key: KeyRecord,
     most: number,
     credential: Credential,
-    claim?: IdempotencyClaim,
+    claim: IdempotencyClaim | undefined,
+    entry: AuditEntry,
   ): Promise<'created' | 'limit' | 'claimed' | 'refused'>
   byPrefix(prefix: string): Promise<VerifiableKey | undefined>
   /** Active keys, newest first, ties by id descending. */
   list(accountId: string, modes: readonly Mode[]): Promise<ListedKeyRecord[]>
   /** False if there is no such active key. */
-  revoke(accountId: string, id: string, modes: readonly Mode[], now: number): Promise<boolean>
+  revoke(id: string, modes: readonly Mode[], entry: AuditEntry): Promise<boolean>
   /** Moves `last_used_at` forward, never back. */
   touch(uses: ReadonlyMap<string, number>): Promise<void>
 }
@@ -106,10 +189,11 @@ export interface SessionRecord {
 
 export interface SessionStore {
   /** False if the account's hash is no longer `passwordHash`. */
-  create(session: SessionRecord, passwordHash: string): Promise<boolean>
+  create(session: SessionRecord, passwordHash: string, entry: AuditEntry): Promise<boolean>
   find(idHash: string): Promise<(SessionRecord & { readonly plan: Plan; readonly status: AccountStatus }) | undefined>
   renew(idHash: string, expiresAt: number): Promise<void>
-  remove(idHash: string): Promise<void>
+  /** Ends a session, if there is one; `entryOf` makes the entry for its account. */
+  remove(idHash: string, entryOf: (accountId: string) => AuditEntry): Promise<void>
 }
 
 /** One account's counters of one mode and month. */
@@ -203,8 +287,12 @@ export interface Store {
   readonly leases: LeaseStore
   readonly signingKeys: SigningKeyStore
   readonly idempotency: IdempotencyStore
-  /** Deletes expired sessions, idempotency keys and settled leases. */
-  prune(now: number): Promise<void>
+  readonly links: LinkStore
+  readonly audit: AuditStore
+  /** The public address that the API last started with, for the operator's links. */
+  readonly publicUrl: { read(): Promise<string | undefined>; write(url: string): Promise<void> }
+  /** Deletes expired sessions, links and idempotency keys, settled leases, and audit entries from before `auditFrom`. */
+  prune(now: number, auditFrom: number): Promise<void>
   /** Rejects if the database does not respond. */
   ping(): Promise<void>
   close(): Promise<void>

@@ -1,14 +1,18 @@
 /** All rules of the API over one store: what the HTTP routes call. */
 import { setTimeout as wait } from 'node:timers/promises'
 import { sodium } from '@static/node/sodium'
+import type { SignupMode } from '@static/protocol'
 import { Accounts } from './rules/accounts.ts'
+import { Audit } from './rules/audit.ts'
 import { Hasher } from './secrets/hash.ts'
 import { Keys } from './rules/keys.ts'
 import { Leases } from './rules/leases.ts'
 import { type Limits, makeLimits } from './rules/limits.ts'
 import { Passwords } from './rules/password.ts'
+import { PasswordLinks } from './rules/password-links.ts'
 import type { Clock, Store } from './ports.ts'
 import { Sessions } from './rules/sessions.ts'
+import { SignUpInvites } from './rules/sign-up-invites.ts'
 import type { Settings } from './settings.ts'
 import { KeyRing } from './secrets/signing-keys.ts'
 import { makeTagger } from './secrets/tag.ts'
@@ -27,6 +31,9 @@ export interface ServiceOptions {
   /** Opens the sealed signing keys. */
   readonly masterKey: Uint8Array
   readonly settings: Settings
+  readonly signup: SignupMode
+  /** Record the addresses of clients in the audit log. */
+  readonly auditAddresses: boolean
   readonly now: Clock
   /** Called when a background task fails; the task is retried automatically. */
   readonly onError: (error: unknown) => void
@@ -41,7 +48,10 @@ export interface Service {
   readonly verifier: KeyVerifier
   readonly keyUsage: KeyUsageBuffer
   readonly ring: KeyRing
+  readonly invites: SignUpInvites
   readonly accounts: Accounts
+  readonly passwordLinks: PasswordLinks
+  readonly audit: Audit
   readonly keys: Keys
   readonly sessions: Sessions
   readonly tokens: Tokens
@@ -49,6 +59,8 @@ export interface Service {
   readonly leases: Leases
   /** Settles expired leases and deletes expired rows; runs automatically every hour. */
   cleanUp(): Promise<void>
+  /** Saves the public address for the links that `static admin` prints. */
+  savePublicUrl(url: string): Promise<void>
   /** Rejects with the database's error while the database is unusable. */
   ready(): Promise<void>
   /** Writes pending usage and closes the store. */
@@ -64,17 +76,21 @@ export async function openService(options: ServiceOptions): Promise<Service> {
   const keyUsage = new KeyUsageBuffer(store.keys, store.usage, now)
   const lifetime = settings.signingKeyDays * DAY
   const ring = await KeyRing.open({ store: store.signingKeys, masterKey: options.masterKey, now, lifetime })
-  const keys = new Keys(store, hasher, limits, settings.keysPerAccount, now)
-  const accounts = new Accounts(store, keys, new Passwords(hasher, limits), limits, now)
+  const audit = new Audit(store.audit, options.auditAddresses, now)
+  const keys = new Keys(store, hasher, limits, audit, settings.keysPerAccount, now)
+  const passwords = new Passwords(hasher, limits, audit)
+  const invites = new SignUpInvites(options.signup, store.links, limits, now)
+  const accounts = new Accounts({ store, keys, passwords, invites, limits, audit, now })
   const leases = new Leases(store, settings, now)
   await hasher.warmUp()
 
   const cleanUp = async (): Promise<void> => {
     await leases.sweepAll()
-    await store.prune(now())
+    await store.prune(now(), now() - settings.auditDays * DAY)
   }
   const jobs = [
     every(FLUSH_EVERY, () => keyUsage.flushDue(), onError),
+    every(FLUSH_EVERY, () => audit.flush(), onError),
     every(REFRESH_EVERY, () => ring.refresh(), onError),
     every(PRUNE_EVERY, cleanUp, onError),
   ]
@@ -87,13 +103,17 @@ export async function openService(options: ServiceOptions): Promise<Service> {
     verifier,
     keyUsage,
     ring,
+    invites,
     accounts,
+    passwordLinks: new PasswordLinks(store, passwords, limits, audit, now),
+    audit,
     keys,
-    sessions: new Sessions(store.sessions, accounts, settings.sessionSeconds * 1000, now),
+    sessions: new Sessions(store.sessions, accounts, audit, settings.sessionSeconds * 1000, now),
     tokens: new Tokens(ring, limits, keyUsage, settings, now),
     usages: new Usages(store.usage, leases, keyUsage, settings.quota, now),
     leases,
     cleanUp,
+    savePublicUrl: (url) => store.publicUrl.write(url),
     ready: () => store.ping(),
     async close() {
       for (const job of jobs) clearInterval(job.timer)
@@ -102,6 +122,7 @@ export async function openService(options: ServiceOptions): Promise<Service> {
       const work = async (): Promise<void> => {
         await Promise.all(jobs.map((job) => job.running))
         await keyUsage.flush()
+        await audit.flush()
       }
       try {
         await Promise.race([work(), late])

@@ -39,6 +39,8 @@ export interface Settings {
   readonly bodyBytes: number
   readonly sessionSeconds: number
   readonly signingKeyDays: number
+  /** How long an event stays in the audit log. */
+  readonly auditDays: number
   readonly http: {
     readonly headersSeconds: number
     readonly requestSeconds: number
@@ -71,6 +73,7 @@ export const DEFAULT_SETTINGS: Settings = {
   bodyBytes: 16 * 1024,
   sessionSeconds: 12 * 3600,
   signingKeyDays: 30,
+  auditDays: 90,
   http: {
     headersSeconds: 10,
     requestSeconds: 30,

@@ -9,7 +9,7 @@ import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { describe } from 'node:test'
 import pg from 'pg'
-import type { SignedUp } from '@static/protocol'
+import type { SignedUp, SignupMode } from '@static/protocol'
 import { certificates } from '@static/testkit/certificates'
 import { type Api, startApi } from '../src/index.ts'
 
@@ -75,6 +75,8 @@ export interface BenchOptions {
   /** The directory of a built console. */
   readonly console?: string
   readonly relayIsReady?: () => boolean
+  readonly signup?: SignupMode
+  readonly auditAddresses?: boolean
 }
 
 const PASSWORD = 'a password for tests'
@@ -94,6 +96,8 @@ export async function startBench(engine: Engine, options: BenchOptions = {}): Pr
     internal: options.internal === undefined ? undefined : { host: 'localhost', port: 0, credential: options.internal },
     console: options.console,
     relayIsReady: options.relayIsReady,
+    signup: options.signup,
+    auditAddresses: options.auditAddresses,
     settings: merge(QUICK, options.settings ?? {}),
     log: { write: (line) => lines.push(line), pretty: false, level: 'debug' },
     now: () => clock.now,

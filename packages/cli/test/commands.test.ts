@@ -128,17 +128,7 @@ describe('static up and static admin', () => {
       status: 'active',
       createdAt: 1,
     } as const
-    const key = {
-      id: account,
-      accountId: account,
-      prefix: 'sk_live_xxxxxxxx',
-      name: 'default',
-      mode: 'live',
-      hash: '',
-      createdAt: 1,
-      lastUsedAt: null,
-    } as const
-    assert.equal(await store.accounts.create(person, key), 'created')
+    assert.equal(await store.accounts.create(person, { entries: [] }), 'created')
     await store.close()
   })
   after(async () => {
@@ -210,7 +200,7 @@ describe('static up and static admin', () => {
     const { stdout } = await run('admin', 'resume', account, ...flags, '--json')
     assert.equal(JSON.parse(stdout).status, 'active')
     const store = await openStore(join(data, 'api.sqlite'))
-    assert.equal((await new Admin(store.accounts).inspect(account)).plan, 'team')
+    assert.equal((await new Admin(store).inspect(account)).plan, 'team')
     await store.close()
   })
 

@@ -3,15 +3,17 @@ import type { Account as AccountAnswer } from '@static/protocol'
 import type { JSX, RefObject } from 'preact'
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { Account } from './account.tsx'
+import { Activity } from './activity.tsx'
 import { ApiError, call, messageOf } from './api.ts'
 import { Problem } from './form.tsx'
 import { Health } from './health.tsx'
 import { Keys } from './keys.tsx'
 import { NewKey } from './new-key.tsx'
 import { type SecretKey, type Session, SessionContext } from './session.ts'
+import { SetPassword } from './set-password.tsx'
 import { SignIn } from './sign-in.tsx'
 import { Usage } from './usage.tsx'
-import { enterView, useView, type View, VIEWS } from './view.ts'
+import { enterView, usePlace, type View, VIEWS } from './view.ts'
 
 type Who =
   | { readonly is: 'unknown'; readonly error?: unknown }
@@ -25,7 +27,7 @@ export function App(): JSX.Element {
   const [who, setWho] = useState<Who>({ is: 'unknown' })
   const [secret, setSecret] = useState<SecretKey>()
   const [result, say] = useState('')
-  const view = useView()
+  const { view, token } = usePlace()
   const main = useRef<HTMLElement>(null)
 
   const look = useCallback(async () => {
@@ -50,6 +52,14 @@ export function App(): JSX.Element {
   const account = who.is === 'in' ? who.account : undefined
   const session = useMemo<Session | undefined>(() => account && { account, show: setSecret, say, end }, [account, end])
 
+  const enter = (entered: AccountAnswer): void => {
+    setWho({ is: 'in', account: entered })
+    location.hash = '#/keys'
+  }
+  const signInAgain = (note: string): void => {
+    end(note)
+    location.hash = '#/sign-in'
+  }
   const signOut = async (): Promise<void> => {
     try {
       await call('DELETE', '/v1/sessions/current')
@@ -66,18 +76,25 @@ export function App(): JSX.Element {
   return (
     <SessionContext.Provider value={session}>
       <SkipLink main={main} />
-      <Header view={account && viewOf(view)} onSignOut={signOut} />
+      <Header view={view === 'set-password' ? undefined : account && viewOf(view)} onSignOut={signOut} />
       <main ref={main} id="main" tabIndex={-1}>
-        {who.is === 'unknown' && who.error !== undefined && <Problem error={who.error} retry={look} />}
-        {who.is === 'out' && (
-          <SignIn
-            isNew={view === 'sign-up'}
-            note={who.note}
-            show={setSecret}
-            onSignedIn={(account) => setWho({ is: 'in', account })}
-          />
+        {view === 'set-password' ? (
+          <SetPassword token={token} onSignedIn={enter} onSet={signInAgain} />
+        ) : (
+          <>
+            {who.is === 'unknown' && who.error !== undefined && <Problem error={who.error} retry={look} />}
+            {who.is === 'out' && (
+              <SignIn
+                isNew={view === 'sign-up'}
+                invite={token}
+                note={who.note}
+                show={setSecret}
+                onSignedIn={(entered) => setWho({ is: 'in', account: entered })}
+              />
+            )}
+            {who.is === 'in' && <Shown view={viewOf(view)} />}
+          </>
         )}
-        {who.is === 'in' && <Shown view={viewOf(view)} />}
       </main>
       <footer>
         <Health />
@@ -137,6 +154,13 @@ function viewOf(name: string): View {
   return Object.hasOwn(VIEWS, name) ? (name as View) : 'keys'
 }
 
+const SHOWN: Readonly<Record<View, JSX.Element>> = {
+  keys: <Keys />,
+  usage: <Usage />,
+  activity: <Activity />,
+  account: <Account />,
+}
+
 function Shown({ view }: { view: View }): JSX.Element {
   const heading = useRef<HTMLHeadingElement>(null)
   useLayoutEffect(() => enterView(VIEWS[view], heading.current), [view])
@@ -145,7 +169,7 @@ function Shown({ view }: { view: View }): JSX.Element {
       <h1 ref={heading} tabIndex={-1}>
         {VIEWS[view]}
       </h1>
-      {view === 'keys' ? <Keys /> : view === 'usage' ? <Usage /> : <Account />}
+      {SHOWN[view]}
     </>
   )
 }

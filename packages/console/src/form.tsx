@@ -61,18 +61,27 @@ export interface FieldProps {
   readonly type?: 'email' | 'password' | 'text'
   readonly autocomplete?: string
   readonly placeholder?: string
+  /** What it holds at first. */
+  readonly value?: string
   readonly 'aria-describedby'?: string | undefined
 }
 
 /** A required field. */
-export function Field({ label, hint, type = 'text', ...input }: FieldProps): JSX.Element {
+export function Field({ label, hint, type = 'text', value, ...input }: FieldProps): JSX.Element {
   const id = useId()
   // Preact has a separate type for each kind of input; `text` stands for all of them here.
   const one = type as 'text'
   return (
     <div class="field">
       <label for={id}>{label}</label>
-      <input id={id} type={one} required aria-describedby={hint === undefined ? undefined : `${id}-hint`} {...input} />
+      <input
+        id={id}
+        type={one}
+        required
+        defaultValue={value}
+        aria-describedby={hint === undefined ? undefined : `${id}-hint`}
+        {...input}
+      />
       {hint !== undefined && (
         <p class="hint" id={`${id}-hint`}>
           {hint}

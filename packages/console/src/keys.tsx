@@ -80,7 +80,7 @@ interface KeyTableProps {
 
 function KeyTable({ keys, onRevoke }: KeyTableProps): JSX.Element {
   return (
-    <table class="keys">
+    <table class="keys blocks">
       <thead>
         <tr>
           <th scope="col">Name</th>
@@ -119,7 +119,8 @@ function KeyTable({ keys, onRevoke }: KeyTableProps): JSX.Element {
   )
 }
 
-function Time({ iso }: { iso: string }): JSX.Element {
+/** A time relative to now; the exact one is its title. */
+export function Time({ iso }: { iso: string }): JSX.Element {
   return (
     <time dateTime={iso} title={at(iso)}>
       {ago(iso)}

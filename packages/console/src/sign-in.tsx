@@ -1,7 +1,7 @@
 /** The sign-in and sign-up forms. */
-import type { Account, SignedUp } from '@static/protocol'
+import type { Account, SignedUp, SignupMode } from '@static/protocol'
 import type { JSX } from 'preact'
-import { useLayoutEffect, useRef } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { call } from './api.ts'
 import { Field, Form } from './form.tsx'
 import type { SecretKey } from './session.ts'
@@ -10,14 +10,17 @@ import { enterView } from './view.ts'
 export interface SignInProps {
   /** Sign up instead of sign in. */
   readonly isNew: boolean
+  /** The sign-up invite of the operator's link; may be empty. */
+  readonly invite: string
   /** Why the user has to sign in again; may be empty. */
   readonly note: string
   readonly show: (key: SecretKey) => void
   readonly onSignedIn: (account: Account) => void
 }
 
-export function SignIn({ isNew, note, show, onSignedIn }: SignInProps): JSX.Element {
+export function SignIn({ isNew, invite, note, show, onSignedIn }: SignInProps): JSX.Element {
   const section = useRef<HTMLElement>(null)
+  const mode = useSignupMode()
   const title = isNew ? 'Create an account' : 'Sign in'
   useLayoutEffect(() => enterView(title, section.current?.querySelector('input') ?? null), [title, note])
   return (
@@ -28,39 +31,69 @@ export function SignIn({ isNew, note, show, onSignedIn }: SignInProps): JSX.Elem
           {note}
         </p>
       )}
-      <Form
-        submit={title}
-        onSubmit={async ({ email, password }) => {
-          if (isNew) {
-            const { api_key: first } = await call<SignedUp>('POST', '/v1/accounts', { email, password })
-            // Before anything else can fail, because the key is never shown again.
-            show(first)
-          }
-          onSignedIn(await call<Account>('POST', '/v1/sessions', { email, password }))
-        }}
-      >
-        <Field
-          label="E-mail address"
-          name="email"
-          type="email"
-          autocomplete="username"
-          maxLength={254}
-          aria-describedby={note === '' ? undefined : 'note'}
-        />
-        <Field
-          label="Password"
-          name="password"
-          type="password"
-          autocomplete={isNew ? 'new-password' : 'current-password'}
-          maxLength={128}
-          minLength={isNew ? 8 : undefined}
-          hint={isNew ? 'At least 8 characters, and not easy to guess.' : undefined}
-        />
-      </Form>
-      <p class="aside">
-        {isNew ? 'Already have an account? ' : 'New here? '}
-        <a href={isNew ? '#/sign-in' : '#/sign-up'}>{isNew ? 'Sign in' : 'Create an account'}</a>
-      </p>
+      {isNew && mode === 'closed' ? (
+        <p>This server does not let people sign up. Ask its operator to create an account for you.</p>
+      ) : (
+        <Form
+          submit={title}
+          onSubmit={async ({ email, password, code }) => {
+            if (isNew) {
+              const wanted = { email, password, ...(code === undefined ? {} : { invite: code.trim() }) }
+              const { api_key: first } = await call<SignedUp>('POST', '/v1/accounts', wanted)
+              // Before anything else can fail, because the key is never shown again.
+              show(first)
+            }
+            onSignedIn(await call<Account>('POST', '/v1/sessions', { email, password }))
+          }}
+        >
+          <Field
+            label="E-mail address"
+            name="email"
+            type="email"
+            autocomplete="username"
+            maxLength={254}
+            aria-describedby={note === '' ? undefined : 'note'}
+          />
+          <Field
+            label="Password"
+            name="password"
+            type="password"
+            autocomplete={isNew ? 'new-password' : 'current-password'}
+            maxLength={128}
+            minLength={isNew ? 8 : undefined}
+            hint={isNew ? 'At least 8 characters, and not easy to guess.' : undefined}
+          />
+          {isNew && mode === 'invite' && (
+            <Field
+              label="Invite"
+              name="code"
+              autocomplete="off"
+              maxLength={128}
+              value={invite}
+              hint="One-time code from the operator of this server."
+            />
+          )}
+        </Form>
+      )}
+      {(isNew || mode !== 'closed') && (
+        <p class="aside">
+          {isNew ? 'Already have an account? ' : 'New here? '}
+          <a href={isNew ? '#/sign-in' : '#/sign-up'}>{isNew ? 'Sign in' : 'Create an account'}</a>
+        </p>
+      )}
     </section>
   )
+}
+
+/** Who may sign up; undefined until the API has answered. */
+function useSignupMode(): SignupMode | undefined {
+  const [mode, setMode] = useState<SignupMode>()
+  useEffect(() => {
+    call<{ mode: SignupMode }>('GET', '/v1/signup').then(
+      (answer) => setMode(answer.mode),
+      // The form itself reports that the API cannot be reached.
+      () => {},
+    )
+  }, [])
+  return mode
 }

@@ -2,22 +2,36 @@
 import { useEffect, useState } from 'preact/hooks'
 
 /** The views of a signed-in user, in the order of the navigation. */
-export const VIEWS = { keys: 'Keys', usage: 'Usage', account: 'Account' } as const
+export const VIEWS = { keys: 'Keys', usage: 'Usage', activity: 'Activity', account: 'Account' } as const
 export type View = keyof typeof VIEWS
 
-/** The view's name in the address; it may be any text. */
-export function useView(): string {
-  const [view, setView] = useState(current)
+/** A view, and the one-time token that the operator's link brought with it. */
+export interface Place {
+  /** The view's name in the address; it may be any text. */
+  readonly view: string
+  readonly token: string
+}
+
+/** Where the user is. */
+export function usePlace(): Place {
+  const [place, setPlace] = useState(current)
   useEffect(() => {
-    const follow = (): void => setView(current())
+    const follow = (): void => setPlace(current())
     addEventListener('hashchange', follow)
     return () => removeEventListener('hashchange', follow)
   }, [])
-  return view
+  return place
 }
 
-function current(): string {
-  return location.hash.replace(/^#\//, '')
+let last: Place = { view: '', token: '' }
+
+function current(): Place {
+  const [view = '', token = ''] = location.hash.replace(/^#\//, '').split('/')
+  // A token must stay neither on the screen nor in the history.
+  if (token !== '') history.replaceState(null, '', `#/${view}`)
+  // The event of the address that brought the token may come after the token was taken out of it.
+  if (token !== '' || view !== last.view) last = { view, token }
+  return last
 }
 
 /** Announces a new view: sets the title of the tab, and moves the focus to the start of the view. */

@@ -47,6 +47,57 @@ export interface SignedUp extends Account {
   readonly api_key: { readonly id: string; readonly key_prefix: string; readonly name: string; readonly key: string }
 }
 
+/** Who may sign up: everyone, those with an invite of the operator, or no one. */
+export const SIGNUP_MODES = ['open', 'invite', 'closed'] as const
+export type SignupMode = (typeof SIGNUP_MODES)[number]
+
+/** The kinds of events in the audit log. */
+export const AUDIT_EVENTS = [
+  'account_created',
+  'account_closed',
+  'account_suspended',
+  'account_resumed',
+  'plan_changed',
+  'sign_in',
+  'sign_in_failed',
+  'session_ended',
+  'password_changed',
+  'password_link_created',
+  'password_set',
+  'key_created',
+  'key_revoked',
+] as const
+export type AuditEvent = (typeof AUDIT_EVENTS)[number]
+
+/** Who caused an event: the account's user, the operator, or the service itself. */
+export const AUDIT_ACTORS = ['user', 'admin', 'system'] as const
+export type AuditActor = (typeof AUDIT_ACTORS)[number]
+
+/** An event in the audit log. */
+export interface AuditedEvent {
+  readonly id: string
+  readonly at: string
+  /** Frequent events of an hour share one entry: how many there were, and the time of the last. */
+  readonly count: number
+  readonly last_at: string
+  readonly actor: AuditActor
+  readonly account_id: string
+  readonly event: AuditEvent
+  /** The key that was created or revoked. */
+  readonly key_id: string | null
+  /** The new plan. */
+  readonly plan: Plan | null
+  /** The client's address, if the operator records addresses. */
+  readonly address: string | null
+}
+
+/** A page of the audit log, newest first. */
+export interface AuditPage {
+  readonly events: readonly AuditedEvent[]
+  /** The `before` of the next page; null on the last one. */
+  readonly next: string | null
+}
+
 /** The response to a token exchange. */
 export interface IssuedToken {
   readonly token: string

@@ -46,6 +46,14 @@ export {
   type Readiness,
   type SignedUp,
   type Usage,
+  AUDIT_ACTORS,
+  AUDIT_EVENTS,
+  type AuditActor,
+  type AuditedEvent,
+  type AuditEvent,
+  type AuditPage,
+  SIGNUP_MODES,
+  type SignupMode,
 } from './http.ts'
 export { type JoinClaim, joinProofBytes } from './signed/invite.ts'
 export {

@@ -1,18 +1,22 @@
 /** Accounts in the database. */
-import type { Selectable, Transaction } from 'kysely'
+import { type Selectable, sql, type Transaction } from 'kysely'
 import type { AccountRecord, AccountStore } from '../ports.ts'
+import { record } from './audit.ts'
 import { claim } from './idempotency.ts'
 import { keyValues } from './keys.ts'
+import { removeLinks, takeLink } from './links.ts'
 import type { Db, Schema } from './schema.ts'
 import { rollBack, rollingBack } from './transaction.ts'
 
 export function accountStore(db: Db): AccountStore {
   return {
-    create: (account, key, wanted) =>
+    create: (account, { key, claim: wanted, invite, entries }) =>
       rollingBack(db, async (tx) => {
         await claim(tx, wanted, account.id)
         if (!(await insert(tx, account))) rollBack('email_taken')
-        await tx.insertInto('api_keys').values(keyValues(key)).execute()
+        if (invite && !(await takeLink(tx, invite, account.createdAt))) rollBack('invite_invalid')
+        if (key) await tx.insertInto('api_keys').values(keyValues(key)).execute()
+        await record(tx, entries)
         return 'created'
       }),
 
@@ -30,7 +34,24 @@ export function accountStore(db: Db): AccountStore {
       return row && fromRow(row)
     },
 
-    setPassword: (id, oldHash, newHash) =>
+    async list({ text, status, after, limit }) {
+      let query = db.selectFrom('accounts').selectAll().orderBy('id').limit(limit)
+      if (status !== undefined) query = query.where('status', '=', status)
+      if (after !== undefined) query = query.where('id', '>', after)
+      if (text !== undefined) {
+        const part = `%${emailKey(text).replaceAll(/[\\%_]/g, '\\$&')}%`
+        query = query.where((q) =>
+          q.or([
+            q('id', '=', text),
+            sql<boolean>`email_key like ${part} escape '\\'`,
+            sql<boolean>`lower(name) like ${part} escape '\\'`,
+          ]),
+        )
+      }
+      return (await query.execute()).map(fromRow)
+    },
+
+    setPassword: (id, oldHash, newHash, entry) =>
       db.transaction().execute(async (tx) => {
         const { numUpdatedRows } = await tx
           .updateTable('accounts')
@@ -40,37 +61,47 @@ export function accountStore(db: Db): AccountStore {
           .executeTakeFirst()
         if (numUpdatedRows === 0n) return false
         await tx.deleteFrom('sessions').where('account_id', '=', id).execute()
+        await removeLinks(tx, id)
+        await record(tx, [entry])
         return true
       }),
 
-    close: (id, oldHash, now) =>
+    close: (id, oldHash, entry) =>
       db.transaction().execute(async (tx) => {
-        const { numUpdatedRows } = await tx
+        let update = tx
           .updateTable('accounts')
           .set({ status: 'closed', email: '', email_key: null, name: null, password_hash: '' })
           .where('id', '=', id)
-          .where('password_hash', '=', oldHash)
-          .executeTakeFirst()
+          .where('status', '!=', 'closed')
+        if (oldHash !== undefined) update = update.where('password_hash', '=', oldHash)
+        const { numUpdatedRows } = await update.executeTakeFirst()
         if (numUpdatedRows === 0n) return false
         await tx
           .updateTable('api_keys')
-          .set({ revoked_at: now })
+          .set({ revoked_at: entry.at })
           .where('account_id', '=', id)
           .where('revoked_at', 'is', null)
           .execute()
         await tx.deleteFrom('sessions').where('account_id', '=', id).execute()
+        await removeLinks(tx, id)
+        await record(tx, [entry])
+        // Addresses are personal data, too.
+        await tx.updateTable('audit').set({ address: null }).where('account_id', '=', id).execute()
         return true
       }),
 
-    async change(id, change) {
-      const { numUpdatedRows } = await db
-        .updateTable('accounts')
-        .set(change)
-        .where('id', '=', id)
-        .where('status', '!=', 'closed')
-        .executeTakeFirst()
-      return numUpdatedRows > 0n
-    },
+    change: (id, change, entry) =>
+      db.transaction().execute(async (tx) => {
+        const { numUpdatedRows } = await tx
+          .updateTable('accounts')
+          .set(change)
+          .where('id', '=', id)
+          .where('status', '!=', 'closed')
+          .executeTakeFirst()
+        if (numUpdatedRows === 0n) return false
+        await record(tx, [entry])
+        return true
+      }),
   }
 }
 

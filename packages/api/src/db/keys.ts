@@ -1,9 +1,11 @@
 /** API keys in the database: Argon2id hashes and the public part of a key, never the key. */
-import { type Insertable, sql, type Transaction } from 'kysely'
+import type { Insertable, Transaction } from 'kysely'
 import { type AccountStatus, type Mode, MODES, type Plan } from '@static/protocol'
 import type { Credential, KeyRecord, KeyStore, ListedKeyRecord, VerifiableKey } from '../ports.ts'
+import { record } from './audit.ts'
 import type { Engine } from './engine.ts'
 import { claim } from './idempotency.ts'
+import { lockAccount } from './lock-account.ts'
 import type { Schema } from './schema.ts'
 import { rollBack, rollingBack } from './transaction.ts'
 
@@ -28,7 +30,7 @@ export function keyStore(engine: Engine): KeyStore {
   const list = engine.prepare(active, readAll)
   const listMode = engine.prepare(active.where('mode', '=', 'live'), readAll)
   return {
-    create: (key, most, credential, wanted) =>
+    create: (key, most, credential, wanted, entry) =>
       rollingBack(db, async (tx) => {
         // Locks the account, so that two concurrent creations cannot exceed the limit.
         const status = await lockAccount(tx, key.accountId)
@@ -42,6 +44,7 @@ export function keyStore(engine: Engine): KeyStore {
           .executeTakeFirstOrThrow()
         if (count >= most) rollBack('limit')
         await tx.insertInto('api_keys').values(keyValues(key)).execute()
+        await record(tx, [entry])
         return 'created'
       }),
 
@@ -51,8 +54,9 @@ export function keyStore(engine: Engine): KeyStore {
     list: (accountId, modes) =>
       MODES.every((mode) => modes.includes(mode)) ? list(accountId) : listMode(accountId, modes[0] ?? ''),
 
-    revoke: (accountId, id, modes, now) =>
+    revoke: (id, modes, entry) =>
       db.transaction().execute(async (tx) => {
+        const { accountId, at: now } = entry
         // Locks the account, as `create` does: a concurrent creation is either visible here, or is refused.
         await lockAccount(tx, accountId)
         const { numUpdatedRows } = await tx
@@ -63,7 +67,9 @@ export function keyStore(engine: Engine): KeyStore {
           .where('mode', 'in', modes)
           .where('revoked_at', 'is', null)
           .executeTakeFirst()
-        return numUpdatedRows > 0n
+        if (numUpdatedRows === 0n) return false
+        await record(tx, [entry])
+        return true
       }),
 
     async touch(uses) {
@@ -113,17 +119,6 @@ type ListedRow = readonly [
 function readListed(row: ListedRow): ListedKeyRecord {
   const [id, prefix, name, mode, createdAt, lastUsedAt] = row
   return { id, prefix, name, mode, createdAt, lastUsedAt }
-}
-
-/** Locks the account's row until the transaction ends and returns its state. */
-async function lockAccount(tx: Transaction<Schema>, id: string): Promise<AccountStatus | undefined> {
-  const row = await tx
-    .updateTable('accounts')
-    .set({ revision: sql`revision + 1` })
-    .where('id', '=', id)
-    .returning('status')
-    .executeTakeFirst()
-  return row?.status
 }
 
 /** Whether the caller's credential is still valid; the account's row must be locked. */

@@ -6,6 +6,7 @@ export const MIGRATIONS: Record<string, Migration> = {
   '0001_start': {
     async up(db: Kysely<unknown>): Promise<void> {
       await accountTables(db)
+      await operatorTables(db)
       await signingKeyTable(db)
       await usageTables(db)
       await idempotencyTable(db)
@@ -49,6 +50,39 @@ async function accountTables(db: Kysely<unknown>): Promise<void> {
     .execute()
   await db.schema.createIndex('sessions_account').on('sessions').column('account_id').execute()
   await db.schema.createIndex('sessions_expiry').on('sessions').column('expires_at').execute()
+}
+
+/** One-time links, the audit log, and facts about the deployment. */
+async function operatorTables(db: Kysely<unknown>): Promise<void> {
+  await db.schema
+    .createTable('links')
+    .addColumn('selector', 'text', (c) => c.primaryKey())
+    .addColumn('secret_hash', 'text', (c) => c.notNull())
+    .addColumn('account_id', 'text', (c) => c.references('accounts.id'))
+    .addColumn('created_at', 'bigint', (c) => c.notNull())
+    .addColumn('expires_at', 'bigint', (c) => c.notNull())
+    .execute()
+  await db.schema.createIndex('links_account').on('links').column('account_id').execute()
+  await db.schema
+    .createTable('audit')
+    .addColumn('id', 'text', (c) => c.primaryKey())
+    .addColumn('account_id', 'text', (c) => c.notNull().references('accounts.id'))
+    .addColumn('at', 'bigint', (c) => c.notNull())
+    .addColumn('last_at', 'bigint', (c) => c.notNull())
+    .addColumn('count', 'bigint', (c) => c.notNull())
+    .addColumn('actor', 'text', (c) => c.notNull())
+    .addColumn('event', 'text', (c) => c.notNull())
+    .addColumn('key_id', 'text')
+    .addColumn('plan', 'text')
+    .addColumn('address', 'text')
+    .execute()
+  await db.schema.createIndex('audit_account').on('audit').columns(['account_id', 'event', 'id']).execute()
+  await db.schema.createIndex('audit_age').on('audit').column('last_at').execute()
+  await db.schema
+    .createTable('deployment')
+    .addColumn('name', 'text', (c) => c.primaryKey())
+    .addColumn('value', 'text', (c) => c.notNull())
+    .execute()
 }
 
 /** Sealed signing keys. */

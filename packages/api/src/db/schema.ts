@@ -1,5 +1,5 @@
 /** The tables, for kysely. Times are milliseconds, ids are text: the same in SQLite and PostgreSQL. */
-import type { AccountStatus, Mode, Plan } from '@static/protocol'
+import type { AccountStatus, AuditActor, AuditEvent, Mode, Plan } from '@static/protocol'
 import type { Kysely } from 'kysely'
 
 export interface Schema {
@@ -28,6 +28,29 @@ export interface Schema {
     revoked_at: number | null
   }
   sessions: { id_hash: string; account_id: string; created_at: number; expires_at: number }
+  /** One-time tokens; `account_id` is null for a sign-up invite. */
+  links: {
+    selector: string
+    secret_hash: string
+    account_id: string | null
+    created_at: number
+    expires_at: number
+  }
+  audit: {
+    /** Sorts by time, and entries of one transaction in their order. */
+    id: string
+    account_id: string
+    at: number
+    last_at: number
+    count: number
+    actor: AuditActor
+    event: AuditEvent
+    key_id: string | null
+    plan: Plan | null
+    address: string | null
+  }
+  /** Facts about the deployment, by name. */
+  deployment: { name: string; value: string }
   signing_keys: { generation: number; kid: string; sealed: string; created_at: number; active_from: number }
   usage_periods: {
     account_id: string

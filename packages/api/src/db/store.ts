@@ -2,13 +2,16 @@
 import { Migrator } from 'kysely/migration'
 import type { Store } from '../ports.ts'
 import { accountStore } from './accounts.ts'
+import { auditStore } from './audit.ts'
 import type { Engine } from './engine.ts'
 import { idempotencyStore, IDEMPOTENCY_LIFE } from './idempotency.ts'
 import { keyStore } from './keys.ts'
 import { leaseStore } from './leases.ts'
+import { linkStore } from './links.ts'
 import { MIGRATIONS } from './migrations.ts'
 import { openPostgres } from './postgres.ts'
-import { sessionStore } from './sessions.ts'
+import { publicUrlStore } from './public-url.ts'
+import { endExpiredSessions, sessionStore } from './sessions.ts'
 import { signingKeyStore } from './signing-keys.ts'
 import { openSqlite } from './sqlite.ts'
 import { openingError } from './unavailable.ts'
@@ -45,8 +48,13 @@ export async function openStore(database: string): Promise<Store> {
     leases: leaseStore(db),
     signingKeys: signingKeyStore(db),
     idempotency: idempotencyStore(db),
-    async prune(now) {
-      await db.deleteFrom('sessions').where('expires_at', '<=', now).execute()
+    links: linkStore(db),
+    audit: auditStore(db),
+    publicUrl: publicUrlStore(db),
+    async prune(now, auditFrom) {
+      await endExpiredSessions(db, now)
+      await db.deleteFrom('links').where('expires_at', '<=', now).execute()
+      await db.deleteFrom('audit').where('last_at', '<', auditFrom).execute()
       await db
         .deleteFrom('idempotency')
         .where('created_at', '<=', now - IDEMPOTENCY_LIFE)

@@ -23,6 +23,9 @@ const signUp = Type.Object(
     email: Type.String({ minLength: 3, maxLength: 254, format: 'email' }),
     password: Type.String(passwordText),
     name: Type.Optional(Type.String(nameText)),
+    invite: Type.Optional(
+      Type.String({ maxLength: 128, description: 'A sign-up invite of the operator, if GET /v1/signup says `invite`' }),
+    ),
   },
   { additionalProperties: false },
 )
@@ -82,6 +85,8 @@ function signUpRoute(app: App, { accounts }: Service): void {
         body: signUp,
         response: answers({ 201: signedUp }, [
           ...BODY_ERRORS,
+          'signup_closed',
+          'signup_invite_invalid',
           'email_taken',
           'idempotency_conflict',
           'idempotency_mismatch',

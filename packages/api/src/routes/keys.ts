@@ -88,7 +88,7 @@ export function keyRoutes(app: App, service: Service, origin: () => string): voi
       },
     },
     async (request, reply) => {
-      await service.keys.revoke(request.caller, request.params.id)
+      await service.keys.revoke(request.caller, request.params.id, request.rateContext)
       return reply.code(204).send()
     },
   )

@@ -58,7 +58,7 @@ export function sessionRoutes(app: App, service: Service, origin: () => string):
       if (session === undefined)
         throw StaticError.of('auth_failed', 'The request has no session cookie, so there is no session to end.')
       checkOwnPage(request, origin())
-      await service.sessions.end(session)
+      await service.sessions.end(session, request.rateContext)
       setSessionCookie(reply, '', 0)
       return reply.code(204).send()
     },

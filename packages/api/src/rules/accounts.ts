@@ -1,5 +1,6 @@
 /** Accounts: sign up, change the password, close. */
 import { type Account, type SignedUp, StaticError } from '@static/protocol'
+import type { Audit } from './audit.ts'
 import { isoTime } from './calendar.ts'
 import type { Caller } from './caller.ts'
 import { isId, newId } from './id.ts'
@@ -8,6 +9,7 @@ import type { Keys } from './keys.ts'
 import type { Limits, RateContext } from './limits.ts'
 import { checkNewPassword, type Passwords } from './password.ts'
 import type { AccountRecord, Clock, IdempotencyClaim, Store } from '../ports.ts'
+import { inviteInvalid, type SignUpInvites } from './sign-up-invites.ts'
 import { cleanName, isEmail, invalidField } from './text.ts'
 
 const FIRST_KEY = 'default'
@@ -17,32 +19,54 @@ export interface SignUp {
   readonly email: string
   readonly password: string
   readonly name?: string | undefined
+  /** The operator's invite, if sign-up requires one. */
+  readonly invite?: string | undefined
+}
+
+/** What accounts are made with. */
+export interface AccountsOptions {
+  readonly store: Store
+  readonly keys: Keys
+  readonly passwords: Passwords
+  readonly invites: SignUpInvites
+  readonly limits: Limits
+  readonly audit: Audit
+  readonly now: Clock
 }
 
 export class Accounts {
   readonly #store: Store
   readonly #keys: Keys
   readonly #passwords: Passwords
+  readonly #invites: SignUpInvites
   readonly #limits: Limits
+  readonly #audit: Audit
   readonly #now: Clock
 
-  constructor(store: Store, keys: Keys, passwords: Passwords, limits: Limits, now: Clock) {
+  constructor({ store, keys, passwords, invites, limits, audit, now }: AccountsOptions) {
     this.#store = store
     this.#keys = keys
     this.#passwords = passwords
+    this.#invites = invites
     this.#limits = limits
+    this.#audit = audit
     this.#now = now
   }
 
-  /** Creates an account and its first key. Throws `email_taken`, `invalid_request` and the idempotency codes. */
+  /**
+   * Creates an account and its first key. Throws `signup_closed`, `signup_invite_invalid`, `email_taken`,
+   * `invalid_request` and the idempotency codes.
+   */
   async signUp(given: SignUp, idempotencyKey: string | undefined, context: RateContext): Promise<SignedUp> {
     this.#limits.signups.spend(context.address, context)
+    this.#invites.requireOpen()
     const { email } = given
     if (!isEmail(email)) throw invalidField('email', 'must be an e-mail address')
     const name = given.name === undefined ? null : cleanName(given.name)
     checkNewPassword(given.password, email, 'password')
     const claim = claimFor('sign-up', idempotencyKey, [email, name], this.#now())
     await this.#refuseRepeat(claim, given.password, context)
+    const invite = await this.#invites.check(given.invite, context)
     if (await this.#store.accounts.byEmail(email)) throw taken()
 
     const passwordHash = await this.#passwords.hash(given.password)
@@ -57,8 +81,13 @@ export class Accounts {
       createdAt: now,
     }
     const { record, key } = await this.#keys.make(account.id, FIRST_KEY, 'live')
-    const result = await this.#store.accounts.create(account, record, claim)
+    const entries = [
+      this.#audit.byUser('account_created', account.id, context),
+      this.#audit.byUser('key_created', account.id, context, record.id),
+    ]
+    const result = await this.#store.accounts.create(account, { key: record, claim, invite, entries })
     if (result === 'email_taken') throw taken()
+    if (result === 'invite_invalid') throw inviteInvalid()
     if (result === 'claimed') {
       await this.#refuseRepeat(claim, given.password, context)
       throw mismatch()
@@ -93,14 +122,17 @@ export class Accounts {
   async changePassword(id: string, current: string, next: string, context: RateContext): Promise<void> {
     const account = await this.byPassword(id, current, context)
     checkNewPassword(next, account.email, 'new_password')
-    const done = await this.#store.accounts.setPassword(id, account.passwordHash, await this.#passwords.hash(next))
+    const hash = await this.#passwords.hash(next)
+    const entry = this.#audit.byUser('password_changed', id, context)
+    const done = await this.#store.accounts.setPassword(id, account.passwordHash, hash, entry)
     if (!done) throw changedMeanwhile()
   }
 
   /** Closes the account: revokes its keys, ends its sessions and erases personal data. The row stays. */
   async close(id: string, password: string, context: RateContext): Promise<void> {
     const account = await this.byPassword(id, password, context)
-    const done = await this.#store.accounts.close(id, account.passwordHash, this.#now())
+    const entry = this.#audit.byUser('account_closed', id, context)
+    const done = await this.#store.accounts.close(id, account.passwordHash, entry)
     if (!done) throw changedMeanwhile()
   }
 
@@ -123,7 +155,8 @@ export function publicAccount(account: AccountRecord): Account {
   return { id, email, name, plan, status, created_at: isoTime(createdAt) }
 }
 
-function taken(): StaticError {
+/** Another account has the e-mail address. */
+export function taken(): StaticError {
   return StaticError.of('email_taken', 'An account with this e-mail address already exists.')
 }
 

@@ -1,6 +1,7 @@
 /** API keys: create, list and revoke. */
 import { type CreatedKey, type ListedKey, type Mode, StaticError } from '@static/protocol'
 import { makeApiKey, parseApiKey } from '../secrets/api-key.ts'
+import type { Audit } from './audit.ts'
 import { isoTime } from './calendar.ts'
 import { type Caller, modesOf } from './caller.ts'
 import type { Hasher } from '../secrets/hash.ts'
@@ -23,13 +24,22 @@ export class Keys {
   readonly #store: Pick<Store, 'keys' | 'idempotency'>
   readonly #hasher: Hasher
   readonly #limits: Limits
+  readonly #audit: Audit
   readonly #most: number
   readonly #now: Clock
 
-  constructor(store: Pick<Store, 'keys' | 'idempotency'>, hasher: Hasher, limits: Limits, most: number, now: Clock) {
+  constructor(
+    store: Pick<Store, 'keys' | 'idempotency'>,
+    hasher: Hasher,
+    limits: Limits,
+    audit: Audit,
+    most: number,
+    now: Clock,
+  ) {
     this.#store = store
     this.#hasher = hasher
     this.#limits = limits
+    this.#audit = audit
     this.#most = most
     this.#now = now
   }
@@ -65,7 +75,8 @@ export class Keys {
     this.#limits.keyCreations.spend(caller.accountId, context)
 
     const { record, key } = await this.make(caller.accountId, name, mode)
-    const result = await this.#store.keys.create(record, this.#most, caller.credential, claim)
+    const entry = this.#audit.byUser('key_created', caller.accountId, context, record.id)
+    const result = await this.#store.keys.create(record, this.#most, caller.credential, claim, entry)
     switch (result) {
       case 'created':
         return {
@@ -107,8 +118,9 @@ export class Keys {
   }
 
   /** Revokes a key, immediately and permanently. Throws `not_found` unless it is an active key of the caller. */
-  async revoke(caller: Caller, id: string): Promise<void> {
-    const done = isId(id) && (await this.#store.keys.revoke(caller.accountId, id, modesOf(caller), this.#now()))
+  async revoke(caller: Caller, id: string, context: RateContext): Promise<void> {
+    const entry = this.#audit.byUser('key_revoked', caller.accountId, context, id)
+    const done = isId(id) && (await this.#store.keys.revoke(id, modesOf(caller), entry))
     // Echoes only well-formed ids: a key given by mistake is a secret.
     if (!done)
       throw StaticError.of('not_found', isId(id) ? `There is no active key ${id}.` : 'There is no such active key.')

@@ -1,6 +1,7 @@
 /** Passwords: which ones are allowed, and how they are checked. */
 import { StaticError } from '@static/protocol'
 import { COMMON_PASSWORDS } from './common-passwords.ts'
+import type { Audit } from './audit.ts'
 import type { Hasher } from '../secrets/hash.ts'
 import type { Limits, RateContext } from './limits.ts'
 import type { AccountRecord } from '../ports.ts'
@@ -25,10 +26,12 @@ export function checkNewPassword(password: string, email: string, field: string)
 export class Passwords {
   readonly #hasher: Hasher
   readonly #limits: Limits
+  readonly #audit: Audit
 
-  constructor(hasher: Hasher, limits: Limits) {
+  constructor(hasher: Hasher, limits: Limits, audit: Audit) {
     this.#hasher = hasher
     this.#limits = limits
+    this.#audit = audit
   }
 
   /** Hashes a new password. */
@@ -63,7 +66,10 @@ export class Passwords {
       failures.refund(context.address)
       throw error
     }
-    if (!open || !matches) throw StaticError.of('invalid_credentials', 'The e-mail address or the password is wrong.')
+    if (!open || !matches) {
+      if (open) this.#audit.failed(open.id, context)
+      throw StaticError.of('invalid_credentials', 'The e-mail address or the password is wrong.')
+    }
     failures.refund(context.address)
     passwords.refund(subject)
     if (open.status === 'suspended') throw StaticError.of('account_suspended')

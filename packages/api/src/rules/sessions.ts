@@ -2,6 +2,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { type Account, StaticError } from '@static/protocol'
 import { type Accounts, publicAccount } from './accounts.ts'
+import type { Audit } from './audit.ts'
 import type { Caller } from './caller.ts'
 import type { RateContext } from './limits.ts'
 import type { Clock, SessionStore } from '../ports.ts'
@@ -12,12 +13,14 @@ const RENEW_AFTER = 10 * 60_000
 export class Sessions {
   readonly #store: SessionStore
   readonly #accounts: Accounts
+  readonly #audit: Audit
   readonly #lifetime: number
   readonly #now: Clock
 
-  constructor(store: SessionStore, accounts: Accounts, lifetime: number, now: Clock) {
+  constructor(store: SessionStore, accounts: Accounts, audit: Audit, lifetime: number, now: Clock) {
     this.#store = store
     this.#accounts = accounts
+    this.#audit = audit
     this.#lifetime = lifetime
     this.#now = now
   }
@@ -28,7 +31,8 @@ export class Sessions {
     const id = randomBytes(32).toString('base64url')
     const now = this.#now()
     const session = { idHash: hashOf(id), accountId: account.id, createdAt: now, expiresAt: now + this.#lifetime }
-    if (!(await this.#store.create(session, account.passwordHash))) {
+    const entry = this.#audit.byUser('sign_in', account.id, context)
+    if (!(await this.#store.create(session, account.passwordHash, entry))) {
       throw StaticError.of('invalid_credentials', 'The e-mail address or the password is wrong.')
     }
     return { id, account: publicAccount(account) }
@@ -53,8 +57,8 @@ export class Sessions {
   }
 
   /** Signs out. */
-  async end(id: string): Promise<void> {
-    await this.#store.remove(hashOf(id))
+  async end(id: string, context: RateContext): Promise<void> {
+    await this.#store.remove(hashOf(id), (accountId) => this.#audit.byUser('session_ended', accountId, context))
   }
 }
 

@@ -35,7 +35,8 @@ export function parseApiKey(key: string): ParsedKey | undefined {
   return { prefix: key.slice(0, PREFIX_LENGTH), mode: key.startsWith('sk_live_') ? 'live' : 'test' }
 }
 
-function base62(length: number): string {
+/** Random base62 characters. */
+export function base62(length: number): string {
   let text = ''
   for (let i = 0; i < length; i++) text += ALPHABET.charAt(randomInt(ALPHABET.length))
   return text

@@ -122,7 +122,7 @@ onEachEngine('accounts', (engine) => {
     const { id, email, password, api_key: first } = await bench.signUp()
     const cookie = cookieOf(await bench.call('POST', '/v1/sessions', { body: { email, password } }))
     const store = await openStore(bench.database)
-    const admin = new Admin(store.accounts)
+    const admin = new Admin(store)
     await admin.setSuspended(id, true)
     const { key } = first
     for (const answer of [

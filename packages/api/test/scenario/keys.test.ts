@@ -176,7 +176,9 @@ onEachEngine('keys', (engine) => {
     const { id, api_key: first } = await bench.signUp()
     const store = await openStore(bench.database)
     const { record } = await bench.api.service.keys.make(id, 'late', 'live')
-    const make = (credential: Credential): Promise<string> => store.keys.create(record, 100, credential)
+    const entry = { accountId: id, at: 1, actor: 'user', event: 'key_created' } as const
+    const make = (credential: Credential): Promise<string> =>
+      store.keys.create(record, 100, credential, undefined, entry)
     const nowhere = '01a1dd29-fb99-77d8-bc4c-7c01980aa2e4'
     assert.equal(await make({ by: 'key', id: nowhere }), 'refused')
     assert.equal(await make({ by: 'session', idHash: 'ended' }), 'refused')

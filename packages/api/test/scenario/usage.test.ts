@@ -127,7 +127,7 @@ onEachEngine('usage and quota leases', (engine) => {
     const { Admin, openStore } = await import('../../src/index.ts')
     const { id, api_key: first } = await bench.signUp()
     const store = await openStore(bench.database)
-    await new Admin(store.accounts).setPlan(id, 'enterprise')
+    await new Admin(store).setPlan(id, 'enterprise')
     await store.close()
     for (let i = 0; i < 15; i++) assert.equal((await lend(id)).body.granted, 100)
     const { messages } = await usage(first.key)

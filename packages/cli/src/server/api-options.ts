@@ -36,6 +36,8 @@ export async function apiOptionsFrom(flags: ApiServerFlags): Promise<Omit<ApiOpt
       flags.internalPort === undefined ? undefined : { host: 'localhost', port: flags.internalPort, credential },
     metricsToken: await metricsTokenOf(flags),
     trustedProxies: flags.trustedProxy,
+    signup: flags.signup,
+    auditAddresses: flags.auditAddresses,
     console: dirname(fileURLToPath(import.meta.resolve('@static/console/dist/index.html'))),
     settings: await settingsOf(flags.settings),
     log: logOf(flags),

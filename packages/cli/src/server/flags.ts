@@ -1,5 +1,6 @@
 /** Flags of the commands that run a server. */
 import { type Command, InvalidArgumentError, Option } from 'commander'
+import { SIGNUP_MODES, type SignupMode } from '@static/protocol'
 import { defaultDataDirectory } from './data-dir.ts'
 
 const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const
@@ -26,6 +27,8 @@ export interface ApiServerFlags extends StateFlags {
   readonly internalPort?: number
   readonly settings?: string
   readonly trustedProxy?: readonly string[]
+  readonly signup: SignupMode
+  readonly auditAddresses?: boolean
 }
 
 /** Adds the flags of every server to a command. */
@@ -57,6 +60,12 @@ export function addApiServerFlags(command: Command): Command {
     )
     .option('--settings <file>', 'JSON file with limits and other settings of the API to change; see SPEC.md')
     .option('--trusted-proxy <address...>', 'proxies trusted to report the client address')
+    .addOption(
+      new Option('--signup <mode>', 'who may sign up: everyone, those with an invite of `static admin`, or no one')
+        .choices(SIGNUP_MODES)
+        .default('open' satisfies SignupMode),
+    )
+    .option('--audit-addresses', 'record the addresses of clients, which are personal data, in the audit log')
 }
 
 /** Parses a port number. */

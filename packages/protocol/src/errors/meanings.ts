@@ -11,6 +11,11 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, string>> = {
   mode_mismatch:
     'A test key was used for a live resource, or a live key for a test resource. The two modes are kept apart.',
   account_suspended: 'The operator has suspended the account. None of its data was deleted.',
+  signup_closed: 'Only the operator of this server creates accounts (`static admin accounts create`).',
+  signup_invite_invalid:
+    'The sign-up has no invite, or one that is unknown, mistyped, expired or already used. The response is the same in all of these cases. The operator creates invites with `static admin accounts invite`; each creates one account.',
+  password_link_invalid:
+    'The link is unknown, mistyped, expired, already used, replaced by a newer one, or its account is closed. The response is the same in all of these cases.',
   not_allowed: 'The agent is authenticated but may not do this. Most often only the owner of the channel may.',
 
   transport_error: 'The connection to the relay broke, or the data received did not follow the protocol.',

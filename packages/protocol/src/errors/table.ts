@@ -11,6 +11,9 @@ export type ErrorCode =
   | 'api_key_required'
   | 'mode_mismatch'
   | 'account_suspended'
+  | 'signup_closed'
+  | 'signup_invite_invalid'
+  | 'password_link_invalid'
   | 'not_allowed'
   | 'transport_error'
   | 'connection_error'
@@ -152,6 +155,24 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorRow>> = {
     403,
     'Account suspended',
     ['The account is suspended.', 'Ask the operator of the service why it was suspended.'],
+    GRPC.permissionDenied,
+  ),
+  signup_closed: auth(
+    403,
+    'Sign-up closed',
+    ['This server does not let people sign up.', 'Ask its operator to create an account for you.'],
+    GRPC.permissionDenied,
+  ),
+  signup_invite_invalid: auth(
+    403,
+    'Sign-up invite required',
+    ['Signing up on this server requires a valid sign-up invite.', 'Ask its operator for a new one.'],
+    GRPC.permissionDenied,
+  ),
+  password_link_invalid: auth(
+    403,
+    'Invalid set-password link',
+    ['The set-password link is not valid.', 'Ask the operator of this server for a new one.'],
     GRPC.permissionDenied,
   ),
   not_allowed: auth(

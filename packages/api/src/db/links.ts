@@ -1,0 +1,79 @@
+/** One-time links in the database. A used, replaced or revoked link has no row. */
+import type { Selectable, Transaction } from 'kysely'
+import type { LinkRecord, LinkStore, OneTimeToken } from '../ports.ts'
+import { record } from './audit.ts'
+import { lockAccount } from './lock-account.ts'
+import type { Db, Schema } from './schema.ts'
+import { rollBack, rollingBack } from './transaction.ts'
+
+export function linkStore(db: Db): LinkStore {
+  return {
+    create: (link, entry) =>
+      db.transaction().execute(async (tx) => {
+        if (link.accountId !== null) {
+          const status = await lockAccount(tx, link.accountId)
+          if (status === undefined || status === 'closed') return false
+          await removeLinks(tx, link.accountId)
+        }
+        await tx
+          .insertInto('links')
+          .values({
+            selector: link.selector,
+            secret_hash: link.secretHash,
+            account_id: link.accountId,
+            created_at: link.createdAt,
+            expires_at: link.expiresAt,
+          })
+          .execute()
+        if (entry) await record(tx, [entry])
+        return true
+      }),
+
+    async find(selector) {
+      const row = await db.selectFrom('links').selectAll().where('selector', '=', selector).executeTakeFirst()
+      return row && fromRow(row)
+    },
+
+    async setPassword(link, newHash, entry) {
+      const result = await rollingBack(db, async (tx) => {
+        const { numUpdatedRows } = await tx
+          .updateTable('accounts')
+          .set({ password_hash: newHash })
+          .where('id', '=', link.accountId)
+          .where('status', '=', 'active')
+          .executeTakeFirst()
+        if (numUpdatedRows === 0n || !(await takeLink(tx, link, entry.at))) rollBack('refused')
+        await tx.deleteFrom('sessions').where('account_id', '=', entry.accountId).execute()
+        await record(tx, [entry])
+        return 'set'
+      })
+      return result === 'set'
+    },
+  }
+}
+
+/** Uses a link up; false if it was used, replaced or revoked, or has expired. Of two concurrent uses, one succeeds. */
+export async function takeLink(tx: Transaction<Schema>, token: OneTimeToken, now: number): Promise<boolean> {
+  const { numDeletedRows } = await tx
+    .deleteFrom('links')
+    .where('selector', '=', token.selector)
+    .where('secret_hash', '=', token.secretHash)
+    .where('expires_at', '>', now)
+    .executeTakeFirst()
+  return numDeletedRows > 0n
+}
+
+/** Revokes the set-password links of an account. */
+export async function removeLinks(tx: Transaction<Schema>, accountId: string): Promise<void> {
+  await tx.deleteFrom('links').where('account_id', '=', accountId).execute()
+}
+
+function fromRow(row: Selectable<Schema['links']>): LinkRecord {
+  return {
+    selector: row.selector,
+    secretHash: row.secret_hash,
+    accountId: row.account_id,
+    createdAt: row.created_at,
+    expiresAt: row.expires_at,
+  }
+}

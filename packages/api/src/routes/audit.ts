@@ -1,0 +1,52 @@
+/** /v1/audit: what happened to the caller's account. */
+import Type from 'typebox'
+import { AUDIT_ACTORS, AUDIT_EVENTS } from '@static/protocol'
+import type { App } from '../http/app.ts'
+import { requireCaller } from '../http/authenticate.ts'
+import { answers, AUTH_ERRORS, BY_KEY_OR_SESSION, oneOf, orNull, plan, time, uuid } from '../http/schemas.ts'
+import { AUDIT_PAGE } from '../rules/audit.ts'
+import type { Service } from '../service.ts'
+
+const query = Type.Object(
+  {
+    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 200, default: AUDIT_PAGE })),
+    before: Type.Optional(
+      Type.String({ format: 'uuid', description: 'Only events before this one: `next` of a page' }),
+    ),
+  },
+  { additionalProperties: false },
+)
+const page = Type.Object({
+  events: Type.Array(
+    Type.Object({
+      id: uuid,
+      at: time,
+      count: Type.Integer({ minimum: 1, description: 'Frequent events of an hour share one entry' }),
+      last_at: time,
+      actor: oneOf(AUDIT_ACTORS),
+      account_id: uuid,
+      event: oneOf(AUDIT_EVENTS),
+      key_id: orNull(Type.String({ format: 'uuid' })),
+      plan: orNull(Type.Unsafe<string>({ type: 'string', enum: [...(plan as { enum: string[] }).enum, null] })),
+      address: orNull(Type.String({ description: 'Only if the operator records addresses' })),
+    }),
+  ),
+  next: orNull(Type.String({ format: 'uuid', description: 'null on the last page' })),
+})
+
+export function auditRoutes(app: App, service: Service, origin: () => string): void {
+  app.get(
+    '/v1/audit',
+    {
+      preValidation: requireCaller(service, origin),
+      schema: {
+        summary: 'List the events of the account, newest first',
+        tags: ['accounts'],
+        security: BY_KEY_OR_SESSION,
+        querystring: query,
+        response: answers({ 200: page }, [...AUTH_ERRORS, 'mode_mismatch']),
+      },
+    },
+    (request) => service.audit.own(request.caller, request.query.before, request.query.limit ?? AUDIT_PAGE),
+  )
+}

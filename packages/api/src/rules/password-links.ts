@@ -1,0 +1,59 @@
+/** Set-password links: the operator hands one out, and whoever has it sets the password of its account, once. */
+import { type Account, StaticError } from '@static/protocol'
+import { opens, parseOneTimeToken } from '../secrets/one-time-token.ts'
+import { publicAccount } from './accounts.ts'
+import type { Audit } from './audit.ts'
+import type { Limits, RateContext } from './limits.ts'
+import { checkNewPassword, type Passwords } from './password.ts'
+import type { Clock, Store } from '../ports.ts'
+
+export class PasswordLinks {
+  readonly #store: Pick<Store, 'links' | 'accounts'>
+  readonly #passwords: Passwords
+  readonly #limits: Limits
+  readonly #audit: Audit
+  readonly #now: Clock
+
+  constructor(
+    store: Pick<Store, 'links' | 'accounts'>,
+    passwords: Passwords,
+    limits: Limits,
+    audit: Audit,
+    now: Clock,
+  ) {
+    this.#store = store
+    this.#passwords = passwords
+    this.#limits = limits
+    this.#audit = audit
+    this.#now = now
+  }
+
+  /**
+   * Sets the password and ends every session of the account. Throws `password_link_invalid`, the same for every reason,
+   * `account_suspended`, and `invalid_request` for a bad password, which does not use the link up.
+   */
+  async use(text: string, next: string, context: RateContext): Promise<Account> {
+    const { failures } = this.#limits
+    // Counted before and refunded after, so that many guesses at once cannot slip under the limit.
+    failures.spend(context.address, context)
+    const token = parseOneTimeToken('pw', text)
+    const link = token && (await this.#store.links.find(token.selector))
+    if (!token || !opens(token, link, this.#now()) || link.accountId === null) throw linkInvalid()
+    failures.refund(context.address)
+    const account = await this.#store.accounts.byId(link.accountId)
+    if (!account || account.status === 'closed') throw linkInvalid()
+    if (account.status === 'suspended') throw StaticError.of('account_suspended')
+    checkNewPassword(next, account.email, 'new_password')
+    const hash = await this.#passwords.hash(next)
+    const entry = this.#audit.byUser('password_set', account.id, context)
+    if (!(await this.#store.links.setPassword(link, hash, entry))) throw linkInvalid()
+    return publicAccount(account)
+  }
+}
+
+function linkInvalid(): StaticError {
+  return StaticError.of(
+    'password_link_invalid',
+    'The set-password link is unknown, mistyped, expired or already used. Ask the operator of this server for a new one.',
+  )
+}
