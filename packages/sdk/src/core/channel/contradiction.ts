@@ -19,9 +19,10 @@ export function contradiction(
     return rolledBack(relay, `${counter} messages sent and entry ${index} read`)
   }
   if (Number(lastIndex) < index || Number(head) < slot) {
+    const ends = `it ends at entry ${lastIndex} and slot ${head}`
     return StaticError.of(
       'mls_error',
-      `The relay has lost part of the log: it ends at ${lastIndex}, after ${index} was read.`,
+      `The relay has lost part of the log: ${ends}, but this agent has read entry ${index} and slot ${slot}.`,
     )
   }
   if (acknowledged === index && !same(cursor?.hash ?? new Uint8Array(), hash)) {
