@@ -134,7 +134,7 @@ onEachEngine('usage and quota leases', (engine) => {
     assert.deepEqual([messages.limit, messages.remaining], [null, null])
   })
 
-  test('leases require the relay credential, an existing account and sane numbers', async () => {
+  test('leases need the relay credential, a real account and sane numbers', async () => {
     const { id, api_key: first } = await bench.signUp()
     const path = '/internal/v1/quota/leases'
     const body = { account_id: id, mode: 'live' }

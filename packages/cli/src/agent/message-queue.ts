@@ -55,7 +55,7 @@ export class MessageQueue {
       next: async () => {
         await settle()
         // Abandoned meanwhile: a message taken now would be lost.
-        if (abandoned) throw StaticError.of('closed', `Stopped following channel ${name}.`)
+        if (abandoned) throw StaticError.of('closed')
         const taken = await new Promise<QueuedMessage>((resolve) => {
           waiter = (found) => {
             waiter = undefined
@@ -127,7 +127,7 @@ class ChannelQueue {
       this.put({ order, iterator, envelope, error, given: false })
     }
     iterator.next().then(
-      ({ value }) => arrive(value, StaticError.of('closed', `Channel ${this.#channel.name} is closed.`)),
+      ({ value }) => arrive(value, StaticError.of('closed')),
       (error: unknown) => arrive(undefined, error),
     )
   }

@@ -52,7 +52,7 @@ export class Effects {
     this.#list.push({ type: 'settle', id: this.#wait(then), lease, spent, final })
   }
 
-  /** Runs the continuation of a finished effect. */
+  /** An effect is done: whoever waits for it goes on. */
   done(id: number, outcome: Outcome<unknown>): void {
     const then = this.#waiting.get(id)
     this.#waiting.delete(id)

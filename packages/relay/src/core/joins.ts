@@ -51,7 +51,7 @@ const MAX_INVITE_MS = 366 * 86_400_000
 const REQUEST_MS = 600_000
 const MAX_WAIT_MS = 60_000
 const MAX_POLLED = 32
-/** Pending requests for all invites; beyond it, the owner with the most loses requests first. */
+/** Requests that wait, of all invites; when there are more, those of whoever has most go first. */
 const MAX_WAITING = 10_000
 /** Concurrent polls per agent. */
 const MAX_POLLS = 4

@@ -61,7 +61,7 @@ export function wireRefusal(refusal: RefusalDetails): WireRefusal {
   })
 }
 
-/** What to send the peer for a thrown error: its code and message if it is a StaticError, nothing otherwise. */
+/** What a thrown or rejected error tells the peer: its code and words when it is ours, nothing otherwise. */
 export function refusalOf(error: unknown): RefusalDetails {
   const known = StaticError.from(error)
   const { retryAfter } = known.details

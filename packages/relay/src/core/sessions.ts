@@ -127,7 +127,7 @@ export class Sessions {
     }
   }
 
-  /** A stream has ended, and with it its session. */
+  /** A stream is over, and the session on it. */
   closed(stream: Stream): void {
     this.#clocks.stop(stream.id)
     if (!stream.session) return

@@ -84,7 +84,7 @@ test('a client that names the server gets the certificate without addresses, oth
   )
 })
 
-test('connections are limited per address, and per port', async () => {
+test('one address takes only so many connections, and the port only so many in all', async () => {
   for (const limits of [{ connectionsPerAddress: 2 }, { connections: 2 }]) {
     await using bench = await startGrpcBench({ limits })
     const first = await bench.connect()

@@ -126,7 +126,7 @@ void test('a client certificate makes a proxy only if the proxies’ authority s
   assert.equal(plain.streams[0]?.peer.proxy, false)
 })
 
-void test('an endpoint accepts a tenth more than its sessions, then none', async (t) => {
+void test('an endpoint takes a tenth more than its sessions, then nobody', async (t) => {
   const relay = await startQuicBench(t, { ...echo, maxSessions: 10 })
   const connections = await Promise.all(Array.from({ length: 11 }, () => dial(t, relay.target())))
   await assert.rejects(connectQuic(relay.target({ connectTimeoutMs: 300 })), refused(/or it is full/))

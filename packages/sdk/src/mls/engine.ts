@@ -115,7 +115,7 @@ export interface PendingCommit {
   readonly commit: Uint8Array
   /** One per KeyPackage, in the same order, each with the tree. */
   readonly welcomes: readonly { readonly agentId: Uint8Array; readonly welcome: Uint8Array }[]
-  /** What the sender must declare and sign. */
+  /** What the sender must declare of it. */
   readonly declaration: DeclarationFields
   /** The group after the commit. Adopt it once the relay has accepted the commit; then wipe `current`. */
   readonly next: Epoch

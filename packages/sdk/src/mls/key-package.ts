@@ -3,13 +3,7 @@
  * lifetime against its clock, and so does the relay; members that only process the Add do not, see commit-rules.ts.
  * A KeyPackage proves that its maker holds the signature key, not who the maker is.
  */
-import {
-  type CiphersuiteImpl,
-  generateKeyPackageWithKey,
-  type KeyPackage,
-  type Lifetime,
-  type PrivateKeyPackage,
-} from 'ts-mls'
+import { type CiphersuiteImpl, generateKeyPackageWithKey, type KeyPackage, type PrivateKeyPackage } from 'ts-mls'
 import { makeKeyPackageRef, verifyKeyPackage } from 'ts-mls/keyPackage.js'
 import { verifyLeafNodeSignatureKeyPackage } from 'ts-mls/leafNode.js'
 import type { SignatureKeyPair } from '@static/node/ed25519'
@@ -145,12 +139,12 @@ export async function checkKeyPackage(
   const maximum = LIFETIME_SECONDS + 2n * CLOCK_SKEW_SECONDS
   if (notAfter - notBefore > maximum)
     throw bad(`The lifetime of the KeyPackage is too long: ${notAfter - notBefore} seconds; the limit is ${maximum}.`)
-  if (notBefore > seconds || notAfter < seconds) throw outsideLifetime(seconds, lifetime)
+  if (notBefore > seconds || notAfter < seconds) throw outsideLifetime(seconds, notBefore, notAfter)
   const ref = await makeKeyPackageRef(parsed, provider.hash)
   return { parsed, ref, agentId: id, identity: credential.identity, signatureKey: signaturePublicKey }
 }
 
-function outsideLifetime(now: bigint, { notBefore, notAfter }: Lifetime): StaticError {
+function outsideLifetime(now: bigint, notBefore: bigint, notAfter: bigint): StaticError {
   const state = notAfter < now ? 'has expired' : 'is not valid yet'
   return StaticError.of(
     'key_package_unavailable',

@@ -95,7 +95,7 @@ function returning(
   })
   const leaveNotices = back.map(({ agentId }) => {
     const notice = roster.notice(agentId)
-    if (!notice) throw StaticError.of('invalid_request', `Agent ${agentId} is already in the channel.`)
+    if (!notice) throw StaticError.of('invalid_request', `Agent ${agentId} is in the channel already.`)
     return notice
   })
   return { removes: back.map(({ agentId }) => fromHex(agentId)), leaveNotices }

@@ -4,6 +4,16 @@ import type { ChannelState } from '@static/protocol/relay'
 import type { PositionRecord } from '../../ports.ts'
 import { same } from '../bytes.ts'
 
+/** The error for a data directory that is behind what the relay has seen of this agent. */
+export function rolledBack(relay: string, here: string): StaticError {
+  const { remedy } = ERRORS.store_rolled_back
+  const problem = 'The data directory was replaced by an older copy'
+  return StaticError.of(
+    'store_rolled_back',
+    `${problem}: the relay has ${relay}, the data directory ${here}. ${remedy}`,
+  )
+}
+
 /**
  * How the relay's account contradicts the agent's own; undefined when it does not. `counter` is that of the agent's last
  * message.
@@ -19,25 +29,16 @@ export function contradiction(
     return rolledBack(relay, `${counter} messages sent and entry ${index} read`)
   }
   if (Number(lastIndex) < index || Number(head) < slot) {
+    const ends = `it ends at entry ${lastIndex} and slot ${head}`
     return StaticError.of(
       'mls_error',
-      `The relay has lost part of the log: it ends at ${lastIndex}, after ${index} was read.`,
+      `The relay has lost part of the log: ${ends}, but this agent has read entry ${index} and slot ${slot}.`,
     )
   }
   if (acknowledged === index && !same(cursor?.hash ?? new Uint8Array(), hash)) {
     return StaticError.of('mls_error', `The relay’s log differs from what it delivered, up to entry ${index}.`)
   }
   return undefined
-}
-
-/** The error for a data directory that is behind what the relay has seen of this agent. */
-export function rolledBack(relay: string, here: string): StaticError {
-  const { remedy } = ERRORS.store_rolled_back
-  const problem = 'The data directory was replaced by an older copy'
-  return StaticError.of(
-    'store_rolled_back',
-    `${problem}: the relay has ${relay}, the data directory ${here}. ${remedy}`,
-  )
 }
 
 /**

@@ -183,7 +183,7 @@ export class Membership implements ChannelView {
 
   /** Everything about it is deleted. */
   drop(error: StaticError | undefined): void {
-    this.end(error ?? StaticError.of('closed', `This agent has left channel ${this.name}.`), error)
+    this.end(error ?? StaticError.of('closed', 'The channel was left.'), error)
     this.#group?.wipe()
     this.#group = undefined
     this.#writer.drop()

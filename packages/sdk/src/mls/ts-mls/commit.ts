@@ -88,8 +88,7 @@ export async function makeCommit(crypto: Crypto, group: TsMlsGroup, change: Comm
     commit: encodeMlsMessage(made.commit),
     welcomes: keyPackages.map(({ agentId }, at) => {
       const secrets = welcome?.secrets[at]
-      if (welcome === undefined || secrets === undefined)
-        throw new TypeError('The MLS library returned no Welcome for a KeyPackage.')
+      if (welcome === undefined || secrets === undefined) throw new TypeError('Every KeyPackage gets a Welcome.')
       return { agentId, welcome: encodeWelcome({ ...welcome, secrets: [secrets] }) }
     }),
     declaration,

@@ -23,7 +23,7 @@ export function encodeKeyPackage(keyPackage: KeyPackage): Uint8Array {
   return encodeMlsMessage({ version: 'mls10', wireformat: 'mls_key_package', keyPackage })
 }
 
-/** Encodes a Welcome. */
+/** The bytes of a Welcome. */
 export function encodeWelcome(welcome: Welcome): Uint8Array {
   return encodeMlsMessage({ version: 'mls10', wireformat: 'mls_welcome', welcome })
 }
