@@ -7,7 +7,6 @@ import { idempotencyStore, IDEMPOTENCY_LIFE } from './idempotency.ts'
 import { keyStore } from './keys.ts'
 import { leaseStore } from './leases.ts'
 import { MIGRATIONS } from './migrations.ts'
-import { openPostgres } from './postgres.ts'
 import { sessionStore } from './sessions.ts'
 import { signingKeyStore } from './signing-keys.ts'
 import { openSqlite } from './sqlite.ts'
@@ -26,7 +25,8 @@ export async function openStore(database: string): Promise<Store> {
   const remote = /^postgres(ql)?:\/\//.test(database)
   let engine: Engine
   try {
-    engine = remote ? openPostgres(database) : openSqlite(database)
+    // Its library is loaded only by those who use it.
+    engine = remote ? (await import('./postgres.ts')).openPostgres(database) : openSqlite(database)
   } catch (error) {
     throw openingError(error, remote ? 'The database' : database)
   }
