@@ -3,9 +3,12 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { fail, say } from './step.ts'
 
+const TSC = 'node_modules/typescript/bin/tsc'
+/** Checks only what has changed since the last run, and what depends on it. */
+const REMEMBER = ['--incremental', '--tsBuildInfoFile']
 const CHECKS: readonly (readonly [name: string, file: string, ...words: string[]])[] = [
-  ['types', 'node_modules/typescript/bin/tsc', '-p', 'tsconfig.json'],
-  ['types of the console', 'node_modules/typescript/bin/tsc', '-p', 'packages/console/tsconfig.json'],
+  ['types', TSC, '-p', 'tsconfig.json', ...REMEMBER, '.cache/types.tsbuildinfo'],
+  ['types of the console', TSC, '-p', 'packages/console/tsconfig.json', ...REMEMBER, '.cache/console.tsbuildinfo'],
   ['lint and walls', 'node_modules/oxlint/bin/oxlint', '--deny-warnings'],
   ['format', 'node_modules/oxfmt/bin/oxfmt', '--check'],
   ['unused code', 'node_modules/knip/bin/knip.js'],

@@ -4,6 +4,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { startServer } from '@static/testkit/server'
+import { QUICK } from '@static/testkit/server/settings'
 import { makeWorkspace } from '@static/testkit/server/workspace'
 import { startLiar } from './liar.ts'
 import { Person, whereabouts } from './support.ts'
@@ -14,6 +15,7 @@ const server = await startServer({
   workspace,
   dataDir: join(workspace.path, 'server'),
   command: 'up',
+  settings: { argon2: QUICK['argon2'] },
   logLevel: 'silent',
 })
 after(async () => {

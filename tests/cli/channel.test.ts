@@ -8,6 +8,7 @@ import { connect, createServer, type Socket } from 'node:net'
 import { dirname, join } from 'node:path'
 import { after, test } from 'node:test'
 import { startServer } from '@static/testkit/server'
+import { QUICK } from '@static/testkit/server/settings'
 import { makeWorkspace } from '@static/testkit/server/workspace'
 import { Person, shows, whereabouts } from './support.ts'
 
@@ -16,6 +17,7 @@ const server = await startServer({
   workspace,
   dataDir: join(workspace.path, 'server'),
   command: 'up',
+  settings: { argon2: QUICK['argon2'] },
   logLevel: 'silent',
 })
 const children: ChildProcess[] = []

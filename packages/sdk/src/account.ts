@@ -1,6 +1,7 @@
-/** The public entry `@static/sdk/account`: a user's account and files, without the weight of an agent. */
+/** The public entry `@static/sdk/account`: a user's account, files and key slots, without the weight of an agent. */
 export { apiRefusal, type ApiCall, callApi } from './api-call.ts'
 export { isLoopback, parseEndpoint } from './endpoint.ts'
 export { type AccountSettings, resolveAccount, userPlaces } from './settings.ts'
+export { addKeySlot, listKeySlots, removeKeySlot, replaceKeySlot } from './store/key-slots.ts'
 export { checkApiKey } from './tokens.ts'
 export { readCredentials, writeCredentials } from './user-files.ts'

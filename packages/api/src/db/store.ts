@@ -9,7 +9,6 @@ import { keyStore } from './keys.ts'
 import { leaseStore } from './leases.ts'
 import { linkStore } from './links.ts'
 import { MIGRATIONS } from './migrations.ts'
-import { openPostgres } from './postgres.ts'
 import { publicUrlStore } from './public-url.ts'
 import { endExpiredSessions, sessionStore } from './sessions.ts'
 import { signingKeyStore } from './signing-keys.ts'
@@ -29,7 +28,8 @@ export async function openStore(database: string): Promise<Store> {
   const remote = /^postgres(ql)?:\/\//.test(database)
   let engine: Engine
   try {
-    engine = remote ? openPostgres(database) : openSqlite(database)
+    // Its library is loaded only by those who use it.
+    engine = remote ? (await import('./postgres.ts')).openPostgres(database) : openSqlite(database)
   } catch (error) {
     throw openingError(error, remote ? 'The database' : database)
   }

@@ -46,7 +46,7 @@ export async function keySourceOf(flags: KeyFlags, slots: readonly KeySlot[]): P
 
 /** The key slots of an agent; empty if it does not exist yet. */
 export async function slotsOf(directory: string): Promise<readonly KeySlot[]> {
-  const { listKeySlots } = await import('@static/sdk')
+  const { listKeySlots } = await import('@static/sdk/account')
   try {
     return listKeySlots(directory)
   } catch (error) {

@@ -38,7 +38,8 @@ async function api(flags: Flags): Promise<void> {
     )
   }
   if (!certificate) process.stderr.write('static: serving plain HTTP: for development on this machine only.\n')
-  const [{ startApi }, options] = await Promise.all([import('@static/api'), apiOptionsFrom(flags)])
+  const options = await apiOptionsFrom(flags)
+  const { startApi } = await import('@static/api')
   const database = databaseOf(flags.database) ?? join(flags.dataDir, 'api.sqlite')
   const running = await startApi({ ...options, database, certificate })
   runUntilStopped([running], () => givenCertificate(flags))

@@ -47,8 +47,8 @@ async function relay(flags: Flags): Promise<void> {
       '--cert and --key are required. Only `static up` creates its own certificate.',
     )
   }
-  const { startRelay } = await import('@static/relay')
   const options = await relayOptionsFrom(flags)
+  const { startRelay } = await import('@static/relay')
   const running = await startRelay({
     ...options,
     certificate,

@@ -32,13 +32,13 @@ async function up(flags: Flags): Promise<void> {
     (await givenCertificate(flags)) ??
     (await serverCertificate(flags.dataDir, namesOf(flags), { file: 'quic', addresses: false }))
   const ca = flags.cert === undefined ? join(flags.dataDir, 'ca.pem') : undefined
-  const [{ startApi }, { startRelay }, options, relayOptions, first] = await Promise.all([
-    import('@static/api'),
-    import('@static/relay'),
+  // First, because loading the servers takes longest: what is wrong with the options shows at once.
+  const [options, relayOptions, first] = await Promise.all([
     apiOptionsFrom(flags),
     relayOptionsFrom(flags),
     certificate(),
   ])
+  const [{ startApi }, { startRelay }] = await Promise.all([import('@static/api'), import('@static/relay')])
   // The API starts first and reports the readiness of the relay once that runs.
   let relayIsReady = (): boolean => false
   const database = join(flags.dataDir, 'api.sqlite')

@@ -5,7 +5,6 @@ import { randomBytes } from 'node:crypto'
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { createServer } from 'node:net'
-import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
@@ -141,7 +140,7 @@ for (const way of ['quic', 'grpc'] as const) {
 
     void test('a process exits after its connection has ended, and trusts what Node trusts', async () => {
       const words = [CHILD, way, String(target().port)]
-      const env = { ...process.env, NODE_EXTRA_CA_CERTS: join(relay.directory, 'ca', 'ca.pem') }
+      const env = { ...process.env, NODE_EXTRA_CA_CERTS: relay.caFile }
       const { stdout } = await promisify(execFile)(process.execPath, words, { env, timeout: 120_000 })
       assert.equal(stdout, 'closed in order\n')
     })

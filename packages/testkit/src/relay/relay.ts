@@ -19,6 +19,8 @@ export interface TestRelay {
   readonly api: FakeApi
   readonly directory: string
   readonly ca: string
+  /** The path of the authority's certificate. */
+  readonly caFile: string
   readonly grpcPort: number
   readonly quicPorts: readonly number[]
   /** A wire to the relay, in its default way. */
@@ -98,6 +100,7 @@ export async function startTestRelay(
     api,
     directory,
     ca,
+    caFile: authority.path,
     grpcPort,
     quicPorts,
     wire: () => {

@@ -105,7 +105,7 @@ function changePassphraseCommand(): Command {
 }
 
 async function list(flags: Flags): Promise<void> {
-  const { listKeySlots } = await import('@static/sdk')
+  const { listKeySlots } = await import('@static/sdk/account')
   const slots = listKeySlots(agentPlace(flags).dataDir)
   if (flags.json) printJson({ slots })
   else
@@ -118,7 +118,7 @@ async function list(flags: Flags): Promise<void> {
 }
 
 async function add(type: (typeof TYPES)[number], flags: AddFlags): Promise<void> {
-  const { addKeySlot, listKeySlots } = await import('@static/sdk')
+  const { addKeySlot, listKeySlots } = await import('@static/sdk/account')
   const { dataDir } = agentPlace(flags)
   checkFlags(type, flags)
   const by = await keySourceOf(flags, listKeySlots(dataDir))
@@ -129,7 +129,7 @@ async function add(type: (typeof TYPES)[number], flags: AddFlags): Promise<void>
 }
 
 async function remove(id: string, flags: RemoveFlags): Promise<void> {
-  const { listKeySlots, removeKeySlot } = await import('@static/sdk')
+  const { listKeySlots, removeKeySlot } = await import('@static/sdk/account')
   const { dataDir } = agentPlace(flags)
   const slots = listKeySlots(dataDir)
   const slot = slots.find((known) => known.id === id)
@@ -145,7 +145,7 @@ async function remove(id: string, flags: RemoveFlags): Promise<void> {
 }
 
 async function changePassphrase(flags: NewPassphraseFlags): Promise<void> {
-  const { listKeySlots, replaceKeySlot } = await import('@static/sdk')
+  const { listKeySlots, replaceKeySlot } = await import('@static/sdk/account')
   const { dataDir } = agentPlace(flags)
   if (!listKeySlots(dataDir).some(({ type }) => type === 'passphrase')) {
     throw StaticError.of(
