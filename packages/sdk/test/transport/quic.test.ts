@@ -40,7 +40,10 @@ void test('a server that speaks something else is told', async (t) => {
   const target = await serve(t, () => {}, 'other/1')
   await assert.rejects(
     dial(makeQuicTransport({ connectTimeoutMs: 500 }), target),
-    refused('connection_error', /^A QUIC server answers .* does not speak static-relay\/1, or it has no room\. Check the port/),
+    refused(
+      'connection_error',
+      /^A QUIC server answers .* does not speak static-relay\/1, or it has no room\. Check the port/,
+    ),
   )
 })
 
