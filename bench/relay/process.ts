@@ -11,6 +11,8 @@ export interface Server extends AsyncDisposable {
   readonly token: string
   ask(question: Question): void
   use(): Promise<Use>
+  /** Kills it, as `kill -9` would. */
+  kill(): Promise<void>
 }
 
 const FILES = {
@@ -36,6 +38,11 @@ export async function startProcess(
       child.send({ type: 'use' })
       const [use] = (await once(child, 'message')) as [Use]
       return use
+    },
+    kill: async () => {
+      const exit = once(child, 'exit')
+      child.kill('SIGKILL')
+      await exit
     },
     [Symbol.asyncDispose]: async () => {
       const exit = once(child, 'exit')

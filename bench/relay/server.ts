@@ -9,15 +9,17 @@ const {
   database,
   endpoints = 1,
   quicPerEndpoint = 1000,
+  quicPort = 0,
+  httpPort = 0,
 } = JSON.parse(process.argv[2] ?? '') as Record<'cert' | 'key' | 'database', string> &
-  Partial<Record<'endpoints' | 'quicPerEndpoint', number>>
+  Partial<Record<'endpoints' | 'quicPerEndpoint' | 'quicPort' | 'httpPort', number>>
 const api = new FakeApi(Date.now)
 const relay = await startRelay({
   name: 'localhost',
   database,
   host: 'localhost',
-  grpcPort: 0,
-  quicPort: 0,
+  grpcPort: httpPort,
+  quicPort,
   quicEndpoints: endpoints,
   certificate: { cert, key },
   api: {

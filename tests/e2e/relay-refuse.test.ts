@@ -124,7 +124,7 @@ describe('static proxy', TWO, () => {
   })
 
   test('to a relay with another authority', async () => {
-    await refuses(change(proxyCommand, { '--relay-ca': foreign.caFile }), /not signed by an authority/)
+    await refuses(change(proxyCommand, { '--relay-ca': foreign.caFile }), /not signed by a trusted CA/)
   })
 
   test('with a client certificate that the relay does not accept', async () => {

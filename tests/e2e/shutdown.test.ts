@@ -118,7 +118,7 @@ describe('cannot start: one clear sentence, exit code 1', () => {
     const other = createServer().listen(0, '127.0.0.1')
     await once(other, 'listening')
     const { port } = other.address() as AddressInfo
-    await refuses({ dataDir: workspace.directory('port'), port }, /port \d+: it is taken by another program/)
+    await refuses({ dataDir: workspace.directory('port'), port }, /port \d+: it is in use by another program/)
     other.close()
   })
 

@@ -1,4 +1,5 @@
 /** Starts the API: opens the database, listens, and shuts down in order. The only file here that opens sockets. */
+import { listenError } from '@static/node/listen-error'
 import { type Logger, type LogOptions, makeLog } from '@static/node/logger'
 import { type SignupMode, StaticError } from '@static/protocol'
 import { openStore } from './db/store.ts'
@@ -172,8 +173,7 @@ async function listen(server: WebServer, host: string, port: number): Promise<nu
     return await server.listen(host, port)
   } catch (cause) {
     const { code } = cause as NodeJS.ErrnoException
-    const reason = code === 'EADDRINUSE' ? 'it is taken by another program' : (code ?? 'unknown error')
-    throw StaticError.of('connection_error', `Cannot listen on ${host} port ${port}: ${reason}.`, { cause })
+    throw listenError(`${host} port ${port}`, code ?? 'unknown error', cause)
   }
 }
 

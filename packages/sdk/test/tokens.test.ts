@@ -164,7 +164,7 @@ void test('an API that cannot be reached or trusted is reported, and never gets 
     /^The API at https:\/\/localhost:\d+ cannot be reached\. The certificate .* trusted/,
   )
   await fails({ ca: undefined }, /is not signed by a trusted CA/)
-  await fails({ apiUrl: `https://127.0.0.1:${port}` }, /does not contain this name/)
+  await fails({ apiUrl: `https://127.0.0.1:${port}` }, /is not for this name/)
   await fails(
     { apiUrl: 'https://no.invalid' },
     /^The API at https:\/\/no\.invalid cannot be reached\. Could not resolve/,

@@ -2,6 +2,7 @@
 import { createSocket } from 'node:dgram'
 import { isIP } from 'node:net'
 import { ALPN, StaticError } from '@static/protocol'
+import { type CertificateFault, certificateError, otherCertificateError } from '../certificate-fault.ts'
 import { ConnectionError } from '../connection-error.ts'
 import { placeOf } from '../dial.ts'
 import { peerSentence } from '../peer-text.ts'
@@ -14,12 +15,12 @@ const PROBE_MS = 500
 const FULL_RETRY_S = 5
 
 /** The meaning of alerts if this side refused the relay's certificate. */
-const REFUSED: Readonly<Record<number, string>> = {
-  42: 'is not for this name, or is malformed',
-  43: 'is not for servers',
-  45: 'has expired or is not valid yet',
-  46: 'cannot be checked; a name constraint on addresses is a known cause',
-  48: 'is not signed by an authority that is trusted here',
+const REFUSED: Readonly<Record<number, CertificateFault>> = {
+  42: 'nameOrForm',
+  43: 'purpose',
+  45: 'time',
+  46: 'unchecked',
+  48: 'untrusted',
 }
 
 /** The meaning of alerts from a relay after the handshake: they are about the client certificate. */
@@ -51,10 +52,12 @@ export async function connectFailure(failed: FailedConnection): Promise<Connecti
     if (alert === NO_APPLICATION_PROTOCOL) {
       return new ConnectionError('wrong_protocol', `The server at ${place} does not speak ${ALPN}.`, cause)
     }
-    const what = REFUSED[alert] ?? `was refused (TLS alert ${alert})`
-    const or = shown ? ', or the server refused the client certificate' : ''
-    const text = `The certificate that ${place} shows for "${serverName}" ${what}${or}.`
-    return new ConnectionError('untrusted_certificate', text, cause)
+    const fault = REFUSED[alert]
+    const presented = { place, serverName, cause }
+    const error = fault ? certificateError(fault, presented) : otherCertificateError(`TLS alert ${alert}`, presented)
+    if (!shown) return error
+    const or = 'Or the server refused the client certificate.'
+    return new ConnectionError('untrusted_certificate', `${error.message} ${or}`, cause)
   }
   if (closeCode !== 0)
     return new ConnectionError('closed', `${place} closed the connection with code ${closeCode}.`, cause)
@@ -69,7 +72,7 @@ export async function connectFailure(failed: FailedConnection): Promise<Connecti
     case 'unreachable':
       return new ConnectionError('unreachable', `${place} cannot be reached over UDP from this machine.`, cause)
     case 'answers': {
-      const text = `A QUIC server answers at ${place} but refuses to connect: it does not speak ${ALPN}, or it is full.`
+      const text = `A QUIC server answers at ${place} but does not connect: it does not speak ${ALPN}, or it has no room. Check the port, or retry later.`
       return new ConnectionError('wrong_protocol', text, cause)
     }
     case 'silent': {

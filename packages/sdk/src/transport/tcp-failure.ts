@@ -1,20 +1,23 @@
 /** Explains why a TLS connection over TCP failed. */
+import { type CertificateFault, certificateError, otherCertificateError } from '@static/node/certificate-fault'
 import { ConnectionError, type ConnectionFailure } from '@static/node/connection-error'
 import { StaticError } from '@static/protocol'
 
 /** Certificate faults by OpenSSL's error name. */
-const CERTIFICATE: Readonly<Record<string, string>> = {
-  ERR_TLS_CERT_ALTNAME_INVALID: 'does not contain this name',
-  CERT_HAS_EXPIRED: 'has expired',
-  CERT_NOT_YET_VALID: 'is not valid yet',
-  INVALID_PURPOSE: 'is not for servers',
-  DEPTH_ZERO_SELF_SIGNED_CERT: 'is not signed by a trusted CA',
-  SELF_SIGNED_CERT_IN_CHAIN: 'is not signed by a trusted CA',
-  UNABLE_TO_GET_ISSUER_CERT: 'is not signed by a trusted CA',
-  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'is not signed by a trusted CA',
-  UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'is not signed by a trusted CA',
-  CERT_SIGNATURE_FAILURE: 'is not signed by a trusted CA',
+const CERTIFICATE: Readonly<Record<string, CertificateFault>> = {
+  ERR_TLS_CERT_ALTNAME_INVALID: 'name',
+  CERT_HAS_EXPIRED: 'time',
+  CERT_NOT_YET_VALID: 'time',
+  INVALID_PURPOSE: 'purpose',
+  DEPTH_ZERO_SELF_SIGNED_CERT: 'untrusted',
+  SELF_SIGNED_CERT_IN_CHAIN: 'untrusted',
+  UNABLE_TO_GET_ISSUER_CERT: 'untrusted',
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'untrusted',
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'untrusted',
+  CERT_SIGNATURE_FAILURE: 'untrusted',
 }
+
+const OTHER_CERTIFICATE = /^(CERT_|UNABLE_TO_|ERROR_IN_CERT|INVALID_CA|PATH_LENGTH|HOSTNAME_)/
 
 /** A failed connection. */
 export interface TcpFailure {
@@ -28,19 +31,11 @@ export interface TcpFailure {
 export function tcpFailure({ place, serverName, cause }: TcpFailure): StaticError {
   if (cause instanceof StaticError) return cause
   const code = codeOf(cause)
-  const certificate = certificateFault(code)
-  if (certificate !== undefined) {
-    const text = `The certificate that ${place} presented for "${serverName}" ${certificate}.`
-    return new ConnectionError('untrusted_certificate', text, cause)
-  }
+  const fault = Object.hasOwn(CERTIFICATE, code) ? CERTIFICATE[code] : undefined
+  if (fault !== undefined) return certificateError(fault, { place, serverName, cause })
+  if (OTHER_CERTIFICATE.test(code)) return otherCertificateError(code, { place, serverName, cause })
   const [reason, text] = networkFault(place, code)
   return new ConnectionError(reason, text, cause)
-}
-
-function certificateFault(code: string): string | undefined {
-  if (Object.hasOwn(CERTIFICATE, code)) return CERTIFICATE[code]
-  const isAny = /^(CERT_|UNABLE_TO_|ERROR_IN_CERT|INVALID_CA|PATH_LENGTH|HOSTNAME_)/.test(code)
-  return isAny ? `is refused (${code})` : undefined
 }
 
 function networkFault(place: string, code: string): readonly [ConnectionFailure, string] {
@@ -54,7 +49,7 @@ function networkFault(place: string, code: string): readonly [ConnectionFailure,
       return ['timed_out', `Connecting to ${place} timed out.`]
     case 'ECONNRESET':
     case 'EPIPE':
-      return ['closed', `${place} closed the connection before it was established.`]
+      return ['closed', `${place} closed the connection before it was established: it may have no room. Retry later.`]
     case 'EHOSTUNREACH':
     case 'ENETUNREACH':
     case 'EADDRNOTAVAIL':

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import type { Http2SecureServer } from 'node:http2'
 import type { AddressInfo } from 'node:net'
 import type { SecureContextOptions } from 'node:tls'
-import { StaticError } from '@static/protocol'
+import { listenError } from '@static/node/listen-error'
 import type { Certificate } from '../../ports.ts'
 
 const CURVES = 'X25519:P-256:P-384'
@@ -44,8 +44,7 @@ export async function listen(host: string, port: number, make: () => Http2Secure
       for (const server of servers) server.close()
       const { code } = cause as NodeJS.ErrnoException
       if (code === 'EADDRINUSE' && port === 0 && tries < MOST_TRIES) continue
-      const reason = code === 'EADDRINUSE' ? 'it is in use by another program' : (code ?? 'unknown error')
-      throw StaticError.of('connection_error', `Cannot listen on ${host} port ${port}: ${reason}.`, { cause })
+      throw listenError(`${host} port ${port}`, code ?? 'unknown error', cause)
     }
   }
 }

@@ -4,6 +4,7 @@
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
+import { listenError } from '@static/node/listen-error'
 import { withPrivateTemp } from '@static/node/quic'
 import { type Pace, StaticError } from '@static/protocol'
 import type { PacingCounts } from '../../session/pacing.ts'
@@ -186,8 +187,7 @@ export class QuicEndpoint {
       })
       if (!listening) {
         await worker.terminate()
-        const reason = /Address already in use/i.test(failure) ? 'it is in use by another program' : failure
-        throw StaticError.of('connection_error', `Cannot listen on UDP port ${this.port}: ${reason}.`)
+        throw listenError(`UDP port ${this.port}`, failure)
       }
       const since = performance.now()
       this.#worker = worker
