@@ -34,6 +34,7 @@ interface Joiner {
   box: Uint8Array
   /** The session that the owner has seen it by: one that was lost does not count. */
   given: string | undefined
+  /** By the monotonic clock. */
   until: Time
 }
 
@@ -41,6 +42,7 @@ interface Poll {
   readonly request: PendingRequest
   readonly channel: ChannelId
   readonly limit: number
+  /** By the monotonic clock. */
   readonly until: Time
 }
 
@@ -125,7 +127,7 @@ export class Joins {
     const id = idOf(value.inviteId, INVITE_ID_BYTES, 'invite_id')
     const { agent, nonce } = request.caller
     if (value.box.length === 0 || value.box.length > MAX_BOX_BYTES) throw wrong('box has at most 16 KiB')
-    const wait = this.#rates.take(agent, this.#effects.now)
+    const wait = this.#rates.take(agent, this.#effects.monotonic)
     if (wait > 0) return request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
     const boxHash = this.#crypto.hash(value.box)
     const claim = joinProofBytes({ sessionNonce: nonce, inviteId: value.inviteId, agentId: fromHex(agent), boxHash })
@@ -145,7 +147,7 @@ export class Joins {
 
   poll(request: PendingRequest, value: PollJoinRequestsRequest): void {
     accountOf(request)
-    const until = this.#effects.now + Math.min(value.waitMs, MAX_WAIT_MS)
+    const until = this.#effects.monotonic + Math.min(value.waitMs, MAX_WAIT_MS)
     const limit = Math.min(value.limit === 0 ? MAX_POLLED : value.limit, MAX_POLLED)
     const poll = { request, channel: channelIdOf(value.channelId), limit, until }
     const waiting = this.#waitingFor(poll)
@@ -197,7 +199,7 @@ export class Joins {
   }
 
   tick(): void {
-    const { now } = this.#effects
+    const { monotonic: now } = this.#effects
     const over = this.#polls.filter(({ until }) => until <= now)
     if (over.length > 0) this.#polls = this.#polls.filter(({ until }) => until > now)
     for (const poll of over) this.#give(poll, this.#waitingFor(poll))
@@ -207,7 +209,7 @@ export class Joins {
   }
 
   #add(invite: Invite, agent: AgentId, box: Uint8Array): RefusalDetails | undefined {
-    const { now } = this.#effects
+    const { now, monotonic } = this.#effects
     if (invite.revoked) return { refused: 'invite_revoked' }
     if (invite.expiresAt <= now) return { refused: 'invite_expired' }
     if (invite.uses >= invite.maxUses) return { refused: 'invite_used_up' }
@@ -216,7 +218,7 @@ export class Joins {
       return { refused: 'rate_limited', retryAfterMs: 5000, message: 'Too many others wait to join by this invite.' }
     }
     this.#forget(invite.id, agent)
-    const joiner = { invite, agent, box: new Uint8Array(box), given: undefined, until: now + REQUEST_MS }
+    const joiner = { invite, agent, box: new Uint8Array(box), given: undefined, until: monotonic + REQUEST_MS }
     joiners.set(agent, joiner)
     this.#waiting.set(invite.id, joiners)
     const owned = this.#byOwner.get(invite.agent) ?? new Set()

@@ -133,10 +133,10 @@ export class Sessions {
   /** Ends what was not opened in time and what has run out. */
   tick(): void {
     const { effects, settings, streams, delivery } = this.#options
-    const { now } = effects
+    const { now, monotonic } = effects
     const { openMs, graceMs } = settings.session
     for (const stream of streams.unopened()) {
-      if (now - stream.openedAt > openMs) streams.close(stream, 'unopened')
+      if (monotonic - stream.openedAt > openMs) streams.close(stream, 'unopened')
     }
     for (const { expiresAt, stream } of delivery.sessions()) {
       if (expiresAt !== undefined && now > expiresAt + graceMs) streams.close(stream, 'expired')

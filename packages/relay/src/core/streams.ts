@@ -61,7 +61,7 @@ export class Streams {
       id,
       peer,
       kind,
-      openedAt: this.#effects.now,
+      openedAt: this.#effects.monotonic,
       address: addressKey(peer.address),
       proxyRevision: undefined,
       challenge: undefined,
@@ -88,7 +88,7 @@ export class Streams {
     if (stream.peer.proxy && stream.proxyRevision === undefined) return undefined
     const counts = this.#addresses.get(stream.address) ?? { streams: 0, unopened: 0 }
     const rates = stream.kind === 'call' ? this.#calls : this.#openings
-    const wait = rates.take(stream.address, this.#effects.now)
+    const wait = rates.take(stream.address, this.#effects.monotonic)
     if (counts.streams > perAddress || counts.unopened > unauthenticatedPerAddress || wait > 0) {
       return { refused: 'rate_limited', retryAfterMs: Math.max(wait, 1000), message: 'Too many from this address.' }
     }

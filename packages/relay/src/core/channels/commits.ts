@@ -110,7 +110,7 @@ export class Commits {
     const channel = channelIdOf(channelId)
     if (!position) throw wrong('position is there')
     if (agentIds.length > MAX_MEMBERS) throw wrong(`at most ${MAX_MEMBERS} agents are named`)
-    const wait = this.#rates.take(request.caller.agent, effects.now)
+    const wait = this.#rates.take(request.caller.agent, effects.monotonic)
     if (wait > 0) return request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
     const { slot, index, hash } = position
     const store = {
@@ -131,7 +131,7 @@ export class Commits {
     const { effects } = this.#context
     const channel = channelIdOf(value.channelId)
     if (!value.welcome) throw wrong('welcome is there')
-    const wait = this.#rates.take(request.caller.agent, effects.now)
+    const wait = this.#rates.take(request.caller.agent, effects.monotonic)
     if (wait > 0) return request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
     const store = {
       actor: actorOf(request),
@@ -153,7 +153,7 @@ export class Commits {
 
   tick(): void {
     for (const [channel, { since }] of this.#contention) {
-      if (this.#context.effects.now - since > CONTENTION_MS) this.#contention.delete(channel)
+      if (this.#context.effects.monotonic - since > CONTENTION_MS) this.#contention.delete(channel)
     }
   }
 
@@ -201,7 +201,7 @@ export class Commits {
   }
 
   #backoff(channel: ChannelId): number {
-    const { now } = this.#context.effects
+    const { monotonic: now } = this.#context.effects
     const known = this.#contention.get(channel)
     const contention = known && now - known.since <= CONTENTION_MS ? known : { lost: 0, since: now }
     contention.lost++

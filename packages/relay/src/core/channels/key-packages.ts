@@ -48,7 +48,7 @@ export class KeyPackages {
   upload(request: PendingRequest, { keyPackages }: UploadKeyPackageRequest): void {
     const account = accountOf(request)
     const { agent, publicKey } = request.caller
-    const wait = this.#uploads.take(agent, this.#context.effects.now)
+    const wait = this.#uploads.take(agent, this.#context.effects.monotonic)
     if (wait > 0) return request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
     if (keyPackages.length === 0 || keyPackages.length > MAX_KEY_PACKAGES) throw wrong('1 to 64 KeyPackages are sent')
     const read = keyPackages.map((bytes) => this.#read(bytes, publicKey))
@@ -66,9 +66,9 @@ export class KeyPackages {
     const actor = actorOf(request)
     effects.store('check', { actor, channel }, (outcome) => {
       if (!accepted(request, outcome)) return
-      const { now } = effects
+      const { now, monotonic } = effects
       // One that may not claim does not use up what others may claim of this agent.
-      const wait = this.#claims.take(actor.agent, now) || this.#claimed.take(agent, now)
+      const wait = this.#claims.take(actor.agent, monotonic) || this.#claimed.take(agent, monotonic)
       if (wait > 0) return request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
       const keyPackage = this.#pool.take(agent, now)
       if (!keyPackage) return request.refuse({ refused: 'key_package_unavailable' })
