@@ -34,6 +34,7 @@ interface Joiner {
   box: Uint8Array
   /** The session in which the owner received it; after a lost session the owner gets it again. */
   given: string | undefined
+  /** By the monotonic clock. */
   until: Time
 }
 
@@ -41,6 +42,7 @@ interface Poll {
   readonly request: PendingRequest
   readonly channel: ChannelId
   readonly limit: number
+  /** By the monotonic clock. */
   readonly until: Time
 }
 
@@ -127,7 +129,7 @@ export class Joins {
     const { agent, nonce } = request.caller
     if (value.box.length === 0 || value.box.length > MAX_BOX_BYTES)
       throw wrong(`\`box\` must be 1 to ${MAX_BOX_BYTES} bytes, not ${value.box.length}`)
-    const wait = this.#rates.take(agent, this.#effects.now)
+    const wait = this.#rates.take(agent, this.#effects.monotonic)
     if (wait > 0) return request.refuse(tooOften(this.#settings.rates.joinsPerMinute, 'join requests per agent', wait))
     const boxHash = this.#crypto.hash(value.box)
     const claim = joinProofBytes({ sessionNonce: nonce, inviteId: value.inviteId, agentId: fromHex(agent), boxHash })
@@ -147,7 +149,7 @@ export class Joins {
 
   poll(request: PendingRequest, value: PollJoinRequestsRequest): void {
     accountOf(request)
-    const until = this.#effects.now + Math.min(value.waitMs, MAX_WAIT_MS)
+    const until = this.#effects.monotonic + Math.min(value.waitMs, MAX_WAIT_MS)
     const limit = Math.min(value.limit === 0 ? MAX_POLLED : value.limit, MAX_POLLED)
     const poll = { request, channel: channelIdOf(value.channelId), limit, until }
     const waiting = this.#waitingFor(poll)
@@ -205,7 +207,7 @@ export class Joins {
   }
 
   tick(): void {
-    const { now } = this.#effects
+    const { monotonic: now } = this.#effects
     const over = this.#polls.filter(({ until }) => until <= now)
     if (over.length > 0) this.#polls = this.#polls.filter(({ until }) => until > now)
     for (const poll of over) this.#give(poll, this.#waitingFor(poll))
@@ -215,7 +217,7 @@ export class Joins {
   }
 
   #add(invite: Invite, agent: AgentId, box: Uint8Array): RefusalDetails | undefined {
-    const { now } = this.#effects
+    const { now, monotonic } = this.#effects
     if (invite.revoked) return { refused: 'invite_revoked' }
     if (invite.expiresAt <= now) return expired(invite)
     if (invite.uses >= invite.maxUses) return usedUp(invite)
@@ -228,7 +230,7 @@ export class Joins {
       }
     }
     this.#forget(invite.id, agent)
-    const joiner = { invite, agent, box: new Uint8Array(box), given: undefined, until: now + REQUEST_MS }
+    const joiner = { invite, agent, box: new Uint8Array(box), given: undefined, until: monotonic + REQUEST_MS }
     joiners.set(agent, joiner)
     this.#waiting.set(invite.id, joiners)
     const owned = this.#byOwner.get(invite.agent) ?? new Set()

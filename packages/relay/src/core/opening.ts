@@ -96,7 +96,7 @@ export class Opening {
     }
     const bound = stream.kind === 'session' && stream.proxyRevision === undefined
     const nonce = bound ? this.#crypto.random(NONCE_BYTES) : this.#nonce(revision)
-    if (stream.kind === 'session') stream.challenge = { nonce, revision, at: this.#effects.now }
+    if (stream.kind === 'session') stream.challenge = { nonce, revision, at: this.#effects.monotonic }
     return {
       case: 'getChallenge',
       value: message(GetChallengeResponseSchema, {
@@ -180,8 +180,13 @@ export class Opening {
   #take(stream: Stream, nonce: Uint8Array): Challenge {
     const { challenge } = stream
     stream.challenge = undefined
-    if (!challenge || !this.#crypto.equal(challenge.nonce, nonce)) throw StaticError.of('auth_failed', NO_CHALLENGE)
-    return this.#fresh(challenge)
+    const { now, monotonic } = this.#effects
+    const isOld = challenge && monotonic - challenge.at > this.#settings.session.challengeMs
+    if (!challenge || isOld || !this.#crypto.equal(challenge.nonce, nonce)) {
+      throw StaticError.of('auth_failed', NO_CHALLENGE)
+    }
+    // Among the answered ones, it is as old as one that a call would answer now.
+    return { ...challenge, at: now }
   }
 
   #takeUnary(stream: Stream, nonce: Uint8Array): Challenge {
@@ -212,7 +217,10 @@ export class Opening {
     return this.#crypto.mac(this.#deployment.tokenKey, bytes).subarray(0, NONCE_BYTES - NONCE_BODY_BYTES)
   }
 
-  /** Rejects a challenge that is expired or already used. */
+  /**
+   * Rejects a challenge that is expired or already used. By the wall clock: another node, or this one before a restart,
+   * may have issued it.
+   */
   #fresh(challenge: Challenge): Challenge {
     const old = this.#effects.now - challenge.at > this.#settings.session.challengeMs
     if (old || this.#answered.has(toHex(challenge.nonce))) throw StaticError.of('auth_failed', NO_CHALLENGE)

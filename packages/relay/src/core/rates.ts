@@ -20,7 +20,7 @@ export class Rates {
     this.#keys = keys
   }
 
-  /** Takes one, or as many as it costs; 0 when it may, otherwise the milliseconds until it may. */
+  /** Takes one, or as many as it costs; 0 when it may, otherwise the milliseconds until it may. `now` is monotonic. */
   take(key: string, now: Time, cost = 1): number {
     const bucket = this.#buckets.get(key) ?? { tokens: this.#burst, at: now }
     // Moved to the end: the first key of the map is the one that was quiet longest.

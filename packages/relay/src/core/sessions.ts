@@ -138,10 +138,10 @@ export class Sessions {
   /** Ends streams that were not opened in time and sessions whose token has expired. */
   tick(): void {
     const { effects, settings, streams, delivery } = this.#options
-    const { now } = effects
+    const { now, monotonic } = effects
     const { openMs, graceMs } = settings.session
     for (const stream of streams.unopened()) {
-      if (now - stream.openedAt > openMs) streams.close(stream, 'unopened')
+      if (monotonic - stream.openedAt > openMs) streams.close(stream, 'unopened')
     }
     for (const { expiresAt, stream } of delivery.sessions()) {
       if (expiresAt !== undefined && now > expiresAt + graceMs) streams.close(stream, 'expired')

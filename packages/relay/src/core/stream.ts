@@ -8,6 +8,7 @@ export interface Stream {
   readonly id: StreamId
   readonly peer: Peer
   readonly kind: StreamKind
+  /** By the monotonic clock. */
   readonly openedAt: Time
   /** The address that limits count by; for a proxied stream, the agent's. */
   address: string
@@ -29,6 +30,7 @@ export interface Challenge {
   readonly nonce: Uint8Array
   /** The agent's revision. */
   readonly revision: number
+  /** When it was given: by the monotonic clock for a stream, by the wall clock for a call. */
   readonly at: Time
 }
 

@@ -62,7 +62,7 @@ export class Streams {
       id,
       peer,
       kind,
-      openedAt: this.#effects.now,
+      openedAt: this.#effects.monotonic,
       address: addressKey(peer.address),
       proxyRevision: undefined,
       challenge: undefined,
@@ -87,7 +87,7 @@ export class Streams {
     if (stream.peer.proxy && stream.proxyRevision === undefined) return undefined
     const { streams, unopened } = this.#addresses.get(stream.address) ?? { streams: 0, unopened: 0 }
     const isCall = stream.kind === 'call'
-    const wait = (isCall ? this.#calls : this.#openings).take(stream.address, this.#effects.now)
+    const wait = (isCall ? this.#calls : this.#openings).take(stream.address, this.#effects.monotonic)
     if (streams > this.#limits.perAddress) return this.#beyond(stream, 'perAddress')
     if (unopened > this.#limits.unauthenticatedPerAddress) return this.#beyond(stream, 'unauthenticatedPerAddress')
     if (wait === 0) return undefined

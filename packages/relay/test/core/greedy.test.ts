@@ -55,6 +55,32 @@ test('polls that wait hold nothing, and an agent has four at most', async (t) =>
   await Promise.all(open)
 })
 
+// Less than a token lives: that is a time of the wall clock.
+for (const jump of [300_000, -300_000]) {
+  test(`what waits, and what may be done again, does not depend on a wall clock that jumps by ${jump / 1000} s`, async (t) => {
+    const settings = { rates: { resumedPerMinute: 100, uploadsPerMinute: 1 } }
+    const world = await openMemoryRelay(t, { settings })
+    const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
+    const channelId = await owner.createChannel('acme/x/y')
+    const channelIds = Array.from({ length: 90 }, () => randomBytes(16))
+    const resume = (): Promise<unknown> => owner.request('resume', { channelIds })
+    const upload = (): Promise<unknown> => owner.request('uploadKeyPackage', { keyPackages: [randomBytes(10)] })
+    await resume()
+    await assert.rejects(upload(), refusal('invalid_request'))
+    let isOver = false
+    const poll = owner.request('pollJoinRequests', { channelId, waitMs: 60_000 }).then(() => (isOver = true))
+    world.skew(jump)
+    await world.advance(1000)
+    await assert.rejects(resume(), refusal('rate_limited'))
+    await assert.rejects(upload(), refusal('rate_limited'))
+    assert.equal(isOver, false)
+    await world.advance(60_001)
+    await poll
+    await resume()
+    await assert.rejects(upload(), refusal('invalid_request'))
+  })
+}
+
 test('to resume costs by the channels that are named', async (t) => {
   const world = await openMemoryRelay(t, { settings: { rates: { resumedPerMinute: 100 } } })
   const guest = await Agent.connect(world.transport.wire('cbor', '198.51.100.1'))

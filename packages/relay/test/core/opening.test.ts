@@ -158,6 +158,28 @@ test('a challenge is good for 30 s', async (t) => {
   await assert.rejects(late.request('openSession', answered(late)), refusal('auth_failed'))
 })
 
+for (const jump of [3_600_000, -3_600_000]) {
+  test(`a wall clock that jumps by ${jump / 1000} s makes no opening late, and none early`, async (t) => {
+    const world = await openMemoryRelay(t)
+    const early = await challenged(world)
+    const late = await challenged(world)
+    world.skew(jump)
+    await world.advance(1000)
+    await early.request('openSession', answered(early))
+    // Who does not answer at all is sent away when its time is over.
+    await world.advance(10_001)
+    await late.ended
+  })
+
+  test(`a challenge is good for 30 s, also if the wall clock jumps by ${jump / 1000} s`, async (t) => {
+    const world = await openMemoryRelay(t, { settings: { session: { openMs: 120_000 } } })
+    const late = await challenged(world)
+    world.skew(jump)
+    await world.advance(30_001)
+    await assert.rejects(late.request('openSession', answered(late)), refusal('auth_failed'))
+  })
+}
+
 test('a challenge is good on its own stream only, and a newer one takes its place', async (t) => {
   const world = await openMemoryRelay(t)
   const key = makeKey()

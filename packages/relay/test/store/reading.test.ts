@@ -1,12 +1,36 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { StoreResult } from '../../src/ports.ts'
-import { accepted, agentId, assertChain, forEachEngine, hex16, notice, welcomeFor } from './channel-fixture.ts'
+import { accepted, agentId, assertChain, forEachEngine, hex16, member, notice, welcomeFor } from './channel-fixture.ts'
 
 const indexes = ({ entries }: { readonly entries: readonly { readonly index: number }[] }): number[] =>
   entries.map(({ index }) => index)
 
 forEachEngine((open) => {
+  test('who adds a removed member again without a Welcome does not take from it what it had not read', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob', 'mallory')
+    const { lastIndex: before } = await world.stand('bob')
+    accepted(await world.say('alice'))
+    accepted(await world.commit('alice', { removes: ['bob'] }))
+    const removed = await world.stand('bob')
+    assert.deepEqual([removed.removed, removed.lastIndex], [true, before + 2])
+    const slot = world.head
+    accepted(await world.commit('mallory', { adds: ['bob'], welcomes: [] }))
+    const { addedIndex, cursor } = await world.stand('bob')
+    assert.deepEqual(await world.stand('bob'), removed)
+    assert.ok(addedIndex <= cursor.index)
+    const { entries, ended } = await world.read('bob', before)
+    assert.deepEqual([entries.map(({ kind }) => kind), ended], [['message', 'commit'], true])
+    // The same whether the add stands or not.
+    await world.reject(member('alice'), slot)
+    assert.deepEqual(await world.stand('bob'), removed)
+    // With a Welcome it is in a later stay.
+    accepted(await world.commit('alice', { adds: ['bob'] }))
+    const later = await world.stand('bob')
+    assert.deepEqual([later.removed, later.addedIndex], [false, later.lastIndex])
+  })
+
   test('a member reads what came after the commit that added it, to the last entry', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')

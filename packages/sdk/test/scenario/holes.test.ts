@@ -171,6 +171,26 @@ for (const words of [['before'], []]) {
   })
 }
 
+test('a member that is removed and added again before it has processed the removal gets the Welcome', async (t) => {
+  const world = await TestSystem.start(t, 'grpc')
+  const cutter = new Cutter()
+  const alice = await world.agent('alice')
+  const bob = await world.agent('bob', { transport: cutter.wrap })
+  const [a, b] = await world.channel(alice, [bob])
+  await b!.catchUp()
+  const offers = bob.joins()
+  cutter.hold()
+  await a!.removeMember(bob.agentId)
+  await a!.addMember(bob.agentId)
+  // By its answer the relay has sent bob everything.
+  await a!.catchUp()
+  cutter.release()
+  const { value: offer } = await offers[Symbol.asyncIterator]().next()
+  const again = await offer!.accept()
+  await a!.send('for bob again')
+  assert.deepEqual(await take(again, 1), ['for bob again'])
+})
+
 test('a Welcome with the id of a held channel: refused, and the owner still reads what is sent', async (t) => {
   const world = await TestSystem.start(t, 'grpc')
   const [alice, bob] = [await world.agent('alice'), await world.agent('bob')]

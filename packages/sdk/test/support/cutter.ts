@@ -14,6 +14,8 @@ export class Cutter {
   #deaf: PromiseWithResolvers<void> | undefined
   #mute: PromiseWithResolvers<void> | undefined
   #losesAcks = false
+  /** What the relay has sent, while it waits. */
+  #held: Uint8Array[] | undefined
 
   /** For `AgentOptions.transport`. */
   readonly wrap = (transport: Transport): Transport => ({
@@ -38,11 +40,24 @@ export class Cutter {
     this.#losesAcks = true
   }
 
+  /** What the relay sends waits from now on. */
+  hold(): void {
+    this.#held ??= []
+  }
+
+  /** What has waited arrives, all at once. */
+  release(): void {
+    const held = Buffer.concat(this.#held ?? [])
+    this.#held = undefined
+    for (const { handlers } of this.#lines) handlers.data(held)
+  }
+
   /** Ends the stream without a word. */
   cut(): void {
     this.#deaf = undefined
     this.#mute = undefined
     this.#losesAcks = false
+    this.#held = undefined
     for (const line of this.#lines) {
       this.#close(line, StaticError.of('transport_error', 'Cut by the test.'))
       line.stream.end()
@@ -55,7 +70,9 @@ export class Cutter {
       data: (chunk) => {
         void promise.then(({ open }) => {
           this.#deaf?.resolve()
-          if (open && !this.#deaf) handlers.data(chunk)
+          if (!open || this.#deaf) return
+          if (this.#held) this.#held.push(Uint8Array.from(chunk))
+          else handlers.data(chunk)
         })
       },
       closed: (reason) => void promise.then((line) => this.#close(line, reason)),

@@ -168,9 +168,8 @@ export class Stage {
   }
 
   /** An agent leaves by its signed notice. */
-  leave(player: Player): void {
+  leave(player: Player, leafKeys: Uint8Array[] = [...player.membership.standing.leafKeys]): void {
     const slot = BigInt(this.position.slot)
-    const leafKeys = [...player.membership.standing.leafKeys]
     const signature = player.sign(leaveBytes(this.channelId, { slot, leafKeys }))
     const notice: LeaveNotice = {
       $typeName: 'static.relay.v1.LeaveNotice',

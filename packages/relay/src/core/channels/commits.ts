@@ -115,7 +115,7 @@ export class Commits {
     if (agentIds.length > MAX_MEMBERS) {
       throw wrong(`\`agent_ids\` must have at most ${MAX_MEMBERS} entries, not ${agentIds.length}`)
     }
-    const wait = this.#rates.take(request.caller.agent, effects.now)
+    const wait = this.#rates.take(request.caller.agent, effects.monotonic)
     if (wait > 0) return request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
     const { slot, index, hash } = position
     const store = {
@@ -137,7 +137,7 @@ export class Commits {
     const { effects } = this.#context
     const channel = channelIdOf(value.channelId)
     if (!value.welcome) throw wrong('`welcome` is required')
-    const wait = this.#rates.take(request.caller.agent, effects.now)
+    const wait = this.#rates.take(request.caller.agent, effects.monotonic)
     if (wait > 0) return request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
     const store = {
       actor: actorOf(request),
@@ -159,7 +159,7 @@ export class Commits {
 
   tick(): void {
     for (const [channel, { since }] of this.#contention) {
-      if (this.#context.effects.now - since > CONTENTION_MS) this.#contention.delete(channel)
+      if (this.#context.effects.monotonic - since > CONTENTION_MS) this.#contention.delete(channel)
     }
   }
 
@@ -207,7 +207,7 @@ export class Commits {
   }
 
   #backoff(channel: ChannelId): number {
-    const { now } = this.#context.effects
+    const { monotonic: now } = this.#context.effects
     const known = this.#contention.get(channel)
     const contention = known && now - known.since <= CONTENTION_MS ? known : { lost: 0, since: now }
     contention.lost++

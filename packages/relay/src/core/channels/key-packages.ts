@@ -49,7 +49,7 @@ export class KeyPackages {
   upload(request: PendingRequest, { keyPackages }: UploadKeyPackageRequest): void {
     const account = accountOf(request)
     const { agent, publicKey } = request.caller
-    const wait = this.#uploads.take(agent, this.#context.effects.now)
+    const wait = this.#uploads.take(agent, this.#context.effects.monotonic)
     const { uploadsPerMinute } = this.#context.settings.rates
     if (wait > 0) return request.refuse(tooOften(uploadsPerMinute, 'uploads per agent', wait))
     if (keyPackages.length === 0 || keyPackages.length > MAX_KEY_PACKAGES) throw tooMany(keyPackages.length)
@@ -68,12 +68,12 @@ export class KeyPackages {
     const actor = actorOf(request)
     effects.store('check', { actor, channel }, (outcome) => {
       if (!accepted(request, outcome)) return
-      const { now } = effects
+      const { now, monotonic } = effects
       // A caller over its own limit must not use up the claims of others on this agent.
       const { claimsPerMinute, claimsPerTargetPerMinute } = this.#context.settings.rates
-      const wait = this.#claims.take(actor.agent, now)
+      const wait = this.#claims.take(actor.agent, monotonic)
       if (wait > 0) return request.refuse(tooOften(claimsPerMinute, 'AddMember requests per agent', wait))
-      const targetWait = this.#claimed.take(agent, now)
+      const targetWait = this.#claimed.take(agent, monotonic)
       if (targetWait > 0) {
         const what = `AddMember requests for agent ${agent}`
         return request.refuse(tooOften(claimsPerTargetPerMinute, what, targetWait))

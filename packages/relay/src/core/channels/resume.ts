@@ -103,7 +103,7 @@ export class Resumes {
     const { resumedChannels: limit } = this.#context.settings.counts
     if (channelIds.length > limit) throw tooMany(channelIds.length, limit)
     const { agent } = request.caller
-    const { now } = this.#context.effects
+    const { monotonic: now } = this.#context.effects
     const cost = Math.max(1, channelIds.length)
     const wait = this.#rates.take(agent, now, cost) || this.#rates.take(request.stream.address, now, cost)
     if (wait > 0) {

@@ -5,7 +5,8 @@ import { type Context, senderOf, touchSender } from './context.ts'
 import { type EntryDraft, placed } from './draft.ts'
 import { hold } from './room.ts'
 import { ENTRY_OVERHEAD } from './rows.ts'
-import { type Channel, type Member, findMember, isUnwelcomed } from './state.ts'
+import { readableStay } from './roster.ts'
+import { type Channel, type Member, findMember } from './state.ts'
 
 /** How many positions of the last entries are kept at hand: members acknowledge what was just delivered. */
 const RECENT = 64
@@ -64,8 +65,9 @@ export function read(
 ): StoreResult<'read'> {
   const { rows } = context
   const channel = rows.channel(id)
-  const member = channel && findMember(channel, agent)
-  if (!channel || !member || isUnwelcomed(member)) return { entries: [], gap: undefined, last: after, ended: true }
+  const known = channel && findMember(channel, agent)
+  const member = known && readableStay(rows, channel, known)
+  if (!channel || !member) return { entries: [], gap: undefined, last: after, ended: true }
 
   const end = member.ended?.position ?? channel.last
   const start = Math.max(after, member.from)

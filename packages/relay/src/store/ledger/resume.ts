@@ -1,11 +1,12 @@
 /** Resume, Welcomes and Ack: where an agent stands, what waits for it, and what it has. */
-import type { ChannelId, Done, StoreRequest, StoreResult, Standing, StoredWelcome } from '../../ports.ts'
+import type { AgentId, ChannelId, Done, StoreRequest, StoreResult, Standing, StoredWelcome } from '../../ports.ts'
 import { type Context, touchMember } from './context.ts'
 import { positionAt } from './log.ts'
 import { letGo } from './retention.ts'
-import { dropWelcome } from './welcomes.ts'
-import { type Glance, WELCOME_OVERHEAD } from './rows.ts'
+import { readableStay } from './roster.ts'
+import { type Glance, type Rows, WELCOME_OVERHEAD } from './rows.ts'
 import { type Channel, type Member, findMember, isUnwelcomed } from './state.ts'
+import { dropWelcome } from './welcomes.ts'
 
 /** Where an agent stands in its channels. */
 export function resume({ rows }: Context, request: StoreRequest<'resume'>): StoreResult<'resume'> {
@@ -13,18 +14,27 @@ export function resume({ rows }: Context, request: StoreRequest<'resume'>): Stor
   const found = channels ?? rows.channelsOf(agent, after, limit + 1)
   const asked = channels ?? found.slice(0, limit)
   return {
-    standings: asked.map((id) => standing(rows.glance(id, agent), id)),
+    standings: asked.map((id) => standing(rows, id, agent)),
     more: found.length > asked.length,
     member: rows.isMember(agent),
   }
 }
 
-function standing(glance: Glance | undefined, id: ChannelId): StoreResult<'resume'>['standings'][number] {
-  if (!glance || isUnwelcomed(glance.member)) return { channel: id, refused: 'not_found' }
-  const { ended, cursor } = glance.member
+function standing(rows: Rows, id: ChannelId, agent: AgentId): StoreResult<'resume'>['standings'][number] {
+  const glance = rows.glance(id, agent)
+  const member = glance && stayOf(rows, id, glance.member)
+  if (!glance || !member) return { channel: id, refused: 'not_found' }
+  const { ended, cursor } = member
   // It has all that it may see. If that was let go, it is told of the gap first.
   if (ended && cursor.index >= ended.position.index) return { channel: id, refused: 'removed' }
-  return describe(glance)
+  return describe({ ...glance, member })
+}
+
+/** The rest of the channel is looked at only for who was added without a Welcome. */
+function stayOf(rows: Rows, id: ChannelId, member: Member): Member | undefined {
+  if (!isUnwelcomed(member)) return member
+  const channel = rows.channel(id)
+  return channel && readableStay(rows, channel, member)
 }
 
 function describe({ channel, member: { ended, cursor, from }, sender }: Glance): Standing {

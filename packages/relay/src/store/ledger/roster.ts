@@ -8,6 +8,7 @@ import type { Rows } from './rows.ts'
 import {
   type Channel,
   type Ending,
+  type Member,
   type Slot,
   type Snapshot,
   type Turn,
@@ -15,6 +16,7 @@ import {
   forgetMember,
   isConfirmed,
   isInGroup,
+  isUnwelcomed,
   onRoster,
   placeMember,
 } from './state.ts'
@@ -45,6 +47,19 @@ export function hadVote({ rows }: Context, channel: Channel, agent: AgentId, { p
     break
   }
   return onRoster(member) && isConfirmed(member, ownerCommit)
+}
+
+/**
+ * The stay that an agent may read: its own; or, while it was added again without a Welcome, the one from before, which
+ * whoever added it must not take from it. Undefined when there is none.
+ */
+export function readableStay(rows: Rows, channel: Channel, member: Member): Member | undefined {
+  if (!isUnwelcomed(member)) return member
+  for (const { adds, before } of rows.turnsFrom(channel, member.agent, member.from)) {
+    const earlier = adds ? before?.member : undefined
+    return earlier && !isUnwelcomed(earlier) ? earlier : undefined
+  }
+  return undefined
 }
 
 /** Tells what happened to an agent without one of its turns. Changes nothing. */

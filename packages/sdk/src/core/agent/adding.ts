@@ -83,7 +83,10 @@ async function commitAll(
   }
 }
 
-/** Who comes back while its old leaf is still in the tree is removed and added in one commit. */
+/**
+ * Who comes back while its old leaf is still in the tree is removed and added in one commit: by its notice, or, where that
+ * names a key that the leaf does not have, by the owner, who needs none. The fresh KeyPackage shows that the agent is out.
+ */
 function returning(
   roster: Roster,
   group: GroupState,
@@ -93,10 +96,11 @@ function returning(
     const leaf = group.members.get(agentId)
     return leaf !== undefined && same(leaf.signatureKey, signatureKey)
   })
-  const leaveNotices = back.map(({ agentId }) => {
+  const leaveNotices = back.flatMap(({ agentId }) => {
     const notice = roster.notice(agentId)
-    if (!notice) throw StaticError.of('invalid_request', `Agent ${agentId} is in the channel already.`)
-    return notice
+    if (notice) return [notice]
+    if (group.isOwner && roster.isSaidToHaveLeft(agentId)) return []
+    throw StaticError.of('invalid_request', `Agent ${agentId} is in the channel already.`)
   })
   return { removes: back.map(({ agentId }) => fromHex(agentId)), leaveNotices }
 }

@@ -1,7 +1,7 @@
 /** Channels that others have added this agent to: each waits until the application accepts it. */
 import { type ChannelName, isChannelName, StaticError, toHex } from '@static/protocol'
 import type { DeliverWelcome } from '@static/protocol/relay'
-import type { AgentId } from '../../ports.ts'
+import type { AgentId, ChannelId } from '../../ports.ts'
 import { same } from '../bytes.ts'
 import { wipeEpoch } from '../channel/group-state.ts'
 import type { Membership } from '../channel/membership.ts'
@@ -36,8 +36,7 @@ export async function takeWelcome(
   const welcome = Uint8Array.from(delivered.welcome?.welcome ?? [])
   const id = toHex(channelId)
   const index = Number(position?.index ?? 0n)
-  // What an earlier stay has left unread must be read first: until then the relay keeps the Welcome.
-  if (memberships.get(id)?.state === 'ended') {
+  if (await isInEarlierStay(agent, id, index)) {
     throw StaticError.of(
       'channel_exists',
       `Messages from an earlier membership in ${name} are unread. Read them, or leave the channel, then reconnect.`,
@@ -78,6 +77,24 @@ export async function takeWelcome(
   } finally {
     context.deliveries.acknowledge(id, index)
   }
+}
+
+/**
+ * Whether an earlier stay has left something unread, which must be read first: until then the relay keeps the Welcome. What
+ * came before the Welcome is processed for that, with the end of that stay; if that has not come, the relay is asked, and
+ * says that it is over.
+ */
+async function isInEarlierStay({ context, memberships }: Offering, id: ChannelId, index: number): Promise<boolean> {
+  const held = memberships.get(id)
+  if (held?.group && held.history.position.index < index) {
+    await held.idle()
+    // What has nothing unread is dropped when that is written.
+    await context.journal.written()
+  }
+  if (!held || memberships.get(id) !== held) return false
+  const isBehind = held.group !== undefined && held.history.position.index < index
+  if (isBehind) held.intake.resume()
+  return isBehind || held.state === 'ended'
 }
 
 /** Lets go of the offers that are too many. Each under its name: one that is being accepted stays. */

@@ -21,6 +21,8 @@ export class Roster {
   readonly #channel: ChannelView
   readonly #committer: Committer
   readonly #leavers: Map<AgentId, LeaverRecord>
+  /** Those of whom the relay says that they have left, by a notice that proves nothing. */
+  readonly #unproven = new Set<AgentId>()
   readonly #planned = new Map<AgentId, () => void>()
   #changes: Change[] = []
 
@@ -35,6 +37,11 @@ export class Roster {
   notice(agent: AgentId): LeaveNoticeFields | undefined {
     const leaver = this.#leavers.get(agent)
     return leaver && noticeOf(leaver)
+  }
+
+  /** Whether the relay delivers nothing to a member any more, although no notice of it proves that it has left. */
+  isSaidToHaveLeft(agent: AgentId): boolean {
+    return this.#unproven.has(agent)
   }
 
   /** Somebody is in the channel: the first key of an identity is remembered, another one told. */
@@ -56,6 +63,8 @@ export class Roster {
     // Without a leaf there is nothing to remove.
     if (agent === context.agentId || !member) return
     if (!isLeaveOf(channelId, member, notice) || Number(notice.slot) !== head) {
+      // The relay's word removes nobody. But if the agent wants to come back, the owner can make room for it.
+      this.#unproven.add(agent)
       context.emit({ type: 'roster_lie', channel: name, detail: `Agent ${agent} has not signed that it left.` })
       return
     }
@@ -82,6 +91,7 @@ export class Roster {
     for (const agent of [...removed, ...added]) {
       this.#planned.get(agent)?.()
       this.#planned.delete(agent)
+      this.#unproven.delete(agent)
       if (this.#leavers.delete(agent)) this.#changes.push({ type: 'dropLeaver', id, agent })
     }
     for (const agent of added) {
