@@ -158,7 +158,7 @@ class StaticClient(Closing):
         return Listening(self, self._connection, "joins", self._offer)
 
     def events(self) -> "Listening[Dict[str, Any]]":
-        """Events other than messages, from now on: connections, members, changed keys, gaps, forks.
+        """Events other than messages, from now on: connections, members, changed keys, gaps, forks, members that lag.
 
         An event is a dict with its ``type`` and its fields; errors are ``StaticError``, identities are bytes.
         """

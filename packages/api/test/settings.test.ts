@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { PLANS } from '@static/protocol'
 import { DEFAULT_SETTINGS, limitOf, settingsFrom } from '../src/settings.ts'
 
 test('without overrides the defaults apply', () => {
@@ -12,6 +13,18 @@ test('one number can be changed without naming the others', () => {
   assert.deepEqual(settings.rates.account, DEFAULT_SETTINGS.rates.account)
   assert.equal(limitOf(settings.quota, 'free', 'live'), null)
   assert.equal(limitOf(settings.quota, 'enterprise', 'test'), 1_000)
+})
+
+test('every plan keeps a day of one small message a second in a channel, and more than one such channel', () => {
+  // A sender alone has three quarters of the room, and the smallest message counts for 1,914 and 200 bytes.
+  const day = (86_400 * (1914 + 200) * 4) / 3
+  for (const plan of PLANS) {
+    const channel = limitOf(DEFAULT_SETTINGS.channelBytes, plan, 'live') ?? Infinity
+    const account = limitOf(DEFAULT_SETTINGS.accountBytes, plan, 'live') ?? Infinity
+    assert.ok(channel >= day, plan)
+    assert.ok(account >= 4 * channel, plan)
+  }
+  assert.equal(limitOf(settingsFrom({ accountBytes: { free: null } }).accountBytes, 'free', 'live'), null)
 })
 
 for (const [what, given, message] of [

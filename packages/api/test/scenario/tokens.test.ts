@@ -43,6 +43,8 @@ onEachEngine('tokens', (engine) => {
       exp: iat + 3600,
       iat,
       mode: 'live',
+      channel_bytes: 268_435_456,
+      account_bytes: 1_073_741_824,
     })
     assert.match(String(jti), /^[0-9a-f-]{36}$/)
     assert.equal(protectedHeader.alg, 'EdDSA')
@@ -63,7 +65,8 @@ onEachEngine('tokens', (engine) => {
     const { key } = (await bench.signUp()).api_key
     const made = await bench.call('POST', '/v1/keys', { key, body: { mode: 'test' } })
     const { token } = (await bench.call('POST', '/v1/tokens', { key: made.body.key })).body
-    assert.equal((await verify(token)).payload['mode'], 'test')
+    const { payload } = await verify(token)
+    assert.deepEqual([payload['mode'], payload['channel_bytes']], ['test', 67_108_864])
   })
 
   test('a token stays valid after its key was revoked, until it expires', async () => {

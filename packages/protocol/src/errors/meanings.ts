@@ -37,7 +37,7 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, string>> = {
   group_full: 'The channel has the maximum number of members.',
   too_large: 'The payload or commit is larger than one message can be.',
   queue_full:
-    'The relay holds the maximum number of unread messages for this channel. The message names the members that lag behind.',
+    'The relay holds as many unread messages for this channel, or for all channels of the owner’s account, as the plan allows. The message names the members that lag behind.',
   invite_invalid: 'The token is damaged, is for another channel or relay, or is unknown to the relay or the owner.',
   invite_expired: 'The invite was used after its expiry time.',
   invite_used_up: 'The maximum number of agents has already joined with this invite.',

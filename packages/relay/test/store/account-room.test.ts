@@ -100,6 +100,23 @@ forEachEngine((open) => {
     assert.equal(entries.length, 60)
   })
 
+  test('a full disk takes the owner’s commits from a reserve, and ends there', async (t) => {
+    const world = await open(t, { accountBytes: 16_000 })
+    await world.found('alice', 'bob')
+    await fill(() => world.say('bob', KILOBYTE))
+    refused(await world.commit('bob', { commit: new Uint8Array(4000) }), 'queue_full')
+    const large = { commit: new Uint8Array(1500) }
+    const count = await fill(() => world.commit('alice', large))
+    assert.ok(count >= 1 && count <= 4, `${count}`)
+    const { message } = refused(await world.commit('alice', large), 'queue_full')
+    assert.match(message as string, /^The disk of the owner's account is full/)
+    // Leaving and reading are always possible.
+    accepted(await world.leave('bob'))
+    await world.ack('alice', 99)
+    await world.run('sweep', { now: world.now })
+    accepted(await world.commit('alice', large))
+  })
+
   test('a guest fills neither the disk of the account nor the room of the others', async (t) => {
     const world = await open(t, { channelBytes: MIB, accountBytes: 4 * MIB })
     assert.ok(!('refused' in (await world.create('alice', { guestLimit: 1_000_000 }))))

@@ -33,8 +33,8 @@ export class FakeApi implements LocalApi {
     return Promise.resolve({ keys: [{ ...this.#publicKey.export({ format: 'jwk' }), kid: 'k1', alg: 'EdDSA' }] })
   }
 
-  /** A token for an account. */
-  token(account: string, options: { mode?: Mode; cnf?: string; lifetime?: number } = {}): string {
+  /** A token for an account, with further claims. */
+  token(account: string, options: { mode?: Mode; cnf?: string; lifetime?: number; claims?: object } = {}): string {
     const iat = Math.floor(this.#now() / 1000)
     const { mode = 'live', cnf, lifetime = TOKEN_LIFETIME_SECONDS } = options
     const claims = {
@@ -47,6 +47,7 @@ export class FakeApi implements LocalApi {
       jti: String(Math.random()),
       mode,
       ...(cnf === undefined ? {} : { cnf }),
+      ...options.claims,
     }
     const part = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url')
     const signed = `${part({ alg: 'EdDSA', kid: 'k1' })}.${part(claims)}`

@@ -7,7 +7,7 @@ import { type Context, admit, isRefusal, noteAction, refuse, touch, touchMember 
 import { commitDraft, leaveDraft } from './draft.ts'
 import { addEntry } from './log.ts'
 import { cut, letGo } from './retention.ts'
-import { findRoom } from './room.ts'
+import { findRoom, hasReserve } from './room.ts'
 import { takeTurn } from './roster.ts'
 import { ENTRY_OVERHEAD, type IdKey, type NewWelcome } from './rows.ts'
 import { judgeSlots, keepSlot } from './slots.ts'
@@ -87,7 +87,7 @@ function judgeBytes(
   { size, paid, now, free }: { size: number; paid: number; now: Time; free: boolean },
 ): Accepted | Unpaid | Refusal {
   const room = findRoom(context, channel, undefined, size)
-  if (typeof room !== 'number' && !free) return room
+  if (typeof room !== 'number' && !(free && hasReserve(context, channel, size))) return room
   const allowed = allowBytes(context, channel, agent, size, paid, now)
   return 'units' in allowed && !('unpaid' in allowed)
     ? { ...allowed, through: typeof room === 'number' ? room : channel.base.index }

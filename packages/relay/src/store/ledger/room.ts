@@ -21,6 +21,8 @@ import {
 const OWN_WEIGHT = 1 / 3
 /** What is let go of a full channel beyond need, so that the next message does not meet the same. */
 const SLACK = 1 / 16
+/** What the disk of an account has beyond its limit, for commits that a full channel takes. */
+const RESERVE = 1 / 8
 /** From this level on senders slow down and hear who lags. */
 const PRESSING = 3 / 4
 /** Between two messages of a sender in a channel that is all but full. Ten a second always pass. */
@@ -95,6 +97,14 @@ export function findRoom(
   if (isEnough(found, gauges)) return through
   owner.stuck = { base, reach, found }
   return { refused: 'queue_full', message: fullText(channel, sender, first), lagging: blocking(channel) }
+}
+
+/**
+ * Whether there is room for what a full channel takes, too: the disk of an account has a reserve for it, so that its owner
+ * can remove whoever does not read, and fills the relay's disk by no means.
+ */
+export function hasReserve({ rows, retention }: Context, channel: Channel, size: number): boolean {
+  return rows.account(channel.account).bytes + size <= (1 + RESERVE) * retention.accountBytes
 }
 
 /** Whom a channel waits for and how long its sender should, once it is three quarters full; undefined before. */

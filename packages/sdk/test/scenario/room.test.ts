@@ -1,0 +1,22 @@
+/** A member that is away while others talk: it gets everything as long as there is room, and the sender hears when not. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { event, NAME, take, TestSystem } from '../support/test-system.ts'
+
+test('a member that was away gets all that there was room for; before it runs out the sender is told who lags', async (t) => {
+  // A thousandth of the day that the free plan holds: 86 messages of a sender, with three quarters of the room.
+  const world = await TestSystem.start(t, 'grpc', { settings: { retention: { channelEntries: 122 } } })
+  const [alice, bob, carol] = [await world.agent('alice'), await world.agent('bob'), await world.agent('carol')]
+  const [a, b, c] = await world.channel(alice, [bob, carol])
+  await c!.catchUp()
+  await carol.close()
+  const lagging = event(alice, 'lagging')
+  const words = Array.from({ length: 86 }, (_, n) => `while away ${n}`)
+  for (const each of words) await a!.send(each)
+  const { channel, members } = await lagging
+  assert.equal(channel, NAME)
+  assert.ok(members.some(({ agent, waiting }) => agent === carol.agentId && waiting > 40))
+  assert.deepEqual(await take(b!, 86), words)
+  const again = await world.agent('carol')
+  assert.deepEqual(await take(again.channel(NAME), 86), words)
+})
