@@ -67,6 +67,8 @@ function describe(event: Exclude<AgentEvent, { type: 'members_changed' }>): stri
       return `${event.channel} failed: ${event.error.message}`
     case 'send_delayed':
       return `${event.channel}: no message has been accepted since ${new Date(event.since).toISOString()}, still trying: ${event.error.message}`
+    case 'throttled':
+      return `${event.channel}: the relay puts off a change, trying again in ${Math.ceil(event.waitMs / 1000)} s: ${event.error.message}`
     case 'inbox_full':
       return `${event.channel}: the inbox is full. No more messages are fetched until you read some.`
     case 'welcome_refused':
