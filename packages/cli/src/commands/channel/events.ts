@@ -15,9 +15,10 @@ export async function printEvents(agent: OpenAgent, events: AsyncIterable<AgentE
   }
 }
 
-/** Prints only why sending takes long, for a command that sends. */
+/** Prints only why something takes long, for a command that sends. */
 export async function printDelays(events: AsyncIterable<AgentEvent>): Promise<void> {
-  for await (const event of events) if (event.type === 'send_delayed') note(describe(event) ?? '')
+  for await (const event of events)
+    if (event.type === 'send_delayed' || event.type === 'throttled') note(describe(event) ?? '')
 }
 
 async function membersChanged(
