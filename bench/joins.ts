@@ -61,13 +61,19 @@ async function cost(work: () => Promise<unknown>): Promise<Cost> {
   return { seconds: round(seconds), cpuSeconds: { owner: round(mine), relay: round(relay), crowd: round(guests) } }
 }
 
+/** How often the members of the owner's channels have changed: once for each commit that adds or removes. */
+let commits = 0
+void (async () => {
+  for await (const { type } of owner.client.events()) if (type === 'members_changed') commits++
+})()
+
 const results: Record<string, unknown> = {}
 function tell(name: string, value: unknown): void {
   results[name] = value
   console.log(name, JSON.stringify(value))
 }
 
-await ask({ type: 'connect', count: Math.max(ADDED, ...SIZES) })
+await ask({ type: 'connect', count: Math.max(...SIZES, ADDED) })
 tell(
   '11 channels',
   await cost(async () => {
@@ -78,7 +84,9 @@ for (const count of SIZES) {
   const name = `bench/joins/${count}`
   await owner.create(name)
   const token = await owner.invite(name, { maxUses: count })
-  tell(`${count} joins`, await cost(() => ask({ type: 'join', name, token, count })))
+  commits = 0
+  const spent = await cost(() => ask({ type: 'join', name, token, count }))
+  tell(`${count} joins`, { ...spent, commits })
 }
 {
   const name = 'bench/joins/rotating'

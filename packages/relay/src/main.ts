@@ -122,6 +122,7 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
   const transports: (GrpcTransport | QuicTransport)[] = []
   const metrics = makeMetrics({
     counts: () => relay.counts,
+    throttledCommits: () => relay.throttledCommits,
     shaping: () => running.traffic,
     pacing: () => transports.flatMap((transport) => transport.pacing()),
   })

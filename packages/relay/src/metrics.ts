@@ -17,12 +17,13 @@ export interface Metrics {
 /** Sources of the numbers that are read on demand. */
 export interface MetricsSources {
   readonly counts: () => RelayCounts
+  readonly throttledCommits: () => number
   readonly shaping: () => ShapingCounts
   readonly pacing: () => readonly PacingCounts[]
 }
 
 /** Creates the metrics. */
-export function makeMetrics({ counts, shaping, pacing }: MetricsSources): Metrics {
+export function makeMetrics({ counts, throttledCommits, shaping, pacing }: MetricsSources): Metrics {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
   const answers = new Counter({
@@ -60,6 +61,15 @@ export function makeMetrics({ counts, shaping, pacing }: MetricsSources): Metric
   gauge('streams', 'Open streams and calls.')
   gauge('sessions', 'Agents with a session.')
   gauge('requests', 'Requests waiting for their answers.')
+  const throttled: Counter = new Counter({
+    name: 'static_relay_commits_throttled_total',
+    help: 'Commits put off because of the limits on their rate.',
+    registers: [registry],
+    collect: (): void => {
+      throttled.reset()
+      throttled.inc(throttledCommits())
+    },
+  })
   makeTrafficMetrics(registry, shaping, pacing)
   // Looking up a label costs more than counting, so the children are kept.
   const children = new Map<string, { inc(value?: number): void }>()

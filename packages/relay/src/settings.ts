@@ -38,8 +38,16 @@ export interface Settings {
     readonly clockedCells: number
   }
   readonly rates: {
+    /** Commits of an account, of a guest, and in a channel. */
     readonly commitsPerSecond: number
     readonly commitsBurst: number
+    readonly guestCommitsPerSecond: number
+    readonly guestCommitsBurst: number
+    readonly channelCommitsPerSecond: number
+    readonly channelCommitsBurst: number
+    /** What each agent may do besides in each of its channels. */
+    readonly ownCommitsPerSecond: number
+    readonly ownCommitsBurst: number
     readonly claimsPerMinute: number
     readonly claimsPerTargetPerMinute: number
     readonly joinsPerMinute: number
@@ -102,8 +110,14 @@ export const DEFAULT_SETTINGS: Settings = {
     clockedCells: 16_000,
   },
   rates: {
-    commitsPerSecond: 1,
-    commitsBurst: 10,
+    commitsPerSecond: 50,
+    commitsBurst: 2000,
+    guestCommitsPerSecond: 2,
+    guestCommitsBurst: 60,
+    channelCommitsPerSecond: 10,
+    channelCommitsBurst: 300,
+    ownCommitsPerSecond: 1,
+    ownCommitsBurst: 10,
     claimsPerMinute: 600,
     claimsPerTargetPerMinute: 60,
     joinsPerMinute: 60,
@@ -113,7 +127,7 @@ export const DEFAULT_SETTINGS: Settings = {
   counts: {
     channelsPerAccount: 1000,
     invitesPerChannel: 1000,
-    joinsPerInvite: 64,
+    joinsPerInvite: 256,
     keyPackageAgents: 100_000,
     resumedChannels: 2000,
   },

@@ -3,7 +3,7 @@
  * requests in memory, and passes them to the agent that created the invite. It cannot read what a request contains.
  */
 import { create } from '@bufbuild/protobuf'
-import { AGENT_ID_BYTES, type ErrorCode, ERRORS, fromHex, joinProofBytes, message, toHex } from '@static/protocol'
+import { AGENT_ID_BYTES, type ErrorCode, ERRORS, fromHex, joinProofBytes, MAX_MEMBERS, message, toHex } from '@static/protocol'
 import {
   type AnswerJoinRequest,
   AnswerJoinResponseSchema,
@@ -52,7 +52,9 @@ const MAX_BOX_BYTES = 16_384
 const MAX_INVITE_MS = 366 * 86_400_000
 const REQUEST_MS = 600_000
 const MAX_WAIT_MS = 60_000
-const MAX_POLLED = 32
+/** What one poll is given at most: all that a channel can take, and so many bytes. */
+const MAX_POLLED = MAX_MEMBERS
+const MAX_POLLED_BYTES = 524_288
 /** Requests that wait, of all invites; when there are more, those of whoever has most go first. */
 const MAX_WAITING = 10_000
 /** Concurrent polls per agent. */
@@ -254,7 +256,9 @@ export class Joins {
     const found = [...owned].filter(({ invite }) => invite.channel === channel)
     // New requests first, so that unanswered ones do not block them.
     const session = toHex(request.caller.nonce)
-    return found.sort((a, b) => Number(a.given === session) - Number(b.given === session)).slice(0, limit)
+    found.sort((a, b) => Number(a.given === session) - Number(b.given === session))
+    let bytes = 0
+    return found.slice(0, limit).filter(({ box }) => (bytes += box.length) <= MAX_POLLED_BYTES)
   }
 
   #give({ request }: Poll, joiners: readonly Joiner[]): void {

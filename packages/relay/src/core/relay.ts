@@ -98,6 +98,11 @@ export class Relay {
     return this.#tokens.read(token, now) !== undefined
   }
 
+  /** For metrics: how many commits were put off since the start. */
+  get throttledCommits(): number {
+    return this.#channels.throttledCommits
+  }
+
   /** For metrics. */
   get counts(): RelayCounts {
     let sessions = 0

@@ -96,7 +96,9 @@ test('to resume costs by the channels that are named', async (t) => {
 })
 
 test('KeyPackages and Welcomes are handed in at a bounded rate, and a commit before its signature is checked', async (t) => {
-  const world = await openMemoryRelay(t, { settings: { rates: { uploadsPerMinute: 2, commitsBurst: 3 } } })
+  const world = await openMemoryRelay(t, {
+    settings: { rates: { uploadsPerMinute: 2, commitsBurst: 2, ownCommitsBurst: 1 } },
+  })
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const upload = (): Promise<unknown> => owner.request('uploadKeyPackage', { keyPackages: [randomBytes(10)] })
   await assert.rejects(upload(), refusal('invalid_request'))

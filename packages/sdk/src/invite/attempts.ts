@@ -24,6 +24,8 @@ import { decodeToken, invalid, type InviteToken } from './token.ts'
 /** Delay before an unanswered hello is repeated. Doubles each time. */
 const HELLO_MS = 2000
 const LONGEST_HELLO_MS = 600_000
+/** A request that is put off for so long is told of. */
+const TOLD_WAIT_MS = 2000
 
 /** The Welcome is from an earlier attempt: this agent was removed since and added again. The newer Welcome follows. */
 class Superseded extends Error {}
@@ -106,10 +108,10 @@ export class JoinAttempts {
   }
 
   /** Handles the owner's answer to a hello: this agent has joined. */
-  greeting(membership: Membership, sender: AgentId, nonce: Uint8Array): void {
+  greeting(membership: Membership, sender: AgentId, nonces: Uint8Array): void {
     if (sender !== membership.owner) return
     const attempts = this.#attemptsOn(membership.id)
-    if (!attempts.some(({ record }) => same(record.nonce, nonce))) return
+    if (!attempts.some(({ record }) => isAmong(record.nonce, nonces))) return
     membership.become('joined')
     // Attempts with other tokens for the channel have succeeded, too.
     for (const attempt of attempts) {
@@ -239,9 +241,11 @@ export class JoinAttempts {
     context.session.request({ case: 'requestJoin', value }, (outcome) => {
       if (outcome.type !== 'refused') return
       const { code, retryAfterMs } = outcome.error
-      const passes = code === 'rate_limited' || code === 'unavailable'
-      if (passes) context.later(retryDelay(retryAfterMs), () => this.#proceed(attempt))
-      else this.#refuse(attempt, refusalError(outcome.error))
+      const error = refusalError(outcome.error)
+      if (code !== 'rate_limited' && code !== 'unavailable') return this.#refuse(attempt, error)
+      const waitMs = retryDelay(retryAfterMs)
+      if (waitMs >= TOLD_WAIT_MS) context.emit({ type: 'throttled', channel: record.name, error, waitMs })
+      context.later(waitMs, () => this.#proceed(attempt))
     })
   }
 
@@ -344,4 +348,12 @@ export class JoinAttempts {
     const membership = this.#agent.memberships.get(record.channel)
     return membership?.state === 'joining' && !membership.failure ? membership : undefined
   }
+}
+
+/** Whether a nonce is one of those that a greeting answers, one after the other. */
+function isAmong(nonce: Uint8Array, nonces: Uint8Array): boolean {
+  for (let at = 0; at + nonce.length <= nonces.length; at += nonce.length) {
+    if (same(nonce, nonces.subarray(at, at + nonce.length))) return true
+  }
+  return false
 }

@@ -7,7 +7,7 @@ import { fromHex, StaticError, toHex } from '@static/protocol'
 import type { AgentServices } from '../core/agent/services.ts'
 import { same } from '../core/bytes.ts'
 import type { Membership } from '../core/channel/membership.ts'
-import type { AgentId, ChannelId, JoinerRecord, Time } from '../ports.ts'
+import type { AgentId, ChannelId, Time } from '../ports.ts'
 import { decide, placeOf } from './admission.ts'
 import { type IssuedInvite, IssuedInvites, unlessRefused } from './issued.ts'
 import { JoinPolls } from './join-polls.ts'
@@ -19,6 +19,8 @@ const INVITE_ID = /^[0-9a-f]{32}$/
 
 /** A joiner that does not say hello within this time after it was added is removed. */
 const HELLO_MS = 60_000
+/** And so much more for each other joiner of the channel that has not: those that came together take longer. */
+const HELLO_MORE_MS = 1000
 const TICK_MS = 5000
 /** Time after connecting in which pending hellos arrive before anyone is removed for silence. */
 const SETTLE_MS = 10_000
@@ -35,6 +37,8 @@ export class InviteIssuer {
   readonly #polls: JoinPolls
   /** When a joiner's hello was last answered. */
   readonly #greeted = new Map<string, Time>()
+  /** The hellos to answer by the next greeting, by channel; an entry while a greeting is under way. */
+  readonly #toGreet = new Map<ChannelId, Uint8Array[]>()
   readonly #stopTicking: () => void
   #openedAt: Time | undefined
   #isStopped = false
@@ -141,7 +145,8 @@ export class InviteIssuer {
   }
 
   /** A new member says hello: answers it and keeps the member. */
-  hello({ id, sender }: Membership, from: AgentId, nonce: Uint8Array): void {
+  hello(membership: Membership, from: AgentId, nonce: Uint8Array): void {
+    const { id } = membership
     const joiner = this.#issued.joiner(id, from)
     if (!joiner || !same(joiner.nonce, nonce)) return
     const now = this.#agent.context.now()
@@ -149,11 +154,21 @@ export class InviteIssuer {
     if (joiner.state === 'here' && now - (this.#greeted.get(key) ?? -Infinity) < GREETING_MS) return
     this.#greeted.set(key, now)
     if (joiner.state !== 'here') this.#issued.putJoiner({ ...joiner, state: 'here' })
-    // If sending fails, the joiner says hello again.
-    sender.send('greeting', nonce).catch(() => {})
+    const waiting = this.#toGreet.get(id)
+    if (!waiting) void this.#greet(membership, nonce)
+    else if (!waiting.some((other) => same(other, nonce))) waiting.push(nonce)
   }
 
   // ---- Internals ----
+
+  /** Answers hellos: those that come while a greeting is under way share the next, as every member reads each of them. */
+  async #greet({ id, sender }: Membership, first: Uint8Array): Promise<void> {
+    const waiting = [first]
+    this.#toGreet.set(id, waiting)
+    // If sending fails, the joiners say hello again.
+    while (waiting.length > 0) await sender.send('greeting', Buffer.concat(waiting.splice(0))).catch(() => {})
+    this.#toGreet.delete(id)
+  }
 
   static #pollsOf(issuer: InviteIssuer): JoinPolls {
     const agent = issuer.#agent
@@ -173,11 +188,17 @@ export class InviteIssuer {
     const issued = this.#issued
     const now = context.now()
     if (isGuest || this.#openedAt === undefined || now - this.#openedAt < SETTLE_MS) return
-    for (const joiner of issued.joiners) {
-      const membership = memberships.get(joiner.channel)
-      if (!membership || membership.failure || now - joiner.since < HELLO_MS) continue
+    const unheard = Map.groupBy(
+      [...issued.joiners].filter(({ state }) => state === 'added'),
+      ({ channel }) => channel,
+    )
+    for (const [channel, joiners] of unheard) {
+      const membership = memberships.get(channel)
+      const patience = HELLO_MS + (joiners.length - 1) * HELLO_MORE_MS
+      const silent = joiners.filter(({ since }) => now - since >= patience).map(({ agent }) => agent)
+      if (!membership || membership.failure || silent.length === 0) continue
       // Refused, or the members have seen different logs: retried at the next tick.
-      if (joiner.state === 'added') await unlessRefused(this.#removeSilent(membership, joiner))
+      await unlessRefused(this.#removeSilent(membership, silent))
     }
     for (const record of issued.records) {
       if (issued.isAlive(record)) this.#polls.start(record.channel)
@@ -185,15 +206,16 @@ export class InviteIssuer {
     }
   }
 
-  async #removeSilent({ id, committer }: Membership, { agent }: JoinerRecord): Promise<void> {
-    const isSilent = (): boolean => this.#issued.joiner(id, agent)?.state === 'added'
-    let removes = false
+  async #removeSilent({ id, committer }: Membership, agents: readonly AgentId[]): Promise<void> {
+    const isSilent = (agent: AgentId): boolean => this.#issued.joiner(id, agent)?.state === 'added'
+    let removed: readonly AgentId[] = []
     await committer.commit((group) => {
-      removes = group.members.has(agent) && isSilent()
-      return removes ? { removes: [fromHex(agent)] } : undefined
+      removed = agents.filter((agent) => group.members.has(agent) && isSilent(agent))
+      return removed.length > 0 ? { removes: removed.map((agent) => fromHex(agent)) } : undefined
     })
-    // Includes a joiner whose hello came while it was being removed: it can ask again.
-    if (removes || isSilent()) await this.#issued.giveBack(id, agent)
+    // Includes joiners whose hello came while they were being removed: they can ask again.
+    const gone = agents.filter((agent) => removed.includes(agent) || isSilent(agent))
+    for (const agent of gone) await this.#issued.giveBack(id, agent)
   }
 
   /** A failure here ends the admission of all joiners. */

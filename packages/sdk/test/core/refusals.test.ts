@@ -348,3 +348,28 @@ test('a send that waits because the relay gets no quota says so after 10 s, once
   await sent
   assert.equal(alice.told('send_delayed').length, 2)
 })
+
+test('a commit that the relay puts off for long is told of, once', async () => {
+  const stage = await Stage.start(['alice', 'bob'])
+  const alice = stage.player('alice')
+  let waitMs = 1000
+  stage.refuse = (_, body) => (body.case === 'sendCommit' ? { code: 'rate_limited', retryAfterMs: waitMs } : undefined)
+  const short = alice.membership.upkeep.rekey()
+  await stage.settle()
+  assert.deepEqual(alice.told('throttled'), [], 'a second is no news')
+  stage.refuse = () => undefined
+  await stage.advance(1000, 1000)
+  await short
+
+  waitMs = 3000
+  stage.refuse = (_, body) => (body.case === 'sendCommit' ? { code: 'rate_limited', retryAfterMs: waitMs } : undefined)
+  const long = alice.membership.upkeep.rekey()
+  await stage.settle()
+  const told = (): object[] => alice.told('throttled').map(({ error, waitMs: wait }) => ({ code: error.code, wait }))
+  assert.deepEqual(told(), [{ code: 'rate_limited', wait: 3000 }])
+  await stage.advance(6000, 1000)
+  stage.refuse = () => undefined
+  await stage.advance(3000, 1000)
+  await long
+  assert.equal(told().length, 1)
+})

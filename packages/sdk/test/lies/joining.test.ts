@@ -234,7 +234,8 @@ test('10 the Welcome of a losing commit: nobody answers there, and the applicati
     room.views.set(agentId, shown)
     const pretence = { channelId: room.channelId, name: CHANNEL, victim: new Uint8Array() }
     const { inviteId, tag, welcome } = asked.value.welcomes[0]!
-    world.relay.welcomeTo(agentId, delivering(pretence, Uint8Array.from(welcome), { inviteId, tag }))
+    const whole = Uint8Array.from(Buffer.concat([welcome, asked.value.groupInfo]))
+    world.relay.welcomeTo(agentId, delivering(pretence, whole, { inviteId, tag }))
     return refusing({ code: 'epoch_mismatch', head: BigInt(position.slot) })
   }
   world.relay.welcome = () => undefined

@@ -130,7 +130,7 @@ export class Room {
 
   /** A commit, and what it does to the roster; the Welcomes to deliver. */
   commit(sender: AgentId, request: Omit<SendCommitRequest, '$typeName' | 'channelId'>): DeliverWelcome[] {
-    const { slot, messageId, commit, welcomes, declaration = create(DeclarationSchema) } = request
+    const { slot, messageId, commit, welcomes, groupInfo, declaration = create(DeclarationSchema) } = request
     const place = { channelId: this.channelId, sender: fromHex(sender), slot, messageId }
     const value = create(DeliverCommitSchema, { ...place, commit, declaration, acceptedAtMs: BigInt(Date.now()) })
     this.append({ case: 'deliverCommit', value })
@@ -148,7 +148,7 @@ export class Room {
         slot,
         sender: fromHex(sender),
         owner: fromHex(this.owner),
-        welcome,
+        welcome: { ...welcome, welcome: Buffer.concat([welcome.welcome, groupInfo]) },
         position: wired(position),
       }),
     )

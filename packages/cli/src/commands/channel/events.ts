@@ -3,6 +3,9 @@ import type { AgentEvent } from '@static/sdk'
 import type { OpenAgent } from '../../agent/open.ts'
 import { printable, note } from '../../terminal/output.ts'
 
+/** Events that explain why sending takes long. */
+const DELAYS = new Set<AgentEvent['type']>(['send_delayed', 'throttled', 'lagging'])
+
 /** Prints each event to stderr, until the agent is closed. */
 export async function printEvents(agent: OpenAgent, events: AsyncIterable<AgentEvent>): Promise<void> {
   let lost = false
@@ -15,10 +18,10 @@ export async function printEvents(agent: OpenAgent, events: AsyncIterable<AgentE
   }
 }
 
-/** Prints only why sending takes long, for a command that sends. */
+/** Prints only why something takes long, for a command that sends. */
 export async function printDelays(agent: OpenAgent, events: AsyncIterable<AgentEvent>): Promise<void> {
   for await (const event of events) {
-    if (event.type === 'send_delayed' || event.type === 'lagging') note((await wordsOf(agent, event)) ?? '')
+    if (DELAYS.has(event.type)) note((await wordsOf(agent, event)) ?? '')
   }
 }
 
@@ -87,6 +90,8 @@ function describe(event: Exclude<AgentEvent, { type: 'members_changed' | 'laggin
       return `${event.channel} failed: ${event.error.message}`
     case 'send_delayed':
       return `${event.channel}: no message has been accepted since ${new Date(event.since).toISOString()}, still trying: ${event.error.message}`
+    case 'throttled':
+      return `${event.channel}: the relay puts off a change, trying again in ${Math.ceil(event.waitMs / 1000)} s: ${event.error.message}`
     case 'inbox_full':
       return `${event.channel}: the inbox is full. No more messages are fetched until you read some.`
     case 'welcome_refused':

@@ -47,6 +47,11 @@ export class Channels {
     this.#resumes = new Resumes(context, (channel, account) => this.#messages.rememberPayer(channel, account))
   }
 
+  /** How many commits were put off so far. */
+  get throttledCommits(): number {
+    return this.#commits.throttled
+  }
+
   handle(request: PendingRequest, body: ChannelRequest): void {
     switch (body.case) {
       case 'sendMessage':

@@ -14,10 +14,10 @@ import {
   type Welcome,
 } from '@static/protocol/relay'
 import type { ChannelId, StoreRequest, StoreResult, Time, Unpaid, WelcomeFields } from '../../ports.ts'
+import { CommitRates } from '../commit-rates.ts'
 import type { Outcome } from '../io.ts'
 import type { PendingRequest } from '../pending-request.ts'
 import type { Quota, Unit } from '../quota.ts'
-import { Rates } from '../rates.ts'
 import { accountOf, agentIdOf, channelIdOf, checkLength, checkNotice, numberOf, wrong } from '../request-fields.ts'
 import { accepted, actorOf, type ChannelContext } from './context.ts'
 
@@ -32,16 +32,19 @@ const MAX_TAG_BYTES = 32
 export class Commits {
   readonly #context: ChannelContext
   readonly #quota: Quota
-  /** Of commits and of Welcomes together. */
-  readonly #rates: Rates
+  readonly #rates: CommitRates
   /** Senders that lost a slot lately. */
   readonly #contention = new Map<ChannelId, { lost: number; since: Time }>()
 
   constructor(context: ChannelContext, quota: Quota) {
     this.#context = context
     this.#quota = quota
-    const { commitsPerSecond, commitsBurst } = context.settings.rates
-    this.#rates = new Rates(commitsPerSecond, commitsBurst)
+    this.#rates = new CommitRates(context.settings)
+  }
+
+  /** How many commits were put off so far. */
+  get throttled(): number {
+    return this.#rates.throttled
   }
 
   send(request: PendingRequest, value: SendCommitRequest): void {
@@ -54,8 +57,7 @@ export class Commits {
       throw wrong('`group_info` is shared by Welcomes: `welcomes` is required with it')
     if (!declaration) throw wrong('`declaration` is required')
     // Before the work that it costs.
-    const { now } = effects
-    const wait = this.#rates.take(request.caller.agent, now)
+    const wait = this.#rates.take(request, channel, effects.monotonic)
     if (wait > 0) return request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
     this.#check(request, value, declaration)
     const store: Omit<StoreRequest<'commit'>, 'paid'> = {
@@ -67,7 +69,7 @@ export class Commits {
       declaration,
       welcomes: value.welcomes.map(welcomeFields),
       groupInfo: value.groupInfo,
-      now,
+      now: effects.now,
     }
     this.#store(request, 'commit', store, (outcome) => {
       if (outcome.ok && 'refused' in outcome.value && outcome.value.refused === 'epoch_mismatch') {
@@ -115,7 +117,7 @@ export class Commits {
     if (agentIds.length > MAX_MEMBERS) {
       throw wrong(`\`agent_ids\` must have at most ${MAX_MEMBERS} entries, not ${agentIds.length}`)
     }
-    const wait = this.#rates.take(request.caller.agent, effects.monotonic)
+    const wait = this.#rates.take(request, channel, effects.monotonic)
     if (wait > 0) return request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
     const { slot, index, hash } = position
     const store = {
@@ -137,7 +139,7 @@ export class Commits {
     const { effects } = this.#context
     const channel = channelIdOf(value.channelId)
     if (!value.welcome) throw wrong('`welcome` is required')
-    const wait = this.#rates.take(request.caller.agent, effects.monotonic)
+    const wait = this.#rates.take(request, channel, effects.monotonic)
     if (wait > 0) return request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
     const store = {
       actor: actorOf(request),

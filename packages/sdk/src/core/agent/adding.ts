@@ -11,6 +11,9 @@ import type { AgentServices } from './services.ts'
 /** What adding takes. */
 type Adding = Pick<AgentServices, 'context' | 'requests'>
 
+/** How many KeyPackages are asked for at once. */
+const CLAIMS = 32
+
 interface Candidate {
   readonly keyPackage: Uint8Array
   readonly agentId: AgentId
@@ -32,7 +35,10 @@ export async function addMembers(
   const size = membership.group?.members.size ?? 0
   if (size + members.length > MAX_MEMBERS) throw full(membership.name, size, members.length)
   const candidates: Candidate[] = []
-  for (const member of members) candidates.push(await candidate(agent, membership, member))
+  for (let at = 0; at < members.length; at += CLAIMS) {
+    const some = members.slice(at, at + CLAIMS)
+    candidates.push(...(await Promise.all(some.map((member) => candidate(agent, membership, member)))))
+  }
   const { owner } = membership
   const { pins } = agent.context
   if (!acceptNewKey) {
@@ -63,7 +69,7 @@ async function claim({ requests }: Adding, { channelId }: Membership, member: Ag
   return await requests.ask({ case: 'addMember', value }, ({ keyPackage }) => Uint8Array.from(keyPackage))
 }
 
-/** Welcomes are as long as the group is large, so what does not fit into one commit goes into two. */
+/** What does not fit into one commit goes into two. */
 async function commitAll(
   membership: Membership,
   candidates: readonly Candidate[],

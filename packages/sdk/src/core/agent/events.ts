@@ -79,6 +79,11 @@ export type AgentEvent =
       readonly channel: string
       readonly members: readonly { readonly agent: AgentId; readonly waiting: number }[]
     }
+  /**
+   * The relay puts off a change to a channel (a member to add or remove, new keys, a request to join) for longer than a
+   * moment; it is tried again by itself, after `waitMs` at first. Told once for each commit, and each time that a request to join is put off.
+   */
+  | { readonly type: 'throttled'; readonly channel: string; readonly error: StaticError; readonly waitMs: number }
   /** So much is unread that no more is taken: read, or the channel stands still here. */
   | { readonly type: 'inbox_full'; readonly channel: string }
   /** A Welcome came that cannot be used. */

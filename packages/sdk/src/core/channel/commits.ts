@@ -59,6 +59,9 @@ export interface Pending {
   readonly welcomes: PendingCommit['welcomes']
   /** Sent only once it is on disk. */
   state: 'made' | 'stored' | 'sent' | 'accepted'
+  /** When the relay put it off first, and whether the application knows. */
+  putOffSince?: number
+  isTold?: boolean
 }
 
 /**

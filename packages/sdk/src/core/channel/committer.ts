@@ -11,9 +11,11 @@ import type { Standing } from './standing.ts'
 
 /** A commit that the relay puts off for longer is given up: messages wait for it. */
 const MAX_WAIT_MS = 60_000
+/** A commit that is put off for so long in all is told of. */
+const TOLD_WAIT_MS = 2000
 
 /** What a committer asks of its agent. */
-type CommitterContext = Pick<AgentContext, 'engine' | 'session' | 'now' | 'random' | 'later' | 'sign'>
+type CommitterContext = Pick<AgentContext, 'engine' | 'session' | 'now' | 'random' | 'later' | 'sign' | 'emit'>
 
 /** What a committer asks of its membership. */
 export interface CommitterHost extends Pick<Turn, 'touch' | 'work'>, Exclusive {
@@ -216,12 +218,22 @@ export class Committer {
       case 'unavailable':
       case 'rate_limited':
         pending.state = 'stored'
+        this.#tell(pending, refusalError(refusal), wait)
         this.#waitFor(wait)
         return
       default:
         this.#drop(pending)
         pending.job?.failed(refusalError(refusal))
     }
+  }
+
+  /** Tells the application when a commit is put off for long. */
+  #tell(pending: Pending, error: StaticError, waitMs: number): void {
+    const now = this.#context.now()
+    pending.putOffSince ??= now
+    if (pending.isTold === true || now + waitMs - pending.putOffSince < TOLD_WAIT_MS) return
+    pending.isTold = true
+    this.#context.emit({ type: 'throttled', channel: this.#channel.name, error, waitMs })
   }
 
   #drop(pending: Pending): void {

@@ -1,0 +1,157 @@
+/** How an owner admits those who ask together: the real checks and records, before a group and a relay that are told what to do. */
+import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
+import { test } from 'node:test'
+import { fromHex, StaticError, toHex } from '@static/protocol'
+import { generateSignatureKeyPair } from '@static/node/ed25519'
+import { decide } from '../../src/invite/admission.ts'
+import { type Invite, IssuedInvites } from '../../src/invite/issued.ts'
+import { sealRequest } from '../../src/invite/join-request.ts'
+import { inviteKeys } from '../../src/invite/keys.ts'
+import { agentIdOf, makeEngine } from '../../src/mls/index.ts'
+
+const NOW = Date.now()
+const engine = makeEngine()
+const CHANNEL = toHex(randomBytes(16))
+const OWNER = toHex(randomBytes(32))
+const PLACE = { channelId: fromHex(CHANNEL), name: 'acme/x/y', owner: fromHex(OWNER) }
+
+type Asked = Parameters<typeof decide>[2][number]
+
+/** An owner with one invite; what the group does not take is in `bad`. */
+class Owner {
+  readonly issued: IssuedInvites
+  readonly invite: Invite
+  /** Whom each commit has added. */
+  readonly commits: string[][] = []
+  /** The answers to joiners, by agent id. */
+  readonly answers = new Map<string, string>()
+  readonly bad = new Set<string>()
+  readonly #members = new Map<string, object>()
+  readonly #owner: Parameters<typeof decide>[0]
+  readonly #membership: Parameters<typeof decide>[1]
+
+  constructor(maxUses: number) {
+    const secret = randomBytes(32)
+    const keys = inviteKeys(secret)
+    const record = {
+      id: toHex(keys.inviteId),
+      channel: CHANNEL,
+      secret,
+      expiresAt: NOW + 1e6,
+      maxUses,
+      uses: 0,
+      returned: 0,
+      revoked: false,
+    }
+    this.invite = { record, keys }
+    const group = { members: this.#members }
+    const membership = { id: CHANNEL, ...PLACE, owner: OWNER, group, roster: { notice: () => undefined } }
+    const context = {
+      engine,
+      now: () => NOW,
+      pins: { conflict: () => undefined },
+      journal: { add: () => undefined, written: () => Promise.resolve() },
+    }
+    const requests = {
+      ask: () => Promise.resolve(),
+      outcome: ({ value }: { value: { agentId: Uint8Array; code: string } }) => {
+        this.answers.set(toHex(value.agentId), value.code)
+        return Promise.resolve({ type: 'answered' })
+      },
+    }
+    const stored = { invites: [record], joiners: [] }
+    const agent = { context, requests, stored, memberships: new Map([[CHANNEL, membership]]) }
+    this.issued = new IssuedInvites(agent as never)
+    this.#owner = { agent, issued: this.issued } as never
+    const committer = { commit: (...call: Parameters<Owner['commit']>) => this.commit(...call) }
+    this.#membership = { ...membership, committer, upkeep: { isRekeyDue: false } } as never
+  }
+
+  async commit(
+    change: (group: object) => { adds: Uint8Array[] } | undefined,
+    options: { joiners(): readonly string[] },
+  ): Promise<void> {
+    const { adds = [] } = change({ members: this.#members }) ?? {}
+    if (adds.some((keyPackage) => this.bad.has(toHex(keyPackage)))) throw StaticError.of('invalid_request')
+    const joiners = options.joiners().map((joiner) => joiner.split(' ')[0]!)
+    this.commits.push(joiners)
+    for (const agent of joiners) {
+      this.#members.set(agent, {})
+      this.issued.putJoiner({ ...this.issued.joiner(CHANNEL, agent)!, state: 'added' })
+    }
+  }
+
+  decide(requests: readonly Asked[]): Promise<void> {
+    return decide(this.#owner, this.#membership, requests)
+  }
+
+  /** Somebody who asks. */
+  async joiner(identity: string): Promise<{ agent: string; asked: Asked; keyPackage: Uint8Array }> {
+    const key = generateSignatureKeyPair()
+    const { keyPackage } = await engine.generateKeyPackage(Buffer.from(identity), key, NOW)
+    const agentId = agentIdOf(key.publicKey)
+    const box = sealRequest(this.invite.keys, PLACE, { nonce: randomBytes(16), keyPackage })
+    const asked = { inviteId: this.invite.keys.inviteId, agentId, box } as Asked
+    return { agent: toHex(agentId), asked, keyPackage }
+  }
+
+  async joiners(count: number): Promise<Awaited<ReturnType<Owner['joiner']>>[]> {
+    return Promise.all(Array.from({ length: count }, (_, at) => this.joiner(`guest ${at}`)))
+  }
+}
+
+test('all that ask together come in by one commit', async () => {
+  const owner = new Owner(30)
+  const joiners = await owner.joiners(30)
+  await owner.decide(joiners.map(({ asked }) => asked))
+  assert.deepEqual(
+    owner.commits.map((agents) => agents.length),
+    [30],
+  )
+  assert.equal(owner.issued.get(owner.invite.record.id)?.record.uses, 30)
+  // Once more: they are in.
+  await owner.decide(joiners.map(({ asked }) => asked))
+  assert.equal(owner.answers.size, 0)
+})
+
+test('one that the group does not take keeps nobody else out, and its use is given back', async () => {
+  const owner = new Owner(16)
+  const joiners = await owner.joiners(16)
+  for (const at of [3, 12]) owner.bad.add(toHex(joiners[at]!.keyPackage))
+  await owner.decide(joiners.map(({ asked }) => asked))
+  assert.deepEqual(
+    [...owner.answers].toSorted(),
+    [3, 12].map((at) => [joiners[at]!.agent, 'invite_invalid']).toSorted(),
+  )
+  assert.equal(owner.commits.flat().length, 14)
+  assert.ok(owner.commits.length <= 8)
+  assert.equal(owner.issued.get(owner.invite.record.id)?.record.uses, 14)
+})
+
+test('whoever cannot be let in is told why, each for itself: used up, one identity twice, nonsense', async () => {
+  const owner = new Owner(3)
+  const [one, two] = await owner.joiners(2)
+  const twin = await owner.joiner('guest 0')
+  const nonsense = { ...(await owner.joiner('nonsense')).asked, box: randomBytes(100) } as Asked
+  const [third, late] = [await owner.joiner('third'), await owner.joiner('late')]
+  await owner.decide([one!.asked, twin.asked, nonsense, two!.asked, third.asked, late.asked])
+  assert.deepEqual(owner.commits, [[one!.agent, two!.agent, third.agent]])
+  assert.deepEqual(
+    new Map(owner.answers),
+    new Map([
+      [twin.agent, 'identity_changed'],
+      [toHex(nonsense.agentId), 'invite_invalid'],
+      [late.agent, 'invite_used_up'],
+    ]),
+  )
+})
+
+test('what passes by itself is answered to nobody, and every use is given back', async () => {
+  const owner = new Owner(4)
+  owner.commit = () => Promise.reject(StaticError.of('rate_limited'))
+  const joiners = await owner.joiners(4)
+  await owner.decide(joiners.map(({ asked }) => asked))
+  assert.equal(owner.answers.size, 0)
+  assert.equal(owner.issued.get(owner.invite.record.id)?.record.uses, 0)
+})
