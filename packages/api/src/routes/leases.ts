@@ -21,6 +21,10 @@ const lease = Type.Object({
 })
 const settlement = Type.Object({ spent: count, final: Type.Boolean() }, { additionalProperties: false })
 const settled = Type.Object({ id: uuid, spent: count, remaining: count, expires_at: time, expires_in_ms: count })
+const accounts = Type.Object(
+  { account_ids: Type.Array(Type.String({ maxLength: 36 }), { maxItems: 256 }) },
+  { additionalProperties: false },
+)
 const params = Type.Object({ id: Type.String() })
 const security = [{ key: [] }]
 const tags = ['internal']
@@ -65,5 +69,19 @@ export function leaseRoutes(app: App, service: Service, credential: string): voi
       },
     },
     (request) => service.leases.settle(request.params.id, request.body.spent, request.body.final),
+  )
+
+  app.post(
+    '/internal/v1/accounts/blocked',
+    {
+      schema: {
+        summary: 'Of the accounts, list those that are suspended, closed or unknown',
+        tags,
+        security,
+        body: accounts,
+        response: answers({ 200: Type.Object({ blocked: Type.Array(uuid) }) }, [...BODY_ERRORS, 'auth_failed']),
+      },
+    },
+    async (request) => ({ blocked: await service.leases.blocked(request.body.account_ids) }),
   )
 }

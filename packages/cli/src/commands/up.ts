@@ -84,6 +84,7 @@ function localApi({ service }: Api): LocalApi {
     keys: () => Promise.resolve(service.ring.jwks()),
     lease: ({ id, mode }, wanted) => service.leases.grant(id, mode, wanted),
     settle: (lease, spent, final) => service.leases.settle(lease, spent, final),
+    blocked: (accounts) => service.leases.blocked(accounts),
   }
 }
 

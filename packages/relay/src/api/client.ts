@@ -35,20 +35,24 @@ export function makeApiClient({ url, internalUrl, credential, ca }: ApiAccess): 
   })
   const post = (path: string, body: object): Promise<unknown> =>
     ask(agent, new URL(path, internalUrl), { authorization: `Bearer ${credential}` }, JSON.stringify(body))
+  const blocked = async (accounts: readonly string[]): Promise<readonly string[]> => {
+    const answer = await post('/internal/v1/accounts/blocked', { account_ids: accounts })
+    return (answer as { readonly blocked: readonly string[] }).blocked
+  }
   return {
     keys: () => ask(agent, new URL('/.well-known/jwks.json', url), {}) as ReturnType<ApiClient['keys']>,
     lease: ({ id, mode }, amount) =>
       post('/internal/v1/quota/leases', { account_id: id, mode, amount }) as Promise<Lease>,
     settle: (lease, spent, final) => post(`/internal/v1/quota/leases/${lease}/settle`, { spent, final }),
+    blocked,
     async check() {
-      // An empty request is always refused; the error tells whether the credential is known.
-      const refusal = await post('/internal/v1/quota/leases', {}).then(
+      const refusal = await blocked([]).then(
         () => undefined,
         (error: unknown) => StaticError.from(error),
       )
-      if (refusal?.code === 'invalid_request') return
-      if (refusal?.code === 'unavailable') throw refusal
-      const stranger = refusal?.code === 'auth_key_invalid'
+      if (refusal === undefined) return
+      if (refusal.code === 'unavailable') throw refusal
+      const stranger = refusal.code === 'auth_key_invalid'
       const why = stranger ? 'rejected the relay credential' : 'is not the listener for relay nodes'
       throw StaticError.of('invalid_request', `The API at ${internalUrl} ${why}.`)
     },

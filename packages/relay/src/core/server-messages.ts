@@ -73,12 +73,22 @@ export function refusalOf(error: unknown): RefusalDetails {
 }
 
 /** Why the relay ends a session. */
-export type Closing = 'replaced' | 'expired' | 'unopened' | 'shutdown' | 'slow' | 'malformed' | 'busy' | 'tooMany'
+export type Closing =
+  | 'replaced'
+  | 'expired'
+  | 'unopened'
+  | 'suspended'
+  | 'shutdown'
+  | 'slow'
+  | 'malformed'
+  | 'busy'
+  | 'tooMany'
 
 const CLOSINGS: Readonly<Record<Closing, readonly [CloseReason, ErrorCode, string]>> = {
   replaced: [CloseReason.REPLACED, 'closed', 'A newer session of this agent has taken the place of this one.'],
   expired: [CloseReason.EXPIRED, 'auth_failed', 'The token of this session has run out.'],
   unopened: [CloseReason.EXPIRED, 'auth_failed', 'The session was not opened in time.'],
+  suspended: [CloseReason.NOT_ALLOWED, 'account_suspended', ERRORS.account_suspended.help],
   shutdown: [CloseReason.SHUTDOWN, 'unavailable', 'The relay is stopping: dial again.'],
   slow: [CloseReason.SLOW, 'unavailable', 'Nothing was taken for too long: dial again and resume.'],
   malformed: [CloseReason.MALFORMED, 'invalid_request', 'The relay could not read what was sent.'],

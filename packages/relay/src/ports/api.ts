@@ -5,8 +5,13 @@ import type { Account } from './store.ts'
 /** Verifies a JWT. Rejects with `auth_failed` if it is invalid. */
 export type TokenVerifier = (jwt: string) => Promise<TokenClaims>
 
-/** Lends quota. */
+/** Lends quota, and knows which accounts may use the relay. */
 export interface QuotaSource {
   lease(account: Account, wanted: number): Promise<Lease>
   settle(lease: string, spent: number, final: boolean): Promise<unknown>
+  /** Those of the accounts, at most `MAX_CHECKED_ACCOUNTS`, that are suspended, closed or unknown. */
+  blocked(accounts: readonly string[]): Promise<readonly string[]>
 }
+
+/** How many accounts one question to the API names at most. */
+export const MAX_CHECKED_ACCOUNTS = 256
