@@ -1,14 +1,16 @@
 /** Starts a relay: opens the store, listens on both ports, and shuts down cleanly. */
+import { X509Certificate } from 'node:crypto'
 import type { JSONWebKeySet } from 'jose'
 import packageJson from '../package.json' with { type: 'json' }
 import { type LogOptions, makeLog } from '@static/node/logger'
 import { ALL_TRAFFIC, outsideRange, StaticError, type TrafficRange } from '@static/protocol'
 import { type ApiAccess, makeApiClient } from './api/client.ts'
+import { ApiMonitor } from './api/monitor.ts'
 import { makeVerifier } from './api/token-verifier.ts'
 import { Relay } from './core/relay.ts'
 import { makeCrypto } from './crypto.ts'
 import { makeMetrics, type Metrics } from './metrics.ts'
-import type { Certificate, Health, QuotaSource, Retention, Store, StoreListener, Time } from './ports.ts'
+import type { ApiState, Certificate, Health, QuotaSource, Retention, Store, StoreListener, Time } from './ports.ts'
 import { CoreRunner } from './runner/core-runner.ts'
 import { type Settings, settingsFrom } from './settings.ts'
 import { openSqliteStore } from './store/sqlite/store.ts'
@@ -69,6 +71,9 @@ export interface RelayOptions {
 
 type Log = ReturnType<typeof makeLog>
 
+/** An API in this process answers, and has our clock. */
+const SAME_PROCESS: ApiState = { problem: undefined, clockOffsetMs: 0 }
+
 /** A running relay. */
 export interface RunningRelay {
   readonly grpcPort: number
@@ -100,7 +105,7 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
   const now = options.now ?? Date.now
   const log = makeLog(options.log, 'relay')
   const onError = (err: unknown): void => log.error({ err }, 'background task failed')
-  const remote = 'url' in options.api ? makeApiClient(options.api) : undefined
+  const remote = 'url' in options.api ? makeApiClient(options.api, now) : undefined
   const api = remote ?? (options.api as LocalApi)
   const crypto = makeCrypto()
   await remote?.check().catch((err: unknown) => {
@@ -108,13 +113,17 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
     log.warn({ err }, 'the API is unreachable: agents get no new quota until it is back')
   })
 
+  const monitor = remote && new ApiMonitor(remote, log)
+
   // The store reports nothing before the runner asks it for something.
   let runner: CoreRunner | undefined
   const store = await openStore(options, settings.retention, (event) => runner?.event(event))
   const identity = { name, guests, traffic }
   const relay = new Relay({ identity, deployment: store.deployment, settings, crypto })
   const transports: (GrpcTransport | QuicTransport)[] = []
+  let expiry = expiryOf(options.certificate)
   const metrics = makeMetrics({
+    certificateExpiry: () => expiry,
     counts: () => relay.counts,
     shaping: () => running.traffic,
     pacing: () => transports.flatMap((transport) => transport.pacing()),
@@ -133,9 +142,15 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
   const running = runner
 
   let stopping = false
-  const health = (): Health => ({ ready: !stopping && store.healthy(), name, version: packageJson.version })
+  const health = (): Health => ({
+    ready: !stopping && store.healthy(),
+    api: monitor?.state ?? SAME_PROCESS,
+    name,
+    version: packageJson.version,
+  })
   const close = async (): Promise<void> => {
     stopping = true
+    monitor?.stop()
     await running.drain()
     await Promise.all(transports.map((transport) => transport.stop()))
     running.stop()
@@ -147,12 +162,17 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
     transports.push(grpc)
     const quic = await startQuic(options, { runner: running, settings, log })
     transports.push(quic)
+    const renew = renewal(options, grpc, quic)
+    monitor?.start()
     log.info({ name, grpc: grpc.port, quic: quic.ports }, 'relay ready')
     return {
       grpcPort: grpc.port,
       quicPorts: quic.ports,
       isReady: () => health().ready,
-      renew: renewal(options, grpc, quic),
+      renew: async (fresh, freshNamed) => {
+        await renew(fresh, freshNamed)
+        expiry = expiryOf(fresh)
+      },
       close,
     }
   } catch (error) {
@@ -209,6 +229,11 @@ async function startQuic(
     runner.streams(() => quic),
   )
   return quic
+}
+
+/** When a certificate expires, in seconds since 1970. */
+function expiryOf({ cert }: Certificate): number {
+  return new X509Certificate(cert).validToDate.getTime() / 1000
 }
 
 /** Uses new certificates. QUIC endpoints restart only if theirs has changed. */

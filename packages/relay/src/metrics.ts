@@ -16,10 +16,12 @@ export interface MetricsSources {
   readonly counts: () => RelayCounts
   readonly shaping: () => ShapingCounts
   readonly pacing: () => readonly PacingCounts[]
+  /** When the certificate expires, in seconds since 1970. */
+  readonly certificateExpiry: () => number
 }
 
 /** Creates the metrics. */
-export function makeMetrics({ counts, shaping, pacing }: MetricsSources): Metrics {
+export function makeMetrics({ counts, shaping, pacing, certificateExpiry }: MetricsSources): Metrics {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
   const answers = new Counter({
@@ -51,6 +53,12 @@ export function makeMetrics({ counts, shaping, pacing }: MetricsSources): Metric
   gauge('streams', 'Open streams and calls.')
   gauge('sessions', 'Agents with a session.')
   gauge('requests', 'Requests waiting for their answers.')
+  const expiry: Gauge = new Gauge({
+    name: 'static_relay_certificate_expiry_timestamp_seconds',
+    help: 'When the certificate expires, in seconds since 1970.',
+    registers: [registry],
+    collect: (): void => expiry.set(certificateExpiry()),
+  })
   makeTrafficMetrics(registry, shaping, pacing)
   // Looking up a label costs more than counting, so the children are kept.
   const children = new Map<string, { inc(value?: number): void }>()

@@ -166,6 +166,25 @@ onEachEngine('usage and quota leases', (engine) => {
     assertProblem(refused, 400, 'invalid_request')
   })
 
+  test('the API tells its operator that the clock of a relay is wrong, once a minute', async () => {
+    const ask = (offMs: number): ReturnType<Bench['call']> =>
+      bench.call('POST', '/internal/v1/accounts/blocked', {
+        key: CREDENTIAL,
+        body: { account_ids: [] },
+        headers: { date: new Date(bench.clock.now + offMs).toUTCString() },
+      })
+    const told = (): string[] => bench.lines.filter((line) => line.includes('clock of a relay node'))
+    await ask(1000)
+    assert.deepEqual(told(), [])
+    await ask(42_000)
+    await ask(42_000)
+    assert.equal(told().length, 1)
+    assert.match(told()[0] ?? '', /the clock of a relay node is 4[23] s ahead of the one of this machine/)
+    bench.clock.now += 60_001
+    await ask(-42_000)
+    assert.match(told()[1] ?? '', /4[12] s behind/)
+  })
+
   test('leases need the relay credential, a real account and sane numbers', async () => {
     const { id, api_key: first } = await bench.signUp()
     const path = '/internal/v1/quota/leases'

@@ -63,7 +63,7 @@ async function up(flags: Flags): Promise<void> {
   relayIsReady = () => relay.isReady()
   // Servers close in reverse order: the relay first, because it returns its unused quota to the API.
   const renewRelay = async (fresh: Certificate): Promise<void> => relay.renew(fresh, await namedCertificate())
-  runUntilStopped([api, { renew: renewRelay, close: () => relay.close() }], certificate)
+  runUntilStopped([api, { renew: renewRelay, close: () => relay.close() }], certificate, [flags.cert, flags.key])
   const { name } = relayOptions
   const addresses = {
     api_url: api.url,

@@ -13,5 +13,13 @@ export interface QuotaSource {
   blocked(accounts: readonly string[]): Promise<readonly string[]>
 }
 
+/** Whether the relay can use its API. */
+export interface ApiState {
+  /** What is wrong, for people; undefined if nothing is. */
+  readonly problem: string | undefined
+  /** How far the API's clock is ahead of ours, as far as known. */
+  readonly clockOffsetMs: number | undefined
+}
+
 /** How many accounts one question to the API names at most. */
 export const MAX_CHECKED_ACCOUNTS = 256

@@ -1,4 +1,5 @@
 /** The interface between transports and the relay: streams of cells, unary calls, subscriptions. */
+import type { ApiState } from './api.ts'
 import type { Pace, WireForm } from '@static/protocol'
 import type { ClientMessage, ServerMessage } from '@static/protocol/relay'
 
@@ -75,7 +76,10 @@ export interface Subscription {
 
 /** What `/health` and grpc.health.v1 report. */
 export interface Health {
+  /** It can store and is not stopping. */
   readonly ready: boolean
+  /** Not for a proxy, which uses none. */
+  readonly api?: ApiState | undefined
   readonly name: string
   readonly version: string
 }
