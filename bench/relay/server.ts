@@ -34,6 +34,7 @@ const relay = await startRelay({
         period_end: new Date(Date.now() + 86_400_000).toISOString(),
       }),
     settle: () => Promise.resolve({ remaining: 1, expires_in_ms: 86_400_000 }),
+    blocked: () => Promise.resolve([]),
   },
   // Only what a bench must pass is raised: everything comes from one address.
   settings: {

@@ -1,12 +1,14 @@
 import assert from 'node:assert/strict'
 import type { X509Certificate } from 'node:crypto'
 import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { setTimeout as wait } from 'node:timers/promises'
 import { connect } from 'node:tls'
 import { dialQuic } from '@static/node/quic'
 import { startServer } from '@static/testkit/server'
+import { makeClient } from '@static/testkit/server/client'
 import { QUICK } from '@static/testkit/server/settings'
 import { makeWorkspace } from '@static/testkit/server/workspace'
 
@@ -33,4 +35,34 @@ test('the relay serves gRPC clients a certificate that BoringSSL verifies with c
   await connection.close()
   // By address, without a name: TLS that knows constraints on addresses goes on working.
   assert.match((await shown('')).subjectAltName ?? '', /IP Address:127\.0\.0\.1/)
+})
+
+test('a replaced certificate is used for new connections: on SIGHUP, and when the files change', async () => {
+  using workspace = await makeWorkspace()
+  await using server = await startServer({ workspace, dataDir: workspace.directory('api'), settings: QUICK })
+  const shown = async (): Promise<string> => {
+    const socket = connect({ host: 'localhost', port: Number(new URL(server.url).port), ca: workspace.ca })
+    await once(socket, 'secureConnect')
+    const { fingerprint256 } = socket.getPeerCertificate()
+    socket.destroy()
+    return fingerprint256
+  }
+  const replace = async (): Promise<void> => {
+    const { cert, key } = await workspace.authority.issue(['localhost', '127.0.0.1', '::1'])
+    writeFileSync(workspace.keyFile, key)
+    writeFileSync(workspace.certFile, cert)
+  }
+  for (const signal of ['SIGHUP', undefined] as const) {
+    const before = await shown()
+    await replace()
+    if (signal !== undefined) process.kill(server.pid, signal)
+    for (let tries = 0; (await shown()) === before; tries++) {
+      assert.ok(tries < 600, `the certificate is not replaced (${signal ?? 'files'})`)
+      await wait(50)
+    }
+  }
+  using client = makeClient(server.url, workspace.ca)
+  const { text } = await client.call({ path: '/metrics' })
+  const expiry = /^static_api_certificate_expiry_timestamp_seconds (\d+)$/m.exec(text)?.[1]
+  assert.ok(Number(expiry) * 1000 > Date.now(), text.slice(0, 200))
 })

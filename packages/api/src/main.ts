@@ -1,4 +1,5 @@
 /** Starts the API: opens the database, listens, and shuts down in order. The only file here that opens sockets. */
+import { X509Certificate } from 'node:crypto'
 import { listenError } from '@static/node/listen-error'
 import { type Logger, type LogOptions, makeLog } from '@static/node/logger'
 import { type SignupMode, StaticError } from '@static/protocol'
@@ -101,10 +102,12 @@ export async function startApi(options: ApiOptions): Promise<Api> {
     }
   }
   try {
-    const addresses = await listenAll({ options, service, log, page }, servers)
+    let { certificate } = options
+    const addresses = await listenAll({ options, service, log, page, current: () => certificate }, servers)
     await service.savePublicUrl(addresses.url)
     const renew = (fresh: Certificate): void => {
       for (const server of servers) server.renew(fresh)
+      certificate = fresh
     }
     return { ...addresses, service, renew, close }
   } catch (error) {
@@ -128,6 +131,8 @@ async function openRules(options: ApiOptions, settings: Settings, log: Logger): 
 
 /** What both servers share. */
 interface Parts {
+  /** The certificate in use. */
+  readonly current: () => Certificate | undefined
   readonly options: ApiOptions
   readonly service: Service
   readonly log: Logger
@@ -153,8 +158,11 @@ async function listenAll(parts: Parts, servers: WebServer[]): Promise<Pick<Api, 
   return { url, internalUrl: publicUrl(scheme, internal.host, await listen(inner, internal.host, internal.port)) }
 }
 
-function addPublicRoutes(app: App, { options, service, page }: Parts, origin: () => string): void {
-  const registry = useMetrics(app, service)
+function addPublicRoutes(app: App, { options, service, page, current }: Parts, origin: () => string): void {
+  const registry = useMetrics(app, service, () => {
+    const pem = current()?.cert
+    return pem === undefined ? undefined : new X509Certificate(pem).validToDate.getTime() / 1000
+  })
   accountRoutes(app, service, origin)
   keyRoutes(app, service, origin)
   sessionRoutes(app, service, origin)

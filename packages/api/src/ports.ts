@@ -141,6 +141,8 @@ export interface AccountStore {
   byId(id: string): Promise<AccountRecord | undefined>
   /** Ignores case. */
   byEmail(email: string): Promise<AccountRecord | undefined>
+  /** Those of the accounts that are active. */
+  active(ids: readonly string[]): Promise<string[]>
   /** The oldest first. */
   list(query: AccountQuery): Promise<AccountRecord[]>
   /** Sets the hash, ends all sign-in sessions and set-password links; false if the hash is no longer `oldHash`. */
@@ -239,7 +241,10 @@ export interface LeaseStore {
     size: (remaining: number) => number,
   ): Promise<{ readonly granted: number; readonly outstanding: number }>
   /** Applies the settlement that `change` returns; `undefined` if the lease does not exist. */
-  settle(id: string, change: (lease: LeaseRecord) => Settlement): Promise<LeaseRecord | undefined>
+  settle(
+    id: string,
+    change: (lease: LeaseRecord, account: AccountStatus) => Settlement,
+  ): Promise<LeaseRecord | undefined>
 }
 
 /** How a settlement changes a lease and its period's counters. */

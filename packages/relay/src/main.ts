@@ -1,17 +1,19 @@
 /** Starts a relay: opens the store, listens on both ports, and shuts down cleanly. */
+import { X509Certificate } from 'node:crypto'
 import { availableParallelism } from 'node:os'
 import type { JSONWebKeySet } from 'jose'
 import packageJson from '../package.json' with { type: 'json' }
 import { type LogOptions, makeLog } from '@static/node/logger'
 import { ALL_TRAFFIC, outsideRange, StaticError, type TrafficRange } from '@static/protocol'
 import { type ApiAccess, makeApiClient } from './api/client.ts'
+import { ApiMonitor } from './api/monitor.ts'
 import { makeVerifier } from './api/token-verifier.ts'
 import type { Excess } from './core/limits.ts'
 import { Relay } from './core/relay.ts'
 import { makeCrypto } from './crypto.ts'
 import { ExcessLog } from './excess-log.ts'
 import { makeMetrics, type Metrics } from './metrics.ts'
-import type { Certificate, Health, QuotaSource, Retention, Store, StoreListener, Time } from './ports.ts'
+import type { ApiState, Certificate, Health, QuotaSource, Retention, Store, StoreListener, Time } from './ports.ts'
 import { CoreRunner } from './runner/core-runner.ts'
 import { type Settings, settingsFrom } from './settings.ts'
 import { openSqliteStore } from './store/sqlite/store.ts'
@@ -75,6 +77,9 @@ export interface RelayOptions {
 
 type Log = ReturnType<typeof makeLog>
 
+/** An API in this process answers, and has our clock. */
+const SAME_PROCESS: ApiState = { problem: undefined, clockOffsetMs: 0 }
+
 /** A running relay. */
 export interface RunningRelay {
   readonly grpcPort: number
@@ -106,7 +111,7 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
   const now = options.now ?? Date.now
   const log = makeLog(options.log, 'relay')
   const onError = (err: unknown): void => log.error({ err }, 'background task failed')
-  const remote = 'url' in options.api ? makeApiClient(options.api) : undefined
+  const remote = 'url' in options.api ? makeApiClient(options.api, now) : undefined
   const api = remote ?? (options.api as LocalApi)
   const crypto = makeCrypto()
   await remote?.check().catch((err: unknown) => {
@@ -114,13 +119,17 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
     log.warn({ err }, 'the API is unreachable: agents get no new quota until it is back')
   })
 
+  const monitor = remote && new ApiMonitor(remote, log)
+
   // The store reports nothing before the runner asks it for something.
   let runner: CoreRunner | undefined
   const store = await openStore(options, settings.retention, (event) => runner?.event(event))
   const identity = { name, guests, traffic }
   const relay = new Relay({ identity, deployment: store.deployment, settings, crypto })
   const transports: (GrpcTransport | QuicTransport)[] = []
+  let expiry = expiryOf(options.certificate)
   const metrics = makeMetrics({
+    certificateExpiry: () => expiry,
     counts: () => relay.counts,
     throttledCommits: () => relay.throttledCommits,
     shaping: () => running.traffic,
@@ -147,9 +156,15 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
   const running = runner
 
   let stopping = false
-  const health = (): Health => ({ ready: !stopping && store.healthy(), name, version: packageJson.version })
+  const health = (): Health => ({
+    ready: !stopping && store.healthy(),
+    api: monitor?.state ?? SAME_PROCESS,
+    name,
+    version: packageJson.version,
+  })
   const close = async (): Promise<void> => {
     stopping = true
+    monitor?.stop()
     await running.drain()
     await Promise.all(transports.map((transport) => transport.stop()))
     running.stop()
@@ -161,12 +176,17 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
     transports.push(grpc)
     const quic = await startQuic(options, { runner: running, settings, log, onExcess })
     transports.push(quic)
+    const renew = renewal(options, grpc, quic)
+    monitor?.start()
     log.info({ name, grpc: grpc.port, quic: quic.ports }, 'relay ready')
     return {
       grpcPort: grpc.port,
       quicPorts: quic.ports,
       isReady: () => health().ready,
-      renew: renewal(options, grpc, quic),
+      renew: async (fresh, freshNamed) => {
+        await renew(fresh, freshNamed)
+        expiry = expiryOf(fresh)
+      },
       close,
     }
   } catch (error) {
@@ -243,6 +263,11 @@ const MOST_DEFAULT_ENDPOINTS = 8
 /** Each endpoint has a thread of its own and one in the library; the relay and its store need theirs, too. */
 function endpointsFor(cores: number): number {
   return Math.min(MOST_DEFAULT_ENDPOINTS, Math.max(1, Math.floor(cores / 2)))
+}
+
+/** When a certificate expires, in seconds since 1970. */
+function expiryOf({ cert }: Certificate): number {
+  return new X509Certificate(cert).validToDate.getTime() / 1000
 }
 
 /** Uses new certificates. QUIC endpoints restart only if theirs has changed. */

@@ -20,10 +20,12 @@ export interface MetricsSources {
   readonly throttledCommits: () => number
   readonly shaping: () => ShapingCounts
   readonly pacing: () => readonly PacingCounts[]
+  /** When the certificate expires, in seconds since 1970. */
+  readonly certificateExpiry: () => number
 }
 
 /** Creates the metrics. */
-export function makeMetrics({ counts, throttledCommits, shaping, pacing }: MetricsSources): Metrics {
+export function makeMetrics({ counts, throttledCommits, shaping, pacing, certificateExpiry }: MetricsSources): Metrics {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
   const answers = new Counter({
@@ -69,6 +71,12 @@ export function makeMetrics({ counts, throttledCommits, shaping, pacing }: Metri
       throttled.reset()
       throttled.inc(throttledCommits())
     },
+  })
+  const expiry: Gauge = new Gauge({
+    name: 'static_relay_certificate_expiry_timestamp_seconds',
+    help: 'When the certificate expires, in seconds since 1970.',
+    registers: [registry],
+    collect: (): void => expiry.set(certificateExpiry()),
   })
   makeTrafficMetrics(registry, shaping, pacing)
   // Looking up a label costs more than counting, so the children are kept.

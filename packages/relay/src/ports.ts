@@ -1,5 +1,5 @@
 /** The ports between the relay's parts. The core knows these, but neither engines nor transports. */
-export type { QuotaSource, TokenVerifier } from './ports/api.ts'
+export { type ApiState, MAX_CHECKED_ACCOUNTS, type QuotaSource, type TokenVerifier } from './ports/api.ts'
 export type {
   Account,
   Actor,

@@ -34,6 +34,16 @@ export function accountStore(db: Db): AccountStore {
       return row && fromRow(row)
     },
 
+    async active(ids) {
+      const rows = await db
+        .selectFrom('accounts')
+        .select('id')
+        .where('id', 'in', padded(ids))
+        .where('status', '=', 'active')
+        .execute()
+      return rows.map(({ id }) => id)
+    },
+
     async list({ text, status, after, limit }) {
       let query = db.selectFrom('accounts').selectAll().orderBy('id').limit(limit)
       if (status !== undefined) query = query.where('status', '=', status)
@@ -103,6 +113,12 @@ export function accountStore(db: Db): AccountStore {
         return true
       }),
   }
+}
+
+/** Fills a list of ids up, so that lists of all lengths share a few prepared statements. */
+function padded(ids: readonly string[]): string[] {
+  const length = ids.length <= 16 ? 16 : Math.ceil(ids.length / 256) * 256
+  return [...ids, ...Array<string>(length - ids.length).fill('')]
 }
 
 /** False if another account has the e-mail address. */

@@ -76,7 +76,12 @@ export function leaseStore(db: Db): LeaseStore {
         await lockPeriod(tx, found)
         // Read again: another node may have settled it before this one got the lock.
         const lease = await tx.selectFrom('leases').select(COLUMNS).where('id', '=', id).executeTakeFirstOrThrow()
-        const settlement = change(lease)
+        const { status } = await tx
+          .selectFrom('accounts')
+          .select('status')
+          .where('id', '=', lease.accountId)
+          .executeTakeFirstOrThrow()
+        const settlement = change(lease, status)
         await apply(tx, settlement)
         return settlement.lease
       })

@@ -8,7 +8,7 @@ import type { App } from './app.ts'
 const BUCKETS = [0.001, 0.005, 0.02, 0.1, 0.5, 2, 10]
 
 /** Measures every request and the load of the service. */
-export function useMetrics(app: App, service: Service): Registry {
+export function useMetrics(app: App, service: Service, certificateExpiry: () => number | undefined): Registry {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
   const seconds = new Histogram({
@@ -30,6 +30,11 @@ export function useMetrics(app: App, service: Service): Registry {
   gauge('static_api_argon2_running', 'Argon2 runs in progress', () => service.hasher.load.running)
   gauge('static_api_argon2_waiting', 'Argon2 runs waiting in the queue', () => service.hasher.load.waiting)
   gauge('static_api_argon2_runs', 'Argon2 runs since the start', () => service.hasher.load.runs)
+  const expiry = certificateExpiry()
+  if (expiry !== undefined) {
+    const help = 'When the certificate expires, in seconds since 1970'
+    gauge('static_api_certificate_expiry_timestamp_seconds', help, () => certificateExpiry() ?? 0)
+  }
   // A hook on each route: unknown paths are not counted, because anyone could invent any number of them.
   app.addHook('onRoute', (options) => {
     const observe: onResponseHookHandler = (request, reply, done) => {

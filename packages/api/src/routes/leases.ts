@@ -21,16 +21,35 @@ const lease = Type.Object({
 })
 const settlement = Type.Object({ spent: count, final: Type.Boolean() }, { additionalProperties: false })
 const settled = Type.Object({ id: uuid, spent: count, remaining: count, expires_at: time, expires_in_ms: count })
+const accounts = Type.Object(
+  { account_ids: Type.Array(Type.String({ maxLength: 36 }), { maxItems: 256 }) },
+  { additionalProperties: false },
+)
 const params = Type.Object({ id: Type.String() })
 const security = [{ key: [] }]
 const tags = ['internal']
 
+/** A difference of the clocks that is worth a line in the log, and how often. */
+const SKEW_MS = 5000
+const SKEW_EVERY_MS = 60_000
+
 export function leaseRoutes(app: App, service: Service, credential: string): void {
+  let toldAt = -Infinity
   app.addHook('onRequest', (request, _reply, done) => {
     const { authorization } = request.headers
     if (authorization === undefined) return done(StaticError.of('auth_failed', 'The relay credential is required.'))
     if (!constantTimeEqual(authorization, `Bearer ${credential}`)) {
       return done(StaticError.of('auth_key_invalid', 'The relay credential is wrong.'))
+    }
+    // Relay nodes send their time, in whole seconds.
+    const skew = Date.parse(request.headers.date ?? '') + 500 - service.now()
+    if (Math.abs(skew) > SKEW_MS && service.now() - toldAt > SKEW_EVERY_MS) {
+      toldAt = service.now()
+      const how = `${Math.round(Math.abs(skew) / 1000)} s ${skew > 0 ? 'ahead of' : 'behind'}`
+      request.log.warn(
+        { skew_ms: skew },
+        `the clock of a relay node is ${how} the one of this machine: set one of them`,
+      )
     }
     done()
   })
@@ -65,5 +84,19 @@ export function leaseRoutes(app: App, service: Service, credential: string): voi
       },
     },
     (request) => service.leases.settle(request.params.id, request.body.spent, request.body.final),
+  )
+
+  app.post(
+    '/internal/v1/accounts/blocked',
+    {
+      schema: {
+        summary: 'Of the accounts, list those that are suspended, closed or unknown',
+        tags,
+        security,
+        body: accounts,
+        response: answers({ 200: Type.Object({ blocked: Type.Array(uuid) }) }, [...BODY_ERRORS, 'auth_failed']),
+      },
+    },
+    async (request) => ({ blocked: await service.leases.blocked(request.body.account_ids) }),
   )
 }

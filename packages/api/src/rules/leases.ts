@@ -3,7 +3,7 @@
  * A node may spend only what it has leased; what it does not settle in time counts as spent.
  * So the total can never exceed the limit, and a crash costs at most what the node held.
  */
-import { type Lease, type Mode, StaticError } from '@static/protocol'
+import { type AccountStatus, type Lease, type Mode, StaticError } from '@static/protocol'
 import { noAccount } from './accounts.ts'
 import { dayOf, isoTime, monthOf } from './calendar.ts'
 import { isId, newId } from './id.ts'
@@ -60,21 +60,30 @@ export class Leases {
 
   /**
    * Records the total spent of a lease so far, so that a repeated settlement changes nothing.
-   * `final` returns the rest; otherwise the lease is renewed.
+   * `final` returns the rest; otherwise the lease is renewed, but nothing of a blocked account's may be spent any more.
    */
   async settle(id: string, spent: number, final: boolean): Promise<SettledLease> {
     const now = this.#now()
-    const change = (lease: LeaseRecord): Settlement =>
-      settle(lease, spent, final, now, this.#settings.lease.seconds * 1000)
+    let isActive = true
+    const change = (lease: LeaseRecord, account: AccountStatus): Settlement => {
+      isActive = account === 'active'
+      return settle(lease, spent, final, now, isActive ? this.#settings.lease.seconds * 1000 : 0)
+    }
     const lease = isId(id) ? await this.#store.leases.settle(id, change) : undefined
     if (!lease) throw StaticError.of('not_found', isId(id) ? `There is no lease ${id}.` : 'There is no such lease.')
     return {
       id: lease.id,
       spent: lease.spent,
-      remaining: lease.state === 'open' && lease.expiresAt > now ? lease.amount - lease.spent : 0,
+      remaining: isActive && lease.state === 'open' && lease.expiresAt > now ? lease.amount - lease.spent : 0,
       expires_at: isoTime(lease.expiresAt),
-      expires_in_ms: Math.max(0, lease.expiresAt - now),
+      expires_in_ms: isActive ? Math.max(0, lease.expiresAt - now) : 0,
     }
+  }
+
+  /** Those of the accounts that are suspended, closed or unknown: relays end their sessions. */
+  async blocked(accountIds: readonly string[]): Promise<string[]> {
+    const active = new Set(accountIds.length === 0 ? [] : await this.#store.accounts.active(accountIds))
+    return accountIds.filter((id) => !active.has(id))
   }
 
   /** Counts the meter's leases that expired without a settlement as spent. */

@@ -134,6 +134,57 @@ onEachEngine('usage and quota leases', (engine) => {
     assert.deepEqual([messages.limit, messages.remaining], [null, null])
   })
 
+  test('a blocked account: settling returns nothing, and relays learn of it; what was spent counts', async (t) => {
+    const { Admin, openStore } = await import('../../src/index.ts')
+    const store = await openStore(bench.database)
+    t.after(() => store.close())
+    const admin = new Admin(store)
+    const [bad, good] = [await bench.signUp(), await bench.signUp()]
+    const blocked = async (...ids: string[]): Promise<unknown> =>
+      (await bench.call('POST', '/internal/v1/accounts/blocked', { key: CREDENTIAL, body: { account_ids: ids } })).body
+    assert.deepEqual(await blocked(bad.id, good.id), { blocked: [] })
+    const { body: lease } = await lend(bad.id)
+    await admin.setSuspended(bad.id, true)
+    const settled = (await settle(lease.id, 10, false)).body
+    assert.deepEqual([settled.spent, settled.remaining, settled.expires_in_ms], [10, 0, 0])
+    assert.equal(settled.expires_at, lease.expires_at, 'not renewed')
+    await settle(lease.id, 12, true)
+    assertProblem(await lend(bad.id), 403, 'account_suspended')
+    const unknown = '01a1dd29-fb99-77d8-bc4c-7c01980aa2e4'
+    const many = Array.from({ length: 200 }, () => 'nonsense')
+    assert.deepEqual(await blocked(bad.id, good.id, unknown), { blocked: [bad.id, unknown] })
+    assert.deepEqual(await blocked(...many, good.id), { blocked: many })
+    await admin.setSuspended(bad.id, false)
+    assert.deepEqual((await usage(bad.api_key.key))['messages'].used, 12)
+    await admin.close(good.id)
+    assert.deepEqual(await blocked(bad.id, good.id), { blocked: [good.id] })
+    assert.deepEqual(await blocked(), { blocked: [] })
+    const body = { account_ids: [] }
+    assertProblem(await bench.call('POST', '/internal/v1/accounts/blocked', { body }), 401, 'auth_failed')
+    const tooMany = { account_ids: Array.from({ length: 257 }, () => unknown) }
+    const refused = await bench.call('POST', '/internal/v1/accounts/blocked', { key: CREDENTIAL, body: tooMany })
+    assertProblem(refused, 400, 'invalid_request')
+  })
+
+  test('the API tells its operator that the clock of a relay is wrong, once a minute', async () => {
+    const ask = (offMs: number): ReturnType<Bench['call']> =>
+      bench.call('POST', '/internal/v1/accounts/blocked', {
+        key: CREDENTIAL,
+        body: { account_ids: [] },
+        headers: { date: new Date(bench.clock.now + offMs).toUTCString() },
+      })
+    const told = (): string[] => bench.lines.filter((line) => line.includes('clock of a relay node'))
+    await ask(1000)
+    assert.deepEqual(told(), [])
+    await ask(42_000)
+    await ask(42_000)
+    assert.equal(told().length, 1)
+    assert.match(told()[0] ?? '', /the clock of a relay node is 4[23] s ahead of the one of this machine/)
+    bench.clock.now += 60_001
+    await ask(-42_000)
+    assert.match(told()[1] ?? '', /4[12] s behind/)
+  })
+
   test('leases need the relay credential, a real account and sane numbers', async () => {
     const { id, api_key: first } = await bench.signUp()
     const path = '/internal/v1/quota/leases'

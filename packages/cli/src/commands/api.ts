@@ -42,7 +42,7 @@ async function api(flags: Flags): Promise<void> {
   const { startApi } = await import('@static/api')
   const database = databaseOf(flags.database) ?? join(flags.dataDir, 'api.sqlite')
   const running = await startApi({ ...options, database, certificate })
-  runUntilStopped([running], () => givenCertificate(flags))
+  runUntilStopped([running], () => givenCertificate(flags), [flags.cert, flags.key])
   process.stdout.write(
     flags.json
       ? `${JSON.stringify({ ready: true, api_url: running.url, internal_url: running.internalUrl })}\n`

@@ -62,7 +62,7 @@ async function proxy(flags: Flags): Promise<void> {
     origins: flags.origin,
     log: logOf(flags),
   })
-  runUntilStopped([running], () => givenCertificate(flags))
+  runUntilStopped([running], () => givenCertificate(flags), [flags.cert, flags.key])
   const { grpcPort } = running
   process.stdout.write(
     flags.json

@@ -62,7 +62,7 @@ async function relay(flags: Flags): Promise<void> {
     metricsToken: await metricsTokenOf(flags),
     log: logOf(flags),
   })
-  runUntilStopped([running], () => givenCertificate(flags))
+  runUntilStopped([running], () => givenCertificate(flags), [flags.cert, flags.key])
   const { name } = options
   const { grpcPort, quicPorts } = running
   process.stdout.write(

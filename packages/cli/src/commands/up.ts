@@ -62,7 +62,7 @@ async function up(flags: Flags): Promise<void> {
   relayIsReady = () => relay.isReady()
   // Servers close in reverse order: the relay first, because it returns its unused quota to the API.
   const renewRelay = async (fresh: Certificate): Promise<void> => relay.renew(fresh, await namedCertificate())
-  runUntilStopped([api, { renew: renewRelay, close: () => relay.close() }], certificate)
+  runUntilStopped([api, { renew: renewRelay, close: () => relay.close() }], certificate, [flags.cert, flags.key])
   const { name } = relayOptions
   const addresses = {
     api_url: api.url,
@@ -83,6 +83,7 @@ function localApi({ service }: Api): LocalApi {
     keys: () => Promise.resolve(service.ring.jwks()),
     lease: ({ id, mode }, wanted) => service.leases.grant(id, mode, wanted),
     settle: (lease, spent, final) => service.leases.settle(lease, spent, final),
+    blocked: (accounts) => service.leases.blocked(accounts),
   }
 }
 

@@ -1,8 +1,11 @@
 /** Runs servers in the foreground: renews certificates and shuts down cleanly. */
+import { watchFile } from 'node:fs'
 import { StaticError } from '@static/protocol'
 import type { Certificate } from './certificate.ts'
 
 const RENEWAL_CHECK_MS = 3600_000
+/** How often to look whether a file has changed. */
+const LOOK_MS = 2000
 
 /** A running server. */
 export interface Running {
@@ -10,10 +13,14 @@ export interface Running {
   close(): Promise<void>
 }
 
-/** Renews the certificates of running servers, and closes the servers in reverse order on SIGINT or SIGTERM. */
+/**
+ * Renews the certificates of running servers when one of `files` changes, on SIGHUP and every hour, and closes the servers
+ * in reverse order on SIGINT or SIGTERM, or when their terminal goes away.
+ */
 export function runUntilStopped(
   servers: readonly Running[],
   certificate: () => Promise<Certificate | undefined>,
+  files: readonly (string | undefined)[],
 ): void {
   const say = (error: unknown): void => {
     process.stderr.write(`static: certificate renewal failed: ${StaticError.from(error).message}\n`)
@@ -23,8 +30,17 @@ export function runUntilStopped(
     // `certificate` throws for a pair that is only half replaced; the next check finds both files.
     if (fresh) for (const server of servers) await server.renew(fresh)
   }
-  const renewal = setInterval(() => void renew().catch(say), RENEWAL_CHECK_MS)
+  // One at a time: SIGHUP often comes together with the change of the files.
+  let renewing = Promise.resolve()
+  const renewSoon = (): void => {
+    renewing = renewing.then(renew).catch(say)
+  }
+  const renewal = setInterval(renewSoon, RENEWAL_CHECK_MS)
   renewal.unref()
+  for (const file of files) {
+    // Polls: notifications miss links that are pointed elsewhere, as certbot does it.
+    if (file !== undefined) watchFile(file, { interval: LOOK_MS, persistent: false }, renewSoon)
+  }
   let stopping = false
   const closeAll = async (): Promise<void> => {
     for (const server of servers.toReversed()) await server.close()
@@ -44,6 +60,8 @@ export function runUntilStopped(
   }
   process.on('SIGINT', stop)
   process.on('SIGTERM', stop)
+  // From a terminal, SIGHUP means that its window was closed.
+  process.on('SIGHUP', process.stdin.isTTY || process.stderr.isTTY ? stop : renewSoon)
 }
 
 /** Exits after a fatal error, so that a supervisor can restart the process. */

@@ -1,7 +1,7 @@
 /** HTTPS client for an API in another process: fetches token keys and quota. */
 import { Agent, request } from 'node:https'
 import { type Lease, type Problem, StaticError } from '@static/protocol'
-import type { QuotaSource } from '../ports.ts'
+import type { QuotaSource, Time } from '../ports.ts'
 
 /** How to reach the API. */
 export interface ApiAccess {
@@ -19,6 +19,8 @@ export interface ApiClient extends QuotaSource {
   keys(): Promise<{ readonly keys: readonly object[] }>
   /** Rejects with `invalid_request` if the API refuses the credential, with `unavailable` if there is no answer. */
   check(): Promise<void>
+  /** How far the API's clock is ahead of ours, by its last answer. */
+  clockOffsetMs(): number | undefined
   close(): void
 }
 
@@ -26,38 +28,60 @@ const TIMEOUT_MS = 5000
 const MAX_BODY_BYTES = 65_536
 
 /** Creates the client. Connections are kept open between calls. */
-export function makeApiClient({ url, internalUrl, credential, ca }: ApiAccess): ApiClient {
+export function makeApiClient({ url, internalUrl, credential, ca }: ApiAccess, now: () => Time): ApiClient {
   const agent = new Agent({
     keepAlive: true,
     maxSockets: 8,
     minVersion: 'TLSv1.3',
     ...(ca === undefined ? {} : { ca }),
   })
-  const post = (path: string, body: object): Promise<unknown> =>
-    ask(agent, new URL(path, internalUrl), { authorization: `Bearer ${credential}` }, JSON.stringify(body))
+  let clockOffsetMs: number | undefined
+  const call = async (url: URL, headers: Record<string, string>, body?: string): Promise<unknown> => {
+    const sentAt = now()
+    return ask(agent, url, headers, body, (date) => {
+      // The header has whole seconds, rounded down.
+      clockOffsetMs = Math.round(date + 500 - (sentAt + now()) / 2)
+    })
+  }
+  const post = (path: string, body: object): Promise<unknown> => {
+    // The API compares our clock with its own and tells its operator, too.
+    const headers = { authorization: `Bearer ${credential}`, date: new Date(now()).toUTCString() }
+    return call(new URL(path, internalUrl), headers, JSON.stringify(body))
+  }
+  const blocked = async (accounts: readonly string[]): Promise<readonly string[]> => {
+    const answer = await post('/internal/v1/accounts/blocked', { account_ids: accounts })
+    return (answer as { readonly blocked: readonly string[] }).blocked
+  }
   return {
-    keys: () => ask(agent, new URL('/.well-known/jwks.json', url), {}) as ReturnType<ApiClient['keys']>,
+    keys: () => call(new URL('/.well-known/jwks.json', url), {}) as ReturnType<ApiClient['keys']>,
     lease: ({ id, mode }, amount) =>
       post('/internal/v1/quota/leases', { account_id: id, mode, amount }) as Promise<Lease>,
     settle: (lease, spent, final) => post(`/internal/v1/quota/leases/${lease}/settle`, { spent, final }),
+    blocked,
     async check() {
-      // An empty request is always refused; the error tells whether the credential is known.
-      const refusal = await post('/internal/v1/quota/leases', {}).then(
+      const refusal = await blocked([]).then(
         () => undefined,
         (error: unknown) => StaticError.from(error),
       )
-      if (refusal?.code === 'invalid_request') return
-      if (refusal?.code === 'unavailable') throw refusal
-      const stranger = refusal?.code === 'auth_key_invalid'
+      if (refusal === undefined) return
+      if (refusal.code === 'unavailable') throw refusal
+      const stranger = refusal.code === 'auth_key_invalid'
       const why = stranger ? 'rejected the relay credential' : 'is not the listener for relay nodes'
       throw StaticError.of('invalid_request', `The API at ${internalUrl} ${why}.`)
     },
+    clockOffsetMs: () => clockOffsetMs,
     close: () => agent.destroy(),
   }
 }
 
 /** One JSON request. Rejects with the code that the API answered, or with `unavailable`. */
-function ask(agent: Agent, url: URL, headers: Record<string, string>, body?: string): Promise<unknown> {
+function ask(
+  agent: Agent,
+  url: URL,
+  headers: Record<string, string>,
+  body: string | undefined,
+  dated: (date: number) => void,
+): Promise<unknown> {
   const { promise, resolve, reject } = Promise.withResolvers<unknown>()
   const fail = (cause: unknown): void =>
     reject(StaticError.of('unavailable', `The API at ${url.origin} is unreachable.`, { cause, retryAfter: 1 }))
@@ -70,6 +94,8 @@ function ask(agent: Agent, url: URL, headers: Record<string, string>, body?: str
       signal: AbortSignal.timeout(TIMEOUT_MS),
     },
     (response) => {
+      const date = Date.parse(response.headers.date ?? '')
+      if (Number.isFinite(date)) dated(date)
       const chunks: Buffer[] = []
       let length = 0
       response.on('data', (chunk: Buffer) => {

@@ -57,6 +57,10 @@ export class Effects {
     this.#list.push({ type: 'settle', id: this.#wait(then), lease, spent, final })
   }
 
+  blocked(accounts: readonly string[], then: Then<readonly string[]>): void {
+    this.#list.push({ type: 'blocked', id: this.#wait(then), accounts })
+  }
+
   /** An effect is done: whoever waits for it goes on. */
   done(id: number, outcome: Outcome<unknown>): void {
     const then = this.#waiting.get(id)

@@ -65,6 +65,8 @@ export type Effect =
   | StoreEffect
   | { readonly type: 'verify'; readonly id: number; readonly jwt: string }
   | { readonly type: 'lease'; readonly id: number; readonly account: Account }
+  /** Which of the accounts are suspended, closed or unknown. */
+  | { readonly type: 'blocked'; readonly id: number; readonly accounts: readonly string[] }
   | {
       readonly type: 'settle'
       readonly id: number

@@ -3,7 +3,16 @@
  * requests in memory, and passes them to the agent that created the invite. It cannot read what a request contains.
  */
 import { create } from '@bufbuild/protobuf'
-import { AGENT_ID_BYTES, type ErrorCode, ERRORS, fromHex, joinProofBytes, MAX_MEMBERS, message, toHex } from '@static/protocol'
+import {
+  AGENT_ID_BYTES,
+  type ErrorCode,
+  ERRORS,
+  fromHex,
+  joinProofBytes,
+  MAX_MEMBERS,
+  message,
+  toHex,
+} from '@static/protocol'
 import {
   type AnswerJoinRequest,
   AnswerJoinResponseSchema,

@@ -5,6 +5,7 @@
  */
 import type { Lease } from '@static/protocol'
 import type { Account, Time } from '../ports.ts'
+import type { BlockedAccounts } from './blocked-accounts.ts'
 import type { Effects } from './effects.ts'
 import type { Outcome } from './io.ts'
 import { type RefusalDetails, refusalOf } from './server-messages.ts'
@@ -54,6 +55,7 @@ const RENEW_MS = 30_000
 const MAX_WAITING = 10_000
 const EXCEEDED_MS = 5000
 const UNAVAILABLE_MS = 1000
+const SUSPENDED: RefusalDetails = { refused: 'account_suspended' }
 /** It may pass: the API is out of reach, or what is left is lent to others. */
 const NO_QUOTA_NOW: RefusalDetails = {
   refused: 'unavailable',
@@ -68,17 +70,34 @@ const OWED_MS = 3_600_000
 /** The leases of one node. */
 export class Quota {
   readonly #effects: Effects
+  readonly #blocked: BlockedAccounts
   readonly #meters = new Map<string, Meter>()
   /** Last settlements that have not reached the API. */
   readonly #owed = new Map<string, { readonly lease: HeldLease; readonly since: Time }>()
   #closed = false
 
-  constructor(effects: Effects) {
+  constructor(effects: Effects, blocked: BlockedAccounts) {
     this.#effects = effects
+    this.#blocked = blocked
+  }
+
+  /** The accounts that something was asked for lately. */
+  *accounts(): Iterable<string> {
+    for (const { account } of this.#meters.values()) yield account.id
+  }
+
+  /** Gives back what is leased for an account that is blocked from now on. */
+  block(id: string): void {
+    for (const meter of this.#meters.values()) {
+      if (meter.account.id !== id) continue
+      for (const lease of meter.leases) this.#finish(meter, lease)
+      for (const waiter of meter.waiting.splice(0)) waiter(SUSPENDED)
+    }
   }
 
   /** Reserves a unit: at once from a lease at hand, otherwise when the API has answered. In the order of the calls. */
   take(account: Account, then: Waiter): void {
+    if (this.#blocked.has(account.id)) return then(SUSPENDED)
     const meter = this.#meter(account)
     const lease = meter.waiting.length === 0 ? this.#usable(meter) : undefined
     if (lease) {
@@ -202,11 +221,7 @@ export class Quota {
     } else {
       const refusal = refusalOf(outcome.error)
       const ours = refusal.refused === 'account_suspended' || refusal.refused === 'not_found'
-      this.#refuse(
-        meter,
-        ours ? { refused: 'account_suspended' } : NO_QUOTA_NOW,
-        now + (ours ? EXCEEDED_MS : UNAVAILABLE_MS),
-      )
+      this.#refuse(meter, ours ? SUSPENDED : NO_QUOTA_NOW, now + (ours ? EXCEEDED_MS : UNAVAILABLE_MS))
     }
     this.#serve(meter)
     if (this.#closed) this.close()

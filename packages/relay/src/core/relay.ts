@@ -7,6 +7,7 @@ import { StaticError } from '@static/protocol'
 import type { ClientMessage } from '@static/protocol/relay'
 import type { Deployment, StreamId, Time } from '../ports.ts'
 import type { Settings } from '../settings.ts'
+import { BlockedAccounts } from './blocked-accounts.ts'
 import { Channels } from './channels/channels.ts'
 import { Delivery } from './delivery.ts'
 import { Effects } from './effects.ts'
@@ -61,6 +62,7 @@ export class Relay {
   readonly #channels: Channels
   readonly #joins: Joins
   readonly #quota: Quota
+  readonly #blocked: BlockedAccounts
   #requests = 0
   #requestBytes = 0
   #draining = false
@@ -72,17 +74,19 @@ export class Relay {
     const opening = new Opening(effects, crypto, settings, identity, deployment)
     const tokens = new SessionTokens(crypto, deployment.tokenKey, tokenMs, tokenTotalMs)
     const delivery = new Delivery(effects)
-    const quota = new Quota(effects)
+    const blocked = new BlockedAccounts(effects)
+    const quota = new Quota(effects, blocked)
     const channels = new Channels({ effects, crypto, settings, delivery }, quota)
     const streams = new Streams(effects, settings.streams, (stream) => this.#closed(stream))
     this.#opening = opening
     this.#tokens = tokens
     this.#delivery = delivery
     this.#quota = quota
+    this.#blocked = blocked
     this.#channels = channels
     this.#streams = streams
     this.#joins = new Joins(effects, crypto, settings, delivery)
-    this.#sessions = new Sessions({ effects, settings, streams, opening, tokens, delivery, channels })
+    this.#sessions = new Sessions({ effects, settings, streams, opening, tokens, delivery, channels, blocked })
   }
 
   /** Handles an input; returns the effects, in order. `monotonic` never jumps, even when the wall clock is set. */
@@ -186,6 +190,19 @@ export class Relay {
     this.#channels.tick()
     this.#joins.tick()
     this.#quota.tick()
+    this.#blocked.tick(
+      () => this.#accounts(),
+      (account) => {
+        this.#quota.block(account)
+        this.#sessions.block(account)
+      },
+    )
+  }
+
+  /** The accounts that use the relay: with a session, or with quota for guests in their channels. */
+  *#accounts(): Iterable<string> {
+    for (const { account } of this.#delivery.sessions()) if (account) yield account.id
+    yield* this.#quota.accounts()
   }
 
   /** Ends each stream once its requests are answered, and accepts no new requests. */
@@ -263,6 +280,11 @@ export class Relay {
         'auth_failed',
         'The request is not authenticated. Open a session first, or send a session token that has not expired.',
       )
+    }
+    const { account } = request.caller
+    if (account) {
+      if (this.#blocked.has(account.id)) throw StaticError.of('account_suspended')
+      this.#blocked.saw(account.id)
     }
     this.#authorized(request, body, token)
   }

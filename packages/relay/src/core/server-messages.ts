@@ -92,6 +92,7 @@ export type Closing =
   | 'replaced'
   | 'expired'
   | 'unopened'
+  | 'suspended'
   | 'shutdown'
   | 'slow'
   | 'malformed'
@@ -103,6 +104,7 @@ const CLOSINGS: Readonly<Record<Closing, readonly [CloseReason, ErrorCode, strin
   replaced: [CloseReason.REPLACED, 'closed', 'A newer session of this agent has replaced this one.'],
   expired: [CloseReason.EXPIRED, 'auth_failed', 'The token of this session has expired. Open a new session.'],
   unopened: [CloseReason.EXPIRED, 'auth_failed', 'The session was not opened in time. Connect again.'],
+  suspended: [CloseReason.NOT_ALLOWED, 'account_suspended', ERRORS.account_suspended.help],
   shutdown: [CloseReason.SHUTDOWN, 'unavailable', 'The relay is shutting down. Reconnect.'],
   slow: [CloseReason.SLOW, 'unavailable', 'The client did not read for too long. Reconnect and resume.'],
   malformed: [CloseReason.MALFORMED, 'invalid_request', 'The relay could not parse a message from the client.'],

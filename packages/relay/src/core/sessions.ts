@@ -15,6 +15,7 @@ import {
 import type { Time } from '../ports.ts'
 import type { Settings } from '../settings.ts'
 import { addressText } from './address.ts'
+import type { BlockedAccounts } from './blocked-accounts.ts'
 import type { Channels } from './channels/channels.ts'
 import { Clocks } from './clocks.ts'
 import type { Delivery } from './delivery.ts'
@@ -41,6 +42,7 @@ export interface SessionsOptions {
   readonly tokens: SessionTokens
   readonly delivery: Delivery
   readonly channels: Channels
+  readonly blocked: BlockedAccounts
 }
 
 /** The sessions of one node. */
@@ -87,6 +89,7 @@ export class Sessions {
     stream.opening = true
     this.#options.opening.open(stream, value, (outcome) => {
       if (!outcome.ok) this.refuseOpening(request, refusalOf(outcome.error))
+      else if (this.#isBlocked(outcome.value)) this.refuseOpening(request, { refused: 'account_suspended' })
       else if (unary) this.#answerUnary(request, outcome.value)
       else this.#enter(request, outcome.value)
     })
@@ -127,6 +130,14 @@ export class Sessions {
     }
   }
 
+  /** Ends the sessions of an account that is blocked from now on. */
+  block(account: string): void {
+    const { streams, delivery } = this.#options
+    for (const session of delivery.sessions()) {
+      if (session.account?.id === account) streams.close(session.stream, 'suspended')
+    }
+  }
+
   /** A stream is over, and the session on it. */
   closed(stream: Stream): void {
     this.#clocks.stop(stream.id)
@@ -146,6 +157,10 @@ export class Sessions {
     for (const { expiresAt, stream } of delivery.sessions()) {
       if (expiresAt !== undefined && now > expiresAt + graceMs) streams.close(stream, 'expired')
     }
+  }
+
+  #isBlocked({ account }: Caller): boolean {
+    return account !== undefined && this.#options.blocked.has(account.id)
   }
 
   #enter(request: PendingRequest, caller: Caller): void {

@@ -5,8 +5,21 @@ import type { Account } from './store.ts'
 /** Verifies a JWT. Rejects with `auth_failed` if it is invalid. */
 export type TokenVerifier = (jwt: string) => Promise<TokenClaims>
 
-/** Lends quota. */
+/** Lends quota, and knows which accounts may use the relay. */
 export interface QuotaSource {
   lease(account: Account, wanted: number): Promise<Lease>
   settle(lease: string, spent: number, final: boolean): Promise<unknown>
+  /** Those of the accounts, at most `MAX_CHECKED_ACCOUNTS`, that are suspended, closed or unknown. */
+  blocked(accounts: readonly string[]): Promise<readonly string[]>
 }
+
+/** Whether the relay can use its API. */
+export interface ApiState {
+  /** What is wrong, for people; undefined if nothing is. */
+  readonly problem: string | undefined
+  /** How far the API's clock is ahead of ours, as far as known. */
+  readonly clockOffsetMs: number | undefined
+}
+
+/** How many accounts one question to the API names at most. */
+export const MAX_CHECKED_ACCOUNTS = 256

@@ -1,6 +1,7 @@
 /** The interface between transports and the relay: streams of cells, unary calls, subscriptions. */
 import type { Pace } from '@static/protocol'
 import type { WireForm } from '@static/protocol/envelope'
+import type { ApiState } from './api.ts'
 import type { ClientMessage, ServerMessage } from '@static/protocol/relay'
 
 /** A stream of cells or one unary call; unique in the process. */
@@ -87,7 +88,10 @@ export interface Subscription {
 
 /** What `/health` and grpc.health.v1 report. */
 export interface Health {
+  /** It can store and is not stopping. */
   readonly ready: boolean
+  /** Not for a proxy, which uses none. */
+  readonly api?: ApiState | undefined
   readonly name: string
   readonly version: string
 }

@@ -175,6 +175,9 @@ export class CoreRunner implements CallHandler {
       case 'lease':
         this.#wait(effect.id, this.#options.quota.lease(effect.account, this.#settings.leaseUnits))
         return
+      case 'blocked':
+        this.#wait(effect.id, this.#options.quota.blocked(effect.accounts))
+        return
       case 'report':
         this.#options.onError(effect.error)
         return

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import test from 'node:test'
 import { type Lease, StaticError } from '@static/protocol'
+import { BlockedAccounts } from '../../src/core/blocked-accounts.ts'
 import { Effects } from '../../src/core/effects.ts'
 import type { Effect } from '../../src/core/io.ts'
 import { Quota, type Unit } from '../../src/core/quota.ts'
@@ -308,7 +309,7 @@ for (const ahead of [9000, 3_600_000]) {
 
 test('a lease that has all but run out when it comes is given back, not asked for again and again', () => {
   const effects = new Effects()
-  const quota = new Quota(effects)
+  const quota = new Quota(effects, new BlockedAccounts(effects))
   effects.monotonic = 1_000_000
   const results: (Unit | { refused: string })[] = []
   quota.take({ id: 'acme', mode: 'live' }, (result) => results.push(result))
@@ -329,7 +330,7 @@ test('a lease that has all but run out when it comes is given back, not asked fo
 
 test('a lease whose life the API does not tell is not used, nor asked for again and again', () => {
   const effects = new Effects()
-  const quota = new Quota(effects)
+  const quota = new Quota(effects, new BlockedAccounts(effects))
   const results: (Unit | { refused: string })[] = []
   quota.take({ id: 'acme', mode: 'live' }, (result) => results.push(result))
   const [asked] = effects.take()
@@ -357,7 +358,7 @@ function interleave(seed: number): void {
   const random = randomNumbers(seed)
   const below = (limit: number): number => Math.floor(random() * limit)
   const effects = new Effects()
-  const quota = new Quota(effects)
+  const quota = new Quota(effects, new BlockedAccounts(effects))
   const account = { id: 'acme', mode: 'live' } as const
   const held: Unit[] = []
   const asked: Effect[] = []

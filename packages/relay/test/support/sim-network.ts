@@ -65,6 +65,7 @@ export class SimNetwork implements Transport {
       quota: {
         lease: (_, wanted) => network.#later('lease', () => network.#lend(Math.min(wanted, 5 + network.below(20)))),
         settle: (id, spent, final) => network.#later('settle', () => network.#settle(id, spent, final)),
+        blocked: () => Promise.resolve([]),
       },
       now: () => network.now,
       monotonic: () => network.now,

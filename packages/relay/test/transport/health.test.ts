@@ -29,6 +29,26 @@ test('GET /health returns name and version, or that the relay cannot serve', asy
   }
 })
 
+test('GET /health/ready also tells whether the relay can use its API, and why not', async () => {
+  await using bench = await startGrpcBench()
+  const ready = async (): Promise<unknown[]> => {
+    const { status, body } = await ask(bench, '2', 'GET', '/health/ready')
+    return [status, JSON.parse(body)]
+  }
+  const rest = { name: 'localhost', version: '1.2.3' }
+  assert.deepEqual(await ready(), [200, { status: 'ok', ...rest }], 'a proxy has no API')
+  bench.health.api = { problem: undefined, clockOffsetMs: -12 }
+  assert.deepEqual(await ready(), [200, { status: 'ok', ...rest, api: { status: 'ok', clock_offset_ms: -12 } }])
+  bench.health.api = { problem: 'The API cannot be reached.', clockOffsetMs: undefined }
+  const api = { status: 'unavailable', clock_offset_ms: null }
+  const without = { status: 'unavailable', reason: 'The API cannot be reached.', ...rest, api }
+  assert.deepEqual(await ready(), [503, without])
+  assert.equal((await ask(bench, '2', 'GET', '/health')).status, 200, 'agents with a token go on')
+  bench.health.ready = false
+  const reason = 'The relay is stopping, or cannot write to its database.'
+  assert.deepEqual(await ready(), [503, { ...without, reason }])
+})
+
 test('grpc.health.v1 knows the server as a whole and the relay, and nothing else', async () => {
   await using bench = await startGrpcBench()
   for (const client of healthClients(bench)) {

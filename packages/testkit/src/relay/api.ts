@@ -20,6 +20,10 @@ export class FakeApi implements LocalApi {
   gate: Promise<void> | undefined
   /** Quota leased by other relays. */
   outstanding = 0
+  /** Accounts that the operator has suspended. */
+  readonly suspended: Set<string> = new Set()
+  /** How many accounts each question about suspensions named. */
+  readonly checks: number[] = []
 
   constructor(now: () => number) {
     const pair = generateKeyPairSync('ed25519')
@@ -63,6 +67,7 @@ export class FakeApi implements LocalApi {
     this.asked++
     await this.gate
     if (!this.reachable) throw StaticError.of('unavailable')
+    if (this.suspended.has(id)) throw StaticError.of('account_suspended')
     const key = `${id}/${mode}`
     const left = this.left.get(key) ?? 1_000_000
     const granted = Math.min(left, wanted)
@@ -89,5 +94,11 @@ export class FakeApi implements LocalApi {
     if (final) this.left.set(lease.account, (this.left.get(lease.account) ?? 0) + lease.amount - spent)
     const remaining = final ? 0 : lease.amount - spent
     return Promise.resolve({ remaining, expires_in_ms: 60_000 })
+  }
+
+  blocked(accounts: readonly string[]): Promise<readonly string[]> {
+    this.checks.push(accounts.length)
+    if (!this.reachable) return Promise.reject(StaticError.of('unavailable'))
+    return Promise.resolve(accounts.filter((account) => this.suspended.has(account)))
   }
 }

@@ -27,6 +27,7 @@ const relay = await startRelay({
         period_end: tomorrow,
       }),
     settle: () => Promise.resolve({ remaining: 0, expires_in_ms: 86_400_000 }),
+    blocked: () => Promise.resolve([]),
   },
   settings,
   log: { write: (line) => void process.stderr.write(line), pretty: false, level: 'error' },

@@ -18,7 +18,7 @@ import type { CallHandler, Certificate, Health, Peer, StreamHandler, Transport }
 import { SessionStreams } from './session.ts'
 import { isNativeGrpc } from './stream.ts'
 import { Subscriptions } from './subscribe.ts'
-import { healthAnswer } from '../http2/health.ts'
+import { healthAnswer, readyAnswer } from '../http2/health.ts'
 import { commonHeaders, corsHeaders, preflightHeaders } from '../http2/headers.ts'
 import { type ConnectionLog, Connections, HTTP2_LIMITS, type Http2Limits, serverOptions } from '../http2/limits.ts'
 import { listen, tlsOptions } from '../http2/listener.ts'
@@ -66,6 +66,10 @@ type HttpRequest = IncomingMessage | Http2ServerRequest
 type HttpResponse = (ServerResponse | Http2ServerResponse) & ServerResponse
 
 const SILENT: GrpcLog = { cut: () => {}, full: () => {}, failed: () => {} }
+const HEALTH = new Map([
+  ['/health', healthAnswer],
+  ['/health/ready', readyAnswer],
+])
 const SESSION_PATH = `/${Relay.typeName}/${Relay.method.session.name}`
 const SUBSCRIBE_PATH = `/${Relay.typeName}/${Relay.method.subscribe.name}`
 
@@ -166,11 +170,12 @@ function requestHandler({
       }
     }
     const common = { ...commonHeaders(headers), ...corsHeaders(headers, origins) }
+    const answer = HEALTH.get(path)
     const allowed = preflightHeaders(method, headers, origins)
     if (allowed !== undefined) {
       response.writeHead(204, { ...common, ...allowed }).end()
-    } else if (path === '/health' && (method === 'GET' || method === 'HEAD')) {
-      const { status, body } = healthAnswer(health())
+    } else if (answer !== undefined && (method === 'GET' || method === 'HEAD')) {
+      const { status, body } = answer(health())
       response.writeHead(status, { ...common, 'content-type': 'application/json' }).end(JSON.stringify(body))
     } else if (path === '/metrics' && method === 'GET' && metrics !== undefined) {
       const { address } = peerOf(request)

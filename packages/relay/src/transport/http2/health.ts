@@ -1,4 +1,4 @@
-/** Whether the relay can serve: `GET /health` for people and load balancers, grpc.health.v1 for gRPC clients. */
+/** Whether the relay can serve: `GET /health` and `GET /health/ready` for people and load balancers, grpc.health.v1 for gRPC clients. */
 import { Code, ConnectError, type ConnectRouter } from '@connectrpc/connect'
 import { Health as HealthService, HealthCheckResponse_ServingStatus as Status } from '@static/protocol/health'
 import { Relay } from '@static/protocol/relay'
@@ -9,6 +9,17 @@ export function healthAnswer({ ready, name, version }: Health): { readonly statu
   return ready
     ? { status: 200, body: { status: 'ok', name, version } }
     : { status: 503, body: { status: 'unavailable' } }
+}
+
+/** The response to `GET /health/ready`: also whether the relay can use its API, and why not. */
+export function readyAnswer(health: Health): { readonly status: number; readonly body: object } {
+  const { ready, name, version, api } = health
+  const status = api?.problem === undefined ? 'ok' : 'unavailable'
+  const rest = { name, version, ...(api ? { api: { status, clock_offset_ms: api.clockOffsetMs ?? null } } : {}) }
+  const reason = ready ? api?.problem : 'The relay is stopping, or cannot write to its database.'
+  return reason === undefined
+    ? { status: 200, body: { status: 'ok', ...rest } }
+    : { status: 503, body: { status: 'unavailable', reason, ...rest } }
 }
 
 /** Serves grpc.health.v1. Watch is not implemented, which clients take as "do not watch". */
