@@ -7,7 +7,7 @@
         channel.send(b"hello")
 """
 
-from .channel import Channel, ChannelMember, Envelope
+from .channel import Channel, ChannelMember, Envelope, PoisonMessage, PoisonMessages
 from .client import JoinOffer, StaticClient
 from .errors import AuthError, ChannelError, MlsError, QuotaExceededError, StaticError, TransportError
 from .manager import StaticChannelManager
@@ -20,6 +20,8 @@ __all__ = [
     "Envelope",
     "JoinOffer",
     "MlsError",
+    "PoisonMessage",
+    "PoisonMessages",
     "QuotaExceededError",
     "StaticChannelManager",
     "StaticClient",

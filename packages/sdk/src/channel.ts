@@ -1,50 +1,42 @@
 /** The public view of a channel. */
-import { fromHex, MAX_PAYLOAD_BYTES, message, StaticError, toHex } from '@static/protocol'
+import { fromHex, message, StaticError, toHex } from '@static/protocol'
 import { DeleteChannelRequestSchema, LiftBarRequestSchema, RejectCommitRequestSchema } from '@static/protocol/relay'
 import type { Agent } from './core/agent/agent.ts'
 import { addMembers } from './core/agent/adding.ts'
-import type { Incoming } from './core/channel/inbox.ts'
 import { leaveChannel } from './core/agent/leaving.ts'
 import { removeMember } from './core/agent/removing.ts'
 import { resetRoster } from './core/agent/roster-reset.ts'
+import { handleMessages, type HandleOptions } from './core/channel/handling.ts'
 import type { Membership } from './core/channel/membership.ts'
+import { type ChannelMember, Envelope, memberOf, type PoisonMessage, poisonMessageOf } from './envelope.ts'
 import { ErrorEdge } from './error-edge.ts'
 import { fingerprintOf, parseAgentId } from './fingerprint.ts'
+import { jsonText, payloadBytes } from './payload.ts'
 import type { AgentId } from './ports.ts'
 import { verificationWords } from './verification.ts'
-
-/** The end of the year 9999. The relay sets message times freely, and other languages' dates end there. */
-const LATEST_TIME = Date.UTC(10_000, 0) - 1
-
-/** A member of a channel, identified by its key. */
-export interface ChannelMember {
-  /** SHA-256 of its public signature key, 64 hexadecimal digits. */
-  readonly agentId: AgentId
-  /** The agent id in groups of four digits. Compare it with the one its owner sees. */
-  readonly fingerprint: string
-  /** The name that this agent has chosen for itself. Nothing verifies it. */
-  readonly identity: Uint8Array
-}
-
-/** A received payload with its metadata. */
-export interface Envelope {
-  readonly payload: Uint8Array
-  /** Verified by the signature on the message. */
-  readonly sender: ChannelMember
-  readonly messageId: string
-  /** Position in the channel's log. */
-  readonly index: number
-  readonly epoch: number
-  /** When the relay accepted the message, by the relay's clock. */
-  readonly time: Date
-  /** True if the message may have been delivered before, because the program ended before settling it. */
-  readonly redelivered: boolean
-}
 
 /** Options for adding a member. */
 export interface AddOptions {
   /** Accept a key that differs from the one known for this identity. Compare the fingerprint first. */
   readonly acceptNewKey?: boolean
+}
+
+/** Messages of a channel that a handler has failed on too often. */
+export interface PoisonMessages {
+  /** Everything that was put aside, in the order of the log. */
+  list(): readonly PoisonMessage[]
+  /**
+   * Delivers a message again, before those that have arrived since, and with all its attempts.
+   *
+   * @throws {StaticError} `not_found` if no message with this index was put aside
+   */
+  retry(index: number): Promise<void>
+  /**
+   * Deletes a message for good.
+   *
+   * @throws {StaticError} `not_found` if no message with this index was put aside
+   */
+  drop(index: number): Promise<void>
 }
 
 /**
@@ -79,27 +71,30 @@ export class Channel implements AsyncDisposable {
   }
 
   /**
-   * Sends a payload of at most 262,144 bytes to all members. Resolves once the relay has stored it on disk. If the
-   * program ends before that, the message is sent at the next start.
+   * Sends a string or bytes, at most 262,144 bytes, to all members. Resolves once the relay has stored it on disk. If
+   * the program ends before that, the message is sent at the next start.
    *
-   * @throws {StaticError} `too_large`, `quota_exceeded`, `queue_full`, `removed`, `fork_detected`, `mls_error`,
-   *   `closed`
+   * @throws {StaticError} `invalid_request` for anything but a string or a Uint8Array, `too_large`, `quota_exceeded`,
+   *   `queue_full`, `removed`, `fork_detected`, `mls_error`, `closed`
    */
   async send(payload: Uint8Array | string): Promise<void> {
-    await this.#edge.wait(() => {
-      const bytes = typeof payload === 'string' ? new TextEncoder().encode(payload) : payload
-      if (bytes.length > MAX_PAYLOAD_BYTES) {
-        throw StaticError.of('too_large', `The payload has ${bytes.length} bytes; the limit is ${MAX_PAYLOAD_BYTES}.`)
-      }
-      // Copied because it may be encrypted later, when the caller has reused the buffer.
-      return this.#membership.sender.send('payload', Uint8Array.from(bytes))
-    })
+    await this.#edge.wait(() => this.#membership.sender.send('payload', payloadBytes(payload)))
+  }
+
+  /**
+   * Sends a value as JSON. The receiver gets it with `envelope.json()`.
+   *
+   * @throws {StaticError} `invalid_request` for a value that JSON cannot hold; see `send`
+   */
+  async sendJson(value: unknown): Promise<void> {
+    await this.#edge.wait(() => this.#membership.sender.send('payload', payloadBytes(jsonText(value))))
   }
 
   /**
    * Payloads from the other members, starting with the first unsettled one. Does not end until the channel does. Asking
-   * for the next payload, or leaving the loop, settles the current one; an unsettled payload is delivered again after a
-   * restart. Concurrent iterators share the payloads: each payload goes to one of them.
+   * for the next payload settles the current one. Leaving the loop, by `break` or by an error, does not: that payload is
+   * delivered again, in the next loop or after a restart. Concurrent iterators share the payloads: each payload goes to
+   * one of them.
    *
    * @throws {StaticError} the error that ended the channel: `removed`, `not_found`, `mls_error` or `closed`
    * @example
@@ -109,9 +104,48 @@ export class Channel implements AsyncDisposable {
     return this.#edge.iterate(this.#membership.inbox.read(({ payload }) => payload))
   }
 
-  /** Like `messages`, but with the verified sender and the log position of each payload. */
+  /**
+   * Like `messages`, but with the verified sender and the log position of each payload. `envelope.settle()` settles it
+   * at once.
+   */
   envelopes(): AsyncIterableIterator<Envelope, undefined, undefined> {
-    return this.#edge.iterate(this.#membership.inbox.read(envelopeOf))
+    const { inbox } = this.#membership
+    return this.#edge.iterate(inbox.read((entry) => new Envelope(entry, inbox)))
+  }
+
+  /**
+   * Calls a function for each message and settles the message when the function succeeds. If it throws or rejects, it is
+   * called again after 1, 5, 30, 60 and then every 300 seconds; later messages wait. After `attempts` failures (10) the
+   * message is put aside on disk and the next one is handled. Events report each failure (`handler_failed`) and each
+   * message that is put aside (`poison`).
+   *
+   * Resolves when the channel or client is closed, or when `signal` is aborted and the messages in progress are done.
+   *
+   * @throws {StaticError} `invalid_request` for invalid options, or the error that ended the channel, as in `messages`
+   * @example
+   * await channel.handle(async (envelope) => save(envelope.json()))
+   */
+  async handle(handler: (envelope: Envelope) => unknown, options: HandleOptions = {}): Promise<void> {
+    const { inbox } = this.#membership
+    await this.#edge.wait(() =>
+      handleMessages(this.#agent.context, this.#membership, (entry) => handler(new Envelope(entry, inbox)), options),
+    )
+  }
+
+  /** Messages that a handler has failed on too often. At most 1,000, of 64 MiB, are put aside; then they are retried. */
+  get poison(): PoisonMessages {
+    const { poison } = this.#membership
+    return {
+      list: () => this.#edge.run(() => poison.list().map(poisonMessageOf)),
+      retry: (index) => this.#edge.wait(() => poison.retry(index)),
+      drop: (index) => this.#edge.wait(() => poison.drop(index)),
+    }
+  }
+
+  /** @internal Like `envelopes`, for messages that count as delivered only when they are marked as given. */
+  readAhead(): AsyncIterableIterator<Envelope, undefined, undefined> {
+    const { inbox } = this.#membership
+    return this.#edge.iterate(inbox.read((entry) => new Envelope(entry, inbox), { ahead: true }))
   }
 
   /** The members of the channel, including this agent. */
@@ -256,10 +290,7 @@ export class Channel implements AsyncDisposable {
     return this.#membership.inbox.hasNext
   }
 
-  /**
-   * Settles what was delivered and ends this channel's iterators. The client stays a member: `channel(name)` opens it
-   * again.
-   */
+  /** Ends this channel's iterators and `handle` calls. The client stays a member: `channel(name)` opens it again. */
   close(): void {
     this.#membership.inbox.stop()
   }
@@ -267,22 +298,5 @@ export class Channel implements AsyncDisposable {
   [Symbol.asyncDispose](): Promise<void> {
     this.close()
     return Promise.resolve()
-  }
-}
-
-function memberOf(agentId: AgentId, identity: Uint8Array): ChannelMember {
-  return { agentId, fingerprint: fingerprintOf(agentId), identity }
-}
-
-function envelopeOf({ record, payload, redelivered }: Incoming): Envelope {
-  const { sender, identity, messageId, index, epoch, receivedAt } = record
-  return {
-    payload,
-    sender: memberOf(sender, identity),
-    messageId: toHex(messageId),
-    index,
-    epoch,
-    time: new Date(Math.min(receivedAt, LATEST_TIME)),
-    redelivered,
   }
 }

@@ -39,6 +39,7 @@ class Secrets {
     const watched: AgentStore = {
       load: () => store.load(),
       inbox: (id, after, limit) => store.inbox(id, after, limit),
+      poison: (id) => store.poison(id),
       write: (changes) => {
         for (const change of changes) secrets.#note(change)
         store.write(changes)

@@ -13,6 +13,7 @@ import {
   resetRosterCommand,
   verifyCommand,
 } from './channel/manage.ts'
+import { poisonCommand } from './channel/poison.ts'
 import { sendCommand } from './channel/send.ts'
 
 export function channelCommand(): Command {
@@ -25,6 +26,7 @@ export function channelCommand(): Command {
     .addCommand(joinCommand())
     .addCommand(sendCommand())
     .addCommand(listenCommand())
+    .addCommand(poisonCommand())
     .addCommand(verifyCommand())
     .addCommand(resetRosterCommand())
     .addCommand(leaveCommand())

@@ -41,11 +41,19 @@ export type Ask =
   | { readonly do: 'joinWithToken'; readonly name: string; readonly token: string; readonly timeout: number }
   /** Bytes: the payload. */
   | { readonly do: 'sendTo'; readonly name: string }
+  /** Answered when the channel ends. */
+  | { readonly do: 'handle'; readonly on: number; readonly concurrency: number; readonly attempts: number }
+  /** The next ones after an index. Bytes of the answer: their payloads, one after the other. */
+  | { readonly do: 'poison'; readonly on: number; readonly after: number }
+  | { readonly do: 'retryPoison' | 'dropPoison'; readonly on: number; readonly index: number }
 
-/** Messages without an answer: ask for more payloads, or settle some. */
+/** Messages without an answer: ask for more payloads, settle some, tell which were passed on or handled. */
 export type Word =
   | { readonly do: 'more'; readonly on: number; readonly count: number; readonly run: number }
   | { readonly do: 'settle'; readonly on: number; readonly tokens: readonly number[] }
+  | { readonly do: 'given'; readonly on: number; readonly upTo: number }
+  | { readonly do: 'handled'; readonly on: number; readonly token: number; readonly error?: string }
+  | { readonly do: 'stopHandling'; readonly call: number }
 
 /** An error for the program to raise. */
 export interface Failure {
@@ -55,22 +63,25 @@ export interface Failure {
   readonly cause?: { readonly code?: string; readonly message: string }
 }
 
+/** A message without its payload; `token` settles it. */
+export interface MessageFields {
+  readonly on: number
+  readonly token: number
+  readonly sender: { readonly agentId: string; readonly fingerprint: string; readonly identity: string }
+  readonly messageId: string
+  readonly index: number
+  readonly epoch: number
+  readonly time: number
+  readonly redelivered: boolean
+}
+
 /** Messages of the driver. */
 export type Told =
   | { readonly id: number; readonly result?: unknown; readonly error?: Failure }
-  /** Bytes: the payload. `token` settles it; `run` is that of the `more` that asked for it. */
-  | {
-      readonly event: 'payload'
-      readonly on: number
-      readonly run: number
-      readonly token: number
-      readonly sender: { readonly agentId: string; readonly fingerprint: string; readonly identity: string }
-      readonly messageId: string
-      readonly index: number
-      readonly epoch: number
-      readonly time: number
-      readonly redelivered: boolean
-    }
+  /** Bytes: the payload. `run` is that of the `more` that asked for it. */
+  | (MessageFields & { readonly event: 'payload'; readonly run: number })
+  /** Bytes: the payload, for the handler of a `handle` call. */
+  | (MessageFields & { readonly event: 'handle'; readonly call: number })
   /** A payload that was asked for will not come. */
   | { readonly event: 'ended'; readonly on: number; readonly run: number; readonly error?: Failure }
   /** The manager no longer answers join requests. */

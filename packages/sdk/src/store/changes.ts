@@ -16,7 +16,7 @@ import {
   WELCOME,
 } from './tables/channel.ts'
 import { ATTEMPT, INVITE, JOINER } from './tables/invites.ts'
-import { INBOX, OUTBOX } from './tables/messages.ts'
+import { INBOX, OUTBOX, POISON } from './tables/messages.ts'
 
 /** The handler of each type of change. */
 type Steps = { readonly [Type in Change['type']]: (change: Extract<Change, { readonly type: Type }>) => void }
@@ -50,13 +50,14 @@ type ChannelStep = 'putChannel' | 'dropChannel' | 'putWelcome' | 'putSender' | '
 function channelSteps(rowsOf: RowsOf): Pick<Steps, ChannelStep> {
   const [channels, welcomes] = [rowsOf(CHANNEL), rowsOf(WELCOME)]
   const [senders, leavers] = [rowsOf(SENDER), rowsOf(LEAVER)]
-  const [outbox, inbox] = [rowsOf(OUTBOX), rowsOf(INBOX)]
+  const [outbox, inbox, poison] = [rowsOf(OUTBOX), rowsOf(INBOX), rowsOf(POISON)]
   return {
     putChannel: ({ record }) => channels.put(channelRow(record)),
     dropChannel: ({ id }) => {
       // Not left to the foreign key, because their ciphertexts are stored apart.
       outbox.drop(id)
       inbox.drop(id)
+      poison.drop(id)
       channels.drop(id)
     },
     putWelcome: ({ id, welcome }) => {
@@ -97,10 +98,17 @@ function epochSteps(rowsOf: RowsOf): Pick<Steps, 'putEpoch' | 'putGroup' | 'putR
   }
 }
 
-function messageSteps(
-  rowsOf: RowsOf,
-): Pick<Steps, 'putOutbox' | 'answerOutbox' | 'dropOutbox' | 'putInbox' | 'dropInbox'> {
-  const [outbox, inbox] = [rowsOf(OUTBOX), rowsOf(INBOX)]
+type MessageStep =
+  | 'putOutbox'
+  | 'answerOutbox'
+  | 'dropOutbox'
+  | 'putInbox'
+  | 'dropInbox'
+  | 'putPoison'
+  | 'dropPoison'
+
+function messageSteps(rowsOf: RowsOf): Pick<Steps, MessageStep> {
+  const [outbox, inbox, poison] = [rowsOf(OUTBOX), rowsOf(INBOX), rowsOf(POISON)]
   const answer = outbox.change('messageKey', 'bodyHash')
   return {
     putOutbox: ({ id, record }) => outbox.put({ ...record, channel: id, bodyHash: undefined }),
@@ -108,6 +116,11 @@ function messageSteps(
     dropOutbox: ({ id, messageId }) => outbox.drop(id, messageId),
     putInbox: ({ id, record }) => inbox.put({ ...record, channel: id, bytes: record.ciphertext.length }),
     dropInbox: ({ id, index }) => inbox.drop(id, index),
+    putPoison: ({ id, record }) => {
+      inbox.drop(id, record.index)
+      poison.put({ ...record, channel: id, bytes: record.ciphertext.length })
+    },
+    dropPoison: ({ id, index }) => poison.drop(id, index),
   }
 }
 

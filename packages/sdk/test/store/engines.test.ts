@@ -68,6 +68,7 @@ function stored(fields: Partial<StoredChannel> = {}): StoredChannel {
     outbox: [],
     answered: [],
     inboxBytes: 0,
+    poison: { messages: 0, bytes: 0 },
     ...fields,
   }
 }

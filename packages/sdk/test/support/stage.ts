@@ -333,7 +333,8 @@ export class Player implements AgentContext {
       if (!this.#isOver) this.store.write(changes)
     }
     const inbox: AgentStore['inbox'] = (id, after, limit) => this.store.inbox(id, after, limit)
-    this.journal = new Journal({ write, inbox } as AgentStore, (error) => assert.fail(error))
+    const poison: AgentStore['poison'] = (id) => this.store.poison(id)
+    this.journal = new Journal({ write, inbox, poison } as AgentStore, (error) => assert.fail(error))
     const { channels, pins } = this.store.load()
     this.pins = new Pins(pins, (change) => this.journal.add(change))
     const stored = channels[0] ?? newChannel(toHex(stage.channelId), NAME, stage.owner, 'offered', stage.position)

@@ -67,6 +67,12 @@ function describe(event: Exclude<AgentEvent, { type: 'members_changed' }>): stri
       return `${event.channel} failed: ${event.error.message}`
     case 'send_delayed':
       return `${event.channel}: no message has been accepted since ${new Date(event.since).toISOString()}, still trying: ${event.error.message}`
+    case 'handler_failed':
+      return `${event.channel}: the handler failed on message ${event.index} (attempt ${event.attempts}), retrying in ${event.retryInMs / 1000} s: ${printable(event.reason)}`
+    case 'poison':
+      return event.isPutAside
+        ? `${event.channel}: message ${event.index} failed ${event.attempts} times and was put aside: ${printable(event.reason)} See \`static channel poison list\`.`
+        : `${event.channel}: message ${event.index} failed ${event.attempts} times and cannot be put aside, because too many are. Retry or drop some: \`static channel poison list\`.`
     case 'inbox_full':
       return `${event.channel}: the inbox is full. No more messages are fetched until you read some.`
     case 'welcome_refused':

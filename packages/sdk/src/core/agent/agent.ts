@@ -285,7 +285,10 @@ export class Agent implements SessionListener, AgentServices {
     this.#stopped = true
     this.#invites?.stop(forReaders)
     this.timers.stop(error)
-    for (const membership of this.memberships) membership.end(error, forReaders)
+    for (const membership of this.memberships) {
+      membership.end(error, forReaders)
+      membership.inbox.seal()
+    }
     this.requests.stop(error)
     this.events.close()
     this.offers.close()

@@ -69,6 +69,29 @@ export type AgentEvent =
       /** When the relay first refused, in milliseconds since 1970. */
       readonly since: number
     }
+  /** The handler of `Channel.handle` has failed on a message; it is called again after `retryInMs`. */
+  | {
+      readonly type: 'handler_failed'
+      readonly channel: string
+      readonly sender: AgentId
+      readonly index: number
+      readonly attempts: number
+      readonly reason: string
+      readonly retryInMs: number
+    }
+  /**
+   * The handler has failed on a message as often as `attempts` says, and it was put aside (`Channel.poison`). If
+   * `isPutAside` is false, too many are put aside already: it is tried further, every 5 minutes.
+   */
+  | {
+      readonly type: 'poison'
+      readonly channel: string
+      readonly sender: AgentId
+      readonly index: number
+      readonly attempts: number
+      readonly reason: string
+      readonly isPutAside: boolean
+    }
   /** So much is unread that no more is taken: read, or the channel stands still here. */
   | { readonly type: 'inbox_full'; readonly channel: string }
   /** A Welcome came that cannot be used. */

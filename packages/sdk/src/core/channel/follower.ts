@@ -164,6 +164,7 @@ export class Follower {
         receivedAt: Number(entry.acceptedAtMs),
         ciphertext,
         messageKey,
+        attempts: 0,
       },
       payload: frame.payload,
       redelivered: intake.isRedelivered(index),

@@ -3,7 +3,7 @@ import type { TableDeclaration } from '../table.ts'
 import { IDENTITY, KEY_PACKAGE, PIN, RELAY } from './agent.ts'
 import { CHANNEL, EPOCH, LEAVER, PENDING_COMMIT, RATCHET, SENDER, WELCOME } from './channel.ts'
 import { ATTEMPT, INVITE, JOINER } from './invites.ts'
-import { INBOX, OUTBOX } from './messages.ts'
+import { INBOX, OUTBOX, POISON } from './messages.ts'
 
 export const TABLES: readonly TableDeclaration[] = [
   IDENTITY,
@@ -17,6 +17,7 @@ export const TABLES: readonly TableDeclaration[] = [
   LEAVER,
   OUTBOX,
   INBOX,
+  POISON,
   INVITE,
   JOINER,
   ATTEMPT,
