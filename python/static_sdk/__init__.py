@@ -7,7 +7,7 @@
         channel.send(b"hello")
 """
 
-from .channel import Channel, ChannelMember, Envelope, PoisonMessage, PoisonMessages
+from .channel import Channel, ChannelMember, Envelope, PoisonMessage, PoisonMessages, Receipt
 from .client import JoinOffer, StaticClient
 from .errors import AuthError, ChannelError, MlsError, QuotaExceededError, StaticError, TransportError
 from .manager import StaticChannelManager
@@ -23,6 +23,7 @@ __all__ = [
     "PoisonMessage",
     "PoisonMessages",
     "QuotaExceededError",
+    "Receipt",
     "StaticChannelManager",
     "StaticClient",
     "StaticError",

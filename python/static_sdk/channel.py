@@ -31,6 +31,15 @@ class ChannelMember:
 
 
 @dataclass(frozen=True)
+class Receipt:
+    """Where a message is that was sent."""
+
+    message_id: str
+    #: Position in the channel's log, as the relay says.
+    index: int
+
+
+@dataclass(frozen=True)
 class Envelope:
     """A payload with its metadata."""
 
@@ -216,21 +225,27 @@ class Channel(Closing):
         """The fingerprint of the agent that owns the channel."""
         return self._owner
 
-    def send(self, payload: Payload) -> None:
+    def send(self, payload: Payload, *, timeout: Optional[float] = None) -> None:
         """Sends bytes or a string, at most 262,144 bytes, to all members. Returns when the relay has stored it on disk.
 
         If the program exits before that, it is sent at the next start. Raises ``too_large``, ``quota_exceeded``,
         ``queue_full``, ``removed``, ``fork_detected``, ``mls_error`` or ``closed``, and ``TypeError`` for anything but
-        bytes, bytearray, memoryview or str.
+        bytes, bytearray, memoryview or str. After ``timeout`` seconds: ``cancelled`` if the message will not be sent,
+        ``send_pending`` if it may still arrive. While it waits for more than 5 s, the event ``waiting`` says for what.
         """
-        self._connection.call("send", payload_bytes(payload), on=self._on)
+        self.send_envelope(payload, timeout=timeout)
 
-    def send_json(self, value: Any) -> None:
+    def send_envelope(self, payload: Payload, *, timeout: Optional[float] = None) -> Receipt:
+        """Like ``send``; returns where the message is."""
+        told, _ = self._connection.call("send", payload_bytes(payload), on=self._on, **limit(timeout))
+        return Receipt(told["messageId"], told["index"])
+
+    def send_json(self, value: Any, *, timeout: Optional[float] = None) -> None:
         """Sends a value as JSON. The receiver gets it with ``envelope.json()``.
 
         Raises ``TypeError`` or ``ValueError`` for a value that JSON cannot hold; otherwise like ``send``.
         """
-        self.send(json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
+        self.send(json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False), timeout=timeout)
 
     def messages(self) -> "Reading[bytes]":
         """The payloads of the other members, from the first unsettled one on: an endless, blocking iterator.
@@ -277,6 +292,14 @@ class Channel(Closing):
         """The members of the channel, including this agent."""
         told, _ = self._connection.call("members", on=self._on)
         return [_member(member) for member in told]
+
+    def wait_for_member(self, agent_id: Optional[str] = None, *, timeout: Optional[float] = None) -> ChannelMember:
+        """Waits until a member is in the channel: the one with this agent id, or without one any other member.
+
+        Raises ``cancelled`` after ``timeout`` seconds, or the error that ended the channel.
+        """
+        fields = {} if agent_id is None else {"agentId": agent_id}
+        return _member(self._connection.call("waitForMember", on=self._on, **fields, **limit(timeout))[0])
 
     def add_member(self, key_package: Union[bytes, str], *, accept_new_key: bool = False) -> bytes:
         """Adds a member by a KeyPackage from an authenticated source, or by agent id, with a KeyPackage from the relay.
@@ -357,6 +380,11 @@ def as_bytes(value: object, what: str) -> bytes:
     if isinstance(value, (bytearray, memoryview)):
         return bytes(value)
     raise TypeError(f"{what} must be bytes, not {type(value).__name__}")
+
+
+def limit(timeout: Optional[float]) -> Mapping[str, float]:
+    """The field for a timeout, if there is one."""
+    return {} if timeout is None else {"timeout": timeout}
 
 
 def payload_bytes(value: object) -> bytes:

@@ -8,7 +8,7 @@ from typing import Dict, List, Optional
 from ._closing import Closing
 from ._connection import Connection
 from ._inbox import Arrival
-from .channel import Channel, Envelope, Payload, envelope_of, payload_bytes
+from .channel import Channel, Envelope, Payload, envelope_of, limit, payload_bytes
 from .client import Path, StaticClient, options_of
 from .errors import StaticError
 
@@ -51,8 +51,10 @@ class StaticChannelManager(Closing):
         ca: Optional[Path] = None,
         traffic: Optional[str] = None,
         offers: Optional[str] = None,
+        wait: bool = False,
     ) -> None:
-        self._client = _ManagedClient(options_of(endpoint, data_dir, api_key, api_url, ca, traffic, offers), identity)
+        options = options_of(endpoint, data_dir, api_key, api_url, ca, traffic, offers, wait)
+        self._client = _ManagedClient(options, identity)
         self._connection = self._client._connection
         self._receiver = _Receiver(self._connection)
         self._lock = threading.Lock()
@@ -91,9 +93,9 @@ class StaticChannelManager(Closing):
             self._connection.call("joinWithToken", name=name, token=_text(token), timeout=timeout)[0]
         )
 
-    def send(self, name: str, payload: Payload) -> None:
+    def send(self, name: str, payload: Payload, *, timeout: Optional[float] = None) -> None:
         """Sends bytes or a string. Like ``Channel.send``."""
-        self._connection.call("sendTo", payload_bytes(payload), name=name)
+        self._connection.call("sendTo", payload_bytes(payload), name=name, **limit(timeout))
 
     def receive(self, name: str, timeout: float = 5) -> Optional[bytes]:
         """The next payload, or None if none arrives within ``timeout`` seconds.

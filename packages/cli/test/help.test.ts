@@ -42,7 +42,7 @@ void test('every command of the contract has a help page with an example, and ev
     '': 'up api relay proxy admin signup login logout whoami keys token usage console channel agent doctor completion help',
     admin: 'plan suspend resume migrate proxy-certificate help',
     keys: 'list create revoke help',
-    channel: 'create list members invite join send listen verify reset-roster leave delete help',
+    channel: 'create list members invite join send listen poison verify reset-roster leave delete help',
     agent: 'slots help',
     'agent slots': 'list add remove change-passphrase help',
   }

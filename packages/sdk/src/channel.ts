@@ -6,13 +6,16 @@ import { addMembers } from './core/agent/adding.ts'
 import { leaveChannel } from './core/agent/leaving.ts'
 import { removeMember } from './core/agent/removing.ts'
 import { resetRoster } from './core/agent/roster-reset.ts'
+import { waitForMember } from './core/agent/waiting.ts'
 import { handleMessages, type HandleOptions } from './core/channel/handling.ts'
 import type { Membership } from './core/channel/membership.ts'
+import type { Receipt } from './core/channel/outbox.ts'
+import type { SendLimits } from './core/channel/send-wait.ts'
 import { type ChannelMember, Envelope, memberOf, type PoisonMessage, poisonMessageOf } from './envelope.ts'
 import { ErrorEdge } from './error-edge.ts'
 import { fingerprintOf, parseAgentId } from './fingerprint.ts'
 import { jsonText, payloadBytes } from './payload.ts'
-import type { AgentId } from './ports.ts'
+import type { AgentId, RequestBody } from './ports.ts'
 import { verificationWords } from './verification.ts'
 
 /** Options for adding a member. */
@@ -20,6 +23,16 @@ export interface AddOptions {
   /** Accept a key that differs from the one known for this identity. Compare the fingerprint first. */
   readonly acceptNewKey?: boolean
 }
+
+/** How long a call waits. */
+export interface SendOptions {
+  /** Ends the wait when it is aborted. */
+  readonly signal?: AbortSignal
+  /** In seconds. Default: no limit. */
+  readonly timeout?: number
+}
+
+const MS = 1000
 
 /** Messages of a channel that a handler has failed on too often. */
 export interface PoisonMessages {
@@ -72,13 +85,17 @@ export class Channel implements AsyncDisposable {
 
   /**
    * Sends a string or bytes, at most 262,144 bytes, to all members. Resolves once the relay has stored it on disk. If
-   * the program ends before that, the message is sent at the next start.
+   * the program ends before that, a message that was already encrypted is sent at the next start. While it waits for
+   * more than 5 s, for a connection, quota, the relay's disk or its rate limit, the event `waiting` says for what.
    *
    * @throws {StaticError} `invalid_request` for anything but a string or a Uint8Array, `too_large`, `quota_exceeded`,
-   *   `queue_full`, `removed`, `fork_detected`, `mls_error`, `closed`
+   *   `queue_full`, `removed`, `fork_detected`, `mls_error`, `closed`; with `signal` or `timeout`, `cancelled` if the
+   *   message will not be sent, and `send_pending` if it may still arrive
    */
-  async send(payload: Uint8Array | string): Promise<void> {
-    await this.#edge.wait(() => this.#membership.sender.send('payload', payloadBytes(payload)))
+  async send(payload: Uint8Array | string, options: SendOptions = {}): Promise<Receipt> {
+    return await this.#edge.wait(() =>
+      this.#membership.sender.send('payload', payloadBytes(payload), limitsOf(options)),
+    )
   }
 
   /**
@@ -86,8 +103,8 @@ export class Channel implements AsyncDisposable {
    *
    * @throws {StaticError} `invalid_request` for a value that JSON cannot hold; see `send`
    */
-  async sendJson(value: unknown): Promise<void> {
-    await this.#edge.wait(() => this.#membership.sender.send('payload', payloadBytes(jsonText(value))))
+  async sendJson(value: unknown, options: SendOptions = {}): Promise<Receipt> {
+    return await this.#edge.wait(async () => await this.send(jsonText(value), options))
   }
 
   /**
@@ -156,6 +173,22 @@ export class Channel implements AsyncDisposable {
   }
 
   /**
+   * Resolves with a member once it is in the channel: the one with this agent id, or without one any other member.
+   *
+   * @throws {StaticError} `cancelled` when `signal` is aborted or `timeout` is over, or the error that ended the channel
+   */
+  async waitForMember(member?: AgentId, options: SendOptions = {}): Promise<ChannelMember> {
+    return await this.#edge.wait(async () => {
+      const wanted = member === undefined ? undefined : parseAgentId(member)
+      const find = (): ChannelMember | undefined =>
+        this.members().find(({ agentId }) =>
+          wanted === undefined ? agentId !== this.#agent.agentId : agentId === wanted,
+        )
+      return await waitForMember(this.#agent, this.name, find, limitsOf(options))
+    })
+  }
+
+  /**
    * Adds a member. Pass either a KeyPackage that you received over an authenticated path, or an agent id; in that case
    * a KeyPackage is fetched from the relay and checked against the id. The relay delivers the Welcome to the new
    * member. It is also returned, in case you want to deliver it yourself.
@@ -174,6 +207,7 @@ export class Channel implements AsyncDisposable {
    */
   async addMembers(members: readonly (Uint8Array | AgentId)[], options: AddOptions = {}): Promise<Uint8Array[]> {
     return await this.#edge.wait(() => {
+      this.#checkMember()
       const parsed = members.map((member) => (typeof member === 'string' ? parseAgentId(member) : member))
       return addMembers(this.#agent, this.#membership, parsed, options.acceptNewKey === true)
     })
@@ -185,14 +219,20 @@ export class Channel implements AsyncDisposable {
    * @throws {StaticError} `not_allowed`, `not_found`
    */
   async removeMember(member: AgentId): Promise<void> {
-    await this.#edge.wait(() => removeMember(this.#agent.context, this.#membership, parseAgentId(member)))
+    await this.#edge.wait(() => {
+      this.#checkMember()
+      return removeMember(this.#agent.context, this.#membership, parseAgentId(member))
+    })
   }
 
   /**
    * Replaces this agent's keys in the group. This also happens automatically every 24 hours and every 10,000 messages.
    */
   async rotate(): Promise<void> {
-    await this.#edge.wait(() => this.#membership.upkeep.rekey())
+    await this.#edge.wait(() => {
+      this.#checkMember()
+      return this.#membership.upkeep.rekey()
+    })
   }
 
   /**
@@ -215,6 +255,7 @@ export class Channel implements AsyncDisposable {
     const { requests, memberships, context } = this.#agent
     const value = message(DeleteChannelRequestSchema, { channel })
     await this.#edge.wait(async () => {
+      this.#checkMember()
       await requests.ask({ case: 'deleteChannel', value }, () =>
         memberships.drop(this.#membership, StaticError.of('not_found', `Channel ${this.name} was deleted.`)),
       )
@@ -232,7 +273,7 @@ export class Channel implements AsyncDisposable {
   async rejectCommit(slot: number): Promise<void> {
     const { channelId } = this.#membership
     const value = message(RejectCommitRequestSchema, { channelId, slot: BigInt(slot) })
-    await this.#edge.wait(() => this.#agent.requests.ask({ case: 'rejectCommit', value }, () => {}))
+    await this.#ask({ case: 'rejectCommit', value })
   }
 
   /**
@@ -244,7 +285,7 @@ export class Channel implements AsyncDisposable {
     const { channelId } = this.#membership
     const agentId = fromHex(this.#edge.run(() => parseAgentId(member)))
     const value = message(LiftBarRequestSchema, { channelId, agentId })
-    await this.#edge.wait(() => this.#agent.requests.ask({ case: 'liftBar', value }, () => {}))
+    await this.#ask({ case: 'liftBar', value })
   }
 
   /**
@@ -256,7 +297,10 @@ export class Channel implements AsyncDisposable {
    * does not know who is in the group
    */
   async resetRoster(): Promise<void> {
-    await this.#edge.wait(() => resetRoster(this.#agent, this.#membership))
+    await this.#edge.wait(() => {
+      this.#checkMember()
+      return resetRoster(this.#agent, this.#membership)
+    })
   }
 
   /**
@@ -295,8 +339,35 @@ export class Channel implements AsyncDisposable {
     this.#membership.inbox.stop()
   }
 
+  async #ask(body: Extract<RequestBody, { readonly case: 'rejectCommit' | 'liftBar' }>): Promise<void> {
+    await this.#edge.wait(() => {
+      this.#checkMember()
+      return this.#agent.requests.ask(body, () => {})
+    })
+  }
+
+  /** The relay does not know the channel of an agent that was removed: `not_found` would mislead. */
+  #checkMember(): void {
+    if (this.#membership.failure?.code === 'removed') throw removedFrom(this.name)
+  }
+
   [Symbol.asyncDispose](): Promise<void> {
     this.close()
     return Promise.resolve()
   }
+}
+
+/** @internal */
+export function removedFrom(name: string): StaticError {
+  return StaticError.of(
+    'removed',
+    `This agent is no longer a member of channel ${name}: it was removed. Ask the owner to add it again.`,
+  )
+}
+
+function limitsOf({ signal, timeout }: SendOptions): SendLimits {
+  if (timeout === undefined) return { signal }
+  if (!(timeout > 0))
+    throw StaticError.of('invalid_request', `\`timeout\` is ${timeout}. It must be a number of seconds above 0.`)
+  return { signal, timeoutMs: timeout * MS }
 }

@@ -7,10 +7,11 @@ export {
   StaticError,
   TransportError,
 } from '@static/protocol'
-export { type AddOptions, Channel, type PoisonMessages } from './channel.ts'
+export { type AddOptions, Channel, type PoisonMessages, type SendOptions } from './channel.ts'
 export { type JoinOffer, StaticClient } from './client.ts'
 export type { AgentEvent } from './core/agent/events.ts'
 export type { HandleOptions } from './core/channel/handling.ts'
+export type { Receipt } from './core/channel/outbox.ts'
 export { type ChannelMember, Envelope, type PoisonMessage } from './envelope.ts'
 export { type InviteOptions, StaticChannelManager } from './manager.ts'
 export type { ClientOptions } from './settings.ts'

@@ -1,9 +1,10 @@
 /** Channels by name, with invites: the simple way to use an agent. */
 import { parseChannelName, StaticError } from '@static/protocol'
-import type { Channel } from './channel.ts'
+import type { Channel, SendOptions } from './channel.ts'
 import { StaticClient } from './client.ts'
 import type { AgentParts } from './core/agent/agent.ts'
 import type { Envelope } from './envelope.ts'
+import type { Receipt } from './core/channel/outbox.ts'
 import { ErrorEdge } from './error-edge.ts'
 import { Invites } from './invite/invites.ts'
 import { openParts } from './parts.ts'
@@ -132,8 +133,8 @@ export class StaticChannelManager implements AsyncDisposable {
   }
 
   /** Sends a string or bytes. See `Channel.send`. */
-  async send(name: string, payload: Uint8Array | string): Promise<void> {
-    await this.client.channel(name).send(payload)
+  async send(name: string, payload: Uint8Array | string, options: SendOptions = {}): Promise<Receipt> {
+    return await this.client.channel(name).send(payload, options)
   }
 
   /**

@@ -233,7 +233,7 @@ test('no file holds a payload or a secret after kill -9', async (t) => {
     // Odd ones send when they are killed, the others receive.
     const task =
       call % 2 === 0 ? ({ type: 'receive', count: 4 } as const) : ({ type: 'send', texts: [canary] } as const)
-    await scene.crash(task, crashAt, { meanwhile: () => own!.send(`${canary} unread`) })
+    await scene.crash(task, crashAt, { meanwhile: async () => void (await own!.send(`${canary} unread`)) })
     const { directory } = scene
     const copy = await reopened(copyOf(directory), scene.agent)
     const held = Secrets.of(copy)

@@ -47,6 +47,12 @@ export interface Message {
   readonly payload: string
 }
 
+/** A message that was sent. */
+export interface SentMessage {
+  readonly message_id: string
+  readonly index: number
+}
+
 /** A message that was put aside, without its payload. */
 export interface PoisonSummary {
   readonly index: number
@@ -94,10 +100,17 @@ export const ACTIONS = {
     return summary(manager, await manager.joinWithToken(name, token, timeout))
   },
 
-  /** Sends base64 payloads in this order; resolves when the relay has stored all of them. */
-  async send(manager: StaticChannelManager, name: string, payloads: readonly string[]): Promise<void> {
+  /** Sends base64 payloads in this order; resolves when the relay has stored all of them. `timeout` 0: no limit. */
+  async send(
+    manager: StaticChannelManager,
+    name: string,
+    payloads: readonly string[],
+    timeout: number,
+  ): Promise<readonly SentMessage[]> {
     const channel = manager.client.channel(name)
-    await Promise.all(payloads.map((payload) => channel.send(Buffer.from(payload, 'base64'))))
+    const limit = timeout > 0 ? { timeout } : {}
+    const sent = await Promise.all(payloads.map((payload) => channel.send(Buffer.from(payload, 'base64'), limit)))
+    return sent.map(({ messageId, index }) => ({ message_id: messageId, index }))
   },
 
   async verify(manager: StaticChannelManager, name: string): Promise<string> {

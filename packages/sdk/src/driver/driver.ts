@@ -3,7 +3,7 @@
  * Channels, iterators and offers are identified by number.
  */
 import { StaticError, toHex } from '@static/protocol'
-import type { Channel } from '../channel.ts'
+import type { Channel, SendOptions } from '../channel.ts'
 import { type JoinOffer, StaticClient } from '../client.ts'
 import type { AgentEvent } from '../core/agent/events.ts'
 import type { ChannelMember, PoisonMessage } from '../envelope.ts'
@@ -95,8 +95,9 @@ export class Driver {
         return { result: this.#describe(await this.#open().joinChannel(ask.name, bytes, options)) }
       }
       case 'send':
-        await this.#held(ask.on).channel.send(bytes)
-        return {}
+        return { result: await this.#held(ask.on).channel.send(bytes, limitOf(ask)) }
+      case 'waitForMember':
+        return { result: plainMember(await this.#held(ask.on).channel.waitForMember(ask.agentId, limitOf(ask))) }
       case 'addMember':
         return { bytes: await this.#held(ask.on).channel.addMember(ask.agentId ?? bytes, ask) }
       case 'members':
@@ -137,8 +138,7 @@ export class Driver {
       case 'joinWithToken':
         return { result: this.#describe(await this.#managed().joinWithToken(ask.name, ask.token, ask.timeout)) }
       case 'sendTo':
-        await this.#managed().send(ask.name, bytes)
-        return {}
+        return { result: await this.#managed().send(ask.name, bytes, limitOf(ask)) }
       case 'handle':
         await this.#handle(ask)
         return {}
@@ -248,6 +248,10 @@ export class Driver {
     if (!offer) throw StaticError.of('internal_error', `Unknown offer number ${on}.`)
     return offer
   }
+}
+
+function limitOf({ timeout }: { readonly timeout?: number }): SendOptions {
+  return timeout === undefined ? {} : { timeout }
 }
 
 function plainMember({ agentId, fingerprint, identity }: ChannelMember): unknown {

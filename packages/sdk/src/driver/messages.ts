@@ -7,7 +7,10 @@ export type Ask =
   | {
       readonly do: 'connect'
       readonly manager: boolean
-      readonly options: Pick<ClientOptions, 'endpoint' | 'dataDir' | 'apiKey' | 'apiUrl' | 'ca' | 'traffic' | 'offers'>
+      readonly options: Pick<
+        ClientOptions,
+        'endpoint' | 'dataDir' | 'apiKey' | 'apiUrl' | 'ca' | 'traffic' | 'offers' | 'wait'
+      >
       readonly hasIdentity: boolean
     }
   | { readonly do: 'createChannel' | 'channel'; readonly name: string }
@@ -15,7 +18,8 @@ export type Ask =
   /** Bytes: the Welcome. */
   | { readonly do: 'joinChannel'; readonly name: string; readonly owner?: string }
   /** Bytes: the payload. */
-  | { readonly do: 'send'; readonly on: number }
+  | { readonly do: 'send'; readonly on: number; readonly timeout?: number }
+  | { readonly do: 'waitForMember'; readonly on: number; readonly agentId?: string; readonly timeout?: number }
   /** Bytes: the KeyPackage, unless there is an agent id. */
   | { readonly do: 'addMember'; readonly on: number; readonly agentId?: string; readonly acceptNewKey: boolean }
   | { readonly do: 'removeMember'; readonly on: number; readonly agentId: string }
@@ -40,7 +44,7 @@ export type Ask =
   | { readonly do: 'revokeInvite'; readonly token: string }
   | { readonly do: 'joinWithToken'; readonly name: string; readonly token: string; readonly timeout: number }
   /** Bytes: the payload. */
-  | { readonly do: 'sendTo'; readonly name: string }
+  | { readonly do: 'sendTo'; readonly name: string; readonly timeout?: number }
   /** Answered when the channel ends. */
   | { readonly do: 'handle'; readonly on: number; readonly concurrency: number; readonly attempts: number }
   /** The next ones after an index. Bytes of the answer: their payloads, one after the other. */

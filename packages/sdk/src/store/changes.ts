@@ -98,14 +98,7 @@ function epochSteps(rowsOf: RowsOf): Pick<Steps, 'putEpoch' | 'putGroup' | 'putR
   }
 }
 
-type MessageStep =
-  | 'putOutbox'
-  | 'answerOutbox'
-  | 'dropOutbox'
-  | 'putInbox'
-  | 'dropInbox'
-  | 'putPoison'
-  | 'dropPoison'
+type MessageStep = 'putOutbox' | 'answerOutbox' | 'dropOutbox' | 'putInbox' | 'dropInbox' | 'putPoison' | 'dropPoison'
 
 function messageSteps(rowsOf: RowsOf): Pick<Steps, MessageStep> {
   const [outbox, inbox, poison] = [rowsOf(OUTBOX), rowsOf(INBOX), rowsOf(POISON)]

@@ -54,7 +54,9 @@ async function begin(): Promise<{ stage: Stage; alice: Player; bob: Player; say(
 }
 
 const poisonOf = ({ membership }: Player): unknown[] =>
-  membership.poison.list().map(({ record, payload }) => [Buffer.from(payload).toString(), record.attempts, record.reason])
+  membership.poison
+    .list()
+    .map(({ record, payload }) => [Buffer.from(payload).toString(), record.attempts, record.reason])
 
 /** The texts of the unsettled messages on disk. */
 function onDisk({ membership, store }: Player): number {
@@ -67,7 +69,11 @@ test('a failing handler is called again after 1, 5, 30 s; later messages wait; s
   program.fails = (text, call) => text === 'two' && call < 4
   await say('one', 'two', 'three')
   assert.deepEqual(program.calls, ['one', 'two'])
-  for (const [delay, calls] of [[SECOND, 2], [5 * SECOND, 3], [30 * SECOND, 4]] as const) {
+  for (const [delay, calls] of [
+    [SECOND, 2],
+    [5 * SECOND, 3],
+    [30 * SECOND, 4],
+  ] as const) {
     await pass(stage, delay - 1)
     assert.equal(program.calls.filter((text) => text === 'two').length, calls - 1)
     await pass(stage, 1)
@@ -203,7 +209,13 @@ test('when no more can be put aside, the message is tried on and nothing is lost
   const words = Array.from({ length: 1001 }, (_, n) => `bad ${n}`)
   for (let at = 0; at < words.length; at += 50) await say(...words.slice(at, at + 50))
   assert.equal(bob.membership.poison.list().length, 1000)
-  assert.deepEqual(bob.told('poison').slice(-2).map(({ isPutAside }) => isPutAside), [true, false])
+  assert.deepEqual(
+    bob
+      .told('poison')
+      .slice(-2)
+      .map(({ isPutAside }) => isPutAside),
+    [true, false],
+  )
   const calls = program.calls.length
   await pass(stage, 5 * MINUTE)
   assert.equal(program.calls.length, calls + 1)
@@ -224,6 +236,9 @@ test('an aborted handling finishes what it does, gives back what waits, and ends
   await program.ended
   assert.deepEqual(program.calls, ['bad'])
   assert.deepEqual(await bob.take(), ['bad', 'next'])
-  await assert.rejects(handleMessages(bob, bob.membership, () => {}, { concurrency: 0 }), { code: 'invalid_request' })
+  await assert.rejects(
+    handleMessages(bob, bob.membership, () => {}, { concurrency: 0 }),
+    { code: 'invalid_request' },
+  )
   await quiet(stage)
 })

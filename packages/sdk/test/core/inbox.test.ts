@@ -76,7 +76,9 @@ class Scene {
     this.pages++
     this.write()
     const rows = [...this.disk.values()].filter(({ index }) => index > after).sort((a, b) => a.index - b.index)
-    return rows.slice(0, limit).map((record) => ({ ...incoming(record.index), record, redelivered: this.#isOld(record) }))
+    return rows
+      .slice(0, limit)
+      .map((record) => ({ ...incoming(record.index), record, redelivered: this.#isOld(record) }))
   }
 }
 
@@ -217,7 +219,11 @@ test('in order, the disk says exactly what was given; without a reader nothing w
   scene.write()
   assert.equal(scene.givenUpTo, 1)
   // Nothing is given after that.
-  assert.equal((await Promise.race([reader.next(), new Promise<undefined>((resolve) => setImmediate(() => resolve(undefined)))]))?.value, undefined)
+  assert.equal(
+    (await Promise.race([reader.next(), new Promise<undefined>((resolve) => setImmediate(() => resolve(undefined)))]))
+      ?.value,
+    undefined,
+  )
   assert.equal(scene.givenUpTo, 1)
 })
 

@@ -21,6 +21,8 @@ import { newChannel } from '../../src/core/agent/founding.ts'
 import { sha256 } from '../../src/core/channel/history.ts'
 import { Journal } from '../../src/core/channel/journal.ts'
 import type { Intake } from '../../src/core/channel/intake.ts'
+import type { Receipt } from '../../src/core/channel/outbox.ts'
+import type { SendLimits } from '../../src/core/channel/send-wait.ts'
 import type { LogEntry } from '../../src/core/channel/log-entry.ts'
 import { Membership } from '../../src/core/channel/membership.ts'
 import { Pins } from '../../src/core/agent/pins.ts'
@@ -266,7 +268,7 @@ export class Stage {
     if (Number(request.slot) !== slot) return refused({ code: 'epoch_mismatch', head: BigInt(slot) })
     place.counter++
     this.append({ kind: 'message', sender: player.agentId, slot, request })
-    return answered('sendMessage')
+    return answered('sendMessage', { index: BigInt(this.position.index) })
   }
 
   #commit(player: Player, request: SendCommitRequest): Outcome {
@@ -424,6 +426,7 @@ export class Player implements AgentContext {
   }
 
   readonly invites = undefined
+  readonly offline = undefined
 
   resume(): void {
     const value = { $typeName: 'static.relay.v1.ResumeRequest', channelIds: [], after: new Uint8Array() } as const
@@ -448,8 +451,8 @@ export class Player implements AgentContext {
     return Number(this.membership.group?.facts.epoch ?? -1n)
   }
 
-  send(words: string): Promise<void> {
-    return this.membership.sender.send('payload', Buffer.from(words))
+  send(words: string, limits: SendLimits = {}): Promise<Receipt> {
+    return this.membership.sender.send('payload', Buffer.from(words), limits)
   }
 
   /** All payloads that have come and were not taken. */
@@ -493,8 +496,8 @@ function bodyOf(entry: Entry): Uint8Array {
   return commitBody(commit, declaration ?? assert.fail('no declaration'))
 }
 
-function answered(name: 'sendMessage' | 'sendCommit' | 'rejectCommit' | 'resume'): Outcome {
-  return { type: 'answered', body: { case: name, value: {} } as never }
+function answered(name: 'sendMessage' | 'sendCommit' | 'rejectCommit' | 'resume', value: object = {}): Outcome {
+  return { type: 'answered', body: { case: name, value } as never }
 }
 
 function refused(refusal: Refusal): Outcome {

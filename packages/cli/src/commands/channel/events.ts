@@ -17,7 +17,7 @@ export async function printEvents(agent: OpenAgent, events: AsyncIterable<AgentE
 
 /** Prints only why sending takes long, for a command that sends. */
 export async function printDelays(events: AsyncIterable<AgentEvent>): Promise<void> {
-  for await (const event of events) if (event.type === 'send_delayed') note(describe(event) ?? '')
+  for await (const event of events) if (event.type === 'waiting') note(describe(event) ?? '')
 }
 
 async function membersChanged(
@@ -65,7 +65,7 @@ function describe(event: Exclude<AgentEvent, { type: 'members_changed' }>): stri
       return `${event.channel}: fork detected: another member sees a different history. Sending has stopped. Compare the words of \`static channel verify\`.`
     case 'channel_failed':
       return `${event.channel} failed: ${event.error.message}`
-    case 'send_delayed':
+    case 'waiting':
       return `${event.channel}: no message has been accepted since ${new Date(event.since).toISOString()}, still trying: ${event.error.message}`
     case 'handler_failed':
       return `${event.channel}: the handler failed on message ${event.index} (attempt ${event.attempts}), retrying in ${event.retryInMs / 1000} s: ${printable(event.reason)}`

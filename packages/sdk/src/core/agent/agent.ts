@@ -63,6 +63,7 @@ export class Agent implements SessionListener, AgentServices {
   readonly #invites: InviteHandler | undefined
   readonly #session: RelaySession
   #info: SessionInfo | undefined
+  #offline: StaticError | undefined
   #checkpointAt: Time
   #stopped = false
   #closed: Promise<void> | undefined
@@ -122,6 +123,7 @@ export class Agent implements SessionListener, AgentServices {
     // Without a word of loss when the session has moved to another way.
     if (this.#info) for (const membership of this.memberships) membership.lose()
     this.#info = info
+    this.#offline = undefined
     this.requests.opened()
     this.context.emit({ type: 'connected', way: info.way })
     this.#deliveries.begin([...this.memberships].filter(({ intake }) => intake.isWanted).map(({ id }) => id))
@@ -134,6 +136,7 @@ export class Agent implements SessionListener, AgentServices {
 
   lost(error: StaticError): void {
     this.#info = undefined
+    this.#offline = error
     this.requests.lost()
     for (const membership of this.memberships) membership.lose()
     this.context.emit({ type: 'disconnected', error })
@@ -194,6 +197,9 @@ export class Agent implements SessionListener, AgentServices {
       journal,
       pins: new Pins(pins, (change) => journal.add(change)),
       session,
+      get offline() {
+        return agent.#offline
+      },
       deliveries: agent.#deliveries,
       get invites() {
         return agent.#invites

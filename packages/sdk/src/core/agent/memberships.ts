@@ -6,6 +6,9 @@ import { Membership } from '../channel/membership.ts'
 import type { AgentContext } from './context.ts'
 import type { KeyPackages } from './key-packages.ts'
 
+/** How many removals are remembered. */
+const MOST_REMOVED = 1000
+
 /** The memberships of one agent. */
 export class Memberships {
   /** One at a time founds or joins under a name. */
@@ -14,6 +17,8 @@ export class Memberships {
   readonly #keyPackages: KeyPackages
   readonly #dropped: (id: ChannelId) => void
   readonly #held = new Map<ChannelId, Membership>()
+  /** Names of channels that this agent was removed from, and whose messages are all read; the latest last. */
+  readonly #removed = new Set<string>()
 
   /** `dropped` is told when a channel and everything about it is gone. */
   constructor(context: AgentContext, keyPackages: KeyPackages, dropped: (id: ChannelId) => void) {
@@ -35,14 +40,29 @@ export class Memberships {
     return [...this].find((held) => held.name === name && held.state !== 'offered')
   }
 
+  /** Whether this agent was removed from the last channel that it had under a name, in this life of the agent. */
+  wasRemoved(name: string): boolean {
+    return this.#removed.has(name)
+  }
+
   /** Holds a channel from now on. */
   hold(stored: StoredChannel): Membership {
     if (this.#held.has(stored.record.id)) {
       throw StaticError.of('channel_exists', 'This agent is in that channel already, under another name.')
     }
-    const membership = new Membership(this.#context, stored, () => this.drop(membership, undefined))
+    const membership = new Membership(this.#context, stored, () => this.#ended(membership))
+    this.#removed.delete(membership.name)
     this.#held.set(membership.id, membership)
     return membership
+  }
+
+  #ended(membership: Membership): void {
+    if (membership.failure?.code === 'removed') {
+      this.#removed.add(membership.name)
+      const [oldest] = this.#removed
+      if (this.#removed.size > MOST_REMOVED && oldest !== undefined) this.#removed.delete(oldest)
+    }
+    this.drop(membership, undefined)
   }
 
   /** Lets go of a channel and of everything about it. */

@@ -119,9 +119,9 @@ export class Follower {
     }
   }
 
-  #ownMessage({ sender, messageId }: DeliverMessage): void {
+  #ownMessage({ sender, messageId, index }: DeliverMessage): void {
     const host = this.#host
-    const bodyHash = this.#parts.sender.pass(messageId)
+    const bodyHash = this.#parts.sender.pass(messageId, Number(index))
     if (bodyHash === undefined) return host.break(StaticError.of('store_rolled_back'))
     this.#channel.history.advance({ kind: 'message', sender, messageId, bodyHash })
     host.touchLater()

@@ -50,10 +50,7 @@ export async function handleMessages(
   const { concurrency = 1, attempts = ATTEMPTS, signal } = options
   checkCount('concurrency', concurrency, MOST_CONCURRENCY)
   checkCount('attempts', attempts, Number.MAX_SAFE_INTEGER)
-  const workers = Array.from(
-    { length: concurrency },
-    () => new Worker(context, channel, handler, { attempts, signal }),
-  )
+  const workers = Array.from({ length: concurrency }, () => new Worker(context, channel, handler, { attempts, signal }))
   const ends = await Promise.allSettled(workers.map((worker) => worker.run()))
   // All of them have the same reason.
   for (const end of ends) if (end.status === 'rejected') throw end.reason

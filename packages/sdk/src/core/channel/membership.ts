@@ -185,7 +185,6 @@ export class Membership implements ChannelView {
     this.inbox.end(forReaders)
   }
 
-
   /** Everything about it is deleted. */
   drop(error: StaticError | undefined): void {
     this.end(error ?? StaticError.of('closed', 'The channel was left.'), error)
@@ -357,6 +356,7 @@ export class Membership implements ChannelView {
       take: (entry) => membership.#attempt(() => membership.#follower.take(entry)),
       resumed: () => membership.#resumed(),
       raiseHead: (head) => membership.intake.raiseHead(head),
+      obstacle: () => membership.#obstacle(),
       adopt: (epoch, by, added, removed) => {
         membership.#adopt(epoch)
         membership.#changed(by, added, removed)
@@ -387,6 +387,14 @@ export class Membership implements ChannelView {
       const payload = payloadOf(engine, record)
       return payload ? [{ record, payload, redelivered: this.intake.isRedelivered(record.index) }] : []
     })
+  }
+
+  #obstacle(): StaticError | undefined {
+    if (!this.intake.isOnline) {
+      return this.#context.offline ?? StaticError.of('connection_error', 'The relay has not resumed the channel yet.')
+    }
+    if (!this.intake.isCurrent) return StaticError.of('unavailable', 'This agent is catching up with the channel.')
+    return this.committer.isBusy ? StaticError.of('unavailable', 'A change of the group is under way.') : undefined
   }
 
   #attempt(action: () => void): void {
