@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 from typing import Any, Callable, List, Mapping, Optional, Tuple
 
 from ._connection import LOOK_SECONDS, Connection
 from ._inbox import Arrival, Inbox, Settlement
+from .errors import StaticError
 
 Job = Optional[Tuple[Mapping[str, Any], bytes]]
 
@@ -44,6 +46,9 @@ def handle(
             except BaseException:
                 connection.say("stopHandling", call=call.number)
                 connection.say("handled", on=on, token=token, error="The program was interrupted.")
+                # Then the message is back in its place for the next reader.
+                with contextlib.suppress(StaticError):
+                    call.wait()
                 raise
             else:
                 connection.say("handled", on=on, token=token)

@@ -43,6 +43,7 @@ void test('every command of the contract has a help page with an example, and ev
     admin: 'plan suspend resume migrate proxy-certificate help',
     keys: 'list create revoke help',
     channel: 'create list members invite join send listen poison verify reset-roster leave delete help',
+    'channel poison': 'list retry drop help',
     agent: 'slots help',
     'agent slots': 'list add remove change-passphrase help',
   }

@@ -28,6 +28,7 @@ export {
   ChannelError,
   docUrlOf,
   type ErrorDetails,
+  type ErrorJson,
   MlsError,
   QuotaExceededError,
   StaticError,

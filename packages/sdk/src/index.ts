@@ -2,6 +2,7 @@ export {
   AuthError,
   ChannelError,
   type ErrorCode,
+  type ErrorJson,
   MlsError,
   QuotaExceededError,
   StaticError,

@@ -258,6 +258,9 @@ export type Change =
   | { readonly type: 'dropAttempt'; readonly invite: string }
   /** Pins the key of an identity in the channels of an owner. */
   | { readonly type: 'putPin'; readonly owner: AgentId; readonly identity: Uint8Array; readonly agent: AgentId }
+  /** Remembers that this agent was removed from a channel of which nothing else is left. */
+  | { readonly type: 'putRemoved'; readonly record: RemovedRecord }
+  | { readonly type: 'dropRemoved'; readonly name: string }
   /** Pins the relay behind an endpoint. */
   | { readonly type: 'putRelay'; readonly endpoint: string; readonly relayId: Uint8Array }
 
@@ -291,11 +294,18 @@ export interface PoisonTotals {
   readonly bytes: number
 }
 
+/** A channel that this agent was removed from. */
+export interface RemovedRecord {
+  readonly name: string
+  readonly at: Time
+}
+
 /** Everything that an agent loads when it starts. */
 export interface Snapshot {
   readonly identity: IdentityRecord
   readonly keyPackages: readonly KeyPackageRecord[]
   readonly channels: readonly StoredChannel[]
+  readonly removed: readonly RemovedRecord[]
   readonly pins: readonly { readonly owner: AgentId; readonly identity: Uint8Array; readonly agent: AgentId }[]
   readonly relays: ReadonlyMap<string, Uint8Array>
   readonly invites: readonly InviteRecord[]

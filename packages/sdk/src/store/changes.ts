@@ -2,7 +2,7 @@
 import { StaticError } from '@static/protocol'
 import type { Change, ChannelId, EpochRecord } from '../ports.ts'
 import type { RowsOf } from './table.ts'
-import { KEY_PACKAGE, PIN, RELAY } from './tables/agent.ts'
+import { KEY_PACKAGE, PIN, RELAY, REMOVED } from './tables/agent.ts'
 import {
   CHANNEL,
   channelRow,
@@ -35,13 +35,17 @@ export function prepareChanges(rowsOf: RowsOf): (change: Change) => void {
   return (change) => (steps[change.type] as (change: Change) => void)(change)
 }
 
-function agentSteps(rowsOf: RowsOf): Pick<Steps, 'putKeyPackage' | 'dropKeyPackage' | 'putPin' | 'putRelay'> {
-  const [keyPackages, pins, relays] = [rowsOf(KEY_PACKAGE), rowsOf(PIN), rowsOf(RELAY)]
+type AgentStep = 'putKeyPackage' | 'dropKeyPackage' | 'putPin' | 'putRelay' | 'putRemoved' | 'dropRemoved'
+
+function agentSteps(rowsOf: RowsOf): Pick<Steps, AgentStep> {
+  const [keyPackages, pins, relays, removed] = [rowsOf(KEY_PACKAGE), rowsOf(PIN), rowsOf(RELAY), rowsOf(REMOVED)]
   return {
     putKeyPackage: ({ record }) => keyPackages.put(record),
     dropKeyPackage: ({ ref }) => keyPackages.drop(ref),
     putPin: (pin) => pins.put(pin),
     putRelay: (relay) => relays.put(relay),
+    putRemoved: ({ record }) => removed.put(record),
+    dropRemoved: ({ name }) => removed.drop(name),
   }
 }
 

@@ -12,7 +12,7 @@ import type {
   StoredChannel,
 } from '../ports.ts'
 import type { RowsOf } from './table.ts'
-import { IDENTITY, KEY_PACKAGE, PIN, RELAY } from './tables/agent.ts'
+import { IDENTITY, KEY_PACKAGE, PIN, RELAY, REMOVED } from './tables/agent.ts'
 import {
   CHANNEL,
   channelRecord,
@@ -45,6 +45,9 @@ export function readSnapshot(rowsOf: RowsOf): Snapshot {
       .all()
       .toSorted((a, b) => a.createdAt - b.createdAt),
     channels: readChannels(rowsOf),
+    removed: rowsOf(REMOVED)
+      .all()
+      .toSorted((a, b) => a.at - b.at),
     pins: rowsOf(PIN).all(),
     relays: new Map(
       rowsOf(RELAY)

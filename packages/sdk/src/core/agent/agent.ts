@@ -70,7 +70,7 @@ export class Agent implements SessionListener, AgentServices {
 
   /** `invites` makes what deals with invites, if anything does. */
   constructor(parts: AgentParts, invites?: (agent: AgentServices) => InviteHandler) {
-    const { identity, keyPackages, channels, pins, relays, ...stored } = parts.store.load()
+    const { identity, keyPackages, channels, removed, pins, relays, ...stored } = parts.store.load()
     const key = { publicKey: identity.publicKey, seed: identity.secretKey }
     this.stored = stored
     this.#parts = parts
@@ -80,7 +80,7 @@ export class Agent implements SessionListener, AgentServices {
     this.keyPackages = new KeyPackages(this.context, identity.identity, keyPackages)
     this.requests = new Requests(session, this.timers)
     this.#supply = Agent.#supplyOf(this, session)
-    this.memberships = new Memberships(this.context, this.keyPackages, (id) => this.#invites?.dropped(id))
+    this.memberships = new Memberships(this.context, this.keyPackages, removed, (id) => this.#invites?.dropped(id))
     for (const channel of channels) this.memberships.hold(channel)
     this.#checkpointAt = parts.now() + CHECKPOINT_MS
     this.timers.every(TICK_MS, () => this.#tick())

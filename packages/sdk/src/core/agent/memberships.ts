@@ -1,7 +1,7 @@
 /** The channels that an agent holds: those it is in, those it founds or joins, and those it was offered. */
 import { StaticError } from '@static/protocol'
 import { KeyedMutex } from '../../mls/index.ts'
-import type { ChannelId, StoredChannel } from '../../ports.ts'
+import type { ChannelId, RemovedRecord, StoredChannel } from '../../ports.ts'
 import { Membership } from '../channel/membership.ts'
 import type { AgentContext } from './context.ts'
 import type { KeyPackages } from './key-packages.ts'
@@ -18,10 +18,16 @@ export class Memberships {
   readonly #dropped: (id: ChannelId) => void
   readonly #held = new Map<ChannelId, Membership>()
   /** Names of channels that this agent was removed from, and whose messages are all read; the latest last. */
-  readonly #removed = new Set<string>()
+  readonly #removed: Set<string>
 
   /** `dropped` is told when a channel and everything about it is gone. */
-  constructor(context: AgentContext, keyPackages: KeyPackages, dropped: (id: ChannelId) => void) {
+  constructor(
+    context: AgentContext,
+    keyPackages: KeyPackages,
+    removed: readonly RemovedRecord[],
+    dropped: (id: ChannelId) => void,
+  ) {
+    this.#removed = new Set(removed.map(({ name }) => name))
     this.#context = context
     this.#keyPackages = keyPackages
     this.#dropped = dropped
@@ -40,7 +46,7 @@ export class Memberships {
     return [...this].find((held) => held.name === name && held.state !== 'offered')
   }
 
-  /** Whether this agent was removed from the last channel that it had under a name, in this life of the agent. */
+  /** Whether this agent was removed from the last channel that it had under a name. */
   wasRemoved(name: string): boolean {
     return this.#removed.has(name)
   }
@@ -51,18 +57,24 @@ export class Memberships {
       throw StaticError.of('channel_exists', 'This agent is in that channel already, under another name.')
     }
     const membership = new Membership(this.#context, stored, () => this.#ended(membership))
-    this.#removed.delete(membership.name)
+    this.#forgetRemoved(membership.name)
     this.#held.set(membership.id, membership)
     return membership
   }
 
   #ended(membership: Membership): void {
     if (membership.failure?.code === 'removed') {
-      this.#removed.add(membership.name)
+      const { name } = membership
+      this.#removed.add(name)
+      this.#context.journal.add({ type: 'putRemoved', record: { name, at: this.#context.now() } })
       const [oldest] = this.#removed
-      if (this.#removed.size > MOST_REMOVED && oldest !== undefined) this.#removed.delete(oldest)
+      if (this.#removed.size > MOST_REMOVED && oldest !== undefined) this.#forgetRemoved(oldest)
     }
     this.drop(membership, undefined)
+  }
+
+  #forgetRemoved(name: string): void {
+    if (this.#removed.delete(name)) this.#context.journal.add({ type: 'dropRemoved', name })
   }
 
   /** Lets go of a channel and of everything about it. */

@@ -74,7 +74,7 @@ export class Membership implements ChannelView {
     const { givenUpTo } = record
     this.inbox = new Inbox(record.id, inboxHost, { bytes, givenUpTo })
     const { inbox } = this
-    this.poison = new Poison(context, record.id, { inbox, touch: inboxHost.touch }, poison)
+    this.poison = new Poison(context, record.id, { inbox, touch: () => this.#writer.touchPart() }, poison)
     this.intake = new Intake(context, this, host, { inbox, standing }, record)
     this.sender = new Sender(context, this, host, standing, stored)
     this.committer = new Committer(context, this, host, standing, pending)

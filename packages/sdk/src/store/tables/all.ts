@@ -1,6 +1,6 @@
 /** All tables, parents first. */
 import type { TableDeclaration } from '../table.ts'
-import { IDENTITY, KEY_PACKAGE, PIN, RELAY } from './agent.ts'
+import { IDENTITY, KEY_PACKAGE, PIN, RELAY, REMOVED } from './agent.ts'
 import { CHANNEL, EPOCH, LEAVER, PENDING_COMMIT, RATCHET, SENDER, WELCOME } from './channel.ts'
 import { ATTEMPT, INVITE, JOINER } from './invites.ts'
 import { INBOX, OUTBOX, POISON } from './messages.ts'
@@ -8,6 +8,7 @@ import { INBOX, OUTBOX, POISON } from './messages.ts'
 export const TABLES: readonly TableDeclaration[] = [
   IDENTITY,
   KEY_PACKAGE,
+  REMOVED,
   CHANNEL,
   WELCOME,
   EPOCH,
