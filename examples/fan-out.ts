@@ -28,8 +28,9 @@ const work = receivers.map(async (receiver, at) => {
   if (!welcome) throw new Error(`worker-${at + 1} was added without a Welcome.`)
   const joined = await receiver.joinChannel(channel.name, welcome)
   const heard: string[] = []
-  for await (const { payload } of joined.envelopes()) {
-    heard.push(new TextDecoder().decode(payload))
+  for await (const envelope of joined.envelopes()) {
+    heard.push(envelope.text())
+    envelope.settle()
     if (heard.length === TASKS.length) break
   }
   return heard.join(', ')

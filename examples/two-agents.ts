@@ -32,8 +32,11 @@ await channel.delete()
 await Promise.all([alice.close(), bob.close()])
 rmSync(home, { recursive: true })
 
-/** Returns the next message as text. Leaving the loop settles it, so it is not delivered again. */
+/** Returns the next message as text, and settles it, so that it is not delivered again. */
 async function next(from: Channel): Promise<string> {
-  for await (const payload of from.messages()) return new TextDecoder().decode(payload)
+  for await (const envelope of from.envelopes()) {
+    envelope.settle()
+    return envelope.text()
+  }
   throw new Error(`Channel ${from.name} was closed.`)
 }

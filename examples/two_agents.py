@@ -16,9 +16,10 @@ RELAY = None
 
 
 def next_text(channel: Channel) -> str:
-    """Returns the next message as text. Leaving the loop settles it, so it is not delivered again."""
-    for payload in channel.messages():
-        return payload.decode()
+    """Returns the next message as text, and settles it, so that it is not delivered again."""
+    for envelope in channel.envelopes():
+        envelope.settle()
+        return envelope.text()
     raise RuntimeError(f"Channel {channel.name} was closed.")
 
 

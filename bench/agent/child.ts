@@ -25,7 +25,7 @@ async function send(count: number, window: number): Promise<void> {
 
 async function receive(count: number): Promise<void> {
   let received = 0
-  for await (const _ of joined().messages()) if (++received === count) return
+  for await (const envelope of joined().envelopes()) if (++received === count) return envelope.settle()
 }
 
 async function echo(): Promise<void> {
@@ -36,13 +36,13 @@ async function echo(): Promise<void> {
 async function roundTrips(count: number): Promise<number[]> {
   const payload = new Uint8Array(PAYLOAD_BYTES).fill(7)
   const times: number[] = []
-  const messages = joined().messages()
+  const envelopes = joined().envelopes()
   for (let at = 0; at < count; at++) {
     const start = performance.now()
-    await Promise.all([joined().send(payload), messages.next()])
+    const [, { value }] = await Promise.all([joined().send(payload), envelopes.next()])
     times.push(performance.now() - start)
+    value?.settle()
   }
-  await messages.return?.()
   return times
 }
 

@@ -41,8 +41,9 @@ def send(channel, count, window):
 
 
 def receive(channel, count):
-    for received, _ in enumerate(channel.messages(), 1):
+    for received, envelope in enumerate(channel.envelopes(), 1):
         if received == count:
+            envelope.settle()
             return
 
 
@@ -54,12 +55,13 @@ def echo(channel):
 def round_trips(channel, count):
     """Round trips, one after the other, in milliseconds."""
     times = []
-    with channel.messages() as messages:
+    with channel.envelopes() as envelopes:
         for _ in range(count):
             start = time.perf_counter()
             channel.send(PAYLOAD)
-            next(messages)
+            envelope = next(envelopes)
             times.append((time.perf_counter() - start) * 1000)
+            envelope.settle()
     return times
 
 

@@ -57,7 +57,7 @@ async function play(
   const { startsAt, blockMs, blocks } = schedule
   const channel = agent.client!.channel(agent.channel)
   const end = startsAt + blocks * blockMs
-  const sending: Promise<void>[] = []
+  const sending: Promise<unknown>[] = []
   await wait(Math.max(0, startsAt - Date.now()))
   for (;;) {
     await wait(Math.max(0, Math.min(untilNext(chance, talk.perSecond) * 1000, end - Date.now())))

@@ -7,7 +7,7 @@
         channel.send(b"hello")
 """
 
-from .channel import Channel, ChannelMember, Envelope
+from .channel import Channel, ChannelMember, Envelope, PoisonMessage, PoisonMessages, Receipt
 from .client import JoinOffer, StaticClient
 from .errors import AuthError, ChannelError, MlsError, QuotaExceededError, StaticError, TransportError
 from .manager import IssuedInvite, StaticChannelManager
@@ -21,7 +21,10 @@ __all__ = [
     "IssuedInvite",
     "JoinOffer",
     "MlsError",
+    "PoisonMessage",
+    "PoisonMessages",
     "QuotaExceededError",
+    "Receipt",
     "StaticChannelManager",
     "StaticClient",
     "StaticError",

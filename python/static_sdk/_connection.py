@@ -23,9 +23,12 @@ LOOK_SECONDS = 0.5
 class Call:
     """A pending call."""
 
-    __slots__ = ("_wake", "_is_answered", "_answer", "_error")
+    __slots__ = ("number", "_wake", "_is_answered", "_answer", "_error", "_done")
 
-    def __init__(self) -> None:
+    def __init__(self, number: int, done: Optional[Callable[[], None]] = None) -> None:
+        self.number = number
+        #: Called after the answer.
+        self._done = done
         self._wake = threading.Lock()
         self._wake.acquire()
         self._is_answered = False
@@ -34,13 +37,17 @@ class Call:
 
     def succeed(self, answer: Answer) -> None:
         self._answer = answer
-        self._is_answered = True
-        self._wake.release()
+        self._end()
 
     def fail(self, error: Callable[[], StaticError]) -> None:
         self._error = error
+        self._end()
+
+    def _end(self) -> None:
         self._is_answered = True
         self._wake.release()
+        if self._done is not None:
+            self._done()
 
     def wait(self) -> Answer:
         """Waits for the answer. May be called more than once."""
@@ -59,9 +66,13 @@ class Connection:
         self.api_url = api_url
         self._ids = itertools.count(1)
         self._calls: Dict[int, Call] = {}
+        #: Handlers for the events of each call that has some.
+        self._hearers: Dict[int, Callable[[Mapping[str, Any], bytes], None]] = {}
         #: Handlers for the events of each channel, including its end.
         self._listeners: Dict[int, Callable[[Mapping[str, Any], bytes], None]] = {}
         self._wakers: List[Callable[[], None]] = []
+        #: Called before the driver is asked to exit.
+        self._closers: List[Callable[[], None]] = []
         self._failure: Optional[Callable[[], StaticError]] = None
         self._death: Optional[Callable[[], StaticError]] = None
         self._closing = False
@@ -108,7 +119,24 @@ class Connection:
     def begin(self, do: str, data: bytes = b"", **fields: Any) -> Call:
         """Starts a call without waiting for the answer."""
         self.check()
+        return self._begin(Call(next(self._ids)), do, data, fields)
+
+    def begin_hearing(
+        self, do: str, hear: Callable[[Mapping[str, Any], bytes], None], done: Callable[[], None], **fields: Any
+    ) -> Call:
+        """Like ``begin``, for a call with events. ``done`` is called after the answer."""
+        self.check()
         number = next(self._ids)
+        self._hearers[number] = hear
+
+        def end() -> None:
+            self._hearers.pop(number, None)
+            done()
+
+        return self._begin(Call(number, end), do, b"", fields)
+
+    def _begin(self, call: Call, do: str, data: bytes, fields: Mapping[str, Any]) -> Call:
+        number = call.number
         frame = encode_frame({"id": number, "do": do, **fields}, data)
         if len(frame) > MAX_FRAME_BYTES:
             raise make_error(
@@ -116,7 +144,6 @@ class Connection:
                 f"The request has {len(frame):,} bytes. Send at most 262,144 bytes in one message.",
                 self.api_url,
             )
-        call = Call()
         self._calls[number] = call
         self._transport.write(frame)
         # The driver may have exited after the first check; then no answer comes.
@@ -133,10 +160,20 @@ class Connection:
         if self._failure is None:
             self._transport.write(piece)
 
-    def listen(self, on: int, hear: Callable[[Mapping[str, Any], bytes], None], wake: Callable[[], None]) -> None:
-        """Registers a handler for the events of a channel. ``wake`` is called when ``check`` may have changed."""
+    def listen(
+        self,
+        on: int,
+        hear: Callable[[Mapping[str, Any], bytes], None],
+        wake: Callable[[], None],
+        close: Callable[[], None],
+    ) -> None:
+        """Registers a handler for the events of a channel.
+
+        ``wake`` is called when ``check`` may have changed, ``close`` before the driver is asked to exit.
+        """
         self._listeners[on] = hear
         self._wakers.append(wake)
+        self._closers.append(close)
 
     def error(self, told: Mapping[str, Any]) -> StaticError:
         """Converts an error from the driver."""
@@ -145,15 +182,21 @@ class Connection:
     def end(self) -> None:
         """Asks the driver to exit, without waiting for it."""
         if not self.is_forked:
-            self._closing = True
+            self._begin_closing()
             self._transport.end()
 
     def close(self) -> None:
         """Shuts the driver down. Pending calls fail with ``closed``."""
         if self.is_forked:
             return
-        self._closing = True
+        self._begin_closing()
         self._transport.close()
+
+    def _begin_closing(self) -> None:
+        if self._failure is None and not self._closing:
+            for close in list(self._closers):
+                close()
+        self._closing = True
 
     def forked(self) -> None:
         """In a forked process: makes every further call fail."""
@@ -176,6 +219,10 @@ class Connection:
                 call.succeed((header.get("result"), data))
             else:
                 call.fail(lambda: self.error(header["error"]))
+        elif header["event"] == "handle":
+            hear = self._hearers.get(header["call"])
+            if hear is not None:
+                hear(header, data)
         elif header["event"] == "died":
             self._death = lambda: self.error(header["error"])
             self._wake()

@@ -1,7 +1,7 @@
 """Payloads of one channel that have arrived from the driver, shared by all its readers.
 
 The read-ahead is limited to ``WINDOW``; further payloads wait in the driver, on disk. Reading ahead does not settle:
-until ``settle`` is called, the driver delivers a payload again after a crash.
+until ``settle`` is called, a payload is delivered again.
 """
 
 from __future__ import annotations
@@ -25,6 +25,23 @@ class Arrival(NamedTuple):
     token: int
     header: Mapping[str, Any]
     payload: bytes
+    settlement: "Settlement"
+
+
+class Settlement:
+    """Settles one payload, once."""
+
+    __slots__ = ("_inbox", "_token", "is_settled")
+
+    def __init__(self, inbox: "Inbox", token: int) -> None:
+        self._inbox = inbox
+        self._token = token
+        self.is_settled = False
+
+    def settle(self) -> None:
+        if not self.is_settled:
+            self.is_settled = True
+            self._inbox.settle(self._token)
 
 
 class Reader(Protocol):
@@ -48,13 +65,17 @@ class Inbox:
         self._sleepers: List[threading.Lock] = []
         self._ready: Deque[Arrival] = deque()
         self._settled: Deque[int] = deque()
+        #: Taken and given back unsettled.
+        self._returned: Deque[Arrival] = deque()
+        #: The last one that was taken.
+        self._last_taken = 0
         #: Payloads that were requested and have not arrived.
         self._asked = 0
         #: Incremented by every ``stop``, to recognise answers to requests made before it.
         self._run = 0
         self._is_over = False
         self._error: Optional[Mapping[str, Any]] = None
-        connection.listen(on, self._hear, self.wake)
+        connection.listen(on, self._hear, self.wake, self._close)
 
     @property
     def run(self) -> int:
@@ -64,7 +85,7 @@ class Inbox:
     @property
     def has_ready(self) -> bool:
         """Whether a payload is available."""
-        return len(self._ready) > 0
+        return len(self._ready) > 0 or len(self._returned) > 0
 
     def take(self, reader: Reader, timeout: Optional[float] = None) -> Optional[Arrival]:
         """Waits for the next payload; None if the reader, the channel or the client has ended, or on a timeout."""
@@ -83,8 +104,10 @@ class Inbox:
                 if is_first_look and self._asked == 0:
                     self._is_over = False
                 is_first_look = False
+                self._take_back()
                 if self._ready:
                     arrival = self._ready.popleft()
+                    self._last_taken = max(self._last_taken, arrival.token)
                     self._ask()
                     return arrival
                 if self._is_over:
@@ -105,6 +128,11 @@ class Inbox:
         self._settled.append(token)
         self._connection.say_later(self._settlement)
 
+    def give_back(self, arrival: Arrival) -> None:
+        """Delivers a payload again, unless it was settled. Takes no lock: a finalizer may call it."""
+        header = {**arrival.header, "redelivered": True}
+        self._returned.append(Arrival(arrival.token, header, arrival.payload, arrival.settlement))
+
     def stop(self) -> None:
         """Stops all current readers. Buffered payloads stay for later readers."""
         if self._connection.is_over:
@@ -122,6 +150,7 @@ class Inbox:
         """Drops buffered payloads after the channel was left."""
         with self._lock:
             self._ready.clear()
+            self._returned.clear()
 
     def wake(self) -> None:
         """Makes all waiting readers check again."""
@@ -130,6 +159,21 @@ class Inbox:
             return
         with self._lock:
             self._wake()
+
+    def _take_back(self) -> None:
+        """Puts what was given back where it belongs."""
+        returned = []
+        while self._returned:
+            arrival = self._returned.popleft()
+            if not arrival.settlement.is_settled:
+                returned.append(arrival)
+        if returned:
+            self._ready = deque(sorted([*returned, *self._ready], key=lambda arrival: arrival.token))
+
+    def _close(self) -> None:
+        """Tells the driver which payloads readers have seen: only those are marked as redelivered."""
+        if self._last_taken > 0:
+            self._connection.say("given", on=self._on, upTo=self._last_taken)
 
     def _is_at_end(self, reader: Reader) -> bool:
         if self._connection.is_closed or reader.is_over():
@@ -159,7 +203,8 @@ class Inbox:
             if is_current:
                 self._asked -= 1
             if header["event"] == "payload":
-                self._ready.append(Arrival(header["token"], header, data))
+                token = header["token"]
+                self._ready.append(Arrival(token, header, data, Settlement(self, token)))
             elif is_current:
                 self._is_over = True
                 self._error = header.get("error")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Callable, Generic, List, Mapping, Optional, TypeVar, Union
 
 from ._closing import Closing
 from ._connection import Connection
-from ._inbox import Arrival, Inbox
+from ._handling import handle
+from ._inbox import Arrival, Inbox, Settlement
+from .errors import make_error
 
 Item = TypeVar("Item")
+#: What can be sent.
+Payload = Union[bytes, bytearray, memoryview, str]
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,15 @@ class ChannelMember:
 
 
 @dataclass(frozen=True)
+class Receipt:
+    """Where a message is that was sent."""
+
+    message_id: str
+    #: Position in the channel's log, as the relay says.
+    index: int
+
+
+@dataclass(frozen=True)
 class Envelope:
     """A payload with its metadata."""
 
@@ -38,15 +52,103 @@ class Envelope:
     epoch: int
     #: When the relay accepted it, by the relay's clock.
     time: datetime
-    #: It may have been delivered before: the program exited before it was settled.
+    #: It may have been delivered before without being settled.
     redelivered: bool
+    _settlement: Settlement = field(repr=False, compare=False)
+
+    def settle(self) -> None:
+        """Settles the message, so that it is not delivered again. Asking for the next one does this, too."""
+        self._settlement.settle()
+
+    def text(self) -> str:
+        """The payload as text. Raises ``invalid_request`` if it is not UTF-8."""
+        try:
+            return self.payload.decode()
+        except UnicodeDecodeError as error:
+            raise make_error(
+                "invalid_request", f"The payload of message {self.index} is not UTF-8 text.", cause=error
+            ) from error
+
+    def json(self) -> Any:
+        """The value in a payload of JSON, as ``send_json`` sends it. Raises ``invalid_json``."""
+        try:
+            return json.loads(self.payload)
+        except ValueError as error:
+            raise make_error(
+                "invalid_json", f"The payload of message {self.index} is not JSON.", cause=error
+            ) from error
+
+
+@dataclass(frozen=True)
+class PoisonMessage:
+    """A message that a handler has failed on too often, and that was put aside."""
+
+    payload: bytes
+    sender: ChannelMember
+    message_id: str
+    index: int
+    epoch: int
+    time: datetime
+    #: How often it was tried.
+    attempts: int
+    #: The handler's last error.
+    reason: str
+    put_aside_at: datetime
+
+
+class PoisonMessages:
+    """Messages of a channel that a handler has failed on too often."""
+
+    def __init__(self, connection: Connection, on: int) -> None:
+        self._connection = connection
+        self._on = on
+
+    def list(self) -> List[PoisonMessage]:
+        """Everything that was put aside, in the order of the log."""
+        messages: List[PoisonMessage] = []
+        while True:
+            after = messages[-1].index if messages else 0
+            more = self._after(after)
+            if not more:
+                return messages
+            messages.extend(more)
+
+    def _after(self, index: int) -> List[PoisonMessage]:
+        told, data = self._connection.call("poison", on=self._on, after=index)
+        messages = []
+        at = 0
+        for fields in told:
+            end = at + fields["bytes"]
+            messages.append(
+                PoisonMessage(
+                    payload=data[at:end],
+                    sender=_member(fields["sender"]),
+                    message_id=fields["messageId"],
+                    index=fields["index"],
+                    epoch=fields["epoch"],
+                    time=_time(fields["time"]),
+                    attempts=fields["attempts"],
+                    reason=fields["reason"],
+                    put_aside_at=_time(fields["putAsideAt"]),
+                )
+            )
+            at = end
+        return messages
+
+    def retry(self, index: int) -> None:
+        """Delivers a message again, with all its attempts. Raises ``not_found``."""
+        self._connection.call("retryPoison", on=self._on, index=index)
+
+    def drop(self, index: int) -> None:
+        """Deletes a message for good. Raises ``not_found``."""
+        self._connection.call("dropPoison", on=self._on, index=index)
 
 
 class Reading(Closing, Generic[Item]):
     """A blocking iterator over the messages of a channel, for one thread; other threads need their own.
 
-    Leaving the loop settles the last item. If you keep the iterator in a variable, end it with ``close()`` or a
-    ``with`` block.
+    Asking for the next item settles the last one. Leaving the loop, by ``break`` or by an exception, does not: that item
+    is delivered again. If you keep the iterator in a variable, end it with ``close()`` or a ``with`` block.
     """
 
     def __init__(self, channel: "Channel", inbox: Inbox, item: Callable[[Arrival], Item]) -> None:
@@ -55,19 +157,21 @@ class Reading(Closing, Generic[Item]):
         self._inbox = inbox
         self._item = item
         self._run = inbox.run
-        self._given: Optional[int] = None
+        self._given: Optional[Arrival] = None
         self._left = False
 
     def __iter__(self) -> "Reading[Item]":
         return self
 
     def __next__(self) -> Item:
-        self._settle()
+        given, self._given = self._given, None
+        if given is not None:
+            given.settlement.settle()
         arrival = self._inbox.take(self)
         if arrival is None:
             self._left = True
             raise StopIteration
-        self._given = arrival.token
+        self._given = arrival
         return self._item(arrival)
 
     def is_over(self) -> bool:
@@ -75,18 +179,18 @@ class Reading(Closing, Generic[Item]):
         return self._left or self._run != self._inbox.run
 
     def close(self) -> None:
-        """Settles the last item and ends the iterator, even for a thread that is waiting in it."""
+        """Ends the iterator, even for a thread that is waiting in it. The last item is delivered again."""
         self._left = True
-        self._settle()
+        self._give_back()
         self._inbox.wake()
 
     def __del__(self) -> None:
-        self._settle()
+        self._give_back()
 
-    def _settle(self) -> None:
+    def _give_back(self) -> None:
         given, self._given = self._given, None
-        if given is not None:
-            self._inbox.settle(given)
+        if given is not None and not given.settlement.is_settled:
+            self._inbox.give_back(given)
 
 
 class Channel(Closing):
@@ -121,32 +225,81 @@ class Channel(Closing):
         """The fingerprint of the agent that owns the channel."""
         return self._owner
 
-    def send(self, payload: bytes) -> None:
-        """Sends at most 262,144 bytes to all members. Returns when the relay has stored them on disk.
+    def send(self, payload: Payload, *, timeout: Optional[float] = None) -> None:
+        """Sends bytes or a string, at most 262,144 bytes, to all members. Returns when the relay has stored it on disk.
 
-        If the program exits before that, they are sent at the next start. Raises ``too_large``, ``quota_exceeded``,
-        ``queue_full``, ``removed``, ``fork_detected``, ``mls_error`` or ``closed``.
+        If the program exits before that, it is sent at the next start. Raises ``too_large``, ``quota_exceeded``,
+        ``queue_full``, ``removed``, ``fork_detected``, ``mls_error`` or ``closed``, and ``TypeError`` for anything but
+        bytes, bytearray, memoryview or str. After ``timeout`` seconds: ``cancelled`` if the message will not be sent,
+        ``send_pending`` if it may still arrive. While it waits for more than 5 s, the event ``waiting`` says for what.
         """
-        self._connection.call("send", as_bytes(payload, "payload"), on=self._on)
+        self.send_envelope(payload, timeout=timeout)
+
+    def send_envelope(self, payload: Payload, *, timeout: Optional[float] = None) -> Receipt:
+        """Like ``send``; returns where the message is."""
+        told, _ = self._connection.call("send", payload_bytes(payload), on=self._on, **limit(timeout))
+        return Receipt(told["messageId"], told["index"])
+
+    def send_json(self, value: Any, *, timeout: Optional[float] = None) -> None:
+        """Sends a value as JSON. The receiver gets it with ``envelope.json()``.
+
+        Raises ``TypeError`` or ``ValueError`` for a value that JSON cannot hold; otherwise like ``send``.
+        """
+        self.send(json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False), timeout=timeout)
 
     def messages(self) -> "Reading[bytes]":
         """The payloads of the other members, from the first unsettled one on: an endless, blocking iterator.
 
-        A payload is settled when you ask for the next one or leave the loop; until then it is delivered again after a
-        restart. Several iterators share the payloads: each payload goes to one of them. Ends when the channel or the
-        client is closed, or when the agent leaves the channel; raises the error if something else ended it:
-        ``removed``, ``not_found``, ``mls_error``, ``listener_died``.
+        Asking for the next payload settles the current one. Leaving the loop, by ``break`` or by an exception, does
+        not: that payload is delivered again, in the next loop or after a restart. Several iterators share the payloads:
+        each payload goes to one of them. Ends when the channel or the client is closed, or when the agent leaves the
+        channel; raises the error if something else ended it: ``removed``, ``not_found``, ``mls_error``,
+        ``listener_died``.
         """
         return Reading(self, self._inbox, _payload)
 
     def envelopes(self) -> "Reading[Envelope]":
-        """Like ``messages``, with the verified sender and the position of each payload."""
+        """Like ``messages``, with the verified sender and the position of each payload.
+
+        ``envelope.settle()`` settles it at once.
+        """
         return Reading(self, self._inbox, envelope_of)
+
+    def handle(self, handler: Callable[[Envelope], Any], *, concurrency: int = 1, attempts: int = 10) -> None:
+        """Calls a function for each message and settles the message when the function returns. Blocks.
+
+        If the function raises an ``Exception``, it is called again after 1, 5, 30, 60 and then every 300 seconds; later
+        messages wait. After ``attempts`` failures the message is put aside on disk (``poison``) and the next one is
+        handled. Events report each failure (``handler_failed``) and each message that is put aside (``poison``). With
+        ``concurrency`` the function runs in several threads, and messages may overtake each other. Returns when the
+        channel or the client is closed; raises the error that ended the channel, as ``messages`` does.
+        """
+        handle(
+            self._connection,
+            self._on,
+            self._inbox,
+            lambda arrival: handler(envelope_of(arrival)),
+            concurrency,
+            attempts,
+        )
+
+    @property
+    def poison(self) -> PoisonMessages:
+        """Messages that a handler has failed on too often. At most 1,000, of 64 MiB, are put aside."""
+        return PoisonMessages(self._connection, self._on)
 
     def members(self) -> List[ChannelMember]:
         """The members of the channel, including this agent."""
         told, _ = self._connection.call("members", on=self._on)
         return [_member(member) for member in told]
+
+    def wait_for_member(self, agent_id: Optional[str] = None, *, timeout: Optional[float] = None) -> ChannelMember:
+        """Waits until a member is in the channel: the one with this agent id, or without one any other member.
+
+        Raises ``cancelled`` after ``timeout`` seconds, or the error that ended the channel.
+        """
+        fields = {} if agent_id is None else {"agentId": agent_id}
+        return _member(self._connection.call("waitForMember", on=self._on, **fields, **limit(timeout))[0])
 
     def add_member(self, key_package: Union[bytes, str], *, accept_new_key: bool = False) -> bytes:
         """Adds a member by a KeyPackage from an authenticated source, or by agent id, with a KeyPackage from the relay.
@@ -229,6 +382,20 @@ def as_bytes(value: object, what: str) -> bytes:
     raise TypeError(f"{what} must be bytes, not {type(value).__name__}")
 
 
+def limit(timeout: Optional[float]) -> Mapping[str, float]:
+    """The field for a timeout, if there is one."""
+    return {} if timeout is None else {"timeout": timeout}
+
+
+def payload_bytes(value: object) -> bytes:
+    """Converts a payload to bytes: bytes-like values exactly, a string as UTF-8."""
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    raise TypeError(f"payload must be bytes or str, not {type(value).__name__}; use send_json for other values")
+
+
 def envelope_of(arrival: Arrival) -> Envelope:
     """Converts an arrival to an envelope."""
     header = arrival.header
@@ -238,13 +405,18 @@ def envelope_of(arrival: Arrival) -> Envelope:
         message_id=header["messageId"],
         index=header["index"],
         epoch=header["epoch"],
-        time=datetime.fromtimestamp(header["time"] / 1000, timezone.utc),
+        time=_time(header["time"]),
         redelivered=header["redelivered"],
+        _settlement=arrival.settlement,
     )
 
 
 def _payload(arrival: Arrival) -> bytes:
     return arrival.payload
+
+
+def _time(milliseconds: float) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, timezone.utc)
 
 
 def _member(told: Mapping[str, Any]) -> ChannelMember:

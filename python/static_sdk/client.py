@@ -68,7 +68,8 @@ class StaticClient(Closing):
     ``api_url`` where it is exchanged for tokens) the agent acts for that account; without one it is a guest, which can
     use channels but not create them. ``ca`` is the CA of the relay's and the API's certificates, a path or PEM text.
     ``offers`` says whose offers to join a channel are accepted: ``"anyone"`` (the default), ``"known"`` (agents it has
-    met in a channel) or ``"none"``.
+    met in a channel) or ``"none"``. With ``wait`` the client starts even if the relay or the API cannot be reached, and
+    connects when it can.
 
     An argument that is None comes from the environment (``STATIC_RELAY``, ``STATIC_DATA_DIR``, ``STATIC_IDENTITY``,
     ``STATIC_API_KEY``, ``STATIC_API_URL``, ``STATIC_CA``), then from the per-user file. An empty ``api_key`` always
@@ -90,8 +91,9 @@ class StaticClient(Closing):
         ca: Optional[Path] = None,
         traffic: Optional[str] = None,
         offers: Optional[str] = None,
+        wait: bool = False,
     ) -> None:
-        self._open(False, options_of(endpoint, data_dir, api_key, api_url, ca, traffic, offers), identity)
+        self._open(False, options_of(endpoint, data_dir, api_key, api_url, ca, traffic, offers, wait), identity)
 
     def _open(self, manager: bool, options: Mapping[str, Any], identity: Optional[bytes]) -> None:
         data = b"" if identity is None else as_bytes(identity, "identity")
@@ -202,6 +204,7 @@ def options_of(
     ca: Optional[Path],
     traffic: Optional[str],
     offers: Optional[str],
+    wait: bool,
 ) -> Dict[str, Any]:
     """The options as the driver expects them, without those that are None."""
     options = {
@@ -212,6 +215,7 @@ def options_of(
         "ca": None if ca is None else os.fspath(ca),
         "traffic": traffic,
         "offers": offers,
+        "wait": True if wait else None,
     }
     given: Dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if api_key == "":

@@ -85,6 +85,8 @@ CODES: Dict[str, Tuple[Type[StaticError], int, str, bool]] = {
     "listener_died": (TransportError, 500, "transport error:", False),
     "unavailable": (TransportError, 503, "transport error:", True),
     "rate_limited": (TransportError, 429, "transport error:", True),
+    "cancelled": (TransportError, 408, "transport error:", True),
+    "send_pending": (TransportError, 504, "transport error:", False),
     "closed": (TransportError, 409, "transport error:", False),
     "channel_error": (ChannelError, 400, "invalid channel name:", False),
     "channel_exists": (ChannelError, 409, "runtime error:", False),

@@ -10,7 +10,7 @@ from typing import Dict, List, Optional
 from ._closing import Closing
 from ._connection import Connection
 from ._inbox import Arrival
-from .channel import Channel, Envelope, as_bytes, envelope_of
+from .channel import Channel, Envelope, Payload, envelope_of, limit, payload_bytes
 from .client import Path, StaticClient, options_of
 from .errors import StaticError
 
@@ -66,8 +66,10 @@ class StaticChannelManager(Closing):
         ca: Optional[Path] = None,
         traffic: Optional[str] = None,
         offers: Optional[str] = None,
+        wait: bool = False,
     ) -> None:
-        self._client = _ManagedClient(options_of(endpoint, data_dir, api_key, api_url, ca, traffic, offers), identity)
+        options = options_of(endpoint, data_dir, api_key, api_url, ca, traffic, offers, wait)
+        self._client = _ManagedClient(options, identity)
         self._connection = self._client._connection
         self._receiver = _Receiver(self._connection)
         self._lock = threading.Lock()
@@ -122,12 +124,14 @@ class StaticChannelManager(Closing):
             self._connection.call("joinWithToken", name=name, token=_text(token), timeout=timeout)[0]
         )
 
-    def send(self, name: str, payload: bytes) -> None:
-        """Sends bytes. Like ``Channel.send``."""
-        self._connection.call("sendTo", as_bytes(payload, "payload"), name=name)
+    def send(self, name: str, payload: Payload, *, timeout: Optional[float] = None) -> None:
+        """Sends bytes or a string. Like ``Channel.send``."""
+        self._connection.call("sendTo", payload_bytes(payload), name=name, **limit(timeout))
 
     def receive(self, name: str, timeout: float = 5) -> Optional[bytes]:
-        """The next payload, or None if none arrives within ``timeout`` seconds. The next call settles it.
+        """The next payload, or None if none arrives within ``timeout`` seconds.
+
+        The next call for this channel settles it, and so does ``close``.
 
         Raises ``listener_died`` if the manager has died: close it and create a new one.
         """
@@ -135,7 +139,10 @@ class StaticChannelManager(Closing):
         return arrivals[0].payload if arrivals else None
 
     def receive_envelopes(self, name: str, timeout: float = 5) -> List[Envelope]:
-        """The available messages, at most 100; waits ``timeout`` seconds for the first. The next call settles them."""
+        """The available messages, at most 100; waits ``timeout`` seconds for the first.
+
+        The next call for this channel settles them, and so does ``close``.
+        """
         return [envelope_of(arrival) for arrival in self._receive(name, timeout, MOST_AT_ONCE)]
 
     def channels(self) -> List[Channel]:
@@ -143,7 +150,12 @@ class StaticChannelManager(Closing):
         return self._client.channels()
 
     def close(self) -> None:
-        """Shuts down the manager and its client."""
+        """Settles what was received and shuts down the manager and its client."""
+        with self._lock:
+            given = [arrival for arrivals in self._given.values() for arrival in arrivals]
+            self._given.clear()
+        for arrival in given:
+            arrival.settlement.settle()
         self._client.close()
 
     def _receive(self, name: str, timeout: float, most: int) -> List[Arrival]:
@@ -153,7 +165,7 @@ class StaticChannelManager(Closing):
         with self._lock:
             settled = self._given.pop(channel, [])
         for given in settled:
-            inbox.settle(given.token)
+            given.settlement.settle()
         arrivals: List[Arrival] = []
         while len(arrivals) < most:
             try:

@@ -66,8 +66,9 @@ def channel_of(owner: StaticClient, *others: StaticClient) -> Tuple[Channel, ...
 def take(channel: Channel, count: int) -> List[bytes]:
     """Reads and settles a number of payloads."""
     payloads: List[bytes] = []
-    for payload in channel.messages():
-        payloads.append(payload)
+    for envelope in channel.envelopes():
+        payloads.append(envelope.payload)
+        envelope.settle()
         if len(payloads) == count:
             break
     return payloads

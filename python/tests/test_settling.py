@@ -6,8 +6,9 @@ import gc
 import os
 import signal
 import unittest
+from typing import List, Union
 
-from static_sdk import Channel, TransportError
+from static_sdk import Channel, Envelope, TransportError
 
 from . import support
 from .support import channel_of, client, driver_of, failure, new_directory
@@ -22,7 +23,7 @@ class SettlingTest(unittest.TestCase):
         self.addCleanup(lambda: self.receiver.close())
         self.channel, self.joined = channel_of(self.sender, self.receiver)
 
-    def send(self, *payloads: bytes) -> None:
+    def send(self, *payloads: Union[bytes, str]) -> None:
         for payload in payloads:
             self.channel.send(payload)
 
@@ -56,20 +57,104 @@ class SettlingTest(unittest.TestCase):
                 break
         self.assertEqual(given, [(b"3", True), (b"4", True), (b"5", True), (b"6", False)])
 
-    def test_leaving_the_loop_settles_and_so_does_letting_go(self) -> None:
-        self.send(b"1", b"2", b"3", b"4", b"5", b"6")
-        for _ in self.joined.messages():
-            break
+    def reopen(self) -> Channel:
+        """Closes the client in order and opens the channel again."""
+        self.receiver.close()
+        self.receiver = client(b"receiver", self.directory)
+        self.joined = self.receiver.channel(self.channel.name)
+        return self.joined
+
+    def test_leaving_the_loop_settles_nothing_and_the_payload_comes_again(self) -> None:
+        self.send(b"1", b"2", b"3")
         with self.assertRaises(ValueError):
             for _ in self.joined.messages():
                 raise ValueError
-        with self.joined.messages() as messages:
-            next(messages)
-        messages = self.joined.messages()
-        next(messages)
-        del messages
+        for payload in self.joined.messages():
+            self.assertEqual(payload, b"1")
+            break
+        with self.joined.envelopes() as envelopes:
+            envelope = next(envelopes)
+            self.assertEqual((envelope.payload, envelope.redelivered), (b"1", True))
+            # Asking for the next one settles.
+            self.assertEqual(next(envelopes).payload, b"2")
         gc.collect()
-        self.assertEqual(support.take(self.crash(), 2), [b"5", b"6"])
+        given = [(envelope.payload, envelope.redelivered) for envelope in self.take(self.reopen(), 2)]
+        self.assertEqual(given, [(b"2", True), (b"3", False)])
+
+    def take(self, channel: Channel, count: int) -> List[Envelope]:
+        envelopes = []
+        for envelope in channel.envelopes():
+            envelopes.append(envelope)
+            envelope.settle()
+            if len(envelopes) == count:
+                break
+        return envelopes
+
+    def test_an_envelope_is_settled_by_hand_also_after_the_loop(self) -> None:
+        self.send(b"1", b"2", b"3")
+        kept = None
+        for envelope in self.joined.envelopes():
+            kept = envelope
+            break
+        assert kept is not None
+        kept.settle()
+        kept.settle()
+        self.assertEqual(support.take(self.joined, 1), [b"2"])
+        self.assertEqual(support.take(self.reopen(), 1), [b"3"])
+
+    def test_what_waited_while_the_agent_was_off_is_not_marked(self) -> None:
+        self.send(b"1")
+        self.assertEqual(support.take(self.joined, 1), [b"1"])
+        self.receiver.close()
+        self.send(b"2", b"3")
+        self.receiver = client(b"receiver", self.directory)
+        envelopes = self.take(self.receiver.channel(self.channel.name), 2)
+        self.assertEqual([envelope.redelivered for envelope in envelopes], [False, False])
+
+    def test_a_handler_that_fails_is_called_again_and_the_message_is_put_aside(self) -> None:
+        self.send("bad", "good", "last")
+        self.channel.send_json({"task": 1})
+        calls = []
+
+        def handler(envelope: Envelope) -> None:
+            calls.append(envelope.text())
+            if envelope.text() == "bad":
+                raise ValueError("cannot")
+            if calls[-1].startswith("{"):
+                self.assertEqual(envelope.json(), {"task": 1})
+                self.joined.close()
+
+        self.joined.handle(handler, attempts=1)
+        self.assertEqual(calls, ["bad", "good", "last", '{"task":1}'])
+        (put_aside,) = self.joined.poison.list()
+        self.assertEqual(
+            (put_aside.payload, put_aside.attempts, put_aside.reason, put_aside.sender.identity),
+            (b"bad", 1, "ValueError: cannot", b"sender"),
+        )
+        self.joined.poison.retry(put_aside.index)
+        self.assertEqual(failure(self.joined.poison.drop, put_aside.index).code, "not_found")
+        self.assertEqual(support.take(self.joined, 1), [b"bad"])
+        self.assertEqual(self.joined.poison.list(), [])
+
+    def test_an_interrupted_handler_leaves_its_message(self) -> None:
+        self.send(b"1", b"2")
+
+        def handler(envelope: Envelope) -> None:
+            raise KeyboardInterrupt
+
+        with self.assertRaises(KeyboardInterrupt):
+            self.joined.handle(handler)
+        self.assertEqual(support.take(self.joined, 2), [b"1", b"2"])
+
+    def test_an_orderly_close_settles_what_receive_returned(self) -> None:
+        self.receiver.close()
+        with support.manager(b"receiver", self.directory) as manager:
+            self.send(b"1", b"2")
+            self.assertEqual(manager.receive(self.channel.name, 20), b"1")
+        self.receiver = client(b"receiver", self.directory)
+        (envelope,) = self.take(self.receiver.channel(self.channel.name), 1)
+        # It was read ahead, and never returned.
+        self.assertEqual((envelope.payload, envelope.redelivered), (b"2", False))
 
     def test_the_next_receive_settles(self) -> None:
         self.receiver.close()

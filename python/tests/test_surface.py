@@ -125,9 +125,27 @@ class SurfaceTest(unittest.TestCase):
         for call in (channel.send, channel.add_member, lambda value: self.bob.join_channel(channel.name, value)):
             with self.assertRaises(TypeError):
                 call(7)
-        with self.assertRaises(TypeError):
-            channel.send("text")
+        for value in (None, 1.5, {"task": 1}, ["text"]):
+            with self.assertRaises(TypeError):
+                channel.send(value)
+        with self.assertRaises(ValueError):
+            channel.send_json(float("nan"))
+        self.assertEqual(failure(channel.send, b"x", timeout=-1).code, "invalid_request")
         channel.send(b"still well")
+
+    def test_strings_and_json_arrive_and_a_receipt_tells_where(self) -> None:
+        channel, joined = channel_of(self.alice, self.bob)
+        self.assertEqual(joined.wait_for_member(self.alice.agent_id).identity, b"alice")
+        self.assertEqual(failure(joined.wait_for_member, "00" * 32, timeout=0.01).code, "cancelled")
+        self.assertIsNone(channel.send("grüße", timeout=20))
+        receipt = channel.send_envelope(memoryview(b"xbytesx")[1:6])
+        channel.send_json({"wörter": [1, None]})
+        envelopes = joined.envelopes()
+        self.assertEqual(next(envelopes).text(), "grüße")
+        envelope = next(envelopes)
+        self.assertEqual((envelope.payload, envelope.message_id, envelope.index), (b"bytes", receipt.message_id, receipt.index))
+        self.assertEqual(failure(envelope.json).code, "invalid_json")
+        self.assertEqual(next(envelopes).json(), {"wörter": [1, None]})
 
     def test_envelopes_tell_sender_and_place(self) -> None:
         channel, joined = channel_of(self.alice, self.bob)

@@ -43,8 +43,9 @@ void test('every command of the contract has a help page with an example, and ev
     admin: 'accounts audit plan suspend resume migrate proxy-certificate help',
     'admin accounts': 'list find create invite reset-password close help',
     keys: 'list create revoke help',
-    channel: 'create list members remove invite join send listen verify rotate reset-roster leave delete help',
+    channel: 'create list members remove invite join send listen poison verify rotate reset-roster leave delete help',
     'channel invite': 'list revoke',
+    'channel poison': 'list retry drop help',
     agent: 'list export-fingerprint delete slots help',
     'agent slots': 'list add remove change-passphrase help',
   }

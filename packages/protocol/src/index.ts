@@ -26,6 +26,7 @@ export {
   ChannelError,
   docUrlOf,
   type ErrorDetails,
+  type ErrorJson,
   MlsError,
   QuotaExceededError,
   StaticError,

@@ -44,3 +44,22 @@ test('an unknown error becomes internal_error and keeps its cause', () => {
   assert.ok(!error.message.includes('boom'))
   assert.equal(StaticError.from(error), error)
 })
+
+test('an error keeps its code and message in JSON, with its cause and without its stack', () => {
+  const cause = new Error('No route to host.')
+  const error = StaticError.of('rate_limited', 'Too many messages.', { cause, retryAfter: 3 })
+  error.explainAt('https://api.example')
+  assert.deepEqual(JSON.parse(JSON.stringify({ error })), {
+    error: {
+      name: 'TransportError',
+      code: 'rate_limited',
+      message: 'Too many messages.',
+      retryable: true,
+      docUrl: 'https://api.example/docs/errors#rate_limited',
+      retryAfter: 3,
+      cause: { message: 'No route to host.' },
+    },
+  })
+  const plain = StaticError.of('removed')
+  assert.deepEqual(JSON.parse(JSON.stringify(plain)).message, plain.message)
+})

@@ -1,50 +1,55 @@
 /** The public view of a channel. */
-import { fromHex, MAX_PAYLOAD_BYTES, message, StaticError, toHex } from '@static/protocol'
+import { fromHex, message, StaticError, toHex } from '@static/protocol'
 import { DeleteChannelRequestSchema, LiftBarRequestSchema, RejectCommitRequestSchema } from '@static/protocol/relay'
 import type { Agent } from './core/agent/agent.ts'
 import { addMembers } from './core/agent/adding.ts'
-import type { Incoming } from './core/channel/inbox.ts'
 import { leaveChannel } from './core/agent/leaving.ts'
 import { removeMember } from './core/agent/removing.ts'
 import { resetRoster } from './core/agent/roster-reset.ts'
+import { waitForMember } from './core/agent/waiting.ts'
+import { handleMessages, type HandleOptions } from './core/channel/handling.ts'
 import type { Membership } from './core/channel/membership.ts'
+import type { Receipt } from './core/channel/outbox.ts'
+import type { SendLimits } from './core/channel/send-wait.ts'
+import { type ChannelMember, Envelope, memberOf, type PoisonMessage, poisonMessageOf } from './envelope.ts'
 import { ErrorEdge } from './error-edge.ts'
 import { fingerprintOf, parseAgentId } from './fingerprint.ts'
-import type { AgentId } from './ports.ts'
+import { jsonText, payloadBytes } from './payload.ts'
+import type { AgentId, RequestBody } from './ports.ts'
 import { verificationWords } from './verification.ts'
-
-/** The end of the year 9999. The relay sets message times freely, and other languages' dates end there. */
-const LATEST_TIME = Date.UTC(10_000, 0) - 1
-
-/** A member of a channel, identified by its key. */
-export interface ChannelMember {
-  /** SHA-256 of its public signature key, 64 hexadecimal digits. */
-  readonly agentId: AgentId
-  /** The agent id in groups of four digits. Compare it with the one its owner sees. */
-  readonly fingerprint: string
-  /** The name that this agent has chosen for itself. Nothing verifies it. */
-  readonly identity: Uint8Array
-}
-
-/** A received payload with its metadata. */
-export interface Envelope {
-  readonly payload: Uint8Array
-  /** Verified by the signature on the message. */
-  readonly sender: ChannelMember
-  readonly messageId: string
-  /** Position in the channel's log. */
-  readonly index: number
-  readonly epoch: number
-  /** When the relay accepted the message, by the relay's clock. */
-  readonly time: Date
-  /** True if the message may have been delivered before, because the program ended before settling it. */
-  readonly redelivered: boolean
-}
 
 /** Options for adding a member. */
 export interface AddOptions {
   /** Accept a key that differs from the one known for this identity. Compare the fingerprint first. */
   readonly acceptNewKey?: boolean
+}
+
+/** How long a call waits. */
+export interface SendOptions {
+  /** Ends the wait when it is aborted. */
+  readonly signal?: AbortSignal
+  /** In seconds. Default: no limit. */
+  readonly timeout?: number
+}
+
+const MS = 1000
+
+/** Messages of a channel that a handler has failed on too often. */
+export interface PoisonMessages {
+  /** Everything that was put aside, in the order of the log. */
+  list(): readonly PoisonMessage[]
+  /**
+   * Delivers a message again, before those that have arrived since, and with all its attempts.
+   *
+   * @throws {StaticError} `not_found` if no message with this index was put aside
+   */
+  retry(index: number): Promise<void>
+  /**
+   * Deletes a message for good.
+   *
+   * @throws {StaticError} `not_found` if no message with this index was put aside
+   */
+  drop(index: number): Promise<void>
 }
 
 /**
@@ -79,27 +84,34 @@ export class Channel implements AsyncDisposable {
   }
 
   /**
-   * Sends a payload of at most 262,144 bytes to all members. Resolves once the relay has stored it on disk. If the
-   * program ends before that, the message is sent at the next start.
+   * Sends a string or bytes, at most 262,144 bytes, to all members. Resolves once the relay has stored it on disk. If
+   * the program ends before that, a message that was already encrypted is sent at the next start. While it waits for
+   * more than 5 s, for a connection, quota, the relay's disk or its rate limit, the event `waiting` says for what.
    *
-   * @throws {StaticError} `too_large`, `quota_exceeded`, `queue_full`, `removed`, `fork_detected`, `mls_error`,
-   *   `closed`
+   * @throws {StaticError} `invalid_request` for anything but a string or a Uint8Array, `too_large`, `quota_exceeded`,
+   *   `queue_full`, `removed`, `fork_detected`, `mls_error`, `closed`; with `signal` or `timeout`, `cancelled` if the
+   *   message will not be sent, and `send_pending` if it may still arrive
    */
-  async send(payload: Uint8Array | string): Promise<void> {
-    await this.#edge.wait(() => {
-      const bytes = typeof payload === 'string' ? new TextEncoder().encode(payload) : payload
-      if (bytes.length > MAX_PAYLOAD_BYTES) {
-        throw StaticError.of('too_large', `The payload has ${bytes.length} bytes; the limit is ${MAX_PAYLOAD_BYTES}.`)
-      }
-      // Copied because it may be encrypted later, when the caller has reused the buffer.
-      return this.#membership.sender.send('payload', Uint8Array.from(bytes))
-    })
+  async send(payload: Uint8Array | string, options: SendOptions = {}): Promise<Receipt> {
+    return await this.#edge.wait(() =>
+      this.#membership.sender.send('payload', payloadBytes(payload), limitsOf(options)),
+    )
+  }
+
+  /**
+   * Sends a value as JSON. The receiver gets it with `envelope.json()`.
+   *
+   * @throws {StaticError} `invalid_request` for a value that JSON cannot hold; see `send`
+   */
+  async sendJson(value: unknown, options: SendOptions = {}): Promise<Receipt> {
+    return await this.#edge.wait(async () => await this.send(jsonText(value), options))
   }
 
   /**
    * Payloads from the other members, starting with the first unsettled one. Does not end until the channel does. Asking
-   * for the next payload, or leaving the loop, settles the current one; an unsettled payload is delivered again after a
-   * restart. Concurrent iterators share the payloads: each payload goes to one of them.
+   * for the next payload settles the current one. Leaving the loop, by `break` or by an error, does not: that payload is
+   * delivered again, in the next loop or after a restart. Concurrent iterators share the payloads: each payload goes to
+   * one of them.
    *
    * @throws {StaticError} the error that ended the channel: `removed`, `not_found`, `mls_error` or `closed`
    * @example
@@ -109,9 +121,48 @@ export class Channel implements AsyncDisposable {
     return this.#edge.iterate(this.#membership.inbox.read(({ payload }) => payload))
   }
 
-  /** Like `messages`, but with the verified sender and the log position of each payload. */
+  /**
+   * Like `messages`, but with the verified sender and the log position of each payload. `envelope.settle()` settles it
+   * at once.
+   */
   envelopes(): AsyncIterableIterator<Envelope, undefined, undefined> {
-    return this.#edge.iterate(this.#membership.inbox.read(envelopeOf))
+    const { inbox } = this.#membership
+    return this.#edge.iterate(inbox.read((entry) => new Envelope(entry, inbox)))
+  }
+
+  /**
+   * Calls a function for each message and settles the message when the function succeeds. If it throws or rejects, it is
+   * called again after 1, 5, 30, 60 and then every 300 seconds; later messages wait. After `attempts` failures (10) the
+   * message is put aside on disk and the next one is handled. Events report each failure (`handler_failed`) and each
+   * message that is put aside (`poison`).
+   *
+   * Resolves when the channel or client is closed, or when `signal` is aborted and the messages in progress are done.
+   *
+   * @throws {StaticError} `invalid_request` for invalid options, or the error that ended the channel, as in `messages`
+   * @example
+   * await channel.handle(async (envelope) => save(envelope.json()))
+   */
+  async handle(handler: (envelope: Envelope) => unknown, options: HandleOptions = {}): Promise<void> {
+    const { inbox } = this.#membership
+    await this.#edge.wait(() =>
+      handleMessages(this.#agent.context, this.#membership, (entry) => handler(new Envelope(entry, inbox)), options),
+    )
+  }
+
+  /** Messages that a handler has failed on too often. At most 1,000, of 64 MiB, are put aside; then they are retried. */
+  get poison(): PoisonMessages {
+    const { poison } = this.#membership
+    return {
+      list: () => this.#edge.run(() => poison.list().map(poisonMessageOf)),
+      retry: (index) => this.#edge.wait(() => poison.retry(index)),
+      drop: (index) => this.#edge.wait(() => poison.drop(index)),
+    }
+  }
+
+  /** @internal Like `envelopes`, for messages that count as delivered only when they are marked as given. */
+  readAhead(): AsyncIterableIterator<Envelope, undefined, undefined> {
+    const { inbox } = this.#membership
+    return this.#edge.iterate(inbox.read((entry) => new Envelope(entry, inbox), { ahead: true }))
   }
 
   /** The members of the channel, including this agent. */
@@ -119,6 +170,22 @@ export class Channel implements AsyncDisposable {
     const { group, failure } = this.#membership
     if (!group) throw this.#edge.mark(failure ?? StaticError.of('closed'))
     return [...group.members.values()].map(({ agentId, identity }) => memberOf(toHex(agentId), identity))
+  }
+
+  /**
+   * Resolves with a member once it is in the channel: the one with this agent id, or without one any other member.
+   *
+   * @throws {StaticError} `cancelled` when `signal` is aborted or `timeout` is over, or the error that ended the channel
+   */
+  async waitForMember(member?: AgentId, options: SendOptions = {}): Promise<ChannelMember> {
+    return await this.#edge.wait(async () => {
+      const wanted = member === undefined ? undefined : parseAgentId(member)
+      const find = (): ChannelMember | undefined =>
+        this.members().find(({ agentId }) =>
+          wanted === undefined ? agentId !== this.#agent.agentId : agentId === wanted,
+        )
+      return await waitForMember(this.#agent, this.name, find, limitsOf(options))
+    })
   }
 
   /**
@@ -140,6 +207,7 @@ export class Channel implements AsyncDisposable {
    */
   async addMembers(members: readonly (Uint8Array | AgentId)[], options: AddOptions = {}): Promise<Uint8Array[]> {
     return await this.#edge.wait(() => {
+      this.#checkMember()
       const parsed = members.map((member) => (typeof member === 'string' ? parseAgentId(member) : member))
       return addMembers(this.#agent, this.#membership, parsed, options.acceptNewKey === true)
     })
@@ -151,14 +219,20 @@ export class Channel implements AsyncDisposable {
    * @throws {StaticError} `not_allowed`, `not_found`
    */
   async removeMember(member: AgentId): Promise<void> {
-    await this.#edge.wait(() => removeMember(this.#agent.context, this.#membership, parseAgentId(member)))
+    await this.#edge.wait(() => {
+      this.#checkMember()
+      return removeMember(this.#agent.context, this.#membership, parseAgentId(member))
+    })
   }
 
   /**
    * Replaces this agent's keys in the group. This also happens automatically every 24 hours and every 10,000 messages.
    */
   async rotate(): Promise<void> {
-    await this.#edge.wait(() => this.#membership.upkeep.rekey())
+    await this.#edge.wait(() => {
+      this.#checkMember()
+      return this.#membership.upkeep.rekey()
+    })
   }
 
   /**
@@ -181,6 +255,7 @@ export class Channel implements AsyncDisposable {
     const { requests, memberships, context } = this.#agent
     const value = message(DeleteChannelRequestSchema, { channel })
     await this.#edge.wait(async () => {
+      this.#checkMember()
       await requests.ask({ case: 'deleteChannel', value }, () =>
         memberships.drop(this.#membership, StaticError.of('not_found', `Channel ${this.name} was deleted.`)),
       )
@@ -199,7 +274,7 @@ export class Channel implements AsyncDisposable {
   async rejectCommit(slot: number): Promise<void> {
     const { channelId } = this.#membership
     const value = message(RejectCommitRequestSchema, { channelId, slot: BigInt(slot) })
-    await this.#edge.wait(() => this.#agent.requests.ask({ case: 'rejectCommit', value }, () => {}))
+    await this.#ask({ case: 'rejectCommit', value })
   }
 
   /**
@@ -211,7 +286,7 @@ export class Channel implements AsyncDisposable {
     const { channelId } = this.#membership
     const agentId = fromHex(this.#edge.run(() => parseAgentId(member)))
     const value = message(LiftBarRequestSchema, { channelId, agentId })
-    await this.#edge.wait(() => this.#agent.requests.ask({ case: 'liftBar', value }, () => {}))
+    await this.#ask({ case: 'liftBar', value })
   }
 
   /**
@@ -223,7 +298,10 @@ export class Channel implements AsyncDisposable {
    * does not know who is in the group
    */
   async resetRoster(): Promise<void> {
-    await this.#edge.wait(() => resetRoster(this.#agent, this.#membership))
+    await this.#edge.wait(() => {
+      this.#checkMember()
+      return resetRoster(this.#agent, this.#membership)
+    })
   }
 
   /**
@@ -257,12 +335,21 @@ export class Channel implements AsyncDisposable {
     return this.#membership.inbox.hasNext
   }
 
-  /**
-   * Settles what was delivered and ends this channel's iterators. The client stays a member: `channel(name)` opens it
-   * again.
-   */
+  /** Ends this channel's iterators and `handle` calls. The client stays a member: `channel(name)` opens it again. */
   close(): void {
     this.#membership.inbox.stop()
+  }
+
+  async #ask(body: Extract<RequestBody, { readonly case: 'rejectCommit' | 'liftBar' }>): Promise<void> {
+    await this.#edge.wait(() => {
+      this.#checkMember()
+      return this.#agent.requests.ask(body, () => {})
+    })
+  }
+
+  /** The relay does not know the channel of an agent that was removed: `not_found` would mislead. */
+  #checkMember(): void {
+    if (this.#membership.failure?.code === 'removed') throw removedFrom(this.name)
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -271,19 +358,17 @@ export class Channel implements AsyncDisposable {
   }
 }
 
-function memberOf(agentId: AgentId, identity: Uint8Array): ChannelMember {
-  return { agentId, fingerprint: fingerprintOf(agentId), identity }
+/** @internal */
+export function removedFrom(name: string): StaticError {
+  return StaticError.of(
+    'removed',
+    `This agent is no longer a member of channel ${name}: it was removed. Ask the owner to add it again.`,
+  )
 }
 
-function envelopeOf({ record, payload, redelivered }: Incoming): Envelope {
-  const { sender, identity, messageId, index, epoch, receivedAt } = record
-  return {
-    payload,
-    sender: memberOf(sender, identity),
-    messageId: toHex(messageId),
-    index,
-    epoch,
-    time: new Date(Math.min(receivedAt, LATEST_TIME)),
-    redelivered,
-  }
+function limitsOf({ signal, timeout }: SendOptions): SendLimits {
+  if (timeout === undefined) return { signal }
+  if (!(timeout > 0))
+    throw StaticError.of('invalid_request', `\`timeout\` is ${timeout}. It must be a number of seconds above 0.`)
+  return { signal, timeoutMs: timeout * MS }
 }

@@ -1,6 +1,6 @@
 /** The public client: one agent, its keys and its channels. */
 import { type ChannelName, fromHex, parseChannelName, StaticError } from '@static/protocol'
-import { Channel } from './channel.ts'
+import { Channel, removedFrom } from './channel.ts'
 import { Agent, type AgentParts } from './core/agent/agent.ts'
 import type { AgentEvent } from './core/agent/events.ts'
 import { foundChannel } from './core/agent/founding.ts'
@@ -100,7 +100,8 @@ export class StaticClient implements AsyncDisposable {
   /**
    * Opens a channel that this agent is a member of. Works after a restart, too.
    *
-   * @throws {StaticError} `channel_error` for an invalid name, `not_found` if this agent is not a member
+   * @throws {StaticError} `channel_error` for an invalid name, `not_found` if this agent is not a member, `removed` if it
+   *   was
    */
   channel(name: string): Channel {
     return this.edge.run(() => this.channelOf(this.membershipOf(parseChannelName(name))))
@@ -110,6 +111,7 @@ export class StaticClient implements AsyncDisposable {
   membershipOf(name: ChannelName): Membership {
     const held = this.#agent.memberships.named(name)
     if (!held || held.state === 'founding' || held.state === 'joining') {
+      if (this.#agent.memberships.wasRemoved(name)) throw removedFrom(name)
       throw StaticError.of('not_found', `This agent is not a member of channel ${name}.`)
     }
     return held

@@ -2,14 +2,18 @@ export {
   AuthError,
   ChannelError,
   type ErrorCode,
+  type ErrorJson,
   MlsError,
   QuotaExceededError,
   StaticError,
   TransportError,
 } from '@static/protocol'
-export { type AddOptions, Channel, type ChannelMember, type Envelope } from './channel.ts'
+export { type AddOptions, Channel, type PoisonMessages, type SendOptions } from './channel.ts'
 export { type JoinOffer, StaticClient } from './client.ts'
 export type { AgentEvent } from './core/agent/events.ts'
+export type { HandleOptions } from './core/channel/handling.ts'
+export type { Receipt } from './core/channel/outbox.ts'
+export { type ChannelMember, Envelope, type PoisonMessage } from './envelope.ts'
 export type { IssuedInvite } from './invite/issued.ts'
 export { type InviteOptions, StaticChannelManager } from './manager.ts'
 export type { ClientOptions } from './settings.ts'

@@ -17,6 +17,7 @@ export type {
   LeaverRecord,
   OutboxRecord,
   PendingCommitRecord,
+  PoisonRecord,
   RelaySession,
   SenderRecord,
   Snapshot,
@@ -27,9 +28,9 @@ export type {
 } from './ports.ts'
 export { openSession } from './session/session.ts'
 export { prepareChanges } from './store/changes.ts'
-export { prepareInbox, readSnapshot } from './store/snapshot.ts'
+export { prepareInbox, preparePoison, readSnapshot } from './store/snapshot.ts'
 export type { Value } from './store/sqlite.ts'
-export type { Key, Rows, RowsOf, Table } from './store/table.ts'
+export type { Key, Rows, RowsOf, Table, Totals } from './store/table.ts'
 export { IDENTITY } from './store/tables/agent.ts'
 export { TABLES } from './store/tables/all.ts'
 export { Delivery } from './transport/delivery.ts'

@@ -1,8 +1,10 @@
 /** Channels by name, with invites: the simple way to use an agent. */
 import { parseChannelName, StaticError } from '@static/protocol'
-import type { Channel, Envelope } from './channel.ts'
+import type { Channel, SendOptions } from './channel.ts'
 import { StaticClient } from './client.ts'
 import type { AgentParts } from './core/agent/agent.ts'
+import type { Envelope } from './envelope.ts'
+import type { Receipt } from './core/channel/outbox.ts'
 import { ErrorEdge } from './error-edge.ts'
 import { Invites } from './invite/invites.ts'
 import type { IssuedInvite } from './invite/issued.ts'
@@ -26,14 +28,12 @@ const MOST_AT_ONCE = 100
 const LONGEST_TIMER_MS = 2 ** 31 - 1
 
 /** A pending read of the next payload. */
-interface Waiting {
-  readonly iterator: AsyncIterator<Envelope, undefined>
-  readonly next: Promise<IteratorResult<Envelope, undefined>>
-}
+type Waiting = Promise<IteratorResult<Envelope, undefined>>
 
-/** What the last call received from one channel and has not settled yet. */
+/** What `receive` has of one channel. */
 interface Reader {
-  readonly given: AsyncIterator<Envelope, undefined>[]
+  /** What the last call returned and the next one settles. */
+  given: Envelope[]
   readonly waiting: Waiting[]
 }
 
@@ -52,7 +52,7 @@ export class StaticChannelManager implements AsyncDisposable {
   /** Resolves with `listener_died` if join requests are no longer answered. Close the manager and create a new one. */
   readonly died: Promise<StaticError>
   readonly #invites: Invites
-  readonly #readers = new WeakMap<Channel, Reader>()
+  readonly #readers = new Map<Channel, Reader>()
   #died: StaticError | undefined
 
   private constructor(client: StaticClient, invites: Invites, died: Promise<StaticError>) {
@@ -143,18 +143,22 @@ export class StaticChannelManager implements AsyncDisposable {
   }
 
   /** Sends a string or bytes. See `Channel.send`. */
-  async send(name: string, payload: Uint8Array | string): Promise<void> {
-    await this.client.channel(name).send(payload)
+  async send(name: string, payload: Uint8Array | string, options: SendOptions = {}): Promise<Receipt> {
+    return await this.client.channel(name).send(payload, options)
   }
 
-  /** The next payload, or null if none arrives within `timeout` seconds. The next call settles it. */
+  /**
+   * The next payload, or null if none arrives within `timeout` seconds. The next call for this channel settles it, and
+   * so does `close`.
+   */
   async receive(name: string, timeout: number = RECEIVE_SECONDS): Promise<Uint8Array | null> {
     const [envelope] = await this.client.edge.wait(() => this.#receive(name, timeout * MS, 1))
     return envelope?.payload ?? null
   }
 
   /**
-   * All available payloads, at most 100. Waits up to `timeout` seconds for the first one. The next call settles them.
+   * All available payloads, at most 100. Waits up to `timeout` seconds for the first one. The next call settles them,
+   * and so does `close`.
    */
   async receiveEnvelopes(name: string, timeout: number = RECEIVE_SECONDS): Promise<readonly Envelope[]> {
     return await this.client.edge.wait(() => this.#receive(name, timeout * MS, MOST_AT_ONCE))
@@ -165,8 +169,9 @@ export class StaticChannelManager implements AsyncDisposable {
     return this.client.channels()
   }
 
-  /** Shuts the agent down. See `StaticClient.close`. */
+  /** Settles what was received and shuts the agent down. See `StaticClient.close`. */
   async close(): Promise<void> {
+    for (const { given } of this.#readers.values()) for (const envelope of given) envelope.settle()
     await this.client.close()
   }
 
@@ -179,21 +184,25 @@ export class StaticChannelManager implements AsyncDisposable {
     const channel = this.client.channel(name)
     const reader = this.#readers.get(channel) ?? { given: [], waiting: [] }
     this.#readers.set(channel, reader)
-    for (const iterator of reader.given.splice(0)) await iterator.return?.()
-    // Each iterator holds one payload until the next call settles it. After a timeout, one read stays pending.
+    const settled = reader.given
+    reader.given = []
+    for (const envelope of settled) envelope.settle()
+    // After a timeout, one read stays pending.
     const waiting = reader.waiting.shift() ?? waitOn(channel)
-    const first = await withinTime(waiting.next, timeoutMs)
+    const first = await withinTime(waiting, timeoutMs)
     if (!first) {
       reader.waiting.push(waiting)
       return []
     }
-    reader.given.push(waiting.iterator)
     const envelopes = [valueOf(first)]
     while (envelopes.length < most && channel.hasNext) {
-      const another = waitOn(channel)
-      reader.given.push(another.iterator)
-      envelopes.push(valueOf(await another.next))
+      const next = await waitOn(channel).catch(() => undefined)
+      // The next call gets the error.
+      if (!next || next.done === true) break
+      envelopes.push(next.value)
     }
+    for (const envelope of envelopes) envelope.markGiven()
+    reader.given.push(...envelopes)
     return envelopes
   }
 
@@ -203,11 +212,10 @@ export class StaticChannelManager implements AsyncDisposable {
 }
 
 function waitOn(channel: Channel): Waiting {
-  const iterator = channel.envelopes()
-  const next = iterator.next()
+  const next = channel.readAhead().next()
   // The next call to receive gets the error. If there is none, it must not count as an unhandled rejection.
   next.catch(() => {})
-  return { iterator, next }
+  return next
 }
 
 function valueOf(result: IteratorResult<Envelope, undefined>): Envelope {

@@ -48,6 +48,7 @@ export async function openParts(settings: Settings): Promise<AgentParts> {
         tokens: isGuest ? undefined : makeTokenSource({ apiUrl, apiKey, ca, agentId }),
         traffic,
         cellsPerSecond,
+        wait: settings.wait,
         listener,
       })
     },

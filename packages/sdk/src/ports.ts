@@ -89,6 +89,8 @@ export interface ChannelRecord {
    * them. Kept here so that a channel whose group cannot be read can still be left. None before a Welcome was read.
    */
   readonly leafKeys: readonly Uint8Array[]
+  /** No message beyond this index was given to the application. Exact after an orderly close, else an upper bound. */
+  readonly givenUpTo: number
   /** Of an offer: who has made the Welcome, and when it came. */
   readonly offeredBy: AgentId | undefined
   readonly offeredAt: Time
@@ -200,6 +202,15 @@ export interface InboxRecord {
   readonly receivedAt: Time
   readonly ciphertext: Uint8Array
   readonly messageKey: Uint8Array
+  /** How often a handler has begun with it, as far as it was written down. */
+  readonly attempts: number
+}
+
+/** A message that a handler has failed on too often: put aside until someone retries or drops it. */
+export interface PoisonRecord extends InboxRecord {
+  /** The handler's last error. */
+  readonly reason: string
+  readonly putAsideAt: Time
 }
 
 /** One change in a transaction. */
@@ -234,6 +245,9 @@ export type Change =
   | { readonly type: 'putInbox'; readonly id: ChannelId; readonly record: InboxRecord }
   /** The application has settled the message. */
   | { readonly type: 'dropInbox'; readonly id: ChannelId; readonly index: number }
+  /** Moves a message out of the inbox. */
+  | { readonly type: 'putPoison'; readonly id: ChannelId; readonly record: PoisonRecord }
+  | { readonly type: 'dropPoison'; readonly id: ChannelId; readonly index: number }
   /** The agent has left but is still in the group. With its signed notice, any member can remove it. */
   | { readonly type: 'putLeaver'; readonly id: ChannelId; readonly leaver: LeaverRecord }
   | { readonly type: 'dropLeaver'; readonly id: ChannelId; readonly agent: AgentId }
@@ -245,6 +259,9 @@ export type Change =
   | { readonly type: 'dropAttempt'; readonly invite: string }
   /** Pins the key of an identity in the channels of an owner. */
   | { readonly type: 'putPin'; readonly owner: AgentId; readonly identity: Uint8Array; readonly agent: AgentId }
+  /** Remembers that this agent was removed from a channel of which nothing else is left. */
+  | { readonly type: 'putRemoved'; readonly record: RemovedRecord }
+  | { readonly type: 'dropRemoved'; readonly name: string }
   /** Pins the relay behind an endpoint. */
   | { readonly type: 'putRelay'; readonly endpoint: string; readonly relayId: Uint8Array }
 
@@ -269,6 +286,19 @@ export interface StoredChannel {
   readonly answered: readonly AnsweredRecord[]
   /** Bytes of ciphertext that are not settled yet. */
   readonly inboxBytes: number
+  readonly poison: PoisonTotals
+}
+
+/** How much is put aside, in bytes of ciphertext. */
+export interface PoisonTotals {
+  readonly messages: number
+  readonly bytes: number
+}
+
+/** A channel that this agent was removed from. */
+export interface RemovedRecord {
+  readonly name: string
+  readonly at: Time
 }
 
 /** Everything that an agent loads when it starts. */
@@ -276,6 +306,7 @@ export interface Snapshot {
   readonly identity: IdentityRecord
   readonly keyPackages: readonly KeyPackageRecord[]
   readonly channels: readonly StoredChannel[]
+  readonly removed: readonly RemovedRecord[]
   readonly pins: readonly { readonly owner: AgentId; readonly identity: Uint8Array; readonly agent: AgentId }[]
   readonly relays: ReadonlyMap<string, Uint8Array>
   readonly invites: readonly InviteRecord[]
@@ -289,6 +320,8 @@ export interface AgentStore {
   load(): Snapshot
   /** The next unsettled messages of a channel after an index, in order. */
   inbox(id: ChannelId, after: number, limit: number): readonly InboxRecord[]
+  /** The messages of a channel that were put aside, in order. */
+  poison(id: ChannelId): readonly PoisonRecord[]
   /** Writes all changes or none. They are on disk when it returns. */
   write(changes: readonly Change[]): void
   /** Moves the write-ahead log into the database file and empties it, so that no deleted data stays readable there. */

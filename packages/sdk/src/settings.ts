@@ -47,6 +47,11 @@ export interface ClientOptions {
   readonly acceptRolledBack?: boolean
   /** Timeout in milliseconds of one attempt to reach the relay. Default: 5,000. */
   readonly connectTimeoutMs?: number
+  /**
+   * Start even if the relay or the API cannot be reached: `connect` resolves, and the agent connects when it can.
+   * Default: false.
+   */
+  readonly wait?: boolean
 }
 
 /** The settings of a client, complete and validated. */
@@ -70,6 +75,7 @@ export interface Settings {
   readonly key: KeySource
   readonly acceptRolledBack: boolean
   readonly connectTimeoutMs: number
+  readonly wait: boolean
 }
 
 /** Environment variables of a process. */
@@ -155,6 +161,7 @@ export function resolveSettings(
     key: options.key ?? { type: 'file' },
     acceptRolledBack: flag('acceptRolledBack', options.acceptRolledBack, false),
     connectTimeoutMs: checkTimeout(options.connectTimeoutMs),
+    wait: flag('wait', options.wait, false),
   }
 }
 

@@ -39,6 +39,7 @@ class Secrets {
     const watched: AgentStore = {
       load: () => store.load(),
       inbox: (id, after, limit) => store.inbox(id, after, limit),
+      poison: (id) => store.poison(id),
       write: (changes) => {
         for (const change of changes) secrets.#note(change)
         store.write(changes)
@@ -232,7 +233,7 @@ test('no file contains a payload or a secret after kill -9', async (t) => {
     // Odd ones send when they are killed, the others receive.
     const task =
       call % 2 === 0 ? ({ type: 'receive', count: 4 } as const) : ({ type: 'send', texts: [canary] } as const)
-    await scene.crash(task, crashAt, { meanwhile: () => own!.send(`${canary} unread`) })
+    await scene.crash(task, crashAt, { meanwhile: async () => void (await own!.send(`${canary} unread`)) })
     const { directory } = scene
     const copy = await reopened(copyOf(directory), scene.agent)
     const held = Secrets.of(copy)

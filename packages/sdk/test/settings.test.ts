@@ -70,6 +70,7 @@ void test('options alone are sufficient', () => {
     key: { type: 'file' },
     acceptRolledBack: false,
     connectTimeoutMs: 5000,
+    wait: false,
   }
   assert.deepEqual(resolveSettings(OPTIONS, home()), expected)
   const key = { type: 'passphrase', passphrase: 'x' } as const

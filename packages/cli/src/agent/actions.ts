@@ -3,7 +3,7 @@
  * Arguments and results are JSON, so that both work the same way.
  */
 import { StaticError } from '@static/protocol'
-import type { Channel, Envelope, StaticChannelManager } from '@static/sdk'
+import type { Channel, ChannelMember, Envelope, PoisonMessage, StaticChannelManager } from '@static/sdk'
 
 /** How long `list` and `members` wait to catch up with the relay; after that they show the last known state. */
 const LIST_TIMEOUT_MS = 3000
@@ -59,6 +59,27 @@ export interface Message {
   /** Base64. */
   readonly payload: string
 }
+
+/** A message that was sent. */
+export interface SentMessage {
+  readonly message_id: string
+  readonly index: number
+}
+
+/** A message that was put aside, without its payload. */
+export interface PoisonSummary {
+  readonly index: number
+  readonly message_id: string
+  readonly time: string
+  readonly sender: Message['sender']
+  readonly bytes: number
+  readonly attempts: number
+  readonly reason: string
+  readonly put_aside_at: string
+}
+
+/** Reasons are shortened so that the longest list fits into one answer of the socket. */
+const MOST_REASON_LETTERS = 200
 
 /** The actions by name; each takes the agent, then the arguments of the command. */
 export const ACTIONS = {
@@ -138,10 +159,17 @@ export const ACTIONS = {
     return summary(manager, await manager.joinWithToken(name, token, timeout))
   },
 
-  /** Sends base64 payloads in this order; resolves when the relay has stored all of them. */
-  async send(manager: StaticChannelManager, name: string, payloads: readonly string[]): Promise<void> {
+  /** Sends base64 payloads in this order; resolves when the relay has stored all of them. `timeout` 0: no limit. */
+  async send(
+    manager: StaticChannelManager,
+    name: string,
+    payloads: readonly string[],
+    timeout: number,
+  ): Promise<readonly SentMessage[]> {
     const channel = manager.client.channel(name)
-    await Promise.all(payloads.map((payload) => channel.send(Buffer.from(payload, 'base64'))))
+    const limit = timeout > 0 ? { timeout } : {}
+    const sent = await Promise.all(payloads.map((payload) => channel.send(Buffer.from(payload, 'base64'), limit)))
+    return sent.map(({ messageId, index }) => ({ message_id: messageId, index }))
   },
 
   async verify(manager: StaticChannelManager, name: string): Promise<string> {
@@ -165,6 +193,20 @@ export const ACTIONS = {
     const channel = manager.client.channel(name)
     await channel.resetRoster()
     return channel.members().length
+  },
+
+  poisonList(manager: StaticChannelManager, name: string): readonly PoisonSummary[] {
+    return manager.client.channel(name).poison.list().map(poisonSummary)
+  },
+
+  async poisonRetry(manager: StaticChannelManager, name: string, indexes: readonly number[]): Promise<void> {
+    const { poison } = manager.client.channel(name)
+    for (const index of indexes) await poison.retry(index)
+  },
+
+  async poisonDrop(manager: StaticChannelManager, name: string, indexes: readonly number[]): Promise<void> {
+    const { poison } = manager.client.channel(name)
+    for (const index of indexes) await poison.drop(index)
   },
 
   async delete(manager: StaticChannelManager, name: string): Promise<void> {
@@ -213,11 +255,7 @@ export function messageOf(channel: string, envelope: Envelope): Message {
     epoch,
     time: time.toISOString(),
     redelivered,
-    sender: {
-      agent_id: sender.agentId,
-      fingerprint: sender.fingerprint,
-      identity: Buffer.from(sender.identity).toString(),
-    },
+    sender: senderOf(sender),
     payload: Buffer.from(payload).toString('base64'),
   }
 }
@@ -251,6 +289,24 @@ function findMember(members: readonly MemberSummary[], channel: string, wanted: 
     found === undefined ? 'not_found' : 'invalid_request',
     `Channel ${channel} ${problem} ${JSON.stringify(wanted)}. Use a fingerprint from the list of members.`,
   )
+}
+
+function poisonSummary(message: PoisonMessage): PoisonSummary {
+  const { index, messageId, time, sender, payload, attempts, reason, putAsideAt } = message
+  return {
+    index,
+    message_id: messageId,
+    time: time.toISOString(),
+    sender: senderOf(sender),
+    bytes: payload.length,
+    attempts,
+    reason: reason.slice(0, MOST_REASON_LETTERS),
+    put_aside_at: putAsideAt.toISOString(),
+  }
+}
+
+function senderOf({ agentId, fingerprint, identity }: ChannelMember): Message['sender'] {
+  return { agent_id: agentId, fingerprint, identity: Buffer.from(identity).toString() }
 }
 
 /** Waits until the agent has processed everything on the relay; resolves to the reason if it cannot. */

@@ -6,10 +6,9 @@ import { StaticError } from '@static/protocol'
 import type { Channel, Envelope, StaticChannelManager } from '@static/sdk'
 import { type Message, messageOf } from './actions.ts'
 
-/** A message that has arrived, held by its iterator until it is settled; or the error that ended the channel. */
+/** A message that has arrived, held until it is settled; or the error that ended the channel. */
 interface QueuedMessage {
   readonly order: number
-  readonly iterator: AsyncIterator<Envelope, undefined>
   readonly envelope: Envelope | undefined
   readonly error: unknown
   /** Whether it has been handed to a follower before. */
@@ -24,7 +23,7 @@ export interface Follower {
   /** Settles the previous message and waits for the next. Rejects with the error that ended the channel. */
   next(): Promise<Message>
   /** Settles the last message without asking for another. */
-  settle(): Promise<void>
+  settle(): void | Promise<void>
   /** Returns an unsettled message to the queue. */
   abandon(): void
 }
@@ -46,15 +45,14 @@ export class MessageQueue {
     let held: QueuedMessage | undefined
     let waiter: Waiter | undefined
     let abandoned = false
-    const settle = async (): Promise<void> => {
+    const settle = (): void => {
       const settled = held
       held = undefined
-      await settled?.iterator.return?.()
+      settled?.envelope?.settle()
     }
     return {
       next: async () => {
-        await settle()
-        // Abandoned meanwhile: a message taken now would be lost.
+        settle()
         if (abandoned) throw StaticError.of('closed')
         const taken = await new Promise<QueuedMessage>((resolve) => {
           waiter = (found) => {
@@ -74,7 +72,6 @@ export class MessageQueue {
       abandon: () => {
         abandoned = true
         if (waiter) queue.cancel(waiter)
-        // Do not end its iterator: that would settle it.
         if (held) queue.put(held)
         held = undefined
       },
@@ -119,16 +116,18 @@ class ChannelQueue {
   }
 
   #fetch(): void {
-    const iterator = this.#channel.envelopes()
     const order = this.#count++
     this.#requested++
     const arrive = (envelope: Envelope | undefined, error?: unknown): void => {
       this.#requested--
-      this.put({ order, iterator, envelope, error, given: false })
+      this.put({ order, envelope, error, given: false })
     }
-    iterator.next().then(
-      ({ value }) => arrive(value, StaticError.of('closed')),
-      (error: unknown) => arrive(undefined, error),
-    )
+    this.#channel
+      .envelopes()
+      .next()
+      .then(
+        ({ value }) => arrive(value, StaticError.of('closed')),
+        (error: unknown) => arrive(undefined, error),
+      )
   }
 }

@@ -14,6 +14,7 @@ import {
   verifyCommand,
 } from './channel/manage.ts'
 import { membersCommand, removeCommand } from './channel/members.ts'
+import { poisonCommand } from './channel/poison.ts'
 import { sendCommand } from './channel/send.ts'
 
 export function channelCommand(): Command {
@@ -27,6 +28,7 @@ export function channelCommand(): Command {
     .addCommand(joinCommand())
     .addCommand(sendCommand())
     .addCommand(listenCommand())
+    .addCommand(poisonCommand())
     .addCommand(verifyCommand())
     .addCommand(rotateCommand())
     .addCommand(resetRosterCommand())

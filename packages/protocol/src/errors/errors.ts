@@ -15,6 +15,16 @@ export interface ErrorDetails {
   readonly resourceId?: string
 }
 
+/** An error as JSON. */
+export interface ErrorJson extends Omit<ErrorDetails, 'cause'> {
+  readonly name: string
+  readonly code: ErrorCode
+  readonly message: string
+  readonly retryable: boolean
+  readonly docUrl?: string
+  readonly cause?: { readonly code?: string; readonly message: string }
+}
+
 /** The page of an API that explains a code. */
 export function docUrlOf(apiUrl: string, code: ErrorCode): string {
   return `${apiUrl}/docs/errors#${code}`
@@ -53,6 +63,22 @@ export class StaticError extends Error {
     if (apiUrl !== undefined) this.#docUrl ??= docUrlOf(apiUrl, this.code)
   }
 
+  /** What `JSON.stringify` writes, for logs and other processes. The cause is included without its stack. */
+  toJSON(): ErrorJson {
+    const { retryAfter, errors, resourceId } = this.details
+    return {
+      name: this.name,
+      code: this.code,
+      message: this.message,
+      retryable: this.retryable,
+      ...(this.docUrl !== undefined && { docUrl: this.docUrl }),
+      ...(retryAfter !== undefined && { retryAfter }),
+      ...(errors !== undefined && { errors }),
+      ...(resourceId !== undefined && { resourceId }),
+      ...(this.cause !== undefined && { cause: causeJson(this.cause) }),
+    }
+  }
+
   /** Creates an error of the class that belongs to the code. */
   static of(code: ErrorCode, message?: string, details?: ErrorDetails): StaticError {
     return new FAMILIES[ERRORS[code].family](code, message, details)
@@ -63,6 +89,11 @@ export class StaticError extends Error {
     if (error instanceof StaticError) return error
     return new StaticError('internal_error', 'Static failed because of a bug.', { cause: error })
   }
+}
+
+function causeJson(cause: unknown): NonNullable<ErrorJson['cause']> {
+  if (cause instanceof StaticError) return { code: cause.code, message: cause.message }
+  return { message: cause instanceof Error ? cause.message : String(cause) }
 }
 
 /** The credential is missing, wrong or insufficient. */

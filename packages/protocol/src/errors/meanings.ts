@@ -27,6 +27,9 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, string>> = {
   unavailable:
     'The service cannot respond right now: its database is unreachable, it is starting or stopping, or its queue is full.',
   rate_limited: 'More requests were made than the limit in the message allows.',
+  cancelled: 'A timeout or an AbortSignal ended the call before the message was encrypted. It will not be sent.',
+  send_pending:
+    'A timeout or an AbortSignal ended the call when the message was already stored for sending. It is sent as soon as the relay accepts it, if need be at the next start.',
   closed: 'The client, manager or channel was closed, either by this program or because it ended.',
 
   channel_error: 'The channel name does not have the required form.',

@@ -21,6 +21,8 @@ export type ErrorCode =
   | 'listener_died'
   | 'unavailable'
   | 'rate_limited'
+  | 'cancelled'
+  | 'send_pending'
   | 'closed'
   | 'channel_error'
   | 'channel_exists'
@@ -80,6 +82,7 @@ export interface ErrorRow {
 
 /** Canonical gRPC status numbers, by name. */
 const GRPC = {
+  cancelled: 1,
   invalidArgument: 3,
   deadlineExceeded: 4,
   notFound: 5,
@@ -223,6 +226,22 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorRow>> = {
     GRPC.unavailable,
   ),
   rate_limited: transport(429, 'Too many requests', ['Too many requests.', RETRY_AFTER], GRPC.resourceExhausted),
+  cancelled: transport(
+    408,
+    'Cancelled',
+    ['The call was cancelled, by its timeout or signal, before anything was sent.', 'Try again.'],
+    GRPC.cancelled,
+  ),
+  send_pending: transport(
+    504,
+    'Message may still arrive',
+    [
+      'The call ended before the relay had stored the message, which is still being sent.',
+      'Do not send it again: it could arrive twice.',
+    ],
+    GRPC.deadlineExceeded,
+    false,
+  ),
   closed: transport(
     409,
     'Closed',

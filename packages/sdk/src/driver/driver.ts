@@ -3,9 +3,10 @@
  * Channels, iterators and offers are identified by number.
  */
 import { StaticError, toHex } from '@static/protocol'
-import type { Channel, ChannelMember } from '../channel.ts'
+import type { Channel, SendOptions } from '../channel.ts'
 import { type JoinOffer, StaticClient } from '../client.ts'
 import type { AgentEvent } from '../core/agent/events.ts'
+import type { ChannelMember, PoisonMessage } from '../envelope.ts'
 import type { IssuedInvite } from '../invite/issued.ts'
 import { StaticChannelManager } from '../manager.ts'
 import { failureOf } from './failure.ts'
@@ -26,6 +27,9 @@ interface Answer {
   readonly bytes?: Uint8Array
 }
 
+/** At most 8 MiB of payloads. */
+const MOST_POISON = 32
+
 /** The client of one program. */
 export class Driver {
   readonly #tell: Tell
@@ -34,6 +38,8 @@ export class Driver {
   readonly #channels: { readonly channel: Channel; readonly reading: Reading }[] = []
   readonly #listenings = new Map<number, Listening>()
   readonly #offers = new Map<number, JoinOffer>()
+  /** By the number of the call. */
+  readonly #handlings = new Map<number, AbortController>()
   #numbers = 0
 
   constructor(tell: Tell) {
@@ -43,15 +49,12 @@ export class Driver {
   /** Handles a frame from the program. */
   take({ header, bytes }: Frame): void {
     const said = header as (Ask & { readonly id: number }) | Word
-    if (said.do === 'more') this.#held(said.on).reading.more(said.count, said.run)
-    else if (said.do === 'settle') this.#held(said.on).reading.settle(said.tokens)
-    else {
-      const { id } = said
-      this.#answer(said, bytes).then(
-        ({ result, bytes }) => this.#tell({ id, result }, bytes),
-        (error: unknown) => this.#tell({ id, error: failureOf(error) }),
-      )
-    }
+    if (!('id' in said)) return this.#hear(said)
+    const { id } = said
+    this.#answer(said, bytes).then(
+      ({ result, bytes }) => this.#tell({ id, result }, bytes),
+      (error: unknown) => this.#tell({ id, error: failureOf(error) }),
+    )
   }
 
   /** Shuts the client down. */
@@ -59,7 +62,22 @@ export class Driver {
     await this.#client?.close()
   }
 
-  async #answer(ask: Ask, bytes: Uint8Array): Promise<Answer> {
+  #hear(word: Word): void {
+    switch (word.do) {
+      case 'more':
+        return this.#held(word.on).reading.more(word.count, word.run)
+      case 'settle':
+        return this.#held(word.on).reading.settle(word.tokens)
+      case 'given':
+        return this.#held(word.on).reading.given(word.upTo)
+      case 'handled':
+        return this.#held(word.on).reading.handled(word.token, word.error)
+      case 'stopHandling':
+        return this.#handlings.get(word.call)?.abort()
+    }
+  }
+
+  async #answer(ask: Ask & { readonly id: number }, bytes: Uint8Array): Promise<Answer> {
     switch (ask.do) {
       case 'connect':
         return { result: await this.#connect(ask, bytes) }
@@ -78,8 +96,9 @@ export class Driver {
         return { result: this.#describe(await this.#open().joinChannel(ask.name, bytes, options)) }
       }
       case 'send':
-        await this.#held(ask.on).channel.send(bytes)
-        return {}
+        return { result: await this.#held(ask.on).channel.send(bytes, limitOf(ask)) }
+      case 'waitForMember':
+        return { result: plainMember(await this.#held(ask.on).channel.waitForMember(ask.agentId, limitOf(ask))) }
       case 'addMember':
         return { bytes: await this.#held(ask.on).channel.addMember(ask.agentId ?? bytes, ask) }
       case 'members':
@@ -122,7 +141,17 @@ export class Driver {
       case 'joinWithToken':
         return { result: this.#describe(await this.#managed().joinWithToken(ask.name, ask.token, ask.timeout)) }
       case 'sendTo':
-        await this.#managed().send(ask.name, bytes)
+        return { result: await this.#managed().send(ask.name, bytes, limitOf(ask)) }
+      case 'handle':
+        await this.#handle(ask)
+        return {}
+      case 'poison':
+        return poisonAnswer(this.#held(ask.on).channel.poison.list(), ask.after)
+      case 'retryPoison':
+        await this.#held(ask.on).channel.poison.retry(ask.index)
+        return {}
+      case 'dropPoison':
+        await this.#held(ask.on).channel.poison.drop(ask.index)
         return {}
       case 'events':
         return { result: this.#listen(this.#open().events()) }
@@ -152,6 +181,16 @@ export class Driver {
     }
     const { agentId, apiUrl } = this.#client
     return { agentId, fingerprint: this.#client.fingerprint(), apiUrl: apiUrl ?? null }
+  }
+
+  async #handle({ id, on, concurrency, attempts }: Extract<Ask, { readonly do: 'handle' }> & { readonly id: number }) {
+    const stopping = new AbortController()
+    this.#handlings.set(id, stopping)
+    try {
+      await this.#held(on).reading.handle(id, { concurrency, attempts, signal: stopping.signal })
+    } finally {
+      this.#handlings.delete(id)
+    }
   }
 
   async #next(on: number): Promise<unknown> {
@@ -214,12 +253,29 @@ export class Driver {
   }
 }
 
+function limitOf({ timeout }: { readonly timeout?: number }): SendOptions {
+  return timeout === undefined ? {} : { timeout }
+}
+
 function plainMember({ agentId, fingerprint, identity }: ChannelMember): unknown {
   return { agentId, fingerprint, identity: toHex(identity) }
 }
 
 function plainInvite({ expiresAt, ...invite }: IssuedInvite): unknown {
   return { ...invite, expiresAt: expiresAt.getTime() / 1000 }
+}
+
+/** The first of these messages after an index: not all, because a frame is limited. */
+function poisonAnswer(all: readonly PoisonMessage[], after: number): Answer {
+  const messages = all.filter(({ index }) => index > after).slice(0, MOST_POISON)
+  const result = messages.map(({ payload, sender, time, putAsideAt, ...fields }) => ({
+    ...fields,
+    bytes: payload.length,
+    sender: plainMember(sender),
+    time: time.getTime(),
+    putAsideAt: putAsideAt.getTime(),
+  }))
+  return { result, bytes: Buffer.concat(messages.map(({ payload }) => payload)) }
 }
 
 /** Converts errors and bytes in an event to JSON values. */

@@ -4,16 +4,6 @@ import type { Failure } from './messages.ts'
 
 /** The wire form of an error. */
 export function failureOf(error: unknown): Failure {
-  const { code, message, cause, docUrl } = StaticError.from(error)
-  return {
-    code,
-    message,
-    ...(docUrl !== undefined && { docUrl }),
-    ...(cause !== undefined && { cause: causeOf(cause) }),
-  }
-}
-
-function causeOf(cause: unknown): NonNullable<Failure['cause']> {
-  if (cause instanceof StaticError) return { code: cause.code, message: cause.message }
-  return { message: cause instanceof Error ? cause.message : String(cause) }
+  const { code, message, cause, docUrl } = StaticError.from(error).toJSON()
+  return { code, message, ...(docUrl !== undefined && { docUrl }), ...(cause !== undefined && { cause }) }
 }

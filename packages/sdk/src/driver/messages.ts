@@ -7,7 +7,10 @@ export type Ask =
   | {
       readonly do: 'connect'
       readonly manager: boolean
-      readonly options: Pick<ClientOptions, 'endpoint' | 'dataDir' | 'apiKey' | 'apiUrl' | 'ca' | 'traffic' | 'offers'>
+      readonly options: Pick<
+        ClientOptions,
+        'endpoint' | 'dataDir' | 'apiKey' | 'apiUrl' | 'ca' | 'traffic' | 'offers' | 'wait'
+      >
       readonly hasIdentity: boolean
     }
   | { readonly do: 'createChannel' | 'channel'; readonly name: string }
@@ -15,7 +18,8 @@ export type Ask =
   /** Bytes: the Welcome. */
   | { readonly do: 'joinChannel'; readonly name: string; readonly owner?: string }
   /** Bytes: the payload. */
-  | { readonly do: 'send'; readonly on: number }
+  | { readonly do: 'send'; readonly on: number; readonly timeout?: number }
+  | { readonly do: 'waitForMember'; readonly on: number; readonly agentId?: string; readonly timeout?: number }
   /** Bytes: the KeyPackage, unless there is an agent id. */
   | { readonly do: 'addMember'; readonly on: number; readonly agentId?: string; readonly acceptNewKey: boolean }
   | { readonly do: 'removeMember'; readonly on: number; readonly agentId: string }
@@ -41,12 +45,20 @@ export type Ask =
   | { readonly do: 'revokeInvite'; readonly token: string }
   | { readonly do: 'joinWithToken'; readonly name: string; readonly token: string; readonly timeout: number }
   /** Bytes: the payload. */
-  | { readonly do: 'sendTo'; readonly name: string }
+  | { readonly do: 'sendTo'; readonly name: string; readonly timeout?: number }
+  /** Answered when the channel ends. */
+  | { readonly do: 'handle'; readonly on: number; readonly concurrency: number; readonly attempts: number }
+  /** The next ones after an index. Bytes of the answer: their payloads, one after the other. */
+  | { readonly do: 'poison'; readonly on: number; readonly after: number }
+  | { readonly do: 'retryPoison' | 'dropPoison'; readonly on: number; readonly index: number }
 
-/** Messages without an answer: ask for more payloads, or settle some. */
+/** Messages without an answer: ask for more payloads, settle some, tell which were passed on or handled. */
 export type Word =
   | { readonly do: 'more'; readonly on: number; readonly count: number; readonly run: number }
   | { readonly do: 'settle'; readonly on: number; readonly tokens: readonly number[] }
+  | { readonly do: 'given'; readonly on: number; readonly upTo: number }
+  | { readonly do: 'handled'; readonly on: number; readonly token: number; readonly error?: string }
+  | { readonly do: 'stopHandling'; readonly call: number }
 
 /** An error for the program to raise. */
 export interface Failure {
@@ -56,22 +68,25 @@ export interface Failure {
   readonly cause?: { readonly code?: string; readonly message: string }
 }
 
+/** A message without its payload; `token` settles it. */
+export interface MessageFields {
+  readonly on: number
+  readonly token: number
+  readonly sender: { readonly agentId: string; readonly fingerprint: string; readonly identity: string }
+  readonly messageId: string
+  readonly index: number
+  readonly epoch: number
+  readonly time: number
+  readonly redelivered: boolean
+}
+
 /** Messages of the driver. */
 export type Told =
   | { readonly id: number; readonly result?: unknown; readonly error?: Failure }
-  /** Bytes: the payload. `token` settles it; `run` is that of the `more` that asked for it. */
-  | {
-      readonly event: 'payload'
-      readonly on: number
-      readonly run: number
-      readonly token: number
-      readonly sender: { readonly agentId: string; readonly fingerprint: string; readonly identity: string }
-      readonly messageId: string
-      readonly index: number
-      readonly epoch: number
-      readonly time: number
-      readonly redelivered: boolean
-    }
+  /** Bytes: the payload. `run` is that of the `more` that asked for it. */
+  | (MessageFields & { readonly event: 'payload'; readonly run: number })
+  /** Bytes: the payload, for the handler of a `handle` call. */
+  | (MessageFields & { readonly event: 'handle'; readonly call: number })
   /** A payload that was asked for will not come. */
   | { readonly event: 'ended'; readonly on: number; readonly run: number; readonly error?: Failure }
   /** The manager no longer answers join requests. */

@@ -1,18 +1,21 @@
 /**
- * Payloads of one channel that the program reads ahead. Each payload has its own iterator, which holds it until the
- * program settles it: anything that the program received but did not settle is delivered again after a crash.
+ * Messages of one channel that the program reads ahead or handles. Each is held until the program settles it: anything
+ * that the program received but did not settle is delivered again.
  */
 import { toHex } from '@static/protocol'
-import type { Channel, Envelope } from '../channel.ts'
+import type { Channel } from '../channel.ts'
+import type { HandleOptions } from '../core/channel/handling.ts'
+import type { Envelope } from '../envelope.ts'
 import { failureOf } from './failure.ts'
-import type { Tell } from './messages.ts'
+import type { Failure, MessageFields, Tell } from './messages.ts'
 
-/** Read-ahead of one channel. */
+/** Read-ahead and handling of one channel. */
 export class Reading {
   readonly #channel: Channel
   readonly #on: number
   readonly #tell: Tell
-  readonly #held = new Map<number, AsyncIterator<Envelope, undefined>>()
+  readonly #held = new Map<number, Envelope>()
+  readonly #handled = new Map<number, PromiseWithResolvers<void>>()
   #tokens = 0
 
   constructor(channel: Channel, on: number, tell: Tell) {
@@ -26,44 +29,76 @@ export class Reading {
     for (let left = count; left > 0; left--) this.#wait(run)
   }
 
+  /** The program has settled these. */
   settle(tokens: readonly number[]): void {
     for (const token of tokens) {
-      // `return` of such an iterator resolves at once and yields nothing.
-      void this.#held.get(token)?.return?.()
+      this.#held.get(token)?.settle()
       this.#held.delete(token)
     }
   }
 
-  #wait(run: number): void {
-    const on = this.#on
-    const iterator = this.#channel.envelopes()
-    iterator.next().then(
-      (result) => {
-        if (result.done) this.#tell({ event: 'ended', on, run })
-        else this.#give(iterator, result.value, run)
-      },
-      (error: unknown) => this.#tell({ event: 'ended', on, run, error: failureOf(error) }),
-    )
+  /** The program has passed all messages up to this one on to its readers. */
+  given(upTo: number): void {
+    for (const [token, envelope] of this.#held) if (token <= upTo) envelope.markGiven()
   }
 
-  #give(iterator: AsyncIterator<Envelope, undefined>, envelope: Envelope, run: number): void {
+  /** Has the program handle each message; `call` is the number of its call. */
+  async handle(call: number, options: HandleOptions): Promise<void> {
+    await this.#channel.handle(async (envelope) => {
+      const token = this.#hold(envelope)
+      const handled = Promise.withResolvers<void>()
+      this.#handled.set(token, handled)
+      this.#tell({ event: 'handle', call, ...this.#fieldsOf(envelope, token) }, envelope.payload)
+      try {
+        await handled.promise
+      } finally {
+        this.#handled.delete(token)
+        this.#held.delete(token)
+      }
+    }, options)
+  }
+
+  /** The program has handled a message, or failed to. */
+  handled(token: number, failure: string | undefined): void {
+    if (failure === undefined) this.#handled.get(token)?.resolve()
+    else this.#handled.get(token)?.reject(new Error(failure))
+  }
+
+  #wait(run: number): void {
+    const on = this.#on
+    const end = (error?: Failure): void =>
+      this.#tell({ event: 'ended', on, run, ...(error === undefined ? {} : { error }) })
+    this.#channel
+      .readAhead()
+      .next()
+      .then(
+        (result) => (result.done ? end() : this.#give(result.value, run)),
+        (error: unknown) => end(failureOf(error)),
+      )
+  }
+
+  #give(envelope: Envelope, run: number): void {
+    const token = this.#hold(envelope)
+    this.#tell({ event: 'payload', run, ...this.#fieldsOf(envelope, token) }, envelope.payload)
+  }
+
+  #hold(envelope: Envelope): number {
     const token = ++this.#tokens
-    this.#held.set(token, iterator)
-    const { payload, sender, messageId, index, epoch, time, redelivered } = envelope
-    this.#tell(
-      {
-        event: 'payload',
-        on: this.#on,
-        run,
-        token,
-        sender: { ...sender, identity: toHex(sender.identity) },
-        messageId,
-        index,
-        epoch,
-        time: time.getTime(),
-        redelivered,
-      },
-      payload,
-    )
+    this.#held.set(token, envelope)
+    return token
+  }
+
+  #fieldsOf(envelope: Envelope, token: number): MessageFields {
+    const { sender, messageId, index, epoch, time, redelivered } = envelope
+    return {
+      on: this.#on,
+      token,
+      sender: { ...sender, identity: toHex(sender.identity) },
+      messageId,
+      index,
+      epoch,
+      time: time.getTime(),
+      redelivered,
+    }
   }
 }

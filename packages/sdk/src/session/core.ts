@@ -248,8 +248,8 @@ export class SessionCore<Key> {
     if (probe) this.#end(probe, failure.error)
     const meant = this.#judged(attempt, failure)
     const giveUp = this.#first?.failed(attempt.way, meant)
-    if (giveUp) return this.#giveUp(giveUp)
     const rule = FAILURES[meant.kind]
+    if (giveUp && !this.#keepsTrying(rule.final, giveUp)) return this.#giveUp(giveUp)
     if (wasOpen || attempt.isSwitch || (rule.final && !this.#first)) this.#emit({ type: 'lost', reason: meant.error })
     if (rule.otherWay && !wasOpen) this.#route.unreachable(attempt.way)
     if (wasOpen && this.#now - (attempt.openedAt ?? 0) >= HEALTHY_MS) this.#backoff.reset()
@@ -268,6 +268,14 @@ export class SessionCore<Key> {
     const { error } = this.#tokens
     if (kind === 'expired') return error instanceof AuthError ? { ...failure, error } : failure
     return isTokenOld && openedAt === undefined ? { ...failure, kind: 'expired' } : failure
+  }
+
+  /** Whether the application wants to go on without a first session. */
+  #keepsTrying(isFinal: boolean, reason: StaticError): boolean {
+    if (isFinal || !this.#options.wait) return false
+    this.#first = undefined
+    this.#emit({ type: 'lost', reason })
+    return true
   }
 
   #giveUp(error: StaticError): void {
@@ -292,8 +300,9 @@ export class SessionCore<Key> {
     this.#tokens?.failed(error, this.#now)
     if (this.#main || this.#closed) return
     const giveUp = this.#first?.tokenFailed(error)
-    if (giveUp) return this.#giveUp(giveUp)
-    if (error instanceof AuthError) this.#emit({ type: 'lost', reason: error })
+    const isFinal = error instanceof AuthError
+    if (giveUp && !this.#keepsTrying(isFinal, giveUp)) return this.#giveUp(giveUp)
+    if (isFinal) this.#emit({ type: 'lost', reason: error })
   }
 
   /** Refreshes the open session with a new token when it is due. */

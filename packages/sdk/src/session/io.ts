@@ -82,6 +82,8 @@ export interface CoreOptions {
   readonly fallback: boolean
   /** Whether there is a token source. Without one the agent is a guest. */
   readonly tokens: boolean
+  /** Whether to keep dialing if the relay or the API cannot be reached at first. */
+  readonly wait: boolean
   readonly signer: Signer
   readonly traffic: TrafficProfileName
   /** Rate of the strict profile if it is not the default, otherwise 0. */

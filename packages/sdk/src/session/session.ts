@@ -40,6 +40,8 @@ export interface SessionOptions {
   readonly traffic?: TrafficProfileName | undefined
   /** Rate of the strict profile, if it is not the default. */
   readonly cellsPerSecond?: number | undefined
+  /** Whether to go on if the relay or the API cannot be reached at first; `ready` resolves then. Default: false. */
+  readonly wait?: boolean | undefined
   readonly listener: SessionListener
   /** Receives errors thrown by a listener or callback. By default they end the process, like any uncaught exception. */
   readonly onBug?: ((error: unknown) => void) | undefined
@@ -102,6 +104,7 @@ class Session implements RelaySession {
       way: endpoint.way,
       fallback: fallback !== undefined,
       tokens: tokens !== undefined,
+      wait: options.wait === true,
       signer: { publicKey, sign, random, hash: sha256 },
       traffic,
       cellsPerSecond,
@@ -208,6 +211,8 @@ class Session implements RelaySession {
           this.#ready.resolve()
           return listener.opened(effect.info)
         case 'lost':
+          // Before the first session: the application does not wait for it.
+          this.#ready.resolve()
           return listener.lost(effect.reason)
         case 'pin':
           return listener.pin(effect.endpoint, effect.relayId)

@@ -1,5 +1,5 @@
 /**
- * Ciphertexts of outbox and inbox, stored apart from the rows that describe them. Row numbers that are no longer needed
+ * Ciphertexts of messages, stored apart from the rows that describe them. Row numbers that are no longer needed
  * are reused: overwriting a row in place dirties one page, while deleting and inserting moves rows and frees pages,
  * each of which is wiped and written. Wiping the message key, which is in the small row, touches no ciphertext. A
  * leftover ciphertext is useless without that key and is deleted at the next checkpoint.
@@ -79,7 +79,7 @@ export class Bodies {
 export function deleteLeftovers(database: Database): void {
   database.exec(`
     DELETE FROM body WHERE number NOT IN (
-      SELECT body FROM outbox WHERE body_hash IS NULL UNION ALL SELECT body FROM inbox
+      SELECT body FROM outbox WHERE body_hash IS NULL UNION ALL SELECT body FROM inbox UNION ALL SELECT body FROM poison
     )
   `)
 }

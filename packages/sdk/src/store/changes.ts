@@ -2,7 +2,7 @@
 import { StaticError } from '@static/protocol'
 import type { Change, ChannelId, EpochRecord } from '../ports.ts'
 import type { RowsOf } from './table.ts'
-import { KEY_PACKAGE, PIN, RELAY } from './tables/agent.ts'
+import { KEY_PACKAGE, PIN, RELAY, REMOVED } from './tables/agent.ts'
 import {
   CHANNEL,
   channelRow,
@@ -16,7 +16,7 @@ import {
   WELCOME,
 } from './tables/channel.ts'
 import { ATTEMPT, INVITE, JOINER } from './tables/invites.ts'
-import { INBOX, OUTBOX } from './tables/messages.ts'
+import { INBOX, OUTBOX, POISON } from './tables/messages.ts'
 
 /** The handler of each type of change. */
 type Steps = { readonly [Type in Change['type']]: (change: Extract<Change, { readonly type: Type }>) => void }
@@ -35,13 +35,17 @@ export function prepareChanges(rowsOf: RowsOf): (change: Change) => void {
   return (change) => (steps[change.type] as (change: Change) => void)(change)
 }
 
-function agentSteps(rowsOf: RowsOf): Pick<Steps, 'putKeyPackage' | 'dropKeyPackage' | 'putPin' | 'putRelay'> {
-  const [keyPackages, pins, relays] = [rowsOf(KEY_PACKAGE), rowsOf(PIN), rowsOf(RELAY)]
+type AgentStep = 'putKeyPackage' | 'dropKeyPackage' | 'putPin' | 'putRelay' | 'putRemoved' | 'dropRemoved'
+
+function agentSteps(rowsOf: RowsOf): Pick<Steps, AgentStep> {
+  const [keyPackages, pins, relays, removed] = [rowsOf(KEY_PACKAGE), rowsOf(PIN), rowsOf(RELAY), rowsOf(REMOVED)]
   return {
     putKeyPackage: ({ record }) => keyPackages.put(record),
     dropKeyPackage: ({ ref }) => keyPackages.drop(ref),
     putPin: (pin) => pins.put(pin),
     putRelay: (relay) => relays.put(relay),
+    putRemoved: ({ record }) => removed.put(record),
+    dropRemoved: ({ name }) => removed.drop(name),
   }
 }
 
@@ -50,13 +54,14 @@ type ChannelStep = 'putChannel' | 'dropChannel' | 'putWelcome' | 'putSender' | '
 function channelSteps(rowsOf: RowsOf): Pick<Steps, ChannelStep> {
   const [channels, welcomes] = [rowsOf(CHANNEL), rowsOf(WELCOME)]
   const [senders, leavers] = [rowsOf(SENDER), rowsOf(LEAVER)]
-  const [outbox, inbox] = [rowsOf(OUTBOX), rowsOf(INBOX)]
+  const [outbox, inbox, poison] = [rowsOf(OUTBOX), rowsOf(INBOX), rowsOf(POISON)]
   return {
     putChannel: ({ record }) => channels.put(channelRow(record)),
     dropChannel: ({ id }) => {
       // Not left to the foreign key, because their ciphertexts are stored apart.
       outbox.drop(id)
       inbox.drop(id)
+      poison.drop(id)
       channels.drop(id)
     },
     putWelcome: ({ id, welcome }) => {
@@ -97,10 +102,10 @@ function epochSteps(rowsOf: RowsOf): Pick<Steps, 'putEpoch' | 'putGroup' | 'putR
   }
 }
 
-function messageSteps(
-  rowsOf: RowsOf,
-): Pick<Steps, 'putOutbox' | 'answerOutbox' | 'dropOutbox' | 'putInbox' | 'dropInbox'> {
-  const [outbox, inbox] = [rowsOf(OUTBOX), rowsOf(INBOX)]
+type MessageStep = 'putOutbox' | 'answerOutbox' | 'dropOutbox' | 'putInbox' | 'dropInbox' | 'putPoison' | 'dropPoison'
+
+function messageSteps(rowsOf: RowsOf): Pick<Steps, MessageStep> {
+  const [outbox, inbox, poison] = [rowsOf(OUTBOX), rowsOf(INBOX), rowsOf(POISON)]
   const answer = outbox.change('messageKey', 'bodyHash')
   return {
     putOutbox: ({ id, record }) => outbox.put({ ...record, channel: id, bodyHash: undefined }),
@@ -108,6 +113,11 @@ function messageSteps(
     dropOutbox: ({ id, messageId }) => outbox.drop(id, messageId),
     putInbox: ({ id, record }) => inbox.put({ ...record, channel: id, bytes: record.ciphertext.length }),
     dropInbox: ({ id, index }) => inbox.drop(id, index),
+    putPoison: ({ id, record }) => {
+      inbox.drop(id, record.index)
+      poison.put({ ...record, channel: id, bytes: record.ciphertext.length })
+    },
+    dropPoison: ({ id, index }) => poison.drop(id, index),
   }
 }
 

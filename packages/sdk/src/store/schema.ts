@@ -17,7 +17,7 @@ const OTHER_TABLES = `
 CREATE TABLE opens (one INTEGER PRIMARY KEY CHECK (one = 1), value INTEGER NOT NULL) STRICT;
 INSERT INTO opens VALUES (1, 0);
 
--- Ciphertexts of outbox and inbox, by number; see bodies.ts.
+-- Ciphertexts of messages, by number; see bodies.ts.
 CREATE TABLE body (number INTEGER PRIMARY KEY, ciphertext BLOB NOT NULL) STRICT;
 `
 

@@ -1,4 +1,4 @@
-/** Reads the agent's rows: everything but the inbox at once, the inbox in pages. */
+/** Reads the agent's rows: everything at once but received messages. */
 import { StaticError } from '@static/protocol'
 import type {
   AgentStore,
@@ -12,7 +12,7 @@ import type {
   StoredChannel,
 } from '../ports.ts'
 import type { RowsOf } from './table.ts'
-import { IDENTITY, KEY_PACKAGE, PIN, RELAY } from './tables/agent.ts'
+import { IDENTITY, KEY_PACKAGE, PIN, RELAY, REMOVED } from './tables/agent.ts'
 import {
   CHANNEL,
   channelRecord,
@@ -27,7 +27,7 @@ import {
   WELCOME,
 } from './tables/channel.ts'
 import { ATTEMPT, INVITE, JOINER } from './tables/invites.ts'
-import { INBOX, OUTBOX, type OutboxRow } from './tables/messages.ts'
+import { INBOX, OUTBOX, type OutboxRow, POISON } from './tables/messages.ts'
 
 /** Reads the agent's identity. */
 export function readIdentity(rowsOf: RowsOf): IdentityRecord {
@@ -37,7 +37,7 @@ export function readIdentity(rowsOf: RowsOf): IdentityRecord {
   return { identity, publicKey, secretKey }
 }
 
-/** Reads everything but the inbox. */
+/** Reads everything but received messages. */
 export function readSnapshot(rowsOf: RowsOf): Snapshot {
   return {
     identity: readIdentity(rowsOf),
@@ -45,6 +45,9 @@ export function readSnapshot(rowsOf: RowsOf): Snapshot {
       .all()
       .toSorted((a, b) => a.createdAt - b.createdAt),
     channels: readChannels(rowsOf),
+    removed: rowsOf(REMOVED)
+      .all()
+      .toSorted((a, b) => a.at - b.at),
     pins: rowsOf(PIN).all(),
     relays: new Map(
       rowsOf(RELAY)
@@ -64,6 +67,13 @@ export function prepareInbox(rowsOf: RowsOf): AgentStore['inbox'] {
     inbox.page([id], after, limit).map(({ channel: _channel, bytes: _bytes, ...record }) => record)
 }
 
+/** Prepares reading what was put aside of a channel, in order. */
+export function preparePoison(rowsOf: RowsOf): AgentStore['poison'] {
+  const poison = rowsOf(POISON)
+  return (id) =>
+    poison.page([id], 0, Number.MAX_SAFE_INTEGER).map(({ channel: _channel, bytes: _bytes, ...record }) => record)
+}
+
 function readChannels(rowsOf: RowsOf): readonly StoredChannel[] {
   const welcomes = byChannel(rowsOf(WELCOME).all())
   const epochs = byChannel(rowsOf(EPOCH).all())
@@ -72,7 +82,8 @@ function readChannels(rowsOf: RowsOf): readonly StoredChannel[] {
   const senders = byChannel(rowsOf(SENDER).all())
   const leavers = byChannel(rowsOf(LEAVER).all())
   const messages = byChannel(rowsOf(OUTBOX).all())
-  const inboxBytes = rowsOf(INBOX).sums('bytes')
+  const inbox = rowsOf(INBOX).totals('bytes')
+  const poison = rowsOf(POISON).totals('bytes')
 
   const readEpoch = (id: ChannelId, which: number): EpochRecord | undefined => {
     const found = epochs(id).find(({ pending }) => pending === which)
@@ -100,7 +111,8 @@ function readChannels(rowsOf: RowsOf): readonly StoredChannel[] {
         leavers: leavers(row.id),
         outbox: sent.flatMap(unanswered),
         answered: sent.flatMap(answered),
-        inboxBytes: inboxBytes.get(row.id) ?? 0,
+        inboxBytes: inbox.get(row.id)?.sum ?? 0,
+        poison: { messages: poison.get(row.id)?.rows ?? 0, bytes: poison.get(row.id)?.sum ?? 0 },
       }
     })
 }

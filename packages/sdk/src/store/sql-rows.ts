@@ -10,6 +10,7 @@ import {
   type RowsOf,
   type Table,
   type TableDeclaration,
+  type Totals,
 } from './table.ts'
 
 /** A row as SQLite returns it: values by column. */
@@ -106,12 +107,13 @@ class SqlRows<Row> implements Rows<Row> {
     return this.#read(statement.all(...start, after, limit))
   }
 
-  sums(field: keyof Row & string): ReadonlyMap<string, number> {
+  totals(field: keyof Row & string): ReadonlyMap<string, Totals> {
     const table = this.#table
     const by = columnName(table, table.key[0] ?? '')
-    const sql = `SELECT ${by} AS part, sum(${columnName(table, field)}) AS total FROM ${table.name} GROUP BY 1`
-    const found = this.#database.prepare<{ readonly part: string; readonly total: number }>(sql).all()
-    return new Map(found.map(({ part, total }) => [part, total]))
+    const sum = `sum(${columnName(table, field)})`
+    const sql = `SELECT ${by} AS part, count(*) AS rows, ${sum} AS sum FROM ${table.name} GROUP BY 1`
+    const found = this.#database.prepare<Totals & { readonly part: string }>(sql).all()
+    return new Map(found.map(({ part, rows, sum: total }) => [part, { rows, sum: total }]))
   }
 
   /** For tables with bodies, all statements except those that read rows return the number of a body. */

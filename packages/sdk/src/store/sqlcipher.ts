@@ -8,7 +8,7 @@
 import { join, resolve } from 'node:path'
 import { sweepLeftovers } from '@static/node/files'
 import { StaticError } from '@static/protocol'
-import type { AgentStore, Change, ChannelId, IdentityRecord, InboxRecord, Snapshot } from '../ports.ts'
+import type { AgentStore, Change, ChannelId, IdentityRecord, InboxRecord, PoisonRecord, Snapshot } from '../ports.ts'
 import { Bodies, deleteLeftovers } from './bodies.ts'
 import { prepareChanges } from './changes.ts'
 import { connect, databaseFile, storeError } from './connection.ts'
@@ -17,7 +17,7 @@ import type { KeySource } from './key-sources.ts'
 import { checkCounters, type CounterInDatabase, OpenCounter, readCounterFile } from './open-counter.ts'
 import { ensurePrivateDirectory } from './private-files.ts'
 import { createSchema, hasSchema, upgradeSchema } from './schema.ts'
-import { prepareInbox, readIdentity, readSnapshot } from './snapshot.ts'
+import { prepareInbox, preparePoison, readIdentity, readSnapshot } from './snapshot.ts'
 import { openRows } from './sql-rows.ts'
 import type { Database, Statement } from './sqlite.ts'
 import type { RowsOf } from './table.ts'
@@ -89,6 +89,7 @@ class SqlcipherStore implements AgentStore {
   readonly #rows: RowsOf
   readonly #apply: (change: Change) => void
   readonly #inbox: AgentStore['inbox']
+  readonly #poison: AgentStore['poison']
   readonly #begin: Statement
   readonly #commit: Statement
   readonly #rollback: Statement
@@ -103,6 +104,7 @@ class SqlcipherStore implements AgentStore {
     this.#rows = openRows(database, this.#bodies)
     this.#apply = prepareChanges(this.#rows)
     this.#inbox = prepareInbox(this.#rows)
+    this.#poison = preparePoison(this.#rows)
     this.#begin = database.prepare('BEGIN IMMEDIATE')
     this.#commit = database.prepare('COMMIT')
     this.#rollback = database.prepare('ROLLBACK')
@@ -114,6 +116,10 @@ class SqlcipherStore implements AgentStore {
 
   inbox(id: ChannelId, after: number, limit: number): readonly InboxRecord[] {
     return this.#guard(() => this.#inbox(id, after, limit))
+  }
+
+  poison(id: ChannelId): readonly PoisonRecord[] {
+    return this.#guard(() => this.#poison(id))
   }
 
   write(changes: readonly Change[]): void {

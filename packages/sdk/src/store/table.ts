@@ -62,8 +62,14 @@ export interface Rows<Row> {
   all(): readonly Row[]
   /** The next rows whose key starts with these parts, after a value of the following part. */
   page(start: Key, after: Value, limit: number): readonly Row[]
-  /** The sums of a field, by the first part of the key. */
-  sums(field: keyof Row & string): ReadonlyMap<string, number>
+  /** How many rows there are and the sum of a field, by the first part of the key. */
+  totals(field: keyof Row & string): ReadonlyMap<string, Totals>
+}
+
+/** A number of rows, and the sum of one of their fields. */
+export interface Totals {
+  readonly rows: number
+  readonly sum: number
 }
 
 /** Gives access to the rows of a table. */

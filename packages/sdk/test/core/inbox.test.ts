@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { StaticError } from '@static/protocol'
-import { Inbox, type Incoming } from '../../src/core/channel/inbox.ts'
+import { type Entry, Inbox, type Incoming } from '../../src/core/channel/inbox.ts'
 import type { Change, InboxRecord } from '../../src/ports.ts'
 
 const ID = '00'.repeat(16)
@@ -12,32 +12,73 @@ class Scene {
   readonly disk: Map<number, InboxRecord> = new Map()
   readonly inbox: Inbox
   pages = 0
+  /** As the channel's record says on disk. */
+  givenUpTo: number
+  #isRecordDue = false
+  #isTurnEnding = false
+  #position = 0
+  /** The disk said so at the start. */
+  readonly #before: number
 
-  constructor(stored: readonly InboxRecord[] = []) {
+  constructor(stored: readonly InboxRecord[] = [], givenUpTo = 0) {
     for (const record of stored) this.disk.set(record.index, record)
     const bytes = stored.reduce((sum, { ciphertext }) => sum + ciphertext.length, 0)
-    this.inbox = new Inbox(ID, { touch: () => {}, page: (after, limit) => this.#page(after, limit) }, bytes)
+    const touchRecord = (): void => {
+      this.#isRecordDue = true
+      // The turn ends soon.
+      this.#isTurnEnding = true
+      queueMicrotask(() => {
+        if (this.#isTurnEnding) this.write()
+      })
+    }
+    const page = (after: number, limit: number): Incoming[] => this.#page(after, limit)
+    this.inbox = new Inbox(ID, { touch: () => {}, touchRecord, page }, { bytes, givenUpTo })
+    this.givenUpTo = givenUpTo
+    this.#before = givenUpTo
+    if (stored.length > 0) return
+    // Somebody has begun to read: the disk says so.
+    const first = this.inbox.read(indexOf)
+    void first.next()
+    this.write()
+    void first.return?.()
   }
 
   arrive(index: number, bytes = 1): void {
+    this.#position = index
+    this.#isRecordDue = true
     this.inbox.arrive(incoming(index, bytes))
+  }
+
+  /** The channel is at this index. */
+  jump(index: number): void {
+    this.#position = index
   }
 
   /** The turn ends. */
   write(): readonly Change[] {
+    if (this.#isRecordDue) this.givenUpTo = this.inbox.boundAt(this.#position)
+    this.#isRecordDue = false
+    this.#isTurnEnding = false
     const changes = this.inbox.drain()
     for (const change of changes) {
       if (change.type === 'putInbox') this.disk.set(change.record.index, change.record)
       if (change.type === 'dropInbox') this.disk.delete(change.index)
     }
+    this.inbox.written()
     return changes
+  }
+
+  #isOld({ index }: InboxRecord): boolean {
+    return index <= this.#before
   }
 
   #page(after: number, limit: number): Incoming[] {
     this.pages++
     this.write()
     const rows = [...this.disk.values()].filter(({ index }) => index > after).sort((a, b) => a.index - b.index)
-    return rows.slice(0, limit).map((record) => ({ ...incoming(record.index), record, redelivered: true }))
+    return rows
+      .slice(0, limit)
+      .map((record) => ({ ...incoming(record.index), record, redelivered: this.#isOld(record) }))
   }
 }
 
@@ -51,6 +92,7 @@ function incoming(index: number, bytes = 1): Incoming {
     receivedAt: 0,
     ciphertext: new Uint8Array(bytes),
     messageKey: new Uint8Array(32).fill(1),
+    attempts: 0,
   }
   return { record, payload: Buffer.from(`${index}`), redelivered: false }
 }
@@ -97,7 +139,7 @@ test('several readers share them, and each goes to one', async () => {
   )
 })
 
-test('a payload is settled when the next one is asked for, or the loop is left', async () => {
+test('a payload is settled when the next one is asked for, not when the loop is left', async () => {
   const scene = new Scene()
   for (const index of upTo(3)) scene.arrive(index)
   assert.deepEqual(
@@ -112,17 +154,101 @@ test('a payload is settled when the next one is asked for, or the loop is left',
   // Its key is gone, too.
   assert.deepEqual(first?.messageKey, new Uint8Array(32))
   await reader.return?.()
-  assert.deepEqual(scene.write(), [{ type: 'dropInbox', id: ID, index: 2 }])
+  assert.deepEqual(scene.write(), [])
   assert.deepEqual(await reader.next(), { done: true, value: undefined })
+  // It comes again, marked, before those behind it.
+  const again = scene.inbox.read((entry) => entry)
+  const { value: second } = await again.next()
+  assert.deepEqual([second?.record.index, second?.redelivered], [2, true])
+  const { value: third } = await again.next()
+  assert.deepEqual([third?.record.index, third?.redelivered], [3, false])
+  scene.write()
   assert.deepEqual([...scene.disk.keys()], [3])
   assert.equal(scene.inbox.isEmpty, false)
+})
+
+test('a payload can be settled while it is held, after its loop was left, and twice', async () => {
+  const scene = new Scene()
+  for (const index of upTo(3)) scene.arrive(index)
+  scene.write()
+  const reader = scene.inbox.read((entry) => entry)
+  const { value: first } = await reader.next()
+  scene.inbox.settle(first!)
+  assert.deepEqual([...scene.disk.keys()], [1, 2, 3])
+  scene.write()
+  assert.deepEqual([...scene.disk.keys()], [2, 3])
+  const { value: second } = await reader.next()
+  await reader.return?.()
+  scene.inbox.settle(second!)
+  scene.inbox.settle(second!)
+  assert.deepEqual(await takeAll(scene.inbox.read(indexOf), 1), [3])
+  scene.write()
+  assert.deepEqual([...scene.disk.keys()], [3])
+})
+
+test('a payload is given only when the disk says that it may have been', async () => {
+  const scene = new Scene([], 0)
+  // Far beyond what the disk allows.
+  scene.jump(1000)
+  const reader = scene.inbox.read(indexOf)
+  let given = false
+  const next = reader.next().then(({ value }) => {
+    given = true
+    return value
+  })
+  scene.arrive(1001)
+  await Promise.resolve()
+  assert.equal(given, false)
+  scene.write()
+  assert.equal(await next, 1001)
+  assert.ok(scene.givenUpTo >= 1001)
+  // What follows is given at once, before it is written.
+  const another = reader.next()
+  scene.arrive(1002)
+  assert.equal((await another).value, 1002)
+})
+
+test('in order, the disk says exactly what was given; without a reader nothing was', async () => {
+  const scene = new Scene(upTo(3).map((index) => incoming(index).record))
+  scene.write()
+  assert.equal(scene.givenUpTo, 0)
+  const reader = scene.inbox.read(indexOf)
+  assert.equal((await reader.next()).value, 1)
+  assert.ok(scene.givenUpTo > 1)
+  scene.inbox.seal()
+  scene.write()
+  assert.equal(scene.givenUpTo, 1)
+  // Nothing is given after that.
+  assert.equal(
+    (await Promise.race([reader.next(), new Promise<undefined>((resolve) => setImmediate(() => resolve(undefined)))]))
+      ?.value,
+    undefined,
+  )
+  assert.equal(scene.givenUpTo, 1)
+})
+
+test('what was read ahead counts as given when it is passed on', async () => {
+  const scene = new Scene(upTo(3).map((index) => incoming(index).record))
+  const readers = upTo(3).map(() => scene.inbox.read((entry) => entry, { ahead: true }))
+  const entries: Entry[] = []
+  for (const reader of readers) entries.push((await reader.next()).value!)
+  scene.inbox.given(entries[1]!)
+  for (const reader of readers) await reader.return?.()
+  const marks: boolean[] = []
+  for await (const { redelivered } of scene.inbox.read((entry) => entry)) {
+    marks.push(redelivered)
+    if (marks.length === 3) break
+  }
+  assert.deepEqual(marks, [true, true, false])
 })
 
 test('what is settled before the turn ends never reaches the disk', async () => {
   const scene = new Scene()
   scene.arrive(1)
   scene.arrive(2)
-  for await (const index of scene.inbox.read(indexOf)) if (index === 2) break
+  const reader = scene.inbox.read((entry) => entry)
+  await reader.next()
+  scene.inbox.settle((await reader.next()).value!)
   assert.deepEqual(scene.write(), [])
   assert.equal(scene.inbox.isEmpty, true)
 })
@@ -168,9 +294,11 @@ test('what nobody asks for is on disk, and comes back page by page, in order', a
   const last = reader.next()
   scene.arrive(1101)
   assert.equal((await last).value, 1101)
-  await reader.return?.()
+  const end = reader.next()
   scene.write()
   assert.deepEqual([...scene.disk.keys()], [])
+  await reader.return?.()
+  await end
 })
 
 test('what another reader holds is not given again from disk', async () => {
@@ -180,14 +308,17 @@ test('what another reader holds is not given again from disk', async () => {
   assert.equal((await slow.next()).value, 1)
   const quick = scene.inbox.read(indexOf)
   assert.deepEqual(await takeAll(quick, 399), upTo(400, 2))
-  await slow.return?.()
-  await quick.return?.()
+  void slow.next()
+  void quick.next()
   scene.write()
   assert.equal(scene.disk.size, 0)
 })
 
-test('after a restart what is on disk comes first, marked as given before', async () => {
-  const scene = new Scene(upTo(100).map((index) => incoming(index).record))
+test('after a restart what is on disk comes first, and is marked if it may have been given before', async () => {
+  const scene = new Scene(
+    upTo(100).map((index) => incoming(index).record),
+    50,
+  )
   scene.arrive(101)
   const reader = scene.inbox.read((incoming) => incoming)
   const seen: [number, boolean][] = []
@@ -199,7 +330,10 @@ test('after a restart what is on disk comes first, marked as given before', asyn
     seen.map(([index]) => index),
     upTo(101),
   )
-  assert.equal(seen[0]?.[1], true)
+  assert.deepEqual(
+    seen.filter(([, redelivered]) => redelivered).map(([index]) => index),
+    upTo(50),
+  )
 })
 
 test('64 MiB fill it; half of that is room again', async () => {

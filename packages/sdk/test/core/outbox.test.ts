@@ -47,55 +47,55 @@ test('a message is sent once it is on disk, answered, and forgotten when its ent
   const [message] = outbox.take()
   assert.equal(message?.state, 'sent')
   assert.deepEqual(outbox.take(), [])
-  outbox.answer(message)
+  outbox.answer(message, 7)
   assert.equal(resolved, true)
   const bodyHash = sha256(one.ciphertext)
   assert.deepEqual(outbox.drain(), [{ type: 'answerOutbox', id: ID, messageId: one.messageId, bodyHash }])
   assert.deepEqual(one.messageKey, new Uint8Array(32))
-  assert.deepEqual(outbox.pass(one.messageId), bodyHash)
+  assert.deepEqual(outbox.pass(one.messageId, 7), bodyHash)
   assert.deepEqual(outbox.drain(), [{ type: 'dropOutbox', id: ID, messageId: one.messageId }])
-  assert.equal(outbox.pass(one.messageId), undefined)
+  assert.equal(outbox.pass(one.messageId, 7), undefined)
 })
 
 test('an entry that passes before its answer is the answer', () => {
   const { outbox, messages, told } = sent(2)
   const { record } = messages[0]!
-  assert.deepEqual(outbox.pass(record.messageId), sha256(record.ciphertext))
+  assert.deepEqual(outbox.pass(record.messageId, 7), sha256(record.ciphertext))
   assert.deepEqual(told, ['1 ok'])
-  outbox.answer(messages[0]!)
+  outbox.answer(messages[0]!, 7)
   assert.deepEqual(told, ['1 ok'])
   assert.equal(outbox.unanswered.length, 1)
 })
 
 test('an entry that passes takes those before it along: theirs were lost in a gap', () => {
   const { outbox, messages } = sent(3)
-  for (const message of messages) outbox.answer(message)
+  for (const message of messages) outbox.answer(message, 7)
   outbox.drain()
-  assert.ok(outbox.pass(record(2).messageId))
+  assert.ok(outbox.pass(record(2).messageId, 7))
   assert.deepEqual(
     outbox.drain(),
     [1, 2].map((counter) => ({ type: 'dropOutbox', id: ID, messageId: record(counter).messageId })),
   )
-  assert.equal(outbox.pass(record(1).messageId), undefined)
-  assert.ok(outbox.pass(record(3).messageId))
+  assert.equal(outbox.pass(record(1).messageId, 7), undefined)
+  assert.ok(outbox.pass(record(3).messageId, 7))
 })
 
 test('so many messages and bytes are under way, and one of any size', () => {
   const { outbox, messages } = sent(64)
   assert.equal(outbox.hasRoom, false)
-  outbox.answer(messages[0]!)
+  outbox.answer(messages[0]!, 7)
   assert.equal(outbox.hasRoom, true)
   const large = new Outbox(ID)
   large.add(record(1, { ciphertext: new Uint8Array(2 * 1024 * 1024) }), undefined)
   assert.equal(large.hasRoom, false)
   large.written()
-  large.answer(large.take()[0]!)
+  large.answer(large.take()[0]!, 7)
   assert.equal(large.hasRoom, true)
 })
 
 test('a refusal stops everything until all answers are in', () => {
   const { outbox, messages } = sent(3)
-  outbox.answer(messages[0]!)
+  outbox.answer(messages[0]!, 7)
   outbox.refuse(messages[1]!, undefined)
   assert.equal(outbox.hasRoom, false)
   assert.equal(outbox.isSettled, false)
@@ -137,7 +137,7 @@ test('what failed is given up, and the rest is encrypted anew in its place', () 
 
 test('after a lost session the same bytes go out again', () => {
   const { outbox, messages } = sent(3)
-  outbox.answer(messages[0]!)
+  outbox.answer(messages[0]!, 7)
   outbox.refuse(messages[1]!, undefined)
   outbox.lose()
   assert.deepEqual(
@@ -193,7 +193,7 @@ test('what is not on disk is not sent, whatever becomes of the others', () => {
 
 test('when nothing is sent any more, everybody who waits is told', () => {
   const { outbox, messages, told } = sent(2)
-  outbox.answer(messages[0]!)
+  outbox.answer(messages[0]!, 7)
   outbox.fail(StaticError.of('removed'))
   assert.deepEqual(told, ['1 ok', '2 removed'])
   assert.equal(outbox.hasRoom, false)
@@ -290,7 +290,7 @@ class Model {
   #answer(): void {
     const message = this.#line.shift()
     if (!message) return
-    if (this.#judge(message.record)) this.outbox.answer(message)
+    if (this.#judge(message.record)) this.outbox.answer(message, 7)
     else this.outbox.refuse(message, undefined)
   }
 
@@ -314,6 +314,6 @@ class Model {
     const entry = this.log[this.passed]
     if (!entry) return
     this.passed++
-    assert.deepEqual(this.outbox.pass(entry.messageId), sha256(entry.ciphertext))
+    assert.deepEqual(this.outbox.pass(entry.messageId, 7), sha256(entry.ciphertext))
   }
 }

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { create } from '@bufbuild/protobuf'
 import { ErrorSchema, GapNoticeSchema } from '@static/protocol/relay'
-import { fromHex, type StaticError, toHex } from '@static/protocol'
+import { fromHex, StaticError, toHex } from '@static/protocol'
 import type { RequestBody } from '../../src/ports.ts'
 import { type Player, type Refusal, Stage } from '../support/stage.ts'
 
@@ -315,7 +315,7 @@ test('who thinks better of leaving while it catches up is delivered again', asyn
   await caughtUp
 })
 
-test('a send that waits because the relay gets no quota says so after 10 s, once for each wait', async () => {
+test('a send that waits because the relay gets no quota says so after 5 s, once for each wait', async () => {
   const stage = await Stage.start(['alice', 'bob'])
   const [alice, bob] = [stage.player('alice'), stage.player('bob')]
   const noQuota: Stage['refuse'] = (player, body) =>
@@ -326,11 +326,11 @@ test('a send that waits because the relay gets no quota says so after 10 s, once
     since.push(alice.now())
     const burst = [alice.send(words), alice.send(`${words} more`)]
     await stage.settle()
-    await stage.advance(9000, 1000)
-    assert.equal(alice.told('send_delayed').length, since.length - 1)
+    await stage.advance(4000, 1000)
+    assert.equal(alice.told('waiting').length, since.length - 1)
     await stage.advance(60_000, 1000)
     assert.deepEqual(
-      alice.told('send_delayed').map((event) => [event.error.code, event.since]),
+      alice.told('waiting').map((event) => [event.error.code, event.since]),
       since.map((at) => ['unavailable', at]),
     )
     stage.refuse = () => undefined
@@ -342,11 +342,58 @@ test('a send that waits because the relay gets no quota says so after 10 s, once
   stage.refuse = noQuota
   const sent = alice.send('three')
   await stage.settle()
-  await stage.advance(5000, 1000)
+  await stage.advance(3000, 1000)
   stage.refuse = () => undefined
   await stage.advance(60_000, 1000)
   await sent
-  assert.equal(alice.told('send_delayed').length, 2)
+  assert.equal(alice.told('waiting').length, 2)
+})
+
+test('a send that is cancelled before it is encrypted is not sent; later it may arrive, and the error says which', async () => {
+  const stage = await Stage.start(['alice', 'bob'])
+  const [alice, bob] = [stage.player('alice'), stage.player('bob')]
+  const first = alice.send('first')
+  await stage.settle()
+  assert.deepEqual(await first, { messageId: (await first).messageId, index: stage.position.index })
+  // Encrypted and stored, and the relay does not answer.
+  const stored = alice.send('stored', { timeoutMs: 3000 })
+  await written(alice)
+  alice.online = false
+  const [request] = alice.requests.splice(0)
+  const pending = assert.rejects(stored, { code: 'send_pending', message: /may still arrive.*Do not send it again/ })
+  stage.now += 3000
+  alice.awake()
+  await pending
+  // Without a session nothing is encrypted.
+  request!.done({ type: 'lost', error: StaticError.of('connection_error', 'The line is cut.') })
+  alice.membership.lose()
+  const stop = new AbortController()
+  const waiting = alice.send('never', { signal: stop.signal })
+  await written(alice)
+  const cancelled = assert.rejects(waiting, { code: 'cancelled', message: /not sent, and will not be/ })
+  stop.abort()
+  await cancelled
+  await assert.rejects(alice.send('never', { signal: AbortSignal.abort() }), { code: 'cancelled' })
+  alice.resume()
+  await stage.settle()
+  assert.deepEqual(await bob.take(), ['first', 'stored'])
+})
+
+test('a send that waits for a session says so after 5 s, with the reason', async () => {
+  const stage = await Stage.start(['alice', 'bob'])
+  const alice = stage.player('alice')
+  alice.lose()
+  const sending = alice.send('later')
+  alice.online = false
+  stage.now += 5000
+  alice.awake()
+  assert.deepEqual(
+    alice.told('waiting').map(({ channel, error }) => [channel, error.code]),
+    [[alice.membership.name, 'connection_error']],
+  )
+  alice.resume()
+  await stage.settle()
+  await sending
 })
 
 test('a commit that the relay puts off for long is told of, once', async () => {

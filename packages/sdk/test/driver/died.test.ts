@@ -10,6 +10,7 @@ test('a manager whose listener dies reports it to every waiting caller', async (
     store: (store) => ({
       load: () => store.load(),
       inbox: (channel, after, limit) => store.inbox(channel, after, limit),
+      poison: (id) => store.poison(id),
       checkpoint: () => store.checkpoint(),
       close: () => store.close(),
       write: (changes) => {

@@ -63,6 +63,7 @@ export class Book {
     return {
       load: () => store.load(),
       inbox: (id, after, limit) => store.inbox(id, after, limit),
+      poison: (id) => store.poison(id),
       write: (changes) => {
         store.write(changes)
         for (const change of changes) this.#see(change)

@@ -360,6 +360,7 @@ export class Life {
     return {
       load: () => store.load(),
       inbox: (id, after, limit) => store.inbox(id, after, limit),
+      poison: (id) => store.poison(id),
       write: (changes) => {
         store.write(changes)
         for (const change of changes) {

@@ -73,7 +73,10 @@ for (const way of WAYS) {
       for (const payload of numbered('two', 3)) await g!.send(payload)
       const values = (await Promise.all(nexts)).map(({ value }) => text(value!))
       assert.deepEqual(values, numbered('two', 3))
+      // Asking for the next one settles; nobody waits for it.
+      const settling = waiting.map((iterator) => iterator.next())
       for (const iterator of waiting) await iterator.return!()
+      await Promise.all(settling)
       const taken = Promise.all([take(h!, 20), take(h!, 30), take(h!, 50)])
       await Promise.all(numbered('three', 100).map((payload) => g!.send(payload)))
       const shares = await taken
@@ -100,7 +103,7 @@ for (const way of WAYS) {
       const again = await takeEnvelope(jim.channel(name))
       assert.equal(again.messageId, given.messageId)
       assert.equal(again.redelivered, true)
-      assert.deepEqual({ ...again, redelivered: false }, given)
+      assert.deepEqual(Object.entries(again).slice(0, -1), Object.entries(given).slice(0, -1))
       // Asking for the next one settles, too.
       const second = jim.channel(name).messages()
       assert.equal(text((await second.next()).value!), 'payload 301')

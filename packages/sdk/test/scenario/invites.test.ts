@@ -260,6 +260,7 @@ function bound(store: AgentStore): AgentStore {
   return {
     load: () => store.load(),
     inbox: (...args) => store.inbox(...args),
+    poison: (id) => store.poison(id),
     write: (changes) => store.write(changes),
     checkpoint: () => store.checkpoint(),
     close: () => store.close(),

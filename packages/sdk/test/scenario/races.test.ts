@@ -47,6 +47,7 @@ for (const way of WAYS) {
       store: (store): AgentStore => ({
         load: () => store.load(),
         inbox: (...page) => store.inbox(...page),
+        poison: (id) => store.poison(id),
         checkpoint: () => store.checkpoint(),
         close: () => store.close(),
         write: (changes) => {

@@ -46,6 +46,7 @@ class Gate {
     return {
       load: () => store.load(),
       inbox: (...page) => store.inbox(...page),
+      poison: (id) => store.poison(id),
       checkpoint: () => store.checkpoint(),
       close: () => store.close(),
       write: (changes) => {

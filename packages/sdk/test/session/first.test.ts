@@ -91,3 +91,19 @@ test('requests before the first session are lost at once', () => {
   stage.request('a')
   assert.deepEqual(stage.taken(), ['dial 1 grpc', 'a lost'])
 })
+
+test('an agent that waits goes on when the relay cannot be reached, and says so', () => {
+  const stage = new Stage({ way: 'grpc', wait: true })
+  stage.do({ type: 'start' })
+  stage.failDial(1)
+  stage.redial(2)
+  stage.failDial(2, 'Nobody.')
+  assert.equal(stage.firstError, undefined)
+  assert.deepEqual(stage.taken().at(-1), 'lost connection_error')
+  stage.redial(3)
+  // What no time heals is the last word all the same, when it is the first.
+  const refused = new Stage({ way: 'grpc', wait: true })
+  refused.do({ type: 'start' })
+  refused.failDial(1, 'The certificate is not signed.', true)
+  assert.deepEqual(refused.taken(), ['dial 1 grpc', 'failed connection_error'])
+})

@@ -64,6 +64,7 @@ class Life {
       pinned: undefined,
       way: this.#random() < 0.7 ? 'quic' : 'grpc',
       fallback: true,
+      wait: false,
       tokens: this.#random() < 0.5,
       traffic: 'standard',
       cellsPerSecond: 0,

@@ -68,6 +68,7 @@ export class Stage {
       way: 'grpc',
       fallback: false,
       tokens: false,
+      wait: false,
       traffic: 'off',
       cellsPerSecond: 0,
       signer: {

@@ -1,7 +1,7 @@
 /** What both engines must do, change by change. */
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
-import type { AgentStore, Change, SenderRecord, Snapshot, StoredChannel } from '../../src/ports.ts'
+import type { AgentStore, Change, PoisonRecord, SenderRecord, Snapshot, StoredChannel } from '../../src/ports.ts'
 import { makeMemoryStore } from '@static/testkit/store/agent-memory'
 import {
   AGENT,
@@ -52,6 +52,7 @@ const EMPTY: Snapshot = {
   channels: [],
   pins: [],
   relays: new Map(),
+  removed: [],
   invites: [],
   joiners: [],
   attempts: [],
@@ -68,6 +69,7 @@ function stored(fields: Partial<StoredChannel> = {}): StoredChannel {
     outbox: [],
     answered: [],
     inboxBytes: 0,
+    poison: { messages: 0, bytes: 0 },
     ...fields,
   }
 }
@@ -288,6 +290,36 @@ for (const [name, make] of Object.entries(engines)) {
         ],
         [stored({ answered: [{ messageId: ids[1]!, counter: 2, bodyHash: bytesOf('body 2') }] })],
       )
+    })
+
+    test('moves a message out of the inbox and keeps it until it is dropped, with its body', async () => {
+      const { store, reopen } = await make()
+      const poison = (n: number): PoisonRecord => ({ ...inboxRecord(n, { attempts: 3 }), reason: 'no', putAsideAt: 5 })
+      store.write([put(), ...[5, 6, 7].map((n): Change => ({ type: 'putInbox', id: CHANNEL, record: inboxRecord(n) }))])
+      store.write([7, 5].map((n): Change => ({ type: 'putPoison', id: CHANNEL, record: poison(n) })))
+      const again = await reopen()
+      assert.deepEqual(again.inbox(CHANNEL, 0, 10), [inboxRecord(6)])
+      assert.deepEqual(again.poison(CHANNEL), [poison(5), poison(7)])
+      assert.deepEqual(again.poison(OTHER), [])
+      assert.deepEqual(again.load().channels[0]?.poison, { messages: 2, bytes: 2 * 1330 })
+      again.write([
+        { type: 'dropPoison', id: CHANNEL, index: 5 },
+        { type: 'putInbox', id: CHANNEL, record: inboxRecord(5) },
+      ])
+      assert.deepEqual(again.poison(CHANNEL), [poison(7)])
+      again.write([{ type: 'dropChannel', id: CHANNEL }])
+      assert.deepEqual(again.poison(CHANNEL), [])
+      again.close()
+    })
+
+    test('remembers removals in their order', async () => {
+      const { store, reopen } = await make()
+      const records = [3, 1, 2].map((at) => ({ name: `acme/removed/${at}`, at }))
+      store.write(records.map((record): Change => ({ type: 'putRemoved', record })))
+      store.write([{ type: 'dropRemoved', name: 'acme/removed/2' }])
+      const again = await reopen()
+      assert.deepEqual(again.load().removed, [records[1], records[0]])
+      again.close()
     })
 
     test('returns the inbox in order, page by page, and drops settled messages', async () => {

@@ -17,6 +17,11 @@ CREATE TABLE key_package (
   pooled INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE removed (
+  name TEXT PRIMARY KEY,
+  at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE channel (
   id TEXT PRIMARY KEY,
   name TEXT NOT NULL,
@@ -38,6 +43,7 @@ CREATE TABLE channel (
   fork TEXT,
   broken TEXT,
   leaf_keys BLOB NOT NULL,
+  given_up_to INTEGER NOT NULL,
   offered_by TEXT,
   offered_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
@@ -95,7 +101,7 @@ CREATE TABLE leaver (
   PRIMARY KEY (channel, agent)
 ) STRICT, WITHOUT ROWID;
 
--- Ciphertexts of outbox and inbox, by number; see bodies.ts.
+-- Ciphertexts of messages, by number; see bodies.ts.
 CREATE TABLE body (number INTEGER PRIMARY KEY, ciphertext BLOB NOT NULL) STRICT;
 
 -- Answered: body_hash is set, message_key is empty, and the number in body may be another message's by now.
@@ -121,7 +127,25 @@ CREATE TABLE inbox (
   received_at INTEGER NOT NULL,
   message_key BLOB NOT NULL,
   body INTEGER NOT NULL,
+  attempts INTEGER NOT NULL,
   bytes INTEGER NOT NULL,
+  PRIMARY KEY (channel, log_index)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE poison (
+  channel TEXT NOT NULL REFERENCES channel ON DELETE CASCADE,
+  log_index INTEGER NOT NULL,
+  message_id BLOB NOT NULL,
+  sender TEXT NOT NULL,
+  identity BLOB NOT NULL,
+  epoch INTEGER NOT NULL,
+  received_at INTEGER NOT NULL,
+  message_key BLOB NOT NULL,
+  body INTEGER NOT NULL,
+  attempts INTEGER NOT NULL,
+  bytes INTEGER NOT NULL,
+  reason TEXT NOT NULL,
+  put_aside_at INTEGER NOT NULL,
   PRIMARY KEY (channel, log_index)
 ) STRICT, WITHOUT ROWID;
 

@@ -58,6 +58,7 @@ export function channelRecord(fields: Partial<ChannelRecord> = {}): ChannelRecor
     fork: undefined,
     broken: undefined,
     leafKeys: [bytesOf('leaf'), bytesOf('next leaf')],
+    givenUpTo: 6,
     offeredBy: undefined,
     offeredAt: 0,
     ...fields,
@@ -102,6 +103,7 @@ export function inboxRecord(index: number, fields: Partial<InboxRecord> = {}): I
     receivedAt: 1_700_000_000_000 + index,
     ciphertext: bytesOf(`inbox ciphertext ${index}`, 1330),
     messageKey: bytesOf(`inbox key ${index}`, 44),
+    attempts: 0,
     ...fields,
   }
 }

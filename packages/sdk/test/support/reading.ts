@@ -1,7 +1,8 @@
 /** What readers of channels get. */
 import { setImmediate } from 'node:timers/promises'
 import { StaticError } from '@static/protocol'
-import type { Channel, Envelope } from '../../src/channel.ts'
+import type { Channel } from '../../src/channel.ts'
+import type { Envelope } from '../../src/envelope.ts'
 import { text } from './test-system.ts'
 
 /** Everything that a reader gets until the channel ends, and the code that ends it. */
@@ -16,11 +17,12 @@ export async function rest(channel: Channel): Promise<{ payloads: string[]; end:
   return { payloads, end: undefined }
 }
 
-/** The next envelopes of a channel. */
+/** The next envelopes of a channel, settled. */
 export async function takeEnvelopes(channel: Channel, count: number): Promise<Envelope[]> {
   const taken: Envelope[] = []
   for await (const envelope of channel.envelopes()) {
     taken.push(envelope)
+    envelope.settle()
     if (taken.length === count) break
   }
   return taken

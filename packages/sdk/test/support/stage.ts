@@ -24,6 +24,8 @@ import { newChannel } from '../../src/core/agent/founding.ts'
 import { sha256 } from '../../src/core/channel/history.ts'
 import { Journal } from '../../src/core/channel/journal.ts'
 import type { Intake } from '../../src/core/channel/intake.ts'
+import type { Receipt } from '../../src/core/channel/outbox.ts'
+import type { SendLimits } from '../../src/core/channel/send-wait.ts'
 import type { LogEntry } from '../../src/core/channel/log-entry.ts'
 import { Membership } from '../../src/core/channel/membership.ts'
 import { Pins } from '../../src/core/agent/pins.ts'
@@ -344,7 +346,8 @@ export class Player implements AgentContext {
       if (!this.#isOver) this.store.write(changes)
     }
     const inbox: AgentStore['inbox'] = (id, after, limit) => this.store.inbox(id, after, limit)
-    this.journal = new Journal({ write, inbox } as AgentStore, (error) => assert.fail(error))
+    const poison: AgentStore['poison'] = (id) => this.store.poison(id)
+    this.journal = new Journal({ write, inbox, poison } as AgentStore, (error) => assert.fail(error))
     const { channels, pins } = this.store.load()
     this.pins = new Pins(pins, (change) => this.journal.add(change))
     const stored = channels[0] ?? newChannel(toHex(stage.channelId), NAME, stage.owner, 'offered', stage.position)
@@ -434,6 +437,7 @@ export class Player implements AgentContext {
   }
 
   readonly invites = undefined
+  readonly offline = undefined
 
   /** A session is open: the relay is asked to deliver. */
   resume(): void {
@@ -464,8 +468,8 @@ export class Player implements AgentContext {
     return Number(this.membership.group?.facts.epoch ?? -1n)
   }
 
-  send(words: string): Promise<void> {
-    return this.membership.sender.send('payload', Buffer.from(words))
+  send(words: string, limits: SendLimits = {}): Promise<Receipt> {
+    return this.membership.sender.send('payload', Buffer.from(words), limits)
   }
 
   /** All payloads that have come and were not taken. */

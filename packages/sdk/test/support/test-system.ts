@@ -5,7 +5,8 @@ import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import { StaticError, type TrafficProfileName } from '@static/protocol'
 import { startTestRelay, type TestRelay } from '@static/testkit/relay'
-import type { Channel, Envelope } from '../../src/channel.ts'
+import type { Channel } from '../../src/channel.ts'
+import type { Envelope } from '../../src/envelope.ts'
 import { StaticClient } from '../../src/client.ts'
 import type { AgentParts } from '../../src/core/agent/agent.ts'
 import type { AgentEvent } from '../../src/core/agent/events.ts'
@@ -140,16 +141,20 @@ export const text = (bytes: Uint8Array): string => Buffer.from(bytes).toString()
 export async function take(channel: Channel, count: number): Promise<string[]> {
   const taken: string[] = []
   if (count === 0) return taken
-  for await (const payload of channel.messages()) {
-    taken.push(text(payload))
+  for await (const envelope of channel.envelopes()) {
+    taken.push(envelope.text())
+    envelope.settle()
     if (taken.length === count) break
   }
   return taken
 }
 
-/** The next envelope of a channel. */
+/** The next envelope of a channel, settled. */
 export async function takeEnvelope(channel: Channel): Promise<Envelope> {
-  for await (const envelope of channel.envelopes()) return envelope
+  for await (const envelope of channel.envelopes()) {
+    envelope.settle()
+    return envelope
+  }
   throw new Error('The channel has ended.')
 }
 

@@ -62,6 +62,7 @@ export class CrashingPorts {
     return {
       load: () => this.#alive(() => store.load()),
       inbox: (id, after, limit) => this.#alive(() => store.inbox(id, after, limit)),
+      poison: (id) => this.#alive(() => store.poison(id)),
       write: (changes) => {
         if (changes.length > 0) this.#call('store', () => store.write(changes))
         // Nothing that would have followed happens.

@@ -12,13 +12,16 @@ import {
   type InboxRecord,
   type Key,
   prepareChanges,
+  type PoisonRecord,
   prepareInbox,
+  preparePoison,
   readSnapshot,
   type Rows,
   type RowsOf,
   type Snapshot,
   type Table,
   TABLES,
+  type Totals,
   type Value,
 } from '@static/sdk/internal'
 
@@ -31,12 +34,14 @@ class MemoryStore implements AgentStore {
   readonly #tables = new MemoryTables()
   readonly #apply: (change: Change) => void
   readonly #inbox: AgentStore['inbox']
+  readonly #poison: AgentStore['poison']
   #closed = false
 
   constructor(identity: IdentityRecord) {
     this.#tables.rowsOf(IDENTITY).put({ ...structuredClone(identity), one: 1 })
     this.#apply = prepareChanges(this.#tables.rowsOf)
     this.#inbox = prepareInbox(this.#tables.rowsOf)
+    this.#poison = preparePoison(this.#tables.rowsOf)
   }
 
   load(): Snapshot {
@@ -48,6 +53,11 @@ class MemoryStore implements AgentStore {
   inbox(id: ChannelId, after: number, limit: number): readonly InboxRecord[] {
     this.#checkOpen()
     return structuredClone(this.#inbox(id, after, limit))
+  }
+
+  poison(id: ChannelId): readonly PoisonRecord[] {
+    this.#checkOpen()
+    return structuredClone(this.#poison(id))
   }
 
   write(changes: readonly Change[]): void {
@@ -163,13 +173,14 @@ class MemoryRows<Row> implements Rows<Row> {
     return found.slice(0, limit) as Row[]
   }
 
-  sums(field: keyof Row & string): ReadonlyMap<string, number> {
+  totals(field: keyof Row & string): ReadonlyMap<string, Totals> {
     const [by = ''] = this.#table.key
-    const sums = new Map<string, number>()
+    const totals = new Map<string, Totals>()
     for (const row of this.all() as readonly Fields[]) {
-      sums.set(String(row[by]), (sums.get(String(row[by])) ?? 0) + Number(row[field]))
+      const { rows, sum } = totals.get(String(row[by])) ?? { rows: 0, sum: 0 }
+      totals.set(String(row[by]), { rows: rows + 1, sum: sum + Number(row[field]) })
     }
-    return sums
+    return totals
   }
 
   #startsWith(row: Fields, key: Key): boolean {

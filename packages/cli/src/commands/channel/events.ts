@@ -4,7 +4,7 @@ import type { OpenAgent } from '../../agent/open.ts'
 import { printable, note } from '../../terminal/output.ts'
 
 /** Events that explain why sending takes long. */
-const DELAYS = new Set<AgentEvent['type']>(['send_delayed', 'throttled', 'lagging'])
+const DELAYS = new Set<AgentEvent['type']>(['waiting', 'throttled', 'lagging'])
 
 /** Prints each event to stderr, until the agent is closed. */
 export async function printEvents(agent: OpenAgent, events: AsyncIterable<AgentEvent>): Promise<void> {
@@ -88,10 +88,16 @@ function describe(event: Exclude<AgentEvent, { type: 'members_changed' | 'laggin
       return `${event.channel}: fork detected: another member sees a different history. Sending has stopped. Compare the words of \`static channel verify\`.`
     case 'channel_failed':
       return `${event.channel} failed: ${event.error.message}`
-    case 'send_delayed':
+    case 'waiting':
       return `${event.channel}: no message has been accepted since ${new Date(event.since).toISOString()}, still trying: ${event.error.message}`
     case 'throttled':
       return `${event.channel}: the relay puts off a change, trying again in ${Math.ceil(event.waitMs / 1000)} s: ${event.error.message}`
+    case 'handler_failed':
+      return `${event.channel}: the handler failed on message ${event.index} (attempt ${event.attempts}), retrying in ${event.retryInMs / 1000} s: ${printable(event.reason)}`
+    case 'poison':
+      return event.isPutAside
+        ? `${event.channel}: message ${event.index} failed ${event.attempts} times and was put aside: ${printable(event.reason)} See \`static channel poison list\`.`
+        : `${event.channel}: message ${event.index} failed ${event.attempts} times and cannot be put aside, because too many are. Retry or drop some: \`static channel poison list\`.`
     case 'inbox_full':
       return `${event.channel}: the inbox is full. No more messages are fetched until you read some.`
     case 'welcome_refused':

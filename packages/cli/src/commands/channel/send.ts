@@ -1,17 +1,19 @@
 /** `static channel send`: messages from arguments or stdin. */
 import { Argument, Command } from 'commander'
 import { MAX_PAYLOAD_BYTES, StaticError } from '@static/protocol'
+import type { SentMessage } from '../../agent/actions.ts'
 import { addAgentFlags, type AgentFlags, type OpenAgent, withAgent } from '../../agent/open.ts'
 import { readInput } from '../../terminal/ask.ts'
 import { examples } from '../../terminal/examples.ts'
 import { note, printJson } from '../../terminal/output.ts'
 import { withProgress } from '../../terminal/progress.ts'
 import { warnOfArgument } from '../../terminal/secrets.ts'
-import { channelArgument } from './arguments.ts'
+import { channelArgument, seconds } from './arguments.ts'
 import { printDelays } from './events.ts'
 
 interface Flags extends AgentFlags {
   readonly lines?: boolean
+  readonly timeout?: number
 }
 
 /** Most lines in one request to the host socket; their bytes are limited to one maximum payload. */
@@ -23,7 +25,12 @@ export function sendCommand(): Command {
       .description('send a message; returns once the relay has stored it on disk')
       .addArgument(channelArgument())
       .addArgument(new Argument('[text...]', 'the message, visible in the process list; prefer stdin'))
-      .option('--lines', 'send each line of stdin as a message, as it arrives (default: all of stdin is one message)'),
+      .option('--lines', 'send each line of stdin as a message, as it arrives (default: all of stdin is one message)')
+      .option(
+        '--timeout <seconds>',
+        'fail if a message takes longer; the error says whether it may still arrive',
+        seconds,
+      ),
   )
     .addHelpText(
       'after',
@@ -44,16 +51,15 @@ async function send(name: string, words: readonly string[], flags: Flags): Promi
     )
   }
   const sent = flags.lines ? await sendLines(name, flags) : await sendOne(name, words, flags)
-  if (flags.json) printJson({ channel: name, sent })
+  if (flags.json) printJson({ channel: name, sent: sent.length, messages: sent })
 }
 
-async function sendOne(name: string, words: readonly string[], flags: Flags): Promise<number> {
+async function sendOne(name: string, words: readonly string[], flags: Flags): Promise<readonly SentMessage[]> {
   const payload = words.length > 0 ? argument(words) : await wholeInput()
   if (payload.length === 0)
     throw StaticError.of('invalid_request', 'The message is empty. Pass the text as arguments or on stdin.')
   if (payload.length > MAX_PAYLOAD_BYTES) throw tooLarge('message', payload.length)
-  await withAgent(flags, { share: false }, (agent) => sendAll(agent, name, [payload]))
-  return 1
+  return await withAgent(flags, { share: false }, (agent) => sendAll(agent, name, [payload], flags))
 }
 
 function argument(words: readonly string[]): Buffer {
@@ -74,16 +80,15 @@ async function wholeInput(): Promise<Buffer> {
 }
 
 /** Sends lines as they arrive, batching those that are already available. */
-async function sendLines(name: string, flags: Flags): Promise<number> {
+async function sendLines(name: string, flags: Flags): Promise<readonly SentMessage[]> {
   const batches = linesOf(process.stdin as AsyncIterable<Buffer>)
-  let sent = 0
+  const sent: SentMessage[] = []
   let batch = await batches.next()
   if (batch.done) return sent
   await withAgent(flags, { share: true }, async (agent) => {
     // Runs again from here if the process that holds the agent exits: that batch was not started.
     while (!batch.done) {
-      await sendAll(agent, name, batch.value)
-      sent += batch.value.length
+      sent.push(...(await sendAll(agent, name, batch.value, flags)))
       batch = await batches.next()
     }
   })
@@ -125,12 +130,17 @@ function batchSize(lines: readonly Buffer[]): number {
   return count
 }
 
-async function sendAll(agent: OpenAgent, name: string, payloads: readonly Buffer[]): Promise<void> {
+async function sendAll(
+  agent: OpenAgent,
+  name: string,
+  payloads: readonly Buffer[],
+  { timeout = 0 }: Flags,
+): Promise<readonly SentMessage[]> {
   const events = agent.events()
   if (events) void printDelays(agent, events)
   const encoded = payloads.map((payload) => payload.toString('base64'))
   try {
-    await withProgress('Sending', agent.call('send', name, encoded))
+    return await withProgress('Sending', agent.call('send', name, encoded, timeout))
   } finally {
     await events?.return?.()
   }

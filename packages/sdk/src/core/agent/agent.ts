@@ -63,13 +63,14 @@ export class Agent implements SessionListener, AgentServices {
   readonly #invites: InviteHandler | undefined
   readonly #session: RelaySession
   #info: SessionInfo | undefined
+  #offline: StaticError | undefined
   #checkpointAt: Time
   #stopped = false
   #closed: Promise<void> | undefined
 
   /** `invites` makes what deals with invites, if anything does. */
   constructor(parts: AgentParts, invites?: (agent: AgentServices) => InviteHandler) {
-    const { identity, keyPackages, channels, pins, relays, ...stored } = parts.store.load()
+    const { identity, keyPackages, channels, removed, pins, relays, ...stored } = parts.store.load()
     const key = { publicKey: identity.publicKey, seed: identity.secretKey }
     this.stored = stored
     this.#parts = parts
@@ -79,7 +80,7 @@ export class Agent implements SessionListener, AgentServices {
     this.keyPackages = new KeyPackages(this.context, identity.identity, keyPackages)
     this.requests = new Requests(session, this.timers)
     this.#supply = Agent.#supplyOf(this, session)
-    this.memberships = new Memberships(this.context, this.keyPackages, (id) => this.#invites?.dropped(id))
+    this.memberships = new Memberships(this.context, this.keyPackages, removed, (id) => this.#invites?.dropped(id))
     for (const channel of channels) this.memberships.hold(channel)
     this.#checkpointAt = parts.now() + CHECKPOINT_MS
     this.timers.every(TICK_MS, () => this.#tick())
@@ -122,6 +123,7 @@ export class Agent implements SessionListener, AgentServices {
     // Without a word of loss when the session has moved to another way.
     if (this.#info) for (const membership of this.memberships) membership.lose()
     this.#info = info
+    this.#offline = undefined
     this.requests.opened()
     this.context.emit({ type: 'connected', way: info.way })
     const wanted = [...this.memberships].filter(({ intake }) => intake.isWanted)
@@ -135,6 +137,7 @@ export class Agent implements SessionListener, AgentServices {
 
   lost(error: StaticError): void {
     this.#info = undefined
+    this.#offline = error
     this.requests.lost()
     for (const membership of this.memberships) membership.lose()
     this.context.emit({ type: 'disconnected', error })
@@ -195,6 +198,9 @@ export class Agent implements SessionListener, AgentServices {
       journal,
       pins: new Pins(pins, (change) => journal.add(change)),
       session,
+      get offline() {
+        return agent.#offline
+      },
       deliveries: agent.#deliveries,
       get invites() {
         return agent.#invites
@@ -285,7 +291,10 @@ export class Agent implements SessionListener, AgentServices {
     this.#stopped = true
     this.#invites?.stop(forReaders)
     this.timers.stop(error)
-    for (const membership of this.memberships) membership.end(error, forReaders)
+    for (const membership of this.memberships) {
+      membership.end(error, forReaders)
+      membership.inbox.seal()
+    }
     this.requests.stop(error)
     this.events.close()
     this.offers.close()

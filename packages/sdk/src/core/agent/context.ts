@@ -1,4 +1,5 @@
 /** What the channels of one agent share. */
+import type { StaticError } from '@static/protocol'
 import type { MlsEngine, SignatureKeyPair } from '../../mls/index.ts'
 import type { AgentId, RelaySession, Time } from '../../ports.ts'
 import type { InviteHandler } from '../../invite/handler.ts'
@@ -16,6 +17,8 @@ export interface AgentContext {
   readonly journal: Journal
   readonly pins: Pins
   readonly session: Pick<RelaySession, 'request'>
+  /** Why there is no session, if there is none and the reason is known. */
+  readonly offline: StaticError | undefined
   readonly deliveries: Pick<Deliveries, 'acknowledge' | 'resume' | 'queued'>
   /** Undefined for an agent that deals with no invites. */
   readonly invites: Pick<InviteHandler, 'greeted' | 'admitted' | 'removing'> | undefined

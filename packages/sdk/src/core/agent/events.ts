@@ -59,14 +59,14 @@ export type AgentEvent =
   /** The channel cannot go on here: the error says what to do. */
   | { readonly type: 'channel_failed'; readonly channel: string; readonly error: StaticError }
   /**
-   * The relay has taken no message of this agent for 10 s, for a reason that passes by itself: no quota to be had, or
-   * too many messages. `send` goes on waiting. Told once for each wait, which lasts until a message is taken.
+   * `send` has waited for 5 s: the error says for what, such as a connection, quota, the relay's disk, its rate limit, or
+   * a change of the group. It goes on waiting. Told once for each wait, which lasts until a message is taken.
    */
   | {
-      readonly type: 'send_delayed'
+      readonly type: 'waiting'
       readonly channel: string
       readonly error: StaticError
-      /** When the relay first refused, in milliseconds since 1970. */
+      /** When the wait began, in milliseconds since 1970. */
       readonly since: number
     }
   /**
@@ -84,6 +84,29 @@ export type AgentEvent =
    * moment; it is tried again by itself, after `waitMs` at first. Told once for each commit, and each time that a request to join is put off.
    */
   | { readonly type: 'throttled'; readonly channel: string; readonly error: StaticError; readonly waitMs: number }
+  /** The handler of `Channel.handle` has failed on a message; it is called again after `retryInMs`. */
+  | {
+      readonly type: 'handler_failed'
+      readonly channel: string
+      readonly sender: AgentId
+      readonly index: number
+      readonly attempts: number
+      readonly reason: string
+      readonly retryInMs: number
+    }
+  /**
+   * The handler has failed on a message as often as `attempts` says, and it was put aside (`Channel.poison`). If
+   * `isPutAside` is false, too many are put aside already: it is tried further, every 5 minutes.
+   */
+  | {
+      readonly type: 'poison'
+      readonly channel: string
+      readonly sender: AgentId
+      readonly index: number
+      readonly attempts: number
+      readonly reason: string
+      readonly isPutAside: boolean
+    }
   /** So much is unread that no more is taken: read, or the channel stands still here. */
   | { readonly type: 'inbox_full'; readonly channel: string }
   /** A Welcome came that cannot be used. */

@@ -129,6 +129,7 @@ export function newChannel(
       broken: undefined,
       leafKeys: [],
       offeredBy: undefined,
+      givenUpTo: 0,
       offeredAt: 0,
       ...offer,
     },
@@ -140,5 +141,6 @@ export function newChannel(
     outbox: [],
     answered: [],
     inboxBytes: 0,
+    poison: { messages: 0, bytes: 0 },
   }
 }

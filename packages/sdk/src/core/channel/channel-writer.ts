@@ -9,6 +9,7 @@ import type { GroupState } from './group-state.ts'
 import type { History } from './history.ts'
 import type { Inbox } from './inbox.ts'
 import type { Journal, Writer } from './journal.ts'
+import type { Poison } from './poison.ts'
 import type { Roster } from './roster.ts'
 import type { Sender } from './sender.ts'
 
@@ -21,6 +22,7 @@ export interface WrittenParts {
   readonly roster: Roster
   readonly sender: Sender
   readonly inbox: Inbox
+  readonly poison: Poison
 }
 
 /** What a writer asks of its membership. */
@@ -87,7 +89,7 @@ export class ChannelWriter implements Writer {
   }
 
   drain(): readonly Change[] {
-    const { id, group, committer, history, roster, sender, inbox } = this.#parts
+    const { id, group, committer, history, roster, sender, inbox, poison } = this.#parts
     if (this.#dropped) {
       // Once: the agent may have joined again when the last reader settles.
       const changes: Change[] = this.#dropped === 'due' ? [{ type: 'dropChannel', id }] : []
@@ -105,6 +107,7 @@ export class ChannelWriter implements Writer {
     changes.push(...committer.drain(this.#epochChanged))
     if (group) changes.push(...group.drain(id))
     changes.push(...history.drain(id), ...roster.drain(), ...sender.drain(), ...inbox.drain())
+    changes.push(...poison.drain())
     this.#changes = []
     this.#recordChanged = false
     this.#epochChanged = false
@@ -125,11 +128,11 @@ export class ChannelWriter implements Writer {
 
   /** How the channel stands, where it was written last; and what need not be kept any longer. */
   #drainAbandoned(): readonly Change[] {
-    const { id, group, inbox } = this.#parts
+    const { id, group, inbox, poison } = this.#parts
     const changes: Change[] = []
     if (this.#recordChanged) {
-      const { state, broken } = this.#host.record()
-      this.#drained = { ...this.#stored, state, broken }
+      const { state, broken, givenUpTo } = this.#host.record()
+      this.#drained = { ...this.#stored, state, broken, givenUpTo }
       changes.push({ type: 'putChannel', record: this.#drained })
     }
     if (this.#epochChanged && group === undefined) {
@@ -137,7 +140,9 @@ export class ChannelWriter implements Writer {
       this.#epochChanged = false
     }
     // What came last is read from memory: on disk it would be ahead of the channel's place in the log.
-    changes.push(...inbox.drain().filter(({ type }) => type === 'dropInbox'))
+    const { index } = this.#stored.position
+    const isAhead = (change: Change): boolean => change.type === 'putInbox' && change.record.index > index
+    changes.push(...inbox.drain().filter((change) => !isAhead(change)), ...poison.drain())
     this.#recordChanged = false
     return changes
   }

@@ -121,9 +121,9 @@ export class Follower {
     }
   }
 
-  #ownMessage({ sender, messageId }: DeliverMessage): void {
+  #ownMessage({ sender, messageId, index }: DeliverMessage): void {
     const host = this.#host
-    const bodyHash = this.#parts.sender.pass(messageId)
+    const bodyHash = this.#parts.sender.pass(messageId, Number(index))
     if (bodyHash === undefined) return host.break(StaticError.of('store_rolled_back'))
     const { history, group } = this.#channel
     history.advance({ kind: 'message', sender, messageId, bodyHash })
@@ -168,6 +168,7 @@ export class Follower {
         receivedAt: Number(entry.acceptedAtMs),
         ciphertext,
         messageKey,
+        attempts: 0,
       },
       payload: frame.payload,
       redelivered: intake.isRedelivered(index),

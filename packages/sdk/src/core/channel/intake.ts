@@ -5,7 +5,7 @@
  */
 import { StaticError, toHex } from '@static/protocol'
 import type { ChannelState } from '@static/protocol/relay'
-import type { PositionRecord } from '../../ports.ts'
+import type { ChannelRecord, PositionRecord } from '../../ports.ts'
 import type { AgentContext } from '../agent/context.ts'
 import type { ResumeQuestion } from '../agent/deliveries.ts'
 import { CatchUp } from './catch-up.ts'
@@ -73,6 +73,8 @@ export class Intake {
   #delivered = 0
   /** Entries up to this one may have been given to the application before; known for sure after the first Resume. */
   #redeliveredUpTo: number
+  /** None beyond was, whatever the relay has. */
+  readonly #givenUpTo: number
   #hasResumed = false
 
   constructor(
@@ -80,7 +82,7 @@ export class Intake {
     channel: ChannelView,
     host: IntakeHost,
     { inbox, standing }: { readonly inbox: Inbox; readonly standing: Standing },
-    index: number,
+    { position: { index }, givenUpTo }: Pick<ChannelRecord, 'position' | 'givenUpTo'>,
   ) {
     this.#context = context
     this.#channel = channel
@@ -88,7 +90,8 @@ export class Intake {
     this.#inbox = inbox
     this.#standing = standing
     this.#acknowledged = index
-    this.#redeliveredUpTo = index
+    this.#redeliveredUpTo = Math.min(index, givenUpTo)
+    this.#givenUpTo = givenUpTo
   }
 
   /** Whether the relay is to deliver the channel. */
@@ -178,7 +181,7 @@ export class Intake {
       this.#context.emit({ type: 'roster_lie', channel: name, detail })
     }
     const cursor = Number(state.cursor?.index ?? 0n)
-    if (!this.#hasResumed) this.#redeliveredUpTo = Number(state.lastIndex)
+    if (!this.#hasResumed) this.#redeliveredUpTo = Math.min(Number(state.lastIndex), this.#givenUpTo)
     this.#hasResumed = true
     this.#acknowledged = cursor
     this.#delivered = cursor

@@ -4,7 +4,7 @@
  * nothing that anybody was told.
  */
 import { StaticError } from '@static/protocol'
-import type { AgentStore, Change, ChannelId, InboxRecord } from '../../ports.ts'
+import type { AgentStore, Change, ChannelId, InboxRecord, PoisonRecord } from '../../ports.ts'
 
 /** How long what nobody waits for may wait for something else to be written with. */
 const LATER_MS = 25
@@ -70,6 +70,12 @@ export class Journal {
   inbox(id: ChannelId, after: number, limit: number): readonly InboxRecord[] {
     this.flush()
     return this.#store.inbox(id, after, limit)
+  }
+
+  /** What was put aside of a channel, with everything so far. */
+  poison(id: ChannelId): readonly PoisonRecord[] {
+    this.flush()
+    return this.#store.poison(id)
   }
 
   /** Writes now. */

@@ -16,13 +16,14 @@ import { GroupLock } from './group-lock.ts'
 import { GroupState } from './group-state.ts'
 import { type Difference, History } from './history.ts'
 import type { ChannelView } from './host.ts'
-import { Inbox, type Incoming } from './inbox.ts'
+import { Inbox, type InboxHost, type Incoming } from './inbox.ts'
 import { Intake, type IntakeHost } from './intake.ts'
-import { decodeFrame } from './message-frame.ts'
 import { asMlsError } from './mls-error.ts'
+import { Poison } from './poison.ts'
 import { Roster } from './roster.ts'
 import { Sender, type SenderHost } from './sender.ts'
 import { channelError, Standing, type StandingRecord } from './standing.ts'
+import { payloadOf } from './stored-message.ts'
 import { Upkeep } from './upkeep.ts'
 
 /** What the parts of a membership ask of it; each is given its own narrow view. */
@@ -37,6 +38,7 @@ export class Membership implements ChannelView {
   readonly name: ChannelName
   readonly owner: AgentId
   readonly inbox: Inbox
+  readonly poison: Poison
   readonly intake: Intake
   readonly sender: Sender
   readonly committer: Committer
@@ -54,7 +56,7 @@ export class Membership implements ChannelView {
   readonly #ended: () => void
 
   constructor(context: AgentContext, stored: StoredChannel, ended: () => void) {
-    const { record, welcome, senders, leavers, inboxBytes } = stored
+    const { record, welcome, senders, leavers, inboxBytes: bytes, poison } = stored
     this.#context = context
     this.id = record.id
     this.channelId = fromHex(record.id)
@@ -68,10 +70,12 @@ export class Membership implements ChannelView {
     const standing = this.#standing
     const pending = this.#load(stored)
     const host = Membership.#hostOf(this)
-    const page = this.#page.bind(this)
-    this.inbox = new Inbox(record.id, { touch: () => this.#writer.touchPart(), page }, inboxBytes)
+    const inboxHost = Membership.#inboxHostOf(this)
+    const { givenUpTo } = record
+    this.inbox = new Inbox(record.id, inboxHost, { bytes, givenUpTo })
     const { inbox } = this
-    this.intake = new Intake(context, this, host, { inbox, standing }, record.position.index)
+    this.poison = new Poison(context, record.id, { inbox, touch: () => this.#writer.touchPart() }, poison)
+    this.intake = new Intake(context, this, host, { inbox, standing }, record)
     this.sender = new Sender(context, this, host, standing, stored)
     this.committer = new Committer(context, this, host, standing, pending)
     this.roster = new Roster(context, this, this.committer, leavers)
@@ -184,6 +188,7 @@ export class Membership implements ChannelView {
   /** Everything about it is deleted. */
   drop(error: StaticError | undefined): void {
     this.end(error ?? StaticError.of('closed', `This agent has left channel ${this.name}.`), error)
+    this.inbox.seal()
     this.#group?.wipe()
     this.#group = undefined
     this.#writer.drop()
@@ -201,8 +206,9 @@ export class Membership implements ChannelView {
     this.committer.written()
     this.intake.acknowledge()
     this.#transmit()
+    this.inbox.written()
     this.intake.unpause()
-    if (this.state === 'ended' && this.inbox.isEmpty) this.#ended()
+    if (this.state === 'ended' && this.inbox.isEmpty && this.poison.isEmpty) this.#ended()
   }
 
   /** Goes on with whatever can go on. */
@@ -327,6 +333,14 @@ export class Membership implements ChannelView {
     }
   }
 
+  static #inboxHostOf(membership: Membership): InboxHost {
+    return {
+      touch: () => membership.#writer.touchPart(),
+      touchRecord: () => membership.#writer.touch(),
+      page: (after, limit) => membership.#page(after, limit),
+    }
+  }
+
   static #hostOf(membership: Membership): Host {
     return {
       get counter() {
@@ -343,6 +357,7 @@ export class Membership implements ChannelView {
       take: (entry) => membership.#attempt(() => membership.#follower.take(entry)),
       resumed: () => membership.#resumed(),
       raiseHead: (head) => membership.intake.raiseHead(head),
+      obstacle: () => membership.#obstacle(),
       adopt: (epoch, by, added, removed) => {
         membership.#adopt(epoch, by)
         membership.#changed(by, added, removed)
@@ -370,9 +385,17 @@ export class Membership implements ChannelView {
   #page(after: number, limit: number): readonly Incoming[] {
     const { journal, engine } = this.#context
     return journal.inbox(this.id, after, limit).flatMap((record) => {
-      const frame = decodeFrame(engine.reopen(record.ciphertext, record.messageKey))
-      return frame ? [{ record, payload: frame.payload, redelivered: this.intake.isRedelivered(record.index) }] : []
+      const payload = payloadOf(engine, record)
+      return payload ? [{ record, payload, redelivered: this.intake.isRedelivered(record.index) }] : []
     })
+  }
+
+  #obstacle(): StaticError | undefined {
+    if (!this.intake.isOnline) {
+      return this.#context.offline ?? StaticError.of('connection_error', 'The relay has not resumed the channel yet.')
+    }
+    if (!this.intake.isCurrent) return StaticError.of('unavailable', 'This agent is catching up with the channel.')
+    return this.committer.isBusy ? StaticError.of('unavailable', 'A change of the group is under way.') : undefined
   }
 
   #attempt(action: () => void): void {
@@ -388,6 +411,7 @@ export class Membership implements ChannelView {
     const { counter, ownHash, sentSinceRekey } = this.sender
     const { position } = this.#history
     const epoch = this.#group?.place ?? NO_EPOCH
-    return { id, name, owner, ...this.#standing.record, position, epoch, counter, ownHash, sentSinceRekey }
+    const givenUpTo = this.inbox.boundAt(position.index)
+    return { id, name, owner, ...this.#standing.record, position, epoch, counter, ownHash, sentSinceRekey, givenUpTo }
   }
 }

@@ -6,14 +6,22 @@
  * The relay takes messages of a sender by their counters only. So when one is refused, all that follow it are refused,
  * too: nothing more is sent until every answer is in, and then they go out again in order.
  */
-import type { StaticError } from '@static/protocol'
+import { type StaticError, toHex } from '@static/protocol'
 import type { AnsweredRecord, Change, ChannelId, OutboxRecord } from '../../ports.ts'
 import { same } from '../bytes.ts'
 import { sha256 } from './history.ts'
 
+/** Where a message is, once the relay has it. */
+export interface Receipt {
+  /** 32 hexadecimal digits. */
+  readonly messageId: string
+  /** Position in the channel's log, as the relay says. */
+  readonly index: number
+}
+
 /** Who waits for a message to be durable at the relay; nobody after a restart. */
 export interface Sending {
-  resolve(): void
+  resolve(receipt: Receipt): void
   reject(error: StaticError): void
 }
 
@@ -86,8 +94,8 @@ export class Outbox {
     return stored
   }
 
-  /** The relay has it. */
-  answer(message: Outgoing): void {
+  /** The relay has it, at this index. */
+  answer(message: Outgoing, index: number): void {
     if (message.state === 'done') return
     const { messageId, counter, ciphertext, messageKey } = message.record
     const bodyHash = sha256(ciphertext)
@@ -95,7 +103,7 @@ export class Outbox {
     this.#answered.push({ messageId, counter, bodyHash })
     this.#changes.push({ type: 'answerOutbox', id: this.#id, messageId, bodyHash })
     messageKey.fill(0)
-    message.sending?.resolve()
+    message.sending?.resolve({ messageId: toHex(messageId), index })
   }
 
   /** The relay has refused it: for good when there is an error, otherwise until it is sent again. */
@@ -149,9 +157,9 @@ export class Outbox {
   }
 
   /** An own entry passes in the log: the hash of its body; undefined when there is no such message. */
-  pass(messageId: Uint8Array): Uint8Array | undefined {
+  pass(messageId: Uint8Array, index: number): Uint8Array | undefined {
     const message = this.#unanswered.find(({ record }) => same(record.messageId, messageId))
-    if (message !== undefined) this.answer(message)
+    if (message !== undefined) this.answer(message, index)
     const passed = this.#answered.find((answered) => same(answered.messageId, messageId))
     if (passed === undefined) return undefined
     // The entries come in order: those of earlier ones were lost in a gap.

@@ -4,7 +4,7 @@
  * encrypted for the new epoch under the same id, in order with the others.
  */
 import { message, StaticError } from '@static/protocol'
-import { SendMessageRequestSchema } from '@static/protocol/relay'
+import { SendMessageRequestSchema, type SendMessageResponse } from '@static/protocol/relay'
 import type { Change, Outcome, OutboxRecord, StoredChannel } from '../../ports.ts'
 import { refusalError, retryDelay } from '../../session/refusal.ts'
 import type { AgentContext } from '../agent/context.ts'
@@ -14,8 +14,9 @@ import type { GroupState } from './group-state.ts'
 import { sha256 } from './history.ts'
 import type { ChannelView, Turn } from './host.ts'
 import { decodeFrame, encodeFrame, type Frame, type FrameKind } from './message-frame.ts'
-import { Outbox, type Outgoing, type Sending } from './outbox.ts'
+import { Outbox, type Outgoing, type Receipt, type Sending } from './outbox.ts'
 import { Pace } from './pace.ts'
+import { limitSend, type SendLimits, SendWatch } from './send-wait.ts'
 import type { Standing } from './standing.ts'
 
 /** A payload that waits to be encrypted. */
@@ -31,6 +32,8 @@ type SenderContext = Pick<AgentContext, 'engine' | 'session' | 'now' | 'random' 
 export interface SenderHost extends Turn {
   /** The relay has taken at least so many commits. */
   raiseHead(head: number): void
+  /** Why nothing can be sent at the moment, if the channel knows. */
+  obstacle(): StaticError | undefined
 }
 
 /** How often the first message is sent again for being out of order, without one that is taken. */
@@ -41,9 +44,6 @@ const MOST_REORDERS = 5
  * (sender-trust.ts); without new keys nothing is encrypted beyond this.
  */
 const MOST_BURNT = 768
-
-/** A refusal that passes by itself is told to the application when it has lasted this long. */
-const DELAY_MS = 10_000
 
 /** The sending side of a membership. */
 export class Sender {
@@ -61,8 +61,9 @@ export class Sender {
   sentSinceRekey: number
   #notBefore = 0
   #cancel: (() => void) | undefined
-  /** The wait for a relay that takes nothing at the moment. */
-  #delay: { error: StaticError; readonly cancel: () => void } | undefined
+  /** Why the relay takes nothing at the moment, for a reason that passes by itself. */
+  #refusal: StaticError | undefined
+  readonly #watch: SendWatch
   #reorders = 0
   /** Why the relay takes nothing of what is under way. */
   #blockedBy: StaticError | undefined
@@ -85,6 +86,10 @@ export class Sender {
     this.counter = record.counter
     this.ownHash = record.ownHash
     this.sentSinceRekey = record.sentSinceRekey
+    this.#watch = new SendWatch(context, channel.name, {
+      isWaiting: () => this.#isPayloadWaiting,
+      obstacle: () => this.#obstacle,
+    })
   }
 
   /**
@@ -92,13 +97,17 @@ export class Sender {
    *
    * @throws {StaticError} what ended the channel, `fork_detected`, or why the relay does not take it
    */
-  async send(kind: FrameKind, payload: Uint8Array): Promise<void> {
+  async send(kind: FrameKind, payload: Uint8Array, limits: SendLimits = {}): Promise<Receipt> {
     const refusal = this.#standing.refusal()
     if (refusal) throw refusal
-    const { promise, resolve, reject } = Promise.withResolvers<void>()
-    this.#waiting.push({ kind, payload, resolve, reject })
+    const { promise, resolve, reject } = Promise.withResolvers<Receipt>()
+    const waiting: Waiting = { kind, payload, resolve, reject }
+    if (this.#waiting.length === 0 && this.#outbox.unanswered.length === 0) this.#watch.progress()
+    this.#waiting.push(waiting)
+    if (kind === 'payload') this.#watch.begin()
     this.#host.work()
-    await promise
+    const forget = limitSend(this.#context, limits, (cause, words) => this.#cancelSend(waiting, cause, words))
+    return await (forget === undefined ? promise : promise.finally(forget))
   }
 
   /** How many generations of this epoch were used up by messages that the relay refused. */
@@ -163,13 +172,13 @@ export class Sender {
   /** The session is over. */
   lose(): void {
     this.#blockedBy = undefined
-    this.#endDelay()
+    this.#refusal = undefined
     this.#outbox.lose()
   }
 
   /** An own entry passes in the log: the hash of its body, if it is one of these. */
-  pass(messageId: Uint8Array): Uint8Array | undefined {
-    return this.#outbox.pass(messageId)
+  pass(messageId: Uint8Array, index: number): Uint8Array | undefined {
+    return this.#outbox.pass(messageId, index)
   }
 
   /** What waits is not sent; what is under way stays so. */
@@ -181,13 +190,39 @@ export class Sender {
   fail(error: StaticError): void {
     this.#cancel?.()
     this.#pace.end()
-    this.#endDelay()
+    this.#watch.stop()
     this.refuse(error)
     this.#outbox.fail(error)
   }
 
   drain(): readonly Change[] {
     return this.#outbox.drain()
+  }
+
+  /** The caller does not wait any longer. What is encrypted goes out all the same: others follow it in the chain. */
+  #cancelSend(waiting: Waiting, cause: unknown, words: string): void {
+    const at = this.#waiting.indexOf(waiting)
+    const why = `${words} Waiting for: ${this.#obstacle.message}`
+    if (at >= 0) {
+      this.#waiting.splice(at, 1)
+      waiting.reject(StaticError.of('cancelled', `The message was not sent, and will not be. ${why}`, { cause }))
+    } else {
+      const text = `The message may still arrive: it is stored and is sent when it can be. Do not send it again. ${why}`
+      waiting.reject(StaticError.of('send_pending', text, { cause }))
+    }
+  }
+
+  /** The agent's own heartbeats are nothing that an application waits for. */
+  get #isPayloadWaiting(): boolean {
+    return (
+      this.#waiting.some(({ kind }) => kind === 'payload') ||
+      this.#outbox.unanswered.some(({ record }) => !record.control)
+    )
+  }
+
+  /** Why what waits is not sent, or not answered. */
+  get #obstacle(): StaticError {
+    return this.#refusal ?? this.#host.obstacle() ?? StaticError.of('unavailable', 'The relay has not answered yet.')
   }
 
   #encrypt(group: GroupState, waiting: Waiting): void {
@@ -221,9 +256,10 @@ export class Sender {
       case 'answered':
         this.#reorders = 0
         this.#isProbing = false
-        this.#endDelay()
+        this.#refusal = undefined
+        this.#watch.progress()
         if (outcome.body.case === 'sendMessage') this.#pace.heed(outcome.body.value.waitMs, outcome.body.value.lagging)
-        this.#outbox.answer(message)
+        this.#outbox.answer(message, Number((outcome.body.value as SendMessageResponse).index))
         // Without it, the message is sent again after a crash, and answered in the same way.
         this.#host.touchLater()
         break
@@ -258,7 +294,7 @@ export class Sender {
       case 'unavailable':
       case 'rate_limited':
         this.#outbox.refuse(message, undefined)
-        this.#delayedBy(refusalError(refusal))
+        this.#refusal = refusalError(refusal)
         this.#waitFor(retryDelay(refusal.retryAfterMs))
         return
       case 'too_large':
@@ -269,37 +305,12 @@ export class Sender {
         if (refusal.lagging.length > 0) this.#pace.heed(undefined, refusal.lagging)
         // The channel or the account is in the way: of those that follow none would be taken, either.
         this.#blockedBy = refusalError(refusal)
-        this.#endDelay()
+        this.#refusal = undefined
         // Otherwise each of those that wait would try, one after the other.
         if (this.#isProbing && this.#outbox.unanswered.length === 1) this.refuse(this.#blockedBy)
         this.#isProbing = true
         this.#outbox.refuse(message, this.#blockedBy)
     }
-  }
-
-  /** Tells the application if this lasts. */
-  #delayedBy(error: StaticError): void {
-    if (this.#delay) {
-      this.#delay.error = error
-      return
-    }
-    const since = this.#context.now()
-    const tell = (): void => {
-      const isPayloadWaiting =
-        this.#waiting.some(({ kind }) => kind === 'payload') ||
-        this.#outbox.unanswered.some(({ record }) => !record.control)
-      const latest = this.#delay?.error ?? error
-      // The agent's own heartbeats are nothing that an application waits for.
-      if (isPayloadWaiting) {
-        this.#context.emit({ type: 'send_delayed', channel: this.#channel.name, error: latest, since })
-      }
-    }
-    this.#delay = { error, cancel: this.#context.later(DELAY_MS, tell) }
-  }
-
-  #endDelay(): void {
-    this.#delay?.cancel()
-    this.#delay = undefined
   }
 
   #waitFor(milliseconds: number): void {

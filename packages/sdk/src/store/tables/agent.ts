@@ -1,5 +1,5 @@
 /** Tables of the agent as a whole. */
-import type { AgentId, IdentityRecord, KeyPackageRecord } from '../../ports.ts'
+import type { AgentId, IdentityRecord, KeyPackageRecord, RemovedRecord } from '../../ports.ts'
 import { BYTES, FLAG, INTEGER, type Table, TEXT } from '../table.ts'
 
 /** One row. */
@@ -19,6 +19,13 @@ export const KEY_PACKAGE: Table<KeyPackageRecord> = {
   name: 'key_package',
   columns: { ref: TEXT, keyPackage: BYTES, privatePart: BYTES, createdAt: INTEGER, pooled: FLAG },
   key: ['ref'],
+}
+
+/** Channels that this agent was removed from, and of which nothing else is left. */
+export const REMOVED: Table<RemovedRecord> = {
+  name: 'removed',
+  columns: { name: TEXT, at: INTEGER },
+  key: ['name'],
 }
 
 /** The pinned key of an identity in the channels of an owner. */

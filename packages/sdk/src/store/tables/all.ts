@@ -1,13 +1,14 @@
 /** All tables, parents first. */
 import type { TableDeclaration } from '../table.ts'
-import { IDENTITY, KEY_PACKAGE, PIN, RELAY } from './agent.ts'
+import { IDENTITY, KEY_PACKAGE, PIN, RELAY, REMOVED } from './agent.ts'
 import { CHANNEL, EPOCH, LEAVER, PENDING_COMMIT, RATCHET, SENDER, WELCOME } from './channel.ts'
 import { ATTEMPT, INVITE, JOINER } from './invites.ts'
-import { INBOX, OUTBOX } from './messages.ts'
+import { INBOX, OUTBOX, POISON } from './messages.ts'
 
 export const TABLES: readonly TableDeclaration[] = [
   IDENTITY,
   KEY_PACKAGE,
+  REMOVED,
   CHANNEL,
   WELCOME,
   EPOCH,
@@ -17,6 +18,7 @@ export const TABLES: readonly TableDeclaration[] = [
   LEAVER,
   OUTBOX,
   INBOX,
+  POISON,
   INVITE,
   JOINER,
   ATTEMPT,

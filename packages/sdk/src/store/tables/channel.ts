@@ -60,6 +60,7 @@ export const CHANNEL: Table<ChannelRow> = {
     fork: OPTIONAL_TEXT,
     broken: OPTIONAL_TEXT,
     leafKeys: KEYS,
+    givenUpTo: INTEGER,
     offeredBy: OPTIONAL_TEXT,
     offeredAt: INTEGER,
   },

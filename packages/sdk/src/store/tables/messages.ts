@@ -1,7 +1,7 @@
 /**
  * Tables of messages. Ciphertexts are stored apart, in the table `body` (bodies.ts); the row holds the number there.
  */
-import type { InboxRecord, OutboxRecord } from '../../ports.ts'
+import type { InboxRecord, OutboxRecord, PoisonRecord } from '../../ports.ts'
 import { BYTES, FLAG, INTEGER, OPTIONAL_BYTES, type Table, TEXT } from '../table.ts'
 import type { InChannel } from './channel.ts'
 
@@ -31,25 +31,38 @@ export const OUTBOX: Table<OutboxRow> = {
   body: { field: 'ciphertext', until: 'bodyHash' },
 }
 
-/** An unsettled message, with the length of its ciphertext. */
+/** A received message, with the length of its ciphertext. */
 export interface InboxRow extends InChannel<InboxRecord> {
   readonly bytes: number
 }
 
+const RECEIVED: Table<InboxRow>['columns'] = {
+  channel: TEXT,
+  index: { ...INTEGER, name: 'log_index' },
+  messageId: BYTES,
+  sender: TEXT,
+  identity: BYTES,
+  epoch: INTEGER,
+  receivedAt: INTEGER,
+  messageKey: BYTES,
+  ciphertext: BYTES,
+  attempts: INTEGER,
+  bytes: INTEGER,
+}
+
+/** Unsettled messages. */
 export const INBOX: Table<InboxRow> = {
   name: 'inbox',
-  columns: {
-    channel: TEXT,
-    index: { ...INTEGER, name: 'log_index' },
-    messageId: BYTES,
-    sender: TEXT,
-    identity: BYTES,
-    epoch: INTEGER,
-    receivedAt: INTEGER,
-    messageKey: BYTES,
-    ciphertext: BYTES,
-    bytes: INTEGER,
-  },
+  columns: RECEIVED,
+  key: ['channel', 'index'],
+  parent: { table: 'channel', by: ['channel'] },
+  body: { field: 'ciphertext' },
+}
+
+/** Messages that were put aside. */
+export const POISON: Table<InboxRow & InChannel<PoisonRecord>> = {
+  name: 'poison',
+  columns: { ...RECEIVED, reason: TEXT, putAsideAt: INTEGER },
   key: ['channel', 'index'],
   parent: { table: 'channel', by: ['channel'] },
   body: { field: 'ciphertext' },

@@ -1,0 +1,120 @@
+/**
+ * Messages that a handler has failed on too often (handling.ts), out of the way of those behind them: on disk until
+ * somebody retries or drops them. Their number and bytes are limited. When the limit is reached, nothing more is put
+ * aside, so that nothing is lost.
+ */
+import { StaticError } from '@static/protocol'
+import type { Change, ChannelId, PoisonRecord, PoisonTotals } from '../../ports.ts'
+import type { AgentContext } from '../agent/context.ts'
+import type { Entry, Inbox } from './inbox.ts'
+import { payloadOf } from './stored-message.ts'
+
+/** What is asked of the agent. */
+type PoisonContext = Pick<AgentContext, 'engine' | 'journal' | 'now'>
+
+/** What is asked of the channel. */
+export interface PoisonChannel {
+  readonly inbox: Inbox
+  /** Something is to be written. */
+  touch(): void
+}
+
+/** A message that was put aside, and what it says. */
+export interface PutAside {
+  readonly record: PoisonRecord
+  readonly payload: Uint8Array
+}
+
+const MOST_MESSAGES = 1000
+/** Bytes of ciphertext. */
+const MOST_BYTES = 64 * 1024 * 1024
+const MOST_REASON_LETTERS = 1000
+
+/** What was put aside in one channel. */
+export class Poison {
+  readonly #context: PoisonContext
+  readonly #id: ChannelId
+  readonly #channel: PoisonChannel
+  #messages: number
+  #bytes: number
+  #changes: Change[] = []
+
+  constructor(context: PoisonContext, id: ChannelId, channel: PoisonChannel, { messages, bytes }: PoisonTotals) {
+    this.#context = context
+    this.#id = id
+    this.#channel = channel
+    this.#messages = messages
+    this.#bytes = bytes
+  }
+
+  get isEmpty(): boolean {
+    return this.#messages === 0
+  }
+
+  /** Moves a message here from the inbox; false if there is no room for it. */
+  put(entry: Entry, reason: string): boolean {
+    if (entry.settled) return true
+    const { length } = entry.record.ciphertext
+    if (this.#messages >= MOST_MESSAGES || this.#bytes + length > MOST_BYTES) return false
+    this.#channel.inbox.remove(entry)
+    const putAsideAt = this.#context.now()
+    const record = { ...entry.record, reason: reason.slice(0, MOST_REASON_LETTERS), putAsideAt }
+    this.#messages++
+    this.#bytes += length
+    this.#change({ type: 'putPoison', id: this.#id, record })
+    return true
+  }
+
+  /** Everything that was put aside, in order. */
+  list(): readonly PutAside[] {
+    if (this.isEmpty) return []
+    return this.#context.journal.poison(this.#id).map((record) => {
+      const payload = payloadOf(this.#context.engine, record)
+      if (!payload) throw StaticError.of('store_corrupt', `Message ${record.index}, put aside, is not readable.`)
+      return { record, payload }
+    })
+  }
+
+  /**
+   * Moves a message back to the inbox.
+   *
+   * @throws {StaticError} `not_found`
+   */
+  async retry(index: number): Promise<void> {
+    const { record: stored, payload } = this.#take(index)
+    const { reason: _reason, putAsideAt: _putAsideAt, ...record } = stored
+    this.#channel.inbox.readmit({ record: { ...record, attempts: 0 }, payload, redelivered: true })
+    await this.#context.journal.written()
+  }
+
+  /**
+   * Deletes a message.
+   *
+   * @throws {StaticError} `not_found`
+   */
+  async drop(index: number): Promise<void> {
+    this.#take(index)
+    await this.#context.journal.written()
+  }
+
+  /** What has changed since the last time. */
+  drain(): readonly Change[] {
+    const changes = this.#changes
+    this.#changes = []
+    return changes
+  }
+
+  #take(index: number): PutAside {
+    const found = this.list().find(({ record }) => record.index === index)
+    if (!found) throw StaticError.of('not_found', `No message with index ${index} was put aside in this channel.`)
+    this.#messages--
+    this.#bytes -= found.record.ciphertext.length
+    this.#change({ type: 'dropPoison', id: this.#id, index })
+    return found
+  }
+
+  #change(change: Change): void {
+    this.#changes.push(change)
+    this.#channel.touch()
+  }
+}

@@ -1,0 +1,60 @@
+/** What can be sent: strings and bytes. Anything else would arrive as something that the caller did not mean. */
+import { types } from 'node:util'
+import { MAX_PAYLOAD_BYTES, StaticError } from '@static/protocol'
+
+/**
+ * The bytes of a payload, copied, because they may be encrypted when the caller has reused the buffer.
+ *
+ * @throws {StaticError} `invalid_request` for anything but a string or a Uint8Array, `too_large`
+ */
+export function payloadBytes(payload: unknown): Uint8Array {
+  const bytes = typeof payload === 'string' ? new TextEncoder().encode(payload) : payload
+  // Also one of another realm. Views of wider elements are refused: which bytes they stand for depends on the machine.
+  if (!types.isUint8Array(bytes)) {
+    throw StaticError.of(
+      'invalid_request',
+      `A payload must be a string or a Uint8Array, not ${typeOf(payload)}. ${remedyFor(payload)}`,
+    )
+  }
+  if (bytes.length > MAX_PAYLOAD_BYTES) {
+    throw StaticError.of('too_large', `The payload has ${bytes.length} bytes; the limit is ${MAX_PAYLOAD_BYTES}.`)
+  }
+  return bytes === payload ? Uint8Array.from(bytes) : bytes
+}
+
+/**
+ * A value as JSON.
+ *
+ * @throws {StaticError} `invalid_request` for a value that JSON cannot hold
+ */
+export function jsonText(value: unknown): string {
+  let text: string | undefined
+  let cause: unknown
+  try {
+    text = JSON.stringify(value) as string | undefined
+  } catch (error) {
+    cause = error
+  }
+  if (text !== undefined) return text
+  const why = cause instanceof Error ? `: ${cause.message.split('\n', 1)[0]}` : ''
+  throw StaticError.of('invalid_request', `${capitalized(typeOf(value))} cannot be sent as JSON${why}.`, { cause })
+}
+
+function typeOf(value: unknown): string {
+  if (value === null || value === undefined) return String(value)
+  if (typeof value !== 'object') return `a ${typeof value}`
+  const { constructor } = value
+  const name = typeof constructor === 'function' && constructor.name !== '' ? constructor.name : 'Object'
+  return name === 'Object' ? 'an object' : `${/^[AEIOU]/.test(name) ? 'an' : 'a'} ${name}`
+}
+
+function remedyFor(payload: unknown): string {
+  if (types.isAnyArrayBuffer(payload)) return 'Pass `new Uint8Array(buffer)`.'
+  if (ArrayBuffer.isView(payload))
+    return 'Pass its bytes: `new Uint8Array(view.buffer, view.byteOffset, view.byteLength)`.'
+  return 'Use `sendJson` for other values.'
+}
+
+function capitalized(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1)
+}

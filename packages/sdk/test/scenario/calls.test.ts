@@ -1,0 +1,121 @@
+/** What calls accept, return and say: payloads, receipts, members that join, and a member that was removed. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { code, event, NAME, take, takeEnvelope, TestSystem } from '../support/test-system.ts'
+
+test('strings and bytes are sent as they are, JSON as JSON, and anything else is refused by its type', async (t) => {
+  const world = await TestSystem.start(t, 'grpc')
+  const [alice, bob] = [await world.agent('alice'), await world.agent('bob')]
+  const [channel, joined] = await world.channel(alice, [bob], NAME)
+  const bad: readonly [unknown, RegExp][] = [
+    [{ task: 1 }, /not an object\. Use `sendJson`/],
+    [42, /not a number/],
+    [null, /not null/],
+    [undefined, /not undefined/],
+    [[1, 2], /not an Array/],
+    [new ArrayBuffer(3), /not an ArrayBuffer\. Pass `new Uint8Array/],
+    [new Uint16Array([1, 500]), /not an? Uint16Array\. Pass its bytes/],
+    [new DataView(new ArrayBuffer(2)), /not a DataView/],
+  ]
+  for (const [payload, words] of bad) {
+    await assert.rejects(channel!.send(payload as string), code('invalid_request', words))
+  }
+  await assert.rejects(channel!.sendJson(undefined), code('invalid_request', /JSON/))
+  await assert.rejects(channel!.sendJson(1n), code('invalid_request', /JSON/))
+  // A view of a part of a buffer is that part.
+  const buffer = new Uint8Array([1, 2, 3, 4]).buffer
+  const first = await channel!.send(new Uint8Array(buffer, 1, 2))
+  const second = await channel!.send(Buffer.from('grüße'))
+  await channel!.sendJson({ task: 1 })
+  await channel!.send(new Uint8Array([0xff]))
+  const bytes = await takeEnvelope(joined!)
+  assert.deepEqual([...bytes.payload], [2, 3])
+  assert.deepEqual([bytes.messageId, bytes.index], [first.messageId, first.index])
+  const words = await takeEnvelope(joined!)
+  assert.deepEqual([words.text(), words.messageId, words.index], ['grüße', second.messageId, second.index])
+  assert.throws(() => words.json(), code('invalid_json'))
+  assert.deepEqual((await takeEnvelope(joined!)).json(), { task: 1 })
+  const broken = await takeEnvelope(joined!)
+  assert.throws(() => broken.text(), code('invalid_request', /UTF-8/))
+})
+
+test('a channel waits for a member, and says when it waits in vain', async (t) => {
+  const world = await TestSystem.start(t, 'grpc')
+  const [alice, bob] = [await world.agent('alice'), await world.agent('bob')]
+  const channel = await alice.createChannel(NAME)
+  await assert.rejects(channel.waitForMember(undefined, { signal: AbortSignal.abort() }), code('cancelled'))
+  const anyone = channel.waitForMember()
+  const one = channel.waitForMember(bob.agentId)
+  const never = channel.waitForMember('00'.repeat(32))
+  const ended = assert.rejects(never, code('closed'))
+  await channel.addMember(await bob.generateKeyPackage())
+  assert.deepEqual([(await anyone).agentId, (await one).agentId], [bob.agentId, bob.agentId])
+  await alice.close()
+  await ended
+})
+
+test('a message whose loop throws comes again after an orderly close, marked; what came meanwhile is not', async (t) => {
+  const world = await TestSystem.start(t, 'grpc')
+  const alice = await world.agent('alice')
+  let bob = await world.agent('bob')
+  const [channel, joined] = await world.channel(alice, [bob], NAME)
+  await channel!.send('one')
+  await channel!.send('two')
+  const work = async (): Promise<void> => {
+    for await (const envelope of joined!.envelopes()) throw new Error(`cannot ${envelope.text()}`)
+  }
+  await assert.rejects(work(), /cannot one/)
+  await bob.close()
+  await channel!.send('three')
+  bob = await world.agent('bob')
+  const seen: [string, boolean][] = []
+  for await (const envelope of bob.channel(NAME).envelopes()) {
+    seen.push([envelope.text(), envelope.redelivered])
+    if (seen.length === 3) break
+  }
+  assert.deepEqual(seen, [
+    ['one', true],
+    ['two', false],
+    ['three', false],
+  ])
+})
+
+test('after its removal every call of a member says so', async (t) => {
+  const world = await TestSystem.start(t, 'grpc')
+  const owner = await world.manager('owner')
+  let member = await world.manager('member')
+  const channel = await owner.create(NAME)
+  const joined = await member.joinWithToken(NAME, await owner.invite(NAME), 20)
+  await channel.send('last')
+  assert.deepEqual(await take(joined, 1), ['last'])
+  const failed = event(member.client, 'channel_failed')
+  await channel.removeMember(member.client.agentId)
+  await failed
+  await new Promise(setImmediate)
+  const calls: readonly (() => unknown)[] = [
+    () => member.send(NAME, 'x'),
+    () => member.receive(NAME, 1),
+    () => member.receiveEnvelopes(NAME, 1),
+    () => member.invite(NAME),
+    () => member.client.channel(NAME),
+    () => joined.send('x'),
+    () => joined.members(),
+    () => joined.verify(),
+    () => joined.catchUp(),
+    () => joined.rotate(),
+    () => joined.addMember(owner.client.agentId),
+    () => joined.removeMember(owner.client.agentId),
+    () => joined.resetRoster(),
+    () => joined.delete(),
+    () => joined.messages().next(),
+    () => joined.handle(() => {}),
+  ]
+  for (const call of calls) await assert.rejects(async () => await call(), code('removed'), String(call))
+  // Also when it starts again.
+  await member.close()
+  member = await world.manager('member')
+  await assert.rejects(member.send(NAME, 'x'), code('removed'))
+  // It can come back.
+  await member.joinWithToken(NAME, await owner.invite(NAME), 20)
+  await member.send(NAME, 'back')
+})

@@ -1,0 +1,63 @@
+"""``Channel.handle``: the driver decides what is tried when, this module calls the handler."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from typing import Any, Callable, List, Mapping, Optional, Tuple
+
+from ._connection import LOOK_SECONDS, Connection
+from ._inbox import Arrival, Inbox, Settlement
+from .errors import StaticError
+
+Job = Optional[Tuple[Mapping[str, Any], bytes]]
+
+
+def handle(
+    connection: Connection, on: int, inbox: Inbox, handler: Callable[[Arrival], Any], concurrency: int, attempts: int
+) -> None:
+    """Calls the handler for each message until the channel ends, in this thread and ``concurrency - 1`` others."""
+    jobs: "queue.SimpleQueue[Job]" = queue.SimpleQueue()
+
+    def end() -> None:
+        # Each worker passes it on.
+        jobs.put(None)
+
+    call = connection.begin_hearing(
+        "handle", lambda header, data: jobs.put((header, data)), end, on=on, concurrency=concurrency, attempts=attempts
+    )
+
+    def work() -> None:
+        while True:
+            try:
+                job = jobs.get(timeout=LOOK_SECONDS)
+            except queue.Empty:
+                continue
+            if job is None:
+                jobs.put(None)
+                return
+            header, data = job
+            token = header["token"]
+            try:
+                handler(Arrival(token, header, data, Settlement(inbox, token)))
+            except Exception as error:
+                connection.say("handled", on=on, token=token, error=f"{type(error).__name__}: {error}")
+            except BaseException:
+                connection.say("stopHandling", call=call.number)
+                connection.say("handled", on=on, token=token, error="The program was interrupted.")
+                # Then the message is back in its place for the next reader.
+                with contextlib.suppress(StaticError):
+                    call.wait()
+                raise
+            else:
+                connection.say("handled", on=on, token=token)
+
+    others: List[threading.Thread] = []
+    for _ in range(concurrency - 1):
+        others.append(threading.Thread(target=work, name="static-handler", daemon=True))
+        others[-1].start()
+    work()
+    for thread in others:
+        thread.join()
+    call.wait()
