@@ -1,0 +1,33 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { AgentEvent } from '@static/sdk'
+import type { OpenAgent } from '../src/agent/open.ts'
+import { printDelays, printEvents } from '../src/commands/channel/events.ts'
+
+const [bob, carol] = ['b0'.repeat(32), 'ca'.repeat(32)] as const
+
+async function* told(): AsyncGenerator<AgentEvent> {
+  yield { type: 'rekeyed', channel: 'acme/a/b' }
+  const members = [
+    { agent: bob, waiting: 70 },
+    { agent: carol, waiting: 3 },
+  ]
+  yield { type: 'lagging', channel: 'acme/a/b', members }
+}
+
+for (const [name, print] of Object.entries({
+  send: (agent: OpenAgent) => printDelays(agent, told()),
+  listen: (agent: OpenAgent) => printEvents(agent, told()),
+})) {
+  test(`${name} says who lags, by name where it is known`, async (t) => {
+    const lines: string[] = []
+    t.mock.method(process.stderr, 'write', (text: string) => lines.push(text) > 0)
+    const agent = { call: () => Promise.resolve([{ agent_id: bob, identity: 'bob', self: false }]) }
+    await print(agent as unknown as OpenAgent)
+    t.mock.restoreAll()
+    assert.equal(lines.length, 1)
+    const who = 'bob (b0b0b0b0…) has not fetched 70 messages; cacacaca… has not fetched 3 messages'
+    assert.ok(lines[0]?.includes(`acme/a/b: the relay's room is running out`), String(lines))
+    assert.ok(lines[0]?.includes(who), String(lines))
+  })
+}
