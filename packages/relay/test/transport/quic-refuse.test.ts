@@ -6,6 +6,7 @@ import { connectQuic } from '@static/node/quic'
 import { StaticError } from '@static/protocol'
 import { connectQuic as connectLibrary, createQuicServer } from '@currentspace/http3'
 import { newAuthority } from '@static/testkit/certificates'
+import { freePorts } from '../../src/transport/quic/address.ts'
 import { type QuicOptions, startQuicTransport } from '../../src/transport/quic/transport.ts'
 import { makeClientAuthority } from '@static/testkit/certificates/client'
 import { quicCertificates, dial, echo, open, startQuicBench } from '../support/quic-bench.ts'
@@ -168,6 +169,22 @@ void test('a port that is taken, a wrong host and a wrong certificate are told i
     startQuicTransport({ ...options, certificate: { cert: 'x', key: 'y' } }, HANDLER),
     /is not valid PEM/,
   )
+})
+
+void test('ports after the first are left out if they are in use, unless they were asked for', async (t) => {
+  const { server: certificate } = await quicCertificates()
+  let first: number | undefined
+  while (first === undefined) first = await freePorts('127.0.0.1', 2)
+  const other = createSocket('udp4').bind(first + 1, '127.0.0.1')
+  await once(other, 'listening')
+  t.after(() => other.close())
+  const lines: string[] = []
+  const log: QuicOptions['log'] = (message) => lines.push(message)
+  const options = { host: '127.0.0.1', port: first, endpoints: 2, certificate, log }
+  await assert.rejects(startQuicTransport(options, HANDLER), /in use by another program/)
+  const transport = await startQuicTransport({ ...options, allPorts: false }, HANDLER)
+  t.after(() => transport.stop())
+  assert.deepEqual([transport.ports, lines], [[first], ['Serving 1 of 2 QUIC endpoints.']])
 })
 
 void test('a connection without a session is closed after 5 s', async (t) => {
