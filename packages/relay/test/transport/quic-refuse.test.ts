@@ -6,9 +6,10 @@ import { connectQuic } from '@static/node/quic'
 import { StaticError } from '@static/protocol'
 import { connectQuic as connectLibrary, createQuicServer } from '@currentspace/http3'
 import { newAuthority } from '@static/testkit/certificates'
+import { freePorts } from '../../src/transport/quic/address.ts'
 import { type QuicOptions, startQuicTransport } from '../../src/transport/quic/transport.ts'
 import { makeClientAuthority } from '@static/testkit/certificates/client'
-import { quicCertificates, dial, echo, open, startQuicBench } from '../support/quic-bench.ts'
+import { quicCertificates, dial, echo, open, startQuicBench, Watch } from '../support/quic-bench.ts'
 
 const refused =
   (message: RegExp) =>
@@ -130,9 +131,22 @@ void test('a client certificate makes a proxy only if the proxies’ authority s
 
 void test('an endpoint takes a tenth more than its sessions, and closes others at once with the reason', async (t) => {
   const full: unknown[] = []
-  const noteFull: QuicOptions['full'] = (address, limit) => full.push([address, limit])
+  const told = new Watch()
+  const noteFull: QuicOptions['full'] = (address, limit) => {
+    full.push([address, limit])
+    told.changed()
+  }
   const relay = await startQuicBench(t, { ...echo, maxSessions: 10, full: noteFull })
-  const connections = await Promise.all(Array.from({ length: 11 }, () => dial(t, relay.target())))
+  // Each has a stream, because connections without one do not stay.
+  const dialled = Array.from({ length: 11 }, async () => {
+    const agent = open(await dial(t, relay.target()))
+    agent.stream.write(Buffer.of(1))
+    await agent.watch.until(() => agent.bytes() === 1)
+    return agent
+  })
+  const agents = await Promise.all(dialled)
+  const limit = ['127.0.0.1', { limit: 'quicPerEndpoint', value: 10 }]
+  assert.deepEqual(full, [limit])
   const more = await connectQuic(relay.target())
   await more.closed
   assert.throws(
@@ -140,11 +154,12 @@ void test('an endpoint takes a tenth more than its sessions, and closes others a
     (error) =>
       error instanceof StaticError && error.code === 'unavailable' && /no more connections/.test(error.message),
   )
-  assert.deepEqual(full, [['127.0.0.1', { limit: 'quicPerEndpoint', value: 10 }]])
-  await connections[0]?.close()
-  const { stream, watch, bytes } = open(connections[1]!)
-  stream.write(Buffer.of(1))
-  await watch.until(() => bytes() === 1)
+  await told.until(() => full.length === 2)
+  assert.deepEqual(full[1], limit)
+  for (const { stream, watch, bytes } of agents) {
+    stream.write(Buffer.of(1))
+    await watch.until(() => bytes() === 2)
+  }
 })
 
 void test('a port in use, a wrong host and a wrong certificate are reported clearly', async (t) => {
@@ -168,6 +183,22 @@ void test('a port in use, a wrong host and a wrong certificate are reported clea
     startQuicTransport({ ...options, certificate: { cert: 'x', key: 'y' } }, HANDLER),
     /is not valid PEM/,
   )
+})
+
+void test('ports after the first are left out if they are in use, unless they were asked for', async (t) => {
+  const { server: certificate } = await quicCertificates()
+  let first: number | undefined
+  while (first === undefined) first = await freePorts('127.0.0.1', 2)
+  const other = createSocket('udp4').bind(first + 1, '127.0.0.1')
+  await once(other, 'listening')
+  t.after(() => other.close())
+  const lines: string[] = []
+  const log: QuicOptions['log'] = (message) => lines.push(message)
+  const options = { host: '127.0.0.1', port: first, endpoints: 2, certificate, log }
+  await assert.rejects(startQuicTransport(options, HANDLER), /in use by another program/)
+  const transport = await startQuicTransport({ ...options, allPorts: false }, HANDLER)
+  t.after(() => transport.stop())
+  assert.deepEqual([transport.ports, lines], [[first], ['Serving 1 of 2 QUIC endpoints.']])
 })
 
 void test('a connection without a session is closed after 5 s', async (t) => {
