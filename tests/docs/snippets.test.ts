@@ -66,7 +66,7 @@ after(async () => {
 function serverFlags(): string {
   const [forApi, forRelay] = chosen.filter(({ language }) => language === 'json').map(({ code }) => JSON.parse(code))
   const settings = workspace.file('settings.json', JSON.stringify({ ...QUICK, ...forApi }))
-  const rates = { rates: { commitsPerSecond: 1000, commitsBurst: 1000 } }
+  const rates = { rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000 } }
   const relay = workspace.file('relay-settings.json', JSON.stringify({ ...rates, ...forRelay }))
   const given = `--api-port ${api} --grpc-port ${grpc} --quic-port ${quic}`
   const [floor = ''] = /--traffic-floor \w+/.exec(read('docs/04-traffic.md')) ?? []

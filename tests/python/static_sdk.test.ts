@@ -23,7 +23,9 @@ before(async () => {
   const dataDir = join(home, '.local/share/static/server')
   const settings = { ...QUICK, quota: { free: null } }
   // The tests add members faster than any real user.
-  const relay = { settings: { rates: { commitsPerSecond: 1000, commitsBurst: 1000 } } }
+  const relay = {
+    settings: { rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000 } },
+  }
   const options = { workspace, dataDir, command: 'up', settings, relay, logLevel: 'silent' } as const
   ;[server] = await Promise.all([startServer(options), install(installed)])
   using client = makeClient(server.url, readFileSync(join(dataDir, 'ca.pem'), 'utf8'))

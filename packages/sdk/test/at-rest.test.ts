@@ -167,7 +167,7 @@ async function talk(world: TestSystem, canary: string): Promise<{ alice: StaticC
   return { alice, secrets: secrets! }
 }
 
-const SETTINGS = { rates: { commitsPerSecond: 1000, commitsBurst: 1000 } }
+const SETTINGS = { rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000 } }
 
 test('no file contains a payload or a secret, open or closed', async (t) => {
   const world = await TestSystem.start(t, 'grpc', { settings: SETTINGS })

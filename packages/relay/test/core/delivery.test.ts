@@ -389,7 +389,9 @@ test('a Welcome may be acknowledged before the channel is resumed, and deliverie
 })
 
 test('however many Welcomes wait, a resume is not cut off by them, and entries come after them', async (t) => {
-  const world = await openMemoryRelay(t, { settings: { rates: { commitsPerSecond: 1000, commitsBurst: 1000 } } })
+  const world = await openMemoryRelay(t, {
+    settings: { rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000 } },
+  })
   const key = makeKey()
   for (let count = 0; count < 150; count++) {
     const jwt = world.api.token(`account ${count % 3}`)

@@ -12,7 +12,7 @@ import { type Bodies, hex, Member } from './member.ts'
 const ROUNDS = process.env['STATIC_CRASH'] === 'all' ? 20 : 8
 /** For every second round; in the others the relay is killed at a moment of chance. */
 const POINTS = [...ENGINE_STEPS, ...ENGINE_STEPS]
-const SETTINGS = { rates: { commitsPerSecond: 1000, commitsBurst: 1000 } }
+const SETTINGS = { rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000 } }
 
 test(`killed in ${ROUNDS} rounds, seed ${SEED}`, { timeout: 240_000 }, async (t) => {
   const random = randomNumbers(SEED)

@@ -17,7 +17,7 @@ const ROTATIONS = 4
 const NAME = 'acme/crash/relay'
 const SETTINGS = {
   session: { pingMs: 1000, pongMs: 1000 },
-  rates: { commitsPerSecond: 1000, commitsBurst: 1000 },
+  rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000 },
 }
 
 /** A member, what it was given, and where that is in the log. */

@@ -15,7 +15,10 @@ import { Scene } from './scene.ts'
 const SAMPLE = process.env['STATIC_CRASH'] === 'all' ? undefined : 1
 /** One operation, or one point of it (`12 before`), to look at a failure. */
 const ONLY = process.env['STATIC_CRASH_ONLY']
-const SETTINGS = { session: { pingMs: 5000, pongMs: 5000 }, rates: { commitsPerSecond: 1000, commitsBurst: 1000 } }
+const SETTINGS = {
+  session: { pingMs: 5000, pongMs: 5000 },
+  rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000 },
+}
 const random = randomNumbers(SEED)
 
 /** Some of them, in their order. */

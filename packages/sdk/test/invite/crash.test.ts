@@ -22,7 +22,7 @@ const SAMPLE = process.env['STATIC_CRASH'] === 'all' ? undefined : 8
 const ONLY = process.env['STATIC_CRASH_ONLY']
 const SETTINGS = {
   session: { pingMs: 5000, pongMs: 5000 },
-  rates: { commitsPerSecond: 1000, commitsBurst: 1000, joinsPerMinute: 10_000 },
+  rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000, joinsPerMinute: 10_000 },
 }
 const SECONDS = 30
 const random = randomNumbers(SEED)

@@ -17,7 +17,7 @@ const PEOPLE = 5
 const ONLY = process.env['STATIC_LIFE']
 const SETTINGS = {
   session: { pingMs: 5000, pongMs: 5000 },
-  rates: { commitsPerSecond: 1000, commitsBurst: 1000, joinsPerMinute: 10_000 },
+  rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000, joinsPerMinute: 10_000 },
 }
 
 /** The roster of a channel, out of the relay's database. */

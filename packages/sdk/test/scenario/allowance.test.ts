@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { code, NAME, take, TestSystem, WAYS } from '../support/test-system.ts'
 
 const SETTINGS = {
-  rates: { commitsPerSecond: 1000, commitsBurst: 1000 },
+  rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000 },
   retention: { freeCommitBytes: 20_000, memberAddsPerHour: 1 },
 }
 

@@ -18,7 +18,10 @@ import {
 } from '../support/test-system.ts'
 import { Refused } from '@static/testkit/agent'
 
-const SETTINGS = { rates: { commitsPerSecond: 1000, commitsBurst: 1000 }, session: { pingMs: 1000, pongMs: 1000 } }
+const SETTINGS = {
+  rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000 },
+  session: { pingMs: 1000, pongMs: 1000 },
+}
 const DAY = 86_400_000
 const NAMES = ['owner', 'bob', 'carol'] as const
 

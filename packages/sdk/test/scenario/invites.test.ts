@@ -212,7 +212,7 @@ for (const way of WAYS) {
 
 test('20 joiners at once, 10 uses: exactly 10 are in', async (t) => {
   const world = await TestSystem.start(t, 'grpc', {
-    settings: { rates: { commitsPerSecond: 1000, commitsBurst: 1000 } },
+    settings: { rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000 } },
   })
   const owner = await world.manager('owner')
   await owner.create(NAME)

@@ -7,7 +7,10 @@ import { NAME, take, takeEnvelope, text, WAYS, TestSystem } from '../support/tes
 import { randomNumbers, SEED } from '@static/testkit/random'
 
 /** Everybody commits as often as it likes. */
-const SETTINGS = { session: { pingMs: 1000, pongMs: 1000 }, rates: { commitsPerSecond: 1000, commitsBurst: 1000 } }
+const SETTINGS = {
+  session: { pingMs: 1000, pongMs: 1000 },
+  rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000 },
+}
 /** A round takes most of a second: losers wait as the relay tells them. `npm run proof -- races` goes fifty. */
 const ROUNDS = Number(process.env['STATIC_ROUNDS'] ?? 4)
 

@@ -9,7 +9,7 @@ import { code, event, NAME, take, TestSystem, WAYS } from '../support/test-syste
 for (const way of WAYS) {
   test(`phantoms are off the roster after the owner has reset it, and the channel goes on, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way, {
-      settings: { rates: { commitsPerSecond: 1000, commitsBurst: 1000 } },
+      settings: { rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000 } },
     })
     const mallory = await Mallory.connect(world)
     const [alice, bob] = [await world.agent('alice'), await world.agent('bob')]

@@ -4,7 +4,10 @@ import type { Channel } from '../../src/channel.ts'
 import type { AgentStore, Change, Transport } from '../../src/ports.ts'
 import { type AgentOptions, NAME, take, TestSystem, text, WAYS } from '../support/test-system.ts'
 
-const SETTINGS = { session: { pingMs: 1000, pongMs: 1000 }, rates: { commitsPerSecond: 1000, commitsBurst: 1000 } }
+const SETTINGS = {
+  session: { pingMs: 1000, pongMs: 1000 },
+  rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000 },
+}
 const BURSTS = 10
 const BURST = 30
 const MANY = BURSTS * BURST

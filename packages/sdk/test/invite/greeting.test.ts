@@ -1,0 +1,88 @@
+/** Hellos and greetings: one greeting answers all hellos that came while another was on its way. */
+import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
+import { test } from 'node:test'
+import { fromHex, toHex } from '@static/protocol'
+import { JoinAttempts } from '../../src/invite/attempts.ts'
+import { InviteIssuer } from '../../src/invite/issuer.ts'
+import { inviteKeys } from '../../src/invite/keys.ts'
+
+const CHANNEL = toHex(randomBytes(16))
+const OWNER = toHex(randomBytes(32))
+const NOW = Date.now()
+
+interface Joiner {
+  readonly agent: string
+  readonly nonce: Uint8Array
+}
+
+function joiners(count: number): Joiner[] {
+  return Array.from({ length: count }, () => ({ agent: toHex(randomBytes(32)), nonce: randomBytes(16) }))
+}
+
+test('one greeting answers all hellos that came while another was on its way', async () => {
+  const secret = randomBytes(32)
+  const invite = toHex(inviteKeys(secret).inviteId)
+  const crowd = joiners(5)
+  const stored = {
+    invites: [
+      { id: invite, channel: CHANNEL, secret, expiresAt: NOW + 1e6, maxUses: 9, uses: 5, returned: 0, revoked: false },
+    ],
+    joiners: crowd.map((joiner) => {
+      const keyPackageHash = randomBytes(32)
+      return { channel: CHANNEL, invite, ...joiner, keyPackageHash, state: 'added', since: NOW }
+    }),
+  }
+  const context = { now: () => NOW, journal: { add: () => undefined } }
+  const agent = { context, stored, timers: { every: () => () => undefined } }
+  const issuer = new InviteIssuer(agent as never, 'relay.test', () => undefined)
+  const sent: { payload: Uint8Array; done: () => void }[] = []
+  const send = (_: string, payload: Uint8Array): Promise<void> =>
+    new Promise((resolve) => sent.push({ payload, done: resolve }))
+  const hello = ({ agent: from, nonce }: Joiner): void =>
+    issuer.hello({ id: CHANNEL, sender: { send } } as never, from, nonce)
+
+  for (const joiner of crowd.slice(0, 4)) hello(joiner)
+  // Who does not know its nonce is not answered.
+  hello({ ...crowd[4]!, nonce: randomBytes(16) })
+  sent[0]!.done()
+  await new Promise(setImmediate)
+  assert.deepEqual(
+    sent.map(({ payload }) => toHex(payload)),
+    [crowd.slice(0, 1), crowd.slice(1, 4)].map((some) => some.map(({ nonce }) => toHex(nonce)).join('')),
+  )
+  sent[1]!.done()
+  await new Promise(setImmediate)
+  hello(crowd[4]!)
+  assert.deepEqual(toHex(sent[2]!.payload), toHex(crowd[4]!.nonce))
+})
+
+test('a joiner finds its nonce among those of a greeting, and only a whole one of the owner', () => {
+  const [mine, ...others] = joiners(4)
+  const secret = randomBytes(32)
+  const record = {
+    invite: toHex(inviteKeys(secret).inviteId),
+    channel: CHANNEL,
+    name: 'acme/x/y',
+    owner: OWNER,
+    secret,
+    expiresAt: NOW + 1e6,
+    nonce: mine!.nonce,
+    keyPackage: randomBytes(300),
+  }
+  const context = { journal: { add: () => undefined } }
+  const keyPackages = { forget: () => undefined }
+  const attempts = new JoinAttempts({ context, keyPackages, stored: { attempts: [record] } } as never, 'relay.test')
+  const states: string[] = []
+  const membership = { id: CHANNEL, owner: OWNER, become: (state: string) => states.push(state) }
+  const greet = (sender: string, ...parts: Uint8Array[]): void =>
+    attempts.greeting(membership as never, sender, Buffer.concat(parts))
+  const nonces = others.map(({ nonce }) => nonce)
+  greet(OWNER, ...nonces)
+  greet(OWNER, fromHex('00'), mine!.nonce)
+  greet(OWNER, ...nonces, mine!.nonce.subarray(0, 15))
+  greet(others[0]!.agent, mine!.nonce)
+  assert.deepEqual(states, [])
+  greet(OWNER, ...nonces, mine!.nonce)
+  assert.deepEqual(states, ['joined'])
+})
