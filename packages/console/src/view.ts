@@ -18,6 +18,8 @@ export function usePlace(): Place {
   useEffect(() => {
     const follow = (): void => setPlace(current())
     addEventListener('hashchange', follow)
+    // The address may have changed between the first rendering and this effect.
+    follow()
     return () => removeEventListener('hashchange', follow)
   }, [])
   return place

@@ -1,9 +1,9 @@
 /** /v1/audit: what happened to the caller's account. */
 import Type from 'typebox'
-import { AUDIT_ACTORS, AUDIT_EVENTS } from '@static/protocol'
+import { AUDIT_ACTORS, AUDIT_EVENTS, PLANS } from '@static/protocol'
 import type { App } from '../http/app.ts'
 import { requireCaller } from '../http/authenticate.ts'
-import { answers, AUTH_ERRORS, BY_KEY_OR_SESSION, oneOf, orNull, plan, time, uuid } from '../http/schemas.ts'
+import { answers, AUTH_ERRORS, BY_KEY_OR_SESSION, oneOf, orNull, time, uuid } from '../http/schemas.ts'
 import { AUDIT_PAGE } from '../rules/audit.ts'
 import type { Service } from '../service.ts'
 
@@ -27,7 +27,7 @@ const page = Type.Object({
       account_id: uuid,
       event: oneOf(AUDIT_EVENTS),
       key_id: orNull(Type.String({ format: 'uuid' })),
-      plan: orNull(Type.Unsafe<string>({ type: 'string', enum: [...(plan as { enum: string[] }).enum, null] })),
+      plan: Type.Unsafe<string | null>({ type: ['string', 'null'], enum: [...PLANS, null] }),
       address: orNull(Type.String({ description: 'Only if the operator records addresses' })),
     }),
   ),

@@ -2,6 +2,8 @@ import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { Admin, openStore } from '../../src/index.ts'
 import type { Store } from '../../src/ports.ts'
+import { newId } from '../../src/rules/id.ts'
+import { parseOneTimeToken } from '../../src/secrets/one-time-token.ts'
 import { type Answer, assertProblem, type Bench, cookieOf, onEachEngine, startBench } from '../support.ts'
 
 const HOUR = 3600_000
@@ -59,6 +61,27 @@ onEachEngine('links of the operator', (engine) => {
     const statuses = answers.map(({ status }) => status)
     assert.deepEqual(statuses.toSorted(), [201, 403, 403, 403, 403, 403])
     for (const answer of answers) if (answer.status === 403) assertProblem(answer, 403, 'signup_invite_invalid')
+  })
+
+  test('of sign-ups that meet in the database one gets the invite, and the others leave nothing', async (t) => {
+    const invite = parseOneTimeToken('su', (await admin.invite(24)).token)
+    const other = await openStore(bench.database)
+    t.after(() => other.close())
+    const now = bench.clock.now
+    const create = (n: number): Promise<string> => {
+      const person = {
+        email: `met-${n}@example.com`,
+        name: null,
+        passwordHash: 'x',
+        plan: 'free',
+        status: 'active',
+      } as const
+      const account = { id: newId(now), ...person, createdAt: now }
+      return (n % 2 === 0 ? store : other).accounts.create(account, { invite, entries: [] })
+    }
+    const results = await Promise.all([0, 1, 2, 3, 4, 5].map(create))
+    assert.deepEqual(results.toSorted(), ['created', ...Array<string>(5).fill('invite_invalid')])
+    assert.equal((await admin.list({ text: 'met-', limit: 10 })).accounts.length, 1)
   })
 
   test('a sign-up that fails keeps its invite, and an expired one is refused', async () => {

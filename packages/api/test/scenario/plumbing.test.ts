@@ -86,10 +86,13 @@ onEachEngine('plumbing', (engine) => {
       '/v1/accounts/{id}',
       '/v1/accounts/{id}/keys',
       '/v1/accounts/{id}/password',
+      '/v1/audit',
       '/v1/keys',
       '/v1/keys/{id}',
+      '/v1/passwords',
       '/v1/sessions',
       '/v1/sessions/current',
+      '/v1/signup',
       '/v1/tokens',
       '/v1/usage',
     ])
