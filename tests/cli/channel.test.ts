@@ -134,6 +134,14 @@ void test('a guest joins with only a token, and leaves', async () => {
   assert.equal(await ok(guest, `static channel leave ${ROUTING} --as gus`), `Left ${ROUTING}.\n`)
   const gone = await guest.shell(`echo hi | static channel send ${ROUTING} --as gus`)
   assert.deepEqual([gone.code, gone.stderr], [1, `static: This agent is not a member of channel ${ROUTING}.\n`])
+  const none = await ann.shell(`static channel poison list ${ROUTING} --as alice`)
+  assert.deepEqual([none.code, none.stdout], [0, ''])
+  assert.match(none.stderr, /no message was put aside/)
+  const unknown = await ann.shell(`static channel poison drop ${ROUTING} 7 --as alice --yes`)
+  assert.deepEqual(
+    [unknown.code, unknown.stderr],
+    [1, 'static: No message with index 7 was put aside in this channel.\n'],
+  )
   const refused = await guest.shell('static channel create acme/guests/own --as gus')
   assert.equal(refused.code, 3)
   assert.equal(await end(alice, 'SIGTERM'), 143)
@@ -303,7 +311,9 @@ void test('an agent in a directory with a long path can be shared', async () => 
   await ok(ann, `mkdir -m 700 -p ${long} && static channel create ${flags}`)
   const carl = await listen(ann, flags)
   assert.equal(statSync(join(long, 'agent.sock')).mode & 0o777, 0o600)
-  assert.equal(await ok(ann, `echo hi | static channel send ${flags} --json`), `{"channel":"${ROUTING}-2","sent":1}\n`)
+  const sent = JSON.parse(await ok(ann, `echo hi | static channel send ${flags} --json --timeout 20`))
+  assert.deepEqual([sent.channel, sent.sent], [`${ROUTING}-2`, 1])
+  assert.match(`${sent.message_id} ${sent.index}`, /^[0-9a-f]{32} [1-9]\d*$/)
   assert.equal(await end(carl, 'SIGINT'), 130)
   const asked = await ann.shell(`static channel delete ${flags}`)
   assert.deepEqual(

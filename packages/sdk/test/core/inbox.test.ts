@@ -227,6 +227,14 @@ test('in order, the disk says exactly what was given; without a reader nothing w
   assert.equal(scene.givenUpTo, 1)
 })
 
+test('after a crash the bound is lowered to what there can have been', async () => {
+  const crashed = new Scene([incoming(1).record], 257)
+  crashed.inbox.limitGivenBefore(40)
+  crashed.inbox.seal()
+  crashed.write()
+  assert.equal(crashed.givenUpTo, 40)
+})
+
 test('what was read ahead counts as given when it is passed on', async () => {
   const scene = new Scene(upTo(3).map((index) => incoming(index).record))
   const readers = upTo(3).map(() => scene.inbox.read((entry) => entry, { ahead: true }))

@@ -376,6 +376,8 @@ test('a send that is cancelled before it is encrypted is not sent; later it may 
   await assert.rejects(alice.send('never', { signal: AbortSignal.abort() }), { code: 'cancelled' })
   alice.resume()
   await stage.settle()
+  await assert.rejects(alice.send('never', { signal: AbortSignal.abort() }), { code: 'cancelled' })
+  await stage.settle()
   assert.deepEqual(await bob.take(), ['first', 'stored'])
 })
 

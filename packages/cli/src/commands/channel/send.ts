@@ -50,16 +50,19 @@ async function send(name: string, words: readonly string[], flags: Flags): Promi
       'Both a text argument and --lines are given. Pass the text as arguments, or use --lines with stdin.',
     )
   }
-  const sent = flags.lines ? await sendLines(name, flags) : await sendOne(name, words, flags)
-  if (flags.json) printJson({ channel: name, sent: sent.length, messages: sent })
+  const result = flags.lines
+    ? { sent: await sendLines(name, flags) }
+    : { sent: 1, ...(await sendOne(name, words, flags)) }
+  if (flags.json) printJson({ channel: name, ...result })
 }
 
-async function sendOne(name: string, words: readonly string[], flags: Flags): Promise<readonly SentMessage[]> {
+async function sendOne(name: string, words: readonly string[], flags: Flags): Promise<SentMessage | undefined> {
   const payload = words.length > 0 ? argument(words) : await wholeInput()
   if (payload.length === 0)
     throw StaticError.of('invalid_request', 'The message is empty. Pass the text as arguments or on stdin.')
   if (payload.length > MAX_PAYLOAD_BYTES) throw tooLarge('message', payload.length)
-  return await withAgent(flags, { share: false }, (agent) => sendAll(agent, name, [payload], flags))
+  const [sent] = await withAgent(flags, { share: false }, (agent) => sendAll(agent, name, [payload], flags))
+  return sent
 }
 
 function argument(words: readonly string[]): Buffer {
@@ -80,15 +83,16 @@ async function wholeInput(): Promise<Buffer> {
 }
 
 /** Sends lines as they arrive, batching those that are already available. */
-async function sendLines(name: string, flags: Flags): Promise<readonly SentMessage[]> {
+async function sendLines(name: string, flags: Flags): Promise<number> {
   const batches = linesOf(process.stdin as AsyncIterable<Buffer>)
-  const sent: SentMessage[] = []
+  let sent = 0
   let batch = await batches.next()
   if (batch.done) return sent
   await withAgent(flags, { share: true }, async (agent) => {
     // Runs again from here if the process that holds the agent exits: that batch was not started.
     while (!batch.done) {
-      sent.push(...(await sendAll(agent, name, batch.value, flags)))
+      await sendAll(agent, name, batch.value, flags)
+      sent += batch.value.length
       batch = await batches.next()
     }
   })

@@ -82,8 +82,9 @@ export class Inbox {
   #onDiskAfter: number | undefined
   /** The last index that was taken into memory. */
   #last = 0
-  /** The last index that was given to the application. */
-  #given: number
+  /** The last index that was given to the application in this life of the agent, and at most before. */
+  #given = 0
+  #givenBefore: number
   /** The bound on it, as drained and as on disk. */
   #drainedBound: number
   #storedBound: number
@@ -99,7 +100,7 @@ export class Inbox {
     this.#id = id
     this.#host = host
     this.#bytes = bytes
-    this.#given = givenUpTo
+    this.#givenBefore = givenUpTo
     this.#drainedBound = givenUpTo
     this.#storedBound = givenUpTo
     if (bytes > 0) this.#onDiskAfter = 0
@@ -196,6 +197,11 @@ export class Inbox {
     this.#given = Math.max(this.#given, entry.record.index)
   }
 
+  /** Nothing beyond this index can have been given before: after a crash the disk only has a bound. */
+  limitGivenBefore(index: number): void {
+    this.#givenBefore = Math.min(this.#givenBefore, index)
+  }
+
   /** The application is done with a payload. */
   settle(entry: Entry): void {
     if (entry.settled) return
@@ -257,13 +263,13 @@ export class Inbox {
     this.#onDiskAfter = undefined
     for (const waiting of this.#waiting.splice(0)) this.#finish(waiting)
     for (const listener of this.#stopListeners) listener()
-    if (this.#storedBound !== this.#given) this.#host.touchRecord()
+    if (this.#storedBound !== this.#lastGiven) this.#host.touchRecord()
   }
 
   /** The bound for the channel's record, which is at this index. */
   boundAt(index: number): number {
-    // Not lower than before: a payload may be given while it is written.
-    this.#drainedBound = this.#isRead && !this.#isSealed ? Math.max(index + AHEAD, this.#given) : this.#given
+    const given = this.#lastGiven
+    this.#drainedBound = this.#isRead && !this.#isSealed ? Math.max(index + AHEAD, given) : given
     return this.#drainedBound
   }
 
@@ -284,6 +290,10 @@ export class Inbox {
   written(): void {
     this.#storedBound = this.#drainedBound
     this.#serve()
+  }
+
+  get #lastGiven(): number {
+    return Math.max(this.#given, this.#givenBefore)
   }
 
   #hold(incoming: Incoming): Entry {

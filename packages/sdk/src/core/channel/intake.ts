@@ -181,7 +181,10 @@ export class Intake {
       this.#context.emit({ type: 'roster_lie', channel: name, detail })
     }
     const cursor = Number(state.cursor?.index ?? 0n)
-    if (!this.#hasResumed) this.#redeliveredUpTo = Math.min(Number(state.lastIndex), this.#givenUpTo)
+    if (!this.#hasResumed) {
+      this.#redeliveredUpTo = Math.min(Number(state.lastIndex), this.#givenUpTo)
+      this.#inbox.limitGivenBefore(this.#redeliveredUpTo)
+    }
     this.#hasResumed = true
     this.#acknowledged = cursor
     this.#delivered = cursor

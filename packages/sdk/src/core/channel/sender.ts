@@ -100,6 +100,10 @@ export class Sender {
   async send(kind: FrameKind, payload: Uint8Array, limits: SendLimits = {}): Promise<Receipt> {
     const refusal = this.#standing.refusal()
     if (refusal) throw refusal
+    if (limits.signal?.aborted) {
+      const text = 'The message was not sent, and will not be. The signal was aborted before the call.'
+      throw StaticError.of('cancelled', text, { cause: limits.signal.reason })
+    }
     const { promise, resolve, reject } = Promise.withResolvers<Receipt>()
     const waiting: Waiting = { kind, payload, resolve, reject }
     if (this.#waiting.length === 0 && this.#outbox.unanswered.length === 0) this.#watch.progress()
