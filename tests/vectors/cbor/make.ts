@@ -32,7 +32,7 @@ vector('success', 'uint32-max', 'the largest 32-bit number', 'a1 08 a1 01 1affff
 vector('success', 'text', 'a text of two bytes and one letter', 'a1 0b a1 01 62 c3a9')
 vector('success', 'byte-order-mark', 'a text that begins with U+FEFF', 'a1 0b a1 01 64 efbbbf61')
 vector('success', 'list', 'a list of two maps', 'a1 04 a1 01 82 a1 02 01 a1 02 18 18')
-vector('success', 'empty-in-list', 'an empty byte string in a list', 'a1 02 a1 06 81 40', 'ServerMessage')
+vector('success', 'empty-in-list', 'an empty byte string in a list', 'a1 07 a1 01 81 40')
 vector('success', 'optional-zero', 'an optional number that is set to 0', 'a1 02 a1 04 00', 'ServerMessage')
 vector('success', 'true', 'a flag', 'a1 0f a1 01 f5', 'ServerMessage')
 vector('success', 'enum', 'an enum', 'a1 09 a1 01 02')

@@ -41,7 +41,7 @@ test('a failed call is answered with code and message, before and without a clie
   const { header } = await answer(driver)
   assert.deepEqual(header, {
     id: 5,
-    error: { code: 'closed', message: 'The client, manager or channel is closed. Open it again.' },
+    error: { code: 'closed', message: 'The client is not open. Open it first.' },
   })
   const options = { endpoint: 'https://127.0.0.1:9', dataDir: '/dev/null/nowhere' }
   const connect = { id: 6, do: 'connect', manager: false, options, hasIdentity: true }
