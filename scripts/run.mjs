@@ -122,6 +122,10 @@ function handOver(binary, words) {
   // A terminal also sends Ctrl-C to the child; this process only waits for it to finish.
   process.on('SIGINT', () => {})
   for (const signal of ['SIGTERM', 'SIGHUP']) process.on(signal, () => child.kill(signal))
+  // If npm is killed, no signal reaches this process, but it gets another parent.
+  const parent = process.ppid
+  const watch = setInterval(() => process.ppid !== parent && child.kill('SIGTERM'), 500)
+  watch.unref()
   child.on('error', (error) => fail(`Cannot start Node: ${error.message}`))
   child.on('exit', (code, signal) => process.exit(code ?? (signal === 'SIGINT' ? 130 : 1)))
 }
