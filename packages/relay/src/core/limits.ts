@@ -19,7 +19,7 @@ export interface Excess {
   readonly address: string
 }
 
-/** Agents that are refused again wait longer by themselves. */
+/** Agents that are refused repeatedly increase the delay on their own. */
 const RETRY_MS = 1000
 
 /** What to say about each limit. Those of the whole relay mean `unavailable`, those of one address `rate_limited`. */

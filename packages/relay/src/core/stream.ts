@@ -15,7 +15,7 @@ export interface Stream {
   /** The revision of a stand-alone proxy, once it has sent ProxyHello. */
   proxyRevision: number | undefined
   challenge: Challenge | undefined
-  /** Whether an OpenSession request is being checked; a second one is refused meanwhile. */
+  /** Whether an OpenSession request is being checked; until then a second one is refused. */
   opening: boolean
   session: Session | undefined
   /** The peer is not reading; log entries stay in the log until it does. */

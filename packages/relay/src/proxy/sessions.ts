@@ -148,7 +148,7 @@ export class ProxySessions {
       session.toldAt = now
       upstream.write(type === 'envelope' ? this.#request(session, payload, now) : loneCell(type, payload))
     })
-    // Its cover is dropped here, so the relay must be told that the agent is alive.
+    // The agent's cover is dropped here, so the proxy must show the relay that the agent is alive.
     if (now - session.toldAt > ALIVE_MS) {
       session.toldAt = now
       upstream.write(makeCell('cover'))

@@ -36,7 +36,7 @@ export interface CoreRunnerOptions {
   readonly quota: QuotaSource
   /** The wall clock. */
   readonly now: () => Time
-  /** Milliseconds since some moment, by a clock that nobody sets. */
+  /** Milliseconds of a monotonic clock. */
   readonly monotonic: () => Time
   /** Receives errors that no caller waits for. */
   readonly onError: (error: unknown) => void

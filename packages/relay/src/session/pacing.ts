@@ -96,7 +96,7 @@ function add(sum: { real: number; cover: number; waitedMs: number }, more: typeo
   sum.waitedMs += more.waitedMs
 }
 
-/** Cryptographically random, so that nobody can predict the next tick from earlier ones. */
+/** Cryptographically random, so that no one can predict the next tick from earlier ones. */
 function chance(): number {
   return randomInt(STEPS) / STEPS
 }

@@ -334,7 +334,7 @@ forEachEngine((open) => {
     }
     for (let at = 0; at < 64; at++) accepted(await add(at, 'bob'))
     const { message } = refused(await add(64, 'bob'), 'rate_limited')
-    assert.match(String(message), /^64 Welcomes .* wait for agent/)
+    assert.match(String(message), /^Agent .* already has 64 pending Welcomes/)
     assert.equal((await world.waiting('bob')).length, 64)
     // Nothing of it was kept, and others are not concerned.
     const last = hex16('many alice 64')

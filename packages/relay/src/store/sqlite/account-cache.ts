@@ -1,10 +1,10 @@
-/** Account records in memory. What an account holds is the sum over its channels, so no message writes a row for it. */
+/** Account records in memory. An account's size is the sum over its channels, so no message writes a row for it. */
 import type { Account, Time } from '../../ports.ts'
 import { type AccountRecord, newAccount } from '../ledger/state.ts'
 import { intact, sealed } from './checksum.ts'
 import type { Statements } from './statements.ts'
 
-/** Accounts in memory; one costs a few hundred bytes, and a sum over its channels when it is used again. */
+/** Number of accounts in memory. One takes a few hundred bytes; reloading it sums up its channels. */
 const MAX_ACCOUNTS = 20_000
 
 type AllotmentRow = readonly [
@@ -28,7 +28,7 @@ export class AccountCache {
     return this.#accounts.get(keyOf(account))
   }
 
-  /** Reads an account. All changes to its channels must be written. */
+  /** Reads an account. All changes to its channels must have been written. */
   load(account: Account): AccountRecord {
     const { id, mode } = account
     const row = this.#statements.allotment.get(id, mode)
@@ -39,7 +39,7 @@ export class AccountCache {
     return record
   }
 
-  /** Stores what an account may keep. */
+  /** Stores an account's limits. */
   put({ account: { id, mode }, channelBytes, accountBytes, toldAt }: AccountRecord): void {
     this.#statements.putAllotment.run(...sealed([id, mode, channelBytes ?? null, accountBytes ?? null, toldAt]))
   }

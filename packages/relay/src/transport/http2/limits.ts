@@ -206,7 +206,7 @@ export class Connections {
     return { limit: 'connectionsPerAddress', value: connectionsPerAddress }
   }
 
-  /** Tells every peer that no new streams are accepted. Connections close with their last stream. */
+  /** Notifies every peer that no new streams are accepted. Connections close with their last stream. */
   leave(): void {
     for (const session of this.#sessions) leave(session)
   }

@@ -139,7 +139,7 @@ export class QuicEndpoint {
     }
   }
 
-  /** Tells peers at once. The port is free when it resolves. */
+  /** Notifies peers immediately. The port is free when the promise resolves. */
   async stop(): Promise<void> {
     this.#stopping = true
     await this.#restarting

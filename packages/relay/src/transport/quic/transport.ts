@@ -25,7 +25,7 @@ export interface QuicOptions {
   readonly certificate: Certificate
   /** CA, PEM, whose client certificates identify stand-alone proxies. */
   readonly proxyCa?: string | undefined
-  /** Sessions per endpoint. A tenth more can connect, so that they can be told which endpoint has room, if any. */
+  /** Sessions per endpoint. A tenth more can connect, only to be redirected to an endpoint with room, if any. */
   readonly maxSessions?: number
   readonly idleTimeoutMs?: number
   /** Called for a connection that is refused, because no endpoint has room or even that tenth is used up. */

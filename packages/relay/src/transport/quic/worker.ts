@@ -40,7 +40,7 @@ interface Open {
   readonly stream: QuicStream
   readonly session: QuicServerSession
   readonly proxy: boolean
-  /** The relay has ended it, or was told that it is over. */
+  /** The relay has ended it, or knows that it has ended. */
   over: boolean
   /** Our side has ended; the peer may read on for a while. */
   finishing: boolean
