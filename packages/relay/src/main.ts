@@ -43,8 +43,8 @@ export interface RelayOptions {
   readonly grpcPort: number
   readonly quicPort: number
   /**
-   * Number of QUIC endpoints, on consecutive ports. Plan one for every 1,000 sessions. Default: one for every two cores, as
-   * far as the ports after the first are free.
+   * Number of QUIC endpoints, on consecutive ports. Plan one for every 1,000 sessions. Default: one for every two
+   * cores, as far as the ports after the first are free.
    */
   readonly quicEndpoints?: number | undefined
   readonly certificate: Certificate
@@ -91,7 +91,7 @@ export interface RunningRelay {
    * one after the other, because the library cannot swap it under open sessions.
    */
   renew(certificate: Certificate, namedCertificate?: Certificate): Promise<void>
-  /** Tells sessions to reconnect, finishes what was accepted, and closes everything. */
+  /** Asks sessions to reconnect, finishes accepted requests, and closes everything. */
   close(): Promise<void>
 }
 

@@ -47,7 +47,7 @@ export type Outcome<Value> =
 /** An action for the outside to take. */
 export type Effect =
   | { readonly type: 'send'; readonly streams: readonly StreamId[]; readonly message: ServerMessage }
-  /** Ends a stream after what was sent. */
+  /** Ends a stream once everything sent to it has gone out. */
   | { readonly type: 'end'; readonly stream: StreamId }
   /** An error that is logged but not reported to the peer. */
   | { readonly type: 'report'; readonly error: unknown }

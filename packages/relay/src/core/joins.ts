@@ -210,7 +210,7 @@ export class Joins {
     this.#polls = this.#polls.filter(({ request }) => request.stream !== stream)
   }
 
-  /** Answers all polls at once, because the relay is about to stop. */
+  /** Answers all polls immediately, because the relay is about to stop. */
   drain(): void {
     const polls = this.#polls
     this.#polls = []

@@ -30,7 +30,7 @@ export interface Challenge {
   readonly nonce: Uint8Array
   /** The agent's revision. */
   readonly revision: number
-  /** When it was given: by the monotonic clock for a stream, by the wall clock for a call. */
+  /** When it was issued: by the monotonic clock for a stream, by the wall clock for a call. */
   readonly at: Time
 }
 

@@ -52,8 +52,8 @@ export function hold(context: Context, channel: Channel, bytes: number): void {
 export function allot({ rows }: Context, { account, channelBytes, accountBytes, at }: StoreRequest<'allot'>): Done {
   const record = rows.account(account)
   const isSame = channelBytes === record.channelBytes && accountBytes === record.accountBytes
-  if (isSame || at < record.toldAt) return { done: true }
-  Object.assign(record, { channelBytes, accountBytes, toldAt: at })
+  if (isSame || at < record.reportedAt) return { done: true }
+  Object.assign(record, { channelBytes, accountBytes, reportedAt: at })
   rows.putAllotment(record)
   return { done: true }
 }

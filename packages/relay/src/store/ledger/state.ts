@@ -90,7 +90,7 @@ export interface AccountRecord {
   channelBytes: number | undefined
   accountBytes: number | undefined
   /** When the API reported these limits. */
-  toldAt: Time
+  reportedAt: Time
 }
 
 /** A commit that can still be rejected. */
@@ -202,7 +202,7 @@ export interface Channel extends ChannelFields {
 
 /** An account without plan limits. */
 export function newAccount(account: Account): AccountRecord {
-  return { account, bytes: 0, channelBytes: undefined, accountBytes: undefined, toldAt: 0 }
+  return { account, bytes: 0, channelBytes: undefined, accountBytes: undefined, reportedAt: 0 }
 }
 
 /** A channel without members. */

@@ -12,7 +12,7 @@ type AllotmentRow = readonly [
   mode: string,
   channelBytes: number | null,
   accountBytes: number | null,
-  toldAt: Time,
+  reportedAt: Time,
 ]
 
 /** The accounts of a database that are in memory. */
@@ -40,8 +40,8 @@ export class AccountCache {
   }
 
   /** Stores an account's limits. */
-  put({ account: { id, mode }, channelBytes, accountBytes, toldAt }: AccountRecord): void {
-    this.#statements.putAllotment.run(...sealed([id, mode, channelBytes ?? null, accountBytes ?? null, toldAt]))
+  put({ account: { id, mode }, channelBytes, accountBytes, reportedAt }: AccountRecord): void {
+    this.#statements.putAllotment.run(...sealed([id, mode, channelBytes ?? null, accountBytes ?? null, reportedAt]))
   }
 
   /** Called when no record is in use. */
@@ -58,6 +58,12 @@ function keyOf({ id, mode }: Account): string {
   return `${mode} ${id}`
 }
 
-function readAllotment(account: Account, [, , channelBytes, accountBytes, toldAt]: AllotmentRow): AccountRecord {
-  return { account, bytes: 0, channelBytes: channelBytes ?? undefined, accountBytes: accountBytes ?? undefined, toldAt }
+function readAllotment(account: Account, [, , channelBytes, accountBytes, reportedAt]: AllotmentRow): AccountRecord {
+  return {
+    account,
+    bytes: 0,
+    channelBytes: channelBytes ?? undefined,
+    accountBytes: accountBytes ?? undefined,
+    reportedAt,
+  }
 }

@@ -47,7 +47,7 @@ export const HTTP2_LIMITS: Http2Limits = {
 /** Why a connection was dropped. */
 export type CutReason = 'resets' | 'pipelining'
 
-/** What to do about connections that are over. */
+/** Receives reports about connections over a limit. */
 export interface ConnectionLog {
   /** A connection was dropped because its peer exceeded a limit of one connection. */
   readonly cut: (address: string, reason: CutReason) => void

@@ -113,7 +113,7 @@ export class QuicEndpoint {
     this.#schedule()
   }
 
-  /** What the clocks of this thread have done. */
+  /** Counts of the clocks in this thread. */
   get pacing(): PacingCounts | undefined {
     return this.#pacing
   }
