@@ -1,4 +1,4 @@
-/** Tells the operator that a limit refuses peers: once in a while for each limit, not for every peer. */
+/** Logs that a limit refuses peers: occasionally for each limit, not for every peer. */
 import type { Logger } from '@static/node/logger'
 import type { Excess, StreamLimit } from './core/limits.ts'
 import type { Time } from './ports.ts'
@@ -26,6 +26,6 @@ export class ExcessLog {
     this.#limits.set(limit, { at: now, refused: 0 })
     // The address is the one refused now; `refused` counts all since the last line.
     const fields = { limit: `streams.${limit}`, value, address, refused: 1 + (last?.refused ?? 0) }
-    this.#log.warn(fields, 'a limit is reached: peers are refused')
+    this.#log.warn(fields, 'limit reached, refusing peers')
   }
 }

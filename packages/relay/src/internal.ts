@@ -1,4 +1,4 @@
-/** For `@static/testkit` alone: what other engines, crash tests and raw clients are built on. Not published. */
+/** Only for `@static/testkit`: the basis of other engines, crash tests and raw clients. Not published. */
 export type {
   Account,
   AgentId,

@@ -26,7 +26,7 @@ export interface LocalApi extends QuotaSource {
   keys(): Promise<{ readonly keys: readonly object[] }>
 }
 
-/** Opens a store; `onDeath` is called when it cannot be used any more. */
+/** Opens a store; `onDeath` is called when it becomes unusable. */
 export type OpenStore = (
   options: { readonly retention: Retention; readonly onDeath: (error: unknown) => void },
   listener: StoreListener,
@@ -43,8 +43,8 @@ export interface RelayOptions {
   readonly grpcPort: number
   readonly quicPort: number
   /**
-   * Number of QUIC endpoints, on consecutive ports. Plan one for every 1,000 sessions. Default: one for every two cores, as
-   * far as the ports after the first are free.
+   * Number of QUIC endpoints, on consecutive ports. Plan one for every 1,000 sessions. Default: one for every two
+   * cores, as far as the ports after the first are free.
    */
   readonly quicEndpoints?: number | undefined
   readonly certificate: Certificate
@@ -69,7 +69,7 @@ export interface RelayOptions {
   readonly log: LogOptions
   /** The wall clock. Default: the system's. */
   readonly now?: (() => Time) | undefined
-  /** Milliseconds by a clock that nobody sets. Default: the system's. */
+  /** Milliseconds of a monotonic clock. Default: the system's. */
   readonly monotonic?: (() => Time) | undefined
   /** Called when the relay cannot go on and must be restarted. */
   readonly onFatal?: ((error: unknown) => void) | undefined
@@ -91,7 +91,7 @@ export interface RunningRelay {
    * one after the other, because the library cannot swap it under open sessions.
    */
   renew(certificate: Certificate, namedCertificate?: Certificate): Promise<void>
-  /** Tells sessions to reconnect, finishes what was accepted, and closes everything. */
+  /** Asks sessions to reconnect, finishes accepted requests, and closes everything. */
   close(): Promise<void>
 }
 
@@ -260,7 +260,7 @@ async function startQuic(
 
 const MOST_DEFAULT_ENDPOINTS = 8
 
-/** Each endpoint has a thread of its own and one in the library; the relay and its store need theirs, too. */
+/** Each endpoint uses one thread here and one in the library; the relay and its store need one each. */
 function endpointsFor(cores: number): number {
   return Math.min(MOST_DEFAULT_ENDPOINTS, Math.max(1, Math.floor(cores / 2)))
 }

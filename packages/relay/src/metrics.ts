@@ -65,7 +65,7 @@ export function makeMetrics({ counts, throttledCommits, shaping, pacing, certifi
   gauge('requests', 'Requests waiting for their answers.')
   const throttled: Counter = new Counter({
     name: 'static_relay_commits_throttled_total',
-    help: 'Commits put off because of the limits on their rate.',
+    help: 'Commits refused by rate limits.',
     registers: [registry],
     collect: (): void => {
       throttled.reset()

@@ -45,7 +45,7 @@ export interface Settings {
     readonly guestCommitsBurst: number
     readonly channelCommitsPerSecond: number
     readonly channelCommitsBurst: number
-    /** What each agent may do besides in each of its channels. */
+    /** An additional share for each agent in each of its channels. */
     readonly ownCommitsPerSecond: number
     readonly ownCommitsBurst: number
     readonly claimsPerMinute: number

@@ -44,7 +44,7 @@ export function makeApiClient({ url, internalUrl, credential, ca }: ApiAccess, n
     })
   }
   const post = (path: string, body: object): Promise<unknown> => {
-    // The API compares our clock with its own and tells its operator, too.
+    // The API compares our clock with its own and reports a difference to its operator too.
     const headers = { authorization: `Bearer ${credential}`, date: new Date(now()).toUTCString() }
     return call(new URL(path, internalUrl), headers, JSON.stringify(body))
   }

@@ -56,7 +56,7 @@ export function makeVerifier(fetchKeys: () => Promise<JSONWebKeySet>, now: () =>
   return async (jwt) => {
     if (jwt.length > MAX_JWT_LENGTH) throw StaticError.of('auth_failed', 'The token is invalid.')
     if (!keys) await fetchNow().catch(unreachable)
-    // Old keys are used until new ones arrive: tokens live for an hour, and nobody has to wait for an API that hangs.
+    // Old keys are used until new ones arrive: tokens live for an hour, and no agent must wait for an API that hangs.
     else if (now() - Math.max(fetchedAt, triedAt) > MAX_AGE_MS) fetchNow().catch(() => {})
     try {
       return await check(jwt)

@@ -1,21 +1,21 @@
 /**
- * Accounts that the operator has suspended or closed (SPEC.md, "Sessions"). A token stays valid for up to an hour, so the
- * relay asks the API every few seconds about the accounts that use it, and ends what they have open. All times here are
- * of the monotonic clock.
+ * Accounts that the operator has suspended or closed (SPEC.md, "Sessions"). A token stays valid for up to an hour, so
+ * the relay asks the API every few seconds about the accounts that use it, and ends their sessions. All times here are
+ * from the monotonic clock.
  */
 import { MAX_CHECKED_ACCOUNTS, type Time } from '../ports.ts'
 import type { Effects } from './effects.ts'
 
 /** With the API's answer, sessions of a suspended account end well within 10 s. */
 const CHECK_MS = 4000
-/** Longer than the API's tokens live: after that nobody can come with one of an account that got no new ones. */
+/** Longer than the API's tokens are valid: after that, a blocked account has no valid token left. */
 const REMEMBER_MS = 3_700_000
 /** Beyond this many, the oldest are forgotten; if they come back, the next check finds them again. */
 const MAX_BLOCKED = 1000
-/** Accounts that came since the last check without a session: by unary calls. */
+/** Maximum number of accounts seen in unary calls, without a session, since the last check. */
 const MAX_SEEN = 10_000
 
-/** The blocked accounts that one node knows of. */
+/** The blocked accounts known to one node. */
 export class BlockedAccounts {
   readonly #effects: Effects
   readonly #blocked = new Map<string, Time>()
@@ -32,12 +32,12 @@ export class BlockedAccounts {
     return this.#blocked.has(account)
   }
 
-  /** An account has made a request: it is among those that the next check asks about. */
+  /** An account has made a request: includes it in the next check. */
   saw(account: string): void {
     if (this.#seen.size < MAX_SEEN) this.#seen.add(account)
   }
 
-  /** Asks about the accounts that use the relay, from time to time; `block` is told of each that newly may not. */
+  /** Asks the API about the accounts in use, every `CHECK_MS`; calls `block` for each blocked one. */
   tick(inUse: () => Iterable<string>, block: (account: string) => void): void {
     const { monotonic: now } = this.#effects
     if (this.#asking > 0 || now - this.#checkedAt < CHECK_MS) return
@@ -50,7 +50,7 @@ export class BlockedAccounts {
       this.#asking++
       this.#effects.blocked(asked, (outcome) => {
         this.#asking--
-        // Without an answer everything stays as it is: an API that is down must not end the sessions of all.
+        // Without an answer nothing changes: an API that is down must not end everyone's sessions.
         if (outcome.ok) this.#answered(asked, new Set(outcome.value), block)
       })
     }
@@ -60,7 +60,7 @@ export class BlockedAccounts {
     for (const account of asked) {
       if (!blocked.has(account)) this.#blocked.delete(account)
       else if (!this.#blocked.has(account)) this.#blocked.set(account, this.#effects.monotonic)
-      // Also one that was known: a session may have been opening while the first answer came.
+      // Also for an account that was already blocked: a session may have been opening when the first answer arrived.
       if (blocked.has(account)) block(account)
     }
     for (const oldest of this.#blocked.keys()) {

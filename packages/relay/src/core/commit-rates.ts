@@ -1,14 +1,14 @@
 /**
- * How often agents may commit (SPEC.md, "Limits"): each account, or guest, over all channels, and each channel over all
- * agents. Whoever reads a channel by a session has a share of its own there besides, which nobody else can use up: the
- * owner can always act. Made-up channels have no shares.
+ * Rate limits of commits (SPEC.md, "Limits"): for each account or guest across all channels, and for each channel
+ * across all agents. An agent that reads a channel in a session has an additional share of its own there, which no one
+ * else can use up, so the owner can always act. Channels that do not exist have no such shares.
  */
 import type { ChannelId, Time } from '../ports.ts'
 import type { Settings } from '../settings.ts'
 import type { PendingRequest } from './pending-request.ts'
 import { Rates } from './rates.ts'
 
-/** The commits of one node, Welcomes and resets of rosters among them. */
+/** The commit rates of one node. Welcomes and roster resets count as commits. */
 export class CommitRates {
   readonly #accounts: Rates
   readonly #guests: Rates
@@ -23,15 +23,15 @@ export class CommitRates {
     this.#own = new Rates(rates.ownCommitsPerSecond, rates.ownCommitsBurst)
   }
 
-  /** How many were put off so far. */
+  /** Number of commits refused so far. */
   get throttled(): number {
     return this.#throttled
   }
 
-  /** Counts one; 0 when it may go on, otherwise the milliseconds until it may. */
+  /** Counts one commit. Returns 0 if it is allowed, otherwise the milliseconds until it is. */
   take({ caller: { agent, account }, stream }: PendingRequest, channel: ChannelId, now: Time): number {
     const byCaller = account ? this.#accounts.take(`${account.mode} ${account.id}`, now) : this.#guests.take(agent, now)
-    // Whoever may not go on does not use up what is for all.
+    // A caller over its own limit must not use up the channel's rate.
     const common = byCaller > 0 ? byCaller : this.#channels.take(channel, now)
     if (common === 0) return 0
     const isReader = stream.session?.subscriptions.has(channel) === true

@@ -1,6 +1,6 @@
 /**
- * Deliveries: who gets which entry, in log order. An entry that follows the last one a session was sent goes out as it
- * comes; a session that is behind, or does not take what it is sent, is served from the log at its own pace.
+ * Deliveries: who gets which entry, in log order. A session that is up to date gets each entry as it is appended; a
+ * session that is behind, or reads slowly, is served from the log at its own pace.
  */
 import { fromHex, toHex } from '@static/protocol'
 import type { AgentId, ChannelId, Entry, StoreResult, Standing, StoreEvent } from '../ports.ts'
@@ -16,20 +16,20 @@ import {
 } from './server-messages.ts'
 import type { Reading, Session } from './stream.ts'
 
-/** What one read of the log brings at most: the window of a stream holds two of them. */
+/** Limits of one read of the log: the window of a stream holds two of them. */
 const READ_BYTES = 128 * 1024
 const READ_ENTRIES = 256
-/** Agents that were here lately: how far they may still acknowledge by a unary call. */
+/** Number of recently connected agents for which it is remembered how far they may acknowledge by a unary call. */
 const REMEMBERED_AGENTS = 10_000
-/** Channels that are not delivered any more, of one session. */
+/** Number of channels per session that are no longer delivered but may still be acknowledged. */
 const REMEMBERED_CHANNELS = 10_000
 
-/** What came while an agent resumed: what the store tells it may be older. */
+/** Events since an agent started to resume: the store's answer may be older than these. */
 export interface Meanwhile {
   readonly agent: AgentId
-  /** It was added to a channel, or got its Welcome. */
+  /** Whether the agent was added to a channel, or got its Welcome. */
   added: boolean
-  /** The last index of channels. */
+  /** The last index of each channel with new entries. */
   readonly reached: Map<ChannelId, number>
 }
 
@@ -55,18 +55,18 @@ export class Delivery {
     return this.#sessions.values()
   }
 
-  /** Makes a session the agent's only one; returns the one whose place it took. */
+  /** Makes a session the agent's only one. Returns the one it replaced. */
   enter(session: Session): Session | undefined {
     const older = this.#sessions.get(session.agent)
     if (older) this.leave(older)
-    // What came by an earlier session was delivered, too.
+    // Entries delivered in an earlier session count as delivered too.
     for (const [channel, index] of this.#left.get(session.agent) ?? []) session.sent.set(channel, index)
     this.#left.delete(session.agent)
     this.#sessions.set(session.agent, session)
     return older
   }
 
-  /** A session is over. */
+  /** A session has ended. */
   leave(session: Session): void {
     if (this.#sessions.get(session.agent) !== session) return
     this.#sessions.delete(session.agent)
@@ -80,7 +80,7 @@ export class Delivery {
     }
   }
 
-  /** An agent is about to ask the store where it stands. */
+  /** Must be called before the store is asked for an agent's standings. */
   resuming(agent: AgentId): Meanwhile {
     const meanwhile = { agent, added: false, reached: new Map() }
     this.#resumes.add(meanwhile)
@@ -92,7 +92,7 @@ export class Delivery {
     this.#resumes.delete(meanwhile)
   }
 
-  /** Starts the deliveries of a channel after the agent's cursor; `reached` is the last index that is known of. */
+  /** Starts the deliveries of a channel after the agent's cursor; `reached` is the last index seen since. */
   start(session: Session, standing: Standing, reached = 0): void {
     const { channel, cursor, lastIndex } = standing
     const known = session.subscriptions.get(channel)
@@ -106,31 +106,31 @@ export class Delivery {
     this.#catchUp(reading)
   }
 
-  /** A Welcome waits in the store for an agent that is connected; others find it when they resume. */
+  /** The store has a Welcome for a connected agent. Agents that are not connected find theirs when they resume. */
   welcomed(session: Session): void {
     session.welcomes.waiting = true
     session.welcomes.more = true
     this.#pull(session)
   }
 
-  /** How far an agent may acknowledge a channel: what it was sent. */
+  /** The last index sent to an agent in a channel, up to which it may acknowledge. */
   sentTo(agent: AgentId, channel: ChannelId): number {
     const session = this.#sessions.get(agent)
     if (!session) return this.#left.get(agent)?.get(channel) ?? -1
     return Math.max(session.subscriptions.get(channel)?.sent ?? -1, session.sent.get(channel) ?? -1)
   }
 
-  /** The session takes more. */
+  /** The session's stream can take more. */
   drained(session: Session): void {
     this.#pull(session)
   }
 
-  /** Reads that the store refused are tried again. */
+  /** Retries reads that failed in the store. */
   tick(): void {
     for (const session of this.#sessions.values()) this.#pull(session)
   }
 
-  /** Something has happened in a channel. */
+  /** Handles an event of a channel. */
   handle(event: StoreEvent): void {
     switch (event.type) {
       case 'appended':
@@ -152,7 +152,7 @@ export class Delivery {
         const message = rosterResetMessage(event)
         this.#effects.send(this.#streamsOf(event.channel, [...event.dropped, ...event.returned]), message)
         for (const agent of event.dropped) this.#end(agent, event.channel)
-        // Whoever is resuming would be told of the time before.
+        // An agent that is resuming would otherwise get its standing from before the reset.
         for (const agent of event.returned) this.#noteAdded(agent)
         return
       }
@@ -193,11 +193,11 @@ export class Delivery {
       this.#effects.send(streams, entryMessage(channelBytes, entry, false))
       if (own) this.#effects.send([own.session.stream.id], entryMessage(channelBytes, entry, true))
     }
-    // What ends a membership is the last that its agent gets. Who is behind finds the end in the log.
+    // The entry that ends a membership is the last one its agent gets. An agent that is behind finds it in the log.
     if (entry.kind === 'leave') this.#endAt(entry.sender, channel, entry.index)
     if (entry.kind !== 'commit') return
     for (const agent of entry.declaration.removes) this.#endAt(toHex(agent), channel, entry.index)
-    // Of an earlier membership the log has nothing more for who is added again: it resumes when it has joined.
+    // An agent that is added again gets no more entries of its earlier membership. It resumes once it has joined.
     for (const agent of entry.declaration.adds) this.#end(toHex(agent), channel)
   }
 
@@ -210,7 +210,7 @@ export class Delivery {
     if (reading?.sent === index) this.#finish(reading)
   }
 
-  /** Nothing more comes of this channel; what came may still be acknowledged. */
+  /** Ends the deliveries of a channel. Entries already sent may still be acknowledged. */
   #finish(reading: Reading): void {
     const { session, channel } = reading
     this.#note(session, channel, reading.sent)
@@ -226,7 +226,7 @@ export class Delivery {
     if (reading) this.#finish(reading)
   }
 
-  /** So far a channel may be acknowledged that is not delivered now. */
+  /** Remembers how far a channel may be acknowledged after its deliveries have ended. */
   #note({ sent }: Session, channel: ChannelId, index: number): void {
     const known = sent.get(channel) ?? -1
     sent.delete(channel)
@@ -255,7 +255,7 @@ export class Delivery {
     this.#pull(session)
   }
 
-  /** Reads on, Welcomes first: one read at a time and session, so that the window holds what comes. */
+  /** Reads on, Welcomes first. One read per session at a time, so that the result fits into the stream's window. */
   #pull(session: Session): void {
     if (session.stream.congested || session.reading) return
     if (session.welcomes.waiting) return this.#pullWelcomes(session)
@@ -266,9 +266,9 @@ export class Delivery {
     const request = { channel, agent: session.agent, after: sent, maxBytes: READ_BYTES, maxEntries: READ_ENTRIES }
     this.#effects.store('read', request, (outcome) => {
       session.reading = false
-      // Ended, or started anew, meanwhile.
+      // False if the deliveries ended or restarted in the meantime.
       if (session.behind.has(reading)) {
-        // When the store fails, the next entry or the next tick tries again.
+        // If the store fails, the next entry or the next tick retries.
         if (!outcome.ok) return
         this.#deliver(reading, outcome.value)
       }
@@ -279,7 +279,7 @@ export class Delivery {
   #pullWelcomes(session: Session): void {
     const { welcomes, agent, stream } = session
     session.reading = true
-    // Set again by those that come meanwhile. They wait until they are sent: what follows a Welcome comes after it.
+    // Set again if more Welcomes arrive during the read. Entries wait until all are sent: they must follow the Welcome.
     welcomes.more = false
     this.#effects.store('welcomes', { agent, after: welcomes.after, maxBytes: READ_BYTES }, (outcome) => {
       session.reading = false
@@ -306,16 +306,16 @@ export class Delivery {
       reading.sent = entry.index
     }
     const progress = entries.length > 0 || gap !== undefined
-    // A store that has nothing to give is not asked again before it says that something has come.
+    // After a read without progress, the store is not asked again until it reports a new entry.
     reading.last = progress && !ended ? Math.max(last, reading.last) : progress ? last : reading.sent
-    // To the end of the queue, so that the channels of an agent take turns.
+    // Moved to the end of the queue, so that the channels of an agent take turns.
     session.behind.delete(reading)
     if (reading.sent < reading.last) session.behind.add(reading)
     else if (ended) this.#finish(reading)
   }
 }
 
-/** Whether an entry that follows may be sent as it comes: nothing waits before it. */
+/** Whether the next entry may be sent directly, because nothing is pending before it. */
 function isLive(reading: Reading): boolean {
   const { stream, behind, welcomes } = reading.session
   return !stream.congested && !behind.has(reading) && !welcomes.waiting

@@ -61,7 +61,7 @@ export class Effects {
     this.#list.push({ type: 'blocked', id: this.#wait(then), accounts })
   }
 
-  /** An effect is done: whoever waits for it goes on. */
+  /** An effect is done: runs its continuation. */
   done(id: number, outcome: Outcome<unknown>): void {
     const then = this.#waiting.get(id)
     this.#waiting.delete(id)

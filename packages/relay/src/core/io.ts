@@ -47,15 +47,15 @@ export type Outcome<Value> =
 /** An action for the outside to take. */
 export type Effect =
   | { readonly type: 'send'; readonly streams: readonly StreamId[]; readonly message: ServerMessage }
-  /** Ends a stream after what was sent. */
+  /** Ends a stream once everything sent to it has gone out. */
   | { readonly type: 'end'; readonly stream: StreamId }
-  /** Something went wrong that the peer is told nothing about. */
+  /** An error that is logged but not reported to the peer. */
   | { readonly type: 'report'; readonly error: unknown }
   /** A peer was refused because of a limit. */
   | { readonly type: 'excess'; readonly excess: Excess }
   /** The longest envelope that the peer may send from now on. */
   | { readonly type: 'limit'; readonly stream: StreamId; readonly bytes: number }
-  /** From now on what a stream is sent leaves as the session's profile says. */
+  /** From now on, the stream is shaped according to the session's profile. */
   | {
       readonly type: 'shape'
       readonly stream: StreamId

@@ -61,10 +61,10 @@ const MAX_BOX_BYTES = 16_384
 const MAX_INVITE_MS = 366 * 86_400_000
 const REQUEST_MS = 600_000
 const MAX_WAIT_MS = 60_000
-/** What one poll is given at most: all that a channel can take, and so many bytes. */
+/** Limits of one poll's result: as many requests as a channel can have members, and a number of bytes. */
 const MAX_POLLED = MAX_MEMBERS
 const MAX_POLLED_BYTES = 524_288
-/** Requests that wait, of all invites; when there are more, those of whoever has most go first. */
+/** Maximum number of pending requests of all invites. Beyond it, the owner with the most loses requests first. */
 const MAX_WAITING = 10_000
 /** Concurrent polls per agent. */
 const MAX_POLLS = 4
@@ -210,7 +210,7 @@ export class Joins {
     this.#polls = this.#polls.filter(({ request }) => request.stream !== stream)
   }
 
-  /** Answers all polls at once, because the relay is about to stop. */
+  /** Answers all polls immediately, because the relay is about to stop. */
   drain(): void {
     const polls = this.#polls
     this.#polls = []

@@ -19,10 +19,10 @@ export interface Excess {
   readonly address: string
 }
 
-/** Agents that are refused again wait longer by themselves. */
+/** Agents that are refused repeatedly increase the delay on their own. */
 const RETRY_MS = 1000
 
-/** What to say about each limit. Those of the whole relay mean `unavailable`, those of one address `rate_limited`. */
+/** The error for each limit: `unavailable` for limits of the whole relay, `rate_limited` for those of one address. */
 const ANSWERS: Readonly<Record<StreamLimit, readonly ['unavailable' | 'rate_limited', (value: string) => string]>> = {
   connections: ['unavailable', (value) => `The relay has ${value} connections, its limit. Retry later.`],
   quicPerEndpoint: [

@@ -185,7 +185,7 @@ export class Opening {
     if (!challenge || isOld || !this.#crypto.equal(challenge.nonce, nonce)) {
       throw StaticError.of('auth_failed', NO_CHALLENGE)
     }
-    // Among the answered ones, it is as old as one that a call would answer now.
+    // Answered challenges are kept by wall-clock time, as those of unary calls are.
     return { ...challenge, at: now }
   }
 

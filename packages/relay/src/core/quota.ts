@@ -1,7 +1,7 @@
 /**
- * Quota by leases (SPEC.md, "Quota leases"): the API lends a number of messages, and only what is held is spent. A unit
- * is reserved before a message goes to the store and used when the store has charged it, so what is told to the API is
- * exactly what was accepted. All times here are of the monotonic clock.
+ * Quota leases (SPEC.md, "Quota leases"): the API leases a number of messages to the relay, and the relay spends only
+ * those. A unit is reserved before a message goes to the store and used once the store has charged it, so the relay
+ * reports exactly the accepted messages to the API. All times here are from the monotonic clock.
  */
 import type { Lease } from '@static/protocol'
 import type { Account, Time } from '../ports.ts'
@@ -10,11 +10,11 @@ import type { Effects } from './effects.ts'
 import type { Outcome } from './io.ts'
 import { type RefusalDetails, refusalOf } from './server-messages.ts'
 
-/** One message's worth of a lease, reserved. */
+/** A reserved unit of a lease: one message. */
 export interface Unit {
   /** The message was charged. */
   use(): void
-  /** It was not: the unit goes back. */
+  /** The message was not charged: returns the unit. */
   release(): void
 }
 
@@ -23,11 +23,11 @@ interface HeldLease {
   readonly amount: number
   used: number
   reserved: number
-  /** What the API knows of. */
-  told: number
+  /** The part of `used` that the API has confirmed. */
+  reported: number
   expiresAt: Time
-  telling: boolean
-  /** The API was out of reach: not asked again before that time. */
+  reporting: boolean
+  /** The API could not be reached: no retry before this time. */
   retryAt: Time
 }
 
@@ -36,35 +36,35 @@ interface Meter {
   leases: HeldLease[]
   asking: boolean
   waiting: Waiter[]
-  /** The API's last no, and how long it is taken for an answer. */
+  /** The API's last refusal, and how long it is reused. */
   refusal: RefusalDetails | undefined
   refusedUntil: Time
 }
 
 type Waiter = (result: Unit | RefusalDetails) => void
 
-/** What the API tells about a lease that was settled. */
+/** The API's answer to a settlement that keeps the lease open. */
 interface Settled {
   readonly remaining: number
   readonly expires_in_ms: number
 }
 
-/** A lease this close to its end is not spent any more: clocks run at slightly different speeds. */
+/** A lease is not spent in this time before it expires, because clocks run at slightly different speeds. */
 const MARGIN_MS = 5000
 const RENEW_MS = 30_000
 const MAX_WAITING = 10_000
 const EXCEEDED_MS = 5000
 const UNAVAILABLE_MS = 1000
 const SUSPENDED: RefusalDetails = { refused: 'account_suspended' }
-/** It may pass: the API is out of reach, or what is left is lent to others. */
+/** Temporary: the API cannot be reached, or the remaining quota is leased to others. */
 const NO_QUOTA_NOW: RefusalDetails = {
   refused: 'unavailable',
-  message: 'The relay cannot get quota for this account from the API at the moment.',
+  message: 'The relay cannot get quota for this account from the API right now. Retry later.',
   retryAfterMs: UNAVAILABLE_MS,
 }
-/** A lease is good for so long after it was asked for, whatever the API says. */
+/** Maximum lifetime of a lease, counted from its request, whatever the API says. */
 const LEASE_MS = 60_000
-/** How long a last settlement is tried: it gives the rest of a lease back. */
+/** How long a final settlement, which returns the rest of a lease, is retried. */
 const OWED_MS = 3_600_000
 
 /** The leases of one node. */
@@ -72,7 +72,7 @@ export class Quota {
   readonly #effects: Effects
   readonly #blocked: BlockedAccounts
   readonly #meters = new Map<string, Meter>()
-  /** Last settlements that have not reached the API. */
+  /** Final settlements that the API has not confirmed. */
   readonly #owed = new Map<string, { readonly lease: HeldLease; readonly since: Time }>()
   #closed = false
 
@@ -81,12 +81,12 @@ export class Quota {
     this.#blocked = blocked
   }
 
-  /** The accounts that something was asked for lately. */
+  /** The accounts that recently needed quota. */
   *accounts(): Iterable<string> {
     for (const { account } of this.#meters.values()) yield account.id
   }
 
-  /** Gives back what is leased for an account that is blocked from now on. */
+  /** Returns the leases of an account that is now blocked. */
   block(id: string): void {
     for (const meter of this.#meters.values()) {
       if (meter.account.id !== id) continue
@@ -95,14 +95,14 @@ export class Quota {
     }
   }
 
-  /** Reserves a unit: at once from a lease at hand, otherwise when the API has answered. In the order of the calls. */
+  /** Reserves a unit: immediately if a lease has one, otherwise when the API has answered. Keeps the order of calls. */
   take(account: Account, then: Waiter): void {
     if (this.#blocked.has(account.id)) return then(SUSPENDED)
     const meter = this.#meter(account)
     const lease = meter.waiting.length === 0 ? this.#usable(meter) : undefined
     if (lease) {
       then(this.#reserve(lease))
-      // The next lease is asked for while this one lasts.
+      // Request the next lease before this one is used up.
       if (left(meter) < lease.amount / 4) this.#ask(meter)
       return
     }
@@ -116,7 +116,7 @@ export class Quota {
     }
   }
 
-  /** Reserves several, or none. */
+  /** Reserves `count` units, or none. */
   takeSeveral(account: Account, count: number, then: (result: readonly Unit[] | RefusalDetails) => void): void {
     const units: Unit[] = []
     let [open, refusal]: [number, RefusalDetails | undefined] = [count, undefined]
@@ -133,14 +133,14 @@ export class Quota {
     for (let at = 0; at < count; at++) this.take(account, taken)
   }
 
-  /** Renews what is in use, gives back what is not, repeats what did not get through. */
+  /** Renews leases in use, returns idle ones, and retries failed settlements. */
   tick(): void {
     const { monotonic: now } = this.#effects
     for (const [key, meter] of this.#meters) {
       for (const lease of meter.leases) {
-        if (lease.telling || lease.expiresAt - now > RENEW_MS) continue
+        if (lease.reporting || lease.expiresAt - now > RENEW_MS) continue
         if (now < lease.retryAt && lease.expiresAt > now) continue
-        const idle = lease.used === lease.told && lease.reserved === 0
+        const idle = lease.used === lease.reported && lease.reserved === 0
         if (idle || lease.expiresAt <= now) this.#finish(meter, lease)
         else this.#renew(meter, lease)
       }
@@ -150,15 +150,15 @@ export class Quota {
     }
     for (const [id, { lease, since }] of this.#owed) {
       if (now - since > OWED_MS) this.#owed.delete(id)
-      else if (!lease.telling && lease.reserved === 0 && now >= lease.retryAt) this.#tellLast(lease, since)
+      else if (!lease.reporting && lease.reserved === 0 && now >= lease.retryAt) this.#settleFinally(lease, since)
     }
   }
 
-  /** Gives everything back, before the relay stops; what is reserved when it is used or released. */
+  /** Returns all leases before the relay stops. Leases with reserved units follow once these are used or released. */
   close(): void {
     this.#closed = true
     for (const { lease, since } of this.#owed.values()) {
-      if (!lease.telling && lease.reserved === 0) this.#tellLast(lease, since)
+      if (!lease.reporting && lease.reserved === 0) this.#settleFinally(lease, since)
     }
     for (const meter of this.#meters.values()) for (const lease of meter.leases) this.#finish(meter, lease)
   }
@@ -173,7 +173,7 @@ export class Quota {
     return meter
   }
 
-  /** A lease with a unit left. One that is spent is settled: its holder may be all that stands in the way of a new one. */
+  /** A lease with a unit left that does not expire soon. */
   #usable(meter: Meter): HeldLease | undefined {
     return meter.leases.find(
       (lease) => lease.used + lease.reserved < lease.amount && lease.expiresAt - MARGIN_MS > this.#effects.monotonic,
@@ -183,14 +183,14 @@ export class Quota {
   #ask(meter: Meter): void {
     if (meter.asking || (meter.refusal && this.#effects.monotonic < meter.refusedUntil)) return
     meter.asking = true
-    const spent = meter.leases.filter(({ used, amount, telling }) => used === amount && !telling)
+    const spent = meter.leases.filter(({ used, amount, reporting }) => used === amount && !reporting)
     let open = spent.length
     const ask = (): void => {
       const askedAt = this.#effects.monotonic
       this.#effects.lease(meter.account, (outcome) => this.#answered(meter, outcome, askedAt))
     }
     if (open === 0) ask()
-    // A spent lease that the API does not know to be spent would look as if others still held something.
+    // Settle spent leases first: to the API, their units would still look outstanding.
     for (const lease of spent) {
       this.#finish(meter, lease, () => {
         open--
@@ -206,16 +206,25 @@ export class Quota {
     if (outcome.ok && outcome.value.id !== null && outcome.value.granted > 0) {
       const { id, granted } = outcome.value
       const expiresAt = askedAt + lifeOf(outcome.value)
-      meter.leases.push({ id, amount: granted, used: 0, reserved: 0, told: 0, expiresAt, telling: false, retryAt: 0 })
-      // It took too long, or the month is about to end: another one would fare no better.
+      meter.leases.push({
+        id,
+        amount: granted,
+        used: 0,
+        reserved: 0,
+        reported: 0,
+        expiresAt,
+        reporting: false,
+        retryAt: 0,
+      })
+      // The answer took too long, or the month is about to end: another request would not help.
       if (expiresAt - MARGIN_MS <= now) {
         this.#refuse(meter, NO_QUOTA_NOW, now + UNAVAILABLE_MS)
       }
     } else if (outcome.ok && outcome.value.outstanding > 0) {
-      // What is left is lent to other nodes, or to an earlier life of this one: it may come back.
+      // The rest is leased to other nodes, or to this one before a restart: some of it may be returned.
       this.#refuse(meter, NO_QUOTA_NOW, now + UNAVAILABLE_MS)
     } else if (outcome.ok) {
-      // With a new month there is a new quota. A wrong wall clock only shortens the pause.
+      // A new month brings a new quota. A wrong wall clock only shortens the pause.
       const restMs = Math.max(0, Date.parse(outcome.value.period_end) - this.#effects.now)
       this.#refuse(meter, { refused: 'quota_exceeded' }, now + Math.min(EXCEEDED_MS, restMs))
     } else {
@@ -247,32 +256,32 @@ export class Quota {
   #renew(meter: Meter, lease: HeldLease): void {
     const { used } = lease
     const askedAt = this.#effects.monotonic
-    lease.telling = true
+    lease.reporting = true
     this.#effects.settle(lease.id, used, false, (outcome) => {
-      lease.telling = false
+      lease.reporting = false
       lease.retryAt = outcome.ok ? 0 : this.#effects.monotonic + UNAVAILABLE_MS
-      if (this.#owed.has(lease.id) && lease.reserved === 0) return this.#tellLast(lease, this.#effects.monotonic)
+      if (this.#owed.has(lease.id) && lease.reserved === 0) return this.#settleFinally(lease, this.#effects.monotonic)
       if (!outcome.ok) return
       const settled = outcome.value as Settled
-      lease.told = used
+      lease.reported = used
       lease.expiresAt = askedAt + lifeOf(settled)
-      // The API has closed it already: nothing of it may be spent any more.
+      // The API has already closed the lease, so no more of it may be spent.
       if (settled.remaining < lease.amount - used) this.#finish(meter, lease)
     })
   }
 
-  /** Takes a lease out of use; the API is told when nothing of it is reserved. */
+  /** Takes a lease out of use and reports it to the API once none of its units are reserved. */
   #finish(meter: Meter, lease: HeldLease, then: () => void = () => {}): void {
     meter.leases = meter.leases.filter((other) => other !== lease)
-    if (lease.reserved === 0 && !lease.telling) this.#tellLast(lease, this.#effects.monotonic, then)
+    if (lease.reserved === 0 && !lease.reporting) this.#settleFinally(lease, this.#effects.monotonic, then)
     else this.#owed.set(lease.id, { lease, since: this.#effects.monotonic })
   }
 
-  #tellLast(lease: HeldLease, since: Time, then: () => void = () => {}): void {
+  #settleFinally(lease: HeldLease, since: Time, then: () => void = () => {}): void {
     this.#owed.set(lease.id, { lease, since })
-    lease.telling = true
+    lease.reporting = true
     this.#effects.settle(lease.id, lease.used, true, (outcome) => {
-      lease.telling = false
+      lease.reporting = false
       lease.retryAt = this.#effects.monotonic + UNAVAILABLE_MS
       if (outcome.ok || refusalOf(outcome.error).refused === 'not_found') this.#owed.delete(lease.id)
       then()
@@ -285,13 +294,13 @@ export class Quota {
       lease.reserved--
       lease.used += used
       const owed = this.#owed.get(lease.id)
-      if (owed && lease.reserved === 0 && !lease.telling) this.#tellLast(lease, owed.since)
+      if (owed && lease.reserved === 0 && !lease.reporting) this.#settleFinally(lease, owed.since)
     }
     return { use: () => settle(1), release: () => settle(0) }
   }
 }
 
-/** How long a lease is good for, counted from when it was asked for; 0 if the API does not say. */
+/** The lifetime of a lease, counted from its request; 0 if the API does not state one. */
 function lifeOf({ expires_in_ms: lifeMs }: Pick<Lease, 'expires_in_ms'>): number {
   return Number.isFinite(lifeMs) ? Math.min(lifeMs, LEASE_MS) : 0
 }

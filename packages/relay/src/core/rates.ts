@@ -6,24 +6,24 @@ interface Bucket {
   at: Time
 }
 
-/** Lets each key do something so many times a second, with a burst. */
+/** Limits each key to a number of operations a second, with a burst. */
 export class Rates {
   readonly #perMs: number
   readonly #burst: number
   readonly #keys: number
   readonly #buckets = new Map<string, Bucket>()
 
-  /** `keys` bounds the memory: beyond it the key that was quiet longest is forgotten, which only favours it. */
+  /** `keys` bounds the memory: beyond it, the key that was idle longest is forgotten, which only favours it. */
   constructor(perSecond: number, burst: number, keys = 100_000) {
     this.#perMs = perSecond / 1000
     this.#burst = burst
     this.#keys = keys
   }
 
-  /** Takes one, or as many as it costs; 0 when it may, otherwise the milliseconds until it may. `now` is monotonic. */
+  /** Takes `cost` tokens. Returns 0 if allowed, otherwise the milliseconds until it is. `now` is monotonic. */
   take(key: string, now: Time, cost = 1): number {
     const bucket = this.#buckets.get(key) ?? { tokens: this.#burst, at: now }
-    // Moved to the end: the first key of the map is the one that was quiet longest.
+    // Moved to the end: the first key of the map is the one that was idle longest.
     this.#buckets.delete(key)
     this.#buckets.set(key, bucket)
     bucket.tokens = Math.min(this.#burst, bucket.tokens + Math.max(0, now - bucket.at) * this.#perMs)

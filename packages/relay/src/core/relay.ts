@@ -102,7 +102,7 @@ export class Relay {
     return this.#tokens.read(token, now) !== undefined
   }
 
-  /** For metrics: how many commits were put off since the start. */
+  /** For metrics: number of commits refused by rate limits since the start. */
   get throttledCommits(): number {
     return this.#channels.throttledCommits
   }

@@ -15,7 +15,7 @@ export interface Stream {
   /** The revision of a stand-alone proxy, once it has sent ProxyHello. */
   proxyRevision: number | undefined
   challenge: Challenge | undefined
-  /** Whether an OpenSession request is being checked; a second one is refused meanwhile. */
+  /** Whether an OpenSession request is being checked; until then a second one is refused. */
   opening: boolean
   session: Session | undefined
   /** The peer is not reading; log entries stay in the log until it does. */
@@ -30,7 +30,7 @@ export interface Challenge {
   readonly nonce: Uint8Array
   /** The agent's revision. */
   readonly revision: number
-  /** When it was given: by the monotonic clock for a stream, by the wall clock for a call. */
+  /** When it was issued: by the monotonic clock for a stream, by the wall clock for a call. */
   readonly at: Time
 }
 

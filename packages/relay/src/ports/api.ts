@@ -5,7 +5,7 @@ import type { Account } from './store.ts'
 /** Verifies a JWT. Rejects with `auth_failed` if it is invalid. */
 export type TokenVerifier = (jwt: string) => Promise<TokenClaims>
 
-/** Lends quota, and knows which accounts may use the relay. */
+/** Leases quota, and knows which accounts may use the relay. */
 export interface QuotaSource {
   lease(account: Account, wanted: number): Promise<Lease>
   settle(lease: string, spent: number, final: boolean): Promise<unknown>
@@ -21,5 +21,5 @@ export interface ApiState {
   readonly clockOffsetMs: number | undefined
 }
 
-/** How many accounts one question to the API names at most. */
+/** Maximum number of accounts in one request to the API. */
 export const MAX_CHECKED_ACCOUNTS = 256

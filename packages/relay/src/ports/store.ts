@@ -117,10 +117,10 @@ export interface Standing {
 /** Entries that were deleted before an agent fetched them. */
 export interface Gap {
   readonly first: number
-  /** Of the last deleted entry. */
+  /** After the last deleted entry. */
   readonly position: Position
   readonly commitLost: boolean
-  /** The agent is no member any more. */
+  /** Whether the agent's membership has ended. */
   readonly ended: boolean
 }
 
@@ -148,7 +148,7 @@ export interface Refusal {
   readonly lastCounter?: number
   /** With `queue_full`: some of the members the channel is waiting for. */
   readonly lagging?: readonly Laggard[]
-  /** With `rate_limited`: when a new try makes sense. */
+  /** With `rate_limited`: when to retry. */
   readonly retryAfterMs?: number
 }
 
@@ -159,18 +159,18 @@ export interface Laggard {
   readonly waiting: number
 }
 
-/** That a channel is filling up. */
+/** Reported to a sender when a channel is filling up. */
 export interface Pressure {
   /** How long the sender should wait before its next message here. */
   readonly waitMs: number
-  /** The members furthest behind, a few of them; empty if the room is taken by other channels of the account. */
+  /** A few of the members furthest behind; empty if other channels of the account take the room. */
   readonly lagging: readonly Laggard[]
 }
 
 /** A request that passed every other check but is not paid for yet. */
 export interface Unpaid {
   readonly unpaid: Account
-  /** How many messages of the quota it costs; 1 when it is missing. */
+  /** How many messages of the quota it costs. Default: 1. */
   readonly units?: number
 }
 
@@ -181,13 +181,13 @@ export interface Done {
 
 /** The operations of the store: request and result of each. */
 export interface StoreOperations {
-  /** What an account's plan allows its channels to hold; undefined: as much as the relay is set to. */
+  /** The storage limits of an account's plan; undefined: the relay's own limits apply. */
   allot: [
     {
       readonly account: Account
       readonly channelBytes: number | undefined
       readonly accountBytes: number | undefined
-      /** When the API said so. */
+      /** When the API reported these limits. */
       readonly at: Time
     },
     Done,
@@ -235,13 +235,13 @@ export interface StoreOperations {
       /** Its signature has been verified. */
       readonly declaration: SignedDeclaration
       readonly welcomes: readonly WelcomeFields[]
-      /** What follows each of these Welcomes: delivered with each, stored once. Empty if they are whole. */
+      /** The GroupInfo shared by these Welcomes: stored once, delivered with each. Empty if they are complete. */
       readonly groupInfo: Uint8Array
-      /** Units of the owner's quota that are held for this commit. */
+      /** Units of the owner's quota reserved for this commit. */
       readonly paid: number
       readonly now: Time
     },
-    /** `units`: so many of them are used up; the others are given back. */
+    /** `units`: how many of them are used up; the others are returned. */
     { readonly index: number; readonly head: number; readonly units: number } | Unpaid | Refusal,
   ]
   reject: [
@@ -249,12 +249,12 @@ export interface StoreOperations {
     { readonly rejected: boolean; readonly votes: number; readonly needed: number } | Refusal,
   ]
   liftBar: [{ readonly actor: Actor; readonly channel: ChannelId; readonly agent: AgentId }, Done | Refusal]
-  /** By the owner: makes the roster exactly these agents. Its signature has been checked. */
+  /** By the owner: sets the roster to exactly these agents. Its signature has been verified. */
   resetRoster: [
     {
       readonly actor: Actor
       readonly channel: ChannelId
-      /** Where the owner stands: in the head's epoch. */
+      /** The owner's position, in the head's epoch. */
       readonly position: Position
       readonly agents: readonly AgentId[]
     },
@@ -351,7 +351,7 @@ export interface StoreOperations {
     { readonly id: string; readonly agent?: AgentId },
     { readonly invite: Invite | undefined; readonly welcomed?: boolean },
   ]
-  /** Deletes what is acknowledged by all members or expired, and frees the space. */
+  /** Deletes entries that all members have acknowledged or that have expired, and frees the space. */
   sweep: [{ readonly now: Time }, { readonly removed: number }]
 }
 
@@ -377,7 +377,7 @@ export type StoreEvent =
   | {
       readonly type: 'rosterReset'
       readonly channel: ChannelId
-      /** On the roster or in the group no longer. */
+      /** No longer on the roster or in the group. */
       readonly dropped: readonly AgentId[]
       /** On the roster again. */
       readonly returned: readonly AgentId[]
@@ -415,7 +415,7 @@ export type StoreListener = (event: StoreEvent) => void
 export interface Retention {
   readonly entryMs: number
   readonly messageIdMs: number
-  /** What a channel, and all channels of an account, may hold at most, whatever the plan says. */
+  /** Maximum size of a channel, and of all channels of an account, whatever the plan says. */
   readonly channelBytes: number
   readonly channelEntries: number
   readonly accountBytes: number
@@ -423,8 +423,8 @@ export interface Retention {
   readonly freeControl: number
   /** Bytes of commits and Welcomes that are free, per sender and hour. */
   readonly freeCommitBytes: number
-  /** And per channel and hour. */
+  /** The same per channel and hour. */
   readonly freeChannelCommitBytes: number
-  /** Members that others than the owner may add, per channel and hour. */
+  /** Members that anyone but the owner may add, per channel and hour. */
   readonly memberAddsPerHour: number
 }

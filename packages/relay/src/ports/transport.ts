@@ -15,7 +15,7 @@ export interface Peer {
   readonly address: string
   /** Whether it is a stand-alone proxy, identified by its client certificate. */
   readonly proxy: boolean
-  /** Set if its connection is beyond a limit: then it only gets a refusal. */
+  /** Set if its connection is over a limit: then it only gets a refusal. */
   readonly full?: FullTransport
 }
 

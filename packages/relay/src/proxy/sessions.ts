@@ -40,7 +40,7 @@ interface ProxySession {
   /** A message waiting for its answer, and when it arrived. */
   timed: { readonly requestId: bigint; readonly at: number } | undefined
   /** When something was last sent to the relay. */
-  toldAt: number
+  sentAt: number
   /** Bytes of an incomplete envelope, and when its last cell arrived. */
   heldBytes: number
   steppedAt: number
@@ -82,7 +82,7 @@ export class ProxySessions {
           traffic: { profile: 'off', cellsPerSecond: 0 },
           paced: false,
           timed: undefined,
-          toldAt: 0,
+          sentAt: 0,
           heldBytes: 0,
           steppedAt: 0,
           early: [],
@@ -145,12 +145,12 @@ export class ProxySessions {
     session.fromAgent.push(chunk, ({ type, payload }) => {
       // Cover ends at each side of a proxy, so that an observer of either side sees the same pattern.
       if (type === 'coverAsk') return this.#shaping.asked(session.id)
-      session.toldAt = now
+      session.sentAt = now
       upstream.write(type === 'envelope' ? this.#request(session, payload, now) : loneCell(type, payload))
     })
-    // Its cover is dropped here, so the relay must be told that the agent is alive.
-    if (now - session.toldAt > ALIVE_MS) {
-      session.toldAt = now
+    // The agent's cover is dropped here, so the proxy must show the relay that the agent is alive.
+    if (now - session.sentAt > ALIVE_MS) {
+      session.sentAt = now
       upstream.write(makeCell('cover'))
     }
     if (upstream.bufferedBytes > MAX_BUFFERED_BYTES) this.#end(session, transport)

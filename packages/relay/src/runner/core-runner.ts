@@ -36,7 +36,7 @@ export interface CoreRunnerOptions {
   readonly quota: QuotaSource
   /** The wall clock. */
   readonly now: () => Time
-  /** Milliseconds since some moment, by a clock that nobody sets. */
+  /** Milliseconds of a monotonic clock. */
   readonly monotonic: () => Time
   /** Receives errors that no caller waits for. */
   readonly onError: (error: unknown) => void
@@ -114,7 +114,7 @@ export class CoreRunner implements CallHandler {
     return this.#exchanges.subscribe(peer, message, sink)
   }
 
-  /** Does what is due by now. */
+  /** Runs timed work that is due. */
   tick(): void {
     const now = this.#options.monotonic()
     this.#links.tick(now)
@@ -144,7 +144,7 @@ export class CoreRunner implements CallHandler {
       const { now, monotonic } = this.#options
       for (const effect of this.#relay.handle(input, now(), monotonic())) this.#carryOut(effect)
     } catch (error) {
-      // A bug in the relay: reported, and the relay goes on for all others.
+      // A bug in the relay: log it and keep serving everyone else.
       this.#options.onError(error)
     }
   }
@@ -197,7 +197,7 @@ export class CoreRunner implements CallHandler {
     }
   }
 
-  /** Callers get a general error. The cause goes to the operator, once and not for every request. */
+  /** Callers get a general error. The cause is logged once, not for every request. */
   #storeFailed(error: unknown): never {
     const now = this.#options.monotonic()
     if (now - this.#storeFailedAt > STORE_LOG_MS) this.#options.onError(error)

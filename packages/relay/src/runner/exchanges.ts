@@ -6,7 +6,7 @@ import type { Peer, PushSink, StreamId, Subscription, Time } from '../ports.ts'
 import { holdsBody, REQUEST_BYTES, type RunnerContext } from './context.ts'
 
 interface Exchange {
-  /** Since when a subscriber has taken nothing. */
+  /** Since when a subscriber has read nothing. */
   congestedSince?: Time | undefined
   write(message: ServerMessage): void
   end(): void
@@ -53,7 +53,7 @@ export class Exchanges {
       write: (push) => {
         if (sink.write(push)) return
         exchange.congestedSince ??= now()
-        // Reported at once: what else comes in this turn stays in the log.
+        // Reported immediately, so that further entries of this turn stay in the log.
         handle({ type: 'congested', stream: id })
       },
       end: () => {
@@ -83,7 +83,7 @@ export class Exchanges {
     this.#open.get(id)?.end()
   }
 
-  /** Reports subscribers to the core that have taken nothing for too long. */
+  /** Reports subscribers that have read nothing for too long to the core. */
   tick(now: Time): void {
     const { settings, handle } = this.#context
     const { stallMs } = settings.session

@@ -42,7 +42,7 @@ export class Link {
   joiningSince: Time | undefined
   /** When the pending liveness ping was sent. */
   pingedAt: Time | undefined
-  /** Whether the core was told that the peer is not reading. */
+  /** Whether the core knows that the peer is not reading. */
   congested = false
   ending = false
   /** A message waiting for its answer, and when it arrived. */

@@ -5,7 +5,7 @@
 import { randomInt } from 'node:crypto'
 import { type Pace, Pacer } from '@static/protocol'
 
-/** What the clocks of a thread have done, and the number of streams at each level. */
+/** Cells sent and time waited by the clocks of a thread, and the number of streams at each level. */
 export interface PacingCounts {
   readonly real: number
   readonly cover: number
@@ -18,7 +18,7 @@ interface Paced {
   readonly pacer: Pacer
   readonly write: (cell: Uint8Array) => void
   timer: NodeJS.Timeout
-  /** What to do when the last cell is sent, and the deadline for it. */
+  /** Called when the last cell is sent, and the deadline for it. */
   ending?: { readonly done: () => void; readonly by: number }
 }
 
@@ -56,7 +56,7 @@ export class Pacing {
     return paced !== undefined
   }
 
-  /** Calls `done` once the queue is sent or its time is up. Without a clock: at once. */
+  /** Calls `done` once the queue is sent or its time is up. Without a clock: immediately. */
   end(stream: number, done: () => void): void {
     const paced = this.#streams.get(stream)
     if (!paced) done()
@@ -96,7 +96,7 @@ function add(sum: { real: number; cover: number; waitedMs: number }, more: typeo
   sum.waitedMs += more.waitedMs
 }
 
-/** Cryptographically random, so that nobody can predict the next tick from earlier ones. */
+/** Cryptographically random, so that no one can predict the next tick from earlier ones. */
 function chance(): number {
   return randomInt(STEPS) / STEPS
 }

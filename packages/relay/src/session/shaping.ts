@@ -101,7 +101,7 @@ export class Shaping {
   }
 }
 
-/** Cryptographically random, so that nobody can predict the next moment from earlier ones. */
+/** Cryptographically random, so that no one can predict the next moment from earlier ones. */
 function chance(): number {
   return randomInt(STEPS) / STEPS
 }

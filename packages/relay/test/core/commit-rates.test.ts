@@ -26,7 +26,7 @@ async function taken(agent: Agent, channelId: Uint8Array, count: number): Promis
   return passed
 }
 
-test('one channel per task: sixty at once are founded and filled without a wait', async (t) => {
+test('one channel per task: sixty channels at once are created and filled without a wait', async (t) => {
   const world = await openMemoryRelay(t)
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const guest = await Agent.connect(world.transport.wire('cbor'))
@@ -37,7 +37,7 @@ test('one channel per task: sixty at once are founded and filled without a wait'
   }
 })
 
-test('commits are limited per account over all channels, and per guest', async (t) => {
+test('commits are limited per account across all channels, and per guest', async (t) => {
   const rates = { commitsBurst: 3, guestCommitsBurst: 2 }
   const world = await openMemoryRelay(t, { settings: { rates } })
   const wire = world.transport.wire('cbor')

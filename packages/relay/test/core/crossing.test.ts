@@ -6,7 +6,7 @@ import test from 'node:test'
 import { makeKey } from '@static/testkit/agent'
 import { PureRelay } from '../support/pure-relay.ts'
 
-test('an entry that comes while an agent resumes is not forgotten', async () => {
+test('an entry that is appended while an agent resumes is delivered', async () => {
   const pure = await PureRelay.make()
   const key = await pure.session(1)
   const agent = toHex(key.id)
@@ -26,7 +26,7 @@ test('an entry that comes while an agent resumes is not forgotten', async () => 
   assert.deepEqual(pure.cases(1).slice(-2), ['resume', 'deliverMessage'])
 })
 
-test('a Welcome that comes while an agent resumes for the first time is not forgotten', async () => {
+test('a Welcome that arrives while an agent resumes for the first time is delivered', async () => {
   const pure = await PureRelay.make()
   const key = await pure.session(1)
   const account = { id: 'acme', mode: 'live' } as const
@@ -59,7 +59,7 @@ test('a Welcome that comes while an agent resumes for the first time is not forg
   assert.equal(pure.last(1, 'resume').channels.length, 1, 'and the answer knows of it')
 })
 
-test('a second opening cannot slip in while the first one waits for the store', async () => {
+test('a second OpenSession is refused while the first one waits for the store', async () => {
   const pure = await PureRelay.make()
   await pure.session(1, makeKey(), false)
   pure.answer(1, makeKey())
@@ -69,7 +69,7 @@ test('a second opening cannot slip in while the first one waits for the store', 
   assert.deepEqual({ ...pure.relay.counts }, { streams: 0, sessions: 0, requests: 0, pending: 0 })
 })
 
-test('a read that the store refused is made again', async () => {
+test('a read that failed in the store is retried', async () => {
   const pure = await PureRelay.make()
   const key = await pure.session(1)
   const actor = { agent: toHex(key.id), account: { id: 'acme', mode: 'live' } as const }

@@ -46,7 +46,7 @@ function upTo(last: number, first = 1): number[] {
   return Array.from({ length: last - first + 1 }, (_, at) => first + at)
 }
 
-test('members get every entry in the order of the log, and their own without the body', async (t) => {
+test('members get every entry in log order, and their own without the body', async (t) => {
   const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 2)
   const [bob, eve] = others as [Agent, Agent]
@@ -69,7 +69,7 @@ test('members get every entry in the order of the log, and their own without the
   }
 })
 
-test('who was away gets what it has not acknowledged, then goes on live', async (t) => {
+test('a member that was offline gets the entries it has not acknowledged, then live ones', async (t) => {
   const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 1)
   const [bob] = others as [Agent]
@@ -88,7 +88,7 @@ test('who was away gets what it has not acknowledged, then goes on live', async 
   assert.deepEqual(indexes(again), upTo(502, 3))
 })
 
-test('nothing is delivered before a resume, and only the channels that were resumed', async (t) => {
+test('nothing is delivered before a resume, and then only the resumed channels', async (t) => {
   const world = await openMemoryRelay(t)
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const one = await owner.createChannel('acme/x/one')
@@ -111,7 +111,7 @@ test('nothing is delivered before a resume, and only the channels that were resu
   assert.deepEqual(indexes(newer), [1, 1])
 })
 
-test('a burst that comes in one turn does not cut off a reader that keeps up', async (t) => {
+test('a burst in one turn does not disconnect a reader that keeps up', async (t) => {
   const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 2)
   const big = randomBytes(200_000)
@@ -120,7 +120,7 @@ test('a burst that comes in one turn does not cut off a reader that keeps up', a
   for (const agent of others) assert.deepEqual(indexes(agent), upTo(31, 2))
 })
 
-test('a reader that takes nothing holds up nobody else, and gets all in order when it takes again', async (t) => {
+test('a reader that stops reading delays no one else, and gets everything in order when it reads again', async (t) => {
   const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 2)
   const [deaf, bob] = others as [Agent, Agent]
@@ -136,7 +136,7 @@ test('a reader that takes nothing holds up nobody else, and gets all in order wh
   assert.deepEqual(indexes(deaf), upTo(41, 2))
 })
 
-test('small messages stop at the window, too', async (t) => {
+test('small messages stop at the window too', async (t) => {
   const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 1)
   const [deaf] = others as [Agent]
@@ -149,7 +149,7 @@ test('small messages stop at the window, too', async (t) => {
   assert.deepEqual(indexes(deaf), upTo(601, 2))
 })
 
-test('a reader that stands still for 30 s is cut off, and resumes from its cursor', async (t) => {
+test('a reader that stalls for 30 s is disconnected, and resumes from its cursor', async (t) => {
   const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 1)
   const [deaf] = others as [Agent]
@@ -174,7 +174,7 @@ test('a reader that stands still for 30 s is cut off, and resumes from its curso
   assert.deepEqual(indexes(again), upTo(11, 3))
 })
 
-test('a peer that does not answer a ping is gone after 10 s', async (t) => {
+test('a peer that does not answer a ping is disconnected after 10 s', async (t) => {
   const world = await openMemoryRelay(t)
   const dead = await guest(world)
   const alive = await guest(world)
@@ -186,7 +186,7 @@ test('a peer that does not answer a ping is gone after 10 s', async (t) => {
   await alive.request('resume', {})
 })
 
-test('only what was delivered is acknowledged: more closes the session', async (t) => {
+test('acknowledging more than was delivered closes the session', async (t) => {
   const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 1)
   const [bob] = others as [Agent]
@@ -202,7 +202,7 @@ test('only what was delivered is acknowledged: more closes the session', async (
   assert.equal((await bob.next('sessionClosing')).reason, CloseReason.MALFORMED)
 })
 
-test('what came before a second resume, or by an earlier session, may be acknowledged still', async (t) => {
+test('entries delivered before a second resume, or in an earlier session, can still be acknowledged', async (t) => {
   const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 1)
   const [bob] = others as [Agent]
@@ -221,7 +221,7 @@ test('what came before a second resume, or by an earlier session, may be acknowl
   assert.equal((await third.request('resume', {})).channels[0]?.cursor?.index, 7n)
 })
 
-test('an entry that is gone is told as a gap, and one with a commit in it as lost', async (t) => {
+test('deleted entries are reported as a gap, which states whether a commit was lost', async (t) => {
   const retention = { channelEntries: 30 }
   const world = await openMemoryRelay(t, { settings: { retention } })
   const { owner, others, channelId } = await channelWith(world, 2)
@@ -254,7 +254,7 @@ test('an entry that is gone is told as a gap, and one with a commit in it as los
   assert.equal((await third.next('gap')).commitLost, true)
 })
 
-test('a removed member gets the commit that removes it, may acknowledge it, and nothing after', async (t) => {
+test('a removed member gets the commit that removes it, can acknowledge it, and gets nothing after it', async (t) => {
   const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 2)
   const [bob, eve] = others as [Agent, Agent]
@@ -272,7 +272,7 @@ test('a removed member gets the commit that removes it, may acknowledge it, and 
   await bob.ended
 })
 
-test('a member that was removed while it was away gets everything up to the removal, and no more', async (t) => {
+test('a member that was removed while offline gets everything up to the removal, and no more', async (t) => {
   const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 1)
   const [bob] = others as [Agent]
@@ -308,7 +308,7 @@ test('a member that is behind when it is removed reads up to the removal, and no
   await slow.request('resume', {})
 })
 
-test('who leaves gets its own notice last, and the others see it in the log', async (t) => {
+test('an agent that leaves gets its own notice last, and the others see it in the log', async (t) => {
   const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 2)
   const [bob, eve] = others as [Agent, Agent]
@@ -330,7 +330,7 @@ test('who leaves gets its own notice last, and the others see it in the log', as
   )
 })
 
-test('a deleted channel is told to its members, connected or resumed, and breaks no session', async (t) => {
+test('members are notified of a deleted channel, connected or resumed, and no session ends', async (t) => {
   const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 2)
   const [bob, idle] = others as [Agent, Agent]
@@ -347,7 +347,7 @@ test('a deleted channel is told to its members, connected or resumed, and breaks
   assert.equal(channels[0]?.error?.code, 'not_found')
 })
 
-test('a Welcome is pushed to who is online, and given on resume to who is not, until it is acknowledged', async (t) => {
+test('a Welcome is pushed to an agent that is online, and delivered on resume to one that is not, until it is acknowledged', async (t) => {
   const world = await openMemoryRelay(t)
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const channelId = await owner.createChannel('acme/x/y')
@@ -371,7 +371,7 @@ test('a Welcome is pushed to who is online, and given on resume to who is not, u
   assert.deepEqual(cases(third), [])
 })
 
-test('a Welcome may be acknowledged before the channel is resumed, and deliveries begin after it', async (t) => {
+test('a Welcome can be acknowledged before the channel is resumed, and deliveries start after it', async (t) => {
   const world = await openMemoryRelay(t)
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const channelId = await owner.createChannel('acme/x/y')
@@ -388,7 +388,7 @@ test('a Welcome may be acknowledged before the channel is resumed, and deliverie
   assert.deepEqual(indexes(bob), [3])
 })
 
-test('however many Welcomes wait, a resume is not cut off by them, and entries come after them', async (t) => {
+test('any number of pending Welcomes does not disconnect a resuming agent, and entries come after them', async (t) => {
   const world = await openMemoryRelay(t, {
     settings: { rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000 } },
   })
@@ -411,7 +411,7 @@ test('however many Welcomes wait, a resume is not cut off by them, and entries c
   assert.ok(cases(late).lastIndexOf('deliverWelcome') < cases(late).indexOf('deliverMessage'))
 })
 
-test('a Welcome that was not sent with its commit comes later, from the sender of the commit only', async (t) => {
+test('a Welcome that was not sent with its commit can follow, from the sender of the commit only', async (t) => {
   const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 1)
   const [bob] = others as [Agent]
@@ -431,7 +431,7 @@ test('a Welcome that was not sent with its commit comes later, from the sender o
   assert.equal(toHex(late.welcome?.welcome ?? new Uint8Array()), toHex(welcome.welcome))
 })
 
-test('a rejected commit is told to members, to who is back and to who is out again', async (t) => {
+test('a rejected commit is announced to members, to agents that return and to agents that are out again', async (t) => {
   const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 2)
   const [bob, eve] = others as [Agent, Agent]
@@ -457,7 +457,7 @@ test('a rejected commit is told to members, to who is back and to who is out aga
   assert.deepEqual((await added.request('resume', {})).channels, [])
 })
 
-test('who is added again resumes after its new Welcome; of the time between it gets nothing', async (t) => {
+test('an agent that is added again resumes after its new Welcome, and gets nothing from the time in between', async (t) => {
   const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 1)
   const [bob] = others as [Agent]
@@ -476,7 +476,7 @@ test('who is added again resumes after its new Welcome; of the time between it g
   await bob.send(channelId, 3n, 1n)
 })
 
-test('removed and added by one commit: the old deliveries end with it, the new ones begin after it', async (t) => {
+test('when one commit removes and adds an agent, the old deliveries end with it and the new ones start after it', async (t) => {
   const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 1)
   const [bob] = others as [Agent]
@@ -493,7 +493,7 @@ test('removed and added by one commit: the old deliveries end with it, the new o
   await bob.send(channelId, 2n, 1n)
 })
 
-test('who is behind when it is removed and added again gets no hole in its deliveries', async (t) => {
+test('an agent that is behind when it is removed and added again gets its deliveries without a hole', async (t) => {
   const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 1)
   const [slow] = others as [Agent]

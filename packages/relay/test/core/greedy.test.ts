@@ -10,7 +10,7 @@ import { refusal } from '@static/testkit/agent'
 import { FakeApi } from '@static/testkit/relay/api'
 import { openMemoryRelay, quiet } from '../support/memory-relay.ts'
 
-test('an envelope that is not finished gives way to others, and does not wait for ever', async (t) => {
+test('an unfinished envelope makes way for others, and times out', async (t) => {
   const world = await openMemoryRelay(t, { settings: { streams: { joiningBytes: 40_000 } } })
   const wire = world.transport.wire('cbor')
   const greedy = await Agent.connect(wire)
@@ -28,7 +28,7 @@ test('an envelope that is not finished gives way to others, and does not wait fo
   assert.equal((await honest.next('sessionClosing')).reason, CloseReason.MALFORMED)
 })
 
-test('who holds most gives way, not a sender on a slow clock', async (t) => {
+test('the sender that holds the most makes way, not a sender on a slow clock', async (t) => {
   const world = await openMemoryRelay(t, { settings: { streams: { joiningBytes: 40_000 } } })
   const wire = world.transport.wire('cbor')
   const [slow, greedy, last] = [await Agent.connect(wire), await Agent.connect(wire), await Agent.connect(wire)]
@@ -41,7 +41,7 @@ test('who holds most gives way, not a sender on a slow clock', async (t) => {
   assert.equal(world.driver.counts.sessions, 2)
 })
 
-test('polls that wait hold nothing, and an agent has four at most', async (t) => {
+test('pending polls hold no memory, and an agent can have at most four', async (t) => {
   const world = await openMemoryRelay(t, { settings: { streams: { totalRequestBytes: 20_000 } } })
   const wire = world.transport.wire('cbor')
   const owner = await Agent.connect(wire, { jwt: world.api.token('acme') })
@@ -57,7 +57,7 @@ test('polls that wait hold nothing, and an agent has four at most', async (t) =>
 
 // Less than a token lives: that is a time of the wall clock.
 for (const jump of [300_000, -300_000]) {
-  test(`what waits, and what may be done again, does not depend on a wall clock that jumps by ${jump / 1000} s`, async (t) => {
+  test(`waits and rates do not depend on a wall clock that jumps by ${jump / 1000} s`, async (t) => {
     const settings = { rates: { resumedPerMinute: 100, uploadsPerMinute: 1 } }
     const world = await openMemoryRelay(t, { settings })
     const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
@@ -81,7 +81,7 @@ for (const jump of [300_000, -300_000]) {
   })
 }
 
-test('to resume costs by the channels that are named', async (t) => {
+test('the cost of a resume grows with the channels it names', async (t) => {
   const world = await openMemoryRelay(t, { settings: { rates: { resumedPerMinute: 100 } } })
   const guest = await Agent.connect(world.transport.wire('cbor', '198.51.100.1'))
   const channelIds = Array.from({ length: 60 }, () => randomBytes(16))
@@ -95,7 +95,7 @@ test('to resume costs by the channels that are named', async (t) => {
   await guest.request('resume', { channelIds })
 })
 
-test('KeyPackages and Welcomes are handed in at a bounded rate, and a commit before its signature is checked', async (t) => {
+test('uploads of KeyPackages and Welcomes are rate-limited, and commits are before their signature is checked', async (t) => {
   const world = await openMemoryRelay(t, {
     settings: { rates: { uploadsPerMinute: 2, commitsBurst: 2, ownCommitsBurst: 1 } },
   })
@@ -112,7 +112,7 @@ test('KeyPackages and Welcomes are handed in at a bounded rate, and a commit bef
   await assert.rejects(owner.request('sendWelcome', welcome), refusal('rate_limited'))
 })
 
-test('marks cannot be guessed: only who reads gets more', async (t) => {
+test('marks cannot be guessed: only an agent that reads gets more', async (t) => {
   const world = await openMemoryRelay(t)
   const wire = world.transport.wire('cbor')
   const owner = await Agent.connect(wire, { jwt: world.api.token('acme') })
@@ -135,7 +135,7 @@ test('marks cannot be guessed: only who reads gets more', async (t) => {
   assert.equal((await reader.next('sessionClosing')).reason, CloseReason.MALFORMED)
 })
 
-test('acknowledgements that come in heaps are stored together', async (t) => {
+test('many acknowledgements are stored together', async (t) => {
   const world = await openMemoryRelay(t)
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const channelId = await owner.createChannel('acme/x/y')
@@ -153,7 +153,7 @@ test('acknowledgements that come in heaps are stored together', async (t) => {
   assert.equal(channels[0]?.cursor?.index, 200n)
 })
 
-test('join requests beyond the bound push out those to whoever has most', async (t) => {
+test('join requests beyond the limit evict those of the owner that has the most', async (t) => {
   const world = await openMemoryRelay(t, {
     settings: { counts: { joinsPerInvite: 20_000 }, streams: { openingsBurst: 50_000, openingsPerSecond: 1 } },
   })
@@ -184,7 +184,7 @@ test('join requests beyond the bound push out those to whoever has most', async 
   assert.equal(requests.length, 1)
 })
 
-test('an API that hangs keeps nobody waiting once the keys are known', async () => {
+test('an API that hangs keeps no one waiting once the keys are known', async () => {
   let now = 1_800_000_000_000
   const api = new FakeApi(() => now)
   let hang = false

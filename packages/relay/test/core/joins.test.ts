@@ -81,7 +81,7 @@ test('a joiner with the token asks, the owner polls, commits, and the joiner get
   await assert.rejects(ask(await joiner(at), token), refusal('invite_used_up'))
 })
 
-test('who was added by the last use asks again and is not refused, until it has its Welcome', async (t) => {
+test('an agent that was added with the last use can ask again until it has its Welcome', async (t) => {
   const at = await scene(t)
   const { owner, channelId } = at
   const token = await invite(at)
@@ -100,7 +100,7 @@ test('who was added by the last use asks again and is not refused, until it has 
   await assert.rejects(ask(bob, token), refusal('invite_used_up'))
 })
 
-test('without the token nobody gets as far as the owner', async (t) => {
+test('without the token, no request reaches the owner', async (t) => {
   const at = await scene(t)
   const { owner, channelId } = at
   const token = await invite(at)
@@ -119,7 +119,7 @@ test('without the token nobody gets as far as the owner', async (t) => {
   assert.deepEqual(await polled(owner, channelId), [])
 })
 
-test('expired, revoked and used-up invites say so, to who holds the token only', async (t) => {
+test('expired, revoked and used-up invites are reported as such, but only to holders of the token', async (t) => {
   const at = await scene(t)
   const { owner, world } = at
   const token = await invite(at)
@@ -159,7 +159,7 @@ test('fields of an invite and of a request are checked', async (t) => {
   assert.equal((await polled(owner, channelId)).length, 1)
 })
 
-test('only members with an account register, and guests neither poll nor answer nor revoke', async (t) => {
+test('only members with an account can register invites, and guests cannot poll, answer or revoke', async (t) => {
   const at = await scene(t)
   const { world, channelId } = at
   const stranger = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('other') })
@@ -172,7 +172,7 @@ test('only members with an account register, and guests neither poll nor answer 
   await assert.rejects(guest.request('revokeInvite', { inviteId: randomBytes(16) }), refusal('api_key_required'))
 })
 
-test('a poll returns at once when somebody waits', async (t) => {
+test('a poll returns immediately if a joiner is waiting', async (t) => {
   const at = await scene(t)
   const { owner, channelId } = at
   const token = await invite(at)
@@ -182,7 +182,7 @@ test('a poll returns at once when somebody waits', async (t) => {
   assert.deepEqual(await polled(owner, channelId, { waitMs: 60_000 }), [toHex(bob.id)])
 })
 
-test('a poll waits for the first one, and no longer than it was told', async (t) => {
+test('a poll waits for the first joiner, but no longer than requested', async (t) => {
   const at = await scene(t)
   const { owner, channelId, world } = at
   const token = await invite(at)
@@ -205,7 +205,7 @@ test('a poll waits for the first one, and no longer than it was told', async (t)
   await longest
 })
 
-test('an owner that comes back hears at once of who was given to its lost session', async (t) => {
+test('an owner that reconnects immediately gets the joiners that were delivered to its lost session', async (t) => {
   const at = await scene(t)
   const { owner, channelId, world } = at
   const bob = await joiner(at)
@@ -216,7 +216,7 @@ test('an owner that comes back hears at once of who was given to its lost sessio
   assert.deepEqual(await polled(again, channelId, { waitMs: 60_000 }), [toHex(bob.id)])
 })
 
-test('a poll whose stream is gone is forgotten, and the joiner goes to the next one', async (t) => {
+test('a poll whose stream has ended is dropped, and the joiner goes to the next poll', async (t) => {
   const at = await scene(t)
   const { owner, channelId, world } = at
   const token = await invite(at)
@@ -230,7 +230,7 @@ test('a poll whose stream is gone is forgotten, and the joiner goes to the next 
   assert.deepEqual(await polled(again, channelId, { waitMs: 60_000 }), [toHex(bob.id)])
 })
 
-test('only the agent that registered an invite polls, answers and revokes it', async (t) => {
+test('only the agent that registered an invite can poll, answer and revoke it', async (t) => {
   const at = await scene(t)
   const { owner, channelId, world } = at
   const member = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
@@ -251,7 +251,7 @@ test('only the agent that registered an invite polls, answers and revokes it', a
   await assert.rejects(owner.request('answerJoin', answer), refusal('not_found'), 'it is answered')
 })
 
-test('a revocation answers everybody who waits', async (t) => {
+test('a revocation answers all waiting joiners', async (t) => {
   const at = await scene(t)
   const { owner, channelId } = at
   const token = await invite(at, { maxUses: 5 })
@@ -262,7 +262,7 @@ test('a revocation answers everybody who waits', async (t) => {
   assert.deepEqual(await polled(owner, channelId), [])
 })
 
-test('with its channel an invite is gone, and who waits is told', async (t) => {
+test('an invite is deleted with its channel, and waiting joiners are notified', async (t) => {
   const at = await scene(t)
   const token = await invite(at)
   const bob = await joiner(at)
@@ -272,7 +272,7 @@ test('with its channel an invite is gone, and who waits is told', async (t) => {
   await assert.rejects(ask(bob, token), refusal('invite_invalid'))
 })
 
-test('a request that is repeated takes the place of the first; after 10 minutes it is forgotten', async (t) => {
+test('a repeated request replaces the first one, and expires after 10 minutes', async (t) => {
   const at = await scene(t)
   const { owner, channelId, world } = at
   const token = await invite(at)
@@ -291,7 +291,7 @@ test('a request that is repeated takes the place of the first; after 10 minutes 
   assert.equal((await polled(owner, channelId)).length, 0)
 })
 
-test('a joiner that calls proves the nonce of its token', async (t) => {
+test('a joiner that uses unary calls proves the nonce of its token', async (t) => {
   const at = await scene(t)
   const token = await invite(at)
   const bob = new UnaryAgent(at.world)
@@ -306,7 +306,7 @@ test('a joiner that calls proves the nonce of its token', async (t) => {
   assert.deepEqual(await polled(at.owner, at.channelId), [toHex(bob.key.id)])
 })
 
-test('bounds: requests per invite, per agent and minute, invites per channel, requests per poll', async (t) => {
+test('limits: requests per invite, per agent and minute, invites per channel, requests per poll', async (t) => {
   const settings = { counts: { joinsPerInvite: 3, invitesPerChannel: 2 }, rates: { joinsPerMinute: 4 } }
   const at = await scene(t, settings)
   const { owner, channelId } = at

@@ -32,7 +32,7 @@ async function scene(
   return { world, owner, bob, channelId, fresh }
 }
 
-test('the signature key and the lifetime are read, and nothing else is taken for a KeyPackage', () => {
+test('the signature key and the lifetime are read, and nothing else passes for a KeyPackage', () => {
   const key = makeKey().publicKey
   const whole = makeKeyPackage(key, { notBefore: 5, notAfter: 2 ** 40 })
   const facts = readKeyPackage(whole)
@@ -52,7 +52,7 @@ test('the signature key and the lifetime are read, and nothing else is taken for
   assert.equal(readKeyPackage(new Uint8Array()), undefined)
 })
 
-test('a cut KeyPackage is none, and no bytes make the reader fail', (t) => {
+test('a truncated KeyPackage is rejected, and no input makes the reader throw', (t) => {
   t.diagnostic(`seed ${SEED}`)
   const random = randomNumbers(SEED)
   const whole = makeKeyPackage(makeKey().publicKey)
@@ -71,7 +71,7 @@ test('a cut KeyPackage is none, and no bytes make the reader fail', (t) => {
   }
 })
 
-test("a member takes another agent's KeyPackage, each one once, in the order of the upload", async (t) => {
+test('a member claims the KeyPackages of another agent, each one once, in upload order', async (t) => {
   const { owner, bob, channelId, fresh } = await scene(t)
   const uploaded = [fresh(), fresh(), fresh()]
   assert.equal((await bob.request('uploadKeyPackage', { keyPackages: uploaded })).held, 3)
@@ -82,7 +82,7 @@ test("a member takes another agent's KeyPackage, each one once, in the order of 
   await assert.rejects(owner.request('addMember', { channelId, agentId: bob.id }), refusal('key_package_unavailable'))
 })
 
-test('only a member with an account takes one, and of an agent that exists', async (t) => {
+test('only a member with an account can claim one, of an agent that exists', async (t) => {
   const { world, owner, bob, channelId, fresh } = await scene(t)
   await bob.request('uploadKeyPackage', { keyPackages: [fresh()] })
   await assert.rejects(bob.request('addMember', { channelId, agentId: bob.id }), refusal('not_found'))
@@ -99,7 +99,7 @@ test('only a member with an account takes one, and of an agent that exists', asy
   await owner.request('addMember', { channelId, agentId: bob.id })
 })
 
-test('malformed, too long, of another key or expired: invalid_request, and nothing of the upload is kept', async (t) => {
+test('a KeyPackage that is malformed, too long, of another key or expired is invalid_request, and nothing of the upload is kept', async (t) => {
   const { world, bob, fresh } = await scene(t)
   const now = Math.floor(world.now() / 1000)
   const bad = [
@@ -118,7 +118,7 @@ test('malformed, too long, of another key or expired: invalid_request, and nothi
   assert.equal((await bob.request('uploadKeyPackage', { keyPackages: [fresh()] })).held, 1)
 })
 
-test('a KeyPackage that no adder would take is refused at upload, with the reason', async (t) => {
+test('a KeyPackage that no member would accept is refused at upload, with the reason', async (t) => {
   const { bob } = await scene(t)
   const upload = (bytes: Uint8Array): Promise<unknown> => bob.request('uploadKeyPackage', { keyPackages: [bytes] })
   const made = (extensions: readonly number[]): Uint8Array =>
@@ -131,7 +131,7 @@ test('a KeyPackage that no adder would take is refused at upload, with the reaso
   await upload(made([...grease(31), 0xf57a]))
 })
 
-test('the relay holds 64 of an agent, the newest, and none twice', async (t) => {
+test('the relay keeps the 64 newest per agent, without duplicates', async (t) => {
   const { bob, fresh } = await scene(t)
   const many = Array.from({ length: 64 }, () => fresh())
   assert.equal((await bob.request('uploadKeyPackage', { keyPackages: many.slice(0, 40) })).held, 40)
@@ -142,7 +142,7 @@ test('the relay holds 64 of an agent, the newest, and none twice', async (t) => 
   await assert.rejects(bob.request('uploadKeyPackage', { keyPackages: tooMany }), refusal('invalid_request'))
 })
 
-test('one that has expired meanwhile is not given out, and an opening tells how many are left', async (t) => {
+test('a KeyPackage that has expired is not handed out, and opening a session reports how many are left', async (t) => {
   const { world, owner, bob, channelId, fresh } = await scene(t)
   const now = Math.floor(world.now() / 1000)
   const short = makeKeyPackage(bob.key.publicKey, { notBefore: now - 60, notAfter: now + 100 })
@@ -156,7 +156,7 @@ test('one that has expired meanwhile is not given out, and an opening tells how 
   assert.deepEqual(Buffer.from(keyPackage), Buffer.from(long))
 })
 
-test('below 8 the agent is told to upload more', async (t) => {
+test('below 8, the agent is asked to upload more', async (t) => {
   const { owner, bob, channelId, fresh } = await scene(t)
   await bob.request('uploadKeyPackage', { keyPackages: Array.from({ length: 9 }, () => fresh()) })
   await owner.request('addMember', { channelId, agentId: bob.id })
@@ -166,7 +166,7 @@ test('below 8 the agent is told to upload more', async (t) => {
   assert.equal((await bob.next('keyPackagesLow')).held, 7)
 })
 
-test('claims have a rate per claimer and per target; who is refused uses up nothing of the target', async (t) => {
+test('claims are rate-limited per claimer and per target, and a refused claimer does not use up the rate of the target', async (t) => {
   const { world, owner, bob, channelId, fresh } = await scene(t, {
     rates: { claimsPerMinute: 6, claimsPerTargetPerMinute: 4 },
   })
@@ -188,7 +188,7 @@ test('claims have a rate per claimer and per target; who is refused uses up noth
   await claim(other)
 })
 
-test('the pool is bounded in agents and in bytes: of whoever holds most, who uploaded longest ago is forgotten', () => {
+test('the pool is limited in agents and bytes: the account that holds the most loses its oldest upload', () => {
   const pool = new KeyPackagePool(3, 1000)
   const upload = (account: string, agent: string, size: number): string[] => {
     const bytes = randomBytes(size)

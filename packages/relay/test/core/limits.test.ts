@@ -25,7 +25,7 @@ function dial(world: MemoryRelay, address?: string): Promise<Agent> {
 
 const TURNED_AWAY = [CloseReason.SHUTDOWN, 'rate_limited']
 
-test('sessions per address: one too many is turned away, other addresses are not', async (t) => {
+test('sessions per address: one too many is refused, other addresses are not affected', async (t) => {
   const world = await openMemoryRelay(t, { settings: { streams: { perAddress: 3 } } })
   const wire = world.transport.wire('cbor', '198.51.100.1')
   const first = await Agent.connect(wire)
@@ -37,7 +37,7 @@ test('sessions per address: one too many is turned away, other addresses are not
   await Agent.connect(wire)
 })
 
-test('sessions of one address that are not open yet are bounded apart', async (t) => {
+test('sessions of one address that are not open yet have their own limit', async (t) => {
   const world = await openMemoryRelay(t, { settings: { streams: { unauthenticatedPerAddress: 2 } } })
   const waiting = await dial(world, '198.51.100.1')
   await dial(world, '198.51.100.1')
@@ -46,7 +46,7 @@ test('sessions of one address that are not open yet are bounded apart', async (t
   await Agent.connect(world.transport.wire('cbor', '198.51.100.1'))
 })
 
-test('an IPv6 user is its /64, however the address is written', async (t) => {
+test('an IPv6 user counts as its /64, however the address is written', async (t) => {
   const world = await openMemoryRelay(t, { settings: { streams: { perAddress: 2 } } })
   await Agent.connect(world.transport.wire('cbor', '2001:db8:0:1::1'))
   await Agent.connect(world.transport.wire('cbor', '2001:DB8:0:1:aaaa:bbbb:cccc:dddd'))
@@ -80,7 +80,7 @@ test('addresses as the limits count them', () => {
   assert.equal(addressText(new Uint8Array()), undefined)
 })
 
-test('openings have a rate per address', async (t) => {
+test('session openings are rate-limited per address', async (t) => {
   const world = await openMemoryRelay(t, { settings: { streams: { openingsPerSecond: 2, openingsBurst: 3 } } })
   for (let count = 0; count < 3; count++) (await dial(world, '198.51.100.1')).close()
   const refused = await dial(world, '198.51.100.1')
@@ -92,7 +92,7 @@ test('openings have a rate per address', async (t) => {
   await Agent.connect(world.transport.wire('cbor', '198.51.100.1'))
 })
 
-test('unary calls have a rate per address', async (t) => {
+test('unary calls are rate-limited per address', async (t) => {
   const world = await openMemoryRelay(t, { settings: { streams: { callsPerSecond: 1, callsBurst: 3 } } })
   const agent = new UnaryAgent(world)
   await agent.open()
@@ -102,7 +102,7 @@ test('unary calls have a rate per address', async (t) => {
   await elsewhere.open()
 })
 
-test('rates: a burst, then so many a second, in bounded memory', () => {
+test('rates allow a burst, then a number per second, in bounded memory', () => {
   const rates = new Rates(2, 3, 2)
   assert.deepEqual(
     [1, 2, 3, 4].map(() => rates.take('a', 0)),
@@ -117,14 +117,14 @@ test('rates: a burst, then so many a second, in bounded memory', () => {
   assert.equal(rates.take('b', 500), 0, 'b was quiet longest and is forgotten')
 })
 
-test('streams in all are bounded', async (t) => {
+test('the total number of streams is limited', async (t) => {
   const world = await openMemoryRelay(t, { settings: { streams: { total: 2 } } })
   await Agent.connect(world.transport.wire('cbor'))
   await Agent.connect(world.transport.wire('cbor', '198.51.100.2'))
   assert.deepEqual(await closing(await dial(world, '198.51.100.3')), [CloseReason.SHUTDOWN, 'unavailable'])
 })
 
-test('a full endpoint tells which port to dial instead', async () => {
+test('a full endpoint names the port to dial instead', async () => {
   const pure = await PureRelay.make()
   pure.open(1, {
     transport: 'quic',
@@ -137,7 +137,7 @@ test('a full endpoint tells which port to dial instead', async () => {
   assert.deepEqual([error?.code, error?.redirectPort, pure.ended.has(1)], ['unavailable', 4434, true])
 })
 
-test('too many requests that wait for their answers end the session', async (t) => {
+test('too many pending requests end the session', async (t) => {
   const world = await openMemoryRelay(t, { settings: { streams: { requests: 4 } } })
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const channelId = await owner.createChannel('acme/x/y')
@@ -150,7 +150,7 @@ test('too many requests that wait for their answers end the session', async (t) 
   assert.deepEqual({ ...world.driver.counts }, { streams: 0, sessions: 0, requests: 0, pending: 0 })
 })
 
-test('too many bytes of one session that wait end it, and of all together are refused', async (t) => {
+test('too many pending bytes end a session, and beyond the total of all sessions requests are refused', async (t) => {
   const streams = { requestBytes: 500_000, totalRequestBytes: 700_000 }
   const world = await openMemoryRelay(t, { settings: { streams } })
   const { promise, resolve } = Promise.withResolvers<void>()
@@ -174,7 +174,7 @@ test('too many bytes of one session that wait end it, and of all together are re
   await bob.send(two, 0n, 2n, randomBytes(200_000))
 })
 
-test('who asks and does not take the answers is cut off with a word, at 1.25 MiB that wait', async (t) => {
+test('an agent that sends requests but does not read the responses is disconnected with an error, at 1.25 MiB pending', async (t) => {
   const world = await openMemoryRelay(t)
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const founding = { name: 'acme/x/y', channelId: randomBytes(16), welcome: randomBytes(18_000) }
@@ -185,7 +185,7 @@ test('who asks and does not take the answers is cut off with a word, at 1.25 MiB
   await Promise.all(asked)
 })
 
-test('an envelope of 4 KiB before the opening, of 64 KiB after it, and of 4 MiB as a member', async (t) => {
+test('envelopes are limited to 4 KiB before the session opens, 64 KiB after it, and 4 MiB for a member', async (t) => {
   const world = await openMemoryRelay(t)
   const small = await dial(world)
   small.write(cutEnvelope(randomBytes(ENVELOPE_LIMITS.unauthenticated + 1)))
@@ -206,7 +206,7 @@ test('an envelope of 4 KiB before the opening, of 64 KiB after it, and of 4 MiB 
   assert.deepEqual(await closing(owner), [CloseReason.MALFORMED, 'invalid_request'])
 })
 
-test('who was a member before, or becomes one by a Welcome, may send long envelopes', async (t) => {
+test('an agent that already was a member, or becomes one by a Welcome, may send long envelopes', async (t) => {
   const world = await openMemoryRelay(t)
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const channelId = await owner.createChannel('acme/x/y')
@@ -217,7 +217,7 @@ test('who was a member before, or becomes one by a Welcome, may send long envelo
   await again.send(channelId, 1n, 2n, randomBytes(200_000))
 })
 
-test('envelopes that are not complete have a budget over all sessions', async (t) => {
+test('unfinished envelopes share a budget across all sessions', async (t) => {
   const world = await openMemoryRelay(t, { settings: { streams: { joiningBytes: 300_000 } } })
   const members: Agent[] = []
   for (const account of ['a', 'b', 'c']) {
@@ -240,7 +240,7 @@ test('envelopes that are not complete have a budget over all sessions', async (t
   assert.deepEqual(await closing(second), [CloseReason.MALFORMED, 'unavailable'])
 })
 
-test('cells that break a rule end the session, before and after its opening', async (t) => {
+test('cells that violate the protocol end the session, before and after it opens', async (t) => {
   const world = await openMemoryRelay(t)
   const bad = {
     'an unknown type': cell(9, 0),
@@ -272,7 +272,7 @@ function cell(type: number, length: number): Uint8Array {
   return bytes
 }
 
-test('random bytes, in chunks of any size, disturb nobody else', async (t) => {
+test('random bytes, in chunks of any size, affect no other session', async (t) => {
   t.diagnostic(`seed ${SEED}`)
   const random = randomNumbers(SEED)
   const world = await openMemoryRelay(t)
@@ -291,7 +291,7 @@ test('random bytes, in chunks of any size, disturb nobody else', async (t) => {
   assert.equal(world.driver.counts.streams, 1)
 })
 
-test('an acknowledgement before the opening ends the session, and says what was wrong', async (t) => {
+test('an acknowledgement before the session opens ends the stream with the reason', async (t) => {
   const world = await openMemoryRelay(t)
   const early = await dial(world)
   early.write(makeCell('ack', new Uint8Array([0xa0])))
@@ -310,7 +310,7 @@ test('a request without an id or without a body ends the session', async (t) => 
   }
 })
 
-test('commits: so many a second with a burst, and losers are told how long to wait', async (t) => {
+test('commits are limited to a number per second with a burst, and losers learn how long to wait', async (t) => {
   const rates = { commitsPerSecond: 1, commitsBurst: 6, ownCommitsBurst: 4 }
   const world = await openMemoryRelay(t, { settings: { rates } })
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
@@ -328,7 +328,7 @@ test('commits: so many a second with a burst, and losers are told how long to wa
   await owner.commit(channelId, 9n)
 })
 
-test('channels: names, ids and Welcomes are checked, an account has so many, a resume names so many', async (t) => {
+test('names, ids and Welcomes of channels are checked, and channels per account and per resume are limited', async (t) => {
   const world = await openMemoryRelay(t, { settings: { counts: { channelsPerAccount: 2, resumedChannels: 2 } } })
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const found = (name: string, changes: object = {}): Promise<unknown> =>

@@ -57,7 +57,7 @@ async function closing(agent: Agent): Promise<{ reason: CloseReason; code: strin
   return { reason, code: error?.code }
 }
 
-test('an agent with a JWT opens a session and learns its id and how long it lasts', async (t) => {
+test('an agent with a JWT opens a session and learns its id and lifetime', async (t) => {
   const world = await openMemoryRelay(t)
   const agent = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   assert.deepEqual(Buffer.from(agent.opened?.agentId ?? []), Buffer.from(agent.id))
@@ -68,7 +68,7 @@ test('an agent with a JWT opens a session and learns its id and how long it last
   assert.deepEqual(Buffer.from(agent.challenge?.relayId ?? []), Buffer.from(world.store.deployment.relayId))
 })
 
-test('an agent without a JWT is a guest: it may ask for its channels and not create any', async (t) => {
+test('an agent without a JWT is a guest: it can resume its channels but not create any', async (t) => {
   const world = await openMemoryRelay(t)
   const guest = await Agent.connect(world.transport.wire('protobuf'))
   assert.equal(guest.opened?.expiresInMs, 0)
@@ -77,7 +77,7 @@ test('an agent without a JWT is a guest: it may ask for its channels and not cre
   await assert.rejects(guest.refresh(world.api.token('acme')), refusal('not_allowed'))
 })
 
-test('a relay without guests asks for an API key', async (t) => {
+test('a relay that accepts no guests requires an API key', async (t) => {
   const world = await openMemoryRelay(t, { guests: false })
   const agent = await Agent.dial(world.transport.wire('cbor'), makeKey())
   await assert.rejects(agent.open(), refusal('api_key_required'))
@@ -85,7 +85,7 @@ test('a relay without guests asks for an API key', async (t) => {
   await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
 })
 
-test('every traffic profile opens, and the strict one may say its rate', async (t) => {
+test('every traffic profile can be opened, and strict may state its rate', async (t) => {
   const world = await openMemoryRelay(t)
   for (const traffic of ['standard', 'private', 'strict', 'off'] as const) {
     const agent = await challenged(world)
@@ -148,7 +148,7 @@ for (const [what, changes, code] of [
   })
 }
 
-test('a challenge is good for 30 s', async (t) => {
+test('a challenge is valid for 30 s', async (t) => {
   const world = await openMemoryRelay(t, { settings: { session: { openMs: 120_000 } } })
   const early = await challenged(world)
   await world.advance(30_000)
@@ -159,7 +159,7 @@ test('a challenge is good for 30 s', async (t) => {
 })
 
 for (const jump of [3_600_000, -3_600_000]) {
-  test(`a wall clock that jumps by ${jump / 1000} s makes no opening late, and none early`, async (t) => {
+  test(`a wall clock that jumps by ${jump / 1000} s does not change the timeout of an opening`, async (t) => {
     const world = await openMemoryRelay(t)
     const early = await challenged(world)
     const late = await challenged(world)
@@ -171,7 +171,7 @@ for (const jump of [3_600_000, -3_600_000]) {
     await late.ended
   })
 
-  test(`a challenge is good for 30 s, also if the wall clock jumps by ${jump / 1000} s`, async (t) => {
+  test(`a challenge is valid for 30 s, even if the wall clock jumps by ${jump / 1000} s`, async (t) => {
     const world = await openMemoryRelay(t, { settings: { session: { openMs: 120_000 } } })
     const late = await challenged(world)
     world.skew(jump)
@@ -180,7 +180,7 @@ for (const jump of [3_600_000, -3_600_000]) {
   })
 }
 
-test('a challenge is good on its own stream only, and a newer one takes its place', async (t) => {
+test('a challenge is valid only on its own stream, and a newer one replaces it', async (t) => {
   const world = await openMemoryRelay(t)
   const key = makeKey()
   const first = await challenged(world, key)
@@ -191,7 +191,7 @@ test('a challenge is good on its own stream only, and a newer one takes its plac
   await assert.rejects(first.request('openSession', old), refusal('auth_failed'))
 })
 
-test('an answer that was good once is not good again, neither here nor for a token', async (t) => {
+test('an answer is valid only once: not again here, and not for a token', async (t) => {
   const world = await openMemoryRelay(t)
   const agent = await challenged(world)
   const answer = answered(agent)
@@ -204,7 +204,7 @@ test('an answer that was good once is not good again, neither here nor for a tok
   await assert.rejects(unary.answer(agent.challenge), refusal('auth_failed'))
 })
 
-test('a second opening on the same stream is refused, and the session goes on', async (t) => {
+test('a second opening on the same stream is refused, and the session continues', async (t) => {
   const world = await openMemoryRelay(t)
   const agent = await challenged(world)
   await agent.request('openSession', answered(agent))
@@ -213,7 +213,7 @@ test('a second opening on the same stream is refused, and the session goes on', 
   await agent.request('resume', {})
 })
 
-test('JWTs: of another agent, run out, from elsewhere and garbage are refused', async (t) => {
+test('JWTs of another agent, expired ones, those of another issuer and garbage are refused', async (t) => {
   const world = await openMemoryRelay(t)
   const stranger = (await openMemoryRelay(t)).api
   const key = makeKey()
@@ -234,7 +234,7 @@ test('JWTs: of another agent, run out, from elsewhere and garbage are refused', 
   await Agent.connect(world.transport.wire('cbor'), { key, jwt: world.api.token('acme', { mode: 'test' }) })
 })
 
-test('without the API a JWT cannot be checked: the agent is told to come again', async (t) => {
+test('without the API a JWT cannot be checked, and the agent is asked to retry', async (t) => {
   const world = await openMemoryRelay(t)
   const jwt = world.api.token('acme')
   world.api.reachable = false
@@ -255,7 +255,7 @@ test('a session that is not opened within 5 s is closed', async (t) => {
   assert.deepEqual(await closing(agent), { reason: CloseReason.EXPIRED, code: 'auth_failed' })
 })
 
-test('nothing is done before a session is open', async (t) => {
+test('no request is served before a session is open', async (t) => {
   const world = await openMemoryRelay(t)
   const agent = await Agent.dial(world.transport.wire('cbor'), makeKey())
   const requests: Record<string, object> = {
@@ -274,7 +274,7 @@ test('nothing is done before a session is open', async (t) => {
   assert.deepEqual(await closing(agent), { reason: CloseReason.MALFORMED, code: 'auth_failed' })
 })
 
-test('a session token opens nothing on a session stream', async (t) => {
+test('a session token does not open a session on a stream', async (t) => {
   const world = await openMemoryRelay(t)
   const unary = new UnaryAgent(world)
   await unary.open(world.api.token('acme'))
@@ -284,7 +284,7 @@ test('a session token opens nothing on a session stream', async (t) => {
   assert.equal(answer.case === 'error' && answer.value.code, 'auth_failed')
 })
 
-test('when its JWT has run out a session has 30 s left, then it is closed with auth_failed', async (t) => {
+test('a session is closed with auth_failed 30 s after its JWT has expired', async (t) => {
   const world = await openMemoryRelay(t)
   const agent = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const guest = await Agent.connect(world.transport.wire('cbor'))
@@ -308,7 +308,7 @@ test('a refresh with a new JWT keeps a session alive', async (t) => {
   await agent.ended
 })
 
-test('a refresh keeps account and mode; what is refused changes nothing', async (t) => {
+test('a refresh must keep account and mode, and a refused one changes nothing', async (t) => {
   const world = await openMemoryRelay(t)
   const jwt = world.api.token('acme', { mode: 'test' })
   const agent = await Agent.connect(world.transport.wire('cbor'), { jwt })
@@ -326,7 +326,7 @@ test('a refresh keeps account and mode; what is refused changes nothing', async 
   await agent.ended
 })
 
-test('a newer session takes the place of the older one, which is told', async (t) => {
+test('a newer session replaces the older one, which is notified', async (t) => {
   const world = await openMemoryRelay(t)
   const key = makeKey()
   const older = await Agent.connect(world.transport.wire('cbor'), { key })
@@ -336,7 +336,7 @@ test('a newer session takes the place of the older one, which is told', async (t
   assert.deepEqual({ ...world.driver.counts }, { streams: 1, sessions: 1, requests: 0, pending: 0 })
 })
 
-test('an opening that fails does not disturb the session that is there', async (t) => {
+test('a failed opening does not affect the existing session', async (t) => {
   const world = await openMemoryRelay(t)
   const agent = await Agent.connect(world.transport.wire('cbor'))
   const thief = await challenged(world)
@@ -349,7 +349,7 @@ test('an opening that fails does not disturb the session that is there', async (
 
 const HELLO = { revision: REVISION, agentAddress: new Uint8Array([198, 51, 100, 7]) }
 
-test("a proxy says hello before its agent's opening, which passes through unchanged", async (t) => {
+test('a proxy sends ProxyHello before the opening of its agent, which passes through unchanged', async (t) => {
   const world = await openMemoryRelay(t)
   const agent = await Agent.dial(world.transport.wire('cbor', '192.0.2.9', true), makeKey())
   await agent.request('proxyHello', HELLO)
@@ -358,7 +358,7 @@ test("a proxy says hello before its agent's opening, which passes through unchan
   await assert.rejects(agent.request('proxyHello', HELLO), refusal('not_allowed'))
 })
 
-test('only a proxy that the relay knows says hello, and only once', async (t) => {
+test('only a known proxy can send ProxyHello, and only once', async (t) => {
   const world = await openMemoryRelay(t)
   const stranger = await Agent.dial(world.transport.wire('cbor'), makeKey())
   await assert.rejects(stranger.request('proxyHello', HELLO), refusal('not_allowed'))
@@ -370,7 +370,7 @@ test('only a proxy that the relay knows says hello, and only once', async (t) =>
   await assert.rejects(proxy.request('proxyHello', HELLO), refusal('not_allowed'))
 })
 
-test('a proxy that is older than the agent is refused, because it would lose fields', async (t) => {
+test('a proxy that is older than the agent is refused, because it would drop fields', async (t) => {
   const world = await openMemoryRelay(t)
   const agent = await Agent.dial(world.transport.wire('cbor', '192.0.2.9', true), makeKey())
   await agent.request('proxyHello', HELLO)
@@ -378,7 +378,7 @@ test('a proxy that is older than the agent is refused, because it would lose fie
   await agent.request('getChallenge', { revision: REVISION })
 })
 
-test("limits per address count a proxy's sessions by their agents' addresses", async (t) => {
+test('limits per address count the sessions of a proxy by the addresses of their agents', async (t) => {
   const world = await openMemoryRelay(t, { settings: { streams: { perAddress: 2 } } })
   const through = async (last: number): Promise<Agent> => {
     const agent = await Agent.dial(world.transport.wire('cbor', '192.0.2.9', true), makeKey())
@@ -399,7 +399,7 @@ test("limits per address count a proxy's sessions by their agents' addresses", a
   await through(1)
 })
 
-test('a proxy passes unary calls on, also long ones and such that wait', async (t) => {
+test('a proxy forwards unary calls, including long ones and pending ones', async (t) => {
   const world = await openMemoryRelay(t)
   const unary = new UnaryAgent(world)
   await unary.open(world.api.token('acme'))
@@ -417,7 +417,7 @@ test('a proxy passes unary calls on, also long ones and such that wait', async (
   assert.equal((await poll).case, 'pollJoinRequests')
 })
 
-test('a challenge that came through a proxy is good once, for its stream or for a token', async (t) => {
+test('a challenge issued through a proxy is valid once, for its stream or for a token', async (t) => {
   const world = await openMemoryRelay(t)
   const key = makeKey()
   const proxied = await Agent.dial(world.transport.wire('cbor', '192.0.2.9', true), key)

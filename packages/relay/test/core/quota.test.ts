@@ -36,7 +36,7 @@ async function spentIn({ driver, api }: MemoryRelay, account = ACME): Promise<nu
   return api.spent.get(account) ?? 0
 }
 
-test('every accepted message is one unit, and commits, acknowledgements and the rest are none', async (t) => {
+test('every accepted message costs one unit; commits, acknowledgements and the rest cost none', async (t) => {
   const world = await openMemoryRelay(t)
   const { owner, channelId } = await owned(world)
   for (let counter = 1n; counter <= 25n; counter++) await owner.send(channelId, 0n, counter)
@@ -47,7 +47,7 @@ test('every accepted message is one unit, and commits, acknowledgements and the 
   assert.equal(world.api.left.get(ACME), 1_000_000 - 25)
 })
 
-test('a message that is refused or repeated costs nothing', async (t) => {
+test('a refused or repeated message costs nothing', async (t) => {
   const world = await openMemoryRelay(t)
   const { owner, channelId } = await owned(world)
   const messageId = randomBytes(16)
@@ -63,7 +63,7 @@ test('a message that is refused or repeated costs nothing', async (t) => {
   assert.equal(await spentIn(world), 1)
 })
 
-test('above its allowance the owner pays for commits by their bytes, or is refused; a guest never costs it', async (t) => {
+test('beyond its allowance the owner pays for commits by their bytes, or is refused; guests never cost it', async (t) => {
   const settings = { retention: { freeCommitBytes: 8000 }, rates: { commitsBurst: 100 } }
   const world = await openMemoryRelay(t, { settings })
   world.api.left.set(ACME, 7)
@@ -81,7 +81,7 @@ test('above its allowance the owner pays for commits by their bytes, or is refus
   assert.equal(await spentIn(world), 7)
 })
 
-test('at the limit a message is refused with quota_exceeded, and not one before', async (t) => {
+test('a message is refused with quota_exceeded at the limit, and not one earlier', async (t) => {
   const world = await openMemoryRelay(t)
   world.api.left.set(ACME, 7)
   const { owner, channelId } = await owned(world)
@@ -94,7 +94,7 @@ test('at the limit a message is refused with quota_exceeded, and not one before'
   assert.equal(await spentIn(world), 8)
 })
 
-test('what other relays hold may come back: unavailable, not quota_exceeded', async (t) => {
+test('quota leased to other relays may be returned: unavailable, not quota_exceeded', async (t) => {
   const world = await openMemoryRelay(t)
   world.api.left.set(ACME, 0)
   world.api.outstanding = 500
@@ -102,7 +102,7 @@ test('what other relays hold may come back: unavailable, not quota_exceeded', as
   await assert.rejects(owner.send(channelId, 0n, 1n), refusal('unavailable'))
 })
 
-test('without the API a lease is spent to its end, and then a message is unavailable', async (t) => {
+test('without the API a lease is used up, and then messages are refused as unavailable', async (t) => {
   const world = await openMemoryRelay(t, { settings: { leaseUnits: 3 } })
   const { owner, channelId } = await owned(world)
   await owner.send(channelId, 0n, 1n)
@@ -126,7 +126,7 @@ test('without the API a lease is spent to its end, and then a message is unavail
   assert.equal(await spentIn(world), Number(sent) + 1)
 })
 
-test('who may not send hears that, not that there is no quota', async (t) => {
+test('an agent that may not send gets that error, not one about quota', async (t) => {
   const world = await openMemoryRelay(t)
   world.api.left.set('poor/live', 0)
   const { owner, channelId } = await owned(world)
@@ -139,7 +139,7 @@ test('who may not send hears that, not that there is no quota', async (t) => {
   await assert.rejects(poor.send(channelId, 1n, 1n), refusal('quota_exceeded'))
 })
 
-test("a guest's messages are the owner's, up to the guest limit of the day", async (t) => {
+test('the owner pays for messages of guests, up to the daily guest limit', async (t) => {
   const world = await openMemoryRelay(t, { settings: { guestLimit: 3 } })
   const { owner, channelId } = await owned(world)
   const guest = await joined(world, owner, channelId, 0n)
@@ -152,7 +152,7 @@ test("a guest's messages are the owner's, up to the guest limit of the day", asy
   assert.equal(await spentIn(world), 5)
 })
 
-test('a guest that calls without having resumed is charged to the owner as well', async (t) => {
+test('a message of a guest that has not resumed is charged to the owner too', async (t) => {
   const world = await openMemoryRelay(t)
   const { owner, channelId } = await owned(world)
   const guest = new UnaryAgent(world)
@@ -163,7 +163,7 @@ test('a guest that calls without having resumed is charged to the owner as well'
   assert.equal(await spentIn(world), 1)
 })
 
-test('test mode and live mode have quotas of their own', async (t) => {
+test('test mode and live mode have separate quotas', async (t) => {
   const world = await openMemoryRelay(t)
   world.api.left.set(ACME, 0)
   const jwt = world.api.token('acme', { mode: 'test' })
@@ -173,7 +173,7 @@ test('test mode and live mode have quotas of their own', async (t) => {
   assert.equal(await spentIn(world, 'acme/test'), 1)
 })
 
-test('control messages are free, 120 an hour and agent, also without quota; then they are charged', async (t) => {
+test('control messages are free up to 120 an hour and agent, even without quota; then they are charged', async (t) => {
   const world = await openMemoryRelay(t, { settings: { retention: { freeControl: 3 } } })
   world.api.left.set(ACME, 1)
   const { owner, channelId } = await owned(world)
@@ -206,7 +206,7 @@ test('control messages are free, 120 an hour and agent, also without quota; then
   assert.equal(await spentIn(world), 1)
 })
 
-test('messages that wait for a lease keep their order', async (t) => {
+test('messages pending for a lease keep their order', async (t) => {
   const world = await openMemoryRelay(t, { settings: { leaseUnits: 4 } })
   const { owner, channelId } = await owned(world)
   const { promise, resolve } = Promise.withResolvers<void>()
@@ -223,7 +223,7 @@ test('messages that wait for a lease keep their order', async (t) => {
   assert.equal(await spentIn(world), 50)
 })
 
-test('a lease in use is renewed before it ends, and an idle one is given back', async (t) => {
+test('a lease in use is renewed before it expires, and an idle one is returned', async (t) => {
   const world = await openMemoryRelay(t)
   const { owner, channelId } = await owned(world)
   await owner.send(channelId, 0n, 1n)
@@ -244,7 +244,7 @@ test('a lease in use is renewed before it ends, and an idle one is given back', 
   assert.equal(world.api.asked, 2)
 })
 
-test('a stop waits for what is under way and gives every lease back', async (t) => {
+test('a stop waits for pending requests and returns every lease', async (t) => {
   const world = await openMemoryRelay(t, { settings: { leaseUnits: 10 } })
   const { owner, channelId } = await owned(world)
   const { promise, resolve } = Promise.withResolvers<void>()
@@ -260,7 +260,7 @@ test('a stop waits for what is under way and gives every lease back', async (t) 
   assert.equal(owner.pushes.at(-1)?.body.case, 'sessionClosing')
 })
 
-test('an agent that goes away while its messages wait is charged for what was accepted, and no more', async (t) => {
+test('an agent that disconnects while its messages are pending is charged only for accepted ones', async (t) => {
   const world = await openMemoryRelay(t)
   const { owner, channelId } = await owned(world)
   const { promise, resolve } = Promise.withResolvers<void>()
@@ -307,7 +307,7 @@ for (const ahead of [9000, 3_600_000]) {
 
 // ---- The meter alone ----
 
-test('a lease that has all but run out when it comes is given back, not asked for again and again', () => {
+test('a lease that has almost expired on arrival is returned, and not requested over and over', () => {
   const effects = new Effects()
   const quota = new Quota(effects, new BlockedAccounts(effects))
   effects.monotonic = 1_000_000
@@ -328,7 +328,7 @@ test('a lease that has all but run out when it comes is given back, not asked fo
   )
 })
 
-test('a lease whose life the API does not tell is not used, nor asked for again and again', () => {
+test('a lease without a stated lifetime is not used, and not requested over and over', () => {
   const effects = new Effects()
   const quota = new Quota(effects, new BlockedAccounts(effects))
   const results: (Unit | { refused: string })[] = []
@@ -348,7 +348,7 @@ function lease(id: string, granted: number, lifeMs: number): Lease {
   return { id, granted, outstanding: 0, expires_at, expires_in_ms: lifeMs, period_end: expires_at }
 }
 
-test('whatever happens in whatever order: what is told is what was used, and never more than was lent', (t) => {
+test('with any events in any order, the relay reports exactly what was used, and never more than was leased', (t) => {
   t.diagnostic(`seed ${SEED}`)
   for (let run = 0; run < 400; run++) interleave(SEED + run)
 })

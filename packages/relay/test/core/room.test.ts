@@ -35,7 +35,7 @@ async function fill(owner: Agent, channelId: Uint8Array, from = 1n): Promise<num
   return assert.fail('it is never full')
 }
 
-test('answers to sends name who lags from three quarters on, and so does queue_full', async (t) => {
+test('answers to sends name the lagging members from three quarters on, and so does queue_full', async (t) => {
   const world = await openMemoryRelay(t, { settings: { retention: { channelEntries: 40 } } })
   const { owner, away, channelId } = await channelWith(world, world.api.token('acme'))
   const waits: number[] = []
@@ -60,7 +60,7 @@ test('answers to sends name who lags from three quarters on, and so does queue_f
   })
 })
 
-test('the token of an account says what its channels may hold; a newer one changes it, an older one does not', async (t) => {
+test('the token of an account sets the room of its channels; a newer token changes it, an older one does not', async (t) => {
   const world = await openMemoryRelay(t)
   const token = (channel: number): string => world.api.token('acme', { claims: { channel_bytes: channel } })
   const { owner, channelId } = await channelWith(world, token(100_000))
@@ -74,7 +74,7 @@ test('the token of an account says what its channels may hold; a newer one chang
   assert.deepEqual(await owner.send(channelId, 1n, 15n).then(({ index }) => index), 16n)
 })
 
-test('a token with a room that is no number of bytes is no token', async (t) => {
+test('a token whose room is not a number of bytes is invalid', async (t) => {
   const world = await openMemoryRelay(t)
   for (const claims of [{ channel_bytes: '1' }, { account_bytes: 0 }, { channel_bytes: 1.5 }]) {
     const jwt = world.api.token('acme', { claims })

@@ -132,7 +132,7 @@ function check(net: SimNetwork, agents: readonly SimAgent[]): void {
   }
 }
 
-test(`${RUNS} lives of a channel through lost connections, lost answers and failing parts`, async (t) => {
+test(`${RUNS} simulated channels survive lost connections, lost answers and failing parts`, async (t) => {
   const totals = { entries: 0, stays: 0, gaps: 0 }
   for (let at = 0; at < RUNS; at++) {
     const seed = SEED + at

@@ -31,7 +31,7 @@ test('an idle session of a suspended account ends with the reason; others stay',
   await good.createChannel('acme/x/y')
 })
 
-test('its token opens nothing any more, until the account is resumed', async (t) => {
+test('its token opens no session until the account is resumed', async (t) => {
   const world = await openMemoryRelay(t)
   const jwt = world.api.token('bad')
   await Agent.connect(world.transport.wire('cbor'), { jwt })
@@ -44,7 +44,7 @@ test('its token opens nothing any more, until the account is resumed', async (t)
   await back.createChannel('acme/x/y')
 })
 
-test('calls with a session token are refused, too', async (t) => {
+test('calls with a session token are refused too', async (t) => {
   const world = await openMemoryRelay(t)
   const caller = new UnaryAgent(world)
   await caller.open(world.api.token('bad'))
@@ -53,7 +53,7 @@ test('calls with a session token are refused, too', async (t) => {
   await assert.rejects(caller.request('resume', {}), refusal('account_suspended'))
 })
 
-test('what was leased goes back, and guests do not send at its expense', async (t) => {
+test('its leases are returned, and guests cannot send at its expense', async (t) => {
   const world = await openMemoryRelay(t)
   const owner = await connect(world, 'bad')
   const channelId = await owner.createChannel('acme/x/y')
@@ -71,7 +71,7 @@ test('what was leased goes back, and guests do not send at its expense', async (
   await assert.rejects(guest.send(channelId, 1n, 2n), refusal('account_suspended'))
 })
 
-test('a lease that comes when its account was blocked meanwhile is given back, and who waits for it is refused', async (t) => {
+test('a lease that arrives after its account was blocked is returned, and pending messages are refused', async (t) => {
   const world = await openMemoryRelay(t)
   const owner = await connect(world, 'bad')
   const channelId = await owner.createChannel('acme/x/y')
@@ -95,7 +95,7 @@ test('a lease that comes when its account was blocked meanwhile is given back, a
   assert.equal(world.api.lent, 0)
 })
 
-test('an API that is out of reach ends nothing', async (t) => {
+test('an unreachable API ends no session', async (t) => {
   const world = await openMemoryRelay(t)
   const owner = await connect(world, 'bad')
   world.api.reachable = false
@@ -105,7 +105,7 @@ test('an API that is out of reach ends nothing', async (t) => {
   assert.equal(world.api.checks.length, 2)
 })
 
-test('many accounts are asked about in several questions, and in none while nobody is here', () => {
+test('many accounts are checked in several requests, and without accounts there is none', () => {
   const effects = new Effects()
   const blocked = new BlockedAccounts(effects)
   const accounts = Array.from({ length: 300 }, (_, n) => `account-${n}`)

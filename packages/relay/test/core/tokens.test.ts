@@ -21,7 +21,7 @@ function cases({ messages }: Pushes): (string | undefined)[] {
   return messages.map(({ body }) => body.case)
 }
 
-test('two calls give a token, and the token does what a session does', async (t) => {
+test('two calls return a token, which can do what a session can', async (t) => {
   const world = await openMemoryRelay(t)
   const agent = new UnaryAgent(world)
   const answer = await agent.open(world.api.token('acme'))
@@ -36,7 +36,7 @@ test('two calls give a token, and the token does what a session does', async (t)
   await agent.request('deleteChannel', { channel: { case: 'name', value: 'acme/x/y' } })
 })
 
-test('a guest gets a token too, and is a guest by it', async (t) => {
+test('a guest gets a token too, and acts as a guest with it', async (t) => {
   const world = await openMemoryRelay(t)
   const guest = await opened(world, '')
   assert.deepEqual((await guest.request('resume', {})).channels, [])
@@ -44,7 +44,7 @@ test('a guest gets a token too, and is a guest by it', async (t) => {
   await assert.rejects(guest.request('createChannel', founding), refusal('api_key_required'))
 })
 
-test('a call without a token, with an altered or a cut one, or one of another deployment is auth_failed', async (t) => {
+test('a call without a token, or with one that is altered, truncated or of another deployment, is auth_failed', async (t) => {
   const world = await openMemoryRelay(t)
   const agent = await opened(world)
   const stranger = await opened(await openMemoryRelay(t))
@@ -62,7 +62,7 @@ test('a call without a token, with an altered or a cut one, or one of another de
   await agent.request('resume', {}, token)
 })
 
-test('a token lives 10 minutes', async (t) => {
+test('a token is valid for 10 minutes', async (t) => {
   const world = await openMemoryRelay(t)
   const agent = await opened(world)
   const { token } = agent
@@ -72,7 +72,7 @@ test('a token lives 10 minutes', async (t) => {
   await assert.rejects(agent.request('resume', {}, token), refusal('auth_failed'))
 })
 
-test('calls renew a token after half of its time, up to an hour after the opening', async (t) => {
+test('calls renew a token after half of its lifetime, up to an hour after the opening', async (t) => {
   const world = await openMemoryRelay(t)
   const agent = await opened(world, '')
   const first = agent.token
@@ -103,7 +103,7 @@ test('a token does not outlive the JWT', async (t) => {
   await assert.rejects(agent.request('resume', {}), refusal('auth_failed'))
 })
 
-test('a refresh brings a new JWT of the same account and a token that lives by it', async (t) => {
+test('a refresh with a new JWT of the same account returns a token with its lifetime', async (t) => {
   const world = await openMemoryRelay(t)
   const agent = await opened(world, world.api.token('acme', { lifetime: 420 }))
   await world.advance(6 * MINUTE)
@@ -113,7 +113,7 @@ test('a refresh brings a new JWT of the same account and a token that lives by i
   await agent.request('resume', {})
 })
 
-test('the nonce of a unary challenge is good once, for 30 s, and for a token only', async (t) => {
+test('the nonce of a unary challenge is valid once, for 30 s, and only for a token', async (t) => {
   const world = await openMemoryRelay(t)
   const agent = new UnaryAgent(world)
   const ask = (): ReturnType<typeof agent.request<'getChallenge'>> =>
@@ -131,7 +131,7 @@ test('the nonce of a unary challenge is good once, for 30 s, and for a token onl
   await assert.rejects(agent.answer(foreign), refusal('auth_failed'), "a stream's challenge is the stream's")
 })
 
-test('a subscription begins with the resume answer, pushes flow, and a call acknowledges them', async (t) => {
+test('a subscription starts with the response to its resume, pushes follow, and a call acknowledges them', async (t) => {
   const world = await openMemoryRelay(t)
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const channelId = await owner.createChannel('acme/x/y')
@@ -153,7 +153,7 @@ test('a subscription begins with the resume answer, pushes flow, and a call ackn
   await ack(3n)
 })
 
-test('what a subscription brought may still be acknowledged after its end, and nothing else', async (t) => {
+test('entries delivered by a subscription can still be acknowledged after its end, and nothing else', async (t) => {
   const world = await openMemoryRelay(t)
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const channelId = await owner.createChannel('acme/x/y')
@@ -171,7 +171,7 @@ test('what a subscription brought may still be acknowledged after its end, and n
   await ack(2n)
 })
 
-test('a subscription without a good token gets an error and its end', async (t) => {
+test('a subscription without a valid token gets an error and ends', async (t) => {
   const world = await openMemoryRelay(t)
   const agent = await opened(world)
   const pushes = agent.subscribe([], 'garbage')
@@ -184,7 +184,7 @@ test('a subscription without a good token gets an error and its end', async (t) 
   assert.equal(world.driver.counts.streams, 0)
 })
 
-test('a reader that is full gets nothing more before it has room, and then everything in order', async (t) => {
+test('a congested reader gets nothing until it has room, and then everything in order', async (t) => {
   const world = await openMemoryRelay(t)
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const channelId = await owner.createChannel('acme/x/y')
@@ -207,7 +207,7 @@ test('a reader that is full gets nothing more before it has room, and then every
   )
 })
 
-test('a subscription takes the place of an older session, and ends with its JWT', async (t) => {
+test('a subscription replaces an older session, and ends with its JWT', async (t) => {
   const world = await openMemoryRelay(t)
   const key = makeKey()
   const jwt = world.api.token('acme')

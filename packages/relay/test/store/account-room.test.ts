@@ -50,7 +50,7 @@ async function fill(send: () => Promise<object>): Promise<number> {
 }
 
 forEachEngine((open) => {
-  test('all channels of an account share its disk; none takes it all, and another account has its own', async (t) => {
+  test('all channels of an account share its disk; none can take all of it, and other accounts are separate', async (t) => {
     const world = await open(t, { accountBytes: 40_000 })
     const [one, two, three] = [await another(world, 'one'), await another(world, 'two'), await another(world, 'three')]
     // What a channel holds counts for a third more.
@@ -73,7 +73,7 @@ forEachEngine((open) => {
     assert.equal(await fill(two), 23)
   })
 
-  test('the plan decides, up to what the relay is set to, and an older word does not come back', async (t) => {
+  test('the plan sets the room, up to the limit of the relay, and an older report is ignored', async (t) => {
     const world = await open(t, { channelBytes: 80_000, accountBytes: 80_000 })
     const send = await another(world, 'one')
     const allot = (channelBytes: number | undefined, accountBytes: number | undefined, at: number): Promise<object> =>
@@ -100,7 +100,7 @@ forEachEngine((open) => {
     assert.equal(entries.length, 60)
   })
 
-  test('a full disk takes the owner’s commits from a reserve, and ends there', async (t) => {
+  test('a full disk accepts the owner’s commits from a limited reserve', async (t) => {
     const world = await open(t, { accountBytes: 16_000 })
     await world.found('alice', 'bob')
     await fill(() => world.say('bob', KILOBYTE))
@@ -117,7 +117,7 @@ forEachEngine((open) => {
     accepted(await world.commit('alice', large))
   })
 
-  test('a guest fills neither the disk of the account nor the room of the others', async (t) => {
+  test('a guest can fill neither the disk of the account nor the room of others', async (t) => {
     const world = await open(t, { channelBytes: MIB, accountBytes: 4 * MIB })
     assert.ok(!('refused' in (await world.create('alice', { guestLimit: 1_000_000 }))))
     accepted(await world.commit('alice', { adds: ['bob', 'mallory'] }))
@@ -132,7 +132,7 @@ forEachEngine((open) => {
   })
 })
 
-test('what an account holds and may hold is the same after a restart', async (t) => {
+test('the size and the limits of an account survive a restart', async (t) => {
   const path = temporaryFile(t)
   const start = async (): Promise<ChannelFixture> =>
     new ChannelFixture(await openSqliteStore({ path, retention: RETENTION }, () => undefined), [])
@@ -151,7 +151,7 @@ test('what an account holds and may hold is the same after a restart', async (t)
   assert.equal(await fill(more), 10)
 })
 
-test('at the limits of the free plan a channel holds a day of one small message a second for a member that is away', async () => {
+test('with the limits of the free plan a channel holds a day of one small message a second for an offline member', async () => {
   // By a hundredth: what is held follows from sizes alone.
   const [scale, channelBytes, seconds] = [100, 256 * MIB, 86_400]
   const store = await openMemoryStore({ retention: DEFAULT_SETTINGS.retention }, () => undefined)

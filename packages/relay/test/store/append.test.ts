@@ -17,7 +17,7 @@ import {
 } from './channel-fixture.ts'
 
 forEachEngine((open) => {
-  test('messages get indexes without holes, a chain, and an event each before the answer', async (t) => {
+  test('messages get consecutive indexes, a chain, and an event each before the answer', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     world.told()
@@ -56,7 +56,7 @@ forEachEngine((open) => {
     )
   })
 
-  test('the same message again gets the first answer, is not charged, logged or told again', async (t) => {
+  test('a repeated message gets the first answer, and is not charged, logged or announced again', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     const request = world.message('bob')
@@ -75,7 +75,7 @@ forEachEngine((open) => {
     assert.equal((await world.stand('bob')).lastCounter, 1)
   })
 
-  test('an id is known long after its entry was deleted, for a former member too, and forgotten after its time', async (t) => {
+  test('an id is remembered after its entry was deleted, for a former member too, until it expires', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     const request = world.message('bob')
@@ -94,7 +94,7 @@ forEachEngine((open) => {
     assert.deepEqual(await world.run('append', late), { index: 5, charged: false })
   })
 
-  test('an id is its sender’s own, and one of a commit is another than one of a message', async (t) => {
+  test('ids are scoped to their sender, and those of commits are separate from those of messages', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     const { messageId } = world.message('bob')
@@ -126,7 +126,7 @@ forEachEngine((open) => {
     accepted(await world.say('bob', { actor: guest('bob') }))
   })
 
-  test('counters rise by one, from one; then the slot, then the size is looked at', async (t) => {
+  test('counters rise by one, starting at one; the slot is checked next, then the size', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     const empty = new Uint8Array()
@@ -147,7 +147,7 @@ forEachEngine((open) => {
     assert.equal((await world.stand('bob')).lastCounter, 3)
   })
 
-  test('a counter starts anew when its agent is added again', async (t) => {
+  test('a counter restarts when its agent is added again', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     await world.chatter('bob', 3)
@@ -157,7 +157,7 @@ forEachEngine((open) => {
     accepted(await world.say('bob', { counter: 1 }))
   })
 
-  test('an unpaid message changes nothing and names who pays: a guest’s is the owner’s', async (t) => {
+  test('an unpaid message changes nothing and names the payer, which is the owner for a guest', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob', 'carol')
     world.told()
@@ -169,7 +169,7 @@ forEachEngine((open) => {
     assert.deepEqual(await world.run('append', { ...request, paid: true }), { index: 2, charged: true })
   })
 
-  test('control messages are free, so many an hour, whether a unit is held or not', async (t) => {
+  test('a number of control messages an hour are free, with or without a reserved unit', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     const control = { control: true, paid: false }
@@ -184,7 +184,7 @@ forEachEngine((open) => {
     assert.deepEqual(await world.say('bob', control), { index: 7, charged: false })
   })
 
-  test('guests of a channel send so many messages a day; accounts and free messages do not count', async (t) => {
+  test('messages of guests in a channel are limited per day; those of accounts and free ones do not count', async (t) => {
     const world = await open(t)
     await world.create('alice', { guestLimit: 2 })
     accepted(await world.commit('alice', { adds: ['bob', 'carol', 'dave'] }))
@@ -201,7 +201,7 @@ forEachEngine((open) => {
     assert.deepEqual(await world.say('bob', bob), { index: 7, charged: true })
   })
 
-  test('one that has left can still learn that its message was accepted', async (t) => {
+  test('an agent that has left can still learn that its message was accepted', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     const request = world.message('bob', { actor: guest('bob') })
@@ -211,7 +211,7 @@ forEachEngine((open) => {
     refused(await world.say('bob', { actor: guest('bob') }), 'removed')
   })
 
-  test('an agent that has acted for an account anywhere else is still a guest here', async (t) => {
+  test('an agent that has acted for an account in another channel can still be a guest here', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     const other = { channel: hex16('other'), name: 'acme/support/other' }

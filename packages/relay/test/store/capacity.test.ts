@@ -19,7 +19,7 @@ const agents = (lagging: unknown): string[] => (lagging as { agent: string }[]).
 const body = { ciphertext: new Uint8Array(800) }
 
 forEachEngine((open) => {
-  test('a full channel refuses senders and names whom it waits for; commits and leaves still pass', async (t) => {
+  test('a full channel refuses senders and names the lagging members; commits and leaves are still accepted', async (t) => {
     const world = await open(t, { channelEntries: 16 })
     await world.found('alice', 'bob', 'carol', 'dave')
     await world.ack('alice', 1)
@@ -47,7 +47,7 @@ forEachEngine((open) => {
     assertChain(world.channel, entries, (await world.stand('bob')).cursor)
   })
 
-  test('a sender alone fills three quarters, and whoever comes after it finds room', async (t) => {
+  test('one sender can fill three quarters, and the next one still has room', async (t) => {
     const world = await open(t, { channelEntries: 1600 })
     await world.found('alice', 'bob', 'carol', 'dave', 'erin')
     let left = 1599
@@ -60,7 +60,7 @@ forEachEngine((open) => {
     }
   })
 
-  test('the bytes of one sender end at three quarters, while others can send', async (t) => {
+  test('the bytes of one sender are limited to three quarters, while others can send', async (t) => {
     const world = await open(t, { channelBytes: 40_000 })
     await world.found('alice', 'bob')
     const results = await world.chatter('bob', 30, body)
@@ -75,7 +75,7 @@ forEachEngine((open) => {
     accepted(await world.say('bob', body))
   })
 
-  test('from three quarters on answers name who lags and how long to wait; before, and once it has read, they do not', async (t) => {
+  test('from three quarters on, answers name the lagging members and a wait; before, and once these have read, they do not', async (t) => {
     const world = await open(t, { channelEntries: 120 })
     const away = Array.from({ length: 10 }, (_, at) => `away ${at}`)
     await world.found('alice', 'bob', ...away)
@@ -106,7 +106,7 @@ forEachEngine((open) => {
     assert.deepEqual(await world.say('bob'), { index: 91, charged: true })
   })
 
-  test('what all have acknowledged makes room first, and nobody gets a gap', async (t) => {
+  test('entries that all have acknowledged are dropped first, and no one gets a gap', async (t) => {
     const world = await open(t, { channelEntries: 16 })
     await world.found('alice', 'bob')
     await world.chatter('bob', 11)
@@ -119,7 +119,7 @@ forEachEngine((open) => {
     assert.equal((await world.read('alice', 3)).gap, undefined)
   })
 
-  test('what fewer than half wait for is let go, oldest first and a little more, and they are told of the gap', async (t) => {
+  test('entries that fewer than half still need are dropped, oldest first and a few more, and those members get a gap', async (t) => {
     const world = await open(t, { channelEntries: 86 })
     await world.found('alice', 'bob', 'carol', 'dave', 'erin')
     await world.ack('alice', 1)
@@ -149,7 +149,7 @@ forEachEngine((open) => {
     assert.deepEqual(agents(lagging), ['erin', 'dave', 'carol'].map(agentId))
   })
 
-  test('a gap says where it ends and whether a commit was in it, and the chain goes on from there', async (t) => {
+  test('a gap states where it ends and whether it contains a commit, and the chain continues from there', async (t) => {
     const world = await open(t, { channelEntries: 29 })
     await world.found('alice', 'bob', 'carol')
     await world.chatter('alice', 8)
@@ -186,7 +186,7 @@ forEachEngine((open) => {
     assertChain(world.channel, later.entries, later.gap.position)
   })
 
-  test('a cursor inside of a gap stays where it was, so that the rest of the gap is told', async (t) => {
+  test('a cursor inside a gap does not move, so that the rest of the gap is reported', async (t) => {
     const world = await open(t, { channelEntries: 341 })
     await world.found('alice', 'bob', 'carol')
     await world.chatter('bob', 255)
@@ -205,7 +205,7 @@ forEachEngine((open) => {
     assert.equal((await world.read('carol', end)).gap, undefined)
   })
 
-  test('in a full channel former members hold nothing back; their gap ends where their membership did', async (t) => {
+  test('in a full channel former members do not delay deletion; their gap ends where their membership did', async (t) => {
     const world = await open(t, { channelEntries: 16 })
     await world.found('alice', 'bob')
     accepted(await world.commit('alice', { removes: ['bob'] }))
@@ -242,7 +242,7 @@ forEachEngine((open) => {
     assert.ok((await world.read('carol', 1)).gap)
   })
 
-  test('what a sender holds is counted across a removal, and given back when it is let go', async (t) => {
+  test('the size of a sender’s entries is counted across a removal, and released when they are dropped', async (t) => {
     const world = await open(t, { channelEntries: 16 })
     await world.found('alice', 'bob')
     await world.chatter('bob', 11)
@@ -257,7 +257,7 @@ forEachEngine((open) => {
     refused(results[12]!, 'queue_full')
   })
 
-  test('one member that is away, the owner or another, does not stop a channel of three', async (t) => {
+  test('one offline member, the owner or another, does not stop a channel of three', async (t) => {
     for (const away of ['alice', 'bob'] as const) {
       const world = await open(t, { channelEntries: 24 })
       await world.found('alice', 'bob')
@@ -273,7 +273,7 @@ forEachEngine((open) => {
     }
   })
 
-  test('nor does the owner when nobody else is confirmed; in a channel of two the other one is everybody', async (t) => {
+  test('nor does the owner if no one else is confirmed; in a channel of two nothing the other member needs is dropped', async (t) => {
     const world = await open(t, { channelEntries: 24 })
     await world.found('alice', 'bob')
     accepted(await world.commit('bob', { adds: ['carol', 'dave'] }))
@@ -296,7 +296,7 @@ forEachEngine((open) => {
   })
 })
 
-test('a refusal for fullness looks at no entry again before something has changed, whatever the size', async () => {
+test('a full channel does not search the same entries again until something has changed, whatever the size', async () => {
   class CountingRows extends MemoryRows {
     looked = 0;
 

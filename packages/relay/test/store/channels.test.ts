@@ -14,7 +14,7 @@ import {
 } from './channel-fixture.ts'
 
 forEachEngine((open) => {
-  test('a channel begins with its creator as the only member, at the start of its chain', async (t) => {
+  test('a channel starts with its creator as the only member, at the start of its chain', async (t) => {
     const world = await open(t)
     assert.deepEqual(await world.create('alice'), { welcome: text('founding'), guestLimit: 1000 })
     const standing = await world.stand('alice')
@@ -41,7 +41,7 @@ forEachEngine((open) => {
     assert.deepEqual(world.told(), [])
   })
 
-  test('the same request again gets the first answer, also when the channel has lived on', async (t) => {
+  test('a repeated request gets the first answer, even if the channel has changed since', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     accepted(await world.say('bob'))
@@ -50,7 +50,7 @@ forEachEngine((open) => {
     assert.equal((await world.stand('alice')).lastIndex, 2)
   })
 
-  test('a channel id belongs to one channel, whoever asks', async (t) => {
+  test('a channel id belongs to one channel, for every caller', async (t) => {
     const world = await open(t)
     await world.found('alice')
     refused(await world.create('bob', { name: 'acme/other/one' }), 'channel_exists')
@@ -72,18 +72,18 @@ forEachEngine((open) => {
     assert.ok('welcome' in (await world.create('alice', { channel: hex16('third'), actor: test })))
   })
 
-  test('an account has so many channels in a mode and no more', async (t) => {
+  test('the number of channels per account and mode is limited', async (t) => {
     const world = await open(t)
     await world.found('alice')
     const second = { channel: hex16('second'), name: 'acme/support/second', maxChannels: 1 }
     const { message } = refused(await world.create('alice', second), 'not_allowed')
-    assert.match(String(message), /at most 1 channels/)
+    assert.match(String(message), /has 1 channels, the limit/)
     assert.ok('welcome' in (await world.create('alice', { ...second, maxChannels: 2 })))
     // A repetition is not one more.
     assert.ok('welcome' in (await world.create('alice', { ...second, maxChannels: 1 })))
   })
 
-  test('a deleted channel is gone with everything, its members are told, and its name is free', async (t) => {
+  test('a deleted channel is gone with everything in it, its members are notified, and its name is free', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     const id = hex16('invite')

@@ -24,7 +24,7 @@ const plain = ({ index, hash, slot }: Position): object => {
 }
 
 forEachEngine((open) => {
-  test('a commit takes the slot, changes the roster, keeps the Welcomes, and tells all of it in order', async (t) => {
+  test('a commit takes the slot, changes the roster, stores the Welcomes, and emits its events in order', async (t) => {
     const world = await open(t)
     await world.found('alice')
     world.told()
@@ -67,7 +67,7 @@ forEachEngine((open) => {
     assertChain(world.channel, (await world.read('alice', 0)).entries)
   })
 
-  test('the same commit again gets the first answer, also after its sender was removed', async (t) => {
+  test('a repeated commit gets the first answer, even after its sender was removed', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     const request = world.commitRequest('bob')
@@ -98,7 +98,7 @@ forEachEngine((open) => {
     assert.deepEqual(late, { index: 3, head: 3, units: 0 })
   })
 
-  test('who may commit is asked before what', async (t) => {
+  test('permission to commit is checked before the content', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob', 'carol')
     refused(await world.commit('eve'), 'not_found')
@@ -121,7 +121,7 @@ forEachEngine((open) => {
     refused(await world.commit('bob', tooLarge), 'too_large')
   })
 
-  test('a Welcome has at most 128 KiB, with its commit and after it', async (t) => {
+  test('a Welcome is limited to 128 KiB, with its commit and after it', async (t) => {
     const world = await open(t)
     const others = Array.from({ length: 100 }, (_, n) => `m${n}`)
     await world.found('alice', ...others)
@@ -144,7 +144,7 @@ forEachEngine((open) => {
     assert.deepEqual(await send(MAX_WELCOME_BYTES), { units: 0 })
   })
 
-  test('commit and Welcomes together have room for each member, those added included', async (t) => {
+  test('the size limit of a commit with its Welcomes grows with each member, added ones included', async (t) => {
     const world = await open(t)
     await world.found('alice')
     const room = maxCommitBytes(2)
@@ -154,7 +154,7 @@ forEachEngine((open) => {
     accepted(await world.commit('alice', { adds, welcomes, commit: new Uint8Array(room - 1000) }))
   })
 
-  test('a declaration must be true of the roster', async (t) => {
+  test('a declaration must match the roster', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob', 'carol')
     refused(await world.commit('alice', { adds: ['dave', 'dave'] }), 'invalid_request')
@@ -171,7 +171,7 @@ forEachEngine((open) => {
     assert.equal((await world.stand('alice')).head, 1)
   })
 
-  test('only the owner removes another, nobody the owner, and nobody itself', async (t) => {
+  test('only the owner can remove others, no one can remove the owner, and no one can remove itself', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob', 'carol')
     refused(await world.commit('bob', { removes: ['carol'] }), 'not_allowed')
@@ -183,7 +183,7 @@ forEachEngine((open) => {
     refused(await world.commit('alice', { removes: ['carol'] }), 'invalid_request')
   })
 
-  test('one that has left is off the roster at once, and removed by anyone who shows its notice', async (t) => {
+  test('an agent that has left is off the roster immediately, and any member with its notice can remove it', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob', 'carol', 'dave')
     world.told()
@@ -211,7 +211,7 @@ forEachEngine((open) => {
     accepted(await world.commit('alice', { removes: ['dave'] }))
   })
 
-  test('an agent that has left comes back by one commit that removes and adds it', async (t) => {
+  test('an agent that has left returns with one commit that removes and adds it', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob', 'carol')
     await world.chatter('carol', 2)
@@ -235,7 +235,7 @@ forEachEngine((open) => {
     accepted(await world.say('carol', { counter: 1 }))
   })
 
-  test('leaving asks for the head and for nothing else, and can be said twice', async (t) => {
+  test('leaving requires only the current head, and can be repeated', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     accepted(await world.say('bob'))
@@ -252,7 +252,7 @@ forEachEngine((open) => {
     assert.equal(world.told().length, 1)
   })
 
-  test('a channel has room for 250 leaves, those of agents that have left included', async (t) => {
+  test('a channel has room for 250 leaves, including those of agents that have left', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     const crowd = Array.from({ length: MAX_MEMBERS - 2 }, (_, at) => `member ${at}`)
@@ -264,7 +264,7 @@ forEachEngine((open) => {
     accepted(await world.commit('alice', { removes: ['bob'], adds: ['one more'] }))
   })
 
-  test('a Welcome waits until its joiner acknowledges where its log begins; a newer one replaces it', async (t) => {
+  test('a Welcome is kept until its joiner acknowledges the start of its log; a newer one replaces it', async (t) => {
     const world = await open(t)
     await world.found('alice')
     const waiting = async (): Promise<string[]> => {
@@ -291,7 +291,7 @@ forEachEngine((open) => {
     assert.equal((await world.stand('bob')).cursor.index, 3)
   })
 
-  test('a Welcome comes later only from the sender of the commit, only for one that it has added', async (t) => {
+  test('a later Welcome must come from the sender of the commit, for an agent that it added', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     accepted(await world.commit('bob', { adds: ['carol'], welcomes: [] }))
@@ -324,7 +324,7 @@ forEachEngine((open) => {
     refused(await send('bob', 1), 'invalid_request')
   })
 
-  test('of one account’s channels 64 Welcomes wait for an agent, and no more', async (t) => {
+  test('at most 64 Welcomes of one account’s channels are pending for an agent', async (t) => {
     const world = await open(t)
     const add = async (at: number, name: string, owner = 'alice', actor = member(owner)): Promise<object> => {
       const channel = hex16(`many ${owner} ${at}`)
@@ -334,7 +334,7 @@ forEachEngine((open) => {
     }
     for (let at = 0; at < 64; at++) accepted(await add(at, 'bob'))
     const { message } = refused(await add(64, 'bob'), 'rate_limited')
-    assert.match(String(message), /^64 Welcomes .* wait for agent/)
+    assert.match(String(message), /^Agent .* already has 64 pending Welcomes/)
     assert.equal((await world.waiting('bob')).length, 64)
     // Nothing of it was kept, and others are not concerned.
     const last = hex16('many alice 64')
@@ -363,7 +363,7 @@ forEachEngine((open) => {
     assert.deepEqual(await welcomeOf('bob'), { units: 0 })
   })
 
-  test('a commit counts the uses of the invites that its Welcomes name, of this channel only', async (t) => {
+  test('a commit counts uses of the invites named in its Welcomes, only those of this channel', async (t) => {
     const world = await open(t)
     await world.found('alice')
     const other = hex16('other')
@@ -387,7 +387,7 @@ forEachEngine((open) => {
     assert.deepEqual(uses, [2, 0])
   })
 
-  test('an invite is used up only by the agent that registered it', async (t) => {
+  test('only the agent that registered an invite can use it up', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     const invite = {

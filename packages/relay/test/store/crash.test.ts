@@ -16,7 +16,7 @@ const ROUNDS = process.env['STATIC_CRASH'] === 'all' ? 20 : 5
 const idOf = (entry: Entry): string => (entry.kind === 'leave' ? '' : Buffer.from(entry.messageId).toString('hex'))
 
 test(
-  'killed anywhere, nothing that was answered is lost, repeated or out of order',
+  'killed at any point, the store loses, repeats and reorders nothing that was answered',
   { timeout: 300_000 },
   async (t) => {
     t.diagnostic(`seed ${SEED}, ${ROUNDS} rounds`)

@@ -80,7 +80,7 @@ for (const [what, change] of Object.entries({
   counter: 'counter = counter + 1',
   control: 'control = 1',
 })) {
-  test(`an entry whose ${what} has changed is not served, nor is anything after it by the same reading`, async (t) => {
+  test(`an entry with a damaged ${what} is not served, nor is anything after it in the same read`, async (t) => {
     const world = await changed(t, entry(100, change))
     assert.equal(world.store.healthy(), true)
     assert.equal((await world.read('bob', 1, { maxEntries: 98 })).entries.length, 98)
@@ -93,7 +93,7 @@ for (const [what, change] of Object.entries({
   })
 }
 
-test('what comes with the commit and the leave is covered too', async (t) => {
+test('the fields of commits and leaves are covered too', async (t) => {
   for (const index of [202, 203]) {
     const world = await changed(t, entry(index, `body = flip(body)`))
     await assertDamaged(world.read('alice', index - 1), world)
@@ -101,13 +101,13 @@ test('what comes with the commit and the leave is covered too', async (t) => {
   }
 })
 
-test('an entry that is gone is noticed', async (t) => {
+test('a missing entry is detected', async (t) => {
   const world = await changed(t, 'DELETE FROM entries WHERE key & 0xfffffffff = 100')
   await assertDamaged(world.read('bob', 1), world)
   await assertDamaged(world.ack('bob', 100), world)
 })
 
-test('a position is not taken from an entry that has changed', async (t) => {
+test('a position is not taken from a damaged entry', async (t) => {
   const world = await changed(t, entry(100, `hash = flip(hash)`))
   await assertDamaged(world.ack('bob', 100), world)
   assert.equal((await world.stand('bob')).cursor.index, 1)
@@ -120,7 +120,7 @@ for (const [what, statement] of Object.entries({
   'a member’s cursor': `UPDATE members SET cursor_hash = flip(cursor_hash) WHERE agent = x'${agentId('alice')}'`,
   'a sender’s counter': `UPDATE senders SET counter = 5 WHERE agent = x'${agentId('alice')}'`,
 })) {
-  test(`nothing is decided on a channel when ${what} has changed`, async (t) => {
+  test(`no operation uses a channel when ${what} was changed`, async (t) => {
     const world = await changed(t, statement)
     await assertDamaged(world.say('alice'), world)
     await assertDamaged(world.read('alice', 1), world)
@@ -128,7 +128,7 @@ for (const [what, statement] of Object.entries({
   })
 }
 
-test('Welcomes, invites, slots, what they did, foundings and ids are checked as they are used', async (t) => {
+test('Welcomes, invites, slots, turns, foundings and ids are checked when used', async (t) => {
   const world = await changed(
     t,
     `UPDATE welcomes SET welcome = flip(welcome)`,
@@ -147,7 +147,7 @@ test('Welcomes, invites, slots, what they did, foundings and ids are checked as 
   await assertDamaged(world.say('bob', { messageId: id16('message 1') }), world)
 })
 
-test('what Welcomes share is checked as it is used', async (t) => {
+test('the GroupInfo that Welcomes share is checked when used', async (t) => {
   const changes = ['group_infos SET group_info = flip(group_info)', 'welcomes SET shared = NULL']
   for (const change of changes) {
     const world = await changed(t, `UPDATE ${change}`)
@@ -156,6 +156,6 @@ test('what Welcomes share is checked as it is used', async (t) => {
   }
 })
 
-test('a file whose own secrets have changed is not opened', async (t) => {
+test('a file with damaged secrets is not opened', async (t) => {
   await assert.rejects(changed(t, `UPDATE deployment SET token_key = flip(token_key)`), { code: 'store_corrupt' })
 })

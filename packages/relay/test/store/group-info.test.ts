@@ -30,7 +30,7 @@ async function delivered(world: ChannelFixture, name: string): Promise<readonly 
 }
 
 forEachEngine((open) => {
-  test('each joiner gets its Welcome with the end that all share, and the end goes with the last', async (t) => {
+  test('each joiner gets its Welcome with the shared GroupInfo, which is deleted with the last of them', async (t) => {
     // Room for the shared end once, and for little else.
     const world = await open(t, { channelBytes: 20_000 })
     await world.found('alice')
@@ -49,7 +49,7 @@ forEachEngine((open) => {
     accepted(await world.say('dave', large))
   })
 
-  test('a page of Welcomes counts what is delivered', async (t) => {
+  test('the size of a page of Welcomes counts bytes as delivered', async (t) => {
     const world = await open(t)
     await world.found('alice')
     await add(world, 'alice', ['bob'], new Uint8Array(5000))
@@ -63,7 +63,7 @@ forEachEngine((open) => {
     assert.equal((await page(7000)).more, false)
   })
 
-  test('the bytes of a shared end count once for who sends it', async (t) => {
+  test('the bytes of a shared GroupInfo count once for its sender', async (t) => {
     const world = await open(t, { freeCommitBytes: 10_000 })
     await world.found('alice', 'bob')
     // Three times 4,000 would be too much for a member that is not the owner.
@@ -74,7 +74,7 @@ forEachEngine((open) => {
     refused(await world.commit('bob', { adds, welcomes, groupInfo: new Uint8Array(11_000) }), 'too_large')
   })
 
-  test('a Welcome is measured as it is delivered', async (t) => {
+  test('the size of a Welcome is measured as delivered', async (t) => {
     const world = await open(t)
     await world.found('alice')
     const crowd = Array.from({ length: 120 }, (_, at) => `guest ${at}`)
@@ -86,7 +86,7 @@ forEachEngine((open) => {
     accepted(await commit(MAX_WELCOME_BYTES - 1000))
   })
 
-  test('a rejected commit, a reset roster and time take the shared end with the Welcomes', async (t) => {
+  test('a rejected commit, a roster reset and expiry delete the shared GroupInfo with the Welcomes', async (t) => {
     const ends: Record<string, (world: ChannelFixture) => Promise<unknown>> = {
       rejected: (world) => world.reject(member('alice'), 1),
       reset: async (world) => {
@@ -112,7 +112,7 @@ forEachEngine((open) => {
     }
   })
 
-  test('a Welcome that comes later is whole, and replaces one that shares', async (t) => {
+  test('a later Welcome is complete, and replaces one with a shared GroupInfo', async (t) => {
     const world = await open(t)
     await world.found('alice')
     await add(world, 'alice', ['bob', 'carol'], text(' shared'))

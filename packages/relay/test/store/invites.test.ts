@@ -33,7 +33,7 @@ const register = (
 }
 
 forEachEngine((open) => {
-  test('a member registers an invite, and may say so again', async (t) => {
+  test('a member registers an invite, and can repeat the request', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     assert.deepEqual(await register(world, 'bob', 'one', { maxUses: 3 }), { done: true })
@@ -63,7 +63,7 @@ forEachEngine((open) => {
     assert.deepEqual(await world.run('invite', { id: hex16('two') }), { invite: undefined })
   })
 
-  test('a channel has so many open invites; those that have ended do not count', async (t) => {
+  test('the number of open invites per channel is limited; ended ones do not count', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     const maxInvites = 2
@@ -79,7 +79,7 @@ forEachEngine((open) => {
     refused(await register(world, 'bob', 'six', { maxInvites }), 'rate_limited')
   })
 
-  test('an invite is revoked by the agent that registered it, any number of times', async (t) => {
+  test('an invite can be revoked by the agent that registered it, any number of times', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     await register(world, 'bob', 'one')
@@ -91,7 +91,7 @@ forEachEngine((open) => {
     assert.equal((await world.run('invite', { id: hex16('one') })).invite?.revoked, true)
   })
 
-  test('ended invites are known for a day more, so that joiners learn why', async (t) => {
+  test('ended invites are kept for another day, so that joiners learn the reason', async (t) => {
     const world = await open(t)
     await world.found('alice')
     await register(world, 'alice', 'expires')
@@ -112,7 +112,7 @@ forEachEngine((open) => {
     assert.deepEqual(await known(), ['lives'])
   })
 
-  test('while its agent is off the roster an invite counts as revoked', async (t) => {
+  test('an invite counts as revoked while its agent is off the roster', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     await register(world, 'bob', 'one')

@@ -374,7 +374,7 @@ async function asyncReporter<Story>(run: fc.RunDetails<Story>): Promise<void> {
   if (run.failed) throw new Error(`seed ${run.seed}, path ${run.counterexamplePath}`, { cause: run.errorInstance })
 }
 
-test('both engines tell the same story', { timeout: 300_000 }, async (t: TestContext) => {
+test('both engines return the same results and events', { timeout: 300_000 }, async (t: TestContext) => {
   t.diagnostic(`seed ${SEED}, ${RUNS} runs`)
   const met = new Map<string, number>()
   await fc.assert(

@@ -7,7 +7,7 @@ const indexes = ({ entries }: { readonly entries: readonly { readonly index: num
   entries.map(({ index }) => index)
 
 forEachEngine((open) => {
-  test('who adds a removed member again without a Welcome does not take from it what it had not read', async (t) => {
+  test('adding a removed member again without a Welcome does not take away its unread entries', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob', 'mallory')
     const { lastIndex: before } = await world.stand('bob')
@@ -31,7 +31,7 @@ forEachEngine((open) => {
     assert.deepEqual([later.removed, later.addedIndex], [false, later.lastIndex])
   })
 
-  test('a member reads what came after the commit that added it, to the last entry', async (t) => {
+  test('a member reads from after the commit that added it to the last entry', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     await world.chatter('bob', 2)
@@ -46,7 +46,7 @@ forEachEngine((open) => {
     assertChain(world.channel, carol.entries, (await world.stand('carol')).cursor)
   })
 
-  test('a read is bounded in entries and bytes, but gives at least one entry', async (t) => {
+  test('a read is limited in entries and bytes, but returns at least one entry', async (t) => {
     const world = await open(t)
     await world.found('alice')
     await world.chatter('alice', 5, { ciphertext: new Uint8Array(1000) })
@@ -57,7 +57,7 @@ forEachEngine((open) => {
     assert.equal((await world.read('alice', 1, { maxBytes: 10 })).last, 5)
   })
 
-  test('entries of every kind are read as they were told', async (t) => {
+  test('entries of every kind are read as they were announced', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob', 'carol')
     accepted(await world.say('bob', { control: true }))
@@ -89,7 +89,7 @@ forEachEngine((open) => {
     assertChain(world.channel, entries)
   })
 
-  test('strangers are given nothing, former members what came up to their end', async (t) => {
+  test('strangers get nothing, and former members get entries up to their end', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob', 'carol')
     accepted(await world.say('alice'))
@@ -105,7 +105,7 @@ forEachEngine((open) => {
     assert.deepEqual(indexes(await world.read('bob', 3)), [])
   })
 
-  test('a cursor moves forward only, never past the end, and takes hash and slot of its entry', async (t) => {
+  test('a cursor only moves forward, never past the end, and takes the hash and slot of its entry', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     accepted(await world.say('alice'))
@@ -137,7 +137,7 @@ forEachEngine((open) => {
     assert.deepEqual(Buffer.from(hash), Buffer.from(entries[8]!.hash))
   })
 
-  test('resume tells where an agent stands, in the order asked for', async (t) => {
+  test('resume returns the standings of an agent in the requested order', async (t) => {
     const world = await open(t)
     const other = hex16('other')
     await world.found('alice', 'bob')
@@ -161,7 +161,7 @@ forEachEngine((open) => {
     assert.deepEqual(await world.resume('eve', []), { standings: [], more: false, member: false })
   })
 
-  test('without names resume gives all channels of an agent by their ids, page by page', async (t) => {
+  test('without ids, resume returns all channels of an agent ordered by id, page by page', async (t) => {
     const world = await open(t)
     const channels = Array.from({ length: 25 }, (_, at) => hex16(`page ${at}`))
     for (const [at, channel] of channels.entries()) {
@@ -186,7 +186,7 @@ forEachEngine((open) => {
     assert.deepEqual(beyond, { standings: [], more: false, member: true })
   })
 
-  test('Welcomes are given the oldest first, as many bytes as asked for, but at least one', async (t) => {
+  test('Welcomes are returned oldest first, up to the requested bytes, but at least one', async (t) => {
     const world = await open(t)
     const channels = Array.from({ length: 12 }, (_, at) => hex16(`many ${at}`))
     for (const [at, channel] of channels.entries()) {
@@ -219,7 +219,7 @@ forEachEngine((open) => {
     )
   })
 
-  test('a former member resumes until it has acknowledged its end', async (t) => {
+  test('a former member can resume until it has acknowledged its end', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     accepted(await world.say('alice'))

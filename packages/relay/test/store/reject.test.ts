@@ -19,7 +19,7 @@ const WEEK = 7 * DAY
 const MEMBERS = ['alice', 'bob', 'carol', 'dave', 'erin'] as const
 
 forEachEngine((open) => {
-  test('the owner alone rejects a commit: its adds go, its sender is barred, the log stays', async (t) => {
+  test('the owner alone can reject a commit: its adds are undone, its sender is barred, the log stays', async (t) => {
     const world = await open(t)
     await world.found(...MEMBERS)
     accepted(await world.commit('bob', { adds: ['mallory'], welcomes: [welcomeFor('mallory')] }))
@@ -50,7 +50,7 @@ forEachEngine((open) => {
     assert.equal(world.told().length, 1)
   })
 
-  test('more than half of the roster before a commit rejects it, each with one vote', async (t) => {
+  test('more than half of the roster before a commit can reject it, with one vote each', async (t) => {
     const world = await open(t)
     await world.found(...MEMBERS)
     accepted(await world.commit('bob', { adds: ['mallory'] }))
@@ -67,7 +67,7 @@ forEachEngine((open) => {
     assert.deepEqual(await world.roster(...MEMBERS, 'mallory'), [...MEMBERS])
   })
 
-  test('one that a rejected commit has removed comes back with cursor and counter', async (t) => {
+  test('a member that a rejected commit removed returns with its cursor and counter', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob', 'carol')
     await world.chatter('carol', 2)
@@ -96,7 +96,7 @@ forEachEngine((open) => {
     accepted(await world.commit('alice'))
   })
 
-  test('who was not a member just before the slot has no vote', async (t) => {
+  test('an agent that was not a member just before the slot has no vote', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob', 'carol', 'dave')
     accepted(await world.commit('alice', { removes: ['dave'] }))
@@ -111,7 +111,7 @@ forEachEngine((open) => {
     refused(await world.reject(guest('dave'), 1), 'not_allowed')
   })
 
-  test('an agent that was removed and added by one commit is as it was before', async (t) => {
+  test('an agent that one rejected commit removed and added is restored', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob', 'carol')
     await world.chatter('carol', 3)
@@ -127,7 +127,7 @@ forEachEngine((open) => {
     assert.deepEqual([cursor.index, lastCounter, removed], [3, 3, false])
   })
 
-  test('one that had left does not come back, but is still to be removed', async (t) => {
+  test('an agent that had left does not return, but must still be removed', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob', 'carol')
     accepted(await world.leave('carol'))
@@ -142,7 +142,7 @@ forEachEngine((open) => {
     accepted(await world.commit('alice', { removes: ['carol'], notices: [left] }))
   })
 
-  test('what later commits have done to an agent stands', async (t) => {
+  test('the effects of later commits on an agent are kept', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob', 'carol', 'dave')
     accepted(await world.commit('alice', { removes: ['carol'], adds: ['erin'] }))
@@ -156,7 +156,7 @@ forEachEngine((open) => {
     assert.deepEqual(await world.roster('alice', 'bob', 'carol', 'dave', 'erin'), ['alice', 'bob', 'dave', 'erin'])
   })
 
-  test('a bar outlives the membership and is lifted by the owner only', async (t) => {
+  test('a bar outlives the membership, and only the owner can lift it', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob', 'carol')
     accepted(await world.commit('bob'))
@@ -177,7 +177,7 @@ forEachEngine((open) => {
     accepted(await world.commit('bob'))
   })
 
-  test('a slot can be rejected for as long as entries live, however many follow it', async (t) => {
+  test('a slot can be rejected as long as entries are kept, however many follow it', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     accepted(await world.commit('bob', { adds: ['mallory'] }))
@@ -193,7 +193,7 @@ forEachEngine((open) => {
     assert.ok('rejected' in (await world.reject(member('alice'), 102)))
   })
 
-  test('one whose add was rejected does not come back when its removal is rejected too', async (t) => {
+  test('an agent whose add was rejected does not return when its removal is rejected too', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     accepted(await world.commit('bob', { adds: ['mallory'] }))
@@ -208,7 +208,7 @@ forEachEngine((open) => {
     refused(await world.say('mallory'), 'not_found')
   })
 
-  test('the same when the slot of its add is long forgotten', async (t) => {
+  test('the same applies when the slot of its add is no longer remembered', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     accepted(await world.commit('bob', { adds: ['mallory'] }))
@@ -221,7 +221,7 @@ forEachEngine((open) => {
     refused(await world.say('mallory'), 'not_found')
   })
 
-  test('a former member can still read to its end after a rejected commit has added it', async (t) => {
+  test('a former member that a rejected commit added again can still read to its end', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob', 'carol')
     await world.chatter('alice', 2)
@@ -236,7 +236,7 @@ forEachEngine((open) => {
     assert.deepEqual(await world.roster('alice', 'bob', 'carol'), ['alice', 'bob'])
   })
 
-  test('one that a rejected commit had removed goes on from where it has read meanwhile', async (t) => {
+  test('a member that a rejected commit removed continues from what it has read since', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob', 'carol')
     await world.chatter('carol', 2)
@@ -247,7 +247,7 @@ forEachEngine((open) => {
     assert.deepEqual([cursor.index, lastCounter, removed], [4, 2, false])
   })
 
-  test('removals cannot be undone into a crowd', async (t) => {
+  test('undoing removals cannot make a group too large', async (t) => {
     const world = await open(t)
     await world.found('alice')
     const crowd = (label: string): string[] => Array.from({ length: MAX_MEMBERS - 1 }, (_, at) => `${label} ${at}`)

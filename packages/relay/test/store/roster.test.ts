@@ -59,7 +59,7 @@ async function check(world: ChannelFixture, log: readonly Told[], rejected: Read
 
 forEachEngine((open) => {
   for (let story = 0; story < STORIES; story++) {
-    test(`rejected commits are left out of the tale (seed ${SEED + story})`, async (t) => {
+    test(`rejected commits have no effect on the roster (seed ${SEED + story})`, async (t) => {
       const random = randomNumbers(SEED + story)
       const pick = (count: number): number => Math.floor(random() * count)
       const world = await open(t)

@@ -8,7 +8,7 @@ import { account, RETENTION, START } from './channel-fixture.ts'
 
 const MAX_SLOTS = 16_384
 
-test('after a reset of the roster a burnt window is open to all again, and no more slots are kept', () => {
+test('after a roster reset a used-up window is open to all members again, and no more slots are kept', () => {
   const dropped: number[] = []
   const rows = { slot: () => undefined, putSlot: () => {}, changed: () => {} }
   const context = {

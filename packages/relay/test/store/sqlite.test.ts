@@ -69,7 +69,7 @@ const rejectedWith =
     return true
   }
 
-test('everything is there again when the file is opened again', async (t) => {
+test('everything is restored when the file is opened again', async (t) => {
   const { open } = file(t)
   const before = await open()
   await before.found('alice', 'bob', 'carol', 'dave', 'erin')
@@ -130,7 +130,7 @@ test('everything is there again when the file is opened again', async (t) => {
   assertChain(world.channel, (await world.read('alice', 0)).entries)
 })
 
-test('a second process is told that the file is in use', async (t) => {
+test('a second process gets an error that the file is in use', async (t) => {
   const { path, open } = file(t)
   const world = await open()
   await assert.rejects(
@@ -148,7 +148,7 @@ test('a second process is told that the file is in use', async (t) => {
   assert.equal((await (await open()).stand('alice')).lastIndex, 0)
 })
 
-test('only the owner of the file can read it, its log included', async (t) => {
+test('only the owner of the file can read it, including its write-ahead log', async (t) => {
   const { path, open } = file(t)
   writeFileSync(path, '', { mode: 0o644 })
   const world = await open()
@@ -158,7 +158,7 @@ test('only the owner of the file can read it, its log included', async (t) => {
   for (const name of names) assert.equal(statSync(join(dirname(path), name)).mode & 0o777, 0o600, name)
 })
 
-test('a file of a newer version, one that is no database, and one that cannot be made are refused', async (t) => {
+test('a file of a newer version, one that is not a database, and one that cannot be created are refused', async (t) => {
   const { path, open } = file(t)
   await (await open()).store.close()
   const db = new DatabaseSync(path)
@@ -177,7 +177,7 @@ test('a file of a newer version, one that is no database, and one that cannot be
   )
 })
 
-test('what is asked for in one tick shares one transaction', async (t) => {
+test('calls in one tick share one transaction', async (t) => {
   const { open } = file(t)
   const world = await open()
   await world.found('alice', 'bob')
@@ -192,7 +192,7 @@ test('what is asked for in one tick shares one transaction', async (t) => {
   assert.ok(world.store.transactions - before <= 4)
 })
 
-test('what one operation of a transaction has changed the next one sees', async (t) => {
+test('an operation sees the changes of earlier ones in the same transaction', async (t) => {
   const { open } = file(t)
   const world = await open()
   await world.found('alice')
@@ -221,7 +221,7 @@ test('the caller keeps its buffers, however large they are behind what it passes
   )
 })
 
-test('a statement that fails takes its own operation with it and no other', async (t) => {
+test('a failing statement fails its own operation and no other', async (t) => {
   const { path, open } = file(t)
   const first = await open()
   await first.found('alice', 'bob')
@@ -261,7 +261,7 @@ test('a statement that fails takes its own operation with it and no other', asyn
   )
 })
 
-test('when the thread dies everyone who waits is told, and everyone after, and the process once', async (t) => {
+test('when the thread dies, pending and later calls are rejected, and the process is notified once', async (t) => {
   const deaths: unknown[] = []
   const options = { path: temporaryFile(t), retention: RETENTION, onDeath: (error: StaticError) => deaths.push(error) }
   const world = new ChannelFixture(await openSqliteStore(options, () => undefined), [])
@@ -280,7 +280,7 @@ test('when the thread dies everyone who waits is told, and everyone after, and t
   assert.equal(deaths.length, 1)
 })
 
-test('closing finishes what was asked for before, and refuses what comes after', async (t) => {
+test('closing finishes pending calls and refuses later ones', async (t) => {
   const { open } = file(t)
   const world = await open()
   await world.found('alice')
@@ -312,7 +312,7 @@ test('the file shrinks again after a full channel was acknowledged', async (t) =
   assert.ok(size() < 3_000_000, String(size()))
 })
 
-test('what a deleted channel leaves goes with the next sweeps, and so do forgotten ids', async (t) => {
+test('the next sweeps delete the rows of a deleted channel, and expired ids', async (t) => {
   const { path, open } = file(t)
   const world = await open()
   await world.found('alice')
@@ -337,7 +337,7 @@ test('what a deleted channel leaves goes with the next sweeps, and so do forgott
   )
 })
 
-test('channels stay in memory by what they weigh, and the last one however heavy', async (t) => {
+test('the channel cache is limited by size, but always keeps the last channel', async (t) => {
   const db = openDatabase(temporaryFile(t))
   t.after(() => db.close())
   const rows = new SqliteRows(db, sha256, 200_000)
@@ -383,7 +383,7 @@ test('channels stay in memory by what they weigh, and the last one however heavy
   assert.equal(rows.cached.channels, 1)
 })
 
-test('a full disk refuses writes, keeps what it has, and the store is well again when there is room', async (t) => {
+test('a full disk refuses writes and loses nothing, and the store recovers when there is room', async (t) => {
   if (!existsSync(PRLIMIT)) return t.skip(`needs ${PRLIMIT}`)
   const { path, open } = file(t)
   const child = fileURLToPath(new URL('./storage-full-child.ts', import.meta.url))

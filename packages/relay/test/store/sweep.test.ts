@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { DAY, accepted, forEachEngine, guest, notice, refused, welcomeFor } from './channel-fixture.ts'
 
 forEachEngine((open) => {
-  test('what all have acknowledged is deleted at the next sweep, and no more', async (t) => {
+  test('the next sweep deletes entries that all have acknowledged, and no others', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     await world.chatter('bob', 5)
@@ -18,7 +18,7 @@ forEachEngine((open) => {
     assert.equal((await world.read('alice', 0)).gap?.position.index, 4)
   })
 
-  test('many that all have acknowledged are deleted at once, without a sweep', async (t) => {
+  test('many entries that all have acknowledged are deleted immediately, without a sweep', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     await world.chatter('bob', 63)
@@ -31,7 +31,7 @@ forEachEngine((open) => {
     assert.deepEqual(await world.run('sweep', { now: world.now }), { removed: 0 })
   })
 
-  test('a member that leaves holds nothing back any more', async (t) => {
+  test('a member that has left does not delay deletion', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob', 'carol')
     await world.chatter('alice', 3)
@@ -46,7 +46,7 @@ forEachEngine((open) => {
     assert.deepEqual(await world.run('sweep', { now: world.now }), { removed: 2 })
   })
 
-  test('what a removed member has not read waits until it has read to its end', async (t) => {
+  test('entries that a removed member has not read are kept until it has read to its end', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     await world.chatter('alice', 100)
@@ -66,7 +66,7 @@ forEachEngine((open) => {
     assert.deepEqual(await world.standing('bob'), { channel: world.channel, refused: 'removed' })
   })
 
-  test('what a removed member has not read waits as long as an entry lives, and not longer', async (t) => {
+  test('entries that a removed member has not read are kept for the lifetime of an entry, and no longer', async (t) => {
     const world = await open(t, { entryMs: 1000 })
     await world.found('alice', 'bob')
     await world.chatter('alice', 3)
@@ -79,7 +79,7 @@ forEachEngine((open) => {
     assert.equal((await world.read('alice', 0)).gap?.position.index, 5)
   })
 
-  test('entries expire oldest first, and who has not fetched them is told of a gap', async (t) => {
+  test('entries expire oldest first, and a member that has not fetched them gets a gap', async (t) => {
     const world = await open(t, { entryMs: 1000 })
     await world.found('alice', 'bob')
     world.now += 400
@@ -104,7 +104,7 @@ forEachEngine((open) => {
     assert.equal(accepted(await world.say('bob')), 5)
   })
 
-  test('a sweep is bounded, and the next ones do the rest', async (t) => {
+  test('the work of a sweep is limited, and the next ones do the rest', async (t) => {
     const world = await open(t, { entryMs: 1000 })
     await world.found('alice', 'bob')
     for (let times = 0; times < 10; times++) await world.chatter('bob', 1000)
@@ -117,7 +117,7 @@ forEachEngine((open) => {
     assert.deepEqual(removed, [4096, 4096, 1809, 0])
   })
 
-  test('Welcomes that nobody fetched expire', async (t) => {
+  test('Welcomes that are not fetched expire', async (t) => {
     const world = await open(t, { entryMs: 1000 })
     await world.found('alice')
     accepted(await world.commit('alice', { adds: ['bob'], welcomes: [welcomeFor('bob')] }))
@@ -128,7 +128,7 @@ forEachEngine((open) => {
     assert.equal(await waiting(), 0)
   })
 
-  test('former members are forgotten, but not one that is still to be removed', async (t) => {
+  test('former members are forgotten, but not one that must still be removed', async (t) => {
     const world = await open(t, { entryMs: 1000 })
     await world.found('alice', 'bob', 'carol')
     accepted(await world.commit('alice', { removes: ['bob'] }))
@@ -143,7 +143,7 @@ forEachEngine((open) => {
     refused(await world.say('carol'), 'not_found')
   })
 
-  test('a message id lives its own time, whatever the sweep has done', async (t) => {
+  test('a message id has its own lifetime, whatever the sweep has deleted', async (t) => {
     const world = await open(t, { entryMs: 1000, messageIdMs: 7 * DAY })
     await world.found('alice')
     const request = world.message('alice')
@@ -154,7 +154,7 @@ forEachEngine((open) => {
     refused(await world.run('append', request), 'out_of_order')
   })
 
-  test('a channel remembers so many former members: those that have read all go first, then the oldest', async (t) => {
+  test('a channel remembers a limited number of former members: those that have read everything go first, then the oldest', async (t) => {
     const world = await open(t)
     await world.found('alice')
     const crowd = (round: number): string[] => Array.from({ length: 249 }, (_, at) => `${round} ${at}`)
@@ -179,7 +179,7 @@ forEachEngine((open) => {
     refused(await world.say('0 7', { actor: guest('0 7'), counter: 1 }), 'api_key_required')
   })
 
-  test('an agent that has acted for an account is no guest after it has left and come back, however late', async (t) => {
+  test('an agent that has acted for an account cannot be a guest after it has left and returned, however late', async (t) => {
     const world = await open(t, { entryMs: 1000 })
     await world.found('alice', 'bob')
     accepted(await world.say('bob'))

@@ -28,7 +28,7 @@ async function reset(world: ChannelFixture, name: string, agents: readonly strin
 }
 
 forEachEngine((open) => {
-  test('a guest cannot outvote the owner with members that it made up', async (t) => {
+  test('a guest cannot outvote the owner with made-up members', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob', 'mallory')
     const mallory = { actor: guest('mallory') }
@@ -56,7 +56,7 @@ forEachEngine((open) => {
     accepted(await world.commit('alice'))
   })
 
-  test('whoever a non-owner added has no vote and does not count until the owner has committed since', async (t) => {
+  test('a member added by a non-owner has no vote and does not count until the owner commits', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob', 'carol')
     accepted(await world.commit('bob', { adds: phantoms(3) }))
@@ -70,7 +70,7 @@ forEachEngine((open) => {
     refused(await world.reject(guest('phantom 0'), 2), 'not_allowed')
   })
 
-  test('an agent is on the roster once its Welcome is there, and holds nothing back before', async (t) => {
+  test('an agent is on the roster once its Welcome is stored, and does not delay deletion before', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     accepted(await world.commit('bob', { adds: ['carol'], welcomes: [] }))
@@ -94,7 +94,7 @@ forEachEngine((open) => {
     assert.equal((await world.read('carol', 2)).gap?.position.index, 102)
   })
 
-  test('one that is removed before its Welcome was there reads nothing and holds nothing back', async (t) => {
+  test('an agent that is removed before its Welcome was stored reads nothing and does not delay deletion', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     accepted(await world.commit('bob', { adds: ['carol'], welcomes: [] }))
@@ -107,7 +107,7 @@ forEachEngine((open) => {
     assert.equal((await world.read('alice', 0)).gap?.position.index, 103)
   })
 
-  test('agents that are only named do not raise the size limit, but for the owner', async (t) => {
+  test('agents that are only named raise the size limit only for the owner', async (t) => {
     const world = await open(t, { memberAddsPerHour: 500 })
     await world.found('alice', 'mallory')
     const crowd = phantoms(227)
@@ -118,7 +118,7 @@ forEachEngine((open) => {
     accepted(await world.commit('alice', { commit: new Uint8Array(maxCommitBytes(2 + 227)) }))
   })
 
-  test('a guest’s large commits are refused after its allowance, and the owner pays nothing for them', async (t) => {
+  test('a guest’s large commits are refused beyond its allowance, and the owner pays nothing for them', async (t) => {
     const world = await open(t)
     await world.found('alice', 'mallory')
     accepted(await world.commit('mallory', { actor: guest('mallory'), adds: phantoms(5) }))
@@ -139,7 +139,7 @@ forEachEngine((open) => {
     accepted(await world.commit('mallory', { actor: guest('mallory'), commit: new Uint8Array(20 * KIB) }))
   })
 
-  test('above its allowance the owner pays one message per 4 KiB, for commits and Welcomes', async (t) => {
+  test('beyond its allowance the owner pays one message per 4 KiB, for commits and Welcomes', async (t) => {
     const world = await open(t, { freeCommitBytes: 10_000 })
     await world.found('alice')
     const commit = { commit: new Uint8Array(9000) }
@@ -158,7 +158,7 @@ forEachEngine((open) => {
     assert.deepEqual(await world.commit('alice', { ...commit, paid: 0 }), { index: 4, head: 4, units: 0 })
   })
 
-  test('a channel’s allowance is for all but its owner', async (t) => {
+  test('the allowance of a channel limits everyone but its owner', async (t) => {
     const world = await open(t, { freeChannelCommitBytes: 50_000 })
     await world.found('alice', 'bob', 'carol')
     const commit = { commit: new Uint8Array(20_000), paid: 0 }
@@ -168,7 +168,7 @@ forEachEngine((open) => {
     accepted(await world.commit('alice', commit))
   })
 
-  test('others than the owner add so many members an hour', async (t) => {
+  test('members added by anyone but the owner are limited per hour', async (t) => {
     const world = await open(t, { memberAddsPerHour: 5 })
     await world.found('alice', 'bob', 'carol')
     accepted(await world.commit('bob', { adds: phantoms(3), welcomes: [] }))
@@ -183,7 +183,7 @@ forEachEngine((open) => {
     accepted(await world.commit('carol', { adds: ['one more'] }))
   })
 
-  test('a full channel takes only leaves, the owner’s commits and those that remove leavers', async (t) => {
+  test('a full channel accepts only leaves, the owner’s commits and commits that only remove leavers', async (t) => {
     const world = await open(t, { channelBytes: 20_000 })
     await world.found('alice', 'bob', 'carol', 'dave')
     // A Welcome that waits takes its part.
@@ -203,7 +203,7 @@ forEachEngine((open) => {
     accepted(await world.commit('bob', { commit: new Uint8Array(4000) }))
   })
 
-  test('members that a guest made up do not keep a full channel full', async (t) => {
+  test('made-up members of a guest do not keep a full channel full', async (t) => {
     const world = await open(t, { channelEntries: 40 })
     await world.found('alice', 'bob', 'mallory')
     accepted(await world.commit('mallory', { actor: guest('mallory'), adds: phantoms(20) }))
@@ -218,7 +218,7 @@ forEachEngine((open) => {
     assert.ok(results.some((result) => 'refused' in result && result.refused === 'queue_full'))
   })
 
-  test('Welcomes that expire give their room back', async (t) => {
+  test('expired Welcomes free their room', async (t) => {
     const world = await open(t, { channelBytes: 20_000, entryMs: 10 * HOUR })
     await world.found('alice', 'bob')
     const welcome = welcomeFor('carol', { welcome: new Uint8Array(16_000) })
@@ -229,7 +229,7 @@ forEachEngine((open) => {
     accepted(await world.say('bob', { ciphertext: new Uint8Array(4000) }))
   })
 
-  test('the owner resets the roster: phantoms go with their Welcomes, and who was undone returns', async (t) => {
+  test('the owner resets the roster: phantom members are dropped with their Welcomes, and undone members return', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob', 'carol', 'dave')
     await world.chatter('carol', 3)
@@ -271,7 +271,7 @@ forEachEngine((open) => {
     assert.ok('rejected' in (await world.reject(member('alice'), world.head - 1)))
   })
 
-  test('a reset is the owner’s, for this head and this log', async (t) => {
+  test('only the owner can reset the roster, for the current head and this log', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     accepted(await world.say('bob'))

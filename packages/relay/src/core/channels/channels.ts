@@ -47,7 +47,7 @@ export class Channels {
     this.#resumes = new Resumes(context, (channel, account) => this.#messages.rememberPayer(channel, account))
   }
 
-  /** How many commits were put off so far. */
+  /** Number of commits refused by rate limits so far. */
   get throttledCommits(): number {
     return this.#commits.throttled
   }

@@ -1,4 +1,4 @@
-/** Commits: what takes a slot, what rejects it, and the Welcomes that belong to it. */
+/** Requests about commits: sending and rejecting them, and sending their Welcomes. */
 import { declarationBytes, MAX_MEMBERS, message, MESSAGE_ID_BYTES, rosterBytes } from '@static/protocol'
 import {
   LiftBarResponseSchema,
@@ -21,9 +21,9 @@ import type { Quota, Unit } from '../quota.ts'
 import { accountOf, agentIdOf, channelIdOf, checkLength, checkNotice, numberOf, wrong } from '../request-fields.ts'
 import { accepted, actorOf, type ChannelContext } from './context.ts'
 
-/** How long a sender that lost a slot waits: a random share of this for each that lost lately, so that one of them wins. */
+/** Maximum backoff of a sender that lost a slot, times the number that lost recently; a random part of it is used. */
 const BACKOFF_MS = 150
-/** For how long those that lost are counted. */
+/** Period over which senders that lost are counted. */
 const CONTENTION_MS = 1000
 const INVITE_ID_BYTES = 16
 const MAX_TAG_BYTES = 32
@@ -33,7 +33,7 @@ export class Commits {
   readonly #context: ChannelContext
   readonly #quota: Quota
   readonly #rates: CommitRates
-  /** Senders that lost a slot lately. */
+  /** Number of senders per channel that recently lost a slot. */
   readonly #contention = new Map<ChannelId, { lost: number; since: Time }>()
 
   constructor(context: ChannelContext, quota: Quota) {
@@ -42,7 +42,7 @@ export class Commits {
     this.#rates = new CommitRates(context.settings)
   }
 
-  /** How many commits were put off so far. */
+  /** Number of commits refused by rate limits so far. */
   get throttled(): number {
     return this.#rates.throttled
   }
@@ -56,7 +56,7 @@ export class Commits {
     if (value.groupInfo.length > 0 && value.welcomes.length === 0)
       throw wrong('`group_info` is shared by Welcomes: `welcomes` is required with it')
     if (!declaration) throw wrong('`declaration` is required')
-    // Before the work that it costs.
+    // Checked first, because verifying the rest is expensive.
     const wait = this.#rates.take(request, channel, effects.monotonic)
     if (wait > 0) return request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
     this.#check(request, value, declaration)
@@ -154,7 +154,7 @@ export class Commits {
     })
   }
 
-  /** The channel is gone. */
+  /** Drops cached data of a deleted channel. */
   forget(channel: ChannelId): void {
     this.#contention.delete(channel)
   }
@@ -165,7 +165,7 @@ export class Commits {
     }
   }
 
-  /** Asks the store, and when it wants to be paid, again with units of the payer's quota. */
+  /** Calls the store. If the operation must be paid for, calls it again with units of the payer's quota. */
   #store<Name extends 'commit' | 'welcome'>(
     request: PendingRequest,
     name: Name,
@@ -189,7 +189,7 @@ export class Commits {
     })
   }
 
-  /** What a commit declares: so many agents at most, and signed by who sends it. */
+  /** Checks the lengths of the lists and the sender's signature over the declaration. */
   #check(
     { caller }: PendingRequest,
     { channelId, slot, messageId, commit, welcomes }: SendCommitRequest,

@@ -1,4 +1,4 @@
-/** Messages: each goes to the store with a unit of its payer's quota, and is answered once it is durable. */
+/** Messages: each is stored with a unit of its payer's quota, and answered once it is durable. */
 import { message as wireMessage, MESSAGE_ID_BYTES } from '@static/protocol'
 import { type SendMessageRequest, SendMessageResponseSchema } from '@static/protocol/relay'
 import type { Account, ChannelId, Refusal, StoreRequest } from '../../ports.ts'
@@ -10,14 +10,14 @@ import { accepted, actorOf, type ChannelContext } from './context.ts'
 
 type UnpaidMessage = Omit<StoreRequest<'append'>, 'paid'>
 
-/** Channels whose payer is remembered. */
+/** Number of channels whose payer is cached. */
 const MAX_PAYERS = 100_000
 
 /** The messages of one node. */
 export class Messages {
   readonly #context: ChannelContext
   readonly #quota: Quota
-  /** Who pays for the guests of a channel, once the store has told. */
+  /** The account that pays for the guests of a channel, as reported by the store. */
   readonly #payers = new Map<ChannelId, Account>()
 
   constructor(context: ChannelContext, quota: Quota) {
@@ -39,23 +39,23 @@ export class Messages {
     }
     checkLength(value.messageId, MESSAGE_ID_BYTES, 'message_id')
     const payer = account ?? this.#payers.get(message.channel)
-    // Also for what may be free: one way for all keeps an agent's messages in order while a lease is asked for.
+    // Also for messages that may be free: one path for all keeps an agent's messages in order while a lease is pending.
     if (payer) this.#pay(request, message, payer)
     else this.#append(request, message, undefined)
   }
 
   rememberPayer(channel: ChannelId, account: Account): void {
-    // A cache: losing it costs one question to the store.
+    // Only a cache: losing an entry costs one extra call to the store.
     if (this.#payers.size >= MAX_PAYERS) this.#payers.clear()
     this.#payers.set(channel, account)
   }
 
-  /** The channel is gone: so is who pays for its guests. */
+  /** Drops cached data of a deleted channel. */
   forget(channel: ChannelId): void {
     this.#payers.delete(channel)
   }
 
-  /** With a unit of the payer's quota, or, if there is none, to hear whether anything else is in the way. */
+  /** Appends with a unit of the payer's quota. Without one, asks the store anyway: another refusal takes precedence. */
   #pay(request: PendingRequest, message: UnpaidMessage, payer: Account): void {
     this.#quota.take(payer, (taken) => {
       if ('refused' in taken) this.#append(request, message, undefined, taken)

@@ -1,17 +1,17 @@
 /**
- * What commits and Welcomes may take (SPEC.md, "Payment"): so many bytes an hour are free for each sender and for each
- * channel. Beyond that the owner pays, and everybody else waits. Whoever a non-owner brought in shares its allowance
- * until the owner has committed since, so that made-up members multiply nothing.
+ * The hourly allowance for commits and Welcomes (SPEC.md, "Payment"): each sender and each channel has a number of free
+ * bytes an hour. Beyond it, the owner pays and everyone else waits. Members added by a non-owner share the adder's
+ * allowance until the owner commits, so that made-up members do not multiply it.
  */
 import type { AgentId, Refusal, Time, Unpaid } from '../../ports.ts'
 import { type Context, refuse, senderOf, touch, touchSender } from './context.ts'
 import { type Channel, type Sender, isConfirmed } from './state.ts'
 
 export const HOUR = 3600_000
-/** What one message of the owner's quota pays for. */
+/** Bytes that one message of the owner's quota pays for. */
 const UNIT_BYTES = 4096
 
-/** What an operation may take, and what of it is paid for. */
+/** The price of an allowed operation. */
 export interface Allowed {
   /** Messages of the owner's quota. */
   readonly units: number
@@ -22,12 +22,12 @@ interface Hourly {
   commitBytes: number
 }
 
-/** Whether the counts of a record are of this hour. */
+/** Whether the counts of a record apply to the current hour. */
 export function isThisHour({ hour }: { readonly hour: number }, now: Time): boolean {
   return hour === Math.floor(now / HOUR)
 }
 
-/** Begins to count anew in a new hour. */
+/** Resets the counts when a new hour has begun. */
 export function beginHour(record: Sender | Channel, now: Time): void {
   if (isThisHour(record, now)) return
   record.hour = Math.floor(now / HOUR)
@@ -36,7 +36,7 @@ export function beginHour(record: Sender | Channel, now: Time): void {
   else record.adds = 0
 }
 
-/** Whether a commit or Welcome of so many bytes may be taken: free, paid for, or not now. Changes nothing. */
+/** Whether a commit or Welcome of `bytes` is free, must be paid for, or is refused for now. Changes nothing. */
 export function allowBytes(
   { retention }: Context,
   channel: Channel,
@@ -54,30 +54,30 @@ export function allowBytes(
     return units <= paid ? { units } : { unpaid: channel.account, units }
   }
   if (bytes > freeCommitBytes) {
-    const message = `A commit with its Welcomes, or a Welcome, has ${bytes} bytes; a member that is not the owner may send ${freeCommitBytes} an hour.`
+    const message = `The commit or Welcome has ${bytes} bytes. Members other than the owner can send at most ${freeCommitBytes} an hour.`
     return refuse('too_large', message)
   }
-  if (excess > 0) return waitForHour(`${freeCommitBytes} bytes of commits and Welcomes an hour and sender`, now)
+  if (excess > 0) return waitForHour(`${freeCommitBytes} bytes of commits and Welcomes per sender and hour`, now)
   if (usedBytes(channel, now) + bytes > freeChannelCommitBytes) {
-    return waitForHour(`${freeChannelCommitBytes} bytes of commits and Welcomes an hour and channel`, now)
+    return waitForHour(`${freeChannelCommitBytes} free bytes of commits and Welcomes an hour`, now)
   }
   return { units: 0 }
 }
 
-/** Counts what was taken. */
+/** Counts an accepted commit or Welcome. */
 export function countBytes(context: Context, channel: Channel, agent: AgentId, bytes: number, now: Time): void {
   const sender = senderOf(channel, responsible(channel, agent))
   beginHour(sender, now)
   const free = Math.max(0, Math.min(bytes, context.retention.freeCommitBytes - sender.commitBytes))
   sender.commitBytes += bytes
   touchSender(context, channel, sender)
-  // What the owner pays for leaves the channel's allowance to the others.
+  // Bytes that the owner pays for do not use up the channel's allowance.
   beginHour(channel, now)
   channel.commitBytes += free
   touch(context, channel)
 }
 
-/** Whether an agent may add so many members now; the owner always may. Changes nothing. */
+/** Whether an agent may add `adds` members now; the owner always may. Changes nothing. */
 export function allowAdds(
   { retention }: Context,
   channel: Channel,
@@ -90,12 +90,15 @@ export function allowAdds(
   const used = isThisHour(channel, now) ? channel.adds : 0
   if (used + adds <= memberAddsPerHour) return undefined
   if (adds > memberAddsPerHour) {
-    return refuse('too_large', `A commit adds ${adds} members; others than the owner add ${memberAddsPerHour} an hour.`)
+    return refuse(
+      'too_large',
+      `The commit adds ${adds} members. Without the owner, a channel can add ${memberAddsPerHour} an hour.`,
+    )
   }
-  return waitForHour(`${memberAddsPerHour} members an hour that others than the owner add`, now)
+  return waitForHour(`${memberAddsPerHour} members an hour added by anyone but the owner`, now)
 }
 
-/** Counts those that were added. */
+/** Counts added members. */
 export function countAdds(context: Context, channel: Channel, agent: AgentId, adds: number, now: Time): void {
   if (agent === channel.owner || adds === 0) return
   beginHour(channel, now)
@@ -103,13 +106,13 @@ export function countAdds(context: Context, channel: Channel, agent: AgentId, ad
   touch(context, channel)
 }
 
-/** Whose allowance an agent uses: its own, or that of the first who brought in the unconfirmed ones before it. */
+/** Whose allowance an agent uses: its own, or that of the first confirmed agent in its chain of adders. */
 function responsible(channel: Channel, agent: AgentId): AgentId {
   let current = agent
   let from = Infinity
   for (;;) {
     const member = channel.members.get(current)
-    // An adder that was itself added later is out of that line: without this two could stand behind each other.
+    // An adder that was itself added later ends the chain; otherwise two agents could have added each other.
     if (!member?.adder || member.from >= from || isConfirmed(member, channel.ownerCommit)) return current
     ;({ from } = member)
     current = member.adder
@@ -121,6 +124,6 @@ function usedBytes(record: Hourly, now: Time): number {
 }
 
 function waitForHour(limit: string, now: Time): Refusal {
-  const message = `The channel allows ${limit}: try again in the next hour.`
+  const message = `The channel allows ${limit}. Retry in the next hour.`
   return { refused: 'rate_limited', message, retryAfterMs: HOUR - (now % HOUR) }
 }

@@ -1,4 +1,4 @@
-/** SendMessage: the checks in their order, who pays, and the entry. */
+/** SendMessage: its checks in order, who pays, and the entry. */
 import { MAX_CIPHERTEXT_BYTES } from '@static/protocol'
 import type { Account, Actor, Refusal, StoreRequest, StoreResult, Time, Unpaid } from '../../ports.ts'
 import { beginHour, HOUR, isThisHour } from './allowance.ts'
@@ -10,19 +10,19 @@ import { findRoom, pressureOn } from './room.ts'
 import { ENTRY_OVERHEAD, type IdKey } from './rows.ts'
 import { type Channel, type Sender, findMember, isUnwelcomed } from './state.ts'
 
-/** Control messages are of the smallest sizes only. */
+/** Control messages use only the smallest padded sizes. */
 const MAX_CONTROL_BYTES = 4096
 const DAY = 24 * HOUR
 
-/** What an accepted message still needs. */
+/** What remains to be done for an accepted message. */
 interface Accepted {
   readonly sender: Sender
-  /** The index that the log is cut through first. */
+  /** The index up to which the log must be cut first. */
   readonly through: number
   readonly free: boolean
 }
 
-/** Appends a message to the log, unless it is there already. */
+/** Appends a message to the log, unless its id is already known. */
 export function append(context: Context, request: StoreRequest<'append'>): StoreResult<'append'> {
   const { rows, retention } = context
   const { actor, now } = request
@@ -31,7 +31,7 @@ export function append(context: Context, request: StoreRequest<'append'>): Store
   const key: IdKey = { kind: 'message', agent: actor.agent, id: request.messageId }
   const since = now - retention.messageIdMs
 
-  // Whether the id is known comes first; but for a message that is fine otherwise, one step both asks and keeps it.
+  // A known id takes precedence over every refusal. For a message that passes the checks, `addId` tests and stores it.
   const verdict = judge(context, channel, request)
   if (!('free' in verdict)) {
     const known = rows.findId(channel, key, since)
@@ -53,7 +53,7 @@ export function append(context: Context, request: StoreRequest<'append'>): Store
   return pressure ? { index, charged: !free, pressure } : { index, charged: !free }
 }
 
-/** Everything that is asked of a message but that its id is new. Changes nothing. */
+/** Every check of a message except that its id is new. Changes nothing. */
 function judge(context: Context, channel: Channel, request: StoreRequest<'append'>): Accepted | Unpaid | Refusal {
   const { actor, control, ciphertext, now } = request
   const member = findMember(channel, actor.agent)
@@ -81,12 +81,15 @@ function judge(context: Context, channel: Channel, request: StoreRequest<'append
 
 function payment(channel: Channel, actor: Actor, paid: boolean, now: Time): Unpaid | Refusal | undefined {
   if (!actor.account && guestsSoFar(channel, now) >= channel.guestLimit) {
-    return refuse('quota_exceeded', 'The guests of this channel have sent as many messages today as its owner allows.')
+    return refuse(
+      'quota_exceeded',
+      `Guests of this channel have sent ${channel.guestLimit} messages today, the limit set by its owner. Retry tomorrow (UTC).`,
+    )
   }
   return paid ? undefined : { unpaid: payer(channel, actor) }
 }
 
-/** A guest's messages are the owner's. */
+/** The owner pays for messages of guests. */
 function payer(channel: Channel, actor: Actor): Account {
   return actor.account ?? channel.account
 }

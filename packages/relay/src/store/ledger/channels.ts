@@ -1,10 +1,10 @@
-/** Channels as such: founding, deleting, and whether an agent is in one. */
+/** Creating and deleting channels, and checking membership. */
 import { chainStart, fromHex } from '@static/protocol'
 import type { Done, Position, Refusal, StoreRequest, StoreResult } from '../../ports.ts'
 import { type Context, admit, isRefusal, noteAction, refuse, touchMember } from './context.ts'
 import { placeMember, roster } from './state.ts'
 
-/** Founds a channel with its creator as owner and first member; the same request again gets the same answer. */
+/** Creates a channel with its creator as owner and first member. A repeated request gets the same answer. */
 export function create(context: Context, request: StoreRequest<'create'>): StoreResult<'create'> {
   const { rows, hash } = context
   const { actor, channel: id, name, welcome, guestLimit, maxChannels } = request
@@ -16,7 +16,7 @@ export function create(context: Context, request: StoreRequest<'create'>): Store
   }
   if (rows.named(account, name) !== undefined) return refuse('channel_exists')
   if (rows.countChannels(account) >= maxChannels) {
-    return refuse('not_allowed', `An account has at most ${maxChannels} channels: delete one first.`)
+    return refuse('not_allowed', `This account has ${maxChannels} channels, the limit. Delete one first.`)
   }
 
   const start: Position = { index: 0, hash: chainStart(hash, fromHex(id)), slot: 0 }
@@ -36,7 +36,7 @@ export function create(context: Context, request: StoreRequest<'create'>): Store
   return { welcome, guestLimit }
 }
 
-/** Deletes a channel with everything in it. */
+/** Deletes a channel and everything in it. */
 export function remove(context: Context, { account, channel: id, name }: StoreRequest<'delete'>): Done | Refusal {
   const { rows } = context
   const found = id ?? (name === undefined ? undefined : rows.named(account, name))
@@ -48,7 +48,7 @@ export function remove(context: Context, { account, channel: id, name }: StoreRe
   return { done: true }
 }
 
-/** Whether the actor may ask for a KeyPackage here. */
+/** Whether the actor may claim a KeyPackage for this channel. */
 export function check(context: Context, { actor, channel: id }: StoreRequest<'check'>): Done | Refusal {
   const admitted = admit(context, actor, id)
   if (isRefusal(admitted)) return admitted

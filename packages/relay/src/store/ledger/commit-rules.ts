@@ -1,33 +1,33 @@
-/** What a commit must be to be taken: its place, its size, what it does to the roster, and its Welcomes. */
+/** The checks of a commit: its slot, its size, its roster changes, and its Welcomes. */
 import { leaveBody, MAX_MEMBERS, MAX_WELCOME_BYTES, maxCommitBytes, toHex } from '@static/protocol'
 import type { AgentId, Refusal, SignedDeclaration, StoreRequest, WelcomeFields } from '../../ports.ts'
 import { type Context, refuse } from './context.ts'
 import { type Channel, roster } from './state.ts'
 
-/** So many Welcomes of one account's channels wait for an agent at most: anybody may add any agent. */
+/** Maximum number of Welcomes of one account's channels pending for an agent: anyone can add any agent. */
 const MAX_WAITING = 64
-/** Agents without a Welcome that raise the size limit for others than the owner. */
+/** Maximum number of agents without a Welcome that raise the size limit for members other than the owner. */
 const MAX_COUNTED_ADDS = 8
 
-/** Whether the commit stands in the right place and is not too large. */
+/** Checks the sender's bar, the slot and the size. */
 export function judgePlace(
   channel: Channel,
   { actor, slot, commit: bytes, declaration, welcomes, groupInfo }: StoreRequest<'commit'>,
 ): Refusal | undefined {
   if (channel.senders.get(actor.agent)?.barred) {
-    return refuse('not_allowed', 'A commit of this agent was rejected: only the owner can let it commit again.')
+    return refuse('not_allowed', 'A commit of this agent was rejected. Only the owner can let it commit again.')
   }
   const head = channel.last.slot
   if (slot !== head) return { refused: 'epoch_mismatch', head }
   const size = welcomes.reduce((sum, { welcome }) => sum + welcome.length, bytes.length + groupInfo.length)
   const limit = sizeLimit(channel, actor.agent, declaration.adds.length)
   if (size <= limit) return undefined
-  return refuse('too_large', `The commit and its Welcomes have ${size} bytes, which is more than ${limit}.`)
+  return refuse('too_large', `The commit and its Welcomes have ${size} bytes. The limit is ${limit}.`)
 }
 
 /**
- * The longest commit or Welcome of an agent in this channel. It follows the roster; those that are in the group by a
- * commit's word alone count in full for the owner only, or naming many agents would make room for anything.
+ * The largest commit or Welcome that an agent may send in this channel. It grows with the roster. Agents without a
+ * Welcome count in full only for the owner; otherwise a commit could raise its own limit by naming many agents.
  */
 export function sizeLimit(channel: Channel, agent: AgentId, adds: number): number {
   const { length } = roster(channel)
@@ -35,7 +35,7 @@ export function sizeLimit(channel: Channel, agent: AgentId, adds: number): numbe
   return maxCommitBytes(length + (agent === channel.owner ? named : Math.min(named, MAX_COUNTED_ADDS)))
 }
 
-/** Whether the actor may change the roster in this way. */
+/** Checks whether the actor may make these roster changes. */
 export function judgeRoster(
   context: Context,
   channel: Channel,
@@ -46,20 +46,20 @@ export function judgeRoster(
 ): Refusal | undefined {
   if (hasRepeats(adds) || hasRepeats(removes)) return refuse('invalid_request', 'The commit names an agent twice.')
   const noticed = noticedLeavers(context, channel, removes, declaration)
-  if (!noticed) return refuse('invalid_request', 'A Leave notice is not one of an agent that the commit removes.')
+  if (!noticed) return refuse('invalid_request', 'A Leave notice does not belong to an agent that the commit removes.')
   for (const agent of removes) {
     const refusal = judgeRemoval(channel, actor, agent, noticed)
     if (refusal) return refusal
   }
   for (const agent of adds) {
     if (channel.members.has(agent) && !removes.includes(agent)) {
-      return refuse('invalid_request', `Agent ${agent} is in the channel already.`)
+      return refuse('invalid_request', `Agent ${agent} is already in the channel.`)
     }
   }
   if (channel.members.size - removes.length + adds.length > MAX_MEMBERS) return refuse('group_full')
   const welcomed = welcomes.map(({ agent }) => agent)
   if (hasRepeats(welcomed) || !welcomed.every((agent) => adds.includes(agent))) {
-    return refuse('invalid_request', 'A Welcome is not for one agent that the commit adds.')
+    return refuse('invalid_request', 'Each Welcome must be for a different agent that the commit adds.')
   }
   return undefined
 }
@@ -77,13 +77,13 @@ function judgeRemoval(
     if (actor === channel.owner || noticed.has(agent)) return undefined
     return refuse('invalid_request', `The Leave notice of agent ${agent} is missing.`)
   }
-  if (agent === actor) return refuse('invalid_request', 'An agent does not remove itself: it leaves.')
+  if (agent === actor) return refuse('invalid_request', 'An agent cannot remove itself. Use Leave instead.')
   return actor === channel.owner
     ? undefined
-    : refuse('not_allowed', 'Only the owner removes an agent that has not left.')
+    : refuse('not_allowed', 'Only the owner can remove an agent that has not left.')
 }
 
-/** Whose notices the declaration carries; undefined if one is not the stored notice of an agent that is removed. */
+/** The agents whose notices the declaration carries; undefined if one is not the stored notice of a removed agent. */
 function noticedLeavers(
   { hash }: Context,
   channel: Channel,
@@ -101,7 +101,7 @@ function noticedLeavers(
   return noticed
 }
 
-/** Whether each agent can be given one more Welcome of this account. */
+/** Checks the size of each Welcome, and that its agent may get one more from this account. */
 export function judgeWelcomes(
   { rows }: Context,
   channel: Channel,
@@ -113,12 +113,12 @@ export function judgeWelcomes(
     const size = large.welcome.length + groupInfo.length
     return refuse(
       'too_large',
-      `The Welcome of agent ${large.agent} has ${size} bytes. At most ${MAX_WELCOME_BYTES} are allowed.`,
+      `The Welcome for agent ${large.agent} has ${size} bytes. The limit is ${MAX_WELCOME_BYTES}.`,
     )
   }
   const full = welcomes.find(({ agent }) => rows.countWelcomes(channel, agent) >= MAX_WAITING)
   if (!full) return undefined
-  const message = `${MAX_WAITING} Welcomes of this account's channels wait for agent ${full.agent} already.`
+  const message = `Agent ${full.agent} already has ${MAX_WAITING} pending Welcomes from this account's channels, the limit.`
   return refuse('rate_limited', message)
 }
 
@@ -126,7 +126,7 @@ function hasRepeats(agents: readonly AgentId[]): boolean {
   return new Set(agents).size < agents.length
 }
 
-/** Whether a commit does nothing but remove agents that have left. */
+/** Whether a commit only removes agents that have left. */
 export function removesOnlyLeavers(channel: Channel, adds: readonly AgentId[], removes: readonly AgentId[]): boolean {
   return adds.length === 0 && removes.length > 0 && removes.every((agent) => channel.members.get(agent)?.ended)
 }

@@ -1,4 +1,4 @@
-/** SendCommit, SendWelcome and Leave: what changes the roster, and the entries that tell of it. */
+/** SendCommit, SendWelcome and Leave: the operations that change the roster, and their entries. */
 import { commitBody, leaveBody, toHex } from '@static/protocol'
 import type { AgentId, Refusal, StoreRequest, StoreResult, Time, Unpaid, WelcomeFields } from '../../ports.ts'
 import { type Allowed, allowAdds, allowBytes, countAdds, countBytes } from './allowance.ts'
@@ -14,23 +14,23 @@ import { judgeSlots, keepSlot } from './slots.ts'
 import { type Channel, type Slot, findMember, isConfirmed, isInGroup, isUnwelcomed, roster } from './state.ts'
 import { putGroupInfo, putWelcome, welcomeBytes } from './welcomes.ts'
 
-/** A commit in its channel, and what it comes to. */
+/** A commit in its channel, with its effects and size. */
 interface CommitPlan {
   readonly channel: Channel
   readonly adds: readonly AgentId[]
   readonly removes: readonly AgentId[]
   readonly body: Uint8Array
-  /** What body and Welcomes count for, with the GroupInfo that these share. */
+  /** How much body, Welcomes and their shared GroupInfo count towards the limits. */
   readonly size: number
 }
 
-/** What an accepted commit or Welcome still needs. */
+/** What remains to be done for an accepted commit or Welcome. */
 interface Accepted extends Allowed {
-  /** The index that the log is cut through first. */
+  /** The index up to which the log must be cut first. */
   readonly through: number
 }
 
-/** Logs a commit, changes the roster and keeps its Welcomes, if it is the first for the head's slot. */
+/** Logs a commit, changes the roster and stores its Welcomes, if it is the first for the head's slot. */
 export function commit(context: Context, request: StoreRequest<'commit'>): StoreResult<'commit'> {
   const { rows, retention } = context
   const { actor, messageId, declaration, now } = request
@@ -61,7 +61,7 @@ export function commit(context: Context, request: StoreRequest<'commit'>): Store
   return { ...answer, units: verdict.units }
 }
 
-/** Everything that is asked of a commit but that its id is new. Changes nothing. */
+/** Every check of a commit except that its id is new. Changes nothing. */
 function judge(
   context: Context,
   { channel, adds, removes, size }: CommitPlan,
@@ -79,7 +79,7 @@ function judge(
   return refusal ?? judgeBytes(context, channel, agent, { size, paid, now, free })
 }
 
-/** Whether there is room, and who pays. What is never refused for lack of room comes in anyway. */
+/** Checks whether there is room, and who pays. With `free`, a full channel is no reason to refuse. */
 function judgeBytes(
   context: Context,
   channel: Channel,
@@ -94,7 +94,7 @@ function judgeBytes(
     : allowed
 }
 
-/** Logs the commit and does what it says. */
+/** Logs the commit and applies it. */
 function take(
   context: Context,
   { channel, adds, removes, body, size }: CommitPlan,
@@ -129,7 +129,7 @@ function take(
   return { index: position.index, head: position.slot }
 }
 
-/** For an entry that is never refused: lets go what may be let go if that is enough. */
+/** For an entry that is never refused: drops old entries if that makes enough room. */
 function makeRoom(context: Context, channel: Channel, bodyLength: number): void {
   const room = findRoom(context, channel, undefined, bodyLength + ENTRY_OVERHEAD)
   if (typeof room === 'number') cut(context, channel, room)
@@ -154,29 +154,32 @@ function keepWelcome(
   context.emit({ type: 'welcomed', channel: id, agent: fields.agent, inviteId: toHex(fields.inviteId) })
 }
 
-/** Only the agent that registered an invite answers by it: nobody else can use it up. */
+/** Counts a use only for the agent that registered the invite, so that no one else can use it up. */
 function countUse({ rows }: Context, channel: Channel, committer: AgentId, inviteId: Uint8Array): void {
   if (inviteId.length === 0) return
   const invite = rows.invite(toHex(inviteId))
   if (invite?.channel === channel.id && invite.agent === committer) rows.putInvite({ ...invite, uses: invite.uses + 1 })
 }
 
-/** Keeps a Welcome that was not sent with its commit; with it the joiner is on the roster. */
+/** Stores a Welcome that was not sent with its commit. It puts the joiner on the roster. */
 export function welcome(context: Context, request: StoreRequest<'welcome'>): StoreResult<'welcome'> {
   const { actor, slot, welcome: fields, paid, now } = request
   const admitted = admit(context, actor, request.channel)
   if (isRefusal(admitted)) return admitted
   const { channel } = admitted
   const taken = context.rows.slot(channel, slot)
-  if (!taken) return refuse('not_found', 'The commit of this slot is not known any more.')
-  if (taken.sender !== actor.agent) return refuse('not_allowed', 'Only the sender of a commit sends its Welcomes.')
+  if (!taken) return refuse('not_found', `The commit of slot ${slot} is unknown or no longer stored.`)
+  if (taken.sender !== actor.agent) return refuse('not_allowed', 'Only the sender of a commit can send its Welcomes.')
   const joiner = channel.members.get(fields.agent)
   if (!isInGroup(joiner) || joiner.ended || joiner.from !== taken.position.index) {
-    return refuse('invalid_request', 'The Welcome is not for an agent that this commit has added.')
+    return refuse(
+      'invalid_request',
+      `Agent ${fields.agent} of the Welcome was not added by the commit of slot ${slot}.`,
+    )
   }
   const limit = sizeLimit(channel, actor.agent, 0)
   if (fields.welcome.length > limit) {
-    return refuse('too_large', `The Welcome has ${fields.welcome.length} bytes, which is more than ${limit}.`)
+    return refuse('too_large', `The Welcome has ${fields.welcome.length} bytes. The limit is ${limit}.`)
   }
   const refusal = judgeWelcomes(context, channel, [fields], new Uint8Array())
   if (refusal) return refusal
@@ -192,7 +195,7 @@ export function welcome(context: Context, request: StoreRequest<'welcome'>): Sto
   return { units: verdict.units }
 }
 
-/** Takes an agent off the roster by its own signed word. Asks for no account: nobody is held. */
+/** Takes an agent off the roster at its own signed request. Needs no account, so that every agent can always leave. */
 export function leave(context: Context, request: StoreRequest<'leave'>): StoreResult<'leave'> {
   const { actor, channel: id, notice, now } = request
   const channel = context.rows.channel(id)
@@ -204,7 +207,8 @@ export function leave(context: Context, request: StoreRequest<'leave'>): StoreRe
     const same = ended.notice && toHex(leaveBody(ended.notice)) === toHex(body)
     return same ? { index: ended.position.index } : refuse('not_found')
   }
-  if (channel.owner === actor.agent) return refuse('not_allowed', 'The owner does not leave: it deletes the channel.')
+  if (channel.owner === actor.agent)
+    return refuse('not_allowed', 'The owner cannot leave its channel. Delete the channel instead.')
   const head = channel.last.slot
   if (notice.slot !== BigInt(head)) return { refused: 'epoch_mismatch', head }
 

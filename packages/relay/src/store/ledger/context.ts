@@ -1,10 +1,10 @@
-/** What every decision is made with, and the checks that they share. */
+/** The context of every operation, and shared checks. */
 import { type ErrorCode, fromHex, type Hash } from '@static/protocol'
 import type { Actor, ChannelId, Refusal, Retention, StoreEvent } from '../../ports.ts'
 import type { Rows } from './rows.ts'
 import { type Channel, type Member, type Sender, findMember, isUnwelcomed } from './state.ts'
 
-/** The engine's rows, what is configured, and where events go. */
+/** The engine's rows, the settings, and the event sink. */
 export interface Context {
   readonly rows: Rows
   readonly hash: Hash
@@ -28,7 +28,7 @@ export function isRefusal(answer: object): answer is Refusal {
   return 'refused' in answer
 }
 
-/** The actor on the roster of a channel, or why not. Changes nothing. */
+/** The actor as a member of a channel, or why it is not admitted. Changes nothing. */
 export function admit({ rows }: Context, actor: Actor, id: ChannelId): Admitted | Refusal {
   const channel = rows.channel(id)
   const member = channel && findMember(channel, actor.agent)
@@ -37,14 +37,14 @@ export function admit({ rows }: Context, actor: Actor, id: ChannelId): Admitted 
   return mayAct(actor, channel) ?? { channel, member }
 }
 
-/** Why an agent cannot act in a channel under its account, or without one. */
+/** Why an agent cannot act in a channel with its account, or without one; undefined if it can. */
 export function mayAct(actor: Actor, channel: Channel): Refusal | undefined {
   if (actor.account && actor.account.mode !== channel.account.mode) return refuse('mode_mismatch')
   if (!actor.account && channel.senders.get(actor.agent)?.acted) return refuse('api_key_required')
   return undefined
 }
 
-/** Notes that an agent has acted here, once its action is accepted. */
+/** Records that an agent has acted here for an account. Called once its action is accepted. */
 export function noteAction(context: Context, actor: Actor, channel: Channel): void {
   if (!actor.account) return
   const sender = senderOf(channel, actor.agent)
@@ -54,7 +54,7 @@ export function noteAction(context: Context, actor: Actor, channel: Channel): vo
   touchSender(context, channel, sender)
 }
 
-/** What is known of an agent's acting; made when there is none. */
+/** The sender record of an agent; created if there is none. */
 export function senderOf(channel: Channel, agent: string): Sender {
   let sender = channel.senders.get(agent)
   if (!sender) {
@@ -76,19 +76,19 @@ export function senderOf(channel: Channel, agent: string): Sender {
   return sender
 }
 
-/** Notes that the channel itself has changed. */
+/** Marks the channel's own fields as changed. */
 export function touch({ rows }: Context, channel: Channel): void {
   channel.changes.channel = true
   rows.changed(channel)
 }
 
-/** Notes that a member has changed, or is gone. */
+/** Marks a member as changed or deleted. */
 export function touchMember({ rows }: Context, channel: Channel, member: { readonly agent: string }): void {
   channel.changes.members.add(member.agent)
   rows.changed(channel)
 }
 
-/** Notes that a sender has changed, or is gone. */
+/** Marks a sender as changed or deleted. */
 export function touchSender({ rows }: Context, channel: Channel, sender: { readonly agent: string }): void {
   channel.changes.senders.add(sender.agent)
   rows.changed(channel)

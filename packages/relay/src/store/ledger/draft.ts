@@ -1,4 +1,4 @@
-/** Entries as far as a request tells them; index and chain are the log's. */
+/** Entries as built from requests, before the log assigns index and chain hash. */
 import type { CommitEntry, Entry, LeaveEntry, MessageEntry, StoreRequest } from '../../ports.ts'
 
 /** The operations that log an entry. */
@@ -6,27 +6,27 @@ export type LoggingOperation = 'append' | 'commit' | 'leave'
 
 type Draft<Kind extends Entry> = Omit<Kind, 'index' | 'hash'>
 
-/** An entry without its place. */
+/** An entry without index and chain hash. */
 export type EntryDraft = Draft<MessageEntry> | Draft<CommitEntry> | Draft<LeaveEntry>
 
-/** A message's entry. */
+/** The draft of a message's entry. */
 export function messageDraft(request: StoreRequest<'append'>): Draft<MessageEntry> {
   const { actor, slot, messageId, counter, control, ciphertext, now } = request
   return { kind: 'message', slot, sender: actor.agent, at: now, messageId, counter, control, ciphertext }
 }
 
-/** A commit's entry. */
+/** The draft of a commit's entry. */
 export function commitDraft(request: StoreRequest<'commit'>): Draft<CommitEntry> {
   const { actor, slot, messageId, commit, declaration, now } = request
   return { kind: 'commit', slot, sender: actor.agent, at: now, messageId, commit, declaration }
 }
 
-/** A leave's entry. */
+/** The draft of a leave's entry. */
 export function leaveDraft({ actor, notice, now }: StoreRequest<'leave'>): Draft<LeaveEntry> {
   return { kind: 'leave', slot: Number(notice.slot), sender: actor.agent, at: now, notice }
 }
 
-/** The entry in its place. */
+/** The entry with its index and chain hash. */
 export function placed(draft: EntryDraft, index: number, hash: Uint8Array): Entry {
   return { ...draft, index, hash }
 }

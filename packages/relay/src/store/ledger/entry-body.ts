@@ -1,8 +1,8 @@
-/** Reads the bodies of commits and leaves, which the log keeps as the chain covers them (`log.ts` of the protocol). */
+/** Decodes the bodies of commits and leaves, stored as the hash chain covers them (`log.ts` of the protocol). */
 import type { LeaveNoticeFields } from '@static/protocol'
 import type { CommitEntry } from '../../ports.ts'
 
-/** The body of a commit's entry. */
+/** Decodes the body of a commit's entry. */
 export function readCommitBody(body: Uint8Array): Pick<CommitEntry, 'commit' | 'declaration'> {
   const [commit, adds, removes, notices, signature] = fields(body, 5)
   const declaration = {
@@ -14,7 +14,7 @@ export function readCommitBody(body: Uint8Array): Pick<CommitEntry, 'commit' | '
   return { commit, declaration }
 }
 
-/** The body of a leave's entry. */
+/** Decodes the body of a leave's entry. */
 export function readLeaveBody(body: Uint8Array): LeaveNoticeFields {
   const [publicKey, slot, leafKeys, signature] = fields(body, 4)
   const number = new DataView(slot.buffer, slot.byteOffset, 8).getBigUint64(0)
@@ -23,7 +23,7 @@ export function readLeaveBody(body: Uint8Array): LeaveNoticeFields {
 
 type Fields = Uint8Array[] & Record<0 | 1 | 2 | 3 | 4, Uint8Array>
 
-/** Fields that stand behind their lengths; the number of them, where it is known. */
+/** Splits length-prefixed fields; `count` is their expected number, if known. */
 function fields(bytes: Uint8Array, count?: number): Fields {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length)
   const parts: Uint8Array[] = []
@@ -32,6 +32,7 @@ function fields(bytes: Uint8Array, count?: number): Fields {
     parts.push(bytes.subarray(at + 4, at + 4 + length))
     at += 4 + length
   }
-  if (count !== undefined && parts.length !== count) throw new Error('a stored entry is damaged')
+  if (count !== undefined && parts.length !== count)
+    throw new Error(`a stored entry is damaged: ${parts.length} fields instead of ${count}`)
   return parts as Fields
 }

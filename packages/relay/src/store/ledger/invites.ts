@@ -1,9 +1,9 @@
-/** Invites as far as the relay knows them: who registered one, until when, and how often it was used. */
+/** What the relay knows about invites: who registered one, when it expires, and how often it was used. */
 import type { Done, Refusal, StoreRequest, StoreResult } from '../../ports.ts'
 import { type Context, admit, isRefusal, noteAction, refuse } from './context.ts'
 import { onRoster } from './state.ts'
 
-/** Keeps an invite of a member; the same agent may say it again, with more uses when some came to nothing. */
+/** Stores an invite of a member. The same agent may register it again, with more uses if some of them failed. */
 export function registerInvite(context: Context, request: StoreRequest<'registerInvite'>): Done | Refusal {
   const { rows } = context
   const { actor, invite, maxInvites, now } = request
@@ -13,20 +13,20 @@ export function registerInvite(context: Context, request: StoreRequest<'register
   const known = rows.invite(invite.id)
   if (known) {
     if (known.agent !== actor.agent || known.channel !== invite.channel) {
-      return refuse('invite_invalid', 'This invite id is taken.')
+      return refuse('invite_invalid', 'This invite id is already in use. Create another invite.')
     }
     if (invite.maxUses > known.maxUses) rows.putInvite({ ...known, maxUses: invite.maxUses })
     return { done: true }
   }
   if (rows.countActiveInvites(channel, now) >= maxInvites) {
-    return refuse('rate_limited', `A channel has at most ${maxInvites} open invites: revoke one first.`)
+    return refuse('rate_limited', `The channel has ${maxInvites} open invites, the limit. Revoke one first.`)
   }
   noteAction(context, actor, channel)
   rows.putInvite({ ...invite, agent: actor.agent, uses: 0, revoked: false })
   return { done: true }
 }
 
-/** Ends an invite. */
+/** Revokes an invite. */
 export function revokeInvite({ rows }: Context, { agent, id }: StoreRequest<'revokeInvite'>): Done | Refusal {
   const invite = rows.invite(id)
   if (invite?.agent !== agent) return refuse('not_found')
@@ -34,7 +34,7 @@ export function revokeInvite({ rows }: Context, { agent, id }: StoreRequest<'rev
   return { done: true }
 }
 
-/** An invite as it is stored. While its agent is off the roster nobody can answer it, so it counts as revoked. */
+/** A stored invite. It counts as revoked while its agent is off the roster, because no one else can answer it. */
 export function findInvite({ rows }: Context, { id, agent }: StoreRequest<'invite'>): StoreResult<'invite'> {
   const invite = rows.invite(id)
   if (!invite) return { invite }

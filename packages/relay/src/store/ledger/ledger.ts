@@ -1,6 +1,6 @@
 /**
- * The store's decisions, the same for every engine: slot, index, duplicates, counters, roster, and what is let go. They
- * are made without waiting, on an engine's rows; a decision that throws must be undone by the engine.
+ * The store's logic, the same for every engine: slot, index, duplicates, counters, roster, and retention. Operations
+ * run synchronously on an engine's rows; if one throws, the engine must roll it back.
  */
 import type { Hash } from '@static/protocol'
 import type { StoreRequest, StoreResult, Retention, StoreEvent, StoreOperation } from '../../ports.ts'
@@ -43,14 +43,14 @@ const OPERATIONS: Operations = {
   sweep,
 }
 
-/** What an operation came to. */
+/** The outcome of an operation. */
 export interface Decision<Name extends StoreOperation> {
   readonly result: StoreResult<Name>
   /** In order. */
   readonly events: readonly StoreEvent[]
 }
 
-/** Decides one operation after the other. */
+/** Runs operations one after the other. */
 export class Ledger {
   readonly #context: Context
   #events: StoreEvent[] = []
@@ -59,7 +59,7 @@ export class Ledger {
     this.#context = { rows, hash, retention, emit: (event) => this.#events.push(event) }
   }
 
-  /** Makes the decision, and the changes in the engine's rows. */
+  /** Runs an operation and applies its changes to the engine's rows. */
   run<Name extends StoreOperation>(name: Name, request: StoreRequest<Name>): Decision<Name> {
     this.#events = []
     const result = OPERATIONS[name](this.#context, request)

@@ -1,4 +1,4 @@
-/** A channel's log: entries are chained as they come, and read within what an agent may see. */
+/** A channel's log: chains entries in order of arrival, and reads only those that an agent may see. */
 import { chainNext } from '@static/protocol'
 import type { Entry, Gap, Position, StoreRequest, StoreResult } from '../../ports.ts'
 import { type Context, senderOf, touchSender } from './context.ts'
@@ -8,11 +8,11 @@ import { ENTRY_OVERHEAD } from './rows.ts'
 import { readableStay } from './roster.ts'
 import { type Channel, type Member, findMember } from './state.ts'
 
-/** How many positions of the last entries are kept at hand: members acknowledge what was just delivered. */
+/** Number of recent positions kept in memory: members mostly acknowledge what was just delivered. */
 const RECENT = 64
 const NOTHING = new Uint8Array()
 
-/** Chains an entry, keeps it and tells of it. `body` is what the chain covers. */
+/** Chains and stores an entry and emits an event. `body` is what the chain covers. */
 export function addEntry(context: Context, channel: Channel, draft: EntryDraft, body: Uint8Array): Position {
   const { hash, rows, retention } = context
   const index = channel.last.index + 1
@@ -47,7 +47,7 @@ export function addEntry(context: Context, channel: Channel, draft: EntryDraft, 
   return position
 }
 
-/** The position of an entry; undefined when it was let go. */
+/** The position of an entry; undefined if it was dropped. */
 export function positionAt({ rows }: Context, channel: Channel, index: number): Position | undefined {
   const { last, base, recent } = channel
   if (index === last.index) return last
@@ -58,7 +58,7 @@ export function positionAt({ rows }: Context, channel: Channel, index: number): 
   return rows.position(channel, index)
 }
 
-/** Reads on from an index: entries, or first the gap where they are gone. */
+/** Reads entries after an index. If some were dropped, the gap comes first. */
 export function read(
   context: Context,
   { channel: id, agent, after, maxBytes, maxEntries }: StoreRequest<'read'>,
@@ -95,7 +95,7 @@ function gapAfter(context: Context, channel: Channel, member: Member, start: num
   return { first: start + 1, position, commitLost, ended: member.ended !== undefined }
 }
 
-/** Whether a commit stands after `start`, up to the position. True when that is not known any more. */
+/** Whether there is a commit after `start`, up to the position. True if that is no longer known. */
 function isCommitLost(
   { rows }: Context,
   channel: Channel,
@@ -114,6 +114,6 @@ function isCommitLost(
 
 function bodyLength(entry: Entry): number {
   if (entry.kind === 'message') return entry.ciphertext.length
-  // Rare beside messages; their declarations and notices are small.
+  // Rare compared with messages; their declarations and notices are small.
   return entry.kind === 'commit' ? entry.commit.length : entry.notice.signature.length
 }

@@ -1,4 +1,4 @@
-/** RejectCommit and LiftBar: how a channel gets over a commit that its members find invalid. */
+/** RejectCommit and LiftBar: how a channel recovers from a commit that its members find invalid. */
 import { MAX_MEMBERS } from '@static/protocol'
 import type { Done, Refusal, StoreRequest, StoreResult } from '../../ports.ts'
 import { type Context, admit, isRefusal, mayAct, noteAction, refuse, senderOf, touchSender } from './context.ts'
@@ -6,10 +6,10 @@ import { letGo } from './retention.ts'
 import { type LeftOut, applyLeftOut, hadVote, leaveOut } from './roster.ts'
 import { type Channel, type Slot, type Snapshot, findMember, isInGroup } from './state.ts'
 
-/** What undone removals may bring a group to: later commits may have filled it again. */
+/** Maximum size of a group after undone removals: later commits may have filled it again. */
 const MAX_UNDONE_MEMBERS = 2 * MAX_MEMBERS
 
-/** Takes the owner's word or a member's vote that a commit is invalid; the last one needed undoes what it did. */
+/** Counts a member's vote that a commit is invalid. The owner's vote, or enough others, undoes its roster changes. */
 export function reject(
   context: Context,
   { actor, channel: id, slot: number }: StoreRequest<'reject'>,
@@ -25,23 +25,23 @@ export function reject(
   if (!owner && slot.sender === channel.owner) {
     return refuse('not_allowed', "Members cannot vote against a commit of the channel's owner.")
   }
-  // One that a lying commit has removed has a vote, too.
+  // A member that a false declaration has removed can vote too.
   if (!owner && !hadVote(context, channel, actor.agent, slot)) {
     return refuse(
       'not_allowed',
-      'Only members from before a commit can reject it, and only if the owner confirmed them.',
+      'Only agents that were members before the commit and confirmed by the owner can reject it.',
     )
   }
 
   const needed = Math.floor(slot.rosterSize / 2) + 1
   if (slot.rejected) return { rejected: true, votes: slot.voters.length, needed }
-  // A vote that is repeated changes nothing, so nothing is written.
+  // A repeated vote changes nothing, so nothing is written.
   if (!owner && slot.voters.includes(actor.agent)) return { rejected: false, votes: slot.voters.length, needed }
   const voters = [...slot.voters.filter((voter) => voter !== actor.agent), actor.agent]
   const rejected = owner || voters.length >= needed
   const leftOut = rejected ? rows.turnsOf(channel, number).map((turn) => leaveOut(rows, channel, turn)) : []
   if (growth(leftOut) > Math.max(0, MAX_UNDONE_MEMBERS - channel.members.size)) {
-    return refuse('group_full', 'With those that come back the group would be too large: remove some first.')
+    return refuse('group_full', 'Undoing the removals would make the group too large. Remove some members first.')
   }
   noteAction(context, actor, channel)
   rows.putSlot(channel, { ...slot, voters, rejected })
@@ -54,7 +54,7 @@ function growth(leftOut: readonly LeftOut[]): number {
   return leftOut.reduce((sum, { before, after }) => sum + count(after) - count(before), 0)
 }
 
-/** The log stays as it is: only the roster change is undone, and the sender barred, unless it is the owner. */
+/** Undoes the roster change and bars the sender, unless it is the owner. The log stays as it is. */
 function undo(context: Context, channel: Channel, slot: Slot, leftOut: readonly LeftOut[]): void {
   for (const each of leftOut) applyLeftOut(context, channel, each)
   if (slot.sender !== channel.owner) {
@@ -73,7 +73,7 @@ function undo(context: Context, channel: Channel, slot: Slot, leftOut: readonly 
   })
 }
 
-/** Whether a membership is not there any more, or another one. */
+/** Whether the membership in `one` has ended or was replaced in `other`. */
 function isGone(one: Snapshot | undefined, other: Snapshot | undefined): boolean {
   return isCurrent(one) && !(isCurrent(other) && other.member.from === one.member.from)
 }
@@ -87,7 +87,7 @@ export function liftBar(context: Context, { actor, channel: id, agent }: StoreRe
   const admitted = admit(context, actor, id)
   if (isRefusal(admitted)) return admitted
   const { channel } = admitted
-  if (actor.agent !== channel.owner) return refuse('not_allowed', 'Only the owner lifts a bar.')
+  if (actor.agent !== channel.owner) return refuse('not_allowed', 'Only the owner can lift a bar.')
   noteAction(context, actor, channel)
   const sender = channel.senders.get(agent)
   if (sender?.barred) {

@@ -1,6 +1,6 @@
 /**
- * ResetRoster: the owner's signed word on who is in the group, when the relay's roster has come apart from it. What was
- * declared, voted and undone before does not count any more.
+ * ResetRoster: the owner's signed statement of who is in the group, for when the relay's roster no longer matches it.
+ * Earlier declarations, votes and undone commits no longer count.
  */
 import { MAX_MEMBERS, toHex } from '@static/protocol'
 import type { AgentId, Done, Position, Refusal, StoreRequest } from '../../ports.ts'
@@ -10,13 +10,13 @@ import { letGo } from './retention.ts'
 import { type Channel, type Member, findMember, forgetMember, onRoster, placeMember } from './state.ts'
 import { dropWelcome } from './welcomes.ts'
 
-/** Makes the roster exactly what the owner names. */
+/** Sets the roster to exactly the agents that the owner names. */
 export function resetRoster(context: Context, request: StoreRequest<'resetRoster'>): Done | Refusal {
   const { actor, position } = request
   const admitted = admit(context, actor, request.channel)
   if (isRefusal(admitted)) return admitted
   const { channel } = admitted
-  if (actor.agent !== channel.owner) return refuse('not_allowed', "Only the channel's owner resets its roster.")
+  if (actor.agent !== channel.owner) return refuse('not_allowed', "Only the channel's owner can reset its roster.")
   const agents = new Set(request.agents)
   if (agents.size < request.agents.length) return refuse('invalid_request', '`agent_ids` names an agent twice.')
   if (!agents.has(channel.owner)) return refuse('invalid_request', '`agent_ids` must name the owner.')
@@ -25,7 +25,10 @@ export function resetRoster(context: Context, request: StoreRequest<'resetRoster
   const known = position.slot === head ? positionAt(context, channel, position.index) : undefined
   if (known?.slot !== head) return { refused: 'epoch_mismatch', head }
   if (toHex(known.hash) !== toHex(position.hash)) {
-    return refuse('not_allowed', `The chain hash of entry ${position.index} is another one: the log has forked.`)
+    return refuse(
+      'not_allowed',
+      `The chain hash of entry ${position.index} differs from the relay's: the log has forked.`,
+    )
   }
 
   noteAction(context, actor, channel)
@@ -46,7 +49,7 @@ function drop(context: Context, channel: Channel, agent: AgentId): void {
   touchMember(context, channel, { agent })
 }
 
-/** Puts an agent on the roster, if it is not there; one that has left stays off it, to be removed from the group. */
+/** Puts an agent on the roster if it is not there. One that has left stays off it until a commit removes it. */
 function admitAgain(context: Context, channel: Channel, agent: AgentId): boolean {
   const known = findMember(channel, agent)
   const { from, cursor } = known ?? lastStay(context, channel, agent)
@@ -58,7 +61,7 @@ function admitAgain(context: Context, channel: Channel, agent: AgentId): boolean
   return !onRoster(known) && !left
 }
 
-/** Where an agent goes on whose membership was undone: after the commit that added it; the last entry if none did. */
+/** Where an agent resumes whose membership was undone: after the commit that added it, else after the last entry. */
 function lastStay({ rows }: Context, channel: Channel, agent: AgentId): { from: number; cursor: Position } {
   let added: Position | undefined
   for (const { adds, position } of rows.turnsFrom(channel, agent, 0)) if (adds) added = position

@@ -1,4 +1,4 @@
-/** Resume, Welcomes and Ack: where an agent stands, what waits for it, and what it has. */
+/** Resume, Welcomes and Ack: an agent's standings, its pending Welcomes, and its cursors. */
 import type { AgentId, ChannelId, Done, StoreRequest, StoreResult, Standing, StoredWelcome } from '../../ports.ts'
 import { type Context, touchMember } from './context.ts'
 import { positionAt } from './log.ts'
@@ -8,7 +8,7 @@ import { type Glance, type Rows, WELCOME_OVERHEAD } from './rows.ts'
 import { type Channel, type Member, findMember, isUnwelcomed } from './state.ts'
 import { dropWelcome } from './welcomes.ts'
 
-/** Where an agent stands in its channels. */
+/** An agent's standings in its channels. */
 export function resume({ rows }: Context, request: StoreRequest<'resume'>): StoreResult<'resume'> {
   const { agent, channels, after, limit } = request
   const found = channels ?? rows.channelsOf(agent, after, limit + 1)
@@ -25,12 +25,12 @@ function standing(rows: Rows, id: ChannelId, agent: AgentId): StoreResult<'resum
   const member = glance && stayOf(rows, id, glance.member)
   if (!glance || !member) return { channel: id, refused: 'not_found' }
   const { ended, cursor } = member
-  // It has all that it may see. If that was let go, it is told of the gap first.
+  // It has read everything it may see. If some of it was dropped, it gets the gap first.
   if (ended && cursor.index >= ended.position.index) return { channel: id, refused: 'removed' }
   return describe({ ...glance, member })
 }
 
-/** The rest of the channel is looked at only for who was added without a Welcome. */
+/** Loads the rest of the channel only for an agent that was added without a Welcome. */
 function stayOf(rows: Rows, id: ChannelId, member: Member): Member | undefined {
   if (!isUnwelcomed(member)) return member
   const channel = rows.channel(id)
@@ -55,7 +55,7 @@ function describe({ channel, member: { ended, cursor, from }, sender }: Glance):
   }
 }
 
-/** The Welcomes that wait for an agent, as many as are asked for at once. */
+/** The Welcomes pending for an agent, up to `maxBytes` but at least one. */
 export function welcomes(
   { rows }: Context,
   { agent, after, maxBytes }: StoreRequest<'welcomes'>,
@@ -70,7 +70,7 @@ export function welcomes(
   return { welcomes: taken, more: false }
 }
 
-/** Moves an agent's cursors forward and forgets the Welcomes that it has used. */
+/** Advances an agent's cursors and deletes the Welcomes that it has used. */
 export function ack(context: Context, { agent, positions }: StoreRequest<'ack'>): Done {
   for (const { channel: id, index } of positions) {
     const channel = context.rows.channel(id)
@@ -92,8 +92,8 @@ function moveCursor(context: Context, channel: Channel, member: Member, index: n
   const end = member.ended?.position ?? channel.last
   const target = Math.min(index, end.index)
   if (target <= before) return
-  // Inside of what was let go meanwhile the position is not known any more. The cursor stays: at the base it would
-  // hide the rest of the gap from the agent.
+  // If the entry was dropped in the meantime, its position is no longer known. The cursor stays: moving it to the base
+  // would hide the rest of the gap from the agent.
   const position = target === end.index ? end : positionAt(context, channel, target)
   if (!position) return
   member.cursor = position

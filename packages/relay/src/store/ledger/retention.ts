@@ -1,7 +1,7 @@
 /**
- * What the log lets go, and when: what nobody waits for any more, what is too old, and in a full channel (room.ts) what
- * only removed members wait for, then what fewer than half of the confirmed members do. Whoever misses something is told
- * of a gap when it reads on.
+ * When the log drops entries: once no member needs them, once they are too old, and in a full channel (room.ts) first
+ * those that only removed members need, then those that fewer than half of the confirmed members need. An agent that
+ * missed entries gets a gap when it reads on.
  */
 import type { StoreRequest, StoreResult, Time } from '../../ports.ts'
 import { type Context, touch, touchMember, touchSender } from './context.ts'
@@ -11,22 +11,22 @@ import { hold } from './room.ts'
 import { forgetSlots } from './slots.ts'
 import { dropWelcome, expireWelcomes } from './welcomes.ts'
 
-/** So many entries are worth a deletion at once; fewer wait for the sweep. */
+/** Minimum number of entries to delete immediately; fewer are left to the sweep. */
 const WORTH_CUTTING = 64
-/** What one acknowledgement deletes at most; the sweep does the rest. */
+/** Maximum number of entries that one acknowledgement deletes; the sweep does the rest. */
 const ACK_BUDGET = 1024
-/** What one sweep deletes and looks at, at most: others wait for it. */
+/** Maximum number of entries deleted and channels visited by one sweep, because other operations wait for it. */
 const SWEEP_ENTRIES = 4096
 const SWEEP_CHANNELS = 256
-/** Former members of a channel, at most, and how many stay when there are more. */
+/** Maximum number of former members of a channel, and how many are kept when it is exceeded. */
 const MAX_FORMER = 1000
 const KEPT_FORMER = 900
-/** Senders that are out and hold nothing, but were barred or have acted for an account. */
+/** Maximum number of remembered senders that are not members and have no entries, but are barred or used an account. */
 const MAX_IDLE_SENDERS = 1000
-/** How long an invite is known after its end. */
+/** How long an invite is kept after its end. */
 const ENDED_INVITE_MS = 24 * 3600_000
 
-/** To be called when cursors or the roster have changed: deletes what is worth it, and leaves the rest to the sweep. */
+/** Must be called when cursors or the roster have changed: deletes large batches and leaves the rest to the sweep. */
 export function letGo(context: Context, channel: Channel): void {
   if (channel.former.size > MAX_FORMER) forgetFormer(context, channel)
   channel.acked = lowestCursor(channel)
@@ -36,13 +36,13 @@ export function letGo(context: Context, channel: Channel): void {
   schedule(context, channel)
 }
 
-/** Deletes the entries up to an index; gives their number. */
+/** Deletes the entries up to and including an index. Returns how many. */
 export function cut(context: Context, channel: Channel, through: number): number {
   const { rows } = context
   const { base, last } = channel
   if (through <= base.index) return 0
   const position = positionAt(context, channel, through)
-  if (!position) throw new Error(`channel ${channel.id} has let go of entry ${through}`)
+  if (!position) throw new Error(`entry ${through} of channel ${channel.id} was already deleted`)
   let freed = 0
   for (const { sender: agent, size } of rows.weights(channel, base.index, through)) {
     freed += size
@@ -60,7 +60,7 @@ export function cut(context: Context, channel: Channel, through: number): number
   return through - base.index
 }
 
-/** Sets when the next sweep has something to do here. */
+/** Sets when the sweep next has work in this channel. */
 export function schedule(context: Context, channel: Channel): void {
   const { entryMs } = context.retention
   let due = unawaited(channel) > channel.base.index ? 0 : Infinity
@@ -79,7 +79,7 @@ function firstEnd({ former }: Channel): Time {
   return first
 }
 
-/** Lets go of what is acknowledged by all or expired, a bounded part of it at a time. */
+/** Deletes entries that all members have acknowledged or that have expired, a limited number at a time. */
 export function sweep(context: Context, { now }: StoreRequest<'sweep'>): StoreResult<'sweep'> {
   const { rows, retention } = context
   let removed = 0
@@ -113,7 +113,7 @@ function tidy(context: Context, channel: Channel, now: Time, budget: number): nu
   return removed
 }
 
-/** Keeps the former members of a channel few: first go those that have read all, then the oldest. */
+/** Bounds the former members of a channel: drops those that have read everything first, then the oldest. */
 function forgetFormer(context: Context, channel: Channel): void {
   const order = [...channel.former.values()].sort(
     (one, other) =>
@@ -132,7 +132,7 @@ function forget(context: Context, channel: Channel, member: Member): void {
   if (member.welcome !== undefined) dropWelcome(context, channel, member.agent)
 }
 
-/** Forgets those that hold nothing. Bars and accounts are remembered, but of so many who are out and no more. */
+/** Forgets senders without entries that are not members, but keeps a limited number with a bar or a used account. */
 function forgetSenders(context: Context, channel: Channel): void {
   const idle = [...channel.senders.values()].filter(
     ({ agent, entries }) => entries === 0 && !findMember(channel, agent),

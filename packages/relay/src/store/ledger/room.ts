@@ -1,8 +1,8 @@
 /**
- * Room for entries: what a channel holds against its own limit and the disk of its owner's account, when its senders are
- * asked to slow down, and what a full channel may let go. What a sender holds itself counts for a third more, and so does
- * what a channel holds of its account: alone it fills three quarters, and `k` that take all they can leave `1 / (1 + 3k)`
- * of the room to the others.
+ * Room for entries: how full a channel is against its own limits and the disk of its owner's account, when senders
+ * must slow down, and which entries a full channel may drop. A sender's own entries count a third more, and so does a
+ * channel within its account: one alone can fill three quarters, and `k` that take all they can leave `1 / (1 + 3k)` of
+ * the room to the others.
  */
 import type { Done, Laggard, Pressure, Refusal, StoreRequest } from '../../ports.ts'
 import { type Context, touch } from './context.ts'
@@ -17,50 +17,51 @@ import {
   unawaited,
 } from './state.ts'
 
-/** What counts again of a sender's own entries in its channel, and of a channel in its account. */
+/** Extra weight of a sender's own entries in its channel, and of a channel in its account. */
 const OWN_WEIGHT = 1 / 3
-/** What is let go of a full channel beyond need, so that the next message does not meet the same. */
+/** Share of the limit that a full channel drops beyond need, so that the next message need not drop entries again. */
 const SLACK = 1 / 16
-/** What the disk of an account has beyond its limit, for commits that a full channel takes. */
+/** Share of an account's disk limit reserved beyond it, for commits that a full channel must accept. */
 const RESERVE = 1 / 8
-/** From this level on senders slow down and hear who lags. */
+/** From this level on, senders must slow down, and answers name the members that lag. */
 const PRESSING = 3 / 4
-/** Between two messages of a sender in a channel that is all but full. Ten a second always pass. */
+/** Pause between two messages of a sender in a nearly full channel. Ten messages a second are always possible. */
 const MAX_WAIT_MS = 100
-/** Members that an answer names. */
+/** Maximum number of lagging members named in an answer. */
 const MAX_NAMED = 8
 
-/** One limit, and what is held against it. */
+/** One limit, and how much of it is used. */
 interface Gauge {
   readonly of: 'bytes' | 'entries' | 'disk'
   readonly held: number
   readonly limit: number
-  /** What some entries count for in it. */
+  /** How much some entries count towards it. */
   readonly weigh: (found: Holdings) => number
 }
 
-/** Counts what a channel holds more, or less, for it and for its account. */
+/** Adds to the size of a channel and of its account; `bytes` may be negative. */
 export function hold(context: Context, channel: Channel, bytes: number): void {
-  // First: what it has summed up must be from before the change.
+  // Must come first: loading the account sums up its channels, and that must not include this change yet.
   const account = context.rows.account(channel.account)
   account.bytes += bytes
   channel.bytes += bytes
   touch(context, channel)
 }
 
-/** What a plan allows, as the API has told. What it told before does not come back. */
+/** Stores the limits of a plan as reported by the API. Ignores a report older than the stored one. */
 export function allot({ rows }: Context, { account, channelBytes, accountBytes, at }: StoreRequest<'allot'>): Done {
   const record = rows.account(account)
   const isSame = channelBytes === record.channelBytes && accountBytes === record.accountBytes
-  if (isSame || at < record.toldAt) return { done: true }
-  Object.assign(record, { channelBytes, accountBytes, toldAt: at })
+  if (isSame || at < record.reportedAt) return { done: true }
+  Object.assign(record, { channelBytes, accountBytes, reportedAt: at })
   rows.putAllotment(record)
   return { done: true }
 }
 
 /**
- * Up to which index a channel must be cut so that an entry has room; the base when there is room already. Refuses with
- * `queue_full` when what may be let go is not enough. Changes nothing. Without a sender its share is not looked at.
+ * The index up to which a channel must be cut to make room for an entry; the base if there is room already. Refuses
+ * with `queue_full` if the entries that may be dropped are not enough. Changes nothing. Without a sender, no share is
+ * checked.
  */
 export function findRoom(
   context: Context,
@@ -76,7 +77,7 @@ export function findRoom(
   const { reach } = (channel.lag ??= findLag(channel))
   const owner = sender ?? channel
   const stuck = owner.stuck?.base === base && owner.stuck.reach <= reach ? owner.stuck : undefined
-  // What an earlier search looked at is not enough: this one goes on behind it.
+  // The range of an earlier search was not enough: continue after it.
   const known = stuck && !isEnough(stuck.found, gauges) ? stuck : undefined
   const found: Holdings = known ? { ...known.found } : { bytes: 0, entries: 0, ownBytes: 0, ownEntries: 0 }
   const free = unawaited(channel)
@@ -100,14 +101,14 @@ export function findRoom(
 }
 
 /**
- * Whether there is room for what a full channel takes, too: the disk of an account has a reserve for it, so that its owner
- * can remove whoever does not read, and fills the relay's disk by no means.
+ * Whether there is room for an entry that even a full channel accepts. The account's disk has a limited reserve for
+ * such entries, so that the owner can remove members that do not read, but cannot fill the relay's disk.
  */
 export function hasReserve({ rows, retention }: Context, channel: Channel, size: number): boolean {
   return rows.account(channel.account).bytes + size <= (1 + RESERVE) * retention.accountBytes
 }
 
-/** Whom a channel waits for and how long its sender should, once it is three quarters full; undefined before. */
+/** Which members lag and how long the sender should wait, once a channel is three quarters full; undefined before. */
 export function pressureOn(context: Context, channel: Channel, sender: Sender): Pressure | undefined {
   const level = Math.max(...gaugesOf(context, channel, sender, 0).map(({ held, limit }) => held / limit))
   if (level < PRESSING) return undefined
@@ -118,7 +119,7 @@ export function pressureOn(context: Context, channel: Channel, sender: Sender): 
   return { waitMs: Math.max(1, Math.ceil(MAX_WAIT_MS * rise)), lagging: named(channel, lagging) }
 }
 
-/** Every limit of a channel, with what would be held after one more entry of a size; of none, as it is. */
+/** Every limit of a channel, with its use after one more entry of `size`, or its current use if `size` is 0. */
 function gaugesOf(context: Context, channel: Channel, sender: Sender | undefined, size: number): Gauge[] {
   const { retention, rows } = context
   const account = rows.account(channel.account)
@@ -129,7 +130,7 @@ function gaugesOf(context: Context, channel: Channel, sender: Sender | undefined
     {
       of: 'bytes',
       held: channel.bytes + size + own * ((sender?.bytes ?? 0) + size),
-      // By the plan, and no more than the relay is set to.
+      // The plan's limit, capped by the relay's own.
       limit: Math.min(account.channelBytes ?? Infinity, retention.channelBytes),
       weigh: ({ bytes, ownBytes }) => bytes + own * ownBytes,
     },
@@ -153,9 +154,10 @@ function isEnough(found: Holdings, gauges: readonly Gauge[], slack = false): boo
 }
 
 /**
- * How far a full channel may be cut: entries up to there are waited for by fewer than half of the confirmed members. Only
- * those count, because made-up members that acknowledge nothing would keep it full. But one member, the owner or another,
- * never does: among three or more, what a single confirmed one waits for goes as far as another has it.
+ * How far a full channel may be cut: to where fewer than half of the confirmed members still need the entries. Only
+ * confirmed members count; otherwise made-up members that acknowledge nothing would keep it full. A single member, even
+ * the owner, can never keep it full: among three or more, entries that only one confirmed member needs are dropped, as
+ * far as another member has them.
  */
 function findLag(channel: Channel): Lag {
   const order = roster(channel).sort(byCursor)
@@ -169,7 +171,7 @@ function byCursor(one: Member, other: Member): number {
   return one.cursor.index - other.cursor.index || (one.agent < other.agent ? -1 : 1)
 }
 
-/** Those that must read on before a full channel takes anything. */
+/** The members that must read on before a full channel accepts anything. */
 function blocking(channel: Channel): readonly Laggard[] {
   const { reach, order } = (channel.lag ??= findLag(channel))
   return named(
@@ -183,12 +185,12 @@ function named(channel: Channel, members: readonly Member[]): readonly Laggard[]
 }
 
 function fullText(channel: Channel, sender: Sender | undefined, { of, limit }: Gauge): string {
-  const what = `Members have not fetched their messages. Retry once they have, or let the owner remove them.`
+  const what = `Members have not fetched their messages. Retry once they have, or ask the owner to remove them.`
   if (of === 'disk') {
-    return `The disk of the owner's account is full: all its channels together may hold ${limit} bytes, and this one holds ${channel.bytes}. ${what} Or delete a channel, or choose a larger plan.`
+    return `The disk of the owner's account is full: all its channels together may hold ${limit} bytes, and this one holds ${channel.bytes}. ${what} You can also delete a channel or choose a larger plan.`
   }
   const bytes = of === 'bytes'
   const all = bytes ? channel.bytes : channel.last.index - channel.base.index
-  const own = sender ? ` (${bytes ? sender.bytes : sender.entries} of this sender, which count a third more)` : ''
+  const own = sender ? ` (${bytes ? sender.bytes : sender.entries} from this sender, which count a third more)` : ''
   return `The channel is full: it holds ${all} of ${limit} ${of}${own}. ${what}`
 }

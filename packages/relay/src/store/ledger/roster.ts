@@ -1,6 +1,6 @@
 /**
- * Who is in a channel, told by the log: every entry that changes it is a turn of an agent. A rejected commit is left out
- * of the tale, and what came after it is told again.
+ * The members of a channel, derived from the log: an entry's effect on one agent is a turn. When a commit is rejected,
+ * its turns are skipped and the later ones are replayed.
  */
 import type { AgentId } from '../../ports.ts'
 import { type Context, senderOf, touchMember, touchSender } from './context.ts'
@@ -22,16 +22,16 @@ import {
 } from './state.ts'
 import { dropWelcome } from './welcomes.ts'
 
-/** What leaving a commit out comes to for one of its agents. */
+/** The result of skipping a rejected commit, for one of its agents. */
 export interface LeftOut {
   readonly agent: AgentId
-  /** Those that change. */
+  /** The turns that change. */
   readonly turns: readonly Turn[]
   readonly before: Snapshot | undefined
   readonly after: Snapshot | undefined
 }
 
-/** Lets an entry change what an agent is. */
+/** Records a turn and applies it to its agent. */
 export function takeTurn(context: Context, channel: Channel, fields: Omit<Turn, 'before' | 'rejected'>): void {
   const before = snapshot(channel, fields.agent)
   const turn = { ...fields, rejected: false, before }
@@ -39,7 +39,7 @@ export function takeTurn(context: Context, channel: Channel, fields: Omit<Turn, 
   become(context, channel, fields.agent, outcome(turn, before))
 }
 
-/** Whether an agent was on the roster just before a commit, confirmed by the owner: only such agents vote on it. */
+/** Whether an agent may vote on a commit: it was on the roster just before it, and confirmed by the owner. */
 export function hadVote({ rows }: Context, channel: Channel, agent: AgentId, { position, ownerCommit }: Slot): boolean {
   let member = findMember(channel, agent)
   for (const turn of rows.turnsFrom(channel, agent, position.index)) {
@@ -50,8 +50,8 @@ export function hadVote({ rows }: Context, channel: Channel, agent: AgentId, { p
 }
 
 /**
- * The stay that an agent may read: its own; or, while it was added again without a Welcome, the one from before, which
- * whoever added it must not take from it. Undefined when there is none.
+ * The membership whose entries an agent may read: the current one, or the previous one while it was added again without
+ * a Welcome; otherwise any member could cut an agent off by adding it again. Undefined if there is none.
  */
 export function readableStay(rows: Rows, channel: Channel, member: Member): Member | undefined {
   if (!isUnwelcomed(member)) return member
@@ -62,29 +62,29 @@ export function readableStay(rows: Rows, channel: Channel, member: Member): Memb
   return undefined
 }
 
-/** Tells what happened to an agent without one of its turns. Changes nothing. */
+/** Replays an agent's turns without one of them. Changes nothing. */
 export function leaveOut(rows: Rows, channel: Channel, turn: Turn): LeftOut {
   const { agent, position } = turn
   const turns: Turn[] = [{ ...turn, rejected: true }]
   const before = snapshot(channel, agent)
-  let told = turn.before
+  let replayed = turn.before
   for (const next of rows.turnsFrom(channel, agent, position.index + 1)) {
-    // From here on it is as it was.
-    if (isSame(told, next.before)) return { agent, turns, before, after: before }
-    told = latest(told, next.before)
-    turns.push({ ...next, before: told })
-    told = outcome(next, told)
+    // From here on, nothing differs from what is stored.
+    if (isSame(replayed, next.before)) return { agent, turns, before, after: before }
+    replayed = latest(replayed, next.before)
+    turns.push({ ...next, before: replayed })
+    replayed = outcome(next, replayed)
   }
-  return { agent, turns, before, after: isSame(told, before) ? before : latest(told, before) }
+  return { agent, turns, before, after: isSame(replayed, before) ? before : latest(replayed, before) }
 }
 
-/** Makes it so. */
+/** Stores the result of `leaveOut`. */
 export function applyLeftOut(context: Context, channel: Channel, { agent, turns, before, after }: LeftOut): void {
   for (const turn of turns) context.rows.putTurn(channel, turn)
   if (after !== before) become(context, channel, agent, after)
 }
 
-/** What an agent is after a turn. One that does not fit what is told now does nothing: none is in or out twice. */
+/** An agent's state after a turn. A turn that does not fit `before` has no effect: no agent is in or out twice. */
 function outcome(
   { agent, position, at, removes, adds, adder, notice, rejected }: Turn,
   before: Turn['before'],
@@ -119,7 +119,7 @@ function snapshot(channel: Channel, agent: AgentId): Snapshot | undefined {
   return member && { member: { ...member }, counter: channel.senders.get(agent)?.counter ?? 0 }
 }
 
-/** The same membership, in or out. */
+/** Whether both are the same membership with the same end. */
 function isSame(one: Snapshot | undefined, other: Snapshot | undefined): boolean {
   if (!one || !other) return one === other
   const [{ from, ended }, { from: otherFrom, ended: otherEnded }] = [one.member, other.member]
@@ -128,15 +128,15 @@ function isSame(one: Snapshot | undefined, other: Snapshot | undefined): boolean
   )
 }
 
-/** What is told now, with what was noted later of the same membership: the agent has gone on reading and sending. */
-function latest(told: Snapshot | undefined, noted: Snapshot | undefined): Snapshot | undefined {
-  if (!told || !noted || told.member.from !== noted.member.from) return told
-  return { member: { ...noted.member, ended: told.member.ended }, counter: noted.counter }
+/** The replayed state with the newer cursor and counter that were stored for the same membership. */
+function latest(replayed: Snapshot | undefined, stored: Snapshot | undefined): Snapshot | undefined {
+  if (!replayed || !stored || replayed.member.from !== stored.member.from) return replayed
+  return { member: { ...stored.member, ended: replayed.member.ended }, counter: stored.counter }
 }
 
 function become(context: Context, channel: Channel, agent: AgentId, after: Snapshot | undefined): void {
   const from = findMember(channel, agent)?.from
-  // One for another membership is of no use any more.
+  // A Welcome for another membership is useless.
   if (from !== after?.member.from) dropWelcome(context, channel, agent)
   if (after) placeMember(channel, { ...after.member })
   else forgetMember(channel, agent)

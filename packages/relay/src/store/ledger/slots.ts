@@ -1,19 +1,20 @@
 /**
- * The commits that can still be rejected. They are remembered for as long as entries live: a window of so many slots
- * could be burnt by whoever commits fast.
+ * The commits that can still be rejected. They are remembered as long as entries are kept: a window counted in slots
+ * could be used up by anyone who commits fast.
  */
 import type { Refusal, Time } from '../../ports.ts'
 import { type Context, touch } from './context.ts'
 import type { Channel, Slot } from './state.ts'
 
-/** Slots that a channel remembers at most: 97 commits an hour, for a week. */
+/** Maximum number of slots a channel remembers: 97 commits an hour for a week. */
 const MAX_SLOTS = 16_384
-/** What one sweep forgets of a channel. */
+/** Maximum number of slots that one sweep forgets in a channel. */
 const SWEEP_SLOTS = 1024
 
 /**
- * Whether one more commit can be remembered. For the owner's the oldest one goes instead; so does one from before a reset
- * of the roster, which nobody can reject any more: otherwise a burnt window would shut the others out for a week.
+ * Whether one more commit can be remembered. A commit of the owner evicts the oldest one instead. Commits from before a
+ * reset of the roster do not count, because they can no longer be rejected; otherwise a used-up window would keep the
+ * other members from committing for a week.
  */
 export function judgeSlots({ retention }: Context, channel: Channel, now: Time): Refusal | undefined {
   if (channel.last.slot - Math.max(channel.firstSlot, channel.settled) < MAX_SLOTS) return undefined
@@ -32,7 +33,7 @@ export function keepSlot(context: Context, channel: Channel, slot: Slot): void {
   touch(context, channel)
 }
 
-/** Forgets those that were accepted before `since`. */
+/** Forgets commits accepted before `since`. */
 export function forgetSlots(context: Context, channel: Channel, since: Time): void {
   const { rows } = context
   if (channel.slotAt === undefined || channel.slotAt > since) return

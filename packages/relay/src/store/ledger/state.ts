@@ -1,73 +1,73 @@
 /**
- * What the relay knows of a channel beside its log. The decisions change these records in place and note what they have
- * changed; how and when that is written is the engine's business.
+ * A channel's state besides its log. Operations change these records in place and mark what they changed; the engine
+ * decides how and when to write it.
  */
 import type { LeaveNoticeFields } from '@static/protocol'
 import type { Account, AgentId, ChannelId, Position, Time } from '../../ports.ts'
 
 /** How a membership ended. */
 export interface Ending {
-  /** After the entry that ended it: the last one that the agent may see. */
+  /** After the entry that ended it, which is the last one the agent may see. */
   readonly position: Position
   readonly at: Time
-  /** When the agent has left by itself. */
+  /** Set if the agent left on its own. */
   readonly notice: LeaveNoticeFields | undefined
   /** It has left, but no commit has removed it from the group yet. */
   readonly pending: boolean
 }
 
-/** An agent that is, or lately was, on the roster. */
+/** An agent that is, or recently was, on the roster. */
 export interface Member {
   readonly agent: AgentId
-  /** The index of the entry that added it: it sees what comes after. */
+  /** The index of the entry that added it. It sees only later entries. */
   readonly from: number
-  /** Who added it; undefined for the founder, and when it was the owner. */
+  /** Who added it; undefined for the founder, and if the owner added it. */
   readonly adder: AgentId | undefined
-  /** Its Welcome was handed in. Until then it has a leaf in the group but is not on the roster. */
+  /** Whether its Welcome was received. Until then it has a leaf in the group but is not on the roster. */
   welcomed: boolean
   /** Undefined while it is on the roster. */
   ended: Ending | undefined
   cursor: Position
-  /** Where the log begins for the Welcome that waits for it. */
+  /** The index at which the log starts for its pending Welcome. */
   welcome: number | undefined
 }
 
-/** What an agent's acting leaves behind. Outlives its membership: what it holds in the log, a bar, its account. */
+/** Counters and flags of an agent that has acted: its share of the log, its bar. They outlive its membership. */
 export interface Sender {
   readonly agent: AgentId
-  /** The agent id as the chain wants it: every message needs it. */
+  /** The agent id as bytes, for the hash chain. Cached because every message needs it. */
   readonly agentBytes: Uint8Array
-  /** The last accepted one since the agent was added. */
+  /** The last accepted counter since the agent was added. */
   counter: number
-  /** From committing. */
+  /** Whether the agent is barred from committing. */
   barred: boolean
-  /** Has acted here for an account, so it cannot act as a guest any more. */
+  /** Whether it has acted here for an account. If so, it can no longer act as a guest. */
   acted: boolean
-  /** The last index when the agent was last heard of. */
+  /** The channel's last index when the agent last acted. */
   seen: number
-  /** The UTC hour that `free` and `commitBytes` count in. */
+  /** The UTC hour that `free` and `commitBytes` apply to. */
   hour: number
-  /** Control messages of that hour that cost nothing. */
+  /** Number of free control messages in that hour. */
   free: number
-  /** What commits and Welcomes took in that hour: its own, and those of the unconfirmed members that it brought in. */
+  /** Bytes of commits and Welcomes in that hour: its own, and those of the unconfirmed members it brought in. */
   commitBytes: number
-  /** What of it the log still holds. */
+  /** How much of the log is its own. */
   bytes: number
   entries: number
   /** Not stored. */
   stuck?: Stuck
 }
 
-/** What a search for room that failed has found, so that none is made again before anything has changed. */
+/** The result of a failed search for room, so that the search is not repeated before anything has changed. */
 export interface Stuck {
-  /** Where the search began and ended. */
+  /** Where the search started and ended. */
   readonly base: number
   readonly reach: number
-  /** What all entries in between hold. */
+  /** The total of all entries in between. */
   readonly found: Holdings
 }
 
-/** What some entries hold: all of them, and those of one sender. */
+/** Totals over a range of entries: of all of them, and of those of one sender. */
 export interface Holdings {
   bytes: number
   entries: number
@@ -75,7 +75,7 @@ export interface Holdings {
   ownEntries: number
 }
 
-/** How far a full channel may be cut, and its roster, the furthest behind first. */
+/** How far a full channel may be cut, and its roster, ordered from the member furthest behind. */
 export interface Lag {
   readonly reach: number
   readonly order: readonly Member[]
@@ -84,13 +84,13 @@ export interface Lag {
 /** An account that owns channels. */
 export interface AccountRecord {
   readonly account: Account
-  /** What its channels hold together. Not stored: it is the sum over them. */
+  /** The total size of its channels. Not stored: it is computed from them. */
   bytes: number
-  /** What its plan allows in a channel, and in all of them; undefined: as much as the relay is set to. */
+  /** The plan's limits for one channel and for all of them; undefined: the relay's own limits apply. */
   channelBytes: number | undefined
   accountBytes: number | undefined
-  /** When the API said so. */
-  toldAt: Time
+  /** When the API reported these limits. */
+  reportedAt: Time
 }
 
 /** A commit that can still be rejected. */
@@ -99,21 +99,21 @@ export interface Slot {
   readonly position: Position
   readonly at: Time
   readonly sender: AgentId
-  /** How many confirmed members were on the roster before it. */
+  /** Number of confirmed members on the roster before it. */
   readonly rosterSize: number
-  /** The channel's `ownerCommit` before it: it tells which members were confirmed. */
+  /** The channel's `ownerCommit` before it, which determines the members that were confirmed. */
   readonly ownerCommit: number
   readonly voters: readonly AgentId[]
   readonly rejected: boolean
 }
 
-/** An agent at some time: its membership and the last counter in it. */
+/** An agent's membership at some time, and the last counter in it. */
 export interface Snapshot {
   readonly member: Readonly<Member>
   readonly counter: number
 }
 
-/** What an entry did to one agent: a commit that can still be rejected, or a leave among such. */
+/** The effect of an entry on one agent. The entry is a commit that can still be rejected, or a leave among such. */
 export interface Turn {
   readonly agent: AgentId
   /** The head before the entry. */
@@ -125,87 +125,87 @@ export interface Turn {
   readonly adds: boolean
   /** Who added the agent, unless it was the owner. */
   readonly adder: AgentId | undefined
-  /** Of a leave. */
+  /** Set for a leave. */
   readonly notice: LeaveNoticeFields | undefined
-  /** Then it has done nothing. */
+  /** If true, the entry had no effect. */
   readonly rejected: boolean
-  /** What the agent was before it, rejected commits left out. */
+  /** The agent's state before it, ignoring rejected commits. */
   readonly before: Snapshot | undefined
 }
 
-/** What has changed since a channel was stored. A member or sender that is listed but gone was deleted. */
+/** Changes since a channel was last stored. A member or sender that is listed but has no record was deleted. */
 export interface Changes {
   channel: boolean
   readonly members: Set<AgentId>
   readonly senders: Set<AgentId>
 }
 
-/** What is known of a channel as a whole. */
+/** The fields of the channel itself. */
 export interface ChannelFields {
-  /** Short name inside the engine, never given to another channel. */
+  /** The channel's key inside the engine. Never reused. */
   readonly number: number
   readonly id: ChannelId
   readonly name: string
-  /** The owner's; its mode is the channel's. */
+  /** The owner's account. Its mode is the channel's mode. */
   readonly account: Account
   readonly owner: AgentId
   readonly guestLimit: number
-  /** Of the last entry; its slot is the head. */
+  /** After the last entry; its slot is the head. */
   last: Position
-  /** Of the last entry that is deleted. */
+  /** After the last deleted entry. */
   base: Position
-  /** What the log holds. */
+  /** Size of the log and of pending Welcomes. */
   bytes: number
   /** When the oldest entry of the log was accepted. */
   oldestAt: Time | undefined
-  /** The UTC day that `guestCount` counts in. */
+  /** The UTC day that `guestCount` applies to. */
   guestDay: number
   guestCount: number
-  /** The index of the owner's last commit: members that others added before it are confirmed. */
+  /** The index of the owner's last commit. Members that others added before it are confirmed. */
   ownerCommit: number
-  /** The head at the last reset of the roster: commits below it cannot be rejected any more. */
+  /** The head at the last reset of the roster. Commits below it can no longer be rejected. */
   settled: number
-  /** The lowest slot that is remembered (the head when none is), and when its commit was accepted. */
+  /** The lowest remembered slot (the head if there is none), and when its commit was accepted. */
   firstSlot: number
   slotAt: Time | undefined
-  /** The UTC hour that `adds` and `commitBytes` count in. */
+  /** The UTC hour that `adds` and `commitBytes` apply to. */
   hour: number
-  /** Members that others than the owner added. */
+  /** Number of members added by anyone but the owner. */
   adds: number
-  /** What commits and Welcomes took that nobody paid for. */
+  /** Bytes of commits and Welcomes that were free. */
   commitBytes: number
-  /** When a sweep has something to do here. */
+  /** When the sweep next has work in this channel. */
   due: Time | undefined
 }
 
 /** A channel. */
 export interface Channel extends ChannelFields {
-  /** Those in the group: the roster, those without a Welcome, and those that have left but were not removed yet. */
+  /** Everyone in the group: the roster, agents without a Welcome, and agents that left but were not yet removed. */
   readonly members: Map<AgentId, Member>
-  /** Those that are out. Nothing that is done often looks at all of them. */
+  /** Former members. No frequent operation iterates over them. */
   readonly former: Map<AgentId, Member>
   readonly senders: Map<AgentId, Sender>
   /** The lowest cursor of the roster. Not stored. */
   acked: number
-  /** The lowest cursor of removed members that have not read to their end; undefined: to be looked up. Not stored. */
+  /** The lowest cursor of removed members that have not read to their end; undefined: not computed. Not stored. */
   awaited: number | undefined
   /** The positions of the last entries, in order. Not stored. */
   readonly recent: Position[]
-  /** When the first of the former members ended; undefined: to be looked up. Not stored. */
+  /** When the earliest ended of the former memberships ended; undefined: not computed. Not stored. */
   firstEnd: Time | undefined
-  /** Undefined: to be looked up. Not stored. */
+  /** Undefined: not computed. Not stored. */
   lag: Lag | undefined
-  /** Of entries that are not counted for a share. Not stored. */
+  /** For entries that do not count towards a sender's share. Not stored. */
   stuck?: Stuck
   readonly changes: Changes
 }
 
-/** An account of which nothing is known. */
+/** An account without plan limits. */
 export function newAccount(account: Account): AccountRecord {
-  return { account, bytes: 0, channelBytes: undefined, accountBytes: undefined, toldAt: 0 }
+  return { account, bytes: 0, channelBytes: undefined, accountBytes: undefined, reportedAt: 0 }
 }
 
-/** A channel with nobody in it. */
+/** A channel without members. */
 export function emptyChannel(fields: ChannelFields): Channel {
   return {
     ...fields,
@@ -221,7 +221,7 @@ export function emptyChannel(fields: ChannelFields): Channel {
   }
 }
 
-/** A channel as it begins. */
+/** A new channel. */
 export function newChannel(
   number: number,
   fields: Pick<Channel, 'id' | 'name' | 'account' | 'owner' | 'guestLimit' | 'last'>,
@@ -250,14 +250,14 @@ export function findMember(channel: Channel, agent: AgentId): Member | undefined
   return channel.members.get(agent) ?? channel.former.get(agent)
 }
 
-/** Puts a member where it belongs, instead of what was known of its agent. */
+/** Stores a member among the current or the former ones, replacing any record of its agent. */
 export function placeMember(channel: Channel, member: Member): void {
   forgetMember(channel, member.agent)
   const { members, former } = channel
   ;(isInGroup(member) ? members : former).set(member.agent, member)
 }
 
-/** Forgets a member or former member. */
+/** Deletes a member or former member. */
 export function forgetMember(channel: Channel, agent: AgentId): void {
   channel.members.delete(agent)
   channel.former.delete(agent)
@@ -271,32 +271,32 @@ export function roster(channel: Channel): Member[] {
   return [...channel.members.values()].filter(onRoster)
 }
 
-/** Whether a record is one of a current member. */
+/** Whether this is a current member. */
 export function onRoster(member: Member | undefined): member is Member {
   return member !== undefined && member.ended === undefined && member.welcomed
 }
 
-/** In the group by a commit's word, but without a Welcome; or removed before there was one. Such an agent sees nothing. */
+/** Whether a commit added it without a Welcome, and none followed before it was removed. Such an agent sees nothing. */
 export function isUnwelcomed({ welcomed }: Member): boolean {
   return !welcomed
 }
 
-/** Whether the owner stands behind a membership: it made it, or has committed since. */
+/** Whether the owner confirmed a membership: it added the member, or has committed since. */
 export function isConfirmed({ adder, from }: Member, ownerCommit: number): boolean {
   return adder === undefined || ownerCommit > from
 }
 
-/** On the roster, not welcomed yet, or left but not yet removed: the group has a leaf for it. */
+/** Whether the group has a leaf for it: it is on the roster, not welcomed yet, or left but not yet removed. */
 export function isInGroup(member: Member | undefined): member is Member {
   return member !== undefined && (member.ended === undefined || member.ended.pending)
 }
 
-/** Whether a member was removed and has not read to its end. Whoever has left by itself reads no more. */
+/** Whether a member was removed and has not read to its end. An agent that left on its own does not read on. */
 export function isAwaited({ cursor, ended, welcomed }: Member): boolean {
   return welcomed && ended !== undefined && ended.notice === undefined && cursor.index < ended.position.index
 }
 
-/** What lies at or below this nobody waits for, neither on the roster nor among those that were removed. */
+/** Entries up to this index are no longer needed by any member, current or removed. */
 export function unawaited(channel: Channel): number {
   if (channel.awaited === undefined) {
     channel.awaited = Infinity

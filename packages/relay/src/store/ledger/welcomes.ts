@@ -1,6 +1,6 @@
 /**
- * Welcomes that wait for their joiners, and the GroupInfo that those of one commit share, until the last of them is gone.
- * They count in what the channel holds, as entries do.
+ * Welcomes pending for their joiners, and the GroupInfo shared by those of one commit, which is kept until the last of
+ * them is deleted. Both count towards the channel's size, as entries do.
  */
 import type { AgentId, Time } from '../../ports.ts'
 import type { Context } from './context.ts'
@@ -8,22 +8,22 @@ import { hold } from './room.ts'
 import { type NewWelcome, WELCOME_OVERHEAD } from './rows.ts'
 import type { Channel } from './state.ts'
 
-/** What one sweep lets expire. */
+/** Maximum number of Welcomes that one sweep expires. */
 const SWEEP_WELCOMES = 1024
 
-/** What Welcomes count for, without what they share. */
+/** How much Welcomes count towards the limits, without the GroupInfo they share. */
 export function welcomeBytes(welcomes: readonly { readonly welcome: Uint8Array }[]): number {
   return welcomes.reduce((sum, { welcome }) => sum + welcome.length + WELCOME_OVERHEAD, 0)
 }
 
-/** Keeps one instead of the one that waits for this agent. */
+/** Stores a Welcome, replacing the one pending for this agent. */
 export function putWelcome(context: Context, channel: Channel, welcome: NewWelcome, at: Time): void {
   dropWelcome(context, channel, welcome.agent)
   context.rows.putWelcome(channel, welcome, at)
   hold(context, channel, welcomeBytes([welcome]))
 }
 
-/** Forgets the one that waits for an agent, if there is one. */
+/** Deletes the Welcome pending for an agent, if there is one. */
 export function dropWelcome(context: Context, channel: Channel, agent: AgentId): void {
   const { rows } = context
   const dropped = rows.dropWelcome(channel, agent)
@@ -33,13 +33,13 @@ export function dropWelcome(context: Context, channel: Channel, agent: AgentId):
   hold(context, channel, -bytes - WELCOME_OVERHEAD - freed)
 }
 
-/** Keeps what follows the Welcomes of the commit at an index, before these. */
+/** Stores the GroupInfo shared by the Welcomes of the commit at an index. Must be called before these are stored. */
 export function putGroupInfo(context: Context, channel: Channel, index: number, groupInfo: Uint8Array): void {
   context.rows.putGroupInfo(channel, index, groupInfo)
   hold(context, channel, groupInfo.length)
 }
 
-/** Forgets those from before `since`, a bounded part of them at a time. */
+/** Deletes Welcomes from before `since`, a limited number at a time. */
 export function expireWelcomes(context: Context, since: Time): void {
   const { rows } = context
   for (const { channel: id, agent } of rows.oldWelcomes(since, SWEEP_WELCOMES)) {

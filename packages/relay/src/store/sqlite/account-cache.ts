@@ -1,10 +1,10 @@
-/** Account records in memory. What an account holds is the sum over its channels, so no message writes a row for it. */
+/** Account records in memory. An account's size is the sum over its channels, so no message writes a row for it. */
 import type { Account, Time } from '../../ports.ts'
 import { type AccountRecord, newAccount } from '../ledger/state.ts'
 import { intact, sealed } from './checksum.ts'
 import type { Statements } from './statements.ts'
 
-/** Accounts in memory; one costs a few hundred bytes, and a sum over its channels when it is used again. */
+/** Number of accounts in memory. One takes a few hundred bytes; reloading it sums up its channels. */
 const MAX_ACCOUNTS = 20_000
 
 type AllotmentRow = readonly [
@@ -12,7 +12,7 @@ type AllotmentRow = readonly [
   mode: string,
   channelBytes: number | null,
   accountBytes: number | null,
-  toldAt: Time,
+  reportedAt: Time,
 ]
 
 /** The accounts of a database that are in memory. */
@@ -28,7 +28,7 @@ export class AccountCache {
     return this.#accounts.get(keyOf(account))
   }
 
-  /** Reads an account. All changes to its channels must be written. */
+  /** Reads an account. All changes to its channels must have been written. */
   load(account: Account): AccountRecord {
     const { id, mode } = account
     const row = this.#statements.allotment.get(id, mode)
@@ -39,9 +39,9 @@ export class AccountCache {
     return record
   }
 
-  /** Stores what an account may keep. */
-  put({ account: { id, mode }, channelBytes, accountBytes, toldAt }: AccountRecord): void {
-    this.#statements.putAllotment.run(...sealed([id, mode, channelBytes ?? null, accountBytes ?? null, toldAt]))
+  /** Stores an account's limits. */
+  put({ account: { id, mode }, channelBytes, accountBytes, reportedAt }: AccountRecord): void {
+    this.#statements.putAllotment.run(...sealed([id, mode, channelBytes ?? null, accountBytes ?? null, reportedAt]))
   }
 
   /** Called when no record is in use. */
@@ -58,6 +58,12 @@ function keyOf({ id, mode }: Account): string {
   return `${mode} ${id}`
 }
 
-function readAllotment(account: Account, [, , channelBytes, accountBytes, toldAt]: AllotmentRow): AccountRecord {
-  return { account, bytes: 0, channelBytes: channelBytes ?? undefined, accountBytes: accountBytes ?? undefined, toldAt }
+function readAllotment(account: Account, [, , channelBytes, accountBytes, reportedAt]: AllotmentRow): AccountRecord {
+  return {
+    account,
+    bytes: 0,
+    channelBytes: channelBytes ?? undefined,
+    accountBytes: accountBytes ?? undefined,
+    reportedAt,
+  }
 }

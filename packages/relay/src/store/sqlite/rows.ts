@@ -102,7 +102,7 @@ export class SqliteRows implements Rows {
   account(account: Account): AccountRecord {
     const known = this.#accounts.get(account)
     if (known) return known
-    // What is summed up must be written.
+    // Pending changes must be written first: the sum is computed from the rows.
     this.flush()
     return this.#accounts.load(account)
   }

@@ -14,8 +14,8 @@ const VERSION = 1
 
 /**
  * Entries have one integer as key (`entryKey`), so that an insertion is one step in one tree. Ids are kept long after
- * the entry is gone; their key starts with the channel and its sender, whose ids are adjacent. What every message
- * changes is kept apart from what is large. Each row ends with its checksum (`checksum.ts`), so that bit errors are
+ * the entry is deleted; their key starts with the channel and its sender, whose ids are adjacent. Columns that every
+ * message changes are separate from large ones. Each row ends with its checksum (`checksum.ts`), so that bit errors are
  * detected before it is served; an entry's body is covered by the hash chain instead.
  */
 const TABLES = `

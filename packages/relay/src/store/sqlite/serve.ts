@@ -1,6 +1,6 @@
 /**
- * Serves a database to another thread. All calls that wait when it is free go into one transaction and are answered in
- * one message after the commit: one flush to disk for many callers.
+ * Serves a database to another thread. All calls pending when it becomes free go into one transaction and are answered
+ * in one message after the commit: one flush to disk for many callers.
  */
 import type { DatabaseSync } from 'node:sqlite'
 import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads'
@@ -20,7 +20,7 @@ import { openDatabase, readDeployment } from './schema.ts'
 const BATCH_CALLS = 256
 const BATCH_BYTES = 4_194_304
 
-/** Opens the database and answers calls until told to close; `onStep` is called at each step of the engine. */
+/** Opens the database and answers calls until it is closed; `onStep` is called at each step of the engine. */
 export function serveDatabase(port: MessagePort, options: WorkerOptions, onStep?: (step: EngineStep) => void): void {
   const post = (message: FromWorker, transfer: ArrayBuffer[] = []): void => port.postMessage(message, transfer)
   let db: DatabaseSync

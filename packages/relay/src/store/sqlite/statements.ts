@@ -46,7 +46,7 @@ const SQL = {
   saveSender: 'INSERT OR REPLACE INTO senders VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
   dropSender: 'DELETE FROM senders WHERE channel = ? AND agent = ?',
 
-  // ---- What can be rejected ----
+  // ---- Commits that can still be rejected ----
   slot: 'SELECT slot, entry, record, checksum FROM slots WHERE channel = ? AND slot = ?',
   putSlot: 'INSERT OR REPLACE INTO slots VALUES (?, ?, ?, ?, ?)',
   dropSlotsThrough: 'DELETE FROM slots WHERE channel = ? AND slot <= ?',

@@ -26,7 +26,7 @@ import {
 export interface SqliteStoreOptions {
   readonly path: string
   readonly retention: Retention
-  /** Called once if the thread dies: the store cannot be used any more. */
+  /** Called once if the thread dies, which makes the store unusable. */
   readonly onDeath?: (error: StaticError) => void
   /** The thread's module, and its data besides the path and the retention. */
   readonly worker?: { readonly module: URL; readonly data: object }

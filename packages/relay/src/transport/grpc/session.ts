@@ -62,7 +62,7 @@ export class SessionStreams {
     if (reply) this.#pacing.start(id, pace, (cell) => reply.write(framed(cell)))
   }
 
-  /** What the clocks have done. */
+  /** Counts of the clocks. */
   get pacing(): PacingCounts {
     return this.#pacing.counts
   }

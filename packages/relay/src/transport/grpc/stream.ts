@@ -67,8 +67,8 @@ export class GrpcStream {
     } else {
       this.#stream.respond({ ':status': 200, 'content-type': CONTENT_TYPE, ...this.#outcome }, { endStream: true })
     }
-    // A reader that takes nothing would keep its unsent data in memory, and a sender that does not end its half would
-    // keep the stream. A reset right after the trailers would overtake them.
+    // A peer that does not read would keep its unsent data in memory, and one that does not end its half would keep the
+    // stream open. A reset right after the trailers would overtake them.
     const late = setTimeout(() => this.cut(constants.NGHTTP2_CANCEL), this.#limits.closeMs)
     this.#stream.once('close', () => clearTimeout(late))
   }

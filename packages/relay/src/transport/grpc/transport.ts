@@ -52,7 +52,7 @@ export interface GrpcLog extends ConnectionLog {
 /** The open port. */
 export interface GrpcTransport extends Transport {
   readonly port: number
-  /** What the clocks of sessions have done. */
+  /** Counts of the sessions' clocks. */
   pacing(): readonly PacingCounts[]
   /**
    * Uses new certificates for connections from now on.

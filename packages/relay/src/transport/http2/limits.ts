@@ -47,7 +47,7 @@ export const HTTP2_LIMITS: Http2Limits = {
 /** Why a connection was dropped. */
 export type CutReason = 'resets' | 'pipelining'
 
-/** What to do about connections that are over. */
+/** Receives reports about connections over a limit. */
 export interface ConnectionLog {
   /** A connection was dropped because its peer exceeded a limit of one connection. */
   readonly cut: (address: string, reason: CutReason) => void
@@ -206,7 +206,7 @@ export class Connections {
     return { limit: 'connectionsPerAddress', value: connectionsPerAddress }
   }
 
-  /** Tells every peer that no new streams are accepted. Connections close with their last stream. */
+  /** Notifies every peer that no new streams are accepted. Connections close with their last stream. */
   leave(): void {
     for (const session of this.#sessions) leave(session)
   }

@@ -113,7 +113,7 @@ export class QuicEndpoint {
     this.#schedule()
   }
 
-  /** What the clocks of this thread have done. */
+  /** Counts of the clocks in this thread. */
   get pacing(): PacingCounts | undefined {
     return this.#pacing
   }
@@ -139,7 +139,7 @@ export class QuicEndpoint {
     }
   }
 
-  /** Tells peers at once. The port is free when it resolves. */
+  /** Notifies peers immediately. The port is free when the promise resolves. */
   async stop(): Promise<void> {
     this.#stopping = true
     await this.#restarting

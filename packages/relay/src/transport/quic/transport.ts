@@ -25,7 +25,7 @@ export interface QuicOptions {
   readonly certificate: Certificate
   /** CA, PEM, whose client certificates identify stand-alone proxies. */
   readonly proxyCa?: string | undefined
-  /** Sessions per endpoint. A tenth more can connect, so that they can be told which endpoint has room, if any. */
+  /** Sessions per endpoint. A tenth more can connect, only to be redirected to an endpoint with room, if any. */
   readonly maxSessions?: number
   readonly idleTimeoutMs?: number
   /** Called for a connection that is refused, because no endpoint has room or even that tenth is used up. */
@@ -39,7 +39,7 @@ export interface QuicTransport extends Transport {
   readonly ports: readonly number[]
   /** Number of agents' sessions of each endpoint, in the order of the ports. Those of a proxy share its connection. */
   sessions(): readonly number[]
-  /** What the clocks of each endpoint's thread have done, at most a second ago. */
+  /** Counts of the clocks in each endpoint's thread, at most a second old. */
   pacing(): readonly PacingCounts[]
   /**
    * Uses another certificate. The library cannot swap it, so the endpoints restart one after the other: all streams of

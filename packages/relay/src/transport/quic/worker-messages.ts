@@ -41,7 +41,7 @@ export type FromEndpoint =
   /** A connection was closed, because there are too many. */
   | { readonly type: 'full'; readonly address: string }
   | { readonly type: 'stopped' }
-  /** What the clocks have done since the thread started. */
+  /** Counts of the clocks since the thread started. */
   | { readonly type: 'pacing'; readonly counts: PacingCounts }
   | Arrivals
 

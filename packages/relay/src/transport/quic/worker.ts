@@ -1,7 +1,7 @@
 /**
  * The thread of a QUIC endpoint: its sockets and connections. It decides nothing about sessions; it carries bytes and
  * limits memory. The library has no back-pressure for incoming data and reports a write as done once its native side
- * has it, so both directions are limited here: by what the relay has not taken, and by what waits for the native side.
+ * has it, so both directions are limited here: by the bytes that the relay, or the native side, has not yet taken.
  * Nothing is ever written inside a 'data' event, which loses writes in version 0.9.0: writes arrive as messages.
  */
 import { isMainThread, type MessagePort, parentPort, workerData } from 'node:worker_threads'
@@ -24,8 +24,8 @@ const GHOST_MS = 100
 const MAX_WAITING_BYTES = 8 * 1024 * 1024
 
 /**
- * The library drops connections beyond its own limit without a word, and the peer waits for its timeout. So that limit is
- * higher than ours by this factor: connections that are closed with a reason count until their peers have heard of it.
+ * The library silently drops connections beyond its own limit, and the peer waits for its timeout. So that limit is
+ * higher than ours by this factor: connections closed with a reason still count until their peers have received it.
  */
 const LIBRARY_ROOM = 2
 
@@ -40,7 +40,7 @@ interface Open {
   readonly stream: QuicStream
   readonly session: QuicServerSession
   readonly proxy: boolean
-  /** The relay has ended it, or was told that it is over. */
+  /** The relay has ended it, or knows that it has ended. */
   over: boolean
   /** Our side has ended; the peer may read on for a while. */
   finishing: boolean

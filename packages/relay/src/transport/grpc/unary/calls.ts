@@ -197,7 +197,7 @@ async function answer(
     held += bytes
     return true
   }
-  // So that neither a reader that takes nothing nor a sender that does not end its half keeps the stream.
+  // So that neither a peer that does not read nor one that does not end its half keeps the stream open.
   const expire = (ms: number): void => {
     if (gone) return
     const late = setTimeout(() => response.destroy(), ms)

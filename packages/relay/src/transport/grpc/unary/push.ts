@@ -78,7 +78,7 @@ class PushQueue implements PushSink {
     this.#rouse()
   }
 
-  /** Stops the queue: there is no reader any more. */
+  /** Stops the queue because the reader has gone. */
   stop(): void {
     this.#stopped = true
     this.#ended()
