@@ -12,18 +12,17 @@ import { ChannelWriter, type WriterHost } from './channel-writer.ts'
 import { Committer, type CommitterHost } from './committer.ts'
 import { loadPending, type Pending } from './commits.ts'
 import { Follower, type FollowerHost } from './follower.ts'
-import { GroupLock } from './group-lock.ts'
 import { GroupState } from './group-state.ts'
 import { type Difference, History } from './history.ts'
 import type { ChannelView } from './host.ts'
 import { Inbox, type InboxHost, type Incoming } from './inbox.ts'
 import { Intake, type IntakeHost } from './intake.ts'
-import { asMlsError } from './mls-error.ts'
 import { Poison } from './poison.ts'
 import { Roster } from './roster.ts'
 import { Sender, type SenderHost } from './sender.ts'
 import { channelError, Standing, type StandingRecord } from './standing.ts'
 import { payloadOf } from './stored-message.ts'
+import { ChannelTurn } from './turn.ts'
 import { Upkeep } from './upkeep.ts'
 
 /** What the parts of a membership ask of it; each is given its own narrow view. */
@@ -48,10 +47,10 @@ export class Membership implements ChannelView {
   readonly #follower: Follower
   readonly #standing: Standing
   readonly #writer: ChannelWriter
+  readonly #turn: ChannelTurn
   #history: History
   #group: GroupState | undefined
   #welcome: Uint8Array | undefined
-  readonly #lock = new GroupLock()
   /** Told when nothing of it is needed any more. */
   readonly #ended: () => void
 
@@ -68,6 +67,7 @@ export class Membership implements ChannelView {
     this.#welcome = welcome
     this.#ended = ended
     const standing = this.#standing
+    this.#turn = new ChannelTurn(context, this, standing, (error) => this.#break(error))
     const pending = this.#load(stored)
     const host = Membership.#hostOf(this)
     const inboxHost = Membership.#inboxHostOf(this)
@@ -124,7 +124,7 @@ export class Membership implements ChannelView {
     if (fork === undefined) return
     this.#history.accept(fork)
     this.#standing.set({ fork: undefined })
-    this.#work()
+    this.#turn.work()
   }
 
   /** Keeps a Welcome until it is used. */
@@ -152,7 +152,7 @@ export class Membership implements ChannelView {
   /** Another state, by the application's will. */
   become(state: ChannelRecord['state'], rekeyDue: boolean = this.#standing.record.rekeyDue): void {
     this.#standing.set({ state, rekeyDue })
-    this.#work()
+    this.#turn.work()
   }
 
   /** The session is over. */
@@ -196,7 +196,7 @@ export class Membership implements ChannelView {
 
   /** Fulfilled when no task has the group to itself. */
   async idle(): Promise<void> {
-    await this.#lock.idle()
+    await this.#turn.idle()
   }
 
   // ---- The turn ----
@@ -205,52 +205,10 @@ export class Membership implements ChannelView {
     this.sender.written()
     this.committer.written()
     this.intake.acknowledge()
-    this.#transmit()
+    this.#turn.transmit()
     this.inbox.written()
     this.intake.unpause()
     if (this.state === 'ended' && this.inbox.isEmpty && this.poison.isEmpty) this.#ended()
-  }
-
-  /** Goes on with whatever can go on. */
-  #work(): void {
-    const group = this.#group
-    const { blocked } = this.intake
-    if (blocked) {
-      this.sender.refuse(blocked)
-      return this.committer.refuse(blocked)
-    }
-    // Of an epoch that the others have left behind, the relay would take nothing.
-    if (!this.intake.isCurrent || !this.#lock.isFree || !group || this.failure) return
-    if (this.committer.isBusy) return this.committer.transmit()
-    if (this.committer.work(group) || !this.#standing.isTalking) return
-    const { counter } = this.sender
-    this.#attempt(() => this.sender.work(group, this.upkeep.rekeyFailure))
-    // Every message tells what was seen.
-    if (this.sender.counter > counter) this.upkeep.told()
-    this.sender.transmit()
-    this.upkeep.check()
-  }
-
-  /** Sends what is on disk. */
-  #transmit(): void {
-    if (!this.intake.isOnline || this.failure) return
-    this.committer.transmit()
-    if (!this.committer.isBusy && this.#standing.isTalking) this.sender.transmit()
-  }
-
-  /** The relay delivers from here on. */
-  #resumed(): void {
-    this.roster.resume()
-    this.upkeep.retry()
-    this.#work()
-    this.#transmit()
-  }
-
-  #exclusively(task: () => Promise<void>): void {
-    const guarded = async (): Promise<void> => {
-      await task().catch((error: unknown) => this.#break(asMlsError(error)))
-    }
-    this.#lock.run(guarded, () => this.intake.pump())
   }
 
   // ---- What is found in the log ----
@@ -347,17 +305,17 @@ export class Membership implements ChannelView {
         return membership.sender.counter
       },
       get isFree() {
-        return membership.#lock.isFree
+        return membership.#turn.isFree
       },
       touch: () => membership.#writer.touch(),
       touchLater: () => membership.#writer.touchLater(),
-      work: () => membership.#work(),
+      work: () => membership.#turn.work(),
       break: (error) => membership.#break(error),
-      exclusively: (task) => membership.#exclusively(task),
-      take: (entry) => membership.#attempt(() => membership.#follower.take(entry)),
-      resumed: () => membership.#resumed(),
+      exclusively: (task) => membership.#turn.exclusively(task),
+      take: (entry) => membership.#turn.attempt(() => membership.#follower.take(entry)),
+      resumed: () => membership.#turn.resume(),
       raiseHead: (head) => membership.intake.raiseHead(head),
-      obstacle: () => membership.#obstacle(),
+      obstacle: () => membership.#turn.obstacle(),
       adopt: (epoch, by, added, removed) => {
         membership.#adopt(epoch, by)
         membership.#changed(by, added, removed)
@@ -388,22 +346,6 @@ export class Membership implements ChannelView {
       const payload = payloadOf(engine, record)
       return payload ? [{ record, payload, redelivered: this.intake.isRedelivered(record.index) }] : []
     })
-  }
-
-  #obstacle(): StaticError | undefined {
-    if (!this.intake.isOnline) {
-      return this.#context.offline ?? StaticError.of('connection_error', 'The relay has not resumed the channel yet.')
-    }
-    if (!this.intake.isCurrent) return StaticError.of('unavailable', 'This agent is catching up with the channel.')
-    return this.committer.isBusy ? StaticError.of('unavailable', 'A change of the group is under way.') : undefined
-  }
-
-  #attempt(action: () => void): void {
-    try {
-      action()
-    } catch (error) {
-      this.#break(asMlsError(error))
-    }
   }
 
   #record(): ChannelRecord {

@@ -123,11 +123,11 @@ export class Upkeep {
 
   /** Another has told what it had seen. */
   heard(): void {
-    if (this.#channel.history.confirmed >= this.#untoldIndex) this.told()
+    if (this.#channel.history.confirmed >= this.#untoldIndex) this.reported()
   }
 
   /** A message of this agent tells what it has seen. */
-  told(): void {
+  reported(): void {
     this.#untoldSince = undefined
   }
 
