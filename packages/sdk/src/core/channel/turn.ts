@@ -1,6 +1,6 @@
 /**
- * The turn of one channel: decides what may happen next. Commits come before messages, nothing is encrypted for an epoch
- * that the channel has left, and nothing touches the group while a task holds it.
+ * The turn of one channel: decides what may happen next. Commits come before messages, nothing is encrypted for an
+ * epoch that the channel has left, and nothing touches the group while a task holds it.
  */
 import { StaticError } from '@static/protocol'
 import type { AgentContext } from '../agent/context.ts'
