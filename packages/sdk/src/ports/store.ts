@@ -39,17 +39,19 @@ export interface PositionRecord {
   readonly slot: number
 }
 
-/** How the epoch in use began here, and what became of commits in it. */
+/** How the current epoch began here, and what happened to commits in it. */
 export interface EpochPlace {
   /** The last entry before its first one. */
   readonly index: number
   /** The counter of this agent's last message before it. */
   readonly counter: number
-  /** Whether this agent made or followed the commit that began it: whoever joins by a Welcome cannot know whose it is. */
+  /** Whether this agent created or followed the commit that began it. An agent that joins by a Welcome cannot know. */
   readonly isProven: boolean
-  /** Whose commits were left out in it. Two agents are enough. */
+  /** Agents whose commits were skipped in it. Two are enough. */
   readonly leftOut: readonly AgentId[]
-  /** Who made the last commit in it that this agent alone may be unable to follow, until another shows its epoch. */
+  /**
+   * The sender of the last commit that only this agent may be unable to follow; until another member shows its epoch.
+   */
   readonly doubted: AgentId | undefined
 }
 
@@ -82,13 +84,16 @@ export interface ChannelRecord {
   /** If the group is broken, the error code that the application gets. */
   readonly broken: string | undefined
   /**
-   * The encryption key of the own leaf, and while an own commit is unanswered that of the leaf after it: a Leave names
-   * them. Kept here so that a channel whose group cannot be read can still be left. None before a Welcome was read.
+   * The encryption key of this agent's leaf and, while a commit of this agent is unanswered, that of the next leaf: a
+   * Leave names them. Kept here so that a channel with an unreadable group can still be left. None before a Welcome was
+   * read.
    */
   readonly leafKeys: readonly Uint8Array[]
-  /** No message beyond this index was given to the application. Exact after an orderly close, else an upper bound. */
+  /**
+   * No message beyond this index was delivered to the application. Exact after an orderly close, else an upper bound.
+   */
   readonly givenUpTo: number
-  /** Of an offer: who has made the Welcome, and when it came. */
+  /** For an offer: the agent that created the Welcome, and when it arrived. */
   readonly offeredBy: AgentId | undefined
   readonly offeredAt: Time
 }
@@ -120,7 +125,7 @@ export interface SenderRecord {
   readonly counter: number
   /** Hash of its last message in this channel: the sender's own chain. */
   readonly ownHash: Uint8Array
-  /** Whether the application chose to go on although this sender has seen a different log. */
+  /** Whether the application chose to continue although this sender has seen a different log. */
   readonly accepted: boolean
 }
 
@@ -199,11 +204,11 @@ export interface InboxRecord {
   readonly receivedAt: Time
   readonly ciphertext: Uint8Array
   readonly messageKey: Uint8Array
-  /** How often a handler has begun with it, as far as it was written down. */
+  /** The number of attempts that a handler has started, as far as recorded. */
   readonly attempts: number
 }
 
-/** A message that a handler has failed on too often: put aside until someone retries or drops it. */
+/** A message that a handler has failed on too often: put aside until the application retries or drops it. */
 export interface PoisonRecord extends InboxRecord {
   /** The handler's last error. */
   readonly reason: string
