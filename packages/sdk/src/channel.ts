@@ -109,9 +109,9 @@ export class Channel implements AsyncDisposable {
 
   /**
    * Payloads from the other members, starting with the first unsettled one. Does not end until the channel does. Asking
-   * for the next payload settles the current one. Leaving the loop, by `break` or by an error, does not: that payload is
-   * delivered again, in the next loop or after a restart. Concurrent iterators share the payloads: each payload goes to
-   * one of them.
+   * for the next payload settles the current one. Leaving the loop, by `break` or by an error, does not: that payload
+   * is delivered again, in the next loop or after a restart. Concurrent iterators share the payloads: each payload goes
+   * to one of them.
    *
    * @throws {StaticError} the error that ended the channel: `removed`, `not_found`, `mls_error` or `closed`
    * @example
@@ -131,10 +131,10 @@ export class Channel implements AsyncDisposable {
   }
 
   /**
-   * Calls a function for each message and settles the message when the function succeeds. If it throws or rejects, it is
-   * called again after 1, 5, 30, 60 and then every 300 seconds; later messages wait. After `attempts` failures (10) the
-   * message is put aside on disk and the next one is handled. Events report each failure (`handler_failed`) and each
-   * message that is put aside (`poison`).
+   * Calls a function for each message and settles the message when the function succeeds. If it throws or rejects, it
+   * is called again after 1, 5, 30, 60 and then every 300 seconds; later messages wait. After `attempts` failures (10)
+   * the message is put aside on disk and the next one is handled. Events report each failure (`handler_failed`) and
+   * each message that is put aside (`poison`).
    *
    * Resolves when the channel or client is closed, or when `signal` is aborted and the messages in progress are done.
    *
@@ -149,7 +149,9 @@ export class Channel implements AsyncDisposable {
     )
   }
 
-  /** Messages that a handler has failed on too often. At most 1,000, of 64 MiB, are put aside; then they are retried. */
+  /**
+   * Messages that a handler has failed on too often. At most 1,000, of 64 MiB, are put aside; then they are retried.
+   */
   get poison(): PoisonMessages {
     const { poison } = this.#membership
     return {
@@ -175,7 +177,8 @@ export class Channel implements AsyncDisposable {
   /**
    * Resolves with a member once it is in the channel: the one with this agent id, or without one any other member.
    *
-   * @throws {StaticError} `cancelled` when `signal` is aborted or `timeout` is over, or the error that ended the channel
+   * @throws {StaticError} `cancelled` when `signal` is aborted or `timeout` expires, or the error that ended the
+   * channel
    */
   async waitForMember(member?: AgentId, options: SendOptions = {}): Promise<ChannelMember> {
     return await this.#edge.wait(async () => {
@@ -266,8 +269,8 @@ export class Channel implements AsyncDisposable {
   /**
    * Declares a commit invalid, as the owner; `commit_skipped` events report its slot. The relay undoes its changes to
    * the roster and bars its sender from committing until `liftBar`. The owner's agent already rejects what every member
-   * finds invalid and what it cannot follow itself (`unfollowable`); this call is for what it missed, for instance in an
-   * epoch that it joined by a Welcome.
+   * finds invalid and what it cannot follow itself (`unfollowable`); this call is for what it missed, for instance in
+   * an epoch that it joined by a Welcome.
    *
    * @throws {StaticError} `not_found`, `not_allowed`
    */
@@ -290,12 +293,12 @@ export class Channel implements AsyncDisposable {
   }
 
   /**
-   * Resets the relay's roster to the members of the group; owner only. Use it when commits that every member skipped have
-   * put agents on the roster that are not in the group, or removed members from it: the former lose their place and
-   * their Welcomes, the latter get it back. Bars stay (`liftBar`).
+   * Resets the relay's roster to the members of the group; owner only. Use it when commits that every member skipped
+   * have put agents on the roster that are not in the group, or removed members from it: the former lose their place
+   * and their Welcomes, the latter get it back. Bars stay (`liftBar`).
    *
-   * @throws {StaticError} `not_allowed`, `epoch_mismatch` while others commit, `fork_detected` or `mls_error` when this agent
-   * does not know who is in the group
+   * @throws {StaticError} `not_allowed`, `epoch_mismatch` while others commit, `fork_detected` or `mls_error` when this
+   * agent does not know who is in the group
    */
   async resetRoster(): Promise<void> {
     await this.#edge.wait(() => {
@@ -317,7 +320,7 @@ export class Channel implements AsyncDisposable {
 
   /**
    * Twelve words that are the same for all members who have seen the same log and the same members. Compare them out of
-   * band after `catchUp`, while nobody sends. If they differ, the relay has shown you different logs or members.
+   * band after `catchUp`, while no one sends. If they differ, the relay has shown you different logs or members.
    */
   verify(): string {
     const { group, failure, history } = this.#membership

@@ -100,8 +100,8 @@ export class StaticClient implements AsyncDisposable {
   /**
    * Opens a channel that this agent is a member of. Works after a restart, too.
    *
-   * @throws {StaticError} `channel_error` for an invalid name, `not_found` if this agent is not a member, `removed` if it
-   *   was
+   * @throws {StaticError} `channel_error` for an invalid name, `not_found` if this agent is not a member, `removed` if
+   * it   was
    */
   channel(name: string): Channel {
     return this.edge.run(() => this.channelOf(this.membershipOf(parseChannelName(name))))
@@ -132,7 +132,7 @@ export class StaticClient implements AsyncDisposable {
 
   /**
    * Joins a channel with a Welcome that you received yourself. The creator of a Welcome decides who is in the channel,
-   * so pass `owner`, the owner's fingerprint, unless the Welcome came over a channel that nobody else can write to.
+   * so pass `owner`, the owner's fingerprint, unless the Welcome came over a channel that no one else can write to.
    *
    * @throws {StaticError} `invalid_welcome`, `channel_exists`, `channel_error` for an invalid name
    */

@@ -1,4 +1,6 @@
-/** For `@static/testkit` alone: the ports that its stores, transports and crash injection stand in for. Not published. */
+/**
+ * For `@static/testkit` alone: the ports that its stores, transports and crash injection stand in for. Not published.
+ */
 export { parseEndpoint } from './endpoint.ts'
 export type {
   AgentStore,

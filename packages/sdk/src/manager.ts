@@ -30,9 +30,9 @@ const LONGEST_TIMER_MS = 2 ** 31 - 1
 /** A pending read of the next payload. */
 type Waiting = Promise<IteratorResult<Envelope, undefined>>
 
-/** What `receive` has of one channel. */
+/** The state of `receive` for one channel. */
 interface Reader {
-  /** What the last call returned and the next one settles. */
+  /** The messages that the last call returned and the next one settles. */
   given: Envelope[]
   readonly waiting: Waiting[]
 }
@@ -80,7 +80,7 @@ export class StaticChannelManager implements AsyncDisposable {
     const died = Promise.withResolvers<StaticError>()
     let invites: Invites | undefined
     const client = await StaticClient.start(parts, (agent) => {
-      invites = new Invites(agent, relay, (error) => deaths.forEach((tell) => tell(error)))
+      invites = new Invites(agent, relay, (error) => deaths.forEach((notify) => notify(error)))
       return invites
     })
     if (!invites) throw StaticError.of('internal_error', 'The client was started without an invite handler.')
@@ -98,7 +98,7 @@ export class StaticChannelManager implements AsyncDisposable {
   }
 
   /**
-   * Creates an invite token for a channel that this agent owns. The token is a secret: whoever presents it first can
+   * Creates an invite token for a channel that this agent owns. The token is a secret: anyone who presents it first can
    * join with it. Hand it over in a way that only the invitee can read.
    *
    * @throws {StaticError} `not_found`, `not_allowed` if this agent does not own the channel, `api_key_required`

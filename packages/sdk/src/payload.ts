@@ -1,4 +1,4 @@
-/** What can be sent: strings and bytes. Anything else would arrive as something that the caller did not mean. */
+/** Payloads: strings and bytes. Any other type would arrive as something that the caller did not intend. */
 import { types } from 'node:util'
 import { MAX_PAYLOAD_BYTES, StaticError } from '@static/protocol'
 

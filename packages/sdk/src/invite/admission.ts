@@ -1,7 +1,7 @@
 /**
- * How the owner handles join requests: checks each, then adds all that came together by one commit with a Welcome for
- * each, and answers the others with an error code. One that the group does not take is found by halving the commit, so it
- * keeps nobody out but itself.
+ * How the owner handles join requests: checks each, adds all valid ones that arrived together with one commit and a
+ * Welcome each, and answers the others with an error code. A joiner that the group refuses is found by halving the commit,
+ * so it keeps out no one but itself.
  */
 import { type ErrorCode, fromHex, message, StaticError, toHex } from '@static/protocol'
 import { AnswerJoinRequestSchema, type JoinRequest as PolledRequest } from '@static/protocol/relay'

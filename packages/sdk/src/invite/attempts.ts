@@ -24,8 +24,8 @@ import { decodeToken, invalid, type InviteToken } from './token.ts'
 /** Delay before an unanswered hello is repeated. Doubles each time. */
 const HELLO_MS = 2000
 const LONGEST_HELLO_MS = 600_000
-/** A request that is put off for so long is told of. */
-const TOLD_WAIT_MS = 2000
+/** The application is notified of a request that is deferred for this long. */
+const REPORTED_WAIT_MS = 2000
 
 /** The Welcome is from an earlier attempt: this agent was removed since and added again. The newer Welcome follows. */
 class Superseded extends Error {}
@@ -244,7 +244,7 @@ export class JoinAttempts {
       const error = refusalError(outcome.error)
       if (code !== 'rate_limited' && code !== 'unavailable') return this.#refuse(attempt, error)
       const waitMs = retryDelay(retryAfterMs)
-      if (waitMs >= TOLD_WAIT_MS) context.emit({ type: 'throttled', channel: record.name, error, waitMs })
+      if (waitMs >= REPORTED_WAIT_MS) context.emit({ type: 'throttled', channel: record.name, error, waitMs })
       context.later(waitMs, () => this.#proceed(attempt))
     })
   }

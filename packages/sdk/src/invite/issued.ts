@@ -14,7 +14,7 @@ import { type InviteKeys, inviteKeys } from './keys.ts'
 
 /** An invite as its issuer sees it. Invites that have ended are deleted after a while. */
 export interface IssuedInvite {
-  /** Names the invite without giving it away: nobody can join with its id. */
+  /** Identifies the invite without revealing it: no one can join with the id alone. */
   readonly id: string
   readonly state: 'open' | 'used_up' | 'expired' | 'revoked'
   readonly uses: number
@@ -68,7 +68,7 @@ export class IssuedInvites {
       })
   }
 
-  /** Whether somebody may still join or ask again: the agent that took the last use may not have been added yet. */
+  /** Whether an agent may still join or ask again: the agent that took the last use may not have been added yet. */
   isAlive({ revoked, expiresAt }: InviteRecord): boolean {
     return !revoked && expiresAt > this.#agent.context.now()
   }
@@ -89,7 +89,7 @@ export class IssuedInvites {
     await this.#register(invite.record)
   }
 
-  /** From now on this agent admits nobody with it. */
+  /** Revokes the invite: this agent admits no one with it from now on. */
   async revoke(invite: Invite): Promise<void> {
     this.#put({ ...invite, record: { ...invite.record, revoked: true } })
     await this.#agent.context.journal.written()
@@ -97,7 +97,7 @@ export class IssuedInvites {
 
   /** The relay turns away joiners with this invite. */
   async revokeAtRelay({ keys: { inviteId } }: Invite): Promise<void> {
-    // The relay refuses this if it does not know the invite; then nobody can ask with it.
+    // The relay refuses this if it does not know the invite; then no one can ask with it.
     await this.#agent.requests.outcome({
       case: 'revokeInvite',
       value: message(RevokeInviteRequestSchema, { inviteId }),
@@ -134,7 +134,7 @@ export class IssuedInvites {
     })
   }
 
-  /** Gives back a use with which nobody joined. */
+  /** Returns a use with which no one joined. */
   async giveBack(channel: ChannelId, agent: AgentId): Promise<void> {
     const joiner = this.joiner(channel, agent)
     const invite = joiner && this.#invites.get(joiner.invite)
@@ -144,7 +144,7 @@ export class IssuedInvites {
     const returned = { ...record, uses: Math.max(0, record.uses - 1), returned: record.returned + 1 }
     this.#put({ ...invite, record: returned })
     await this.#agent.context.journal.written()
-    // If the relay does not accept this, it turns the next joiner away: a use is lost, and nobody is admitted.
+    // If the relay does not accept this, it turns the next joiner away: a use is lost, and no one is admitted.
     if (this.isAlive(returned)) await unlessRefused(this.#register(returned))
   }
 
@@ -167,7 +167,7 @@ export class IssuedInvites {
     for (const [key, joiner] of this.#joiners) if (joiner.channel === channel) this.#joiners.delete(key)
   }
 
-  /** Registers an invite. The relay counts the uses it sees, so it is told which ones were given back. */
+  /** Registers an invite. The relay counts the uses it sees, so it must learn which ones were returned. */
   async #register({ id, channel, secret, expiresAt, maxUses, returned }: InviteRecord): Promise<void> {
     const { inviteId, admission } = inviteKeys(secret)
     const value = message(RegisterInviteRequestSchema, {

@@ -19,7 +19,7 @@ const INVITE_ID = /^[0-9a-f]{32}$/
 
 /** A joiner that does not say hello within this time after it was added is removed. */
 const HELLO_MS = 60_000
-/** And so much more for each other joiner of the channel that has not: those that came together take longer. */
+/** Added for each other joiner of the channel that has not said hello: joiners that come together take longer. */
 const HELLO_MORE_MS = 1000
 const TICK_MS = 5000
 /** Time after connecting in which pending hellos arrive before anyone is removed for silence. */
@@ -37,7 +37,7 @@ export class InviteIssuer {
   readonly #polls: JoinPolls
   /** When a joiner's hello was last answered. */
   readonly #greeted = new Map<string, Time>()
-  /** The hellos to answer by the next greeting, by channel; an entry while a greeting is under way. */
+  /** The hellos to answer by the next greeting, by channel; an entry exists while a greeting is being sent. */
   readonly #toGreet = new Map<ChannelId, Uint8Array[]>()
   readonly #stopTicking: () => void
   #openedAt: Time | undefined
@@ -102,7 +102,7 @@ export class InviteIssuer {
   }
 
   /**
-   * Revokes an invite, named by its token or its id: nobody can join with it any more.
+   * Revokes an invite, named by its token or its id: no one can join with it any more.
    *
    * @throws {StaticError} `invite_invalid` if this agent did not create it
    */
@@ -161,7 +161,9 @@ export class InviteIssuer {
 
   // ---- Internals ----
 
-  /** Answers hellos: those that come while a greeting is under way share the next, as every member reads each of them. */
+  /**
+   * Answers hellos. Those that arrive while a greeting is being sent share the next one, as every member reads each.
+   */
   async #greet({ id, sender }: Membership, first: Uint8Array): Promise<void> {
     const waiting = [first]
     this.#toGreet.set(id, waiting)

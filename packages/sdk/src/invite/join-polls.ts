@@ -14,7 +14,7 @@ const SHORT_POLL_MS = 1000
 /** What polling needs from the issuer. */
 export interface PollHost {
   readonly isStopped: boolean
-  /** Whether somebody can still join the channel. */
+  /** Whether an agent can still join the channel. */
   hasInvites(channel: ChannelId): boolean
   /** Handles requests that came together. */
   take(membership: Membership, requests: readonly JoinRequest[]): Promise<void>
@@ -34,7 +34,7 @@ export class JoinPolls {
     this.#host = host
   }
 
-  /** Polls for requests as long as somebody can join the channel. */
+  /** Polls for requests as long as an agent can join the channel. */
   start(channel: ChannelId): void {
     if (this.#polled.has(channel) || this.#host.isStopped) return
     this.#polled.add(channel)

@@ -1,6 +1,6 @@
 /**
- * Invite tokens (SPEC.md, 6.1): a string with which an agent can join a channel. It is a secret: whoever presents it
- * first can use it. Only the people involved see it, never the API and never the relay.
+ * Invite tokens (SPEC.md, 6.1): a string with which an agent can join a channel. It is a secret: anyone who presents
+ * it first can use it. Only the people involved see it, never the API and never the relay.
  *
  *     st_inv_ + base64url: version(1) = 1, flags(1) = 0, expiry(8, milliseconds), secret S(32),
  *     SHA-256 of the owner's key(32), channel id(16), name behind its length(1), relay name behind its length(1)

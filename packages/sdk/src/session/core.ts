@@ -253,10 +253,10 @@ export class SessionCore<Key> {
     if (wasOpen || attempt.isSwitch || (rule.final && !this.#first)) this.#emit({ type: 'lost', reason: meant.error })
     if (rule.otherWay && !wasOpen) this.#route.unreachable(attempt.way)
     if (wasOpen && this.#now - (attempt.openedAt ?? 0) >= HEALTHY_MS) this.#backoff.reset()
-    const told = Math.min(MAX_RETRY_AFTER_MS, meant.retryAfterMs ?? 0)
+    const requested = Math.min(MAX_RETRY_AFTER_MS, meant.retryAfterMs ?? 0)
     const floor = rule.floorMs + this.#fraction() * rule.jitterMs
-    // The relay may have told many agents the same: they come after that, spread.
-    this.#dialAt = this.#now + told + Math.max(floor, this.#backoff.next())
+    // The relay may have sent many agents the same delay, so they spread out after it.
+    this.#dialAt = this.#now + requested + Math.max(floor, this.#backoff.next())
   }
 
   /** Reinterprets a failure, given the token that was used. */
@@ -270,7 +270,7 @@ export class SessionCore<Key> {
     return isTokenOld && openedAt === undefined ? { ...failure, kind: 'expired' } : failure
   }
 
-  /** Whether the application wants to go on without a first session. */
+  /** Whether the application wants to continue without a first session. */
   #keepsTrying(isFinal: boolean, reason: StaticError): boolean {
     if (isFinal || !this.#options.wait) return false
     this.#first = undefined

@@ -11,7 +11,7 @@ export interface FailureRule {
   readonly jitterMs: number
   /** Whether another transport may work better. */
   readonly otherWay: boolean
-  /** Whether retrying soon is pointless: the application is told, and a first session is given up at once. */
+  /** Whether retrying soon is pointless. The application is notified, and a first session is given up at once. */
   readonly final: boolean
 }
 
@@ -82,7 +82,7 @@ export function refusedOpening(refusal: Refusal): Failure {
   return { kind: 'busy', error, retryAfterMs, redirectPort }
 }
 
-/** The relay closed the session; `open` tells whether it had been opened. */
+/** The relay closed the session; `open` says whether it had been opened. */
 export function closedByRelay({ reason, error: refusal }: SessionClosing, open: boolean): Failure {
   const error = refusal ? refusalError(refusal) : StaticError.of('unavailable', 'The relay closed the session.')
   const retryAfterMs = refusal?.retryAfterMs

@@ -40,7 +40,7 @@ export interface SessionOptions {
   readonly traffic?: TrafficProfileName | undefined
   /** Rate of the strict profile, if it is not the default. */
   readonly cellsPerSecond?: number | undefined
-  /** Whether to go on if the relay or the API cannot be reached at first; `ready` resolves then. Default: false. */
+  /** Whether to continue if the relay or the API cannot be reached at first; `ready` resolves then. Default: false. */
   readonly wait?: boolean | undefined
   readonly listener: SessionListener
   /** Receives errors thrown by a listener or callback. By default they end the process, like any uncaught exception. */
@@ -194,12 +194,12 @@ class Session implements RelaySession {
         clearTimeout(this.#timer)
         return this.#ready.reject(effect.error)
       default:
-        this.#tell(effect)
+        this.#notify(effect)
     }
   }
 
-  /** Calls the listener. If it throws, the session goes on. */
-  #tell(effect: Extract<Effect<Done>, { type: 'outcome' | 'push' | 'opened' | 'lost' | 'pin' }>): void {
+  /** Calls the listener. If it throws, the session continues. */
+  #notify(effect: Extract<Effect<Done>, { type: 'outcome' | 'push' | 'opened' | 'lost' | 'pin' }>): void {
     const { listener, onBug } = this.#options
     try {
       switch (effect.type) {

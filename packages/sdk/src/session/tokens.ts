@@ -17,7 +17,7 @@ const MIN_LEFT_MS = 60_000
 const MARGIN_MS = 5 * 60_000
 /** Minimum time between renewals, whatever the clocks say. */
 const MIN_RENEW_MS = 30_000
-const RETRY_MS = { first: 1000, max: 9000, refused: 60_000, maxTold: 600_000 } as const
+const RETRY_MS = { first: 1000, max: 9000, refused: 60_000, maxRequested: 600_000 } as const
 
 /** The token state of a session's core. */
 export class Tokens {
@@ -60,8 +60,8 @@ export class Tokens {
     this.#asking = false
     this.error = error
     const wait = error instanceof AuthError ? RETRY_MS.refused : this.#backoff.next()
-    const told = Math.min(RETRY_MS.maxTold, (error.details.retryAfter ?? 0) * 1000)
-    this.#retryAt = now + Math.max(wait, told)
+    const requested = Math.min(RETRY_MS.maxRequested, (error.details.retryAfter ?? 0) * 1000)
+    this.#retryAt = now + Math.max(wait, requested)
   }
 
   /** Drops a token that the relay no longer accepts. */
@@ -90,7 +90,7 @@ export class Tokens {
     return this.held
   }
 
-  /** The relay refused the token. The session goes on until its own token expires. */
+  /** The relay refused the token. The session continues until its own token expires. */
   refreshRefused(now: Time): void {
     this.#refreshing = false
     this.#renewAt = now + RETRY_MS.refused

@@ -121,7 +121,7 @@ export async function replaceKeySlot(directory: string, by: KeySource, added: Ke
 }
 
 /**
- * Removes a key slot. `by` must open a slot that stays, so that nobody is locked out. The key file or keyring entry is
+ * Removes a key slot. `by` must open a slot that stays, so that no one is locked out. The key file or keyring entry is
  * not deleted. The agent must not be running.
  *
  * @throws {StaticError} `store_key_wrong` if `by` opens no slot that stays, `not_found` if there is no such slot,

@@ -18,7 +18,7 @@ export function refusalOf(headers: IncomingHttpHeaders, place: string): StaticEr
   return new ConnectionError('wrong_protocol', `The server at ${place} is not a relay.`)
 }
 
-/** How a call ended, from its headers and trailers; undefined if they do not tell. */
+/** How a call ended, from its headers and trailers; undefined if they do not say. */
 export function statusOf(metadata: IncomingHttpHeaders, place: string): 'ok' | StaticError | undefined {
   const { 'grpc-status': code, 'grpc-message': words } = metadata
   if (code === undefined) return undefined

@@ -297,7 +297,10 @@ test('a declaration that its sender has not signed is the lie of the relay: the 
   for (const player of [ann, cid]) {
     assert.deepEqual(player.told('commit_skipped'), [])
     assert.equal(player.membership.failure?.code, 'mls_error')
-    assert.match(player.told('channel_failed')[0]?.error.message ?? '', /changed what a commit declares/)
+    assert.match(
+      player.told('channel_failed')[0]?.error.message ?? '',
+      /declaration of a commit has an invalid signature/,
+    )
     await assert.rejects(player.send('x'), { code: 'mls_error' })
   }
   assert.deepEqual(stage.votes, [])

@@ -227,7 +227,10 @@ test('where the keys cannot be replaced, sending fails before the others give up
     stage.settle(),
   ])
   assert.equal(failed.code, 'not_allowed')
-  assert.match(failed.message, /refused 768 messages since the keys were last replaced, and they cannot be replaced/)
+  assert.match(
+    failed.message,
+    /refused 768 messages since the keys were last replaced, and the keys cannot be replaced/,
+  )
   assert.equal(asked, 768)
   // Only the quota is back: nothing is sent that the others might not open.
   stage.refuse = (_, { case: name }) => (name === 'sendCommit' ? { code: 'not_allowed' } : undefined)

@@ -1,4 +1,4 @@
-/** Adding members: their KeyPackages, the pins of their identities, and as few commits as can be. */
+/** Adding members: gets their KeyPackages, checks the pins of their identities, and uses as few commits as possible. */
 import { ERRORS, fromHex, MAX_MEMBERS, message, StaticError, toHex } from '@static/protocol'
 import { AddMemberRequestSchema } from '@static/protocol/relay'
 import type { AgentId } from '../../ports.ts'
@@ -8,10 +8,10 @@ import type { Membership } from '../channel/membership.ts'
 import type { Roster } from '../channel/roster.ts'
 import type { AgentServices } from './services.ts'
 
-/** What adding takes. */
+/** The services that adding needs. */
 type Adding = Pick<AgentServices, 'context' | 'requests'>
 
-/** How many KeyPackages are asked for at once. */
+/** The number of KeyPackages requested at once. */
 const CLAIMS = 32
 
 interface Candidate {
@@ -22,7 +22,7 @@ interface Candidate {
 }
 
 /**
- * Adds members, by KeyPackage or agent id; the Welcomes are in the same order.
+ * Adds members by KeyPackage or agent id. Returns their Welcomes in the same order.
  *
  * @throws {StaticError} `identity_changed`, `key_package_unavailable`, `group_full`, `invalid_request`
  */
@@ -49,7 +49,7 @@ export async function addMembers(
   }
   const welcomes = await commitAll(membership, candidates)
   for (const { identity, agentId } of candidates) pins.set(owner, identity, agentId)
-  // The first add to a lone group is complete only with this.
+  // The first add to a single-member group is complete only after this.
   if (membership.upkeep.isRekeyDue) await membership.upkeep.rekey()
   return candidates.map(({ agentId }) => welcomes.get(agentId) ?? missing())
 }
@@ -69,7 +69,7 @@ async function claim({ requests }: Adding, { channelId }: Membership, member: Ag
   return await requests.ask({ case: 'addMember', value }, ({ keyPackage }) => Uint8Array.from(keyPackage))
 }
 
-/** What does not fit into one commit goes into two. */
+/** Splits the candidates into two commits if they do not fit into one. */
 async function commitAll(
   membership: Membership,
   candidates: readonly Candidate[],
@@ -90,8 +90,9 @@ async function commitAll(
 }
 
 /**
- * Who comes back while its old leaf is still in the tree is removed and added in one commit: by its notice, or, where that
- * names a key that the leaf does not have, by the owner, who needs none. The fresh KeyPackage shows that the agent is out.
+ * An agent that returns while its old leaf is still in the tree is removed and added in one commit: with its leave
+ * notice or, if the notice names a key that the leaf does not have, by the owner, which needs no notice. The fresh
+ * KeyPackage shows that the agent has left.
  */
 function returning(
   roster: Roster,
@@ -106,7 +107,7 @@ function returning(
     const notice = roster.notice(agentId)
     if (notice) return [notice]
     if (group.isOwner && roster.isSaidToHaveLeft(agentId)) return []
-    throw StaticError.of('invalid_request', `Agent ${agentId} is in the channel already.`)
+    throw StaticError.of('invalid_request', `Agent ${agentId} is already a member of the channel.`)
   })
   return { removes: back.map(({ agentId }) => fromHex(agentId)), leaveNotices }
 }
@@ -123,5 +124,5 @@ function changed(identity: Uint8Array, known: AgentId, now: AgentId): StaticErro
 }
 
 function missing(): never {
-  throw StaticError.of('internal_error', 'A member was added without a Welcome. Report this bug.')
+  throw StaticError.of('internal_error', 'A member was added without a Welcome. Please report this bug.')
 }

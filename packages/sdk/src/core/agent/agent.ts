@@ -1,7 +1,7 @@
 /**
- * An agent: its channels, its KeyPackages and its session. What the relay tells is handed to the channel that it is
- * about; what a channel wants to tell goes out after the turn's transaction. The application's calls that take more
- * than one step are in founding.ts, joining.ts, adding.ts and leaving.ts.
+ * An agent: its channels, its KeyPackages and its session. It passes the relay's pushes to their channels; channels
+ * send after the turn's transaction. Calls with more than one step are in founding.ts, joining.ts, adding.ts and
+ * leaving.ts.
  */
 import { StaticError, toHex } from '@static/protocol'
 import type { CommitRejected, DeliverWelcome, RosterReset } from '@static/protocol/relay'
@@ -23,11 +23,11 @@ import { Requests } from './requests.ts'
 import type { AgentServices } from './services.ts'
 import { Timers } from './timers.ts'
 
-/** What an agent is made of. */
+/** The parts of an agent that come from outside. */
 export interface AgentParts {
   readonly store: AgentStore
   readonly engine: MlsEngine
-  /** Dials; `ready` is fulfilled with the first session, or says why there is none. */
+  /** Connects. `ready` resolves with the first session, or rejects with the reason why there is none. */
   connect(
     agent: SessionListener,
     key: SignatureKeyPair,
@@ -36,9 +36,9 @@ export interface AgentParts {
   now(): Time
   random(bytes: number): Uint8Array
   chance(): number
-  /** Whose offers are taken; `anyone` by default. */
+  /** Whose offers are accepted. Default: `anyone`. */
   readonly offers?: OfferPolicy | undefined
-  /** The API that the agent uses, whose pages explain errors. */
+  /** The API that the agent uses. Its pages explain errors. */
   readonly apiUrl?: string | undefined
 }
 
@@ -55,7 +55,7 @@ export class Agent implements SessionListener, AgentServices {
   readonly events: Events<AgentEvent> = new Events()
   readonly offers: Events<Offer> = new Events()
   readonly stored: Pick<Snapshot, 'invites' | 'joiners' | 'attempts'>
-  /** Fulfilled with the first session, or says why there is none. */
+  /** Resolves with the first session, or rejects with the reason why there is none. */
   readonly ready: Promise<void>
   readonly #parts: AgentParts
   readonly #deliveries: Deliveries
@@ -68,7 +68,7 @@ export class Agent implements SessionListener, AgentServices {
   #stopped = false
   #closed: Promise<void> | undefined
 
-  /** `invites` makes what deals with invites, if anything does. */
+  /** `invites` creates the handler of invites, if there is one. */
   constructor(parts: AgentParts, invites?: (agent: AgentServices) => InviteHandler) {
     const { identity, keyPackages, channels, removed, pins, relays, ...stored } = parts.store.load()
     const key = { publicKey: identity.publicKey, seed: identity.secretKey }
@@ -102,7 +102,7 @@ export class Agent implements SessionListener, AgentServices {
     return this.#info?.guest ?? true
   }
 
-  /** Ends in order: what is in memory is written, what waits gets `closed`. */
+  /** Shuts down in order: writes pending changes, and rejects pending calls with `closed`. */
   async close(): Promise<void> {
     this.#closed ??= this.#close()
     await this.#closed
@@ -117,10 +117,10 @@ export class Agent implements SessionListener, AgentServices {
     this.context.key.seed.fill(0)
   }
 
-  // ---- What the session tells ----
+  // ---- Events of the session ----
 
   opened(info: SessionInfo): void {
-    // Without a word of loss when the session has moved to another way.
+    // The session does not report a loss when it moves to another transport.
     if (this.#info) for (const membership of this.memberships) membership.lose()
     this.#info = info
     this.#offline = undefined
@@ -171,7 +171,7 @@ export class Agent implements SessionListener, AgentServices {
         this.#supply.topUp(body.value.held)
         return
       default:
-      // Answers do not come this way, and what a newer relay tells is not for this agent.
+      // Answers do not arrive here, and pushes of a newer relay are ignored.
     }
   }
 
@@ -179,7 +179,7 @@ export class Agent implements SessionListener, AgentServices {
     this.context.journal.add({ type: 'putRelay', endpoint, relayId })
   }
 
-  // ---- Inside ----
+  // ---- Internals ----
 
   static #contextOf(
     agent: Agent,
@@ -249,12 +249,12 @@ export class Agent implements SessionListener, AgentServices {
     const membership = this.memberships.get(toHex(channelId))
     if (!membership) return
     this.#emit({ type: 'commit_rejected', channel: membership.name, sender: toHex(sender) })
-    // Who is in no longer is delivered nothing more: the answer says so.
+    // If this agent is no longer a member, the relay delivers nothing more; its answer to Resume says so.
     const { intake } = membership
     if (intake.isWanted && undoneAdds.some((agent) => toHex(agent) === this.agentId)) intake.resume()
   }
 
-  /** Who is on the roster again is delivered what came meanwhile; who is off it hears so. */
+  /** Resumes if this agent returned to the roster, to get what it missed, or was dropped, to learn that it ended. */
   #rosterReset({ channelId, dropped, returned }: RosterReset): void {
     const intake = this.memberships.get(toHex(channelId))?.intake
     if (intake?.isWanted && [...dropped, ...returned].some((agent) => toHex(agent) === this.agentId)) intake.resume()
@@ -279,13 +279,13 @@ export class Agent implements SessionListener, AgentServices {
     }
   }
 
-  /** The store has failed: memory is ahead of the disk, and nothing of it may leave the process. */
+  /** Stops, because the store has failed: memory is ahead of the disk, and nothing may leave the process. */
   #fail(error: StaticError): void {
     this.#stop(error, error)
     this.#session.close().catch(() => {})
   }
 
-  /** Nothing goes on: whatever waits, and whatever is asked from now on, gets the error. */
+  /** Stops all activity: pending and later calls get the error. */
   #stop(error: StaticError, forReaders: StaticError | undefined): void {
     if (this.#stopped) return
     this.#stopped = true

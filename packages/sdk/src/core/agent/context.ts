@@ -1,4 +1,4 @@
-/** What the channels of one agent share. */
+/** What the channels of an agent share. */
 import type { StaticError } from '@static/protocol'
 import type { MlsEngine, SignatureKeyPair } from '../../mls/index.ts'
 import type { AgentId, RelaySession, Time } from '../../ports.ts'
@@ -20,13 +20,13 @@ export interface AgentContext {
   /** Why there is no session, if there is none and the reason is known. */
   readonly offline: StaticError | undefined
   readonly deliveries: Pick<Deliveries, 'acknowledge' | 'resume' | 'queued'>
-  /** Undefined for an agent that deals with no invites. */
+  /** Undefined for an agent that does not handle invites. */
   readonly invites: Pick<InviteHandler, 'greeted' | 'admitted' | 'removing'> | undefined
   now(): Time
   random(bytes: number): Uint8Array
   /** Between 0 and 1. */
   chance(): number
-  /** Does something later; returns what cancels it. */
+  /** Runs an action after a delay. Returns a function that cancels it. */
   later(milliseconds: number, action: () => void): () => void
   emit(event: AgentEvent): void
 }

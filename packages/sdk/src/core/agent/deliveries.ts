@@ -1,11 +1,13 @@
-/** What the relay is told about deliveries, for all channels of an agent: where to begin, how far it got, when to pause. */
+/**
+ * Controls the relay's deliveries for all channels of an agent: where to start, what is acknowledged, when to pause.
+ */
 import { fromHex, message, toHex } from '@static/protocol'
 import { type AckPosition, type ChannelState, ResumeRequestSchema } from '@static/protocol/relay'
 import type { ChannelId, RelaySession, RequestBody } from '../../ports.ts'
 import { retryDelay } from '../../session/refusal.ts'
 import type { Timers } from './timers.ts'
 
-/** What may wait to be processed before the relay is asked to pause. */
+/** The bytes that may be queued for processing before the relay is asked to pause. */
 const HOLD_BYTES = 2 * 1024 * 1024
 const RESUMED_AT_ONCE = 500
 
@@ -17,12 +19,12 @@ export interface DeliveriesHost {
   readonly timers: Timers
 }
 
-/** A channel that the relay is asked to deliver. */
+/** A Resume request for one channel. */
 export interface ResumeQuestion {
   readonly id: ChannelId
-  /** Whether the channel still waits for this answer: it has not asked again, and has not ended. */
+  /** Whether the channel still needs this answer: it has neither asked again nor ended. */
   isOpen(): boolean
-  /** The relay's answer. */
+  /** Called with the relay's answer. */
   answer(state: ChannelState): void
 }
 
@@ -37,13 +39,13 @@ export class Deliveries {
     this.#host = host
   }
 
-  /** Tells the relay what is on disk; all acknowledgements of a turn go out together. */
+  /** Acknowledges entries that are on disk. All acknowledgements of a turn are sent together. */
   acknowledge(id: ChannelId, index: number): void {
     if (this.#acks.length === 0) queueMicrotask(() => this.#sendAcks())
     this.#acks.push({ channelId: fromHex(id), index: BigInt(index) })
   }
 
-  /** Asks the relay to deliver channels from this agent's cursor. Nobody hears of a question that the session lost. */
+  /** Asks the relay to deliver channels from this agent's cursor. Requests lost with the session get no answer. */
   resume(questions: readonly ResumeQuestion[]): void {
     const { session } = this.#host
     session.request(resumeOf(questions.map(({ id }) => fromHex(id))), (outcome) => {
@@ -54,22 +56,22 @@ export class Deliveries {
         const state = states.get(question.id)
         if (state && question.isOpen()) question.answer(state)
       }
-      // An answer without them is none: they are asked for again.
+      // Channels missing from the answer are requested again.
       const missing = questions.filter(({ id }) => !states.has(id))
       if (missing.length > 0) this.#resumeLater(missing, undefined)
     })
   }
 
-  /** A session is open: the relay is asked for these channels. */
+  /** A session is open: requests these channels. */
   begin(questions: readonly ResumeQuestion[]): void {
-    // Also without a channel: it is what makes the relay deliver Welcomes.
+    // Even without channels, because Resume makes the relay deliver Welcomes.
     if (questions.length === 0) this.resume([])
     for (let at = 0; at < questions.length; at += RESUMED_AT_ONCE) {
       this.resume(questions.slice(at, at + RESUMED_AT_ONCE))
     }
   }
 
-  /** So many bytes wait to be processed, more or less than before. */
+  /** Adds to the number of bytes queued for processing; negative when they are processed. */
   queued(bytes: number): void {
     this.#queuedBytes += bytes
     if (!this.#isHolding && this.#queuedBytes > HOLD_BYTES) {
@@ -81,7 +83,7 @@ export class Deliveries {
     }
   }
 
-  /** Asks again, for the channels that still wait for this answer by then; for Welcomes, if it was asked for none. */
+  /** Retries for the channels that still need the answer by then; or for Welcomes, if no channel was requested. */
   #resumeLater(questions: readonly ResumeQuestion[], retryAfterMs: number | undefined): void {
     this.#host.timers.later(retryDelay(retryAfterMs), () => {
       const open = questions.filter((question) => question.isOpen())
@@ -96,7 +98,7 @@ export class Deliveries {
   }
 }
 
-/** The request that starts the deliveries of channels. */
+/** The request that starts deliveries for channels. */
 export function resumeOf(channelIds: Uint8Array[]): Extract<RequestBody, { readonly case: 'resume' }> {
   return { case: 'resume', value: message(ResumeRequestSchema, { channelIds, after: new Uint8Array() }) }
 }

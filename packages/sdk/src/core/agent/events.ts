@@ -1,15 +1,16 @@
-/** What the application may want to know and need not ask for. */
+/** Events: notifications for the application that it does not have to wait for. */
 import type { StaticError } from '@static/protocol'
 import type { AgentId } from '../../ports.ts'
 
-/** Something that has happened. */
+/** An event of the agent or one of its channels. Listen with `client.events()`. */
 export type AgentEvent =
+  /** A session with the relay is open. `way` is its transport. */
   | { readonly type: 'connected'; readonly way: 'quic' | 'grpc' }
-  /** The agent dials again by itself. */
+  /** The session is lost. The agent reconnects automatically. */
   | { readonly type: 'disconnected'; readonly error: StaticError }
   /** This agent has replaced its keys in a channel. */
   | { readonly type: 'rekeyed'; readonly channel: string }
-  /** Who is in a channel has changed. */
+  /** A commit by agent `by` added or removed members of a channel. */
   | {
       readonly type: 'members_changed'
       readonly channel: string
@@ -17,7 +18,10 @@ export type AgentEvent =
       readonly added: readonly AgentId[]
       readonly removed: readonly AgentId[]
     }
-  /** An identity that was known by another key is in the channel now. */
+  /**
+   * A member of the channel uses an identity that this agent knows with a different key: `known` is the pinned agent
+   * id, `now` the new one. Compare fingerprints before you trust it.
+   */
   | {
       readonly type: 'identity_changed'
       readonly channel: string
@@ -25,54 +29,57 @@ export type AgentEvent =
       readonly known: AgentId
       readonly now: AgentId
     }
-  /** The relay says something of a channel that its group contradicts. */
+  /** The relay claims something about a channel that contradicts its group. The claim is ignored. */
   | { readonly type: 'roster_lie'; readonly channel: string; readonly detail: string }
-  /** Messages are gone before this agent got them. */
+  /** The relay deleted entries `first` to `last` before this agent fetched them. */
   | { readonly type: 'gap'; readonly channel: string; readonly first: number; readonly last: number }
-  /** A message could not be opened and was left out. */
+  /** A message could not be decrypted and was skipped. */
   | { readonly type: 'decryption_failure'; readonly channel: string; readonly sender: AgentId; readonly index: number }
   /**
-   * So many messages of a sender in a row could not be opened that only its next 16 are tried, until one opens or the
-   * group's keys change. Told once.
+   * Eight messages of a sender in a row could not be decrypted. Until one can be, or the group's keys change, a message
+   * of this sender is tried only if its key is at most 16 steps ahead. Emitted once.
    */
   | { readonly type: 'sender_unreadable'; readonly channel: string; readonly sender: AgentId }
-  /** A member writes messages of a version that this agent does not know; they are left out. Told once for each member. */
+  /** A member sends messages in a version that this agent does not know. They are skipped. Emitted once per member. */
   | {
       readonly type: 'unknown_version'
       readonly channel: string
       readonly sender: AgentId
       readonly version: number
     }
-  /** A commit broke the rules, and every member leaves it out; or (`unfollowable`) this one cannot follow it. */
+  /**
+   * A commit broke the rules, so every member skips it; or, with reason `unfollowable`, this agent cannot follow it.
+   */
   | {
       readonly type: 'commit_skipped'
       readonly channel: string
       readonly sender: AgentId
-      /** The slot that it took, for `Channel.rejectCommit`. */
+      /** The slot of the commit, for `Channel.rejectCommit`. */
       readonly slot: number
       readonly reason: string
     }
-  /** The members have undone a commit; its sender may not commit until the owner allows it. */
+  /** The members have rejected a commit. Its sender cannot commit until the owner allows it again. */
   | { readonly type: 'commit_rejected'; readonly channel: string; readonly sender: AgentId }
-  /** A member was shown another history. Sending has stopped: compare `verify()`. */
+  /** A member has seen a different history. Sending has stopped. Compare the results of `verify()`. */
   | { readonly type: 'fork_detected'; readonly channel: string; readonly member: AgentId; readonly detail: string }
-  /** The channel cannot go on here: the error says what to do. */
+  /** The channel cannot continue on this agent. The error says what to do. */
   | { readonly type: 'channel_failed'; readonly channel: string; readonly error: StaticError }
   /**
-   * `send` has waited for 5 s: the error says for what, such as a connection, quota, the relay's disk, its rate limit, or
-   * a change of the group. It goes on waiting. Told once for each wait, which lasts until a message is taken.
+   * A call of `send` has been pending for 5 s. The error says what it is waiting for, such as a connection, quota, the
+   * relay's disk, its rate limit, or a group change. It keeps waiting. Emitted once per wait, which lasts until the
+   * relay accepts a message.
    */
   | {
       readonly type: 'waiting'
       readonly channel: string
       readonly error: StaticError
-      /** When the wait began, in milliseconds since 1970. */
+      /** When the wait began, in milliseconds since the Unix epoch. */
       readonly since: number
     }
   /**
-   * The relay's room for a channel is three quarters used, or all: these members, the furthest behind first, have not
-   * fetched so many entries, and sending is slowed down. If it gets full, they lose the oldest, or `send` fails with
-   * `queue_full`. Told at most once a minute for each channel.
+   * The relay's storage for a channel is at least three quarters full, so sending is slowed down. `members` are the
+   * members furthest behind, worst first; `waiting` is the number of entries each has not fetched. When the storage is
+   * full, they lose their oldest entries, or `send` fails with `queue_full`. Emitted at most once a minute per channel.
    */
   | {
       readonly type: 'lagging'
@@ -80,11 +87,12 @@ export type AgentEvent =
       readonly members: readonly { readonly agent: AgentId; readonly waiting: number }[]
     }
   /**
-   * The relay puts off a change to a channel (a member to add or remove, new keys, a request to join) for longer than a
-   * moment; it is tried again by itself, after `waitMs` at first. Told once for each commit, and each time that a request to join is put off.
+   * The relay defers a change to a channel (adding or removing a member, new keys, a join request) for more than a
+   * moment. It is retried automatically, first after `waitMs`. Emitted once per commit, and each time a join request is
+   * deferred.
    */
   | { readonly type: 'throttled'; readonly channel: string; readonly error: StaticError; readonly waitMs: number }
-  /** The handler of `Channel.handle` has failed on a message; it is called again after `retryInMs`. */
+  /** The handler of `Channel.handle` failed on a message. It is called again after `retryInMs`. */
   | {
       readonly type: 'handler_failed'
       readonly channel: string
@@ -95,8 +103,8 @@ export type AgentEvent =
       readonly retryInMs: number
     }
   /**
-   * The handler has failed on a message as often as `attempts` says, and it was put aside (`Channel.poison`). If
-   * `isPutAside` is false, too many are put aside already: it is tried further, every 5 minutes.
+   * The handler failed on a message for the last allowed attempt, so the message was put aside (see `Channel.poison`).
+   * If `isPutAside` is false, the limit of messages put aside is reached; the message is retried every 5 minutes.
    */
   | {
       readonly type: 'poison'
@@ -107,21 +115,21 @@ export type AgentEvent =
       readonly reason: string
       readonly isPutAside: boolean
     }
-  /** So much is unread that no more is taken: read, or the channel stands still here. */
+  /** The inbox is full. No more messages are fetched until the application reads some. */
   | { readonly type: 'inbox_full'; readonly channel: string }
-  /** A Welcome came that cannot be used. */
+  /** A Welcome arrived that cannot be used. */
   | { readonly type: 'welcome_refused'; readonly channel: string; readonly error: StaticError }
 
-/** How many events wait for a reader who does not read. The oldest are dropped. */
+/** The number of events queued per listener. Beyond that, the oldest are dropped. */
 const KEPT = 1024
 
 interface Listener<Event> {
   readonly queue: Event[]
-  /** Fulfilled by what comes next; all that wait share it. */
+  /** Resolves with the next event. All pending `next` calls share it. */
   woken: PromiseWithResolvers<void> | undefined
 }
 
-/** Hands events to everybody who listens. */
+/** Distributes events to all listeners. */
 export class Events<Event> {
   readonly #listeners = new Set<Listener<Event>>()
   #closed = false
@@ -139,7 +147,7 @@ export class Events<Event> {
     for (const listener of this.#listeners) wake(listener)
   }
 
-  /** What there is to tell `first`, then everything from now on (also what happens before the first `next`). */
+  /** Iterates over the events in `first`, then all events from now on, including those before the first `next`. */
   listen(first: readonly Event[] = []): AsyncIterableIterator<Event> {
     const listener: Listener<Event> = { queue: this.#closed ? [] : [...first], woken: undefined }
     this.#listeners.add(listener)

@@ -1,7 +1,7 @@
 /**
- * A new channel (SPEC.md, 5.3): an ephemeral founder makes the group and a Welcome for this agent, the relay registers
- * the channel, this agent joins by the Welcome and removes the founder. Each step can be repeated after a crash; until
- * the last one nothing is sent and nobody is added.
+ * Creates a channel (SPEC.md, 5.3): an ephemeral founder creates the group and a Welcome for this agent, the relay
+ * registers the channel, and this agent joins with the Welcome and removes the founder. Each step can be repeated after
+ * a crash. Before the last step, nothing is sent and no one is added.
  */
 import {
   chainStart,
@@ -21,20 +21,20 @@ import type { Membership } from '../channel/membership.ts'
 import { resumeOf } from './deliveries.ts'
 import type { AgentServices } from './services.ts'
 
-/** What founding takes. */
+/** The services that founding needs. */
 type Founding = Pick<AgentServices, 'context' | 'memberships' | 'requests' | 'keyPackages' | 'isGuest'>
 
 /**
- * Founds a channel, goes on with one that is half founded, or returns the own one of that name.
+ * Creates a channel, continues one that is half created, or returns this agent's channel of that name.
  *
- * @throws {StaticError} `channel_exists`, `api_key_required`, and what the relay refuses with
+ * @throws {StaticError} `channel_exists`, `api_key_required`, or the relay's refusal
  */
 export async function foundChannel(agent: Founding, name: ChannelName): Promise<Membership> {
   const { memberships } = agent
   const isOwn = ({ owner }: Membership): boolean => owner === agent.context.agentId
   return await memberships.names.run(name, async () => {
     const before = memberships.named(name)
-    // Deleted elsewhere: what was unread of it gives way to the new one.
+    // Deleted elsewhere: its unread messages are dropped in favor of the new channel.
     if (before && isOwn(before) && before.state === 'ended') memberships.drop(before, undefined)
     const held = memberships.named(name)
     if (held && !isOwn(held)) throw StaticError.of('channel_exists', alreadyIn(held))
@@ -58,7 +58,7 @@ export function alreadyIn({ name, owner }: Pick<Membership, 'name' | 'owner'>): 
   return `${problem} Choose another name, or open it with \`client.channel(name)\`.`
 }
 
-/** The group and its Welcome, on disk. */
+/** Creates the group and its Welcome, and stores them. */
 async function begin({ context, memberships, keyPackages }: Founding, name: ChannelName): Promise<Membership> {
   const { keyPackage } = await keyPackages.make(false)
   const channelId = context.random(CHANNEL_ID_BYTES)
@@ -70,7 +70,7 @@ async function begin({ context, memberships, keyPackages }: Founding, name: Chan
   return membership
 }
 
-/** Known to the relay, and joined. */
+/** Registers the channel with the relay and joins it. */
 async function register(agent: Founding, membership: Membership): Promise<void> {
   const { memberships, requests, keyPackages } = agent
   const { engine, key, agentId } = agent.context
@@ -83,11 +83,11 @@ async function register(agent: Founding, membership: Membership): Promise<void> 
     if (!same(registered, welcome)) {
       throw StaticError.of(
         'invalid_welcome',
-        `The relay returned another Welcome for channel ${name} than it was sent.`,
+        `The relay returned a different Welcome for channel ${name} than this agent sent.`,
       )
     }
   } catch (error) {
-    // Refused for good. Otherwise the relay may have it, and the next call finds out.
+    // Refused permanently. Otherwise the relay may have registered it, and the next call finds out.
     if (error instanceof StaticError && !error.retryable && error.code !== 'closed') memberships.drop(membership, error)
     throw error
   }
@@ -103,7 +103,7 @@ async function register(agent: Founding, membership: Membership): Promise<void> 
   })
 }
 
-/** A channel in which nothing has happened yet. */
+/** The initial state of a channel. */
 export function newChannel(
   id: ChannelId,
   name: string,

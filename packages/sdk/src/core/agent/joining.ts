@@ -1,4 +1,4 @@
-/** Joining a channel by a Welcome, whichever way it came. */
+/** Joining a channel with a Welcome, however it arrived. */
 import { type ChannelName, StaticError, toHex } from '@static/protocol'
 import type { ChannelState } from '@static/protocol/relay'
 import type { ChannelRecord } from '../../ports.ts'
@@ -11,11 +11,11 @@ import { alreadyIn, newChannel } from './founding.ts'
 import { checkWelcomeSize } from './offer-limits.ts'
 import type { AgentServices } from './services.ts'
 
-/** What joining takes. */
+/** The services that joining needs. */
 type Joining = Pick<AgentServices, 'context' | 'memberships' | 'requests' | 'keyPackages'>
 
 /**
- * Joins. The same Welcome again gives the same channel.
+ * Joins a channel. The same Welcome again returns the same channel.
  *
  * @throws {StaticError} `invalid_welcome`, `channel_exists`
  */
@@ -43,7 +43,7 @@ export async function joinByWelcome(
     const { groupId, context } = engine.facts(joined.group)
     const id = toHex(groupId)
     const offered = memberships.get(id)
-    // Whoever made the Welcome may have used the id of another channel, to get into its place here.
+    // The sender of the Welcome may have used the id of another channel, to replace it here.
     if (offered && (offered.state !== 'offered' || offered.name !== name)) {
       wipeEpoch(engine, joined)
       throw StaticError.of(
@@ -70,7 +70,7 @@ export async function joinByWelcome(
   })
 }
 
-/** Where the log begins for this agent, in the relay's words: the first message of an older member confirms it. */
+/** Where the log begins for this agent, as reported by the relay. An older member's first message confirms it. */
 export function startOf(state: ChannelState | undefined): ChannelRecord['position'] {
   const cursor = state?.cursor
   if (!state || state.error || !cursor) {

@@ -1,11 +1,11 @@
-/** Keeps KeyPackages of this agent at the relay, so that others can add it while it is away. */
+/** Keeps KeyPackages of this agent at the relay, so that others can add it while it is offline. */
 import { message, StaticError } from '@static/protocol'
 import { UploadKeyPackageRequestSchema } from '@static/protocol/relay'
 import type { RelaySession } from '../../ports.ts'
 import { type KeyPackages, POOLED } from './key-packages.ts'
 import type { Timers } from './timers.ts'
 
-/** A relay that says again and again that all are taken is believed now and then. */
+/** The minimum time between uploads, for a relay that keeps reporting that all are taken. */
 const TOP_UP_MS = 10_000
 
 /** What the supply asks of its agent. */
@@ -15,7 +15,7 @@ export interface SupplyHost {
   readonly timers: Timers
   /** Only agents with an account have KeyPackages at the relay. */
   readonly isGuest: boolean
-  /** None can be made or stored. */
+  /** Called when KeyPackages cannot be created or stored. */
   failed(error: StaticError): void
 }
 
@@ -28,7 +28,7 @@ export class KeyPackageSupply {
     this.#host = host
   }
 
-  /** The relay holds so many: it is given more if those are too few. */
+  /** Uploads more if the relay holds too few. */
   topUp(held: number): void {
     if (this.#host.isGuest || held >= POOLED || this.#isBusy) return
     this.#isBusy = true
@@ -42,7 +42,7 @@ export class KeyPackageSupply {
     const value = message(UploadKeyPackageRequestSchema, { keyPackages })
     session.request({ case: 'uploadKeyPackage', value }, (outcome) => {
       this.#isBusy = false
-      // Many were taken meanwhile. If it failed: the next session tells how many the relay holds.
+      // Many may have been claimed meanwhile. If the upload failed, the next session reports how many the relay holds.
       const left = outcome.type === 'answered' && outcome.body.case === 'uploadKeyPackage' && outcome.body.value.held
       if (left !== false && left < POOLED / 2) timers.later(TOP_UP_MS, () => this.topUp(left))
     })

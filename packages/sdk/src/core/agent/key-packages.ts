@@ -1,17 +1,17 @@
 /**
- * This agent's KeyPackages: each is stored before anybody gets it and gone once it was used. With an API key a few are
- * kept at the relay, so that others can add this agent while it is away.
+ * This agent's KeyPackages. Each is stored before it is handed out, and deleted once it was used. With an API key, some
+ * are kept at the relay, so that others can add this agent while it is offline.
  */
 import { StaticError, toHex } from '@static/protocol'
 import type { KeyPackageRecord } from '../../ports.ts'
 import { same } from '../bytes.ts'
 import type { AgentContext } from './context.ts'
 
-/** How many the relay holds for others. */
+/** The number of KeyPackages that the relay holds for others. */
 export const POOLED = 16
-/** Those that were taken and not yet used, and those that a restarted relay has forgotten, count as well. */
+/** The limit of pooled KeyPackages, including those claimed but not used yet, and those that a restarted relay lost. */
 const MOST_POOLED = 1024
-/** Longer than any of them lasts. */
+/** Longer than the lifetime of any KeyPackage. */
 const KEPT_MS = 90 * 24 * 60 * 60 * 1000
 
 /** What KeyPackages ask of their agent. */
@@ -31,7 +31,7 @@ export class KeyPackages {
     for (const { ref, createdAt } of known) if (createdAt < before) this.spend(ref)
   }
 
-  /** Makes one; it is on disk when this is fulfilled. */
+  /** Creates a KeyPackage. Resolves when it is on disk. */
   async make(pooled: boolean): Promise<KeyPackageRecord> {
     const { engine, key, journal } = this.#maker
     const now = this.#maker.now()
@@ -45,7 +45,7 @@ export class KeyPackages {
   }
 
   /**
-   * The one that a Welcome was made for.
+   * Finds the KeyPackage that a Welcome was created for.
    *
    * @throws {StaticError} `invalid_welcome`
    */
@@ -62,28 +62,28 @@ export class KeyPackages {
     return found
   }
 
-  /** Nobody will join by this Welcome: what it was made for is gone, too. */
+  /** Deletes the KeyPackage of a Welcome that will not be used. */
   discard(welcome: Uint8Array): void {
     for (const ref of this.#maker.engine.welcomeRefs(welcome)) if (this.#known.has(toHex(ref))) this.spend(toHex(ref))
   }
 
-  /** Whatever the relay says that it has given away, no more are kept than can be in use. */
+  /** Deletes the oldest beyond the limit, however many the relay claims to have handed out. */
   #trim(): void {
     const pooled = [...this.#known.values()].filter((record) => record.pooled)
     for (const { ref } of pooled.slice(0, Math.max(0, pooled.length - MOST_POOLED))) this.spend(ref)
   }
 
-  /** Whether one can still be used. */
+  /** Whether a KeyPackage can still be used. */
   has(keyPackage: Uint8Array): boolean {
     return [...this.#known.values()].some((record) => same(record.keyPackage, keyPackage))
   }
 
-  /** Nobody will use it any more. */
+  /** Deletes a KeyPackage that will not be used. */
   forget(keyPackage: Uint8Array): void {
     for (const record of this.#known.values()) if (same(record.keyPackage, keyPackage)) this.spend(record.ref)
   }
 
-  /** It was used: nobody can use it again. */
+  /** Deletes a used KeyPackage, so that it cannot be used again. */
   spend(ref: string): void {
     this.#known.get(ref)?.privatePart.fill(0)
     this.#known.delete(ref)

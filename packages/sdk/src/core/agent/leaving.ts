@@ -1,18 +1,18 @@
-/** Leaving a channel: needs this agent's key and nothing else, so that it works with a broken group, too. */
+/** Leaving a channel. Needs only this agent's key, so that it works even with a broken group. */
 import { leaveBytes, message, StaticError } from '@static/protocol'
 import { LeaveNoticeSchema, LeaveRequestSchema } from '@static/protocol/relay'
 import { refusalError } from '../../session/refusal.ts'
 import type { Membership } from '../channel/membership.ts'
 import type { AgentServices } from './services.ts'
 
-/** What leaving takes. */
+/** The services that leaving needs. */
 type Leaving = Pick<AgentServices, 'context' | 'memberships' | 'requests'>
 
-/** So many notices are signed for one leave: the relay names the head, and could have one signed for every head. */
+/** The most notices signed for one leave: the relay names the head, and could otherwise get one for every head. */
 const MOST_TRIES = 8
 
 /**
- * Leaves. Goes on by itself after a crash or a lost session.
+ * Leaves a channel. Continues automatically after a crash or a lost session.
  *
  * @throws {StaticError} `not_allowed` for the owner, who deletes the channel instead
  */
@@ -29,9 +29,9 @@ export async function leaveChannel(agent: Leaving, membership: Membership): Prom
   try {
     await finishLeaving(agent, membership)
   } catch (error) {
-    // An agent that is closed goes on leaving when it starts again.
+    // A closed agent continues leaving when it starts again.
     if (!(error instanceof StaticError && error.code === 'closed')) {
-      // Somebody may keep what was signed for later: the next leaf makes it void.
+      // The signed notice may be kept for later. Replacing the leaf makes it invalid.
       membership.become(before, true)
       membership.intake.resume()
     }
@@ -39,7 +39,7 @@ export async function leaveChannel(agent: Leaving, membership: Membership): Prom
   }
 }
 
-/** The rest of it: the signed notice, in the log. */
+/** Finishes leaving: gets the signed notice into the log. */
 export async function finishLeaving(agent: Leaving, membership: Membership): Promise<void> {
   const { channelId } = membership
   const { memberships, requests, context } = agent
@@ -56,7 +56,7 @@ export async function finishLeaving(agent: Leaving, membership: Membership): Pro
       slot = head
       continue
     }
-    // Whoever is not on the roster has left, by this request's first try or by being removed.
+    // If this agent is not on the roster, it has left by an earlier try or was removed.
     if (outcome.type === 'refused' && code !== 'not_found' && code !== 'removed') throw refusalError(outcome.error)
     memberships.drop(membership, undefined)
     await context.journal.written()

@@ -1,4 +1,4 @@
-/** The channels that an agent holds: those it is in, those it founds or joins, and those it was offered. */
+/** The channels of an agent: those it is a member of, is creating or joining, or was offered. */
 import { StaticError } from '@static/protocol'
 import { KeyedMutex } from '../../mls/index.ts'
 import type { ChannelId, RemovedRecord, StoredChannel } from '../../ports.ts'
@@ -6,21 +6,21 @@ import { Membership } from '../channel/membership.ts'
 import type { AgentContext } from './context.ts'
 import type { KeyPackages } from './key-packages.ts'
 
-/** How many removals are remembered. */
+/** The number of removals remembered. */
 const MOST_REMOVED = 1000
 
 /** The memberships of one agent. */
 export class Memberships {
-  /** One at a time founds or joins under a name. */
+  /** Only one call at a time creates or joins a channel under a name. */
   readonly names: KeyedMutex = new KeyedMutex()
   readonly #context: AgentContext
   readonly #keyPackages: KeyPackages
   readonly #dropped: (id: ChannelId) => void
   readonly #held = new Map<ChannelId, Membership>()
-  /** Names of channels that this agent was removed from, and whose messages are all read; the latest last. */
+  /** Names of channels that this agent was removed from and has read completely, the latest last. */
   readonly #removed: Set<string>
 
-  /** `dropped` is told when a channel and everything about it is gone. */
+  /** Calls `dropped` when a channel and all its data are deleted. */
   constructor(
     context: AgentContext,
     keyPackages: KeyPackages,
@@ -41,22 +41,22 @@ export class Memberships {
     return this.#held.get(id)
   }
 
-  /** The channel under a name, unless it is only offered. */
+  /** The channel with a name, unless it is only offered. */
   named(name: string): Membership | undefined {
     return [...this].find((held) => held.name === name && held.state !== 'offered')
   }
 
-  /** Whether this agent was removed from the last channel that it had under a name. */
+  /** Whether this agent was removed from its last channel with a name. */
   wasRemoved(name: string): boolean {
     return this.#removed.has(name)
   }
 
-  /** Holds a channel from now on. */
+  /** Adds a channel. */
   hold(stored: StoredChannel): Membership {
     if (this.#held.has(stored.record.id)) {
       throw StaticError.of(
         'channel_exists',
-        `This agent is already in this channel, as ${this.#held.get(stored.record.id)?.name}.`,
+        `This agent already has this channel, as ${this.#held.get(stored.record.id)?.name}.`,
       )
     }
     const membership = new Membership(this.#context, stored, () => this.#ended(membership))
@@ -80,7 +80,7 @@ export class Memberships {
     if (this.#removed.delete(name)) this.#context.journal.add({ type: 'dropRemoved', name })
   }
 
-  /** Lets go of a channel and of everything about it. */
+  /** Deletes a channel and all its data. */
   drop(membership: Membership, error: StaticError | undefined): void {
     membership.drop(error)
     if (membership.welcome) this.#keyPackages.discard(membership.welcome)

@@ -1,10 +1,10 @@
-/** Ids of messages and commits: the time first, so that the relay's index of them stays compact, then random bytes. */
+/** Ids of messages and commits: first the time, so that the relay's index stays compact, then random bytes. */
 import { MESSAGE_ID_BYTES } from '@static/protocol'
 import type { AgentContext } from './context.ts'
 
 const TIME_BYTES = 6
 
-/** A fresh id. */
+/** Creates an id. */
 export function newMessageId(context: Pick<AgentContext, 'now' | 'random'>): Uint8Array {
   const id = Buffer.alloc(MESSAGE_ID_BYTES)
   id.writeUIntBE(context.now(), 0, TIME_BYTES)

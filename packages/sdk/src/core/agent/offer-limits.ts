@@ -1,17 +1,17 @@
 /**
- * How many offers an agent keeps: anybody who has one of its KeyPackages can make one, so they are bounded, and whoever
- * has made most of them loses one first.
+ * Limits the offers that an agent keeps. Anyone with one of its KeyPackages can make an offer, so they are limited, and
+ * the adder with the most offers loses one first.
  */
 import { MAX_WELCOME_BYTES, StaticError } from '@static/protocol'
 import type { AgentId } from '../../ports.ts'
 import type { Membership } from '../channel/membership.ts'
 import type { Memberships } from './memberships.ts'
 
-/** Whose offers an agent takes: `known` are agents whose key is pinned, and those that it shares a channel with. */
+/** Whose offers an agent accepts. `known`: agents whose key is pinned or that share a channel with this agent. */
 export const OFFER_POLICIES = ['anyone', 'known', 'none'] as const
 export type OfferPolicy = (typeof OFFER_POLICIES)[number]
 
-/** Offers that are kept, in all and of one adder, and the bytes of their Welcomes. */
+/** Limits of pending offers: in total, per adder, and the bytes of their Welcomes. */
 export const MAX_OFFERS = 256
 export const MAX_OFFERS_OF_ONE = 32
 export const MAX_OFFER_BYTES: number = 8 * 1024 * 1024
@@ -25,7 +25,7 @@ interface Share {
 }
 
 /**
- * Checks how long a Welcome is, before anything looks into it.
+ * Checks the size of a Welcome before it is parsed.
  *
  * @throws {StaticError} `invalid_welcome`
  */
@@ -35,8 +35,8 @@ export function checkWelcomeSize({ length }: Uint8Array): void {
 }
 
 /**
- * The offer that must go, if there are too many: the oldest of whoever has most. Among several that have as many, the
- * one that came last loses: offers that wait are not driven out by many strangers with one each.
+ * The offer to drop if there are too many: the oldest of the adder with the most. Among adders with equally many, the
+ * one with the newest offer loses, so that many strangers with one offer each cannot displace pending offers.
  */
 export function excessOffer(memberships: Iterable<Membership>): Membership | undefined {
   const shares = new Map<AgentId, Share>()
@@ -71,13 +71,13 @@ function hasMore(one: Share, other: Share, of: 'count' | 'bytes'): boolean {
   return one[of] === other[of] ? cameBefore(other.newest, one.newest) : one[of] > other[of]
 }
 
-/** By the time that they came; of those that came at once the order does not matter, but it is always the same. */
+/** Orders offers by arrival. Those that arrived at the same time have an arbitrary but stable order. */
 function cameBefore(one: Membership, other: Membership): boolean {
   const [first, second] = [one.standing.offeredAt, other.standing.offeredAt]
   return first === second ? one.id < other.id : first < second
 }
 
-/** Whether an agent's key is pinned, or it shares a channel with this one. */
+/** Whether an agent's key is pinned or it shares a channel with this agent. */
 export function isKnownAgent(
   agent: AgentId,
   pins: { has(agent: AgentId): boolean },

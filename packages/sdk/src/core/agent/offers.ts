@@ -1,4 +1,4 @@
-/** Channels that others have added this agent to: each waits until the application accepts it. */
+/** Offers: channels that others have added this agent to, pending until the application accepts them. */
 import { type ChannelName, isChannelName, StaticError, toHex } from '@static/protocol'
 import type { DeliverWelcome } from '@static/protocol/relay'
 import type { AgentId, ChannelId } from '../../ports.ts'
@@ -9,10 +9,10 @@ import { newChannel } from './founding.ts'
 import { checkWelcomeSize, excessOffer, isKnownAgent, type OfferPolicy } from './offer-limits.ts'
 import type { AgentServices } from './services.ts'
 
-/** What offers take. */
+/** The services that offers need. */
 type Offering = Pick<AgentServices, 'context' | 'memberships' | 'keyPackages'>
 
-/** A channel that is offered. What it says of owner and adder is from inside the Welcome, not the relay's word. */
+/** An offered channel. Owner and adder are from the Welcome itself, not from the relay. */
 export interface Offer {
   readonly membership: Membership
   readonly name: ChannelName
@@ -21,9 +21,9 @@ export interface Offer {
 }
 
 /**
- * Takes a Welcome that was delivered: checks and keeps it, tells `offered`, then the relay.
+ * Handles a delivered Welcome: checks and stores it, calls `offered`, then acknowledges it to the relay.
  *
- * @throws {StaticError} `invalid_welcome`, `not_allowed` by the policy; the relay may forget such a Welcome, too
+ * @throws {StaticError} `invalid_welcome`, `not_allowed` by the policy; the relay may delete such a Welcome, too
  */
 export async function takeWelcome(
   agent: Offering,
@@ -80,15 +80,15 @@ export async function takeWelcome(
 }
 
 /**
- * Whether an earlier stay has left something unread, which must be read first: until then the relay keeps the Welcome. What
- * came before the Welcome is processed for that, with the end of that stay; if that has not come, the relay is asked, and
- * says that it is over.
+ * Whether messages of an earlier membership are unread. They must be read first; until then the relay keeps the
+ * Welcome. Entries before the Welcome are processed first, including the end of that membership. If that has not
+ * arrived, a Resume makes the relay report it.
  */
 async function isInEarlierStay({ context, memberships }: Offering, id: ChannelId, index: number): Promise<boolean> {
   const held = memberships.get(id)
   if (held?.group && held.history.position.index < index) {
     await held.idle()
-    // What has nothing unread is dropped when that is written.
+    // A membership with nothing unread is deleted by this write.
     await context.journal.written()
   }
   if (!held || memberships.get(id) !== held) return false
@@ -97,7 +97,7 @@ async function isInEarlierStay({ context, memberships }: Offering, id: ChannelId
   return isBehind || held.state === 'ended'
 }
 
-/** Lets go of the offers that are too many. Each under its name: one that is being accepted stays. */
+/** Drops excess offers, each under the lock of its name, so that one that is being accepted stays. */
 async function dropExcess({ context, memberships }: Offering): Promise<void> {
   for (;;) {
     const excess = excessOffer(memberships)
@@ -115,7 +115,7 @@ async function dropExcess({ context, memberships }: Offering): Promise<void> {
   }
 }
 
-/** One KeyPackage, one offer: otherwise a relay could fill the disk with offers by a single one. */
+/** Allows one offer per KeyPackage: otherwise a relay could fill the disk with offers for a single one. */
 function checkUnused(
   { keyPackages, memberships }: Offering,
   welcome: Uint8Array,
@@ -130,7 +130,7 @@ function checkUnused(
   }
 }
 
-/** The offers that still wait, from before. */
+/** The pending offers. */
 export async function waitingOffers(agent: Offering): Promise<readonly Offer[]> {
   const { memberships } = agent
   const offers: Offer[] = []
@@ -139,13 +139,13 @@ export async function waitingOffers(agent: Offering): Promise<readonly Offer[]> 
     if (membership.state !== 'offered' || !isChannelName(name)) continue
     await memberships.names.run(name, async () => {
       const { state, welcome } = membership
-      // Accepted, declined or not complete.
+      // Accepted, declined or incomplete.
       if (state !== 'offered' || !welcome) return
       try {
         const { leafKey: _, ...offer } = await inspect(agent, name, channelId, welcome)
         offers.push({ ...offer, membership })
       } catch {
-        // Its KeyPackage is gone: nobody can accept it.
+        // Its KeyPackage is deleted, so it cannot be accepted.
         memberships.drop(membership, undefined)
       }
     })

@@ -1,6 +1,7 @@
 /**
- * Which key an identity has, per owner of channels (SPEC.md, 5.4). A pin never decides about a received commit: members
- * with different pins would split the group. It tells the application, and it is asked before a member is added.
+ * The pinned key of each identity, per channel owner (SPEC.md, 5.4). A pin never decides about a received commit,
+ * because members with different pins would split the group. A conflict is reported to the application, and refused
+ * when this agent adds a member.
  */
 import { toHex } from '@static/protocol'
 import type { AgentId, Change, Snapshot } from '../../ports.ts'
@@ -15,18 +16,18 @@ export class Pins {
     this.#write = write
   }
 
-  /** The agent that an identity was known by, if it is another one. */
+  /** The agent that an identity is pinned to, if it is a different one. */
   conflict(owner: AgentId, identity: Uint8Array, agent: AgentId): AgentId | undefined {
     const known = this.#known.get(keyOf(owner, identity))
     return known === agent ? undefined : known
   }
 
-  /** Whether an agent was ever met. */
+  /** Whether any identity is pinned to this agent. */
   has(agent: AgentId): boolean {
     return this.#known.values().some((known) => known === agent)
   }
 
-  /** From now on the identity has this key. */
+  /** Pins an identity to an agent. */
   set(owner: AgentId, identity: Uint8Array, agent: AgentId): void {
     const key = keyOf(owner, identity)
     if (this.#known.get(key) === agent) return

@@ -1,11 +1,11 @@
-/** Removing a member by the owner's will. */
+/** Removing a member on behalf of the owner. */
 import { fromHex } from '@static/protocol'
 import type { AgentId } from '../../ports.ts'
 import type { Membership } from '../channel/membership.ts'
 import type { AgentContext } from './context.ts'
 
 /**
- * Removes a member, also one that has seen another history.
+ * Removes a member, even one that has seen a different history.
  *
  * @throws {StaticError} `not_allowed`, `not_found`
  */

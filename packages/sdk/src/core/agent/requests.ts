@@ -1,4 +1,4 @@
-/** Requests whose answer is awaited: they wait for a session, and are made again when it is lost. */
+/** Requests with awaited answers: they wait for a session, and are repeated when it is lost. */
 import type { StaticError } from '@static/protocol'
 import type { Outcome, RelaySession, RequestBody } from '../../ports.ts'
 import { type Answer, refusalError, retryDelay } from '../../session/refusal.ts'
@@ -10,7 +10,7 @@ const MOST_TRIES = 10
 export class Requests {
   readonly #session: Pick<RelaySession, 'request'>
   readonly #timers: Pick<Timers, 'wait'>
-  /** How many sessions have been opened. */
+  /** The number of sessions opened so far. */
   #sessions = 0
   /** Settled while a session is open. */
   #opened: PromiseWithResolvers<void> = expected()
@@ -24,8 +24,8 @@ export class Requests {
   }
 
   /**
-   * Asks the relay something that can be asked again when the answer does not come; `take` has the answer before
-   * anything that came after it.
+   * Makes a request that can be repeated if the answer is lost. `take` gets the answer before anything that arrived
+   * after it.
    *
    * @throws {StaticError} the relay's refusal, or `closed`
    */
@@ -57,7 +57,7 @@ export class Requests {
     }
   }
 
-  /** Asks once; for what depends on the refusal's details. Waits for a session, and again if it is lost. */
+  /** Makes a request and returns a refusal with its details. Waits for a session, and again if the session is lost. */
   async outcome(body: RequestBody): Promise<Exclude<Outcome, { type: 'lost' }>> {
     for (;;) {
       await this.#opened.promise
@@ -78,12 +78,12 @@ export class Requests {
     this.#next = expected()
   }
 
-  /** The session is over: whoever asks from now on waits for the next one. */
+  /** The session is lost: later requests wait for the next one. */
   lost(): void {
     if (!this.#isStopped) this.#expectSession()
   }
 
-  /** There will be no session any more: whoever waits, and whoever asks from now on, gets the error. */
+  /** There will be no more sessions: pending and later requests get the error. */
   stop(error: StaticError): void {
     this.#isStopped = true
     this.#expectSession()
@@ -91,7 +91,7 @@ export class Requests {
     this.#next.reject(error)
   }
 
-  /** A session that has lost a request takes no other: the next one does. It may be there already. */
+  /** Waits for the next session, which may be open already: one that has lost a request accepts no more. */
   async #sessionAfter(session: number): Promise<void> {
     if (this.#sessions === session) await this.#next.promise
   }
@@ -99,12 +99,12 @@ export class Requests {
   #expectSession(): void {
     const before = this.#opened
     this.#opened = expected()
-    // Who waits already waits for the next one, too.
+    // Requests that are already waiting wait for the next session as well.
     this.#opened.promise.then(before.resolve, before.reject)
   }
 }
 
-/** A session that nobody has to wait for. */
+/** A promise whose rejection may go unhandled, because there may be no one waiting for it. */
 function expected(): PromiseWithResolvers<void> {
   const waiting = Promise.withResolvers<void>()
   waiting.promise.catch(() => {})

@@ -1,18 +1,18 @@
-/** Resetting the relay's roster to the members of the group, when commits that members left out have bent it. */
+/** Resets the relay's roster to the members of the group, after skipped commits have made it differ. */
 import { fromHex, message, rosterBytes, StaticError } from '@static/protocol'
 import { PositionSchema, ResetRosterRequestSchema } from '@static/protocol/relay'
 import { refusalError } from '../../session/refusal.ts'
 import type { Membership } from '../channel/membership.ts'
 import type { AgentServices } from './services.ts'
 
-/** Others may commit meanwhile: then it is signed anew for the next head. */
+/** Others may commit meanwhile. The reset is then signed again for the next head. */
 const MAX_TRIES = 8
 
 /**
- * Tells the relay who is in the group, signed for the place in the log that this agent has reached.
+ * Sends the relay the members of the group, signed for this agent's position in the log.
  *
- * @throws {StaticError} `not_allowed` for others than the owner, `epoch_mismatch` when commits do not stop, or what ended or
- * forked the channel: then this agent does not know who is in the group
+ * @throws {StaticError} `not_allowed` for anyone but the owner, `epoch_mismatch` while others keep committing, or the
+ * error that ended or forked the channel, because this agent does not know the members then
  */
 export async function resetRoster(
   { context, requests }: Pick<AgentServices, 'context' | 'requests'>,

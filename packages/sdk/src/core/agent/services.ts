@@ -1,4 +1,4 @@
-/** What an agent offers to calls that take more than one step. Each takes what it needs of it. */
+/** The services of an agent for calls with more than one step. Each call takes those it needs. */
 import type { Snapshot } from '../../ports.ts'
 import type { AgentContext } from './context.ts'
 import type { KeyPackages } from './key-packages.ts'
@@ -13,8 +13,8 @@ export interface AgentServices {
   readonly requests: Requests
   readonly timers: Timers
   readonly keyPackages: KeyPackages
-  /** Whether the agent acts for no account. */
+  /** Whether the agent is a guest, that is, acts for no account. */
   readonly isGuest: boolean
-  /** Invites as they were on disk when the agent started. */
+  /** Invites on disk when the agent started. */
   readonly stored: Pick<Snapshot, 'invites' | 'joiners' | 'attempts'>
 }

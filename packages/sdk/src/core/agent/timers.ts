@@ -6,10 +6,10 @@ const LONGEST_MS = 2 ** 31 - 1
 /** The timers. */
 export class Timers {
   readonly #timers = new Set<NodeJS.Timeout>()
-  /** Waits that end with an error when the agent stops. */
+  /** Waits that reject when the agent stops. */
   readonly #waits = new Set<PromiseWithResolvers<void>>()
 
-  /** Does something later; returns what cancels it. */
+  /** Runs an action after a delay. Returns a function that cancels it. */
   later(milliseconds: number, action: () => void): () => void {
     const timer = setTimeout(
       () => {
@@ -21,15 +21,15 @@ export class Timers {
     return this.#hold(timer)
   }
 
-  /** Does something again and again; returns what cancels it. */
+  /** Runs an action repeatedly. Returns a function that cancels it. */
   every(milliseconds: number, action: () => void): () => void {
     return this.#hold(setInterval(action, milliseconds))
   }
 
   /**
-   * Waits.
+   * Waits for a time.
    *
-   * @throws {StaticError} when the agent stops meanwhile
+   * @throws {StaticError} if the agent stops meanwhile
    */
   async wait(milliseconds: number): Promise<void> {
     const waiting = Promise.withResolvers<void>()
@@ -42,7 +42,7 @@ export class Timers {
     }
   }
 
-  /** The agent stops: nothing happens any more, and whoever waits gets the error. */
+  /** Cancels all timers. Pending waits get the error. */
   stop(error: StaticError): void {
     for (const timer of this.#timers) clearTimeout(timer)
     for (const { reject } of this.#waits) reject(error)

@@ -1,10 +1,10 @@
-/** Waiting for something that the agent's events tell of. */
+/** Waiting for a state that the agent's events announce. */
 import { StaticError } from '@static/protocol'
 import { limitSend, type SendLimits } from '../channel/send-wait.ts'
 import type { Agent } from './agent.ts'
 
 /**
- * Resolves with what `find` finds, looking again whenever the members of the channel change.
+ * Resolves with the result of `find`, which is called again whenever an event arrives.
  *
  * @throws {StaticError} `cancelled`, what `find` throws, or `closed`
  */
@@ -17,8 +17,8 @@ export async function waitForMember<Member>(
   const happening = events.listen()
   const cancelled = Promise.withResolvers<never>()
   cancelled.promise.catch(() => {})
-  const forget = limitSend(context, limits, (cause, words) =>
-    cancelled.reject(StaticError.of('cancelled', `The member did not join ${channel}. ${words}`, { cause })),
+  const forget = limitSend(context, limits, (cause, reason) =>
+    cancelled.reject(StaticError.of('cancelled', `The member did not join ${channel}. ${reason}`, { cause })),
   )
   try {
     for (;;) {

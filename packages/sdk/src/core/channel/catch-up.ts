@@ -1,13 +1,13 @@
-/** Who waits until everything is processed that the relay has. */
+/** Callers that wait until everything the relay has is processed. */
 import type { StaticError } from '@static/protocol'
 
-/** Of one channel. */
+/** The pending calls of `catchUp` in one channel. */
 export class CatchUp {
-  /** The last entry of the relay; undefined until it has said. */
+  /** The relay's last entry; undefined until the relay has reported it. */
   #last: number | undefined
   readonly #waiting = new Set<PromiseWithResolvers<void>>()
 
-  /** Fulfilled when the last entry is processed that the relay tells of from now on. */
+  /** Resolves when the last entry that the relay reports from now on is processed. */
   async wait(signal?: AbortSignal): Promise<void> {
     signal?.throwIfAborted()
     const waiting = Promise.withResolvers<void>()
@@ -24,12 +24,12 @@ export class CatchUp {
     }
   }
 
-  /** What the relay has said is not to be relied on any more; it will say it again. */
+  /** Discards what the relay has reported; it will report it again. */
   forget(): void {
     this.#last = undefined
   }
 
-  /** The relay has entries up to this one. */
+  /** The relay reports entries up to this one. */
   expect(last: number): void {
     this.#last = last
   }
@@ -40,7 +40,7 @@ export class CatchUp {
     for (const { resolve } of this.#take()) resolve()
   }
 
-  /** Nothing more comes, because of this. */
+  /** Rejects all pending calls, because no more entries will come. */
   fail(error: StaticError): void {
     for (const { reject } of this.#take()) reject(error)
   }

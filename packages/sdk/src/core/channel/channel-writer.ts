@@ -1,7 +1,7 @@
 /**
- * What of one channel is written at the end of a turn. When its changes cannot be put into bytes, none of them is
- * written: memory is ahead of the disk from then on, so the channel is written as broken where it stood, and nothing
- * follows but its end.
+ * Collects the changes of one channel that are written at the end of a turn. If they cannot be serialized, none of them
+ * is written. From then on memory is ahead of the disk, so the channel is stored as broken at its last written state
+ * and can only end.
  */
 import type { Change, ChannelId, ChannelRecord } from '../../ports.ts'
 import type { Committer } from './committer.ts'
@@ -13,7 +13,7 @@ import type { Poison } from './poison.ts'
 import type { Roster } from './roster.ts'
 import type { Sender } from './sender.ts'
 
-/** What is asked for its changes. */
+/** The parts of a channel that have changes to write. */
 export interface WrittenParts {
   readonly id: ChannelId
   readonly group: GroupState | undefined
@@ -29,9 +29,9 @@ export interface WrittenParts {
 export interface WriterHost {
   /** The channel's record as it is now. */
   record(): ChannelRecord
-  /** Everything that was drained is on disk. */
+  /** Called when everything that was drained is on disk. */
   written(): void
-  /** The channel cannot be stored. */
+  /** Called when the channel cannot be stored. */
   unstorable(cause: unknown): void
 }
 
@@ -47,7 +47,7 @@ export class ChannelWriter implements Writer {
   /** The record that was drained last, and the one that is on disk. */
   #drained: ChannelRecord
   #stored: ChannelRecord
-  /** Memory is ahead of the disk for good. */
+  /** Memory is ahead of the disk and stays so. */
   #isAbandoned = false
 
   constructor(journal: Journal, parts: WrittenParts, host: WriterHost, stored: ChannelRecord) {
@@ -58,31 +58,31 @@ export class ChannelWriter implements Writer {
     this.#stored = stored
   }
 
-  /** The record has changed, and what else is added. */
+  /** Marks the record as changed and adds other changes. */
   touch(...changes: Change[]): void {
     this.#changes.push(...changes)
     this.#recordChanged = true
     this.#journal.touch(this)
   }
 
-  /** The same for a change that nobody waits for and that a crash may undo. */
+  /** The same for a change that may be written later, because a crash may undo it. */
   touchLater(): void {
     this.#recordChanged = true
     this.#journal.touchLater(this)
   }
 
-  /** Something else than the record has changed. */
+  /** Marks a part other than the record as changed. */
   touchPart(): void {
     this.#journal.touch(this)
   }
 
-  /** There is another epoch, or none any more. */
+  /** Marks the epoch as changed: replaced or removed. */
   touchEpoch(): void {
     this.#epochChanged = true
     this.touch()
   }
 
-  /** Everything about the channel is deleted. */
+  /** Deletes everything about the channel. */
   drop(): void {
     this.#dropped ??= 'due'
     this.touch()
@@ -91,7 +91,7 @@ export class ChannelWriter implements Writer {
   drain(): readonly Change[] {
     const { id, group, committer, history, roster, sender, inbox, poison } = this.#parts
     if (this.#dropped) {
-      // Once: the agent may have joined again when the last reader settles.
+      // Only once: the agent may have rejoined by the time the last reader settles.
       const changes: Change[] = this.#dropped === 'due' ? [{ type: 'dropChannel', id }] : []
       this.#dropped = 'done'
       return changes
@@ -126,7 +126,7 @@ export class ChannelWriter implements Writer {
     this.touch()
   }
 
-  /** How the channel stands, where it was written last; and what need not be kept any longer. */
+  /** The channel's standing at its last written state, and deletions of data that is no longer needed. */
   #drainAbandoned(): readonly Change[] {
     const { id, group, inbox, poison } = this.#parts
     const changes: Change[] = []
@@ -139,7 +139,7 @@ export class ChannelWriter implements Writer {
       changes.push({ type: 'putEpoch', id, epoch: undefined })
       this.#epochChanged = false
     }
-    // What came last is read from memory: on disk it would be ahead of the channel's place in the log.
+    // The newest messages are read from memory: on disk they would be ahead of the channel's position in the log.
     const { index } = this.#stored.position
     const isAhead = (change: Change): boolean => change.type === 'putInbox' && change.record.index > index
     changes.push(...inbox.drain().filter((change) => !isAhead(change)), ...poison.drain())

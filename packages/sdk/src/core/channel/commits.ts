@@ -1,6 +1,7 @@
 /**
- * Own commits of one channel: one at a time is made, stored as pending, sent, and adopted when its own entry passes in
- * the log. If another commit takes the slot first, it is rolled back and made anew on top of the winner, by itself.
+ * This agent's commits in one channel. One at a time is created, stored as pending, sent, and adopted when its entry
+ * arrives in the log. If another commit takes the slot first, it is rolled back and automatically created again on top
+ * of the winner.
  */
 import { create } from '@bufbuild/protobuf'
 import { commitBody, declarationBytes, fromHex, MAX_WELCOME_BYTES, maxCommitBytes, StaticError } from '@static/protocol'
@@ -13,61 +14,63 @@ import { newMessageId } from '../agent/message-id.ts'
 import { epochRecord, type GroupState, wipeEpoch } from './group-state.ts'
 import { sha256 } from './history.ts'
 
-/** What a commit did. */
+/** The result of a commit. */
 export interface CommitResult {
   /** One for each agent that was added. */
   readonly welcomes: PendingCommit['welcomes']
 }
 
-/** Makes what goes with an agent's Welcome, from it and the authenticator of the epoch that it leads to. */
+/** Creates the invite id and tag that accompany an agent's Welcome, from the authenticator of the new epoch. */
 export type WelcomeTags = (
   agentId: Uint8Array,
   welcome: Uint8Array,
   epochAuthenticator: Uint8Array,
 ) => { readonly inviteId: Uint8Array; readonly tag: Uint8Array } | undefined
 
-/** A commit that is wanted. */
+/** A requested commit. */
 export interface CommitJob {
-  /** What it shall do to the group as it is now; undefined when there is nothing to do any more. */
+  /** The change to make to the current group; undefined if there is nothing left to do. */
   change(group: GroupState): Omit<CommitChange, 'now'> | undefined
-  /** What goes with the Welcomes of those who join by an invite. */
+  /** The tags of Welcomes for agents that join with an invite. */
   readonly tags?: WelcomeTags | undefined
-  /** Who join by invites, in the words of the layer above: told when the commit is adopted, also after a restart. */
+  /**
+   * The agents that join with invites, encoded by the layer above. Reported to it on adoption, also after a restart.
+   */
   joiners?(): readonly string[]
   done(result: CommitResult): void
   failed(error: StaticError): void
 }
 
-/** What must be remembered of a commit across a crash. */
+/** The part of a commit's job that must survive a crash. */
 export interface Purpose {
-  /** A commit without change must follow. */
+  /** Whether a commit without changes must follow. */
   readonly rekeyDue: boolean
-  /** It replaces the committer's keys and nothing else. */
+  /** Whether it only replaces the committer's keys. */
   readonly rekeys: boolean
   /** As in the job. */
   readonly joiners: readonly string[]
 }
 
-/** A commit that the relay has not taken yet. */
+/** A commit that the relay has not accepted yet. */
 export interface Pending {
   readonly record: PendingCommitRecord
   readonly request: SendCommitRequest
   readonly purpose: Purpose
   readonly next: Epoch
-  /** Undefined after a restart: nobody waits. */
+  /** Undefined after a restart, when no caller is waiting. */
   readonly job: CommitJob | undefined
   readonly welcomes: PendingCommit['welcomes']
   /** Sent only once it is on disk. */
   state: 'made' | 'stored' | 'sent' | 'accepted'
-  /** When the relay put it off first, and whether the application knows. */
-  putOffSince?: number
-  isTold?: boolean
+  /** When the relay first deferred it, and whether the application was notified. */
+  deferredSince?: number
+  isReported?: boolean
 }
 
 /**
- * Makes a commit, without changing anything but the group's state in memory (`group.use`).
+ * Creates a commit. Changes only the group's state in memory (`group.use`).
  *
- * @throws {StaticError} as `MlsEngine.commit`, and `too_large` when the relay would not take it
+ * @throws {StaticError} as `MlsEngine.commit`, and `too_large` if the relay would not accept it
  */
 export async function makePending(
   context: Pick<AgentContext, 'engine' | 'now' | 'random' | 'sign'>,
@@ -81,7 +84,7 @@ export async function makePending(
   const made = await engine.commit(group.group, { ...change, now: context.now() })
   const { commit, welcomes, groupInfo, declaration } = made
   group.use(made.current)
-  // The end that all Welcomes share goes once.
+  // The GroupInfo at the end of every Welcome is sent only once.
   const secretsOf = (welcome: Uint8Array): Uint8Array => welcome.subarray(0, welcome.length - groupInfo.length)
   const shared = commit.length + groupInfo.length
   const size = welcomes.reduce((sum, { welcome }) => sum + secretsOf(welcome).length, shared)
@@ -90,7 +93,7 @@ export async function makePending(
     wipeEpoch(engine, made.next, made.current)
     throw StaticError.of(
       'too_large',
-      `A commit of ${size} bytes for ${welcomes.length} new members is too large. Add fewer at once.`,
+      `A commit of ${size} bytes for ${welcomes.length} new members is too large. Add fewer members at once.`,
     )
   }
   const messageId = newMessageId(context)
@@ -133,7 +136,7 @@ export async function makePending(
 }
 
 /**
- * A commit that was pending when the agent stopped.
+ * Loads a commit that was pending when the agent stopped.
  *
  * @throws {StaticError} `store_corrupt`
  */

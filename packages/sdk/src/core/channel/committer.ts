@@ -1,4 +1,4 @@
-/** Own commits of one channel: making, sending, adopting, rolling back and trying again (see commits.ts). */
+/** This agent's commits in one channel: creates, sends, adopts, rolls back and retries them (see commits.ts). */
 import { StaticError } from '@static/protocol'
 import type { AgentId, Change, Outcome } from '../../ports.ts'
 import { refusalError, retryDelay } from '../../session/refusal.ts'
@@ -9,25 +9,25 @@ import { type GroupState, wipeEpoch } from './group-state.ts'
 import type { ChannelView, Exclusive, Turn } from './host.ts'
 import type { Standing } from './standing.ts'
 
-/** A commit that the relay puts off for longer is given up: messages wait for it. */
+/** A commit that the relay defers for longer than this fails, because messages wait for it. */
 const MAX_WAIT_MS = 60_000
-/** A commit that is put off for so long in all is told of. */
-const TOLD_WAIT_MS = 2000
+/** The application is notified of a commit that is deferred for longer than this in total. */
+const REPORTED_WAIT_MS = 2000
 
 /** What a committer asks of its agent. */
 type CommitterContext = Pick<AgentContext, 'engine' | 'session' | 'now' | 'random' | 'later' | 'sign' | 'emit'>
 
 /** What a committer asks of its membership. */
 export interface CommitterHost extends Pick<Turn, 'touch' | 'work'>, Exclusive {
-  /** The relay has taken at least so many commits. */
+  /** The relay has accepted at least `head` commits. */
   raiseHead(head: number): void
 }
 
-/** How a commit is made. */
+/** Options of a commit. */
 export interface CommitOptions {
-  /** Before all others. */
+  /** Whether it goes before all others. */
   readonly urgent?: boolean
-  /** Also if this member has seen another history. */
+  /** Commits even if this member has seen a different history. */
   readonly despiteForkOf?: AgentId
   /** As in the job. */
   readonly tags?: WelcomeTags
@@ -62,7 +62,7 @@ export class Committer {
     this.#pending = pending
   }
 
-  /** Whether messages must wait: one that is sent after a commit would be of the epoch before it. */
+  /** Whether messages must wait: one sent after a commit would belong to the epoch before it. */
   get isBusy(): boolean {
     return this.#pending !== undefined
   }
@@ -73,9 +73,9 @@ export class Committer {
   }
 
   /**
-   * Commits; fulfilled when the commit is in the log and adopted here.
+   * Commits a change. Resolves when the commit is in the log and adopted here.
    *
-   * @throws {StaticError} what ended the channel, `fork_detected`, or why the relay does not take it
+   * @throws {StaticError} what ended the channel, `fork_detected`, or the reason why the relay refuses it
    */
   async commit(change: CommitJob['change'], options: CommitOptions = {}): Promise<CommitResult> {
     const { urgent, despiteForkOf, ...own } = options
@@ -89,7 +89,7 @@ export class Committer {
     return await promise
   }
 
-  /** Begins the next commit if there is one; whether it did. */
+  /** Starts the next commit, if any. Returns whether it did. */
   work(group: GroupState): boolean {
     if (this.#pending || this.#jobs.length === 0 || this.#context.now() < this.#notBefore) return false
     const job = this.#jobs.shift()
@@ -98,7 +98,7 @@ export class Committer {
     return true
   }
 
-  /** What was drained is on disk. */
+  /** Called when everything that was drained is on disk. */
   written(): void {
     if (this.#pending?.state === 'made') this.#pending.state = 'stored'
   }
@@ -112,22 +112,22 @@ export class Committer {
     session.request({ case: 'sendCommit', value: pending.request }, (outcome) => this.#answered(pending, outcome))
   }
 
-  /** The session is over: nobody knows whether the relay has it, and it goes out again. */
+  /** The session is lost: whether the relay has the commit is unknown, so it is sent again. */
   lose(): void {
     if (this.#pending && this.#pending.state !== 'made') this.#pending.state = 'stored'
   }
 
-  /** An own commit passes in the log: it is to be adopted. */
+  /** Returns the pending commit when it arrives in the log, to be adopted. */
   take(messageId: Uint8Array): Pending | undefined {
     const pending = this.#pending
     if (!pending || !same(pending.record.messageId, messageId)) return undefined
     this.#pending = undefined
-    // Adopting the epoch drops the pending row, too.
+    // Adopting the epoch also deletes the pending row.
     this.#pendingChanged = false
     return pending
   }
 
-  /** Another commit has the slot: the own one, if there is one, is undone and made again. */
+  /** Another commit took the slot: rolls back the pending commit, if any, and creates it again. */
   rollBack(): void {
     const pending = this.#pending
     if (!pending) return
@@ -135,12 +135,12 @@ export class Committer {
     if (pending.job) this.#jobs.unshift(pending.job)
   }
 
-  /** What waits is not done; what is under way stays so. */
+  /** Fails all queued commits. The pending one continues. */
   refuse(error: StaticError): void {
     for (const job of this.#jobs.splice(0)) job.failed(error)
   }
 
-  /** Nothing is committed any more. */
+  /** Fails all commits, now and later. */
   fail(error: StaticError): void {
     this.#failure ??= error
     this.#cancel?.()
@@ -149,7 +149,7 @@ export class Committer {
     for (const job of jobs) job.failed(error)
   }
 
-  /** What has changed since the last time; `whole`: the epoch is written as a whole. */
+  /** Returns the changes since the last call. `whole`: the entire epoch is written anyway. */
   drain(whole: boolean): readonly Change[] {
     const { id, group } = this.#channel
     const changes: Change[] = []
@@ -177,7 +177,7 @@ export class Committer {
       }
       this.#pending = pending
       this.#pendingChanged = true
-      // Until it is answered nobody here knows which of the two the others see.
+      // Until the relay answers, it is unknown which of the two keys the other members see.
       const next = this.#context.engine.facts(pending.next.group).own.encryptionKey
       this.#standing.set({ leafKeys: [group.leafKey, Uint8Array.from(next)] })
     } catch (error) {
@@ -190,11 +190,11 @@ export class Committer {
   }
 
   #answered(pending: Pending, outcome: Outcome): void {
-    // Adopted or rolled back by what came in the log.
+    // Already adopted or rolled back by an entry of the log.
     if (this.#pending !== pending) return
     switch (outcome.type) {
       case 'answered':
-        // Adopted when it passes in the log: entries of the others may come before it.
+        // Adopted when it arrives in the log: entries by other members may precede it.
         pending.state = 'accepted'
         return
       case 'lost':
@@ -218,7 +218,7 @@ export class Committer {
       case 'unavailable':
       case 'rate_limited':
         pending.state = 'stored'
-        this.#tell(pending, refusalError(refusal), wait)
+        this.#report(pending, refusalError(refusal), wait)
         this.#waitFor(wait)
         return
       default:
@@ -227,12 +227,12 @@ export class Committer {
     }
   }
 
-  /** Tells the application when a commit is put off for long. */
-  #tell(pending: Pending, error: StaticError, waitMs: number): void {
+  /** Notifies the application if a commit is deferred for long. */
+  #report(pending: Pending, error: StaticError, waitMs: number): void {
     const now = this.#context.now()
-    pending.putOffSince ??= now
-    if (pending.isTold === true || now + waitMs - pending.putOffSince < TOLD_WAIT_MS) return
-    pending.isTold = true
+    pending.deferredSince ??= now
+    if (pending.isReported === true || now + waitMs - pending.deferredSince < REPORTED_WAIT_MS) return
+    pending.isReported = true
     this.#context.emit({ type: 'throttled', channel: this.#channel.name, error, waitMs })
   }
 
@@ -249,7 +249,7 @@ export class Committer {
     this.#notBefore = Math.max(this.#notBefore, context.now() + milliseconds)
     this.#cancel?.()
     this.#cancel = context.later(this.#notBefore - context.now(), () => {
-      // By the clock a timer may be a little early, and nothing else would wake it.
+      // By the clock, the timer may fire a little early, and nothing else would wake this up.
       this.#notBefore = 0
       this.#host.work()
     })

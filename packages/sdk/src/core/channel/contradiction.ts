@@ -1,12 +1,12 @@
-/** What the relay says at Resume about an agent's place in a channel, compared with what the agent knows (SPEC.md, 5.2). */
+/** Compares the relay's answer to Resume with the agent's own position in a channel (SPEC.md, 5.2). */
 import { ERRORS, StaticError } from '@static/protocol'
 import type { ChannelState } from '@static/protocol/relay'
 import type { PositionRecord } from '../../ports.ts'
 import { same } from '../bytes.ts'
 
 /**
- * How the relay's account contradicts the agent's own; undefined when it does not. `counter` is that of the agent's last
- * message.
+ * Returns an error if the relay's answer contradicts the agent's own state. `counter` is the counter of the agent's
+ * last message.
  */
 export function contradiction(
   { lastCounter, lastIndex, head, cursor }: ChannelState,
@@ -31,7 +31,7 @@ export function contradiction(
   return undefined
 }
 
-/** The error for a data directory that is behind what the relay has seen of this agent. */
+/** The error for a data directory that is older than what the relay has received from this agent. */
 export function rolledBack(relay: string, here: string): StaticError {
   const { remedy } = ERRORS.store_rolled_back
   const problem = 'The data directory was replaced by an older copy'
@@ -41,7 +41,7 @@ export function rolledBack(relay: string, here: string): StaticError {
   )
 }
 
-/** Whether the relay speaks of a later stay: this agent was removed and added again while it was away. */
+/** Whether the relay describes a later membership: this agent was removed and added again while it was offline. */
 export function isLaterStay({ addedIndex }: ChannelState, index: number): boolean {
   return Number(addedIndex) > index
 }

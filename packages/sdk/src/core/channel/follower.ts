@@ -1,6 +1,6 @@
 /**
- * Follows a channel's log: takes its entries in their order, one at a time, messages at once, commits when MLS has
- * followed them. It changes what is in memory; whoever owns it writes that down at the end of the turn.
+ * Follows a channel's log: processes entries in order, one at a time. Messages take effect immediately, commits when
+ * MLS has processed them. Changes memory only; the membership writes the changes at the end of the turn.
  */
 import {
   commitBody,
@@ -40,7 +40,7 @@ import type { Upkeep } from './upkeep.ts'
 /** What a follower asks of its agent. */
 type FollowerContext = Pick<AgentContext, 'agentId' | 'engine' | 'session' | 'invites' | 'emit'>
 
-/** Who takes part in what the log says. */
+/** The parts that log entries affect. */
 export interface FollowerParts {
   readonly intake: Intake
   readonly inbox: Inbox
@@ -52,12 +52,12 @@ export interface FollowerParts {
 
 /** What a follower asks of its membership. */
 export interface FollowerHost extends Pick<Turn, 'touch' | 'touchLater' | 'break'>, Exclusive {
-  /** The next epoch, by the commit of another, who has added and removed these. */
+  /** Adopts the next epoch, from a commit by another member that added and removed these agents. */
   adopt(epoch: Epoch, by: AgentId, added: readonly AgentId[], removed: readonly AgentId[]): void
-  /** An own commit is in the log: its epoch is the next one. */
+  /** Adopts the epoch of this agent's commit, which is in the log now. */
   committed(pending: Pending): void
   forked(member: AgentId, difference: Difference): void
-  /** The membership is over. */
+  /** The membership has ended. */
   over(): void
 }
 
@@ -68,7 +68,7 @@ interface Opened {
   readonly messageKey: Uint8Array
 }
 
-/** Where a commit stands in the log. */
+/** The position of a commit in the log. */
 interface CommitPlace {
   readonly sender: AgentId
   readonly slot: bigint
@@ -76,8 +76,8 @@ interface CommitPlace {
   readonly isInPlace: boolean
 }
 
-/** Of how many members it is remembered that their versions were told. */
-const MOST_TOLD = 1024
+/** The number of members remembered whose newer versions were reported. */
+const MOST_REPORTED = 1024
 
 const NO_NOTICE: LeaveNoticeFields = {
   publicKey: new Uint8Array(),
@@ -92,7 +92,7 @@ export class Follower {
   readonly #channel: ChannelView
   readonly #host: FollowerHost
   readonly #parts: FollowerParts
-  /** Whose versions the application was told. */
+  /** Members whose newer versions were reported to the application. */
   readonly #newer = new Set<AgentId>()
 
   constructor(context: FollowerContext, channel: ChannelView, host: FollowerHost, parts: FollowerParts) {
@@ -102,7 +102,7 @@ export class Follower {
     this.#parts = parts
   }
 
-  /** Takes the next entry. */
+  /** Processes the next entry. */
   take(entry: LogEntry): void {
     const { intake } = this.#parts
     if (entry.case === 'gap') return this.#gap(entry.value)
@@ -175,7 +175,7 @@ export class Follower {
     })
   }
 
-  /** Opens a message; undefined, and told, when it cannot be opened or is not what its envelope says. */
+  /** Decrypts a message. If it fails or contradicts its envelope, reports that and returns undefined. */
   #open(entry: DeliverMessage, sender: AgentId): Opened | undefined {
     const { group, history, name } = this.#channel
     if (!group) return undefined
@@ -201,10 +201,10 @@ export class Follower {
     return undefined
   }
 
-  /** Whoever is newer than this agent goes on being heard: its chain, its counter, and what it has seen. */
+  /** Reports a member with a newer version, once. Its chain, counter and `seen` are still tracked. */
   #unknownVersion(sender: AgentId, version: number): void {
     if (this.#newer.has(sender)) return
-    if (this.#newer.size >= MOST_TOLD) this.#newer.clear()
+    if (this.#newer.size >= MOST_REPORTED) this.#newer.clear()
     this.#newer.add(sender)
     this.#context.emit({ type: 'unknown_version', channel: this.#channel.name, sender, version })
   }
@@ -230,12 +230,15 @@ export class Follower {
     if (member) {
       const place = { channelId: this.#channel.channelId, slot, messageId, commitHash: sha256(commit) }
       if (!ed25519.verifier(member.signatureKey)(declarationBytes(place, body), body.signature)) {
-        throw StaticError.of('mls_error', 'The relay has changed what a commit declares.')
+        throw StaticError.of(
+          'mls_error',
+          'The declaration of a commit has an invalid signature: the relay has changed it.',
+        )
       }
     }
     const result = await engine.process(group.group, commit, { declaration: body, declarer: entry.sender })
     if (this.#channel.group !== group) {
-      // Left, removed or deleted meanwhile.
+      // The membership has ended meanwhile.
       if (result.kind === 'accepted' && result.next) wipeEpoch(engine, result.next)
       return
     }
@@ -275,8 +278,8 @@ export class Follower {
   }
 
   /**
-   * Whether a message or commit that does not open shows that this agent is not where the owner is. It ends the channel.
-   * `epoch` is the number that it bears.
+   * Whether an undecryptable message or commit shows that this agent is not in the owner's epoch. If so, the channel
+   * ends. `epoch` is the epoch number on the message or commit.
    */
   #isElsewhere(
     group: GroupState,
@@ -285,21 +288,23 @@ export class Follower {
   ): boolean {
     const own = group.facts.epoch
     if (epoch > own && (!isInPlace || group.isLeftBehind(sender))) {
-      this.#host.break(StaticError.of('mls_error', 'The others took a commit that this agent could not follow.'))
+      this.#host.break(StaticError.of('mls_error', 'Other members accepted a commit that this agent could not follow.'))
       return true
     }
-    // In its place: the owner has seen every commit that this agent has, and has followed others.
+    // In its place, so the owner has seen the same commits as this agent but has followed different ones.
     if (epoch > own || !isInPlace || sender !== this.#channel.owner) return false
     if (epoch === own && !group.isOwnerElsewhere()) return false
-    const text = 'The owner has not followed the same commits as this agent: leave, and ask the owner to add you again.'
+    const text =
+      'The owner has followed different commits than this agent. Leave the channel and ask the owner to add you again.'
     this.#host.break(StaticError.of('mls_error', text))
     return true
   }
 
   /**
-   * A commit is left out. Who knows that its own epoch is the group's tells the relay, the owner with the effect that the
-   * relay undoes it. Others do not while a commit is in doubt, and not about another epoch before the owner has spoken in
-   * this one: it may be the owner's. Nobody votes about a commit that the relay has misplaced.
+   * Skips a commit. A member that knows that its own epoch is the group's votes to reject the commit; the owner's vote
+   * alone makes the relay undo it. Other members do not vote while a commit is in doubt, nor about another epoch before
+   * the owner has sent in this one, because that epoch may be the owner's. No one votes on a commit that the relay has
+   * misplaced.
    */
   #skipped(group: GroupState, place: CommitPlace, reason: string): void {
     const { sender, slot, isInPlace } = place
@@ -310,10 +315,10 @@ export class Follower {
     group.leaveOut(sender)
     if (!isProven || !isInPlace || (!group.isOwner && (doubted !== undefined || isElsewhere))) return
     const value = message(RejectCommitRequestSchema, { channelId, slot })
-    // A vote that is lost or refused changes nothing here.
+    // A lost or refused vote changes nothing here.
     this.#context.session.request({ case: 'rejectCommit', value }, () => {})
     if (!group.isOwner || (reason !== 'unfollowable' && !isElsewhere)) return
-    // Honest members may be in either epoch, and this one may have been: until the owner's word, nobody is barred for it.
+    // Honest members may be in either epoch, as this one may have been: no one is barred for it before the owner sends.
     if (isElsewhere && sender !== doubted) this.#liftBar(sender)
     this.#parts.upkeep.speak()
   }
@@ -329,15 +334,15 @@ export class Follower {
     const fields = notice ?? NO_NOTICE
     history.advance({ kind: 'leave', sender, messageId: new Uint8Array(), bodyHash: sha256(leaveBody(fields)) })
     this.#host.touch()
-    // Left by another copy of this agent, or before this Welcome was used.
+    // The leave is by another copy of this agent, or from before this Welcome was used.
     if (toHex(sender) === this.#context.agentId) return this.#host.over()
     this.#parts.roster.leave(sender, fields, history.position.slot)
   }
 
   /**
-   * Entries that will not come. The relay counts from its own cursor, which an acknowledgement that was lost leaves
-   * behind this agent's position: only what lies beyond the position is missed here, and whether a commit is among that
-   * is told by the slots, not by the notice's flag.
+   * Handles entries that were deleted. The relay counts from its own cursor, which is behind this agent's position if
+   * an acknowledgement was lost. So only entries beyond the position are missing here, and the slots show whether a
+   * commit is among them, not the notice's flag.
    */
   #gap({ firstIndex, position, commitLost, ended }: GapNotice): void {
     const host = this.#host
@@ -358,11 +363,14 @@ export class Follower {
     }
     if (to.slot !== slot && commitLost) {
       return host.break(
-        StaticError.of('mls_error', 'A change of the group was lost while this agent was away too long.'),
+        StaticError.of(
+          'mls_error',
+          'A group change was deleted before this agent fetched it, because the agent was offline too long.',
+        ),
       )
     }
     if (to.slot !== slot) {
-      return host.break(StaticError.of('fork_detected', 'The relay hides a change of the group behind a gap.'))
+      return host.break(StaticError.of('fork_detected', 'The relay hides a group change in a gap.'))
     }
     if (this.#channel.history.skipTo(to).length > 0) this.#parts.upkeep.heard()
     host.touch()

@@ -1,4 +1,4 @@
-/** Lets one task at a time have a group to itself: MLS makes and follows commits asynchronously. */
+/** Gives one task at a time exclusive access to a group: MLS creates and processes commits asynchronously. */
 export class GroupLock {
   #task: Promise<void> | undefined
 
@@ -6,7 +6,7 @@ export class GroupLock {
     return this.#task === undefined
   }
 
-  /** Locks at once, and until the task is over; then `freed` is called. The task must not fail. */
+  /** Locks immediately, until the task is done; then calls `freed`. The task must not fail. */
   run(task: () => Promise<void>, freed: () => void): void {
     const { promise, resolve } = Promise.withResolvers<void>()
     this.#task = promise
@@ -17,7 +17,7 @@ export class GroupLock {
     })
   }
 
-  /** Fulfilled when no task has the group. */
+  /** Resolves when no task holds the group. */
   async idle(): Promise<void> {
     while (this.#task) await this.#task
   }

@@ -1,6 +1,6 @@
 /**
- * The MLS group of one channel in its current epoch, with the ratchets of its messages: what is in use, and what of it
- * is not on disk yet. Values that were replaced are wiped here, once their successors are in place.
+ * The MLS group of one channel in its current epoch, with the ratchets of its messages, and which of these are not on
+ * disk yet. Wipes values once their successors are in place.
  */
 import { StaticError, toHex } from '@static/protocol'
 import {
@@ -19,23 +19,23 @@ import type { AgentId, Change, ChannelId, EpochPlace, EpochRecord } from '../../
 import { same } from '../bytes.ts'
 import { SenderTrust } from './sender-trust.ts'
 
-/** A message of another member that was opened. */
+/** A decrypted message of another member. */
 export interface OpenedMessage {
   readonly sender: Member
   readonly plaintext: Uint8Array
   readonly messageKey: Uint8Array
 }
 
-/** What the relay says of a message. */
+/** The relay's metadata of a message. */
 export interface Envelope {
   readonly sender: AgentId
   readonly index: number
   readonly counter: number
-  /** Of the sender's last message that was opened here, if there is one. */
+  /** Counter of the sender's last message that was decrypted here, if any. */
   readonly lastCounter: number | undefined
 }
 
-/** What of the owner does not open before it is clear that this agent is in another epoch. */
+/** After this many undecryptable entries by the owner, this agent must be in another epoch. */
 const MOST_OWNER_FAILURES = 2
 
 /** A group in use. */
@@ -49,11 +49,11 @@ export class GroupState {
   readonly #dirty = new Set<number>()
   #place: EpochPlace
   readonly #trust = new SenderTrust()
-  /** Whether a message of the owner was opened in this epoch: then it is not one that another has made up. */
+  /** Whether a message of the owner was decrypted in this epoch. If so, no other member has invented the epoch. */
   #hasHeardOwner = false
-  /** Whether the owner has spoken in this epoch, and nothing that only some can follow came after its word. */
+  /** Whether the owner has sent in this epoch, and no commit that only some members can follow came after that. */
   #isConfirmed = false
-  /** How often the owner could not be read since then. */
+  /** How many entries by the owner could not be decrypted since then. */
   #ownerFailures = 0
 
   constructor(engine: MlsEngine, { group, rows }: Epoch, place: EpochPlace) {
@@ -67,7 +67,7 @@ export class GroupState {
   }
 
   /**
-   * A group from the database.
+   * Loads a group from the database.
    *
    * @throws {StaticError} `store_corrupt`
    */
@@ -76,7 +76,7 @@ export class GroupState {
     return new GroupState(engine, epoch, place)
   }
 
-  /** How the epoch began here, and what became of commits in it. */
+  /** How the epoch began here, and what happened to commits in it. */
   get place(): EpochPlace {
     return this.#place
   }
@@ -90,17 +90,17 @@ export class GroupState {
     return same(this.facts.own.agentId, this.facts.context.owner)
   }
 
-  /** Whether every honest member that has heard the owner's last word is in this epoch. */
+  /** Whether every honest member that has processed the owner's last message is in this epoch. */
   get isConfirmed(): boolean {
     return this.#isConfirmed
   }
 
-  /** The encryption key of the own leaf. A copy: it outlives the group. */
+  /** The encryption key of this agent's leaf. A copy, because it outlives the group. */
   get leafKey(): Uint8Array {
     return Uint8Array.from(this.facts.own.encryptionKey)
   }
 
-  /** Without the founder leaf. */
+  /** The members, without the founder leaf. */
   get members(): ReadonlyMap<AgentId, Member> {
     return this.#members
   }
@@ -112,7 +112,7 @@ export class GroupState {
   }
 
   /**
-   * Opens a message of the member that its envelope names.
+   * Decrypts a message of the member that its envelope names.
    *
    * @throws {StaticError} `epoch_mismatch` for another epoch, otherwise `decryption_failure`
    */
@@ -120,18 +120,18 @@ export class GroupState {
     const member = this.#members.get(sender)
     if (member === undefined)
       throw StaticError.of('decryption_failure', `The sender, agent ${sender}, is not a member.`)
-    const spoken = lastCounter === undefined ? index - this.#place.index : counter - lastCounter
-    const expected = { leaf: member.leaf, steps: this.#trust.steps(sender, spoken) }
+    const sent = lastCounter === undefined ? index - this.#place.index : counter - lastCounter
+    const expected = { leaf: member.leaf, steps: this.#trust.steps(sender, sent) }
     try {
       const { plaintext, messageKey, row } = this.#engine.open(this.#group, this.#rows, ciphertext, expected)
       const before = this.#rows.get(row.leaf)?.generation ?? 0
-      this.#trust.opened(sender, spoken, row.generation - 1 - before)
+      this.#trust.opened(sender, sent, row.generation - 1 - before)
       this.#replace(row)
       if (same(member.agentId, this.facts.context.owner)) {
         this.#hasHeardOwner = true
         this.confirm()
       }
-      // Whoever speaks in this epoch has not followed the commit, either.
+      // A member that sends in this epoch has not followed the doubted commit either.
       if (sender !== this.#place.doubted) this.settle()
       return { sender: member, plaintext, messageKey }
     } catch (error) {
@@ -140,44 +140,44 @@ export class GroupState {
     }
   }
 
-  /** Whether the last failure of this sender was the one that costs it its trust. */
+  /** Whether this sender's last failure was the one that limits it from now on. */
   hasLostTrust(sender: AgentId): boolean {
     return this.#trust.isLostNow(sender)
   }
 
   /**
-   * How many of the own generations of this epoch carry no counter that the others hear of, if the last message is the
-   * one with this counter: those of messages that the relay refused.
+   * The number of this agent's generations in this epoch whose counters never reach the other members, if its last
+   * message has this counter: those of messages that the relay refused.
    */
   burnt(counter: number): number {
     const generation = this.#rows.get(this.facts.own.leaf)?.generation ?? 0
     return generation - Math.max(0, counter - this.#place.counter)
   }
 
-  /** The messages after this counter are encrypted in this epoch, also those that were encrypted before it. */
+  /** All messages after this counter are encrypted in this epoch, including those first encrypted in an earlier one. */
   rewind(counter: number): void {
     if (counter < this.#place.counter) this.#place = { ...this.#place, counter }
   }
 
-  /** A commit of this agent was left out. */
+  /** Records that a commit by this member was skipped. */
   leaveOut(by: AgentId): void {
     const { leftOut } = this.#place
     if (leftOut.length < 2 && !leftOut.includes(by)) this.#place = { ...this.#place, leftOut: [...leftOut, by] }
   }
 
-  /** A commit of this agent is valid as far as all members can see, and this one cannot follow it. */
+  /** Records that a commit by this member is valid as far as every member can see, but this agent cannot follow it. */
   doubt(by: AgentId): void {
     this.leaveOut(by)
     this.#isConfirmed = false
     this.#place = { ...this.#place, doubted: by }
   }
 
-  /** Another has shown that it is in this epoch. The owner has to speak itself: the others follow its word. */
+  /** Another member has shown that it is in this epoch. The owner must send itself, because the others follow it. */
   settle(): void {
     if (!this.isOwner) this.#clearDoubt()
   }
 
-  /** The owner has spoken in this epoch. */
+  /** The owner has sent in this epoch. */
   confirm(): void {
     this.#isConfirmed = true
     this.#ownerFailures = 0
@@ -185,18 +185,19 @@ export class GroupState {
   }
 
   /**
-   * What the owner said, in its place and with the number of this epoch, does not open. Once may be a bit that the relay
-   * has flipped; whether it shows that the owner is in another epoch of that number.
+   * Counts an entry by the owner, in its place and with the number of this epoch, that cannot be decrypted. Returns
+   * whether this shows that the owner is in another epoch with that number: a single one may be a bit that the relay
+   * has flipped.
    */
   isOwnerElsewhere(): boolean {
     return !this.#isConfirmed && ++this.#ownerFailures >= MOST_OWNER_FAILURES
   }
 
   /**
-   * Whether a message or commit of a higher epoch shows that the others have gone on without this agent. Anybody can write
-   * a number on a message, and one guest can bring in many agents: so where this agent knows that its epoch is the group's,
-   * only the owner's number counts, after a commit was left out. Where it does not, the owner's counts always, and another
-   * member's after a commit of somebody else was left out.
+   * Whether a message or commit with a higher epoch number shows that the channel has moved on without this agent. Any
+   * member can write any number, and a single guest can bring in many agents. So if this agent knows that its epoch is
+   * the group's, only the owner's number counts, and only after a commit was skipped. Otherwise the owner's number
+   * always counts, and another member's counts after a commit by a third member was skipped.
    */
   isLeftBehind(sender: AgentId): boolean {
     const { isProven, leftOut } = this.#place
@@ -205,19 +206,19 @@ export class GroupState {
     return isOwner || (this.#members.has(sender) && leftOut.some((by) => by !== sender))
   }
 
-  /** Puts a group of the same epoch in place of this one: the key of an own commit is used up in it. */
+  /** Replaces the group with one of the same epoch in which the key of this agent's commit is used up. */
   use(group: Group): void {
     this.#engine.wipe(this.#group, group)
     this.#group = group
   }
 
-  /** The whole of it, for the database. */
+  /** The complete epoch, for the database. */
   record(): EpochRecord {
     this.#dirty.clear()
     return epochRecord(this.#engine, { group: this.#group, rows: [...this.#rows.values()] })
   }
 
-  /** The rows that changed since the last time. */
+  /** Returns the rows that changed since the last call. */
   drain(id: ChannelId): Change[] {
     const changes: Change[] = []
     for (const leaf of this.#dirty) {
@@ -228,7 +229,7 @@ export class GroupState {
     return changes
   }
 
-  /** The epoch is over: nothing of it may be found in memory, but what the next one shares with it. */
+  /** Erases the epoch from memory, except what the next one shares with it. */
   wipe(staying?: Group): void {
     this.#engine.wipe(this.#group, staying)
     for (const { secret } of this.#rows.values()) secret.fill(0)
@@ -250,7 +251,7 @@ export function epochRecord(engine: MlsEngine, { group, rows }: Epoch): EpochRec
   return { group: engine.encodeGroup(group), rows: new Map(rows.map((row) => [row.leaf, encodeRow(row)])) }
 }
 
-/** Overwrites an epoch that was never used. */
+/** Erases an epoch that was never used. */
 export function wipeEpoch(engine: MlsEngine, { group, rows }: Epoch, staying?: Group): void {
   engine.wipe(group, staying)
   for (const { secret } of rows) secret.fill(0)

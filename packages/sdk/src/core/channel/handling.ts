@@ -1,10 +1,10 @@
 /**
- * Runs an application's handler for each message: settles a message when the handler succeeds, and calls it again after
- * a while when it fails. Later messages wait for it, or take another of the `concurrency` places. A message that has
- * failed too often is put aside.
+ * Runs an application's handler for each message: settles the message when the handler succeeds, and retries after a
+ * delay when it fails. Later messages wait, or run in another of the `concurrency` workers. A message that fails too
+ * often is put aside.
  *
- * An attempt is written down before it begins, except the first attempt at a message that was never given before: that
- * would cost a write for every message. So a handler that ends the process is not called for ever.
+ * Every attempt is written to disk before it starts, so that a handler that crashes the process is not retried forever.
+ * The exception is the first attempt at a message that was never delivered before: it would cost a write per message.
  */
 import { StaticError } from '@static/protocol'
 import type { AgentContext } from '../agent/context.ts'
@@ -13,11 +13,11 @@ import type { Poison } from './poison.ts'
 
 /** Options of `Channel.handle`. */
 export interface HandleOptions {
-  /** How many messages are handled at the same time. Default: 1, so that they are handled in order. */
+  /** The number of messages handled at the same time. Default: 1, which keeps them in order. */
   readonly concurrency?: number
-  /** How often a message is tried before it is put aside. Default: 10. */
+  /** The number of attempts before a message is put aside (see `Channel.poison`). Default: 10. */
   readonly attempts?: number
-  /** Ends the handling: messages in progress are finished, no others are begun. */
+  /** Stops handling: messages in progress are finished, and no others are started. */
   readonly signal?: AbortSignal
 }
 
@@ -31,13 +31,13 @@ interface HandlingChannel {
   readonly poison: Poison
 }
 
-/** After the first, second, third … failure; the last one again and again. */
+/** The delay after the first, second, third … failure. The last one repeats. */
 const DELAYS_MS: readonly number[] = [1000, 5000, 30_000, 60_000, 300_000]
 const ATTEMPTS = 10
 const MOST_CONCURRENCY = 1000
 
 /**
- * Handles the messages of a channel until it ends or the signal is aborted.
+ * Handles the messages of a channel until the channel ends or the signal is aborted.
  *
  * @throws {StaticError} `invalid_request` for invalid options, or the error that ended the channel
  */
@@ -52,7 +52,7 @@ export async function handleMessages(
   checkCount('attempts', attempts, Number.MAX_SAFE_INTEGER)
   const workers = Array.from({ length: concurrency }, () => new Worker(context, channel, handler, { attempts, signal }))
   const ends = await Promise.allSettled(workers.map((worker) => worker.run()))
-  // All of them have the same reason.
+  // All workers fail for the same reason.
   for (const end of ends) if (end.status === 'rejected') throw end.reason
 }
 
@@ -63,7 +63,7 @@ class Worker {
   readonly #handler: (entry: Entry) => unknown
   readonly #attempts: number
   readonly #signal: AbortSignal | undefined
-  /** Ends what it waits for at the moment. */
+  /** Ends the current wait. */
   #wake: () => void = () => {}
 
   constructor(
@@ -100,18 +100,18 @@ class Worker {
     return this.#signal?.aborted === true
   }
 
-  /** Tries a message until it is settled, put aside or, when the handling ends, given back. */
+  /** Retries a message until it is settled, put aside or, when handling stops, released. */
   async #handle(entry: Entry): Promise<void> {
     const { inbox } = this.#channel
     let { attempts } = entry.record
-    // As the last attempt that is known of ended with the process, there is no error to tell.
+    // Kept if the last recorded attempt ended with the process, so that its error is unknown.
     let reason = 'The program ended during the last attempt.'
-    let isTold = false
+    let isReported = false
     for (;;) {
       if (attempts >= this.#attempts) {
         const isPutAside = this.#channel.poison.put(entry, reason)
-        if (!isTold || isPutAside) this.#tellPoison(entry, { attempts, reason, isPutAside })
-        isTold = true
+        if (!isReported || isPutAside) this.#reportPoison(entry, { attempts, reason, isPutAside })
+        isReported = true
         if (isPutAside) return
         if (!(await this.#wait(delayAfter(attempts)))) return inbox.release(entry)
       }
@@ -128,7 +128,7 @@ class Worker {
       if (isFirst) inbox.count(entry, attempts)
       if (attempts >= this.#attempts) continue
       const retryInMs = delayAfter(attempts)
-      this.#tellFailed(entry, { attempts, reason, retryInMs })
+      this.#reportFailure(entry, { attempts, reason, retryInMs })
       if (!(await this.#wait(retryInMs))) return inbox.release(entry)
     }
   }
@@ -138,7 +138,7 @@ class Worker {
     await this.#context.journal.written()
   }
 
-  /** Whether the time has passed; false when the handling ends before. */
+  /** Waits. Returns false if handling stops first. */
   async #wait(milliseconds: number): Promise<boolean> {
     const { promise, resolve } = Promise.withResolvers<boolean>()
     const cancel = this.#context.later(milliseconds, () => resolve(true))
@@ -152,14 +152,14 @@ class Worker {
     return isOver
   }
 
-  #tellFailed(entry: Entry, told: { attempts: number; reason: string; retryInMs: number }): void {
+  #reportFailure(entry: Entry, details: { attempts: number; reason: string; retryInMs: number }): void {
     const { index, sender } = entry.record
-    this.#context.emit({ type: 'handler_failed', channel: this.#channel.name, sender, index, ...told })
+    this.#context.emit({ type: 'handler_failed', channel: this.#channel.name, sender, index, ...details })
   }
 
-  #tellPoison(entry: Entry, told: { attempts: number; reason: string; isPutAside: boolean }): void {
+  #reportPoison(entry: Entry, details: { attempts: number; reason: string; isPutAside: boolean }): void {
     const { index, sender } = entry.record
-    this.#context.emit({ type: 'poison', channel: this.#channel.name, sender, index, ...told })
+    this.#context.emit({ type: 'poison', channel: this.#channel.name, sender, index, ...details })
   }
 }
 

@@ -1,21 +1,21 @@
 /**
- * A channel's log as this agent has seen it: the chain of hashes over all entries, and how far each sender has got.
- * Every message tells what its sender had seen; where that differs from what was seen here, the relay has shown its
- * members different logs (SPEC.md, 5.2). Pure: it keeps no entry and decides nothing about the group.
+ * A channel's log as this agent has seen it: the hash chain over all entries, and the progress of each sender. Every
+ * message states what its sender had seen. If that differs from what this agent has seen, the relay has shown its
+ * members different logs (SPEC.md, 5.2). Pure: it keeps no entries and makes no decisions about the group.
  *
- * It cannot show that the last message was withheld, or that two sides are kept apart for ever: `verify` does.
+ * It cannot detect that the last message is withheld, or that two sides are kept apart forever. `verify` can.
  */
 import { hash } from 'node:crypto'
 import { type ChainEntry, chainNext, HASH_BYTES } from '@static/protocol'
 import type { AgentId, Change, ChannelId, PositionRecord, SenderRecord } from '../../ports.ts'
 import type { Frame } from './message-frame.ts'
 
-/** How many past hashes are kept to compare with: a sender may be that far behind. */
+/** The number of past hashes kept for comparison: a sender may be this far behind. */
 const KEPT = 1024
-/** In place of the hash of a sender's last frame, if that may be in a gap. */
+/** Replaces the hash of a sender's last frame if that frame may be in a gap. */
 const UNKNOWN = new Uint8Array(HASH_BYTES)
 
-/** What differs between a sender's account of the log and this agent's own. */
+/** How a sender's view of the log differs from this agent's. */
 export type Difference = 'seen' | 'counter' | 'own chain'
 
 export const sha256 = (bytes: Uint8Array): Uint8Array => hash('sha256', bytes, 'buffer')
@@ -28,7 +28,7 @@ export class History {
   /** The first index whose hash can be compared. */
   #since: number
   readonly #senders: Map<AgentId, SenderRecord>
-  /** Senders of whom more is known than was written. */
+  /** Senders whose progress is not written yet. */
   readonly #changed = new Set<AgentId>()
   /** The last index that another member has confirmed. */
   confirmed = 0
@@ -45,12 +45,12 @@ export class History {
     return this.#position
   }
 
-  /** How far a sender has got, if it was heard. */
+  /** The progress of a sender, if it has sent anything. */
   sender(agent: AgentId): SenderRecord | undefined {
     return this.#senders.get(agent)
   }
 
-  /** Takes the next entry. */
+  /** Appends the next entry. */
   advance(entry: ChainEntry): void {
     const { index, slot } = this.#position
     this.#move({
@@ -60,12 +60,11 @@ export class History {
     })
   }
 
-  /** Jumps over entries that are gone; nothing before can be compared any more. */
+  /** Skips entries that were deleted. Nothing before them can be compared any more. */
   skipTo(position: PositionRecord): AgentId[] {
     this.#since = position.index
     this.#move(position)
-    // Of those who spoke in the gap nobody knows how far they got, only that they do not go back. What differed lies before
-    // it.
+    // How far senders got in the gap is unknown, only that they do not go back. Earlier differences lie before it.
     for (const [agent, { counter }] of this.#senders) {
       this.#put({ agent, counter, ownHash: UNKNOWN, accepted: false })
     }
@@ -73,16 +72,17 @@ export class History {
   }
 
   /**
-   * Whether a sender has said this before. MLS signs no place, so a member that works with the relay can encrypt
-   * another's message again (RFC 9750): whatever else it is taken for, it must not be given twice.
+   * Whether this repeats an earlier message of the sender. MLS does not sign a message's position, so a member that
+   * colludes with the relay can encrypt another member's message again (RFC 9750). It must not be delivered twice,
+   * whatever else follows from it.
    */
   repeats(sender: AgentId, { counter }: Frame): boolean {
     return counter <= (this.#senders.get(sender)?.counter ?? 0)
   }
 
   /**
-   * What differs in a sender's account, before its entry is taken by `advance`. The first message of a sender sets its
-   * counter and chain.
+   * Compares a sender's view with this agent's; call it before `advance` with the same entry. The first message of a
+   * sender sets its counter and chain.
    */
   judge(sender: AgentId, frame: Frame): Difference | undefined {
     const known = this.#senders.get(sender)
@@ -94,26 +94,26 @@ export class History {
     return Buffer.compare(previous, known.ownHash) === 0 ? undefined : 'own chain'
   }
 
-  /** Takes a sender's message. */
+  /** Records a sender's message. */
   heard(sender: AgentId, frame: Frame, frameHash: Uint8Array): void {
     const accepted = this.#senders.get(sender)?.accepted ?? false
     this.#put({ agent: sender, counter: frame.counter, ownHash: frameHash, accepted })
     this.confirmed = Math.max(this.confirmed, frame.seen.index)
   }
 
-  /** A sender that was added again starts anew. */
+  /** Forgets a sender: one that is added again starts over. */
   forget(sender: AgentId): void {
     this.#senders.delete(sender)
     this.#changed.add(sender)
   }
 
-  /** The application goes on although this member saw another log. */
+  /** The application continues although this member has seen a different log. */
   accept(sender: AgentId): void {
     const known = this.#senders.get(sender) ?? { agent: sender, counter: 0, ownHash: UNKNOWN }
     this.#put({ ...known, accepted: true })
   }
 
-  /** What has changed about the senders since the last time. */
+  /** Returns the senders that changed since the last call. */
   drain(id: ChannelId): Change[] {
     const changes = [...this.#changed].map((agent): Change => {
       const sender = this.sender(agent)

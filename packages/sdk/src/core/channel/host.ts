@@ -1,10 +1,10 @@
-/** What every part of a membership may know of its channel, and ask of the turn that it works in. */
+/** The view of a channel that every part of a membership gets, and what a part can ask of its turn. */
 import type { ChannelName, StaticError } from '@static/protocol'
 import type { AgentId, ChannelId } from '../../ports.ts'
 import type { GroupState } from './group-state.ts'
 import type { History } from './history.ts'
 
-/** What never changes about a channel. */
+/** The constant properties of a channel. */
 export interface ChannelFacts {
   readonly id: ChannelId
   readonly channelId: Uint8Array
@@ -18,20 +18,20 @@ export interface ChannelView extends ChannelFacts {
   readonly group: GroupState | undefined
 }
 
-/** The turn: everything that changes is in memory first, on disk at its end, and sent after that. */
+/** The turn: changes are made in memory, written to disk at its end, and only then sent. */
 export interface Turn {
-  /** Something has changed: it is written at the end of the turn. */
+  /** Marks something as changed, so that it is written at the end of the turn. */
   touch(): void
-  /** The same for a change that nobody waits for and that a crash may undo. */
+  /** The same for a change that may be written later, because a crash may undo it. */
   touchLater(): void
-  /** Continues with whatever can continue. */
+  /** Continues with everything that can continue. */
   work(): void
-  /** The channel cannot continue. */
+  /** Ends the channel, because it cannot continue. */
   break(error: StaticError): void
 }
 
-/** Lets a task have the group to itself. */
+/** Gives a task exclusive access to the group. */
 export interface Exclusive {
-  /** Nothing else touches the group until the task is over. */
+  /** Nothing else touches the group until the task is done. */
   exclusively(task: () => Promise<void>): void
 }

@@ -1,10 +1,12 @@
 /**
- * Payloads that the application has not settled: given to whoever asks, in order, each to one. A payload is *settled*
- * when its reader asks for the next one, or by `settle`. One whose reader leaves comes again. What is not settled when
- * the turn ends goes to disk, as ciphertext and its own key; what many have not been asked for is not kept in memory.
+ * Payloads that the application has not settled. Each is delivered to one reader, in order. A payload is *settled* when
+ * its reader asks for the next one, or by `settle`; if its reader stops first, it is delivered again. Payloads that are
+ * not settled when the turn ends are written to disk, as ciphertext and message key. Beyond a page, unread payloads are
+ * not kept in memory.
  *
- * A payload that was given before is marked (`redelivered`), also after a crash: before one is given, the disk says up
- * to which index payloads may have been given. That bound runs ahead, so that it costs no write of its own.
+ * A payload that was delivered before is marked `redelivered`, also after a crash: before a payload is delivered, the
+ * disk states up to which index payloads may have been delivered. That bound runs ahead, so that it needs no extra
+ * write.
  */
 import type { StaticError } from '@static/protocol'
 import type { Change, ChannelId, InboxRecord } from '../../ports.ts'
@@ -13,7 +15,7 @@ import type { Change, ChannelId, InboxRecord } from '../../ports.ts'
 export interface Incoming {
   readonly record: InboxRecord
   readonly payload: Uint8Array
-  /** It may have been given before. */
+  /** Whether it may have been delivered before. */
   readonly redelivered: boolean
 }
 
@@ -24,47 +26,47 @@ export interface Entry extends Incoming {
   /** Whether it is on disk, or will be with the changes that were drained last. */
   stored: boolean
   settled: boolean
-  /** Who has it; undefined while it waits. */
+  /** The reader that has it; undefined while it is queued. */
   holder: object | undefined
 }
 
-/** Who waits for a payload. */
+/** A reader waiting for a payload. */
 interface Waiting {
-  /** Whose it is. */
+  /** The iterator that asked. */
   readonly reader: object
   give(entry: Entry | undefined): void
   fail(error: StaticError): void
 }
 
-/** What an inbox asks of its surroundings. */
+/** What an inbox asks of its membership. */
 export interface InboxHost {
-  /** Something is to be written. */
+  /** Marks the inbox as changed, so that it is written at the end of the turn. */
   touch(): void
-  /** The channel's record, too. */
+  /** The same, including the channel's record. */
   touchRecord(): void
-  /** Rows on disk after an index, opened; everything that was to be written is. */
+  /** Writes pending changes, then returns decrypted rows on disk after an index. */
   page(after: number, limit: number): readonly Incoming[]
 }
 
-/** What of an inbox is on disk when it is opened. */
+/** The state of an inbox on disk when it is opened. */
 export interface StoredInbox {
   /** Bytes of ciphertext. */
   readonly bytes: number
   readonly givenUpTo: number
 }
 
-/** How a reader gets payloads. */
+/** Options of a reader. */
 export interface ReadOptions {
-  /** The payloads count as given when `given` is called, not before: whoever reads ahead may never pass them on. */
+  /** Payloads count as delivered only when `given` is called: a reader that reads ahead may never pass them on. */
   readonly ahead?: boolean
 }
 
-/** What is kept in memory. */
+/** The number of payloads kept in memory. */
 const KEPT = 256
-/** What may wait on disk, in bytes of ciphertext. */
+/** The limit of unsettled data on disk, in bytes of ciphertext. */
 const FULL_BYTES = 64 * 1024 * 1024
 const PAGE = 64
-/** How many indexes beyond the channel's position may be given before the next write. */
+/** How far beyond the channel's position payloads may be delivered before the next write. */
 const AHEAD = 256
 
 /** The payloads of one channel. */
@@ -74,23 +76,23 @@ export class Inbox {
   /** In order of their indexes. */
   #ready: Entry[] = []
   #waiting: Waiting[] = []
-  /** Came since the last time that changes were written. */
+  /** Arrived since the last write. */
   #fresh: Entry[] = []
   #changes: Change[] = []
   #bytes: number
-  /** After this index there are more on disk than in memory. */
+  /** The disk holds more payloads after this index. */
   #onDiskAfter: number | undefined
-  /** The last index that was taken into memory. */
+  /** The last index that was loaded into memory. */
   #last = 0
-  /** The last index that was given to the application in this life of the agent, and at most before. */
+  /** The last index delivered to the application since the agent started, and an upper bound from before that. */
   #given = 0
   #givenBefore: number
-  /** The bound on it, as drained and as on disk. */
+  /** The bound on the delivered index, as drained and as on disk. */
   #drainedBound: number
   #storedBound: number
-  /** Whether somebody reads in this life of the agent. */
+  /** Whether the application has read since the agent started. */
   #isRead = false
-  /** How often the iterators were ended. */
+  /** How often all iterators were ended. */
   #stops = 0
   readonly #stopListeners = new Set<() => void>()
   #isSealed = false
@@ -106,7 +108,7 @@ export class Inbox {
     if (bytes > 0) this.#onDiskAfter = 0
   }
 
-  /** Whether nothing more may come in until something is settled. */
+  /** Whether no more payloads are accepted until one is settled. */
   get isFull(): boolean {
     return this.#bytes >= FULL_BYTES
   }
@@ -116,7 +118,7 @@ export class Inbox {
     return this.#bytes < FULL_BYTES / 2
   }
 
-  /** Whether a payload is there for whoever asks now. */
+  /** Whether a payload can be delivered now. */
   get hasNext(): boolean {
     return this.#ready.length > 0 || this.#onDiskAfter !== undefined
   }
@@ -126,7 +128,7 @@ export class Inbox {
     return this.#bytes === 0
   }
 
-  /** A payload has come. */
+  /** Adds a payload that has arrived. */
   arrive(incoming: Incoming): void {
     const entry = this.#hold(incoming)
     const { index } = entry.record
@@ -142,14 +144,14 @@ export class Inbox {
     this.#give(this.#waiting.shift(), entry)
   }
 
-  /** A payload that was put aside comes again. */
+  /** Takes back a payload that was put aside. */
   readmit(incoming: Incoming): void {
     const entry = this.#hold(incoming)
-    // Otherwise it is read from disk with those before and after it.
+    // Otherwise it is read from disk, in order with the others.
     if (this.#onDiskAfter === undefined || entry.record.index <= this.#onDiskAfter) this.#queue(entry)
   }
 
-  /** An iterator over the payloads. What it has given last comes again when it is left. */
+  /** Returns an iterator over the payloads. If it is ended early, its last payload is delivered again. */
   read<Item>(
     map: (entry: Entry) => Item,
     { ahead = false }: ReadOptions = {},
@@ -168,7 +170,7 @@ export class Inbox {
         if (done || stops !== this.#stops) return Promise.resolve(end)
         const { promise, resolve, reject } = Promise.withResolvers<IteratorResult<Item, undefined>>()
         const give = (entry: Entry | undefined): void => {
-          // What was asked for at once with this one and came before it.
+          // The payload of an earlier `next` that was called without waiting.
           settle()
           given = entry
           done = entry === undefined
@@ -192,17 +194,17 @@ export class Inbox {
     return iterator
   }
 
-  /** The application has a payload that was read ahead. */
+  /** The application has received a payload that was read ahead. */
   given(entry: Entry): void {
     this.#given = Math.max(this.#given, entry.record.index)
   }
 
-  /** Nothing beyond this index can have been given before: after a crash the disk only has a bound. */
+  /** Nothing beyond this index was delivered before. After a crash, the disk has only an upper bound. */
   limitGivenBefore(index: number): void {
     this.#givenBefore = Math.min(this.#givenBefore, index)
   }
 
-  /** The application is done with a payload. */
+  /** Settles a payload: the application is done with it. */
   settle(entry: Entry): void {
     if (entry.settled) return
     this.#remove(entry)
@@ -212,16 +214,16 @@ export class Inbox {
     this.#host.touch()
   }
 
-  /** A payload that its holder gives back comes again. */
+  /** Returns a payload to the queue, so that it is delivered again. */
   release(entry: Entry): void {
     if (entry.settled || entry.holder === undefined) return
     entry.holder = undefined
-    // What was read ahead and not passed on was not given.
+    // A payload that was read ahead but not passed on was not delivered.
     entry.redelivered ||= entry.record.index <= this.#given
     this.#queue(entry)
   }
 
-  /** A handler has begun with a payload so often. */
+  /** Records the number of attempts that a handler has started with a payload. */
   count(entry: Entry, attempts: number): void {
     if (entry.settled) return
     entry.record = { ...entry.record, attempts }
@@ -229,7 +231,7 @@ export class Inbox {
     this.#host.touch()
   }
 
-  /** A payload is stored elsewhere from now on. */
+  /** Removes a payload that is stored elsewhere from now on. */
   remove(entry: Entry): void {
     this.#remove(entry)
   }
@@ -240,22 +242,22 @@ export class Inbox {
     return () => this.#stopListeners.delete(listener)
   }
 
-  /** Ends the iterators that there are. */
+  /** Ends all current iterators. */
   stop(): void {
     this.#stops++
     for (const waiting of this.#waiting.splice(0)) waiting.give(undefined)
     for (const listener of this.#stopListeners) listener()
   }
 
-  /** Nothing more will come. Readers get what there is, then the error, or just the end. */
+  /** No more payloads will arrive. Readers get the remaining ones, then the error or, without one, the end. */
   end(error: StaticError | undefined): void {
     if (this.#end) return
     this.#end = { error }
-    // Those for whom a payload is there get it when the disk says so.
+    // Readers for which a payload is ready get it once the bound on disk allows it.
     for (const waiting of this.#waiting.splice(this.#ready.length)) this.#finish(waiting)
   }
 
-  /** The agent stops: nothing is given any more, and the disk is told exactly what was. */
+  /** The agent stops: delivers nothing more and writes the exact bound to disk. */
   seal(): void {
     if (this.#isSealed) return
     this.#isSealed = true
@@ -286,7 +288,7 @@ export class Inbox {
     return changes
   }
 
-  /** What was drained is on disk: whoever waits for that gets its payload. */
+  /** Everything that was drained is on disk: serves the readers that waited for that. */
   written(): void {
     this.#storedBound = this.#drainedBound
     this.#serve()
@@ -320,7 +322,7 @@ export class Inbox {
     }
   }
 
-  /** Gives what is ready to those who wait. */
+  /** Delivers ready payloads to waiting readers. */
   #serve(): void {
     while (this.#waiting.length > 0) {
       if (this.#ready.length === 0) this.#refill()
@@ -346,7 +348,7 @@ export class Inbox {
     if (page.length < PAGE) this.#onDiskAfter = undefined
   }
 
-  /** Puts a payload where its index belongs. */
+  /** Queues a payload by its index. */
   #queue(entry: Entry): void {
     if (this.#isSealed) return
     const after = this.#ready.findIndex(({ record }) => record.index > entry.record.index)

@@ -1,7 +1,7 @@
 /**
- * How a channel stands with the relay: whether the relay delivers, which entries wait to be processed, what was
- * acknowledged and what is missing. The relay delivers from the answer to Resume on; when the inbox is full, entries are
- * dropped, and asked for again once there is room.
+ * The state of a channel towards the relay: whether the relay delivers, which entries are queued for processing, which
+ * are acknowledged and which are missing. The relay delivers from its answer to Resume on. While the inbox is full,
+ * entries are dropped; they are requested again once there is room.
  */
 import { StaticError, toHex } from '@static/protocol'
 import type { ChannelState } from '@static/protocol/relay'
@@ -15,15 +15,17 @@ import type { Inbox } from './inbox.ts'
 import { lastIndexOf, type LogEntry, sizeOf } from './log-entry.ts'
 import type { Standing } from './standing.ts'
 
-/** What the relay does for this channel at the moment. */
+/** The current state of delivery. */
 type Link =
-  /** No session, or no answer to the last Resume yet: what is delivered before it might not fit, and is dropped. */
+  /**
+   * No session, or no answer to the last Resume yet. Entries that arrive before it might not fit, so they are dropped.
+   */
   | { readonly type: 'waiting' }
-  /** The relay delivers, and takes what is sent. */
+  /** The relay delivers, and accepts messages. */
   | { readonly type: 'delivering' }
-  /** The inbox is full. Online, the relay still takes what is sent. */
+  /** The inbox is full. If online, the relay still accepts messages. */
   | { readonly type: 'paused'; readonly isOnline: boolean }
-  /** Nothing more is wanted from the relay, in this life of the agent. */
+  /** Nothing more is requested from the relay until the agent restarts. */
   | { readonly type: 'ended' }
 
 /** What an intake asks of its agent. */
@@ -31,22 +33,22 @@ type IntakeContext = Pick<AgentContext, 'deliveries' | 'emit' | 'later'>
 
 /** What an intake asks of its membership. */
 export interface IntakeHost extends Pick<Turn, 'touch' | 'work' | 'break'> {
-  /** The counter of the last own message. */
+  /** The counter of this agent's last message. */
   readonly counter: number
-  /** Whether no task has the group to itself. */
+  /** Whether no task holds the group. */
   readonly isFree: boolean
   /** Processes the next entry. */
   take(entry: LogEntry): void
-  /** The relay delivers from here on. */
+  /** The relay delivers from now on. */
   resumed(): void
-  /** The relay says that the membership is over. */
+  /** The relay reports that the membership has ended. */
   over(code: 'removed' | 'not_found'): void
 }
 
-/** How often entries that were left out are asked for again. */
+/** How often missing entries are requested again. */
 const MOST_HOLES = 3
 
-/** When a channel is asked for again that the relay does not deliver. */
+/** The delay before a channel that the relay does not deliver is requested again. */
 const RESUME_AGAIN_MS = 5000
 
 const WAITING: Link = { type: 'waiting' }
@@ -60,20 +62,20 @@ export class Intake {
   readonly #standing: Standing
   readonly #catchUp = new CatchUp()
   #link: Link = WAITING
-  /** How often the relay was asked to deliver: only the answer to the last question counts. */
+  /** The number of Resume requests: only the answer to the last one counts. */
   #questions = 0
-  /** Entries that wait for those before them. */
+  /** Entries that are queued behind earlier ones. */
   #inbound: LogEntry[] = []
-  /** How many commits the relay has taken, as far as it has said. */
+  /** The number of commits that the relay has reported as accepted. */
   #head = 0
-  /** How often entries were missing since the last one that was not. */
+  /** How often entries were missing since the last progress. */
   #holes = 0
   #acknowledged: number
-  /** What this session has brought; 0 without one. The relay takes no acknowledgement of what an earlier one brought. */
+  /** The last index delivered in this session; 0 without one. The relay accepts no acknowledgement beyond it. */
   #delivered = 0
-  /** Entries up to this one may have been given to the application before; known for sure after the first Resume. */
+  /** Entries up to this one may have been delivered to the application before. Exact after the first Resume. */
   #redeliveredUpTo: number
-  /** None beyond was, whatever the relay has. */
+  /** No entry beyond this one was, whatever the relay has. */
   readonly #givenUpTo: number
   #hasResumed = false
 
@@ -94,13 +96,13 @@ export class Intake {
     this.#givenUpTo = givenUpTo
   }
 
-  /** Whether the relay is to deliver the channel. */
+  /** Whether the relay should deliver the channel. */
   get isWanted(): boolean {
     if (this.#link.type === 'paused' || this.#link.type === 'ended' || !this.#channel.group) return false
     return this.#standing.record.state !== 'leaving' && !this.#standing.failure
   }
 
-  /** Whether the relay takes what is sent: there is a session, and it is in the same epoch as this agent. */
+  /** Whether the relay accepts messages: there is a session, and this agent is in the relay's epoch. */
   get isCurrent(): boolean {
     return this.isOnline && !this.#isBehind
   }
@@ -110,19 +112,19 @@ export class Intake {
     return this.#link.type === 'delivering' || (this.#link.type === 'paused' && this.#link.isOnline)
   }
 
-  /** Why nothing can be sent before the application reads, if so. */
+  /** Why nothing can be sent until the application reads, if so. */
   get blocked(): StaticError | undefined {
     return this.#link.type === 'paused' && !this.isCurrent ? inboxFull() : undefined
   }
 
-  /** Whether the application may have been given an entry before. */
+  /** Whether an entry may have been delivered to the application before. */
   isRedelivered(index: number): boolean {
     return index <= this.#redeliveredUpTo
   }
 
-  /** Fulfilled when everything is processed that the relay has now; without a session, that it has in the next one. */
+  /** Resolves when everything that the relay has now is processed; without a session, what it has in the next one. */
   async catchUp(signal?: AbortSignal): Promise<void> {
-    // The answer to a question from before this call does not tell what the relay has by now.
+    // The answer to a Resume from before this call does not include what the relay has by now.
     if (this.#checkWanted() && !this.isOnline) await this.#catchUp.wait(signal)
     if (!this.#checkWanted()) return
     if (this.isOnline) this.resume()
@@ -131,20 +133,20 @@ export class Intake {
 
   // ---- The session ----
 
-  /** The log begins here for this agent: nothing of it was given to the application. */
+  /** The log begins here for this agent. Nothing of it was delivered to the application. */
   start(index: number): void {
     this.#acknowledged = index
     this.#redeliveredUpTo = index
     this.#hasResumed = true
   }
 
-  /** Asks the relay to deliver from here on. */
+  /** Asks the relay to deliver. */
   resume(): void {
-    // A full inbox asks when it has room.
+    // A full inbox resumes when it has room.
     if (this.#link.type !== 'ended' && this.#link.type !== 'paused') this.#context.deliveries.resume([this.question()])
   }
 
-  /** The question that the relay is about to be asked. Those from before it need no answer any more. */
+  /** Prepares the next Resume. Answers to earlier ones are ignored. */
   question(): ResumeQuestion {
     const number = ++this.#questions
     this.#link = WAITING
@@ -157,7 +159,7 @@ export class Intake {
     }
   }
 
-  /** The answer to Resume: the relay delivers from here on. */
+  /** Handles the answer to Resume: the relay delivers from now on. */
   resumed(state: ChannelState): void {
     if (!this.isWanted) return
     const host = this.#host
@@ -170,14 +172,14 @@ export class Intake {
     const { name, owner } = this.#channel
     const { index } = this.#position
     if (isLaterStay(state, index)) {
-      // What was left of the earlier stay is gone with it. The Welcome to the later one waits until this one is read.
+      // The rest of the earlier membership is lost. The Welcome to the later one waits until this one is read.
       this.#context.emit({ type: 'gap', channel: name, first: index + 1, last: Number(state.addedIndex) })
       return host.over('removed')
     }
     const error = contradiction(state, this.#position, host.counter)
     if (error) return host.break(error)
     if (state.name !== name || toHex(state.owner) !== owner) {
-      const detail = 'The relay says that the channel has another name or owner.'
+      const detail = 'The relay reports a different name or owner for this channel.'
       this.#context.emit({ type: 'roster_lie', channel: name, detail })
     }
     const cursor = Number(state.cursor?.index ?? 0n)
@@ -190,14 +192,14 @@ export class Intake {
     this.#delivered = cursor
     this.#link = { type: 'delivering' }
     this.#forgetInbound()
-    // Not the highest that was ever told: a head that does not exist would hold everything up for good.
+    // Not the highest ever reported: a head that does not exist would block the channel forever.
     this.#head = Number(state.head)
     this.#catchUp.expect(Number(state.lastIndex))
     this.#catchUp.reached(this.#position.index)
     host.resumed()
   }
 
-  /** The session is over. */
+  /** The session is lost. */
   lose(): void {
     if (this.#link.type === 'paused') this.#link = { type: 'paused', isOnline: false }
     else if (this.#link.type !== 'ended') this.#link = WAITING
@@ -206,7 +208,7 @@ export class Intake {
     this.#catchUp.forget()
   }
 
-  /** Nothing more is wanted: whoever waits gets the error. */
+  /** Stops receiving. Pending calls get the error. */
   end(error: StaticError): void {
     this.#link = { type: 'ended' }
     this.#catchUp.fail(error)
@@ -215,7 +217,7 @@ export class Intake {
 
   // ---- Entries ----
 
-  /** An entry has come, or a notice of those that will not. */
+  /** Handles a delivered entry, or a notice of entries that were deleted. */
   deliver(entry: LogEntry): void {
     if (!this.isOnline || this.#standing.failure) return
     if (this.#link.type === 'paused') {
@@ -228,7 +230,7 @@ export class Intake {
     this.pump()
   }
 
-  /** Processes the entries that wait, as far as the group is free. */
+  /** Processes queued entries while the group is free. */
   pump(): void {
     const host = this.#host
     while (host.isFree && !this.#standing.failure) {
@@ -244,12 +246,12 @@ export class Intake {
     host.work()
   }
 
-  /** The relay has taken at least so many commits. */
+  /** The relay has accepted at least `head` commits. */
   raiseHead(head: number): void {
     this.#head = Math.max(this.#head, head)
   }
 
-  /** The relay is asked once more for what it left out; then it is not believed any longer. */
+  /** Requests missing entries again, a few times; then the channel breaks. */
   missing(index: number): void {
     if (++this.#holes > MOST_HOLES) {
       return this.#host.break(StaticError.of('mls_error', `The relay does not deliver entry ${index}.`))
@@ -257,13 +259,13 @@ export class Intake {
     this.resume()
   }
 
-  /** An entry has come again: the relay has not heard how far this agent is. */
+  /** An entry was delivered again, so the relay has missed an acknowledgement. */
   repeated(index: number): void {
     this.#acknowledged = Math.min(this.#acknowledged, index)
     this.#host.touch()
   }
 
-  /** What was processed is on disk: the session that has brought it is told, also while the relay is asked again. */
+  /** Acknowledges entries that are on disk, to the session that delivered them, even while a Resume is unanswered. */
   acknowledge(): void {
     const index = Math.min(this.#position.index, this.#delivered)
     if (index <= this.#acknowledged) return
@@ -271,14 +273,14 @@ export class Intake {
     this.#context.deliveries.acknowledge(this.#channel.id, index)
   }
 
-  /** Asks for what was dropped if the application has made room for it. */
+  /** Requests dropped entries again once the application has made room. */
   unpause(): void {
     if (this.#link.type !== 'paused' || !this.#inbox.hasRoom) return
     this.#link = WAITING
     this.resume()
   }
 
-  // ---- Inside ----
+  // ---- Internals ----
 
   /** The last entry that was processed. */
   get #position(): PositionRecord {
@@ -289,14 +291,14 @@ export class Intake {
     return this.#position.slot < this.#head
   }
 
-  /** Whether entries come; throws why they do not if that is no wish of the application. */
+  /** Whether entries arrive. Throws the reason if they do not and the application did not ask for that. */
   #checkWanted(): boolean {
     const error = this.#standing.failure ?? (this.#link.type === 'paused' ? inboxFull() : undefined)
     if (error) throw error
     return this.isWanted
   }
 
-  /** Unless the relay is asked before. */
+  /** Resumes after a delay, unless something else does first. */
   #resumeLater(): void {
     const number = this.#questions
     this.#context.later(RESUME_AGAIN_MS, () => {
@@ -306,7 +308,7 @@ export class Intake {
 
   #pause(): void {
     const link = this.#link
-    // What was processed last may have ended the channel, too.
+    // The last entry may have ended the channel as well.
     if (link.type !== 'ended' && link.type !== 'paused') {
       this.#link = { type: 'paused', isOnline: link.type === 'delivering' }
     }
@@ -323,5 +325,5 @@ export class Intake {
 }
 
 function inboxFull(): StaticError {
-  return StaticError.of('queue_full', 'The inbox is full: read messages of this channel, then go on.')
+  return StaticError.of('queue_full', 'The inbox of this channel is full. Read its messages, then retry.')
 }

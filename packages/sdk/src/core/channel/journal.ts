@@ -1,24 +1,24 @@
 /**
- * One transaction per wake-up: whatever changes while the events of one turn are handled is written together, and what
- * depends on it (sending, acknowledging) happens after. Before that nothing has left the process, so a crash loses
- * nothing that anybody was told.
+ * Writes one transaction per wake-up: all changes made while the events of one turn are handled are written together,
+ * and actions that depend on them (sending, acknowledging) happen afterwards. Nothing leaves the process before that,
+ * so a crash loses nothing that was already reported.
  */
 import { StaticError } from '@static/protocol'
 import type { AgentStore, Change, ChannelId, InboxRecord, PoisonRecord } from '../../ports.ts'
 
-/** How long what nobody waits for may wait for something else to be written with. */
+/** How long a deferred change may wait for a transaction to join. */
 const LATER_MS = 25
 
-/** Something whose changes are gathered when they are written. */
+/** A source of changes, drained when they are written. */
 export interface Writer {
-  /** What has changed since the last time, in order. */
+  /** Returns the changes since the last call, in order. */
   drain(): readonly Change[]
   /**
-   * `drain` has thrown: nothing of what had changed is written. It fails by itself, without the others, and touches
-   * itself if there is something to write instead.
+   * Called when `drain` has thrown, so none of its changes are written. The writer fails alone, and touches itself if
+   * it has something to write instead.
    */
   abandon(cause: unknown): void
-  /** It is on disk now. */
+  /** Called when the drained changes are on disk. */
   written(): void
 }
 
@@ -33,31 +33,31 @@ export class Journal {
   #later: NodeJS.Timeout | undefined
   #failure: StaticError | undefined
 
-  /** `failed` is told once when the store cannot write: the agent must stop, because memory is ahead of the disk. */
+  /** Calls `failed` once when the store cannot write: the agent must stop, because memory is ahead of the disk. */
   constructor(store: AgentStore, failed: (error: StaticError) => void) {
     this.#store = store
     this.#failed = failed
   }
 
-  /** Something has changed there: it is asked for its changes at the end of the turn. */
+  /** Marks a writer as changed, so that it is drained at the end of the turn. */
   touch(writer: Writer): void {
     this.#writers.add(writer)
     this.#schedule()
   }
 
-  /** The same for a change that nobody waits for, and that a crash may undo. */
+  /** The same for a change that may be written later, because a crash may undo it. */
   touchLater(writer: Writer): void {
     this.#writers.add(writer)
     this.#later ??= setTimeout(() => this.flush(), LATER_MS)
   }
 
-  /** Changes of no one's. */
+  /** Adds changes that belong to no writer. */
   add(...changes: Change[]): void {
     for (const change of changes) this.#changes.push(change)
     this.#schedule()
   }
 
-  /** Fulfilled once everything so far is on disk. */
+  /** Resolves once everything so far is on disk. */
   async written(): Promise<void> {
     if (this.#failure) throw this.#failure
     const waiting = Promise.withResolvers<void>()
@@ -66,13 +66,13 @@ export class Journal {
     await waiting.promise
   }
 
-  /** What waits on disk for the application, after an index, with everything that has come so far. */
+  /** Writes pending changes, then returns the unsettled messages on disk after an index. */
   inbox(id: ChannelId, after: number, limit: number): readonly InboxRecord[] {
     this.flush()
     return this.#store.inbox(id, after, limit)
   }
 
-  /** What was put aside of a channel, with everything so far. */
+  /** Writes pending changes, then returns the messages of a channel that were put aside. */
   poison(id: ChannelId): readonly PoisonRecord[] {
     this.flush()
     return this.#store.poison(id)
@@ -100,12 +100,12 @@ export class Journal {
     for (const { resolve } of waiting) resolve()
   }
 
-  /** Asks everything that has changed. What cannot tell is left out, and all the others are written. */
+  /** Drains all changed writers. One that throws is left out; all others are written. */
   #gather(): { readonly changes: readonly Change[]; readonly writers: ReadonlySet<Writer> } {
     const changes = this.#changes.splice(0)
     const writers = new Set<Writer>()
     const abandoned = new Set<Writer>()
-    // One that was abandoned is asked once more.
+    // An abandoned writer is drained once more.
     while (this.#writers.size > 0) {
       const touched = this.#writers
       this.#writers = new Set()

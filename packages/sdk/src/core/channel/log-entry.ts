@@ -1,7 +1,7 @@
-/** What the relay delivers of a channel's log. */
+/** Log entries as the relay delivers them. */
 import type { DeliverCommit, DeliverLeave, DeliverMessage, GapNotice } from '@static/protocol/relay'
 
-/** An entry of the log, or a notice in its place. */
+/** An entry of the log, or a notice of deleted entries. */
 export type LogEntry =
   | { readonly case: 'deliverMessage'; readonly value: DeliverMessage }
   | { readonly case: 'deliverCommit'; readonly value: DeliverCommit }
@@ -13,7 +13,7 @@ export function lastIndexOf(entry: LogEntry): number {
   return Number(entry.case === 'gap' ? (entry.value.position?.index ?? 0n) : entry.value.index)
 }
 
-/** The bytes that an entry takes while it waits to be processed. */
+/** The bytes that an entry occupies while it is queued. */
 export function sizeOf(entry: LogEntry): number {
   if (entry.case === 'deliverMessage') return entry.value.ciphertext.length
   return entry.case === 'deliverCommit' ? entry.value.commit.length : 0

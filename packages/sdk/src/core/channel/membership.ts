@@ -1,8 +1,8 @@
 /**
- * This agent in one channel: what it sends (sender.ts), commits (committer.ts), receives (intake.ts), follows
- * (follower.ts) and gives to the application (inbox.ts). Here is what they share: the group, and the turn. Everything
- * that changes is in memory first and on disk at the end of the turn (channel-writer.ts); only then does the relay hear
- * of it (`#written`).
+ * This agent in one channel. Its parts send (sender.ts), commit (committer.ts), receive (intake.ts), follow the log
+ * (follower.ts) and deliver to the application (inbox.ts). They share the group, which is held here, and the turn
+ * (turn.ts). Changes are made in memory and written at the end of the turn (channel-writer.ts); only then is anything
+ * sent to the relay (`#written`).
  */
 import { type ChannelName, fromHex, parseChannelName, StaticError, toHex } from '@static/protocol'
 import type { Epoch } from '../../mls/index.ts'
@@ -12,21 +12,20 @@ import { ChannelWriter, type WriterHost } from './channel-writer.ts'
 import { Committer, type CommitterHost } from './committer.ts'
 import { loadPending, type Pending } from './commits.ts'
 import { Follower, type FollowerHost } from './follower.ts'
-import { GroupLock } from './group-lock.ts'
 import { GroupState } from './group-state.ts'
 import { type Difference, History } from './history.ts'
 import type { ChannelView } from './host.ts'
 import { Inbox, type InboxHost, type Incoming } from './inbox.ts'
 import { Intake, type IntakeHost } from './intake.ts'
-import { asMlsError } from './mls-error.ts'
 import { Poison } from './poison.ts'
 import { Roster } from './roster.ts'
 import { Sender, type SenderHost } from './sender.ts'
 import { channelError, Standing, type StandingRecord } from './standing.ts'
 import { payloadOf } from './stored-message.ts'
+import { ChannelTurn } from './turn.ts'
 import { Upkeep } from './upkeep.ts'
 
-/** What the parts of a membership ask of it; each is given its own narrow view. */
+/** What the parts of a membership ask of it. Each gets a narrow view. */
 type Host = IntakeHost & SenderHost & CommitterHost & FollowerHost
 
 const NO_EPOCH: EpochPlace = { index: 0, counter: 0, isProven: false, leftOut: [], doubted: undefined }
@@ -48,11 +47,11 @@ export class Membership implements ChannelView {
   readonly #follower: Follower
   readonly #standing: Standing
   readonly #writer: ChannelWriter
+  readonly #turn: ChannelTurn
   #history: History
   #group: GroupState | undefined
   #welcome: Uint8Array | undefined
-  readonly #lock = new GroupLock()
-  /** Told when nothing of it is needed any more. */
+  /** Called when the membership has ended and everything in it is read. */
   readonly #ended: () => void
 
   constructor(context: AgentContext, stored: StoredChannel, ended: () => void) {
@@ -68,6 +67,7 @@ export class Membership implements ChannelView {
     this.#welcome = welcome
     this.#ended = ended
     const standing = this.#standing
+    this.#turn = new ChannelTurn(context, this, standing, (error) => this.#break(error))
     const pending = this.#load(stored)
     const host = Membership.#hostOf(this)
     const inboxHost = Membership.#inboxHostOf(this)
@@ -87,7 +87,7 @@ export class Membership implements ChannelView {
     this.inbox.end(this.failure)
   }
 
-  // ---- What it is ----
+  // ---- State ----
 
   get state(): ChannelRecord['state'] {
     return this.#standing.record.state
@@ -101,39 +101,39 @@ export class Membership implements ChannelView {
     return this.#group
   }
 
-  /** The Welcome that waits, or the hash of the one that was used. */
+  /** The pending Welcome, or the hash of the used one. */
   get welcome(): Uint8Array | undefined {
     return this.#welcome
   }
 
-  /** Why nothing goes on here, if so. */
+  /** Why the channel cannot continue, if so. */
   get failure(): StaticError | undefined {
     return this.#standing.failure
   }
 
-  /** How it stands, as it is stored. */
+  /** The standing, as stored. */
   get standing(): StandingRecord {
     return this.#standing.record
   }
 
-  // ---- What the agent and the application do ----
+  // ---- Actions of the agent and the application ----
 
-  /** Goes on although a member has seen another history. */
+  /** Continues although a member has seen a different history. */
   acceptFork(): void {
     const { fork } = this.#standing.record
     if (fork === undefined) return
     this.#history.accept(fork)
     this.#standing.set({ fork: undefined })
-    this.#work()
+    this.#turn.work()
   }
 
-  /** Keeps a Welcome until it is used. */
+  /** Stores a Welcome until it is used. */
   keepWelcome(welcome: Uint8Array): void {
     this.#welcome = welcome
     this.#writer.touch({ type: 'putWelcome', id: this.id, welcome })
   }
 
-  /** A Welcome was used: from here on the log is followed. */
+  /** Enters the group with a Welcome and follows the log from now on. */
   enter(
     epoch: Epoch,
     state: 'founding' | 'joining' | 'joined',
@@ -149,22 +149,22 @@ export class Membership implements ChannelView {
     for (const member of this.#group.members.values()) this.roster.meet(member)
   }
 
-  /** Another state, by the application's will. */
+  /** Changes the state on behalf of the application. */
   become(state: ChannelRecord['state'], rekeyDue: boolean = this.#standing.record.rekeyDue): void {
     this.#standing.set({ state, rekeyDue })
-    this.#work()
+    this.#turn.work()
   }
 
-  /** The session is over. */
+  /** The session is lost. */
   lose(): void {
     this.intake.lose()
     this.sender.lose()
     this.committer.lose()
   }
 
-  /** Membership is over. What was received can still be read. */
+  /** Ends the membership. Received messages can still be read. */
   over(code: 'removed' | 'not_found' = 'removed'): void {
-    // Leaving ends it by itself, and quietly.
+    // Leaving ends the membership itself, without an event.
     if (this.state === 'ended' || this.state === 'leaving') return
     const error = channelError(code, this.name)
     this.#group?.wipe()
@@ -175,7 +175,7 @@ export class Membership implements ChannelView {
     this.#context.emit({ type: 'channel_failed', channel: this.name, error })
   }
 
-  /** Over here: what waits gets the error, readers theirs or, without one, just the end. */
+  /** Ends all activity: pending calls get `error`; readers get `forReaders` or, without one, the end. */
   end(error: StaticError, forReaders: StaticError | undefined): void {
     this.#standing.end(error)
     this.sender.fail(error)
@@ -185,7 +185,7 @@ export class Membership implements ChannelView {
     this.inbox.end(forReaders)
   }
 
-  /** Everything about it is deleted. */
+  /** Deletes everything about the channel. */
   drop(error: StaticError | undefined): void {
     this.end(error ?? StaticError.of('closed', `This agent has left channel ${this.name}.`), error)
     this.inbox.seal()
@@ -194,9 +194,9 @@ export class Membership implements ChannelView {
     this.#writer.drop()
   }
 
-  /** Fulfilled when no task has the group to itself. */
+  /** Resolves when no task holds the group. */
   async idle(): Promise<void> {
-    await this.#lock.idle()
+    await this.#turn.idle()
   }
 
   // ---- The turn ----
@@ -205,55 +205,13 @@ export class Membership implements ChannelView {
     this.sender.written()
     this.committer.written()
     this.intake.acknowledge()
-    this.#transmit()
+    this.#turn.transmit()
     this.inbox.written()
     this.intake.unpause()
     if (this.state === 'ended' && this.inbox.isEmpty && this.poison.isEmpty) this.#ended()
   }
 
-  /** Goes on with whatever can go on. */
-  #work(): void {
-    const group = this.#group
-    const { blocked } = this.intake
-    if (blocked) {
-      this.sender.refuse(blocked)
-      return this.committer.refuse(blocked)
-    }
-    // Of an epoch that the others have left behind, the relay would take nothing.
-    if (!this.intake.isCurrent || !this.#lock.isFree || !group || this.failure) return
-    if (this.committer.isBusy) return this.committer.transmit()
-    if (this.committer.work(group) || !this.#standing.isTalking) return
-    const { counter } = this.sender
-    this.#attempt(() => this.sender.work(group, this.upkeep.rekeyFailure))
-    // Every message tells what was seen.
-    if (this.sender.counter > counter) this.upkeep.told()
-    this.sender.transmit()
-    this.upkeep.check()
-  }
-
-  /** Sends what is on disk. */
-  #transmit(): void {
-    if (!this.intake.isOnline || this.failure) return
-    this.committer.transmit()
-    if (!this.committer.isBusy && this.#standing.isTalking) this.sender.transmit()
-  }
-
-  /** The relay delivers from here on. */
-  #resumed(): void {
-    this.roster.resume()
-    this.upkeep.retry()
-    this.#work()
-    this.#transmit()
-  }
-
-  #exclusively(task: () => Promise<void>): void {
-    const guarded = async (): Promise<void> => {
-      await task().catch((error: unknown) => this.#break(asMlsError(error)))
-    }
-    this.#lock.run(guarded, () => this.intake.pump())
-  }
-
-  // ---- What is found in the log ----
+  // ---- Findings in the log ----
 
   #adopt(epoch: Epoch, by: AgentId): void {
     const old = this.#group
@@ -264,7 +222,7 @@ export class Membership implements ChannelView {
     this.#standing.set({ leafKeys: [this.#group.leafKey] })
   }
 
-  /** An epoch begins at the last entry; `isProven`: by a commit that was made or followed here. */
+  /** Begins an epoch at the last entry. `isProven`: its commit was created or followed by this agent. */
   #begin(epoch: Epoch, isProven: boolean): GroupState {
     const { index } = this.#history.position
     const place = { index, counter: this.sender.counter, isProven, leftOut: [], doubted: undefined }
@@ -285,7 +243,7 @@ export class Membership implements ChannelView {
     if (purpose.rekeys) context.emit({ type: 'rekeyed', channel: this.name })
     this.#changed(context.agentId, adds.map(toHex), removes.map(toHex))
     for (const joiner of purpose.joiners) context.invites?.admitted(this.id, joiner)
-    // Next, before anything else in the new epoch.
+    // Before anything else in the new epoch.
     this.upkeep.check()
     job?.done({ welcomes })
   }
@@ -300,12 +258,12 @@ export class Membership implements ChannelView {
   #forked(member: AgentId, difference: Difference): void {
     if (this.#standing.record.fork !== undefined) return
     this.#standing.set({ fork: member })
-    const detail = `The log that ${member} has seen differs (${difference}).`
+    const detail = `Agent ${member} has seen a different log (${difference}).`
     this.#context.emit({ type: 'fork_detected', channel: this.name, member, detail })
     this.sender.refuse(StaticError.of('fork_detected', detail))
   }
 
-  /** The channel cannot go on. What was received can still be read, and the agent can leave. */
+  /** Ends a channel that cannot continue. Received messages can still be read, and the agent can leave. */
   #break(error: StaticError): void {
     if (this.failure) return
     this.#standing.set({ broken: error.code })
@@ -313,17 +271,17 @@ export class Membership implements ChannelView {
     this.#context.emit({ type: 'channel_failed', channel: this.name, error })
   }
 
-  /** The channel's state cannot be put into bytes: it breaks alone, and stays on disk as it was written last. */
+  /** Breaks this channel alone, because its state cannot be serialized. The disk keeps its last written state. */
   #unstorable(cause: unknown): void {
     const error = StaticError.of('mls_error', `The state of channel ${this.name} cannot be stored.`, { cause })
     const { broken } = this.#standing.record
     if (this.failure) this.#standing.set({ broken: broken ?? error.code })
     else this.#break(error)
-    // What was processed last is not on disk, so the relay must not hear of it.
+    // The last entries are not on disk, so they must not be acknowledged.
     this.intake.lose()
   }
 
-  // ---- Inside ----
+  // ---- Internals ----
 
   static #writerHostOf(membership: Membership): WriterHost {
     return {
@@ -347,17 +305,17 @@ export class Membership implements ChannelView {
         return membership.sender.counter
       },
       get isFree() {
-        return membership.#lock.isFree
+        return membership.#turn.isFree
       },
       touch: () => membership.#writer.touch(),
       touchLater: () => membership.#writer.touchLater(),
-      work: () => membership.#work(),
+      work: () => membership.#turn.work(),
       break: (error) => membership.#break(error),
-      exclusively: (task) => membership.#exclusively(task),
-      take: (entry) => membership.#attempt(() => membership.#follower.take(entry)),
-      resumed: () => membership.#resumed(),
+      exclusively: (task) => membership.#turn.exclusively(task),
+      take: (entry) => membership.#turn.attempt(() => membership.#follower.take(entry)),
+      resumed: () => membership.#turn.resume(),
       raiseHead: (head) => membership.intake.raiseHead(head),
-      obstacle: () => membership.#obstacle(),
+      obstacle: () => membership.#turn.obstacle(),
       adopt: (epoch, by, added, removed) => {
         membership.#adopt(epoch, by)
         membership.#changed(by, added, removed)
@@ -368,7 +326,7 @@ export class Membership implements ChannelView {
     }
   }
 
-  /** Takes the group and the commit that waits from disk. If it cannot, this channel alone is broken and can be left. */
+  /** Loads the group and the pending commit. If that fails, only this channel is broken, and it can be left. */
   #load({ record, epoch, pending }: StoredChannel): Pending | undefined {
     const { engine, key } = this.#context
     try {
@@ -388,22 +346,6 @@ export class Membership implements ChannelView {
       const payload = payloadOf(engine, record)
       return payload ? [{ record, payload, redelivered: this.intake.isRedelivered(record.index) }] : []
     })
-  }
-
-  #obstacle(): StaticError | undefined {
-    if (!this.intake.isOnline) {
-      return this.#context.offline ?? StaticError.of('connection_error', 'The relay has not resumed the channel yet.')
-    }
-    if (!this.intake.isCurrent) return StaticError.of('unavailable', 'This agent is catching up with the channel.')
-    return this.committer.isBusy ? StaticError.of('unavailable', 'A change of the group is under way.') : undefined
-  }
-
-  #attempt(action: () => void): void {
-    try {
-      action()
-    } catch (error) {
-      this.#break(asMlsError(error))
-    }
   }
 
   #record(): ChannelRecord {

@@ -1,6 +1,6 @@
 /**
- * What is inside the encryption of every application message (SPEC.md, 5.1): who says it is said again by what the
- * relay cannot change, so that a relay which drops, repeats, reorders or reassigns messages is found out.
+ * The plaintext frame inside every encrypted application message (SPEC.md, 5.1). It repeats the message's metadata
+ * where the relay cannot change it, so that members detect a relay that drops, repeats, reorders or reassigns messages.
  *
  *     version(1) = 1, kind(1), message id(16), counter(8), hash of the sender's previous frame(32),
  *     seen: index(8), hash(32); the payload to the end
@@ -16,12 +16,12 @@ const SEEN_INDEX_AT: number = PREVIOUS_AT + HASH_BYTES
 const SEEN_HASH_AT: number = SEEN_INDEX_AT + 8
 const PAYLOAD_AT: number = SEEN_HASH_AT + HASH_BYTES
 
-/** What a message is for. Only a payload reaches the application. */
+/** The purpose of a message. Only a payload reaches the application. */
 const KINDS = { payload: 0, heartbeat: 1, hello: 2, greeting: 3 } as const
 export type FrameKind = keyof typeof KINDS
 const NAMES: readonly FrameKind[] = ['payload', 'heartbeat', 'hello', 'greeting']
 
-/** A place in the log and the chain of hashes there. */
+/** A position in the log and the hash chain at that position. */
 export interface Seen {
   readonly index: number
   readonly hash: Uint8Array
@@ -29,7 +29,7 @@ export interface Seen {
 
 /** The plaintext of a message. */
 export interface Frame {
-  /** Undefined for a kind or version that this agent does not know: nothing is done with it. */
+  /** Undefined for an unknown kind or version: the frame is ignored. */
   readonly kind: FrameKind | undefined
   readonly messageId: Uint8Array
   readonly counter: number
@@ -40,13 +40,13 @@ export interface Frame {
   readonly payload: Uint8Array
 }
 
-/** A frame that was read. */
+/** A decoded frame. */
 export interface DecodedFrame extends Frame {
-  /** Of one that this agent does not know, everything before the payload is where it is in this one. */
+  /** In a version unknown to this agent, all fields before the payload have the same positions as in this one. */
   readonly version: number
 }
 
-/** The bytes of a frame. */
+/** Encodes a frame. */
 export function encodeFrame(frame: Frame & { readonly kind: FrameKind }): Uint8Array {
   const bytes = Buffer.alloc(PAYLOAD_AT + frame.payload.length)
   bytes[0] = VERSION
@@ -60,7 +60,7 @@ export function encodeFrame(frame: Frame & { readonly kind: FrameKind }): Uint8A
   return bytes
 }
 
-/** Reads a frame, whose parts are views of the bytes; undefined when they are none. */
+/** Decodes a frame, whose fields are views of the bytes; undefined if it is malformed. */
 export function decodeFrame(bytes: Uint8Array): DecodedFrame | undefined {
   const [version] = bytes
   if (bytes.length < PAYLOAD_AT || version === undefined || version < VERSION) return undefined

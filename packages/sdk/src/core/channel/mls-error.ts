@@ -1,7 +1,7 @@
-/** What goes wrong in a group, as the error that its channel ends with. */
+/** Converts a failure in a group to the error that its channel ends with. */
 import { StaticError } from '@static/protocol'
 
-/** An error of ours as it is, any other one as `mls_error`. */
+/** Returns a `StaticError` unchanged, and any other error as `mls_error`. */
 export function asMlsError(error: unknown): StaticError {
   return error instanceof StaticError ? error : StaticError.of('mls_error', undefined, { cause: error })
 }

@@ -1,40 +1,41 @@
 /**
- * This agent's own messages in one channel, from the encryption to the entry in the log. Pure: what is to be sent and
- * what is to be written is asked for. A message is *new* until it is on disk, *stored* until it is sent, *sent* until
- * the relay answers, then *answered* until its own entry has passed in the log, for whose hash its body's hash is needed.
+ * This agent's messages in one channel, from encryption to the entry in the log. Pure: the caller asks what to send and
+ * what to write. A message is *new* until it is on disk, *stored* until it is sent, *sent* until the relay answers,
+ * then *answered* until its entry arrives in the log: the hash of its body is needed for that entry's hash.
  *
- * The relay takes messages of a sender by their counters only. So when one is refused, all that follow it are refused,
- * too: nothing more is sent until every answer is in, and then they go out again in order.
+ * The relay accepts a sender's messages only in the order of their counters. When it refuses one, it refuses all later
+ * ones as well. So nothing more is sent until every answer has arrived, and then they are sent again in order.
  */
 import { type StaticError, toHex } from '@static/protocol'
 import type { AnsweredRecord, Change, ChannelId, OutboxRecord } from '../../ports.ts'
 import { same } from '../bytes.ts'
 import { sha256 } from './history.ts'
 
-/** Where a message is, once the relay has it. */
+/** Returned by `send` once the relay has stored the message. */
 export interface Receipt {
   /** 32 hexadecimal digits. */
   readonly messageId: string
-  /** Position in the channel's log, as the relay says. */
+  /** Position in the channel's log, as reported by the relay. */
   readonly index: number
 }
 
-/** Who waits for a message to be durable at the relay; nobody after a restart. */
+/** A call of `send` that waits until the message is durable at the relay. */
 export interface Sending {
   resolve(receipt: Receipt): void
   reject(error: StaticError): void
 }
 
-/** A message that the relay has not answered. */
+/** A message that the relay has not answered yet. */
 export interface Outgoing {
   record: OutboxRecord
   state: 'new' | 'stored' | 'sent' | 'refused' | 'failed' | 'done'
   /** Why it failed. */
   error: StaticError | undefined
+  /** Undefined after a restart, when no caller is waiting. */
   readonly sending: Sending | undefined
 }
 
-/** How many messages, and bytes, may be under way. One of any size always may. */
+/** Limits of unanswered messages and their bytes. A single message of any size is always allowed. */
 const WINDOW = 64
 const WINDOW_BYTES = 1024 * 1024
 
@@ -46,7 +47,7 @@ export class Outbox {
   #answered: AnsweredRecord[]
   #changes: Change[] = []
   #bytes: number
-  /** Something was refused: nothing is sent until every answer is in. */
+  /** A message was refused: nothing is sent until every answer has arrived. */
   #stalled = false
 
   constructor(id: ChannelId, unanswered: readonly OutboxRecord[] = [], answered: readonly AnsweredRecord[] = []) {
@@ -64,17 +65,17 @@ export class Outbox {
     )
   }
 
-  /** Whether something was refused and all answers are in: time to send again. */
+  /** Whether a message was refused and all answers have arrived, so that `recover` can resend. */
   get isSettled(): boolean {
     return this.#stalled && this.#unanswered.every(({ state }) => state !== 'sent')
   }
 
-  /** What the relay has not answered, in order. */
+  /** The messages that the relay has not answered, in order. */
   get unanswered(): readonly Outgoing[] {
     return this.#unanswered
   }
 
-  /** A new message. */
+  /** Adds a new message. */
   add(record: OutboxRecord, sending: Sending | undefined): void {
     this.#unanswered.push({ record, state: 'new', error: undefined, sending })
     this.#bytes += record.ciphertext.length
@@ -86,7 +87,7 @@ export class Outbox {
     for (const message of this.#unanswered) if (message.state === 'new') message.state = 'stored'
   }
 
-  /** What is to be sent now; it counts as sent. */
+  /** Returns the messages to send now and marks them as sent. */
   take(): readonly Outgoing[] {
     if (this.#stalled) return []
     const stored = this.#unanswered.filter(({ state }) => state === 'stored')
@@ -94,7 +95,7 @@ export class Outbox {
     return stored
   }
 
-  /** The relay has it, at this index. */
+  /** The relay has stored the message, at this index. */
   answer(message: Outgoing, index: number): void {
     if (message.state === 'done') return
     const { messageId, counter, ciphertext, messageKey } = message.record
@@ -106,7 +107,7 @@ export class Outbox {
     message.sending?.resolve({ messageId: toHex(messageId), index })
   }
 
-  /** The relay has refused it: for good when there is an error, otherwise until it is sent again. */
+  /** The relay has refused the message: permanently if there is an error, otherwise until it is sent again. */
   refuse(message: Outgoing, error: StaticError | undefined): void {
     if (message.state === 'done') return
     message.state = error === undefined ? 'refused' : 'failed'
@@ -114,15 +115,15 @@ export class Outbox {
     this.#stalled = true
   }
 
-  /** All that are under way would be refused for the same reason. */
+  /** Refuses all unanswered messages for the same reason. */
   refuseAll(error: StaticError): void {
     for (const message of this.#unanswered) if (message.state !== 'failed') this.refuse(message, error)
   }
 
-  /** The session is over: what was sent may or may not have arrived, and goes out again. */
+  /** The session is lost: sent messages may or may not have arrived, and are sent again. */
   lose(): void {
     for (const message of this.#unanswered) {
-      // Also what was refused for good: encrypting the others anew while one of them may have arrived would fork.
+      // Including permanently refused ones: re-encrypting the others while one of them may have arrived would fork.
       if (message.state !== 'new') message.state = 'stored'
       message.error = undefined
     }
@@ -130,8 +131,8 @@ export class Outbox {
   }
 
   /**
-   * Goes on after a refusal. Those that failed are given up; the rest is sent again, by new records if `renew` gives
-   * them.
+   * Continues after a refusal. Drops the failed messages and queues the rest again, with new records if `renew` is
+   * given.
    */
   recover(renew: ((message: Outgoing) => OutboxRecord) | undefined): void {
     for (const message of this.#unanswered.filter(({ state }) => state === 'failed')) {
@@ -143,7 +144,7 @@ export class Outbox {
     }
     for (const message of this.#unanswered) {
       if (renew === undefined) {
-        // What is not on disk yet is not sent yet.
+        // A message is never sent before it is on disk.
         if (message.state !== 'new') message.state = 'stored'
         continue
       }
@@ -156,26 +157,26 @@ export class Outbox {
     this.#stalled = false
   }
 
-  /** An own entry passes in the log: the hash of its body; undefined when there is no such message. */
+  /** Handles this agent's entry in the log. Returns the hash of its body; undefined if there is no such message. */
   pass(messageId: Uint8Array, index: number): Uint8Array | undefined {
     const message = this.#unanswered.find(({ record }) => same(record.messageId, messageId))
     if (message !== undefined) this.answer(message, index)
     const passed = this.#answered.find((answered) => same(answered.messageId, messageId))
     if (passed === undefined) return undefined
-    // The entries come in order: those of earlier ones were lost in a gap.
+    // Entries arrive in order, so those of earlier messages were lost in a gap.
     const gone = this.#answered.filter(({ counter }) => counter <= passed.counter)
     this.#answered = this.#answered.filter(({ counter }) => counter > passed.counter)
     for (const { messageId: id } of gone) this.#changes.push({ type: 'dropOutbox', id: this.#id, messageId: id })
     return passed.bodyHash
   }
 
-  /** Nothing will be sent any more. */
+  /** Rejects all messages. Nothing more is sent. */
   fail(error: StaticError): void {
     for (const { sending } of this.#unanswered) sending?.reject(error)
     this.#stalled = true
   }
 
-  /** What has changed since the last time. */
+  /** Returns the changes since the last call. */
   drain(): readonly Change[] {
     const changes = this.#changes
     this.#changes = []

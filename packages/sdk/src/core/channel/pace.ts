@@ -1,6 +1,6 @@
 /**
- * How fast this agent sends in a channel that is filling up: the relay's answers say how long to wait between two
- * messages and which members lag, so that those who read slowly lose nothing. Other channels are not slowed.
+ * Backpressure in a channel that is filling up: the relay's answers state how long to wait between two messages and
+ * which members lag behind, so that slow readers lose nothing. Other channels are not slowed down.
  */
 import { toHex } from '@static/protocol'
 import type { Laggard } from '@static/protocol/relay'
@@ -9,8 +9,8 @@ import type { ChannelView } from './host.ts'
 
 /** The longest wait between two messages, whatever the relay says. */
 const MOST_MS = 1000
-/** The application hears of lagging members so often at most. */
-const TELL_MS = 60_000
+/** The minimum time between two `lagging` events. */
+const REPORT_MS = 60_000
 const MOST_NAMED = 8
 
 /** The pace of one channel. */
@@ -19,9 +19,9 @@ export class Pace {
   readonly #channel: ChannelView
   readonly #wake: () => void
   #waitMs = 0
-  /** A message has gone, and the wait after it is not over. */
+  /** Set while the wait after a message lasts. */
   #cancel: (() => void) | undefined
-  #told: number | undefined
+  #reportedAt: number | undefined
 
   constructor(context: Pick<AgentContext, 'now' | 'later' | 'emit'>, channel: ChannelView, wake: () => void) {
     this.#context = context
@@ -29,14 +29,14 @@ export class Pace {
     this.#wake = wake
   }
 
-  /** What the relay has said with its last answer; without a wait there is room. */
+  /** Applies the relay's last answer. No wait means that there is room. */
   heed(waitMs: number | undefined, lagging: readonly Laggard[]): void {
     this.#waitMs = Math.min(waitMs ?? 0, MOST_MS)
     if (this.#waitMs === 0) this.end()
-    if (lagging.length > 0) this.#tell(lagging)
+    if (lagging.length > 0) this.#report(lagging)
   }
 
-  /** Whether a message may go now; then the next one waits. */
+  /** Whether a message may be sent now. If so, the next one has to wait. */
   take(): boolean {
     if (this.#cancel) return false
     if (this.#waitMs > 0) {
@@ -48,23 +48,23 @@ export class Pace {
     return true
   }
 
-  /** Nothing waits any more. */
+  /** Ends the wait. */
   end(): void {
     this.#cancel?.()
     this.#cancel = undefined
   }
 
-  #tell(lagging: readonly Laggard[]): void {
+  #report(lagging: readonly Laggard[]): void {
     const now = this.#context.now()
-    // A clock that was set back must not silence it.
-    if (this.#told !== undefined && Math.abs(now - this.#told) < TELL_MS) return
+    // The absolute difference: a clock that was set back must not suppress the event.
+    if (this.#reportedAt !== undefined && Math.abs(now - this.#reportedAt) < REPORT_MS) return
     const { name, group } = this.#channel
     const members = lagging
       .slice(0, MOST_NAMED)
       .map(({ agentId, waiting }) => ({ agent: toHex(agentId), waiting: Number(waiting) }))
       .filter(({ agent }) => group?.members.has(agent))
     if (members.length === 0) return
-    this.#told = now
+    this.#reportedAt = now
     this.#context.emit({ type: 'lagging', channel: name, members })
   }
 }

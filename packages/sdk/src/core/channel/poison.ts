@@ -1,7 +1,7 @@
 /**
- * Messages that a handler has failed on too often (handling.ts), out of the way of those behind them: on disk until
- * somebody retries or drops them. Their number and bytes are limited. When the limit is reached, nothing more is put
- * aside, so that nothing is lost.
+ * Messages that a handler has failed on too often (handling.ts). They are put aside so that they do not block later
+ * ones, and stay on disk until the application retries or drops them. Their number and bytes are limited. At the limit,
+ * no more are put aside, so that none is lost.
  */
 import { StaticError } from '@static/protocol'
 import type { Change, ChannelId, PoisonRecord, PoisonTotals } from '../../ports.ts'
@@ -9,17 +9,17 @@ import type { AgentContext } from '../agent/context.ts'
 import type { Entry, Inbox } from './inbox.ts'
 import { payloadOf } from './stored-message.ts'
 
-/** What is asked of the agent. */
+/** What it asks of the agent. */
 type PoisonContext = Pick<AgentContext, 'engine' | 'journal' | 'now'>
 
-/** What is asked of the channel. */
+/** What it asks of the channel. */
 export interface PoisonChannel {
   readonly inbox: Inbox
-  /** Something is to be written. */
+  /** Marks the channel as changed, so that it is written at the end of the turn. */
   touch(): void
 }
 
-/** A message that was put aside, and what it says. */
+/** A message that was put aside, with its payload. */
 export interface PutAside {
   readonly record: PoisonRecord
   readonly payload: Uint8Array
@@ -28,9 +28,9 @@ export interface PutAside {
 const MOST_MESSAGES = 1000
 /** Bytes of ciphertext. */
 const MOST_BYTES = 64 * 1024 * 1024
-const MOST_REASON_LETTERS = 1000
+const MOST_REASON_CHARACTERS = 1000
 
-/** What was put aside in one channel. */
+/** The messages put aside in one channel. */
 export class Poison {
   readonly #context: PoisonContext
   readonly #id: ChannelId
@@ -51,26 +51,27 @@ export class Poison {
     return this.#messages === 0
   }
 
-  /** Moves a message here from the inbox; false if there is no room for it. */
+  /** Moves a message here from the inbox. Returns false if there is no room for it. */
   put(entry: Entry, reason: string): boolean {
     if (entry.settled) return true
     const { length } = entry.record.ciphertext
     if (this.#messages >= MOST_MESSAGES || this.#bytes + length > MOST_BYTES) return false
     this.#channel.inbox.remove(entry)
     const putAsideAt = this.#context.now()
-    const record = { ...entry.record, reason: reason.slice(0, MOST_REASON_LETTERS), putAsideAt }
+    const record = { ...entry.record, reason: reason.slice(0, MOST_REASON_CHARACTERS), putAsideAt }
     this.#messages++
     this.#bytes += length
     this.#change({ type: 'putPoison', id: this.#id, record })
     return true
   }
 
-  /** Everything that was put aside, in order. */
+  /** The messages that were put aside, in order. */
   list(): readonly PutAside[] {
     if (this.isEmpty) return []
     return this.#context.journal.poison(this.#id).map((record) => {
       const payload = payloadOf(this.#context.engine, record)
-      if (!payload) throw StaticError.of('store_corrupt', `Message ${record.index}, put aside, is not readable.`)
+      if (!payload)
+        throw StaticError.of('store_corrupt', `Message ${record.index} was put aside and cannot be decoded.`)
       return { record, payload }
     })
   }
@@ -97,7 +98,7 @@ export class Poison {
     await this.#context.journal.written()
   }
 
-  /** What has changed since the last time. */
+  /** Returns the changes since the last call. */
   drain(): readonly Change[] {
     const changes = this.#changes
     this.#changes = []

@@ -1,6 +1,7 @@
 /**
- * Who is in a channel, beyond what the group itself says: the keys of identities, and those who have left and are still
- * in the tree. Any member may remove one that has left, by its signed notice; each tries after a while of its own.
+ * The members of a channel, beyond what the group itself records: the keys of identities, and agents that have left but
+ * are still in the tree. Any member may remove an agent that has left, with its signed notice; each tries after a
+ * random delay.
  */
 import { fromHex, type LeaveNoticeFields, StaticError, toHex } from '@static/protocol'
 import { isLeaveOf, type Member } from '../../mls/index.ts'
@@ -12,7 +13,7 @@ import type { ChannelView } from './host.ts'
 /** What a roster asks of its agent. */
 type RosterContext = Pick<AgentContext, 'agentId' | 'pins' | 'emit' | 'later' | 'chance'>
 
-/** Members remove one that has left after a random time up to this, so that not all try at once. */
+/** Members remove an agent that has left after a random delay up to this, so that not all try at once. */
 const REMOVAL_SPREAD_MS = 5000
 
 /** The roster of one channel. */
@@ -21,7 +22,7 @@ export class Roster {
   readonly #channel: ChannelView
   readonly #committer: Committer
   readonly #leavers: Map<AgentId, LeaverRecord>
-  /** Those of whom the relay says that they have left, by a notice that proves nothing. */
+  /** Agents that have left according to the relay, but with an invalid notice. */
   readonly #unproven = new Set<AgentId>()
   readonly #planned = new Map<AgentId, () => void>()
   #changes: Change[] = []
@@ -39,12 +40,12 @@ export class Roster {
     return leaver && noticeOf(leaver)
   }
 
-  /** Whether the relay delivers nothing to a member any more, although no notice of it proves that it has left. */
+  /** Whether the relay claims that a member has left, without a valid notice. It delivers nothing to that member. */
   isSaidToHaveLeft(agent: AgentId): boolean {
     return this.#unproven.has(agent)
   }
 
-  /** Somebody is in the channel: the first key of an identity is remembered, another one told. */
+  /** Pins the key of a member's identity, or reports that it differs from the pinned one. */
   meet({ agentId, identity }: Member): void {
     const { pins } = this.#context
     const { owner, name } = this.#channel
@@ -54,7 +55,9 @@ export class Roster {
     else this.#context.emit({ type: 'identity_changed', channel: name, identity, known, now: agent })
   }
 
-  /** An agent says that it has left, at this place and with this leaf: the notice of an earlier leave proves nothing. */
+  /**
+   * Handles a notice that an agent has left, here and with its current leaf. A notice of an earlier leave is invalid.
+   */
   leave(id: Uint8Array, notice: LeaveNoticeFields, head: number): void {
     const context = this.#context
     const { channelId, name, group } = this.#channel
@@ -63,9 +66,13 @@ export class Roster {
     // Without a leaf there is nothing to remove.
     if (agent === context.agentId || !member) return
     if (!isLeaveOf(channelId, member, notice) || Number(notice.slot) !== head) {
-      // The relay's word removes nobody. But if the agent wants to come back, the owner can make room for it.
+      // The relay's claim removes no one. But if the agent wants to come back, the owner can replace its leaf.
       this.#unproven.add(agent)
-      context.emit({ type: 'roster_lie', channel: name, detail: `Agent ${agent} has not signed that it left.` })
+      context.emit({
+        type: 'roster_lie',
+        channel: name,
+        detail: `The relay says that agent ${agent} left, but the agent did not sign a notice.`,
+      })
       return
     }
     const leaver = {
@@ -80,12 +87,12 @@ export class Roster {
     this.#plan(leaver)
   }
 
-  /** Those who had left when the agent stopped are still to be removed. */
+  /** Schedules the removal of agents that had left before this agent stopped. */
   resume(): void {
     for (const leaver of this.#leavers.values()) this.#plan(leaver)
   }
 
-  /** A commit has added and removed agents. */
+  /** Handles a commit that added and removed agents. */
   change(by: AgentId, added: readonly AgentId[], removed: readonly AgentId[]): void {
     const { id, name } = this.#channel
     for (const agent of [...removed, ...added]) {
@@ -102,7 +109,7 @@ export class Roster {
     this.#context.emit({ type: 'members_changed', channel: name, by, added, removed })
   }
 
-  /** Nothing is planned any more. */
+  /** Cancels all scheduled removals. */
   stop(): void {
     for (const cancel of this.#planned.values()) cancel()
     this.#planned.clear()
@@ -121,7 +128,7 @@ export class Roster {
     const cancel = context.later(context.chance() * REMOVAL_SPREAD_MS, () => {
       this.#planned.delete(agent)
       this.#remove(leaver).catch((error: unknown) => {
-        // Another member does it, or the next session tries again.
+        // Another member does it, or the next session retries.
         if (!(error instanceof StaticError)) throw error
       })
     })

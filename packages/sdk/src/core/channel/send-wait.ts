@@ -1,20 +1,22 @@
-/** Waiting to send: how long a caller waits, and what the application is told when nothing is taken for a while. */
+/**
+ * Waiting to send: limits how long a caller waits, and notifies the application when nothing is accepted for a while.
+ */
 import type { StaticError } from '@static/protocol'
 import type { Time } from '../../ports.ts'
 import type { AgentContext } from '../agent/context.ts'
 
-/** How long `send` waits. */
+/** Limits how long `send` waits. */
 export interface SendLimits {
-  /** Ends the wait when it is aborted. */
+  /** Ends the wait when aborted. */
   readonly signal?: AbortSignal | undefined
   readonly timeoutMs?: number | undefined
 }
 
-/** The application is told when nothing was taken for so long. */
-const TELL_AFTER_MS = 5000
+/** The application is notified when no message was accepted for this long. */
+const REPORT_AFTER_MS = 5000
 const MS = 1000
 
-/** Calls `cancel` when a limit is reached; the result ends that, and is undefined without limits. */
+/** Calls `cancel` when a limit is reached. Returns a function that stops this; undefined without limits. */
 export function limitSend(
   context: Pick<AgentContext, 'later'>,
   { signal, timeoutMs }: SendLimits,
@@ -25,7 +27,7 @@ export function limitSend(
   const stop =
     timeoutMs === undefined
       ? undefined
-      : context.later(timeoutMs, () => cancel(undefined, `The timeout of ${timeoutMs / MS} s is over.`))
+      : context.later(timeoutMs, () => cancel(undefined, `The timeout of ${timeoutMs / MS} s expired.`))
   if (signal?.aborted) abort()
   else signal?.addEventListener('abort', abort)
   return () => {
@@ -36,18 +38,18 @@ export function limitSend(
 
 /** What a watch asks of its sender. */
 interface Watched {
-  /** Whether a message of the application waits. */
+  /** Whether a message of the application is pending. */
   isWaiting(): boolean
   obstacle(): StaticError
 }
 
-/** Tells the application once for each wait, which ends when a message is taken. One timer serves all messages. */
+/** Notifies the application once per wait, which ends when a message is accepted. One timer serves all messages. */
 export class SendWatch {
   readonly #context: Pick<AgentContext, 'now' | 'later' | 'emit'>
   readonly #channel: string
   readonly #watched: Watched
   #since: Time = 0
-  #isTold = false
+  #isReported = false
   #cancel: (() => void) | undefined
 
   constructor(context: Pick<AgentContext, 'now' | 'later' | 'emit'>, channel: string, watched: Watched) {
@@ -56,15 +58,15 @@ export class SendWatch {
     this.#watched = watched
   }
 
-  /** A message waits. */
+  /** A message is pending. */
   begin(): void {
-    if (!this.#cancel) this.#lookAfter(TELL_AFTER_MS)
+    if (!this.#cancel) this.#lookAfter(REPORT_AFTER_MS)
   }
 
-  /** A message was taken, or is the first to wait. */
+  /** A message was accepted, or is the first to wait. */
   progress(): void {
     this.#since = this.#context.now()
-    this.#isTold = false
+    this.#isReported = false
   }
 
   stop(): void {
@@ -79,13 +81,13 @@ export class SendWatch {
   #look(): void {
     this.#cancel = undefined
     if (!this.#watched.isWaiting()) return
-    const left = this.#since + TELL_AFTER_MS - this.#context.now()
+    const left = this.#since + REPORT_AFTER_MS - this.#context.now()
     if (left > 0) return this.#lookAfter(left)
-    if (!this.#isTold) {
-      this.#isTold = true
+    if (!this.#isReported) {
+      this.#isReported = true
       const since = this.#since
       this.#context.emit({ type: 'waiting', channel: this.#channel, error: this.#watched.obstacle(), since })
     }
-    this.#lookAfter(TELL_AFTER_MS)
+    this.#lookAfter(REPORT_AFTER_MS)
   }
 }

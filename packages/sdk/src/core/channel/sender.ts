@@ -1,7 +1,7 @@
 /**
- * Own messages of one channel: from `send` to the relay's answer. A message is encrypted when there is room, stored,
- * then sent. When the group has moved on meanwhile the relay refuses it; it is then opened again by its own key and
- * encrypted for the new epoch under the same id, in order with the others.
+ * This agent's messages in one channel, from `send` to the relay's answer. A message is encrypted when there is room,
+ * stored, then sent. If the group has moved to another epoch meanwhile, the relay refuses it; it is then decrypted with
+ * its message key and encrypted for the new epoch under the same id, in order with the others.
  */
 import { message, StaticError } from '@static/protocol'
 import { SendMessageRequestSchema, type SendMessageResponse } from '@static/protocol/relay'
@@ -19,7 +19,7 @@ import { Pace } from './pace.ts'
 import { limitSend, type SendLimits, SendWatch } from './send-wait.ts'
 import type { Standing } from './standing.ts'
 
-/** A payload that waits to be encrypted. */
+/** A payload that is queued for encryption. */
 interface Waiting extends Sending {
   readonly kind: FrameKind
   readonly payload: Uint8Array
@@ -30,18 +30,18 @@ type SenderContext = Pick<AgentContext, 'engine' | 'session' | 'now' | 'random' 
 
 /** What a sender asks of its membership. */
 export interface SenderHost extends Turn {
-  /** The relay has taken at least so many commits. */
+  /** The relay has accepted at least `head` commits. */
   raiseHead(head: number): void
-  /** Why nothing can be sent at the moment, if the channel knows. */
+  /** Why nothing can be sent now, if the channel knows. */
   obstacle(): StaticError | undefined
 }
 
-/** How often the first message is sent again for being out of order, without one that is taken. */
+/** How often the first message is resent as out of order before one is accepted. */
 const MOST_REORDERS = 5
 
 /**
- * How many generations of an epoch may be used up by messages that the relay refuses. The others allow 1,024
- * (sender-trust.ts); without new keys nothing is encrypted beyond this.
+ * How many generations of an epoch may be used up by messages that the relay refuses. Other members allow 1,024
+ * (sender-trust.ts). Beyond this, nothing is encrypted without new keys.
  */
 const MOST_BURNT = 768
 
@@ -54,20 +54,20 @@ export class Sender {
   readonly #outbox: Outbox
   readonly #pace: Pace
   #waiting: Waiting[] = []
-  /** The counter of the last message that was encrypted, and the hash of its frame. */
+  /** The counter of the last encrypted message, and the hash of its frame. */
   counter: number
   ownHash: Uint8Array
-  /** How many were encrypted since this agent last replaced its keys. */
+  /** The number of messages encrypted since this agent last replaced its keys. */
   sentSinceRekey: number
   #notBefore = 0
   #cancel: (() => void) | undefined
-  /** Why the relay takes nothing at the moment, for a reason that passes by itself. */
+  /** Why the relay accepts nothing now, if the reason is temporary. */
   #refusal: StaticError | undefined
   readonly #watch: SendWatch
   #reorders = 0
-  /** Why the relay takes nothing of what is under way. */
+  /** Why the relay refuses all unanswered messages. */
   #blockedBy: StaticError | undefined
-  /** The relay took nothing when it was last asked: one message at a time tries whether it does again. */
+  /** The relay refused the last message, so messages are tried one at a time. */
   #isProbing = false
 
   constructor(
@@ -93,15 +93,15 @@ export class Sender {
   }
 
   /**
-   * Sends; fulfilled when the relay has it durably.
+   * Sends a message. Resolves when the relay has stored it durably.
    *
-   * @throws {StaticError} what ended the channel, `fork_detected`, or why the relay does not take it
+   * @throws {StaticError} what ended the channel, `fork_detected`, or the reason why the relay refuses it
    */
   async send(kind: FrameKind, payload: Uint8Array, limits: SendLimits = {}): Promise<Receipt> {
     const refusal = this.#standing.refusal()
     if (refusal) throw refusal
     if (limits.signal?.aborted) {
-      const text = 'The message was not sent, and will not be. The signal was aborted before the call.'
+      const text = 'The message was not sent and will not be. The signal was aborted before the call.'
       throw StaticError.of('cancelled', text, { cause: limits.signal.reason })
     }
     const { promise, resolve, reject } = Promise.withResolvers<Receipt>()
@@ -110,20 +110,20 @@ export class Sender {
     this.#waiting.push(waiting)
     if (kind === 'payload') this.#watch.begin()
     this.#host.work()
-    const forget = limitSend(this.#context, limits, (cause, words) => this.#cancelSend(waiting, cause, words))
+    const forget = limitSend(this.#context, limits, (cause, reason) => this.#cancelSend(waiting, cause, reason))
     return await (forget === undefined ? promise : promise.finally(forget))
   }
 
-  /** How many generations of this epoch were used up by messages that the relay refused. */
+  /** The number of generations of this epoch used up by messages that the relay refused. */
   get burnt(): number {
     const [first] = this.#outbox.isSettled ? this.#outbox.unanswered : []
-    // What was refused is encrypted anew, from its first counter on.
+    // Refused messages are encrypted again, from the first one's counter on.
     return this.#channel.group?.burnt(first ? first.record.counter - 1 : this.counter) ?? 0
   }
 
   /**
-   * Encrypts what there is room for. The group must be in use and stay so until the turn is over. `rekeyFailure`: the keys
-   * cannot be replaced at the moment.
+   * Encrypts as many queued messages as there is room for. The group must stay in use until the end of the turn.
+   * `rekeyFailure`: why the keys cannot be replaced now.
    */
   work(group: GroupState, rekeyFailure: StaticError | undefined): void {
     if (this.#context.now() < this.#notBefore) return
@@ -140,17 +140,17 @@ export class Sender {
     }
   }
 
-  /** Something has changed for what waits. */
+  /** Retries queued messages after a change. */
   retry(): void {
     this.#host.work()
   }
 
-  /** What was drained is on disk. */
+  /** Called when everything that was drained is on disk. */
   written(): void {
     this.#outbox.written()
   }
 
-  /** Sends what is stored. */
+  /** Sends stored messages. */
   transmit(): void {
     if (this.#context.now() < this.#notBefore) return
     const { session } = this.#context
@@ -173,24 +173,24 @@ export class Sender {
     }
   }
 
-  /** The session is over. */
+  /** The session is lost. */
   lose(): void {
     this.#blockedBy = undefined
     this.#refusal = undefined
     this.#outbox.lose()
   }
 
-  /** An own entry passes in the log: the hash of its body, if it is one of these. */
+  /** Handles this agent's entry in the log. Returns the hash of its body; undefined if there is no such message. */
   pass(messageId: Uint8Array, index: number): Uint8Array | undefined {
     return this.#outbox.pass(messageId, index)
   }
 
-  /** What waits is not sent; what is under way stays so. */
+  /** Rejects all queued messages. Encrypted ones continue. */
   refuse(error: StaticError): void {
     for (const waiting of this.#waiting.splice(0)) waiting.reject(error)
   }
 
-  /** Nothing will be sent any more. */
+  /** Rejects all messages. Nothing more is sent. */
   fail(error: StaticError): void {
     this.#cancel?.()
     this.#pace.end()
@@ -203,20 +203,20 @@ export class Sender {
     return this.#outbox.drain()
   }
 
-  /** The caller does not wait any longer. What is encrypted goes out all the same: others follow it in the chain. */
-  #cancelSend(waiting: Waiting, cause: unknown, words: string): void {
+  /** Ends a caller's wait. An encrypted message is still sent, because later ones follow it in the chain. */
+  #cancelSend(waiting: Waiting, cause: unknown, reason: string): void {
     const at = this.#waiting.indexOf(waiting)
-    const why = `${words} Waiting for: ${this.#obstacle.message}`
+    const why = `${reason} Waiting for: ${this.#obstacle.message}`
     if (at >= 0) {
       this.#waiting.splice(at, 1)
-      waiting.reject(StaticError.of('cancelled', `The message was not sent, and will not be. ${why}`, { cause }))
+      waiting.reject(StaticError.of('cancelled', `The message was not sent and will not be. ${why}`, { cause }))
     } else {
-      const text = `The message may still arrive: it is stored and is sent when it can be. Do not send it again. ${why}`
+      const text = `The message may still arrive: it is stored and will be sent as soon as possible. Do not send it again. ${why}`
       waiting.reject(StaticError.of('send_pending', text, { cause }))
     }
   }
 
-  /** The agent's own heartbeats are nothing that an application waits for. */
+  /** Whether a message of the application is pending. The agent's own heartbeats do not count. */
   get #isPayloadWaiting(): boolean {
     return (
       this.#waiting.some(({ kind }) => kind === 'payload') ||
@@ -224,7 +224,7 @@ export class Sender {
     )
   }
 
-  /** Why what waits is not sent, or not answered. */
+  /** Why pending messages are not sent or not answered. */
   get #obstacle(): StaticError {
     return this.#refusal ?? this.#host.obstacle() ?? StaticError.of('unavailable', 'The relay has not answered yet.')
   }
@@ -264,7 +264,7 @@ export class Sender {
         this.#watch.progress()
         if (outcome.body.case === 'sendMessage') this.#pace.heed(outcome.body.value.waitMs, outcome.body.value.lagging)
         this.#outbox.answer(message, Number((outcome.body.value as SendMessageResponse).index))
-        // Without it, the message is sent again after a crash, and answered in the same way.
+        // If a crash undoes this, the message is sent again and gets the same answer.
         this.#host.touchLater()
         break
       case 'lost':
@@ -290,8 +290,10 @@ export class Sender {
         if (last >= message.record.counter && last >= (first?.record.counter ?? 0)) {
           this.#host.break(rolledBack(`${last} messages sent`, `${message.record.counter} messages sent`))
         } else if (message === first && ++this.#reorders > MOST_REORDERS) {
-          // Those behind another that was refused are out of order by that; the first one follows what was answered.
-          this.#host.break(StaticError.of('mls_error', `The relay has lost messages of this agent after ${last}.`))
+          // Messages behind a refused one are out of order for that reason. The first one follows an answered message.
+          this.#host.break(
+            StaticError.of('mls_error', `The relay has lost messages that this agent sent after number ${last}.`),
+          )
         }
         return
       }
@@ -307,10 +309,10 @@ export class Sender {
         return
       default:
         if (refusal.lagging.length > 0) this.#pace.heed(undefined, refusal.lagging)
-        // The channel or the account is in the way: of those that follow none would be taken, either.
+        // The channel or the account is the reason, so later messages would be refused as well.
         this.#blockedBy = refusalError(refusal)
         this.#refusal = undefined
-        // Otherwise each of those that wait would try, one after the other.
+        // Otherwise each queued message would be tried, one after the other.
         if (this.#isProbing && this.#outbox.unanswered.length === 1) this.refuse(this.#blockedBy)
         this.#isProbing = true
         this.#outbox.refuse(message, this.#blockedBy)
@@ -322,16 +324,16 @@ export class Sender {
     this.#notBefore = Math.max(this.#notBefore, context.now() + milliseconds)
     this.#cancel?.()
     this.#cancel = context.later(this.#notBefore - context.now(), () => {
-      // By the clock a timer may be a little early, and nothing else would wake it.
+      // By the clock, the timer may fire a little early, and nothing else would wake this up.
       this.#notBefore = 0
       this.#host.work()
     })
   }
 
-  /** Everything is answered: what was refused goes out again, encrypted anew if it must be. */
+  /** Sends refused messages again once all answers have arrived, encrypted again if necessary. */
   #recover(group: GroupState, rekeyFailure: StaticError | undefined): void {
     const isExhausted = this.burnt >= MOST_BURNT
-    // With new keys they can be encrypted anew.
+    // They can be encrypted again with new keys.
     if (isExhausted && !this.#blockedBy && !rekeyFailure) return
     if (this.#blockedBy) this.#outbox.refuseAll(this.#blockedBy)
     else if (isExhausted && rekeyFailure) this.#outbox.refuseAll(exhausted(this.burnt, rekeyFailure))
@@ -343,7 +345,7 @@ export class Sender {
     if (first === undefined || sameBytes) {
       this.#outbox.recover(undefined)
     } else {
-      // What the first one followed is what the first of the rest follows now.
+      // The first remaining message now follows what the first unanswered one followed.
       const base = this.#frameOf(first)
       this.counter = base.counter - 1
       group.rewind(this.counter)
@@ -364,6 +366,6 @@ export class Sender {
 }
 
 function exhausted(burnt: number, cause: StaticError): StaticError {
-  const text = `The relay has refused ${burnt} messages since the keys were last replaced, and they cannot be replaced: ${cause.message} Send again later.`
+  const text = `The relay has refused ${burnt} messages since the keys were last replaced, and the keys cannot be replaced now: ${cause.message} Send again later.`
   return StaticError.of(cause.code, text, { cause })
 }

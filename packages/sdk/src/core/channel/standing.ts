@@ -1,4 +1,4 @@
-/** How a membership stands, as its record says: joined or leaving, forked, broken, and when its keys were replaced. */
+/** The standing of a membership, as recorded: joined or leaving, forked, broken, and when its keys were replaced. */
 import { type ErrorCode, ERRORS, StaticError } from '@static/protocol'
 import type { AgentId, ChannelRecord } from '../../ports.ts'
 
@@ -8,7 +8,7 @@ export type StandingRecord = Pick<
   'state' | 'rekeyDue' | 'rekeyedAt' | 'fork' | 'broken' | 'leafKeys' | 'offeredBy' | 'offeredAt'
 >
 
-/** The error for a channel that cannot be used any more. */
+/** The error for a channel that can no longer be used. */
 export function channelError(code: ErrorCode, name: string): StaticError {
   const text = code === 'not_found' ? `Channel ${name} was deleted.` : `Channel ${name}: ${ERRORS[code].help}`
   return StaticError.of(code, text)
@@ -19,10 +19,10 @@ export class Standing {
   readonly #touch: () => void
   readonly #name: string
   #record: StandingRecord
-  /** Nothing continues here in this life of the agent. */
+  /** The error that ended the channel until the agent restarts. */
   #endedBy: StaticError | undefined
 
-  /** `touch` is called when there is something to write. */
+  /** Calls `touch` when there is something to write. */
   constructor(record: StandingRecord & Pick<ChannelRecord, 'name'>, touch: () => void) {
     const { state, rekeyDue, rekeyedAt, fork, broken, leafKeys, offeredBy, offeredAt } = record
     this.#record = { state, rekeyDue, rekeyedAt, fork, broken, leafKeys, offeredBy, offeredAt }
@@ -34,7 +34,7 @@ export class Standing {
     return this.#record
   }
 
-  /** Why nothing continues here, if so. */
+  /** Why the channel cannot continue, if so. */
   get failure(): StaticError | undefined {
     const { state, broken } = this.#record
     if (this.#endedBy) return this.#endedBy
@@ -43,13 +43,13 @@ export class Standing {
     return state === 'ended' ? channelError('removed', this.#name) : undefined
   }
 
-  /** Whether messages go out. One who joins by an invite says hello before it is in. */
+  /** Whether messages are sent. An agent that joins with an invite says hello before it has fully joined. */
   get isTalking(): boolean {
     const { state, fork } = this.#record
     return (state === 'joined' || state === 'joining') && fork === undefined
   }
 
-  /** Why nothing can be sent or committed, if so; a fork that this member has caused is no reason. */
+  /** Why nothing can be sent or committed, if so. A fork caused by `despiteForkOf` is ignored. */
   refusal(despiteForkOf?: AgentId): StaticError | undefined {
     const { fork } = this.#record
     const isForked = fork !== undefined && fork !== despiteForkOf
@@ -61,7 +61,7 @@ export class Standing {
     this.#touch()
   }
 
-  /** The first error that ends it is the one that everybody gets. */
+  /** Ends the channel. If called again, the first error stays. */
   end(error: StaticError): void {
     this.#endedBy ??= error
   }

@@ -1,6 +1,6 @@
 /**
- * What a member does by itself: it replaces its keys after a time and a number of messages, and tells the others what it
- * has seen when nobody else did. Not all members at once: each adds a share of its own to the time.
+ * Automatic tasks of a member: it replaces its keys after a time or a number of messages, and sends a heartbeat with
+ * what it has seen if no other member has. Each member adds a random share to these times, so that not all act at once.
  */
 import { StaticError } from '@static/protocol'
 import type { Time } from '../../ports.ts'
@@ -11,7 +11,7 @@ import type { Intake } from './intake.ts'
 import type { Sender } from './sender.ts'
 import type { Standing } from './standing.ts'
 
-/** What upkeep works with. */
+/** The parts that upkeep uses. */
 export interface UpkeepParts {
   readonly sender: Sender
   readonly committer: Committer
@@ -19,12 +19,12 @@ export interface UpkeepParts {
   readonly intake: Intake
 }
 
-/** When the keys are replaced. */
+/** The keys are replaced after this time or this many messages. */
 const REKEY_MS = 24 * 60 * 60 * 1000
 const REKEY_MESSAGES = 10_000
-/** Well before MOST_BURNT, where sending stops: a burst that is refused burns 64 at once. */
+/** Well below MOST_BURNT, where sending stops: a refused burst burns 64 at once. */
 const REKEY_BURNT = 512
-/** After so long without a word of this agent or a newer one of the others, and a little more, a heartbeat tells. */
+/** A heartbeat follows after this time, plus a random share of the spread, if no message has reported what was seen. */
 const HEARTBEAT_MS = 60_000
 const HEARTBEAT_SPREAD_MS = 15_000
 
@@ -36,12 +36,12 @@ export class Upkeep {
   /** Between 0 and 1. */
   readonly #share: number
   #rekeying: Promise<unknown> | undefined
-  /** Why the last re-key has failed: not again by itself before the next tick or session. */
+  /** Why the last rekey failed. It is not retried automatically before the next tick or session. */
   #failure: StaticError | undefined
-  /** Since when something was seen that nobody was told of, and its index. */
-  #untoldSince: Time | undefined
-  #untoldIndex = 0
-  /** When the owner last said which epoch is the group's. */
+  /** Since when an entry was seen that no message has reported, and its index. */
+  #unreportedSince: Time | undefined
+  #unreportedIndex = 0
+  /** When this agent, as the owner, last confirmed the group's epoch. */
   #spokeAt: Time = 0
 
   constructor(context: Pick<AgentContext, 'now' | 'chance'>, channel: ChannelView, parts: UpkeepParts) {
@@ -51,88 +51,88 @@ export class Upkeep {
     this.#share = context.chance()
   }
 
-  /** Whether a commit without change must follow before anybody is told of the last add. */
+  /** Whether a commit without changes must follow before the last add is complete. */
   get isRekeyDue(): boolean {
     return this.#parts.standing.record.rekeyDue
   }
 
-  /** Why the keys could not be replaced when it was tried last. */
+  /** Why the last attempt to replace the keys failed, if it did. */
   get rekeyFailure(): StaticError | undefined {
     return this.#failure
   }
 
-  /** Replaces this agent's keys; one commit is enough, however often it becomes due before it is done. */
+  /** Replaces this agent's keys. Concurrent calls share one commit. */
   async rekey(): Promise<void> {
     if (!this.#rekeying) {
       const { promise, resolve, reject } = Promise.withResolvers<unknown>()
-      // First: to ask for the commit may be to find it due.
+      // Set before the commit is requested, because the request may find a rekey due.
       this.#rekeying = promise.finally(() => (this.#rekeying = undefined))
       this.#parts.committer
         .commit(() => ({}), { urgent: true })
         .then(resolve, (error: unknown) => {
           this.#failure = StaticError.from(error)
           reject(error)
-          // What waits for new keys fails, if it cannot do without.
+          // Messages that need new keys fail now.
           this.#parts.sender.retry()
         })
     }
     await this.#rekeying
   }
 
-  /** Replaces the keys if the last add or the messages ask for it, unless that has just failed. */
+  /** Replaces the keys if the last add or the number of messages requires it, unless that has just failed. */
   check(): void {
     const { sentSinceRekey, burnt } = this.#parts.sender
     if (this.#failure) return
     if (this.isRekeyDue || sentSinceRekey >= REKEY_MESSAGES || burnt >= REKEY_BURNT) this.#rekeySoon()
   }
 
-  /** What has failed may be tried again. */
+  /** Allows a failed rekey to be retried. */
   retry(): void {
     this.#failure = undefined
     this.check()
   }
 
-  /** As the owner: says which epoch is the group's, since some members may be in another. At most once a minute. */
+  /** As the owner: sends a heartbeat to confirm the group's epoch, since members may differ. At most once a minute. */
   speak(): void {
     const { sender, standing } = this.#parts
     const now = this.#context.now()
     if (standing.refusal() || Math.abs(now - this.#spokeAt) < HEARTBEAT_MS) return
     this.#spokeAt = now
-    // If it fails, the next message says the same.
+    // If it fails, the next message confirms the same.
     sender.send('heartbeat', new Uint8Array()).catch(() => {})
   }
 
-  /** Time has passed. */
+  /** Does what is due. Called regularly. */
   tick(now: Time): void {
     const { intake, standing, sender } = this.#parts
     if (!intake.isOnline || standing.record.state !== 'joined' || standing.refusal()) return
     this.retry()
     if (now - standing.record.rekeyedAt > REKEY_MS * (1 + this.#share / 10)) this.#rekeySoon()
-    if (this.#untoldSince === undefined || this.#channel.group?.members.size === 1) return
-    if (now - this.#untoldSince < HEARTBEAT_MS + this.#share * HEARTBEAT_SPREAD_MS) return
-    this.#untoldSince = undefined
-    // If it fails, the next message tells the same.
+    if (this.#unreportedSince === undefined || this.#channel.group?.members.size === 1) return
+    if (now - this.#unreportedSince < HEARTBEAT_MS + this.#share * HEARTBEAT_SPREAD_MS) return
+    this.#unreportedSince = undefined
+    // If it fails, the next message reports the same.
     sender.send('heartbeat', new Uint8Array()).catch(() => {})
   }
 
-  /** Something was seen that nobody was told of. */
+  /** An entry was seen that no message has reported yet. */
   saw(): void {
-    this.#untoldSince ??= this.#context.now()
-    this.#untoldIndex = this.#channel.history.position.index
+    this.#unreportedSince ??= this.#context.now()
+    this.#unreportedIndex = this.#channel.history.position.index
   }
 
-  /** Another has told what it had seen. */
+  /** Another member has reported what it has seen. */
   heard(): void {
-    if (this.#channel.history.confirmed >= this.#untoldIndex) this.told()
+    if (this.#channel.history.confirmed >= this.#unreportedIndex) this.reported()
   }
 
-  /** A message of this agent tells what it has seen. */
-  told(): void {
-    this.#untoldSince = undefined
+  /** This agent has sent a message, which reports what it has seen. */
+  reported(): void {
+    this.#unreportedSince = undefined
   }
 
   #rekeySoon(): void {
-    // Whoever waits for it hears of its failure; otherwise it is due again.
+    // Callers of `rekey` get the error; otherwise it becomes due again.
     this.rekey().catch(() => {})
   }
 }

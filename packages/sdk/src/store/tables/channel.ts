@@ -67,7 +67,10 @@ export const CHANNEL: Table<ChannelRow> = {
   key: ['id'],
 }
 
-/** The row of a channel. Keeps `position` and `epoch`: a copy without them would take longer, and this runs for every message. */
+/**
+ * The row of a channel. Keeps `position` and `epoch`: a copy without them would take longer, and this runs for every
+ * message.
+ */
 export function channelRow(record: ChannelRecord): ChannelRow {
   const { index, hash, slot } = record.position
   const { epoch } = record

@@ -1,0 +1,51 @@
+/** A session with the relay: requests, responses and pushes. */
+import type { StaticError } from '@static/protocol'
+import type { AckPosition, ClientMessage, Error as Refusal, ServerMessage } from '@static/protocol/relay'
+
+/** A request to the relay. */
+export type RequestBody = Exclude<ClientMessage['body'], { readonly case: undefined }>
+/** A response or push from the relay. */
+export type ServerBody = Exclude<ServerMessage['body'], { readonly case: undefined }>
+
+/** The result of a request. */
+export type Outcome =
+  | { readonly type: 'answered'; readonly body: ServerBody }
+  | { readonly type: 'refused'; readonly error: Refusal }
+  /** The session ended before the answer came, or there was no session. Whether the relay acted is unknown. */
+  | { readonly type: 'lost'; readonly error: StaticError }
+
+/** How a session was opened. */
+export interface SessionInfo {
+  readonly way: 'quic' | 'grpc'
+  /** Number of this agent's KeyPackages that the relay holds. */
+  readonly keyPackages: number
+  /** The relay's nonce of this session. Proofs in join requests are bound to it. */
+  readonly nonce: Uint8Array
+  /** Whether the agent is a guest, that is, acts for no account. */
+  readonly guest: boolean
+}
+
+/** Receives the events of the session, in order. */
+export interface SessionListener {
+  /** A session is open. All earlier requests have been answered or lost. */
+  opened(info: SessionInfo): void
+  /** A message that the relay sent without being asked. */
+  push(body: ServerBody): void
+  /** The session is lost; the agent reconnects. */
+  lost(reason: StaticError): void
+  /** The relay behind an endpoint is now known. Later sessions must reach the same one. */
+  pin(endpoint: string, relayId: Uint8Array): void
+}
+
+/** A session with the relay. It reconnects whenever it is lost, until it is closed. */
+export interface RelaySession {
+  /** Sends a request. `done` is called once, never before `request` has returned, and in order with pushes. */
+  request(body: RequestBody, done: (outcome: Outcome) => void): void
+  /** Acknowledges entries; does nothing if no session is open. */
+  ack(positions: readonly Pick<AckPosition, 'channelId' | 'index'>[]): void
+  /** Until `release`, pongs are withheld: the relay does not learn what was read and sends at most 256 KiB more. */
+  hold(): void
+  release(): void
+  /** Closes the session. Pending requests are lost. */
+  close(): Promise<void>
+}

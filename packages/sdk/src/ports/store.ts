@@ -1,0 +1,332 @@
+/**
+ * The agent's database.
+ *
+ * Everything that one wake-up changes (ratchets, cursor, outbox and inbox) is written in one transaction, so a crash
+ * leaves all of it or none. Small data is kept in memory and read once, when the agent starts.
+ */
+
+/** Milliseconds since the Unix epoch. */
+export type Time = number
+/** 32 hexadecimal digits. */
+export type ChannelId = string
+/** SHA-256 of an agent's public key, 64 hexadecimal digits. */
+export type AgentId = string
+
+/** The agent's identity. Created once, at the first start. */
+export interface IdentityRecord {
+  /** The name that the application gave the agent. */
+  readonly identity: Uint8Array
+  /** Ed25519. */
+  readonly publicKey: Uint8Array
+  readonly secretKey: Uint8Array
+}
+
+/** A KeyPackage that can still be used to join a channel. */
+export interface KeyPackageRecord {
+  /** KeyPackageRef, hexadecimal. */
+  readonly ref: string
+  readonly keyPackage: Uint8Array
+  readonly privatePart: Uint8Array
+  readonly createdAt: Time
+  /** Whether it was made for the relay's pool. The others were handed to the application. */
+  readonly pooled: boolean
+}
+
+/** The agent's position in a channel's log: the last entry that it has processed. */
+export interface PositionRecord {
+  readonly index: number
+  readonly hash: Uint8Array
+  readonly slot: number
+}
+
+/** How the current epoch began here, and what happened to commits in it. */
+export interface EpochPlace {
+  /** The last entry before its first one. */
+  readonly index: number
+  /** The counter of this agent's last message before it. */
+  readonly counter: number
+  /** Whether this agent created or followed the commit that began it. An agent that joins by a Welcome cannot know. */
+  readonly isProven: boolean
+  /** Agents whose commits were skipped in it. Two are enough. */
+  readonly leftOut: readonly AgentId[]
+  /**
+   * The sender of the last commit that only this agent may be unable to follow; until another member shows its epoch.
+   */
+  readonly doubted: AgentId | undefined
+}
+
+/** The small part of a channel's state, which changes with every message. */
+export interface ChannelRecord {
+  readonly id: ChannelId
+  readonly name: string
+  /** Agent id of the owner. */
+  readonly owner: AgentId
+  /**
+   * - `founding`: the Welcome of this agent's new channel exists, the channel is not registered yet.
+   * - `offered`: a Welcome is waiting to be accepted.
+   * - `joining`: entered with an invite, not yet greeted by the owner.
+   * - `joined`: in use.
+   * - `leaving`: Leave is in progress.
+   * - `ended`: left, removed or deleted; kept until the application has read the rest of the inbox.
+   */
+  readonly state: 'founding' | 'offered' | 'joining' | 'joined' | 'leaving' | 'ended'
+  readonly position: PositionRecord
+  readonly epoch: EpochPlace
+  /** Counter of this agent's last message, and the hash of its plaintext frame: this agent's own chain. */
+  readonly counter: number
+  readonly ownHash: Uint8Array
+  /** Whether the commit that must follow the first add to a single-member group is still due. */
+  readonly rekeyDue: boolean
+  readonly rekeyedAt: Time
+  readonly sentSinceRekey: number
+  /** Set if members were shown different histories: the agent whose message revealed it. Sending has stopped. */
+  readonly fork: AgentId | undefined
+  /** If the group is broken, the error code that the application gets. */
+  readonly broken: string | undefined
+  /**
+   * The encryption key of this agent's leaf and, while a commit of this agent is unanswered, that of the next leaf: a
+   * Leave names them. Kept here so that a channel with an unreadable group can still be left. None before a Welcome was
+   * read.
+   */
+  readonly leafKeys: readonly Uint8Array[]
+  /**
+   * No message beyond this index was delivered to the application. Exact after an orderly close, else an upper bound.
+   */
+  readonly givenUpTo: number
+  /** For an offer: the agent that created the Welcome, and when it arrived. */
+  readonly offeredBy: AgentId | undefined
+  readonly offeredAt: Time
+}
+
+/** The group of an epoch, written once per commit. Its ratchet rows change with every message. */
+export interface EpochRecord {
+  /** `encodeGroup`. */
+  readonly group: Uint8Array
+  /** Leaf → `encodeRow`. Replaces all rows of the channel. */
+  readonly rows: ReadonlyMap<number, Uint8Array>
+}
+
+/** A commit by this agent that the relay has not answered yet. */
+export interface PendingCommitRecord {
+  readonly messageId: Uint8Array
+  readonly slot: number
+  /** The encoded SendCommitRequest. The same bytes are sent again after a crash. */
+  readonly request: Uint8Array
+  /** SHA-256 of the entry's body, which continues the hash chain: the relay returns own entries without their body. */
+  readonly bodyHash: Uint8Array
+  readonly next: EpochRecord
+  /** The purpose of the commit, as JSON defined by the layer above. */
+  readonly purpose: string
+}
+
+/** Progress of another sender in a channel. */
+export interface SenderRecord {
+  readonly agent: AgentId
+  readonly counter: number
+  /** Hash of its last message in this channel: the sender's own chain. */
+  readonly ownHash: Uint8Array
+  /** Whether the application chose to continue although this sender has seen a different log. */
+  readonly accepted: boolean
+}
+
+/** An agent that has left a channel, with its signed notice. */
+export interface LeaverRecord {
+  readonly agent: AgentId
+  readonly publicKey: Uint8Array
+  /** Head of the log when it left. */
+  readonly slot: number
+  readonly leafKeys: readonly Uint8Array[]
+  readonly signature: Uint8Array
+}
+
+/** An invite issued by this agent, with the agent's own count of uses. */
+export interface InviteRecord {
+  /** Invite id, hexadecimal. */
+  readonly id: string
+  readonly channel: ChannelId
+  /** S, from which all other keys of the invite are derived. */
+  readonly secret: Uint8Array
+  readonly expiresAt: Time
+  readonly maxUses: number
+  readonly uses: number
+  /** Uses that were given back. The relay counts them as used. */
+  readonly returned: number
+  readonly revoked: boolean
+}
+
+/** An agent that has joined, or is joining, with an invite of this agent. */
+export interface JoinerRecord {
+  readonly channel: ChannelId
+  readonly agent: AgentId
+  readonly invite: string
+  /** Nonce of its request: a repeated request is not a second use. */
+  readonly nonce: Uint8Array
+  readonly keyPackageHash: Uint8Array
+  /** `taken`: a use is reserved. `added`: the commit is accepted. `here`: it said hello. `gone`: it is not a member. */
+  readonly state: 'taken' | 'added' | 'here' | 'gone'
+  /** When it entered this state; relevant for `added`. */
+  readonly since: Time
+}
+
+/** A join by invite token that is in progress. */
+export interface AttemptRecord {
+  readonly invite: string
+  readonly channel: ChannelId
+  readonly name: string
+  readonly owner: AgentId
+  readonly secret: Uint8Array
+  readonly expiresAt: Time
+  readonly nonce: Uint8Array
+  readonly keyPackage: Uint8Array
+}
+
+/** A message of this agent, kept until its entry has come back in the log. */
+export interface OutboxRecord {
+  readonly messageId: Uint8Array
+  readonly counter: number
+  readonly control: boolean
+  readonly slot: number
+  readonly ciphertext: Uint8Array
+  /** Decrypts `ciphertext`, so that it can be encrypted again for another epoch. */
+  readonly messageKey: Uint8Array
+}
+
+/**
+ * A message that the application has not settled yet. Stored as ciphertext with its message key, never as plaintext.
+ */
+export interface InboxRecord {
+  readonly index: number
+  readonly messageId: Uint8Array
+  readonly sender: AgentId
+  /** The name that the sender's key claims. */
+  readonly identity: Uint8Array
+  readonly epoch: number
+  readonly receivedAt: Time
+  readonly ciphertext: Uint8Array
+  readonly messageKey: Uint8Array
+  /** The number of attempts that a handler has started, as far as recorded. */
+  readonly attempts: number
+}
+
+/** A message that a handler has failed on too often: put aside until the application retries or drops it. */
+export interface PoisonRecord extends InboxRecord {
+  /** The handler's last error. */
+  readonly reason: string
+  readonly putAsideAt: Time
+}
+
+/** One change in a transaction. */
+export type Change =
+  | { readonly type: 'putKeyPackage'; readonly record: KeyPackageRecord }
+  | { readonly type: 'dropKeyPackage'; readonly ref: string }
+  | { readonly type: 'putChannel'; readonly record: ChannelRecord }
+  /** Deletes the channel and everything that belongs to it. */
+  | { readonly type: 'dropChannel'; readonly id: ChannelId }
+  /** The pending Welcome of a new channel or an offer. After use, its hash, by which the same Welcome is recognized. */
+  | { readonly type: 'putWelcome'; readonly id: ChannelId; readonly welcome: Uint8Array | undefined }
+  /**
+   * Adopts an epoch and drops the previous group, its rows and its pending commit. Undefined: the channel has no group
+   * any more.
+   */
+  | { readonly type: 'putEpoch'; readonly id: ChannelId; readonly epoch: EpochRecord | undefined }
+  /** Replaces the current group by one whose commit key is used up. */
+  | { readonly type: 'putGroup'; readonly id: ChannelId; readonly group: Uint8Array }
+  | { readonly type: 'putRow'; readonly id: ChannelId; readonly leaf: number; readonly row: Uint8Array }
+  | { readonly type: 'putPending'; readonly id: ChannelId; readonly pending: PendingCommitRecord | undefined }
+  | { readonly type: 'putSender'; readonly id: ChannelId; readonly sender: SenderRecord }
+  | { readonly type: 'dropSender'; readonly id: ChannelId; readonly agent: AgentId }
+  | { readonly type: 'putOutbox'; readonly id: ChannelId; readonly record: OutboxRecord }
+  /** The relay has stored the message: only the hash of its body is kept, until the entry has come back in the log. */
+  | {
+      readonly type: 'answerOutbox'
+      readonly id: ChannelId
+      readonly messageId: Uint8Array
+      readonly bodyHash: Uint8Array
+    }
+  | { readonly type: 'dropOutbox'; readonly id: ChannelId; readonly messageId: Uint8Array }
+  | { readonly type: 'putInbox'; readonly id: ChannelId; readonly record: InboxRecord }
+  /** The application has settled the message. */
+  | { readonly type: 'dropInbox'; readonly id: ChannelId; readonly index: number }
+  /** Moves a message out of the inbox. */
+  | { readonly type: 'putPoison'; readonly id: ChannelId; readonly record: PoisonRecord }
+  | { readonly type: 'dropPoison'; readonly id: ChannelId; readonly index: number }
+  /** The agent has left but is still in the group. With its signed notice, any member can remove it. */
+  | { readonly type: 'putLeaver'; readonly id: ChannelId; readonly leaver: LeaverRecord }
+  | { readonly type: 'dropLeaver'; readonly id: ChannelId; readonly agent: AgentId }
+  | { readonly type: 'putInvite'; readonly record: InviteRecord }
+  | { readonly type: 'dropInvite'; readonly id: string }
+  /** Deleted together with its invite. */
+  | { readonly type: 'putJoiner'; readonly record: JoinerRecord }
+  | { readonly type: 'putAttempt'; readonly record: AttemptRecord }
+  | { readonly type: 'dropAttempt'; readonly invite: string }
+  /** Pins the key of an identity in the channels of an owner. */
+  | { readonly type: 'putPin'; readonly owner: AgentId; readonly identity: Uint8Array; readonly agent: AgentId }
+  /** Remembers that this agent was removed from a channel of which nothing else is left. */
+  | { readonly type: 'putRemoved'; readonly record: RemovedRecord }
+  | { readonly type: 'dropRemoved'; readonly name: string }
+  /** Pins the relay behind an endpoint. */
+  | { readonly type: 'putRelay'; readonly endpoint: string; readonly relayId: Uint8Array }
+
+/** A message of this agent that the relay has answered. */
+export interface AnsweredRecord {
+  readonly messageId: Uint8Array
+  readonly counter: number
+  readonly bodyHash: Uint8Array
+}
+
+/** A channel with everything needed to resume it. */
+export interface StoredChannel {
+  readonly record: ChannelRecord
+  readonly welcome: Uint8Array | undefined
+  readonly epoch: EpochRecord | undefined
+  readonly pending: PendingCommitRecord | undefined
+  readonly senders: readonly SenderRecord[]
+  readonly leavers: readonly LeaverRecord[]
+  /** Ordered by counter. */
+  readonly outbox: readonly OutboxRecord[]
+  /** Ordered by counter. */
+  readonly answered: readonly AnsweredRecord[]
+  /** Bytes of ciphertext that are not settled yet. */
+  readonly inboxBytes: number
+  readonly poison: PoisonTotals
+}
+
+/** How much is put aside, in bytes of ciphertext. */
+export interface PoisonTotals {
+  readonly messages: number
+  readonly bytes: number
+}
+
+/** A channel that this agent was removed from. */
+export interface RemovedRecord {
+  readonly name: string
+  readonly at: Time
+}
+
+/** Everything that an agent loads when it starts. */
+export interface Snapshot {
+  readonly identity: IdentityRecord
+  readonly keyPackages: readonly KeyPackageRecord[]
+  readonly channels: readonly StoredChannel[]
+  readonly removed: readonly RemovedRecord[]
+  readonly pins: readonly { readonly owner: AgentId; readonly identity: Uint8Array; readonly agent: AgentId }[]
+  readonly relays: ReadonlyMap<string, Uint8Array>
+  readonly invites: readonly InviteRecord[]
+  readonly joiners: readonly JoinerRecord[]
+  readonly attempts: readonly AttemptRecord[]
+}
+
+/** The agent's database. Synchronous, because a transaction of this size takes less time than a thread switch. */
+export interface AgentStore {
+  /** Loads everything but the inbox. */
+  load(): Snapshot
+  /** The next unsettled messages of a channel after an index, in order. */
+  inbox(id: ChannelId, after: number, limit: number): readonly InboxRecord[]
+  /** The messages of a channel that were put aside, in order. */
+  poison(id: ChannelId): readonly PoisonRecord[]
+  /** Writes all changes or none. They are on disk when it returns. */
+  write(changes: readonly Change[]): void
+  /** Moves the write-ahead log into the database file and empties it, so that no deleted data stays readable there. */
+  checkpoint(): void
+  close(): void
+}
