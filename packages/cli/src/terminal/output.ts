@@ -9,9 +9,17 @@ export function print(text: string): void {
   process.stdout.write(`${text}\n`)
 }
 
-/** Prints a result as one JSON document. */
+/** Prints a result as one JSON document, without characters that a terminal would act on. */
 export function printJson(value: unknown): void {
-  print(JSON.stringify(value))
+  print(plainJson(value))
+}
+
+/** JSON in which control and formatting characters, which JSON allows in strings, are escaped. */
+export function plainJson(value: unknown): string {
+  return JSON.stringify(value).replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (sign) =>
+    // In code units: JSON has no escape for a character beyond U+FFFF.
+    Array.from({ length: sign.length }, (_, at) => `\\u${sign.charCodeAt(at).toString(16).padStart(4, '0')}`).join(''),
+  )
 }
 
 /** Prints a hint or warning to stderr. */

@@ -129,6 +129,15 @@ void test('a client certificate makes a proxy only if the proxies’ authority s
   assert.equal(plain.streams[0]?.peer.proxy, false)
 })
 
+void test('connections without a stream do not keep others out of a full endpoint', async (t) => {
+  const relay = await startQuicBench(t, { ...echo, maxSessions: 10 })
+  const idle = await Promise.all(Array.from({ length: 11 }, () => dial(t, relay.target())))
+  const { stream, watch, bytes } = open(await dial(t, relay.target()))
+  stream.write(Buffer.of(1))
+  await watch.until(() => bytes() === 1)
+  await Promise.race(idle.map(({ closed }) => closed))
+})
+
 void test('an endpoint takes a tenth more than its sessions, and closes others at once with the reason', async (t) => {
   const full: unknown[] = []
   const told = new Watch()

@@ -8,6 +8,7 @@ import {
   fsyncSync,
   openSync,
   readdirSync,
+  realpathSync,
   renameSync,
   rmdirSync,
   rmSync,
@@ -29,6 +30,7 @@ import { openRows } from './sql-rows.ts'
 const FILES = ['agent.key', 'keys.json', 'agent.db', 'agent.db-wal', 'agent.db-journal', 'agent.opens', 'agent.sock']
 /** Overwritten before they are deleted: without them the database cannot be read. */
 const KEY_FILES = new Set(['agent.key', 'keys.json'])
+const DELETED = /\.[0-9a-f]{16}\.deleted$/
 const TEMPORARY = /^\.(.+)\.[0-9a-f]{16}\.tmp$/
 
 /** Who an agent is. */
@@ -70,19 +72,34 @@ export async function readAgentIdentity(directory: string, key: KeySource = { ty
  * @throws {StaticError} `not_found` if there is no agent, `store_locked` if it is running
  */
 export function deleteAgent(directory: string): void {
-  const place = resolve(directory)
-  listKeySlots(place)
+  listKeySlots(directory)
+  // Of a link, what it points to.
+  const place = realpathSync(directory)
   // Moved away first: whatever opens the directory from now on finds no agent, so the lock cannot be taken in between.
   const moved = join(dirname(place), `.${basename(place)}.${randomBytes(8).toString('hex')}.deleted`)
+  finishDeletions(place)
   renameSync(place, moved)
   try {
     checkUnlocked(moved, place)
-    for (const name of readdirSync(moved)) if (isOwnFile(name)) deleteFile(join(moved, name), name)
-    if (readdirSync(moved).length === 0) rmdirSync(moved)
+    deleteFiles(moved)
   } finally {
     // It holds files that are not the agent's, or the agent is running.
     if (existsSync(moved)) renameSync(moved, place)
   }
+}
+
+/** Deletes what a process left that was killed while it deleted an agent in this place. */
+function finishDeletions(place: string): void {
+  const parent = dirname(place)
+  for (const name of readdirSync(parent)) {
+    const isLeft = DELETED.test(name) && name.startsWith(`.${basename(place)}.`)
+    if (isLeft) deleteFiles(join(parent, name))
+  }
+}
+
+function deleteFiles(directory: string): void {
+  for (const name of readdirSync(directory)) if (isOwnFile(name)) deleteFile(join(directory, name), name)
+  if (readdirSync(directory).length === 0) rmdirSync(directory)
 }
 
 function isOwnFile(name: string): boolean {

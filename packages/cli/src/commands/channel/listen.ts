@@ -5,7 +5,7 @@ import { StaticError } from '@static/protocol'
 import type { Message } from '../../agent/actions.ts'
 import { addAgentFlags, type AgentFlags, type OpenAgent, withAgent } from '../../agent/open.ts'
 import { examples } from '../../terminal/examples.ts'
-import { printable, note, styled } from '../../terminal/output.ts'
+import { note, plainJson, printable, styled } from '../../terminal/output.ts'
 import { channelArgument, seconds, wholeNumber } from './arguments.ts'
 import { printEvents } from './events.ts'
 
@@ -102,7 +102,7 @@ function written(data: string | Uint8Array): Promise<void> {
 
 function jsonLine(message: Message): string {
   const text = textIn(Buffer.from(message.payload, 'base64'))
-  return `${JSON.stringify({ ...message, ...(text === undefined ? {} : { text }) })}\n`
+  return `${plainJson({ ...message, ...(text === undefined ? {} : { text }) })}\n`
 }
 
 /** A readable line on a terminal, the raw bytes in a pipe. */

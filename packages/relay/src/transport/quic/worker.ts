@@ -54,6 +54,8 @@ class Endpoint {
   readonly #arrivals: ArrivalBatch
   readonly #pacing = new Pacing()
   #hasPaced = false
+  /** Connections that have not opened a stream yet, oldest first. */
+  readonly #streamless = new Set<QuicServerSession>()
   #connections = 0
   #lastNumber = 0
 
@@ -103,7 +105,7 @@ class Endpoint {
 
   #connected(session: QuicServerSession): void {
     session.on('error', () => {})
-    if (this.#connections >= this.#settings.maxConnections) {
+    if (this.#connections >= this.#settings.maxConnections && !this.#makeRoom()) {
       close(session, QUIC_CLOSE.full)
       this.#say({ type: 'full', address: plainAddress(session.remoteAddress) })
       return
@@ -113,8 +115,10 @@ class Endpoint {
     let used = false
     // A proxy may wait for its first agent; the idle timeout is enough for it.
     const timer = proxy ? undefined : setTimeout(() => close(session, QUIC_CLOSE.noStream), FIRST_STREAM_MS)
+    if (!proxy) this.#streamless.add(session)
     session.on('close', () => {
       clearTimeout(timer)
+      this.#streamless.delete(session)
       this.#connections--
     })
     session.on('stream', (stream) => {
@@ -126,8 +130,21 @@ class Endpoint {
       }
       used = true
       clearTimeout(timer)
+      this.#streamless.delete(session)
       this.#opened(session, stream, proxy)
     })
+  }
+
+  /**
+   * Closes the connection that has gone longest without a stream. Clients open theirs with their first packets, so
+   * connections that only occupy places cannot keep others out.
+   */
+  #makeRoom(): boolean {
+    const [oldest] = this.#streamless
+    if (oldest === undefined) return false
+    this.#streamless.delete(oldest)
+    close(oldest, QUIC_CLOSE.noStream)
+    return true
   }
 
   #opened(session: QuicServerSession, stream: QuicStream, proxy: boolean): void {
