@@ -77,7 +77,7 @@ forEachEngine((open) => {
     await world.found('alice')
     const second = { channel: hex16('second'), name: 'acme/support/second', maxChannels: 1 }
     const { message } = refused(await world.create('alice', second), 'not_allowed')
-    assert.match(String(message), /has 1 channels, the limit/)
+    assert.match(String(message), /limit of 1 channels/)
     assert.ok('welcome' in (await world.create('alice', { ...second, maxChannels: 2 })))
     // A repetition is not one more.
     assert.ok('welcome' in (await world.create('alice', { ...second, maxChannels: 1 })))

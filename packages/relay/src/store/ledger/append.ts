@@ -83,7 +83,7 @@ function payment(channel: Channel, actor: Actor, paid: boolean, now: Time): Unpa
   if (!actor.account && guestsSoFar(channel, now) >= channel.guestLimit) {
     return refuse(
       'quota_exceeded',
-      `Guests of this channel have sent ${channel.guestLimit} messages today, the limit set by its owner. Retry tomorrow (UTC).`,
+      `Guests of this channel have reached its limit of ${channel.guestLimit} messages a day. Retry tomorrow (UTC).`,
     )
   }
   return paid ? undefined : { unpaid: payer(channel, actor) }

@@ -16,7 +16,7 @@ export function create(context: Context, request: StoreRequest<'create'>): Store
   }
   if (rows.named(account, name) !== undefined) return refuse('channel_exists')
   if (rows.countChannels(account) >= maxChannels) {
-    return refuse('not_allowed', `This account has ${maxChannels} channels, the limit. Delete one first.`)
+    return refuse('not_allowed', `This account has reached its limit of ${maxChannels} channels. Delete one first.`)
   }
 
   const start: Position = { index: 0, hash: chainStart(hash, fromHex(id)), slot: 0 }

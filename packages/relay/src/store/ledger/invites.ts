@@ -19,7 +19,7 @@ export function registerInvite(context: Context, request: StoreRequest<'register
     return { done: true }
   }
   if (rows.countActiveInvites(channel, now) >= maxInvites) {
-    return refuse('rate_limited', `The channel has ${maxInvites} open invites, the limit. Revoke one first.`)
+    return refuse('rate_limited', `The channel has reached its limit of ${maxInvites} open invites. Revoke one first.`)
   }
   noteAction(context, actor, channel)
   rows.putInvite({ ...invite, agent: actor.agent, uses: 0, revoked: false })
