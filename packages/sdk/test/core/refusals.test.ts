@@ -370,7 +370,7 @@ test('a send cancelled before encryption is not sent; later it may arrive, and t
   const stop = new AbortController()
   const waiting = alice.send('never', { signal: stop.signal })
   await written(alice)
-  const cancelled = assert.rejects(waiting, { code: 'cancelled', message: /not sent, and will not be/ })
+  const cancelled = assert.rejects(waiting, { code: 'cancelled', message: /not sent and will not be/ })
   stop.abort()
   await cancelled
   await assert.rejects(alice.send('never', { signal: AbortSignal.abort() }), { code: 'cancelled' })
