@@ -62,12 +62,12 @@ class DeathTest(unittest.TestCase):
         with mock.patch.dict(os.environ, {"STATIC_NODE": str(script)}):
             return StaticChannelManager("quic://localhost", directory, b"agent")
 
-    def test_what_has_come_is_given_before_the_end_of_the_channel_is_told(self) -> None:
+    def test_received_payloads_are_delivered_before_the_end_of_the_channel(self) -> None:
         with tempfile.TemporaryDirectory() as directory, self.manager(directory, ENDED) as manager:
             (envelope,) = Background(manager.receive_envelopes, "acme/support/routing", 20).result()
             self.assertEqual(envelope.message_id, "ff")
 
-    def test_a_driver_that_talks_nonsense_is_ended_and_everybody_hears_of_it(self) -> None:
+    def test_a_driver_that_sends_nonsense_is_ended_and_every_call_fails(self) -> None:
         for words in GARBAGE:
             text = DRIVER.replace("while True:", f"sys.stdout.buffer.write({words!r})\nsys.stdout.flush()\nwhile True:")
             with tempfile.TemporaryDirectory() as directory, self.subTest(words):

@@ -44,7 +44,7 @@ class DriverTest(unittest.TestCase):
         os.environ["STATIC_NODE"] = shutil.which("true") or ""
         self.fails_with("which is not Node")
 
-    def test_without_static_node_the_one_in_path_is_used(self) -> None:
+    def test_without_static_node_the_node_in_path_is_used(self) -> None:
         del os.environ["STATIC_NODE"]
         with mock.patch.object(_driver, "_OWN_NODES", ()):
             os.environ["PATH"] = self.directory

@@ -13,7 +13,7 @@ PREFIXES = {"MLS engine error:", "transport error:", "invalid channel name:", "a
 
 
 class ErrorsTest(unittest.TestCase):
-    def test_every_code_gives_its_class_and_its_prefix(self) -> None:
+    def test_every_code_has_its_class_and_prefix(self) -> None:
         self.assertEqual({prefix for _, _, prefix, _ in errors.CODES.values()}, PREFIXES)
         for code, (kind, status, prefix, retryable) in errors.CODES.items():
             error = make_error(code, "Some words.", "https://api.example/")
@@ -24,7 +24,7 @@ class ErrorsTest(unittest.TestCase):
             self.assertEqual(error.doc_url, f"https://api.example/docs/errors#{code}")
             self.assertIs(getattr(static_sdk, kind.__name__), kind)
 
-    def test_causes_come_along_and_names_are_those_of_python(self) -> None:
+    def test_causes_are_kept_and_names_are_pythonic(self) -> None:
         told = {"code": "listener_died", "message": "See `dataDir`.", "cause": {"code": "store_corrupt", "message": "x"}}
         error = error_from(told)
         self.assertEqual((str(error), error.doc_url), ("transport error: See `data_dir`.", None))

@@ -67,7 +67,7 @@ class KilledDriverTest(unittest.TestCase):
 
 
 class CloseTest(unittest.TestCase):
-    def test_no_process_and_no_thread_stays(self) -> None:
+    def test_close_leaves_no_process_and_no_thread(self) -> None:
         before = set(threading.enumerate())
         agent = client()
         pid = driver_of(agent)
@@ -88,7 +88,7 @@ class CloseTest(unittest.TestCase):
         failure(StaticClient, "https://127.0.0.1:9", support.new_directory(), b"agent")
         self.assertLessEqual(set(threading.enumerate()), before)
 
-    def test_a_client_that_nobody_holds_ends_its_driver(self) -> None:
+    def test_an_unreferenced_client_ends_its_driver(self) -> None:
         channel = client().create_channel(new_name())
         channel.send(b"The channel holds its client.")
         pid = driver_of(channel._client)
@@ -197,7 +197,7 @@ agent.close()
 
 
 class ForkTest(unittest.TestCase):
-    def test_a_forked_process_is_told_and_the_parent_goes_on(self) -> None:
+    def test_a_forked_process_gets_an_error_and_the_parent_continues(self) -> None:
         with client(b"one") as one, client(b"two") as two:
             channel, joined = channel_of(one, two)
             with warnings.catch_warnings():

@@ -34,7 +34,7 @@ class ManagerTest(unittest.TestCase):
         self.assertIsInstance(self.owner.client, StaticClient)
         self.assertEqual(len(self.owner.client.agent_id), 64)
 
-    def test_a_guest_joins_by_a_token_and_both_talk(self) -> None:
+    def test_a_guest_joins_with_a_token_and_both_send(self) -> None:
         name = new_name()
         created = self.owner.create(name)
         self.assertIs(self.owner.create(name), created)
@@ -48,7 +48,7 @@ class ManagerTest(unittest.TestCase):
         self.owner.send(name, b"")
         self.assertEqual(self.guest.receive(name, 20), b"")
 
-    def test_receive_gives_none_when_the_time_is_up(self) -> None:
+    def test_receive_returns_none_after_its_timeout(self) -> None:
         name = self.channel()
         start = time.monotonic()
         self.assertIsNone(self.owner.receive(name, timeout=0.2))
@@ -58,7 +58,7 @@ class ManagerTest(unittest.TestCase):
         self.guest.send(name, b"late")
         self.assertEqual(self.owner.receive(name, 20), b"late")
 
-    def test_receive_envelopes_gives_all_that_there_are(self) -> None:
+    def test_receive_envelopes_returns_all_pending(self) -> None:
         name = self.channel()
         for number in range(10):
             self.guest.send(name, str(number).encode())

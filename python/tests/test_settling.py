@@ -44,7 +44,7 @@ class SettlingTest(unittest.TestCase):
         self.joined.catch_up()
         return self.joined
 
-    def test_what_was_read_ahead_or_not_settled_is_given_again(self) -> None:
+    def test_payloads_read_ahead_or_not_settled_are_delivered_again(self) -> None:
         self.send(b"1", b"2", b"3", b"4", b"5")
         messages = self.joined.messages()
         self.assertEqual([next(messages), next(messages), next(messages)], [b"1", b"2", b"3"])
@@ -64,7 +64,7 @@ class SettlingTest(unittest.TestCase):
         self.joined = self.receiver.channel(self.channel.name)
         return self.joined
 
-    def test_leaving_the_loop_settles_nothing_and_the_payload_comes_again(self) -> None:
+    def test_leaving_the_loop_settles_nothing_and_the_payload_is_redelivered(self) -> None:
         self.send(b"1", b"2", b"3")
         with self.assertRaises(ValueError):
             for _ in self.joined.messages():
@@ -90,7 +90,7 @@ class SettlingTest(unittest.TestCase):
                 break
         return envelopes
 
-    def test_an_envelope_is_settled_by_hand_also_after_the_loop(self) -> None:
+    def test_an_envelope_can_be_settled_manually_even_after_the_loop(self) -> None:
         self.send(b"1", b"2", b"3")
         kept = None
         for envelope in self.joined.envelopes():
@@ -102,7 +102,7 @@ class SettlingTest(unittest.TestCase):
         self.assertEqual(support.take(self.joined, 1), [b"2"])
         self.assertEqual(support.take(self.reopen(), 1), [b"3"])
 
-    def test_what_waited_while_the_agent_was_off_is_not_marked(self) -> None:
+    def test_messages_sent_while_the_agent_was_offline_are_not_marked(self) -> None:
         self.send(b"1")
         self.assertEqual(support.take(self.joined, 1), [b"1"])
         self.receiver.close()
@@ -111,7 +111,7 @@ class SettlingTest(unittest.TestCase):
         envelopes = self.take(self.receiver.channel(self.channel.name), 2)
         self.assertEqual([envelope.redelivered for envelope in envelopes], [False, False])
 
-    def test_a_handler_that_fails_is_called_again_and_the_message_is_put_aside(self) -> None:
+    def test_a_failing_handler_is_retried_and_the_message_is_put_aside(self) -> None:
         self.send("bad", "good", "last")
         self.channel.send_json({"task": 1})
         calls = []

@@ -72,7 +72,7 @@ class SurfaceTest(unittest.TestCase):
                 "invalid channel name:",
             )
 
-    def test_a_channel_that_this_agent_is_not_in_is_not_found(self) -> None:
+    def test_a_channel_without_this_agent_is_not_found(self) -> None:
         expect(self, failure(self.bob.channel, new_name()), ChannelError, "not_found", "runtime error:")
 
     def test_generate_key_package_returns_bytes_for_one_use_each(self) -> None:
@@ -118,7 +118,7 @@ class SurfaceTest(unittest.TestCase):
         self.assertIs(type(received), bytes)
         self.assertEqual(received, b"again")
 
-    def test_what_is_too_long_or_no_bytes_is_refused(self) -> None:
+    def test_payloads_that_are_too_long_or_not_bytes_are_refused(self) -> None:
         channel = self.alice.create_channel(new_name())
         for size in (262_145, 2 * 1024 * 1024):
             expect(self, failure(channel.send, bytes(size)), ChannelError, "too_large", "runtime error:")
@@ -133,7 +133,7 @@ class SurfaceTest(unittest.TestCase):
         self.assertEqual(failure(channel.send, b"x", timeout=-1).code, "invalid_request")
         channel.send(b"still well")
 
-    def test_strings_and_json_arrive_and_a_receipt_tells_where(self) -> None:
+    def test_strings_and_json_arrive_and_a_receipt_has_the_position(self) -> None:
         channel, joined = channel_of(self.alice, self.bob)
         self.assertEqual(joined.wait_for_member(self.alice.agent_id).identity, b"alice")
         self.assertEqual(failure(joined.wait_for_member, "00" * 32, timeout=0.01).code, "cancelled")
@@ -147,7 +147,7 @@ class SurfaceTest(unittest.TestCase):
         self.assertEqual(failure(envelope.json).code, "invalid_json")
         self.assertEqual(next(envelopes).json(), {"wörter": [1, None]})
 
-    def test_envelopes_tell_sender_and_place(self) -> None:
+    def test_envelopes_have_sender_and_position(self) -> None:
         channel, joined = channel_of(self.alice, self.bob)
         joined.send(b"one")
         joined.send(b"two")
@@ -206,7 +206,7 @@ class SurfaceTest(unittest.TestCase):
                 break
         self.assertEqual(before + after, [b"kept", b"for later", b"last"])
 
-    def test_offers_come_by_joins_and_changes_by_events(self) -> None:
+    def test_joins_yields_offers_and_events_yields_changes(self) -> None:
         with self.alice.events() as events, self.bob.joins() as offers:
             channel = self.alice.create_channel(new_name())
             self.assertIsInstance(channel.add_member(self.bob.agent_id), bytes)
@@ -238,7 +238,7 @@ class ConstructorTest(unittest.TestCase):
         wrong = SERVER["apiKey"][:-1] + ("a" if SERVER["apiKey"][-1] != "a" else "b")
         expect(self, self.refused(api_key=wrong), AuthError, "auth_key_invalid", "auth error:")
 
-    def test_wrong_arguments_are_told_by_the_names_that_they_have_here(self) -> None:
+    def test_errors_use_the_python_names_of_arguments(self) -> None:
         error = failure(StaticClient, SERVER["quic"], new_directory(), b"agent", SERVER["apiKey"])
         expect(self, error, StaticError, "invalid_request", "runtime error:")
         self.assertIn("`api_url`", str(error))
@@ -275,7 +275,7 @@ class ConstructorTest(unittest.TestCase):
             closed = failure(agent.generate_key_package)
             self.assertEqual(closed.doc_url, f"{SERVER['apiUrl']}/docs/errors#closed")
 
-    def test_what_is_not_given_comes_from_the_environment(self) -> None:
+    def test_missing_arguments_come_from_the_environment(self) -> None:
         name = new_name()
         environment = {
             "STATIC_RELAY": SERVER["grpc"],

@@ -51,7 +51,7 @@ class ThreadsTest(unittest.TestCase):
                     numbers = [int(payload.split(b":")[1]) for payload in into if payload.startswith(b"%d:" % lane)]
                     self.assertEqual(numbers, sorted(numbers))
 
-    def test_a_slow_reader_holds_up_nobody_else(self) -> None:
+    def test_a_slow_reader_does_not_block_others(self) -> None:
         with client(b"sender") as one, client(b"receiver") as other:
             channel, joined = channel_of(one, other)
             for number in range(20):

@@ -19,7 +19,7 @@ function waiting(catchUp: CatchUp, signal?: AbortSignal): { isOver: () => Promis
   }
 }
 
-test('who waits is told when the last entry that the relay has told of is processed, not before', async () => {
+test('a wait ends when the last entry that the relay reported is processed, not before', async () => {
   const catchUp = new CatchUp()
   const one = waiting(catchUp)
   catchUp.reached(100)
@@ -31,7 +31,7 @@ test('who waits is told when the last entry that the relay has told of is proces
   await one.done
 })
 
-test('what was forgotten must be told again', async () => {
+test('a forgotten report must be repeated by the relay', async () => {
   const catchUp = new CatchUp()
   catchUp.expect(5)
   const one = waiting(catchUp)
@@ -43,7 +43,7 @@ test('what was forgotten must be told again', async () => {
   await one.done
 })
 
-test('what ends everything ends waiting, and so does a signal, for the one that has it', async () => {
+test('the end of the channel ends all waits, and a signal ends its own', async () => {
   const catchUp = new CatchUp()
   const abort = new AbortController()
   const [one, other] = [waiting(catchUp), waiting(catchUp, abort.signal)]

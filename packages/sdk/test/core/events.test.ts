@@ -8,7 +8,7 @@ async function all<Event>(events: AsyncIterable<Event>): Promise<Event[]> {
   return taken
 }
 
-test('everybody who listens hears everything from then on, in order', async () => {
+test('every listener gets all later events, in order', async () => {
   const events = new Events<number>()
   events.emit(0)
   const early = events.listen()
@@ -21,7 +21,7 @@ test('everybody who listens hears everything from then on, in order', async () =
   assert.deepEqual(await all(events.listen()), [])
 })
 
-test('who waits is woken by an event, and by the end', async () => {
+test('a waiting listener is woken by an event and by the end', async () => {
   const events = new Events<number>()
   const listener = events.listen()
   const first = listener.next()
@@ -32,7 +32,7 @@ test('who waits is woken by an event, and by the end', async () => {
   assert.deepEqual(await second, { done: true, value: undefined })
 })
 
-test('one who leaves hears nothing more, also while it waits', async () => {
+test('a listener that stops gets nothing more, even while it waits', async () => {
   const events = new Events<number>()
   const listener = events.listen()
   const waiting = listener.next()
@@ -42,7 +42,7 @@ test('one who leaves hears nothing more, also while it waits', async () => {
   assert.deepEqual(await listener.next(), { done: true, value: undefined })
 })
 
-test('one listener that is asked several times at once answers every time', async () => {
+test('concurrent calls of next on one listener all get an answer', async () => {
   const events = new Events<number>()
   const listener = events.listen()
   const asked = [listener.next(), listener.next(), listener.next()]
@@ -56,7 +56,7 @@ test('one listener that is asked several times at once answers every time', asyn
   ])
 })
 
-test('of what nobody reads the newest 1,024 are kept', async () => {
+test('of unread events, the newest 1,024 are kept', async () => {
   const events = new Events<number>()
   const listener = events.listen()
   for (let n = 0; n < 1500; n++) events.emit(n)

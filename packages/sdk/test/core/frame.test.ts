@@ -23,7 +23,7 @@ const ONE: Frame & { kind: 'payload' } = {
 }
 const HEAD = 98
 
-test('a frame comes back as it was', (t) => {
+test('a frame survives encoding and decoding', (t) => {
   t.diagnostic(`seed ${SEED}`)
   fc.assert(
     fc.property(frame, fc.nat({ max: 7 }), (frame, offset) => {
@@ -36,7 +36,7 @@ test('a frame comes back as it was', (t) => {
   )
 })
 
-test('the layout of the specification', () => {
+test('a frame has the layout of the specification', () => {
   const encoded = Buffer.from(encodeFrame(ONE))
   assert.equal(encoded.length, HEAD + 3)
   const expected = [
@@ -51,7 +51,7 @@ test('the layout of the specification', () => {
   assert.equal(encoded.toString('hex'), expected.join('') + Buffer.from('six').toString('hex'))
 })
 
-test('what is too short, of version 0 or beyond exact numbers is no frame', () => {
+test('bytes that are too short, of version 0 or with numbers out of range are not a frame', () => {
   const encoded = encodeFrame(ONE)
   for (let length = 0; length < HEAD; length++) assert.equal(decodeFrame(encoded.subarray(0, length)), undefined)
   assert.equal(decodeFrame(encoded.subarray(0, HEAD))?.payload.length, 0)
@@ -61,14 +61,14 @@ test('what is too short, of version 0 or beyond exact numbers is no frame', () =
   assert.equal(decodeFrame(changed(encoded, 58, 1)), undefined)
 })
 
-test('a kind of a later version is read, and is none that is known', () => {
+test('an unknown kind is decoded as unknown', () => {
   const decoded = decodeFrame(changed(encodeFrame(ONE), 1, 200))
   assert.ok(decoded)
   assert.equal(decoded.kind, undefined)
   assert.equal(decoded.counter, 2)
 })
 
-test('of a later version everything before the payload is read, and its kind is none that is known', () => {
+test('in a later version all fields before the payload are decoded, and the kind is unknown', () => {
   for (const version of [2, 255]) {
     const { payload: _, ...decoded } = decodeFrame(changed(encodeFrame(ONE), 0, version)) ?? assert.fail()
     const { payload: __, ...one } = decodeFrame(Uint8Array.from(encodeFrame(ONE))) ?? assert.fail()
@@ -76,7 +76,7 @@ test('of a later version everything before the payload is read, and its kind is 
   }
 })
 
-test('any bytes are read or refused, never more', () => {
+test('any bytes are decoded or refused without another error', () => {
   fc.assert(
     fc.property(fc.uint8Array({ maxLength: 2 * HEAD }), (bytes) => {
       const decoded = decodeFrame(bytes)

@@ -68,7 +68,7 @@ function onDisk({ membership, store }: Player): number {
   return store.inbox(membership.id, 0, 100).length
 }
 
-test('a failing handler is called again after 1, 5, 30 s; later messages wait; success settles', async () => {
+test('a failing handler is retried after 1, 5 and 30 s while later messages wait; success settles the message', async () => {
   const { stage, bob, say } = await begin()
   const program = new Program(bob)
   program.fails = (text, call) => text === 'two' && call < 4
@@ -97,7 +97,7 @@ test('a failing handler is called again after 1, 5, 30 s; later messages wait; s
   assert.deepEqual(bob.told('poison'), [])
 })
 
-test('after so many attempts a message is put aside, reported, and can be retried or dropped', async () => {
+test('after the last attempt a message is put aside, reported, and can be retried or dropped', async () => {
   const { stage, bob, say } = await begin()
   const program = new Program(bob, { attempts: 3 })
   program.fails = (text) => text !== 'good'
@@ -133,7 +133,7 @@ test('after so many attempts a message is put aside, reported, and can be retrie
   assert.deepEqual([poisonOf(bob), onDisk(bob)], [[], 0])
 })
 
-test('others go on beside a message that fails, as many as there are places', async () => {
+test('other workers continue while a message fails', async () => {
   const { stage, bob, say } = await begin()
   const program = new Program(bob, { concurrency: 2 })
   program.fails = (text, call) => text === 'bad' && call === 1
@@ -144,7 +144,7 @@ test('others go on beside a message that fails, as many as there are places', as
   assert.equal(onDisk(bob), 0)
 })
 
-test('killed while a message waits for its next attempt: it is tried at once, and its attempts count', async () => {
+test('killed while a message waits for its next attempt: it is retried at once, and earlier attempts count', async () => {
   const { stage, bob, say } = await begin()
   const before = new Program(bob, { attempts: 4 })
   before.fails = () => true
@@ -160,7 +160,7 @@ test('killed while a message waits for its next attempt: it is tried at once, an
   assert.deepEqual(poisonOf(again), [['bad', 4, 'cannot bad']])
 })
 
-test('a message that kills the program at each attempt is put aside in the end', async () => {
+test('a message that kills the program at every attempt is eventually put aside', async () => {
   const { stage, bob, say } = await begin()
   let player = bob
   await say('deadly')
@@ -207,7 +207,7 @@ test('killed at any write, a message is in the inbox or put aside, never both or
   }
 })
 
-test('when no more can be put aside, the message is tried on and nothing is lost', async () => {
+test('when no more can be put aside, the message is retried and nothing is lost', async () => {
   const { stage, bob, say } = await begin()
   const program = new Program(bob, { attempts: 1 })
   program.fails = () => true
@@ -231,7 +231,7 @@ test('when no more can be put aside, the message is tried on and nothing is lost
   assert.deepEqual([onDisk(bob), bob.membership.poison.list().length], [0, 1000])
 })
 
-test('an aborted handling finishes what it does, gives back what waits, and ends', async () => {
+test('an aborted handler loop finishes the message in progress, releases waiting ones, and ends', async () => {
   const { stage, bob, say } = await begin()
   const stop = new AbortController()
   const program = new Program(bob, { signal: stop.signal })

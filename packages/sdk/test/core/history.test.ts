@@ -62,7 +62,7 @@ class Member {
   }
 }
 
-test('the chain is the one of the protocol, and commits count slots', () => {
+test('the chain is that of the protocol, and commits advance the slot', () => {
   const entry = fc.record<ChainEntry>({
     kind: fc.constantFrom('message', 'commit', 'leave'),
     sender: fc.uint8Array({ minLength: 32, maxLength: 32 }),
@@ -85,7 +85,7 @@ test('the chain is the one of the protocol, and commits count slots', () => {
   )
 })
 
-test('what a sender has seen is the same, differs, is too old to tell, or is in the future', () => {
+test('what a sender has seen is equal, different, too old to compare, or in the future', () => {
   const ann = new Member(ANN)
   const bob = new Member(BOB)
   for (let n = 0; n < 1100; n++) {
@@ -109,7 +109,7 @@ test('what a sender has seen is the same, differs, is too old to tell, or is in 
   assert.equal(judge(0, ZERO), undefined)
 })
 
-test('a joiner compares from the place where it came in', () => {
+test('a joiner compares from the position where it joined', () => {
   const joiner = new History({ index: 10, hash: sha256(Buffer.from('ten')), slot: 2 })
   const { frame } = new Member(ANN).say('x')
   const judge = (index: number, hash: Uint8Array): Difference | undefined =>
@@ -120,7 +120,7 @@ test('a joiner compares from the place where it came in', () => {
   assert.equal(judge(10, sha256(Buffer.from('ten'))), undefined)
 })
 
-test('the first message of a sender sets its counter and chain, the next ones follow', () => {
+test('the first message of a sender sets its counter and chain, and later ones must follow', () => {
   const ann = new Member(ANN)
   const entries = Array.from({ length: 6 }, (_, n) => ann.say(`${n}`))
   const late = new Member(BOB)
@@ -138,7 +138,7 @@ test('the first message of a sender sets its counter and chain, the next ones fo
   assert.equal(late.take(entries[1]!), undefined)
 })
 
-test('what is known of senders goes on after a restart', () => {
+test('the progress of senders survives a restart', () => {
   const ann = new Member(ANN)
   const bob = new Member(BOB)
   const [first, second] = [ann.say('1'), ann.say('2')]
@@ -148,7 +148,7 @@ test('what is known of senders goes on after a restart', () => {
   assert.equal(again.take(second), undefined)
 })
 
-test('after a gap nothing before it is compared, and every sender goes on from anywhere', () => {
+test('after a gap nothing before it is compared, and every sender may continue from anywhere', () => {
   const ann = new Member(ANN)
   const bob = new Member(BOB)
   const entries = Array.from({ length: 20 }, (_, n) => {
@@ -165,7 +165,7 @@ test('after a gap nothing before it is compared, and every sender goes on from a
   assert.equal(bob.take(ann.say('after')), undefined)
 })
 
-test('what a sender has said before is a repetition, also behind a gap and after a restart', () => {
+test('a repeated message is recognized, even after a gap and after a restart', () => {
   const ann = new Member(ANN)
   const bob = new Member(BOB)
   const [first, second] = [ann.say('1'), ann.say('2')]
@@ -188,7 +188,7 @@ test('what a sender has said before is a repetition, also behind a gap and after
   }
 })
 
-test('who was accepted may have seen another log, and still may not lose messages', () => {
+test('an accepted member may have seen a different log, but still may not lose messages', () => {
   const ann = new Member(ANN)
   const bob = new Member(BOB)
   const first = { ...ann.say('1'), frame: { ...ann.say('1').frame, seen: { index: 0, hash: ZERO } } }
@@ -210,7 +210,7 @@ const turns = fc.array(fc.record({ who: fc.nat({ max: 3 }), catchUp: fc.nat({ ma
   maxLength: 40,
 })
 
-test('honest members never find a difference, however they interleave', (t) => {
+test('honest members never detect a difference, however they interleave', (t) => {
   t.diagnostic(`seed ${SEED}`)
   fc.assert(
     fc.property(turns, (turns) => {
@@ -225,7 +225,7 @@ test('honest members never find a difference, however they interleave', (t) => {
 
 const ALTERATIONS = ['drop', 'swap', 'body', 'sender', 'id'] as const
 
-test('one change of the log of one member is noticed by the next message, whoever says it', (t) => {
+test("a single change to one member's log is detected by the next message of any member", (t) => {
   t.diagnostic(`seed ${SEED}`)
   fc.assert(
     fc.property(turns, fc.nat(), fc.constantFrom(...ALTERATIONS), (turns, place, alteration) => {

@@ -111,7 +111,7 @@ async function takeAll(iterator: AsyncIterator<number, undefined>, count: number
 
 const upTo = (last: number, first = 1): number[] => Array.from({ length: last - first + 1 }, (_, n) => first + n)
 
-test('payloads come in order, those that wait and those that come', async () => {
+test('payloads are delivered in order, both queued and new ones', async () => {
   const { inbox } = new Scene()
   const reader = inbox.read(indexOf)
   inbox.arrive(incoming(1))
@@ -123,7 +123,7 @@ test('payloads come in order, those that wait and those that come', async () => 
   assert.deepEqual(await taken, [1, 2, 3, 4])
 })
 
-test('several readers share them, and each goes to one', async () => {
+test('several readers share the payloads, and each goes to one of them', async () => {
   const scene = new Scene()
   const readers = [0, 1, 2].map(() => scene.inbox.read(indexOf))
   const waiting = readers.map((reader) => reader.next())
@@ -139,7 +139,7 @@ test('several readers share them, and each goes to one', async () => {
   )
 })
 
-test('a payload is settled when the next one is asked for, not when the loop is left', async () => {
+test('a payload is settled when the next one is requested, not when the loop is left', async () => {
   const scene = new Scene()
   for (const index of upTo(3)) scene.arrive(index)
   assert.deepEqual(
@@ -167,7 +167,7 @@ test('a payload is settled when the next one is asked for, not when the loop is 
   assert.equal(scene.inbox.isEmpty, false)
 })
 
-test('a payload can be settled while it is held, after its loop was left, and twice', async () => {
+test('a payload can be settled while it is held, after its loop was left, or twice', async () => {
   const scene = new Scene()
   for (const index of upTo(3)) scene.arrive(index)
   scene.write()
@@ -186,7 +186,7 @@ test('a payload can be settled while it is held, after its loop was left, and tw
   assert.deepEqual([...scene.disk.keys()], [3])
 })
 
-test('a payload is given only when the disk says that it may have been', async () => {
+test('a payload is delivered only after the disk says that it may have been', async () => {
   const scene = new Scene([], 0)
   // Far beyond what the disk allows.
   scene.jump(1000)
@@ -208,7 +208,7 @@ test('a payload is given only when the disk says that it may have been', async (
   assert.equal((await another).value, 1002)
 })
 
-test('in order, the disk says exactly what was given; without a reader nothing was', async () => {
+test('after an orderly close the disk says exactly what was delivered; without a reader, nothing', async () => {
   const scene = new Scene(upTo(3).map((index) => incoming(index).record))
   scene.write()
   assert.equal(scene.givenUpTo, 0)
@@ -227,7 +227,7 @@ test('in order, the disk says exactly what was given; without a reader nothing w
   assert.equal(scene.givenUpTo, 1)
 })
 
-test('after a crash the bound is lowered to what there can have been', async () => {
+test('after a crash the bound is lowered to what can have been delivered', async () => {
   const crashed = new Scene([incoming(1).record], 257)
   crashed.inbox.limitGivenBefore(40)
   crashed.inbox.seal()
@@ -235,7 +235,7 @@ test('after a crash the bound is lowered to what there can have been', async () 
   assert.equal(crashed.givenUpTo, 40)
 })
 
-test('what was read ahead counts as given when it is passed on', async () => {
+test('a payload that was read ahead counts as delivered when it is passed on', async () => {
   const scene = new Scene(upTo(3).map((index) => incoming(index).record))
   const readers = upTo(3).map(() => scene.inbox.read((entry) => entry, { ahead: true }))
   const entries: Entry[] = []
@@ -250,7 +250,7 @@ test('what was read ahead counts as given when it is passed on', async () => {
   assert.deepEqual(marks, [true, true, false])
 })
 
-test('what is settled before the turn ends never reaches the disk', async () => {
+test('a payload that is settled before the turn ends never reaches the disk', async () => {
   const scene = new Scene()
   scene.arrive(1)
   scene.arrive(2)
@@ -261,7 +261,7 @@ test('what is settled before the turn ends never reaches the disk', async () => 
   assert.equal(scene.inbox.isEmpty, true)
 })
 
-test('one iterator that is asked twice at once gives two, and settles the first by the second', async () => {
+test('two concurrent calls of next get two payloads, and the second settles the first', async () => {
   const scene = new Scene()
   const reader = scene.inbox.read(indexOf)
   const both = Promise.all([reader.next(), reader.next()])
@@ -276,7 +276,7 @@ test('one iterator that is asked twice at once gives two, and settles the first 
   assert.deepEqual([...scene.disk.keys()], [2])
 })
 
-test('a reader that leaves while it waits takes nothing along', async () => {
+test('a reader that stops while it waits takes no payload', async () => {
   const scene = new Scene()
   const gone = scene.inbox.read(indexOf)
   const waited = gone.next()
@@ -286,7 +286,7 @@ test('a reader that leaves while it waits takes nothing along', async () => {
   assert.deepEqual(await takeAll(scene.inbox.read(indexOf), 1), [1])
 })
 
-test('what nobody asks for is on disk, and comes back page by page, in order', async () => {
+test('unread payloads are on disk and are loaded page by page, in order', async () => {
   const scene = new Scene()
   for (const index of upTo(1000)) {
     scene.arrive(index)
@@ -309,7 +309,7 @@ test('what nobody asks for is on disk, and comes back page by page, in order', a
   await end
 })
 
-test('what another reader holds is not given again from disk', async () => {
+test('a payload that another reader holds is not delivered again from disk', async () => {
   const scene = new Scene()
   const slow = scene.inbox.read(indexOf)
   for (const index of upTo(400)) scene.arrive(index)
@@ -322,7 +322,7 @@ test('what another reader holds is not given again from disk', async () => {
   assert.equal(scene.disk.size, 0)
 })
 
-test('after a restart what is on disk comes first, and is marked if it may have been given before', async () => {
+test('after a restart payloads on disk come first, and are marked if they may have been delivered before', async () => {
   const scene = new Scene(
     upTo(100).map((index) => incoming(index).record),
     50,
@@ -344,7 +344,7 @@ test('after a restart what is on disk comes first, and is marked if it may have 
   )
 })
 
-test('64 MiB fill it; half of that is room again', async () => {
+test('64 MiB fill the inbox; below half of that there is room again', async () => {
   const scene = new Scene()
   for (const index of upTo(63)) scene.arrive(index, MIB)
   assert.equal(scene.inbox.isFull, false)
@@ -360,7 +360,7 @@ test('64 MiB fill it; half of that is room again', async () => {
   assert.equal(new Scene([incoming(1, 64 * MIB).record]).inbox.isFull, true)
 })
 
-test('at the end readers get what there is, then the error, and those who wait at once', async () => {
+test('at the end readers get the remaining payloads, then the error; waiting readers get it at once', async () => {
   const scene = new Scene()
   const waiting = scene.inbox.read(indexOf).next()
   scene.inbox.end(StaticError.of('removed'))
@@ -377,7 +377,7 @@ test('at the end readers get what there is, then the error, and those who wait a
   assert.equal(later.inbox.isEmpty, true)
 })
 
-test('an end without an error just ends the loops', async () => {
+test('an end without an error ends the loops', async () => {
   const scene = new Scene()
   scene.arrive(1)
   const waiting = scene.inbox.read(indexOf)
@@ -386,7 +386,7 @@ test('an end without an error just ends the loops', async () => {
   assert.deepEqual(await takeAll(scene.inbox.read(indexOf), 9), [])
 })
 
-test('stop ends the iterators that there are, and not the next ones', async () => {
+test('stop ends the current iterators but not later ones', async () => {
   const scene = new Scene()
   const waits = scene.inbox.read(indexOf)
   const idle = scene.inbox.read(indexOf)

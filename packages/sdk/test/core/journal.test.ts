@@ -38,7 +38,7 @@ class Scene {
   }
 }
 
-test('everything of one turn is one transaction, the changes of no one first, then the writers as they were touched', async () => {
+test('all changes of one turn are one transaction: first those without a writer, then those of writers in order', async () => {
   const scene = new Scene()
   const [a, b] = [scene.writer('a'), scene.writer('b')]
   const { journal } = scene
@@ -55,7 +55,7 @@ test('everything of one turn is one transaction, the changes of no one first, th
   assert.deepEqual([a.told, b.told], [1, 1])
 })
 
-test('what comes while it is written belongs to the next turn', async () => {
+test('changes made during a write belong to the next turn', async () => {
   const scene = new Scene()
   const { journal } = scene
   const writer = scene.writer('a')
@@ -70,7 +70,7 @@ test('what comes while it is written belongs to the next turn', async () => {
   assert.deepEqual([scene.writes, writer.told], [[[], ['a']], 1])
 })
 
-test('who must, writes now, and the turn has nothing left to write', async () => {
+test('flush writes immediately, and the turn has nothing left to write', async () => {
   const scene = new Scene()
   const writer = scene.writer('a')
   scene.journal.touch(writer)
@@ -82,7 +82,7 @@ test('who must, writes now, and the turn has nothing left to write', async () =>
   assert.equal(scene.writes.length, 1)
 })
 
-test('when the store fails nobody is told that it was written, and nothing is written after', async () => {
+test('when the store fails no writer is called back, and nothing more is written', async () => {
   const scene = new Scene()
   const { journal } = scene
   const writer = scene.writer('a')
@@ -106,7 +106,7 @@ test('when the store fails nobody is told that it was written, and nothing is wr
 })
 
 for (const at of [0, 1, 2]) {
-  test(`one that cannot tell its changes, ${at} after the others, is left out alone and asked once more`, async () => {
+  test(`a writer that throws, ${at} after the others, is left out alone and drained once more`, async () => {
     const scene = new Scene()
     const { journal } = scene
     const healthy = ['a', 'b'].map((name) => scene.writer(name))
@@ -139,7 +139,7 @@ for (const at of [0, 1, 2]) {
   })
 }
 
-test('one that can never tell its changes is given up for the turn, and the others are written', async () => {
+test('a writer that always throws is given up for the turn, and the others are written', async () => {
   const scene = new Scene()
   const { journal } = scene
   let asked = 0

@@ -26,7 +26,7 @@ function scene(
   return { keyPackages, refs }
 }
 
-test('a KeyPackage is on disk before anybody has it, is found by its Welcome, and is used once', async () => {
+test('a KeyPackage is on disk before it is handed out, is found by its Welcome, and is used once', async () => {
   const { keyPackages, refs } = scene()
   const made = await keyPackages.make(true)
   const other = await keyPackages.make(false)
@@ -43,7 +43,7 @@ test('a KeyPackage is on disk before anybody has it, is found by its Welcome, an
   assert.throws(() => keyPackages.forWelcome(new Uint8Array(40)), { code: 'invalid_welcome', message: /not a Welcome/ })
 })
 
-test('after 90 days a KeyPackage is of no use to anybody, and is dropped at the next start', async () => {
+test('a KeyPackage is useless after 90 days and is deleted at the next start', async () => {
   const { keyPackages } = scene()
   const old = await keyPackages.make(false)
   const stored = [
@@ -53,14 +53,14 @@ test('after 90 days a KeyPackage is of no use to anybody, and is dropped at the 
   assert.deepEqual(scene(old.createdAt, stored).refs(), ['02'])
 })
 
-test('two that are made at the same time are two', async () => {
+test('two KeyPackages created at the same time are distinct', async () => {
   const { keyPackages, refs } = scene()
   const made = await Promise.all([keyPackages.make(true), keyPackages.make(true)])
   assert.equal(new Set(made.map(({ keyPackage }) => toHex(keyPackage))).size, 2)
   assert.equal(refs().length, 2)
 })
 
-test('of those that the relay holds for others no more are kept than can be in use; the oldest go first', async () => {
+test('pooled KeyPackages are limited to those that can be in use; the oldest are deleted first', async () => {
   const { keyPackages } = scene()
   const made = await keyPackages.make(true)
   const refs = Array.from({ length: 1024 }, (_, n) => n.toString(16).padStart(64, '0'))

@@ -61,7 +61,7 @@ async function commitOf(player: Player): Promise<SendCommitRequest> {
 
 // ---- Re-key ----
 
-test('the first add to a lone group is followed by a re-key before anything else', async () => {
+test('the first add to a single-member group is followed by a re-key before anything else', async () => {
   const stage = await Stage.start(['ann'])
   const ann = stage.player('ann')
   const before = ann.epoch
@@ -89,7 +89,7 @@ test('the first add to a lone group is followed by a re-key before anything else
 })
 
 for (const made of [true, false]) {
-  test(`a program that ends after the first add makes the re-key when it starts again, ${made ? 'made' : 'not made'} before`, async () => {
+  test(`a program that ends after the first add re-keys when it starts again, with the re-key ${made ? 'created' : 'not created'} before`, async () => {
     const stage = await Stage.start(['ann'])
     let ann = stage.player('ann')
     const bob = await outsider(stage, 'bob')
@@ -115,7 +115,7 @@ for (const made of [true, false]) {
   })
 }
 
-test('a program that ends before its add was answered sends it again, with the re-key after it', async () => {
+test('a program that ends before its add was answered sends it again, followed by the re-key', async () => {
   const stage = await Stage.start(['ann'])
   let ann = stage.player('ann')
   const bob = await outsider(stage, 'bob')
@@ -130,7 +130,7 @@ test('a program that ends before its add was answered sends it again, with the r
   assert.ok(commits(stage).length >= 2)
 })
 
-test('after a day the keys are replaced, not by all at once, and once', async () => {
+test('after a day each member replaces its keys once, not all at the same moment', async () => {
   const stage = await Stage.start(['ann', 'bob'], {
     players: { ann: { chance: () => 0 }, bob: { chance: () => 0.9 } },
   })
@@ -147,7 +147,7 @@ test('after a day the keys are replaced, not by all at once, and once', async ()
   assert.equal(views(stage), 1)
 })
 
-test('after 10,000 messages the keys are replaced, and the count begins anew, also across a restart', async () => {
+test('after 10,000 messages the keys are replaced and the count starts over, even across a restart', async () => {
   const stage = await Stage.start(['ann', 'bob'])
   let ann = stage.player('ann')
   ann.membership.sender.sentSinceRekey = 9998
@@ -164,7 +164,7 @@ test('after 10,000 messages the keys are replaced, and the count begins anew, al
   assert.deepEqual(await stage.player('bob').take(), ['one', 'two', 'three'])
 })
 
-test('a re-key that becomes due while commits must wait is wanted once', async () => {
+test('a re-key that becomes due while commits must wait is requested once', async () => {
   const stage = await Stage.start(['ann', 'bob'])
   const ann = stage.player('ann')
   stage.refuse = (_, body) =>
@@ -181,7 +181,7 @@ test('a re-key that becomes due while commits must wait is wanted once', async (
   assert.deepEqual(commits(stage), ['ann', 'ann'])
 })
 
-test('a re-key that the relay refuses is tried again after a while, not at once', async () => {
+test('a re-key that the relay refuses is retried after a while, not at once', async () => {
   const stage = await Stage.start(['ann', 'bob'])
   const ann = stage.player('ann')
   let tries = 0
@@ -199,7 +199,7 @@ test('a re-key that the relay refuses is tried again after a while, not at once'
 
 // ---- Waiting ----
 
-test('a timer that fires a little early by the clock is the end of the wait all the same', async () => {
+test('a timer that fires a little early by the clock still ends the wait', async () => {
   const stage = await Stage.start(['ann', 'bob'], { players: { ann: { early: 1 } } })
   const ann = stage.player('ann')
   let refusals = 2
@@ -224,7 +224,7 @@ test('a timer that fires a little early by the clock is the end of the wait all 
 
 // ---- Heartbeat ----
 
-test('a member that only reads tells what it has seen after a minute, once', async () => {
+test('a member that only reads reports what it has seen after a minute, once', async () => {
   const stage = await Stage.start(['ann', 'bob'], { players: { bob: { chance: () => 0 } } })
   await say(stage, stage.player('ann'), 'hello')
   await stage.advance(55_000)
@@ -242,7 +242,7 @@ test('a member that only reads tells what it has seen after a minute, once', asy
   assert.deepEqual(heartbeats(stage), ['bob', 'bob'])
 })
 
-test('one heartbeat is enough for all who only read', async () => {
+test('one heartbeat is enough for all members that only read', async () => {
   const stage = await Stage.start(['ann', 'bob', 'cid', 'dan'], {
     players: { bob: { chance: () => 0.9 }, cid: { chance: () => 0 }, dan: { chance: () => 0.5 } },
   })
@@ -251,7 +251,7 @@ test('one heartbeat is enough for all who only read', async () => {
   assert.deepEqual(heartbeats(stage), ['cid'])
 })
 
-test('who has sent since, or was told by another, or is alone, sends none', async () => {
+test("a member that has sent since, got another member's report, or is alone sends no heartbeat", async () => {
   const stage = await Stage.start(['ann', 'bob'])
   const [ann, bob] = [stage.player('ann'), stage.player('bob')]
   await say(stage, ann, 'hello')
@@ -271,7 +271,7 @@ test('who has sent since, or was told by another, or is alone, sends none', asyn
   assert.deepEqual(heartbeats(alone), [])
 })
 
-test('a commit of another is told of, too', async () => {
+test('a commit by another member is reported as seen, too', async () => {
   const stage = await Stage.start(['ann', 'bob'])
   await rotate(stage, stage.player('ann'))
   await stage.advance(5 * MINUTE)
@@ -280,7 +280,7 @@ test('a commit of another is told of, too', async () => {
 
 // ---- Lies ----
 
-test('a declaration that its sender has not signed is the lie of the relay: the channel stops', async () => {
+test('a declaration that its sender has not signed is a lie of the relay: the channel stops', async () => {
   const stage = await Stage.start(['ann', 'bob', 'cid'])
   const [ann, bob, cid] = [stage.player('ann'), stage.player('bob'), stage.player('cid')]
   const request = await commitOf(bob)
@@ -306,7 +306,7 @@ test('a declaration that its sender has not signed is the lie of the relay: the 
   assert.deepEqual(stage.votes, [])
 })
 
-test('a declaration for another slot, another commit or another channel is one, too', async () => {
+test('so is a declaration for another slot, another commit or another channel', async () => {
   for (const change of ['slot', 'commit', 'messageId'] as const) {
     const stage = await Stage.start(['ann', 'bob'])
     const [ann, bob] = [stage.player('ann'), stage.player('bob')]
@@ -321,7 +321,7 @@ test('a declaration for another slot, another commit or another channel is one, 
   }
 })
 
-test('a message of a higher epoch after a commit that was left out: the others have taken it', async () => {
+test('a message of a higher epoch after a skipped commit shows that others have followed it', async () => {
   const stage = await Stage.start(['ann', 'bob', 'cid'])
   const [ann, bob, cid] = [stage.player('ann'), stage.player('bob'), stage.player('cid')]
   // Ann is given bytes that nobody made, bob and cid follow the real commit: MLS has no cure for that.
@@ -363,7 +363,7 @@ function signed(stage: Stage, player: Player, request: SendCommitRequest): SendC
 
 // ---- The end ----
 
-test('a channel that ends while a commit is made or followed stays ended, and keeps no group', async () => {
+test('a channel that ends while a commit is created or followed stays ended and keeps no group', async () => {
   const stage = await Stage.start(['ann', 'bob', 'cid'])
   const [ann, bob, cid] = [stage.player('ann'), stage.player('bob'), stage.player('cid')]
   const request = await commitOf(ann)
@@ -406,7 +406,7 @@ test(`three members commit at the same time for ${ROUNDS} rounds`, async (t) => 
   assert.deepEqual((await stage.players[0]!.take()).sort(), ['b', 'c'])
 })
 
-test('members commit, send, lose sessions and are killed: all agree, nothing sent is lost or doubled', async (t) => {
+test('members commit, send, lose sessions and are killed: all agree, and nothing sent is lost or duplicated', async (t) => {
   for (const seed of Array.from({ length: LIVES }, (_, n) => SEED + n)) {
     t.diagnostic(`seed ${seed}`)
     await life(seed)

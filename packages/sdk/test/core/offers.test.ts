@@ -46,7 +46,7 @@ function keep(coming: readonly (readonly [by: string, size: number])[]): Kept[] 
   return held
 }
 
-test('one adder has at most so many offers: its oldest go', () => {
+test('offers per adder are limited: its oldest are dropped', () => {
   const kept = keep([['ann', 1], ...Array.from({ length: 100 }, () => ['mallory', 1] as const)])
   const ofMallory = kept.filter(({ by }) => by === 'mallory')
   assert.deepEqual(
@@ -56,7 +56,7 @@ test('one adder has at most so many offers: its oldest go', () => {
   assert.equal(kept.length, MAX_OFFERS_OF_ONE + 1)
 })
 
-test('in all there are at most so many: whoever has most loses first, and one each does not drive out who was there', () => {
+test('offers are limited in total: the adder with the most loses first, and many adders with one each displace no one', () => {
   const many = Array.from({ length: 20 }, (_, n) => Array.from({ length: 20 }, () => [`m${n}`, 1] as const)).flat()
   const kept = keep([['ann', 1], ...many])
   assert.equal(kept.length, MAX_OFFERS)
@@ -66,7 +66,7 @@ test('in all there are at most so many: whoever has most loses first, and one ea
   assert.ok(strangers.some(({ by }) => by === 'ann'))
 })
 
-test('their bytes are bounded, too: whoever has most of them loses first', () => {
+test('the bytes of offers are limited: the adder with the most bytes loses first', () => {
   const large = Array.from({ length: 200 }, (_, n) => [`m${n % 8}`, MAX_WELCOME_BYTES] as const)
   const kept = keep([['ann', 1000], ...large])
   assert.ok(kept.reduce((sum, { size }) => sum + size, 0) <= MAX_OFFER_BYTES)
@@ -112,7 +112,7 @@ async function scene(
   }
 }
 
-test('an agent that does nothing keeps a bounded number of offers, on disk, too', async (t) => {
+test('an idle agent keeps a limited number of offers, in memory and on disk', async (t) => {
   const { bob, offer, kept } = await scene(t)
   const [ann, mallory] = [new MlsAgent('ann'), new MlsAgent('mallory')]
   const refusing = event(bob, 'welcome_refused')
@@ -125,7 +125,7 @@ test('an agent that does nothing keeps a bounded number of offers, on disk, too'
   assert.ok(by.includes(toHex(ann.agentId)))
 })
 
-test('a Welcome that is too large is refused before anything looks into it', async (t) => {
+test('a Welcome that is too large is refused before it is parsed', async (t) => {
   const { bob, offer, kept } = await scene(t)
   const refusing = event(bob, 'welcome_refused')
   await offer(new MlsAgent('mallory'), () => new Uint8Array(MAX_WELCOME_BYTES + 1))
@@ -138,7 +138,7 @@ test('a Welcome that is too large is refused before anything looks into it', asy
   )
 })
 
-test('who takes no offers keeps none', async (t) => {
+test('an agent that accepts no offers keeps none', async (t) => {
   const { bob, offer, kept } = await scene(t, 'none')
   const refusing = event(bob, 'welcome_refused')
   await offer(new MlsAgent('mallory'))
@@ -146,7 +146,7 @@ test('who takes no offers keeps none', async (t) => {
   assert.deepEqual(kept(), [])
 })
 
-test('who takes offers of known agents takes those of whom it shares a channel with', async (t) => {
+test('an agent that accepts offers from known agents accepts them from members of a common channel', async (t) => {
   const { world, bob, offer, kept } = await scene(t, 'known')
   const refusing = event(bob, 'welcome_refused')
   await offer(new MlsAgent('mallory'))

@@ -36,7 +36,7 @@ function sent(count: number): { outbox: Outbox; messages: readonly Outgoing[]; t
   return { outbox, messages: outbox.take(), told }
 }
 
-test('a message is sent once it is on disk, answered, and forgotten when its entry has passed', () => {
+test('a message is sent once it is on disk, then answered, and forgotten when its entry arrives', () => {
   const outbox = new Outbox(ID)
   const one = record(1)
   let resolved = false
@@ -57,7 +57,7 @@ test('a message is sent once it is on disk, answered, and forgotten when its ent
   assert.equal(outbox.pass(one.messageId, 7), undefined)
 })
 
-test('an entry that passes before its answer is the answer', () => {
+test('an entry that arrives before the answer counts as the answer', () => {
   const { outbox, messages, told } = sent(2)
   const { record } = messages[0]!
   assert.deepEqual(outbox.pass(record.messageId, 7), sha256(record.ciphertext))
@@ -67,7 +67,7 @@ test('an entry that passes before its answer is the answer', () => {
   assert.equal(outbox.unanswered.length, 1)
 })
 
-test('an entry that passes takes those before it along: theirs were lost in a gap', () => {
+test('an arriving entry also completes earlier messages, whose entries were lost in a gap', () => {
   const { outbox, messages } = sent(3)
   for (const message of messages) outbox.answer(message, 7)
   outbox.drain()
@@ -80,7 +80,7 @@ test('an entry that passes takes those before it along: theirs were lost in a ga
   assert.ok(outbox.pass(record(3).messageId, 7))
 })
 
-test('so many messages and bytes are under way, and one of any size', () => {
+test('messages and bytes in flight are limited, but one message of any size is allowed', () => {
   const { outbox, messages } = sent(64)
   assert.equal(outbox.hasRoom, false)
   outbox.answer(messages[0]!, 7)
@@ -93,7 +93,7 @@ test('so many messages and bytes are under way, and one of any size', () => {
   assert.equal(large.hasRoom, true)
 })
 
-test('a refusal stops everything until all answers are in', () => {
+test('a refusal stops sending until all answers have arrived', () => {
   const { outbox, messages } = sent(3)
   outbox.answer(messages[0]!, 7)
   outbox.refuse(messages[1]!, undefined)
@@ -110,7 +110,7 @@ test('a refusal stops everything until all answers are in', () => {
   )
 })
 
-test('what failed is given up, and the rest is encrypted anew in its place', () => {
+test('failed messages are dropped, and the rest are encrypted again in their place', () => {
   const { outbox, messages, told } = sent(3)
   const before = messages.map(({ record }) => record)
   outbox.refuse(messages[0]!, StaticError.of('quota_exceeded'))
@@ -135,7 +135,7 @@ test('what failed is given up, and the rest is encrypted anew in its place', () 
   assert.equal(outbox.take().length, 2)
 })
 
-test('after a lost session the same bytes go out again', () => {
+test('after a lost session the same bytes are sent again', () => {
   const { outbox, messages } = sent(3)
   outbox.answer(messages[0]!, 7)
   outbox.refuse(messages[1]!, undefined)
@@ -151,7 +151,7 @@ test('after a lost session the same bytes go out again', () => {
   )
 })
 
-test('after a lost session the same bytes go out again, of what had failed as well', () => {
+test('after a lost session the same bytes are sent again, including those of failed messages', () => {
   const { outbox, messages, told } = sent(2)
   const before = messages.map(({ record }) => record)
   outbox.refuse(messages[0]!, StaticError.of('too_large'))
@@ -169,7 +169,7 @@ test('after a lost session the same bytes go out again, of what had failed as we
   assert.equal(outbox.take().length, 1)
 })
 
-test('what is not on disk is not sent, whatever becomes of the others', () => {
+test('a message that is not on disk is not sent, whatever happens to the others', () => {
   const error = StaticError.of('quota_exceeded')
   const endings: readonly ((outbox: Outbox, message: Outgoing) => void)[] = [
     (outbox, message) => outbox.refuse(message, undefined),
@@ -191,7 +191,7 @@ test('what is not on disk is not sent, whatever becomes of the others', () => {
   }
 })
 
-test('when nothing is sent any more, everybody who waits is told', () => {
+test('when sending ends, every waiting caller gets the error', () => {
   const { outbox, messages, told } = sent(2)
   outbox.answer(messages[0]!, 7)
   outbox.fail(StaticError.of('removed'))
@@ -210,7 +210,7 @@ const step = fc.oneof(
   { weight: 3, arbitrary: fc.record({ do: fc.constant('pass' as const) }) },
 )
 
-test('a relay that refuses and a line that breaks as they like: each message is taken once, in order', (t) => {
+test('with random refusals and lost sessions, each message is accepted once and in order', (t) => {
   t.diagnostic(`seed ${SEED}`)
   fc.assert(
     fc.property(fc.array(step, { minLength: 20, maxLength: 300 }), (steps) => {

@@ -9,7 +9,7 @@ const laggard = ({ agentId }: Player, waiting: bigint): { agentId: Uint8Array; w
   waiting,
 })
 
-test('in a channel that fills up the sender goes as fast as the relay says, tells who lags, and goes on at full speed later', async () => {
+test("in a channel that fills up, the sender keeps to the relay's pace, reports who lags, and later returns to full speed", async () => {
   const stage = await Stage.start(['alice', 'bob'])
   const [alice, bob] = [stage.player('alice'), stage.player('bob')]
   stage.pressing = () => ({ waitMs: 100, lagging: [laggard(bob, 7n)] })
@@ -37,7 +37,7 @@ test('in a channel that fills up the sender goes as fast as the relay says, tell
   assert.deepEqual(await bob.take(), ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9'])
 })
 
-test('no relay stops a sender: it waits a second at most, and is told of members alone, once a minute', async () => {
+test('no relay can stop a sender: it waits at most a second, and reports only members, once a minute', async () => {
   const stage = await Stage.start(['alice', 'bob'])
   const [alice, bob] = [stage.player('alice'), stage.player('bob')]
   const stranger = { agentId: new Uint8Array(32), waiting: 1n }

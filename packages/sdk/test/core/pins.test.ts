@@ -7,7 +7,7 @@ const [OWNER, OTHER] = ['00'.repeat(32), '11'.repeat(32)]
 const [ANN, EVE] = ['aa'.repeat(32), 'ee'.repeat(32)]
 const name = Buffer.from('ann')
 
-test('an identity has one key per owner, until another one is accepted', () => {
+test('an identity has one key per owner until the application accepts another', () => {
   const written: Change[] = []
   const pins = new Pins([], (change) => written.push(change))
   assert.equal(pins.conflict(OWNER, name, ANN), undefined)
@@ -26,7 +26,7 @@ test('an identity has one key per owner, until another one is accepted', () => {
   )
 })
 
-test('pins are remembered', () => {
+test('pins survive a restart', () => {
   const pins = new Pins([{ owner: OWNER, identity: name, agent: ANN }], () => assert.fail('nothing is new'))
   assert.equal(pins.conflict(OWNER, name, EVE), ANN)
   pins.set(OWNER, name, ANN)

@@ -38,7 +38,7 @@ async function written({ membership, journal }: Player): Promise<void> {
   journal.flush()
 }
 
-test('64 sends at once without quota: all are refused, and everybody reads what is sent when there is quota again', async () => {
+test('64 sends at once without quota: all are refused, and messages sent with new quota are readable', async () => {
   const stage = await Stage.start(['alice', 'bob', 'carol'])
   const [alice, bob, carol] = [stage.player('alice'), stage.player('bob'), stage.player('carol')]
   let asked = 0
@@ -65,7 +65,7 @@ test('64 sends at once without quota: all are refused, and everybody reads what 
   assert.deepEqual([bob.view, carol.view], [alice.view, alice.view])
 })
 
-test('after a gap of 1,100 messages of one sender its next messages are readable', async () => {
+test('after a gap of 1,100 messages of one sender, its next messages are readable', async () => {
   const stage = await Stage.start(['alice', 'bob'])
   const [alice, bob] = [stage.player('alice'), stage.player('bob')]
   bob.online = false
@@ -92,7 +92,7 @@ test('after a gap of 1,100 messages of one sender its next messages are readable
   assert.equal(bob.view, alice.view)
 })
 
-test('a gap that begins before the own position counts only for what lies beyond it', async () => {
+test("a gap that begins before this agent's position counts only beyond it", async () => {
   const stage = await Stage.start(['alice', 'bob'])
   const [alice, bob] = [stage.player('alice'), stage.player('bob')]
   const say = async (...words: readonly string[]): Promise<void> => {
@@ -139,7 +139,7 @@ test('a gap that begins before the own position counts only for what lies beyond
 })
 
 for (const refusal of ['too_large', 'invalid_request']) {
-  test(`one message that is ${refusal} fails alone: those behind it are numbered anew, in order`, async () => {
+  test(`one message that is ${refusal} fails alone: those behind it are renumbered, in order`, async () => {
     const stage = await Stage.start(['alice', 'bob'])
     const [alice, bob] = [stage.player('alice'), stage.player('bob')]
     const large = 'x'.repeat(20_000)
@@ -180,7 +180,7 @@ for (const error of [{ code: 'out_of_order', lastCounter: 0n }, { code: 'too_lar
   })
 }
 
-test('a refused message and a lost session: what may have arrived is not encrypted anew, and nobody sees a fork', async () => {
+test('a refused message and a lost session: messages that may have arrived are not encrypted again, and there is no fork', async () => {
   const stage = await Stage.start(['alice', 'bob'])
   const [alice, bob] = [stage.player('alice'), stage.player('bob')]
   const one = fate(alice.send('one'))
@@ -207,7 +207,7 @@ test('a refused message and a lost session: what may have arrived is not encrypt
   assert.deepEqual([bob.membership.failure, bob.view], [undefined, alice.view])
 })
 
-test('a full inbox is told; what needs entries that it does not take is queue_full; after reading everything goes on', async () => {
+test('a full inbox is reported; calls that need more entries fail with queue_full; after reading, everything continues', async () => {
   const stage = await Stage.start(['alice', 'bob'])
   const [alice, bob] = [stage.player('alice'), stage.player('bob')]
   const large = 'x'.repeat(262_000)
@@ -246,7 +246,7 @@ test('a full inbox is told; what needs entries that it does not take is queue_fu
   assert.deepEqual([await alice.take(), bob.view], [['read'], alice.view])
 })
 
-test('catching up in a session is over when what the relay has by then is processed', async () => {
+test('catching up in a session ends when everything the relay has by then is processed', async () => {
   const stage = await Stage.start(['alice', 'bob', 'carol'])
   const [alice, bob, carol] = [stage.player('alice'), stage.player('bob'), stage.player('carol')]
   const sees = (): number => bob.membership.history.position.index
@@ -279,7 +279,7 @@ test('catching up in a session is over when what the relay has by then is proces
   assert.equal(members, 2)
 })
 
-test('catching up is not over while a hole is asked for again', async () => {
+test('catching up does not end while missing entries are requested again', async () => {
   const stage = await Stage.start(['alice', 'bob'])
   const [alice, bob] = [stage.player('alice'), stage.player('bob')]
   let seen = 0
@@ -297,7 +297,7 @@ test('catching up is not over while a hole is asked for again', async () => {
   assert.deepEqual(await bob.take(), ['1', '2'])
 })
 
-test('who thinks better of leaving while it catches up is delivered again', async () => {
+test('an agent that fails to leave while it catches up receives entries again', async () => {
   const stage = await Stage.start(['alice', 'bob'])
   const [alice, bob] = [stage.player('alice'), stage.player('bob')]
   void bob.membership.intake.catchUp()
@@ -315,7 +315,7 @@ test('who thinks better of leaving while it catches up is delivered again', asyn
   await caughtUp
 })
 
-test('a send that waits because the relay gets no quota says so after 5 s, once for each wait', async () => {
+test('a send that waits because the relay gets no quota is reported after 5 s, once per wait', async () => {
   const stage = await Stage.start(['alice', 'bob'])
   const [alice, bob] = [stage.player('alice'), stage.player('bob')]
   const noQuota: Stage['refuse'] = (player, body) =>
@@ -349,7 +349,7 @@ test('a send that waits because the relay gets no quota says so after 5 s, once 
   assert.equal(alice.told('waiting').length, 2)
 })
 
-test('a send that is cancelled before it is encrypted is not sent; later it may arrive, and the error says which', async () => {
+test('a send cancelled before encryption is not sent; later it may arrive, and the error says which', async () => {
   const stage = await Stage.start(['alice', 'bob'])
   const [alice, bob] = [stage.player('alice'), stage.player('bob')]
   const first = alice.send('first')
@@ -370,7 +370,7 @@ test('a send that is cancelled before it is encrypted is not sent; later it may 
   const stop = new AbortController()
   const waiting = alice.send('never', { signal: stop.signal })
   await written(alice)
-  const cancelled = assert.rejects(waiting, { code: 'cancelled', message: /not sent, and will not be/ })
+  const cancelled = assert.rejects(waiting, { code: 'cancelled', message: /not sent and will not be/ })
   stop.abort()
   await cancelled
   await assert.rejects(alice.send('never', { signal: AbortSignal.abort() }), { code: 'cancelled' })
@@ -381,7 +381,7 @@ test('a send that is cancelled before it is encrypted is not sent; later it may 
   assert.deepEqual(await bob.take(), ['first', 'stored'])
 })
 
-test('a send that waits for a session says so after 5 s, with the reason', async () => {
+test('a send that waits for a session is reported after 5 s, with the reason', async () => {
   const stage = await Stage.start(['alice', 'bob'])
   const alice = stage.player('alice')
   alice.lose()
@@ -398,7 +398,7 @@ test('a send that waits for a session says so after 5 s, with the reason', async
   await sending
 })
 
-test('a commit that the relay puts off for long is told of, once', async () => {
+test('a commit that the relay defers for long is reported once', async () => {
   const stage = await Stage.start(['alice', 'bob'])
   const alice = stage.player('alice')
   let waitMs = 1000

@@ -14,7 +14,7 @@ async function scene(): Promise<{ stage: Stage; ann: Player; bob: Player }> {
   return { stage, ann: stage.player('ann'), bob: stage.player('bob') }
 }
 
-test('what was read just before the relay is asked again is acknowledged all the same', async () => {
+test('entries read just before another Resume are still acknowledged', async () => {
   const { stage, ann, bob } = await scene()
   // By the time of each Resume.
   const acknowledged: number[] = []
@@ -31,7 +31,7 @@ test('what was read just before the relay is asked again is acknowledged all the
   assert.deepEqual(acknowledged, [1])
 })
 
-test('questions that no session has taken are not waited for', async () => {
+test('a Resume that was lost with its session is not waited for', async () => {
   const { stage, ann, bob } = await scene()
   const { intake } = bob.membership
   bob.lose()
@@ -46,7 +46,7 @@ test('questions that no session has taken are not waited for', async () => {
   assert.deepEqual(await bob.take(), ['meanwhile'])
 })
 
-test('the answer to an earlier question is none', async () => {
+test('the answer to an earlier Resume is ignored', async () => {
   const { stage, ann, bob } = await scene()
   const { intake } = bob.membership
   const caughtUp = [intake.catchUp(), intake.catchUp()]
@@ -62,7 +62,7 @@ test('the answer to an earlier question is none', async () => {
 })
 
 for (const end of ['removed', 'broken', 'closed'] as const) {
-  test(`whoever waits hears that the channel has ended: ${end}`, async () => {
+  test(`waiting callers learn that the channel has ended: ${end}`, async () => {
     const { bob } = await scene()
     const { membership } = bob
     const waiting = [membership.intake.catchUp(), membership.intake.catchUp()]
@@ -74,7 +74,7 @@ for (const end of ['removed', 'broken', 'closed'] as const) {
   })
 }
 
-test('a channel is asked for again unless it has asked by itself, or has ended', () => {
+test('a channel is requested again unless it has already asked or has ended', () => {
   const asked: { readonly channels: number; readonly done: (outcome: Outcome) => void }[] = []
   const timers: (() => void)[] = []
   const deliveries = new Deliveries({

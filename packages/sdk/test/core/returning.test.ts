@@ -25,7 +25,7 @@ async function scene(): Promise<{ stage: Stage; ann: Player; bob: Player; cid: P
   return { stage, ann: stage.player('ann'), bob: stage.player('bob'), cid: stage.player('cid') }
 }
 
-test('a notice with a key that the leaf does not have removes nobody, but the owner lets its agent come back', async () => {
+test('a notice with a key that the leaf does not have removes no one, but the owner can add the agent again', async () => {
   const { stage, ann, bob, cid } = await scene()
   stage.leave(bob, [WRONG_KEY])
   await stage.settleOnly(ann, cid)
@@ -42,7 +42,7 @@ test('a notice with a key that the leaf does not have removes nobody, but the ow
   assert.notDeepEqual(cid.membership.group?.members.get(bob.agentId)?.encryptionKey, before)
 })
 
-test('who has not left cannot be added again, by the owner neither', async () => {
+test('an agent that has not left cannot be added again, not even by the owner', async () => {
   const { ann, bob } = await scene()
   await assert.rejects(addAgain(ann, bob), { code: 'invalid_request' })
 })

@@ -45,7 +45,7 @@ function burn({ mls }: Apart, generations: number): void {
   mls.rows.set(leaf, { ...row, generation, secret })
 }
 
-test('what claims to be far ahead costs nobody more than its counter allows, and after eight failures next to nothing', async () => {
+test('a message that claims to be far ahead costs no more than its counter allows, and almost nothing after eight failures', async () => {
   const stage = await Stage.start(['ann', 'bob', 'mal'], { apart: ['mal'] })
   const ann = stage.player('ann')
   const mal = new Apart(stage, 'mal')
@@ -78,7 +78,7 @@ test('what claims to be far ahead costs nobody more than its counter allows, and
   assert.equal(ann.told('decryption_failure').length, 20)
 })
 
-test('a sender that was never heard may have sent what came since the epoch began', async () => {
+test('an unknown sender may have sent everything since the epoch began', async () => {
   const stage = await Stage.start(['ann', 'bob', 'mal'], { apart: ['mal'] })
   const [ann, mal] = [stage.player('ann'), new Apart(stage, 'mal')]
   for (let n = 0; n < 5; n++) assert.equal(await say(stage, ann, `${n}`), 'ok')
@@ -90,7 +90,7 @@ test('a sender that was never heard may have sent what came since the epoch bega
   })
 })
 
-test('whatever the relay says of counters, no message costs more than 32,768 steps', async () => {
+test('whatever counters the relay reports, no message costs more than 32,768 steps', async () => {
   const stage = await Stage.start(['ann', 'mal'], { apart: ['mal'] })
   const mal = new Apart(stage, 'mal')
   mal.say(mal.frame('hello'))
@@ -106,7 +106,7 @@ test('whatever the relay says of counters, no message costs more than 32,768 ste
   })
 })
 
-test('messages that open move a ratchet 1,024 steps more than was said in an epoch, not each of them', async () => {
+test('decrypted messages may use 1,024 extra steps per epoch in total, not each', async () => {
   const stage = await Stage.start(['ann', 'mal'], { apart: ['mal'] })
   const [ann, mal] = [stage.player('ann'), new Apart(stage, 'mal')]
   for (const [generations, failures] of [
@@ -121,7 +121,7 @@ test('messages that open move a ratchet 1,024 steps more than was said in an epo
   }
 })
 
-test('a message in the envelope of another member is not even looked for in that one’s ratchet', async () => {
+test("a message in another member's envelope does not touch that member’s ratchet", async () => {
   const stage = await Stage.start(['ann', 'bob', 'mal'], { apart: ['bob', 'mal'] })
   const [ann, bob, mal] = [stage.player('ann'), new Apart(stage, 'bob'), new Apart(stage, 'mal')]
   const frame = bob.frame('of bob')
@@ -137,7 +137,7 @@ test('a message in the envelope of another member is not even looked for in that
   assert.deepEqual(await ann.take(), ['of bob'])
 })
 
-test('after eight failures the next 16 generations are tried, no more; one that opens makes it as before', async () => {
+test('after eight failures only the next 16 generations are tried, until a message is decrypted', async () => {
   for (const [burnt, isRead] of [
     [16, true],
     [17, false],
@@ -157,7 +157,7 @@ test('after eight failures the next 16 generations are tried, no more; one that 
   }
 })
 
-test('while the quota refuses, one message at a time tries, and those behind it fail with it', async () => {
+test('while the quota is used up, one message at a time is tried, and those behind it fail with it', async () => {
   const stage = await Stage.start(['ann', 'bob'])
   const [ann, bob] = [stage.player('ann'), stage.player('bob')]
   let asked = 0
@@ -184,7 +184,7 @@ test('while the quota refuses, one message at a time tries, and those behind it 
   assert.deepEqual(bob.told('decryption_failure'), [])
 })
 
-test('a sender whose messages are refused replaces its keys before the others give up on it, also across restarts', async () => {
+test('a sender whose messages are refused replaces its keys before others stop reading it, even across restarts', async () => {
   const stage = await Stage.start(['ann', 'bob'])
   let ann = stage.player('ann')
   const bob = stage.player('bob')
@@ -207,7 +207,7 @@ test('a sender whose messages are refused replaces its keys before the others gi
   assert.deepEqual([bob.told('decryption_failure'), bob.view], [[], ann.view])
 })
 
-test('where the keys cannot be replaced, sending fails before the others give up on the sender, and goes on with new keys', async () => {
+test('if the keys cannot be replaced, sending fails before others stop reading the sender, and continues with new keys', async () => {
   const stage = await Stage.start(['ann', 'bob'])
   const [ann, bob] = [stage.player('ann'), stage.player('bob')]
   let asked = 0
@@ -242,7 +242,7 @@ test('where the keys cannot be replaced, sending fails before the others give up
   assert.deepEqual(bob.told('decryption_failure'), [])
 })
 
-test('messages that commits overtake are encrypted anew, and count as burnt only in their own epoch', async () => {
+test('messages overtaken by commits are encrypted again, and count as burnt only in their own epoch', async () => {
   const stage = await Stage.start(['ann', 'bob', 'mal'], { apart: ['mal'] })
   const [ann, bob, mal] = [stage.player('ann'), stage.player('bob'), new Apart(stage, 'mal')]
   // Garbage takes a slot while 50 messages are under way: they are of the same epoch and another slot then.

@@ -38,7 +38,7 @@ function watch({ store }: Player): Change[][] {
   return writes
 }
 
-test('a group that cannot be encoded breaks its channel alone: nothing half of it is written, the others are', async () => {
+test('a group that cannot be encoded breaks only its channel: nothing of it is written, the others are', async () => {
   const stage = await Stage.start(['ann', 'bob'])
   const bob = stage.player('bob')
   const words = stage.player('ann').send('before')
@@ -74,7 +74,7 @@ test('a group that cannot be encoded breaks its channel alone: nothing half of i
   assert.equal(stored(bob).inboxBytes, 0)
 })
 
-test('a commit that leads to a group that cannot be encoded: the member stays where it was, broken, also after a restart', async () => {
+test('a commit that leads to an unencodable group: the member stays where it was, broken, even after a restart', async () => {
   const stage = await Stage.start(['ann', 'bob'])
   const [ann, bob] = [stage.player('ann'), stage.player('bob')]
   const before = stored(bob)
@@ -104,7 +104,7 @@ test('a commit that leads to a group that cannot be encoded: the member stays wh
   await sent
 })
 
-test('a crash before the broken channel is written: it breaks again at the same place', async () => {
+test('a crash before the broken channel is written: it breaks again at the same position', async () => {
   const stage = await Stage.start(['ann', 'bob'])
   const [ann, bob] = [stage.player('ann'), stage.player('bob')]
   const before = stored(bob)
@@ -131,7 +131,7 @@ test('a crash before the broken channel is written: it breaks again at the same 
   assert.equal(stored(again).record.broken, 'mls_error')
 })
 
-test('the first turn of all: a channel whose state cannot be stored is stored as broken', async () => {
+test('in its first turn, a channel whose state cannot be stored is stored as broken', async () => {
   const stage = await Stage.start(['ann', 'bob'])
   const bob = stage.player('bob')
   const id = 'c'.repeat(32)
@@ -158,7 +158,7 @@ test('the first turn of all: a channel whose state cannot be stored is stored as
   )
 })
 
-test('a stored group that cannot be read breaks its channel alone, is stored as broken, and the owner can delete it', async () => {
+test('a stored group that cannot be read breaks only its channel, which is stored as broken and can be deleted by the owner', async () => {
   const stage = await Stage.start(['ann', 'bob'])
   const ann = stage.player('ann')
   const { id } = ann.membership

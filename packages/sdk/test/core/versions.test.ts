@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { Apart } from '../support/apart.ts'
 import { Stage } from '../support/stage.ts'
 
-test('frames of version 2 are left out gently: told once, and those of version 1 before, between and after are read', async () => {
+test('frames of version 2 are skipped and reported once, and those of version 1 before, between and after are read', async () => {
   const stage = await Stage.start(['ann', 'bob', 'new'], { apart: ['new'] })
   const [ann, bob, newer] = [stage.player('ann'), stage.player('bob'), new Apart(stage, 'new')]
   const say = (words: string, version: number): void => {
@@ -36,7 +36,7 @@ test('frames of version 2 are left out gently: told once, and those of version 1
   assert.deepEqual(await bob.take(), ['still here'])
 })
 
-test('a newer frame that skips a counter, or follows another frame, is a fork as any other', async () => {
+test('a newer frame that skips a counter, or follows a different frame, is a fork like any other', async () => {
   for (const change of [{ counter: 3 }, { previous: new Uint8Array(32).fill(1) }]) {
     const stage = await Stage.start(['ann', 'new'], { apart: ['new'] })
     const [ann, newer] = [stage.player('ann'), new Apart(stage, 'new')]

@@ -87,7 +87,7 @@ async function say({ stage }: Scene, player: Player, words: string): Promise<voi
 const failures = (...players: Player[]): (string | undefined)[] =>
   players.map(({ membership }) => membership.failure?.code)
 
-test('who joined by a Welcome does not know whose epoch it is, and votes against nothing in it', async () => {
+test('an agent that joined with a Welcome does not know whose epoch it is in, and does not vote in it', async () => {
   const { stage, ann, mal } = await scene()
   mal.commit(GARBAGE)
   await stage.settle()
@@ -95,7 +95,7 @@ test('who joined by a Welcome does not know whose epoch it is, and votes against
   assert.deepEqual(stage.votes, [])
 })
 
-test('right after its own re-key the owner rejects garbage by itself, and so do those who followed it', async () => {
+test('right after its own re-key the owner automatically rejects garbage, and so do members that followed it', async () => {
   const all = await scene()
   const { stage, ann, mal } = all
   await rekey(all, ann)
@@ -104,7 +104,7 @@ test('right after its own re-key the owner rejects garbage by itself, and so do 
   assert.deepEqual(new Set(stage.votes), new Set([`ann ${slot}`, `bob ${slot}`, `cid ${slot}`]))
 })
 
-test('the re-key of a guest does not switch votes off', async () => {
+test('the re-key of a guest does not disable votes', async () => {
   const all = await scene()
   const { stage, ann, mal } = all
   await rekey(all, ann)
@@ -127,7 +127,7 @@ test('the re-key of a guest does not switch votes off', async () => {
   assert.deepEqual(await ann.take(), ['on'])
 })
 
-test('votes go on after a restart', async () => {
+test('votes continue after a restart', async () => {
   const all = await scene()
   const { stage, ann, bob, mal } = all
   await rekey(all, ann)
@@ -138,7 +138,7 @@ test('votes go on after a restart', async () => {
   assert.deepEqual(new Set(stage.votes), new Set([`ann ${slot}`, `bob ${slot}`, `cid ${slot}`]))
 })
 
-test('a commit that only members cannot follow: nobody votes, and who could not follow stops when the owner shows the next epoch', async () => {
+test('a commit that only members cannot follow: no one votes, and they stop when the owner shows the next epoch', async () => {
   const all = await scene()
   const { stage, ann, bob, cid, mal } = all
   await rekey(all, ann)
@@ -164,7 +164,7 @@ test('a commit that only members cannot follow: nobody votes, and who could not 
   assert.deepEqual(failures(ann, again, bob), [undefined, 'mls_error', undefined])
 })
 
-test('a commit that nobody can follow: the owner rejects it, and its word settles it for all', async () => {
+test('a commit that no one can follow: the owner rejects it, and its next message settles it for all', async () => {
   const all = await scene()
   const { stage, ann, bob, cid, mal } = all
   await rekey(all, ann)
@@ -194,7 +194,7 @@ async function rekeyApart(stage: Stage, player: Player): Promise<number> {
   return slot
 }
 
-test('a commit that the owner cannot follow: it rejects it at once, and who followed it stops at the owner’s next word', async () => {
+test('a commit that the owner cannot follow: it rejects it at once, and members that followed it stop at its next message', async () => {
   const all = await scene()
   const { stage, ann, bob, cid, mal } = all
   // Then ann and bob have no node in common.
@@ -212,7 +212,7 @@ test('a commit that the owner cannot follow: it rejects it at once, and who foll
   assert.deepEqual(await ann.take(), ['on'])
 })
 
-test('a commit that the owner can follow: who could not is barred for nothing before the owner’s next word, and stops at it', async () => {
+test('a commit that the owner can follow: members that could not are not barred, and stop at the owner’s next message', async () => {
   const all = await scene()
   const { stage, ann, bob, cid, mal } = all
   await rekey(all, cid)
@@ -231,7 +231,7 @@ test('a commit that the owner can follow: who could not is barred for nothing be
   assert.equal(ann.view, bob.view)
 })
 
-test('after the owner’s word a commit of another epoch is a lie, and its maker stays barred', async () => {
+test('after the owner’s message a commit of another epoch is a lie, and its committer stays barred', async () => {
   const all = await scene()
   const { stage, ann, bob, cid, mal } = all
   const before = await mal.mls.commit()
@@ -244,7 +244,7 @@ test('after the owner’s word a commit of another epoch is a lie, and its maker
 })
 
 for (const seed of [1, 2, 3, 4, 5, 6]) {
-  test(`a divided group ends where the owner is, seed ${seed}`, async () => {
+  test(`a divided group ends in the owner’s epoch, seed ${seed}`, async () => {
     const stage = await Stage.start(['ann', 'bob', 'cid', 'mal'], { apart: ['mal'], seed })
     const [ann, bob, cid] = ['ann', 'bob', 'cid'].map((name) => stage.player(name)) as [Player, Player, Player]
     const mal = new Apart(stage, 'mal')
@@ -268,7 +268,7 @@ for (const seed of [1, 2, 3, 4, 5, 6]) {
   })
 }
 
-test('a number on a message is no proof: one guest cannot stop a channel by naming a higher epoch', async () => {
+test('an epoch number is no proof: one guest cannot stop a channel by naming a higher epoch', async () => {
   const all = await scene()
   const { stage, ann, bob, cid, mal } = all
   await rekey(all, ann)
@@ -284,7 +284,7 @@ test('a number on a message is no proof: one guest cannot stop a channel by nami
   assert.deepEqual([await ann.take(), await cid.take()], [['on'], ['on']])
 })
 
-test('who joined by a Welcome is not stopped by a number, either, unless it is the owner’s', async () => {
+test('an agent that joined with a Welcome is not stopped by a number either, unless it is the owner’s', async () => {
   const all = await scene()
   const { stage, ann, bob, cid, mal } = all
   await say(all, ann, 'welcome')
@@ -304,7 +304,7 @@ test('who joined by a Welcome is not stopped by a number, either, unless it is t
   assert.deepEqual(failures(fresh.bob), ['mls_error'])
 })
 
-test('whom only the doubtful commit adds is no other member', async () => {
+test('an agent added only by the commit in doubt does not count as another member', async () => {
   const all = await scene()
   const { stage, ann, bob, cid, mal } = all
   await rekey(all, ann)
@@ -321,7 +321,7 @@ test('whom only the doubtful commit adds is no other member', async () => {
 })
 
 for (const kind of ['garbage', 'unreadable'] as const) {
-  test(`two agents of one guest cannot stop a channel: a commit of one (${kind}), a number of the other`, async () => {
+  test(`two agents of one guest cannot stop a channel: a commit by one (${kind}), a number by the other`, async () => {
     const stage = await Stage.start(['ann', 'bob', 'cid', 'mal', 'eve'], { apart: ['mal', 'eve'] })
     const [ann, bob, cid] = ['ann', 'bob', 'cid'].map((name) => stage.player(name)) as [Player, Player, Player]
     const [mal, eve] = [new Apart(stage, 'mal'), new Apart(stage, 'eve')]

@@ -101,7 +101,7 @@ class Owner {
   }
 }
 
-test('all that ask together come in by one commit', async () => {
+test('joiners that ask together are added by one commit', async () => {
   const owner = new Owner(30)
   const joiners = await owner.joiners(30)
   await owner.decide(joiners.map(({ asked }) => asked))
@@ -115,7 +115,7 @@ test('all that ask together come in by one commit', async () => {
   assert.equal(owner.answers.size, 0)
 })
 
-test('one that the group does not take keeps nobody else out, and its use is given back', async () => {
+test('a joiner that the group refuses keeps no one else out, and its use is returned', async () => {
   const owner = new Owner(16)
   const joiners = await owner.joiners(16)
   for (const at of [3, 12]) owner.bad.add(toHex(joiners[at]!.keyPackage))
@@ -129,7 +129,7 @@ test('one that the group does not take keeps nobody else out, and its use is giv
   assert.equal(owner.issued.get(owner.invite.record.id)?.record.uses, 14)
 })
 
-test('whoever cannot be let in is told why, each for itself: used up, one identity twice, nonsense', async () => {
+test('every refused joiner gets its own reason: used up, duplicate identity, nonsense', async () => {
   const owner = new Owner(3)
   const [one, two] = await owner.joiners(2)
   const twin = await owner.joiner('guest 0')
@@ -147,7 +147,7 @@ test('whoever cannot be let in is told why, each for itself: used up, one identi
   )
 })
 
-test('what passes by itself is answered to nobody, and every use is given back', async () => {
+test('temporary failures are not answered, and every use is returned', async () => {
   const owner = new Owner(4)
   owner.commit = () => Promise.reject(StaticError.of('rate_limited'))
   const joiners = await owner.joiners(4)

@@ -6,7 +6,7 @@ import { code, event, NAME, text, TestSystem } from '../support/test-system.ts'
 const GUEST = { account: null }
 const SECONDS = 20
 
-test('who has asked by two tokens is added once, and stays', async (t) => {
+test('a joiner that asks with two tokens is added once, and stays', async (t) => {
   const world = await TestSystem.start(t, 'grpc')
   let owner = await world.manager('owner')
   const joiner = await world.manager('joiner', GUEST)
@@ -30,7 +30,7 @@ test('who has asked by two tokens is added once, and stays', async (t) => {
   assert.equal(owner.client.channel(NAME).members().length, 3)
 })
 
-test('a join that is under way when the manager is closed says so at once', async (t) => {
+test('a pending join fails at once when the manager is closed', async (t) => {
   const world = await TestSystem.start(t, 'grpc')
   const owner = await world.manager('owner')
   const joiner = await world.manager('joiner', GUEST)
@@ -48,7 +48,7 @@ test('a join that is under way when the manager is closed says so at once', asyn
   await waiting
 })
 
-test('one that is removed while it waits to be greeted is told, and its invite is revoked', async (t) => {
+test('a joiner removed while it waits for its greeting gets an error, and its invite is revoked', async (t) => {
   const world = await TestSystem.start(t, 'grpc')
   const owner = await world.manager('owner')
   const joiner = await world.manager('joiner', GUEST)

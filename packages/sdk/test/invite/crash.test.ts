@@ -122,7 +122,7 @@ function pointsOf(calls: number): CrashPoint[] {
   return kept.map(({ point }) => point)
 }
 
-test(`a join survives the death of either side at any step, seed ${SEED}`, { timeout: 600_000 }, async (t) => {
+test(`a join survives a crash of either side at any step, seed ${SEED}`, { timeout: 600_000 }, async (t) => {
   const world = await TestSystem.start(t, 'grpc', { settings: SETTINGS })
   const lanes: Lane[] = []
   for (const number of [1, 2]) {
@@ -155,7 +155,7 @@ test(`a join survives the death of either side at any step, seed ${SEED}`, { tim
   }
 })
 
-test('a joiner that dies before its hello is removed, and comes in later by the same token and one use', async (t) => {
+test('a joiner that dies before its hello is removed, and joins later with the same token and one use', async (t) => {
   let ahead = 0
   const now = (): number => Date.now() + ahead
   const world = await TestSystem.start(t, 'grpc', { settings: SETTINGS })
@@ -181,7 +181,7 @@ test('a joiner that dies before its hello is removed, and comes in later by the 
   await assert.rejects(late.joinWithToken(NAME, token, SECONDS), code('invite_used_up'))
 })
 
-test('a relay that does not take a use back costs that use, and nobody else their way in', async (t) => {
+test('a relay that does not take back a use costs that use, and keeps no one else out', async (t) => {
   let ahead = 0
   const now = (): number => Date.now() + ahead
   const world = await TestSystem.start(t, 'grpc', { settings: SETTINGS })

@@ -20,7 +20,7 @@ function joiners(count: number): Joiner[] {
   return Array.from({ length: count }, () => ({ agent: toHex(randomBytes(32)), nonce: randomBytes(16) }))
 }
 
-test('one greeting answers all hellos that came while another was on its way', async () => {
+test('one greeting answers all hellos that arrived while another was being sent', async () => {
   const secret = randomBytes(32)
   const invite = toHex(inviteKeys(secret).inviteId)
   const crowd = joiners(5)
@@ -57,7 +57,7 @@ test('one greeting answers all hellos that came while another was on its way', a
   assert.deepEqual(toHex(sent[2]!.payload), toHex(crowd[4]!.nonce))
 })
 
-test('a joiner finds its nonce among those of a greeting, and only a whole one of the owner', () => {
+test('a joiner finds its nonce in a greeting, and only a complete one from the owner', () => {
   const [mine, ...others] = joiners(4)
   const secret = randomBytes(32)
   const record = {

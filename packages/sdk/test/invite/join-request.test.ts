@@ -11,7 +11,7 @@ const PLACE = { channelId: fill(16, 1), name: 'acme/support/routing', owner: fil
 const REQUEST: JoinRequest = { nonce: fill(16, 3), keyPackage: new TextEncoder().encode('a KeyPackage') }
 const BOX = sealRequest(KEYS, PLACE, REQUEST)
 
-test('what is sealed is read again by a holder of the token', (t) => {
+test('a holder of the token can open a sealed request', (t) => {
   t.diagnostic(`seed ${SEED}`)
   const bytes = (length: number): fc.Arbitrary<Uint8Array> => fc.uint8Array({ minLength: length, maxLength: length })
   const keyPackages = fc.uint8Array({ minLength: 1, maxLength: 2000 })
@@ -32,11 +32,11 @@ test('what is sealed is read again by a holder of the token', (t) => {
   )
 })
 
-test('the same request is never the same box', () => {
+test('sealing the same request twice gives different boxes', () => {
   assert.notDeepEqual(sealRequest(KEYS, PLACE, REQUEST), BOX)
 })
 
-test('a box with any bit flipped, cut or longer is refused', () => {
+test('a box with a flipped bit, cut short or extended is refused', () => {
   for (let at = 0; at < BOX.length; at++) {
     for (let bit = 0; bit < 8; bit++) {
       const flipped = BOX.map((value, place) => (place === at ? value ^ (1 << bit) : value))
@@ -48,7 +48,7 @@ test('a box with any bit flipped, cut or longer is refused', () => {
   assert.equal(openRequest(KEYS, PLACE, Uint8Array.from([...BOX, 0])), undefined)
 })
 
-test("another invite's keys do not open it, nor does any one of them in its place", () => {
+test("another invite's keys do not open a box, nor does any single one of them", () => {
   const other = inviteKeys(fill(32, 9))
   assert.equal(openRequest(other, PLACE, BOX), undefined)
   for (const name of ['box', 'inviteId', 'join'] satisfies (keyof InviteKeys)[]) {
@@ -70,7 +70,7 @@ test('a box for another channel, owner or name is refused', () => {
   }
 })
 
-test('a box of a holder of Kbox alone is refused: the tag is of Kjoin', () => {
+test('a box by a holder of Kbox alone is refused, because the tag needs Kjoin', () => {
   const forge = (keys: InviteKeys): Uint8Array => {
     const tag = joinTag(keys, PLACE, REQUEST.nonce, REQUEST.keyPackage)
     return seal(KEYS, Buffer.concat([REQUEST.nonce, tag, REQUEST.keyPackage]))
@@ -79,7 +79,7 @@ test('a box of a holder of Kbox alone is refused: the tag is of Kjoin', () => {
   assert.equal(openRequest(KEYS, PLACE, forge({ ...KEYS, join: KEYS.box })), undefined)
 })
 
-test('a box that holds too little is refused', () => {
+test('a box with too little content is refused', () => {
   const empty = { ...REQUEST, keyPackage: new Uint8Array() }
   assert.equal(openRequest(KEYS, PLACE, sealRequest(KEYS, PLACE, empty)), undefined)
   for (const length of [0, 1, 16, 47]) assert.equal(openRequest(KEYS, PLACE, seal(KEYS, fill(length, 1))), undefined)

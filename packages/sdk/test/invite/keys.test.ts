@@ -45,19 +45,19 @@ function allDiffer(tags: readonly Uint8Array[]): void {
   assert.equal(new Set(tags.map(hex)).size, tags.length)
 }
 
-test('the keys of one secret, written down', () => {
+test('the keys of a secret match their test vector', () => {
   for (const [name, expected] of Object.entries(VECTORS)) {
     assert.equal(hex(KEYS[name as keyof InviteKeys]), expected, name)
   }
 })
 
-test('the five of one secret differ, and those of two secrets', () => {
+test('the five keys of a secret differ from each other and from those of another secret', () => {
   const other = inviteKeys(Uint8Array.from(SECRET, (value, at) => (at === 31 ? value ^ 1 : value)))
   const ids = [KEYS, other].flatMap((keys) => Object.values<Uint8Array>({ ...keys }).map((key) => key.slice(0, 16)))
   allDiffer(ids)
 })
 
-test('what the relay knows gives none of the others', () => {
+test('the values that the relay knows reveal none of the others', () => {
   // As a secret, for a start: the five are all different from those of the invite.
   const derived = [inviteKeys(KEYS.admission), inviteKeys(KEYS.inviteId)]
   const known = [KEYS.admission, KEYS.inviteId, ...derived.flatMap((keys) => Object.values<Uint8Array>({ ...keys }))]
@@ -74,7 +74,7 @@ test('what the relay knows gives none of the others', () => {
   )
 })
 
-test('the tags of one request, written down', () => {
+test('the tags of a request match their test vector', () => {
   // Made as the vectors above.
   assert.equal(
     hex(joinTag(KEYS, PLACE, NONCE, KEY_PACKAGE)),
@@ -87,7 +87,7 @@ test('the tags of one request, written down', () => {
   assert.equal(hex(admissionProof(KEYS, REQUEST)), 'c7ee1e28fb24d04aa24d28280af0e212623b1cfe1d9ccc2a0fe1c7a30920a017')
 })
 
-test('the tag of a request differs when anything differs', () => {
+test('the tag of a request depends on every field', () => {
   const { channelId, name, owner } = PLACE
   const tag = (keys: InviteKeys, place = PLACE, nonce = NONCE, keyPackage = KEY_PACKAGE): Uint8Array =>
     joinTag(keys, place, nonce, keyPackage)
@@ -105,7 +105,7 @@ test('the tag of a request differs when anything differs', () => {
   ])
 })
 
-test('the tag of a Welcome differs when anything differs', () => {
+test('the tag of a Welcome depends on every field', () => {
   const tag = (keys: InviteKeys, keyPackage = KEY_PACKAGE, welcome = WELCOME, authenticator = AUTHENTICATOR) =>
     welcomeTag(keys, keyPackage, welcome, authenticator)
   allDiffer([
@@ -119,7 +119,7 @@ test('the tag of a Welcome differs when anything differs', () => {
   ])
 })
 
-test('the proof for the relay differs when anything differs', () => {
+test('the proof for the relay depends on every field', () => {
   const { sessionNonce, agentId, box } = REQUEST
   allDiffer([
     admissionProof(KEYS, REQUEST),
@@ -131,13 +131,13 @@ test('the proof for the relay differs when anything differs', () => {
   ])
 })
 
-test('a box is bound to its invite by more than its key', () => {
+test('a box is bound to its invite by more than the key', () => {
   const box = seal(KEYS, words('secret'))
   assert.deepEqual(unseal(KEYS, box), words('secret'))
   for (const inviteId of others(KEYS.inviteId)) assert.equal(unseal({ ...KEYS, inviteId }, box), undefined)
 })
 
-test('tags are equal only when all of them is', () => {
+test('tags are equal only if every byte is', () => {
   const tag = joinTag(KEYS, PLACE, NONCE, KEY_PACKAGE)
   assert.ok(sameBytes(tag, Uint8Array.from(tag)))
   for (let at = 0; at < tag.length; at++) {

@@ -53,12 +53,12 @@ function differs(altered: string, written: string, what: string): void {
   if (found) assert.notDeepEqual(found, decodeToken(written), what)
 }
 
-test('one token, written down', () => {
+test('a token matches its test vector', () => {
   assert.equal(encodeToken(TOKEN), WRITTEN)
   assert.deepEqual(decodeToken(WRITTEN), TOKEN)
 })
 
-test('what is written is read again, and there is one way to write it', (t) => {
+test('a token survives encoding and decoding, and has exactly one encoding', (t) => {
   t.diagnostic(`seed ${SEED}`)
   fc.assert(
     fc.property(tokens, (token) => {
@@ -70,7 +70,7 @@ test('what is written is read again, and there is one way to write it', (t) => {
   )
 })
 
-test('no single character can be changed, left out or put in without being noticed', () => {
+test('any single changed, missing or added character is detected', () => {
   const others = [...ALPHABET, '=', '+', '/', ' ', '.', '\0', 'é']
   for (let at = 0; at < WRITTEN.length; at++) {
     const [before, after] = [WRITTEN.slice(0, at), WRITTEN.slice(at + 1)]
@@ -83,14 +83,14 @@ test('no single character can be changed, left out or put in without being notic
   }
 })
 
-test('a beginning or an extension of a token is none', () => {
+test('a prefix or an extension of a token is not a token', () => {
   for (let length = 0; length < WRITTEN.length; length++) assert.equal(read(WRITTEN.slice(0, length)), undefined)
   for (const more of [...ALPHABET, '=', '==', 'AA', 'AAA', 'AAAA', WRITTEN, '\nA']) {
     assert.equal(read(`${WRITTEN}${more}`), undefined, more)
   }
 })
 
-test('another prefix or alphabet is none', () => {
+test('text with another prefix or alphabet is not a token', () => {
   const encoded = WRITTEN.slice(PREFIX.length)
   for (const prefix of ['', 'st_inv', 'ST_INV_', 'st_inv-', 'st_tok_', 'st_inv_st_inv_', 'x']) {
     assert.equal(read(`${prefix}${encoded}`), undefined, prefix)
@@ -104,15 +104,15 @@ test('another prefix or alphabet is none', () => {
   }
 })
 
-test('what is no text is none', () => {
+test('a value that is not a string is not a token', () => {
   for (const given of [undefined, null, 5, {}, Buffer.from(WRITTEN)]) assert.equal(read(given as string), undefined)
 })
 
-test('spaces and line breaks around a token are no part of it', () => {
+test('spaces and line breaks around a token are ignored', () => {
   assert.deepEqual(decodeToken(` \t${WRITTEN}\r\n`), TOKEN)
 })
 
-test('bytes that are no token are refused, field by field', () => {
+test('malformed bytes are refused, field by field', () => {
   const raw = Buffer.from(WRITTEN.slice(PREFIX.length), 'base64url')
   const nameAt = 90
   assert.equal(raw[nameAt], TOKEN.name.length)
@@ -146,7 +146,7 @@ test('bytes that are no token are refused, field by field', () => {
   }
 })
 
-test('any bytes are a token or refused, never another error, and say what no other bytes say', (t) => {
+test('any bytes are decoded or refused without another error, and no two encode the same token', (t) => {
   t.diagnostic(`seed ${SEED}`)
   const head = Buffer.from(WRITTEN.slice(PREFIX.length), 'base64url').subarray(0, 90)
   fc.assert(

@@ -22,7 +22,7 @@ function poisoned({ engine }: AgentParts, channels: ReadonlySet<string>): AgentP
 }
 
 for (const role of ['owner', 'member'] as const) {
-  test(`a commit after which the ${role} cannot store the channel: its other channel goes on`, async (t) => {
+  test(`a commit after which the ${role} cannot store the channel: its other channel continues`, async (t) => {
     const world = LyingSystem.start(t)
     const ids = new Set<string>()
     const parts = await world.parts('alice')

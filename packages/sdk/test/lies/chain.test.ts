@@ -169,7 +169,7 @@ const ATTACKS: Readonly<Record<string, Attack>> = {
 }
 
 for (const [name, attack] of Object.entries(ATTACKS)) {
-  test(`${name}: noticed in every one of ${SEEDS} runs`, (t) => {
+  test(`${name}: detected in all ${SEEDS} runs`, (t) => {
     t.diagnostic(`seeds ${SEED} to ${SEED + SEEDS - 1}`)
     for (let seed = SEED; seed < SEED + SEEDS; seed++) {
       const { members, liedAt } = run(seed, 600, 0.02, attack)

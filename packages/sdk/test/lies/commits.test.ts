@@ -15,7 +15,7 @@ import { forked, lastMessage, scene, victim } from './scene.ts'
 
 const DAY = 86_400_000
 
-test('2 a commit is dropped: a message of the epoch that bob does not know stops him', async (t) => {
+test('2 a commit is dropped: a message of the unknown epoch stops bob', async (t) => {
   const { world, room, clients, channels, ids } = await scene(t)
   const canary = makeCanary()
   const telling = event(clients[1], 'channel_failed')
@@ -29,7 +29,7 @@ test('2 a commit is dropped: a message of the epoch that bob does not know stops
   assert.equal(world.relay.sawPlaintext(canary), false)
 })
 
-test('2 a removal is withheld from one who is shown nothing else: only the words show it', async (t) => {
+test('2 a removal and everything after it is withheld from a member: only verify reveals it', async (t) => {
   const { world, room, channels, ids } = await scene(t)
   const mallory = await Insider.join(world.relay, channels[0])
   await world.agree(room, channels, ids)
@@ -57,7 +57,7 @@ test('3 two commits are reordered: the later one cannot be first', async (t) => 
   assert.equal(world.relay.sawPlaintext(canary), false)
 })
 
-test('5 a commit is replayed: left out, and the log is another one', async (t) => {
+test('5 a commit is replayed: skipped, and the fork is detected', async (t) => {
   const { world, room, clients, channels, ids } = await scene(t)
   const canary = makeCanary()
   const skipping = event(clients[1], 'commit_skipped')
@@ -72,7 +72,7 @@ test('5 a commit is replayed: left out, and the log is another one', async (t) =
   assert.equal(world.relay.sawPlaintext(canary), false)
 })
 
-test('6 two halves are given different commits: neither reads the other, and the words differ', async (t) => {
+test('6 two halves get different commits: neither reads the other, and verify differs', async (t) => {
   const world = LyingSystem.start(t)
   const clients = await world.agents('alice', 'bob', 'carol', 'dave')
   const { room, channels } = await world.channel(clients)
@@ -127,7 +127,7 @@ test('16 a garbage commit takes a slot and nothing else', async (t) => {
   assert.equal(world.relay.sawPlaintext(canary), false)
 })
 
-test('17 a roster of the attacker alone: everybody leaves the commit out, and stays', async (t) => {
+test('17 a roster of only the attacker: every member skips the commit and stays', async (t) => {
   const { world, room, clients, channels, ids } = await scene(t)
   const mallory = await Insider.join(world.relay, channels[0])
   const skipping = clients.map((client) => event(client, 'commit_skipped'))
@@ -143,7 +143,7 @@ test('17 a roster of the attacker alone: everybody leaves the commit out, and st
   await world.agree(room, channels, ids)
 })
 
-test('17 the relay declares its own roster in the name of a member: the channel stops', async (t) => {
+test("17 the relay declares its own roster in a member's name: the channel stops", async (t) => {
   const { world, room, clients, channels, ids } = await scene(t)
   const telling = event(clients[1], 'channel_failed')
   room.view(ids[1]).lie = once(isCommit, (entry) => {
@@ -159,7 +159,7 @@ test('17 the relay declares its own roster in the name of a member: the channel 
   await world.agree(room, [channels[0], channels[2]], [ids[0], ids[2]])
 })
 
-test('17 the relay says that the channel is its own: told, and not believed', async (t) => {
+test('17 the relay claims to own the channel: reported and ignored', async (t) => {
   const { world, room, clients, channels, ids } = await scene(t)
   const telling = event(clients[1], 'roster_lie')
   world.relay.answer = (agent, asked, honest) => {
@@ -175,7 +175,7 @@ test('17 the relay says that the channel is its own: told, and not believed', as
   await world.agree(room, channels, ids)
 })
 
-test('18 commits that the rules forbid: everybody leaves them out, and the channel goes on', async (t) => {
+test('18 commits that the rules forbid: every member skips them, and the channel continues', async (t) => {
   // By the names that the forbidden commits use.
   const { world, room, clients, channels, ids } = await scene(t, [], ['owner', 'bob', 'carol'])
   const mallory = await Insider.join(world.relay, channels[0])
@@ -201,7 +201,7 @@ test('18 commits that the rules forbid: everybody leaves them out, and the chann
   await world.agree(room, channels, ids)
 })
 
-test('18 a commit that the relay passes on as that of another: the channel stops', async (t) => {
+test('18 a commit that the relay attributes to another member: the channel stops', async (t) => {
   const { world, clients, channels, ids } = await scene(t)
   const mallory = await Insider.join(world.relay, channels[0])
   const telling = [clients[0], clients[2]].map((client) => event(client, 'channel_failed'))
@@ -210,7 +210,7 @@ test('18 a commit that the relay passes on as that of another: the channel stops
   for (const told of telling) assert.equal((await told).error.code, 'mls_error')
 })
 
-test('19 members with other clocks and other pins come to the same answer about a commit', async (t) => {
+test('19 members with different clocks and pins reach the same decision about a commit', async (t) => {
   let skewed = false
   const clocks = [0, 200 * DAY, -200 * DAY].map((skew) => ({ now: () => Date.now() + (skewed ? skew : 0) }))
   const { world, room, clients, channels, ids } = await scene(t, clocks)

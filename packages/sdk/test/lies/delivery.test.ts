@@ -10,7 +10,7 @@ import { type Room, wired } from '../support/lying-room.ts'
 import { code, event, take, takeEnvelope } from '../support/test-system.ts'
 import { forked, lastMessage, scene } from './scene.ts'
 
-test('1 a message is dropped: the next one of its sender shows it', async (t) => {
+test("1 a message is dropped: the sender's next message reveals it", async (t) => {
   const { world, room, clients, channels, ids } = await scene(t)
   const canary = makeCanary()
   await goOn(...channels)
@@ -30,7 +30,7 @@ test('1 a message is dropped: the next one of its sender shows it', async (t) =>
   assert.deepEqual(await take(channels[0], 1), ['all the same'])
 })
 
-test('1 a difference that the application has accepted stays accepted after a restart', async (t) => {
+test('1 a difference that the application accepted stays accepted after a restart', async (t) => {
   const { world, room, clients, channels, ids } = await scene(t, [{}, { disk: true }])
   await goOn(...channels)
   const telling = event(clients[1], 'fork_detected')
@@ -54,7 +54,7 @@ test('1 a difference that the application has accepted stays accepted after a re
   assert.deepEqual(forks, [])
 })
 
-test('1 a message of another sender is dropped: what anybody says next shows it', async (t) => {
+test('1 a message of another sender is dropped: the next message of any member reveals it', async (t) => {
   const { room, clients, channels, ids } = await scene(t)
   const telling = event(clients[1], 'fork_detected')
   room.view(ids[1]).lie = dropping(isMessage)
@@ -64,7 +64,7 @@ test('1 a message of another sender is dropped: what anybody says next shows it'
   await forked(telling, channels[1], ids[2])
 })
 
-test('1 the last message is dropped, and nobody says more: only the words show it', async (t) => {
+test('1 the last message is dropped and no one sends again: only verify reveals it', async (t) => {
   const { world, room, channels, ids } = await scene(t)
   await goOn(...channels)
   await world.agree(room, channels, ids)
@@ -76,7 +76,7 @@ test('1 the last message is dropped, and nobody says more: only the words show i
   assert.notEqual(channels[0].verify(), channels[1].verify())
 })
 
-test('1 a message is left out with its index: asked for three times, then the relay is not believed', async (t) => {
+test('1 a message is left out with its index: requested three times, then the channel stops', async (t) => {
   const { world, room, clients, channels, ids } = await scene(t)
   const [, bob] = clients
   const telling = event(bob, 'channel_failed')
@@ -97,7 +97,7 @@ test('1 a message is left out with its index: asked for three times, then the re
   await goOn(channels[0], channels[2])
 })
 
-test('4 a message is replayed: it is not given twice, and the log is another one', async (t) => {
+test('4 a message is replayed: it is not delivered twice, and the fork is detected', async (t) => {
   const { world, room, clients, channels, ids } = await scene(t)
   const canary = makeCanary()
   const failing = event(clients[1], 'decryption_failure')
@@ -114,7 +114,7 @@ test('4 a message is replayed: it is not given twice, and the log is another one
   assert.equal(world.relay.sawPlaintext(canary), false)
 })
 
-test('4 a message is replayed under its old index: it is as if it had not come', async (t) => {
+test('4 a message is replayed under its old index: it is ignored', async (t) => {
   const { world, room, channels, ids } = await scene(t)
   await channels[0].send('once')
   for (const channel of [channels[1], channels[2]]) assert.deepEqual(await take(channel, 1), ['once'])
@@ -172,7 +172,7 @@ for (const [name, counter, gap] of [
   })
 }
 
-test("12 an insider sends another's ciphertext as its own: left out", async (t) => {
+test("12 an insider sends another's ciphertext as its own: skipped", async (t) => {
   const { world, room, clients, channels, ids } = await scene(t)
   const mallory = await Insider.join(world.relay, channels[0])
   const canary = makeCanary()
@@ -198,7 +198,7 @@ const GARBAGE: readonly (readonly [string, (bytes: Uint8Array) => Uint8Array])[]
 ]
 
 for (const [name, spoil] of GARBAGE) {
-  test(`14 ${name} in place of one: left out, and the log is another one`, async (t) => {
+  test(`14 ${name} in place of one: skipped, and the fork is detected`, async (t) => {
     const { world, room, clients, channels, ids } = await scene(t)
     const canary = makeCanary()
     const failing = event(clients[1], 'decryption_failure')
@@ -216,7 +216,7 @@ for (const [name, spoil] of GARBAGE) {
   })
 }
 
-test('20 two messages are swapped just before a commit: the first message after it shows it', async (t) => {
+test('20 two messages are swapped just before a commit: the first message after it reveals it', async (t) => {
   const { world, room, clients, channels, ids } = await scene(t)
   await goOn(...channels)
   await world.relay.read(room, ...ids)
@@ -238,7 +238,7 @@ for (const [name, seen] of [
   ['another hash', (room: Room) => ({ index: room.log.length, hash: new Uint8Array(32) })],
   ['an entry that does not exist', (room: Room) => ({ index: room.log.length + 5, hash: new Uint8Array(32) })],
 ] as const) {
-  test(`21 a member claims to have seen ${name}: everybody stops, until the owner has removed it`, async (t) => {
+  test(`21 a member claims to have seen ${name}: all members stop until the owner removes it`, async (t) => {
     const { world, room, clients, channels, ids } = await scene(t)
     const mallory = await Insider.join(world.relay, channels[0])
     mallory.say(mallory.frame('honest'))
@@ -258,7 +258,7 @@ for (const [name, seen] of [
   })
 }
 
-test('22 an entry that nobody can open: everybody leaves it out, and goes on', async (t) => {
+test('22 an entry that no one can decrypt: every member skips it and continues', async (t) => {
   const { world, room, clients, channels, ids } = await scene(t)
   const mallory = await Insider.join(world.relay, channels[0])
   const failing = clients.map((client) => event(client, 'decryption_failure'))

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { goOn, LyingSystem, makeCanary } from '../support/lying-system.ts'
 import { event, NAME, take } from '../support/test-system.ts'
 
-test('a lying relay that does not lie is a relay', async (t) => {
+test('a lying relay that does not lie behaves like a relay', async (t) => {
   const world = LyingSystem.start(t)
   const clients = [await world.agent('alice', { chance: () => 0 }), ...(await world.agents('bob', 'carol'))]
   const { room, channels } = await world.channel(clients)
@@ -27,7 +27,7 @@ test('a lying relay that does not lie is a relay', async (t) => {
   assert.equal(world.relay.sawPlaintext(NAME), true)
 })
 
-test('it carries offers and invites', async (t) => {
+test('a lying relay that does not lie carries offers and invites', async (t) => {
   const world = LyingSystem.start(t)
   const alice = await world.manager('alice')
   const bob = await world.manager('bob', { guest: true })

@@ -81,7 +81,7 @@ async function honestAfterAll({ world, alice, bob }: Scene, token: string): Prom
   assert.equal(world.relay.sawPlaintext(canary), false)
 }
 
-test('7 a join request is answered for nobody but its sender', async (t) => {
+test('7 a join request is answered only for its sender', async (t) => {
   const place = await scene(t)
   const { world, alice, room } = place
   const { token, keys } = await asking(place)
@@ -146,7 +146,7 @@ test('8 a Welcome into a fake group while bob waits to join: refused', async (t)
   await honestAfterAll(place, token)
 })
 
-test('8 a Welcome into a fake group, handed over or offered: the owner that it names must have made it its own', async (t) => {
+test('8 a Welcome into a fake group, passed by hand or offered: refused unless the named owner signed it', async (t) => {
   const place = await scene(t)
   const { alice, bob } = place
   const pretence = { ...pretenceOf(place), channelId: new Uint8Array(randomBytes(16)) }
@@ -165,7 +165,7 @@ test('8 a Welcome into a fake group, handed over or offered: the owner that it n
   await goOn(channel, await offer.accept())
 })
 
-test('9 a stale Welcome: the application gets no channel until the owner has answered in this epoch', async (t) => {
+test('9 a stale Welcome: the application gets no channel until the owner answers in this epoch', async (t) => {
   const place = await scene(t)
   const { world, alice, bob, room } = place
   const channel = alice.client.channel(NAME)
@@ -215,7 +215,7 @@ test('9 a Welcome that was used before: refused', async (t) => {
   await assert.rejects(bob.client.joinChannel(NAME, welcome), code('invalid_welcome', /used before/))
 })
 
-test('10 the Welcome of a losing commit: nobody answers there, and the application gets no channel', async (t) => {
+test('10 the Welcome of a losing commit: no one answers, and the application gets no channel', async (t) => {
   const { world, alice, bob, room } = await scene(t)
   const { agentId } = bob.client
   const token = await alice.invite(NAME)
@@ -252,7 +252,7 @@ test('10 the Welcome of a losing commit: nobody answers there, and the applicati
   await goOn(alice.client.channel(NAME), joined)
 })
 
-test('11 a join request is replayed: it adds nobody and takes no use', async (t) => {
+test('11 a join request is replayed: it adds no one and takes no use', async (t) => {
   const { world, alice, bob, room } = await scene(t)
   const token = await alice.invite(NAME, { maxUses: 2 })
   const channels = [alice.client.channel(NAME), await bob.joinWithToken(NAME, token)]
@@ -311,7 +311,7 @@ for (const [what, same] of [
   ['name', false],
   ['name and id', true],
 ] as const) {
-  test(`24 a Welcome that nobody asked for, of the same ${what}: bob stays where he is`, async (t) => {
+  test(`24 an unsolicited Welcome of the same ${what}: bob stays in his group`, async (t) => {
     const { world, alice, bob, room } = await scene(t)
     const channel = alice.client.channel(NAME)
     const joined = await bob.client.joinChannel(NAME, await channel.addMember(await bob.client.generateKeyPackage()))
@@ -339,7 +339,7 @@ for (const [what, same] of [
   })
 }
 
-test("25 the owner's own KeyPackage on leaf 0, by somebody who has the token: who signed is not the owner", async (t) => {
+test("25 the owner's own KeyPackage on leaf 0, by another token holder: the signer is not the owner", async (t) => {
   const place = await scene(t)
   const { world, bob, room } = place
   const { token, keys, joining } = await asking(place)
@@ -360,7 +360,7 @@ test("25 the owner's own KeyPackage on leaf 0, by somebody who has the token: wh
   await honestAfterAll(place, token)
 })
 
-test('26 a removed member comes back with its old token: refused, whatever the relay forgets', async (t) => {
+test('26 a removed member tries to return with its old token: refused, whatever the relay forgets', async (t) => {
   const { world, alice, bob } = await scene(t)
   const mallory = await world.manager('mallory', { guest: true })
   world.relay.answer = (_agent, asked, honest) => {

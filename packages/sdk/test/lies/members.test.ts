@@ -22,7 +22,7 @@ import { goOn, LyingSystem, makeCanary } from '../support/lying-system.ts'
 import { code, event, NAME, take } from '../support/test-system.ts'
 import { forked, lastCommit, lastMessage, scene, victim } from './scene.ts'
 
-test('15 whoever was removed from a channel of two, or of three, cannot compute the next epoch', async (t) => {
+test('15 a member removed from a channel of two or three cannot compute the next epoch', async (t) => {
   const world = LyingSystem.start(t)
   const [alice, bob] = await world.agents('alice', 'bob')
   const { room, channels } = await world.channel([alice])
@@ -57,7 +57,7 @@ test('15 whoever was removed from a channel of two, or of three, cannot compute 
   await goOn(channel!, joined)
 })
 
-test('15 whoever has stolen the database of an agent that is alone reads nothing after its next rotate', async (t) => {
+test('15 the stolen database of an agent that is alone reads nothing after its next rotate', async (t) => {
   const world = LyingSystem.start(t)
   const alice = await world.agent('alice', { disk: true })
   const { room, channels } = await world.channel([alice])
@@ -73,7 +73,7 @@ test('15 whoever has stolen the database of an agent that is alone reads nothing
   assert.equal(await readsOn(group, key, lastCommit(room).commit, ciphertext), undefined)
 })
 
-test('23 Leaves that the relay has had signed for later: void when she has decided to stay', async (t) => {
+test('23 Leaves that the relay had signed for later: invalid after she decides to stay', async (t) => {
   const { world, room, clients, channels, ids } = await scene(t, [{ chance: () => 0 }, { chance: () => 0 }])
   const [, , carol] = channels
   const honest = world.relay.answer
@@ -99,7 +99,7 @@ test('23 Leaves that the relay has had signed for later: void when she has decid
   assert.equal(channels[0].members().length, 3)
 })
 
-test('23 a Leave of an earlier stay in the commit of a colluding member: the commit is left out', async (t) => {
+test("23 a Leave of an earlier membership in a colluding member's commit: the commit is skipped", async (t) => {
   const { world, room, clients, channels, ids } = await scene(t, [{ chance: () => 0 }, { chance: () => 0 }])
   const mallory = await Insider.join(world.relay, channels[0])
   const removing = event(clients[1], 'members_changed', ({ removed }) => removed.includes(ids[2]))
@@ -119,7 +119,7 @@ test('23 a Leave of an earlier stay in the commit of a colluding member: the com
   await world.agree(room, [channels[0], channels[1], back], ids)
 })
 
-test('a Leave while an own commit is unanswered names both leaves, and the others remove who has left', async (t) => {
+test('a Leave while a commit is unanswered names both leaves, and the others remove the agent', async (t) => {
   const { world, room, clients, channels, ids } = await scene(t, [{ chance: () => 0 }, { chance: () => 0 }])
   const honest = world.relay.answer
   world.relay.answer = (agent, asked, answer) => {
@@ -145,7 +145,7 @@ const FORGED: readonly (readonly [string, 'own' | 'other', 'own' | 'other'])[] =
 ]
 
 for (const [name, publicKeyOf, signedBy] of FORGED) {
-  test(`23 a Leave ${name}: told, and nobody is removed`, async (t) => {
+  test(`23 a Leave ${name}: reported, and no one is removed`, async (t) => {
     const { world, room, clients, channels, ids } = await scene(t, [{ chance: () => 0 }, { chance: () => 0 }])
     const carol = victim(world, 'carol', ids[2]).key
     const other = generateSignatureKeyPair()
@@ -175,7 +175,7 @@ for (const [name, publicKeyOf, signedBy] of FORGED) {
   })
 }
 
-test('23 a Leave from another channel, or from before she came back: told, and nobody is removed', async (t) => {
+test('23 a Leave from another channel, or from before she came back: reported, and no one is removed', async (t) => {
   const { world, room, clients, channels, ids } = await scene(t, [{ chance: () => 0 }, { chance: () => 0 }])
   const elsewhere = await world.channel([...clients], 'acme/support/other')
   await elsewhere.channels[2]!.leave()
@@ -198,7 +198,7 @@ test('23 a Leave from another channel, or from before she came back: told, and n
   assert.equal(channels[0].members().length, 3)
 })
 
-test('29 a gap that hides a change of the group: the channel stops', async (t) => {
+test('29 a gap that hides a group change: the channel stops', async (t) => {
   for (const [claimed, commitLost, expected] of [
     [1, false, 'fork_detected'],
     [1, true, 'mls_error'],
@@ -226,7 +226,7 @@ test('29 a gap that hides a change of the group: the channel stops', async (t) =
   }
 })
 
-test('29 a channel that is full for a silent member: the sender is told, and goes on when there is room', async (t) => {
+test('29 a channel is full because of a silent member: the sender is notified, and continues when there is room', async (t) => {
   const { world, room, channels, ids } = await scene(t)
   world.relay.answer = (_agent, asked, honest) =>
     asked.case === 'sendMessage' ? refusing({ code: 'queue_full' }) : honest()
@@ -236,7 +236,7 @@ test('29 a channel that is full for a silent member: the sender is told, and goe
   await world.agree(room, channels, ids)
 })
 
-test('29 a message refused for a head that does not exist: it waits, and goes out when the relay tells the truth', async (t) => {
+test('29 a message refused for a head that does not exist: it waits, and is sent when the relay tells the truth', async (t) => {
   const { world, room, channels, ids } = await scene(t)
   world.relay.answer = (_agent, asked, honest) =>
     asked.case === 'sendMessage' ? refusing({ code: 'epoch_mismatch', head: 1n << 40n }) : honest()
@@ -250,7 +250,7 @@ test('29 a message refused for a head that does not exist: it waits, and goes ou
   await world.agree(room, channels, ids)
 })
 
-test('29 a Resume that knows less, or more, than this agent: the channel stops', async (t) => {
+test('29 a Resume that reports less, or more, than this agent knows: the channel stops', async (t) => {
   for (const [change, expected] of [
     [{ lastIndex: 1n }, 'mls_error'],
     [{ head: 0n }, 'mls_error'],

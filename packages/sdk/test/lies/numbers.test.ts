@@ -78,7 +78,7 @@ for (const [name, lie] of Object.entries(LIES)) {
   })
 }
 
-test('a time that no calendar has is the last one that all have', async (t) => {
+test('a time beyond the calendar becomes the latest valid time', async (t) => {
   const { world, room, channels, ids } = await scene(t, [{}, {}])
   const mallory = await Insider.join(world.relay, channels[0])
   await world.agree(room, channels, ids)
@@ -116,7 +116,7 @@ for (const [name, change] of Object.entries({
 }
 
 for (const name of ['constructor', '__proto__', 'toString', 'not_known']) {
-  test(`a join that is answered with the code ${name} is invite_invalid`, async (t) => {
+  test(`a join answered with the code ${name} fails with invite_invalid`, async (t) => {
     const world = LyingSystem.start(t)
     const [alice, bob] = [await world.manager('alice'), await world.manager('bob')]
     const channel = await alice.create(NAME)

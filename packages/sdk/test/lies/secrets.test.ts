@@ -23,7 +23,7 @@ function steal(world: LyingSystem, name: string): { group: Group; rows: Map<numb
   }
 }
 
-test('30 a database that is stolen after a generation was skipped opens neither that one nor what was read', async (t) => {
+test('30 a database stolen after a skipped generation decrypts neither that message nor those already read', async (t) => {
   const world = LyingSystem.start(t)
   const alice = await world.agent('alice')
   const bob = await world.agent('bob', { disk: true })

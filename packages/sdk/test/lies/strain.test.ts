@@ -14,7 +14,7 @@ import { answering } from '../support/lying-relay.ts'
 import { goOn, LyingSystem, RELAY } from '../support/lying-system.ts'
 import { code, event, NAME, take } from '../support/test-system.ts'
 
-test('an invite that is revoked while a join request is checked: nobody gets in, and it stays revoked', async (t) => {
+test('an invite is revoked while a join request is checked: no one gets in, and it stays revoked', async (t) => {
   const world = LyingSystem.start(t)
   const parts = await world.parts('alice')
   let check = (): void => {}
@@ -54,7 +54,7 @@ test('an invite that is revoked while a join request is checked: nobody gets in,
   await goOn(channel, await bob.joinWithToken(NAME, another))
 })
 
-test('an own channel that was deleted elsewhere with unread payloads: createChannel founds a new one', async (t) => {
+test('an owned channel was deleted elsewhere with unread payloads: createChannel creates a new one', async (t) => {
   const world = LyingSystem.start(t)
   const [alice, bob] = await world.agents('alice', 'bob')
   const { room, channels } = await world.channel([alice, bob])
@@ -79,7 +79,7 @@ test('an own channel that was deleted elsewhere with unread payloads: createChan
   await goOn(created, await bob.joinChannel(NAME, await created.addMember(await bob.generateKeyPackage())))
 })
 
-test('a call that waits for a new try is rejected when the client is closed', async (t) => {
+test('a call that waits to retry is rejected when the client is closed', async (t) => {
   const world = LyingSystem.start(t)
   const alice = await world.agent('alice')
   world.relay.answer = (_agent, asked, honest) =>
@@ -93,7 +93,7 @@ test('a call that waits for a new try is rejected when the client is closed', as
   await assert.rejects(creating, code('closed'))
 })
 
-test('the owner does not leave: not_allowed at once, and the channel goes on, also in the next session', async (t) => {
+test('the owner cannot leave: not_allowed at once, and the channel continues, also in the next session', async (t) => {
   const world = LyingSystem.start(t)
   const [alice, bob] = await world.agents('alice', 'bob')
   const { room, channels } = await world.channel([alice, bob])
@@ -110,7 +110,7 @@ test('the owner does not leave: not_allowed at once, and the channel goes on, al
   assert.equal(world.stores.get('alice')!.load().channels[0]!.record.state, 'joined')
 })
 
-test('a Leave that is refused in the next session: the member is in, and goes on there', async (t) => {
+test('a Leave is refused in the next session: the agent is still a member and continues', async (t) => {
   const world = LyingSystem.start(t)
   const [alice, bob] = await world.agents('alice', 'bob')
   const { channels } = await world.channel([alice, bob])
@@ -129,7 +129,7 @@ test('a Leave that is refused in the next session: the member is in, and goes on
   await goOn(...channels)
 })
 
-test('a relay that holds no KeyPackage after every upload is given a new lot only now and then', async (t) => {
+test('a relay that holds no KeyPackage after every upload gets new ones only at intervals', async (t) => {
   const world = LyingSystem.start(t)
   const alice = await world.agent('alice')
   const uploads = (): number => world.relay.requests(alice.agentId, 'uploadKeyPackage').length
@@ -151,7 +151,7 @@ test('a relay that holds no KeyPackage after every upload is given a new lot onl
   assert.equal(pooled.length, 2 * POOLED)
 })
 
-test('a member that is there is not added again: refused, and it stays in', async (t) => {
+test('adding a current member again is refused, and it stays a member', async (t) => {
   const world = LyingSystem.start(t)
   const [alice, bob] = await world.agents('alice', 'bob')
   const { room, channels } = await world.channel([alice, bob])
@@ -168,7 +168,7 @@ test('a member that is there is not added again: refused, and it stays in', asyn
   await goOn(channels[0]!, await bob.joinChannel(NAME, await channels[0]!.addMember(await bob.generateKeyPackage())))
 })
 
-test('a joiner that says hello again and again is greeted once in a while', async (t) => {
+test('a joiner that keeps saying hello is greeted only at intervals', async (t) => {
   let now = Date.now()
   const world = LyingSystem.start(t)
   const alice = await world.manager('alice', { now: () => now })

@@ -15,7 +15,7 @@ import { scene } from './scene.ts'
 
 const EVIL = parseChannelName('mallory/x/y')
 
-test('a Welcome under another name into a group with the id of a held channel: refused, and that channel goes on', async (t) => {
+test('a Welcome under another name into a group with the id of an existing channel: refused, and that channel continues', async (t) => {
   const { world, room, clients, channels, ids } = await scene(t)
   const [, bob] = clients
   const { channelId } = room
@@ -33,7 +33,7 @@ test('a Welcome under another name into a group with the id of a held channel: r
   assert.deepEqual([record.id, record.name, record.state], [channels[0].id, NAME, 'joined'])
 })
 
-test('an invite token under another name with the id of a held channel: refused before anything is asked', async (t) => {
+test('an invite token under another name with the id of an existing channel: refused before any request', async (t) => {
   const world = LyingSystem.start(t)
   const alice = await world.agent('alice')
   const bob = await world.manager('bob')
@@ -51,7 +51,7 @@ test('an invite token under another name with the id of a held channel: refused 
   await goOn(...channels)
 })
 
-test('a token for a channel that bob comes into under its own name meanwhile: its Welcome is refused', async (t) => {
+test('a token for a channel that bob meanwhile joins under its real name: its Welcome is refused', async (t) => {
   const world = LyingSystem.start(t)
   const alice = await world.agent('alice')
   const bob = await world.manager('bob')
@@ -91,7 +91,7 @@ test('a token for a channel that bob comes into under its own name meanwhile: it
   await goOn(channel, joined)
 })
 
-test('one KeyPackage gives one offer, however many Welcomes are made for it', async (t) => {
+test('one KeyPackage allows one offer, however many Welcomes are created for it', async (t) => {
   const world = LyingSystem.start(t)
   const bob = await world.agent('bob')
   const victim = await bob.generateKeyPackage()

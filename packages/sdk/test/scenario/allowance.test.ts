@@ -14,7 +14,7 @@ const begun = Date.now() % HOUR
 const now = (): number => Date.now() - begun
 
 for (const way of WAYS) {
-  test(`a member whose commits are put off for long hears so, and goes on talking, ${way}`, async (t) => {
+  test(`a member whose commits are deferred for long is notified, and can still send, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way, { settings: SETTINGS, now })
     const [alice, bob, carol] = [await world.agent('alice'), await world.agent('bob'), await world.agent('carol')]
     const owner = await alice.createChannel(NAME)
@@ -36,7 +36,7 @@ for (const way of WAYS) {
   })
 }
 
-test('an owner without quota leaves a request to join open, and the invite is good once there is quota again', async (t) => {
+test('an owner without quota leaves a join request pending, and the invite works once there is quota again', async (t) => {
   const settings = { ...SETTINGS, retention: { freeCommitBytes: 20_000 }, leaseUnits: 1 }
   const world = await TestSystem.start(t, 'grpc', { settings, now })
   const owner = await world.manager('owner')

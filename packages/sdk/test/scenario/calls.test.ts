@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { code, event, NAME, take, takeEnvelope, TestSystem } from '../support/test-system.ts'
 
-test('strings and bytes are sent as they are, JSON as JSON, and anything else is refused by its type', async (t) => {
+test('strings and bytes are sent unchanged, JSON as JSON, and anything else is refused by its type', async (t) => {
   const world = await TestSystem.start(t, 'grpc')
   const [alice, bob] = [await world.agent('alice'), await world.agent('bob')]
   const [channel, joined] = await world.channel(alice, [bob], NAME)
@@ -39,7 +39,7 @@ test('strings and bytes are sent as they are, JSON as JSON, and anything else is
   assert.throws(() => broken.text(), code('invalid_request', /UTF-8/))
 })
 
-test('a channel waits for a member, and says when it waits in vain', async (t) => {
+test('waiting for a member resolves when it joins, and fails otherwise', async (t) => {
   const world = await TestSystem.start(t, 'grpc')
   const [alice, bob] = [await world.agent('alice'), await world.agent('bob')]
   const channel = await alice.createChannel(NAME)
@@ -54,7 +54,7 @@ test('a channel waits for a member, and says when it waits in vain', async (t) =
   await ended
 })
 
-test('a message whose loop throws comes again after an orderly close, marked; what came meanwhile is not', async (t) => {
+test('a message whose loop throws is redelivered after an orderly close; messages that came meanwhile are not marked', async (t) => {
   const world = await TestSystem.start(t, 'grpc')
   const alice = await world.agent('alice')
   let bob = await world.agent('bob')
@@ -80,7 +80,7 @@ test('a message whose loop throws comes again after an orderly close, marked; wh
   ])
 })
 
-test('after its removal every call of a member says so', async (t) => {
+test('after a member is removed, every call says so', async (t) => {
   const world = await TestSystem.start(t, 'grpc')
   const owner = await world.manager('owner')
   let member = await world.manager('member')

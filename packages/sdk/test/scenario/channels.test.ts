@@ -84,7 +84,7 @@ for (const way of WAYS) {
       assert.deepEqual(shares.flat().toSorted(byNumber), numbered('three', 100))
     })
 
-    await t.test('what was settled is not given again, what was not is', async () => {
+    await t.test('settled payloads are not delivered again, unsettled ones are', async () => {
       const name = 'acme/channels/settling'
       const ida = await world.agent('ida')
       let jim = await world.agent('jim')

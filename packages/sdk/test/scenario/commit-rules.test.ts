@@ -143,7 +143,7 @@ class Scenario {
 }
 
 for (const way of WAYS) {
-  test(`forbidden commits are left out by everybody, and the channel goes on, ${way}`, async (t) => {
+  test(`forbidden commits are skipped by every member, and the channel continues, ${way}`, async (t) => {
     const scenario = await Scenario.start(t, way)
     const { mallory } = scenario
     let epoch = Number(mallory.mls.epoch)
@@ -174,7 +174,7 @@ for (const way of WAYS) {
   })
 }
 
-test('members with other clocks and other pins take and leave out the same commits', async (t) => {
+test('members with different clocks and pins accept and skip the same commits', async (t) => {
   let skewed = false
   const clocks = [0, 200 * DAY, -200 * DAY].map((skew) => () => Date.now() + (skewed ? skew : 0))
   const scenario = await Scenario.start(t, 'grpc', clocks)
@@ -209,7 +209,7 @@ test('members with other clocks and other pins take and leave out the same commi
 })
 
 for (const way of WAYS) {
-  test(`the owner's agent rejects a skipped commit by itself: its sender may not commit until the bar is lifted, ${way}`, async (t) => {
+  test(`the owner's agent automatically rejects a skipped commit: its sender cannot commit until the bar is lifted, ${way}`, async (t) => {
     const { clients, channels, mallory } = await Scenario.start(t, way)
     const [owner, bob] = channels as [Channel, Channel, Channel]
     const member = Buffer.from(mallory.mls.agentId).toString('hex')

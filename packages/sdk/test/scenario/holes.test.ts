@@ -13,7 +13,7 @@ const OTHER = 'acme/support/other'
 const DAY_SECONDS = 86_400
 
 for (const way of WAYS) {
-  test(`revokeInvite after the channel was deleted: invite_invalid, and other channels go on, ${way}`, async (t) => {
+  test(`revokeInvite after the channel was deleted: invite_invalid, and other channels continue, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way)
     const [owner, bob] = [await world.manager('owner'), await world.manager('bob')]
     await owner.create(NAME)
@@ -31,7 +31,7 @@ for (const way of WAYS) {
     await bob.joinWithToken(NAME, await owner.invite(NAME), 20)
   })
 
-  test(`two receive at once get two payloads, ${way}`, async (t) => {
+  test(`two concurrent receives get two payloads, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way)
     const [owner, bob] = [await world.manager('owner'), await world.manager('bob')]
     await owner.create(NAME)
@@ -49,7 +49,7 @@ for (const way of WAYS) {
     assert.deepEqual((await next).map((payload) => text(payload!)).sort(), ['four', 'three'])
   })
 
-  test(`an invite lives for a year at most, and a receive may wait forever, ${way}`, async (t) => {
+  test(`an invite lasts at most a year, and a receive may wait forever, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way)
     const [owner, bob] = [await world.manager('owner'), await world.manager('bob')]
     await owner.create(NAME)
@@ -64,7 +64,7 @@ for (const way of WAYS) {
 }
 
 for (const way of WAYS) {
-  test(`a member whose last acknowledgements were lost comes back to a gap and goes on, ${way}`, async (t) => {
+  test(`a member whose last acknowledgements were lost comes back to a gap and continues, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way, { settings: { retention: { channelEntries: 40 } } })
     const cutter = new Cutter()
     const [alice, carol] = [await world.agent('alice'), await world.agent('carol')]
@@ -104,7 +104,7 @@ for (const way of WAYS) {
 }
 
 for (const way of WAYS) {
-  test(`a member that was removed while it was away gets what was sent before that, then removed, ${way}`, async (t) => {
+  test(`a member removed while offline gets the messages before that, then removed, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way)
     const [alice, bob, carol] = [await world.agent('alice'), await world.agent('bob'), await world.agent('carol')]
     const [a, , c] = await world.channel(alice, [bob, carol])
@@ -123,7 +123,7 @@ for (const way of WAYS) {
   })
 }
 
-test('a member that was removed while it was away too long is told of the gap, then removed', async (t) => {
+test('a member removed while offline too long gets a gap event, then removed', async (t) => {
   const world = await TestSystem.start(t, 'grpc', { settings: { retention: { channelEntries: 40 } } })
   const [alice, bob, carol] = [await world.agent('alice'), await world.agent('bob'), await world.agent('carol')]
   const [a, b, c] = await world.channel(alice, [bob, carol])
@@ -144,7 +144,7 @@ test('a member that was removed while it was away too long is told of the gap, t
 })
 
 for (const words of [['before'], []]) {
-  test(`a member that was removed and added again while it was away is told of the gap, then joins anew, ${words.length} messages of its own before`, async (t) => {
+  test(`a member removed and added again while offline gets a gap event, then joins again, after sending ${words.length} messages`, async (t) => {
     const world = await TestSystem.start(t, 'grpc')
     const [alice, bob, carol] = [await world.agent('alice'), await world.agent('bob'), await world.agent('carol')]
     const [a, b, c] = await world.channel(alice, [bob, carol])
@@ -191,7 +191,7 @@ test('a member that is removed and added again before it has processed the remov
   assert.deepEqual(await take(again, 1), ['for bob again'])
 })
 
-test('a Welcome with the id of a held channel: refused, and the owner still reads what is sent', async (t) => {
+test('a Welcome with the id of an existing channel is refused, and the owner still reads messages', async (t) => {
   const world = await TestSystem.start(t, 'grpc')
   const [alice, bob] = [await world.agent('alice'), await world.agent('bob')]
   const [a, b] = await world.channel(alice, [bob])
@@ -206,7 +206,7 @@ test('a Welcome with the id of a held channel: refused, and the owner still read
   assert.equal(b!.owner, alice.fingerprint())
 })
 
-test('a real owner does not leave its channel: it goes on', async (t) => {
+test('a real owner cannot leave its channel, which continues', async (t) => {
   const world = await TestSystem.start(t, 'grpc')
   const [alice, bob] = [await world.agent('alice'), await world.agent('bob')]
   const [a, b] = await world.channel(alice, [bob])

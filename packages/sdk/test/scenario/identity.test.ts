@@ -11,7 +11,7 @@ for (const way of WAYS) {
     const calling = (identity: string, directory: string): Promise<StaticClient> =>
       world.agent(directory, { storeOptions: { identity: Buffer.from(identity) } })
 
-    await t.test('another key of a known identity is added only when that is accepted', async () => {
+    await t.test('a different key of a known identity is added only if the caller accepts it', async () => {
       const name = 'acme/identity/accepted'
       const alice = await world.agent('alice')
       const carol = await world.agent('carol')
@@ -44,7 +44,7 @@ for (const way of WAYS) {
       await a!.addMember(await other.generateKeyPackage())
     })
 
-    await t.test('a key that another member takes is told and splits nobody', async () => {
+    await t.test('a different key added by another member is reported and splits no group', async () => {
       const name = 'acme/identity/told'
       const dave = await world.agent('dave')
       const emma = await world.agent('emma')

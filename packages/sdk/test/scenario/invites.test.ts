@@ -16,7 +16,7 @@ async function received(manager: StaticChannelManager, name: string = NAME): Pro
 }
 
 for (const way of WAYS) {
-  test(`one string lets a guest in, and it talks, ${way}`, async (t) => {
+  test(`a guest joins with one token and sends, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way)
     const owner = await world.manager('owner')
     const guest = await world.manager('guest', { account: null })
@@ -50,7 +50,7 @@ for (const way of WAYS) {
     assert.equal(await received(member), 'here')
   })
 
-  test(`tokens that are no good have each their own code, ${way}`, async (t) => {
+  test(`every kind of unusable token has its own code, ${way}`, async (t) => {
     let now = Date.now()
     const clock = { now: () => now }
     const world = await TestSystem.start(t, way)
@@ -128,7 +128,7 @@ for (const way of WAYS) {
     assert.equal(await received(owner), 'in')
   })
 
-  test(`the owner is away, and comes back in time, ${way}`, async (t) => {
+  test(`the owner is offline and comes back in time, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way)
     let owner = await world.manager('owner')
     const joiner = await world.manager('joiner', other())
@@ -142,7 +142,7 @@ for (const way of WAYS) {
     assert.equal(await received(joiner), 'sorry')
   })
 
-  test(`a removed member does not come back by its old token, ${way}`, async (t) => {
+  test(`a removed member cannot come back with its old token, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way)
     const owner = await world.manager('owner')
     const joiner = await world.manager('joiner', other())
@@ -158,7 +158,7 @@ for (const way of WAYS) {
     assert.equal(await received(owner), 'again')
   })
 
-  test(`leave, and come back by a new token, also with a broken group, ${way}`, async (t) => {
+  test(`an agent leaves and comes back with a new token, even with a broken group, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way)
     const owner = await world.manager('owner', { chance: () => 1 })
     let joiner = await world.manager('joiner', other())
@@ -183,7 +183,7 @@ for (const way of WAYS) {
     assert.equal(owner.client.channel(NAME).members().length, 2)
   })
 
-  test(`a listener that died says so, and a new manager goes on, ${way}`, async (t) => {
+  test(`a listener that died is reported, and a new manager continues, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way)
     let broken = false
     let owner = await world.manager('owner', {
@@ -210,7 +210,7 @@ for (const way of WAYS) {
   })
 }
 
-test('20 joiners at once, 10 uses: exactly 10 are in', async (t) => {
+test('20 joiners at once with 10 uses: exactly 10 get in', async (t) => {
   const world = await TestSystem.start(t, 'grpc', {
     settings: { rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000 } },
   })
@@ -225,7 +225,7 @@ test('20 joiners at once, 10 uses: exactly 10 are in', async (t) => {
   assert.equal(owner.client.channel(NAME).members().length, 11)
 })
 
-test('a joiner that never says hello is removed, and its use given back', async (t) => {
+test('a joiner that never says hello is removed, and its use is returned', async (t) => {
   let ahead = 0
   const world = await TestSystem.start(t, 'quic')
   const owner = await world.manager('owner', { now: () => Date.now() + ahead })

@@ -54,7 +54,7 @@ for (const way of WAYS) {
     const settings = { rates: { claimsPerMinute: 100_000, claimsPerTargetPerMinute: 100_000 } }
     const world = await TestSystem.start(t, way, { settings })
 
-    await t.test('a guest joins by a Welcome and talks, but creates nothing', async () => {
+    await t.test('a guest joins with a Welcome and sends, but cannot create channels', async () => {
       const name = 'acme/joining/guest'
       const alice = await world.agent('alice')
       const guest = await world.agent('guest', { account: null })
@@ -87,7 +87,7 @@ for (const way of WAYS) {
       assert.throws(() => agent.channel('acme/joining/unknown'), code('not_found'))
     })
 
-    await t.test('wrong Welcomes are refused and do no harm to the right one', async () => {
+    await t.test('wrong Welcomes are refused and do not affect the right one', async () => {
       const name = 'acme/joining/welcomes'
       const [carl, dora, evan] = await Promise.all(['carl', 'dora', 'evan'].map((who) => world.agent(who)))
       const own = await carl!.createChannel(name)
@@ -123,7 +123,7 @@ for (const way of WAYS) {
       assert.deepEqual(dora!.channels(), [joined])
     })
 
-    await t.test('a Welcome that is used too late leads to the end, and out again', async () => {
+    await t.test('a Welcome used too late ends in removal, and the agent can be added again', async () => {
       const name = 'acme/joining/late'
       const [lena, mark] = await Promise.all(['lena', 'mark'].map((who) => world.agent(who)))
       const own = await lena!.createChannel(name)
@@ -168,7 +168,7 @@ for (const way of WAYS) {
       assert.equal(accepted.id, theirs.id)
     })
 
-    await t.test('added by its id, an agent accepts and gets what was sent since', async () => {
+    await t.test('an agent added by its id accepts and gets all messages since', async () => {
       const name = 'acme/joining/by-id'
       const [hana, ivan, june] = await Promise.all(['hana', 'ivan', 'june'].map((who) => world.agent(who)))
       const [own, member] = await world.channel(hana!, [ivan!], name)
@@ -222,7 +222,7 @@ for (const way of WAYS) {
       assert.deepEqual(await take(joined, 1), ['hello lucy'])
     })
 
-    await t.test('offers and a handed over Welcome do not get in each other’s way', async () => {
+    await t.test('offers and a Welcome passed by hand do not interfere with each other', async () => {
       const [nick, olga] = await Promise.all(['nick', 'olga'].map((who) => world.agent(who)))
       for (const round of [1, 2, 3]) {
         const name = `acme/joining/both-${round}`
@@ -241,7 +241,7 @@ for (const way of WAYS) {
       }
     })
 
-    await t.test('who has no KeyPackage at the relay cannot be added by its id', async () => {
+    await t.test('an agent without a KeyPackage at the relay cannot be added by its id', async () => {
       const pete = await world.agent('pete')
       const visitor = await world.agent('visitor', { account: null })
       const own = await pete.createChannel('acme/joining/none')
@@ -251,7 +251,7 @@ for (const way of WAYS) {
       assert.equal(own.members().length, 1)
     })
 
-    await t.test('the pool of KeyPackages is filled again', async () => {
+    await t.test('the pool of KeyPackages is refilled', async () => {
       const rita = await world.agent('rita')
       const seth = await world.agent('seth')
       const own = await rita.createChannel('acme/joining/pool')
@@ -269,7 +269,7 @@ for (const way of WAYS) {
       assert.deepEqual(await take(own, 1), ['at last'])
     })
 
-    await t.test('whoever is known is told apart by its key', async () => {
+    await t.test('known agents are recognized by their key', async () => {
       const [tess, ugo] = await Promise.all(['tess', 'ugo'].map((who) => world.agent(who)))
       const [own, joined] = await world.channel(tess!, [ugo!], 'acme/joining/twice')
       await assert.rejects(own!.addMember(await tess!.generateKeyPackage()), code('invalid_request', /already/))

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { code, NAME, text, TestSystem } from '../support/test-system.ts'
 
-test('a manager gives all envelopes that there are, and settles them with the next call and at its end', async (t) => {
+test('a manager returns all pending envelopes, and settles them with the next call and when it closes', async (t) => {
   const world = await TestSystem.start(t, 'grpc')
   const owner = await world.manager('owner')
   let reader = await world.manager('reader')

@@ -16,7 +16,7 @@ for (const way of WAYS) {
   test(`members, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way)
 
-    await t.test('added one by one, each reads from then on', async () => {
+    await t.test('members added one by one read everything from then on', async () => {
       const name = 'acme/members/one-by-one'
       const alice = await world.agent('alice')
       const own = await alice.createChannel(name)
@@ -45,7 +45,7 @@ for (const way of WAYS) {
       assert.equal(alice.fingerprint().replaceAll(' ', ''), alice.agentId)
     })
 
-    await t.test('added in one commit', async () => {
+    await t.test('members are added in one commit', async () => {
       const [emma, fred, gina, hugo] = await Promise.all(
         ['emma', 'fred', 'gina', 'hugo'].map((who) => world.agent(who)),
       )
@@ -61,7 +61,7 @@ for (const way of WAYS) {
       assert.deepEqual(await e!.addMembers([]), [])
     })
 
-    await t.test('a removed member reads what was before and nothing after, until it is added again', async () => {
+    await t.test('a removed member reads earlier messages and none after, until it is added again', async () => {
       const name = 'acme/members/removal'
       const [ines, jack, kate] = await Promise.all(['ines', 'jack', 'kate'].map((who) => world.agent(who)))
       const [i, j, k] = await world.channel(ines!, [jack!, kate!], name)
@@ -95,7 +95,7 @@ for (const way of WAYS) {
       assert.deepEqual(await take(i!, 1), ['here I am'])
     })
 
-    await t.test('keys are replaced and the talk goes on', async () => {
+    await t.test('keys are replaced and messages continue', async () => {
       const name = 'acme/members/rotation'
       const [liam, mona] = await Promise.all(['liam', 'mona'].map((who) => world.agent(who)))
       const alone = await liam!.createChannel(name)
@@ -122,7 +122,7 @@ for (const way of WAYS) {
       await agreed(alone, m)
     })
 
-    await t.test('who leaves is taken out by the others and can come back', async () => {
+    await t.test('an agent that leaves is removed by the others and can come back', async () => {
       const name = 'acme/members/leaving'
       const nora = await world.agent('nora', { chance: () => 0 })
       const otto = await world.agent('otto')
@@ -143,7 +143,7 @@ for (const way of WAYS) {
       assert.deepEqual(await take(p!, 3), ['unread', 'welcome back', 'thanks'])
     })
 
-    await t.test('who left can come back while its old leaf is still there', async () => {
+    await t.test('an agent that left can come back while its old leaf is still in the tree', async () => {
       const name = 'acme/members/return'
       // They would remove the leaf after five seconds: later than all of this.
       const quinn = await world.agent('quinn', { chance: () => 1 })
@@ -170,7 +170,7 @@ for (const way of WAYS) {
       await agreed(byMember, q!)
     })
 
-    await t.test('the owner does not leave, it deletes', async () => {
+    await t.test('the owner cannot leave, but can delete', async () => {
       const name = 'acme/members/deletion'
       const [tara, umar] = await Promise.all(['tara', 'umar'].map((who) => world.agent(who)))
       const [vera, will] = await Promise.all(['vera', 'will'].map((who) => world.agent(who)))

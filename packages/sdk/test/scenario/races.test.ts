@@ -34,7 +34,7 @@ for (const way of WAYS) {
     await agree(channels)
   })
 
-  test(`members come, go, leave and commit at random while all send, ${way}`, async (t) => {
+  test(`members join, are removed, leave and commit at random while all send, ${way}`, async (t) => {
     t.diagnostic(`seed ${SEED}`)
     const world = await TestSystem.start(t, way, { settings: SETTINGS })
     const crowd = new Crowd(world, randomNumbers(SEED))
@@ -43,7 +43,7 @@ for (const way of WAYS) {
     await crowd.finish()
   })
 
-  test(`the first add is complete with its re-key, also for a program that was killed between the two, ${way}`, async (t) => {
+  test(`the first add is complete with its re-key, even if the program was killed between the two, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way)
     let killed = false
     const owner = await world.agent('owner', {

@@ -46,7 +46,7 @@ for (const way of WAYS) {
       }
     }
 
-    await t.test('a group that cannot be read is left and joined anew', async () => {
+    await t.test('an agent leaves a channel whose group cannot be read, and joins again', async () => {
       const name = 'acme/recovery/corrupt'
       const alice = await world.agent('alice', { chance: () => 1 })
       let bob = await world.agent('bob')
@@ -96,7 +96,7 @@ for (const way of WAYS) {
     })
 
     for (const what of ['sent', 'received']) {
-      await t.test(`an old copy put back is noticed when it has ${what} since`, async () => {
+      await t.test(`a restored old copy is detected when the agent has ${what} since`, async () => {
         const name = `acme/recovery/${what}`
         const [owner, who] = [`owner-${what}`, `member-${what}`]
         const eve = await world.agent(owner)
@@ -133,7 +133,7 @@ for (const way of WAYS) {
       })
     }
 
-    await t.test('an old copy put back after it left is out', async () => {
+    await t.test('an old copy restored after the agent left is not a member', async () => {
       const name = 'acme/recovery/left'
       const gus = await world.agent('gus', { chance: () => 1 })
       let hal = await world.agent('hal')

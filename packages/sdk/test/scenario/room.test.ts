@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { event, NAME, take, TestSystem } from '../support/test-system.ts'
 
-test('a member that was away gets all that there was room for; before it runs out the sender is told who lags', async (t) => {
+test('a member that was offline gets all messages that fit; before storage runs out, the sender learns who lags', async (t) => {
   // A thousandth of the day that the free plan holds: 86 messages of a sender, with three quarters of the room.
   const world = await TestSystem.start(t, 'grpc', { settings: { retention: { channelEntries: 122 } } })
   const [alice, bob, carol] = [await world.agent('alice'), await world.agent('bob'), await world.agent('carol')]

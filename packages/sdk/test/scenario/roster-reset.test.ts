@@ -7,7 +7,7 @@ import { Mallory } from '../support/mallory.ts'
 import { code, event, NAME, take, TestSystem, WAYS } from '../support/test-system.ts'
 
 for (const way of WAYS) {
-  test(`phantoms are off the roster after the owner has reset it, and the channel goes on, ${way}`, async (t) => {
+  test(`phantoms are off the roster after the owner resets it, and the channel continues, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way, {
       settings: { rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000 } },
     })

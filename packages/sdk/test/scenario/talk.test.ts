@@ -4,7 +4,7 @@ import { agreed } from '../support/reading.ts'
 import { NAME, take, takeEnvelope, WAYS, TestSystem } from '../support/test-system.ts'
 
 for (const way of WAYS) {
-  test(`two agents talk, ${way}`, async (t) => {
+  test(`two agents exchange messages, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way)
     const alice = await world.agent('alice')
     const bob = await world.agent('bob')
@@ -23,7 +23,7 @@ for (const way of WAYS) {
     await agreed(a!, b!)
   })
 
-  test(`a restarted program opens its channels again by name, ${way}`, async (t) => {
+  test(`a restarted program reopens its channels by name, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way)
     const alice = await world.agent('alice')
     let bob = await world.agent('bob')
@@ -40,7 +40,7 @@ for (const way of WAYS) {
     assert.deepEqual(await take(a!, 1), ['back'])
   })
 
-  test(`who was away catches up without reading a message, ${way}`, async (t) => {
+  test(`an agent that was offline catches up without reading a message, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way)
     const alice = await world.agent('alice')
     let bob = await world.agent('bob')

@@ -86,7 +86,7 @@ class Gate {
 }
 
 for (const way of WAYS) {
-  test(`bursts of two meet the commits of a third: encrypted anew, in order, none lost or doubled, ${way}`, async (t) => {
+  test(`bursts of two members meet commits of a third: encrypted again in order, none lost or duplicated, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way, { settings: SETTINGS })
     const gates = [new Gate(), new Gate()]
     const [owner, ann, bob] = await Promise.all([
@@ -128,7 +128,7 @@ for (const way of WAYS) {
     assert.deepEqual([await take(a, 1), await take(b, 1)], [['the end'], ['the end']])
   })
 
-  test(`who never reads goes on sending, and reads all of it later, ${way}`, async (t) => {
+  test(`an agent that does not read can still send, and reads everything later, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way, { settings: SETTINGS })
     const [owner, mute] = await Promise.all(['owner', 'mute'].map((name) => world.agent(name)))
     const [o, m] = (await world.channel(owner!, [mute!])) as [Channel, Channel]
