@@ -160,7 +160,7 @@ for (const [name, publicKeyOf, signedBy] of FORGED) {
     room.view(ids[2]).lie = (entry) => (entry.case === 'deliverLeave' ? [] : [entry])
     room.append(leaving(room.channelId, ids[2], notice))
     world.relay.deliver()
-    for (const told of telling) assert.match((await told).detail, /not signed/)
+    for (const told of telling) assert.match((await told).detail, /did not sign a notice/)
     const before = room.log.length
     const canary = makeCanary()
     // Carol's log is another one, and that is found, too.
