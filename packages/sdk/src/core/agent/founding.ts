@@ -16,6 +16,7 @@ import {
 import { CreateChannelRequestSchema } from '@static/protocol/relay'
 import type { ChannelId, ChannelRecord, StoredChannel } from '../../ports.ts'
 import { same } from '../bytes.ts'
+import { NO_EPOCH } from '../channel/group-state.ts'
 import { sha256 } from '../channel/history.ts'
 import type { Membership } from '../channel/membership.ts'
 import { resumeOf } from './deliveries.ts'
@@ -119,7 +120,7 @@ export function newChannel(
       owner,
       state,
       position,
-      epoch: { index: position.index, counter: 0, isProven: false, leftOut: [], doubted: undefined },
+      epoch: { ...NO_EPOCH, index: position.index },
       counter: 0,
       ownHash: new Uint8Array(HASH_BYTES),
       rekeyDue: false,
