@@ -101,9 +101,9 @@ export class Stage {
       const name = names[at] ?? ''
       stage.#enrol(toHex(agent.agentId))
       if (apart.includes(name)) stage.apart.set(name, agent)
-      // As if each had been added by itself: only the owner knows that the epoch is the owner's.
+      // As if the last one had added all: no one knows that the epoch is the owner's.
       else {
-        const { own: signer } = engine.facts(agent.group)
+        const signer = engine.facts(agent.group).members.at(-1) ?? assert.fail()
         new Player(stage, agent, players[name]).enter({ group: agent.group, rows: [...agent.rows.values()], signer })
       }
     }
