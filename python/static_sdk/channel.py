@@ -269,7 +269,7 @@ class Channel(Closing):
         """Calls a function for each message and settles the message when the function returns. Blocks.
 
         If the function raises an ``Exception``, it is called again after 1, 5, 30, 60 and then every 300 seconds; later
-        messages wait. After ``attempts`` failures the message is put aside on disk (``poison``) and the next one is
+        messages of the same sender wait. After ``attempts`` failures the message is put aside on disk (``poison``) and the next one is
         handled. Events report each failure (``handler_failed``) and each message that is put aside (``poison``). With
         ``concurrency`` the function runs in several threads, and messages may overtake each other. Returns when the
         channel or the client is closed; raises the error that ended the channel, as ``messages`` does.

@@ -132,9 +132,9 @@ export class Channel implements AsyncDisposable {
 
   /**
    * Calls a function for each message and settles the message when the function succeeds. If it throws or rejects, it
-   * is called again after 1, 5, 30, 60 and then every 300 seconds; later messages wait. After `attempts` failures (10)
-   * the message is put aside on disk and the next one is handled. Events report each failure (`handler_failed`) and
-   * each message that is put aside (`poison`).
+   * is called again after 1, 5, 30, 60 and then every 300 seconds; later messages of the same sender wait. After
+   * `attempts` failures (10) the message is put aside on disk and the next one is handled. Events report each failure
+   * (`handler_failed`) and each message that is put aside (`poison`).
    *
    * Resolves when the channel or client is closed, or when `signal` is aborted and the messages in progress are done.
    *

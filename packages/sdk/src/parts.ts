@@ -30,13 +30,14 @@ export async function openParts(settings: Settings): Promise<AgentParts> {
     key: settings.key,
     acceptRolledBack: settings.acceptRolledBack,
   })
+  const account = apiKey === undefined || apiUrl === undefined ? undefined : { apiKey, apiUrl }
   return {
     store,
     engine: makeEngine(),
+    hasTokens: account !== undefined,
     connect: (listener, key, relays) => {
       const { publicKey } = key
       const agentId = toHex(agentIdOf(publicKey))
-      const isGuest = apiKey === undefined || apiUrl === undefined
       return openSession({
         endpoint,
         fallback,
@@ -45,7 +46,7 @@ export async function openParts(settings: Settings): Promise<AgentParts> {
         pins: relays,
         publicKey,
         sign: ed25519.signer(key),
-        tokens: isGuest ? undefined : makeTokenSource({ apiUrl, apiKey, ca, agentId }),
+        tokens: account && makeTokenSource({ ...account, ca, agentId }),
         traffic,
         cellsPerSecond,
         wait: settings.wait,

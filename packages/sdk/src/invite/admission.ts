@@ -39,6 +39,13 @@ const TRANSIENT: ReadonlySet<ErrorCode> = new Set([
   'unavailable',
 ] satisfies ErrorCode[])
 
+/** The refusals among these that one joiner can cause, for example with as many pending Welcomes as it may have. */
+const DEFERRED: ReadonlySet<ErrorCode> = new Set(['rate_limited', 'unavailable'] satisfies ErrorCode[])
+/** How long the relay may defer a part of a commit that it has already deferred for too long. */
+const PART_WAIT_MS = 5000
+/** The number of such parts that may fail. Any more are left for the joiners' next requests. */
+const MOST_DEFERRED = 16
+
 /** One that asks, with all that is known of it. */
 interface Candidate extends CheckedKeyPackage, JoinRequest {
   readonly agent: AgentId
@@ -131,12 +138,16 @@ function reserve(
   return [...taken.values()]
 }
 
-/** Adds them by one commit. What the group or the relay does not take as a whole is tried in halves. */
+/**
+ * Adds them by one commit. What the group or the relay does not take as a whole is tried in halves. `deferrals` counts
+ * the commits so far that the relay has deferred for too long.
+ */
 async function add(
   owner: Admitting,
   membership: Membership,
   candidates: readonly Candidate[],
   refuse: Refuse,
+  deferrals: { count: number } = { count: 0 },
 ): Promise<void> {
   const { issued } = owner
   const isTaken = ({ agent }: Candidate): boolean => issued.joiner(membership.id, agent)?.state === 'taken'
@@ -171,18 +182,20 @@ async function add(
         return { inviteId: keys.inviteId, tag: welcomeTag(keys, each.keyPackage, welcome, epochAuthenticator) }
       },
       joiners: () => chosen.map(({ agent, keyPackage }) => `${agent} ${toHex(sha256(keyPackage))}`),
+      ...(deferrals.count > 0 && { maxWaitMs: PART_WAIT_MS }),
     })
     for (const [each, error] of faults) await failed(each, error)
   } catch (error) {
     const { code } = StaticError.from(error)
     if (code === 'closed') throw error
-    if (candidates.length === 1 || TRANSIENT.has(code)) {
+    const maySplit = DEFERRED.has(code) ? ++deferrals.count <= MOST_DEFERRED : !TRANSIENT.has(code)
+    if (candidates.length === 1 || !maySplit) {
       await Promise.all(candidates.map((each) => failed(each, error)))
       return
     }
     const half = Math.ceil(candidates.length / 2)
-    await add(owner, membership, candidates.slice(0, half), refuse)
-    await add(owner, membership, candidates.slice(half), refuse)
+    await add(owner, membership, candidates.slice(0, half), refuse, deferrals)
+    await add(owner, membership, candidates.slice(half), refuse, deferrals)
   }
 }
 

@@ -47,12 +47,17 @@ export interface EpochPlace {
   readonly counter: number
   /** Whether this agent created or followed the commit that began it. An agent that joins by a Welcome cannot know. */
   readonly isProven: boolean
-  /** Agents whose commits were skipped in it. Two are enough. */
-  readonly leftOut: readonly AgentId[]
   /**
-   * The sender of the last commit that only this agent may be unable to follow; until another member shows its epoch.
+   * Whether the owner is known to be in it: it signed the Welcome, or a message of it was decrypted. If so, no other
+   * member has invented the epoch.
    */
-  readonly doubted: AgentId | undefined
+  readonly hasHeardOwner: boolean
+  /** Agents whose commits were skipped in it. */
+  readonly leftOut: readonly AgentId[]
+  /** As the owner: members whose commits were skipped in earlier epochs, until this agent sends in this one. */
+  readonly leftOutBefore: readonly AgentId[]
+  /** The senders of commits that only this agent may be unable to follow; until another member shows its epoch. */
+  readonly doubted: readonly AgentId[]
 }
 
 /** The small part of a channel's state, which changes with every message. */

@@ -207,13 +207,13 @@ test('killed at any write, a message is in the inbox or put aside, never both or
   }
 })
 
-test('when no more can be put aside, the message is retried and nothing is lost', async () => {
+test('when no more messages of a sender can be put aside, the message is retried and nothing is lost', async () => {
   const { stage, bob, say } = await begin()
   const program = new Program(bob, { attempts: 1 })
   program.fails = () => true
-  const words = Array.from({ length: 1001 }, (_, n) => `bad ${n}`)
+  const words = Array.from({ length: 251 }, (_, n) => `bad ${n}`)
   for (let at = 0; at < words.length; at += 50) await say(...words.slice(at, at + 50))
-  assert.equal(bob.membership.poison.list().length, 1000)
+  assert.equal(bob.membership.poison.list().length, 250)
   assert.deepEqual(
     bob
       .told('poison')
@@ -228,7 +228,7 @@ test('when no more can be put aside, the message is retried and nothing is lost'
   const [first] = bob.membership.poison.list()
   await bob.membership.poison.drop(first!.record.index)
   await pass(stage, 5 * MINUTE)
-  assert.deepEqual([onDisk(bob), bob.membership.poison.list().length], [0, 1000])
+  assert.deepEqual([onDisk(bob), bob.membership.poison.list().length], [0, 250])
 })
 
 test('an aborted handler loop finishes the message in progress, releases waiting ones, and ends', async () => {
@@ -246,4 +246,58 @@ test('an aborted handler loop finishes the message in progress, releases waiting
     { code: 'invalid_request' },
   )
   await quiet(stage)
+})
+
+test('who sends what fails holds back nobody else, and its own later messages wait in order', async () => {
+  const stage = await Stage.start(['alice', 'bob', 'mal'])
+  const [alice, bob, mal] = ['alice', 'bob', 'mal'].map((name) => stage.player(name)) as [Player, Player, Player]
+  let running = 0
+  let most = 0
+  const program = new Program(bob, { attempts: 2 })
+  program.fails = async (text) => {
+    most = Math.max(most, ++running)
+    await setImmediate()
+    running--
+    return text.startsWith('bad')
+  }
+  const say = async (player: Player, ...words: string[]): Promise<void> => {
+    const sending = Promise.all(words.map((word) => player.send(word)))
+    await quiet(stage)
+    await sending
+    await quiet(stage)
+  }
+  await say(mal, 'bad 1', 'bad 2', 'after')
+  await say(alice, 'urgent', 'and more')
+  assert.deepEqual(program.calls, ['bad 1', 'urgent', 'and more'])
+  await pass(stage, SECOND)
+  assert.deepEqual(program.calls.slice(3), ['bad 1', 'bad 2'])
+  await say(alice, 'urgent again')
+  await pass(stage, SECOND)
+  await quiet(stage)
+  assert.deepEqual(program.calls.slice(5), ['urgent again', 'bad 2', 'after'])
+  assert.deepEqual([onDisk(bob), poisonOf(bob).length, most], [0, 2, 1])
+})
+
+test('who uses up its share of what can be put aside leaves room to others, also after a restart', async () => {
+  const stage = await Stage.start(['alice', 'bob', 'mal'])
+  const [alice, bob, mal] = ['alice', 'bob', 'mal'].map((name) => stage.player(name)) as [Player, Player, Player]
+  const first = new Program(bob, { attempts: 1 })
+  first.fails = () => true
+  for (let at = 0; at < 300; at += 50) {
+    const sending = Promise.all(Array.from({ length: 50 }, (_, n) => mal.send(`bad ${at + n}`)))
+    await quiet(stage)
+    await sending
+  }
+  await quiet(stage)
+  assert.equal(bob.membership.poison.list().length, 250)
+  const again = bob.restart()
+  const program = new Program(again, { attempts: 1 })
+  program.fails = (text) => text !== 'good'
+  await quiet(stage)
+  const sent = Promise.all([alice.send('worse'), alice.send('good')])
+  await quiet(stage)
+  await sent
+  await quiet(stage)
+  assert.deepEqual(program.calls.slice(-2), ['worse', 'good'])
+  assert.equal(again.membership.poison.list().length, 251)
 })

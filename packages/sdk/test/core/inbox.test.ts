@@ -397,3 +397,16 @@ test('stop ends the current iterators but not later ones', async () => {
   assert.deepEqual(await idle.next(), { done: true, value: undefined })
   assert.deepEqual(await takeAll(scene.inbox.read(indexOf), 1), [1])
 })
+
+test('what is taken back after a restart is given to one reader, whatever arrives meanwhile', async () => {
+  const scene = new Scene()
+  scene.jump(1000)
+  const [slow, fast] = [scene.inbox.read(indexOf), scene.inbox.read(indexOf)]
+  for (const index of upTo(257)) scene.inbox.readmit({ ...incoming(index), redelivered: true })
+  scene.write()
+  assert.equal((await slow.next()).value, 1)
+  // There is no room for it in memory.
+  scene.arrive(1001)
+  scene.write()
+  assert.deepEqual(await takeAll(fast, 257), [...upTo(257, 2), 1001])
+})

@@ -422,3 +422,35 @@ test('a commit that the relay defers for long is reported once', async () => {
   await long
   assert.equal(told().length, 1)
 })
+
+for (const code of ['rate_limited', 'unavailable']) {
+  test(`a commit that the relay refuses without end (${code}) fails after 60 s, and the channel goes on, also after a restart`, async () => {
+    const stage = await Stage.start(['alice', 'bob'])
+    const bob = stage.player('bob')
+    let alice = stage.player('alice')
+    const isPending = (): boolean => alice.store.load().channels.some(({ pending }) => pending !== undefined)
+    stage.refuse = (_, body) => (body.case === 'sendCommit' ? { code } : undefined)
+    const rekeyed = fate(alice.membership.upkeep.rekey())
+    await stage.settle()
+    const sent = fate(alice.send('behind it'))
+    await stage.advance(59_000, 1000)
+    assert.deepEqual([isPending(), await bob.take()], [true, []])
+    await stage.advance(2000, 1000)
+    assert.deepEqual([await rekeyed, await sent, isPending()], [code, 'ok', false])
+    assert.deepEqual([await bob.take(), bob.view === alice.view], [['behind it'], true])
+
+    // Nobody waits for it any more, but it is on disk.
+    void fate(alice.membership.upkeep.rekey())
+    await stage.settle()
+    alice = alice.restart()
+    await stage.settle()
+    assert.ok(isPending())
+    const after = fate(alice.send('after the restart'))
+    await stage.advance(61_000, 1000)
+    assert.deepEqual([await after, isPending(), await bob.take()], ['ok', false, ['after the restart']])
+    stage.refuse = () => undefined
+    const last = fate(alice.membership.upkeep.rekey())
+    await stage.settle()
+    assert.deepEqual([await last, alice.view], ['ok', bob.view])
+  })
+}

@@ -140,8 +140,9 @@ test('in its first turn, a channel whose state cannot be stored is stored as bro
     newChannel(id, parseChannelName('acme/other/new'), bob.agentId, 'offered', NOWHERE),
     () => {},
   )
-  const { group } = bob.membership.group ?? assert.fail()
-  membership.enter({ group, rows: [] }, 'joined', { index: 7, hash: new Uint8Array(32), slot: 3 }, new Uint8Array(32))
+  const { group, facts } = bob.membership.group ?? assert.fail()
+  const position = { index: 7, hash: new Uint8Array(32), slot: 3 }
+  membership.enter({ group, rows: [], signer: facts.own }, 'joined', position, new Uint8Array(32))
   poison(bob)
   bob.journal.flush()
   const found = bob.store.load().channels.find(({ record }) => record.id === id)

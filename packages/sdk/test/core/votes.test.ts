@@ -8,7 +8,7 @@ import { crypto } from '../mls/attacker.ts'
 import { add, bare } from '../mls/forbidden-commits.ts'
 import { engine, hex } from '../mls/support.ts'
 import { Apart } from '../support/apart.ts'
-import { type Player, Stage } from '../support/stage.ts'
+import { outsider, type Player, Stage } from '../support/stage.ts'
 
 const { provider } = crypto
 const GARBAGE = new Uint8Array(200).fill(1)
@@ -28,18 +28,16 @@ async function scene(): Promise<Scene> {
   return { stage, ann, bob, cid, mal: new Apart(stage, 'mal') }
 }
 
-/** A commit without change by an honest player, which mal follows. */
-async function rekey({ stage, mal }: Scene, player: Player): Promise<void> {
+/** A commit without change by an honest player, which mal follows, and others do. */
+async function rekey({ stage, mal }: Scene, player: Player, ...others: readonly Apart[]): Promise<void> {
   const rotated = player.membership.upkeep.rekey()
   await stage.settle()
   await rotated
   const entry = stage.log.at(-1)
   assert.ok(entry?.kind === 'commit' && entry.request.declaration)
   const { commit, declaration } = entry.request
-  await mal.mls.take({ agentId: Buffer.from(entry.sender, 'hex') } as unknown as typeof mal.mls, {
-    commit,
-    declaration,
-  })
+  const maker = { agentId: Buffer.from(entry.sender, 'hex') } as unknown as typeof mal.mls
+  for (const { mls } of [mal, ...others]) await mls.take(maker, { commit, declaration })
 }
 
 /** A commit without change by mal. */
@@ -75,6 +73,13 @@ function ofEpoch(mal: Apart, epoch: bigint): Uint8Array {
   const bytes = Buffer.from(concat(mal.mls.send(mal.frame('x'))))
   const head = 4 + 1 + engine.facts(mal.mls.group).groupId.length
   bytes.writeBigUInt64BE(epoch, head)
+  return bytes
+}
+
+/** A commit that could be one of another epoch. */
+async function numbered(mal: Apart, epoch: bigint): Promise<Uint8Array> {
+  const bytes = Buffer.from((await mal.mls.commit()).commit)
+  bytes.writeBigUInt64BE(epoch, 4 + 1 + engine.facts(mal.mls.group).groupId.length)
   return bytes
 }
 
@@ -322,13 +327,102 @@ test('an agent added only by the commit in doubt does not count as another membe
 
 for (const kind of ['garbage', 'unreadable'] as const) {
   test(`two agents of one guest cannot stop a channel: a commit by one (${kind}), a number by the other`, async () => {
-    const stage = await Stage.start(['ann', 'bob', 'cid', 'mal', 'eve'], { apart: ['mal', 'eve'] })
-    const [ann, bob, cid] = ['ann', 'bob', 'cid'].map((name) => stage.player(name)) as [Player, Player, Player]
-    const [mal, eve] = [new Apart(stage, 'mal'), new Apart(stage, 'eve')]
-    await rekey({ stage, ann, bob, cid, mal }, ann)
+    const all = await twoOfOne()
+    const { stage, ann, bob, cid, mal, eve } = all
+    await rekey(all, ann)
     mal.commit(kind === 'garbage' ? GARBAGE : await unreadableBy(mal, [ann, bob, cid]))
     eve.put(ofEpoch(eve, BigInt(ann.epoch) + 1n))
     await stage.settle()
     assert.deepEqual(failures(ann, bob, cid), [undefined, undefined, undefined])
+  })
+}
+
+for (const first of ['garbage', 'another invalid commit'] as const) {
+  test(`whoever has earned a bar is not rid of it by another epoch’s number: ${first}, also after a restart`, async () => {
+    for (const restarts of [false, true]) {
+      const all = await scene()
+      const { stage, ann, mal } = all
+      await rekey(all, ann)
+      await rekeyMal(all)
+      const slots = [
+        first === 'garbage'
+          ? mal.commit(GARBAGE)
+          : mal.commit(await bare(mal.mls, []), { adds: [GARBAGE.slice(0, 32)] }),
+      ]
+      await stage.settle()
+      if (restarts) ann.restart()
+      slots.push(mal.commit(await numbered(mal, 99n)))
+      await stage.settle()
+      const votes = stage.votes.filter((vote) => vote.startsWith('ann'))
+      assert.deepEqual([votes, stage.lifted], [slots.map((slot) => `ann ${slot}`), []])
+    }
+  })
+}
+
+test('a bar is lifted once, until the owner has sent in a later epoch', async () => {
+  const all = await scene()
+  const { stage, ann, mal } = all
+  await rekey(all, ann)
+  for (let round = 0; round < 4; round++) {
+    await rekeyMal(all)
+    mal.commit(await numbered(mal, 99n))
+    await stage.settle()
+  }
+  assert.deepEqual(stage.lifted, [`ann ${mal.agentId}`])
+  await say(all, ann, 'here I am')
+  await rekeyMal(all)
+  mal.commit(await numbered(mal, 99n))
+  await stage.settle()
+  assert.deepEqual(stage.lifted.length, 1, 'the epoch of the last one is no later one')
+  await rekeyMal(all)
+  await say(all, ann, 'still here')
+  await rekeyMal(all)
+  mal.commit(await numbered(mal, 99n))
+  await stage.settle()
+  assert.equal(stage.lifted.length, 2)
+})
+
+/** Ann owns the channel; mal and eve are agents of one guest. */
+async function twoOfOne(): Promise<Scene & { readonly eve: Apart }> {
+  const stage = await Stage.start(['ann', 'bob', 'cid', 'mal', 'eve'], { apart: ['mal', 'eve'] })
+  const [ann, bob, cid] = ['ann', 'bob', 'cid'].map((name) => stage.player(name)) as [Player, Player, Player]
+  return { stage, ann, bob, cid, mal: new Apart(stage, 'mal'), eve: new Apart(stage, 'eve') }
+}
+
+test('of two whose commits are in doubt, neither is rid of its bar, and neither settles the other’s', async () => {
+  const all = await twoOfOne()
+  const { stage, ann, bob, cid, mal, eve } = all
+  await rekey(all, ann, eve)
+  const slots = [mal.commit(await unreadableBy(mal, [ann, bob, cid]))]
+  slots.push(eve.commit(await unreadableBy(eve, [ann, bob, cid])), mal.commit(await numbered(mal, 99n)))
+  mal.say(mal.frame('in the old epoch'))
+  slots.push(mal.commit(GARBAGE))
+  await stage.settleOnly(bob, cid)
+  assert.deepEqual(stage.votes, [])
+  await stage.settle()
+  assert.deepEqual([stage.votes, stage.lifted], [slots.map((slot) => `ann ${slot}`), []])
+})
+
+for (const who of ['a newcomer', 'a restarted member'] as const) {
+  test(`two agents of one guest cannot stop ${who} with garbage and a number`, async () => {
+    const all = await twoOfOne()
+    const { stage, ann, bob, mal, eve } = all
+    let victim = bob
+    if (who === 'a newcomer') {
+      const dan = await outsider(stage, 'dan')
+      const added = ann.membership.committer.commit(() => ({ adds: [dan.keyPackage] }))
+      await stage.settle()
+      const { welcomes } = await added
+      victim = await dan.join(welcomes[0]!.welcome)
+    } else {
+      await say(all, ann, 'hello')
+      victim = bob.restart()
+    }
+    await stage.settle()
+    mal.commit(GARBAGE)
+    eve.put(ofEpoch(eve, 99n))
+    await stage.settle()
+    assert.deepEqual(failures(victim), [undefined])
+    assert.equal(victim.told('commit_skipped').length, 1)
   })
 }

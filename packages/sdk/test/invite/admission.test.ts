@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { test } from 'node:test'
-import { fromHex, StaticError, toHex } from '@static/protocol'
+import { type ErrorCode, fromHex, StaticError, toHex } from '@static/protocol'
 import { generateSignatureKeyPair } from '@static/node/ed25519'
 import { decide } from '../../src/invite/admission.ts'
 import { type Invite, IssuedInvites } from '../../src/invite/issued.ts'
@@ -27,6 +27,9 @@ class Owner {
   /** The answers to joiners, by agent id. */
   readonly answers = new Map<string, string>()
   readonly bad = new Set<string>()
+  /** How what is bad is refused, and how long each commit may be deferred. */
+  refusal: ErrorCode = 'invalid_request'
+  readonly waits: (number | undefined)[] = []
   readonly #members = new Map<string, object>()
   readonly #owner: Parameters<typeof decide>[0]
   readonly #membership: Parameters<typeof decide>[1]
@@ -70,10 +73,11 @@ class Owner {
 
   async commit(
     change: (group: object) => { adds: Uint8Array[] } | undefined,
-    options: { joiners(): readonly string[] },
+    options: { joiners(): readonly string[]; maxWaitMs?: number },
   ): Promise<void> {
+    this.waits.push(options.maxWaitMs)
     const { adds = [] } = change({ members: this.#members }) ?? {}
-    if (adds.some((keyPackage) => this.bad.has(toHex(keyPackage)))) throw StaticError.of('invalid_request')
+    if (adds.some((keyPackage) => this.bad.has(toHex(keyPackage)))) throw StaticError.of(this.refusal)
     const joiners = options.joiners().map((joiner) => joiner.split(' ')[0]!)
     this.commits.push(joiners)
     for (const agent of joiners) {
@@ -153,5 +157,32 @@ test('temporary failures are not answered, and every use is returned', async () 
   const joiners = await owner.joiners(4)
   await owner.decide(joiners.map(({ asked }) => asked))
   assert.equal(owner.answers.size, 0)
+  assert.equal(owner.issued.get(owner.invite.record.id)?.record.uses, 0)
+})
+
+test('one for whom the relay defers every commit keeps nobody else out, and the halves wait for less', async () => {
+  const owner = new Owner(16)
+  owner.refusal = 'rate_limited'
+  const joiners = await owner.joiners(16)
+  owner.bad.add(toHex(joiners[3]!.keyPackage))
+  await owner.decide(joiners.map(({ asked }) => asked))
+  assert.equal(owner.answers.size, 0)
+  assert.deepEqual(
+    new Set(owner.commits.flat()),
+    new Set(joiners.filter((_, at) => at !== 3).map(({ agent }) => agent)),
+  )
+  assert.deepEqual([owner.waits[0], new Set(owner.waits.slice(1))], [undefined, new Set([5000])])
+})
+
+test('a relay that defers everything is not asked for each joiner', async () => {
+  const owner = new Owner(64)
+  let asked = 0
+  owner.commit = () => {
+    asked++
+    return Promise.reject(StaticError.of('unavailable'))
+  }
+  const joiners = await owner.joiners(64)
+  await owner.decide(joiners.map((each) => each.asked))
+  assert.ok(asked <= 33, `${asked}`)
   assert.equal(owner.issued.get(owner.invite.record.id)?.record.uses, 0)
 })

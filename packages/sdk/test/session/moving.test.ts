@@ -76,6 +76,7 @@ test('requests made during a move to QUIC are repeated there, and the event loop
   const agent = new Agent({
     store: makeMemoryStore({ identity: Buffer.from('alice'), publicKey, secretKey: seed }),
     engine: makeEngine(),
+    hasTokens: false,
     now: Date.now,
     chance: () => 0.5,
     random: (bytes) => new Uint8Array(randomBytes(bytes)),

@@ -27,6 +27,7 @@ export function agentParts(options: PartsOptions): AgentParts {
   return {
     store,
     engine: makeEngine(),
+    hasTokens: jwt !== null,
     now,
     chance,
     random: someBytes,

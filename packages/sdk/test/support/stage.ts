@@ -30,7 +30,7 @@ import type { LogEntry } from '../../src/core/channel/log-entry.ts'
 import { Membership } from '../../src/core/channel/membership.ts'
 import { Pins } from '../../src/core/agent/pins.ts'
 import type { AgentContext } from '../../src/core/agent/context.ts'
-import { agentIdOf, ed25519, type Epoch, type MlsEngine, type SignatureKeyPair } from '../../src/mls/index.ts'
+import { agentIdOf, ed25519, type Joined, type MlsEngine, type SignatureKeyPair } from '../../src/mls/index.ts'
 import type { AgentId, AgentStore, Outcome, PositionRecord, RelaySession, RequestBody, Time } from '../../src/ports.ts'
 import { makeMemoryStore } from '@static/testkit/store/agent-memory'
 import { randomNumbers } from '@static/testkit/random'
@@ -101,7 +101,11 @@ export class Stage {
       const name = names[at] ?? ''
       stage.#enrol(toHex(agent.agentId))
       if (apart.includes(name)) stage.apart.set(name, agent)
-      else new Player(stage, agent, players[name]).enter({ group: agent.group, rows: [...agent.rows.values()] })
+      // As if the last one had added all: no one knows that the epoch is the owner's.
+      else {
+        const signer = engine.facts(agent.group).members.at(-1) ?? assert.fail()
+        new Player(stage, agent, players[name]).enter({ group: agent.group, rows: [...agent.rows.values()], signer })
+      }
     }
     await stage.settle()
     return stage
@@ -367,11 +371,11 @@ export class Player implements AgentContext {
   }
 
   /** Is in the channel from here on. */
-  enter(epoch: Epoch): void {
+  enter(joined: Joined): void {
     const { cursor } = this.stage.stateOf(this)
     const position = this.stage.positions[Number(cursor?.index ?? 0n)] ?? assert.fail()
     this.cursor = position.index
-    this.membership.enter(epoch, 'joined', position, new Uint8Array(32))
+    this.membership.enter(joined, 'joined', position, new Uint8Array(32))
     this.resume()
   }
 

@@ -33,6 +33,8 @@ export interface AgentParts {
     key: SignatureKeyPair,
     relays: Snapshot['relays'],
   ): { session: RelaySession; ready: Promise<void> }
+  /** Whether there is a source of tokens. Without one, the agent is a guest. */
+  readonly hasTokens: boolean
   now(): Time
   random(bytes: number): Uint8Array
   chance(): number
@@ -96,6 +98,10 @@ export class Agent implements SessionListener, AgentServices {
 
   get apiUrl(): string | undefined {
     return this.#parts.apiUrl
+  }
+
+  get hasTokens(): boolean {
+    return this.#parts.hasTokens
   }
 
   get isGuest(): boolean {

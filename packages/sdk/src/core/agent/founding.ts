@@ -16,13 +16,14 @@ import {
 import { CreateChannelRequestSchema } from '@static/protocol/relay'
 import type { ChannelId, ChannelRecord, StoredChannel } from '../../ports.ts'
 import { same } from '../bytes.ts'
+import { NO_EPOCH } from '../channel/group-state.ts'
 import { sha256 } from '../channel/history.ts'
 import type { Membership } from '../channel/membership.ts'
 import { resumeOf } from './deliveries.ts'
 import type { AgentServices } from './services.ts'
 
 /** The services that founding needs. */
-type Founding = Pick<AgentServices, 'context' | 'memberships' | 'requests' | 'keyPackages' | 'isGuest'>
+type Founding = Pick<AgentServices, 'context' | 'memberships' | 'requests' | 'keyPackages' | 'hasTokens'>
 
 /**
  * Creates a channel, continues one that is half created, or returns this agent's channel of that name.
@@ -39,7 +40,7 @@ export async function foundChannel(agent: Founding, name: ChannelName): Promise<
     const held = memberships.named(name)
     if (held && !isOwn(held)) throw StaticError.of('channel_exists', alreadyIn(held))
     if (held?.state === 'joined') return held
-    if (agent.isGuest)
+    if (!agent.hasTokens)
       throw StaticError.of('api_key_required', `Creating channel ${name} requires an API key. ${GUEST}`)
     const membership = held ?? (await begin(agent, name))
     if (!membership.group) await register(agent, membership)
@@ -50,7 +51,7 @@ export async function foundChannel(agent: Founding, name: ChannelName): Promise<
   })
 }
 
-const GUEST = 'This agent is connected as a guest; give the client an API key.'
+const GUEST = 'This agent is a guest; give the client an API key.'
 
 /** The message when this agent is already a member of a channel with the name. */
 export function alreadyIn({ name, owner }: Pick<Membership, 'name' | 'owner'>): string {
@@ -119,7 +120,7 @@ export function newChannel(
       owner,
       state,
       position,
-      epoch: { index: position.index, counter: 0, isProven: false, leftOut: [], doubted: undefined },
+      epoch: { ...NO_EPOCH, index: position.index },
       counter: 0,
       ownHash: new Uint8Array(HASH_BYTES),
       rekeyDue: false,

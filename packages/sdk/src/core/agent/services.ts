@@ -13,8 +13,10 @@ export interface AgentServices {
   readonly requests: Requests
   readonly timers: Timers
   readonly keyPackages: KeyPackages
-  /** Whether the agent is a guest, that is, acts for no account. */
+  /** Whether the session is a guest's, that is, acts for no account. True without a session. */
   readonly isGuest: boolean
+  /** Whether the agent can get tokens of an account, also while it is offline. */
+  readonly hasTokens: boolean
   /** Invites on disk when the agent started. */
   readonly stored: Pick<Snapshot, 'invites' | 'joiners' | 'attempts'>
 }

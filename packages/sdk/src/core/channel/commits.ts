@@ -37,6 +37,10 @@ export interface CommitJob {
    * The agents that join with invites, encoded by the layer above. Reported to it on adoption, also after a restart.
    */
   joiners?(): readonly string[]
+  /** How long in total the relay may defer it, if not as long as any other. */
+  readonly maxWaitMs?: number | undefined
+  /** When the relay first deferred it, if it is created again. */
+  readonly deferredSince?: number | undefined
   done(result: CommitResult): void
   failed(error: StaticError): void
 }
@@ -63,7 +67,7 @@ export interface Pending {
   /** Sent only once it is on disk. */
   state: 'made' | 'stored' | 'sent' | 'accepted'
   /** When the relay first deferred it, and whether the application was notified. */
-  deferredSince?: number
+  deferredSince?: number | undefined
   isReported?: boolean
 }
 
@@ -132,7 +136,7 @@ export async function makePending(
     next: epochRecord(engine, made.next),
     purpose: JSON.stringify(purpose),
   }
-  return { record, request, purpose, next: made.next, job, welcomes, state: 'made' }
+  return { record, request, purpose, next: made.next, job, welcomes, state: 'made', deferredSince: job.deferredSince }
 }
 
 /**

@@ -9,7 +9,7 @@ import { type GroupState, wipeEpoch } from './group-state.ts'
 import type { ChannelView, Exclusive, Turn } from './host.ts'
 import type { Standing } from './standing.ts'
 
-/** A commit that the relay defers for longer than this fails, because messages wait for it. */
+/** A commit that the relay defers for longer than this in total fails, because messages and other commits wait for it. */
 const MAX_WAIT_MS = 60_000
 /** The application is notified of a commit that is deferred for longer than this in total. */
 const REPORTED_WAIT_MS = 2000
@@ -32,6 +32,7 @@ export interface CommitOptions {
   /** As in the job. */
   readonly tags?: WelcomeTags
   readonly joiners?: () => readonly string[]
+  readonly maxWaitMs?: number
 }
 
 /** The committing side of a membership. */
@@ -131,8 +132,7 @@ export class Committer {
   rollBack(): void {
     const pending = this.#pending
     if (!pending) return
-    this.#drop(pending)
-    if (pending.job) this.#jobs.unshift(pending.job)
+    this.#redo(pending)
   }
 
   /** Fails all queued commits. The pending one continues. */
@@ -208,12 +208,14 @@ export class Committer {
   #refused(pending: Pending, refusal: Extract<Outcome, { type: 'refused' }>['error']): void {
     const mayBeAtOnce = refusal.code === 'epoch_mismatch' && refusal.retryAfterMs === undefined
     const wait = mayBeAtOnce ? 0 : retryDelay(refusal.retryAfterMs)
-    switch (wait > MAX_WAIT_MS ? undefined : refusal.code) {
+    const isDeferred = refusal.code === 'unavailable' || refusal.code === 'rate_limited'
+    if (isDeferred) pending.deferredSince ??= this.#context.now()
+    const waited = isDeferred && pending.deferredSince !== undefined ? this.#context.now() - pending.deferredSince : 0
+    switch (waited + wait > (pending.job?.maxWaitMs ?? MAX_WAIT_MS) ? undefined : refusal.code) {
       case 'epoch_mismatch':
         this.#host.raiseHead(Number(refusal.head ?? 0n))
         this.#waitFor(wait)
-        this.#drop(pending)
-        if (pending.job) this.#jobs.unshift(pending.job)
+        this.#redo(pending)
         return
       case 'unavailable':
       case 'rate_limited':
@@ -230,10 +232,16 @@ export class Committer {
   /** Notifies the application if a commit is deferred for long. */
   #report(pending: Pending, error: StaticError, waitMs: number): void {
     const now = this.#context.now()
-    pending.deferredSince ??= now
-    if (pending.isReported === true || now + waitMs - pending.deferredSince < REPORTED_WAIT_MS) return
+    if (pending.isReported === true || now + waitMs - (pending.deferredSince ?? now) < REPORTED_WAIT_MS) return
     pending.isReported = true
     this.#context.emit({ type: 'throttled', channel: this.#channel.name, error, waitMs })
+  }
+
+  /** Drops a pending commit and creates it again, with no more time than it had left. */
+  #redo(pending: Pending): void {
+    this.#drop(pending)
+    const { job, deferredSince } = pending
+    if (job) this.#jobs.unshift({ ...job, deferredSince })
   }
 
   #drop(pending: Pending): void {

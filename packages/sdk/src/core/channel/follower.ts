@@ -266,7 +266,7 @@ export class Follower {
         return
       case 'rejected':
         // Signed in this epoch, although invalid.
-        if (result.sender && sender !== group.place.doubted) group.settle()
+        if (result.sender && !group.place.doubted.includes(sender)) group.settle()
         return this.#skipped(group, place, result.reason)
       case 'undecryptable':
         if (!this.#isElsewhere(group, group.facts.epoch, place)) this.#skipped(group, place, 'undecryptable')
@@ -312,14 +312,16 @@ export class Follower {
     this.#context.emit({ type: 'commit_skipped', channel: name, sender, slot: Number(slot), reason })
     const { isProven, doubted } = group.place
     const isElsewhere = reason === 'other_epoch' && !group.isConfirmed
+    const isFirst = !group.allLeftOut.includes(sender)
     group.leaveOut(sender)
-    if (!isProven || !isInPlace || (!group.isOwner && (doubted !== undefined || isElsewhere))) return
+    if (!isProven || !isInPlace || (!group.isOwner && (doubted.length > 0 || isElsewhere))) return
     const value = message(RejectCommitRequestSchema, { channelId, slot })
     // A lost or refused vote changes nothing here.
     this.#context.session.request({ case: 'rejectCommit', value }, () => {})
     if (!group.isOwner || (reason !== 'unfollowable' && !isElsewhere)) return
     // Honest members may be in either epoch, as this one may have been: no one is barred for it before the owner sends.
-    if (isElsewhere && sender !== doubted) this.#liftBar(sender)
+    // Once only, and not if another commit has earned the bar.
+    if (isElsewhere && isFirst) this.#liftBar(sender)
     this.#parts.upkeep.speak()
   }
 

@@ -35,6 +35,17 @@ export interface Envelope {
   readonly lastCounter: number | undefined
 }
 
+/** The place of an epoch of which nothing is known. */
+export const NO_EPOCH: EpochPlace = {
+  index: 0,
+  counter: 0,
+  isProven: false,
+  hasHeardOwner: false,
+  leftOut: [],
+  leftOutBefore: [],
+  doubted: [],
+}
+
 /** After this many undecryptable entries by the owner, this agent must be in another epoch. */
 const MOST_OWNER_FAILURES = 2
 
@@ -49,8 +60,6 @@ export class GroupState {
   readonly #dirty = new Set<number>()
   #place: EpochPlace
   readonly #trust = new SenderTrust()
-  /** Whether a message of the owner was decrypted in this epoch. If so, no other member has invented the epoch. */
-  #hasHeardOwner = false
   /** Whether the owner has sent in this epoch, and no commit that only some members can follow came after that. */
   #isConfirmed = false
   /** How many entries by the owner could not be decrypted since then. */
@@ -128,11 +137,11 @@ export class GroupState {
       this.#trust.opened(sender, sent, row.generation - 1 - before)
       this.#replace(row)
       if (same(member.agentId, this.facts.context.owner)) {
-        this.#hasHeardOwner = true
+        if (!this.#place.hasHeardOwner) this.#place = { ...this.#place, hasHeardOwner: true }
         this.confirm()
       }
       // A member that sends in this epoch has not followed the doubted commit either.
-      if (sender !== this.#place.doubted) this.settle()
+      if (!this.#place.doubted.includes(sender)) this.settle()
       return { sender: member, plaintext, messageKey }
     } catch (error) {
       if (error instanceof StaticError && error.code === 'decryption_failure') this.#trust.failed(sender)
@@ -162,14 +171,23 @@ export class GroupState {
   /** Records that a commit by this member was skipped. */
   leaveOut(by: AgentId): void {
     const { leftOut } = this.#place
-    if (leftOut.length < 2 && !leftOut.includes(by)) this.#place = { ...this.#place, leftOut: [...leftOut, by] }
+    // Two strangers, which only a lying relay can name, are enough.
+    if (leftOut.includes(by) || (leftOut.length >= 2 && !this.#members.has(by))) return
+    this.#place = { ...this.#place, leftOut: [...leftOut, by] }
+  }
+
+  /** The members whose commits were skipped in this epoch, or in earlier ones in which the owner has not sent since. */
+  get allLeftOut(): readonly AgentId[] {
+    const { leftOut, leftOutBefore } = this.#place
+    return [...new Set([...leftOutBefore, ...leftOut])].filter((by) => this.#members.has(by))
   }
 
   /** Records that a commit by this member is valid as far as every member can see, but this agent cannot follow it. */
   doubt(by: AgentId): void {
     this.leaveOut(by)
     this.#isConfirmed = false
-    this.#place = { ...this.#place, doubted: by }
+    const { doubted } = this.#place
+    if (!doubted.includes(by)) this.#place = { ...this.#place, doubted: [...doubted, by] }
   }
 
   /** Another member has shown that it is in this epoch. The owner must send itself, because the others follow it. */
@@ -181,6 +199,7 @@ export class GroupState {
   confirm(): void {
     this.#isConfirmed = true
     this.#ownerFailures = 0
+    if (this.#place.leftOutBefore.length > 0) this.#place = { ...this.#place, leftOutBefore: [] }
     this.#clearDoubt()
   }
 
@@ -200,9 +219,9 @@ export class GroupState {
    * always counts, and another member's counts after a commit by a third member was skipped.
    */
   isLeftBehind(sender: AgentId): boolean {
-    const { isProven, leftOut } = this.#place
+    const { isProven, hasHeardOwner, leftOut } = this.#place
     const isOwner = sender === toHex(this.facts.context.owner)
-    if (isProven || this.#hasHeardOwner) return isOwner && leftOut.length > 0
+    if (isProven || hasHeardOwner) return isOwner && leftOut.length > 0
     return isOwner || (this.#members.has(sender) && leftOut.some((by) => by !== sender))
   }
 
@@ -236,7 +255,7 @@ export class GroupState {
   }
 
   #clearDoubt(): void {
-    if (this.#place.doubted !== undefined) this.#place = { ...this.#place, doubted: undefined }
+    if (this.#place.doubted.length > 0) this.#place = { ...this.#place, doubted: [] }
   }
 
   #replace(row: RatchetRow): void {

@@ -1,19 +1,20 @@
 /**
  * Runs an application's handler for each message: settles the message when the handler succeeds, and retries after a
- * delay when it fails. Later messages wait, or run in another of the `concurrency` workers. A message that fails too
- * often is put aside.
+ * delay when it fails. Meanwhile, later messages of the same sender wait, or run beside it as `concurrency` allows; other
+ * senders do not wait for it. A message that fails too often is put aside.
  *
  * Every attempt is written to disk before it starts, so that a handler that crashes the process is not retried forever.
  * The exception is the first attempt at a message that was never delivered before: it would cost a write per message.
  */
 import { StaticError } from '@static/protocol'
+import type { AgentId } from '../../ports.ts'
 import type { AgentContext } from '../agent/context.ts'
 import type { Entry, Inbox } from './inbox.ts'
 import type { Poison } from './poison.ts'
 
 /** Options of `Channel.handle`. */
 export interface HandleOptions {
-  /** The number of messages handled at the same time. Default: 1, which keeps them in order. */
+  /** The number of messages handled at the same time. Default: 1, which keeps each sender's in order. */
   readonly concurrency?: number
   /** The number of attempts before a message is put aside (see `Channel.poison`). Default: 10. */
   readonly attempts?: number
@@ -50,87 +51,163 @@ export async function handleMessages(
   const { concurrency = 1, attempts = ATTEMPTS, signal } = options
   checkCount('concurrency', concurrency, MOST_CONCURRENCY)
   checkCount('attempts', attempts, Number.MAX_SAFE_INTEGER)
-  const workers = Array.from({ length: concurrency }, () => new Worker(context, channel, handler, { attempts, signal }))
-  const ends = await Promise.allSettled(workers.map((worker) => worker.run()))
-  // All workers fail for the same reason.
-  for (const end of ends) if (end.status === 'rejected') throw end.reason
+  await new Handling(context, channel, handler, { concurrency, attempts, ...(signal && { signal }) }).run()
 }
 
-/** Handles one message at a time. */
-class Worker {
+/** The messages of one sender that others do not wait for. */
+interface Held {
+  /** How many wait for their next attempt. */
+  waiting: number
+  /** Later ones, which wait for those. Bounded by the inbox. */
+  readonly queue: Entry[]
+}
+
+/** A running `handle`. */
+class Handling {
   readonly #context: HandlingContext
   readonly #channel: HandlingChannel
   readonly #handler: (entry: Entry) => unknown
   readonly #attempts: number
+  readonly #concurrency: number
   readonly #signal: AbortSignal | undefined
-  /** Ends the current wait. */
-  #wake: () => void = () => {}
+  readonly #places: Places
+  readonly #held = new Map<AgentId, Held>()
+  readonly #tasks = new Set<Promise<void>>()
+  /** Each ends a wait. */
+  readonly #wakes = new Set<() => void>()
+  #isStopped = false
+  #failure: { readonly cause: unknown } | undefined
 
   constructor(
     context: HandlingContext,
     channel: HandlingChannel,
     handler: (entry: Entry) => unknown,
-    { attempts, signal }: { readonly attempts: number; readonly signal: AbortSignal | undefined },
+    { concurrency, attempts, signal }: Pick<HandleOptions, 'signal'> & { concurrency: number; attempts: number },
   ) {
     this.#context = context
     this.#channel = channel
     this.#handler = handler
     this.#attempts = attempts
+    this.#concurrency = concurrency
     this.#signal = signal
+    this.#places = new Places(concurrency)
   }
 
   async run(): Promise<void> {
-    const abort = (): void => this.#wake()
-    this.#signal?.addEventListener('abort', abort)
-    const reader = this.#channel.inbox.read((entry) => entry)
+    const { inbox } = this.#channel
+    const reader = inbox.read((entry) => entry, { ahead: true })
+    const stop = (): void => this.#stop()
+    this.#wakes.add(() => void reader.return?.())
+    const forget = inbox.onStop(stop)
+    this.#signal?.addEventListener('abort', stop)
+    if (this.#signal?.aborted === true) stop()
     try {
-      while (!this.#isAborted) {
-        this.#wake = () => void reader.return?.()
-        const { value: entry } = await reader.next()
-        this.#wake = () => {}
-        if (!entry) return
-        await this.#handle(entry)
+      await this.#read(reader)
+    } finally {
+      // What waits is still tried when no more messages can arrive, unless handling stops.
+      while (this.#tasks.size > 0) await Promise.all(this.#tasks)
+      this.#signal?.removeEventListener('abort', stop)
+      forget()
+    }
+    if (this.#failure) throw this.#failure.cause
+  }
+
+  #stop(): void {
+    this.#isStopped = true
+    for (const wake of this.#wakes) wake()
+  }
+
+  async #read(reader: AsyncIterator<Entry, undefined>): Promise<void> {
+    while (!this.#isStopped) {
+      const { value: entry } = await reader.next()
+      if (!entry) return
+      // Otherwise the reader would settle it with the next one.
+      entry.holder = this
+      await this.#places.take()
+      const held = this.#held.get(entry.record.sender)
+      if (this.#isStopped) this.#channel.inbox.release(entry)
+      else if (held && held.waiting >= this.#concurrency) held.queue.push(entry)
+      else {
+        this.#start(this.#handle(entry))
+        continue
+      }
+      this.#places.leave()
+    }
+  }
+
+  #start(task: Promise<void>): void {
+    const failed = (cause: unknown): void => {
+      this.#failure ??= { cause }
+      this.#stop()
+    }
+    const watched = task.catch(failed).finally(() => this.#tasks.delete(watched))
+    this.#tasks.add(watched)
+  }
+
+  /** Makes the next attempt at a message, then, in the same place, at those of its sender that waited for it. */
+  async #handle(first: Entry, before?: Trial): Promise<void> {
+    const { inbox } = this.#channel
+    const { sender } = first.record
+    try {
+      let trial = before
+      for (let entry: Entry | undefined = first; entry; trial = undefined) {
+        const delay: number | undefined = await this.#attempt(entry, (trial ??= newTrial(entry)))
+        if (delay !== undefined) this.#start(this.#later(entry, trial, delay))
+        const held = this.#held.get(sender)
+        const isFree = held !== undefined && held.waiting < this.#concurrency && !this.#isStopped
+        entry = isFree ? held.queue.shift() : undefined
       }
     } finally {
-      this.#signal?.removeEventListener('abort', abort)
+      this.#places.leave()
     }
+    const held = this.#held.get(sender)
+    if (!held) return
+    if (this.#isStopped) for (const entry of held.queue.splice(0)) inbox.release(entry)
+    if (held.waiting === 0 && held.queue.length === 0) this.#held.delete(sender)
   }
 
-  get #isAborted(): boolean {
-    return this.#signal?.aborted === true
+  /** Tries a message again after a delay. Until then its sender has one place less. */
+  async #later(entry: Entry, trial: Trial, delay: number): Promise<void> {
+    const { sender } = entry.record
+    const held = this.#held.get(sender) ?? { waiting: 0, queue: [] }
+    this.#held.set(sender, held)
+    held.waiting++
+    const isDue = await this.#wait(delay)
+    if (isDue) await this.#places.take()
+    held.waiting--
+    if (isDue && !this.#isStopped) return this.#handle(entry, trial)
+    if (isDue) this.#places.leave()
+    for (const each of [entry, ...held.queue.splice(0)]) this.#channel.inbox.release(each)
   }
 
-  /** Retries a message until it is settled, put aside or, when handling stops, released. */
-  async #handle(entry: Entry): Promise<void> {
+  /** Makes one attempt. Returns after how long the next one is due; undefined if the message is settled or put aside. */
+  async #attempt(entry: Entry, trial: Trial): Promise<number | undefined> {
     const { inbox } = this.#channel
-    let { attempts } = entry.record
-    // Kept if the last recorded attempt ended with the process, so that its error is unknown.
-    let reason = 'The program ended during the last attempt.'
-    let isReported = false
-    for (;;) {
-      if (attempts >= this.#attempts) {
-        const isPutAside = this.#channel.poison.put(entry, reason)
-        if (!isReported || isPutAside) this.#reportPoison(entry, { attempts, reason, isPutAside })
-        isReported = true
-        if (isPutAside) return
-        if (!(await this.#wait(delayAfter(attempts)))) return inbox.release(entry)
-      }
-      const isFirst = attempts === 0 && !entry.redelivered
-      attempts++
-      if (!isFirst) await this.#begin(entry, attempts)
+    inbox.given(entry)
+    if (trial.attempts < this.#attempts || trial.isReported) {
+      const isFirst = trial.attempts === 0 && !entry.redelivered
+      trial.attempts++
+      if (!isFirst) await this.#begin(entry, trial.attempts)
       try {
         await this.#handler(entry)
-        return inbox.settle(entry)
+        inbox.settle(entry)
+        return undefined
       } catch (error) {
-        reason = error instanceof Error ? error.message : String(error)
+        trial.reason = error instanceof Error ? error.message : String(error)
       }
-      if (entry.settled) return
-      if (isFirst) inbox.count(entry, attempts)
-      if (attempts >= this.#attempts) continue
-      const retryInMs = delayAfter(attempts)
-      this.#reportFailure(entry, { attempts, reason, retryInMs })
-      if (!(await this.#wait(retryInMs))) return inbox.release(entry)
+      if (entry.settled) return undefined
+      if (isFirst) inbox.count(entry, trial.attempts)
     }
+    const { attempts, reason } = trial
+    const delay = delayAfter(attempts)
+    if (attempts < this.#attempts) {
+      this.#reportFailure(entry, { attempts, reason, retryInMs: delay })
+      return delay
+    }
+    const isPutAside = this.#channel.poison.put(entry, reason)
+    if (!trial.isReported || isPutAside) this.#reportPoison(entry, { attempts, reason, isPutAside })
+    trial.isReported = true
+    return isPutAside ? undefined : delay
   }
 
   async #begin(entry: Entry, attempts: number): Promise<void> {
@@ -142,12 +219,11 @@ class Worker {
   async #wait(milliseconds: number): Promise<boolean> {
     const { promise, resolve } = Promise.withResolvers<boolean>()
     const cancel = this.#context.later(milliseconds, () => resolve(true))
-    const forget = this.#channel.inbox.onStop(() => resolve(false))
-    this.#wake = () => resolve(false)
-    if (this.#isAborted) resolve(false)
+    const wake = (): void => resolve(false)
+    this.#wakes.add(wake)
+    if (this.#isStopped) wake()
     const isOver = await promise
-    this.#wake = () => {}
-    forget()
+    this.#wakes.delete(wake)
     cancel()
     return isOver
   }
@@ -160,6 +236,41 @@ class Worker {
   #reportPoison(entry: Entry, details: { attempts: number; reason: string; isPutAside: boolean }): void {
     const { index, sender } = entry.record
     this.#context.emit({ type: 'poison', channel: this.#channel.name, sender, index, ...details })
+  }
+}
+
+/** What has become of a message so far. */
+interface Trial {
+  attempts: number
+  reason: string
+  /** Whether it was reported as one that should be put aside. */
+  isReported: boolean
+}
+
+function newTrial({ record }: Entry): Trial {
+  // The reason is kept if the last recorded attempt ended with the process, so that its error is unknown.
+  return { attempts: record.attempts, reason: 'The program ended during the last attempt.', isReported: false }
+}
+
+/** The handlers that may run at the same time. */
+class Places {
+  #free: number
+  readonly #waiting: (() => void)[] = []
+
+  constructor(count: number) {
+    this.#free = count
+  }
+
+  /** Resolves with a place, in the order of the calls. */
+  async take(): Promise<void> {
+    if (this.#free > 0) this.#free--
+    else await new Promise<void>((resolve) => this.#waiting.push(resolve))
+  }
+
+  leave(): void {
+    const next = this.#waiting.shift()
+    if (next) next()
+    else this.#free++
   }
 }
 

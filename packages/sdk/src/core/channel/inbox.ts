@@ -147,8 +147,12 @@ export class Inbox {
   /** Takes back a payload that was put aside. */
   readmit(incoming: Incoming): void {
     const entry = this.#hold(incoming)
-    // Otherwise it is read from disk, in order with the others.
-    if (this.#onDiskAfter === undefined || entry.record.index <= this.#onDiskAfter) this.#queue(entry)
+    const { index } = entry.record
+    // Read from disk, in order with the others.
+    if (this.#onDiskAfter !== undefined && index > this.#onDiskAfter) return
+    // What arrives next may be left on disk, and is looked for after this index.
+    this.#last = Math.max(this.#last, index)
+    this.#queue(entry)
   }
 
   /** Returns an iterator over the payloads. If it is ended early, its last payload is delivered again. */

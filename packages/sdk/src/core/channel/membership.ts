@@ -5,14 +5,14 @@
  * sent to the relay (`#written`).
  */
 import { type ChannelName, fromHex, parseChannelName, StaticError, toHex } from '@static/protocol'
-import type { Epoch } from '../../mls/index.ts'
+import type { Epoch, Joined } from '../../mls/index.ts'
 import type { AgentId, ChannelId, ChannelRecord, EpochPlace, StoredChannel } from '../../ports.ts'
 import type { AgentContext } from '../agent/context.ts'
 import { ChannelWriter, type WriterHost } from './channel-writer.ts'
 import { Committer, type CommitterHost } from './committer.ts'
 import { loadPending, type Pending } from './commits.ts'
 import { Follower, type FollowerHost } from './follower.ts'
-import { GroupState } from './group-state.ts'
+import { GroupState, NO_EPOCH } from './group-state.ts'
 import { type Difference, History } from './history.ts'
 import type { ChannelView } from './host.ts'
 import { Inbox, type InboxHost, type Incoming } from './inbox.ts'
@@ -27,8 +27,6 @@ import { Upkeep } from './upkeep.ts'
 
 /** What the parts of a membership ask of it. Each gets a narrow view. */
 type Host = IntakeHost & SenderHost & CommitterHost & FollowerHost
-
-const NO_EPOCH: EpochPlace = { index: 0, counter: 0, isProven: false, leftOut: [], doubted: undefined }
 
 /** A membership. */
 export class Membership implements ChannelView {
@@ -135,13 +133,14 @@ export class Membership implements ChannelView {
 
   /** Enters the group with a Welcome and follows the log from now on. */
   enter(
-    epoch: Epoch,
+    joined: Joined,
     state: 'founding' | 'joining' | 'joined',
     position: ChannelRecord['position'],
     used: Uint8Array,
   ): void {
     this.#history = new History(position)
-    this.#group = this.#begin(epoch, false)
+    const hasHeardOwner = toHex(joined.signer.agentId) === this.owner
+    this.#group = this.#begin(joined, { isProven: false, hasHeardOwner, leftOutBefore: [] })
     this.intake.start(position.index)
     this.#writer.touchEpoch()
     this.keepWelcome(used)
@@ -215,17 +214,18 @@ export class Membership implements ChannelView {
 
   #adopt(epoch: Epoch, by: AgentId): void {
     const old = this.#group
-    this.#group = this.#begin(epoch, true)
+    const leftOutBefore = old?.isOwner === true ? old.allLeftOut : []
+    this.#group = this.#begin(epoch, { isProven: true, hasHeardOwner: by === this.owner, leftOutBefore })
     if (by === this.owner) this.#group.confirm()
     old?.wipe(epoch.group)
     this.#writer.touchEpoch()
     this.#standing.set({ leafKeys: [this.#group.leafKey] })
   }
 
-  /** Begins an epoch at the last entry. `isProven`: its commit was created or followed by this agent. */
-  #begin(epoch: Epoch, isProven: boolean): GroupState {
+  /** Begins an epoch at the last entry. */
+  #begin(epoch: Epoch, known: Pick<EpochPlace, 'isProven' | 'hasHeardOwner' | 'leftOutBefore'>): GroupState {
     const { index } = this.#history.position
-    const place = { index, counter: this.sender.counter, isProven, leftOut: [], doubted: undefined }
+    const place = { ...NO_EPOCH, index, counter: this.sender.counter, ...known }
     return new GroupState(this.#context.engine, epoch, place)
   }
 

@@ -4,7 +4,7 @@
  * no more are put aside, so that none is lost.
  */
 import { StaticError } from '@static/protocol'
-import type { Change, ChannelId, PoisonRecord, PoisonTotals } from '../../ports.ts'
+import type { AgentId, Change, ChannelId, PoisonRecord, PoisonTotals } from '../../ports.ts'
 import type { AgentContext } from '../agent/context.ts'
 import type { Entry, Inbox } from './inbox.ts'
 import { payloadOf } from './stored-message.ts'
@@ -28,6 +28,8 @@ export interface PutAside {
 const MOST_MESSAGES = 1000
 /** Bytes of ciphertext. */
 const MOST_BYTES = 64 * 1024 * 1024
+/** One sender may use this share of both. */
+const SHARE = 1 / 4
 const MOST_REASON_CHARACTERS = 1000
 
 /** The messages put aside in one channel. */
@@ -37,6 +39,8 @@ export class Poison {
   readonly #channel: PoisonChannel
   #messages: number
   #bytes: number
+  /** By sender. Read from disk when it is first needed. */
+  #shares: Map<AgentId, PoisonTotals> | undefined
   #changes: Change[] = []
 
   constructor(context: PoisonContext, id: ChannelId, channel: PoisonChannel, { messages, bytes }: PoisonTotals) {
@@ -51,16 +55,18 @@ export class Poison {
     return this.#messages === 0
   }
 
-  /** Moves a message here from the inbox. Returns false if there is no room for it. */
+  /** Moves a message here from the inbox. Returns false if there is no room for it, or not for one of its sender. */
   put(entry: Entry, reason: string): boolean {
     if (entry.settled) return true
     const { length } = entry.record.ciphertext
     if (this.#messages >= MOST_MESSAGES || this.#bytes + length > MOST_BYTES) return false
+    const { sender } = entry.record
+    const { messages, bytes } = this.#shareOf(sender)
+    if (messages >= MOST_MESSAGES * SHARE || bytes + length > MOST_BYTES * SHARE) return false
     this.#channel.inbox.remove(entry)
     const putAsideAt = this.#context.now()
     const record = { ...entry.record, reason: reason.slice(0, MOST_REASON_CHARACTERS), putAsideAt }
-    this.#messages++
-    this.#bytes += length
+    this.#count(sender, 1, length)
     this.#change({ type: 'putPoison', id: this.#id, record })
     return true
   }
@@ -108,10 +114,31 @@ export class Poison {
   #take(index: number): PutAside {
     const found = this.list().find(({ record }) => record.index === index)
     if (!found) throw StaticError.of('not_found', `No message with index ${index} was put aside in this channel.`)
-    this.#messages--
-    this.#bytes -= found.record.ciphertext.length
+    this.#count(found.record.sender, -1, -found.record.ciphertext.length)
     this.#change({ type: 'dropPoison', id: this.#id, index })
     return found
+  }
+
+  #shareOf(sender: AgentId): PoisonTotals {
+    if (!this.#shares) {
+      this.#shares = new Map()
+      const stored = this.isEmpty ? [] : this.#context.journal.poison(this.#id)
+      for (const { sender: by, ciphertext } of stored) this.#share(by, 1, ciphertext.length)
+    }
+    return this.#shares.get(sender) ?? { messages: 0, bytes: 0 }
+  }
+
+  #share(sender: AgentId, messages: number, bytes: number): void {
+    const before = this.#shares?.get(sender) ?? { messages: 0, bytes: 0 }
+    const share = { messages: before.messages + messages, bytes: before.bytes + bytes }
+    if (share.messages > 0) this.#shares?.set(sender, share)
+    else this.#shares?.delete(sender)
+  }
+
+  #count(sender: AgentId, messages: number, bytes: number): void {
+    this.#messages += messages
+    this.#bytes += bytes
+    this.#share(sender, messages, bytes)
   }
 
   #change(change: Change): void {

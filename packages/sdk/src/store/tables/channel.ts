@@ -26,7 +26,9 @@ export interface ChannelRow extends Omit<ChannelRecord, 'position' | 'epoch'> {
   readonly epochIndex: EpochPlace['index']
   readonly epochCounter: EpochPlace['counter']
   readonly epochProven: EpochPlace['isProven']
+  readonly epochHeardOwner: EpochPlace['hasHeardOwner']
   readonly epochLeftOut: EpochPlace['leftOut']
+  readonly epochLeftOutBefore: EpochPlace['leftOutBefore']
   readonly epochDoubted: EpochPlace['doubted']
 }
 
@@ -50,8 +52,10 @@ export const CHANNEL: Table<ChannelRow> = {
     epochIndex: INTEGER,
     epochCounter: INTEGER,
     epochProven: FLAG,
+    epochHeardOwner: FLAG,
     epochLeftOut: AGENTS,
-    epochDoubted: OPTIONAL_TEXT,
+    epochLeftOutBefore: AGENTS,
+    epochDoubted: AGENTS,
     counter: INTEGER,
     ownHash: BYTES,
     rekeyDue: FLAG,
@@ -82,7 +86,9 @@ export function channelRow(record: ChannelRecord): ChannelRow {
     epochIndex: epoch.index,
     epochCounter: epoch.counter,
     epochProven: epoch.isProven,
+    epochHeardOwner: epoch.hasHeardOwner,
     epochLeftOut: epoch.leftOut,
+    epochLeftOutBefore: epoch.leftOutBefore,
     epochDoubted: epoch.doubted,
   }
 }
@@ -90,7 +96,8 @@ export function channelRow(record: ChannelRecord): ChannelRow {
 /** The record of a row. */
 export function channelRecord(row: ChannelRow): ChannelRecord {
   const { positionIndex, positionHash, positionSlot, ...others } = row
-  const { epochIndex, epochCounter, epochProven, epochLeftOut, epochDoubted, ...rest } = others
+  const { epochIndex, epochCounter, epochProven, epochHeardOwner, ...marks } = others
+  const { epochLeftOut, epochLeftOutBefore, epochDoubted, ...rest } = marks
   return {
     ...rest,
     position: { index: positionIndex, hash: positionHash, slot: positionSlot },
@@ -98,7 +105,9 @@ export function channelRecord(row: ChannelRow): ChannelRecord {
       index: epochIndex,
       counter: epochCounter,
       isProven: epochProven,
+      hasHeardOwner: epochHeardOwner,
       leftOut: epochLeftOut,
+      leftOutBefore: epochLeftOutBefore,
       doubted: epochDoubted,
     },
   }
