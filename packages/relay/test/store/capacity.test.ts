@@ -37,7 +37,7 @@ forEachEngine((open) => {
     )
     assert.match(
       message as string,
-      /^The channel is full: it holds 15 of 16 entries \(0 of this sender, .*remove them\.$/,
+      /^The channel is full: it holds 15 of 16 entries \(0 from this sender, .*remove them\.$/,
     )
     accepted(await world.commit('alice'))
     accepted(await world.leave('erin'))
@@ -67,7 +67,7 @@ forEachEngine((open) => {
     results.slice(0, 29).forEach(accepted)
     const { lagging, message } = refused(results[29]!, 'queue_full')
     assert.deepEqual(lagging, [{ agent: agentId('alice'), waiting: 30 }])
-    assert.match(message as string, /of 40000 bytes \(29000 of this sender/)
+    assert.match(message as string, /of 40000 bytes \(29000 from this sender/)
     accepted(await world.say('alice', body))
     await world.ack('alice', 3)
     refused(await world.say('bob', body), 'queue_full')

@@ -3,11 +3,11 @@
  * those that only removed members need, then those that fewer than half of the confirmed members need. An agent that
  * missed entries gets a gap when it reads on.
  */
-import type { StoreRequest, StoreResult, Time } from '../../ports.ts'
+import type { AgentId, StoreRequest, StoreResult, Time } from '../../ports.ts'
 import { type Context, touch, touchMember, touchSender } from './context.ts'
 import { positionAt } from './log.ts'
 import { type Channel, type Member, findMember, forgetMember, isAwaited, lowestCursor, unawaited } from './state.ts'
-import { hold } from './room.ts'
+import { hold, keepSearches } from './room.ts'
 import { forgetSlots } from './slots.ts'
 import { dropWelcome, expireWelcomes } from './welcomes.ts'
 
@@ -44,8 +44,11 @@ export function cut(context: Context, channel: Channel, through: number): number
   const position = positionAt(context, channel, through)
   if (!position) throw new Error(`entry ${through} of channel ${channel.id} was already deleted`)
   let freed = 0
+  const dropped = new Map<AgentId, { bytes: number; entries: number }>()
   for (const { sender: agent, size } of rows.weights(channel, base.index, through)) {
     freed += size
+    const { bytes, entries } = dropped.get(agent) ?? { bytes: 0, entries: 0 }
+    dropped.set(agent, { bytes: bytes + size, entries: entries + 1 })
     const sender = channel.senders.get(agent)
     if (!sender) continue
     sender.bytes -= size
@@ -53,6 +56,7 @@ export function cut(context: Context, channel: Channel, through: number): number
     touchSender(context, channel, sender)
   }
   rows.cut(channel, through)
+  keepSearches(channel, through, dropped)
   channel.base = position
   channel.oldestAt = undefined
   if (through < last.index) for (const { at } of rows.weights(channel, through, through + 1)) channel.oldestAt = at

@@ -58,13 +58,11 @@ export interface Sender {
   stuck?: Stuck
 }
 
-/** The result of a failed search for room, so that the search is not repeated before anything has changed. */
+/** How far a search for room came without finding enough. The next one continues there. */
 export interface Stuck {
-  /** Where the search started and ended. */
-  readonly base: number
-  readonly reach: number
-  /** The total of all entries in between. */
-  readonly found: Holdings
+  readonly through: number
+  /** The total of all entries from the base on. */
+  readonly found: Readonly<Holdings>
 }
 
 /** Totals over a range of entries: of all of them, and of those of one sender. */
