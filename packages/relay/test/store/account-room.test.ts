@@ -66,6 +66,9 @@ forEachEngine((open) => {
     assert.equal(await fill(await another(world, 'bobs', 'bob')), 30)
 
     await world.run('delete', { account: account('alice'), channel: hex16('one'), name: undefined })
+    // It counts until the sweep has deleted it from the disk.
+    assert.equal(await fill(three), 0)
+    await world.run('sweep', { now: world.now })
     assert.equal(await fill(three), 22)
     // What is read and deleted makes room, too.
     await world.run('ack', { agent: agentId('alice'), positions: [{ channel: hex16('three'), index: 99 }] })

@@ -48,6 +48,7 @@ export class MemoryRows implements Rows {
   readonly #channels = new Map<ChannelId, Kept>()
   readonly #invites = new Map<string, { readonly invite: Invite; readonly endsAt: Time | undefined }>()
   readonly #accounts = new Map<string, AccountRecord>()
+  readonly #dropped: Pick<Channel, 'account' | 'bytes'>[] = []
   #number = 0
   #sequence = 0
 
@@ -114,9 +115,13 @@ export class MemoryRows implements Rows {
   }
 
   dropChannel({ id, account, bytes }: Channel): void {
-    this.account(account).bytes -= bytes
+    this.#dropped.push({ account, bytes })
     this.#channels.delete(id)
     for (const { invite } of this.#invites.values()) if (invite.channel === id) this.#invites.delete(invite.id)
+  }
+
+  purge(): void {
+    for (const { account, bytes } of this.#dropped.splice(0)) this.account(account).bytes -= bytes
   }
 
   dueChannels(now: Time, limit: number): ChannelId[] {

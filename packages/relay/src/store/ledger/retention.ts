@@ -96,6 +96,7 @@ export function sweep(context: Context, { now }: StoreRequest<'sweep'>): StoreRe
   rows.expireIds(now - retention.messageIdMs)
   expireWelcomes(context, now - retention.entryMs)
   rows.expireInvites(now, now - ENDED_INVITE_MS)
+  rows.purge()
   return { removed }
 }
 

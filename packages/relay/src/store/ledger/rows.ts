@@ -81,8 +81,13 @@ export interface Rows {
   addChannel(channel: NewChannel, welcome: Uint8Array): Channel
   /** The Welcome that the channel was created with. */
   founding(channel: Channel): Uint8Array
-  /** Also deletes its log, ids, Welcomes and invites. */
+  /**
+   * Also hides its log, ids, Welcomes and invites. Its bytes stay on the account until `purge` has deleted them:
+   * otherwise creating and deleting channels would fill the disk faster than it is freed.
+   */
   dropChannel(channel: Channel): void
+  /** Deletes a limited part of what deleted channels have left, and takes it off their accounts. */
+  purge(): void
   /** At most `limit` channels with `due` at or before that time. */
   dueChannels(now: Time, limit: number): ChannelId[]
 

@@ -82,7 +82,7 @@ export interface Lag {
 /** An account that owns channels. */
 export interface AccountRecord {
   readonly account: Account
-  /** The total size of its channels. Not stored: it is computed from them. */
+  /** The total size of its channels, with deleted ones until they are purged. Not stored: it is computed from them. */
   bytes: number
   /** The plan's limits for one channel and for all of them; undefined: the relay's own limits apply. */
   channelBytes: number | undefined
