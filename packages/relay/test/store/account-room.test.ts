@@ -76,6 +76,21 @@ forEachEngine((open) => {
     assert.equal(await fill(two), 23)
   })
 
+  test('the reserve for commits in a full account is an eighth of its plan', async (t) => {
+    const world = await open(t, { accountBytes: 1_000_000 })
+    await world.run('allot', { account: account('alice'), channelBytes: undefined, accountBytes: 40_000, at: START })
+    let taken = 0
+    for (let at = 0; at < 100; at++) {
+      const channel = hex16(`channel ${at}`)
+      await world.create('alice', { channel, name: `acme/support/number-${at}` })
+      const commit = new Uint8Array(4000)
+      const result = await world.run('commit', world.commitRequest('alice', { channel, slot: 0, commit }))
+      if (!('index' in result)) break
+      taken += commit.length
+    }
+    assert.ok(taken > 30_000 && taken < 45_000, `${taken}`)
+  })
+
   test('the plan sets the room, up to the limit of the relay, and an older report is ignored', async (t) => {
     const world = await open(t, { channelBytes: 80_000, accountBytes: 80_000 })
     const send = await another(world, 'one')

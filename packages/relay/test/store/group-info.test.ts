@@ -49,6 +49,15 @@ forEachEngine((open) => {
     accepted(await world.say('dave', large))
   })
 
+  test('a commit with a GroupInfo but without Welcomes is refused, because nothing would delete the GroupInfo', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob')
+    const groupInfo = new Uint8Array(1000)
+    refused(await world.commit('bob', { groupInfo }), 'invalid_request')
+    refused(await world.commit('alice', { adds: ['carol'], welcomes: [], groupInfo }), 'invalid_request')
+    accepted(await world.commit('bob'))
+  })
+
   test('the size of a page of Welcomes counts bytes as delivered', async (t) => {
     const world = await open(t)
     await world.found('alice')

@@ -7,6 +7,7 @@
 import type { AgentId, Done, Laggard, Pressure, Refusal, StoreRequest } from '../../ports.ts'
 import { type Context, touch } from './context.ts'
 import {
+  type AccountRecord,
   type Channel,
   type Holdings,
   type Lag,
@@ -146,8 +147,14 @@ export function keepSearches(
  * Whether there is room for an entry that even a full channel accepts. The account's disk has a limited reserve for
  * such entries, so that the owner can remove members that do not read, but cannot fill the relay's disk.
  */
-export function hasReserve({ rows, retention }: Context, channel: Channel, size: number): boolean {
-  return rows.account(channel.account).bytes + size <= (1 + RESERVE) * retention.accountBytes
+export function hasReserve(context: Context, channel: Channel, size: number): boolean {
+  const account = context.rows.account(channel.account)
+  return account.bytes + size <= (1 + RESERVE) * diskLimit(context, account)
+}
+
+/** The plan's limit for all channels of an account, capped by the relay's own. */
+function diskLimit({ retention }: Context, { accountBytes }: AccountRecord): number {
+  return Math.min(accountBytes ?? Infinity, retention.accountBytes)
 }
 
 /** Which members lag and how long the sender should wait, once a channel is three quarters full; undefined before. */
@@ -185,7 +192,7 @@ function gaugesOf(context: Context, channel: Channel, sender: Sender | undefined
     {
       of: 'disk',
       held: account.bytes + size + OWN_WEIGHT * (channel.bytes + size),
-      limit: Math.min(account.accountBytes ?? Infinity, retention.accountBytes),
+      limit: diskLimit(context, account),
       weigh: ({ bytes }) => bytes * (1 + OWN_WEIGHT),
     },
   ]
