@@ -7,6 +7,7 @@ import { SqliteRows } from '../../src/store/sqlite/rows.ts'
 import { openDatabase } from '../../src/store/sqlite/schema.ts'
 import {
   ChannelFixture,
+  DAY,
   RETENTION,
   accepted,
   account,
@@ -34,8 +35,10 @@ function opened(t: TestContext): Opened {
   const store: Store = {
     deployment: { relayId: new Uint8Array(), tokenKey: new Uint8Array() },
     run: async (name, request) => {
+      db.exec('BEGIN')
       const { result } = ledger.run(name, request)
       rows.flush()
+      db.exec('COMMIT')
       return result
     },
     healthy: () => true,
@@ -101,4 +104,22 @@ test('deleting a channel deletes only the rows that others could see; sweeps del
   assert.deepEqual(await world.waiting('bob'), [])
   await world.run('sweep', { now: world.now })
   for (const table of TABLES) assert.equal(count(table), 0, table)
+})
+
+test('one sweep forgets a limited number of roster records', async (t) => {
+  const { world, count, held } = opened(t)
+  await world.found('alice')
+  const names = Array.from({ length: 249 }, (_, at) => `phantom ${at}`)
+  for (let times = 0; times < 20; times++) {
+    const removes = times > 0 ? names : []
+    const index = accepted(await world.commit('alice', { adds: names, removes, welcomes: [] }))
+    await world.ack('alice', index)
+  }
+  assert.equal(count('turns'), 20 * 249)
+  const later = world.now + 8 * DAY
+  await world.run('sweep', { now: later })
+  const left = count('turns')
+  assert.ok(left > 0 && left < 1000, String(left))
+  await world.run('sweep', { now: later })
+  assert.deepEqual([count('turns'), count('slots'), held('alice')], [0, 0, 0])
 })

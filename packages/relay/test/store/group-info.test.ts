@@ -31,8 +31,8 @@ async function delivered(world: ChannelFixture, name: string): Promise<readonly 
 
 forEachEngine((open) => {
   test('each joiner gets its Welcome with the shared GroupInfo, which is deleted with the last of them', async (t) => {
-    // Room for the shared end once, and for little else.
-    const world = await open(t, { channelBytes: 20_000 })
+    // Room for the records of the commit, for the shared end once, and for little else.
+    const world = await open(t, { channelBytes: 23_000 })
     await world.found('alice')
     const shared = 'g'.repeat(12_000)
     const index = await add(world, 'alice', NAMES, text(shared))
@@ -110,7 +110,7 @@ forEachEngine((open) => {
       expired: (world) => world.run('sweep', { now: world.now + 1000 }),
     }
     for (const [what, end] of Object.entries(ends)) {
-      const world = await open(t, { channelBytes: 20_000, entryMs: 1000 })
+      const world = await open(t, { channelBytes: 23_600, entryMs: 1000 })
       await world.found('alice', 'bob')
       await world.ack('alice', 1)
       await add(world, 'bob', ['carol', 'dave'], new Uint8Array(16_000))

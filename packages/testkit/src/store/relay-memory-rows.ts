@@ -170,10 +170,9 @@ export class MemoryRows implements Rows {
     this.#kept(channel).slots.set(slot.slot, slot)
   }
 
-  dropSlotsThrough(channel: Channel, through: number): void {
-    const kept = this.#kept(channel)
-    for (const slot of kept.slots.keys()) if (slot <= through) kept.slots.delete(slot)
-    kept.turns = kept.turns.filter((turn) => turn.slot > through)
+  dropSlot(channel: Channel, slot: number): { readonly slots: number; readonly turns: number } {
+    const slots = this.#kept(channel).slots.delete(slot) ? 1 : 0
+    return { slots, turns: this.dropTurns(channel, slot) }
   }
 
   commitAfter(channel: Channel, index: number): number | undefined {
@@ -188,7 +187,9 @@ export class MemoryRows implements Rows {
   }
 
   turnsFrom(channel: Channel, agent: AgentId, index: number): Turn[] {
-    return this.#kept(channel).turns.filter((turn) => turn.agent === agent && turn.position.index >= index)
+    return this.#kept(channel).turns.filter(
+      (turn) => turn.agent === agent && turn.position.index >= index && turn.slot >= channel.settled,
+    )
   }
 
   putTurn(channel: Channel, turn: Turn): void {
@@ -200,8 +201,11 @@ export class MemoryRows implements Rows {
     else turns[known] = turn
   }
 
-  dropTurns(channel: Channel): void {
-    this.#kept(channel).turns = []
+  dropTurns(channel: Channel, slot: number): number {
+    const kept = this.#kept(channel)
+    const before = kept.turns.length
+    kept.turns = kept.turns.filter((turn) => turn.slot !== slot)
+    return before - kept.turns.length
   }
 
   findId(channel: Channel, key: IdKey, since: Time): Answered | undefined {

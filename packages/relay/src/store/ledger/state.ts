@@ -152,7 +152,7 @@ export interface ChannelFields {
   last: Position
   /** After the last deleted entry. */
   base: Position
-  /** Size of the log and of pending Welcomes. */
+  /** Size of the log, of pending Welcomes, and of the records of commits that can still be rejected. */
   bytes: number
   /** When the oldest entry of the log was accepted. */
   oldestAt: Time | undefined

@@ -194,9 +194,9 @@ export class SqliteRows implements Rows {
     this.#statements.putSlot.run(number, ...sealed([slot.slot, slot.position.index, toJson(slot)]))
   }
 
-  dropSlotsThrough({ number }: Channel, slot: number): void {
-    this.#statements.dropSlotsThrough.run(number, slot)
-    this.#statements.dropTurnsThrough.run(number, slot)
+  dropSlot(channel: Channel, slot: number): { readonly slots: number; readonly turns: number } {
+    const slots = Number(this.#statements.dropSlot.run(channel.number, slot).changes)
+    return { slots, turns: this.dropTurns(channel, slot) }
   }
 
   commitAfter({ number }: Channel, index: number): number | undefined {
@@ -209,8 +209,8 @@ export class SqliteRows implements Rows {
     return turns.filter(({ notice }) => !notice)
   }
 
-  *turnsFrom({ number }: Channel, agent: AgentId, index: number): Iterable<Turn> {
-    for (const row of this.#statements.turnsFrom.iterate(number, fromHex(agent), index)) yield toTurn(row)
+  *turnsFrom({ number, settled }: Channel, agent: AgentId, index: number): Iterable<Turn> {
+    for (const row of this.#statements.turnsFrom.iterate(number, fromHex(agent), index, settled)) yield toTurn(row)
   }
 
   putTurn({ number }: Channel, turn: Turn): void {
@@ -218,8 +218,8 @@ export class SqliteRows implements Rows {
     this.#statements.putTurn.run(number, ...sealed([fromHex(agent), position.index, slot, toJson(turn)]))
   }
 
-  dropTurns({ number }: Channel): void {
-    this.#statements.dropAllTurns.run(number)
+  dropTurns({ number }: Channel, slot: number): number {
+    return Number(this.#statements.dropTurns.run(number, slot).changes)
   }
 
   findId({ number }: Channel, key: IdKey, since: Time): Answered | undefined {

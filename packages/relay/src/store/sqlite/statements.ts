@@ -50,20 +50,19 @@ const SQL = {
   // ---- Commits that can still be rejected ----
   slot: 'SELECT slot, entry, record, checksum FROM slots WHERE channel = ? AND slot = ?',
   putSlot: 'INSERT OR REPLACE INTO slots VALUES (?, ?, ?, ?, ?)',
-  dropSlotsThrough: 'DELETE FROM slots WHERE channel = ? AND slot <= ?',
+  dropSlot: 'DELETE FROM slots WHERE channel = ? AND slot = ?',
   commitAfter: 'SELECT entry FROM slots WHERE channel = ? AND entry > ? ORDER BY entry LIMIT 1',
   turnsOf: `SELECT agent, entry, slot, record, checksum FROM turns INDEXED BY turns_of
     WHERE channel = ? AND slot = ? ORDER BY agent, entry`,
   turnsFrom: `SELECT agent, entry, slot, record, checksum FROM turns
-    WHERE channel = ? AND agent = ? AND entry >= ? ORDER BY entry`,
+    WHERE channel = ? AND agent = ? AND entry >= ? AND slot >= ? ORDER BY entry`,
   putTurn: 'INSERT OR REPLACE INTO turns VALUES (?, ?, ?, ?, ?, ?)',
-  dropTurnsThrough: 'DELETE FROM turns WHERE channel = ? AND slot <= ?',
+  dropTurns: 'DELETE FROM turns WHERE channel = ? AND slot = ?',
 
   // ---- Deleted channels ----
   dropChannel: 'DELETE FROM channels WHERE number = ?',
   dropFounding: 'DELETE FROM foundings WHERE channel = ?',
   dropMembers: 'DELETE FROM members WHERE channel = ?',
-  dropAllTurns: 'DELETE FROM turns WHERE channel = ?',
   dropInvites: 'DELETE FROM invites WHERE channel = ?',
   addDropped: 'INSERT INTO dropped VALUES (0, ?, ?, ?, ?)',
   firstDropped: 'SELECT channel, account, mode, bytes FROM dropped WHERE freed = ? ORDER BY channel LIMIT 1',
