@@ -3,11 +3,12 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { openMemoryStore } from '@static/testkit/store/relay-memory'
 import { DEFAULT_SETTINGS } from '../../src/settings.ts'
-import { ENTRY_OVERHEAD } from '../../src/store/ledger/rows.ts'
+import { ENTRY_OVERHEAD, SLOT_BYTES, TURN_BYTES } from '../../src/store/ledger/rows.ts'
 import { openSqliteStore } from '../../src/store/sqlite/store.ts'
 import {
   RETENTION,
   ChannelFixture,
+  DAY,
   START,
   accepted,
   account,
@@ -66,11 +67,50 @@ forEachEngine((open) => {
     assert.equal(await fill(await another(world, 'bobs', 'bob')), 30)
 
     await world.run('delete', { account: account('alice'), channel: hex16('one'), name: undefined })
+    // It counts until the sweep has deleted it from the disk.
+    assert.equal(await fill(three), 0)
+    await world.run('sweep', { now: world.now })
     assert.equal(await fill(three), 22)
     // What is read and deleted makes room, too.
     await world.run('ack', { agent: agentId('alice'), positions: [{ channel: hex16('three'), index: 99 }] })
     await world.run('sweep', { now: world.now })
     assert.equal(await fill(two), 23)
+  })
+
+  test('the reserve for commits in a full account is an eighth of its plan', async (t) => {
+    const world = await open(t, { accountBytes: 1_000_000 })
+    await world.run('allot', { account: account('alice'), channelBytes: undefined, accountBytes: 40_000, at: START })
+    let taken = 0
+    for (let at = 0; at < 100; at++) {
+      const channel = hex16(`channel ${at}`)
+      await world.create('alice', { channel, name: `acme/support/number-${at}` })
+      const commit = new Uint8Array(4000)
+      const result = await world.run('commit', world.commitRequest('alice', { channel, slot: 0, commit }))
+      if (!('index' in result)) break
+      taken += commit.length
+    }
+    assert.ok(taken > 30_000 && taken < 45_000, `${taken}`)
+  })
+
+  test('the records of commits that can still be rejected take room until the sweep forgets them', async (t) => {
+    const world = await open(t, { accountBytes: 200_000 })
+    await world.found('alice')
+    const names = Array.from({ length: 20 }, (_, at) => `phantom ${at}`)
+    let removes: readonly string[] = []
+    const churn = async (): Promise<object> => {
+      const result = await world.commit('alice', { adds: names, removes, welcomes: [] })
+      if (!('index' in result)) return result
+      removes = names
+      await world.ack('alice', result.index)
+      await world.run('sweep', { now: world.now })
+      return result
+    }
+    // The log is empty after each: its records alone fill the account, and its reserve.
+    const each = SLOT_BYTES + names.length * TURN_BYTES
+    assert.equal(await fill(churn), Math.floor((200_000 * 9) / 8 / each))
+    world.now += 7 * DAY
+    await world.run('sweep', { now: world.now })
+    accepted(await churn())
   })
 
   test('the plan sets the room, up to the limit of the relay, and an older report is ignored', async (t) => {

@@ -61,13 +61,13 @@ forEachEngine((open) => {
   })
 
   test('the bytes of one sender are limited to three quarters, while others can send', async (t) => {
-    const world = await open(t, { channelBytes: 40_000 })
+    const world = await open(t, { channelBytes: 41_400 })
     await world.found('alice', 'bob')
     const results = await world.chatter('bob', 30, body)
     results.slice(0, 29).forEach(accepted)
     const { lagging, message } = refused(results[29]!, 'queue_full')
     assert.deepEqual(lagging, [{ agent: agentId('alice'), waiting: 30 }])
-    assert.match(message as string, /of 40000 bytes \(29000 from this sender/)
+    assert.match(message as string, /of 41400 bytes \(29000 from this sender/)
     accepted(await world.say('alice', body))
     await world.ack('alice', 3)
     refused(await world.say('bob', body), 'queue_full')

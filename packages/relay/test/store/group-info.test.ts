@@ -31,8 +31,8 @@ async function delivered(world: ChannelFixture, name: string): Promise<readonly 
 
 forEachEngine((open) => {
   test('each joiner gets its Welcome with the shared GroupInfo, which is deleted with the last of them', async (t) => {
-    // Room for the shared end once, and for little else.
-    const world = await open(t, { channelBytes: 20_000 })
+    // Room for the records of the commit, for the shared end once, and for little else.
+    const world = await open(t, { channelBytes: 23_000 })
     await world.found('alice')
     const shared = 'g'.repeat(12_000)
     const index = await add(world, 'alice', NAMES, text(shared))
@@ -47,6 +47,15 @@ forEachEngine((open) => {
     assert.deepEqual(await delivered(world, 'dave'), [])
     accepted(await world.say('carol', large))
     accepted(await world.say('dave', large))
+  })
+
+  test('a commit with a GroupInfo but without Welcomes is refused, because nothing would delete the GroupInfo', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob')
+    const groupInfo = new Uint8Array(1000)
+    refused(await world.commit('bob', { groupInfo }), 'invalid_request')
+    refused(await world.commit('alice', { adds: ['carol'], welcomes: [], groupInfo }), 'invalid_request')
+    accepted(await world.commit('bob'))
   })
 
   test('the size of a page of Welcomes counts bytes as delivered', async (t) => {
@@ -101,7 +110,7 @@ forEachEngine((open) => {
       expired: (world) => world.run('sweep', { now: world.now + 1000 }),
     }
     for (const [what, end] of Object.entries(ends)) {
-      const world = await open(t, { channelBytes: 20_000, entryMs: 1000 })
+      const world = await open(t, { channelBytes: 23_600, entryMs: 1000 })
       await world.found('alice', 'bob')
       await world.ack('alice', 1)
       await add(world, 'bob', ['carol', 'dave'], new Uint8Array(16_000))

@@ -3,16 +3,17 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Context } from '../../src/store/ledger/context.ts'
 import { judgeSlots, keepSlot } from '../../src/store/ledger/slots.ts'
-import { newChannel, type Slot } from '../../src/store/ledger/state.ts'
+import { newAccount, newChannel, type Slot } from '../../src/store/ledger/state.ts'
 import { account, RETENTION, START } from './channel-fixture.ts'
 
 const MAX_SLOTS = 16_384
 
 test('after a roster reset a used-up window is open to all members again, and no more slots are kept', () => {
   const dropped: number[] = []
-  const rows = { slot: () => undefined, putSlot: () => {}, changed: () => {} }
+  const record = newAccount(account('alice'))
+  const rows = { slot: () => undefined, putSlot: () => {}, changed: () => {}, account: () => record }
   const context = {
-    rows: { ...rows, dropSlotsThrough: (_: unknown, slot: number) => dropped.push(slot) },
+    rows: { ...rows, dropSlot: (_: unknown, slot: number) => ({ slots: dropped.push(slot), turns: 0 }) },
     retention: RETENTION,
   } as unknown as Context
   const position = { index: MAX_SLOTS, hash: new Uint8Array(32), slot: MAX_SLOTS }

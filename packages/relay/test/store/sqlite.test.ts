@@ -321,7 +321,7 @@ test('the next sweeps delete the rows of a deleted channel, and expired ids', as
   await world.create('alice')
   world.recount('alice')
   await world.chatter('alice', 3, { slot: 0 })
-  for (let times = 0; times < 4; times++) await world.run('sweep', { now: world.now })
+  for (let times = 0; times < 6; times++) await world.run('sweep', { now: world.now })
   await world.store.close()
   assert.deepEqual(
     ['entries', 'ids', 'dropped'].map((table) => count(path, table)),

@@ -48,6 +48,7 @@ export class MemoryRows implements Rows {
   readonly #channels = new Map<ChannelId, Kept>()
   readonly #invites = new Map<string, { readonly invite: Invite; readonly endsAt: Time | undefined }>()
   readonly #accounts = new Map<string, AccountRecord>()
+  readonly #dropped: Pick<Channel, 'account' | 'bytes'>[] = []
   #number = 0
   #sequence = 0
 
@@ -114,9 +115,13 @@ export class MemoryRows implements Rows {
   }
 
   dropChannel({ id, account, bytes }: Channel): void {
-    this.account(account).bytes -= bytes
+    this.#dropped.push({ account, bytes })
     this.#channels.delete(id)
     for (const { invite } of this.#invites.values()) if (invite.channel === id) this.#invites.delete(invite.id)
+  }
+
+  purge(): void {
+    for (const { account, bytes } of this.#dropped.splice(0)) this.account(account).bytes -= bytes
   }
 
   dueChannels(now: Time, limit: number): ChannelId[] {
@@ -165,10 +170,9 @@ export class MemoryRows implements Rows {
     this.#kept(channel).slots.set(slot.slot, slot)
   }
 
-  dropSlotsThrough(channel: Channel, through: number): void {
-    const kept = this.#kept(channel)
-    for (const slot of kept.slots.keys()) if (slot <= through) kept.slots.delete(slot)
-    kept.turns = kept.turns.filter((turn) => turn.slot > through)
+  dropSlot(channel: Channel, slot: number): { readonly slots: number; readonly turns: number } {
+    const slots = this.#kept(channel).slots.delete(slot) ? 1 : 0
+    return { slots, turns: this.dropTurns(channel, slot) }
   }
 
   commitAfter(channel: Channel, index: number): number | undefined {
@@ -183,7 +187,9 @@ export class MemoryRows implements Rows {
   }
 
   turnsFrom(channel: Channel, agent: AgentId, index: number): Turn[] {
-    return this.#kept(channel).turns.filter((turn) => turn.agent === agent && turn.position.index >= index)
+    return this.#kept(channel).turns.filter(
+      (turn) => turn.agent === agent && turn.position.index >= index && turn.slot >= channel.settled,
+    )
   }
 
   putTurn(channel: Channel, turn: Turn): void {
@@ -195,8 +201,11 @@ export class MemoryRows implements Rows {
     else turns[known] = turn
   }
 
-  dropTurns(channel: Channel): void {
-    this.#kept(channel).turns = []
+  dropTurns(channel: Channel, slot: number): number {
+    const kept = this.#kept(channel)
+    const before = kept.turns.length
+    kept.turns = kept.turns.filter((turn) => turn.slot !== slot)
+    return before - kept.turns.length
   }
 
   findId(channel: Channel, key: IdKey, since: Time): Answered | undefined {

@@ -101,13 +101,17 @@ function noticedLeavers(
   return noticed
 }
 
-/** Checks the size of each Welcome, and that its agent may get one more from this account. */
+/** Checks that a GroupInfo belongs to Welcomes, the size of each of them, and that its agent may get one more from this account. */
 export function judgeWelcomes(
   { rows }: Context,
   channel: Channel,
   welcomes: readonly WelcomeFields[],
   groupInfo: Uint8Array,
 ): Refusal | undefined {
+  // Nothing would ever delete it.
+  if (groupInfo.length > 0 && welcomes.length === 0) {
+    return refuse('invalid_request', 'The commit has a `group_info` but no Welcomes that share it.')
+  }
   const large = welcomes.find(({ welcome }) => welcome.length + groupInfo.length > MAX_WELCOME_BYTES)
   if (large) {
     const size = large.welcome.length + groupInfo.length

@@ -9,7 +9,7 @@ import { addEntry } from './log.ts'
 import { cut, letGo } from './retention.ts'
 import { findRoom, hasReserve } from './room.ts'
 import { takeTurn } from './roster.ts'
-import { ENTRY_OVERHEAD, type IdKey, type NewWelcome } from './rows.ts'
+import { ENTRY_OVERHEAD, type IdKey, type NewWelcome, SLOT_BYTES, TURN_BYTES } from './rows.ts'
 import { judgeSlots, keepSlot } from './slots.ts'
 import { type Channel, type Slot, findMember, isConfirmed, isInGroup, isUnwelcomed, roster } from './state.ts'
 import { putGroupInfo, putWelcome, welcomeBytes } from './welcomes.ts'
@@ -22,6 +22,8 @@ interface CommitPlan {
   readonly body: Uint8Array
   /** How much body, Welcomes and their shared GroupInfo count towards the limits. */
   readonly size: number
+  /** The number of agents whose membership it changes. */
+  readonly turns: number
 }
 
 /** What remains to be done for an accepted commit or Welcome. */
@@ -44,10 +46,13 @@ export function commit(context: Context, request: StoreRequest<'commit'>): Store
   if (isRefusal(admitted)) return admitted
   const { channel } = admitted
   const body = commitBody(request.commit, declaration)
+  const adds = declaration.adds.map((agent) => toHex(agent))
+  const removes = declaration.removes.map((agent) => toHex(agent))
   const plan: CommitPlan = {
     channel,
-    adds: declaration.adds.map((agent) => toHex(agent)),
-    removes: declaration.removes.map((agent) => toHex(agent)),
+    adds,
+    removes,
+    turns: new Set([...removes, ...adds]).size,
     body,
     size: body.length + ENTRY_OVERHEAD + welcomeBytes(request.welcomes) + request.groupInfo.length,
   }
@@ -64,7 +69,7 @@ export function commit(context: Context, request: StoreRequest<'commit'>): Store
 /** Every check of a commit except that its id is new. Changes nothing. */
 function judge(
   context: Context,
-  { channel, adds, removes, size }: CommitPlan,
+  { channel, adds, removes, size, turns }: CommitPlan,
   request: StoreRequest<'commit'>,
 ): Accepted | Unpaid | Refusal {
   const { actor, welcomes, groupInfo, paid, now } = request
@@ -76,18 +81,23 @@ function judge(
     judgeWelcomes(context, channel, welcomes, groupInfo) ??
     allowAdds(context, channel, agent, adds.length, now) ??
     (free ? undefined : judgeSlots(context, channel, now))
-  return refusal ?? judgeBytes(context, channel, agent, { size, paid, now, free })
+  return (
+    refusal ?? judgeBytes(context, channel, agent, { size, records: SLOT_BYTES + turns * TURN_BYTES, paid, now, free })
+  )
 }
 
-/** Checks whether there is room, and who pays. With `free`, a full channel is no reason to refuse. */
+/**
+ * Checks whether there is room, and who pays. With `free`, a full channel is no reason to refuse. `records` is what the
+ * roster records need besides `size`; they are not paid for.
+ */
 function judgeBytes(
   context: Context,
   channel: Channel,
   agent: AgentId,
-  { size, paid, now, free }: { size: number; paid: number; now: Time; free: boolean },
+  { size, records, paid, now, free }: { size: number; records: number; paid: number; now: Time; free: boolean },
 ): Accepted | Unpaid | Refusal {
-  const room = findRoom(context, channel, undefined, size)
-  if (typeof room !== 'number' && !(free && hasReserve(context, channel, size))) return room
+  const room = findRoom(context, channel, undefined, size + records)
+  if (typeof room !== 'number' && !(free && hasReserve(context, channel, size + records))) return room
   const allowed = allowBytes(context, channel, agent, size, paid, now)
   return 'units' in allowed && !('unpaid' in allowed)
     ? { ...allowed, through: typeof room === 'number' ? room : channel.base.index }
@@ -129,9 +139,9 @@ function take(
   return { index: position.index, head: position.slot }
 }
 
-/** For an entry that is never refused: drops old entries if that makes enough room. */
+/** For a leave, which is never refused: drops old entries if that makes enough room. */
 function makeRoom(context: Context, channel: Channel, bodyLength: number): void {
-  const room = findRoom(context, channel, undefined, bodyLength + ENTRY_OVERHEAD)
+  const room = findRoom(context, channel, undefined, bodyLength + ENTRY_OVERHEAD + TURN_BYTES)
   if (typeof room === 'number') cut(context, channel, room)
 }
 
@@ -184,7 +194,13 @@ export function welcome(context: Context, request: StoreRequest<'welcome'>): Sto
   const refusal = judgeWelcomes(context, channel, [fields], new Uint8Array())
   if (refusal) return refusal
   const size = welcomeBytes([fields])
-  const verdict = judgeBytes(context, channel, actor.agent, { size, paid, now, free: actor.agent === channel.owner })
+  const verdict = judgeBytes(context, channel, actor.agent, {
+    size,
+    records: 0,
+    paid,
+    now,
+    free: actor.agent === channel.owner,
+  })
   if (!('through' in verdict)) return verdict
 
   noteAction(context, actor, channel)

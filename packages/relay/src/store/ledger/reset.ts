@@ -7,6 +7,8 @@ import type { AgentId, Done, Position, Refusal, StoreRequest } from '../../ports
 import { type Context, admit, isRefusal, noteAction, refuse, touch, touchMember } from './context.ts'
 import { positionAt } from './log.ts'
 import { letGo } from './retention.ts'
+import { hold } from './room.ts'
+import { TURN_BYTES } from './rows.ts'
 import { type Channel, type Member, findMember, forgetMember, onRoster, placeMember } from './state.ts'
 import { dropWelcome } from './welcomes.ts'
 
@@ -35,7 +37,8 @@ export function resetRoster(context: Context, request: StoreRequest<'resetRoster
   const dropped = [...channel.members.keys()].filter((agent) => !agents.has(agent))
   for (const agent of dropped) drop(context, channel, agent)
   const returned = [...agents].filter((agent) => admitAgain(context, channel, agent))
-  context.rows.dropTurns(channel)
+  // Earlier turns no longer count. They are deleted with their slots, because there can be many.
+  hold(context, channel, -context.rows.dropTurns(channel, head) * TURN_BYTES)
   channel.settled = head
   touch(context, channel)
   letGo(context, channel)

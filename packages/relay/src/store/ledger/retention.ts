@@ -3,11 +3,11 @@
  * those that only removed members need, then those that fewer than half of the confirmed members need. An agent that
  * missed entries gets a gap when it reads on.
  */
-import type { StoreRequest, StoreResult, Time } from '../../ports.ts'
+import type { AgentId, StoreRequest, StoreResult, Time } from '../../ports.ts'
 import { type Context, touch, touchMember, touchSender } from './context.ts'
 import { positionAt } from './log.ts'
 import { type Channel, type Member, findMember, forgetMember, isAwaited, lowestCursor, unawaited } from './state.ts'
-import { hold } from './room.ts'
+import { hold, keepSearches } from './room.ts'
 import { forgetSlots } from './slots.ts'
 import { dropWelcome, expireWelcomes } from './welcomes.ts'
 
@@ -15,8 +15,9 @@ import { dropWelcome, expireWelcomes } from './welcomes.ts'
 const WORTH_CUTTING = 64
 /** Maximum number of entries that one acknowledgement deletes; the sweep does the rest. */
 const ACK_BUDGET = 1024
-/** Maximum number of entries deleted and channels visited by one sweep, because other operations wait for it. */
+/** Maximum number of entries and roster records deleted and channels visited by one sweep: other operations wait. */
 const SWEEP_ENTRIES = 4096
+const SWEEP_RECORDS = 4096
 const SWEEP_CHANNELS = 256
 /** Maximum number of former members of a channel, and how many are kept when it is exceeded. */
 const MAX_FORMER = 1000
@@ -25,6 +26,12 @@ const KEPT_FORMER = 900
 const MAX_IDLE_SENDERS = 1000
 /** How long an invite is kept after its end. */
 const ENDED_INVITE_MS = 24 * 3600_000
+
+/** What one sweep may still delete. */
+interface Budget {
+  entries: number
+  records: number
+}
 
 /** Must be called when cursors or the roster have changed: deletes large batches and leaves the rest to the sweep. */
 export function letGo(context: Context, channel: Channel): void {
@@ -44,8 +51,11 @@ export function cut(context: Context, channel: Channel, through: number): number
   const position = positionAt(context, channel, through)
   if (!position) throw new Error(`entry ${through} of channel ${channel.id} was already deleted`)
   let freed = 0
+  const dropped = new Map<AgentId, { bytes: number; entries: number }>()
   for (const { sender: agent, size } of rows.weights(channel, base.index, through)) {
     freed += size
+    const { bytes, entries } = dropped.get(agent) ?? { bytes: 0, entries: 0 }
+    dropped.set(agent, { bytes: bytes + size, entries: entries + 1 })
     const sender = channel.senders.get(agent)
     if (!sender) continue
     sender.bytes -= size
@@ -53,6 +63,7 @@ export function cut(context: Context, channel: Channel, through: number): number
     touchSender(context, channel, sender)
   }
   rows.cut(channel, through)
+  keepSearches(channel, through, dropped)
   channel.base = position
   channel.oldestAt = undefined
   if (through < last.index) for (const { at } of rows.weights(channel, through, through + 1)) channel.oldestAt = at
@@ -82,35 +93,35 @@ function firstEnd({ former }: Channel): Time {
 /** Deletes entries that all members have acknowledged or that have expired, a limited number at a time. */
 export function sweep(context: Context, { now }: StoreRequest<'sweep'>): StoreResult<'sweep'> {
   const { rows, retention } = context
-  let removed = 0
+  const budget: Budget = { entries: SWEEP_ENTRIES, records: SWEEP_RECORDS }
   for (const id of rows.dueChannels(now, SWEEP_CHANNELS)) {
     const channel = rows.channel(id)
-    if (channel) removed += tidy(context, channel, now, SWEEP_ENTRIES - removed)
+    if (channel) tidy(context, channel, now, budget)
     rows.settle()
-    if (removed >= SWEEP_ENTRIES) break
+    if (budget.entries <= 0 || budget.records <= 0) break
   }
   rows.expireIds(now - retention.messageIdMs)
   expireWelcomes(context, now - retention.entryMs)
   rows.expireInvites(now, now - ENDED_INVITE_MS)
-  return { removed }
+  rows.purge()
+  return { removed: SWEEP_ENTRIES - budget.entries }
 }
 
-function tidy(context: Context, channel: Channel, now: Time, budget: number): number {
+function tidy(context: Context, channel: Channel, now: Time, budget: Budget): void {
   const { rows, retention } = context
   const since = now - retention.entryMs
   const { base } = channel
-  let through = Math.max(base.index, Math.min(unawaited(channel), base.index + budget))
-  for (const { index, at } of rows.weights(channel, through, base.index + budget)) {
+  let through = Math.max(base.index, Math.min(unawaited(channel), base.index + budget.entries))
+  for (const { index, at } of rows.weights(channel, through, base.index + budget.entries)) {
     if (at > since) break
     through = index
   }
-  const removed = cut(context, channel, through)
+  budget.entries -= cut(context, channel, through)
   for (const member of channel.former.values())
     if (member.ended && member.ended.at <= since) forget(context, channel, member)
   forgetSenders(context, channel)
-  forgetSlots(context, channel, since)
+  budget.records -= forgetSlots(context, channel, since, budget.records)
   schedule(context, channel)
-  return removed
 }
 
 /** Bounds the former members of a channel: drops those that have read everything first, then the oldest. */

@@ -4,9 +4,10 @@
  * channel within its account: one alone can fill three quarters, and `k` that take all they can leave `1 / (1 + 3k)` of
  * the room to the others.
  */
-import type { Done, Laggard, Pressure, Refusal, StoreRequest } from '../../ports.ts'
+import type { AgentId, Done, Laggard, Pressure, Refusal, StoreRequest } from '../../ports.ts'
 import { type Context, touch } from './context.ts'
 import {
+  type AccountRecord,
   type Channel,
   type Holdings,
   type Lag,
@@ -29,6 +30,11 @@ const PRESSING = 3 / 4
 const MAX_WAIT_MS = 100
 /** Maximum number of lagging members named in an answer. */
 const MAX_NAMED = 8
+/**
+ * Maximum number of entries that one search for room visits, because other operations wait for it. Even if they are
+ * empty, dropping so many makes room for the largest message.
+ */
+const MAX_VISITED = 4096
 
 /** One limit, and how much of it is used. */
 interface Gauge {
@@ -60,8 +66,8 @@ export function allot({ rows }: Context, { account, channelBytes, accountBytes, 
 
 /**
  * The index up to which a channel must be cut to make room for an entry; the base if there is room already. Refuses
- * with `queue_full` if the entries that may be dropped are not enough. Changes nothing. Without a sender, no share is
- * checked.
+ * with `queue_full` if the entries that may be dropped are not enough, or if it must continue in the next call because
+ * it has visited its maximum. Changes nothing that is stored. Without a sender, no share is checked.
  */
 export function findRoom(
   context: Context,
@@ -76,18 +82,20 @@ export function findRoom(
 
   const { reach } = (channel.lag ??= findLag(channel))
   const owner = sender ?? channel
-  const stuck = owner.stuck?.base === base && owner.stuck.reach <= reach ? owner.stuck : undefined
+  const stuck = owner.stuck && owner.stuck.through <= reach ? owner.stuck : undefined
   // The range of an earlier search was not enough: continue after it.
   const known = stuck && !isEnough(stuck.found, gauges) ? stuck : undefined
   const found: Holdings = known ? { ...known.found } : { bytes: 0, entries: 0, ownBytes: 0, ownEntries: 0 }
   const free = unawaited(channel)
-  let through = known?.reach ?? base
+  let through = known?.through ?? base
   let slack = false
+  let visited = 0
   for (const { index, size: held, sender: agent } of context.rows.weights(channel, through, reach)) {
     if (index > free) {
       if (isEnough(found, gauges, slack)) break
       slack = true
     }
+    if (visited++ === MAX_VISITED) break
     through = index
     found.bytes += held
     found.entries += 1
@@ -96,16 +104,57 @@ export function findRoom(
     found.ownEntries += 1
   }
   if (isEnough(found, gauges)) return through
-  owner.stuck = { base, reach, found }
+  owner.stuck = { through, found }
   return { refused: 'queue_full', message: fullText(channel, sender, first), lagging: blocking(channel) }
+}
+
+/**
+ * Must be called when the log is cut: without the dropped entries, the results of earlier searches stay valid. Otherwise
+ * a member that acknowledges little by little would have every refused message search all entries again.
+ */
+export function keepSearches(
+  channel: Channel,
+  through: number,
+  dropped: ReadonlyMap<AgentId, Pick<Holdings, 'bytes' | 'entries'>>,
+): void {
+  let [bytes, entries] = [0, 0]
+  for (const each of dropped.values()) {
+    bytes += each.bytes
+    entries += each.entries
+  }
+  const owners: (Channel | Sender)[] = [channel, ...channel.senders.values()]
+  for (const owner of owners) {
+    if (!owner.stuck) continue
+    if (owner.stuck.through <= through) {
+      delete owner.stuck
+      continue
+    }
+    const { found } = owner.stuck
+    const own = 'agent' in owner ? dropped.get(owner.agent) : undefined
+    owner.stuck = {
+      through: owner.stuck.through,
+      found: {
+        bytes: found.bytes - bytes,
+        entries: found.entries - entries,
+        ownBytes: found.ownBytes - (own?.bytes ?? 0),
+        ownEntries: found.ownEntries - (own?.entries ?? 0),
+      },
+    }
+  }
 }
 
 /**
  * Whether there is room for an entry that even a full channel accepts. The account's disk has a limited reserve for
  * such entries, so that the owner can remove members that do not read, but cannot fill the relay's disk.
  */
-export function hasReserve({ rows, retention }: Context, channel: Channel, size: number): boolean {
-  return rows.account(channel.account).bytes + size <= (1 + RESERVE) * retention.accountBytes
+export function hasReserve(context: Context, channel: Channel, size: number): boolean {
+  const account = context.rows.account(channel.account)
+  return account.bytes + size <= (1 + RESERVE) * diskLimit(context, account)
+}
+
+/** The plan's limit for all channels of an account, capped by the relay's own. */
+function diskLimit({ retention }: Context, { accountBytes }: AccountRecord): number {
+  return Math.min(accountBytes ?? Infinity, retention.accountBytes)
 }
 
 /** Which members lag and how long the sender should wait, once a channel is three quarters full; undefined before. */
@@ -143,7 +192,7 @@ function gaugesOf(context: Context, channel: Channel, sender: Sender | undefined
     {
       of: 'disk',
       held: account.bytes + size + OWN_WEIGHT * (channel.bytes + size),
-      limit: Math.min(account.accountBytes ?? Infinity, retention.accountBytes),
+      limit: diskLimit(context, account),
       weigh: ({ bytes }) => bytes * (1 + OWN_WEIGHT),
     },
   ]

@@ -4,7 +4,8 @@
  */
 import type { AgentId } from '../../ports.ts'
 import { type Context, senderOf, touchMember, touchSender } from './context.ts'
-import type { Rows } from './rows.ts'
+import { hold } from './room.ts'
+import { type Rows, TURN_BYTES } from './rows.ts'
 import {
   type Channel,
   type Ending,
@@ -36,6 +37,7 @@ export function takeTurn(context: Context, channel: Channel, fields: Omit<Turn, 
   const before = snapshot(channel, fields.agent)
   const turn = { ...fields, rejected: false, before }
   context.rows.putTurn(channel, turn)
+  hold(context, channel, TURN_BYTES)
   become(context, channel, fields.agent, outcome(turn, before))
 }
 

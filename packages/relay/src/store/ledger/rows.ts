@@ -9,6 +9,9 @@ import type { AccountRecord, Channel, ChannelFields, Member, Sender, Slot, Turn 
 export const ENTRY_OVERHEAD = 200
 /** Bytes charged for a Welcome in addition to its content. */
 export const WELCOME_OVERHEAD = 500
+/** Bytes charged for a remembered commit, and for each of its effects on an agent. */
+export const SLOT_BYTES = 600
+export const TURN_BYTES = 800
 
 /** How much an entry counts towards the limits of its channel and sender. */
 export interface Weight {
@@ -81,8 +84,13 @@ export interface Rows {
   addChannel(channel: NewChannel, welcome: Uint8Array): Channel
   /** The Welcome that the channel was created with. */
   founding(channel: Channel): Uint8Array
-  /** Also deletes its log, ids, Welcomes and invites. */
+  /**
+   * Also hides its log, ids, Welcomes and invites. Its bytes stay on the account until `purge` has deleted them:
+   * otherwise creating and deleting channels would fill the disk faster than it is freed.
+   */
   dropChannel(channel: Channel): void
+  /** Deletes a limited part of what deleted channels have left, and takes it off their accounts. */
+  purge(): void
   /** At most `limit` channels with `due` at or before that time. */
   dueChannels(now: Time, limit: number): ChannelId[]
 
@@ -103,16 +111,17 @@ export interface Rows {
 
   slot(channel: Channel, slot: number): Slot | undefined
   putSlot(channel: Channel, slot: Slot): void
-  /** Deletes the slots and turns up to and including a slot. */
-  dropSlotsThrough(channel: Channel, slot: number): void
+  /** Deletes a slot and its turns. Returns how many rows of each there were. */
+  dropSlot(channel: Channel, slot: number): { readonly slots: number; readonly turns: number }
   /** The index of the first commit after an index, among the remembered slots. */
   commitAfter(channel: Channel, index: number): number | undefined
   /** The effects of the commit of a slot. */
   turnsOf(channel: Channel, slot: number): Turn[]
-  /** The effects on an agent, from an index on, in order. */
+  /** The effects on an agent since the last reset of the roster, from an index on, in order. */
   turnsFrom(channel: Channel, agent: AgentId, index: number): Iterable<Turn>
   putTurn(channel: Channel, turn: Turn): void
-  dropTurns(channel: Channel): void
+  /** Deletes the turns of a slot. Returns how many. */
+  dropTurns(channel: Channel, slot: number): number
 
   // ---- Ids ----
 

@@ -4,12 +4,12 @@
  */
 import type { Refusal, Time } from '../../ports.ts'
 import { type Context, touch } from './context.ts'
+import { hold } from './room.ts'
+import { SLOT_BYTES, TURN_BYTES } from './rows.ts'
 import type { Channel, Slot } from './state.ts'
 
 /** Maximum number of slots a channel remembers: 97 commits an hour for a week. */
 const MAX_SLOTS = 16_384
-/** Maximum number of slots that one sweep forgets in a channel. */
-const SWEEP_SLOTS = 1024
 
 /**
  * Whether one more commit can be remembered. A commit of the owner evicts the oldest one instead. Commits from before a
@@ -26,26 +26,29 @@ export function judgeSlots({ retention }: Context, channel: Channel, now: Time):
 /** Remembers a commit. */
 export function keepSlot(context: Context, channel: Channel, slot: Slot): void {
   const { rows } = context
-  if (slot.slot - channel.firstSlot >= MAX_SLOTS) forget(context, channel, slot.slot - MAX_SLOTS)
+  if (slot.slot - channel.firstSlot >= MAX_SLOTS) forgetFirst(context, channel)
   rows.putSlot(channel, slot)
+  hold(context, channel, SLOT_BYTES)
   if (channel.firstSlot !== slot.slot) return
   channel.slotAt = slot.at
   touch(context, channel)
 }
 
-/** Forgets commits accepted before `since`. */
-export function forgetSlots(context: Context, channel: Channel, since: Time): void {
-  const { rows } = context
-  if (channel.slotAt === undefined || channel.slotAt > since) return
-  const end = Math.min(channel.last.slot, channel.firstSlot + SWEEP_SLOTS)
-  let through = channel.firstSlot
-  while (through + 1 < end && (rows.slot(channel, through + 1)?.at ?? 0) <= since) through++
-  forget(context, channel, through)
+/** Forgets commits accepted before `since`, until about `budget` rows are deleted. Returns how many were. */
+export function forgetSlots(context: Context, channel: Channel, since: Time, budget: number): number {
+  if (channel.slotAt === undefined || channel.slotAt > since) return 0
+  let deleted = 0
+  do deleted += forgetFirst(context, channel)
+  while (deleted < budget && channel.firstSlot < channel.last.slot && (channel.slotAt ?? 0) <= since)
+  return deleted
 }
 
-function forget(context: Context, channel: Channel, through: number): void {
-  context.rows.dropSlotsThrough(channel, through)
-  channel.firstSlot = through + 1
-  channel.slotAt = context.rows.slot(channel, through + 1)?.at
+/** Forgets the lowest slot. Returns how many rows were deleted. */
+function forgetFirst(context: Context, channel: Channel): number {
+  const { slots, turns } = context.rows.dropSlot(channel, channel.firstSlot)
+  hold(context, channel, -slots * SLOT_BYTES - turns * TURN_BYTES)
+  channel.firstSlot += 1
+  channel.slotAt = context.rows.slot(channel, channel.firstSlot)?.at
   touch(context, channel)
+  return slots + turns
 }

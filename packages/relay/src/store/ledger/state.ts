@@ -58,13 +58,11 @@ export interface Sender {
   stuck?: Stuck
 }
 
-/** The result of a failed search for room, so that the search is not repeated before anything has changed. */
+/** How far a search for room came without finding enough. The next one continues there. */
 export interface Stuck {
-  /** Where the search started and ended. */
-  readonly base: number
-  readonly reach: number
-  /** The total of all entries in between. */
-  readonly found: Holdings
+  readonly through: number
+  /** The total of all entries from the base on. */
+  readonly found: Readonly<Holdings>
 }
 
 /** Totals over a range of entries: of all of them, and of those of one sender. */
@@ -84,7 +82,7 @@ export interface Lag {
 /** An account that owns channels. */
 export interface AccountRecord {
   readonly account: Account
-  /** The total size of its channels. Not stored: it is computed from them. */
+  /** The total size of its channels, with deleted ones until they are purged. Not stored: it is computed from them. */
   bytes: number
   /** The plan's limits for one channel and for all of them; undefined: the relay's own limits apply. */
   channelBytes: number | undefined
@@ -154,7 +152,7 @@ export interface ChannelFields {
   last: Position
   /** After the last deleted entry. */
   base: Position
-  /** Size of the log and of pending Welcomes. */
+  /** Size of the log, of pending Welcomes, and of the records of commits that can still be rejected. */
   bytes: number
   /** When the oldest entry of the log was accepted. */
   oldestAt: Time | undefined

@@ -126,7 +126,6 @@ export class SqliteEngine {
       throw error
     }
     if (name === 'sweep') {
-      this.#rows.purge()
       // An unhealthy store gets no writes, so test whether it has recovered.
       if (!this.#healthy) this.#db.exec('UPDATE deployment SET relay_id = relay_id')
       this.#onStep?.('in_sweep')

@@ -16,7 +16,8 @@ import {
   type Rows,
   type Weight,
 } from '../ledger/rows.ts'
-import { channelPrefix, entryKey, idKey, LAST_ID } from './keys.ts'
+import { purgeDropped } from './dropped.ts'
+import { entryKey, idKey, LAST_ID } from './keys.ts'
 import {
   type InviteRow,
   channelRow,
@@ -31,7 +32,7 @@ import {
 import { type Statements, prepareStatements } from './statements.ts'
 import { type AccountRecord, type Channel, type Slot, type Turn, newChannel } from '../ledger/state.ts'
 
-/** Maximum number of rows that one sweep visits and deletes, besides entries of living channels. */
+/** Maximum number of ids that one sweep visits. */
 const SWEEP_ROWS = 2048
 /** How long ids may outlive their expiry, so that a round through all of them finds many. */
 const ROUND_PAUSE_MS = 3600_000
@@ -75,16 +76,6 @@ export class SqliteRows implements Rows {
     this.#cache.clear()
     this.#accounts.clear()
     this.#round = { after: NOTHING, oldest: Infinity, start: 0 }
-  }
-
-  /** Deletes some of the rows that deleted channels have left. */
-  purge(): void {
-    const { firstDropped, purgeEntries, purgeIds, forgetDropped } = this.#statements
-    const [channel] = (firstDropped.get() as unknown as [number?]) ?? []
-    if (channel === undefined) return
-    const entries = purgeEntries.run(entryKey(channel, 0), entryKey(channel + 1, 0), SWEEP_ROWS).changes
-    const ids = purgeIds.run(channelPrefix(channel), channelPrefix(channel + 1), SWEEP_ROWS).changes
-    if (Number(entries) + Number(ids) === 0) forgetDropped.run(channel)
   }
 
   channel(id: ChannelId): Channel | undefined {
@@ -144,25 +135,16 @@ export class SqliteRows implements Rows {
   }
 
   dropChannel(channel: Channel): void {
-    this.account(channel.account).bytes -= channel.bytes
-    const { dropChannel, dropFounding, dropMembers, dropSenders, dropSlots, dropAllTurns } = this.#statements
-    const { dropWelcomes, dropGroupInfos } = this.#statements
-    for (const statement of [
-      dropChannel,
-      dropFounding,
-      dropMembers,
-      dropSenders,
-      dropSlots,
-      dropAllTurns,
-      dropWelcomes,
-      dropGroupInfos,
-    ]) {
-      statement.run(channel.number)
-    }
-    this.#statements.dropInvites.run(fromHex(channel.id))
-    // Large parts are deleted gradually.
-    this.#statements.addDropped.run(channel.number)
+    const { number, id, account, bytes } = channel
+    const { dropChannel, dropFounding, dropMembers, dropInvites, addDropped } = this.#statements
+    for (const statement of [dropChannel, dropFounding, dropMembers]) statement.run(number)
+    dropInvites.run(fromHex(id))
+    addDropped.run(number, account.id, account.mode, bytes)
     this.#cache.drop(channel)
+  }
+
+  purge(): void {
+    purgeDropped(this.#statements, (account, bytes) => (this.account(account).bytes -= bytes))
   }
 
   dueChannels(now: Time, limit: number): ChannelId[] {
@@ -212,9 +194,9 @@ export class SqliteRows implements Rows {
     this.#statements.putSlot.run(number, ...sealed([slot.slot, slot.position.index, toJson(slot)]))
   }
 
-  dropSlotsThrough({ number }: Channel, slot: number): void {
-    this.#statements.dropSlotsThrough.run(number, slot)
-    this.#statements.dropTurnsThrough.run(number, slot)
+  dropSlot(channel: Channel, slot: number): { readonly slots: number; readonly turns: number } {
+    const slots = Number(this.#statements.dropSlot.run(channel.number, slot).changes)
+    return { slots, turns: this.dropTurns(channel, slot) }
   }
 
   commitAfter({ number }: Channel, index: number): number | undefined {
@@ -227,8 +209,8 @@ export class SqliteRows implements Rows {
     return turns.filter(({ notice }) => !notice)
   }
 
-  *turnsFrom({ number }: Channel, agent: AgentId, index: number): Iterable<Turn> {
-    for (const row of this.#statements.turnsFrom.iterate(number, fromHex(agent), index)) yield toTurn(row)
+  *turnsFrom({ number, settled }: Channel, agent: AgentId, index: number): Iterable<Turn> {
+    for (const row of this.#statements.turnsFrom.iterate(number, fromHex(agent), index, settled)) yield toTurn(row)
   }
 
   putTurn({ number }: Channel, turn: Turn): void {
@@ -236,8 +218,8 @@ export class SqliteRows implements Rows {
     this.#statements.putTurn.run(number, ...sealed([fromHex(agent), position.index, slot, toJson(turn)]))
   }
 
-  dropTurns({ number }: Channel): void {
-    this.#statements.dropAllTurns.run(number)
+  dropTurns({ number }: Channel, slot: number): number {
+    return Number(this.#statements.dropTurns.run(number, slot).changes)
   }
 
   findId({ number }: Channel, key: IdKey, since: Time): Answered | undefined {

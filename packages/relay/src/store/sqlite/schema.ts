@@ -64,7 +64,15 @@ const TABLES = `
     welcome BLOB NOT NULL,
     checksum INTEGER NOT NULL
   ) STRICT;
-  CREATE TABLE dropped (channel INTEGER PRIMARY KEY) STRICT;
+  CREATE TABLE dropped (
+    freed INTEGER NOT NULL,
+    channel INTEGER NOT NULL,
+    account TEXT NOT NULL,
+    mode TEXT NOT NULL,
+    bytes INTEGER NOT NULL,
+    PRIMARY KEY (freed, channel)
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX dropped_of ON dropped (account, mode);
   CREATE TABLE members (
     channel INTEGER NOT NULL,
     channel_id BLOB NOT NULL,

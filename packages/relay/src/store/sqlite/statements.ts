@@ -22,7 +22,8 @@ const SQL = {
   allotment: `SELECT account, mode, channel_bytes, account_bytes, told_at, checksum FROM accounts
     WHERE account = ? AND mode = ?`,
   putAllotment: 'INSERT OR REPLACE INTO accounts VALUES (?, ?, ?, ?, ?, ?)',
-  heldBytes: 'SELECT coalesce(sum(bytes), 0) FROM channels WHERE account = ? AND mode = ?',
+  heldBytes: `SELECT (SELECT coalesce(sum(bytes), 0) FROM channels WHERE account = ?1 AND mode = ?2)
+    + (SELECT coalesce(sum(bytes), 0) FROM dropped WHERE account = ?1 AND mode = ?2)`,
   named: 'SELECT id FROM channels WHERE account = ? AND mode = ? AND name = ?',
   countChannels: 'SELECT count(*) FROM channels WHERE account = ? AND mode = ?',
   channelsOf: `SELECT channel_id FROM members
@@ -49,30 +50,37 @@ const SQL = {
   // ---- Commits that can still be rejected ----
   slot: 'SELECT slot, entry, record, checksum FROM slots WHERE channel = ? AND slot = ?',
   putSlot: 'INSERT OR REPLACE INTO slots VALUES (?, ?, ?, ?, ?)',
-  dropSlotsThrough: 'DELETE FROM slots WHERE channel = ? AND slot <= ?',
+  dropSlot: 'DELETE FROM slots WHERE channel = ? AND slot = ?',
   commitAfter: 'SELECT entry FROM slots WHERE channel = ? AND entry > ? ORDER BY entry LIMIT 1',
   turnsOf: `SELECT agent, entry, slot, record, checksum FROM turns INDEXED BY turns_of
     WHERE channel = ? AND slot = ? ORDER BY agent, entry`,
   turnsFrom: `SELECT agent, entry, slot, record, checksum FROM turns
-    WHERE channel = ? AND agent = ? AND entry >= ? ORDER BY entry`,
+    WHERE channel = ? AND agent = ? AND entry >= ? AND slot >= ? ORDER BY entry`,
   putTurn: 'INSERT OR REPLACE INTO turns VALUES (?, ?, ?, ?, ?, ?)',
-  dropTurnsThrough: 'DELETE FROM turns WHERE channel = ? AND slot <= ?',
+  dropTurns: 'DELETE FROM turns WHERE channel = ? AND slot = ?',
 
   // ---- Deleted channels ----
   dropChannel: 'DELETE FROM channels WHERE number = ?',
   dropFounding: 'DELETE FROM foundings WHERE channel = ?',
   dropMembers: 'DELETE FROM members WHERE channel = ?',
-  dropSenders: 'DELETE FROM senders WHERE channel = ?',
-  dropSlots: 'DELETE FROM slots WHERE channel = ?',
-  dropAllTurns: 'DELETE FROM turns WHERE channel = ?',
-  dropWelcomes: 'DELETE FROM welcomes WHERE channel = ?',
-  dropGroupInfos: 'DELETE FROM group_infos WHERE channel = ?',
   dropInvites: 'DELETE FROM invites WHERE channel = ?',
-  addDropped: 'INSERT INTO dropped VALUES (?)',
-  firstDropped: 'SELECT channel FROM dropped LIMIT 1',
-  forgetDropped: 'DELETE FROM dropped WHERE channel = ?',
-  purgeEntries: 'DELETE FROM entries WHERE key IN (SELECT key FROM entries WHERE key >= ? AND key < ? LIMIT ?)',
-  purgeIds: 'DELETE FROM ids WHERE key IN (SELECT key FROM ids WHERE key >= ? AND key < ? LIMIT ?)',
+  addDropped: 'INSERT INTO dropped VALUES (0, ?, ?, ?, ?)',
+  firstDropped: 'SELECT channel, account, mode, bytes FROM dropped WHERE freed = ? ORDER BY channel LIMIT 1',
+  freeDropped: 'UPDATE dropped SET freed = 1, bytes = 0 WHERE freed = 0 AND channel = ?',
+  forgetDropped: 'DELETE FROM dropped WHERE freed = 1 AND channel = ?',
+  purgeEntries: `DELETE FROM entries WHERE key IN (SELECT key FROM entries WHERE key >= ? AND key < ? LIMIT ?)
+    RETURNING length(body)`,
+  purgeWelcomes: `DELETE FROM welcomes WHERE sequence IN (SELECT sequence FROM welcomes WHERE channel = ? LIMIT ?)
+    RETURNING length(welcome)`,
+  purgeGroupInfos: `DELETE FROM group_infos WHERE rowid IN (SELECT rowid FROM group_infos WHERE channel = ? LIMIT ?)
+    RETURNING length(group_info)`,
+  purgeTurns: `DELETE FROM turns WHERE channel = ?1
+    AND (agent, entry) IN (SELECT agent, entry FROM turns WHERE channel = ?1 LIMIT ?2) RETURNING length(record)`,
+  purgeSlots: `DELETE FROM slots WHERE rowid IN (SELECT rowid FROM slots WHERE channel = ? LIMIT ?)
+    RETURNING length(record)`,
+  purgeIds: 'DELETE FROM ids WHERE key IN (SELECT key FROM ids WHERE key >= ? AND key < ? LIMIT ?) RETURNING 0',
+  purgeSenders: `DELETE FROM senders WHERE channel = ?1
+    AND agent IN (SELECT agent FROM senders WHERE channel = ?1 LIMIT ?2) RETURNING 0`,
 
   // ---- Log ----
   addEntry: 'INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
@@ -100,11 +108,14 @@ const SQL = {
     (SELECT 1 FROM welcomes WHERE welcomes.channel = group_infos.channel AND shared = entry)
     RETURNING length(group_info)`,
   groupInfo: 'SELECT channel, entry, group_info, checksum FROM group_infos WHERE channel = ? AND entry = ?',
-  countWelcomes: 'SELECT count(*) FROM welcomes WHERE agent = ? AND account = ? AND mode = ? AND channel <> ?',
+  // Those of deleted channels stay for a while.
+  countWelcomes: `SELECT count(*) FROM welcomes WHERE agent = ? AND account = ? AND mode = ? AND channel <> ?
+    AND EXISTS (SELECT 1 FROM channels WHERE number = welcomes.channel)`,
   // Does not load the blobs: length() does not read them.
   welcomesOf: `SELECT sequence, length(welcome) + coalesce((SELECT length(group_info) FROM group_infos
       WHERE group_infos.channel = welcomes.channel AND entry = shared), 0)
-    FROM welcomes INDEXED BY welcomes_of WHERE agent = ? AND sequence > ? ORDER BY sequence`,
+    FROM welcomes INDEXED BY welcomes_of WHERE agent = ? AND sequence > ?
+    AND EXISTS (SELECT 1 FROM channels WHERE number = welcomes.channel) ORDER BY sequence`,
   welcome: 'SELECT channel, shared, record, welcome, checksum FROM welcomes WHERE sequence = ?',
   oldWelcomes: `SELECT channels.id, agent FROM welcomes JOIN channels ON channels.number = welcomes.channel
     WHERE at <= ? ORDER BY at, sequence LIMIT ?`,
