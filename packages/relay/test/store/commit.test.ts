@@ -397,12 +397,12 @@ forEachEngine((open) => {
       expiresAt: world.now + 1000,
       maxUses: 5,
     }
-    await world.run('registerInvite', { actor: member('bob'), invite, maxInvites: 10, now: world.now })
+    await world.run('registerInvite', { actor: member('alice'), invite, maxInvites: 10, now: world.now })
     const uses = async (): Promise<unknown> => (await world.run('invite', { id: invite.id })).invite?.uses
     const inviteId = id16('one')
-    accepted(await world.commit('alice', { adds: ['carol'], welcomes: [welcomeFor('carol', { inviteId })] }))
+    accepted(await world.commit('bob', { adds: ['carol'], welcomes: [welcomeFor('carol', { inviteId })] }))
     assert.equal(await uses(), 0)
-    accepted(await world.commit('bob', { adds: ['dave'], welcomes: [welcomeFor('dave', { inviteId })] }))
+    accepted(await world.commit('alice', { adds: ['dave'], welcomes: [welcomeFor('dave', { inviteId })] }))
     assert.equal(await uses(), 1)
   })
 })
