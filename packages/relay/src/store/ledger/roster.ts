@@ -135,10 +135,10 @@ function latest(replayed: Snapshot | undefined, stored: Snapshot | undefined): S
 }
 
 function become(context: Context, channel: Channel, agent: AgentId, after: Snapshot | undefined): void {
-  const from = findMember(channel, agent)?.from
-  // A Welcome for another membership is useless.
-  if (from !== after?.member.from) dropWelcome(context, channel, agent)
-  if (after) placeMember(channel, { ...after.member })
+  // A Welcome for another membership, or for one that has ended, is useless.
+  const keeps = findMember(channel, agent)?.from === after?.member.from && !after?.member.ended
+  if (!keeps) dropWelcome(context, channel, agent)
+  if (after) placeMember(channel, { ...after.member, welcome: keeps ? after.member.welcome : undefined })
   else forgetMember(channel, agent)
   touchMember(context, channel, { agent })
   const counter = after?.counter ?? 0
