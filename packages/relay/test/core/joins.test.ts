@@ -327,3 +327,16 @@ test('limits: requests per invite, per agent and minute, invites per channel, re
   assert.ok(third && !two.includes(third), 'new ones come first')
   assert.deepEqual(others.toSorted(), two.toSorted())
 })
+
+test('registrations and revocations of invites are limited per agent', async (t) => {
+  const at = await scene(t, { rates: { invitesPerMinute: 3 } })
+  const token = await invite(at)
+  await at.owner.request('revokeInvite', { inviteId: token.inviteId })
+  await invite(at)
+  const isLimited = (error: unknown): boolean =>
+    error instanceof Refused && error.code === 'rate_limited' && error.refusal.retryAfterMs === 20_000
+  await assert.rejects(invite(at), isLimited)
+  await assert.rejects(at.owner.request('revokeInvite', { inviteId: token.inviteId }), isLimited)
+  await at.world.advance(20_000)
+  await invite(at)
+})

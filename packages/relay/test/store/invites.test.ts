@@ -9,9 +9,11 @@ import {
   agentId,
   forEachEngine,
   hex16,
+  id16,
   member,
   refused,
   text,
+  welcomeFor,
   type ChannelFixture,
 } from './channel-fixture.ts'
 
@@ -83,7 +85,9 @@ forEachEngine((open) => {
     assert.deepEqual(await register(world, 'alice', 'two', { maxInvites }), { done: true })
     refused(await register(world, 'alice', 'three', { maxInvites }), 'rate_limited')
     assert.deepEqual(await register(world, 'alice', 'two', { maxInvites }), { done: true })
-    assert.deepEqual(await world.run('revokeInvite', { agent: agentId('alice'), id: hex16('one') }), { done: true })
+    assert.deepEqual(await world.run('revokeInvite', { agent: agentId('alice'), id: hex16('one'), now: world.now }), {
+      done: true,
+    })
     assert.deepEqual(await register(world, 'alice', 'three', { maxInvites }), { done: true })
     world.now += HOUR
     assert.deepEqual(await register(world, 'alice', 'four', { maxInvites }), { done: true })
@@ -95,10 +99,15 @@ forEachEngine((open) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     await register(world, 'alice', 'one')
-    refused(await world.run('revokeInvite', { agent: agentId('bob'), id: hex16('one') }), 'not_found')
-    refused(await world.run('revokeInvite', { agent: agentId('alice'), id: hex16('none') }), 'not_found')
+    refused(await world.run('revokeInvite', { agent: agentId('bob'), id: hex16('one'), now: world.now }), 'not_found')
+    refused(
+      await world.run('revokeInvite', { agent: agentId('alice'), id: hex16('none'), now: world.now }),
+      'not_found',
+    )
     for (let times = 0; times < 2; times++) {
-      assert.deepEqual(await world.run('revokeInvite', { agent: agentId('alice'), id: hex16('one') }), { done: true })
+      assert.deepEqual(await world.run('revokeInvite', { agent: agentId('alice'), id: hex16('one'), now: world.now }), {
+        done: true,
+      })
     }
     assert.equal((await world.run('invite', { id: hex16('one') })).invite?.revoked, true)
   })
@@ -109,7 +118,7 @@ forEachEngine((open) => {
     await register(world, 'alice', 'expires')
     await register(world, 'alice', 'revoked', { expiresAt: world.now + 30 * DAY })
     await register(world, 'alice', 'lives', { expiresAt: world.now + 30 * DAY })
-    await world.run('revokeInvite', { agent: agentId('alice'), id: hex16('revoked') })
+    await world.run('revokeInvite', { agent: agentId('alice'), id: hex16('revoked'), now: world.now })
     const known = async (): Promise<string[]> => {
       const labels = ['expires', 'revoked', 'lives']
       const found = await Promise.all(labels.map((label) => world.run('invite', { id: hex16(label) })))
@@ -122,5 +131,46 @@ forEachEngine((open) => {
     assert.deepEqual(await known(), ['expires', 'lives'])
     await world.run('sweep', { now: world.now + DAY + HOUR })
     assert.deepEqual(await known(), ['lives'])
+  })
+
+  test('a channel keeps a limited number of invites, and drops those that ended longest ago', async (t) => {
+    const world = await open(t)
+    await world.found('alice')
+    const maxInvites = 2
+    const known = async (label: string): Promise<boolean> =>
+      (await world.run('invite', { id: hex16(label) })).invite !== undefined
+    await register(world, 'alice', 'open', { maxInvites })
+    await register(world, 'alice', 'used up', { maxInvites })
+    const inviteId = id16('used up')
+    accepted(await world.commit('alice', { adds: ['bob'], welcomes: [welcomeFor('bob', { inviteId })] }))
+    // 1,000 more than may be open, and each registration drops what is beyond.
+    const revoked = Array.from({ length: 1001 }, (_, at) => `revoked ${at}`)
+    for (const [at, label] of revoked.entries()) {
+      assert.deepEqual(await register(world, 'alice', label, { maxInvites }), { done: true })
+      await world.run('revokeInvite', { agent: agentId('alice'), id: hex16(label), now: world.now })
+      if (at === 999) assert.equal(await known('used up'), true)
+    }
+    assert.equal(await known('used up'), false)
+    assert.equal(await known('revoked 0'), true)
+    assert.deepEqual(await register(world, 'alice', 'last', { maxInvites }), { done: true })
+    assert.deepEqual([await known('revoked 0'), await known('revoked 1')], [false, true])
+    assert.deepEqual([await known('open'), await known('last')], [true, true])
+  })
+
+  test('a sweep deletes a limited number of ended invites', async (t) => {
+    const world = await open(t)
+    await world.found('alice')
+    const labels = Array.from({ length: 1025 }, (_, at) => `invite ${at}`)
+    for (const [at, label] of labels.entries()) {
+      await register(world, 'alice', label, { maxInvites: 2000, expiresAt: world.now + HOUR + at })
+    }
+    const known = async (): Promise<string[]> => {
+      const found = await Promise.all(labels.map((label) => world.run('invite', { id: hex16(label) })))
+      return labels.filter((_, at) => found[at]?.invite)
+    }
+    await world.run('sweep', { now: world.now + 2 * DAY })
+    assert.deepEqual(await known(), ['invite 1024'])
+    await world.run('sweep', { now: world.now + 2 * DAY })
+    assert.deepEqual(await known(), [])
   })
 })

@@ -1,7 +1,12 @@
 /** What the relay knows about invites: who registered one, when it expires, and how often it was used. */
-import type { Done, Refusal, StoreRequest, StoreResult } from '../../ports.ts'
+import type { Done, Refusal, StoreRequest, StoreResult, Time } from '../../ports.ts'
 import { type Context, admit, isRefusal, noteAction, refuse } from './context.ts'
 import { onRoster } from './state.ts'
+
+/** Maximum number of invites that a channel keeps beyond the limit of open ones. */
+const MAX_ENDED = 1000
+/** Maximum number of invites that one sweep deletes. */
+const SWEEP_INVITES = 1024
 
 /**
  * Stores an invite of the channel's owner, which may register it again, with more uses if some of them failed. Only the
@@ -27,14 +32,15 @@ export function registerInvite(context: Context, request: StoreRequest<'register
   }
   noteAction(context, actor, channel)
   rows.putInvite({ ...invite, agent: actor.agent, uses: 0, revoked: false })
+  rows.dropEndedInvites(channel, now, maxInvites + MAX_ENDED)
   return { done: true }
 }
 
-/** Revokes an invite. */
-export function revokeInvite({ rows }: Context, { agent, id }: StoreRequest<'revokeInvite'>): Done | Refusal {
+/** Revokes an invite, which also expires it. */
+export function revokeInvite({ rows }: Context, { agent, id, now }: StoreRequest<'revokeInvite'>): Done | Refusal {
   const invite = rows.invite(id)
   if (invite?.agent !== agent) return refuse('not_found')
-  if (!invite.revoked) rows.putInvite({ ...invite, revoked: true })
+  if (!invite.revoked) rows.putInvite({ ...invite, revoked: true, expiresAt: Math.min(invite.expiresAt, now) })
   return { done: true }
 }
 
@@ -44,4 +50,9 @@ export function findInvite({ rows }: Context, { id, agent }: StoreRequest<'invit
   if (!invite || agent === undefined) return { invite }
   const member = rows.glance(invite.channel, agent)?.member
   return { invite, welcomed: onRoster(member) && member.welcome !== undefined }
+}
+
+/** Deletes invites that expired before `since`, a limited number at a time. */
+export function expireInvites({ rows }: Context, since: Time): void {
+  rows.expireInvites(since, SWEEP_INVITES)
 }

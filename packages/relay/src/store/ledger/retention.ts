@@ -5,6 +5,7 @@
  */
 import type { StoreRequest, StoreResult, Time } from '../../ports.ts'
 import { type Context, touch, touchMember, touchSender } from './context.ts'
+import { expireInvites } from './invites.ts'
 import { positionAt } from './log.ts'
 import { type Channel, type Member, findMember, forgetMember, isAwaited, lowestCursor, unawaited } from './state.ts'
 import { hold } from './room.ts'
@@ -91,7 +92,7 @@ export function sweep(context: Context, { now }: StoreRequest<'sweep'>): StoreRe
   }
   rows.expireIds(now - retention.messageIdMs)
   expireWelcomes(context, now - retention.entryMs)
-  rows.expireInvites(now, now - ENDED_INVITE_MS)
+  expireInvites(context, now - ENDED_INVITE_MS)
   return { removed }
 }
 

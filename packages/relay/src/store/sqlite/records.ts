@@ -87,7 +87,7 @@ export type HeaderRow = readonly [
   hash: Bytes,
 ]
 
-/** A row of `invites`, without its end. */
+/** A row of `invites`. */
 export type InviteRow = readonly [
   id: string,
   channel: Bytes,

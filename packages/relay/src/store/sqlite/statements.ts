@@ -110,11 +110,16 @@ const SQL = {
     WHERE at <= ? ORDER BY at, sequence LIMIT ?`,
   invite: `SELECT id, channel, agent, admission_key, expires_at, max_uses, uses, revoked, checksum
     FROM invites WHERE id = ?`,
-  putInvite: 'INSERT OR REPLACE INTO invites VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
-  countActiveInvites: `SELECT count(*) FROM invites
-    WHERE channel = ? AND revoked = 0 AND expires_at > ? AND uses < max_uses`,
-  expireInvites: 'DELETE FROM invites WHERE ends_at <= ?',
-  endInvites: 'UPDATE invites SET ends_at = min(?, expires_at) WHERE ends_at IS NULL',
+  putInvite: 'INSERT OR REPLACE INTO invites VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)',
+  // Does not visit ended invites.
+  countActiveInvites: `SELECT count(*) FROM invites INDEXED BY open_invites
+    WHERE channel = ? AND revoked = 0 AND uses < max_uses AND expires_at > ?`,
+  countInvites: 'SELECT count(*) FROM invites WHERE channel = ?',
+  // Replacing a row gives it a new rowid, so the order is that of the last change.
+  dropEndedInvites: `DELETE FROM invites WHERE rowid IN (SELECT rowid FROM invites INDEXED BY invites_of
+    WHERE channel = ? AND (revoked = 1 OR uses >= max_uses OR expires_at <= ?) ORDER BY rowid LIMIT ?)`,
+  expireInvites: `DELETE FROM invites WHERE rowid IN
+    (SELECT rowid FROM invites WHERE expires_at <= ? ORDER BY expires_at, rowid LIMIT ?)`,
 }
 
 export type Statements = Readonly<Record<keyof typeof SQL, StatementSync>>
