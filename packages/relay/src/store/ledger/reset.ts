@@ -55,7 +55,16 @@ function admitAgain(context: Context, channel: Channel, agent: AgentId): boolean
   const { from, cursor } = known ?? lastStay(context, channel, agent)
   const left = known?.ended?.notice ? { ...known.ended, pending: true } : undefined
   const welcome = known?.welcome
-  const member: Member = { agent, from, adder: undefined, welcomed: true, ended: left, cursor, welcome }
+  const member: Member = {
+    agent,
+    from,
+    adder: undefined,
+    welcomed: true,
+    ended: left,
+    cursor,
+    welcome,
+    earlier: undefined,
+  }
   placeMember(channel, member)
   touchMember(context, channel, member)
   return !onRoster(known) && !left

@@ -12,6 +12,7 @@ import {
   type Slot,
   type Snapshot,
   type Turn,
+  awaitedFrom,
   findMember,
   forgetMember,
   isConfirmed,
@@ -100,6 +101,7 @@ function outcome(
         ended: undefined,
         cursor: position,
         welcome: undefined,
+        earlier: before && awaitedFrom(before.member),
       },
       counter: 0,
     }

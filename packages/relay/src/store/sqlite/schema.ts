@@ -76,6 +76,7 @@ const TABLES = `
     cursor_hash BLOB NOT NULL,
     cursor_slot INTEGER NOT NULL,
     welcome INTEGER,
+    earlier INTEGER,
     ended_index INTEGER,
     ended_hash BLOB,
     ended_slot INTEGER,

@@ -4,7 +4,7 @@
  */
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
 
-const MEMBER = `SELECT channel_id, agent, added, adder, welcomed, cursor_index, cursor_hash, cursor_slot, welcome, ended_index, ended_hash,
+const MEMBER = `SELECT channel_id, agent, added, adder, welcomed, cursor_index, cursor_hash, cursor_slot, welcome, earlier, ended_index, ended_hash,
   ended_slot, ended_at, notice, pending, checksum FROM members`
 const SENDER =
   'SELECT agent, counter, barred, acted, seen, hour, free, commit_bytes, bytes, entries, checksum FROM senders'
@@ -37,9 +37,10 @@ const SQL = {
   saveChannel: `UPDATE channels SET last_index = ?, last_hash = ?, head = ?, base_index = ?, base_hash = ?,
     base_slot = ?, bytes = ?, oldest_at = ?, guest_day = ?, guest_count = ?, owner_commit = ?, settled = ?,
     first_slot = ?, slot_at = ?, hour = ?, adds = ?, commit_bytes = ?, due = ?, checksum = ? WHERE number = ?`,
-  saveMember: `INSERT INTO members VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+  saveMember: `INSERT INTO members VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT DO UPDATE SET added = excluded.added, adder = excluded.adder, welcomed = excluded.welcomed, cursor_index = excluded.cursor_index,
     cursor_hash = excluded.cursor_hash, cursor_slot = excluded.cursor_slot, welcome = excluded.welcome,
+    earlier = excluded.earlier,
     ended_index = excluded.ended_index, ended_hash = excluded.ended_hash, ended_slot = excluded.ended_slot,
     ended_at = excluded.ended_at, notice = excluded.notice, pending = excluded.pending, checksum = excluded.checksum`,
   dropMember: 'DELETE FROM members WHERE channel = ? AND agent = ?',
