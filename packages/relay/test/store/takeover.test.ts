@@ -358,4 +358,21 @@ forEachEngine((open) => {
     await world.ack('alice', lastIndex + 100)
     assert.equal((await world.read('alice', lastIndex)).gap?.position.index, lastIndex + 100)
   })
+
+  test('a member whose addition was undone returns with its cursor and counter when the owner resets the roster', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob')
+    const slot = world.head
+    accepted(await world.commit('bob', { adds: ['dave'], welcomes: [welcomeFor('dave')] }))
+    await world.chatter('dave', 5)
+    await world.ack('dave', (await world.stand('dave')).lastIndex - 1)
+    const before = await world.stand('dave')
+    assert.equal(before.lastCounter, 5)
+    assert.ok('rejected' in (await world.reject(member('alice'), slot)))
+    assert.deepEqual(await world.roster('dave'), [])
+    assert.deepEqual(await reset(world, 'alice', ['alice', 'bob', 'dave']), { done: true })
+    const { cursor, lastCounter, addedIndex } = await world.stand('dave')
+    assert.deepEqual([cursor.index, lastCounter, addedIndex], [before.cursor.index, 5, before.addedIndex])
+    accepted(await world.say('dave'))
+  })
 })

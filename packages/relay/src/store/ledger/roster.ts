@@ -33,9 +33,13 @@ export interface LeftOut {
 }
 
 /** Records a turn and applies it to its agent. */
-export function takeTurn(context: Context, channel: Channel, fields: Omit<Turn, 'before' | 'rejected'>): void {
+export function takeTurn(
+  context: Context,
+  channel: Channel,
+  fields: Omit<Turn, 'before' | 'rejected' | 'undone'>,
+): void {
   const before = snapshot(channel, fields.agent)
-  const turn = { ...fields, rejected: false, before }
+  const turn = { ...fields, rejected: false, before, undone: undefined }
   context.rows.putTurn(channel, turn)
   become(context, channel, fields.agent, outcome(turn, before))
 }
@@ -66,8 +70,9 @@ export function readableStay(rows: Rows, channel: Channel, member: Member): Memb
 /** Replays an agent's turns without one of them. Changes nothing. */
 export function leaveOut(rows: Rows, channel: Channel, turn: Turn): LeftOut {
   const { agent, position } = turn
-  const turns: Turn[] = [{ ...turn, rejected: true }]
   const before = snapshot(channel, agent)
+  const undone = before?.member.from === position.index ? before : undefined
+  const turns: Turn[] = [{ ...turn, rejected: true, undone }]
   let replayed = turn.before
   for (const next of rows.turnsFrom(channel, agent, position.index + 1)) {
     // From here on, nothing differs from what is stored.

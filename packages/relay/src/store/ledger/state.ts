@@ -136,6 +136,8 @@ export interface Turn {
   readonly rejected: boolean
   /** The agent's state before it, ignoring rejected commits. */
   readonly before: Snapshot | undefined
+  /** The membership that it began, when the commit was rejected. A reset of the roster can bring it back. */
+  readonly undone: Snapshot | undefined
 }
 
 /** Changes since a channel was last stored. A member or sender that is listed but has no record was deleted. */
