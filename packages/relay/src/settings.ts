@@ -51,6 +51,8 @@ export interface Settings {
     readonly claimsPerMinute: number
     readonly claimsPerTargetPerMinute: number
     readonly joinsPerMinute: number
+    /** Registrations and revocations of invites. */
+    readonly invitesPerMinute: number
     readonly uploadsPerMinute: number
     /** Channels that an agent may resume. */
     readonly resumedPerMinute: number
@@ -121,6 +123,7 @@ export const DEFAULT_SETTINGS: Settings = {
     claimsPerMinute: 600,
     claimsPerTargetPerMinute: 60,
     joinsPerMinute: 60,
+    invitesPerMinute: 1000,
     uploadsPerMinute: 60,
     resumedPerMinute: 20_000,
   },

@@ -28,16 +28,32 @@ export class CommitRates {
     return this.#throttled
   }
 
-  /** Counts one commit. Returns 0 if it is allowed, otherwise the milliseconds until it is. */
-  take({ caller: { agent, account }, stream }: PendingRequest, channel: ChannelId, now: Time): number {
+  /**
+   * Counts one commit of a caller; in the channel too if it reads the channel, which only members do. Returns 0 if it is
+   * allowed, otherwise the milliseconds until it is.
+   */
+  take(request: PendingRequest, channel: ChannelId, now: Time): number {
+    const { agent, account } = request.caller
     const byCaller = account ? this.#accounts.take(`${account.mode} ${account.id}`, now) : this.#guests.take(agent, now)
-    // A caller over its own limit must not use up the channel's rate.
-    const common = byCaller > 0 ? byCaller : this.#channels.take(channel, now)
+    const reads = isReader(request, channel)
+    // A caller over its own limit must not use up the channel's rate, and neither must one that is not a member.
+    const common = byCaller > 0 || !reads ? byCaller : this.#channels.take(channel, now)
     if (common === 0) return 0
-    const isReader = stream.session?.subscriptions.has(channel) === true
-    const own = isReader ? this.#own.take(`${agent} ${channel}`, now) : Infinity
+    const own = reads ? this.#own.take(`${agent} ${channel}`, now) : Infinity
     if (own === 0) return 0
     this.#throttled++
     return Math.min(common, own)
   }
+
+  /** Counts one commit in a channel, of a member that does not read it in this session. Returns the same as `take`. */
+  takeChannel(channel: ChannelId, now: Time): number {
+    const wait = this.#channels.take(channel, now)
+    if (wait > 0) this.#throttled++
+    return wait
+  }
+}
+
+/** Whether the caller reads the channel in the session of this request. */
+export function isReader({ stream }: PendingRequest, channel: ChannelId): boolean {
+  return stream.session?.subscriptions.has(channel) === true
 }

@@ -84,6 +84,8 @@ export class Joins {
   readonly #settings: Settings
   readonly #delivery: Delivery
   readonly #rates: Rates
+  /** Registrations and revocations by agent. */
+  readonly #changes: Rates
   /** By invite, then by joiner. */
   readonly #waiting = new Map<string, Map<AgentId, Joiner>>()
   /** The same by the invites' creator, oldest first. */
@@ -96,7 +98,9 @@ export class Joins {
     this.#crypto = crypto
     this.#settings = settings
     this.#delivery = delivery
-    this.#rates = new Rates(settings.rates.joinsPerMinute / 60, settings.rates.joinsPerMinute)
+    const { joinsPerMinute, invitesPerMinute } = settings.rates
+    this.#rates = new Rates(joinsPerMinute / 60, joinsPerMinute)
+    this.#changes = new Rates(invitesPerMinute / 60, invitesPerMinute)
   }
 
   register(request: PendingRequest, value: RegisterInviteRequest): void {
@@ -115,6 +119,7 @@ export class Joins {
       expiresAt,
       maxUses: value.maxUses,
     }
+    if (this.#isTooOften(request)) return
     const actor = { agent: request.caller.agent, account }
     const { invitesPerChannel } = this.#settings.counts
     this.#effects.store('registerInvite', { actor, invite, maxInvites: invitesPerChannel, now }, (outcome) => {
@@ -127,7 +132,9 @@ export class Joins {
   revoke(request: PendingRequest, value: RevokeInviteRequest): void {
     accountOf(request)
     const id = idOf(value.inviteId, INVITE_ID_BYTES, 'invite_id')
-    this.#effects.store('revokeInvite', { agent: request.caller.agent, id }, (outcome) => {
+    if (this.#isTooOften(request)) return
+    const { now } = this.#effects
+    this.#effects.store('revokeInvite', { agent: request.caller.agent, id, now }, (outcome) => {
       if (!outcome.ok) return request.refuse(refusalOf(outcome.error))
       if ('refused' in outcome.value) return request.refuse(outcome.value)
       this.#refuseAll(id, 'invite_revoked')
@@ -225,6 +232,15 @@ export class Joins {
     for (const [id, joiners] of this.#waiting) {
       for (const { agent, until } of joiners.values()) if (until <= now) this.#forget(id, agent)
     }
+  }
+
+  /** Counts a registration or revocation, and refuses it if its agent has made too many. */
+  #isTooOften(request: PendingRequest): boolean {
+    const wait = this.#changes.take(request.caller.agent, this.#effects.monotonic)
+    if (wait === 0) return false
+    const { invitesPerMinute } = this.#settings.rates
+    request.refuse(tooOften(invitesPerMinute, 'registrations and revocations of invites', wait))
+    return true
   }
 
   #add(invite: Invite, agent: AgentId, box: Uint8Array): RefusalDetails | undefined {

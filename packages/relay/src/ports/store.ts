@@ -277,7 +277,7 @@ export interface StoreOperations {
     },
     Done | Refusal,
   ]
-  revokeInvite: [{ readonly agent: AgentId; readonly id: string }, Done | Refusal]
+  revokeInvite: [{ readonly agent: AgentId; readonly id: string; readonly now: Time }, Done | Refusal]
   invite: [
     /** With an agent: also whether it was added to the channel and its Welcome is waiting. */
     { readonly id: string; readonly agent?: AgentId },

@@ -70,3 +70,28 @@ test('when the members of a channel have used up its commits, the owner has a sh
   await world.advance(1000)
   await owner.commit(channelId, 3n)
 })
+
+test('agents that are not members cannot use up the commits of a channel', async (t) => {
+  const rates = { channelCommitsBurst: 4, ownCommitsBurst: 1 }
+  const world = await openMemoryRelay(t, { settings: { rates } })
+  const wire = world.transport.wire('cbor')
+  const owner = await Agent.connect(wire, { jwt: world.api.token('acme') })
+  const guest = await Agent.connect(wire)
+  const channelId = await owner.createChannel('acme/x/y')
+  await owner.commit(channelId, 0n, { adds: [guest.id] })
+  const stranger = await Agent.connect(wire)
+  assert.equal(await taken(stranger, channelId, 10), 10)
+  await assert.rejects(stranger.commit(channelId, 1n), refusal('not_found'))
+  const welcome = { agentId: guest.id, welcome: randomBytes(9), inviteId: new Uint8Array(), tag: new Uint8Array() }
+  for (let at = 0; at < 10; at++) {
+    await assert.rejects(stranger.request('sendWelcome', { channelId, slot: 0n, welcome }), refusal('not_found'))
+  }
+  // Members share the rate, whether they read the channel in a session or not.
+  await owner.commit(channelId, 1n)
+  await guest.commit(channelId, 2n)
+  await owner.request('resume', { channelIds: [channelId] })
+  await owner.commit(channelId, 3n)
+  await assert.rejects(guest.commit(channelId, 4n), refusal('rate_limited'))
+  await owner.commit(channelId, 4n)
+  await assert.rejects(owner.commit(channelId, 5n), refusal('rate_limited'))
+})

@@ -243,7 +243,7 @@ test('only the agent that registered an invite can poll, answer and revoke it', 
   await assert.rejects(member.request('answerJoin', answer), refusal('not_found'))
   await assert.rejects(member.request('revokeInvite', { inviteId: token.inviteId }), refusal('not_found'))
   const taken = { channelId, ...token, expiresAtMs: BigInt(world.now() + HOUR), maxUses: 5 }
-  await assert.rejects(member.request('registerInvite', taken), refusal('invite_invalid'))
+  await assert.rejects(member.request('registerInvite', taken), refusal('not_allowed'))
   await owner.request('answerJoin', answer)
   const told = await bob.next('joinAnswered')
   assert.equal(told.code, 'group_full')
@@ -326,4 +326,17 @@ test('limits: requests per invite, per agent and minute, invites per channel, re
   const [third, ...others] = await polled(owner, channelId, { limit: 3 })
   assert.ok(third && !two.includes(third), 'new ones come first')
   assert.deepEqual(others.toSorted(), two.toSorted())
+})
+
+test('registrations and revocations of invites are limited per agent', async (t) => {
+  const at = await scene(t, { rates: { invitesPerMinute: 3 } })
+  const token = await invite(at)
+  await at.owner.request('revokeInvite', { inviteId: token.inviteId })
+  await invite(at)
+  const isLimited = (error: unknown): boolean =>
+    error instanceof Refused && error.code === 'rate_limited' && error.refusal.retryAfterMs === 20_000
+  await assert.rejects(invite(at), isLimited)
+  await assert.rejects(at.owner.request('revokeInvite', { inviteId: token.inviteId }), isLimited)
+  await at.world.advance(20_000)
+  await invite(at)
 })

@@ -333,8 +333,9 @@ forEachEngine((open) => {
       return world.run('commit', world.commitRequest(owner, { actor, adds: [name], welcomes, channel, slot: 0 }))
     }
     for (let at = 0; at < 64; at++) accepted(await add(at, 'bob'))
-    const { message } = refused(await add(64, 'bob'), 'rate_limited')
-    assert.match(String(message), /^Agent .* already has 64 pending Welcomes/)
+    // Final: with `rate_limited`, the sender would retry until the agent comes online.
+    const { message } = refused(await add(64, 'bob'), 'not_allowed')
+    assert.match(String(message), /^Agent .* already has 64 pending Welcomes.* remove it from some of them\.$/)
     assert.equal((await world.waiting('bob')).length, 64)
     // Nothing of it was kept, and others are not concerned.
     const last = hex16('many alice 64')
@@ -353,7 +354,7 @@ forEachEngine((open) => {
     accepted(await add(0, 'bob', 'carol'))
     accepted(await add(65, 'bob', 'alice', { ...member('alice'), account: account('alice', 'test') }))
     accepted(await commit({ adds: ['bob', 'dave'], welcomes: [] }))
-    refused(await welcomeOf('bob'), 'rate_limited')
+    refused(await welcomeOf('bob'), 'not_allowed')
     assert.deepEqual(await welcomeOf('dave'), { units: 0 })
     // One that takes the place of another is not one more.
     const first = { channel: hex16('many alice 0'), slot: 1, removes: ['bob'], adds: ['bob'] }
@@ -361,6 +362,24 @@ forEachEngine((open) => {
     await world.run('ack', { agent: agentId('bob'), positions: [{ channel: first.channel, index: 2 }] })
     assert.deepEqual(await welcomeOf('bob'), { units: 0 })
     assert.deepEqual(await welcomeOf('bob'), { units: 0 })
+  })
+
+  test('a Welcome is dropped when its agent is removed or leaves, and does not return with an undone removal', async (t) => {
+    const world = await open(t)
+    await world.found('alice')
+    const { lastIndex } = await world.stand('alice')
+    accepted(
+      await world.commit('alice', { adds: ['bob', 'carol'], welcomes: [welcomeFor('bob'), welcomeFor('carol')] }),
+    )
+    assert.deepEqual([(await world.waiting('bob')).length, (await world.waiting('carol')).length], [1, 1])
+    const slot = world.head
+    accepted(await world.commit('alice', { removes: ['bob'] }))
+    accepted(await world.leave('carol'))
+    assert.deepEqual([await world.waiting('bob'), await world.waiting('carol')], [[], []])
+    assert.ok('rejected' in (await world.reject(member('alice'), slot)))
+    assert.deepEqual(await world.waiting('bob'), [])
+    // It is on the roster again, and reads on from where it was added.
+    assert.equal((await world.stand('bob')).cursor.index, lastIndex + 1)
   })
 
   test('a commit counts uses of the invites named in its Welcomes, only those of this channel', async (t) => {
@@ -397,12 +416,12 @@ forEachEngine((open) => {
       expiresAt: world.now + 1000,
       maxUses: 5,
     }
-    await world.run('registerInvite', { actor: member('bob'), invite, maxInvites: 10, now: world.now })
+    await world.run('registerInvite', { actor: member('alice'), invite, maxInvites: 10, now: world.now })
     const uses = async (): Promise<unknown> => (await world.run('invite', { id: invite.id })).invite?.uses
     const inviteId = id16('one')
-    accepted(await world.commit('alice', { adds: ['carol'], welcomes: [welcomeFor('carol', { inviteId })] }))
+    accepted(await world.commit('bob', { adds: ['carol'], welcomes: [welcomeFor('carol', { inviteId })] }))
     assert.equal(await uses(), 0)
-    accepted(await world.commit('bob', { adds: ['dave'], welcomes: [welcomeFor('dave', { inviteId })] }))
+    accepted(await world.commit('alice', { adds: ['dave'], welcomes: [welcomeFor('dave', { inviteId })] }))
     assert.equal(await uses(), 1)
   })
 })

@@ -44,7 +44,7 @@ async function changed(
     expiresAt: before.now + 1e9,
     maxUses: 5,
   }
-  await before.run('registerInvite', { actor: member('bob'), invite, maxInvites: 10, now: before.now })
+  await before.run('registerInvite', { actor: member('alice'), invite, maxInvites: 10, now: before.now })
   await before.store.close()
   const db = new DatabaseSync(path)
   // One bit of a blob.

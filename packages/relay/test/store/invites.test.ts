@@ -9,9 +9,11 @@ import {
   agentId,
   forEachEngine,
   hex16,
+  id16,
   member,
   refused,
   text,
+  welcomeFor,
   type ChannelFixture,
 } from './channel-fixture.ts'
 
@@ -33,14 +35,14 @@ const register = (
 }
 
 forEachEngine((open) => {
-  test('a member registers an invite, and can repeat the request', async (t) => {
+  test('the owner registers an invite, and can repeat the request', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
-    assert.deepEqual(await register(world, 'bob', 'one', { maxUses: 3 }), { done: true })
+    assert.deepEqual(await register(world, 'alice', 'one', { maxUses: 3 }), { done: true })
     const expected = {
       id: hex16('one'),
       channel: world.channel,
-      agent: agentId('bob'),
+      agent: agentId('alice'),
       admissionKey: text('admission'),
       expiresAt: world.now + HOUR,
       maxUses: 3,
@@ -49,44 +51,63 @@ forEachEngine((open) => {
     }
     assert.deepEqual(await world.run('invite', { id: hex16('one') }), { invite: expected })
     // More uses, when some came to nothing; never fewer.
-    assert.deepEqual(await register(world, 'bob', 'one', { maxUses: 9 }), { done: true })
-    assert.deepEqual(await register(world, 'bob', 'one', { maxUses: 2 }), { done: true })
+    assert.deepEqual(await register(world, 'alice', 'one', { maxUses: 9 }), { done: true })
+    assert.deepEqual(await register(world, 'alice', 'one', { maxUses: 2 }), { done: true })
     assert.deepEqual(await world.run('invite', { id: hex16('one') }), { invite: { ...expected, maxUses: 9 } })
-    refused(await register(world, 'alice', 'one'), 'invite_invalid')
+    const other = hex16('other')
+    await world.create('bob', { channel: other, name: 'acme/support/other' })
+    refused(await register(world, 'bob', 'one', { channel: other }), 'invite_invalid')
     refused(await register(world, 'eve', 'two'), 'not_found')
-    refused(await register(world, 'bob', 'two', { channel: hex16('none') }), 'not_found')
-    const wrong = { agent: agentId('bob'), account: account('bob', 'test') }
+    refused(await register(world, 'alice', 'two', { channel: hex16('none') }), 'not_found')
+    const wrong = { agent: agentId('alice'), account: account('alice', 'test') }
     const invite = { ...expected, id: hex16('two') }
     refused(await world.run('registerInvite', { actor: wrong, invite, maxInvites: 9, now: world.now }), 'mode_mismatch')
-    accepted(await world.commit('alice', { removes: ['bob'] }))
-    refused(await register(world, 'bob', 'two'), 'removed')
     assert.deepEqual(await world.run('invite', { id: hex16('two') }), { invite: undefined })
+  })
+
+  test('other members cannot register invites, so the limit is the owner’s alone', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'mallory')
+    const maxInvites = 2
+    for (let at = 0; at < 3; at++) refused(await register(world, 'mallory', `${at}`, { maxInvites }), 'not_allowed')
+    assert.deepEqual(await register(world, 'alice', 'one', { maxInvites }), { done: true })
+    // Nor with the id of an invite of the owner.
+    refused(await register(world, 'mallory', 'one', { maxUses: 9 }), 'not_allowed')
+    accepted(await world.commit('alice', { removes: ['mallory'] }))
+    refused(await register(world, 'mallory', 'two'), 'removed')
   })
 
   test('the number of open invites per channel is limited; ended ones do not count', async (t) => {
     const world = await open(t)
-    await world.found('alice', 'bob')
+    await world.found('alice')
     const maxInvites = 2
     assert.deepEqual(await register(world, 'alice', 'one', { maxInvites }), { done: true })
-    assert.deepEqual(await register(world, 'bob', 'two', { maxInvites }), { done: true })
-    refused(await register(world, 'bob', 'three', { maxInvites }), 'rate_limited')
-    assert.deepEqual(await register(world, 'bob', 'two', { maxInvites }), { done: true })
-    assert.deepEqual(await world.run('revokeInvite', { agent: agentId('alice'), id: hex16('one') }), { done: true })
-    assert.deepEqual(await register(world, 'bob', 'three', { maxInvites }), { done: true })
+    assert.deepEqual(await register(world, 'alice', 'two', { maxInvites }), { done: true })
+    refused(await register(world, 'alice', 'three', { maxInvites }), 'rate_limited')
+    assert.deepEqual(await register(world, 'alice', 'two', { maxInvites }), { done: true })
+    assert.deepEqual(await world.run('revokeInvite', { agent: agentId('alice'), id: hex16('one'), now: world.now }), {
+      done: true,
+    })
+    assert.deepEqual(await register(world, 'alice', 'three', { maxInvites }), { done: true })
     world.now += HOUR
-    assert.deepEqual(await register(world, 'bob', 'four', { maxInvites }), { done: true })
-    assert.deepEqual(await register(world, 'bob', 'five', { maxInvites }), { done: true })
-    refused(await register(world, 'bob', 'six', { maxInvites }), 'rate_limited')
+    assert.deepEqual(await register(world, 'alice', 'four', { maxInvites }), { done: true })
+    assert.deepEqual(await register(world, 'alice', 'five', { maxInvites }), { done: true })
+    refused(await register(world, 'alice', 'six', { maxInvites }), 'rate_limited')
   })
 
   test('an invite can be revoked by the agent that registered it, any number of times', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
-    await register(world, 'bob', 'one')
-    refused(await world.run('revokeInvite', { agent: agentId('alice'), id: hex16('one') }), 'not_found')
-    refused(await world.run('revokeInvite', { agent: agentId('bob'), id: hex16('none') }), 'not_found')
+    await register(world, 'alice', 'one')
+    refused(await world.run('revokeInvite', { agent: agentId('bob'), id: hex16('one'), now: world.now }), 'not_found')
+    refused(
+      await world.run('revokeInvite', { agent: agentId('alice'), id: hex16('none'), now: world.now }),
+      'not_found',
+    )
     for (let times = 0; times < 2; times++) {
-      assert.deepEqual(await world.run('revokeInvite', { agent: agentId('bob'), id: hex16('one') }), { done: true })
+      assert.deepEqual(await world.run('revokeInvite', { agent: agentId('alice'), id: hex16('one'), now: world.now }), {
+        done: true,
+      })
     }
     assert.equal((await world.run('invite', { id: hex16('one') })).invite?.revoked, true)
   })
@@ -97,7 +118,7 @@ forEachEngine((open) => {
     await register(world, 'alice', 'expires')
     await register(world, 'alice', 'revoked', { expiresAt: world.now + 30 * DAY })
     await register(world, 'alice', 'lives', { expiresAt: world.now + 30 * DAY })
-    await world.run('revokeInvite', { agent: agentId('alice'), id: hex16('revoked') })
+    await world.run('revokeInvite', { agent: agentId('alice'), id: hex16('revoked'), now: world.now })
     const known = async (): Promise<string[]> => {
       const labels = ['expires', 'revoked', 'lives']
       const found = await Promise.all(labels.map((label) => world.run('invite', { id: hex16(label) })))
@@ -112,17 +133,44 @@ forEachEngine((open) => {
     assert.deepEqual(await known(), ['lives'])
   })
 
-  test('an invite counts as revoked while its agent is off the roster', async (t) => {
+  test('a channel keeps a limited number of invites, and drops those that ended longest ago', async (t) => {
     const world = await open(t)
-    await world.found('alice', 'bob')
-    await register(world, 'bob', 'one')
-    const revoked = async (): Promise<unknown> => (await world.run('invite', { id: hex16('one') })).invite?.revoked
-    assert.equal(await revoked(), false)
-    accepted(await world.leave('bob'))
-    assert.equal(await revoked(), true)
-    accepted(await world.commit('alice', { removes: ['bob'] }))
-    assert.equal(await revoked(), true)
-    accepted(await world.commit('alice', { adds: ['bob'] }))
-    assert.equal(await revoked(), false)
+    await world.found('alice')
+    const maxInvites = 2
+    const known = async (label: string): Promise<boolean> =>
+      (await world.run('invite', { id: hex16(label) })).invite !== undefined
+    await register(world, 'alice', 'open', { maxInvites })
+    await register(world, 'alice', 'used up', { maxInvites })
+    const inviteId = id16('used up')
+    accepted(await world.commit('alice', { adds: ['bob'], welcomes: [welcomeFor('bob', { inviteId })] }))
+    // 1,000 more than may be open, and each registration drops what is beyond.
+    const revoked = Array.from({ length: 1001 }, (_, at) => `revoked ${at}`)
+    for (const [at, label] of revoked.entries()) {
+      assert.deepEqual(await register(world, 'alice', label, { maxInvites }), { done: true })
+      await world.run('revokeInvite', { agent: agentId('alice'), id: hex16(label), now: world.now })
+      if (at === 999) assert.equal(await known('used up'), true)
+    }
+    assert.equal(await known('used up'), false)
+    assert.equal(await known('revoked 0'), true)
+    assert.deepEqual(await register(world, 'alice', 'last', { maxInvites }), { done: true })
+    assert.deepEqual([await known('revoked 0'), await known('revoked 1')], [false, true])
+    assert.deepEqual([await known('open'), await known('last')], [true, true])
+  })
+
+  test('a sweep deletes a limited number of ended invites', async (t) => {
+    const world = await open(t)
+    await world.found('alice')
+    const labels = Array.from({ length: 1025 }, (_, at) => `invite ${at}`)
+    for (const [at, label] of labels.entries()) {
+      await register(world, 'alice', label, { maxInvites: 2000, expiresAt: world.now + HOUR + at })
+    }
+    const known = async (): Promise<string[]> => {
+      const found = await Promise.all(labels.map((label) => world.run('invite', { id: hex16(label) })))
+      return labels.filter((_, at) => found[at]?.invite)
+    }
+    await world.run('sweep', { now: world.now + 2 * DAY })
+    assert.deepEqual(await known(), ['invite 1024'])
+    await world.run('sweep', { now: world.now + 2 * DAY })
+    assert.deepEqual(await known(), [])
   })
 })

@@ -264,7 +264,7 @@ class Knowledge {
         return ['registerInvite', { actor: member(name), invite, maxInvites: 2, now }]
       }
       case 'revokeInvite':
-        return ['revokeInvite', { agent: agentId(name), id: hex16(`invite ${step.size % 3}`) }]
+        return ['revokeInvite', { agent: agentId(name), id: hex16(`invite ${step.size % 3}`), now }]
       case 'invite':
         return ['invite', { id: hex16(`invite ${step.size % 3}`) }]
       case 'sweep':

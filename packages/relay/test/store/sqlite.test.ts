@@ -92,7 +92,7 @@ test('everything is restored when the file is opened again', async (t) => {
     expiresAt: before.now + DAY,
     maxUses: 3,
   }
-  await before.run('registerInvite', { actor: member('bob'), invite, maxInvites: 5, now: before.now })
+  await before.run('registerInvite', { actor: member('alice'), invite, maxInvites: 5, now: before.now })
   await before.ack('alice', 5)
   await before.ack('bob', 3)
   const everything = async (world: ChannelFixture): Promise<unknown> => {

@@ -295,4 +295,84 @@ forEachEngine((open) => {
     assert.deepEqual(await reset(world, 'alice', all, { position: seen }), { done: true })
     assert.deepEqual(await world.roster(...all), all)
   })
+
+  for (const how of ['with a Welcome', 'with a later Welcome', 'without a Welcome'] as const) {
+    test(`an agent that was removed while away loses nothing unread when a member adds it again ${how}`, async (t) => {
+      const world = await open(t)
+      await world.found('alice', 'bob', 'carol', 'mallory')
+      const readAll = async (): Promise<void> => {
+        for (const name of ['alice', 'bob', 'mallory']) await world.ack(name, (await world.stand(name)).lastIndex)
+      }
+      const { index: read } = (await world.stand('carol')).cursor
+      await world.chatter('bob', 100)
+      accepted(await world.commit('alice', { removes: ['carol'] }))
+      await readAll()
+      const unread = (await world.read('carol', read)).entries
+      assert.ok(unread.length > 100)
+
+      const slot = world.head
+      const [actor, welcome] = [guest('mallory'), welcomeFor('carol')]
+      accepted(
+        await world.commit('mallory', { actor, adds: ['carol'], welcomes: how === 'with a Welcome' ? [welcome] : [] }),
+      )
+      if (how === 'with a later Welcome') {
+        const fields = { actor, channel: world.channel, slot, welcome, paid: 0, now: world.now }
+        assert.deepEqual(await world.run('welcome', fields), { units: 0 })
+      }
+      await world.chatter('bob', 100)
+      await readAll()
+      await world.run('sweep', { now: world.now })
+      assert.ok('rejected' in (await world.reject(member('alice'), slot)))
+      await world.run('sweep', { now: world.now })
+      const { entries, gap } = await world.read('carol', read)
+      assert.deepEqual([entries, gap], [unread, undefined])
+    })
+  }
+
+  test('unread entries of an earlier membership are kept until the agent acknowledges its new Welcome', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'carol')
+    const { index: read } = (await world.stand('carol')).cursor
+    await world.chatter('alice', 100)
+    accepted(await world.commit('alice', { removes: ['carol'] }))
+    accepted(await world.commit('alice', { adds: ['carol'], welcomes: [welcomeFor('carol')] }))
+    const { lastIndex } = await world.stand('alice')
+    await world.ack('alice', lastIndex)
+    const oldest = async (): Promise<unknown> => (await world.read('alice', read)).gap?.position.index
+    assert.equal(await oldest(), undefined)
+    await world.ack('carol', lastIndex)
+    assert.equal(await oldest(), lastIndex)
+  })
+
+  test('an agent that was added again and never joins delays the deletion of entries only until they expire', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'carol')
+    await world.chatter('alice', 100)
+    accepted(await world.commit('alice', { removes: ['carol'] }))
+    accepted(await world.commit('alice', { adds: ['carol'], welcomes: [] }))
+    const { lastIndex } = await world.stand('alice')
+    await world.ack('alice', lastIndex)
+    world.now += 8 * 24 * HOUR
+    await world.run('sweep', { now: world.now })
+    await world.chatter('alice', 100)
+    await world.ack('alice', lastIndex + 100)
+    assert.equal((await world.read('alice', lastIndex)).gap?.position.index, lastIndex + 100)
+  })
+
+  test('a member whose addition was undone returns with its cursor and counter when the owner resets the roster', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob')
+    const slot = world.head
+    accepted(await world.commit('bob', { adds: ['dave'], welcomes: [welcomeFor('dave')] }))
+    await world.chatter('dave', 5)
+    await world.ack('dave', (await world.stand('dave')).lastIndex - 1)
+    const before = await world.stand('dave')
+    assert.equal(before.lastCounter, 5)
+    assert.ok('rejected' in (await world.reject(member('alice'), slot)))
+    assert.deepEqual(await world.roster('dave'), [])
+    assert.deepEqual(await reset(world, 'alice', ['alice', 'bob', 'dave']), { done: true })
+    const { cursor, lastCounter, addedIndex } = await world.stand('dave')
+    assert.deepEqual([cursor.index, lastCounter, addedIndex], [before.cursor.index, 5, before.addedIndex])
+    accepted(await world.say('dave'))
+  })
 })

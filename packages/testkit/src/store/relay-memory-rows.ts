@@ -46,7 +46,7 @@ interface Kept {
 /** All rows, in memory. */
 export class MemoryRows implements Rows {
   readonly #channels = new Map<ChannelId, Kept>()
-  readonly #invites = new Map<string, { readonly invite: Invite; readonly endsAt: Time | undefined }>()
+  readonly #invites = new Map<string, Invite>()
   readonly #accounts = new Map<string, AccountRecord>()
   readonly #dropped: Pick<Channel, 'account' | 'bytes'>[] = []
   #number = 0
@@ -117,7 +117,7 @@ export class MemoryRows implements Rows {
   dropChannel({ id, account, bytes }: Channel): void {
     this.#dropped.push({ account, bytes })
     this.#channels.delete(id)
-    for (const { invite } of this.#invites.values()) if (invite.channel === id) this.#invites.delete(invite.id)
+    for (const invite of this.#invitesOf(id)) this.#invites.delete(invite.id)
   }
 
   purge(): void {
@@ -283,22 +283,33 @@ export class MemoryRows implements Rows {
   }
 
   invite(id: string): Invite | undefined {
-    return this.#invites.get(id)?.invite
+    return this.#invites.get(id)
   }
 
   putInvite(invite: Invite): void {
-    this.#invites.set(invite.id, { invite, endsAt: invite.revoked ? undefined : invite.expiresAt })
+    // Moved to the end: the order is that of the last change.
+    this.#invites.delete(invite.id)
+    this.#invites.set(invite.id, invite)
   }
 
   countActiveInvites({ id }: Channel, now: Time): number {
-    return [...this.#invites.values()].filter(({ invite }) => invite.channel === id && isActive(invite, now)).length
+    return this.#invitesOf(id).filter((invite) => isActive(invite, now)).length
   }
 
-  expireInvites(now: Time, since: Time): void {
-    for (const [id, { invite, endsAt }] of this.#invites) {
-      if (endsAt === undefined) this.#invites.set(id, { invite, endsAt: Math.min(now, invite.expiresAt) })
-      else if (endsAt <= since) this.#invites.delete(id)
-    }
+  dropEndedInvites({ id }: Channel, now: Time, kept: number): void {
+    const invites = this.#invitesOf(id)
+    const ended = invites.filter((invite) => !isActive(invite, now))
+    for (const invite of ended.slice(0, Math.max(0, invites.length - kept))) this.#invites.delete(invite.id)
+  }
+
+  expireInvites(since: Time, limit: number): void {
+    const expired = [...this.#invites.values()].filter(({ expiresAt }) => expiresAt <= since)
+    const order = expired.toSorted((one, other) => one.expiresAt - other.expiresAt)
+    for (const { id } of order.slice(0, limit)) this.#invites.delete(id)
+  }
+
+  #invitesOf(channel: ChannelId): Invite[] {
+    return [...this.#invites.values()].filter((invite) => invite.channel === channel)
   }
 
   #all(): Channel[] {

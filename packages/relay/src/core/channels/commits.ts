@@ -14,7 +14,7 @@ import {
   type Welcome,
 } from '@static/protocol/relay'
 import type { ChannelId, StoreRequest, StoreResult, Time, Unpaid, WelcomeFields } from '../../ports.ts'
-import { CommitRates } from '../commit-rates.ts'
+import { CommitRates, isReader } from '../commit-rates.ts'
 import type { Outcome } from '../io.ts'
 import type { PendingRequest } from '../pending-request.ts'
 import type { Quota, Unit } from '../quota.ts'
@@ -71,7 +71,7 @@ export class Commits {
       groupInfo: value.groupInfo,
       now: effects.now,
     }
-    this.#store(request, 'commit', store, (outcome) => {
+    const answer = (outcome: Outcome<Exclude<StoreResult<'commit'>, Unpaid>>): void => {
       if (outcome.ok && 'refused' in outcome.value && outcome.value.refused === 'epoch_mismatch') {
         return request.refuse({ ...outcome.value, retryAfterMs: this.#backoff(channel) })
       }
@@ -79,7 +79,8 @@ export class Commits {
       if (!result) return
       const [index, head] = [BigInt(result.index), BigInt(result.head)]
       request.answer({ case: 'sendCommit', value: message(SendCommitResponseSchema, { index, head }) })
-    })
+    }
+    this.#countInChannel(request, channel, () => this.#store(request, 'commit', store, answer))
   }
 
   reject(request: PendingRequest, value: RejectCommitRequest): void {
@@ -129,9 +130,11 @@ export class Commits {
     const signed = rosterBytes({ channelId, slot, index, hash, agentIds })
     if (!crypto.verify(request.caller.publicKey, signed, signature))
       throw wrong('`signature` is not a valid signature of the sender')
-    effects.store('resetRoster', store, (outcome) => {
-      if (!accepted(request, outcome)) return
-      request.answer({ case: 'resetRoster', value: message(ResetRosterResponseSchema, {}) })
+    this.#countInChannel(request, channel, () => {
+      effects.store('resetRoster', store, (outcome) => {
+        if (!accepted(request, outcome)) return
+        request.answer({ case: 'resetRoster', value: message(ResetRosterResponseSchema, {}) })
+      })
     })
   }
 
@@ -148,9 +151,11 @@ export class Commits {
       welcome: welcomeFields(value.welcome),
       now: effects.now,
     }
-    this.#store(request, 'welcome', store, (outcome) => {
-      if (!accepted(request, outcome)) return
-      request.answer({ case: 'sendWelcome', value: message(SendWelcomeResponseSchema, {}) })
+    this.#countInChannel(request, channel, () => {
+      this.#store(request, 'welcome', store, (outcome) => {
+        if (!accepted(request, outcome)) return
+        request.answer({ case: 'sendWelcome', value: message(SendWelcomeResponseSchema, {}) })
+      })
     })
   }
 
@@ -163,6 +168,24 @@ export class Commits {
     for (const [channel, { since }] of this.#contention) {
       if (this.#context.effects.monotonic - since > CONTENTION_MS) this.#contention.delete(channel)
     }
+  }
+
+  /**
+   * Continues once the request was counted towards the channel's rate. If the caller does not read the channel, the store
+   * is asked first whether it is a member: anyone else could use up the rate with the channel's id alone.
+   */
+  #countInChannel(request: PendingRequest, channel: ChannelId, then: () => void): void {
+    if (isReader(request, channel)) return then()
+    const { effects } = this.#context
+    const query = { agent: request.caller.agent, channels: [channel], after: undefined, limit: 1 }
+    effects.store('resume', query, (outcome) => {
+      const result = accepted(request, outcome)
+      if (!result) return
+      const isMember = result.standings.some((standing) => !('refused' in standing) && !standing.removed)
+      const wait = isMember ? this.#rates.takeChannel(channel, effects.monotonic) : 0
+      if (wait > 0) return request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
+      then()
+    })
   }
 
   /** Calls the store. If the operation must be paid for, calls it again with units of the payer's quota. */

@@ -29,6 +29,7 @@ export function create(context: Context, request: StoreRequest<'create'>): Store
     ended: undefined,
     cursor: start,
     welcome: undefined,
+    earlier: undefined,
   }
   placeMember(channel, owner)
   touchMember(context, channel, owner)

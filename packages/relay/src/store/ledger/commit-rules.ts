@@ -122,8 +122,12 @@ export function judgeWelcomes(
   }
   const full = welcomes.find(({ agent }) => rows.countWelcomes(channel, agent) >= MAX_WAITING)
   if (!full) return undefined
-  const message = `Agent ${full.agent} already has ${MAX_WAITING} pending Welcomes from this account's channels, the limit.`
-  return refuse('rate_limited', message)
+  // Not `rate_limited`: nobody knows when the agent comes online, and a sender that retries would hold up its channel.
+  return refuse(
+    'not_allowed',
+    `Agent ${full.agent} already has ${MAX_WAITING} pending Welcomes from this account's channels, the limit. ` +
+      'Add it once it has joined some of these channels, or remove it from some of them.',
+  )
 }
 
 function hasRepeats(agents: readonly AgentId[]): boolean {

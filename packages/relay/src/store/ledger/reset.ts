@@ -3,13 +3,23 @@
  * Earlier declarations, votes and undone commits no longer count.
  */
 import { MAX_MEMBERS, toHex } from '@static/protocol'
-import type { AgentId, Done, Position, Refusal, StoreRequest } from '../../ports.ts'
-import { type Context, admit, isRefusal, noteAction, refuse, touch, touchMember } from './context.ts'
+import type { AgentId, Done, Refusal, StoreRequest } from '../../ports.ts'
+import {
+  type Context,
+  admit,
+  isRefusal,
+  noteAction,
+  refuse,
+  senderOf,
+  touch,
+  touchMember,
+  touchSender,
+} from './context.ts'
 import { positionAt } from './log.ts'
 import { letGo } from './retention.ts'
 import { hold } from './room.ts'
 import { TURN_BYTES } from './rows.ts'
-import { type Channel, type Member, findMember, forgetMember, onRoster, placeMember } from './state.ts'
+import { type Channel, type Member, type Turn, findMember, forgetMember, onRoster, placeMember } from './state.ts'
 import { dropWelcome } from './welcomes.ts'
 
 /** Sets the roster to exactly the agents that the owner names. */
@@ -55,19 +65,29 @@ function drop(context: Context, channel: Channel, agent: AgentId): void {
 /** Puts an agent on the roster if it is not there. One that has left stays off it until a commit removes it. */
 function admitAgain(context: Context, channel: Channel, agent: AgentId): boolean {
   const known = findMember(channel, agent)
-  const { from, cursor } = known ?? lastStay(context, channel, agent)
-  const left = known?.ended?.notice ? { ...known.ended, pending: true } : undefined
+  const { from, cursor, ended } = known ?? lastStay(context, channel, agent)
+  const left = ended?.notice ? { ...ended, pending: true } : undefined
   const welcome = known?.welcome
-  const member: Member = { agent, from, adder: undefined, welcomed: true, ended: left, cursor, welcome }
+  const fields = { adder: undefined, welcomed: true, ended: left, cursor, welcome, earlier: undefined }
+  const member: Member = { agent, from, ...fields }
   placeMember(channel, member)
   touchMember(context, channel, member)
   return !onRoster(known) && !left
 }
 
-/** Where an agent resumes whose membership was undone: after the commit that added it, else after the last entry. */
-function lastStay({ rows }: Context, channel: Channel, agent: AgentId): { from: number; cursor: Position } {
-  let added: Position | undefined
-  for (const { adds, position } of rows.turnsFrom(channel, agent, 0)) if (adds) added = position
-  const cursor = added ?? channel.last
-  return { from: cursor.index, cursor }
+/**
+ * Where an agent resumes whose membership was undone: where it was, with its counter; if that is not known, after the
+ * commit that added it, else after the last entry.
+ */
+function lastStay(context: Context, channel: Channel, agent: AgentId): Pick<Member, 'from' | 'cursor' | 'ended'> {
+  let added: Turn | undefined
+  for (const turn of context.rows.turnsFrom(channel, agent, 0)) if (turn.adds) added = turn
+  if (!added?.undone) {
+    const cursor = added?.position ?? channel.last
+    return { from: cursor.index, cursor, ended: undefined }
+  }
+  const sender = senderOf(channel, agent)
+  sender.counter = added.undone.counter
+  touchSender(context, channel, sender)
+  return added.undone.member
 }

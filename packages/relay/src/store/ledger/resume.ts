@@ -80,6 +80,10 @@ export function ack(context: Context, { agent, positions }: StoreRequest<'ack'>)
       dropWelcome(context, channel, agent)
       member.welcome = undefined
       touchMember(context, channel, member)
+      if (member.earlier !== undefined) {
+        member.earlier = undefined
+        letGo(context, channel)
+      }
     }
     moveCursor(context, channel, member, index)
     context.rows.settle()

@@ -5,6 +5,7 @@
  */
 import type { AgentId, StoreRequest, StoreResult, Time } from '../../ports.ts'
 import { type Context, touch, touchMember, touchSender } from './context.ts'
+import { expireInvites } from './invites.ts'
 import { positionAt } from './log.ts'
 import { type Channel, type Member, findMember, forgetMember, isAwaited, lowestCursor, unawaited } from './state.ts'
 import { hold, keepSearches } from './room.ts'
@@ -102,7 +103,7 @@ export function sweep(context: Context, { now }: StoreRequest<'sweep'>): StoreRe
   }
   rows.expireIds(now - retention.messageIdMs)
   expireWelcomes(context, now - retention.entryMs)
-  rows.expireInvites(now, now - ENDED_INVITE_MS)
+  expireInvites(context, now - ENDED_INVITE_MS)
   rows.purge()
   return { removed: SWEEP_ENTRIES - budget.entries }
 }

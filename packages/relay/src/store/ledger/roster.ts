@@ -13,6 +13,7 @@ import {
   type Slot,
   type Snapshot,
   type Turn,
+  awaitedFrom,
   findMember,
   forgetMember,
   isConfirmed,
@@ -33,9 +34,13 @@ export interface LeftOut {
 }
 
 /** Records a turn and applies it to its agent. */
-export function takeTurn(context: Context, channel: Channel, fields: Omit<Turn, 'before' | 'rejected'>): void {
+export function takeTurn(
+  context: Context,
+  channel: Channel,
+  fields: Omit<Turn, 'before' | 'rejected' | 'undone'>,
+): void {
   const before = snapshot(channel, fields.agent)
-  const turn = { ...fields, rejected: false, before }
+  const turn = { ...fields, rejected: false, before, undone: undefined }
   context.rows.putTurn(channel, turn)
   hold(context, channel, TURN_BYTES)
   become(context, channel, fields.agent, outcome(turn, before))
@@ -67,8 +72,9 @@ export function readableStay(rows: Rows, channel: Channel, member: Member): Memb
 /** Replays an agent's turns without one of them. Changes nothing. */
 export function leaveOut(rows: Rows, channel: Channel, turn: Turn): LeftOut {
   const { agent, position } = turn
-  const turns: Turn[] = [{ ...turn, rejected: true }]
   const before = snapshot(channel, agent)
+  const undone = before?.member.from === position.index ? before : undefined
+  const turns: Turn[] = [{ ...turn, rejected: true, undone }]
   let replayed = turn.before
   for (const next of rows.turnsFrom(channel, agent, position.index + 1)) {
     // From here on, nothing differs from what is stored.
@@ -102,6 +108,7 @@ function outcome(
         ended: undefined,
         cursor: position,
         welcome: undefined,
+        earlier: before && awaitedFrom(before.member),
       },
       counter: 0,
     }
@@ -137,10 +144,10 @@ function latest(replayed: Snapshot | undefined, stored: Snapshot | undefined): S
 }
 
 function become(context: Context, channel: Channel, agent: AgentId, after: Snapshot | undefined): void {
-  const from = findMember(channel, agent)?.from
-  // A Welcome for another membership is useless.
-  if (from !== after?.member.from) dropWelcome(context, channel, agent)
-  if (after) placeMember(channel, { ...after.member })
+  // A Welcome for another membership, or for one that has ended, is useless.
+  const keeps = findMember(channel, agent)?.from === after?.member.from && !after?.member.ended
+  if (!keeps) dropWelcome(context, channel, agent)
+  if (after) placeMember(channel, { ...after.member, welcome: keeps ? after.member.welcome : undefined })
   else forgetMember(channel, agent)
   touchMember(context, channel, { agent })
   const counter = after?.counter ?? 0

@@ -152,6 +152,8 @@ export interface Rows {
   invite(id: string): Invite | undefined
   putInvite(invite: Invite): void
   countActiveInvites(channel: Channel, now: Time): number
-  /** Deletes invites that ended before `since`. A revoked invite ends at the first call that finds it revoked. */
-  expireInvites(now: Time, since: Time): void
+  /** Deletes the invites of a channel that were ended longest ago, until at most `kept` invites are left. */
+  dropEndedInvites(channel: Channel, now: Time, kept: number): void
+  /** Deletes at most `limit` invites that expired before `since`. */
+  expireInvites(since: Time, limit: number): void
 }

@@ -30,6 +30,11 @@ export interface Member {
   cursor: Position
   /** The index at which the log starts for its pending Welcome. */
   welcome: number | undefined
+  /**
+   * The cursor of an earlier membership that it had not read to its end, until it acknowledges its Welcome. Kept because
+   * any member can add an agent again, and the owner can undo that.
+   */
+  earlier: number | undefined
 }
 
 /** Counters and flags of an agent that has acted: its share of the log, its bar. They outlive its membership. */
@@ -129,6 +134,8 @@ export interface Turn {
   readonly rejected: boolean
   /** The agent's state before it, ignoring rejected commits. */
   readonly before: Snapshot | undefined
+  /** The membership that it began, when the commit was rejected. A reset of the roster can bring it back. */
+  readonly undone: Snapshot | undefined
 }
 
 /** Changes since a channel was last stored. A member or sender that is listed but has no record was deleted. */
@@ -294,15 +301,25 @@ export function isAwaited({ cursor, ended, welcomed }: Member): boolean {
   return welcomed && ended !== undefined && ended.notice === undefined && cursor.index < ended.position.index
 }
 
+/** The lowest cursor of an agent's ended memberships that it has not read to their end; undefined if there is none. */
+export function awaitedFrom(member: Member): number | undefined {
+  return member.earlier ?? (isAwaited(member) ? member.cursor.index : undefined)
+}
+
 /** Entries up to this index are no longer needed by any member, current or removed. */
 export function unawaited(channel: Channel): number {
   if (channel.awaited === undefined) {
     channel.awaited = Infinity
     for (const member of channel.former.values()) {
-      if (isAwaited(member)) channel.awaited = Math.min(channel.awaited, member.cursor.index)
+      channel.awaited = Math.min(channel.awaited, awaitedFrom(member) ?? Infinity)
     }
   }
-  return Math.min(channel.acked, channel.awaited)
+  let needed = Math.min(channel.acked, channel.awaited)
+  for (const { earlier, from } of channel.members.values()) {
+    // Once all entries before `from` have expired, nothing of an earlier membership is left.
+    if (earlier !== undefined && channel.base.index < from) needed = Math.min(needed, earlier)
+  }
+  return needed
 }
 
 /** The lowest cursor of the roster. */

@@ -57,6 +57,7 @@ export type MemberRow = readonly [
   cursorHash: Bytes,
   cursorSlot: number,
   welcome: number | null,
+  earlier: number | null,
   ...ending: EndingRow,
 ]
 
@@ -87,7 +88,7 @@ export type HeaderRow = readonly [
   hash: Bytes,
 ]
 
-/** A row of `invites`, without its end. */
+/** A row of `invites`. */
 export type InviteRow = readonly [
   id: string,
   channel: Bytes,
@@ -170,7 +171,7 @@ export function channelRow(channel: ChannelFields): ChannelRow {
 
 /** A member. */
 export function readMember(row: MemberRow): Member {
-  const [, agent, from, adder, welcomed, cursorIndex, cursorHash, cursorSlot, welcome, ...ending] = row
+  const [, agent, from, adder, welcomed, cursorIndex, cursorHash, cursorSlot, welcome, earlier, ...ending] = row
   return {
     agent: toHex(agent),
     from,
@@ -178,6 +179,7 @@ export function readMember(row: MemberRow): Member {
     welcomed: welcomed === 1,
     cursor: { index: cursorIndex, hash: cursorHash, slot: cursorSlot },
     welcome: welcome ?? undefined,
+    earlier: earlier ?? undefined,
     ended: readEnding(ending),
   }
 }
@@ -194,7 +196,7 @@ function readEnding([index, hash, slot, at, notice, pending]: EndingRow): Ending
 
 /** A member's row. */
 export function memberRow(channelId: string, member: Member): MemberRow {
-  const { agent, from, adder, welcomed, cursor, welcome, ended } = member
+  const { agent, from, adder, welcomed, cursor, welcome, earlier, ended } = member
   return [
     fromHex(channelId),
     fromHex(agent),
@@ -205,6 +207,7 @@ export function memberRow(channelId: string, member: Member): MemberRow {
     cursor.hash,
     cursor.slot,
     welcome ?? null,
+    earlier ?? null,
     ended?.position.index ?? null,
     ended?.position.hash ?? null,
     ended?.position.slot ?? null,

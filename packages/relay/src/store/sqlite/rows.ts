@@ -302,16 +302,20 @@ export class SqliteRows implements Rows {
   }
 
   putInvite(invite: Invite): void {
-    this.#statements.putInvite.run(...sealed(inviteRow(invite)), invite.revoked ? null : invite.expiresAt)
+    this.#statements.putInvite.run(...sealed(inviteRow(invite)))
   }
 
   countActiveInvites({ id }: Channel, now: Time): number {
     return (this.#statements.countActiveInvites.get(fromHex(id), now) as unknown as [number])[0]
   }
 
-  expireInvites(now: Time, since: Time): void {
-    this.#statements.expireInvites.run(since)
-    this.#statements.endInvites.run(now)
+  dropEndedInvites({ id }: Channel, now: Time, kept: number): void {
+    const [count] = this.#statements.countInvites.get(fromHex(id)) as unknown as [number]
+    if (count > kept) this.#statements.dropEndedInvites.run(fromHex(id), now, count - kept)
+  }
+
+  expireInvites(since: Time, limit: number): void {
+    this.#statements.expireInvites.run(since, limit)
   }
 
   #groupInfo(channel: number, index: number): Uint8Array {

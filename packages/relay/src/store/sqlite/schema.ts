@@ -84,6 +84,7 @@ const TABLES = `
     cursor_hash BLOB NOT NULL,
     cursor_slot INTEGER NOT NULL,
     welcome INTEGER,
+    earlier INTEGER,
     ended_index INTEGER,
     ended_hash BLOB,
     ended_slot INTEGER,
@@ -181,11 +182,11 @@ const TABLES = `
     max_uses INTEGER NOT NULL,
     uses INTEGER NOT NULL,
     revoked INTEGER NOT NULL,
-    checksum INTEGER NOT NULL,
-    ends_at INTEGER
+    checksum INTEGER NOT NULL
   ) STRICT;
   CREATE INDEX invites_of ON invites (channel);
-  CREATE INDEX ending_invites ON invites (ends_at);
+  CREATE INDEX open_invites ON invites (channel, expires_at) WHERE revoked = 0 AND uses < max_uses;
+  CREATE INDEX expiring_invites ON invites (expires_at);
 `
 
 /** Page cache in KiB: the ids of busy senders should fit. */

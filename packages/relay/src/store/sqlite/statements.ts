@@ -4,7 +4,7 @@
  */
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
 
-const MEMBER = `SELECT channel_id, agent, added, adder, welcomed, cursor_index, cursor_hash, cursor_slot, welcome, ended_index, ended_hash,
+const MEMBER = `SELECT channel_id, agent, added, adder, welcomed, cursor_index, cursor_hash, cursor_slot, welcome, earlier, ended_index, ended_hash,
   ended_slot, ended_at, notice, pending, checksum FROM members`
 const SENDER =
   'SELECT agent, counter, barred, acted, seen, hour, free, commit_bytes, bytes, entries, checksum FROM senders'
@@ -38,9 +38,10 @@ const SQL = {
   saveChannel: `UPDATE channels SET last_index = ?, last_hash = ?, head = ?, base_index = ?, base_hash = ?,
     base_slot = ?, bytes = ?, oldest_at = ?, guest_day = ?, guest_count = ?, owner_commit = ?, settled = ?,
     first_slot = ?, slot_at = ?, hour = ?, adds = ?, commit_bytes = ?, due = ?, checksum = ? WHERE number = ?`,
-  saveMember: `INSERT INTO members VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+  saveMember: `INSERT INTO members VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT DO UPDATE SET added = excluded.added, adder = excluded.adder, welcomed = excluded.welcomed, cursor_index = excluded.cursor_index,
     cursor_hash = excluded.cursor_hash, cursor_slot = excluded.cursor_slot, welcome = excluded.welcome,
+    earlier = excluded.earlier,
     ended_index = excluded.ended_index, ended_hash = excluded.ended_hash, ended_slot = excluded.ended_slot,
     ended_at = excluded.ended_at, notice = excluded.notice, pending = excluded.pending, checksum = excluded.checksum`,
   dropMember: 'DELETE FROM members WHERE channel = ? AND agent = ?',
@@ -121,11 +122,16 @@ const SQL = {
     WHERE at <= ? ORDER BY at, sequence LIMIT ?`,
   invite: `SELECT id, channel, agent, admission_key, expires_at, max_uses, uses, revoked, checksum
     FROM invites WHERE id = ?`,
-  putInvite: 'INSERT OR REPLACE INTO invites VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
-  countActiveInvites: `SELECT count(*) FROM invites
-    WHERE channel = ? AND revoked = 0 AND expires_at > ? AND uses < max_uses`,
-  expireInvites: 'DELETE FROM invites WHERE ends_at <= ?',
-  endInvites: 'UPDATE invites SET ends_at = min(?, expires_at) WHERE ends_at IS NULL',
+  putInvite: 'INSERT OR REPLACE INTO invites VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)',
+  // Does not visit ended invites.
+  countActiveInvites: `SELECT count(*) FROM invites INDEXED BY open_invites
+    WHERE channel = ? AND revoked = 0 AND uses < max_uses AND expires_at > ?`,
+  countInvites: 'SELECT count(*) FROM invites WHERE channel = ?',
+  // Replacing a row gives it a new rowid, so the order is that of the last change.
+  dropEndedInvites: `DELETE FROM invites WHERE rowid IN (SELECT rowid FROM invites INDEXED BY invites_of
+    WHERE channel = ? AND (revoked = 1 OR uses >= max_uses OR expires_at <= ?) ORDER BY rowid LIMIT ?)`,
+  expireInvites: `DELETE FROM invites WHERE rowid IN
+    (SELECT rowid FROM invites WHERE expires_at <= ? ORDER BY expires_at, rowid LIMIT ?)`,
 }
 
 export type Statements = Readonly<Record<keyof typeof SQL, StatementSync>>
