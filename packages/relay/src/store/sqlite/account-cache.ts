@@ -33,7 +33,7 @@ export class AccountCache {
     const { id, mode } = account
     const row = this.#statements.allotment.get(id, mode)
     const record = row ? readAllotment(account, intact(row, `account ${id}`) as AllotmentRow) : newAccount(account)
-    const [bytes] = this.#statements.heldBytes.get(id, mode) as unknown as [number]
+    const [bytes] = this.#statements.heldBytes.get(id, mode, id, mode) as unknown as [number]
     record.bytes = bytes
     this.#accounts.set(keyOf(account), record)
     return record

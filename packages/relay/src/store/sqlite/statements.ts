@@ -22,8 +22,8 @@ const SQL = {
   allotment: `SELECT account, mode, channel_bytes, account_bytes, told_at, checksum FROM accounts
     WHERE account = ? AND mode = ?`,
   putAllotment: 'INSERT OR REPLACE INTO accounts VALUES (?, ?, ?, ?, ?, ?)',
-  heldBytes: `SELECT (SELECT coalesce(sum(bytes), 0) FROM channels WHERE account = ?1 AND mode = ?2)
-    + (SELECT coalesce(sum(bytes), 0) FROM dropped WHERE account = ?1 AND mode = ?2)`,
+  heldBytes: `SELECT (SELECT coalesce(sum(bytes), 0) FROM channels WHERE account = ? AND mode = ?)
+    + (SELECT coalesce(sum(bytes), 0) FROM dropped WHERE account = ? AND mode = ?)`,
   named: 'SELECT id FROM channels WHERE account = ? AND mode = ? AND name = ?',
   countChannels: 'SELECT count(*) FROM channels WHERE account = ? AND mode = ?',
   channelsOf: `SELECT channel_id FROM members
@@ -75,13 +75,13 @@ const SQL = {
     RETURNING length(welcome)`,
   purgeGroupInfos: `DELETE FROM group_infos WHERE rowid IN (SELECT rowid FROM group_infos WHERE channel = ? LIMIT ?)
     RETURNING length(group_info)`,
-  purgeTurns: `DELETE FROM turns WHERE channel = ?1
-    AND (agent, entry) IN (SELECT agent, entry FROM turns WHERE channel = ?1 LIMIT ?2) RETURNING length(record)`,
+  purgeTurns: `DELETE FROM turns WHERE (channel, agent, entry) IN
+    (SELECT channel, agent, entry FROM turns WHERE channel = ? LIMIT ?) RETURNING length(record)`,
   purgeSlots: `DELETE FROM slots WHERE rowid IN (SELECT rowid FROM slots WHERE channel = ? LIMIT ?)
     RETURNING length(record)`,
   purgeIds: 'DELETE FROM ids WHERE key IN (SELECT key FROM ids WHERE key >= ? AND key < ? LIMIT ?) RETURNING 0',
-  purgeSenders: `DELETE FROM senders WHERE channel = ?1
-    AND agent IN (SELECT agent FROM senders WHERE channel = ?1 LIMIT ?2) RETURNING 0`,
+  purgeSenders: `DELETE FROM senders WHERE (channel, agent) IN
+    (SELECT channel, agent FROM senders WHERE channel = ? LIMIT ?) RETURNING 0`,
 
   // ---- Log ----
   addEntry: 'INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
