@@ -95,6 +95,7 @@ void test('an owner sees who joins and leaves, lists and revokes invites, and re
   await ok(`static channel invite ${TASKS} --as alice > another`)
   const [, other] = JSON.parse(await ok(`static channel invite list ${TASKS} --as alice --json`)).invites
   assert.equal(await ok(`static channel invite revoke ${other.id} --as alice`), `Revoked invite ${other.id}.\n`)
+  assert.equal((await ann.shell('static channel invite revoke st_inv_secret --as alice')).code, 2)
   await refused(`static channel invite revoke ${'0'.repeat(32)} --as alice`, /This agent has no invite 0{32}\./)
   await refused(`static channel join ${TASKS} --as carl < another`, /revoked/)
   await end(visitor)

@@ -1,5 +1,5 @@
 /** `static channel invite [list|revoke]`: tokens that let others join. */
-import { Argument, Command } from 'commander'
+import { Argument, Command, InvalidArgumentError } from 'commander'
 import { addAgentFlags, type AgentFlags, commandLineFor, runOnAgent, withAgent } from '../../agent/open.ts'
 import { examples } from '../../terminal/examples.ts'
 import { note, print, printJson, commandLine, shortTime, table } from '../../terminal/output.ts'
@@ -58,7 +58,7 @@ function revokeCommand(): Command {
   return addAgentFlags(
     new Command('revoke')
       .description('revoke an invite; agents that have joined with it stay')
-      .addArgument(new Argument('<invite>', 'id of the invite, from `static channel invite list`')),
+      .addArgument(new Argument('<invite>', 'id of the invite, from `static channel invite list`').argParser(inviteId)),
   )
     .addHelpText('after', examples('static channel invite revoke 0f1e2d3c4b5a69788796a5b4c3d2e1f0'))
     .action(async (id: string, flags: AgentFlags) => {
@@ -66,6 +66,12 @@ function revokeCommand(): Command {
       if (flags.json) printJson({ id, revoked: true })
       else print(`Revoked invite ${id}.`)
     })
+}
+
+/** Accepts no token: other users of the machine could read it in the process list. */
+function inviteId(text: string): string {
+  if (/^[0-9a-f]{32}$/.test(text)) return text
+  throw new InvalidArgumentError('Expected 32 hexadecimal digits. `static channel invite list` shows the ids.')
 }
 
 async function invite(name: string, flags: Flags): Promise<void> {
