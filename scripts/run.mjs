@@ -122,12 +122,15 @@ function handOver(binary, words) {
   // A terminal also sends Ctrl-C to the child; this process only waits for it to finish.
   process.on('SIGINT', () => {})
   for (const signal of ['SIGTERM', 'SIGHUP']) process.on(signal, () => child.kill(signal))
-  // If npm is killed, no signal reaches this process, but it gets another parent.
-  const parent = process.ppid
-  const watch = setInterval(() => process.ppid !== parent && child.kill('SIGTERM'), 500)
-  watch.unref()
+  if (task === 'start') endWithParent(child)
   child.on('error', (error) => fail(`Cannot start Node: ${error.message}`))
   child.on('exit', (code, signal) => process.exit(code ?? (signal === 'SIGINT' ? 130 : 1)))
+}
+
+/** If npm is killed, no signal reaches this process, but it gets another parent: the server must not stay behind. */
+function endWithParent(child) {
+  const parent = process.ppid
+  setInterval(() => process.ppid !== parent && child.kill('SIGTERM'), 500).unref()
 }
 
 function say(text) {

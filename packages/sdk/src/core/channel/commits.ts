@@ -37,7 +37,7 @@ export interface CommitJob {
    * The agents that join with invites, encoded by the layer above. Reported to it on adoption, also after a restart.
    */
   joiners?(): readonly string[]
-  /** How long in total the relay may defer it, if not as long as any other. */
+  /** How long in total the relay may defer it; by default as long as any other commit. */
   readonly maxWaitMs?: number | undefined
   /** When the relay first deferred it, if it is created again. */
   readonly deferredSince?: number | undefined
