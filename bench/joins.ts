@@ -1,10 +1,10 @@
 /**
  * How long it takes to fill a channel, and what it costs: guests that join by one token all at once, `addMembers` of
- * many, and a member that replaces its keys. The owner is this process, the relay `static up`, the guests share a third
- * process, so on few cores their work is most of the time: each member follows each commit.
+ * many, and a member that replaces its keys. The owner is this process, the relay `static up`, the guests share five
+ * processes, so on few cores their work is most of the time: each member follows each commit.
  * `STATIC_BENCH_JOINS=30,100` chooses the sizes; `STATIC_BENCH_PROFILE=1` writes CPU profiles.
  */
-import { fork } from 'node:child_process'
+import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -15,6 +15,7 @@ import { cpuMs, median } from './api/processor.ts'
 import type { Ask, Told } from './joins/messages.ts'
 
 const SIZES = (process.env['STATIC_BENCH_JOINS'] ?? '30,100,249').split(',').map(Number)
+const CROWDS = 5
 const ADDED = 240
 const ROTATING = 41
 const ROTATIONS = 9
@@ -23,12 +24,14 @@ const profile = process.env['STATIC_BENCH_PROFILE'] === undefined ? [] : ['--cpu
 using workspace = await makeWorkspace()
 await using system = await startSystem(workspace, profile)
 const { apiKey, ...connection } = system.connection('quic')
-const crowd = fork(
-  join(import.meta.dirname, 'joins/crowd.ts'),
-  [JSON.stringify({ ...connection, directory: workspace.directory('crowd') })],
-  { execArgv: [...profile] },
+const crowds = Array.from({ length: CROWDS }, (_, at) =>
+  fork(
+    join(import.meta.dirname, 'joins/crowd.ts'),
+    [JSON.stringify({ ...connection, directory: workspace.directory(`crowd-${at}`) })],
+    { execArgv: [...profile] },
+  ),
 )
-const ended = once(crowd, 'exit')
+const ended = new Map(crowds.map((crowd) => [crowd, once(crowd, 'exit')]))
 const owner = await StaticChannelManager.connect({
   ...connection,
   apiKey,
@@ -36,10 +39,17 @@ const owner = await StaticChannelManager.connect({
   dataDir: workspace.directory('owner'),
 })
 
-async function ask(question: Ask): Promise<Told> {
+/** Asks each process for its part of `count` guests. */
+async function askAll(count: number, question: (part: number) => Ask): Promise<readonly Told[]> {
+  const part = (at: number): number => Math.floor((count * (at + 1)) / CROWDS) - Math.floor((count * at) / CROWDS)
+  return await Promise.all(crowds.map((crowd, at) => ask(crowd, question(part(at)))))
+}
+
+async function ask(crowd: ChildProcess, question: Ask): Promise<Told> {
   const answer = once(crowd, 'message')
   crowd.send(question)
-  const [told] = (await Promise.race([answer, ended.then(() => [{ failure: 'The crowd has ended.' }])])) as [Told]
+  const gone = ended.get(crowd)?.then(() => [{ failure: 'A crowd has ended.' }])
+  const [told] = (await Promise.race([answer, gone])) as [Told]
   if (told.failure !== undefined) throw new Error(told.failure)
   return told
 }
@@ -49,14 +59,15 @@ interface Cost {
   readonly cpuSeconds: { readonly owner: number; readonly relay: number; readonly crowd: number }
 }
 
-/** How long something takes, and the CPU time of all three meanwhile. */
+/** How long something takes, and the CPU time of all processes meanwhile. */
 async function cost(work: () => Promise<unknown>): Promise<Cost> {
-  const pids = [process.pid, system.pid, crowd.pid ?? 0]
+  const pids = [process.pid, system.pid, ...crowds.map(({ pid }) => pid ?? 0)]
   const before = pids.map(cpuMs)
   const start = performance.now()
   await work()
   const seconds = (performance.now() - start) / 1000
-  const [mine = 0, relay = 0, guests = 0] = pids.map((pid, at) => (cpuMs(pid) - (before[at] ?? 0)) / 1000)
+  const [mine = 0, relay = 0, ...parts] = pids.map((pid, at) => (cpuMs(pid) - (before[at] ?? 0)) / 1000)
+  const guests = parts.reduce((sum, part) => sum + part, 0)
   const round = (value: number): number => Number(value.toFixed(2))
   return { seconds: round(seconds), cpuSeconds: { owner: round(mine), relay: round(relay), crowd: round(guests) } }
 }
@@ -73,7 +84,7 @@ function tell(name: string, value: unknown): void {
   console.log(name, JSON.stringify(value))
 }
 
-await ask({ type: 'connect', count: Math.max(...SIZES, ADDED) })
+await askAll(Math.max(...SIZES, ADDED), (count) => ({ type: 'connect', count }))
 tell(
   '11 channels',
   await cost(async () => {
@@ -85,17 +96,19 @@ for (const count of SIZES) {
   await owner.create(name)
   const token = await owner.invite(name, { maxUses: count })
   commits = 0
-  const spent = await cost(() => ask({ type: 'join', name, token, count }))
+  const spent = await cost(() => askAll(count, (part) => ({ type: 'join', name, token, count: part })))
   tell(`${count} joins`, { ...spent, commits })
 }
 {
   const name = 'bench/joins/rotating'
   await owner.create(name)
   const token = await owner.invite(name, { maxUses: ROTATING - 1 })
-  await ask({ type: 'join', name, token, count: ROTATING - 1 })
+  await askAll(ROTATING - 1, (count) => ({ type: 'join', name, token, count }))
+  const [first] = crowds
+  if (!first) throw new Error('There are no guests.')
   const times: number[] = []
   const total = await cost(async () => {
-    for (let at = 0; at < ROTATIONS; at++) times.push((await ask({ type: 'rotate', name })).milliseconds)
+    for (let at = 0; at < ROTATIONS; at++) times.push((await ask(first, { type: 'rotate', name })).milliseconds)
   })
   tell(`rotation at ${ROTATING} members`, { medianMs: Math.round(median(times)), ...total })
   const own: number[] = []
@@ -108,11 +121,11 @@ for (const count of SIZES) {
 }
 {
   const channel = await owner.create('bench/joins/added')
-  const { keyPackages } = await ask({ type: 'keyPackages', count: ADDED })
-  const bytes = keyPackages.map((text) => Buffer.from(text, 'base64'))
+  const told = await askAll(ADDED, (count) => ({ type: 'keyPackages', count }))
+  const bytes = told.flatMap(({ keyPackages }) => keyPackages).map((text) => Buffer.from(text, 'base64'))
   tell(`addMembers of ${ADDED}`, await cost(() => channel.addMembers(bytes)))
 }
 writeFileSync(join(import.meta.dirname, 'results/joins.json'), `${JSON.stringify(results, null, 2)}\n`)
 await owner.close()
-crowd.disconnect()
-await ended
+for (const crowd of crowds) crowd.disconnect()
+await Promise.all(ended.values())

@@ -12,7 +12,7 @@ async function connect(count: number): Promise<void> {
   while (agents.length < count) {
     const first = agents.length
     const batch = Array.from({ length: Math.min(DIALS, count - first) }, async (_, at) => {
-      const identity = `guest-${first + at}`
+      const identity = `guest-${process.pid}-${first + at}`
       const dataDir = join(options.directory, identity)
       return await StaticChannelManager.connect({ ...options, apiKey: null, identity, dataDir })
     })
