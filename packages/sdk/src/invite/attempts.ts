@@ -17,13 +17,11 @@ import { sha256 } from '../core/channel/history.ts'
 import type { Membership } from '../core/channel/membership.ts'
 import type { AgentId, AttemptRecord, ChannelId, SessionInfo } from '../ports.ts'
 import { refusalError, retryDelay } from '../session/refusal.ts'
+import { helloDelayMs } from './hello.ts'
 import { JOIN_NONCE_BYTES, sealRequest } from './join-request.ts'
 import { admissionProof, type InviteKeys, inviteKeys, welcomeTag } from './keys.ts'
 import { decodeToken, invalid, type InviteToken } from './token.ts'
 
-/** Delay before an unanswered hello is repeated. Doubles each time. */
-const HELLO_MS = 2000
-const LONGEST_HELLO_MS = 600_000
 /** The application is notified of a request that is deferred for this long. */
 const REPORTED_WAIT_MS = 2000
 
@@ -305,8 +303,8 @@ export class JoinAttempts {
   async #sayHello(membership: Membership, attempt: Attempt): Promise<void> {
     await membership.sender.send('hello', attempt.record.nonce)
     attempt.cancel?.()
-    const wait = Math.min(HELLO_MS * 2 ** attempt.hellos++, LONGEST_HELLO_MS)
-    attempt.cancel = this.#agent.context.later(wait, () => {
+    const waitMs = helloDelayMs(attempt.hellos++, membership.group?.members.size ?? 0)
+    attempt.cancel = this.#agent.context.later(waitMs, () => {
       const isOpen = this.#attempts.get(attempt.record.invite) === attempt
       if (isOpen && this.#membershipOf(attempt) === membership) this.#proceed(attempt)
     })
