@@ -41,7 +41,7 @@ export class Upkeep {
   /** Since when an entry was seen that no message has reported, and its index. */
   #unreportedSince: Time | undefined
   #unreportedIndex = 0
-  /** When this agent, as the owner, last confirmed the group's epoch. */
+  /** When this agent last showed its epoch. */
   #spokeAt: Time = 0
 
   constructor(context: Pick<AgentContext, 'now' | 'chance'>, channel: ChannelView, parts: UpkeepParts) {
@@ -92,7 +92,7 @@ export class Upkeep {
     this.check()
   }
 
-  /** As the owner: sends a heartbeat to confirm the group's epoch, since members may differ. At most once a minute. */
+  /** Sends a heartbeat that shows this agent's epoch, since members may differ. At most once a minute. */
   speak(): void {
     const { sender, standing } = this.#parts
     const now = this.#context.now()
