@@ -34,3 +34,17 @@ test('a flood of subjects uses bounded memory', () => {
   assert.equal(limiter.count('subject 0'), 0, 'the oldest was let go')
   assert.equal(limiter.count('subject 149999'), 1)
 })
+
+test('a /48 of IPv6 gets the limit of 16 addresses, however many it has', () => {
+  const limiter = new Limiter('demo', { limit: 2, seconds: 10 }, () => 0)
+  const subject = (net: number): string => `2001:db8:1:${net.toString(16)}::/64`
+  for (let net = 0; net < 32; net++) limiter.spend(subject(net), context())
+  const met = context()
+  assert.throws(() => limiter.spend(subject(99), met), { code: 'rate_limited' })
+  assert.equal(met.rates.at(-1)?.remaining, 0)
+  assert.throws(() => limiter.check(subject(99), context()), { code: 'rate_limited' })
+  limiter.spend('2001:db8:2:0::/64', context())
+  limiter.refund(subject(0))
+  limiter.spend(subject(99), context())
+  assert.throws(() => limiter.spend(subject(98), context()), { code: 'rate_limited' })
+})

@@ -1,3 +1,4 @@
+export { NETWORK_SHARES, networkLimit, networkOf } from './address.ts'
 export {
   CELL_BYTES,
   CELL_PAYLOAD_BYTES,

@@ -12,7 +12,7 @@ import type { Socket } from 'node:net'
 import type { SecureContextOptions } from 'node:tls'
 import type { FastifyServerFactoryHandler } from 'fastify'
 import { subjectOf } from '@static/node/address'
-import { StaticError } from '@static/protocol'
+import { networkLimit, networkOf, StaticError } from '@static/protocol'
 import { newId } from '../rules/id.ts'
 import type { Settings } from '../settings.ts'
 import { PROBLEM_TYPE, problemOf } from './problem.ts'
@@ -62,28 +62,37 @@ export function makeServer(
   // Also ends connections of clients that do not read their responses.
   server.timeout = settings.requestSeconds * 1000
   server.maxConnections = settings.connections
-  capPerAddress(server, settings.connectionsPerAddress)
+  capPerAddress(server, settings)
   // Without a listener Node responds to an unknown `Expect` header itself, without our headers. We ignore the header.
   server.on('checkExpectation', listener)
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => refuse(error, socket as Socket, apiUrl(), headers))
   return server
 }
 
-/** Limits the connections per address, so that one address cannot use up all sockets. */
-function capPerAddress(server: HttpServer | HttpsServer, most: number): void {
+/** Limits the connections per address and per /48, so that one client cannot use up all sockets. */
+function capPerAddress(
+  server: HttpServer | HttpsServer,
+  { connections, connectionsPerAddress }: Settings['http'],
+): void {
   const open = new Map<string, number>()
+  const count = (key: string, change: number): void => {
+    const left = (open.get(key) ?? 0) + change
+    if (left === 0) open.delete(key)
+    else open.set(key, left)
+  }
   server.on('connection', (socket: Socket) => {
     const address = subjectOf(socket.remoteAddress ?? '')
-    const count = (open.get(address) ?? 0) + 1
-    if (count > most) {
+    const network = networkOf(address)
+    const mostOfNetwork = networkLimit(connectionsPerAddress, connections)
+    const isCrowded = network !== undefined && (open.get(network) ?? 0) >= mostOfNetwork
+    if (isCrowded || (open.get(address) ?? 0) >= connectionsPerAddress) {
       socket.destroy()
       return
     }
-    open.set(address, count)
+    const keys = network === undefined ? [address] : [address, network]
+    for (const key of keys) count(key, 1)
     socket.once('close', () => {
-      const left = (open.get(address) ?? 1) - 1
-      if (left === 0) open.delete(address)
-      else open.set(address, left)
+      for (const key of keys) count(key, -1)
     })
   })
 }

@@ -3,7 +3,7 @@
  * table of bounded size, so a flood of addresses cannot use unbounded memory.
  */
 import { LRUCache } from 'lru-cache'
-import { StaticError } from '@static/protocol'
+import { networkLimit, networkOf, StaticError } from '@static/protocol'
 import type { Clock } from '../ports.ts'
 import type { Rate, Settings } from '../settings.ts'
 
@@ -29,7 +29,7 @@ interface RateWindow {
   readonly ends: number
 }
 
-/** One limit, counted for many subjects. */
+/** One limit, counted for many subjects. Where the subject is an IPv6 address, its /48 is counted, too. */
 export class Limiter {
   readonly #policy: string
   readonly #declaration: string
@@ -48,30 +48,32 @@ export class Limiter {
   spend(subject: string, context: RateContext): void {
     const now = this.#now()
     const window = this.#open(subject, now) ?? this.#start(subject, now)
-    if (window.count >= this.#rate.limit) throw this.#refusal(window, now, context)
-    window.count++
+    const full = this.#fullOf(subject, now)
+    if (full) throw this.#refusal(full, now, context)
+    this.add(subject)
     context.rates.push(this.#stateOf(window, now))
   }
 
   /** Counts one, even if the limit is reached. */
   add(subject: string): void {
     const now = this.#now()
-    const window = this.#open(subject, now) ?? this.#start(subject, now)
-    window.count++
+    for (const key of keysOf(subject)) (this.#open(key, now) ?? this.#start(key, now)).count++
   }
 
   /** Throws `rate_limited` if the limit is reached, without counting. */
   check(subject: string, context: RateContext): void {
     const now = this.#now()
-    const window = this.#open(subject, now)
-    if (window && window.count >= this.#rate.limit) throw this.#refusal(window, now, context)
-    context.rates.push(this.#stateOf(window, now))
+    const full = this.#fullOf(subject, now)
+    if (full) throw this.#refusal(full, now, context)
+    context.rates.push(this.#stateOf(this.#open(subject, now), now))
   }
 
   /** Undoes one that turned out not to count. */
   refund(subject: string): void {
-    const window = this.#open(subject, this.#now())
-    if (window && window.count > 0) window.count--
+    for (const key of keysOf(subject)) {
+      const window = this.#open(key, this.#now())
+      if (window && window.count > 0) window.count--
+    }
   }
 
   /** How many were counted in the current window. */
@@ -82,6 +84,14 @@ export class Limiter {
   state(subject: string): RateState {
     const now = this.#now()
     return this.#stateOf(this.#open(subject, now), now)
+  }
+
+  /** The window of a subject, or of its /48, in which the limit is reached. */
+  #fullOf(subject: string, now: number): RateWindow | undefined {
+    const { limit } = this.#rate
+    const [own, ofNetwork] = keysOf(subject).map((key) => this.#open(key, now))
+    if (own && own.count >= limit) return own
+    return ofNetwork && ofNetwork.count >= networkLimit(limit) ? ofNetwork : undefined
   }
 
   #open(subject: string, now: number): RateWindow | undefined {
@@ -113,6 +123,11 @@ export class Limiter {
     const retryAfter = state.resetSeconds
     return StaticError.of('rate_limited', `${reached} Retry in ${retryAfter} s.`, { retryAfter })
   }
+}
+
+function keysOf(subject: string): readonly string[] {
+  const network = networkOf(subject)
+  return network === undefined ? [subject] : [subject, network]
 }
 
 /** Every limit of the API. */

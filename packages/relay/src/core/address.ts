@@ -21,10 +21,8 @@ export function addressKey(address: string): string {
     while (groups.length + rest.length < 8) groups.push('0')
     groups.push(...rest)
   }
-  return groups
-    .slice(0, 4)
-    .map((group) => group.replace(/^0+(?=.)/, '').toLowerCase())
-    .join(':')
+  const network = groups.slice(0, 4).map((group) => group.replace(/^0+(?=.)/, '').toLowerCase())
+  return `${network.join(':')}::/64`
 }
 
 function twoBytes(group = ''): string {

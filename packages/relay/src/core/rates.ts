@@ -1,4 +1,5 @@
 /** Token buckets by key, in bounded memory. */
+import { NETWORK_SHARES, networkOf } from '@static/protocol'
 import type { Time } from '../ports.ts'
 
 interface Bucket {
@@ -38,4 +39,11 @@ export class Rates {
     bucket.tokens -= cost
     return 0
   }
+}
+
+/** Takes `cost` tokens of an address and, for IPv6, of its /48, which has more of them. Returns the wait. */
+export function takeFor(rates: Rates, address: string, now: Time, cost = 1): number {
+  const wait = rates.take(address, now, cost)
+  const network = networkOf(address)
+  return wait > 0 || network === undefined ? wait : rates.take(network, now, cost / NETWORK_SHARES)
 }

@@ -1,11 +1,12 @@
 /** The open streams and their limits: in total, per address, and without a session. */
+import { networkLimit, networkOf } from '@static/protocol'
 import type { Peer, StreamId } from '../ports.ts'
 import type { Settings } from '../settings.ts'
 import { addressKey } from './address.ts'
 import type { Effects } from './effects.ts'
 import type { StreamKind } from './io.ts'
 import { excessRefusal, redirectRefusal, type StreamLimit } from './limits.ts'
-import { Rates } from './rates.ts'
+import { Rates, takeFor } from './rates.ts'
 import { type Closing, closingMessage, type RefusalDetails, serverMessage } from './server-messages.ts'
 import type { Stream } from './stream.ts'
 
@@ -85,11 +86,10 @@ export class Streams {
     if (full) return excessRefusal(full.limit, full.value)
     if (this.#streams.size > this.#limits.total) return this.#beyond(stream, 'total')
     if (stream.peer.proxy && stream.proxyRevision === undefined) return undefined
-    const { streams, unopened } = this.#addresses.get(stream.address) ?? { streams: 0, unopened: 0 }
     const isCall = stream.kind === 'call'
-    const wait = (isCall ? this.#calls : this.#openings).take(stream.address, this.#effects.monotonic)
-    if (streams > this.#limits.perAddress) return this.#beyond(stream, 'perAddress')
-    if (unopened > this.#limits.unauthenticatedPerAddress) return this.#beyond(stream, 'unauthenticatedPerAddress')
+    const wait = takeFor(isCall ? this.#calls : this.#openings, stream.address, this.#effects.monotonic)
+    const crowd = this.#crowd(stream.address)
+    if (crowd) return this.#beyond(stream, crowd)
     if (wait === 0) return undefined
     const rate = isCall ? 'callsPerSecond' : 'openingsPerSecond'
     return this.#beyond(stream, rate, wait)
@@ -131,6 +131,18 @@ export class Streams {
     this.#removed(stream)
   }
 
+  /** The limit that the open streams of an address, or of its /48, exceed. */
+  #crowd(address: string): 'perAddress' | 'unauthenticatedPerAddress' | undefined {
+    const { total, perAddress, unauthenticatedPerAddress } = this.#limits
+    const none = { streams: 0, unopened: 0 }
+    const own = this.#addresses.get(address) ?? none
+    const all = this.#addresses.get(networkOf(address) ?? '') ?? none
+    if (own.streams > perAddress || all.streams > networkLimit(perAddress, total)) return 'perAddress'
+    const isFull =
+      own.unopened > unauthenticatedPerAddress || all.unopened > networkLimit(unauthenticatedPerAddress, total)
+    return isFull ? 'unauthenticatedPerAddress' : undefined
+  }
+
   #beyond({ address }: Stream, limit: StreamLimit, waitMs = 0): RefusalDetails {
     const value = this.#limits[limit]
     this.#effects.excess({ limit, value, address })
@@ -138,10 +150,13 @@ export class Streams {
   }
 
   #count({ address }: Stream, streams: number, unopened: number): void {
-    const counts = this.#addresses.get(address) ?? { streams: 0, unopened: 0 }
-    counts.streams += streams
-    counts.unopened += unopened
-    if (counts.streams > 0) this.#addresses.set(address, counts)
-    else this.#addresses.delete(address)
+    for (const key of [address, networkOf(address)]) {
+      if (key === undefined) return
+      const counts = this.#addresses.get(key) ?? { streams: 0, unopened: 0 }
+      counts.streams += streams
+      counts.unopened += unopened
+      if (counts.streams > 0) this.#addresses.set(key, counts)
+      else this.#addresses.delete(key)
+    }
   }
 }

@@ -80,6 +80,18 @@ test('addresses as the limits count them', () => {
   assert.equal(addressText(new Uint8Array()), undefined)
 })
 
+test('a /48 gets the streams and openings of 16 addresses, and never all streams of the relay', async (t) => {
+  const address = (net: number): string => `2001:db8:1:${net.toString(16)}::1`
+  const world = await openMemoryRelay(t, { settings: { streams: { total: 20, perAddress: 2 } } })
+  for (let net = 0; net < 15; net++) await Agent.connect(world.transport.wire('cbor', address(net)))
+  assert.deepEqual(await closing(await dial(world, address(99))), TURNED_AWAY)
+  await Agent.connect(world.transport.wire('cbor', '2001:db8:2::1'))
+  const rapid = await openMemoryRelay(t, { settings: { streams: { openingsPerSecond: 1, openingsBurst: 1 } } })
+  for (let net = 0; net < 16; net++) (await dial(rapid, address(net))).close()
+  assert.deepEqual(await closing(await dial(rapid, address(99))), TURNED_AWAY)
+  ;(await dial(rapid, '2001:db8:2::1')).close()
+})
+
 test('session openings are rate-limited per address', async (t) => {
   const world = await openMemoryRelay(t, { settings: { streams: { openingsPerSecond: 2, openingsBurst: 3 } } })
   for (let count = 0; count < 3; count++) (await dial(world, '198.51.100.1')).close()

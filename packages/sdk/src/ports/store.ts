@@ -83,6 +83,8 @@ export interface ChannelRecord {
   /** Whether the commit that must follow the first add to a single-member group is still due. */
   readonly rekeyDue: boolean
   readonly rekeyedAt: Time
+  /** When the relay first deferred replacing the keys until this agent gave up; 0 if it has not since the last success. */
+  readonly rekeyDeferredAt: Time
   readonly sentSinceRekey: number
   /** Set if members were shown different histories: the agent whose message revealed it. Sending has stopped. */
   readonly fork: AgentId | undefined
@@ -140,6 +142,7 @@ export interface LeaverRecord {
   readonly publicKey: Uint8Array
   /** Head of the log when it left. */
   readonly slot: number
+  /** None if the relay says that it left, but its notice is invalid. */
   readonly leafKeys: readonly Uint8Array[]
   readonly signature: Uint8Array
 }

@@ -454,3 +454,41 @@ for (const code of ['rate_limited', 'unavailable']) {
     assert.deepEqual([await last, alice.view], ['ok', bob.view])
   })
 }
+
+test('a re-key that the relay defers until it is given up is started again less and less often, also after restarts', async () => {
+  const stage = await Stage.start(['alice', 'bob'])
+  let alice = stage.player('alice')
+  const bob = stage.player('bob')
+  const attempts = new Map<string, number>()
+  const began = stage.now
+  stage.refuse = (_, body) => {
+    if (body.case !== 'sendCommit') return undefined
+    const id = Buffer.from(body.value.messageId).toString('hex')
+    if (!attempts.has(id)) attempts.set(id, Math.round((stage.now - began) / 60_000))
+    return { code: 'rate_limited' }
+  }
+  assert.equal(await tryRekey(stage, alice), 'rate_limited')
+  // As after a day: it is due.
+  alice.membership.become('joined', true)
+  await stage.advance(20 * 60_000, 10_000)
+  assert.deepEqual([...attempts.values()], [0, 2, 5, 9, 17])
+  for (let restarts = 0; restarts < 8; restarts++) {
+    alice = alice.restart()
+    await stage.advance(4 * 60_000, 10_000)
+  }
+  assert.deepEqual([...attempts.values()], [0, 2, 5, 9, 17, 33, 49])
+  // Messages wait for an attempt only while it lasts.
+  const sent = fate(alice.send('on'))
+  await stage.settle()
+  assert.deepEqual([await sent, await bob.take()], ['ok', ['on']])
+  stage.refuse = () => undefined
+  await stage.advance(20 * 60_000, 10_000)
+  assert.equal(alice.store.load().channels[0]?.record.rekeyDeferredAt, 0)
+  assert.deepEqual([alice.told('rekeyed').length, alice.view], [1, bob.view])
+})
+
+async function tryRekey(stage: Stage, player: Player): Promise<string> {
+  const rekeyed = fate(player.membership.upkeep.rekey())
+  await stage.advance(61_000, 1000)
+  return rekeyed
+}

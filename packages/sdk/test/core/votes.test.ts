@@ -183,7 +183,7 @@ test('a commit that no one can follow: the owner rejects it, and its next messag
   await say(all, bob, 'in the old epoch')
   assert.deepEqual([await ann.take(), await cid.take()], [['in the old epoch'], ['in the old epoch']])
   assert.deepEqual([stage.votes, stage.lifted], [[`ann ${slot}`, `ann ${next}`], []])
-  assert.deepEqual(heartbeats(stage), [ann.agentId])
+  assert.deepEqual(heartbeats(stage).toSorted(), [ann, bob, cid].map(({ agentId }) => agentId).toSorted())
   const last = mal.commit(GARBAGE)
   await stage.settle()
   assert.deepEqual(new Set(stage.votes.slice(2)), new Set([`ann ${last}`, `bob ${last}`, `cid ${last}`]))
@@ -234,6 +234,53 @@ test('a commit that the owner can follow: members that could not are not barred,
   await say(all, ann, 'the second word')
   assert.deepEqual(failures(ann, bob, cid), [undefined, undefined, 'mls_error'])
   assert.equal(ann.view, bob.view)
+})
+
+test('a commit that only the owner can follow: the members show it, and the owner learns who made it', async () => {
+  const all = await scene()
+  const { stage, ann, bob, cid, mal } = all
+  // Then bob has no node in common with cid or ann.
+  await rekey(all, cid)
+  const slot = mal.commit(await unreadableBy(mal, [bob, cid]))
+  const before = ann.epoch
+  await stage.settle()
+  assert.equal(ann.epoch, before + 1)
+  assert.deepEqual(new Set(heartbeats(stage)), new Set([bob.agentId, cid.agentId]))
+  const disputes = ann.told('commit_disputed')
+  assert.deepEqual(
+    disputes.map(({ sender, identity, slot: at, members }) => [
+      sender,
+      String(Buffer.from(identity)),
+      at,
+      members.length,
+    ]),
+    [
+      [mal.agentId, 'mal', slot, 1],
+      [mal.agentId, 'mal', slot, 2],
+    ],
+  )
+  assert.deepEqual(new Set(disputes[1]?.members), new Set([bob.agentId, cid.agentId]))
+  // It is a claim: no one is barred for it.
+  assert.deepEqual([stage.votes, bob.told('commit_disputed')], [[], []])
+})
+
+test('a member that was heard after a commit cannot dispute it, and repeating a claim reports nothing', async () => {
+  const all = await scene()
+  const { stage, ann, bob, mal } = all
+  const epoch = BigInt(ann.epoch)
+  await rekey(all, bob)
+  mal.say(mal.frame('followed'))
+  mal.put(ofEpoch(mal, epoch))
+  await stage.settle()
+  assert.deepEqual(ann.told('commit_disputed'), [])
+  await rekey(all, bob)
+  for (let round = 0; round < 3; round++) mal.put(ofEpoch(mal, epoch + 1n))
+  await stage.settle()
+  assert.deepEqual(
+    ann.told('commit_disputed').map(({ sender, members }) => [sender, members]),
+    [[bob.agentId, [mal.agentId]]],
+  )
+  assert.deepEqual([stage.votes, stage.lifted], [[], []])
 })
 
 test('after the owner’s message a commit of another epoch is a lie, and its committer stays barred', async () => {

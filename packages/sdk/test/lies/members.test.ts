@@ -198,6 +198,31 @@ test('23 a Leave from another channel, or from before she came back: reported, a
   assert.equal(channels[0].members().length, 3)
 })
 
+test('an agent that left with a notice of another leaf comes back, although the owner was restarted in between', async (t) => {
+  const world = LyingSystem.start(t)
+  const before = await world.agent('alice', { disk: true })
+  const [bob, carol] = await world.agents('bob', 'carol')
+  const { room, channels } = await world.channel([before, bob, carol])
+  const telling = event(before, 'roster_lie')
+  const slot = BigInt(room.view(bob.agentId).position.slot)
+  const { publicKey } = victim(world, 'bob', bob.agentId).key
+  const notice = create(LeaveNoticeSchema, { publicKey, slot, leafKeys: [], signature: new Uint8Array(64) })
+  room.view(bob.agentId).lie = (entry) => (entry.case === 'deliverLeave' ? [] : [entry])
+  room.append(leaving(room.channelId, bob.agentId, notice))
+  world.relay.deliver()
+  await telling
+  await before.close()
+  const alice = await world.agent('alice', { disk: true })
+  const again = alice.channel(NAME)
+  await again.catchUp()
+  // The relay's word alone removes no one, also after the restart.
+  assert.equal(again.members().length, 3)
+  const adding = event(carol, 'members_changed', ({ added }) => added.includes(bob.agentId))
+  await again.addMember(await bob.generateKeyPackage())
+  assert.deepEqual((await adding).removed, [bob.agentId])
+  assert.equal(channels[2]!.members().length, 3)
+})
+
 test('29 a gap that hides a group change: the channel stops', async (t) => {
   for (const [claimed, commitLost, expected] of [
     [1, false, 'fork_detected'],

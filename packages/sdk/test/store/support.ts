@@ -62,6 +62,7 @@ export function channelRecord(fields: Partial<ChannelRecord> = {}): ChannelRecor
     ownHash: bytesOf('own hash'),
     rekeyDue: false,
     rekeyedAt: 1_700_000_000_000,
+    rekeyDeferredAt: 1_700_000_000_001,
     sentSinceRekey: 4,
     fork: undefined,
     broken: undefined,

@@ -82,6 +82,8 @@ function describe(event: Exclude<AgentEvent, { type: 'members_changed' | 'laggin
       if (event.reason === 'unfollowable')
         return `${event.channel}: this agent cannot follow a change by ${event.sender.slice(0, 8)}…. The owner's next message shows whether it did.`
       return `${event.channel}: skipped an invalid change by ${event.sender.slice(0, 8)}…: ${printable(event.reason)}`
+    case 'commit_disputed':
+      return `${event.channel}: ${event.members.length} member(s) could not follow a change by ${printable(Buffer.from(event.identity).toString())} (${event.sender.slice(0, 8)}…), or pretend so: ${event.members.map((id) => `${id.slice(0, 8)}…`).join(', ')}. They must leave and join again. If you do not trust ${event.sender.slice(0, 8)}…, remove it with \`static channel remove\`.`
     case 'commit_rejected':
       return `${event.channel}: the members rejected a change by ${event.sender.slice(0, 8)}….`
     case 'fork_detected':

@@ -3,7 +3,7 @@ import { message, type StaticError } from '@static/protocol'
 import { type AckRequest, AckResponseSchema, type ResumeRequest, ResumeResponseSchema } from '@static/protocol/relay'
 import type { Account, AgentId, ChannelId, StoreRequest, StoreResult } from '../../ports.ts'
 import type { PendingRequest } from '../pending-request.ts'
-import { Rates } from '../rates.ts'
+import { Rates, takeFor } from '../rates.ts'
 import { channelIdOf, numberOf, wrong } from '../request-fields.ts'
 import { type Body, refusalOf, tooOften, wireStanding } from '../server-messages.ts'
 import type { Session } from '../stream.ts'
@@ -105,7 +105,7 @@ export class Resumes {
     const { agent } = request.caller
     const { monotonic: now } = this.#context.effects
     const cost = Math.max(1, channelIds.length)
-    const wait = this.#rates.take(agent, now, cost) || this.#rates.take(request.stream.address, now, cost)
+    const wait = this.#rates.take(agent, now, cost) || takeFor(this.#rates, request.stream.address, now, cost)
     if (wait > 0) {
       const { resumedPerMinute } = this.#context.settings.rates
       request.refuse(tooOften(resumedPerMinute, 'resumed channels per agent and per address', wait))

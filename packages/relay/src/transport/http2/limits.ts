@@ -3,6 +3,7 @@ import type { ServerResponse } from 'node:http'
 import { constants, type Http2Session, type SecureServerOptions, type ServerHttp2Session } from 'node:http2'
 import type { Socket } from 'node:net'
 import { plainAddress, subjectOf } from '@static/node/address'
+import { networkLimit, networkOf } from '@static/protocol'
 import type { FullTransport } from '../../ports.ts'
 
 /** The limits of a port. Times are in milliseconds. */
@@ -202,7 +203,10 @@ export class Connections {
   #exceeded(tally: Tally, subject: string, most: (limit: number) => number): FullTransport | undefined {
     const { connections, connectionsPerAddress } = this.#limits
     if (tally.total >= most(connections)) return { limit: 'connections', value: connections }
-    if (tally.of(subject) < most(connectionsPerAddress)) return undefined
+    const network = networkOf(subject)
+    const isCrowded =
+      network !== undefined && tally.of(network) >= most(networkLimit(connectionsPerAddress, connections))
+    if (!isCrowded && tally.of(subject) < most(connectionsPerAddress)) return undefined
     return { limit: 'connectionsPerAddress', value: connectionsPerAddress }
   }
 
@@ -222,7 +226,7 @@ function refusedAtOnce(limit: number): number {
   return Math.max(LEAST_REFUSED, Math.ceil(limit * REFUSED_SHARE))
 }
 
-/** Counts connections, in total and by address. */
+/** Counts connections, in total, by address and by /48. */
 class Tally {
   total = 0
   readonly #counts = new Map<string, number>()
@@ -233,9 +237,12 @@ class Tally {
 
   add(subject: string, change: number): void {
     this.total += change
-    const count = this.of(subject) + change
-    if (count === 0) this.#counts.delete(subject)
-    else this.#counts.set(subject, count)
+    for (const key of [subject, networkOf(subject)]) {
+      if (key === undefined) return
+      const count = this.of(key) + change
+      if (count === 0) this.#counts.delete(key)
+      else this.#counts.set(key, count)
+    }
   }
 }
 

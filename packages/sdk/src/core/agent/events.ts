@@ -58,6 +58,22 @@ export type AgentEvent =
       readonly slot: number
       readonly reason: string
     }
+  /**
+   * To the owner: members still send in the epoch before a commit that this agent has followed. Either its committer
+   * made it unreadable for them, or they pretend; no one can prove which. They must leave and be added again. If the
+   * committer did it, remove it (`Channel.removeMember`). Emitted with the first such member, and whenever their number has
+   * doubled.
+   */
+  | {
+      readonly type: 'commit_disputed'
+      readonly channel: string
+      /** The committer, and its identity. */
+      readonly sender: AgentId
+      readonly identity: Uint8Array
+      /** The slot of the commit, as in the `commit_skipped` events of these members. */
+      readonly slot: number
+      readonly members: readonly AgentId[]
+    }
   /** The members have rejected a commit. Its sender cannot commit until the owner allows it again. */
   | { readonly type: 'commit_rejected'; readonly channel: string; readonly sender: AgentId }
   /** A member has seen a different history. Sending has stopped. Compare the results of `verify()`. */

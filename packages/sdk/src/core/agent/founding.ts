@@ -125,6 +125,7 @@ export function newChannel(
       ownHash: new Uint8Array(HASH_BYTES),
       rekeyDue: false,
       rekeyedAt: 0,
+      rekeyDeferredAt: 0,
       sentSinceRekey: 0,
       fork: undefined,
       broken: undefined,

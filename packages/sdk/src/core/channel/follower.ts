@@ -26,6 +26,7 @@ import type { AgentContext } from '../agent/context.ts'
 import { same } from '../bytes.ts'
 import type { Committer } from './committer.ts'
 import type { Pending } from './commits.ts'
+import { Disputes } from './disputes.ts'
 import { type GroupState, wipeEpoch } from './group-state.ts'
 import { type Difference, sha256 } from './history.ts'
 import type { ChannelView, Exclusive, Turn } from './host.ts'
@@ -94,6 +95,7 @@ export class Follower {
   readonly #parts: FollowerParts
   /** Members whose newer versions were reported to the application. */
   readonly #newer = new Set<AgentId>()
+  readonly #disputes = new Disputes()
 
   constructor(context: FollowerContext, channel: ChannelView, host: FollowerHost, parts: FollowerParts) {
     this.#context = context
@@ -186,6 +188,7 @@ export class Follower {
       const envelope = { sender, index, counter: Number(entry.counter), lastCounter }
       const { sender: member, plaintext, messageKey } = group.open(entry.ciphertext, envelope)
       const frame = decodeFrame(plaintext)
+      this.#disputes.heard(sender, group.facts.epoch)
       if (frame && same(frame.messageId, entry.messageId)) {
         return { frame, member, frameHash: sha256(plaintext), messageKey }
       }
@@ -194,7 +197,10 @@ export class Follower {
       isLimited = error.code === 'decryption_failure' && group.hasLostTrust(sender)
       const epoch = this.#context.engine.epochOf(entry.ciphertext)
       const isInPlace = Number(entry.slot) === history.position.slot
-      if (epoch !== undefined) this.#isElsewhere(group, epoch, { sender, isInPlace })
+      if (epoch !== undefined) {
+        this.#isElsewhere(group, epoch, { sender, isInPlace })
+        this.#behind(group, epoch, { sender, isInPlace })
+      }
     }
     this.#context.emit({ type: 'decryption_failure', channel: name, sender, index })
     if (isLimited) this.#context.emit({ type: 'sender_unreadable', channel: name, sender })
@@ -259,10 +265,12 @@ export class Follower {
         if (!result.next) return host.over()
         const added = result.added.filter(({ founder }) => !founder).map(({ agentId }) => toHex(agentId))
         const removed = result.removed.map(({ agentId }) => toHex(agentId))
+        this.#disputes.followed(group.facts.epoch, sender, Number(place.slot))
         return host.adopt(result.next, sender, added, removed)
       }
       case 'other_epoch':
         if (!this.#isElsewhere(group, result.epoch, place)) this.#skipped(group, place, 'other_epoch')
+        this.#behind(group, result.epoch, place)
         return
       case 'rejected':
         // Signed in this epoch, although invalid.
@@ -273,6 +281,8 @@ export class Follower {
         return
       case 'unfollowable':
         group.doubt(sender)
+        // Shows the owner that this agent has not followed, before the owner's next message ends the channel here.
+        if (!group.isOwner && place.isInPlace) this.#parts.upkeep.speak()
         return this.#skipped(group, place, 'unfollowable')
     }
   }
@@ -298,6 +308,16 @@ export class Follower {
       'The owner has followed different commits than this agent. Leave the channel and ask the owner to add you again.'
     this.#host.break(StaticError.of('mls_error', text))
     return true
+  }
+
+  /** As the owner: reports a member that has received the last commits and sends in the epoch before one of them. */
+  #behind(group: GroupState, epoch: bigint, { sender, isInPlace }: Pick<CommitPlace, 'sender' | 'isInPlace'>): void {
+    if (!group.isOwner || !isInPlace || !group.members.has(sender)) return
+    const dispute = this.#disputes.behind(sender, epoch)
+    const committer = dispute && group.members.get(dispute.sender)
+    if (!committer) return
+    const { identity } = committer
+    this.#context.emit({ type: 'commit_disputed', channel: this.#channel.name, identity, ...dispute })
   }
 
   /**

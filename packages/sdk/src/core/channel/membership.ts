@@ -144,7 +144,7 @@ export class Membership implements ChannelView {
     this.intake.start(position.index)
     this.#writer.touchEpoch()
     this.keepWelcome(used)
-    this.#standing.set({ state, rekeyedAt: this.#context.now(), leafKeys: [this.#group.leafKey] })
+    this.#standing.set({ state, rekeyedAt: this.#context.now(), rekeyDeferredAt: 0, leafKeys: [this.#group.leafKey] })
     for (const member of this.#group.members.values()) this.roster.meet(member)
   }
 
@@ -238,13 +238,14 @@ export class Membership implements ChannelView {
     this.#standing.set({
       state: state === 'founding' ? 'joined' : state,
       rekeyedAt: context.now(),
+      rekeyDeferredAt: 0,
       rekeyDue: purpose.rekeyDue || (rekeyDue && !purpose.rekeys),
     })
     if (purpose.rekeys) context.emit({ type: 'rekeyed', channel: this.name })
     this.#changed(context.agentId, adds.map(toHex), removes.map(toHex))
     for (const joiner of purpose.joiners) context.invites?.admitted(this.id, joiner)
     // Before anything else in the new epoch.
-    this.upkeep.check()
+    this.upkeep.retry()
     job?.done({ welcomes })
   }
 

@@ -16,14 +16,15 @@ type RosterContext = Pick<AgentContext, 'agentId' | 'pins' | 'emit' | 'later' | 
 /** Members remove an agent that has left after a random delay up to this, so that not all try at once. */
 const REMOVAL_SPREAD_MS = 5000
 
+/** In the record of an agent that has left according to the relay, but with an invalid notice. */
+const NO_NOTICE = { publicKey: new Uint8Array(), leafKeys: [], signature: new Uint8Array() }
+
 /** The roster of one channel. */
 export class Roster {
   readonly #context: RosterContext
   readonly #channel: ChannelView
   readonly #committer: Committer
   readonly #leavers: Map<AgentId, LeaverRecord>
-  /** Agents that have left according to the relay, but with an invalid notice. */
-  readonly #unproven = new Set<AgentId>()
   readonly #planned = new Map<AgentId, () => void>()
   #changes: Change[] = []
 
@@ -37,12 +38,13 @@ export class Roster {
   /** The notice of an agent that has left and is still in the group. */
   notice(agent: AgentId): LeaveNoticeFields | undefined {
     const leaver = this.#leavers.get(agent)
-    return leaver && noticeOf(leaver)
+    return leaver && isProven(leaver) ? noticeOf(leaver) : undefined
   }
 
   /** Whether the relay claims that a member has left, without a valid notice. It delivers nothing to that member. */
   isSaidToHaveLeft(agent: AgentId): boolean {
-    return this.#unproven.has(agent)
+    const leaver = this.#leavers.get(agent)
+    return leaver !== undefined && !isProven(leaver)
   }
 
   /** Pins the key of a member's identity, or reports that it differs from the pinned one. */
@@ -67,7 +69,7 @@ export class Roster {
     if (agent === context.agentId || !member) return
     if (!isLeaveOf(channelId, member, notice) || Number(notice.slot) !== head) {
       // The relay's claim removes no one. But if the agent wants to come back, the owner can replace its leaf.
-      this.#unproven.add(agent)
+      if (!this.#leavers.has(agent)) this.#keep({ agent, slot: head, ...NO_NOTICE })
       context.emit({
         type: 'roster_lie',
         channel: name,
@@ -82,14 +84,13 @@ export class Roster {
       leafKeys: notice.leafKeys.map((key) => Uint8Array.from(key)),
       signature: Uint8Array.from(notice.signature),
     }
-    this.#leavers.set(agent, leaver)
-    this.#changes.push({ type: 'putLeaver', id: this.#channel.id, leaver })
+    this.#keep(leaver)
     this.#plan(leaver)
   }
 
   /** Schedules the removal of agents that had left before this agent stopped. */
   resume(): void {
-    for (const leaver of this.#leavers.values()) this.#plan(leaver)
+    for (const leaver of this.#leavers.values()) if (isProven(leaver)) this.#plan(leaver)
   }
 
   /** Handles a commit that added and removed agents. */
@@ -98,7 +99,6 @@ export class Roster {
     for (const agent of [...removed, ...added]) {
       this.#planned.get(agent)?.()
       this.#planned.delete(agent)
-      this.#unproven.delete(agent)
       if (this.#leavers.delete(agent)) this.#changes.push({ type: 'dropLeaver', id, agent })
     }
     for (const agent of added) {
@@ -121,6 +121,11 @@ export class Roster {
     return changes
   }
 
+  #keep(leaver: LeaverRecord): void {
+    this.#leavers.set(leaver.agent, leaver)
+    this.#changes.push({ type: 'putLeaver', id: this.#channel.id, leaver })
+  }
+
   #plan(leaver: LeaverRecord): void {
     const context = this.#context
     const { agent } = leaver
@@ -141,6 +146,11 @@ export class Roster {
       group.members.has(agent) ? { removes: [fromHex(agent)], leaveNotices: [noticeOf(leaver)] } : undefined,
     )
   }
+}
+
+/** Whether an agent has signed that it left. Otherwise only the relay says so. */
+function isProven({ leafKeys }: LeaverRecord): boolean {
+  return leafKeys.length > 0
 }
 
 function noticeOf({ publicKey, slot, leafKeys, signature }: LeaverRecord): LeaveNoticeFields {

@@ -24,6 +24,12 @@ const REKEY_MS = 24 * 60 * 60 * 1000
 const REKEY_MESSAGES = 10_000
 /** Well below MOST_BURNT, where sending stops: a refused burst burns 64 at once. */
 const REKEY_BURNT = 512
+/**
+ * A rekey that the relay deferred until it was given up is started again after this time, then each time after as long
+ * as it has failed, up to the longest: messages and other commits wait for every attempt.
+ */
+const REKEY_AGAIN_MS = 60_000
+const REKEY_LONGEST_MS = 16 * REKEY_AGAIN_MS
 /** A heartbeat follows after this time, plus a random share of the spread, if no message has reported what was seen. */
 const HEARTBEAT_MS = 60_000
 const HEARTBEAT_SPREAD_MS = 15_000
@@ -36,12 +42,13 @@ export class Upkeep {
   /** Between 0 and 1. */
   readonly #share: number
   #rekeying: Promise<unknown> | undefined
-  /** Why the last rekey failed. It is not retried automatically before the next tick or session. */
+  /** Why the last rekey failed. It is not retried automatically before the next tick or session, or `#rekeyAgainAt`. */
   #failure: StaticError | undefined
+  #rekeyAgainAt: Time
   /** Since when an entry was seen that no message has reported, and its index. */
   #unreportedSince: Time | undefined
   #unreportedIndex = 0
-  /** When this agent, as the owner, last confirmed the group's epoch. */
+  /** When this agent last showed its epoch. */
   #spokeAt: Time = 0
 
   constructor(context: Pick<AgentContext, 'now' | 'chance'>, channel: ChannelView, parts: UpkeepParts) {
@@ -49,6 +56,9 @@ export class Upkeep {
     this.#channel = channel
     this.#parts = parts
     this.#share = context.chance()
+    this.#rekeyAgainAt = this.#nextRekey()
+    if (this.#isDeferred)
+      this.#failure = StaticError.of('unavailable', 'The relay deferred the replacement of the keys.')
   }
 
   /** Whether a commit without changes must follow before the last add is complete. */
@@ -71,6 +81,7 @@ export class Upkeep {
         .commit(() => ({}), { urgent: true })
         .then(resolve, (error: unknown) => {
           this.#failure = StaticError.from(error)
+          this.#defer(this.#failure)
           reject(error)
           // Messages that need new keys fail now.
           this.#parts.sender.retry()
@@ -86,13 +97,14 @@ export class Upkeep {
     if (this.isRekeyDue || sentSinceRekey >= REKEY_MESSAGES || burnt >= REKEY_BURNT) this.#rekeySoon()
   }
 
-  /** Allows a failed rekey to be retried. */
+  /** Allows a failed rekey to be retried, once it is due again. */
   retry(): void {
+    if (this.#isDeferred) return
     this.#failure = undefined
     this.check()
   }
 
-  /** As the owner: sends a heartbeat to confirm the group's epoch, since members may differ. At most once a minute. */
+  /** Sends a heartbeat that shows this agent's epoch, since members may differ. At most once a minute. */
   speak(): void {
     const { sender, standing } = this.#parts
     const now = this.#context.now()
@@ -107,7 +119,7 @@ export class Upkeep {
     const { intake, standing, sender } = this.#parts
     if (!intake.isOnline || standing.record.state !== 'joined' || standing.refusal()) return
     this.retry()
-    if (now - standing.record.rekeyedAt > REKEY_MS * (1 + this.#share / 10)) this.#rekeySoon()
+    if (!this.#failure && now - standing.record.rekeyedAt > REKEY_MS * (1 + this.#share / 10)) this.#rekeySoon()
     if (this.#unreportedSince === undefined || this.#channel.group?.members.size === 1) return
     if (now - this.#unreportedSince < HEARTBEAT_MS + this.#share * HEARTBEAT_SPREAD_MS) return
     this.#unreportedSince = undefined
@@ -129,6 +141,31 @@ export class Upkeep {
   /** This agent has sent a message, which reports what it has seen. */
   reported(): void {
     this.#unreportedSince = undefined
+  }
+
+  /** Whether the relay deferred the last rekey for so long that the next one must wait. */
+  get #isDeferred(): boolean {
+    if (this.#parts.standing.record.rekeyDeferredAt === 0) return false
+    const wait = this.#rekeyAgainAt - this.#context.now()
+    // A longer wait is from before the clock was set back.
+    return wait > 0 && wait <= REKEY_LONGEST_MS
+  }
+
+  #defer({ code }: StaticError): void {
+    if (code !== 'rate_limited' && code !== 'unavailable') return
+    const { standing } = this.#parts
+    const { rekeyDeferredAt } = standing.record
+    if (rekeyDeferredAt === 0) standing.set({ rekeyDeferredAt: this.#context.now() })
+    this.#rekeyAgainAt = this.#nextRekey()
+  }
+
+  /** When a deferred rekey is next due. Derived from when it was first deferred, so a restart does not hasten it. */
+  #nextRekey(): Time {
+    const since = this.#parts.standing.record.rekeyDeferredAt
+    const passed = Math.max(0, this.#context.now() - since)
+    let after = REKEY_AGAIN_MS
+    while (after <= passed && after < REKEY_LONGEST_MS) after *= 2
+    return since + (after > passed ? after : REKEY_LONGEST_MS * Math.ceil((passed + 1) / REKEY_LONGEST_MS))
   }
 
   #rekeySoon(): void {

@@ -60,6 +60,7 @@ export const CHANNEL: Table<ChannelRow> = {
     ownHash: BYTES,
     rekeyDue: FLAG,
     rekeyedAt: INTEGER,
+    rekeyDeferredAt: INTEGER,
     sentSinceRekey: INTEGER,
     fork: OPTIONAL_TEXT,
     broken: OPTIONAL_TEXT,

@@ -5,14 +5,14 @@
 import type { Readable } from 'node:stream'
 import type { DescMessage } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
-import { GRPC_PREFIX_BYTES } from '@static/protocol'
+import { GRPC_PREFIX_BYTES, networkLimit, networkOf } from '@static/protocol'
 import { decodeEnvelope } from '@static/protocol/envelope'
 
 /** As many values as a message of either wire form may contain. */
 const MOST_JSON_ITEMS = 65_536
 const COMPRESSED = 1
 
-/** Limits the bytes of bodies held at once, in total and for one address. */
+/** Limits the bytes of bodies held at once, in total, for one address and for one /48. */
 export class BodyBudget {
   readonly #most: number
   readonly #mostPerAddress: number
@@ -26,18 +26,30 @@ export class BodyBudget {
 
   /** Reserves more bytes; returns false if that would exceed a limit. */
   take(address: string, bytes: number): boolean {
-    const held = (this.#perAddress.get(address) ?? 0) + bytes
-    if (this.#held + bytes > this.#most || held > this.#mostPerAddress) return false
-    this.#held += bytes
-    this.#perAddress.set(address, held)
+    const network = networkOf(address)
+    const mostPerNetwork = networkLimit(this.#mostPerAddress, this.#most)
+    if (this.#held + bytes > this.#most || this.#heldBy(address) + bytes > this.#mostPerAddress) return false
+    if (network !== undefined && this.#heldBy(network) + bytes > mostPerNetwork) return false
+    this.#count(address, bytes)
     return true
   }
 
   give(address: string, bytes: number): void {
-    const held = (this.#perAddress.get(address) ?? 0) - bytes
-    this.#held -= bytes
-    if (held > 0) this.#perAddress.set(address, held)
-    else this.#perAddress.delete(address)
+    this.#count(address, -bytes)
+  }
+
+  #heldBy(key: string): number {
+    return this.#perAddress.get(key) ?? 0
+  }
+
+  #count(address: string, bytes: number): void {
+    this.#held += bytes
+    for (const key of [address, networkOf(address)]) {
+      if (key === undefined) return
+      const held = this.#heldBy(key) + bytes
+      if (held > 0) this.#perAddress.set(key, held)
+      else this.#perAddress.delete(key)
+    }
   }
 }
 
