@@ -69,6 +69,8 @@ function stage(folder: string): string[] {
   if (isCompiled) {
     renameSync(join(compiled, folder, 'src'), join(place, 'dist'))
     for (const ending of ['.js', '.d.ts'] as const) rmSync(join(place, built(INTERNAL, ending)), { force: true })
+    // Commands start with a JavaScript file, which the compiler leaves out.
+    for (const path of Object.values(own.bin ?? {})) cpSync(join(home, path), join(place, built(path, '.js')))
     finish(join(place, 'dist'))
   }
   for (const name of own.files ?? []) {
@@ -108,7 +110,7 @@ function withoutInternal(exports: Readonly<Record<string, string>>): Readonly<Re
 
 /** The path of a source file after compilation. */
 function built(path: string, ending: '.js' | '.d.ts'): string {
-  return path.replace(/^\.\/src\/(.*)\.ts$/, `./dist/$1${ending}`)
+  return path.replace(/^\.\/src\/(.*)\.[jt]s$/, `./dist/$1${ending}`)
 }
 
 /**

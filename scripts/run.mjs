@@ -11,7 +11,7 @@ const OLDEST_NODE = 24
 const root = resolve(dirname(fileURLToPath(import.meta.url)), '..')
 
 const TASKS = {
-  start: ['packages/cli/src/main.ts', 'up'],
+  start: ['packages/cli/src/main.js', 'up'],
   test: ['scripts/test.ts'],
   check: ['scripts/check.ts'],
   bench: ['scripts/bench.ts'],

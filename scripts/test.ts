@@ -12,6 +12,7 @@ const TESTS = ['tests/**/*.test.ts', 'packages/{cli,api,sdk}/test/**/*.test.ts',
 const TIMEOUT_MS = 300_000
 /** Files that are named may be run in their long form. */
 const LONG_TIMEOUT_MS = 7_200_000
+const PRELOAD = ['--import', resolve(import.meta.dirname, 'no-test-hook.mjs')]
 
 const root = resolve(import.meta.dirname, '..')
 const chosen = process.argv.slice(2)
@@ -33,6 +34,7 @@ async function runAll(files: readonly string[]): Promise<number> {
   const paths = files.map((file) => resolve(root, file))
   const events = runTests({
     files: paths,
+    execArgv: PRELOAD,
     concurrency: AT_ONCE,
     timeout: chosen.length > 0 ? LONG_TIMEOUT_MS : TIMEOUT_MS,
   })

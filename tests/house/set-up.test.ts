@@ -28,3 +28,23 @@ test('an unknown task is reported in one sentence', () => {
   assert.equal(status, 1)
   assert.match(text, /^Unknown task "nonsense"\. Known: start, test, check, bench/)
 })
+
+test('an uncaught error fails its test file, although node:test cannot follow promises', () => {
+  const script = `
+    const { test } = await import('node:test')
+    test('passes too early', async () => {
+      const thrown = Promise.withResolvers()
+      await null
+      setImmediate(() => {
+        setImmediate(() => thrown.resolve())
+        throw new Error('thrown outside of every test')
+      })
+      await thrown.promise
+    })`
+  const { NODE_TEST_CONTEXT: _, ...env } = process.env
+  const words = ['--import', resolve(root, 'scripts/no-test-hook.mjs'), '--input-type=module', '-e', script]
+  const done = spawnSync(process.execPath, words, { encoding: 'utf8', env })
+  assert.equal(done.status, 1)
+  assert.match(done.stdout, /pass 1\n/)
+  assert.match(done.stderr, /^Error: thrown outside of every test\n {4}at /)
+})

@@ -66,7 +66,7 @@ const WALLS = [
   ['packages/api/src/planted.ts', 'kysely'],
   ['packages/api/src/planted.ts', 'fastify'],
   ['packages/api/src/rules/planted.ts', '../db/store.ts'],
-  ['packages/api/src/routes/planted.ts', '../../../cli/src/main.ts'],
+  ['packages/api/src/routes/planted.ts', '../../../cli/src/program.ts'],
   ['packages/relay/src/planted.ts', '@static/api'],
   ['packages/relay/src/planted.ts', 'ts-mls'],
   ['packages/relay/src/planted.ts', '../../sdk/src/index.ts'],

@@ -12,7 +12,7 @@ import { certificates } from '@static/testkit/certificates'
 import { type Answer, type Client, makeClient } from '@static/testkit/server/client'
 import { QUICK } from '@static/testkit/server/settings'
 
-const MAIN = join(import.meta.dirname, '../src/main.ts')
+const MAIN = join(import.meta.dirname, '../src/main.js')
 const home = mkdtempSync(join(tmpdir(), 'static-admin-'))
 const data = join(home, 'data')
 const ca = join(home, 'ca.pem')

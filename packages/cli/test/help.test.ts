@@ -73,7 +73,7 @@ void test('--help shows the same whether commands are loaded or not, and loads n
   const few = (await makeProgram(['help'])).configureOutput({ writeOut: (text) => shown.push(text) })
   few.outputHelp()
   assert.equal(shown.join(''), help(''))
-  const main = join(import.meta.dirname, '../src/main.ts')
+  const main = join(import.meta.dirname, '../src/main.js')
   const hook = `import { registerHooks } from 'node:module'
     registerHooks({ load: (url, context, next) => (process.stderr.write(url + '\\n'), next(url, context)) })`
   const words = ['--import', `data:text/javascript,${encodeURIComponent(hook)}`, main, '--help']
@@ -81,6 +81,17 @@ void test('--help shows the same whether commands are loaded or not, and loads n
   assert.equal(stdout, shown.join(''))
   assert.match(stderr, /\/command-groups\.ts\n/)
   assert.doesNotMatch(stderr, /\/cli\/src\/commands\/|\/sdk\/|@bufbuild/)
+})
+
+void test('from the second start on, Node does not load its TypeScript support, which takes half of the time', async () => {
+  const hook = `process.on('exit', () => process.stderr.write(process.moduleLoadList.join('\\n')))`
+  const main = join(import.meta.dirname, '../src/main.js')
+  const words = ['--import', `data:text/javascript,${encodeURIComponent(hook)}`, main, '--version']
+  const env = { ...process.env, XDG_CACHE_HOME: home, NODE_COMPILE_CACHE: '' }
+  const [first, second] = [await run(process.execPath, words, { env }), await run(process.execPath, words, { env })]
+  assert.match(first.stderr, /internal\/deps\/amaro/)
+  assert.doesNotMatch(second.stderr, /internal\/deps\/amaro/)
+  assert.equal(first.stdout, second.stdout)
 })
 
 const program = new Command('static')

@@ -64,6 +64,8 @@ export function table(heading: readonly string[], rows: readonly (readonly strin
 
 /** Width in graphemes. */
 function widthOf(text: string): number {
+  // Creating a segmenter takes several milliseconds.
+  if (/^[ -~]*$/.test(text)) return text.length
   return [...new Intl.Segmenter().segment(text)].length
 }
 

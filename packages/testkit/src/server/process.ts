@@ -8,7 +8,7 @@ import { createInterface } from 'node:readline'
 import { text } from 'node:stream/consumers'
 
 /** The path of the command. */
-export const MAIN: string = resolve(import.meta.dirname, '../../../cli/src/main.ts')
+export const MAIN: string = resolve(import.meta.dirname, '../../../cli/src/main.js')
 const READY_WITHIN = 120_000
 
 /** How to run it. */
