@@ -64,16 +64,22 @@ export function installPackages(binary, level) {
   writeFileSync(stamp, level === 'run' ? running : everything)
 }
 
-/** Deletes machine code for other platforms from a folder, provided that there is some for this one. */
+/** Deletes machine code for other platforms from a folder. */
 function removeForeign(folder) {
   if (!existsSync(folder)) return
-  const platforms = readdirSync(folder).flatMap((name) => {
-    const [, system, machine] = /(?:^|\.)([a-z]+\d*)-(arm|arm64|ia32|x64)\b/.exec(name) ?? []
-    // Linux with musl also calls itself linux.
-    return system === undefined ? [] : [{ name, own: system.startsWith(process.platform) && machine === process.arch }]
-  })
-  if (!platforms.some(({ own }) => own)) return
-  for (const { name, own } of platforms) if (!own) rmSync(join(folder, name), { recursive: true, force: true })
+  const names = readdirSync(folder)
+  const own = ownBinaries(names)
+  for (const name of names) if (!own.includes(name)) rmSync(join(folder, name), { recursive: true, force: true })
+}
+
+/** The names without those of other platforms, or all of them if none is of this one. */
+export function ownBinaries(names) {
+  const systemOf = (name) => /(?:^|\.)([a-z]+\d*)-(arm|arm64|ia32|x64)\b/.exec(name)
+  // Linux with musl also calls itself linux.
+  const isOwn = ([, system, machine]) => system.startsWith(process.platform) && machine === process.arch
+  const systems = names.map(systemOf)
+  if (!systems.some((system) => system && isOwn(system))) return names
+  return names.filter((_, at) => !systems[at] || isOwn(systems[at]))
 }
 
 /** Runs npm in a folder. Only tests use its cache again, when they install the packed packages. */
