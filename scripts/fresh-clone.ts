@@ -10,7 +10,7 @@ import { delimiter, join, resolve } from 'node:path'
 import { createInterface } from 'node:readline'
 import { say } from './step.ts'
 
-/** Bytes on disk after `npm start`: Node itself is 221 million of them. */
+/** Bytes on disk after `npm start`. */
 const ROOM = 450e6
 
 const root = resolve(import.meta.dirname, '..')
@@ -87,9 +87,11 @@ function talk(url: string, relay: string): void {
     `echo 'choose a good one' | npx static signup --email you@example.com --password-stdin --api-url ${url} ${where}`,
   )
   shell(`npx static channel create ${name} --as alice`)
-  shell(`npx static channel invite ${name} --as alice | npx static channel join ${name} --as bob`)
-  shell(`echo 'hello alice' | npx static channel send ${name} --as bob`)
-  const heard = shell(`npx static channel listen ${name} --as alice --count 1`)
+  // Others can join only while alice listens.
+  const listens = `npx static channel listen ${name} --as alice --count 1 & listener=$!`
+  const joins = `npx static channel invite ${name} --as alice | npx static channel join ${name} --as bob`
+  const sends = `echo 'hello alice' | npx static channel send ${name} --as bob`
+  const heard = shell(`${listens}; { ${joins} && ${sends}; } >&2 && wait $listener || { kill $listener; exit 1; }`)
   if (heard !== 'hello alice\n') throw new Error(`Alice heard ${JSON.stringify(heard)}.`)
 }
 

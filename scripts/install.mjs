@@ -27,6 +27,8 @@ export function findNode(level) {
         `npm has no Node 26 for ${process.platform} ${process.arch}. Install Node ${OLDEST_NODE} or newer and try again.`,
       )
     }
+    // 70 MB of headers for compilers; nothing is compiled here.
+    rmSync(join(dirname(binary), '../include'), { recursive: true, force: true })
   }
   return binary
 }
