@@ -37,6 +37,7 @@ try {
   await startAgain('npm test')
   const changed = shell('git status --porcelain')
   if (changed !== '') throw new Error(`The installation changed files of the checkout:\n${changed}`)
+  say('Two agents talked; npm test added the rest; npm start installed nothing twice.')
 } catch (error) {
   process.stderr.write(`${(error as Error).message}\n`)
   process.exitCode = 1
