@@ -1,7 +1,7 @@
 /**
- * `npm run gen`: checks the relay's schema and generates its TypeScript code and docs/errors.md, without network
- * access.   --check   writes nothing, and fails if the committed files are out of date   --accept  makes the current
- * schema the baseline for later changes
+ * `npm run gen`: checks the relay's schema and generates its TypeScript code and pages of docs/, without network access.
+ * `--check` writes nothing, and fails if the committed files are out of date. `--accept` makes the current schema the
+ * baseline for later changes.
  *
  * `buf breaking` compares with proto/baseline.txtpb, a committed description of the schema that deployed peers use. A
  * git reference would need the history, which an archive or a shallow clone does not have. A breaking change thus shows
@@ -12,11 +12,16 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, 
 import { delimiter, join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { errorsMarkdown } from './errors-page.ts'
+import { typescriptReference } from './reference-page.ts'
 
 const root = resolve(import.meta.dirname, '..')
 const home = join(root, 'packages/protocol')
 const baseline = 'proto/baseline.txtpb'
-const errorsPage = 'docs/errors.md'
+/** Generated pages, by path. */
+const PAGES: Readonly<Record<string, () => string>> = {
+  'docs/errors.md': errorsMarkdown,
+  'docs/reference/typescript.md': typescriptReference,
+}
 
 const { values: flags } = parseArgs({ options: { check: { type: 'boolean' }, accept: { type: 'boolean' } } })
 
@@ -26,8 +31,7 @@ buf('breaking', '--against', baseline)
 if (flags.check === true) check()
 else {
   buf('generate', '--clean')
-  mkdirSync(join(root, 'docs'), { recursive: true })
-  writeFileSync(join(root, errorsPage), errorsMarkdown())
+  for (const [page, text] of Object.entries(PAGES)) writeFileSync(join(root, page), text())
 }
 
 /** Generates into a temporary folder and compares the result with the committed files. */
@@ -41,8 +45,10 @@ function check(): void {
     const found = files(join(home, 'src/gen'))
     const names = new Set([...wanted.keys(), ...found.keys()])
     const stale = [...names].filter((name) => wanted.get(name) !== found.get(name))
-    const page = join(root, errorsPage)
-    if (!existsSync(page) || readFileSync(page, 'utf8') !== errorsMarkdown()) stale.push(errorsPage)
+    for (const [page, text] of Object.entries(PAGES)) {
+      const path = join(root, page)
+      if (!existsSync(path) || readFileSync(path, 'utf8') !== text()) stale.push(page)
+    }
     if (stale.length > 0) fail(`Out of date: ${stale.join(', ')}. Run \`npm run gen\`.`)
   } finally {
     rmSync(folder, { recursive: true })

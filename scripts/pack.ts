@@ -21,6 +21,7 @@ interface Manifest {
   readonly bin?: Readonly<Record<string, string>>
   readonly files?: readonly string[]
   readonly scripts?: unknown
+  readonly dependencies?: unknown
   readonly devDependencies?: unknown
 }
 
@@ -83,13 +84,16 @@ function stage(folder: string): string[] {
     if (source !== undefined) cpSync(source, join(place, name))
   }
   const files = [...(own.files ?? []), ...(isCompiled ? ['dist'] : [])]
-  writeFileSync(join(place, 'package.json'), `${JSON.stringify(published(own, files), null, 2)}\n`)
+  writeFileSync(join(place, 'package.json'), `${JSON.stringify(published(own, files, isCompiled), null, 2)}\n`)
   return [place]
 }
 
-/** The published package.json: the package's own, with the licence of the repository and the compiled files. */
-function published(own: Manifest, files: readonly string[]): object {
-  const { scripts: _, devDependencies: __, exports = {}, bin, ...rest } = own
+/**
+ * The published package.json: the package's own, with the licence of the repository and the compiled files. The console
+ * is not compiled but built: its page contains what it depends on.
+ */
+function published(own: Manifest, files: readonly string[], isCompiled: boolean): object {
+  const { scripts: _, dependencies, devDependencies: __, exports = {}, bin, ...rest } = own
   const { license, repository } = house
   return {
     ...rest,
@@ -100,6 +104,7 @@ function published(own: Manifest, files: readonly string[]): object {
       path.endsWith('.ts') ? { types: built(path, '.d.ts'), default: built(path, '.js') } : path,
     ),
     files,
+    ...(isCompiled ? { dependencies } : {}),
   }
 }
 

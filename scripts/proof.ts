@@ -57,6 +57,10 @@ const PROOFS: Readonly<Record<string, Proof>> = {
       return node('lab/traffic/proof.ts', words)
     },
   },
+  clone: {
+    about: 'start a fresh clone with 450 MB of disk, let two agents talk, then add what tests need',
+    prove: (words) => node('scripts/fresh-clone.ts', words),
+  },
   repeat: {
     about: 'run every test file that starts processes, races or kills many times: [FILES…] [--times 20] [--load]',
     prove: (words) => node('scripts/repeat.ts', words),

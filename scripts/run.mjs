@@ -3,12 +3,9 @@
 // dependencies: it installs what the task needs, then starts the task with a Node that runs TypeScript.
 import { spawn, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
-import { dirname, join, relative, resolve } from 'node:path'
-import { fileURLToPath } from 'node:url'
-
-const OLDEST_NODE = 24
-const root = resolve(dirname(fileURLToPath(import.meta.url)), '..')
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { dirname, join, relative } from 'node:path'
+import { fail, findNode, installPackages, root, say } from './install.mjs'
 
 const TASKS = {
   start: ['packages/cli/src/main.js', 'up'],
@@ -24,44 +21,11 @@ const TASKS = {
 
 const [task = '', ...flags] = process.argv.slice(2)
 if (!(task in TASKS)) fail(`Unknown task "${task}". Known: ${Object.keys(TASKS).join(', ')}.`)
-const node = findNode()
-installPackages(node)
+const level = task === 'start' ? 'run' : 'test'
+const node = findNode(level)
+installPackages(node, level)
 buildConsole(node)
 handOver(node, [...TASKS[task], ...flags])
-
-/** The running Node if it is new enough, otherwise the one locked in scripts/node, downloaded once. */
-function findNode() {
-  if (Number(process.versions.node.split('.')[0]) >= OLDEST_NODE) return process.execPath
-  const home = join(root, 'scripts/node')
-  const binary = join(home, `node_modules/node-${process.platform}-${process.arch}/bin/node`)
-  if (!existsSync(binary)) {
-    say(`Node ${process.versions.node} is too old; downloading Node 26 from npm into scripts/node (once)`)
-    npm(process.execPath, home)
-    if (!existsSync(binary)) {
-      fail(
-        `npm has no Node 26 for ${process.platform} ${process.arch}. Install Node ${OLDEST_NODE} or newer and try again.`,
-      )
-    }
-  }
-  return binary
-}
-
-/** Installs the locked packages, unless they were installed from this exact lock file before. */
-function installPackages(binary) {
-  const stamp = join(root, 'node_modules/.static-stamp')
-  const lock = createHash('sha256')
-    .update(readFileSync(join(root, 'package-lock.json')))
-    .update(binary)
-    .digest('hex')
-  if (existsSync(stamp) && readFileSync(stamp, 'utf8') === lock) return
-  say('Installing the locked packages (once)')
-  npm(binary, root)
-  // Programs of the checkout, such as `npx static`, then use the same Node.
-  const link = join(root, 'node_modules/.bin/node')
-  rmSync(link, { force: true })
-  symlinkSync(binary, link)
-  writeFileSync(stamp, lock)
-}
 
 /** Builds the console, unless it was built from these exact sources and packages before. */
 function buildConsole(binary) {
@@ -82,28 +46,6 @@ function buildConsole(binary) {
   if (done.status !== 0) fail('Building the console failed; see the output of Vite above.')
   mkdirSync(dirname(stamp), { recursive: true })
   writeFileSync(stamp, wanted)
-}
-
-/** Runs `npm ci` in a folder, with its cache inside the checkout, so that nothing is written elsewhere. */
-function npm(binary, folder) {
-  const program = process.env.npm_execpath
-  if (!program) fail('npm_execpath is not set. Run this through npm: `npm start`, `npm test` or `npm run …`.')
-  const cache = join(root, '.cache/npm')
-  mkdirSync(cache, { recursive: true })
-  const words = [
-    program,
-    'ci',
-    '--prefix',
-    folder,
-    '--cache',
-    cache,
-    '--ignore-scripts',
-    '--no-audit',
-    '--no-fund',
-    '--loglevel=error',
-  ]
-  const done = spawnSync(binary, words, { cwd: folder, stdio: ['ignore', 'inherit', 'inherit'] })
-  if (done.status !== 0) fail('`npm ci` failed; see its output above.')
 }
 
 /** Runs the task with the same terminal, signals and exit code. */
@@ -131,13 +73,4 @@ function handOver(binary, words) {
 function endWithParent(child) {
   const parent = process.ppid
   setInterval(() => process.ppid !== parent && child.kill('SIGTERM'), 500).unref()
-}
-
-function say(text) {
-  process.stderr.write(`→ ${text}\n`)
-}
-
-function fail(text) {
-  process.stderr.write(`${text}\n`)
-  process.exit(1)
 }

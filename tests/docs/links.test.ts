@@ -6,7 +6,13 @@ import { test } from 'node:test'
 import { anchorsOf, linksOf, pages, proseOf, read, ROOT } from './markdown.ts'
 
 const others = readdirSync(ROOT).filter((name) => name.endsWith('.md') && name !== 'README.md')
-const all = [...pages(), ...others, ...(existsSync(join(ROOT, 'bench/README.md')) ? ['bench/README.md'] : [])]
+const reference = readdirSync(join(ROOT, 'docs/reference')).map((name) => `docs/reference/${name}`)
+const all = [
+  ...pages(),
+  ...reference,
+  ...others,
+  ...(existsSync(join(ROOT, 'bench/README.md')) ? ['bench/README.md'] : []),
+]
 
 test('every relative link points to a file, and to a heading in it', () => {
   const broken = all.flatMap((page) =>

@@ -2,20 +2,24 @@ export {
   AuthError,
   ChannelError,
   type ErrorCode,
+  type ErrorDetails,
   type ErrorJson,
   MlsError,
   QuotaExceededError,
   StaticError,
+  type TrafficProfileName,
   TransportError,
 } from '@static/protocol'
 export { type AddOptions, Channel, type PoisonMessages, type SendOptions } from './channel.ts'
 export { type JoinOffer, StaticClient } from './client.ts'
 export type { AgentEvent } from './core/agent/events.ts'
+export type { OfferPolicy } from './core/agent/offer-limits.ts'
 export type { HandleOptions } from './core/channel/handling.ts'
 export type { Receipt } from './core/channel/outbox.ts'
 export { type ChannelMember, Envelope, type PoisonMessage } from './envelope.ts'
 export type { IssuedInvite } from './invite/issued.ts'
 export { type InviteOptions, StaticChannelManager } from './manager.ts'
+export type { AgentId } from './ports.ts'
 export type { ClientOptions } from './settings.ts'
 export { type AgentIdentity, deleteAgent, readAgentIdentity } from './store/agent-directory.ts'
 export { addKeySlot, listKeySlots, removeKeySlot, replaceKeySlot } from './store/key-slots.ts'

@@ -15,8 +15,9 @@ export const PURPOSES = ['session', 'unary', 'refresh'] as const
 export type SessionPurpose = (typeof PURPOSES)[number]
 
 /** How the traffic of a session is shaped, from the one that hides the least to the one that hides the most. */
-export const TRAFFIC_PROFILES = ['off', 'standard', 'private', 'strict'] as const
-export type TrafficProfileName = (typeof TRAFFIC_PROFILES)[number]
+export const TRAFFIC_PROFILES: readonly TrafficProfileName[] = ['off', 'standard', 'private', 'strict']
+/** How much an agent hides of its traffic, the least first. */
+export type TrafficProfileName = 'off' | 'standard' | 'private' | 'strict'
 
 /** The profiles that an operator allows. */
 export interface TrafficRange {

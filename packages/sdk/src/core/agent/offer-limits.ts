@@ -8,8 +8,9 @@ import type { Membership } from '../channel/membership.ts'
 import type { Memberships } from './memberships.ts'
 
 /** Whose offers an agent accepts. `known`: agents whose key is pinned or that share a channel with this agent. */
-export const OFFER_POLICIES = ['anyone', 'known', 'none'] as const
-export type OfferPolicy = (typeof OFFER_POLICIES)[number]
+export type OfferPolicy = 'anyone' | 'known' | 'none'
+/** All policies. */
+export const OFFER_POLICIES: readonly OfferPolicy[] = ['anyone', 'known', 'none']
 
 /** Limits of pending offers: in total, per adder, and the bytes of their Welcomes. */
 export const MAX_OFFERS = 256
