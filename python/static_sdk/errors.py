@@ -103,6 +103,7 @@ CODES: Dict[str, Tuple[Type[StaticError], int, str, bool]] = {
     "invite_used_up": (ChannelError, 410, "runtime error:", False),
     "invite_revoked": (ChannelError, 410, "runtime error:", False),
     "identity_changed": (ChannelError, 409, "runtime error:", False),
+    "relay_rolled_back": (ChannelError, 409, "runtime error:", False),
     "quota_exceeded": (QuotaExceededError, 429, "runtime error:", False),
     "mls_error": (MlsError, 500, "MLS engine error:", False),
     "decryption_failure": (MlsError, 500, "MLS engine error:", False),

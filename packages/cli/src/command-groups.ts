@@ -25,7 +25,7 @@ export const GROUPS: readonly Group[] = [
         async () => (await import('./commands/proxy.ts')).proxyCommand(),
       ],
       admin: [
-        'administer accounts; needs access to the database',
+        'administer accounts and backups; needs access to the data directory',
         async () => (await import('./commands/admin.ts')).adminCommand(),
       ],
     },

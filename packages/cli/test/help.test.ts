@@ -40,7 +40,7 @@ function listed(page: string): string[] {
 void test('every command of the contract has a help page with an example, and every one that acts takes --json', () => {
   const expected = {
     '': 'up api relay proxy admin signup login logout whoami keys token usage console channel agent doctor completion help',
-    admin: 'accounts audit plan suspend resume migrate proxy-certificate help',
+    admin: 'accounts audit backup restore plan suspend resume migrate proxy-certificate help',
     'admin accounts': 'list find create invite reset-password close help',
     keys: 'list create revoke help',
     channel: 'create list members remove invite join send listen poison verify rotate reset-roster leave delete help',

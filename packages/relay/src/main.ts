@@ -91,6 +91,12 @@ export interface RunningRelay {
    * one after the other, because the library cannot swap it under open sessions.
    */
   renew(certificate: Certificate, namedCertificate?: Certificate): Promise<void>
+  /**
+   * Writes a copy of the database to a new file while it serves.
+   *
+   * Throws `unavailable` if the copy cannot be written, or if the store has no file to copy.
+   */
+  backup(path: string): Promise<void>
   /** Asks sessions to reconnect, finishes accepted requests, and closes everything. */
   close(): Promise<void>
 }
@@ -186,6 +192,10 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
       renew: async (fresh, freshNamed) => {
         await renew(fresh, freshNamed)
         expiry = expiryOf(fresh)
+      },
+      backup: async (path) => {
+        if (!store.backup) throw StaticError.of('unavailable', 'The store of this relay is not a file.')
+        await store.backup(path)
       },
       close,
     }

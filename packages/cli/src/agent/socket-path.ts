@@ -1,9 +1,8 @@
-/** The local socket of an agent, in its directory, which only its user can access. */
+/** A local socket in the directory of an agent or a server, which only its user can access. */
 import { closeSync, openSync } from 'node:fs'
 import { join } from 'node:path'
 import { StaticError } from '@static/protocol'
 
-const NAME = 'agent.sock'
 /** Longest socket path in bytes that all supported systems allow. */
 const LONGEST_PATH = 103
 
@@ -12,14 +11,17 @@ export interface SocketPath extends Disposable {
   readonly path: string
 }
 
+/** The socket files: of an agent, and of the relay of a server. */
+type SocketName = 'agent.sock' | 'relay.sock'
+
 /** The socket file. */
-export function socketFile(directory: string): string {
-  return join(directory, NAME)
+export function socketFile(directory: string, name: SocketName = 'agent.sock'): string {
+  return join(directory, name)
 }
 
 /** The path for `bind` and `connect`; if the real path is too long, one through a descriptor of the directory. */
-export function socketPath(directory: string): SocketPath {
-  const path = socketFile(directory)
+export function socketPath(directory: string, name: SocketName = 'agent.sock'): SocketPath {
+  const path = socketFile(directory, name)
   if (Buffer.byteLength(path) <= LONGEST_PATH) return { path, [Symbol.dispose]: () => {} }
   if (process.platform !== 'linux') {
     throw StaticError.of(
@@ -28,5 +30,5 @@ export function socketPath(directory: string): SocketPath {
     )
   }
   const descriptor = openSync(directory, 'r')
-  return { path: `/proc/self/fd/${descriptor}/${NAME}`, [Symbol.dispose]: () => closeSync(descriptor) }
+  return { path: `/proc/self/fd/${descriptor}/${name}`, [Symbol.dispose]: () => closeSync(descriptor) }
 }

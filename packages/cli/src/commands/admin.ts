@@ -1,4 +1,4 @@
-/** `static admin`: administration of accounts, directly in the database, and of certificates. */
+/** `static admin`: administration of accounts, directly in the database, of backups and of certificates. */
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { Argument, Command } from 'commander'
@@ -9,6 +9,7 @@ import { defaultDataDirectory, ensurePrivateDirectory } from '../server/data-dir
 import { examples } from '../terminal/examples.ts'
 import { accountsCommand } from './admin/accounts.ts'
 import { auditCommand } from './admin/audit.ts'
+import { backupCommand, restoreCommand } from './admin/backup.ts'
 import { accountArgument, addYesFlag, changeAccount, type ChangeFlags } from './admin/change.ts'
 import { addDatabaseFlags, type DatabaseFlags, openDatabase } from './admin/database.ts'
 
@@ -16,6 +17,8 @@ export function adminCommand(): Command {
   return new Command('admin')
     .addCommand(accountsCommand())
     .addCommand(auditCommand())
+    .addCommand(backupCommand())
+    .addCommand(restoreCommand())
     .addCommand(
       addYesFlag(addDatabaseFlags(new Command('plan')))
         .description('change the plan of an account')

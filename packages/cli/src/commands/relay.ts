@@ -7,6 +7,7 @@ import { addStateFlags } from '../server/flags.ts'
 import { givenCertificate } from '../server/certificate.ts'
 import { metricsTokenOf, readToken, textOf } from '../server/input-files.ts'
 import { logOf } from '../server/log-options.ts'
+import { serveRelayControl } from '../server/relay-control.ts'
 import { addRelayFlags, type RelayFlags } from '../server/relay-flags.ts'
 import { relayOptionsFrom } from '../server/relay-options.ts'
 import { runUntilStopped } from '../server/run-until-stopped.ts'
@@ -62,7 +63,8 @@ async function relay(flags: Flags): Promise<void> {
     metricsToken: await metricsTokenOf(flags),
     log: logOf(flags),
   })
-  runUntilStopped([running], () => givenCertificate(flags), [flags.cert, flags.key])
+  const control = await serveRelayControl(flags.dataDir, running)
+  runUntilStopped([running, control], () => givenCertificate(flags), [flags.cert, flags.key])
   const { name } = options
   const { grpcPort, quicPorts } = running
   process.stdout.write(

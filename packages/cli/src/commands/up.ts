@@ -10,6 +10,7 @@ import { type Certificate, givenCertificate } from '../server/certificate.ts'
 import { defaultDataDirectory, ensurePrivateDirectory } from '../server/data-dir.ts'
 import { addApiServerFlags, addStateFlags, type ApiServerFlags } from '../server/flags.ts'
 import { textOf } from '../server/input-files.ts'
+import { serveRelayControl } from '../server/relay-control.ts'
 import { addRelayFlags, type RelayFlags } from '../server/relay-flags.ts'
 import { relayOptionsFrom } from '../server/relay-options.ts'
 import { runUntilStopped } from '../server/run-until-stopped.ts'
@@ -62,7 +63,9 @@ async function up(flags: Flags): Promise<void> {
   relayIsReady = () => relay.isReady()
   // Servers close in reverse order: the relay first, because it returns its unused quota to the API.
   const renewRelay = async (fresh: Certificate): Promise<void> => relay.renew(fresh, await namedCertificate())
-  runUntilStopped([api, { renew: renewRelay, close: () => relay.close() }], certificate, [flags.cert, flags.key])
+  const control = await serveRelayControl(flags.dataDir, relay)
+  const servers = [api, { renew: renewRelay, close: () => relay.close() }, control]
+  runUntilStopped(servers, certificate, [flags.cert, flags.key])
   const { name } = relayOptions
   const addresses = {
     api_url: api.url,

@@ -2,7 +2,7 @@
  * The server's data directory and the secret files in it. Owner and mode keep out other users of the machine, but not
  * root or other programs of the same user.
  */
-import { type Stats, statSync } from 'node:fs'
+import { existsSync, type Stats, statSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { isAbsolute, join } from 'node:path'
 import {
@@ -17,6 +17,8 @@ import {
 import { StaticError } from '@static/protocol'
 
 const TRIES = 5
+/** In a directory while `static admin restore` fills it. */
+export const INCOMPLETE = 'restore.incomplete'
 const CANNOT_MAKE = ['EACCES', 'EPERM', 'EROFS', 'ENOENT']
 
 /** The default data directory of `static up`: `<XDG data>/static/server`. */
@@ -37,7 +39,7 @@ export function defaultDataDirectory(
  * automatically only in one with mode 0700.
  *
  * Throws `store_permissions` if others can write to it or it belongs to another user, `invalid_request` if it is not a
- * directory.
+ * directory, or a restore into it was interrupted.
  */
 export function ensurePrivateDirectory(path: string): void {
   let found: Stats
@@ -53,6 +55,11 @@ export function ensurePrivateDirectory(path: string): void {
   }
   if (!found.isDirectory()) throw notDirectory(path)
   checkAccess(path, found, { refused: 0o022, how: 'writable', chmod: '700' })
+  if (existsSync(join(path, INCOMPLETE))) {
+    throw invalid(
+      `A restore into ${path} was interrupted. Delete its content, then run \`static admin restore\` again.`,
+    )
+  }
   sweepDirectory(path)
 }
 

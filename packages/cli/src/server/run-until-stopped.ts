@@ -9,7 +9,8 @@ const LOOK_MS = 2000
 
 /** A running server. */
 export interface Running {
-  renew(certificate: Certificate): void | Promise<void>
+  /** Undefined if it has no certificate. */
+  readonly renew?: (certificate: Certificate) => void | Promise<void>
   close(): Promise<void>
 }
 
@@ -28,7 +29,7 @@ export function runUntilStopped(
   const renew = async (): Promise<void> => {
     const fresh = await certificate()
     // `certificate` throws for a pair that is only half replaced; the next check finds both files.
-    if (fresh) for (const server of servers) await server.renew(fresh)
+    if (fresh) for (const server of servers) await server.renew?.(fresh)
   }
   // One at a time: SIGHUP often comes together with the change of the files.
   let renewing = Promise.resolve()

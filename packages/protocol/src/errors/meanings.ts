@@ -47,6 +47,8 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, string>> = {
   invite_revoked: 'The owner revoked the invite, or removed an agent that had joined with it.',
   identity_changed:
     'The identity is known with a different key. Either its holder has a new data directory, or someone else is using the same identity.',
+  relay_rolled_back:
+    'The relay’s log of this channel ends before, or differs from, what this agent has read or sent. Most likely the operator has restored a backup of the relay; a relay that hides entries looks the same. What the agent has received stays readable.',
 
   quota_exceeded:
     'The account has sent all messages that its plan allows this month. A guest’s messages count against the owner of the channel.',

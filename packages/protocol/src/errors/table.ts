@@ -36,6 +36,7 @@ export type ErrorCode =
   | 'invite_used_up'
   | 'invite_revoked'
   | 'identity_changed'
+  | 'relay_rolled_back'
   | 'quota_exceeded'
   | 'mls_error'
   | 'decryption_failure'
@@ -340,6 +341,15 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorRow>> = {
       'Compare the fingerprint with its holder, then accept the new key.',
     ],
     GRPC.failedPrecondition,
+  ),
+  relay_rolled_back: channel(
+    409,
+    'Relay restored from an old backup',
+    [
+      'The relay has lost part of this channel’s log that this agent has read or sent, as after an old backup was restored.',
+      'Leave the channel and join again with a new invite token; the owner deletes the channel and creates it again.',
+    ],
+    GRPC.dataLoss,
   ),
 
   quota_exceeded: row(

@@ -336,6 +336,11 @@ export interface Store {
   run<Name extends StoreOperation>(name: Name, request: StoreRequest<Name>): Promise<StoreResult<Name>>
   /** Whether the engine can write. */
   healthy(): boolean
+  /**
+   * Writes a copy of everything stored to a new file, while operations go on. What was durable before the call is in it.
+   * Undefined if the engine has another way to make backups.
+   */
+  readonly backup?: ((path: string) => Promise<void>) | undefined
   /** Finishes all pending operations first. */
   close(): Promise<void>
 }

@@ -130,6 +130,38 @@ test('everything is restored when the file is opened again', async (t) => {
   assertChain(world.channel, (await world.read('alice', 0)).entries)
 })
 
+test('a backup has everything from before it, is a database of its own, and holds up no one', async (t) => {
+  const { path, open } = file(t)
+  const world = await open()
+  await world.found('alice', 'bob')
+  const ciphertext = Buffer.alloc(200_000, 'x')
+  // More than the backup copies at a time.
+  for (let sent = 0; sent < 40; sent++) accepted(await world.say('bob', { ciphertext }))
+  const copy = `${path}.copy`
+  let done = false
+  const copied = world.store.backup(copy).then(() => (done = true))
+  let meanwhile = 0
+  for (; !done; meanwhile++) accepted(await world.say('bob', { ciphertext }))
+  await copied
+  assert.ok(meanwhile > 1, 'messages were accepted during the backup')
+  await assert.rejects(world.store.backup(copy), rejectedWith('unavailable'))
+  assert.equal(statSync(copy).mode & 0o777, 0o600)
+  const { lastIndex } = (await world.resume('alice', [world.channel])).standings[0] as { lastIndex: number }
+  await world.store.close()
+
+  const db = new DatabaseSync(copy)
+  assert.deepEqual({ ...db.prepare('PRAGMA integrity_check').get() }, { integrity_check: 'ok' })
+  db.close()
+  const store = await openSqliteStore({ path: copy, retention: RETENTION }, () => undefined)
+  t.after(() => store.close())
+  const again = new ChannelFixture(store, [])
+  assert.deepEqual(store.deployment, world.store.deployment)
+  const [standing] = (await again.resume('alice', [world.channel])).standings
+  const restored = (standing as { lastIndex: number }).lastIndex
+  assert.ok(restored >= 41 && restored <= lastIndex, `${restored} of ${lastIndex} entries`)
+  assertChain(world.channel, (await again.read('alice', 0)).entries)
+})
+
 test('a second process gets an error that the file is in use', async (t) => {
   const { path, open } = file(t)
   const world = await open()

@@ -277,8 +277,8 @@ test('29 a message refused for a head that does not exist: it waits, and is sent
 
 test('29 a Resume that reports less, or more, than this agent knows: the channel stops', async (t) => {
   for (const [change, expected] of [
-    [{ lastIndex: 1n }, 'mls_error'],
-    [{ head: 0n }, 'mls_error'],
+    [{ lastIndex: 1n }, 'relay_rolled_back'],
+    [{ head: 0n }, 'relay_rolled_back'],
     [{ lastCounter: 99n }, 'store_rolled_back'],
     [{ cursor: create(PositionSchema, { index: 1000n, hash: new Uint8Array(32) }) }, 'store_rolled_back'],
   ] as const) {

@@ -2,7 +2,8 @@
  * Serves a database to another thread. All calls pending when it becomes free go into one transaction and are answered
  * in one message after the commit: one flush to disk for many callers.
  */
-import type { DatabaseSync } from 'node:sqlite'
+import { closeSync, openSync } from 'node:fs'
+import { backup, type DatabaseSync } from 'node:sqlite'
 import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads'
 import { StaticError } from '@static/protocol'
 import { type EngineStep, SqliteEngine } from './engine.ts'
@@ -19,6 +20,8 @@ import { openDatabase, readDeployment } from './schema.ts'
 /** Limits of one transaction. */
 const BATCH_CALLS = 256
 const BATCH_BYTES = 4_194_304
+/** Pages that a backup copies at a time; calls are served in between. */
+const BACKUP_PAGES = 256
 
 /** Opens the database and answers calls until it is closed; `onStep` is called at each step of the engine. */
 export function serveDatabase(port: MessagePort, options: WorkerOptions, onStep?: (step: EngineStep) => void): void {
@@ -34,11 +37,30 @@ export function serveDatabase(port: MessagePort, options: WorkerOptions, onStep?
   }
   const engine = new SqliteEngine(db, options.retention, onStep)
   const queue: Call[] = []
+  let copying = Promise.resolve()
   let closing = false
 
+  const copy = async (path: string): Promise<void> => {
+    let failed: string | undefined
+    try {
+      // SQLite would create it with the umask.
+      closeSync(openSync(path, 'ax', 0o600))
+      // Changes by this connection reach what is copied already, so the copy is complete however much is written.
+      await backup(db, path, { rate: BACKUP_PAGES })
+    } catch (error) {
+      failed = String(error)
+    }
+    post({ type: 'copied', path, failed })
+  }
   const take = (message: ToWorker): void => {
     if (message.type === 'calls') queue.push(...unpackCalls(message.parcel))
+    else if (message.type === 'backup') copying = copying.then(() => copy(message.path))
     else closing = true
+  }
+  const end = async (): Promise<void> => {
+    await copying
+    db.close()
+    port.close()
   }
   const work = (first: ToWorker): void => {
     take(first)
@@ -54,9 +76,7 @@ export function serveDatabase(port: MessagePort, options: WorkerOptions, onStep?
       post({ type: 'answers', parcel, healthy, transactions: transactions - before }, [parcel.bytes])
       for (const { name, request } of calls) if (name === 'sweep') engine.compact(request.now)
     }
-    if (!closing) return
-    db.close()
-    port.close()
+    if (closing) void end()
   }
   port.on('message', work)
   post({ type: 'ready', deployment: readDeployment(db) })

@@ -34,6 +34,7 @@ export interface SqliteStoreOptions {
 
 /** A store in a file. */
 export interface SqliteStore extends Store {
+  backup(path: string): Promise<void>
   /** Number of transactions; many operations share one. */
   readonly transactions: number
 }
@@ -73,6 +74,8 @@ class WorkerStore implements SqliteStore {
   #unsent: Waiting[] = []
   /** Sent, in the order of their answers. */
   readonly #waiting: Waiting[] = []
+  /** By the path of the copy. */
+  readonly #backups = new Map<string, PromiseWithResolvers<void>>()
   readonly #exited: Promise<void>
   #failure: StaticError | undefined
   #healthy = true
@@ -110,6 +113,16 @@ class WorkerStore implements SqliteStore {
     return this.#healthy && this.#failure === undefined
   }
 
+  backup(path: string): Promise<void> {
+    if (this.#failure) return Promise.reject(this.#failure)
+    const copied = Promise.withResolvers<void>()
+    this.#backups.set(path, copied)
+    // After the calls of this tick.
+    this.#send()
+    this.#post({ type: 'backup', path })
+    return copied.promise
+  }
+
   close(): Promise<void> {
     if (!this.#failure) {
       this.#send()
@@ -132,6 +145,14 @@ class WorkerStore implements SqliteStore {
   }
 
   #take(message: FromWorker): void {
+    if (message.type === 'copied') {
+      const { path, failed } = message
+      const copied = this.#backups.get(path)
+      this.#backups.delete(path)
+      if (failed === undefined) copied?.resolve()
+      else copied?.reject(StaticError.of('unavailable', `The backup to ${path} failed (${failed}).`))
+      return
+    }
     if (message.type !== 'answers') return
     this.#healthy = message.healthy
     this.#transactions += message.transactions
@@ -154,7 +175,9 @@ class WorkerStore implements SqliteStore {
   #die(cause: unknown): void {
     const died = this.#failure === undefined
     const failure = (this.#failure ??= unavailable(cause))
-    for (const { reject } of [...this.#waiting.splice(0), ...this.#unsent.splice(0)]) reject(failure)
+    const waiting = [...this.#waiting.splice(0), ...this.#unsent.splice(0), ...this.#backups.values()]
+    this.#backups.clear()
+    for (const { reject } of waiting) reject(failure)
     if (died) this.#onDeath?.(failure)
   }
 }

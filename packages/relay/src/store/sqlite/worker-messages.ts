@@ -45,9 +45,14 @@ export type FromWorker =
       /** Number of transactions of this batch. */
       readonly transactions: number
     }
+  /** A backup has ended. */
+  | { readonly type: 'copied'; readonly path: string; readonly failed: string | undefined }
 
 /** Messages to the worker. */
-export type ToWorker = { readonly type: 'calls'; readonly parcel: Parcel } | { readonly type: 'close' }
+export type ToWorker =
+  | { readonly type: 'calls'; readonly parcel: Parcel }
+  | { readonly type: 'backup'; readonly path: string }
+  | { readonly type: 'close' }
 
 type AppendTuple = readonly [
   agent: string,

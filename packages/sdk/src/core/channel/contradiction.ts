@@ -20,15 +20,18 @@ export function contradiction(
   }
   if (Number(lastIndex) < index || Number(head) < slot) {
     const ends = `it ends at entry ${lastIndex} and slot ${head}`
-    return StaticError.of(
-      'mls_error',
-      `The relay has lost part of the log: ${ends}, but this agent has read entry ${index} and slot ${slot}.`,
-    )
+    return relayRolledBack(`${ends}, but this agent has read entry ${index} and slot ${slot}`)
   }
   if (acknowledged === index && !same(cursor?.hash ?? new Uint8Array(), hash)) {
-    return StaticError.of('mls_error', `The relay’s log differs from what it delivered, up to entry ${index}.`)
+    return relayRolledBack(`it differs from what the relay delivered, up to entry ${index}`)
   }
   return undefined
+}
+
+/** The error for a relay that no longer has what it delivered or accepted. */
+export function relayRolledBack(evidence: string): StaticError {
+  const { remedy } = ERRORS.relay_rolled_back
+  return StaticError.of('relay_rolled_back', `The relay has lost part of this channel’s log: ${evidence}. ${remedy}`)
 }
 
 /** The error for a data directory that is older than what the relay has received from this agent. */

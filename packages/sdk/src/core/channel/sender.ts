@@ -9,7 +9,7 @@ import type { Change, Outcome, OutboxRecord, StoredChannel } from '../../ports.t
 import { refusalError, retryDelay } from '../../session/refusal.ts'
 import type { AgentContext } from '../agent/context.ts'
 import { newMessageId } from '../agent/message-id.ts'
-import { rolledBack } from './contradiction.ts'
+import { relayRolledBack, rolledBack } from './contradiction.ts'
 import type { GroupState } from './group-state.ts'
 import { sha256 } from './history.ts'
 import type { ChannelView, Turn } from './host.ts'
@@ -291,9 +291,7 @@ export class Sender {
           this.#host.break(rolledBack(`${last} messages sent`, `${message.record.counter} messages sent`))
         } else if (message === first && ++this.#reorders > MOST_REORDERS) {
           // Messages behind a refused one are out of order for that reason. The first one follows an answered message.
-          this.#host.break(
-            StaticError.of('mls_error', `The relay has lost messages that this agent sent after number ${last}.`),
-          )
+          this.#host.break(relayRolledBack(`it ends at message ${last} of this agent, but the relay had accepted more`))
         }
         return
       }

@@ -1,0 +1,34 @@
+/**
+ * Restores a backup into an empty data directory. A marker is in the directory until everything is in place, and no
+ * server starts while it is there: after a crash in between, a relay would create a new database where the copy belongs.
+ */
+import { existsSync, readdirSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { createFile } from '@static/node/files'
+import { StaticError } from '@static/protocol'
+import { ensurePrivateDirectory, INCOMPLETE } from '../server/data-dir.ts'
+import { copyFile, syncDirectory } from './copy-file.ts'
+import { type Manifest, verifyBackup } from './manifest.ts'
+
+/**
+ * Verifies the backup, then restores it.
+ *
+ * Throws as `verifyBackup`, and `invalid_request` if the data directory is not empty.
+ */
+export async function restoreBackup(backup: string, dataDir: string): Promise<Manifest> {
+  const manifest = await verifyBackup(backup)
+  if (existsSync(dataDir) && readdirSync(dataDir).length > 0) {
+    const advice = 'Stop the server and move its content away, or pass another --data-dir.'
+    throw StaticError.of('invalid_request', `The data directory ${dataDir} is not empty. ${advice}`)
+  }
+  ensurePrivateDirectory(dataDir)
+  const marker = join(dataDir, INCOMPLETE)
+  if (!createFile(marker, '', 0o600))
+    throw StaticError.of('store_locked', `Another restore into ${dataDir} is running.`)
+  for (const { name, mode } of manifest.files) {
+    copyFile(join(backup, name), join(dataDir, name), Number.parseInt(mode, 8))
+  }
+  rmSync(marker)
+  syncDirectory(dataDir)
+  return manifest
+}

@@ -1,0 +1,134 @@
+/**
+ * The local socket on which a running relay makes a copy of its database: it holds the file alone, so nobody else can.
+ * Only the process that holds the lock of `relay.sqlite` touches the socket file, so one that a killed process left can
+ * be replaced. The copy is made next to the database, because a hardened service can write nowhere else; the client
+ * moves it from there.
+ */
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { readdirSync, rmSync, statfsSync, statSync } from 'node:fs'
+import { connect, createServer, type Socket } from 'node:net'
+import { join } from 'node:path'
+import { ERRORS, type ErrorCode, StaticError } from '@static/protocol'
+import { encodeFrame, FrameReader } from '../agent/socket-frame.ts'
+import { socketFile, socketPath } from '../agent/socket-path.ts'
+
+const SOCKET = 'relay.sock'
+const OTHERS = 0o177
+/** A copy that was not taken, with its journal. */
+const LEFTOVER = /^\.relay\.sqlite\.[0-9a-f]{16}\.tmp(-journal)?$/
+/** What a copy leaves free for the relay. */
+const SPARE_BYTES = 64 * 1024 * 1024
+
+/** A relay that can copy its database. */
+interface CopyingRelay {
+  backup(path: string): Promise<void>
+}
+
+interface ControlAnswer {
+  /** The copy, in the data directory; removed when the connection ends. */
+  readonly file?: string
+  readonly error?: { readonly code: string; readonly message: string }
+}
+
+/** Serves requests for copies until it is closed. */
+export async function serveRelayControl(dataDir: string, relay: CopyingRelay): Promise<{ close(): Promise<void> }> {
+  for (const name of readdirSync(dataDir)) if (LEFTOVER.test(name)) rmSync(join(dataDir, name))
+  rmSync(socketFile(dataDir, SOCKET), { force: true })
+  const sockets = new Set<Socket>()
+  let isCopying = false
+  const copy = async (): Promise<string> => {
+    if (isCopying) throw StaticError.of('unavailable', 'Another backup is running. Wait until it has finished.')
+    isCopying = true
+    try {
+      checkRoom(dataDir)
+      const name = `.relay.sqlite.${randomBytes(8).toString('hex')}.tmp`
+      await relay.backup(join(dataDir, name))
+      return name
+    } finally {
+      isCopying = false
+    }
+  }
+  const server = createServer((socket) => {
+    sockets.add(socket)
+    socket.on('error', () => {})
+    socket.once('close', () => sockets.delete(socket))
+    // The only request there is. It carries nothing, so what a client sends does not matter.
+    copy().then(
+      (file) => {
+        const forget = (): void => rmSync(join(dataDir, file), { force: true })
+        if (socket.destroyed) return forget()
+        socket.once('close', forget)
+        socket.write(encodeFrame({ file } satisfies ControlAnswer))
+      },
+      (error: unknown) => {
+        const { code, message } = StaticError.from(error)
+        socket.end(encodeFrame({ error: { code, message } } satisfies ControlAnswer))
+      },
+    )
+  })
+  const path = socketPath(dataDir, SOCKET)
+  const listening = once(server, 'listening')
+  // The umask sets the mode of the socket file, which `listen` creates before it returns.
+  const mask = process.umask(OTHERS)
+  try {
+    server.listen(path.path)
+  } finally {
+    process.umask(mask)
+  }
+  await listening
+  return {
+    async close() {
+      const closed = once(server, 'close')
+      server.close()
+      for (const socket of sockets) socket.destroy()
+      await closed
+      path[Symbol.dispose]()
+    },
+  }
+}
+
+/**
+ * Has the running relay copy its database and hands the copy to `take`; false if no relay runs here.
+ *
+ * Throws what the relay reports, or `unavailable` if it stops meanwhile.
+ */
+export async function takeRelayCopy(dataDir: string, take: (path: string) => void): Promise<boolean> {
+  using path = socketPath(dataDir, SOCKET)
+  const socket = connect(path.path)
+  try {
+    await once(socket, 'connect')
+  } catch {
+    // No socket, or one left by a killed process.
+    return false
+  }
+  try {
+    const reader = new FrameReader()
+    for await (const chunk of socket) {
+      for (const answer of reader.push(chunk as Buffer)) {
+        const { file, error } = answer as ControlAnswer
+        if (error) throw StaticError.of(error.code in ERRORS ? (error.code as ErrorCode) : 'unavailable', error.message)
+        if (file === undefined || !LEFTOVER.test(file)) break
+        take(join(dataDir, file))
+        return true
+      }
+    }
+    throw StaticError.of('unavailable', 'The relay stopped before the copy of its database was complete. Retry.')
+  } finally {
+    socket.destroy()
+  }
+}
+
+/** A copy that filled the disk would stop the relay. */
+function checkRoom(dataDir: string): void {
+  const sizes = ['relay.sqlite', 'relay.sqlite-wal'].map(
+    (name) => statSync(join(dataDir, name), { throwIfNoEntry: false })?.size ?? 0,
+  )
+  const needed = sizes.reduce((sum, size) => sum + size, SPARE_BYTES)
+  const { bavail, bsize } = statfsSync(dataDir)
+  if (bavail * bsize >= needed) return
+  throw StaticError.of(
+    'unavailable',
+    `The disk of ${dataDir} has ${bavail * bsize} bytes free, but the copy needs ${needed}. Free some space.`,
+  )
+}

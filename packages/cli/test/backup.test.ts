@@ -1,0 +1,149 @@
+/** Backups that are incomplete or damaged, and directories that are in use: refused, with nothing changed. */
+import assert from 'node:assert/strict'
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test, type TestContext } from 'node:test'
+import { copyDatabase, openStore } from '@static/api'
+import { copyDatabase as copyStoppedRelay } from '@static/relay'
+import { type BackupOptions, makeBackup } from '../src/backup/make.ts'
+import type { Manifest } from '../src/backup/manifest.ts'
+import { restoreBackup } from '../src/backup/restore.ts'
+import { ensurePrivateDirectory } from '../src/server/data-dir.ts'
+import { serveRelayControl } from '../src/server/relay-control.ts'
+
+function backUp(options: Pick<BackupOptions, 'dataDir' | 'target'> & { database?: string }): Promise<Manifest> {
+  return makeBackup({ database: undefined, copyApi: copyDatabase, copyStoppedRelay, ...options })
+}
+
+interface Scene {
+  readonly home: string
+  /** The data directory of a stopped API. */
+  readonly data: string
+  /** A backup of it. */
+  readonly backup: string
+  readonly target: string
+}
+
+async function scene(t: TestContext): Promise<Scene> {
+  const home = mkdtempSync(join(tmpdir(), 'static-backup-'))
+  t.after(() => rmSync(home, { recursive: true, force: true }))
+  const data = join(home, 'data')
+  mkdirSync(data, { mode: 0o700 })
+  await (await openStore(join(data, 'api.sqlite'))).close()
+  writeFileSync(join(data, 'master.key'), 'secret', { mode: 0o600 })
+  writeFileSync(join(data, 'ca.pem'), 'public', { mode: 0o644 })
+  const backup = join(home, 'backup')
+  await backUp({ dataDir: data, target: backup })
+  return { home, data, backup, target: join(home, 'restored') }
+}
+
+test('a backup has every file with its mode, and overwrites nothing', async (t) => {
+  const { home, data, backup, target } = await scene(t)
+  assert.deepEqual(readdirSync(backup).sort(), ['api.sqlite', 'ca.pem', 'manifest.json', 'master.key'])
+  await assert.rejects(backUp({ dataDir: data, target: backup }), {
+    code: 'invalid_request',
+    message: /backup is not an empty directory\. A backup overwrites nothing/,
+  })
+  await restoreBackup(backup, target)
+  assert.deepEqual(readdirSync(target).sort(), ['api.sqlite', 'ca.pem', 'master.key'])
+  assert.equal(readFileSync(join(target, 'master.key'), 'utf8'), 'secret')
+  assert.deepEqual(
+    ['api.sqlite', 'ca.pem', 'master.key'].map((name) => statSync(join(target, name)).mode & 0o777),
+    [0o600, 0o644, 0o600],
+  )
+  await assert.rejects(restoreBackup(backup, target), { code: 'invalid_request', message: /restored is not empty/ })
+  const empty = join(home, 'empty')
+  await assert.rejects(backUp({ dataDir: empty, target: join(home, 'none') }), {
+    code: 'not_found',
+    message: /empty has no database/,
+  })
+  const manifest = await backUp({ dataDir: data, database: 'postgres://db/static', target: join(home, 'rest') })
+  assert.deepEqual(
+    [manifest.api_database, manifest.files.map(({ name }) => name).sort()],
+    ['postgres', ['ca.pem', 'master.key']],
+  )
+})
+
+test('an interrupted or damaged backup is refused before anything is restored', async (t) => {
+  const { backup, target } = await scene(t)
+  const manifest = join(backup, 'manifest.json')
+  const refused = async (code: string, message: RegExp): Promise<void> => {
+    await assert.rejects(restoreBackup(backup, target), { code, message })
+    assert.ok(!existsSync(target))
+  }
+  // A crash at any step leaves no manifest, because that is written last.
+  renameSync(manifest, `${manifest}.aside`)
+  await refused('not_found', /is not a complete backup: it has no manifest\.json/)
+  renameSync(`${manifest}.aside`, manifest)
+
+  const database = join(backup, 'api.sqlite')
+  const bytes = readFileSync(database)
+  writeFileSync(database, bytes.with(5000, (bytes[5000] ?? 0) ^ 1))
+  await refused('store_corrupt', /api\.sqlite is not what the manifest describes/)
+  rmSync(database)
+  await refused('store_corrupt', /api\.sqlite is missing/)
+  writeFileSync(database, bytes)
+
+  const text = readFileSync(manifest, 'utf8')
+  for (const [from, to] of [
+    ['"api.sqlite"', '"../api.sqlite"'],
+    ['"api.sqlite"', '"master.key"'],
+    ['"mode": "600"', '"mode": "4755"'],
+    ['"files": [', '"files": [null, '],
+  ] as const) {
+    writeFileSync(manifest, text.replace(from, to))
+    await refused('store_corrupt', /manifest\.json is not a manifest/)
+  }
+  writeFileSync(manifest, text.slice(1))
+  await refused('store_corrupt', /manifest\.json is not JSON/)
+  writeFileSync(manifest, text.replace('"format": 1', '"format": 2'))
+  await refused('invalid_request', /A newer version of Static made/)
+  writeFileSync(manifest, text)
+  await restoreBackup(backup, target)
+})
+
+test('no server starts in a directory whose restore was interrupted', async (t) => {
+  const { backup, target } = await scene(t)
+  mkdirSync(target, { mode: 0o700 })
+  // A crash at any step leaves the marker, which is removed last.
+  writeFileSync(join(target, 'restore.incomplete'), '')
+  assert.throws(() => ensurePrivateDirectory(target), { code: 'invalid_request', message: /was interrupted\. Delete/ })
+  await assert.rejects(restoreBackup(backup, target), { code: 'invalid_request', message: /is not empty/ })
+})
+
+test('a copy that the relay cannot make fails the backup; one that nobody takes is removed', async (t) => {
+  const { home, data } = await scene(t)
+  writeFileSync(join(data, 'relay.sqlite'), 'held by the relay', { mode: 0o600 })
+  writeFileSync(join(data, '.relay.sqlite.0123456789abcdef.tmp'), 'left by a killed relay')
+  let fails = true
+  const control = await serveRelayControl(data, {
+    backup: (path) => {
+      if (fails) return Promise.reject(new Error('disk trouble'))
+      writeFileSync(path, 'the copy')
+      return Promise.resolve()
+    },
+  })
+  t.after(() => control.close())
+  const temporary = (): string[] => readdirSync(data).filter((name) => name.startsWith('.'))
+  assert.deepEqual(temporary(), [])
+  assert.equal(statSync(join(data, 'relay.sock')).mode & 0o777, 0o600)
+  const target = join(home, 'second')
+  await assert.rejects(backUp({ dataDir: data, target }), { code: 'internal_error' })
+  assert.ok(!existsSync(join(target, 'manifest.json')))
+  fails = false
+  const again = join(home, 'third')
+  await backUp({ dataDir: data, target: again })
+  assert.equal(readFileSync(join(again, 'relay.sqlite'), 'utf8'), 'the copy')
+  assert.deepEqual(temporary(), [])
+})
