@@ -4,7 +4,7 @@ import { availableParallelism } from 'node:os'
 import type { JSONWebKeySet } from 'jose'
 import packageJson from '../package.json' with { type: 'json' }
 import { type LogOptions, makeLog } from '@static/node/logger'
-import { ALL_TRAFFIC, outsideRange, StaticError, type TrafficRange } from '@static/protocol'
+import { ALL_TRAFFIC, outsideRange, StaticError, toHex, type TrafficRange } from '@static/protocol'
 import { type ApiAccess, makeApiClient } from './api/client.ts'
 import { ApiMonitor } from './api/monitor.ts'
 import { makeVerifier } from './api/token-verifier.ts'
@@ -127,10 +127,12 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
 
   const monitor = remote && new ApiMonitor(remote, log)
 
+  // Agents can open sessions only once it is known.
+  let grpcPort = 0
   // The store reports nothing before the runner asks it for something.
   let runner: CoreRunner | undefined
   const store = await openStore(options, settings.retention, (event) => runner?.event(event))
-  const identity = { name, guests, traffic }
+  const identity = { name, guests, traffic, grpcPort: () => grpcPort }
   const relay = new Relay({ identity, deployment: store.deployment, settings, crypto })
   const transports: (GrpcTransport | QuicTransport)[] = []
   let expiry = expiryOf(options.certificate)
@@ -179,12 +181,15 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
   }
   try {
     const grpc = await startGrpc(options, { runner: running, settings, health, metrics, log, onError, onExcess })
+    grpcPort = grpc.port
     transports.push(grpc)
     const quic = await startQuic(options, { runner: running, settings, log, onExcess })
     transports.push(quic)
     const renew = renewal(options, grpc, quic)
     monitor?.start()
-    log.info({ name, grpc: grpc.port, quic: quic.ports }, 'relay ready')
+    // The id for agents that ask whether it is the right relay (`relay_changed`).
+    const relayId = toHex(store.deployment.relayId)
+    log.info({ name, relay_id: relayId, grpc: grpc.port, quic: quic.ports }, 'relay ready')
     return {
       grpcPort: grpc.port,
       quicPorts: quic.ports,

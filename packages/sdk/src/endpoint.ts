@@ -42,12 +42,9 @@ export function parseEndpoint(text: string, { relayName }: { readonly relayName?
   return endpointOf(way, host, port, serverNameOf(host, relayName))
 }
 
-/** The gRPC endpoint of the same relay: the same host, by default at port 5000. */
-export function grpcFallback(
-  { host, serverName }: Endpoint,
-  { grpcPort = GRPC_PORT }: { readonly grpcPort?: number } = {},
-): Endpoint {
-  return endpointOf('grpc', host, grpcPort, serverName)
+/** The gRPC endpoint of the same relay: the same host, at the usual port. */
+export function grpcFallback({ host, serverName }: Endpoint): Endpoint {
+  return endpointOf('grpc', host, GRPC_PORT, serverName)
 }
 
 /** Whether a host is the local machine. */

@@ -19,7 +19,7 @@ import { makeQuicTransport } from './transport/quic.ts'
  * @throws {StaticError} `store_*`, or `invalid_request` if the directory belongs to another identity
  */
 export async function openParts(settings: Settings): Promise<AgentParts> {
-  const { endpoint, fallback, ca, traffic, cellsPerSecond, apiKey, apiUrl, connectTimeoutMs } = settings
+  const { endpoint, fallback, grpcPort, ca, traffic, cellsPerSecond, apiKey, apiUrl, connectTimeoutMs } = settings
   const store = await openAgentStore({
     directory: settings.dataDir,
     identity: settings.identity,
@@ -41,9 +41,11 @@ export async function openParts(settings: Settings): Promise<AgentParts> {
       return openSession({
         endpoint,
         fallback,
+        grpcPort,
         ca,
         transports: transportsFor(traffic, connectTimeoutMs),
         pins: relays,
+        acceptRelay: settings.acceptRelay,
         publicKey,
         sign: ed25519.signer(key),
         tokens: account && makeTokenSource({ ...account, ca, agentId }),

@@ -1,5 +1,13 @@
 /** The ports of the agent: a database, transports and a session with the relay. */
-export type { Outcome, RelaySession, RequestBody, ServerBody, SessionInfo, SessionListener } from './ports/session.ts'
+export type {
+  KnownRelay,
+  Outcome,
+  RelaySession,
+  RequestBody,
+  ServerBody,
+  SessionInfo,
+  SessionListener,
+} from './ports/session.ts'
 export type {
   AgentId,
   AgentStore,

@@ -8,8 +8,8 @@
 import { homedir } from 'node:os'
 import { isAbsolute, join, resolve } from 'node:path'
 import { inspect } from 'node:util'
-import { StaticError, TRAFFIC_PROFILES, type TrafficProfileName } from '@static/protocol'
-import { type Endpoint, grpcFallback, isLoopback, parseApiUrl, parseEndpoint } from './endpoint.ts'
+import { fromHex, StaticError, TRAFFIC_PROFILES, type TrafficProfileName } from '@static/protocol'
+import { type Endpoint, isLoopback, parseApiUrl, parseEndpoint } from './endpoint.ts'
 import { OFFER_POLICIES, type OfferPolicy } from './core/agent/offer-limits.ts'
 import type { KeySource } from './store/key-sources.ts'
 import { checkApiKey } from './tokens.ts'
@@ -43,6 +43,16 @@ export interface ClientOptions {
   readonly key?: KeySource
   /** Whether to use gRPC if QUIC cannot connect. Default: true. */
   readonly fallback?: boolean
+  /**
+   * Port of gRPC at the relay's host, if QUIC cannot connect. Default: the one that the relay told in an earlier session,
+   * else 5000. Environment: `STATIC_GRPC_PORT`.
+   */
+  readonly grpcPort?: number
+  /**
+   * Id of the relay, 64 hexadecimal digits, to accept in place of the one that this agent knows: the one that
+   * `relay_changed` names, once you know that the operator has set the relay up again. The channels of the old relay end.
+   */
+  readonly acceptRelay?: string
   /** Open the database even if it is an old copy. Default: false. */
   readonly acceptRolledBack?: boolean
   /** Timeout in milliseconds of one attempt to reach the relay. Default: 5,000. */
@@ -57,8 +67,10 @@ export interface ClientOptions {
 /** The settings of a client, complete and validated. */
 export interface Settings {
   readonly endpoint: Endpoint
-  /** gRPC endpoint to dial if QUIC cannot connect; undefined: no fallback. */
-  readonly fallback: Endpoint | undefined
+  /** Whether to use gRPC if QUIC cannot connect. */
+  readonly fallback: boolean
+  /** The port of gRPC then; undefined: the one that the relay has told, else 5000. */
+  readonly grpcPort: number | undefined
   /** An absolute path. */
   readonly dataDir: string
   readonly identity: Uint8Array
@@ -73,6 +85,8 @@ export interface Settings {
   readonly cellsPerSecond: number
   readonly offers: OfferPolicy
   readonly key: KeySource
+  /** Id of a relay to accept in place of the known one. */
+  readonly acceptRelay: Uint8Array | undefined
   readonly acceptRolledBack: boolean
   readonly connectTimeoutMs: number
   readonly wait: boolean
@@ -109,6 +123,7 @@ const CONNECT_TIMEOUT_MS = 5_000
 const LONGEST_TIMEOUT_MS = 600_000
 /** The highest rate that relays accept. */
 const FASTEST_RATE = 64
+const HIGHEST_PORT = 65_535
 
 /**
  * Collects and validates the settings of a client.
@@ -149,7 +164,8 @@ export function resolveSettings(
     isLoopback(endpoint.host) && (apiKey === undefined || apiUrl === undefined || isLoopback(hostOf(apiUrl)))
   return {
     endpoint,
-    fallback: endpoint.way === 'quic' && flag('fallback', options.fallback, true) ? grpcFallback(endpoint) : undefined,
+    fallback: flag('fallback', options.fallback, true) && endpoint.way === 'quic',
+    grpcPort: checkPort(options.grpcPort ?? (env['STATIC_GRPC_PORT'] || undefined)),
     dataDir,
     identity,
     apiKey,
@@ -159,6 +175,7 @@ export function resolveSettings(
     cellsPerSecond: checkRate(options.cellsPerSecond, options.traffic),
     offers: checkOffers(options.offers),
     key: options.key ?? { type: 'file' },
+    acceptRelay: checkRelayId(options.acceptRelay),
     acceptRolledBack: flag('acceptRolledBack', options.acceptRolledBack, false),
     connectTimeoutMs: checkTimeout(options.connectTimeoutMs),
     wait: flag('wait', options.wait, false),
@@ -251,6 +268,20 @@ function checkRate(given: number | undefined, traffic: TrafficProfileName | unde
   }
   if (Number.isInteger(given) && given >= 1 && given <= FASTEST_RATE) return given
   throw invalid(`\`cellsPerSecond\` is ${shown(given)}. It must be an integer from 1 to ${FASTEST_RATE}.`)
+}
+
+function checkPort(given: unknown): number | undefined {
+  if (given === undefined) return undefined
+  const port = typeof given === 'string' && /^\d{1,5}$/.test(given) ? Number(given) : given
+  if (typeof port === 'number' && Number.isInteger(port) && port >= 1 && port <= HIGHEST_PORT) return port
+  throw invalid(`\`grpcPort\` is ${shown(given)}. It must be an integer from 1 to ${HIGHEST_PORT}.`)
+}
+
+function checkRelayId(given: unknown): Uint8Array | undefined {
+  if (given === undefined) return undefined
+  const digits = typeof given === 'string' ? given.replaceAll(/[\s:]/g, '').toLowerCase() : ''
+  if (/^[0-9a-f]{64}$/.test(digits)) return fromHex(digits)
+  throw invalid(`\`acceptRelay\` is ${shown(given)}. It must be the id of the relay: 64 hexadecimal digits.`)
 }
 
 function checkTimeout(given: number = CONNECT_TIMEOUT_MS): number {

@@ -75,7 +75,6 @@ void test('gRPC of the same relay is at the same host', () => {
   const endpoint = parseEndpoint('quic://192.0.2.1:7', { relayName: 'relay.example' })
   const fallback = { way: 'grpc', host: '192.0.2.1', serverName: 'relay.example' }
   assert.deepEqual(grpcFallback(endpoint), { ...fallback, port: 5000, url: 'https://192.0.2.1:5000' })
-  assert.deepEqual(grpcFallback(endpoint, { grpcPort: 8 }), { ...fallback, port: 8, url: 'https://192.0.2.1:8' })
 })
 
 void test('only this machine is loopback', () => {

@@ -52,13 +52,8 @@ void test('options alone are sufficient', () => {
       serverName: 'relay.example',
       url: 'quic://relay.example:4433',
     },
-    fallback: {
-      way: 'grpc',
-      host: 'relay.example',
-      port: 5000,
-      serverName: 'relay.example',
-      url: 'https://relay.example:5000',
-    },
+    fallback: true,
+    grpcPort: undefined,
     dataDir: '/agent',
     identity: new TextEncoder().encode('billing'),
     apiKey: undefined,
@@ -68,6 +63,7 @@ void test('options alone are sufficient', () => {
     offers: 'anyone',
     cellsPerSecond: 0,
     key: { type: 'file' },
+    acceptRelay: undefined,
     acceptRolledBack: false,
     connectTimeoutMs: 5000,
     wait: false,
@@ -80,12 +76,15 @@ void test('options alone are sufficient', () => {
     cellsPerSecond: 16,
     key,
     fallback: false,
+    grpcPort: 5443,
+    acceptRelay: 'AB '.repeat(32),
     acceptRolledBack: true,
     connectTimeoutMs: 1,
   } as const
-  const { fallback: _, ...rest } = more
-  assert.deepEqual(resolveSettings({ ...OPTIONS, ...more }, home()), { ...expected, ...rest, fallback: undefined })
-  assert.equal(resolveSettings({ ...OPTIONS, endpoint: 'https://relay.example' }, home()).fallback, undefined)
+  const acceptRelay = new Uint8Array(32).fill(0xab)
+  assert.deepEqual(resolveSettings({ ...OPTIONS, ...more }, home()), { ...expected, ...more, acceptRelay })
+  assert.equal(resolveSettings({ ...OPTIONS, endpoint: 'https://relay.example' }, home()).fallback, false)
+  assert.equal(resolveSettings(OPTIONS, { ...home(), STATIC_GRPC_PORT: '5443' }).grpcPort, 5443)
 })
 
 void test('the environment fills in what options leave out, the per-user file what both leave out', () => {
@@ -220,6 +219,13 @@ const BAD: Record<string, [options: ClientOptions, code: ErrorCode, message: Reg
     { ...OPTIONS, fallback: 'no' as never },
     'invalid_request',
     /^`fallback` is .*It must be true or false/,
+  ],
+  'no port': [{ ...OPTIONS, grpcPort: 0 }, 'invalid_request', /^`grpcPort` is 0\. .*from 1 to 65535/],
+  'a port beyond all': [{ ...OPTIONS, grpcPort: 65_536 }, 'invalid_request', /^`grpcPort` is 65536/],
+  'a relay that is none': [
+    { ...OPTIONS, acceptRelay: 'the next' },
+    'invalid_request',
+    /^`acceptRelay` is 'the next'\./,
   ],
   'a missing CA': [{ ...OPTIONS, ca: '/no/ca.pem' }, 'invalid_request', /^The CA file \/no\/ca\.pem cannot be read\.$/],
   'a CA that is none': [{ ...OPTIONS, ca: NO_CA() }, 'invalid_request', /contains no PEM certificate/],

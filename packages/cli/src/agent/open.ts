@@ -3,9 +3,9 @@
  * and shares it through its socket, that process does the work; otherwise this one opens it.
  */
 import { setTimeout as delay } from 'node:timers/promises'
-import { type Command, Option } from 'commander'
+import { type Command, InvalidArgumentError, Option } from 'commander'
 import { StaticError, TRAFFIC_PROFILES, type TrafficProfileName } from '@static/protocol'
-import type { AgentEvent, StaticChannelManager } from '@static/sdk'
+import type { AgentEvent, ClientOptions, StaticChannelManager } from '@static/sdk'
 import { accountOf, addAccountFlags, type AccountFlags, defaultRelay } from '../account/account.ts'
 import { untilInterrupted } from '../terminal/interrupt.ts'
 import { commandLine } from '../terminal/output.ts'
@@ -20,6 +20,7 @@ import { addPlaceFlags, agentPlace, type PlaceFlags } from './place.ts'
 /** Flags of every command that uses an agent. */
 export interface AgentFlags extends AccountFlags, PlaceFlags, KeyFlags {
   readonly relay?: string
+  readonly grpcPort?: number
   readonly traffic?: TrafficProfileName
 }
 
@@ -31,10 +32,20 @@ export function addAgentFlags(command: Command): Command {
         '--relay <url>',
         'relay, quic://host:4433 or https://host:5000 (default: STATIC_RELAY, then the saved one)',
       )
+      .option(
+        '--grpc-port <port>',
+        'gRPC port of the relay, where UDP is blocked (default: STATIC_GRPC_PORT, then as the relay told, then 5000)',
+        port,
+      )
       .addOption(
         new Option('--traffic <profile>', 'traffic shaping profile (default: standard)').choices(TRAFFIC_PROFILES),
       ),
   )
+}
+
+function port(text: string): number {
+  if (/^\d{1,5}$/.test(text) && Number(text) >= 1 && Number(text) <= 65_535) return Number(text)
+  throw new InvalidArgumentError('Expected a port number from 1 to 65535.')
 }
 
 /** A command line for the same agent, for hints. */
@@ -62,6 +73,9 @@ export interface OpenAgent {
   close(): Promise<void>
 }
 
+/** The options to open an agent with. */
+export type AgentOptions = ClientOptions & Required<Pick<ClientOptions, 'endpoint' | 'dataDir' | 'key'>>
+
 /** How long to wait for another short command to release the agent. */
 const LOCK_TIMEOUT_MS = 10_000
 const LOCK_RETRY_MS = 50
@@ -72,21 +86,10 @@ const LOCK_RETRY_MS = 50
  * @throws {StaticError} `store_locked` if a process has it open without sharing it; as `StaticChannelManager.connect`
  */
 export async function openAgent(flags: AgentFlags, { share }: { readonly share: boolean }): Promise<OpenAgent> {
-  const account = accountOf(flags)
   const { identity, dataDir } = agentPlace(flags)
   const held = await HostClient.connect(dataDir)
   if (held) return remoteAgent(held, identity)
-  const options = {
-    endpoint: flags.relay ?? account.relay ?? defaultRelay(account.apiUrl),
-    identity,
-    dataDir,
-    apiUrl: account.apiUrl,
-    apiKey: account.apiKey ?? null,
-    ...(account.givenCa === undefined ? {} : { ca: account.givenCa }),
-    ...(flags.traffic === undefined ? {} : { traffic: flags.traffic }),
-    // Prompted for only if this process opens the agent.
-    key: await keySourceOf(flags, await slotsOf(dataDir)),
-  }
+  const options = await clientOptionsOf(flags)
   const until = performance.now() + LOCK_TIMEOUT_MS
   const open = async (): Promise<OpenAgent> => {
     for (;;) {
@@ -103,6 +106,23 @@ export async function openAgent(flags: AgentFlags, { share }: { readonly share: 
     }
   }
   return await withProgress(`Connecting to ${options.endpoint}`, open())
+}
+
+/** The options to open the agent with in this process. Prompts for its passphrase if it needs one. */
+export async function clientOptionsOf(flags: AgentFlags): Promise<AgentOptions> {
+  const account = accountOf(flags)
+  const { identity, dataDir } = agentPlace(flags)
+  return {
+    endpoint: flags.relay ?? account.relay ?? defaultRelay(account.apiUrl),
+    identity,
+    dataDir,
+    apiUrl: account.apiUrl,
+    apiKey: account.apiKey ?? null,
+    ...(account.givenCa === undefined ? {} : { ca: account.givenCa }),
+    ...(flags.grpcPort === undefined ? {} : { grpcPort: flags.grpcPort }),
+    ...(flags.traffic === undefined ? {} : { traffic: flags.traffic }),
+    key: await keySourceOf(flags, await slotsOf(dataDir)),
+  }
 }
 
 /** Runs `work` on the agent; retries if the process that held the agent exited before it started the request. */

@@ -1,6 +1,7 @@
 /** `static agent`: commands on the agent itself rather than its channels. */
 import { Command } from 'commander'
 import { examples } from '../terminal/examples.ts'
+import { acceptRelayCommand } from './agent/accept-relay.ts'
 import { deleteCommand, exportFingerprintCommand, listCommand } from './agent/directories.ts'
 import { slotsCommand } from './agent/slots.ts'
 
@@ -9,6 +10,7 @@ export function agentCommand(): Command {
     .addCommand(listCommand())
     .addCommand(exportFingerprintCommand())
     .addCommand(deleteCommand())
+    .addCommand(acceptRelayCommand())
     .addCommand(slotsCommand())
     .addHelpText('after', examples('static agent list', 'static agent export-fingerprint --as billing'))
 }

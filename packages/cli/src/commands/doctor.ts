@@ -5,6 +5,7 @@ import { readCredentials, userPlaces } from '@static/sdk/account'
 import packageJson from '../../package.json' with { type: 'json' }
 import { accountOf, addAccountFlags, type AccountFlags, defaultRelay } from '../account/account.ts'
 import { checkAgents, checkServerData } from '../doctor/files.ts'
+import { checkKnownRelay } from '../doctor/known-relay.ts'
 import { type Finding, fix, ok } from '../doctor/finding.ts'
 import { checkApi, checkCertificate, checkKey, checkPorts, checkRelay } from '../doctor/network.ts'
 import { examples } from '../terminal/examples.ts'
@@ -58,7 +59,8 @@ async function examine(flags: Flags): Promise<Finding[]> {
   ])
   const reachable = api[0]?.ok === true
   const ports = await checkPorts(relay, account.apiUrl, reachable)
-  return [...files, ports, ...api, certificate, key, way]
+  const known = await checkKnownRelay(relay, account)
+  return [...files, ports, ...api, certificate, key, way, ...known]
 }
 
 function versions(): Finding {

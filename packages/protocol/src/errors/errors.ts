@@ -13,6 +13,8 @@ export interface ErrorDetails {
   readonly lagging?: readonly { readonly agent: string; readonly waiting: number }[]
   /** The resource that already exists. */
   readonly resourceId?: string
+  /** With `relay_changed`: the relay that the agent knows, if any, and the one that answers under its name. */
+  readonly relay?: { readonly name: string; readonly known: string | null; readonly answering: string }
 }
 
 /** An error as JSON. */
@@ -65,7 +67,7 @@ export class StaticError extends Error {
 
   /** What `JSON.stringify` writes, for logs and other processes. The cause is included without its stack. */
   toJSON(): ErrorJson {
-    const { retryAfter, errors, resourceId } = this.details
+    const { retryAfter, errors, resourceId, relay } = this.details
     return {
       name: this.name,
       code: this.code,
@@ -75,6 +77,7 @@ export class StaticError extends Error {
       ...(retryAfter !== undefined && { retryAfter }),
       ...(errors !== undefined && { errors }),
       ...(resourceId !== undefined && { resourceId }),
+      ...(relay !== undefined && { relay }),
       ...(this.cause !== undefined && { cause: causeJson(this.cause) }),
     }
   }

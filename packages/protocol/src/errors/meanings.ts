@@ -21,6 +21,8 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, string>> = {
   transport_error: 'The connection to the relay broke, or the data received did not follow the protocol.',
   connection_error:
     'The relay or the API could not be reached: wrong address, nothing listening there, or an untrusted certificate.',
+  relay_changed:
+    'Under the name of the relay, a relay with another id answers than in earlier sessions. Either the operator has set the relay up again with a new database, and all channels on the old one are lost; or somebody with a certificate for this name has put another relay in its place. Nothing was sent to it.',
   join_timeout:
     'The join request was not answered in time. Most often the owner is not running, or runs without an API key.',
   listener_died: 'The part of the channel manager that receives messages in the background has stopped for good.',

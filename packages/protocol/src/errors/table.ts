@@ -17,6 +17,7 @@ export type ErrorCode =
   | 'not_allowed'
   | 'transport_error'
   | 'connection_error'
+  | 'relay_changed'
   | 'join_timeout'
   | 'listener_died'
   | 'unavailable'
@@ -203,6 +204,17 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorRow>> = {
       'Check that it is running and that its address and certificate are right.',
     ],
     GRPC.unavailable,
+  ),
+  relay_changed: transport(
+    502,
+    'Relay changed',
+    [
+      'Another relay answers than the one that this agent knows.',
+      'Ask the operator whether the relay was set up again and compare its id; if so, accept it with ' +
+        '`static agent accept-relay` or the option `acceptRelay`.',
+    ],
+    GRPC.failedPrecondition,
+    false,
   ),
   join_timeout: transport(
     504,

@@ -44,6 +44,8 @@ export interface Identity {
   /** Whether agents without a JWT may open sessions. */
   readonly guests: boolean
   readonly traffic: TrafficRange
+  /** The TCP port of gRPC; 0 until it is known. */
+  readonly grpcPort: () => number
 }
 
 /** The profiles by their numbers on the wire. */

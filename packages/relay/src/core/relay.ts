@@ -86,7 +86,18 @@ export class Relay {
     this.#channels = channels
     this.#streams = streams
     this.#joins = new Joins(effects, crypto, settings, delivery)
-    this.#sessions = new Sessions({ effects, settings, streams, opening, tokens, delivery, channels, blocked })
+    const { grpcPort } = identity
+    this.#sessions = new Sessions({
+      effects,
+      settings,
+      streams,
+      opening,
+      tokens,
+      delivery,
+      channels,
+      blocked,
+      grpcPort,
+    })
   }
 
   /** Handles an input; returns the effects, in order. `monotonic` never jumps, even when the wall clock is set. */

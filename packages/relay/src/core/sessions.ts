@@ -43,6 +43,8 @@ export interface SessionsOptions {
   readonly delivery: Delivery
   readonly channels: Channels
   readonly blocked: BlockedAccounts
+  /** The TCP port of gRPC; 0 until it is known. */
+  readonly grpcPort: () => number
 }
 
 /** The sessions of one node. */
@@ -210,7 +212,7 @@ export class Sessions {
   }
 
   #opened(caller: Caller, sessionToken: string | undefined, until: Time | undefined): OpenSessionResponse {
-    const { effects, settings, channels } = this.#options
+    const { effects, settings, channels, grpcPort } = this.#options
     const { pingMs, pongMs } = settings.session
     return message(OpenSessionResponseSchema, {
       agentId: fromHex(caller.agent),
@@ -219,6 +221,7 @@ export class Sessions {
       pingIntervalMs: pingMs,
       pingTimeoutMs: pongMs,
       keyPackages: channels.keyPackages.held(caller.agent),
+      grpcPort: grpcPort(),
     })
   }
 

@@ -21,10 +21,13 @@ interface ExchangeHandlers {
 /** Forwards calls. */
 export class ProxyCalls implements CallHandler {
   readonly #upstream: Upstream
+  readonly #grpcPort: () => number
   readonly #onError: (error: unknown) => void
 
-  constructor(upstream: Upstream, onError: (error: unknown) => void) {
+  /** `grpcPort` is the proxy's own. */
+  constructor(upstream: Upstream, grpcPort: () => number, onError: (error: unknown) => void) {
     this.#upstream = upstream
+    this.#grpcPort = grpcPort
     this.#onError = onError
   }
 
@@ -44,7 +47,9 @@ export class ProxyCalls implements CallHandler {
     const stream = await this.#exchange(peer, message, { message: resolve, ping: (pong) => pong(), closed: gone })
     const late = setTimeout(gone, CALL_MS)
     try {
-      return await promise
+      const answer = await promise
+      if (answer.body.case === 'openSession') answer.body.value.grpcPort = this.#grpcPort()
+      return answer
     } finally {
       clearTimeout(late)
       stream.end()

@@ -49,7 +49,9 @@ export async function startProxy(options: ProxyOptions): Promise<RunningProxy> {
   const upstream = new QuicUpstream({ ...relay, serverName: name }, options.connections ?? 2, Date.now)
   const onError = (err: unknown): void => log.warn({ err }, 'forwarding a session or call failed')
   const excess = new ExcessLog(log, () => performance.now())
-  const sessions = new ProxySessions(upstream, onError)
+  // Agents connect only once it is known.
+  let grpcPort = 0
+  const sessions = new ProxySessions(upstream, () => grpcPort, onError)
   let stopping = false
   try {
     await reach(upstream, onError).catch((error: unknown) => {
@@ -71,8 +73,9 @@ export async function startProxy(options: ProxyOptions): Promise<RunningProxy> {
         },
       },
       sessions.streams(() => grpc),
-      new ProxyCalls(upstream, onError),
+      new ProxyCalls(upstream, () => grpcPort, onError),
     )
+    grpcPort = grpc.port
     log.info({ name, grpc: grpc.port, relay: `${relay.host}:${relay.port}` }, 'proxy ready')
     return {
       grpcPort: grpc.port,

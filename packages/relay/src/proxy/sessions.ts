@@ -55,12 +55,22 @@ export class ProxySessions {
   readonly #shaping = new Shaping(() => false)
   readonly #onError: (error: unknown) => void
   readonly #settings: Settings
+  readonly #grpcPort: () => number
   #lastStream = 0
   #joiningBytes = 0
 
-  /** Limits incomplete envelopes like a relay, because the relay behind it sees only complete ones. */
-  constructor(upstream: Upstream, onError: (error: unknown) => void, settings: Settings = DEFAULT_SETTINGS) {
+  /**
+   * Limits incomplete envelopes like a relay, because the relay behind it sees only complete ones. `grpcPort` is the
+   * proxy's own, which agents learn: they cannot reach that of the relay at this host.
+   */
+  constructor(
+    upstream: Upstream,
+    grpcPort: () => number,
+    onError: (error: unknown) => void,
+    settings: Settings = DEFAULT_SETTINGS,
+  ) {
     this.#upstream = upstream
+    this.#grpcPort = grpcPort
     this.#onError = onError
     this.#settings = settings
   }
@@ -182,6 +192,7 @@ export class ProxySessions {
     // From here on the relay decides how long envelopes may be.
     if (message.body.case === 'openSession') {
       const { profile, cellsPerSecond } = session.traffic
+      message.body.value.grpcPort = this.#grpcPort()
       session.fromAgent.limit = ENVELOPE_LIMITS.member
       session.paced = paceOf(profile, cellsPerSecond) !== undefined
       this.#shaping.begin(session.id, transport, profile, cellsPerSecond)

@@ -2,7 +2,13 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { after, before, describe, test } from 'node:test'
-import { CloseReason } from '@static/protocol/relay'
+import {
+  CloseReason,
+  GetChallengeRequestSchema,
+  GetChallengeResponseSchema,
+  OpenSessionRequestSchema,
+  OpenSessionResponseSchema,
+} from '@static/protocol/relay'
 import { Agent, makeKey } from '@static/testkit/agent'
 import type { Way } from '@static/testkit/relay'
 import { code, freshName, Stage } from './stage.ts'
@@ -23,6 +29,27 @@ export function sessionScenarios(way: Way): void {
       assert.deepEqual(agent.opened?.agentId, agent.id)
       const wire = { ...stage.relay.wire(), serverName: 'other.example' }
       await assert.rejects(Agent.connect(wire), /The challenge names localhost, not other\.example/)
+    })
+
+    test('the opening tells the gRPC port of this host; a proxy tells its own', async () => {
+      const { relay } = stage
+      for (const kind of way === 'mixed' ? (['quic', 'grpc', 'proxy'] as const) : [way]) {
+        const agent = await Agent.connect(relay.by(kind))
+        assert.equal(agent.opened?.grpcPort, relay.grpcPortOf(kind))
+        if (kind !== 'quic') {
+          const client = await relay.grpc(kind)
+          const [wanted, challenge] = [GetChallengeRequestSchema, GetChallengeResponseSchema]
+          const asked = await client.unary('GetChallenge', wanted, { revision: 1 }, challenge)
+          const answer = agent.answer('unary', asked.message, '')
+          const [opening, opened] = [OpenSessionRequestSchema, OpenSessionResponseSchema]
+          assert.equal(
+            (await client.unary('OpenSession', opening, answer, opened)).message.grpcPort,
+            relay.grpcPortOf(kind),
+          )
+          await client.close()
+        }
+        agent.close()
+      }
     })
 
     test('a response to a challenge is valid once, on its stream, for its key', async () => {

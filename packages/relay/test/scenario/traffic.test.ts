@@ -129,7 +129,12 @@ void test('unfinished envelopes are bounded at a proxy too: in time, and across 
   const transport = { write: () => {}, pace: () => {}, end: (id: number) => void ended.push(id), stop: async () => {} }
   const upstream = { open: () => Promise.resolve({ write: () => {}, end: () => {}, bufferedBytes: 0 }) }
   const settings = settingsFrom({ session: { stallMs: 100 }, streams: { joiningBytes: 10_000 } })
-  const agents = new ProxySessions(upstream, () => {}, settings).streams(() => transport)
+  const agents = new ProxySessions(
+    upstream,
+    () => 0,
+    () => {},
+    settings,
+  ).streams(() => transport)
   const peer = { transport: 'grpc', form: 'protobuf', address: '127.0.0.1', proxy: false } as const
   const ids = [agents.opened(peer), agents.opened(peer), agents.opened(peer)] as [number, number, number]
   await delay(1)

@@ -67,7 +67,7 @@ export async function startMemoryRelay(options: MemoryRelayOptions = {}): Promis
   let driver: CoreRunner | undefined
   let skewMs = 0
   const store = await openMemoryStore({ retention: settings.retention }, (event) => driver?.event(event))
-  const identity = { name: 'relay.test', guests: options.guests ?? true, traffic: ALL_TRAFFIC }
+  const identity = { name: 'relay.test', guests: options.guests ?? true, traffic: ALL_TRAFFIC, grpcPort: () => 5001 }
   const relay = new Relay({ identity, deployment: store.deployment, settings, crypto: makeCrypto() })
   driver = new CoreRunner({
     relay,

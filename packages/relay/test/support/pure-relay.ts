@@ -42,7 +42,7 @@ export class PureRelay {
       if (made.pure?.events) made.pure.events.push(event)
       else made.pure?.handle({ type: 'event', event })
     })
-    const identity = { name: 'relay.test', guests: true, traffic: ALL_TRAFFIC }
+    const identity = { name: 'relay.test', guests: true, traffic: ALL_TRAFFIC, grpcPort: () => 5001 }
     const relay = new Relay({ identity, deployment: store.deployment, settings, crypto: makeCrypto() })
     made.pure = new PureRelay(relay, store, settings)
     return made.pure

@@ -56,7 +56,7 @@ export class SimNetwork implements Transport {
       return store
     })
     const crypto = { ...makeCrypto(), random: (length: number) => network.bytes(length) }
-    const identity = { name: 'relay.test', guests: true, traffic: ALL_TRAFFIC }
+    const identity = { name: 'relay.test', guests: true, traffic: ALL_TRAFFIC, grpcPort: () => 5001 }
     const driver = new CoreRunner({
       relay: new Relay({ identity, deployment: store.deployment, settings, crypto }),
       store: network.#slowStore(),

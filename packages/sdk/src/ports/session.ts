@@ -14,6 +14,13 @@ export type Outcome =
   /** The session ended before the answer came, or there was no session. Whether the relay acted is unknown. */
   | { readonly type: 'lost'; readonly error: StaticError }
 
+/** What an agent knows of the relay behind an endpoint. */
+export interface KnownRelay {
+  readonly relayId: Uint8Array
+  /** The port of gRPC that it told; 0 if none. */
+  readonly grpcPort: number
+}
+
 /** How a session was opened. */
 export interface SessionInfo {
   readonly way: 'quic' | 'grpc'
@@ -23,6 +30,7 @@ export interface SessionInfo {
   readonly nonce: Uint8Array
   /** Whether the agent is a guest, that is, acts for no account. */
   readonly guest: boolean
+  readonly relay: KnownRelay
 }
 
 /** Receives the events of the session, in order. */
@@ -33,8 +41,8 @@ export interface SessionListener {
   push(body: ServerBody): void
   /** The session is lost; the agent reconnects. */
   lost(reason: StaticError): void
-  /** The relay behind an endpoint is now known. Later sessions must reach the same one. */
-  pin(endpoint: string, relayId: Uint8Array): void
+  /** The relay behind an endpoint is now known, or has told another port. Later sessions must reach the same one. */
+  pin(endpoint: string, relay: KnownRelay): void
 }
 
 /** A session with the relay. It reconnects whenever it is lost, until it is closed. */

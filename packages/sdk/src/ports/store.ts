@@ -4,6 +4,7 @@
  * Everything that one wake-up changes (ratchets, cursor, outbox and inbox) is written in one transaction, so a crash
  * leaves all of it or none. Small data is kept in memory and read once, when the agent starts.
  */
+import type { KnownRelay } from './session.ts'
 
 /** Milliseconds since the Unix epoch. */
 export type Time = number
@@ -273,7 +274,7 @@ export type Change =
   | { readonly type: 'putRemoved'; readonly record: RemovedRecord }
   | { readonly type: 'dropRemoved'; readonly name: string }
   /** Pins the relay behind an endpoint. */
-  | { readonly type: 'putRelay'; readonly endpoint: string; readonly relayId: Uint8Array }
+  | ({ readonly type: 'putRelay'; readonly endpoint: string } & KnownRelay)
 
 /** A message of this agent that the relay has answered. */
 export interface AnsweredRecord {
@@ -318,7 +319,8 @@ export interface Snapshot {
   readonly channels: readonly StoredChannel[]
   readonly removed: readonly RemovedRecord[]
   readonly pins: readonly { readonly owner: AgentId; readonly identity: Uint8Array; readonly agent: AgentId }[]
-  readonly relays: ReadonlyMap<string, Uint8Array>
+  /** By the endpoint's host. */
+  readonly relays: ReadonlyMap<string, KnownRelay>
   readonly invites: readonly InviteRecord[]
   readonly joiners: readonly JoinerRecord[]
   readonly attempts: readonly AttemptRecord[]

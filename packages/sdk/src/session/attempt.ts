@@ -49,5 +49,10 @@ export function newAttempt<Key>(
 
 /** Whether to follow a relay's redirect to another port: for UDP only, and only a limited number of times. */
 export function mayHop<Key>({ way, openedAt, hops }: Attempt<Key>, port: number): boolean {
-  return way === 'quic' && openedAt === undefined && hops < MAX_HOPS && port >= 1 && port <= MAX_PORT
+  return way === 'quic' && openedAt === undefined && hops < MAX_HOPS && isPort(port)
+}
+
+/** Whether a number from the relay can be a port. */
+export function isPort(port: number): boolean {
+  return Number.isInteger(port) && port >= 1 && port <= MAX_PORT
 }

@@ -4,13 +4,14 @@
  * while an agent on gRPC probes whether QUIC works again.
  */
 import { AuthError, StaticError } from '@static/protocol'
-import type { Time } from '../ports.ts'
-import { type Attempt, mayHop, newAttempt, OPENING_MS } from './attempt.ts'
+import type { KnownRelay, Time } from '../ports.ts'
+import { type Attempt, isPort, mayHop, newAttempt, OPENING_MS } from './attempt.ts'
 import { Backoff, fractions } from './backoff.ts'
 import { Effects } from './effects.ts'
 import { type Failure, FAILURES, unreachable } from './failure.ts'
 import { FirstSession } from './first.ts'
 import type { CoreOptions, Effect, Input, StreamNumber, Way } from './io.ts'
+import { isSame } from './outgoing.ts'
 import { Route } from './route.ts'
 import { type Opened, SessionStream, type StreamOwner } from './stream.ts'
 import { Tokens } from './tokens.ts'
@@ -35,7 +36,7 @@ export class SessionCore<Key> {
   readonly #effects = new Effects<Key>()
   readonly #owner: StreamOwner<Key>
   #first: FirstSession | undefined
-  #pinned: Uint8Array | undefined
+  #known: KnownRelay | undefined
   #wakeAt: Time = Infinity
   #started = false
   #closed = false
@@ -46,7 +47,7 @@ export class SessionCore<Key> {
 
   constructor(options: CoreOptions) {
     this.#options = options
-    this.#pinned = options.pinned
+    this.#known = options.known
     this.#fraction = fractions(options.signer.random)
     this.#backoff = new Backoff(BACKOFF_MS.first, BACKOFF_MS.max, this.#fraction)
     this.#route = new Route(options.way, options.fallback)
@@ -148,7 +149,10 @@ export class SessionCore<Key> {
 
   #dial(way: Way, port: number | undefined, hops: number): Attempt<Key> {
     const number = ++this.#lastStream
-    this.#emit({ type: 'dial', stream: number, way, port })
+    const { grpcPort } = this.#options
+    // An endpoint that is gRPC itself says its port.
+    const told = way === this.#options.way ? undefined : (grpcPort ?? (this.#known?.grpcPort || undefined))
+    this.#emit({ type: 'dial', stream: number, way, port: port ?? told })
     return newAttempt({ number, way, hops, token: this.#tokens?.held }, this.#now)
   }
 
@@ -166,7 +170,8 @@ export class SessionCore<Key> {
       number,
       way: attempt.way,
       serverName,
-      pinned: this.#pinned,
+      known: this.#known?.relayId,
+      accepted: this.#options.accepted,
       jwt: attempt.token?.jwt ?? '',
       answerer: this.#options,
     })
@@ -187,7 +192,7 @@ export class SessionCore<Key> {
 
   // ---- Streams ----
 
-  #opened(stream: SessionStream<Key>, { challenge, keyPackages, expiresInMs }: Opened): void {
+  #opened(stream: SessionStream<Key>, { challenge, keyPackages, expiresInMs, grpcPort }: Opened): void {
     const attempt = this.#find(stream.number)
     if (!attempt) return
     attempt.openedAt = this.#now
@@ -199,12 +204,21 @@ export class SessionCore<Key> {
     this.#first = undefined
     this.#route.opened(attempt.way, this.#now)
     if (attempt.token) this.#tokens?.living(attempt.token, expiresInMs, this.#now)
-    if (!this.#pinned) {
-      this.#pinned = challenge.relayId.slice()
-      this.#emit({ type: 'pin', endpoint: this.#options.endpoint, relayId: this.#pinned })
-    }
-    const info = { way: attempt.way, keyPackages, nonce: challenge.nonce.slice(), guest: !attempt.token }
+    const relay = this.#learned(challenge.relayId, grpcPort)
+    const info = { way: attempt.way, keyPackages, nonce: challenge.nonce.slice(), guest: !attempt.token, relay }
     this.#emit({ type: 'opened', info })
+  }
+
+  /** The relay, as it is known from now on. A port that cannot be one counts as not told. */
+  #learned(relayId: Uint8Array, told: number): KnownRelay {
+    const known = this.#known
+    const isSameRelay = known !== undefined && isSame(known.relayId, relayId)
+    const grpcPort = isPort(told) ? told : isSameRelay ? known.grpcPort : 0
+    if (isSameRelay && known.grpcPort === grpcPort) return known
+    const relay = { relayId: relayId.slice(), grpcPort }
+    this.#known = relay
+    this.#emit({ type: 'pin', endpoint: this.#options.endpoint, relay })
+    return relay
   }
 
   /** Ends a stream. Requests pending on it are lost. */

@@ -1,5 +1,5 @@
 /** Why a dial or a session ended, and what that means for the next dial. */
-import { AuthError, StaticError } from '@static/protocol'
+import { AuthError, ERRORS, StaticError, toHex } from '@static/protocol'
 import { CloseReason, type Error as Refusal, type SessionClosing } from '@static/protocol/relay'
 import { refusalError } from './refusal.ts'
 
@@ -71,6 +71,20 @@ export function brokenProtocol(what: string, cause?: unknown): Failure {
 /** The peer is not the expected relay. */
 export function untrusted(message: string, cause?: StaticError): Failure {
   return { kind: 'untrusted', error: StaticError.of('connection_error', message, cause && { cause }) }
+}
+
+/** Another relay answers than the one that the agent knows. Only the application can accept it. */
+export function relayChanged(serverName: string, known: Uint8Array | undefined, answering: Uint8Array): Failure {
+  const [old, now] = [known, answering].map((id) => id && toHex(id))
+  const problem =
+    old === undefined
+      ? `The relay at ${serverName} is not the one that was to be accepted: relay ${now} answers.`
+      : `The relay at ${serverName} has changed: this agent knows relay ${old}, and relay ${now} answers.`
+  const details = { relay: { name: serverName, known: old ?? null, answering: now ?? '' } }
+  return {
+    kind: 'untrusted',
+    error: StaticError.of('relay_changed', `${problem} ${ERRORS.relay_changed.remedy}`, details),
+  }
 }
 
 /** The relay refused to open the session. */

@@ -4,7 +4,7 @@
 import type { Hash, Pace, StaticError, TrafficProfileName } from '@static/protocol'
 import type { WireForm } from '@static/protocol/envelope'
 import type { AckPosition } from '@static/protocol/relay'
-import type { Outcome, RequestBody, ServerBody, SessionInfo, Time } from '../ports.ts'
+import type { KnownRelay, Outcome, RequestBody, ServerBody, SessionInfo, Time } from '../ports.ts'
 
 /** A transport. */
 export type Way = SessionInfo['way']
@@ -55,7 +55,7 @@ export type Effect<Key> =
   | { readonly type: 'opened'; readonly info: SessionInfo }
   | { readonly type: 'push'; readonly body: ServerBody }
   | { readonly type: 'lost'; readonly reason: StaticError }
-  | { readonly type: 'pin'; readonly endpoint: string; readonly relayId: Uint8Array }
+  | { readonly type: 'pin'; readonly endpoint: string; readonly relay: KnownRelay }
   /** Requests a `tick` at this time, which is earlier than any pending one. */
   | { readonly type: 'wakeAt'; readonly at: Time }
   /** The first session could not be opened. The core is closed. */
@@ -74,12 +74,16 @@ export interface Signer {
 export interface CoreOptions {
   /** Key under which the relay is pinned: the endpoint's host, the same for both transports. */
   readonly endpoint: string
-  /** Id of the relay seen there before. */
-  readonly pinned: Uint8Array | undefined
+  /** The relay seen there before. */
+  readonly known: KnownRelay | undefined
+  /** Id of the relay to accept in place of that one, or as the only one if none was seen. */
+  readonly accepted: Uint8Array | undefined
   /** The transport of the endpoint. */
   readonly way: Way
   /** Whether to use gRPC if QUIC cannot connect. */
   readonly fallback: boolean
+  /** The port of gRPC, whatever the relay tells. Undefined: as the relay tells. */
+  readonly grpcPort: number | undefined
   /** Whether there is a token source. Without one the agent is a guest. */
   readonly tokens: boolean
   /** Whether to keep dialing if the relay or the API cannot be reached at first. */

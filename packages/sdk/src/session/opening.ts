@@ -9,7 +9,7 @@ import {
   RefreshSessionRequestSchema,
   TrafficProfile,
 } from '@static/protocol/relay'
-import { brokenProtocol, type Failure, untrusted } from './failure.ts'
+import { brokenProtocol, type Failure, relayChanged, untrusted } from './failure.ts'
 import type { CoreOptions } from './io.ts'
 import { isSame } from './outgoing.ts'
 
@@ -25,14 +25,23 @@ const PROFILES = {
 
 const encoder = new TextEncoder()
 
+/** The relay that must answer. */
+export interface ExpectedRelay {
+  /** The name that TLS verified. */
+  readonly serverName: string
+  /** Id of the relay that the agent knows. */
+  readonly known: Uint8Array | undefined
+  /** Id of the relay that the application accepts in its place. */
+  readonly accepted: Uint8Array | undefined
+}
+
 /**
  * Checks a challenge; returns why it must not be answered. A relay in the middle could forward another relay's
  * challenge, but has a certificate for its own name only.
  */
 export function challengeFault(
   challenge: GetChallengeResponse,
-  serverName: string,
-  pinned: Uint8Array | undefined,
+  { serverName, known, accepted }: ExpectedRelay,
 ): Failure | undefined {
   const { nonce, relayName, relayId, revision } = challenge
   if (nonce.length !== NONCE_BYTES || relayId.length !== RELAY_ID_BYTES || revision < 1) {
@@ -41,12 +50,9 @@ export function challengeFault(
   if (relayName !== serverName) {
     return untrusted(`The relay calls itself ${JSON.stringify(relayName)}, but its certificate is for ${serverName}.`)
   }
-  if (pinned && !isSame(pinned, relayId)) {
-    return untrusted(
-      `The relay at ${serverName} is not the one this agent knows. If it was set up again, forget the old one.`,
-    )
-  }
-  return undefined
+  const trusted = [known, accepted].filter((id) => id !== undefined)
+  if (trusted.length === 0 || trusted.some((id) => isSame(id, relayId))) return undefined
+  return relayChanged(serverName, known, relayId)
 }
 
 /** The request that opens a session, as a guest if there is no token. */

@@ -5,9 +5,10 @@
 import { hash as digest, randomBytes } from 'node:crypto'
 import { ConnectionError } from '@static/node/connection-error'
 import { type Pace, paceOf, StaticError, type TrafficProfileName, wholeUnits } from '@static/protocol'
-import type { Endpoint } from '../endpoint.ts'
+import { type Endpoint, grpcFallback } from '../endpoint.ts'
 import type {
   CellStream,
+  KnownRelay,
   Outcome,
   RelaySession,
   RequestBody,
@@ -23,13 +24,17 @@ import type { Effect, Input, Position, StreamNumber, Way } from './io.ts'
 /** Options of a session. */
 export interface SessionOptions {
   readonly endpoint: Endpoint
-  /** gRPC endpoint of the same relay, used if QUIC does not get through. Without it there is no fallback. */
-  readonly fallback?: Endpoint | undefined
+  /** Whether to use gRPC at the same host if QUIC does not get through. Default: false. */
+  readonly fallback?: boolean | undefined
+  /** The port of gRPC. Default: the one that the relay has told, else 5000. */
+  readonly grpcPort?: number | undefined
   /** CA of the relay's certificate, PEM; undefined: Node's default authorities. */
   readonly ca: string | undefined
   readonly transports: { readonly quic?: Transport | undefined; readonly grpc: Transport }
-  /** Ids of known relays, by the endpoint's host. */
-  readonly pins: ReadonlyMap<string, Uint8Array>
+  /** Known relays, by the endpoint's host. */
+  readonly pins: ReadonlyMap<string, KnownRelay>
+  /** Id of a relay to accept in place of the known one. */
+  readonly acceptRelay?: Uint8Array | undefined
   /** Ed25519, 32 bytes. */
   readonly publicKey: Uint8Array
   /** Signs with the private key of `publicKey`. */
@@ -93,16 +98,29 @@ class Session implements RelaySession {
   #closing: Promise<void> | undefined
 
   constructor(options: SessionOptions) {
-    const { endpoint, fallback, pins, publicKey, sign, tokens, traffic = 'standard', cellsPerSecond = 0 } = options
+    const {
+      endpoint,
+      fallback = false,
+      grpcPort,
+      pins,
+      acceptRelay,
+      publicKey,
+      sign,
+      tokens,
+      traffic = 'standard',
+      cellsPerSecond = 0,
+    } = options
     this.#options = options
     // Monotonic, so that setting the system clock cannot turn a short wait into an hour.
     this.#now = options.now ?? (() => performance.timeOrigin + performance.now())
     const random = options.random ?? ((bytes: number) => new Uint8Array(randomBytes(bytes)))
     this.#core = new SessionCore({
       endpoint: endpoint.host,
-      pinned: pins.get(endpoint.host),
+      known: pins.get(endpoint.host),
+      accepted: acceptRelay,
       way: endpoint.way,
-      fallback: fallback !== undefined,
+      fallback,
+      grpcPort,
       tokens: tokens !== undefined,
       wait: options.wait === true,
       signer: { publicKey, sign, random, hash: sha256 },
@@ -215,7 +233,7 @@ class Session implements RelaySession {
           this.#ready.resolve()
           return listener.lost(effect.reason)
         case 'pin':
-          return listener.pin(effect.endpoint, effect.relayId)
+          return listener.pin(effect.endpoint, effect.relay)
       }
     } catch (error) {
       if (onBug) return onBug(error)
@@ -228,8 +246,8 @@ class Session implements RelaySession {
   // ---- Input and output ----
 
   #dial(number: StreamNumber, way: Way, port: number | undefined): void {
-    const { endpoint, fallback, ca, transports } = this.#options
-    const { host, port: usual, serverName } = way === endpoint.way ? endpoint : (fallback ?? endpoint)
+    const { endpoint, ca, transports } = this.#options
+    const { host, port: usual, serverName } = way === endpoint.way ? endpoint : grpcFallback(endpoint)
     const transport = transports[way]
     const over = Promise.withResolvers<void>()
     const handlers: StreamHandlers = {

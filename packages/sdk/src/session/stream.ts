@@ -30,7 +30,7 @@ import { fractions } from './backoff.ts'
 import { brokenProtocol, closedByRelay, type Failure, refusedOpening, unreachable } from './failure.ts'
 import type { Effects } from './effects.ts'
 import { FORMS, type Position, type StreamNumber, type Way } from './io.ts'
-import { type Answerer, answerOpening, answerRefresh, challengeFault } from './opening.ts'
+import { type Answerer, answerOpening, answerRefresh, challengeFault, type ExpectedRelay } from './opening.ts'
 import { hasSafeNumbers } from './numbers.ts'
 import { Outgoing, type Parcel } from './outgoing.ts'
 import { PUSHES } from './pushes.ts'
@@ -41,6 +41,8 @@ export interface Opened {
   readonly keyPackages: number
   /** Time until the session needs a new token; 0: never. */
   readonly expiresInMs: number
+  /** As the relay tells it, not checked. */
+  readonly grpcPort: number
 }
 
 /** The owner of a stream. */
@@ -51,12 +53,9 @@ export interface StreamOwner<Key> {
 }
 
 /** Options of a stream. */
-export interface StreamOptions {
+export interface StreamOptions extends ExpectedRelay {
   readonly number: StreamNumber
   readonly way: Way
-  /** The server name that TLS verified. */
-  readonly serverName: string
-  readonly pinned: Uint8Array | undefined
   /** Empty for a guest. */
   readonly jwt: string
   readonly answerer: Answerer
@@ -187,7 +186,7 @@ export class SessionStream<Key> {
   refresh(jwt: string, done: (expiresInMs: number | undefined) => void): void {
     const refused = this.#ask(challengeRequest(), (body) => {
       if (body.case !== 'getChallenge') return done(undefined)
-      const fault = challengeFault(body.value, this.#options.serverName, this.#relayId)
+      const fault = challengeFault(body.value, { ...this.#options, known: this.#relayId, accepted: undefined })
       if (fault) return this.#fail(fault)
       const value = answerRefresh(this.#options.answerer, body.value, jwt)
       const refused = this.#ask({ case: 'refreshSession', value }, (answer) => {
@@ -297,21 +296,21 @@ export class SessionStream<Key> {
   }
 
   #challenged(challenge: GetChallengeResponse): void {
-    const { serverName, pinned, answerer, jwt } = this.#options
-    const fault = challengeFault(challenge, serverName, pinned)
+    const { answerer, jwt } = this.#options
+    const fault = challengeFault(challenge, this.#options)
     if (fault) return this.#fail(fault)
     this.hasAsked = true
     this.#relayId = challenge.relayId.slice()
     this.#ask({ case: 'openSession', value: answerOpening(answerer, challenge, jwt) }, (body) => {
       if (body.case === 'error') return this.#fail(refusedOpening(body.value))
       if (body.case !== 'openSession') return
-      const { keyPackages, expiresInMs, pingIntervalMs, pingTimeoutMs } = body.value
+      const { keyPackages, expiresInMs, pingIntervalMs, pingTimeoutMs, grpcPort } = body.value
       this.isOpen = true
       this.#joiner.limit = OPEN_LIMIT
       this.#pingMs = bounded(pingIntervalMs)
       this.#pongMs = bounded(pingTimeoutMs)
       this.#shape()
-      this.#owner.opened(this, { challenge, keyPackages, expiresInMs })
+      this.#owner.opened(this, { challenge, keyPackages, expiresInMs, grpcPort })
     })
   }
 

@@ -25,6 +25,9 @@ import { KEY_BYTES, type KeySource } from './key-sources.ts'
 import { hasSchema } from './schema.ts'
 import { readIdentity } from './snapshot.ts'
 import { openRows } from './sql-rows.ts'
+import type { RowsOf } from './table.ts'
+import { RELAY } from './tables/agent.ts'
+import { CHANNEL } from './tables/channel.ts'
 
 /** Everything that an agent keeps in its directory; the temporary files of an interrupted write are `.NAME.*.tmp`. */
 const FILES = ['agent.key', 'keys.json', 'agent.db', 'agent.db-wal', 'agent.db-journal', 'agent.opens', 'agent.sock']
@@ -33,15 +36,19 @@ const KEY_FILES = new Set(['agent.key', 'keys.json'])
 const DELETED = /\.[0-9a-f]{16}\.deleted$/
 const TEMPORARY = /^\.(.+)\.[0-9a-f]{16}\.tmp$/
 
-/** Who an agent is. */
+/** Who an agent is, and what it knows. */
 export interface AgentIdentity {
   readonly identity: string
   readonly agentId: AgentId
   readonly fingerprint: string
+  /** Names of the channels that it has. */
+  readonly channels: readonly string[]
+  /** The relays that it has met, with the host of the endpoint and the relay's id. */
+  readonly relays: readonly { readonly host: string; readonly relayId: string }[]
 }
 
 /**
- * Reads from an agent's directory who it is, without connecting. The agent must not be running.
+ * Reads from an agent's directory who it is and what it knows, without connecting. The agent must not be running.
  *
  * @throws {StaticError} `not_found` if there is no agent, `store_locked` if it is running, `store_key_wrong`
  */
@@ -54,9 +61,18 @@ export async function readAgentIdentity(directory: string, key: KeySource = { ty
     const database = connect(databaseFile(place), databaseKey)
     try {
       if (!hasSchema(database)) throw StaticError.of('not_found', `The agent in ${place} was never started.`)
-      const { identity, publicKey } = readIdentity(openRows(database))
+      const rows = openRows(database)
+      const { identity, publicKey } = readIdentity(rows)
       const agentId = toHex(agentIdOf(publicKey))
-      return { identity: Buffer.from(identity).toString(), agentId, fingerprint: fingerprintOf(agentId) }
+      return {
+        identity: Buffer.from(identity).toString(),
+        agentId,
+        fingerprint: fingerprintOf(agentId),
+        channels: channelNames(rows),
+        relays: rows(RELAY)
+          .all()
+          .map(({ endpoint, relayId }) => ({ host: endpoint, relayId: toHex(relayId) })),
+      }
     } finally {
       database.close()
     }
@@ -86,6 +102,11 @@ export function deleteAgent(directory: string): void {
     // It holds files that are not the agent's, or the agent is running.
     if (existsSync(moved)) renameSync(moved, place)
   }
+}
+
+function channelNames(rows: RowsOf): readonly string[] {
+  const channels = rows(CHANNEL).all()
+  return channels.flatMap(({ name, state }) => (state === 'offered' ? [] : [name])).toSorted()
 }
 
 /** Deletes what a process left that was killed while it deleted an agent in this place. */

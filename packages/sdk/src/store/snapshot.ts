@@ -52,7 +52,7 @@ export function readSnapshot(rowsOf: RowsOf): Snapshot {
     relays: new Map(
       rowsOf(RELAY)
         .all()
-        .map(({ endpoint, relayId }) => [endpoint, relayId]),
+        .map(({ endpoint, relayId, grpcPort }) => [endpoint, { relayId, grpcPort }]),
     ),
     invites: rowsOf(INVITE).all(),
     joiners: rowsOf(JOINER).all(),

@@ -217,9 +217,11 @@ test('closing before the first session rejects ready', async (t) => {
 
 test('a pinned relay is found by the host of the endpoint', async (t) => {
   const relay = new Relay()
-  const { ready } = open(t, relay, { pins: new Map([['relay.test', new Uint8Array(32)]]) })
-  await assert.rejects(ready, refusedWith('connection_error', /is not the one this agent knows/))
-  const { ready: fine, listener } = open(t, relay, { pins: new Map([['relay.test', RELAY_ID]]) })
+  const { ready } = open(t, relay, { pins: new Map([['relay.test', { relayId: new Uint8Array(32), grpcPort: 0 }]]) })
+  await assert.rejects(ready, refusedWith('relay_changed', /has changed/))
+  const { ready: fine, listener } = open(t, relay, {
+    pins: new Map([['relay.test', { relayId: RELAY_ID, grpcPort: 0 }]]),
+  })
   await fine
   assert.deepEqual(listener.log, ['opened'], 'nothing new to pin')
 })

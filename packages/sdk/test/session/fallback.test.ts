@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { CloseReason } from '@static/protocol/relay'
-import { Stage } from './stage.ts'
+import { RELAY_ID, Stage } from './stage.ts'
 
 const MINUTE_MS = 60_000
 const QUIC = { way: 'quic', fallback: true } as const
@@ -37,6 +37,57 @@ function ways(stage: Stage): string[] {
 
 test('two failed QUIC dials in a row lead to gRPC', () => {
   onGrpc()
+})
+
+/** Two failed QUIC dials; the way and the port of the third. */
+function thirdDial(options: ConstructorParameters<typeof Stage>[0]): string | undefined {
+  const stage = new Stage({ ...QUIC, ...options })
+  stage.do({ type: 'start' })
+  stage.failDial(1)
+  stage.advance(100)
+  stage.failDial(2)
+  stage.advance(200)
+  return stage.taken().at(-1)
+}
+
+test('the port of gRPC: that of the application, else the one that the relay told, else the usual one', () => {
+  const known = { relayId: RELAY_ID, grpcPort: 5443 }
+  assert.equal(thirdDial({ known, grpcPort: 5900 }), 'dial 3 grpc:5900')
+  assert.equal(thirdDial({ known }), 'dial 3 grpc:5443')
+  assert.equal(thirdDial({ known: { ...known, grpcPort: 0 } }), 'dial 3 grpc')
+  assert.equal(thirdDial({}), 'dial 3 grpc')
+})
+
+test('the relay tells its port of gRPC: it is kept, and used in this run already', () => {
+  const stage = new Stage(QUIC)
+  stage.do({ type: 'start' })
+  stage.open(1, { grpcPort: 5443 })
+  assert.deepEqual(stage.pins, [{ relayId: RELAY_ID, grpcPort: 5443 }])
+  assert.deepEqual(stage.infos[0]?.relay, { relayId: RELAY_ID, grpcPort: 5443 })
+  stage.cut(1)
+  for (const stream of [2, 3]) {
+    stage.redial(stream)
+    stage.failDial(stream)
+  }
+  stage.redial(4)
+  assert.deepEqual([stage.line(4).way, stage.line(4).port], ['grpc', 5443])
+})
+
+test('a port that cannot be one changes nothing', () => {
+  for (const grpcPort of [0, 65_536, 0xffff_ffff]) {
+    const known = { relayId: RELAY_ID, grpcPort: 5443 }
+    const stage = new Stage({ ...QUIC, known })
+    stage.do({ type: 'start' })
+    stage.open(1, { grpcPort })
+    assert.deepEqual(stage.pins, [])
+    assert.deepEqual(stage.infos[0]?.relay, known)
+  }
+})
+
+test('an endpoint that is gRPC itself says its own port, whatever the relay told', () => {
+  const stage = new Stage({ way: 'grpc', known: { relayId: RELAY_ID, grpcPort: 5443 } })
+  stage.do({ type: 'start' })
+  assert.deepEqual(stage.taken(), ['dial 1 grpc'])
 })
 
 test('an opening that takes too long counts as a failed dial', () => {

@@ -43,16 +43,12 @@ function endpointOf(relay: TestRelay, way: Way): SessionOptions['endpoint'] {
   )
 }
 
-function open(
-  t: TestContext,
-  relay: TestRelay,
-  way: Way,
-  fallback?: SessionOptions['endpoint'],
-): OpenedSession & { listener: Listener } {
+function open(t: TestContext, relay: TestRelay, way: Way, grpcPort?: number): OpenedSession & { listener: Listener } {
   const listener = new Listener()
   const opened = openSession({
     endpoint: endpointOf(relay, way),
-    fallback,
+    fallback: grpcPort !== undefined,
+    grpcPort,
     ca: relay.ca,
     transports: TRANSPORTS,
     pins: new Map(),
@@ -111,7 +107,7 @@ for (const way of ['quic', 'grpc'] as const) {
 test('an agent that finds QUIC full uses gRPC, if it may', async (t) => {
   const { relay } = await startFull(t, 'quic')
   await open(t, relay, 'quic').ready
-  const second = open(t, relay, 'quic', endpointOf(relay, 'grpc'))
+  const second = open(t, relay, 'quic', relay.grpcPort)
   await second.ready
   assert.deepEqual(
     second.listener.infos.map(({ way }) => way),

@@ -83,7 +83,7 @@ test('requests made during a move to QUIC are repeated there, and the event loop
     connect: (listener, key, pins) => {
       const { session, ready } = openSession({
         endpoint: endpoint('quic'),
-        fallback: endpoint('grpc'),
+        fallback: true,
         ca: undefined,
         transports: { quic: blocked, grpc: reach('grpc') },
         pins,

@@ -1,9 +1,11 @@
 /** How a session opens: what is checked before anything is signed. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { ENVELOPE_LIMITS, sessionBytes } from '@static/protocol'
+import { ENVELOPE_LIMITS, sessionBytes, toHex } from '@static/protocol'
 import { CloseReason, Purpose, TrafficProfile } from '@static/protocol/relay'
 import { NONCE, RELAY_ID, Stage } from './stage.ts'
+
+const OTHER_RELAY = new Uint8Array(32).fill(1)
 
 for (const way of ['quic', 'grpc'] as const) {
   test(`a guest's session opens over ${way}: challenge, signature, pin, then the listener is notified`, () => {
@@ -38,7 +40,9 @@ for (const way of ['quic', 'grpc'] as const) {
     assert.deepEqual(stage.signed, [sessionBytes(claim)])
     stage.accept(1, { keyPackages: 3 })
     assert.deepEqual(stage.taken(), ['pace 1 steady', 'pin relay.test', `opened ${way}`])
-    assert.deepEqual(stage.infos, [{ way, keyPackages: 3, nonce: NONCE, guest: true }])
+    assert.deepEqual(stage.infos, [
+      { way, keyPackages: 3, nonce: NONCE, guest: true, relay: { relayId: RELAY_ID, grpcPort: 0 } },
+    ])
   })
 }
 
@@ -54,14 +58,44 @@ test('a relay whose name differs from its certificate gets no signature', () => 
 
 test('a relay other than the pinned one gets no signature, over either transport', () => {
   for (const way of ['quic', 'grpc'] as const) {
-    const stage = new Stage({ way, pinned: new Uint8Array(32).fill(1) })
+    const stage = new Stage({ way, known: { relayId: OTHER_RELAY, grpcPort: 0 } })
     stage.do({ type: 'start' })
     stage.dialled(1)
     stage.challenge(1)
-    assert.equal(stage.firstError?.code, 'connection_error')
-    assert.match(stage.firstError?.message ?? '', /^The relay at relay\.test is not the one this agent knows\./)
+    const relay = { name: 'relay.test', known: toHex(OTHER_RELAY), answering: toHex(RELAY_ID) }
+    assert.equal(stage.firstError?.code, 'relay_changed')
+    assert.equal(stage.firstError.retryable, false)
+    assert.deepEqual(stage.firstError.details.relay, relay)
+    assert.match(stage.firstError.message, /^The relay at relay\.test has changed: this agent knows relay 0101/)
     assert.deepEqual(stage.signed, [])
   }
+})
+
+test('exactly the accepted relay takes the place of the known one; any other gets no signature', () => {
+  const known = { relayId: OTHER_RELAY, grpcPort: 5443 }
+  const stage = new Stage({ known, accepted: RELAY_ID })
+  stage.do({ type: 'start' })
+  stage.open(1)
+  assert.deepEqual(stage.taken(), ['dial 1 grpc', 'pin relay.test', 'opened grpc'])
+  // The port of the old relay does not become that of the new one.
+  assert.deepEqual(stage.pins, [{ relayId: RELAY_ID, grpcPort: 0 }])
+
+  const wrong = new Stage({ known, accepted: new Uint8Array(32).fill(2) })
+  wrong.do({ type: 'start' })
+  wrong.dialled(1)
+  wrong.challenge(1)
+  assert.equal(wrong.firstError?.details.relay?.answering, toHex(RELAY_ID))
+  assert.deepEqual(wrong.signed, [])
+})
+
+test('an agent that knows no relay yet meets only the accepted one', () => {
+  const stage = new Stage({ accepted: OTHER_RELAY })
+  stage.do({ type: 'start' })
+  stage.dialled(1)
+  stage.challenge(1)
+  assert.equal(stage.firstError?.code, 'relay_changed')
+  assert.equal(stage.firstError.details.relay?.known, null)
+  assert.deepEqual(stage.signed, [])
 })
 
 test('a relay that changed its id while the agent was away is retried only once a minute', () => {
@@ -71,7 +105,7 @@ test('a relay that changed its id while the agent was away is retried only once 
   stage.advance(100)
   stage.dialled(2)
   stage.challenge(2, { relayId: new Uint8Array(32).fill(1) })
-  assert.deepEqual(stage.taken().slice(-2), ['end 2', 'lost connection_error'])
+  assert.deepEqual(stage.taken().slice(-2), ['end 2', 'lost relay_changed'])
   stage.advance(59_900)
   assert.deepEqual(stage.taken(), [])
   stage.advance(1100)

@@ -16,7 +16,7 @@ import {
 import { sha256 } from '@static/testkit/agent'
 import { quietPort } from '@static/testkit/ports'
 import { startTestRelay, type TestRelay } from '@static/testkit/relay'
-import { grpcFallback, parseEndpoint } from '../../src/endpoint.ts'
+import { parseEndpoint } from '../../src/endpoint.ts'
 import type { RelaySession, Transport } from '../../src/ports.ts'
 import { openSession, type OpenedSession, type SessionOptions } from '../../src/session/session.ts'
 import { makeGrpcTransport } from '../../src/transport/grpc.ts'
@@ -202,7 +202,8 @@ test('a guest whose UDP port is closed falls back to gRPC', TIMEOUT, async (t) =
   const endpoint = parseEndpoint(`quic://localhost:${await quietPort()}`)
   const { session, ready, listener } = open(t, relay, 'grpc', {
     endpoint,
-    fallback: grpcFallback(endpoint, { grpcPort: relay.grpcPort }),
+    fallback: true,
+    grpcPort: relay.grpcPort,
     tokens: undefined,
   })
   await ready
@@ -213,11 +214,30 @@ test('a guest whose UDP port is closed falls back to gRPC', TIMEOUT, async (t) =
   await call(session, { case: 'resume', value: create(ResumeRequestSchema, {}) })
 })
 
+for (const way of ['quic', 'grpc'] as const) {
+  test(`tells its gRPC port over ${way}; an agent whose UDP is blocked later dials that one`, TIMEOUT, async (t) => {
+    const relay = await startRelay(t, way)
+    const first = open(t, relay, way)
+    await first.ready
+    assert.deepEqual(
+      first.listener.pins.map(({ relay: { grpcPort } }) => grpcPort),
+      [relay.grpcPort],
+    )
+    const endpoint = parseEndpoint(`quic://localhost:${await quietPort()}`)
+    const pins = new Map(first.listener.pins.map(({ endpoint: host, relay: known }) => [host, known]))
+    const later = open(t, relay, 'grpc', { endpoint, fallback: true, pins })
+    await later.ready
+    assert.deepEqual(
+      later.listener.infos.map((info) => info.way),
+      ['grpc'],
+    )
+  })
+}
+
 test('reports why when neither transport works', TIMEOUT, async (t) => {
   const relay = await startRelay(t, 'grpc')
   const endpoint = parseEndpoint(`quic://localhost:${await quietPort()}`)
-  const fallback = grpcFallback(endpoint, { grpcPort: await quietPort() })
-  const { ready } = open(t, relay, 'quic', { endpoint, fallback })
+  const { ready } = open(t, relay, 'quic', { endpoint, fallback: true, grpcPort: await quietPort() })
   await assert.rejects(
     ready,
     refusedWith('connection_error', /UDP port \d+ .* The gRPC fallback failed, too: .*TCP port/),
@@ -237,7 +257,8 @@ test('moves from gRPC to QUIC when the UDP port opens', TIMEOUT, async (t) => {
   let jump = 0
   const { ready, listener } = open(t, relay, 'quic', {
     endpoint,
-    fallback: grpcFallback(endpoint, { grpcPort: relay.grpcPort }),
+    fallback: true,
+    grpcPort: relay.grpcPort,
     transports: {
       grpc: TRANSPORTS.grpc,
       quic: {

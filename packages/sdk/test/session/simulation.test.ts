@@ -61,7 +61,9 @@ class Life {
     this.#slow = this.#random() < 0.5 ? 'quic' : 'grpc'
     this.#core = new SessionCore<number>({
       endpoint: 'relay.test',
-      pinned: undefined,
+      known: undefined,
+      accepted: undefined,
+      grpcPort: undefined,
       way: this.#random() < 0.7 ? 'quic' : 'grpc',
       fallback: true,
       wait: false,

@@ -12,7 +12,7 @@ import {
   type CloseReason,
   ServerMessageSchema,
 } from '@static/protocol/relay'
-import type { Outcome, RequestBody, ServerBody, SessionInfo } from '../../src/ports.ts'
+import type { KnownRelay, Outcome, RequestBody, ServerBody, SessionInfo } from '../../src/ports.ts'
 import { SessionCore } from '../../src/session/core.ts'
 import { type CoreOptions, type Effect, FORMS, type Input, type Way } from '../../src/session/io.ts'
 import { makeSigner } from './support.ts'
@@ -54,6 +54,7 @@ export class Stage {
   readonly losses: StaticError[] = []
   readonly pushes: ServerBody[] = []
   readonly signed: Uint8Array[] = []
+  readonly pins: KnownRelay[] = []
   firstError: StaticError | undefined
   wakeAt: number = Infinity
   readonly #core: SessionCore<string>
@@ -64,9 +65,11 @@ export class Stage {
     const key = makeSigner()
     this.#core = new SessionCore<string>({
       endpoint: 'relay.test',
-      pinned: undefined,
+      known: undefined,
+      accepted: undefined,
       way: 'grpc',
       fallback: false,
+      grpcPort: undefined,
       tokens: false,
       wait: false,
       traffic: 'off',
@@ -257,6 +260,7 @@ export class Stage {
         return
       case 'pin':
         this.#log.push(`pin ${effect.endpoint}`)
+        this.pins.push(effect.relay)
         return
       case 'wakeAt':
         assert.ok(effect.at < this.wakeAt, 'a later time does not take the place of an earlier one')

@@ -2,7 +2,14 @@
 import assert from 'node:assert/strict'
 import { generateKeyPairSync, sign } from 'node:crypto'
 import { type ErrorCode, StaticError } from '@static/protocol'
-import type { RelaySession, RequestBody, ServerBody, SessionInfo, SessionListener } from '../../src/ports.ts'
+import type {
+  RelaySession,
+  RequestBody,
+  KnownRelay,
+  ServerBody,
+  SessionInfo,
+  SessionListener,
+} from '../../src/ports.ts'
 import { type Answer, refusalError } from '../../src/session/refusal.ts'
 
 /** Writes down what it is told. */
@@ -12,7 +19,7 @@ export class Listener implements SessionListener {
   readonly infos: SessionInfo[] = []
   readonly pushes: ServerBody[] = []
   readonly losses: StaticError[] = []
-  readonly pins: { endpoint: string; relayId: Uint8Array }[] = []
+  readonly pins: { endpoint: string; relay: KnownRelay }[] = []
   #changed = Promise.withResolvers<void>()
 
   opened(info: SessionInfo): void {
@@ -30,8 +37,8 @@ export class Listener implements SessionListener {
     this.note('lost')
   }
 
-  pin(endpoint: string, relayId: Uint8Array): void {
-    this.pins.push({ endpoint, relayId })
+  pin(endpoint: string, relay: KnownRelay): void {
+    this.pins.push({ endpoint, relay })
     this.note('pin')
   }
 

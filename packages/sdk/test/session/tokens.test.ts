@@ -106,7 +106,7 @@ test('a challenge from another relay ends the refresh and the session', () => {
   const before = stage.signed.length
   stage.challenge(1, { relayId: new Uint8Array(32).fill(1) })
   assert.equal(stage.signed.length, before)
-  assert.equal(stage.losses[0]?.code, 'connection_error')
+  assert.equal(stage.losses[0]?.code, 'relay_changed')
 })
 
 test('a refused refresh leaves the session open and is retried after a minute', () => {

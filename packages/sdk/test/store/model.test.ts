@@ -66,7 +66,12 @@ function anyChange(below: (limit: number) => number): Change {
     () => ({ type: 'putAttempt', record: attemptRecord(invite, { keyPackage: bytes }) }),
     () => ({ type: 'dropAttempt', invite }),
     () => ({ type: 'putPin', owner: agent, identity: bytesOf(`identity ${few}`), agent }),
-    () => ({ type: 'putRelay', endpoint: `quic://relay-${few}:4433`, relayId: bytesOf(`relay ${below(9)}`) }),
+    () => ({
+      type: 'putRelay',
+      endpoint: `quic://relay-${few}:4433`,
+      relayId: bytesOf(`relay ${below(9)}`),
+      grpcPort: below(9),
+    }),
   ]
   return changes[below(changes.length)]!()
 }

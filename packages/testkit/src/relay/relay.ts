@@ -23,6 +23,8 @@ export interface TestRelay {
   readonly caFile: string
   readonly grpcPort: number
   readonly quicPorts: readonly number[]
+  /** The gRPC port that agents reach in a way of connecting: that of the relay, or that of the proxy. */
+  grpcPortOf(way: Exclude<Way, 'mixed'>): number
   /** A wire to the relay, in its default way. */
   wire(): Wire
   /** A wire to the relay, in the given way. */
@@ -92,8 +94,9 @@ export async function startTestRelay(
   const wires: Record<Exclude<Way, 'mixed'>, () => Wire> = {
     quic: () => quicWire({ port: quicPort, ca }),
     grpc: () => grpcWire({ port: grpcPort, ca }),
-    proxy: () => grpcWire({ port: proxy?.grpcPort ?? 0, ca }),
+    proxy: () => grpcWire({ port: grpcPortOf('proxy'), ca }),
   }
+  const grpcPortOf = (kind: Exclude<Way, 'mixed'>): number => (kind === 'proxy' ? (proxy?.grpcPort ?? 0) : grpcPort)
   const kinds = ['quic', 'grpc', 'proxy'] as const
   let turn = 0
   return {
@@ -103,12 +106,13 @@ export async function startTestRelay(
     caFile: authority.path,
     grpcPort,
     quicPorts,
+    grpcPortOf,
     wire: () => {
       turn++
       return wires[way === 'mixed' ? (kinds[turn % 3] ?? 'quic') : way]()
     },
     by: (kind) => wires[kind](),
-    grpc: (kind) => connectGrpc({ host: 'localhost', port: kind === 'grpc' ? grpcPort : (proxy?.grpcPort ?? 0), ca }),
+    grpc: (kind) => connectGrpc({ host: 'localhost', port: grpcPortOf(kind), ca }),
     restart: async () => {
       await relay.close()
       relay = await start(grpcPort, quicPort)

@@ -6,7 +6,16 @@
 import { StaticError, toHex } from '@static/protocol'
 import type { CommitRejected, DeliverWelcome, RosterReset } from '@static/protocol/relay'
 import { agentIdOf, ed25519, type MlsEngine, type SignatureKeyPair } from '../../mls/index.ts'
-import type { AgentId, AgentStore, RelaySession, SessionInfo, SessionListener, Snapshot, Time } from '../../ports.ts'
+import type {
+  AgentId,
+  AgentStore,
+  KnownRelay,
+  RelaySession,
+  SessionInfo,
+  SessionListener,
+  Snapshot,
+  Time,
+} from '../../ports.ts'
 import type { InviteHandler } from '../../invite/handler.ts'
 import { Journal } from '../channel/journal.ts'
 import type { AgentContext } from './context.ts'
@@ -181,8 +190,8 @@ export class Agent implements SessionListener, AgentServices {
     }
   }
 
-  pin(endpoint: string, relayId: Uint8Array): void {
-    this.context.journal.add({ type: 'putRelay', endpoint, relayId })
+  pin(endpoint: string, relay: KnownRelay): void {
+    this.context.journal.add({ type: 'putRelay', endpoint, ...relay })
   }
 
   // ---- Internals ----

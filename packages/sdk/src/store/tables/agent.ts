@@ -1,5 +1,5 @@
 /** Tables of the agent as a whole. */
-import type { AgentId, IdentityRecord, KeyPackageRecord, RemovedRecord } from '../../ports.ts'
+import type { AgentId, IdentityRecord, KnownRelay, KeyPackageRecord, RemovedRecord } from '../../ports.ts'
 import { BYTES, FLAG, INTEGER, type Table, TEXT } from '../table.ts'
 
 /** One row. */
@@ -36,8 +36,8 @@ export const PIN: Table<{ readonly owner: AgentId; readonly identity: Uint8Array
 }
 
 /** The pinned relay behind an endpoint. */
-export const RELAY: Table<{ readonly endpoint: string; readonly relayId: Uint8Array }> = {
+export const RELAY: Table<KnownRelay & { readonly endpoint: string }> = {
   name: 'relay',
-  columns: { endpoint: TEXT, relayId: BYTES },
+  columns: { endpoint: TEXT, relayId: BYTES, grpcPort: INTEGER },
   key: ['endpoint'],
 }
