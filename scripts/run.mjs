@@ -8,6 +8,8 @@ import { dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const OLDEST_NODE = 24
+/** Output of preparations goes to stderr: stdout is the task's, with one line for `npm start -- --json`. */
+const QUIET = ['ignore', 2, 2]
 const root = resolve(dirname(fileURLToPath(import.meta.url)), '..')
 
 const TASKS = {
@@ -78,7 +80,7 @@ function buildConsole(binary) {
   const isBuilt = existsSync(join(home, 'dist/index.html'))
   if (isBuilt && existsSync(stamp) && readFileSync(stamp, 'utf8') === wanted) return
   say('Building the console (once)')
-  const done = spawnSync(binary, [join(home, 'build.ts')], { stdio: ['ignore', 'inherit', 'inherit'] })
+  const done = spawnSync(binary, [join(home, 'build.ts')], { stdio: QUIET })
   if (done.status !== 0) fail('Building the console failed; see the output of Vite above.')
   mkdirSync(dirname(stamp), { recursive: true })
   writeFileSync(stamp, wanted)
@@ -102,7 +104,7 @@ function npm(binary, folder) {
     '--no-fund',
     '--loglevel=error',
   ]
-  const done = spawnSync(binary, words, { cwd: folder, stdio: ['ignore', 'inherit', 'inherit'] })
+  const done = spawnSync(binary, words, { cwd: folder, stdio: QUIET })
   if (done.status !== 0) fail('`npm ci` failed; see its output above.')
 }
 

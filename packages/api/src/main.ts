@@ -173,6 +173,8 @@ function addPublicRoutes(app: App, { options, service, page, current }: Parts, o
   healthRoutes(app, service, options.relayIsReady)
   docsRoutes(app)
   if (page) consoleRoutes(app, page)
+  const start = page ? '/console' : '/docs'
+  app.get('/', { schema: { hide: true } }, (_request, reply) => reply.redirect(start, 302))
   metricsRoutes(app, registry, options.metricsToken, (options.trustedProxies ?? []).length === 0)
 }
 

@@ -77,7 +77,7 @@ export async function openService(options: ServiceOptions): Promise<Service> {
   const lifetime = settings.signingKeyDays * DAY
   const ring = await KeyRing.open({ store: store.signingKeys, masterKey: options.masterKey, now, lifetime })
   const audit = new Audit(store.audit, options.auditAddresses, now)
-  const keys = new Keys(store, hasher, limits, audit, settings.keysPerAccount, now)
+  const keys = new Keys({ store, hasher, limits, audit, keyUsage, most: settings.keysPerAccount, now })
   const passwords = new Passwords(hasher, limits, audit)
   const invites = new SignUpInvites(options.signup, store.links, limits, now)
   const accounts = new Accounts({ store, keys, passwords, invites, limits, audit, now })

@@ -39,6 +39,23 @@ export interface ListedKey {
   readonly mode: Mode
   readonly last_used_at: string | null
   readonly created_at: string
+  /** Exchanges of this key for tokens, this month. */
+  readonly token_exchanges: number
+}
+
+/** A sign-in session in a list. */
+export interface ListedSession {
+  readonly id: string
+  /** Whether it is the one that asked. */
+  readonly current: boolean
+  readonly created_at: string
+  /** To about ten minutes. */
+  readonly last_used_at: string
+  readonly expires_at: string
+  /** Browser and system, as far as the browser said. */
+  readonly client: string | null
+  /** Where it began, if the operator records addresses. */
+  readonly address: string | null
 }
 
 /** The response to a sign-up. */

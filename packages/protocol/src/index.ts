@@ -43,6 +43,7 @@ export {
   type IssuedToken,
   type Lease,
   type ListedKey,
+  type ListedSession,
   type Problem,
   type Readiness,
   type SignedUp,
