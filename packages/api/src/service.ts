@@ -8,6 +8,7 @@ import { Hasher } from './secrets/hash.ts'
 import { Keys } from './rules/keys.ts'
 import { Leases } from './rules/leases.ts'
 import { type Limits, makeLimits } from './rules/limits.ts'
+import { Overviews } from './rules/overviews.ts'
 import { Passwords } from './rules/password.ts'
 import { PasswordLinks } from './rules/password-links.ts'
 import type { Clock, Store } from './ports.ts'
@@ -57,6 +58,7 @@ export interface Service {
   readonly tokens: Tokens
   readonly usages: Usages
   readonly leases: Leases
+  readonly overviews: Overviews
   /** Settles expired leases and deletes expired rows; runs automatically every hour. */
   cleanUp(): Promise<void>
   /** Saves the public address for the links that `static admin` prints. */
@@ -112,6 +114,7 @@ export async function openService(options: ServiceOptions): Promise<Service> {
     tokens: new Tokens(ring, limits, keyUsage, settings, now),
     usages: new Usages(store.usage, leases, keyUsage, settings.quota, now),
     leases,
+    overviews: new Overviews(now),
     cleanUp,
     savePublicUrl: (url) => store.publicUrl.write(url),
     ready: () => store.ping(),
