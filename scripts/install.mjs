@@ -92,7 +92,8 @@ function npm(binary, folder, level, words) {
   const flags = ['--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error']
   const done = spawnSync(binary, [program, ...words, '--prefix', folder, '--cache', cache, ...flags], {
     cwd: folder,
-    stdio: ['ignore', 'inherit', 'inherit'],
+    // stdout is the task's, with one line for `npm start -- --json`.
+    stdio: ['ignore', 2, 2],
   })
   if (level === 'run') rmSync(cache, { recursive: true, force: true })
   if (done.status !== 0) fail(`\`npm ${words[0]}\` failed; see its output above.`)

@@ -7,6 +7,9 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 
 import { dirname, join, relative } from 'node:path'
 import { fail, findNode, installPackages, root, say } from './install.mjs'
 
+/** Output of preparations goes to stderr: stdout is the task's, with one line for `npm start -- --json`. */
+const QUIET = ['ignore', 2, 2]
+
 const TASKS = {
   start: ['packages/cli/src/main.js', 'up'],
   test: ['scripts/test.ts'],
@@ -42,7 +45,7 @@ function buildConsole(binary) {
   const isBuilt = existsSync(join(home, 'dist/index.html'))
   if (isBuilt && existsSync(stamp) && readFileSync(stamp, 'utf8') === wanted) return
   say('Building the console (once)')
-  const done = spawnSync(binary, [join(home, 'build.ts')], { stdio: ['ignore', 'inherit', 'inherit'] })
+  const done = spawnSync(binary, [join(home, 'build.ts')], { stdio: QUIET })
   if (done.status !== 0) fail('Building the console failed; see the output of Vite above.')
   mkdirSync(dirname(stamp), { recursive: true })
   writeFileSync(stamp, wanted)

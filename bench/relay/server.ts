@@ -35,6 +35,8 @@ const relay = await startRelay({
       }),
     settle: () => Promise.resolve({ remaining: 1, expires_in_ms: 86_400_000 }),
     blocked: () => Promise.resolve([]),
+    watched: () => Promise.resolve([]),
+    report: () => Promise.resolve(),
   },
   // Only what a bench must pass is raised: everything comes from one address.
   settings: {

@@ -20,6 +20,7 @@ import { keyRoutes } from './routes/keys.ts'
 import { leaseRoutes } from './routes/leases.ts'
 import { metricsRoutes } from './routes/metrics.ts'
 import { operatorLinkRoutes } from './routes/operator-links.ts'
+import { overviewReportRoutes, overviewRoutes } from './routes/overviews.ts'
 import { sessionRoutes } from './routes/sessions.ts'
 import { tokenRoutes } from './routes/tokens.ts'
 import { usageRoutes } from './routes/usage.ts'
@@ -151,9 +152,10 @@ async function listenAll(parts: Parts, servers: WebServer[]): Promise<Pick<Api, 
   servers.push(main)
   url = publicUrl(scheme, options.name ?? options.host, await listen(main, options.host, options.port))
   if (!internal) return { url, internalUrl: undefined }
-  const inner = await makeWebServer({ ...common, trustedProxies: [] }, (app) =>
-    leaseRoutes(app, service, internal.credential),
-  )
+  const inner = await makeWebServer({ ...common, trustedProxies: [] }, (app) => {
+    leaseRoutes(app, service, internal.credential)
+    overviewReportRoutes(app, service)
+  })
   servers.push(inner)
   return { url, internalUrl: publicUrl(scheme, internal.host, await listen(inner, internal.host, internal.port)) }
 }
@@ -169,10 +171,13 @@ function addPublicRoutes(app: App, { options, service, page, current }: Parts, o
   tokenRoutes(app, service)
   usageRoutes(app, service, origin)
   auditRoutes(app, service, origin)
+  overviewRoutes(app, service, origin)
   operatorLinkRoutes(app, service)
   healthRoutes(app, service, options.relayIsReady)
   docsRoutes(app)
   if (page) consoleRoutes(app, page)
+  const start = page ? '/console' : '/docs'
+  app.get('/', { schema: { hide: true } }, (_request, reply) => reply.redirect(start, 302))
   metricsRoutes(app, registry, options.metricsToken, (options.trustedProxies ?? []).length === 0)
 }
 

@@ -27,8 +27,12 @@ export interface KeyRecord {
   readonly lastUsedAt: number | null
 }
 
-/** The public part of a key. */
-export type ListedKeyRecord = Omit<KeyRecord, 'accountId' | 'hash'>
+/** The public part of a key, and its token exchanges in the last month with any. */
+export interface ListedKeyRecord extends Omit<KeyRecord, 'accountId' | 'hash'> {
+  readonly exchanges: number
+  /** The start of that month; 0 if there were none. */
+  readonly exchangesPeriod: number
+}
 
 /** A key with everything that decides whether it is valid. */
 export interface VerifiableKey {
@@ -181,21 +185,36 @@ export interface KeyStore {
   touch(uses: ReadonlyMap<string, number>): Promise<void>
 }
 
-/** A sign-in session. Only the hash of its id is stored. */
+/** A sign-in session. Of the secret in its cookie only a hash is stored. */
 export interface SessionRecord {
+  /** Names the session in lists; it gives no access. */
+  readonly id: string
   readonly idHash: string
   readonly accountId: string
   readonly createdAt: number
+  /** When it was last extended. */
+  readonly seenAt: number
   readonly expiresAt: number
+  /** Browser and system, as far as known. */
+  readonly client: string | null
+  /** Where it began, if the operator records addresses. */
+  readonly address: string | null
 }
 
 export interface SessionStore {
   /** False if the account's hash is no longer `passwordHash`. */
   create(session: SessionRecord, passwordHash: string, entry: AuditEntry): Promise<boolean>
   find(idHash: string): Promise<(SessionRecord & { readonly plan: Plan; readonly status: AccountStatus }) | undefined>
-  renew(idHash: string, expiresAt: number): Promise<void>
+  renew(idHash: string, seenAt: number, expiresAt: number): Promise<void>
   /** Ends a session, if there is one; `entryOf` makes the entry for its account. */
   remove(idHash: string, entryOf: (accountId: string) => AuditEntry): Promise<void>
+  /** At most `limit` sessions of the account that have not expired, newest first. */
+  list(accountId: string, now: number, limit: number): Promise<SessionRecord[]>
+  /**
+   * Ends the session with that id, or (`all`) all but the caller's own; returns how many. Undefined if the caller's own session
+   * has ended: a thief whose session was ended must not be able to end the owner's.
+   */
+  endOthers(callerHash: string, which: string, entry: AuditEntry): Promise<number | undefined>
 }
 
 /** One account's counters of one mode and month. */
@@ -217,7 +236,8 @@ export interface UsageStore {
     readonly tokenExchanges: number
     readonly days: ReadonlyMap<string, number>
   }>
-  addTokenExchanges(counts: readonly (Meter & { readonly count: number })[]): Promise<void>
+  /** Adds to the counters of the meters and of the keys. */
+  addTokenExchanges(counts: readonly (Meter & { readonly keyId: string; readonly count: number })[]): Promise<void>
 }
 
 /** A share of a quota that one relay node may spend. */

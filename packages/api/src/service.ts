@@ -8,6 +8,7 @@ import { Hasher } from './secrets/hash.ts'
 import { Keys } from './rules/keys.ts'
 import { Leases } from './rules/leases.ts'
 import { type Limits, makeLimits } from './rules/limits.ts'
+import { Overviews } from './rules/overviews.ts'
 import { Passwords } from './rules/password.ts'
 import { PasswordLinks } from './rules/password-links.ts'
 import type { Clock, Store } from './ports.ts'
@@ -57,6 +58,7 @@ export interface Service {
   readonly tokens: Tokens
   readonly usages: Usages
   readonly leases: Leases
+  readonly overviews: Overviews
   /** Settles expired leases and deletes expired rows; runs automatically every hour. */
   cleanUp(): Promise<void>
   /** Saves the public address for the links that `static admin` prints. */
@@ -77,7 +79,7 @@ export async function openService(options: ServiceOptions): Promise<Service> {
   const lifetime = settings.signingKeyDays * DAY
   const ring = await KeyRing.open({ store: store.signingKeys, masterKey: options.masterKey, now, lifetime })
   const audit = new Audit(store.audit, options.auditAddresses, now)
-  const keys = new Keys(store, hasher, limits, audit, settings.keysPerAccount, now)
+  const keys = new Keys({ store, hasher, limits, audit, keyUsage, most: settings.keysPerAccount, now })
   const passwords = new Passwords(hasher, limits, audit)
   const invites = new SignUpInvites(options.signup, store.links, limits, now)
   const accounts = new Accounts({ store, keys, passwords, invites, limits, audit, now })
@@ -112,6 +114,7 @@ export async function openService(options: ServiceOptions): Promise<Service> {
     tokens: new Tokens(ring, limits, keyUsage, settings, now),
     usages: new Usages(store.usage, leases, keyUsage, settings.quota, now),
     leases,
+    overviews: new Overviews(now),
     cleanUp,
     savePublicUrl: (url) => store.publicUrl.write(url),
     ready: () => store.ping(),

@@ -39,6 +39,23 @@ export interface ListedKey {
   readonly mode: Mode
   readonly last_used_at: string | null
   readonly created_at: string
+  /** Exchanges of this key for tokens, this month. */
+  readonly token_exchanges: number
+}
+
+/** A sign-in session in a list. */
+export interface ListedSession {
+  readonly id: string
+  /** Whether it is the one that asked. */
+  readonly current: boolean
+  readonly created_at: string
+  /** To about ten minutes. */
+  readonly last_used_at: string
+  readonly expires_at: string
+  /** Browser and system, as far as the browser said. */
+  readonly client: string | null
+  /** Where it began, if the operator records addresses. */
+  readonly address: string | null
 }
 
 /** The response to a sign-up. */
@@ -134,6 +151,61 @@ export interface Lease {
   /** The time until then, from before the answer was sent: a holder counts it from when it asked. */
   readonly expires_in_ms: number
   readonly period_end: string
+}
+
+/** The most that a relay reports of one account. */
+export const OVERVIEW_LIMITS = { channels: 200, membersPerChannel: 20, members: 500, agents: 200 } as const
+
+/** A member of a channel, as the relay knows it. */
+export interface OverviewMember {
+  /** The agent id, in hexadecimal. */
+  readonly agent: string
+  /** Log entries that it has not fetched. */
+  readonly waiting: number
+}
+
+/** A channel that an account owns, as the relay knows it. */
+export interface OverviewChannel {
+  readonly id: string
+  readonly name: string
+  readonly mode: Mode
+  /** The owner's agent id. */
+  readonly owner: string
+  /** How many members there are. */
+  readonly members: number
+  /** What the relay keeps of the channel until all members have fetched it. */
+  readonly waiting_bytes: number
+  /** The members furthest behind, first. */
+  readonly behind: readonly OverviewMember[]
+}
+
+/** An agent that has used a key of the account since the relay started. */
+export interface OverviewAgent {
+  readonly id: string
+  readonly mode: Mode
+  /** The identity that it gave itself; null if the relay does not know it. */
+  readonly name: string | null
+  readonly connected: boolean
+  readonly last_seen_at: string
+}
+
+/** What one relay knows about an account: names and numbers, no content. */
+export interface RelayOverview {
+  readonly relay_id: string
+  /** The relay's server name. */
+  readonly relay: string
+  /** When the relay started: agents that were not there since are not listed. */
+  readonly since: string
+  /** How many channels there are; `channels` may have fewer. */
+  readonly total_channels: number
+  readonly channels: readonly OverviewChannel[]
+  readonly agents: readonly OverviewAgent[]
+}
+
+/** The channels and agents of an account, by relay. */
+export interface Overview {
+  /** Empty until a relay has reported. */
+  readonly relays: readonly (RelayOverview & { readonly reported_at: string })[]
 }
 
 /** The response of an API that is ready. */

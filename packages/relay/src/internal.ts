@@ -18,12 +18,14 @@ export type {
 export { Ledger } from './store/ledger/ledger.ts'
 export {
   type Answered,
+  type Behind,
   ENTRY_OVERHEAD,
   type Glance,
   type IdKey,
   type NewChannel,
   type DroppedWelcome,
   type NewWelcome,
+  type Owned,
   type Rows,
   type Weight,
 } from './store/ledger/rows.ts'

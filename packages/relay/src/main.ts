@@ -7,13 +7,24 @@ import { type LogOptions, makeLog } from '@static/node/logger'
 import { ALL_TRAFFIC, outsideRange, StaticError, toHex, type TrafficRange } from '@static/protocol'
 import { type ApiAccess, makeApiClient } from './api/client.ts'
 import { ApiMonitor } from './api/monitor.ts'
+import { OverviewReporter } from './api/overview-reporter.ts'
 import { makeVerifier } from './api/token-verifier.ts'
 import type { Excess } from './core/limits.ts'
 import { Relay } from './core/relay.ts'
 import { makeCrypto } from './crypto.ts'
 import { ExcessLog } from './excess-log.ts'
 import { makeMetrics, type Metrics } from './metrics.ts'
-import type { ApiState, Certificate, Health, QuotaSource, Retention, Store, StoreListener, Time } from './ports.ts'
+import type {
+  ApiState,
+  Certificate,
+  Health,
+  OverviewSink,
+  QuotaSource,
+  Retention,
+  Store,
+  StoreListener,
+  Time,
+} from './ports.ts'
 import { CoreRunner } from './runner/core-runner.ts'
 import { type Settings, settingsFrom } from './settings.ts'
 import { openSqliteStore } from './store/sqlite/store.ts'
@@ -21,7 +32,7 @@ import { type GrpcTransport, startGrpcTransport } from './transport/grpc/transpo
 import { type QuicTransport, startQuicTransport } from './transport/quic/transport.ts'
 
 /** An API in the same process. */
-export interface LocalApi extends QuotaSource {
+export interface LocalApi extends QuotaSource, OverviewSink {
   /** The public keys of its tokens, as in its JWKS document. */
   keys(): Promise<{ readonly keys: readonly object[] }>
 }
@@ -162,6 +173,13 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
     onSend: (message, receivers) => metrics.sent(message, receivers),
   })
   const running = runner
+  const reporter = new OverviewReporter({
+    sink: api,
+    store,
+    agentsOf: (account, limit) => running.agentsOf(account, limit),
+    relay: { id: toHex(store.deployment.relayId), name, since: new Date(now()).toISOString() },
+    onError,
+  })
 
   let stopping = false
   const health = (): Health => ({
@@ -173,6 +191,7 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
   const close = async (): Promise<void> => {
     stopping = true
     monitor?.stop()
+    reporter.stop()
     await running.drain()
     await Promise.all(transports.map((transport) => transport.stop()))
     running.stop()
@@ -187,6 +206,7 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
     transports.push(quic)
     const renew = renewal(options, grpc, quic)
     monitor?.start()
+    reporter.start()
     // The id for agents that ask whether it is the right relay (`relay_changed`).
     const relayId = toHex(store.deployment.relayId)
     log.info({ name, relay_id: relayId, grpc: grpc.port, quic: quic.ports }, 'relay ready')

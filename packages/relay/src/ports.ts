@@ -1,5 +1,11 @@
 /** The ports between the relay's parts. The core knows these, but neither engines nor transports. */
-export { type ApiState, MAX_CHECKED_ACCOUNTS, type QuotaSource, type TokenVerifier } from './ports/api.ts'
+export {
+  type ApiState,
+  MAX_CHECKED_ACCOUNTS,
+  type OverviewSink,
+  type QuotaSource,
+  type TokenVerifier,
+} from './ports/api.ts'
 export type {
   AgentId,
   ChannelId,
@@ -21,6 +27,7 @@ export type {
   Gap,
   Invite,
   Laggard,
+  OwnedChannel,
   Pressure,
   Refusal,
   Retention,

@@ -21,7 +21,7 @@ export function keyStore(engine: Engine): KeyStore {
   )
   const active = db
     .selectFrom('api_keys')
-    .select(['id', 'prefix', 'name', 'mode', 'created_at', 'last_used_at'])
+    .select(['id', 'prefix', 'name', 'mode', 'created_at', 'last_used_at', 'exchanges', 'exchanges_period'])
     .where('account_id', '=', '')
     .where('revoked_at', 'is', null)
     .orderBy('created_at', 'desc')
@@ -114,11 +114,13 @@ type ListedRow = readonly [
   mode: Mode,
   createdAt: number,
   lastUsedAt: number | null,
+  exchanges: number,
+  exchangesPeriod: number,
 ]
 
 function readListed(row: ListedRow): ListedKeyRecord {
-  const [id, prefix, name, mode, createdAt, lastUsedAt] = row
-  return { id, prefix, name, mode, createdAt, lastUsedAt }
+  const [id, prefix, name, mode, createdAt, lastUsedAt, exchanges, exchangesPeriod] = row
+  return { id, prefix, name, mode, createdAt, lastUsedAt, exchanges, exchangesPeriod }
 }
 
 /** Whether the caller's credential is still valid; the account's row must be locked. */
@@ -150,5 +152,7 @@ export function keyValues(key: KeyRecord): Insertable<Schema['api_keys']> {
     created_at: key.createdAt,
     last_used_at: key.lastUsedAt,
     revoked_at: null,
+    exchanges: 0,
+    exchanges_period: 0,
   }
 }

@@ -26,8 +26,22 @@ export interface Schema {
     created_at: number
     last_used_at: number | null
     revoked_at: number | null
+    /** Token exchanges in the last month with any, and that month's start. */
+    exchanges: number
+    exchanges_period: number
   }
-  sessions: { id_hash: string; account_id: string; created_at: number; expires_at: number }
+  sessions: {
+    /** Names the session in lists; it gives no access. */
+    id: string
+    id_hash: string
+    account_id: string
+    created_at: number
+    seen_at: number
+    expires_at: number
+    /** Browser and system, as far as the browser said. */
+    client: string | null
+    address: string | null
+  }
   /** One-time tokens; `account_id` is null for a sign-up invite. */
   links: {
     selector: string

@@ -5,6 +5,17 @@ import { record } from './audit.ts'
 import { lockAccount } from './lock-account.ts'
 import type { Db } from './schema.ts'
 
+const COLUMNS = [
+  's.id',
+  's.id_hash as idHash',
+  's.account_id as accountId',
+  's.created_at as createdAt',
+  's.seen_at as seenAt',
+  's.expires_at as expiresAt',
+  's.client',
+  's.address',
+] as const
+
 export function sessionStore(db: Db): SessionStore {
   return {
     create: (session, passwordHash, entry) =>
@@ -20,10 +31,14 @@ export function sessionStore(db: Db): SessionStore {
         await tx
           .insertInto('sessions')
           .values({
+            id: session.id,
             id_hash: session.idHash,
             account_id: session.accountId,
             created_at: session.createdAt,
+            seen_at: session.seenAt,
             expires_at: session.expiresAt,
+            client: session.client,
+            address: session.address,
           })
           .execute()
         await record(tx, [entry])
@@ -34,21 +49,14 @@ export function sessionStore(db: Db): SessionStore {
       db
         .selectFrom('sessions as s')
         .innerJoin('accounts as a', 'a.id', 's.account_id')
-        .select([
-          's.id_hash as idHash',
-          's.account_id as accountId',
-          's.created_at as createdAt',
-          's.expires_at as expiresAt',
-          'a.plan as plan',
-          'a.status as status',
-        ])
+        .select([...COLUMNS, 'a.plan as plan', 'a.status as status'])
         .where('s.id_hash', '=', idHash)
         .executeTakeFirst(),
 
-    async renew(idHash, expiresAt) {
+    async renew(idHash, seenAt, expiresAt) {
       await db
         .updateTable('sessions')
-        .set({ expires_at: expiresAt })
+        .set({ seen_at: seenAt, expires_at: expiresAt })
         .where('id_hash', '=', idHash)
         .where('expires_at', '<', expiresAt)
         .execute()
@@ -64,6 +72,29 @@ export function sessionStore(db: Db): SessionStore {
         if (numDeletedRows > 0n) await record(tx, [entryOf(owner.account_id)])
       })
     },
+
+    list: (accountId, now, limit) =>
+      db
+        .selectFrom('sessions as s')
+        .select(COLUMNS)
+        .where('s.account_id', '=', accountId)
+        .where('s.expires_at', '>', now)
+        .orderBy('s.created_at', 'desc')
+        .orderBy('s.id', 'desc')
+        .limit(limit)
+        .execute(),
+
+    endOthers: (callerHash, which, entry) =>
+      db.transaction().execute(async (tx) => {
+        await lockAccount(tx, entry.accountId)
+        const own = tx.selectFrom('sessions').select('id').where('id_hash', '=', callerHash)
+        if (!(await own.executeTakeFirst())) return undefined
+        let ended = tx.deleteFrom('sessions').where('account_id', '=', entry.accountId)
+        ended = which === 'all' ? ended.where('id_hash', '<>', callerHash) : ended.where('id', '=', which)
+        const count = Number((await ended.executeTakeFirst()).numDeletedRows)
+        if (count > 0) await record(tx, [{ ...entry, count }])
+        return count
+      }),
   }
 }
 

@@ -32,11 +32,23 @@ export function usageStore(db: Db): UsageStore {
       if (counts.length === 0) return
       await db.transaction().execute(async (tx) => {
         // Always in the same order, as in `touch`, to avoid deadlocks.
-        for (const { count, ...meter } of [...counts].sort((a, b) =>
+        for (const { count, keyId: _, ...meter } of [...counts].sort((a, b) =>
           a.accountId + a.mode < b.accountId + b.mode ? -1 : 1,
         )) {
           await lockPeriod(tx, meter)
           await addToPeriod(tx, meter, { token_exchanges: count })
+        }
+        for (const { keyId, period, count } of [...counts].sort((a, b) => (a.keyId < b.keyId ? -1 : 1))) {
+          // A count of a month that is over, written late, no longer matters.
+          await tx
+            .updateTable('api_keys')
+            .set({
+              exchanges: sql`case when exchanges_period = ${period} then exchanges else 0 end + ${count}`,
+              exchanges_period: period,
+            })
+            .where('id', '=', keyId)
+            .where('exchanges_period', '<=', period)
+            .execute()
         }
       })
     },

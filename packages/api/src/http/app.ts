@@ -2,7 +2,7 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
-import type { Caller } from '../rules/caller.ts'
+import type { Caller, SessionCaller } from '../rules/caller.ts'
 import type { RateContext } from '../rules/limits.ts'
 import type { VerifiableKey } from '../ports.ts'
 
@@ -15,6 +15,8 @@ declare module 'fastify' {
     rateContext: RateContext
     /** The authenticated caller, on routes that require one. */
     caller: Caller
+    /** The caller, on routes that require a sign-in session. */
+    sessionCaller: SessionCaller
     /** The API key of the request, on routes that accept nothing else. */
     key: VerifiableKey
   }

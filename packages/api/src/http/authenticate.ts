@@ -1,7 +1,7 @@
 /** Authenticates the caller: an API key in the header, or a sign-in session in the cookie. */
 import type { FastifyReply, FastifyRequest, preValidationAsyncHookHandler } from 'fastify'
 import { CSRF_HEADER, SESSION_COOKIE, StaticError } from '@static/protocol'
-import type { Caller } from '../rules/caller.ts'
+import type { Caller, SessionCaller } from '../rules/caller.ts'
 import type { VerifiableKey } from '../ports.ts'
 import type { Service } from '../service.ts'
 
@@ -31,6 +31,20 @@ export function requireCaller(service: Service, origin: () => string): preValida
         : await bySession(service, request, reply, session, origin())
     service.limits.account.spend(caller.accountId, request.rateContext)
     request.caller = caller
+  }
+}
+
+/** Requires a sign-in session: for what an API key, which many programs have, must not read or do. */
+export function requireSession(service: Service, origin: () => string): preValidationAsyncHookHandler {
+  return async (request, reply) => {
+    fillBody(request)
+    const session = sessionOf(request)
+    if (session === undefined) {
+      throw StaticError.of('auth_failed', 'A sign-in session is required; an API key is not enough. Sign in first.')
+    }
+    const caller = await bySession(service, request, reply, session, origin())
+    service.limits.account.spend(caller.accountId, request.rateContext)
+    request.sessionCaller = caller
   }
 }
 
@@ -66,7 +80,7 @@ async function bySession(
   reply: FastifyReply,
   session: string,
   origin: string,
-): Promise<Caller> {
+): Promise<SessionCaller> {
   checkOwnPage(request, origin)
   const { caller, renewed } = await service.sessions.resume(session)
   if (renewed) setSessionCookie(reply, session, service.settings.sessionSeconds)

@@ -52,6 +52,7 @@ export async function makeWebServer(options: ServerOptions, addRoutes: (app: App
   const app = makeApp(options, listeners, common, fail)
   app.decorateRequest('rateContext')
   app.decorateRequest('caller')
+  app.decorateRequest('sessionCaller')
   app.decorateRequest('key')
   app.addSchema(problemSchema)
   useStrictJson(app)

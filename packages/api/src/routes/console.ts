@@ -1,4 +1,4 @@
-/** /console: the web console for keys and usage. It uses the API like any other client. */
+/** /console: the web console of an account. It uses the API like any other client. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { StaticError } from '@static/protocol'
 import type { App } from '../http/app.ts'

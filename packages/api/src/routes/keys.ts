@@ -26,7 +26,13 @@ const created = Type.Object({
   key: Type.String({ description: 'The secret, shown only in this response' }),
 })
 const listed = Type.Object({
-  keys: Type.Array(Type.Object({ ...keyFields, last_used_at: orNull(time) })),
+  keys: Type.Array(
+    Type.Object({
+      ...keyFields,
+      last_used_at: orNull(time),
+      token_exchanges: Type.Integer({ minimum: 0, description: 'Of this key, this month' }),
+    }),
+  ),
 })
 const headers = Type.Object({ 'idempotency-key': Type.Optional(Type.String()) })
 const params = Type.Object({ id: Type.String() })

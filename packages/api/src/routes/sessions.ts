@@ -1,9 +1,9 @@
-/** /v1/sessions: sign in with e-mail address and password, and sign out. */
+/** /v1/sessions: sign in with e-mail address and password, list the sessions, and sign out. */
 import Type from 'typebox'
 import { StaticError } from '@static/protocol'
 import type { App } from '../http/app.ts'
-import { checkOwnPage, sessionOf, setSessionCookie } from '../http/authenticate.ts'
-import { accountFields, answers, AUTH_ERRORS, BODY_ERRORS, NO_CONTENT } from '../http/schemas.ts'
+import { checkOwnPage, requireSession, sessionOf, setSessionCookie } from '../http/authenticate.ts'
+import { accountFields, answers, AUTH_ERRORS, BODY_ERRORS, NO_CONTENT, orNull, time, uuid } from '../http/schemas.ts'
 import type { Service } from '../service.ts'
 
 const signIn = Type.Object(
@@ -13,6 +13,19 @@ const signIn = Type.Object(
   },
   { additionalProperties: false },
 )
+const listed = Type.Object({
+  sessions: Type.Array(
+    Type.Object({
+      id: uuid,
+      current: Type.Boolean({ description: 'Whether this request uses it' }),
+      created_at: time,
+      last_used_at: Type.String({ ...time, description: 'To about ten minutes' }),
+      expires_at: time,
+      client: orNull(Type.String({ description: 'Browser and system, as far as the browser said' })),
+      address: orNull(Type.String({ description: 'Only if the operator records addresses' })),
+    }),
+  ),
+})
 const tags = ['sessions']
 
 export function sessionRoutes(app: App, service: Service, origin: () => string): void {
@@ -37,9 +50,67 @@ export function sessionRoutes(app: App, service: Service, origin: () => string):
         throw StaticError.of('auth_failed', `Cannot sign in from another site. Sign in at ${origin()}.`)
       }
       const { email, password } = request.body
-      const { id, account } = await service.sessions.signIn(email, password, request.rateContext)
+      const { id, account } = await service.sessions.signIn(
+        email,
+        password,
+        request.headers['user-agent'],
+        request.rateContext,
+      )
       setSessionCookie(reply, id, service.settings.sessionSeconds)
       return reply.code(201).send(account)
+    },
+  )
+
+  const preValidation = requireSession(service, origin)
+  const security = [{ session: [] }]
+
+  app.get(
+    '/v1/sessions',
+    {
+      preValidation,
+      schema: {
+        summary: 'List the sign-in sessions of the account, newest first',
+        tags,
+        security,
+        response: answers({ 200: listed }, ['auth_failed', 'account_suspended']),
+      },
+    },
+    async (request) => ({ sessions: await service.sessions.list(request.sessionCaller) }),
+  )
+
+  app.delete(
+    '/v1/sessions',
+    {
+      preValidation,
+      schema: {
+        summary: 'End all sign-in sessions of the account but the current one',
+        tags,
+        security,
+        response: answers({ 200: Type.Object({ ended: Type.Integer({ minimum: 0 }) }) }, [
+          ...BODY_ERRORS,
+          'auth_failed',
+          'account_suspended',
+        ]),
+      },
+    },
+    async (request) => ({ ended: await service.sessions.endAllOthers(request.sessionCaller, request.rateContext) }),
+  )
+
+  app.delete(
+    '/v1/sessions/:id',
+    {
+      preValidation,
+      schema: {
+        summary: 'End a sign-in session of the account',
+        tags,
+        security,
+        params: Type.Object({ id: Type.String() }),
+        response: answers({ 204: NO_CONTENT }, [...BODY_ERRORS, 'auth_failed', 'account_suspended', 'not_found']),
+      },
+    },
+    async (request, reply) => {
+      await service.sessions.endOne(request.sessionCaller, request.params.id, request.rateContext)
+      return reply.code(204).send()
     },
   )
 

@@ -10,6 +10,11 @@ export interface Caller {
   readonly credential: Credential
 }
 
+/** A caller with a sign-in session. */
+export interface SessionCaller extends Caller {
+  readonly credential: Extract<Credential, { readonly by: 'session' }>
+}
+
 /** The modes whose keys a caller may list, create and revoke: a live caller manages both. */
 export function modesOf(caller: Caller): readonly Mode[] {
   return caller.mode === 'live' ? MODES : ['test']

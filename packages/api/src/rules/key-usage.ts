@@ -2,13 +2,15 @@
  * A write-behind buffer for key usage: the first use of a key is written immediately, later ones at most once
  * a minute, many in one transaction, and the rest when the service stops. Token exchanges are buffered too.
  */
-import type { Mode } from '@static/protocol'
 import type { Clock, KeyStore, Meter, UsageStore, VerifiableKey } from '../ports.ts'
 import { monthOf } from './calendar.ts'
 
 const WRITE_EVERY = 60_000
 /** With more pending keys than this, the buffer is flushed immediately. */
 const MAX_PENDING = 10_000
+
+/** Token exchanges of one key in one month. */
+type Exchanges = Meter & { readonly keyId: string; count: number }
 
 /** Buffers usage until it is written. */
 export class KeyUsageBuffer {
@@ -17,7 +19,9 @@ export class KeyUsageBuffer {
   readonly #now: Clock
   /** Key id → last use, and the last use that the database had when the key was read. */
   #pending = new Map<string, { at: number; readonly written: number }>()
-  #exchanges = new Map<string, Meter & { count: number }>()
+  /** By key and month. */
+  #exchanges = new Map<string, Exchanges>()
+  #last: Promise<void> = Promise.resolve()
 
   constructor(keys: Pick<KeyStore, 'touch'>, usage: Pick<UsageStore, 'addTokenExchanges'>, now: Clock) {
     this.#keys = keys
@@ -36,16 +40,25 @@ export class KeyUsageBuffer {
   }
 
   /** Counts a token exchange. */
-  recordExchange(accountId: string, mode: Mode): void {
-    const meter = { accountId, mode, period: monthOf(this.#now()).start }
-    const pending = this.#exchanges.get(nameOf(meter))
+  recordExchange({ id: keyId, accountId, mode }: Pick<VerifiableKey, 'id' | 'accountId' | 'mode'>): void {
+    const { start: period } = monthOf(this.#now())
+    const pending = this.#exchanges.get(nameOf(keyId, period))
     if (pending) pending.count++
-    else this.#exchanges.set(nameOf(meter), { ...meter, count: 1 })
+    else this.#exchanges.set(nameOf(keyId, period), { keyId, accountId, mode, period, count: 1 })
   }
 
-  /** The token exchanges counted but not yet written. */
-  pendingExchanges(meter: Meter): number {
-    return this.#exchanges.get(nameOf(meter))?.count ?? 0
+  /** The token exchanges of the meter counted but not yet written. */
+  pendingExchanges({ accountId, mode, period }: Meter): number {
+    let sum = 0
+    for (const pending of this.#exchanges.values()) {
+      if (pending.accountId === accountId && pending.mode === mode && pending.period === period) sum += pending.count
+    }
+    return sum
+  }
+
+  /** The same of one key. */
+  pendingExchangesOf(keyId: string, period: number): number {
+    return this.#exchanges.get(nameOf(keyId, period))?.count ?? 0
   }
 
   /** Writes what is due: key uses whose last write was at least a minute ago, and all token exchanges. */
@@ -59,7 +72,14 @@ export class KeyUsageBuffer {
     await this.#write(() => true)
   }
 
-  async #write(due: (use: { readonly written: number }) => boolean): Promise<void> {
+  /** One write after the other: when a flush resolves, everything recorded before it is written. */
+  #write(due: (use: { readonly written: number }) => boolean): Promise<void> {
+    const written = this.#last.then(() => this.#writeNow(due))
+    this.#last = written.catch(() => {})
+    return written
+  }
+
+  async #writeNow(due: (use: { readonly written: number }) => boolean): Promise<void> {
     const uses = new Map<string, number>()
     for (const [id, use] of this.#pending) {
       if (!due(use)) continue
@@ -84,7 +104,7 @@ export class KeyUsageBuffer {
     }
   }
 
-  #keep(exchanges: Map<string, Meter & { count: number }>): void {
+  #keep(exchanges: Map<string, Exchanges>): void {
     for (const [key, meter] of exchanges) {
       const pending = this.#exchanges.get(key)
       if (pending) pending.count += meter.count
@@ -93,6 +113,6 @@ export class KeyUsageBuffer {
   }
 }
 
-function nameOf({ accountId, mode, period }: Meter): string {
-  return `${accountId} ${mode} ${period}`
+function nameOf(keyId: string, period: number): string {
+  return `${keyId} ${period}`
 }

@@ -2,7 +2,7 @@
 import { type CreatedKey, type ListedKey, type Mode, StaticError } from '@static/protocol'
 import { makeApiKey, parseApiKey } from '../secrets/api-key.ts'
 import type { Audit } from './audit.ts'
-import { isoTime } from './calendar.ts'
+import { isoTime, monthOf } from './calendar.ts'
 import { type Caller, modesOf } from './caller.ts'
 import type { Hasher } from '../secrets/hash.ts'
 import { isId, newId } from './id.ts'
@@ -10,6 +10,7 @@ import { alreadyMade, claimFor, earlier, mismatch } from './idempotency.ts'
 import type { Limits, RateContext } from './limits.ts'
 import type { Clock, KeyRecord, Store } from '../ports.ts'
 import { cleanName } from './text.ts'
+import type { KeyUsageBuffer } from './key-usage.ts'
 
 /** The error code for a credential that is no longer valid. */
 const WITHDRAWN = { key: 'auth_key_invalid', session: 'auth_failed', password: 'invalid_credentials' } as const
@@ -20,26 +21,32 @@ export interface KeyRequest {
   readonly mode?: Mode | undefined
 }
 
+export interface KeysOptions {
+  readonly store: Pick<Store, 'keys' | 'idempotency'>
+  readonly hasher: Hasher
+  readonly limits: Limits
+  readonly audit: Audit
+  readonly keyUsage: KeyUsageBuffer
+  /** Maximum number of active keys of an account. */
+  readonly most: number
+  readonly now: Clock
+}
+
 export class Keys {
   readonly #store: Pick<Store, 'keys' | 'idempotency'>
   readonly #hasher: Hasher
   readonly #limits: Limits
   readonly #audit: Audit
+  readonly #keyUsage: KeyUsageBuffer
   readonly #most: number
   readonly #now: Clock
 
-  constructor(
-    store: Pick<Store, 'keys' | 'idempotency'>,
-    hasher: Hasher,
-    limits: Limits,
-    audit: Audit,
-    most: number,
-    now: Clock,
-  ) {
+  constructor({ store, hasher, limits, audit, keyUsage, most, now }: KeysOptions) {
     this.#store = store
     this.#hasher = hasher
     this.#limits = limits
     this.#audit = audit
+    this.#keyUsage = keyUsage
     this.#most = most
     this.#now = now
   }
@@ -107,13 +114,15 @@ export class Keys {
   /** The active keys that the caller may see, newest first. */
   async list(caller: Caller): Promise<ListedKey[]> {
     const records = await this.#store.keys.list(caller.accountId, modesOf(caller))
-    return records.map(({ id, prefix, name, mode, createdAt, lastUsedAt }) => ({
+    const { start } = monthOf(this.#now())
+    return records.map(({ id, prefix, name, mode, createdAt, lastUsedAt, exchanges, exchangesPeriod }) => ({
       id,
       key_prefix: prefix,
       name,
       mode,
       created_at: isoTime(createdAt),
       last_used_at: lastUsedAt === null ? null : isoTime(lastUsedAt),
+      token_exchanges: (exchangesPeriod === start ? exchanges : 0) + this.#keyUsage.pendingExchangesOf(id, start),
     }))
   }
 

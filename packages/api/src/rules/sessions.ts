@@ -1,12 +1,17 @@
 /** Sign-in sessions: a random id in a cookie, stored only as a hash, extended while in use. */
 import { createHash, randomBytes } from 'node:crypto'
-import { type Account, StaticError } from '@static/protocol'
+import { type Account, type ListedSession, StaticError } from '@static/protocol'
 import { type Accounts, publicAccount } from './accounts.ts'
 import type { Audit } from './audit.ts'
-import type { Caller } from './caller.ts'
+import { isoTime } from './calendar.ts'
+import type { SessionCaller } from './caller.ts'
+import { clientName } from './client-name.ts'
+import { isId, newId } from './id.ts'
 import type { RateContext } from './limits.ts'
-import type { Clock, SessionStore } from '../ports.ts'
+import type { Clock, SessionRecord, SessionStore } from '../ports.ts'
 
+/** The list has at most this many; the oldest are left out, but "all others" ends them, too. */
+const MOST_LISTED = 100
 /** A session's expiry is extended at most this often. */
 const RENEW_AFTER = 10 * 60_000
 
@@ -26,12 +31,26 @@ export class Sessions {
   }
 
   /** Signs in. The returned id is not stored anywhere. */
-  async signIn(email: string, password: string, context: RateContext): Promise<{ id: string; account: Account }> {
+  async signIn(
+    email: string,
+    password: string,
+    userAgent: string | undefined,
+    context: RateContext,
+  ): Promise<{ id: string; account: Account }> {
     const account = await this.#accounts.byEmail(email, password, context)
     const id = randomBytes(32).toString('base64url')
     const now = this.#now()
-    const session = { idHash: hashOf(id), accountId: account.id, createdAt: now, expiresAt: now + this.#lifetime }
     const entry = this.#audit.byUser('sign_in', account.id, context)
+    const session: SessionRecord = {
+      id: newId(now),
+      idHash: hashOf(id),
+      accountId: account.id,
+      createdAt: now,
+      seenAt: now,
+      expiresAt: now + this.#lifetime,
+      client: clientName(userAgent) ?? null,
+      address: entry.address ?? null,
+    }
     if (!(await this.#store.create(session, account.passwordHash, entry))) {
       throw StaticError.of('invalid_credentials', 'The e-mail address or the password is wrong.')
     }
@@ -42,24 +61,60 @@ export class Sessions {
    * The caller of a session, and whether the session was extended (then the cookie must be, too).
    * Throws `auth_failed` if it has ended, `account_suspended`.
    */
-  async resume(id: string): Promise<{ caller: Caller; renewed: boolean }> {
+  async resume(id: string): Promise<{ caller: SessionCaller; renewed: boolean }> {
     const session = await this.#store.find(hashOf(id))
     const now = this.#now()
     if (!session || session.expiresAt <= now || session.status === 'closed') {
-      throw StaticError.of('auth_failed', 'The session has ended. Sign in again.')
+      throw hasEnded()
     }
     if (session.status === 'suspended') throw StaticError.of('account_suspended')
     const expiresAt = now + this.#lifetime
     const renewed = expiresAt - session.expiresAt >= RENEW_AFTER
-    if (renewed) await this.#store.renew(session.idHash, expiresAt)
+    if (renewed) await this.#store.renew(session.idHash, now, expiresAt)
     const { accountId, plan, idHash } = session
     return { caller: { accountId, plan, mode: 'live', credential: { by: 'session', idHash } }, renewed }
+  }
+
+  /** The caller's sessions, newest first. */
+  async list(caller: SessionCaller): Promise<ListedSession[]> {
+    const records = await this.#store.list(caller.accountId, this.#now(), MOST_LISTED)
+    return records.map(({ id, idHash, createdAt, seenAt, expiresAt, client, address }) => ({
+      id,
+      current: idHash === caller.credential.idHash,
+      created_at: isoTime(createdAt),
+      last_used_at: isoTime(seenAt),
+      expires_at: isoTime(expiresAt),
+      client,
+      address,
+    }))
+  }
+
+  /** Ends one session of the caller's account. Throws `not_found`. */
+  async endOne(caller: SessionCaller, id: string, context: RateContext): Promise<void> {
+    if (isId(id) && (await this.#endOthers(caller, id, context)) > 0) return
+    throw StaticError.of('not_found', isId(id) ? `There is no session ${id}.` : 'There is no such session.')
+  }
+
+  /** Ends all sessions of the account but the caller's own; returns how many. */
+  endAllOthers(caller: SessionCaller, context: RateContext): Promise<number> {
+    return this.#endOthers(caller, 'all', context)
+  }
+
+  async #endOthers(caller: SessionCaller, which: string, context: RateContext): Promise<number> {
+    const entry = this.#audit.byUser('session_ended', caller.accountId, context)
+    const ended = await this.#store.endOthers(caller.credential.idHash, which, entry)
+    if (ended === undefined) throw hasEnded()
+    return ended
   }
 
   /** Signs out. */
   async end(id: string, context: RateContext): Promise<void> {
     await this.#store.remove(hashOf(id), (accountId) => this.#audit.byUser('session_ended', accountId, context))
   }
+}
+
+function hasEnded(): StaticError {
+  return StaticError.of('auth_failed', 'The session has ended. Sign in again.')
 }
 
 /** The id has 256 random bits, so a fast hash is enough. */

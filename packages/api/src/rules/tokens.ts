@@ -50,7 +50,7 @@ export class Tokens {
       ...(accountBytes === null ? {} : { account_bytes: accountBytes }),
       ...(agentId === undefined ? {} : { cnf: agentId }),
     })
-    this.#keyUsage.recordExchange(key.accountId, key.mode)
+    this.#keyUsage.recordExchange(key)
     return { token, token_type: 'Bearer', expires_in: TOKEN_LIFETIME_SECONDS, expires_at: isoTime(exp * 1000) }
   }
 }

@@ -46,6 +46,18 @@ test('the page allows its own files and calls, and nothing else', async () => {
   }
 })
 
+test('/ leads to the console, where there is one', async () => {
+  const { status, headers } = await bench.call('GET', '/')
+  assert.deepEqual([status, headers.location], [302, '/console'])
+  const bare = await startBench('sqlite')
+  try {
+    const other = await bare.call('GET', '/')
+    assert.deepEqual([other.status, other.headers.location], [302, '/docs'])
+  } finally {
+    await bare.close()
+  }
+})
+
 test('files named by their hash are cached forever', async () => {
   const { status, headers, body } = await bench.call('GET', '/console/assets/index-a1b2.js')
   assert.deepEqual([status, headers['content-type'], body], [200, 'text/javascript; charset=utf-8', 'export {}'])

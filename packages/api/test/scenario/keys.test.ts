@@ -26,7 +26,7 @@ onEachEngine('keys', (engine) => {
       [made.body.id, first.id],
     )
     for (const listed of body.keys) {
-      const fields = ['created_at', 'id', 'key_prefix', 'last_used_at', 'mode', 'name']
+      const fields = ['created_at', 'id', 'key_prefix', 'last_used_at', 'mode', 'name', 'token_exchanges']
       assert.deepEqual(Object.keys(listed).sort(), fields)
     }
     assert.ok(!JSON.stringify(body).includes(made.body.key))
@@ -185,6 +185,45 @@ onEachEngine('keys', (engine) => {
     assert.equal(await make({ by: 'password', hash: 'changed' }), 'refused')
     assert.equal(await make({ by: 'key', id: first.id }), 'created')
     await store.close()
+  })
+
+  test('each key counts its own token exchanges of this month', async () => {
+    bench.clock.now = Date.UTC(2031, 3, 10)
+    const { api_key: first } = await bench.signUp()
+    bench.clock.now++
+    const { body: second } = await bench.call('POST', '/v1/keys', { key: first.key, body: { name: 'second' } })
+    const exchange = async (key: string, times: number): Promise<void> => {
+      for (let i = 0; i < times; i++) assert.equal((await bench.call('POST', '/v1/tokens', { key })).status, 200)
+    }
+    const counts = async (): Promise<unknown> => {
+      const { body } = await bench.call('GET', '/v1/keys', { key: first.key })
+      return body.keys.map(({ name, token_exchanges: times }: any) => [name, times])
+    }
+    await exchange(first.key, 1)
+    await exchange(second.key, 2)
+    await bench.api.service.keyUsage.flush()
+    await exchange(second.key, 1)
+    await bench.api.service.keyUsage.flush()
+    assert.deepEqual(await counts(), [
+      ['second', 3],
+      ['default', 1],
+    ])
+    assert.equal((await bench.call('GET', '/v1/usage', { key: first.key })).body.token_exchanges, 4)
+    bench.clock.now = Date.UTC(2031, 4, 1)
+    assert.deepEqual(
+      await counts(),
+      [
+        ['second', 0],
+        ['default', 0],
+      ],
+      'a new month',
+    )
+    await exchange(first.key, 1)
+    await bench.api.service.keyUsage.flush()
+    assert.deepEqual(await counts(), [
+      ['second', 0],
+      ['default', 1],
+    ])
   })
 
   test('last_used_at is set on first use, at most once a minute, never backwards, and at shutdown', async () => {

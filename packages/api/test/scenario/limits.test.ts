@@ -110,7 +110,7 @@ onEachEngine('rate limits', (engine) => {
     for (let i = 0; i < 40; i++) await bench.call('POST', '/v1/sessions', { body: { email, password: 'wrong one' } })
     const { sessions } = bench.api.service
     const elsewhere = { address: '192.0.2.9', rates: [] }
-    assert.equal((await sessions.signIn(email, password, elsewhere)).account.email, email)
+    assert.equal((await sessions.signIn(email, password, undefined, elsewhere)).account.email, email)
     bench.clock.now += MINUTE
   })
 

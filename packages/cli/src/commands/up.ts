@@ -87,6 +87,8 @@ function localApi({ service }: Api): LocalApi {
     lease: ({ id, mode }, wanted) => service.leases.grant(id, mode, wanted),
     settle: (lease, spent, final) => service.leases.settle(lease, spent, final),
     blocked: (accounts) => service.leases.blocked(accounts),
+    watched: (relay) => Promise.resolve(service.overviews.watched(relay)),
+    report: (account, overview) => Promise.resolve(service.overviews.report(account, overview)),
   }
 }
 

@@ -1,7 +1,7 @@
 /** HTTPS client for an API in another process: fetches token keys and quota. */
 import { Agent, request } from 'node:https'
 import { type Lease, type Problem, StaticError } from '@static/protocol'
-import type { QuotaSource, Time } from '../ports.ts'
+import type { OverviewSink, QuotaSource, Time } from '../ports.ts'
 
 /** How to reach the API. */
 export interface ApiAccess {
@@ -15,7 +15,7 @@ export interface ApiAccess {
 }
 
 /** The API as a relay uses it. */
-export interface ApiClient extends QuotaSource {
+export interface ApiClient extends QuotaSource, OverviewSink {
   keys(): Promise<{ readonly keys: readonly object[] }>
   /** Rejects with `invalid_request` if the API refuses the credential, with `unavailable` if there is no answer. */
   check(): Promise<void>
@@ -58,6 +58,11 @@ export function makeApiClient({ url, internalUrl, credential, ca }: ApiAccess, n
       post('/internal/v1/quota/leases', { account_id: id, mode, amount }) as Promise<Lease>,
     settle: (lease, spent, final) => post(`/internal/v1/quota/leases/${lease}/settle`, { spent, final }),
     blocked,
+    async watched(relay) {
+      const answer = await post('/internal/v1/overviews/watched', { relay_id: relay })
+      return (answer as { readonly account_ids: readonly string[] }).account_ids
+    },
+    report: (account, overview) => post('/internal/v1/overviews', { account_id: account, ...overview }),
     async check() {
       const refusal = await blocked([]).then(
         () => undefined,

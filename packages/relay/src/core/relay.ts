@@ -3,7 +3,7 @@
  * socket, clock, timer or randomness; results of asynchronous effects come back as inputs. The store decides about
  * channels, the core only keeps track of connections.
  */
-import { StaticError } from '@static/protocol'
+import { type OverviewAgent, StaticError } from '@static/protocol'
 import type { ClientMessage } from '@static/protocol/relay'
 import type { Deployment, StreamId, Time } from '../ports.ts'
 import type { Settings } from '../settings.ts'
@@ -15,6 +15,7 @@ import type { CoreCrypto, Effect, Input } from './io.ts'
 import { Joins } from './joins.ts'
 import { type Identity, Opening } from './opening.ts'
 import { PendingRequest, type RequestBody } from './pending-request.ts'
+import { Presence } from './presence.ts'
 import { Quota } from './quota.ts'
 import { refusalOf } from './server-messages.ts'
 import { type Caller, SessionTokens, type TokenCaller } from './session-token.ts'
@@ -63,6 +64,7 @@ export class Relay {
   readonly #joins: Joins
   readonly #quota: Quota
   readonly #blocked: BlockedAccounts
+  readonly #presence: Presence
   #requests = 0
   #requestBytes = 0
   #draining = false
@@ -76,7 +78,8 @@ export class Relay {
     const delivery = new Delivery(effects)
     const blocked = new BlockedAccounts(effects)
     const quota = new Quota(effects, blocked)
-    const channels = new Channels({ effects, crypto, settings, delivery }, quota)
+    const presence = new Presence()
+    const channels = new Channels({ effects, crypto, settings, delivery, presence }, quota)
     const streams = new Streams(effects, settings.streams, (stream) => this.#closed(stream))
     this.#opening = opening
     this.#tokens = tokens
@@ -86,18 +89,10 @@ export class Relay {
     this.#channels = channels
     this.#streams = streams
     this.#joins = new Joins(effects, crypto, settings, delivery)
+    this.#presence = presence
     const { grpcPort } = identity
-    this.#sessions = new Sessions({
-      effects,
-      settings,
-      streams,
-      opening,
-      tokens,
-      delivery,
-      channels,
-      blocked,
-      grpcPort,
-    })
+    const parts = { effects, settings, streams, opening, tokens, delivery, channels, blocked, presence, grpcPort }
+    this.#sessions = new Sessions(parts)
   }
 
   /** Handles an input; returns the effects, in order. `monotonic` never jumps, even when the wall clock is set. */
@@ -111,6 +106,17 @@ export class Relay {
   /** Whether a session token is valid now. */
   knows(token: string, now: Time): boolean {
     return this.#tokens.read(token, now) !== undefined
+  }
+
+  /** At most `limit` agents of an account that were here since the start of this node, the last ones first. */
+  agentsOf(account: string, limit: number, now: Time): readonly OverviewAgent[] {
+    const agents = this.#presence.of(account).map(({ agent, account: { mode }, name = null, seenAt }) => {
+      const connected = this.#delivery.session(agent)?.account?.id === account
+      const at = new Date(connected ? now : seenAt).toISOString()
+      return { id: agent, mode, name, connected, last_seen_at: at }
+    })
+    const connected = agents.filter((agent) => agent.connected)
+    return [...connected, ...agents.filter((agent) => !agent.connected)].slice(0, limit)
   }
 
   /** For metrics: number of commits refused by rate limits since the start. */
@@ -296,6 +302,7 @@ export class Relay {
     if (account) {
       if (this.#blocked.has(account.id)) throw StaticError.of('account_suspended')
       this.#blocked.saw(account.id)
+      this.#presence.saw(request.caller.agent, account, this.#effects.now)
     }
     this.#authorized(request, body, token)
   }

@@ -22,6 +22,7 @@ import type { Delivery } from './delivery.ts'
 import type { Effects } from './effects.ts'
 import type { Opening } from './opening.ts'
 import type { PendingRequest } from './pending-request.ts'
+import type { Presence } from './presence.ts'
 import { wrong } from './request-fields.ts'
 import { type RefusalDetails, refusalOf } from './server-messages.ts'
 import type { Caller, SessionTokens, TokenCaller } from './session-token.ts'
@@ -45,6 +46,7 @@ export interface SessionsOptions {
   readonly blocked: BlockedAccounts
   /** The TCP port of gRPC; 0 until it is known. */
   readonly grpcPort: () => number
+  readonly presence: Presence
 }
 
 /** The sessions of one node. */
@@ -144,8 +146,10 @@ export class Sessions {
   closed(stream: Stream): void {
     this.#clocks.stop(stream.id)
     if (!stream.session) return
-    this.#options.channels.closed(stream.session)
-    this.#options.delivery.leave(stream.session)
+    const { channels, delivery } = this.#options
+    this.#note(stream.session)
+    channels.closed(stream.session)
+    delivery.leave(stream.session)
   }
 
   /** Ends streams that were not opened in time and sessions whose token has expired. */
@@ -198,10 +202,16 @@ export class Sessions {
       welcomes: { waiting: false, more: false, after: 0 },
     }
     stream.session = session
+    this.#note(session)
     streams.opened(stream)
     const older = delivery.enter(session)
     if (older) streams.close(older.stream, 'replaced')
     return session
+  }
+
+  #note({ agent, account }: Caller): void {
+    const { presence, effects } = this.#options
+    if (account) presence.saw(agent, account, effects.now)
   }
 
   #answerUnary(request: PendingRequest, caller: Caller): void {

@@ -1,5 +1,5 @@
 /** What the relay needs from the API: token verification and quota. */
-import type { Lease, TokenClaims } from '@static/protocol'
+import type { Lease, RelayOverview, TokenClaims } from '@static/protocol'
 import type { Account } from './store.ts'
 
 /** Verifies a JWT. Rejects with `auth_failed` if it is invalid. */
@@ -11,6 +11,13 @@ export interface QuotaSource {
   settle(lease: string, spent: number, final: boolean): Promise<unknown>
   /** Those of the accounts, at most `MAX_CHECKED_ACCOUNTS`, that are suspended, closed or unknown. */
   blocked(accounts: readonly string[]): Promise<readonly string[]>
+}
+
+/** Receives what people see of their channels in the console. Reports go only where somebody looks. */
+export interface OverviewSink {
+  /** The accounts that somebody is looking at and whose last report by this relay is old; a bounded number. */
+  watched(relayId: string): Promise<readonly string[]>
+  report(account: string, overview: RelayOverview): Promise<unknown>
 }
 
 /** Whether the relay can use its API. */

@@ -84,6 +84,19 @@ export interface Refusal {
   readonly retryAfterMs?: number
 }
 
+/** A channel, as its owner's account may see it from outside. */
+export interface OwnedChannel {
+  readonly id: ChannelId
+  readonly name: string
+  readonly mode: Mode
+  readonly owner: AgentId
+  readonly bytes: number
+  /** The size of the roster. */
+  readonly members: number
+  /** The members furthest behind, first. */
+  readonly behind: readonly Laggard[]
+}
+
 /** A member that is behind. */
 export interface Laggard {
   readonly agent: AgentId
@@ -282,6 +295,16 @@ export interface StoreOperations {
     /** With an agent: also whether it was added to the channel and its Welcome is waiting. */
     { readonly id: string; readonly agent?: AgentId },
     { readonly invite: Invite | undefined; readonly welcomed?: boolean },
+  ]
+  /** The channels that an account owns, in both modes, by name. Bounded by the limits; changes nothing. */
+  owned: [
+    {
+      readonly account: string
+      readonly maxChannels: number
+      readonly maxMembersPerChannel: number
+      readonly maxMembers: number
+    },
+    { readonly total: number; readonly channels: readonly OwnedChannel[] },
   ]
   /** Deletes entries that all members have acknowledged or that have expired, and frees the space. */
   sweep: [{ readonly now: Time }, { readonly removed: number }]

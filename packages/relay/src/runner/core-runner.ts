@@ -2,7 +2,7 @@
  * Runs the core: passes it inputs, carries out its effects, calls the store, the token verifier and the quota source
  * for it, and runs its timer.
  */
-import { StaticError } from '@static/protocol'
+import { type OverviewAgent, StaticError } from '@static/protocol'
 import type { ClientMessage, ServerMessage } from '@static/protocol/relay'
 import type { Effect, Input, Outcome } from '../core/io.ts'
 import type { Excess } from '../core/limits.ts'
@@ -90,6 +90,11 @@ export class CoreRunner implements CallHandler {
   /** Cells of sessions without a clock. */
   get traffic(): ShapingCounts {
     return this.#links.traffic
+  }
+
+  /** At most `limit` agents of an account that were here since the start. */
+  agentsOf(account: string, limit: number): readonly OverviewAgent[] {
+    return this.#relay.agentsOf(account, limit, this.#options.now())
   }
 
   /** The handler for the streams of a transport. */

@@ -36,8 +36,10 @@ test('the signature key and the lifetime are read, and nothing else passes for a
   const key = makeKey().publicKey
   const whole = makeKeyPackage(key, { notBefore: 5, notAfter: 2 ** 40 })
   const facts = readKeyPackage(whole)
-  assert.deepEqual(facts && { ...facts, signatureKey: Buffer.from(facts.signatureKey) }, {
+  assert.equal(Buffer.from(facts?.identity ?? []).toString(), 'somebody')
+  assert.deepEqual(facts && { ...facts, identity: '', signatureKey: Buffer.from(facts.signatureKey) }, {
     signatureKey: Buffer.from(key),
+    identity: '',
     extensions: [0xf57a],
     longestList: 1,
     notBefore: 5,

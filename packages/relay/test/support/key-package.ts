@@ -4,10 +4,10 @@ import { randomBytes } from 'node:crypto'
 /** One with this signature key and these extension types in its capabilities; times in seconds. */
 export function makeKeyPackage(
   signatureKey: Uint8Array,
-  options: { notBefore?: number; notAfter?: number; extensions?: readonly number[] } = {},
+  options: { notBefore?: number; notAfter?: number; extensions?: readonly number[]; identity?: string } = {},
 ): Uint8Array {
   const now = Math.floor(Date.now() / 1000)
-  const { notBefore = now - 60, notAfter = now + 86_400, extensions = [0xf57a] } = options
+  const { notBefore = now - 60, notAfter = now + 86_400, extensions = [0xf57a], identity = 'somebody' } = options
   return new Uint8Array(
     Buffer.concat([
       number(1, 2), // MLSMessage: version
@@ -18,7 +18,7 @@ export function makeKeyPackage(
       vector(randomBytes(32)), // encryption_key
       vector(signatureKey),
       number(1, 2), // basic credential
-      vector(Buffer.from('somebody')),
+      vector(Buffer.from(identity)),
       ...[[1], [1], extensions, [1], [1]].map((list) => vector(Buffer.concat(list.map((type) => number(type, 2))))), // capabilities
       number(1, 1), // source: KeyPackage
       number(notBefore, 8),

@@ -96,6 +96,14 @@ export class FakeApi implements LocalApi {
     return Promise.resolve({ remaining, expires_in_ms: 60_000 })
   }
 
+  watched(): Promise<readonly string[]> {
+    return Promise.resolve([])
+  }
+
+  report(): Promise<void> {
+    return Promise.resolve()
+  }
+
   blocked(accounts: readonly string[]): Promise<readonly string[]> {
     this.checks.push(accounts.length)
     if (!this.reachable) return Promise.reject(StaticError.of('unavailable'))

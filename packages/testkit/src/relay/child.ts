@@ -28,6 +28,8 @@ const relay = await startRelay({
       }),
     settle: () => Promise.resolve({ remaining: 0, expires_in_ms: 86_400_000 }),
     blocked: () => Promise.resolve([]),
+    watched: () => Promise.resolve([]),
+    report: () => Promise.resolve(),
   },
   settings,
   log: { write: (line) => void process.stderr.write(line), pretty: false, level: 'error' },

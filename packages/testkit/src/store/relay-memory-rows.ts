@@ -5,6 +5,7 @@ import {
   type AccountRecord,
   type AgentId,
   type Answered,
+  type Behind,
   type Channel,
   type ChannelId,
   type DroppedWelcome,
@@ -18,6 +19,7 @@ import {
   newAccount,
   newChannel,
   type NewWelcome,
+  type Owned,
   onRoster,
   type Position,
   type Rows,
@@ -81,6 +83,24 @@ export class MemoryRows implements Rows {
 
   countChannels(account: Account): number {
     return this.#owned(account).length
+  }
+
+  owned(account: string, limit: number): { readonly total: number; readonly channels: readonly Owned[] } {
+    const all = this.#all()
+      .filter((channel) => channel.account.id === account)
+      .map(({ number, id, name, owner, bytes, last, account: { mode } }) => {
+        return { number, id, name, owner, bytes, mode, lastIndex: last.index }
+      })
+      .sort((one, other) => (`${one.mode} ${one.name}` < `${other.mode} ${other.name}` ? -1 : 1))
+    return { total: all.length, channels: all.slice(0, limit) }
+  }
+
+  furthestBehind({ id }: Pick<Owned, 'id'>, limit: number): Behind {
+    const roster = [...(this.channel(id)?.members.values() ?? [])].filter(onRoster)
+    const members = roster
+      .map(({ agent, cursor }) => ({ agent, cursor: cursor.index }))
+      .sort((one, other) => one.cursor - other.cursor || (one.agent < other.agent ? -1 : 1))
+    return { count: members.length, members: members.slice(0, limit) }
   }
 
   channelsOf(agent: AgentId, after: ChannelId | undefined, limit: number): ChannelId[] {

@@ -6,6 +6,7 @@ import type { Delivery } from '../delivery.ts'
 import type { Effects } from '../effects.ts'
 import type { CoreCrypto, Outcome } from '../io.ts'
 import type { PendingRequest } from '../pending-request.ts'
+import type { Presence } from '../presence.ts'
 import { refusalOf } from '../server-messages.ts'
 
 /** The dependencies of every handler. */
@@ -14,6 +15,7 @@ export interface ChannelContext {
   readonly crypto: CoreCrypto
   readonly settings: Settings
   readonly delivery: Delivery
+  readonly presence: Presence
 }
 
 /** The sender of a request, for the store. */

@@ -7,6 +7,8 @@
 /** The fields of a KeyPackage that the relay reads. */
 export interface KeyPackageFacts {
   readonly signatureKey: Uint8Array
+  /** The identity that the agent gave itself. */
+  readonly identity: Uint8Array
   /** Extension types in the leaf's capabilities. */
   readonly extensions: readonly number[]
   /** Entries in the longest list of the leaf's capabilities. */
@@ -32,7 +34,7 @@ export function readKeyPackage(bytes: Uint8Array): KeyPackageFacts | undefined {
   reader.vector() // encryption_key
   const signatureKey = reader.vector()
   if (reader.number(2) !== BASIC_CREDENTIAL) return undefined
-  reader.vector() // identity
+  const identity = reader.vector()
   // Versions, suites, extensions, proposals, credentials: each entry has two bytes.
   const capabilities = Array.from({ length: 5 }, () => reader.vector())
   if (reader.number(1) !== SOURCE_KEY_PACKAGE) return undefined
@@ -45,7 +47,7 @@ export function readKeyPackage(bytes: Uint8Array): KeyPackageFacts | undefined {
   if (!reader.complete) return undefined
   const extensions = numbers(capabilities[2] ?? new Uint8Array())
   const longestList = Math.max(...capabilities.map(({ length }) => Math.ceil(length / 2)))
-  return { signatureKey, extensions, longestList, notBefore, notAfter }
+  return { signatureKey, identity, extensions, longestList, notBefore, notAfter }
 }
 
 /** A list of two-byte numbers. */

@@ -55,6 +55,8 @@ export class KeyPackages {
     if (keyPackages.length === 0 || keyPackages.length > MAX_KEY_PACKAGES) throw tooMany(keyPackages.length)
     const read = keyPackages.map((bytes) => this.#read(bytes, publicKey))
     for (const loser of this.#pool.add(account, agent, read)) this.#warnLow(loser)
+    const identity = readKeyPackage(keyPackages[0] ?? new Uint8Array())?.identity
+    if (identity) this.#context.presence.named(agent, account, identity, this.#context.effects.now)
     const value = message(UploadKeyPackageResponseSchema, { held: this.held(agent) })
     request.answer({ case: 'uploadKeyPackage', value })
   }

@@ -10,6 +10,7 @@ import { commit, leave, welcome } from './commit.ts'
 import type { Context } from './context.ts'
 import { findInvite, registerInvite, revokeInvite } from './invites.ts'
 import { read } from './log.ts'
+import { owned } from './owned.ts'
 import { liftBar, reject } from './reject.ts'
 import { resetRoster } from './reset.ts'
 import { ack, resume, welcomes } from './resume.ts'
@@ -40,6 +41,7 @@ const OPERATIONS: Operations = {
   registerInvite,
   revokeInvite,
   invite: findInvite,
+  owned,
   sweep,
 }
 

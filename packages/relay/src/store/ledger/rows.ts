@@ -2,6 +2,7 @@
  * The interface of a storage engine: records and rows, all accessed synchronously. Everything an operation writes
  * becomes durable together with the changed records, or not at all.
  */
+import type { Mode } from '@static/protocol'
 import type { Account, AgentId, ChannelId, Entry, Invite, Position, StoredWelcome, Time } from '../../ports.ts'
 import type { AccountRecord, Channel, ChannelFields, Member, Sender, Slot, Turn } from './state.ts'
 
@@ -59,6 +60,18 @@ export interface Glance {
   readonly sender: Sender | undefined
 }
 
+/** The fields of a channel that its owner's account may see. */
+export type Owned = Pick<ChannelFields, 'number' | 'id' | 'name' | 'owner' | 'bytes'> & {
+  readonly mode: Mode
+  readonly lastIndex: number
+}
+
+/** The size of a roster, and the cursors of those of it that are furthest behind. */
+export interface Behind {
+  readonly count: number
+  readonly members: readonly { readonly agent: AgentId; readonly cursor: number }[]
+}
+
 /** Records and rows of one engine. */
 export interface Rows {
   // ---- Channels ----
@@ -77,6 +90,10 @@ export interface Rows {
   putAllotment(record: AccountRecord): void
   named(account: Account, name: string): ChannelId | undefined
   countChannels(account: Account): number
+  /** The channels of an account id in both modes: how many, and at most `limit` of them, by mode and name. */
+  owned(account: string, limit: number): { readonly total: number; readonly channels: readonly Owned[] }
+  /** The roster of a channel: how many, and at most `limit` of them, the lowest cursors first. */
+  furthestBehind(channel: Pick<Owned, 'number' | 'id'>, limit: number): Behind
   /** At most `limit` channels whose roster includes the agent, ordered by id, starting after `after`. */
   channelsOf(agent: AgentId, after: ChannelId | undefined, limit: number): ChannelId[]
   /** Whether any roster includes the agent. */

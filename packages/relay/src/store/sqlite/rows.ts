@@ -1,18 +1,20 @@
 /** Rows in SQLite. For the records of channels, see channel-cache.ts. */
 import type { DatabaseSync } from 'node:sqlite'
-import { fromHex, type Hash, toHex } from '@static/protocol'
+import { fromHex, type Hash, type Mode, toHex } from '@static/protocol'
 import type { Account, AgentId, ChannelId, Entry, Invite, Position, StoredWelcome, Time } from '../../ports.ts'
 import { AccountCache } from './account-cache.ts'
 import { ChannelCache } from './channel-cache.ts'
 import { checksum, damaged, intact, sealed } from './checksum.ts'
 import {
   type Answered,
+  type Behind,
   type DroppedWelcome,
   ENTRY_OVERHEAD,
   type Glance,
   type IdKey,
   type NewChannel,
   type NewWelcome,
+  type Owned,
   type Rows,
   type Weight,
 } from '../ledger/rows.ts'
@@ -39,6 +41,16 @@ const ROUND_PAUSE_MS = 3600_000
 const NOTHING: Uint8Array = new Uint8Array()
 
 type WelcomeRow = [channel: number, shared: number | null, record: string, secrets: Uint8Array]
+
+type OwnedRow = [
+  number: number,
+  id: Uint8Array,
+  name: string,
+  mode: Mode,
+  owner: Uint8Array,
+  lastIndex: number,
+  bytes: number,
+]
 
 /** The rows of an open database. */
 export class SqliteRows implements Rows {
@@ -109,6 +121,23 @@ export class SqliteRows implements Rows {
 
   countChannels({ id, mode }: Account): number {
     return (this.#statements.countChannels.get(id, mode) as unknown as [number])[0]
+  }
+
+  /** Without their checksums: what is shown here decides nothing. */
+  owned(account: string, limit: number): { readonly total: number; readonly channels: readonly Owned[] } {
+    this.flush()
+    const [total] = this.#statements.countOwned.get(account) as unknown as [number]
+    const rows = this.#statements.ownedChannels.all(account, limit) as unknown as OwnedRow[]
+    const channels = rows.map(([number, id, name, mode, owner, lastIndex, bytes]) => {
+      return { number, id: toHex(id), name, mode, owner: toHex(owner), lastIndex, bytes }
+    })
+    return { total, channels }
+  }
+
+  furthestBehind({ number }: Pick<Owned, 'number'>, limit: number): Behind {
+    const [count] = this.#statements.countRoster.get(number) as unknown as [number]
+    const rows = this.#statements.furthestBehind.all(number, limit) as unknown as [Uint8Array, number][]
+    return { count, members: rows.map(([agent, cursor]) => ({ agent: toHex(agent), cursor })) }
   }
 
   channelsOf(agent: AgentId, after: ChannelId | undefined, limit: number): ChannelId[] {

@@ -1,0 +1,119 @@
+/**
+ * What relays report of an account's channels and agents, for the console (SPEC.md, "Overview"). In memory only. A relay
+ * is asked only about accounts whose owner is looking, and only reports about those are kept, so that a hostile relay
+ * cannot fill the memory.
+ */
+import type { Overview, RelayOverview } from '@static/protocol'
+import { isoTime } from './calendar.ts'
+import { type Caller, modesOf } from './caller.ts'
+import type { Clock } from '../ports.ts'
+
+/** An account is watched this long after its owner last looked. */
+const WATCH_MS = 30_000
+/** A report that is not refreshed in this time is dropped. */
+const KEEP_MS = 30_000
+/** How often a relay reports an account, at most. */
+const REFRESH_MS = 4000
+/** Beyond this many watched accounts, or bytes of reports, those looked at longest ago are forgotten. */
+const MAX_WATCHED = 1000
+const MAX_BYTES = 32 * 1024 * 1024
+const MAX_RELAYS = 8
+/** The number of accounts that a relay is asked for at once. */
+const MAX_ASKED = 32
+
+interface Report {
+  readonly overview: RelayOverview
+  readonly at: number
+  readonly bytes: number
+}
+
+interface Watch {
+  lookedAt: number
+  readonly reports: Map<string, Report>
+}
+
+export class Overviews {
+  readonly #now: Clock
+  /** In the order of the last look. */
+  readonly #watched = new Map<string, Watch>()
+  #bytes = 0
+
+  constructor(now: Clock) {
+    this.#now = now
+  }
+
+  /** What is known about the caller's account; its relays report from now on, until nobody looks any more. */
+  look(caller: Caller): Overview {
+    const now = this.#now()
+    this.#prune(now)
+    const watch: Watch = this.#watched.get(caller.accountId) ?? { lookedAt: now, reports: new Map() }
+    watch.lookedAt = now
+    this.#watched.delete(caller.accountId)
+    this.#watched.set(caller.accountId, watch)
+    this.#evict()
+    const modes = modesOf(caller)
+    const relays = [...watch.reports.values()].map(({ overview, at }) => ({
+      ...overview,
+      reported_at: isoTime(at),
+      channels: overview.channels.filter(({ mode }) => modes.includes(mode)),
+      agents: overview.agents.filter(({ mode }) => modes.includes(mode)),
+    }))
+    return { relays: relays.sort((one, other) => (one.relay_id < other.relay_id ? -1 : 1)) }
+  }
+
+  /** The watched accounts that a relay should report now, those with the oldest reports first. */
+  watched(relayId: string): string[] {
+    const now = this.#now()
+    this.#prune(now)
+    const reportedAt = ({ reports }: Watch): number => reports.get(relayId)?.at ?? -Infinity
+    return [...this.#watched]
+      .filter(([, watch]) => now - reportedAt(watch) >= REFRESH_MS)
+      .sort(([, one], [, other]) => reportedAt(one) - reportedAt(other) || one.lookedAt - other.lookedAt)
+      .slice(0, MAX_ASKED)
+      .map(([account]) => account)
+  }
+
+  /** Keeps a report if somebody is looking and it is not too early; says whether it did. */
+  report(accountId: string, overview: RelayOverview): boolean {
+    const now = this.#now()
+    this.#prune(now)
+    const watch = this.#watched.get(accountId)
+    if (!watch) return false
+    const { reports } = watch
+    const earlier = reports.get(overview.relay_id)
+    if (earlier ? now - earlier.at < REFRESH_MS : reports.size >= MAX_RELAYS) return false
+    const bytes = JSON.stringify(overview).length
+    this.#bytes += bytes - (earlier?.bytes ?? 0)
+    reports.set(overview.relay_id, { overview, at: now, bytes })
+    this.#evict()
+    return true
+  }
+
+  /** For tests and metrics. */
+  get size(): { readonly accounts: number; readonly bytes: number } {
+    return { accounts: this.#watched.size, bytes: this.#bytes }
+  }
+
+  #prune(now: number): void {
+    for (const [account, watch] of this.#watched) {
+      for (const [relay, { at, bytes }] of watch.reports) {
+        if (now - at <= KEEP_MS) continue
+        watch.reports.delete(relay)
+        this.#bytes -= bytes
+      }
+      if (now - watch.lookedAt > WATCH_MS) this.#forget(account, watch)
+    }
+  }
+
+  #evict(): void {
+    for (const [account, watch] of this.#watched) {
+      if (this.#watched.size <= MAX_WATCHED && this.#bytes <= MAX_BYTES) return
+      this.#forget(account, watch)
+    }
+  }
+
+  #forget(account: string, watch: Watch): void {
+    for (const { bytes } of watch.reports.values()) this.#bytes -= bytes
+    this.#watched.delete(account)
+  }
+}

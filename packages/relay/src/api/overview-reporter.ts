@@ -1,0 +1,69 @@
+/**
+ * Reports to the API what the owner of an account sees in the console: channels and agents, no content. The relay asks
+ * every few seconds for whom somebody is looking, so that it reads and sends nothing while nobody is.
+ */
+import { OVERVIEW_LIMITS, type OverviewAgent, type RelayOverview, StaticError } from '@static/protocol'
+import type { OverviewSink, Store } from '../ports.ts'
+
+const ASK_MS = 2000
+/** Maximum number of reports after one question, whatever the API answers. */
+const MAX_REPORTS = 32
+
+export interface OverviewReporterOptions {
+  readonly sink: OverviewSink
+  readonly store: Pick<Store, 'run'>
+  readonly agentsOf: (account: string, limit: number) => readonly OverviewAgent[]
+  /** The relay's id (hexadecimal), its name, and when it started. */
+  readonly relay: { readonly id: string; readonly name: string; readonly since: string }
+  readonly onError: (error: unknown) => void
+}
+
+/** Answers the API's questions, one after the other. */
+export class OverviewReporter {
+  readonly #options: OverviewReporterOptions
+  #timer: NodeJS.Timeout | undefined
+  #asking = false
+
+  constructor(options: OverviewReporterOptions) {
+    this.#options = options
+  }
+
+  start(): void {
+    this.#timer = setInterval(() => void this.round(), ASK_MS)
+    this.#timer.unref()
+  }
+
+  stop(): void {
+    clearInterval(this.#timer)
+  }
+
+  /** Asks once, and reports. */
+  async round(): Promise<void> {
+    if (this.#asking) return
+    this.#asking = true
+    const { sink, relay, onError } = this.#options
+    try {
+      const accounts = await sink.watched(relay.id)
+      for (const account of accounts.slice(0, MAX_REPORTS)) await sink.report(account, await this.#read(account))
+    } catch (error) {
+      // The API or the store is down, which others report; the next round tries again.
+      if (StaticError.from(error).code === 'internal_error') onError(error)
+    }
+    this.#asking = false
+  }
+
+  async #read(account: string): Promise<RelayOverview> {
+    const { store, agentsOf, relay } = this.#options
+    const { channels: maxChannels, membersPerChannel: maxMembersPerChannel, members, agents } = OVERVIEW_LIMITS
+    const limits = { maxChannels, maxMembersPerChannel, maxMembers: members }
+    const { total, channels } = await store.run('owned', { account, ...limits })
+    return {
+      relay_id: relay.id,
+      relay: relay.name,
+      since: relay.since,
+      total_channels: total,
+      channels: channels.map(({ bytes, ...channel }) => ({ ...channel, waiting_bytes: bytes })),
+      agents: agentsOf(account, agents),
+    }
+  }
+}

@@ -1,0 +1,78 @@
+/**
+ * Which agents have used which account, and when they were last here: for the owner of the account, who sees it in the
+ * console. In memory only, since the start of this node, and bounded.
+ */
+import type { Account, AgentId, Time } from '../ports.ts'
+
+/** An agent of an account. */
+export interface SeenAgent {
+  readonly agent: AgentId
+  readonly account: Account
+  /** The identity in its KeyPackages; undefined until it has uploaded some. */
+  name: string | undefined
+  /** By the wall clock. */
+  seenAt: Time
+}
+
+const MAX_AGENTS = 10_000
+const MAX_AGENTS_PER_ACCOUNT = 200
+/** Busy agents are recorded at most this often. */
+const STEP_MS = 1000
+const MAX_NAME = 64
+/** What a terminal or a page could take for something else than text. */
+const UNPRINTABLE = /[\p{C}\p{Zl}\p{Zp}]/gu
+
+/** The agents that one node has seen, by account. */
+export class Presence {
+  /** Both levels in the order of their last use. */
+  readonly #accounts = new Map<string, Map<AgentId, SeenAgent>>()
+  #size = 0
+
+  /** An agent has made a request, or its session has ended. */
+  saw(agent: AgentId, account: Account, now: Time): void {
+    const known = this.#accounts.get(account.id)?.get(agent)
+    if (known && known.account.mode === account.mode && Math.abs(now - known.seenAt) < STEP_MS) return
+    this.#put({ agent, account, name: known?.name, seenAt: now })
+  }
+
+  /** An agent has shown the identity that it gave itself. */
+  named(agent: AgentId, account: Account, identity: Uint8Array, now: Time): void {
+    this.#put({ agent, account, name: textOf(identity), seenAt: now })
+  }
+
+  /** The agents of an account, the one last seen first. */
+  of(account: string): readonly SeenAgent[] {
+    return [...(this.#accounts.get(account)?.values() ?? [])].reverse()
+  }
+
+  #put(seen: SeenAgent): void {
+    const { id } = seen.account
+    const own = this.#accounts.get(id) ?? new Map<AgentId, SeenAgent>()
+    this.#accounts.delete(id)
+    this.#accounts.set(id, own)
+    if (own.delete(seen.agent)) this.#size--
+    own.set(seen.agent, seen)
+    this.#size++
+    if (own.size > MAX_AGENTS_PER_ACCOUNT) this.#dropOldest(id, own)
+    if (this.#size <= MAX_AGENTS) return
+    for (const [oldest, agents] of this.#accounts) {
+      this.#dropOldest(oldest, agents)
+      return
+    }
+  }
+
+  #dropOldest(account: string, agents: Map<AgentId, SeenAgent>): void {
+    for (const agent of agents.keys()) {
+      agents.delete(agent)
+      this.#size--
+      break
+    }
+    if (agents.size === 0) this.#accounts.delete(account)
+  }
+}
+
+/** An identity may be any bytes. */
+function textOf(identity: Uint8Array): string | undefined {
+  const text = new TextDecoder().decode(identity).replace(UNPRINTABLE, '').trim()
+  return text === '' ? undefined : Array.from(text).slice(0, MAX_NAME).join('')
+}

@@ -1,0 +1,21 @@
+/** What an account may see of its channels from outside: names, members and sizes, no content. */
+import type { OwnedChannel, StoreRequest, StoreResult } from '../../ports.ts'
+import type { Context } from './context.ts'
+
+export function owned(
+  { rows }: Context,
+  { account, maxChannels, maxMembersPerChannel, maxMembers }: StoreRequest<'owned'>,
+): StoreResult<'owned'> {
+  const { total, channels } = rows.owned(account, maxChannels)
+  let left = maxMembers
+  return {
+    total,
+    channels: channels.map((channel): OwnedChannel => {
+      const { id, name, mode, owner, bytes, lastIndex } = channel
+      const { count, members } = rows.furthestBehind(channel, Math.min(left, maxMembersPerChannel))
+      left -= members.length
+      const behind = members.map(({ agent, cursor }) => ({ agent, waiting: Math.max(0, lastIndex - cursor) }))
+      return { id, name, mode, owner, bytes, members: count, behind }
+    }),
+  }
+}
