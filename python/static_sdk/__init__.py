@@ -7,10 +7,13 @@
         channel.send(b"hello")
 """
 
-from .channel import Channel, ChannelMember, Envelope, PoisonMessage, PoisonMessages, Receipt
+from ._options import KeyFile, Passphrase
+from ._values import ChannelMember, Envelope, IssuedInvite, PoisonMessage, Receipt
+from .channel import Channel, PoisonMessages
 from .client import JoinOffer, StaticClient
 from .errors import AuthError, ChannelError, MlsError, QuotaExceededError, StaticError, TransportError
-from .manager import IssuedInvite, StaticChannelManager
+from .events import Event
+from .manager import StaticChannelManager
 
 __all__ = [
     "AuthError",
@@ -18,9 +21,12 @@ __all__ = [
     "ChannelError",
     "ChannelMember",
     "Envelope",
+    "Event",
     "IssuedInvite",
     "JoinOffer",
+    "KeyFile",
     "MlsError",
+    "Passphrase",
     "PoisonMessage",
     "PoisonMessages",
     "QuotaExceededError",

@@ -8,7 +8,8 @@ import threading
 from typing import Any, Callable, List, Mapping, Optional, Tuple
 
 from ._connection import LOOK_SECONDS, Connection
-from ._inbox import Arrival, Inbox, Settlement
+from ._inbox import Inbox
+from ._values import Arrival, Settlement
 from .errors import StaticError
 
 Job = Optional[Tuple[Mapping[str, Any], bytes]]
@@ -44,7 +45,7 @@ def handle(
             except Exception as error:
                 connection.say("handled", on=on, token=token, error=f"{type(error).__name__}: {error}")
             except BaseException:
-                connection.say("stopHandling", call=call.number)
+                connection.say("cancel", call=call.number)
                 connection.say("handled", on=on, token=token, error="The program was interrupted.")
                 # Then the message is back in its place for the next reader.
                 with contextlib.suppress(StaticError):

@@ -10,38 +10,14 @@ import math
 import threading
 import time
 from collections import deque
-from typing import Any, Deque, List, Mapping, NamedTuple, Optional, Protocol
+from typing import Any, Deque, List, Mapping, Optional, Protocol
 
 from ._connection import LOOK_SECONDS, Connection
-from ._transport import encode_frame
+from ._frames import encode_frame
+from ._values import Arrival, Settlement
 
 #: Most payloads to read ahead.
 WINDOW = 64
-
-
-class Arrival(NamedTuple):
-    """A payload and its metadata from the driver."""
-
-    token: int
-    header: Mapping[str, Any]
-    payload: bytes
-    settlement: "Settlement"
-
-
-class Settlement:
-    """Settles one payload, once."""
-
-    __slots__ = ("_inbox", "_token", "is_settled")
-
-    def __init__(self, inbox: "Inbox", token: int) -> None:
-        self._inbox = inbox
-        self._token = token
-        self.is_settled = False
-
-    def settle(self) -> None:
-        if not self.is_settled:
-            self.is_settled = True
-            self._inbox.settle(self._token)
 
 
 class Reader(Protocol):

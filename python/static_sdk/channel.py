@@ -2,98 +2,31 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field
-from datetime import datetime, timezone
-from typing import Any, Callable, Generic, List, Mapping, Optional, TypeVar, Union
+from typing import Any, Callable, Generic, List, Mapping, Optional, Sequence, TypeVar, Union
 
 from ._closing import Closing
 from ._connection import Connection
 from ._handling import handle
-from ._inbox import Arrival, Inbox, Settlement
-from .errors import make_error
+from ._inbox import Inbox
+from ._values import (
+    Arrival,
+    ChannelMember,
+    Envelope,
+    Payload,
+    PoisonMessage,
+    Receipt,
+    envelope_of,
+    json_text,
+    limit,
+    member_of,
+    members_fields,
+    payload_bytes,
+    payload_of,
+    poison_of,
+    welcomes_of,
+)
 
 Item = TypeVar("Item")
-#: What can be sent.
-Payload = Union[bytes, bytearray, memoryview, str]
-
-
-@dataclass(frozen=True)
-class ChannelMember:
-    """A member of a channel, identified by its key."""
-
-    #: SHA-256 of its signature key, 64 hexadecimal digits.
-    agent_id: str
-    #: The agent id in a readable form, to compare with what the owner of the key sees.
-    fingerprint: str
-    #: The name that the holder of this key chose. Not verified.
-    identity: bytes
-
-
-@dataclass(frozen=True)
-class Receipt:
-    """Where a message is that was sent."""
-
-    message_id: str
-    #: Position in the channel's log, as the relay says.
-    index: int
-
-
-@dataclass(frozen=True)
-class Envelope:
-    """A payload with its metadata."""
-
-    payload: bytes
-    #: Verified by signature.
-    sender: ChannelMember
-    message_id: str
-    #: Position in the channel's log.
-    index: int
-    epoch: int
-    #: When the relay accepted it, by the relay's clock.
-    time: datetime
-    #: It may have been delivered before without being settled.
-    redelivered: bool
-    _settlement: Settlement = field(repr=False, compare=False)
-
-    def settle(self) -> None:
-        """Settles the message, so that it is not delivered again. Asking for the next one does this, too."""
-        self._settlement.settle()
-
-    def text(self) -> str:
-        """The payload as text. Raises ``invalid_request`` if it is not UTF-8."""
-        try:
-            return self.payload.decode()
-        except UnicodeDecodeError as error:
-            raise make_error(
-                "invalid_request", f"The payload of message {self.index} is not UTF-8 text.", cause=error
-            ) from error
-
-    def json(self) -> Any:
-        """The value in a payload of JSON, as ``send_json`` sends it. Raises ``invalid_json``."""
-        try:
-            return json.loads(self.payload)
-        except ValueError as error:
-            raise make_error(
-                "invalid_json", f"The payload of message {self.index} is not JSON.", cause=error
-            ) from error
-
-
-@dataclass(frozen=True)
-class PoisonMessage:
-    """A message that a handler has failed on too often, and that was put aside."""
-
-    payload: bytes
-    sender: ChannelMember
-    message_id: str
-    index: int
-    epoch: int
-    time: datetime
-    #: How often it was tried.
-    attempts: int
-    #: The handler's last error.
-    reason: str
-    put_aside_at: datetime
 
 
 class PoisonMessages:
@@ -114,26 +47,7 @@ class PoisonMessages:
             messages.extend(more)
 
     def _after(self, index: int) -> List[PoisonMessage]:
-        told, data = self._connection.call("poison", on=self._on, after=index)
-        messages = []
-        at = 0
-        for fields in told:
-            end = at + fields["bytes"]
-            messages.append(
-                PoisonMessage(
-                    payload=data[at:end],
-                    sender=_member(fields["sender"]),
-                    message_id=fields["messageId"],
-                    index=fields["index"],
-                    epoch=fields["epoch"],
-                    time=_time(fields["time"]),
-                    attempts=fields["attempts"],
-                    reason=fields["reason"],
-                    put_aside_at=_time(fields["putAsideAt"]),
-                )
-            )
-            at = end
-        return messages
+        return poison_of(*self._connection.call("poison", on=self._on, after=index))
 
     def retry(self, index: int) -> None:
         """Delivers a message again, with all its attempts. Raises ``not_found``."""
@@ -240,12 +154,12 @@ class Channel(Closing):
         told, _ = self._connection.call("send", payload_bytes(payload), on=self._on, **limit(timeout))
         return Receipt(told["messageId"], told["index"])
 
-    def send_json(self, value: Any, *, timeout: Optional[float] = None) -> None:
-        """Sends a value as JSON. The receiver gets it with ``envelope.json()``.
+    def send_json(self, value: Any, *, timeout: Optional[float] = None) -> Receipt:
+        """Sends a value as JSON. The receiver gets it with ``envelope.json()``. Returns where the message is.
 
         Raises ``TypeError`` or ``ValueError`` for a value that JSON cannot hold; otherwise like ``send``.
         """
-        self.send(json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False), timeout=timeout)
+        return self.send_envelope(json_text(value), timeout=timeout)
 
     def messages(self) -> "Reading[bytes]":
         """The payloads of the other members, from the first unsettled one on: an endless, blocking iterator.
@@ -256,7 +170,7 @@ class Channel(Closing):
         channel; raises the error if something else ended it: ``removed``, ``not_found``, ``mls_error``,
         ``listener_died``.
         """
-        return Reading(self, self._inbox, _payload)
+        return Reading(self, self._inbox, payload_of)
 
     def envelopes(self) -> "Reading[Envelope]":
         """Like ``messages``, with the verified sender and the position of each payload.
@@ -269,8 +183,8 @@ class Channel(Closing):
         """Calls a function for each message and settles the message when the function returns. Blocks.
 
         If the function raises an ``Exception``, it is called again after 1, 5, 30, 60 and then every 300 seconds; later
-        messages of the same sender wait. After ``attempts`` failures the message is put aside on disk (``poison``) and the next one is
-        handled. Events report each failure (``handler_failed``) and each message that is put aside (``poison``). With
+        messages of the same sender wait. After ``attempts`` failures the message is put aside on disk (``poison``) and
+        the next one is handled. Events report each failure (``handler_failed``) and each message that is put aside (``poison``). With
         ``concurrency`` the function runs in several threads, and messages may overtake each other. Returns when the
         channel or the client is closed; raises the error that ended the channel, as ``messages`` does.
         """
@@ -291,7 +205,7 @@ class Channel(Closing):
     def members(self) -> List[ChannelMember]:
         """The members of the channel, including this agent."""
         told, _ = self._connection.call("members", on=self._on)
-        return [_member(member) for member in told]
+        return [member_of(member) for member in told]
 
     def wait_for_member(self, agent_id: Optional[str] = None, *, timeout: Optional[float] = None) -> ChannelMember:
         """Waits until a member is in the channel: the one with this agent id, or without one any other member.
@@ -299,7 +213,7 @@ class Channel(Closing):
         Raises ``cancelled`` after ``timeout`` seconds, or the error that ended the channel.
         """
         fields = {} if agent_id is None else {"agentId": agent_id}
-        return _member(self._connection.call("waitForMember", on=self._on, **fields, **limit(timeout))[0])
+        return member_of(self._connection.call("waitForMember", on=self._on, **fields, **limit(timeout))[0])
 
     def add_member(self, key_package: Union[bytes, str], *, accept_new_key: bool = False) -> bytes:
         """Adds a member by a KeyPackage from an authenticated source, or by agent id, with a KeyPackage from the relay.
@@ -308,14 +222,15 @@ class Channel(Closing):
         ``accept_new_key`` (compare the fingerprint first), ``key_package_unavailable``, ``group_full`` or
         ``invalid_request``.
         """
-        if isinstance(key_package, str):
-            fields = {"agentId": key_package}
-            data = b""
-        else:
-            fields = {}
-            data = as_bytes(key_package, "key_package")
-        _, welcome = self._connection.call("addMember", data, on=self._on, acceptNewKey=accept_new_key, **fields)
+        (welcome,) = self.add_members([key_package], accept_new_key=accept_new_key)
         return welcome
+
+    def add_members(self, members: Sequence[Union[bytes, str]], *, accept_new_key: bool = False) -> List[bytes]:
+        """Adds several members in as few commits as possible; returns their Welcomes in order. Like ``add_member``."""
+        fields, data = members_fields(members)
+        return welcomes_of(
+            *self._connection.call("addMembers", data, on=self._on, acceptNewKey=accept_new_key, **fields)
+        )
 
     def remove_member(self, agent_id: str) -> None:
         """Removes a member; only the owner may. The member cannot read any later message."""
@@ -324,6 +239,19 @@ class Channel(Closing):
     def rotate(self) -> None:
         """Replaces this agent's keys in the group. Happens automatically every 24 hours and every 10,000 messages."""
         self._connection.call("rotate", on=self._on)
+
+    def reject_commit(self, slot: int) -> None:
+        """Declares a commit invalid; only the owner may. The event ``CommitSkipped`` reports its slot.
+
+        The relay undoes its changes to the roster and bars its sender from committing until ``lift_bar``. The owner's
+        agent already rejects what every member finds invalid and what it cannot follow itself; this is for what it
+        missed, for instance in an epoch that it joined by a Welcome. Raises ``not_found`` or ``not_allowed``.
+        """
+        self._connection.call("rejectCommit", on=self._on, slot=slot)
+
+    def lift_bar(self, agent_id: str) -> None:
+        """Lets a member commit again after one of its commits was rejected; only the owner may."""
+        self._connection.call("liftBar", on=self._on, agentId=agent_id)
 
     def reset_roster(self) -> None:
         """Makes the relay's roster the members of the group; only the owner may.
@@ -371,53 +299,3 @@ class Channel(Closing):
 
     def __repr__(self) -> str:
         return f"<Channel {self._name}>"
-
-
-def as_bytes(value: object, what: str) -> bytes:
-    """Converts bytes-like values to bytes. Raises ``TypeError`` for anything else."""
-    if isinstance(value, bytes):
-        return value
-    if isinstance(value, (bytearray, memoryview)):
-        return bytes(value)
-    raise TypeError(f"{what} must be bytes, not {type(value).__name__}")
-
-
-def limit(timeout: Optional[float]) -> Mapping[str, float]:
-    """The field for a timeout, if there is one."""
-    return {} if timeout is None else {"timeout": timeout}
-
-
-def payload_bytes(value: object) -> bytes:
-    """Converts a payload to bytes: bytes-like values exactly, a string as UTF-8."""
-    if isinstance(value, str):
-        return value.encode()
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return bytes(value)
-    raise TypeError(f"payload must be bytes or str, not {type(value).__name__}; use send_json for other values")
-
-
-def envelope_of(arrival: Arrival) -> Envelope:
-    """Converts an arrival to an envelope."""
-    header = arrival.header
-    return Envelope(
-        payload=arrival.payload,
-        sender=_member(header["sender"]),
-        message_id=header["messageId"],
-        index=header["index"],
-        epoch=header["epoch"],
-        time=_time(header["time"]),
-        redelivered=header["redelivered"],
-        _settlement=arrival.settlement,
-    )
-
-
-def _payload(arrival: Arrival) -> bytes:
-    return arrival.payload
-
-
-def _time(milliseconds: float) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, timezone.utc)
-
-
-def _member(told: Mapping[str, Any]) -> ChannelMember:
-    return ChannelMember(told["agentId"], told["fingerprint"], bytes.fromhex(told["identity"]))

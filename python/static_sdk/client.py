@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Generic, List, Mapping, Optional, TypeVar, Union
+from typing import Any, Callable, Dict, Generic, List, Mapping, Optional, TypeVar
 
 from ._closing import Closing
 from ._connection import Call, Connection
-from .channel import Channel, as_bytes
+from ._options import Configured, Request
+from ._values import as_bytes
+from .channel import Channel
+from .events import Event, event_of
 
 Item = TypeVar("Item")
-#: Path of a file or directory.
-Path = Union[str, "os.PathLike[str]"]
 
 
 @dataclass(frozen=True)
@@ -60,59 +60,32 @@ class Listening(Closing, Generic[Item]):
             self._connection.call("return", on=self._on)
 
 
-class StaticClient(Closing):
+class StaticClient(Configured, Closing):
     """An agent with its keys and channels, and a connection to a relay that reconnects automatically.
 
-    ``endpoint`` is the relay, ``quic://host:4433`` or ``https://host:5000``; ``data_dir`` is the agent's directory,
-    used by this agent only; ``identity`` is the name it uses in channels, 1 to 255 bytes. With an ``api_key`` (and the
-    ``api_url`` where it is exchanged for tokens) the agent acts for that account; without one it is a guest, which can
-    use channels but not create them. ``ca`` is the CA of the relay's and the API's certificates, a path or PEM text.
-    ``offers`` says whose offers to join a channel are accepted: ``"anyone"`` (the default), ``"known"`` (agents it has
-    met in a channel) or ``"none"``. With ``wait`` the client starts even if the relay or the API cannot be reached, and
-    connects when it can.
-
-    An argument that is None comes from the environment (``STATIC_RELAY``, ``STATIC_DATA_DIR``, ``STATIC_IDENTITY``,
-    ``STATIC_API_KEY``, ``STATIC_API_URL``, ``STATIC_CA``), then from the per-user file. An empty ``api_key`` always
-    makes a guest.
+    An argument that is None comes from its environment variable, then from the per-user file. All clients of a program
+    share one driver process.
 
     Raises ``StaticError``, which is a ``RuntimeError``: ``connection_error`` if the relay cannot be reached,
     ``AuthError`` if the relay or the API refuses the credentials, ``invalid_request`` for invalid arguments,
     ``store_*`` if the database cannot be opened.
     """
 
-    def __init__(
-        self,
-        endpoint: Optional[str],
-        data_dir: Optional[Path],
-        identity: Optional[bytes],
-        api_key: Optional[str] = None,
-        api_url: Optional[str] = None,
-        *,
-        ca: Optional[Path] = None,
-        traffic: Optional[str] = None,
-        offers: Optional[str] = None,
-        wait: bool = False,
-    ) -> None:
-        self._open(False, options_of(endpoint, data_dir, api_key, api_url, ca, traffic, offers, wait), identity)
+    _is_manager = False
 
-    def _open(self, manager: bool, options: Mapping[str, Any], identity: Optional[bytes]) -> None:
-        data = b"" if identity is None else as_bytes(identity, "identity")
+    def _begin(self, request: Request) -> None:
         self._channels: Dict[int, Channel] = {}
         self._lock = threading.Lock()
-        # Until the connection succeeds, the driver does not report the API whose pages explain errors.
-        api_url = options.get("apiUrl") or os.environ.get("STATIC_API_URL")
-        self._connection = Connection(api_url if isinstance(api_url, str) and api_url else None)
+        self._connection = Connection(request.api_url)
         try:
-            told, _ = self._connection.call(
-                "connect", data, manager=manager, options=options, hasIdentity=identity is not None
-            )
+            told, _ = self._connection.call("connect", request.identity or b"", **request.fields(self._is_manager))
         except BaseException:
-            self._connection.close()
+            self._connection.abort()
             raise
         self._connection.api_url = told["apiUrl"]
         self._agent_id: str = told["agentId"]
         self._fingerprint: str = told["fingerprint"]
-        # Shut down the driver when the client is garbage-collected.
+        # Close the client when it is garbage-collected.
         weakref.finalize(self, self._connection.end).atexit = False
 
     @property
@@ -159,10 +132,10 @@ class StaticClient(Closing):
         """Channels that others added this agent to: first the pending ones, then new ones as they arrive."""
         return Listening(self, self._connection, "joins", self._offer)
 
-    def events(self) -> "Listening[Dict[str, Any]]":
+    def events(self) -> "Listening[Event]":
         """Events other than messages, from now on: connections, members, changed keys, gaps, forks, members that lag.
 
-        An event is a dict with its ``type`` and its fields; errors are ``StaticError``, identities are bytes.
+        Channels that have already failed, for example while the agent started, are reported first.
         """
         return Listening(self, self._connection, "events", self._event)
 
@@ -187,37 +160,5 @@ class StaticClient(Closing):
 
         return JoinOffer(told["name"], told["channelId"], told["owner"], told["addedBy"], accept, decline)
 
-    def _event(self, told: Mapping[str, Any]) -> Dict[str, Any]:
-        event = dict(told["event"])
-        if "error" in event:
-            event["error"] = self._connection.error(event["error"])
-        if "identity" in event:
-            event["identity"] = bytes.fromhex(event["identity"])
-        return event
-
-
-def options_of(
-    endpoint: Optional[str],
-    data_dir: Optional[Path],
-    api_key: Optional[str],
-    api_url: Optional[str],
-    ca: Optional[Path],
-    traffic: Optional[str],
-    offers: Optional[str],
-    wait: bool,
-) -> Dict[str, Any]:
-    """The options as the driver expects them, without those that are None."""
-    options = {
-        "endpoint": endpoint,
-        "dataDir": None if data_dir is None else os.fspath(data_dir),
-        "apiKey": api_key,
-        "apiUrl": api_url,
-        "ca": None if ca is None else os.fspath(ca),
-        "traffic": traffic,
-        "offers": offers,
-        "wait": True if wait else None,
-    }
-    given: Dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    if api_key == "":
-        given["apiKey"] = None
-    return given
+    def _event(self, told: Mapping[str, Any]) -> Event:
+        return event_of(told["event"], self._connection.error)

@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
-from datetime import datetime, timezone
 from typing import Dict, List, Optional
 
 from ._closing import Closing
 from ._connection import Connection
-from ._inbox import Arrival
-from .channel import Channel, Envelope, Payload, envelope_of, limit, payload_bytes
-from .client import Path, StaticClient, options_of
+from ._options import Configured, Request
+from ._values import Arrival, Envelope, IssuedInvite, Payload, envelope_of, invite_of, limit, payload_bytes, token_text
+from .channel import Channel
+from .client import StaticClient
 from .errors import StaticError
 
 MOST_AT_ONCE = 100
 
 
-@dataclass(frozen=True)
-class IssuedInvite:
-    """An invite as its issuer sees it. Invites that have ended are deleted after a while."""
-
-    #: Names the invite without giving it away: nobody can join with its id.
-    id: str
-    #: ``open``, ``used_up``, ``expired`` or ``revoked``.
-    state: str
-    uses: int
-    max_uses: int
-    expires_at: datetime
-
-
 class _ManagedClient(StaticClient):
     """The client of a manager, which also answers join requests."""
 
-    def __init__(self, options: Dict[str, object], identity: Optional[bytes]) -> None:
-        self._open(True, options, identity)
+    _is_manager = True
+
+    def __init__(self, request: Request) -> None:
+        self._begin(request)
 
 
 class _Receiver:
@@ -48,28 +36,15 @@ class _Receiver:
         return False
 
 
-class StaticChannelManager(Closing):
+class StaticChannelManager(Configured, Closing):
     """Creates, invites, joins, sends and receives by channel name.
 
     While it runs with an API key it admits agents that join with its invites. It takes the arguments of
-    ``StaticClient``. Methods raise ``StaticError``: switch on its ``code``.
+    ``StaticClient`` and raises the same errors. Methods raise ``StaticError``: switch on its ``code``.
     """
 
-    def __init__(
-        self,
-        endpoint: Optional[str],
-        data_dir: Optional[Path],
-        identity: Optional[bytes],
-        api_key: Optional[str] = None,
-        api_url: Optional[str] = None,
-        *,
-        ca: Optional[Path] = None,
-        traffic: Optional[str] = None,
-        offers: Optional[str] = None,
-        wait: bool = False,
-    ) -> None:
-        options = options_of(endpoint, data_dir, api_key, api_url, ca, traffic, offers, wait)
-        self._client = _ManagedClient(options, identity)
+    def _begin(self, request: Request) -> None:
+        self._client = _ManagedClient(request)
         self._connection = self._client._connection
         self._receiver = _Receiver(self._connection)
         self._lock = threading.Lock()
@@ -81,6 +56,11 @@ class StaticChannelManager(Closing):
     def client(self) -> StaticClient:
         """The underlying client, for everything else."""
         return self._client
+
+    @property
+    def died(self) -> Optional[StaticError]:
+        """``listener_died`` if join requests are no longer answered, else None. Then close it and create a new one."""
+        return self._connection.death
 
     def create(self, name: str) -> Channel:
         """Creates a channel, or opens it if this agent already owns it. Like ``StaticClient.create_channel``."""
@@ -96,23 +76,14 @@ class StaticChannelManager(Closing):
 
     def invites(self, name: str) -> List[IssuedInvite]:
         """The invites to a channel that this agent has created, the next to expire first. Raises ``not_found``."""
-        return [
-            IssuedInvite(
-                id=invite["id"],
-                state=invite["state"],
-                uses=invite["uses"],
-                max_uses=invite["maxUses"],
-                expires_at=datetime.fromtimestamp(invite["expiresAt"], timezone.utc),
-            )
-            for invite in self._connection.call("invites", name=name)[0]
-        ]
+        return [invite_of(told) for told in self._connection.call("invites", name=name)[0]]
 
     def revoke_invite(self, token: str) -> None:
         """Revokes an invite, named by its token or its id. Members who joined with it stay.
 
         Raises ``invite_invalid`` if this agent did not create it.
         """
-        self._connection.call("revokeInvite", token=_text(token))
+        self._connection.call("revokeInvite", token=token_text(token))
 
     def join_with_token(self, name: str, token: str, timeout: float = 60) -> Channel:
         """Joins with a token; returns when the owner has answered. After a timeout, retry with the same token.
@@ -121,7 +92,7 @@ class StaticChannelManager(Closing):
         ``identity_changed``, ``group_full``, ``invalid_welcome`` or ``channel_exists``.
         """
         return self._client._channel(
-            self._connection.call("joinWithToken", name=name, token=_text(token), timeout=timeout)[0]
+            self._connection.call("joinWithToken", name=name, token=token_text(token), timeout=timeout)[0]
         )
 
     def send(self, name: str, payload: Payload, *, timeout: Optional[float] = None) -> None:
@@ -190,8 +161,3 @@ class StaticChannelManager(Closing):
         if known is None or not known._inbox.has_ready:
             known = self._opened[name] = self._client.channel(name)
         return known
-
-
-def _text(token: object) -> Optional[str]:
-    """The token, or None if it is not a string: the driver then refuses it."""
-    return token if isinstance(token, str) else None

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -13,9 +14,10 @@ import subprocess
 import sys
 import tempfile
 import threading
-from typing import Any, Callable, Dict, List, Optional, Tuple, Type
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Type
+from unittest import mock
 
-from static_sdk import Channel, StaticChannelManager, StaticClient, StaticError
+from static_sdk import Channel, StaticChannelManager, StaticClient, StaticError, _driver
 
 SERVER: Dict[str, Any] = json.loads(os.environ.get("STATIC_TEST_SERVER", "{}"))
 SECONDS = 20
@@ -52,6 +54,15 @@ def client(identity: bytes = b"agent", directory: Optional[str] = None, **wishes
 def manager(identity: bytes = b"agent", directory: Optional[str] = None, **wishes: Any) -> StaticChannelManager:
     """A manager."""
     return StaticChannelManager(**options(identity, directory, **wishes))
+
+
+@contextlib.contextmanager
+def another_driver() -> Iterator[None]:
+    """Clients created in this block do not share the driver of the others: their Node has another path."""
+    link = os.path.join(new_directory(), "node")
+    os.symlink(_driver.driver_command()[0], link)
+    with mock.patch.dict(os.environ, {"STATIC_NODE": link}):
+        yield
 
 
 def channel_of(owner: StaticClient, *others: StaticClient) -> Tuple[Channel, ...]:

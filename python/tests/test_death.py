@@ -18,20 +18,26 @@ from static_sdk import StaticChannelManager, TransportError
 from .support import Background, expect, failure
 
 DRIVER = f"""#!{sys.executable} -B
-import json, struct, sys
+import json, socket, struct, sys
 if "--version" in sys.argv:
     print("v26.0.0")
     sys.exit()
+program = socket.socket(fileno=int(sys.argv[-1])).accept()[0].makefile("rwb")
+def write(data):
+    try:
+        program.write(data)
+        program.flush()
+    except BrokenPipeError:
+        sys.exit()
 def tell(told):
     header = json.dumps(told).encode()
-    sys.stdout.buffer.write(struct.pack(">II", 4 + len(header), len(header)) + header)
-    sys.stdout.buffer.flush()
+    write(struct.pack(">II", 4 + len(header), len(header)) + header)
 while True:
-    head = sys.stdin.buffer.read(8)
+    head = program.read(8)
     if not head:
         break
     length, header = struct.unpack(">II", head)
-    said = json.loads(sys.stdin.buffer.read(length - 4)[:header])
+    said = json.loads(program.read(length - 4)[:header])
     if said["do"] == "connect":
         tell({{"id": said["id"], "result": {{"agentId": "aa", "fingerprint": "aa", "apiUrl": None}}}})
     if said["do"] == "channel":
@@ -69,7 +75,7 @@ class DeathTest(unittest.TestCase):
 
     def test_a_driver_that_sends_nonsense_is_ended_and_every_call_fails(self) -> None:
         for words in GARBAGE:
-            text = DRIVER.replace("while True:", f"sys.stdout.buffer.write({words!r})\nsys.stdout.flush()\nwhile True:")
+            text = DRIVER.replace("while True:", f"write({words!r})\nwhile True:")
             with tempfile.TemporaryDirectory() as directory, self.subTest(words):
                 error = failure(Background(self.manager, directory, text).result)
                 expect(self, error, TransportError, "listener_died", "transport error:")

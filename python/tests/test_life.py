@@ -13,7 +13,7 @@ import unittest
 import warnings
 from typing import Callable
 
-from static_sdk import StaticClient, TransportError, _transport
+from static_sdk import StaticClient, TransportError, _process
 
 from . import support
 from .support import Background, channel_of, client, driver_of, expect, failure, has_ended, manager, new_name
@@ -100,11 +100,11 @@ class CloseTest(unittest.TestCase):
     def test_a_driver_that_hangs_is_killed(self) -> None:
         agent = client()
         os.kill(driver_of(agent), signal.SIGSTOP)
-        usual, _transport.CLOSE_SECONDS = _transport.CLOSE_SECONDS, 0.2
+        usual, _process.CLOSE_SECONDS = _process.CLOSE_SECONDS, 0.2
         try:
             agent.close()
         finally:
-            _transport.CLOSE_SECONDS = usual
+            _process.CLOSE_SECONDS = usual
 
 
 class ParentTest(unittest.TestCase):
@@ -163,7 +163,7 @@ try:
         for payload in channel.messages():
             pass
 except KeyboardInterrupt:
-    status = agent._connection._transport._process.returncode
+    status = agent._connection._transport._lease.driver.exit_code()
     print("interrupted", os.path.exists(f"/proc/{pid}"), threading.active_count(), status)
 """
         )

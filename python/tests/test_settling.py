@@ -16,7 +16,9 @@ from .support import channel_of, client, driver_of, failure, new_directory
 
 class SettlingTest(unittest.TestCase):
     def setUp(self) -> None:
-        self.sender = client(b"sender")
+        # The tests kill the driver of the receiver.
+        with support.another_driver():
+            self.sender = client(b"sender")
         self.addCleanup(self.sender.close)
         self.directory = new_directory()
         self.receiver = client(b"receiver", self.directory)

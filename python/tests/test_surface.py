@@ -19,6 +19,8 @@ from static_sdk import (
     TransportError,
 )
 
+from static_sdk.events import MembersChanged
+
 from . import support
 from .support import SERVER, channel_of, client, expect, failure, new_directory, new_name, options, take
 
@@ -220,9 +222,10 @@ class SurfaceTest(unittest.TestCase):
             changed = next(
                 event
                 for event in events
-                if event["type"] == "members_changed" and self.bob.agent_id in event["added"]
+                if isinstance(event, MembersChanged) and self.bob.agent_id in event.added
             )
-            self.assertEqual((changed["channel"], changed["by"]), (channel.name, self.alice.agent_id))
+            expected = ("members_changed", channel.name, self.alice.agent_id)
+            self.assertEqual((changed.type, changed.channel, changed.by), expected)
 
 
 class ConstructorTest(unittest.TestCase):
@@ -249,7 +252,7 @@ class ConstructorTest(unittest.TestCase):
             self.assertIsNone(error.doc_url)
         expect(self, self.refused(identity=b"\x00"), StaticError, "invalid_request", "runtime error:")
         with self.assertRaises(TypeError):
-            StaticClient(SERVER["quic"], new_directory(), "text")  # type: ignore[arg-type]
+            StaticClient(SERVER["quic"], new_directory(), 7)  # type: ignore[arg-type]
 
     def test_a_directory_in_use_is_store_locked_and_free_after_close(self) -> None:
         directory = new_directory()

@@ -14,7 +14,7 @@ import { fingerprintOf, parseAgentId } from './fingerprint.ts'
 import type { InviteHandler } from './invite/handler.ts'
 import { openParts } from './parts.ts'
 import type { AgentId } from './ports.ts'
-import { type ClientOptions, resolveSettings } from './settings.ts'
+import { type ClientOptions, resolveSettings, type Settings } from './settings.ts'
 
 /** A channel that another agent has added this agent to. Until you call `accept`, nothing in it is read or sent. */
 export interface JoinOffer {
@@ -55,7 +55,11 @@ export class StaticClient implements AsyncDisposable {
    *   refuses the agent; `invalid_request` for invalid options; `store_*` if the database cannot be opened
    */
   static async connect(options: ClientOptions = {}): Promise<StaticClient> {
-    const settings = resolveSettings(options)
+    return await StaticClient.open(resolveSettings(options))
+  }
+
+  /** @internal Like `connect`, with settings that are already resolved. */
+  static async open(settings: Settings): Promise<StaticClient> {
     return await new ErrorEdge(settings.apiUrl).wait(async () => StaticClient.start(await openParts(settings)))
   }
 

@@ -9,7 +9,7 @@ import { ErrorEdge } from './error-edge.ts'
 import { Invites } from './invite/invites.ts'
 import type { IssuedInvite } from './invite/issued.ts'
 import { openParts } from './parts.ts'
-import { type ClientOptions, resolveSettings } from './settings.ts'
+import { type ClientOptions, resolveSettings, type Settings } from './settings.ts'
 
 /** Limits of an invite. */
 export interface InviteOptions {
@@ -67,7 +67,11 @@ export class StaticChannelManager implements AsyncDisposable {
    * @throws {StaticError} see `StaticClient.connect`
    */
   static async connect(options: ClientOptions = {}): Promise<StaticChannelManager> {
-    const settings = resolveSettings(options)
+    return await StaticChannelManager.open(resolveSettings(options))
+  }
+
+  /** @internal Like `connect`, with settings that are already resolved. */
+  static async open(settings: Settings): Promise<StaticChannelManager> {
     const { apiUrl, endpoint } = settings
     return await new ErrorEdge(apiUrl).wait(async () =>
       StaticChannelManager.start(await openParts(settings), endpoint.serverName),

@@ -9,6 +9,7 @@ import type { AgentEvent } from '../core/agent/events.ts'
 import type { ChannelMember, PoisonMessage } from '../envelope.ts'
 import type { IssuedInvite } from '../invite/issued.ts'
 import { StaticChannelManager } from '../manager.ts'
+import { resolveSettings } from '../settings.ts'
 import { failureOf } from './failure.ts'
 import type { Frame } from './pipe-frame.ts'
 import type { Ask, Tell, Word } from './messages.ts'
@@ -38,8 +39,10 @@ export class Driver {
   readonly #channels: { readonly channel: Channel; readonly reading: Reading }[] = []
   readonly #listenings = new Map<number, Listening>()
   readonly #offers = new Map<number, JoinOffer>()
-  /** By the number of the call. */
-  readonly #handlings = new Map<number, AbortController>()
+  /** Ends the wait of a pending call, by its number. */
+  readonly #cancels = new Map<number, AbortController>()
+  #connecting: Promise<unknown> | undefined
+  #isClosed = false
   #numbers = 0
 
   constructor(tell: Tell) {
@@ -57,8 +60,15 @@ export class Driver {
     )
   }
 
-  /** Shuts the client down. */
+  /** Whether the client is not open yet. */
+  get isConnecting(): boolean {
+    return this.#connecting !== undefined
+  }
+
+  /** Shuts the client down, even one that is still connecting. */
   async close(): Promise<void> {
+    this.#isClosed = true
+    await this.#connecting?.catch(() => {})
     await this.#client?.close()
   }
 
@@ -72,15 +82,16 @@ export class Driver {
         return this.#held(word.on).reading.given(word.upTo)
       case 'handled':
         return this.#held(word.on).reading.handled(word.token, word.error)
-      case 'stopHandling':
-        return this.#handlings.get(word.call)?.abort()
+      case 'cancel':
+        return this.#cancels.get(word.call)?.abort()
     }
   }
 
   async #answer(ask: Ask & { readonly id: number }, bytes: Uint8Array): Promise<Answer> {
     switch (ask.do) {
       case 'connect':
-        return { result: await this.#connect(ask, bytes) }
+        this.#connecting = this.#connect(ask, bytes).finally(() => (this.#connecting = undefined))
+        return { result: await this.#connecting }
       case 'createChannel':
         return { result: this.#describe(await this.#open().createChannel(ask.name)) }
       case 'channel':
@@ -96,11 +107,16 @@ export class Driver {
         return { result: this.#describe(await this.#open().joinChannel(ask.name, bytes, options)) }
       }
       case 'send':
-        return { result: await this.#held(ask.on).channel.send(bytes, limitOf(ask)) }
-      case 'waitForMember':
-        return { result: plainMember(await this.#held(ask.on).channel.waitForMember(ask.agentId, limitOf(ask))) }
-      case 'addMember':
-        return { bytes: await this.#held(ask.on).channel.addMember(ask.agentId ?? bytes, ask) }
+        return { result: await this.#within(ask, (limits) => this.#held(ask.on).channel.send(bytes, limits)) }
+      case 'waitForMember': {
+        const { channel } = this.#held(ask.on)
+        return { result: plainMember(await this.#within(ask, (limits) => channel.waitForMember(ask.agentId, limits))) }
+      }
+      case 'addMembers': {
+        const members = ask.members.map((member) => (typeof member === 'string' ? member : bytes.subarray(...member)))
+        const welcomes = await this.#held(ask.on).channel.addMembers(members, ask)
+        return { result: welcomes.map(({ length }) => length), bytes: Buffer.concat(welcomes) }
+      }
       case 'members':
         return { result: this.#held(ask.on).channel.members().map(plainMember) }
       case 'removeMember':
@@ -118,8 +134,14 @@ export class Driver {
       case 'delete':
         await this.#held(ask.on).channel.delete()
         return {}
+      case 'rejectCommit':
+        await this.#held(ask.on).channel.rejectCommit(ask.slot)
+        return {}
+      case 'liftBar':
+        await this.#held(ask.on).channel.liftBar(ask.agentId)
+        return {}
       case 'catchUp':
-        await this.#held(ask.on).channel.catchUp()
+        await this.#within(ask, (limits) => this.#held(ask.on).channel.catchUp(limits))
         return {}
       case 'verify':
         return { result: this.#held(ask.on).channel.verify() }
@@ -141,10 +163,12 @@ export class Driver {
       case 'joinWithToken':
         return { result: this.#describe(await this.#managed().joinWithToken(ask.name, ask.token, ask.timeout)) }
       case 'sendTo':
-        return { result: await this.#managed().send(ask.name, bytes, limitOf(ask)) }
-      case 'handle':
-        await this.#handle(ask)
+        return { result: await this.#within(ask, (limits) => this.#managed().send(ask.name, bytes, limits)) }
+      case 'handle': {
+        const { id, on, concurrency, attempts } = ask
+        await this.#within(ask, ({ signal }) => this.#held(on).reading.handle(id, { concurrency, attempts, signal }))
         return {}
+      }
       case 'poison':
         return poisonAnswer(this.#held(ask.on).channel.poison.list(), ask.after)
       case 'retryPoison':
@@ -172,24 +196,30 @@ export class Driver {
 
   async #connect(ask: Extract<Ask, { readonly do: 'connect' }>, bytes: Uint8Array): Promise<unknown> {
     const options = { ...ask.options, ...(ask.hasIdentity ? { identity: bytes } : {}) }
+    const settings = resolveSettings(options, ask.environment)
     if (ask.manager) {
-      this.#manager = await StaticChannelManager.connect(options)
+      this.#manager = await StaticChannelManager.open(settings)
       this.#client = this.#manager.client
       void this.#manager.died.then((error) => this.#tell({ event: 'died', error: failureOf(error) }))
     } else {
-      this.#client = await StaticClient.connect(options)
+      this.#client = await StaticClient.open(settings)
     }
+    if (this.#isClosed) throw StaticError.of('closed')
     const { agentId, apiUrl } = this.#client
     return { agentId, fingerprint: this.#client.fingerprint(), apiUrl: apiUrl ?? null }
   }
 
-  async #handle({ id, on, concurrency, attempts }: Extract<Ask, { readonly do: 'handle' }> & { readonly id: number }) {
-    const stopping = new AbortController()
-    this.#handlings.set(id, stopping)
+  /** Runs a call that the program can cancel. */
+  async #within<Result>(
+    { id, timeout }: { readonly id: number; readonly timeout?: number },
+    run: (limits: SendOptions & { readonly signal: AbortSignal }) => Promise<Result>,
+  ): Promise<Result> {
+    const cancel = new AbortController()
+    this.#cancels.set(id, cancel)
     try {
-      await this.#held(on).reading.handle(id, { concurrency, attempts, signal: stopping.signal })
+      return await run({ signal: cancel.signal, ...(timeout === undefined ? {} : { timeout }) })
     } finally {
-      this.#handlings.delete(id)
+      this.#cancels.delete(id)
     }
   }
 
@@ -251,10 +281,6 @@ export class Driver {
     if (!offer) throw StaticError.of('internal_error', `Unknown offer number ${on}.`)
     return offer
   }
-}
-
-function limitOf({ timeout }: { readonly timeout?: number }): SendOptions {
-  return timeout === undefined ? {} : { timeout }
 }
 
 function plainMember({ agentId, fingerprint, identity }: ChannelMember): unknown {

@@ -1,12 +1,12 @@
 /**
- * The driver: runs the SDK for a program in another language, which starts it as a child process and talks to it over
- * stdin and stdout. It exits with its parent.
+ * The driver: runs the SDK for a program in another language, which starts it as a child process. The program passes a
+ * listening socket, whose number is the argument, and connects to it once per client. The driver exits when its stdin
+ * ends, or with its parent.
  */
 import { Console } from 'node:console'
-import { Socket } from 'node:net'
+import { createServer } from 'node:net'
 import { Worker } from 'node:worker_threads'
-import { Driver } from './driver.ts'
-import { encodeFrame, FrameReader } from './pipe-frame.ts'
+import { Connections } from './connections.ts'
 
 const CLOSE_MS = 5000
 const LOOK_MS = 1000
@@ -20,36 +20,25 @@ const WATCH = `
     setTimeout(() => process.kill(process.pid, 'SIGKILL'), endMs)
   }, lookMs)`
 
-// Stdout carries frames only, so everything else goes to stderr.
+// Stdout is the program's own, so everything goes to stderr.
 globalThis.console = new Console(process.stderr)
-// Not process.stdout, which blocks the process until a slow reader has read.
-const output = new Socket({ fd: 1, readable: false, writable: true })
+const connections = new Connections()
 let ending = false
-
-const driver = new Driver((told, bytes) => {
-  // Frames from one turn of the event loop go out in one write.
-  if (output.writableCorked === 0) {
-    output.cork()
-    setImmediate(() => output.uncork())
-  }
-  for (const piece of encodeFrame(told, bytes)) output.write(piece)
-})
 
 async function end(): Promise<void> {
   if (ending) return
   ending = true
   setTimeout(() => process.exit(1), CLOSE_MS).unref()
-  await driver.close()
-  output.end(() => process.exit(0))
+  await connections.close()
+  process.exit(0)
 }
 
-const frames = new FrameReader()
-process.stdin.on('data', (chunk: Buffer) => {
-  for (const frame of frames.push(chunk)) driver.take(frame)
-})
+// Half open: a program that has ended its side still gets the answers to its calls.
+const server = createServer({ allowHalfOpen: true }, (socket) => connections.add(socket))
+server.listen({ fd: Number(process.argv[2]) })
 process.stdin.on('end', () => void end())
 process.stdin.on('error', () => void end())
-output.on('error', () => process.exit(1))
+process.stdin.resume()
 // The end of the pipe is not enough: a process forked by the parent may hold it open. And the main thread may be stuck,
 // for example in a file system that does not respond, so the watcher does not wait for it.
 const watch = new Worker(WATCH, {

@@ -1,16 +1,23 @@
 /** Calls of a program to the driver, and the driver's messages. For the bytes after a header, see `pipe-frame.ts`. */
-import type { ClientOptions } from '../settings.ts'
+import type { ClientOptions, Environment } from '../settings.ts'
+import type { KeySource } from '../store/key-sources.ts'
+
+/** The options of a client. A keyring consists of functions, which a program in another language cannot pass. */
+export type DriverOptions = Omit<ClientOptions, 'identity' | 'key'> & {
+  readonly key?: Exclude<KeySource, { readonly type: 'keyring' }>
+}
 
 /** A call, answered under its id. `on` is the number of a channel, an iterator or an offer. */
 export type Ask =
-  /** Bytes: the identity, when `hasIdentity`. */
+  /**
+   * Bytes: the identity, when `hasIdentity`. `environment` is the program's: it may have changed since the driver
+   * started.
+   */
   | {
       readonly do: 'connect'
       readonly manager: boolean
-      readonly options: Pick<
-        ClientOptions,
-        'endpoint' | 'dataDir' | 'apiKey' | 'apiUrl' | 'ca' | 'traffic' | 'offers' | 'wait'
-      >
+      readonly options: DriverOptions
+      readonly environment: Environment
       readonly hasIdentity: boolean
     }
   | { readonly do: 'createChannel' | 'channel'; readonly name: string }
@@ -20,9 +27,18 @@ export type Ask =
   /** Bytes: the payload. */
   | { readonly do: 'send'; readonly on: number; readonly timeout?: number }
   | { readonly do: 'waitForMember'; readonly on: number; readonly agentId?: string; readonly timeout?: number }
-  /** Bytes: the KeyPackage, unless there is an agent id. */
-  | { readonly do: 'addMember'; readonly on: number; readonly agentId?: string; readonly acceptNewKey: boolean }
-  | { readonly do: 'removeMember'; readonly on: number; readonly agentId: string }
+  /**
+   * Each member is an agent id, or the start and end of a KeyPackage in the bytes. The answer has the lengths of the
+   * Welcomes; its bytes are the Welcomes.
+   */
+  | {
+      readonly do: 'addMembers'
+      readonly on: number
+      readonly members: readonly (string | readonly [start: number, end: number])[]
+      readonly acceptNewKey: boolean
+    }
+  | { readonly do: 'removeMember' | 'liftBar'; readonly on: number; readonly agentId: string }
+  | { readonly do: 'rejectCommit'; readonly on: number; readonly slot: number }
   | {
       readonly do:
         | 'members'
@@ -52,13 +68,14 @@ export type Ask =
   | { readonly do: 'poison'; readonly on: number; readonly after: number }
   | { readonly do: 'retryPoison' | 'dropPoison'; readonly on: number; readonly index: number }
 
-/** Messages without an answer: ask for more payloads, settle some, tell which were passed on or handled. */
+/** Messages without an answer: ask for more payloads, settle some, tell which were passed on or handled, cancel a call. */
 export type Word =
   | { readonly do: 'more'; readonly on: number; readonly count: number; readonly run: number }
   | { readonly do: 'settle'; readonly on: number; readonly tokens: readonly number[] }
   | { readonly do: 'given'; readonly on: number; readonly upTo: number }
   | { readonly do: 'handled'; readonly on: number; readonly token: number; readonly error?: string }
-  | { readonly do: 'stopHandling'; readonly call: number }
+  /** Ends the wait of a pending `send`, `sendTo`, `waitForMember`, `catchUp` or `handle`, which is still answered. */
+  | { readonly do: 'cancel'; readonly call: number }
 
 /** An error for the program to raise. */
 export interface Failure {

@@ -1,0 +1,77 @@
+/**
+ * The connections of a program to the driver: one per client, so that each ends alone. A connection that ends, or that
+ * sends what is not a frame, closes its own client only.
+ */
+import type { Duplex } from 'node:stream'
+import { Driver } from './driver.ts'
+import { encodeFrame, FrameReader } from './pipe-frame.ts'
+
+/** All open connections. */
+export class Connections {
+  readonly #open = new Set<Connection>()
+
+  /** Serves a new connection. It must stay writable after it has ended, for the answers to pending calls. */
+  add(stream: Duplex): void {
+    const connection = new Connection(stream)
+    this.#open.add(connection)
+    stream.once('close', () => this.#open.delete(connection))
+  }
+
+  /** Shuts all clients down, before the process exits: one that is still connecting is not waited for. */
+  async close(): Promise<void> {
+    const closing = [...this.#open].filter((connection) => !connection.isConnecting)
+    await Promise.all(closing.map((connection) => connection.close()))
+  }
+}
+
+/** One client of the program. */
+class Connection {
+  readonly #stream: Duplex
+  readonly #driver: Driver
+  #closing: Promise<void> | undefined
+
+  constructor(stream: Duplex) {
+    this.#stream = stream
+    this.#driver = new Driver((told, bytes) => {
+      if (!stream.writable) return
+      // Frames from one turn of the event loop go out in one write.
+      if (stream.writableCorked === 0) {
+        stream.cork()
+        setImmediate(() => stream.uncork())
+      }
+      for (const piece of encodeFrame(told, bytes)) stream.write(piece)
+    })
+    const frames = new FrameReader()
+    const close = (): void => void this.close()
+    stream.on('data', (chunk: Buffer) => {
+      try {
+        for (const frame of frames.push(chunk)) this.#driver.take(frame)
+      } catch (error) {
+        console.error('The program sent something that the driver does not understand.', error)
+        stream.destroy()
+      }
+    })
+    stream.on('end', close)
+    // The other end is gone; `close` follows.
+    stream.on('error', () => {})
+    stream.on('close', close)
+  }
+
+  get isConnecting(): boolean {
+    return this.#driver.isConnecting
+  }
+
+  /** Shuts the client down, then ends the connection: the program knows by it that the client is closed. */
+  close(): Promise<void> {
+    this.#closing ??= this.#close()
+    return this.#closing
+  }
+
+  async #close(): Promise<void> {
+    // Also after a failure the agent has let go of its directory.
+    await this.#driver.close().catch((error: unknown) => console.error('The client could not be closed in order.', error))
+    await new Promise<void>((resolve) => this.#stream.end(() => resolve()))
+    // The program may not have ended its side.
+    this.#stream.destroy()
+  }
+}

@@ -1,0 +1,254 @@
+"""Members, receipts and messages, as the application gets them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple, Union
+
+from .errors import make_error
+
+#: What can be sent.
+Payload = Union[bytes, bytearray, memoryview, str]
+
+
+class Settling(Protocol):
+    """Whatever settles payloads by their tokens."""
+
+    def settle(self, token: int) -> None:
+        """Marks a payload as processed."""
+
+
+class Settlement:
+    """Settles one payload, once."""
+
+    __slots__ = ("_inbox", "_token", "is_settled")
+
+    def __init__(self, inbox: Settling, token: int) -> None:
+        self._inbox = inbox
+        self._token = token
+        self.is_settled = False
+
+    def settle(self) -> None:
+        if not self.is_settled:
+            self.is_settled = True
+            self._inbox.settle(self._token)
+
+
+class Arrival(NamedTuple):
+    """A payload and its metadata from the driver."""
+
+    token: int
+    header: Mapping[str, Any]
+    payload: bytes
+    settlement: Settlement
+
+
+@dataclass(frozen=True)
+class ChannelMember:
+    """A member of a channel, identified by its key."""
+
+    #: SHA-256 of its signature key, 64 hexadecimal digits.
+    agent_id: str
+    #: The agent id in a readable form, to compare with what the owner of the key sees.
+    fingerprint: str
+    #: The name that the holder of this key chose. Not verified.
+    identity: bytes
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """Where a message is that was sent."""
+
+    message_id: str
+    #: Position in the channel's log, as the relay says.
+    index: int
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """A payload with its metadata."""
+
+    payload: bytes
+    #: Verified by signature.
+    sender: ChannelMember
+    message_id: str
+    #: Position in the channel's log.
+    index: int
+    epoch: int
+    #: When the relay accepted it, by the relay's clock.
+    time: datetime
+    #: It may have been delivered before without being settled.
+    redelivered: bool
+    _settlement: Settlement = field(repr=False, compare=False)
+
+    def settle(self) -> None:
+        """Settles the message, so that it is not delivered again. Asking for the next one does this, too."""
+        self._settlement.settle()
+
+    def text(self) -> str:
+        """The payload as text. Raises ``invalid_request`` if it is not UTF-8."""
+        try:
+            return self.payload.decode()
+        except UnicodeDecodeError as error:
+            raise make_error(
+                "invalid_request", f"The payload of message {self.index} is not UTF-8 text.", cause=error
+            ) from error
+
+    def json(self) -> Any:
+        """The value in a payload of JSON, as ``send_json`` sends it. Raises ``invalid_json``."""
+        try:
+            return json.loads(self.payload)
+        except ValueError as error:
+            raise make_error(
+                "invalid_json", f"The payload of message {self.index} is not JSON.", cause=error
+            ) from error
+
+
+@dataclass(frozen=True)
+class PoisonMessage:
+    """A message that a handler has failed on too often, and that was put aside."""
+
+    payload: bytes
+    sender: ChannelMember
+    message_id: str
+    index: int
+    epoch: int
+    time: datetime
+    #: How often it was tried.
+    attempts: int
+    #: The handler's last error.
+    reason: str
+    put_aside_at: datetime
+
+
+@dataclass(frozen=True)
+class IssuedInvite:
+    """An invite as its issuer sees it. Invites that have ended are deleted after a while."""
+
+    #: Names the invite without giving it away: nobody can join with its id.
+    id: str
+    #: ``open``, ``used_up``, ``expired`` or ``revoked``.
+    state: str
+    uses: int
+    max_uses: int
+    expires_at: datetime
+
+
+def as_bytes(value: object, what: str) -> bytes:
+    """Converts bytes-like values to bytes. Raises ``TypeError`` for anything else."""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value)
+    raise TypeError(f"{what} must be bytes, not {type(value).__name__}")
+
+
+def limit(timeout: Optional[float]) -> Mapping[str, float]:
+    """The field for a timeout, if there is one."""
+    return {} if timeout is None else {"timeout": timeout}
+
+
+def payload_bytes(value: object) -> bytes:
+    """Converts a payload to bytes: bytes-like values exactly, a string as UTF-8."""
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    raise TypeError(f"payload must be bytes or str, not {type(value).__name__}; use send_json for other values")
+
+
+def envelope_of(arrival: Arrival) -> Envelope:
+    """Converts an arrival to an envelope."""
+    header = arrival.header
+    return Envelope(
+        payload=arrival.payload,
+        sender=member_of(header["sender"]),
+        message_id=header["messageId"],
+        index=header["index"],
+        epoch=header["epoch"],
+        time=time_of(header["time"]),
+        redelivered=header["redelivered"],
+        _settlement=arrival.settlement,
+    )
+
+
+def payload_of(arrival: Arrival) -> bytes:
+    return arrival.payload
+
+
+def time_of(milliseconds: float) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, timezone.utc)
+
+
+def member_of(told: Mapping[str, Any]) -> ChannelMember:
+    return ChannelMember(told["agentId"], told["fingerprint"], bytes.fromhex(told["identity"]))
+
+
+def poison_of(told: Sequence[Mapping[str, Any]], data: bytes) -> List[PoisonMessage]:
+    """Converts messages that were put aside."""
+    messages = []
+    at = 0
+    for fields in told:
+        end = at + fields["bytes"]
+        messages.append(
+            PoisonMessage(
+                payload=data[at:end],
+                sender=member_of(fields["sender"]),
+                message_id=fields["messageId"],
+                index=fields["index"],
+                epoch=fields["epoch"],
+                time=time_of(fields["time"]),
+                attempts=fields["attempts"],
+                reason=fields["reason"],
+                put_aside_at=time_of(fields["putAsideAt"]),
+            )
+        )
+        at = end
+    return messages
+
+
+def invite_of(told: Mapping[str, Any]) -> IssuedInvite:
+    """Converts an invite."""
+    return IssuedInvite(
+        id=told["id"],
+        state=told["state"],
+        uses=told["uses"],
+        max_uses=told["maxUses"],
+        expires_at=datetime.fromtimestamp(told["expiresAt"], timezone.utc),
+    )
+
+
+def members_fields(members: Sequence[Union[bytes, str]]) -> Tuple[Dict[str, Any], bytes]:
+    """The fields and the data of a call that adds members: agent ids, or where each KeyPackage is in the data."""
+    named: List[Any] = []
+    data = b""
+    for member in members:
+        if isinstance(member, str):
+            named.append(member)
+        else:
+            start = len(data)
+            data += as_bytes(member, "key_package")
+            named.append([start, len(data)])
+    return {"members": named}, data
+
+
+def welcomes_of(lengths: Sequence[int], data: bytes) -> List[bytes]:
+    """Splits the Welcomes of an answer."""
+    welcomes = []
+    at = 0
+    for length in lengths:
+        welcomes.append(data[at : at + length])
+        at += length
+    return welcomes
+
+
+def json_text(value: Any) -> str:
+    """A value as JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def token_text(token: object) -> Optional[str]:
+    """The token, or None if it is not a string: the driver then refuses it."""
+    return token if isinstance(token, str) else None

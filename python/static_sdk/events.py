@@ -1,0 +1,356 @@
+"""What happens besides messages: ``client.events()`` yields one of these classes.
+
+Tell them apart with ``isinstance``, or by ``type``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, fields
+from datetime import datetime, timezone
+from typing import Any, Callable, Dict, List, Literal, Mapping, Tuple, Type, Union
+
+from .errors import StaticError
+
+__all__ = [
+    "ChannelFailed",
+    "CommitRejected",
+    "CommitSkipped",
+    "Connected",
+    "DecryptionFailure",
+    "Disconnected",
+    "Event",
+    "ForkDetected",
+    "Gap",
+    "HandlerFailed",
+    "IdentityChanged",
+    "InboxFull",
+    "Lagging",
+    "LaggingMember",
+    "MembersChanged",
+    "Poison",
+    "Rekeyed",
+    "RosterLie",
+    "SenderUnreadable",
+    "Throttled",
+    "UnknownVersion",
+    "Waiting",
+    "WelcomeRefused",
+]
+
+
+@dataclass(frozen=True)
+class Connected:
+    """A session with the relay is open."""
+
+    type: Literal["connected"] = field(default="connected", init=False)
+    #: Its transport.
+    way: Literal["quic", "grpc"]
+
+
+@dataclass(frozen=True)
+class Disconnected:
+    """The session is lost. The agent reconnects automatically."""
+
+    type: Literal["disconnected"] = field(default="disconnected", init=False)
+    error: StaticError
+
+
+@dataclass(frozen=True)
+class Rekeyed:
+    """This agent has replaced its keys in a channel."""
+
+    type: Literal["rekeyed"] = field(default="rekeyed", init=False)
+    channel: str
+
+
+@dataclass(frozen=True)
+class MembersChanged:
+    """A commit added or removed members of a channel."""
+
+    type: Literal["members_changed"] = field(default="members_changed", init=False)
+    channel: str
+    #: The agent that committed.
+    by: str
+    #: Agent ids.
+    added: List[str]
+    #: Agent ids.
+    removed: List[str]
+
+
+@dataclass(frozen=True)
+class IdentityChanged:
+    """A member uses an identity that this agent knows with a different key. Compare fingerprints before you trust it."""
+
+    type: Literal["identity_changed"] = field(default="identity_changed", init=False)
+    channel: str
+    identity: bytes
+    #: The agent id that this agent knows.
+    known: str
+    #: The new one.
+    now: str
+
+
+@dataclass(frozen=True)
+class RosterLie:
+    """The relay claims something about a channel that contradicts its group. The claim is ignored."""
+
+    type: Literal["roster_lie"] = field(default="roster_lie", init=False)
+    channel: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Gap:
+    """The relay deleted entries before this agent fetched them."""
+
+    type: Literal["gap"] = field(default="gap", init=False)
+    channel: str
+    #: Index of the first one.
+    first: int
+    #: Index of the last one.
+    last: int
+
+
+@dataclass(frozen=True)
+class DecryptionFailure:
+    """A message could not be decrypted and was skipped."""
+
+    type: Literal["decryption_failure"] = field(default="decryption_failure", init=False)
+    channel: str
+    #: An agent id.
+    sender: str
+    index: int
+
+
+@dataclass(frozen=True)
+class SenderUnreadable:
+    """Eight messages of a sender in a row could not be decrypted.
+
+    Until one can be, or the group's keys change, a message of this sender is tried only if its key is at most 16 steps
+    ahead. Emitted once.
+    """
+
+    type: Literal["sender_unreadable"] = field(default="sender_unreadable", init=False)
+    channel: str
+    #: An agent id.
+    sender: str
+
+
+@dataclass(frozen=True)
+class UnknownVersion:
+    """A member sends messages in a version that this agent does not know. They are skipped. Emitted once per member."""
+
+    type: Literal["unknown_version"] = field(default="unknown_version", init=False)
+    channel: str
+    #: An agent id.
+    sender: str
+    version: int
+
+
+@dataclass(frozen=True)
+class CommitSkipped:
+    """A commit broke the rules, so every member skips it; with reason ``unfollowable``, this agent cannot follow it."""
+
+    type: Literal["commit_skipped"] = field(default="commit_skipped", init=False)
+    channel: str
+    #: An agent id.
+    sender: str
+    #: The slot of the commit, for ``Channel.reject_commit``.
+    slot: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class CommitRejected:
+    """The members have rejected a commit. Its sender cannot commit until the owner allows it again."""
+
+    type: Literal["commit_rejected"] = field(default="commit_rejected", init=False)
+    channel: str
+    #: An agent id.
+    sender: str
+
+
+@dataclass(frozen=True)
+class ForkDetected:
+    """A member has seen a different history. Sending has stopped. Compare the results of ``verify()``."""
+
+    type: Literal["fork_detected"] = field(default="fork_detected", init=False)
+    channel: str
+    #: An agent id.
+    member: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class ChannelFailed:
+    """The channel cannot continue on this agent. The error says what to do."""
+
+    type: Literal["channel_failed"] = field(default="channel_failed", init=False)
+    channel: str
+    error: StaticError
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A call of ``send`` has been pending for 5 s, and keeps waiting. Emitted once per wait.
+
+    The error says for what: a connection, quota, the relay's disk, its rate limit, or a group change. The wait lasts
+    until the relay accepts a message.
+    """
+
+    type: Literal["waiting"] = field(default="waiting", init=False)
+    channel: str
+    error: StaticError
+    #: When the wait began.
+    since: datetime
+
+
+@dataclass(frozen=True)
+class LaggingMember:
+    """A member that is behind."""
+
+    #: Its agent id.
+    agent: str
+    #: How many entries it has not fetched.
+    waiting: int
+
+
+@dataclass(frozen=True)
+class Lagging:
+    """The relay's storage for a channel is at least three quarters full, so sending is slowed down.
+
+    When it is full, the members that lag lose their oldest entries, or ``send`` fails with ``queue_full``. Emitted at
+    most once a minute per channel.
+    """
+
+    type: Literal["lagging"] = field(default="lagging", init=False)
+    channel: str
+    #: Those furthest behind, worst first.
+    members: List[LaggingMember]
+
+
+@dataclass(frozen=True)
+class Throttled:
+    """The relay defers a change to a channel: a member, new keys, a join request. It is retried automatically.
+
+    Emitted once per commit, and each time a join request is deferred.
+    """
+
+    type: Literal["throttled"] = field(default="throttled", init=False)
+    channel: str
+    error: StaticError
+    #: Seconds until the first retry.
+    wait: float
+
+
+@dataclass(frozen=True)
+class HandlerFailed:
+    """The handler of ``Channel.handle`` failed on a message. It is called again."""
+
+    type: Literal["handler_failed"] = field(default="handler_failed", init=False)
+    channel: str
+    #: An agent id.
+    sender: str
+    index: int
+    attempts: int
+    #: The handler's error.
+    reason: str
+    #: Seconds until the next attempt.
+    retry_in: float
+
+
+@dataclass(frozen=True)
+class Poison:
+    """The handler failed on a message for the last allowed attempt, so the message was put aside: ``Channel.poison``."""
+
+    type: Literal["poison"] = field(default="poison", init=False)
+    channel: str
+    #: An agent id.
+    sender: str
+    index: int
+    attempts: int
+    #: The handler's last error.
+    reason: str
+    #: False if the limit of messages put aside is reached: the message is retried every 5 minutes.
+    is_put_aside: bool
+
+
+@dataclass(frozen=True)
+class InboxFull:
+    """The inbox is full. No more messages are fetched until the application reads some."""
+
+    type: Literal["inbox_full"] = field(default="inbox_full", init=False)
+    channel: str
+
+
+@dataclass(frozen=True)
+class WelcomeRefused:
+    """A Welcome arrived that cannot be used."""
+
+    type: Literal["welcome_refused"] = field(default="welcome_refused", init=False)
+    channel: str
+    error: StaticError
+
+
+#: Any event.
+Event = Union[
+    Connected,
+    Disconnected,
+    Rekeyed,
+    MembersChanged,
+    IdentityChanged,
+    RosterLie,
+    Gap,
+    DecryptionFailure,
+    SenderUnreadable,
+    UnknownVersion,
+    CommitSkipped,
+    CommitRejected,
+    ForkDetected,
+    ChannelFailed,
+    Waiting,
+    Lagging,
+    Throttled,
+    HandlerFailed,
+    Poison,
+    InboxFull,
+    WelcomeRefused,
+]
+
+_CAPITAL = re.compile(r"[A-Z]")
+
+
+def _class_of_type() -> Dict[str, Type[Any]]:
+    classes: Tuple[Type[Any], ...] = Event.__args__  # type: ignore[attr-defined]
+    return {fields(kind)[0].default: kind for kind in classes}
+
+
+EVENTS: Dict[str, Type[Any]] = _class_of_type()
+
+
+def event_of(told: Mapping[str, Any], error: Callable[[Mapping[str, Any]], StaticError]) -> Event:
+    """Converts an event from the driver."""
+    values = {name: value for name, value in told.items() if name != "type"}
+    given = dict(_converted(name, value, error) for name, value in values.items())
+    event: Event = EVENTS[told["type"]](**given)
+    return event
+
+
+def _converted(name: str, value: Any, error: Callable[[Mapping[str, Any]], StaticError]) -> Tuple[str, Any]:
+    if name == "error":
+        return name, error(value)
+    if name == "identity":
+        return name, bytes.fromhex(value)
+    if name == "since":
+        return name, datetime.fromtimestamp(value / 1000, timezone.utc)
+    if name == "members":
+        return name, [LaggingMember(member["agent"], member["waiting"]) for member in value]
+    if name.endswith("Ms"):
+        return field_name(name), value / 1000
+    return field_name(name), value
+
+
+def field_name(name: str) -> str:
+    """The name in Python of a field of the driver. Durations are in seconds, so they lose their unit."""
+    return _CAPITAL.sub(lambda capital: "_" + capital[0].lower(), name[:-2] if name.endswith("Ms") else name)
