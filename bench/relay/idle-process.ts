@@ -20,7 +20,11 @@ export async function startIdle(options: IdleAgents, processes: number): Promise
     const count = Math.floor((options.count * (at + 1)) / processes) - Math.floor((options.count * at) / processes)
     const child = fork(join(import.meta.dirname, 'idle-agents.ts'), [JSON.stringify({ ...options, count })])
     children.push(child)
-    await once(child, 'message')
+    const died = once(child, 'exit').then(([code]) => {
+      throw new Error(`A process of idle agents ended with code ${String(code)} before its agents were connected.`)
+    })
+    await Promise.race([once(child, 'message'), died])
+    died.catch(() => {})
   }
   return {
     onOpened(call) {

@@ -3,8 +3,9 @@
  * the relay asks the API every few seconds about the accounts that use it, and ends their sessions. All times here are
  * from the monotonic clock.
  */
-import { MAX_CHECKED_ACCOUNTS, type Time } from '../ports.ts'
+import { type AgentId, MAX_CHECKED_ACCOUNTS, type Time } from '../ports.ts'
 import type { Effects } from './effects.ts'
+import type { Caller } from './session-token.ts'
 
 /** With the API's answer, sessions of a suspended account end well within 10 s. */
 const CHECK_MS = 4000
@@ -15,11 +16,15 @@ const MAX_BLOCKED = 1000
 /** Maximum number of accounts seen in unary calls, without a session, since the last check. */
 const MAX_SEEN = 10_000
 
+/** Agents whose account is remembered. Beyond this many, the one that opened a session longest ago is forgotten. */
+const MAX_AGENTS = 100_000
+
 /** The blocked accounts known to one node. */
 export class BlockedAccounts {
   readonly #effects: Effects
   readonly #blocked = new Map<string, Time>()
   readonly #seen = new Set<string>()
+  readonly #accounts = new Map<AgentId, string>()
   #checkedAt = -Infinity
   #asking = 0
 
@@ -30,6 +35,29 @@ export class BlockedAccounts {
   /** Whether an account may not use the relay. */
   has(account: string): boolean {
     return this.#blocked.has(account)
+  }
+
+  /** An agent opens a session. A suspended account's agents must not come back as guests, so theirs is remembered. */
+  opened({ agent, account }: Pick<Caller, 'agent' | 'account'>): void {
+    if (!account) return
+    this.#accounts.delete(agent)
+    this.#accounts.set(agent, account.id)
+    const [oldest] = this.#accounts.keys()
+    if (this.#accounts.size > MAX_AGENTS && oldest !== undefined) this.#accounts.delete(oldest)
+  }
+
+  /** The account that an agent acts for or, as a guest, last acted for. */
+  accountOf({ agent, account }: Pick<Caller, 'agent' | 'account'>): string | undefined {
+    return account?.id ?? this.#accounts.get(agent)
+  }
+
+  /** Whether an agent may not use the relay. Includes its account in the next check. */
+  stops(caller: Pick<Caller, 'agent' | 'account'>): boolean {
+    const account = this.accountOf(caller)
+    if (account === undefined) return false
+    if (this.has(account)) return true
+    this.saw(account)
+    return false
   }
 
   /** An account has made a request: includes it in the next check. */

@@ -218,7 +218,10 @@ export class Relay {
 
   /** The accounts that use the relay: with a session, or with quota for guests in their channels. */
   *#accounts(): Iterable<string> {
-    for (const { account } of this.#delivery.sessions()) if (account) yield account.id
+    for (const session of this.#delivery.sessions()) {
+      const account = this.#blocked.accountOf(session)
+      if (account !== undefined) yield account
+    }
     yield* this.#quota.accounts()
   }
 
@@ -298,12 +301,9 @@ export class Relay {
         'The request is not authenticated. Open a session first, or send a session token that has not expired.',
       )
     }
-    const { account } = request.caller
-    if (account) {
-      if (this.#blocked.has(account.id)) throw StaticError.of('account_suspended')
-      this.#blocked.saw(account.id)
-      this.#presence.saw(request.caller.agent, account, this.#effects.now)
-    }
+    if (this.#blocked.stops(request.caller)) throw StaticError.of('account_suspended')
+    const { account, agent } = request.caller
+    if (account) this.#presence.saw(agent, account, this.#effects.now)
     this.#authorized(request, body, token)
   }
 

@@ -93,9 +93,12 @@ export class Sessions {
     stream.opening = true
     this.#options.opening.open(stream, value, (outcome) => {
       if (!outcome.ok) this.refuseOpening(request, refusalOf(outcome.error))
-      else if (this.#isBlocked(outcome.value)) this.refuseOpening(request, { refused: 'account_suspended' })
-      else if (unary) this.#answerUnary(request, outcome.value)
-      else this.#enter(request, outcome.value)
+      else if (this.#options.blocked.stops(outcome.value)) this.refuseOpening(request, { refused: 'account_suspended' })
+      else {
+        this.#options.blocked.opened(outcome.value)
+        if (unary) this.#answerUnary(request, outcome.value)
+        else this.#enter(request, outcome.value)
+      }
     })
   }
 
@@ -136,9 +139,9 @@ export class Sessions {
 
   /** Ends the sessions of an account that is blocked from now on. */
   block(account: string): void {
-    const { streams, delivery } = this.#options
+    const { streams, delivery, blocked } = this.#options
     for (const session of delivery.sessions()) {
-      if (session.account?.id === account) streams.close(session.stream, 'suspended')
+      if (blocked.accountOf(session) === account) streams.close(session.stream, 'suspended')
     }
   }
 
@@ -163,10 +166,6 @@ export class Sessions {
     for (const { expiresAt, stream } of delivery.sessions()) {
       if (expiresAt !== undefined && now > expiresAt + graceMs) streams.close(stream, 'expired')
     }
-  }
-
-  #isBlocked({ account }: Caller): boolean {
-    return account !== undefined && this.#options.blocked.has(account.id)
   }
 
   #enter(request: PendingRequest, caller: Caller): void {

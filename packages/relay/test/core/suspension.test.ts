@@ -5,7 +5,7 @@ import { BlockedAccounts } from '../../src/core/blocked-accounts.ts'
 import { Effects } from '../../src/core/effects.ts'
 import type { Effect } from '../../src/core/io.ts'
 import { CloseReason } from '@static/protocol/relay'
-import { Agent, refusal } from '@static/testkit/agent'
+import { Agent, makeKey, refusal } from '@static/testkit/agent'
 import { type MemoryRelay, openMemoryRelay, quiet } from '../support/memory-relay.ts'
 import { UnaryAgent } from '../support/unary.ts'
 
@@ -42,6 +42,31 @@ test('its token opens no session until the account is resumed', async (t) => {
   await world.advance(CHECK_MS)
   const back = await Agent.connect(world.transport.wire('cbor'), { jwt })
   await back.createChannel('acme/x/y')
+})
+
+test('its agents do not come back as guests until the account is resumed; other guests stay', async (t) => {
+  const world = await openMemoryRelay(t)
+  const wire = world.transport.wire('cbor')
+  const [key, idle] = [makeKey(), makeKey()]
+  await Agent.connect(wire, { key, jwt: world.api.token('bad') })
+  ;(await Agent.connect(wire, { key: idle, jwt: world.api.token('bad') })).close()
+  // Before the relay has heard of it.
+  world.api.suspended.add('bad')
+  const [early, other] = [await Agent.connect(wire, { key: idle }), await Agent.connect(wire)]
+  await world.advance(CHECK_MS)
+  const { error } = await early.next('sessionClosing')
+  assert.equal(error?.code, 'account_suspended')
+  await assert.rejects(Agent.connect(wire, { key }), refusal('account_suspended'))
+  await assert.rejects(new UnaryAgent(world, key).open(), refusal('account_suspended'))
+  // An hour later, when the account has no valid token left.
+  await world.advance(4_000_000)
+  const late = await Agent.connect(wire, { key })
+  await world.advance(CHECK_MS)
+  assert.equal((await late.next('sessionClosing')).error?.code, 'account_suspended')
+  await other.request('resume', {})
+  world.api.suspended.delete('bad')
+  await world.advance(CHECK_MS)
+  await (await Agent.connect(wire, { key })).request('resume', {})
 })
 
 test('calls with a session token are refused too', async (t) => {

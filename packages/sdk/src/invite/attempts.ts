@@ -36,6 +36,8 @@ interface Attempt {
   /** Hellos sent since the start, and what cancels the next one. */
   hellos: number
   cancel: (() => void) | undefined
+  /** The hash of a Welcome that came while this agent still left the channel, and is not used. */
+  outdated: Uint8Array | undefined
 }
 
 /** The joins by token that are in progress. */
@@ -207,6 +209,8 @@ export class JoinAttempts {
 
   /** The next step: send the request, or say hello. */
   #proceed(attempt: Attempt): void {
+    // The owner must not add this agent while it leaves: it asks again when it has left (`dropped`).
+    if (this.#agent.memberships.get(attempt.record.channel)?.state === 'leaving') return
     const membership = this.#membershipOf(attempt)
     if (!membership && attempt.record.expiresAt <= this.#agent.context.now()) {
       return this.#refuse(attempt, StaticError.of('invite_expired'))
@@ -256,6 +260,14 @@ export class JoinAttempts {
     const welcome = Uint8Array.from(delivered.welcome?.welcome ?? [])
     try {
       await memberships.names.run(name, async () => {
+        if (attempt.outdated && same(attempt.outdated, sha256(welcome))) return
+        const leaving = memberships.get(id)
+        if (leaving?.name === name && leaving.state === 'leaving') {
+          // The Leave may end this membership, too. A new request, once this agent has left, gets another Welcome.
+          attempt.outdated = sha256(welcome)
+          keyPackages.forget(record.keyPackage)
+          return await leaveChannel(this.#agent, leaving)
+        }
         const before = this.#membershipOf(attempt)
         if (before?.welcome && same(before.welcome, sha256(welcome))) return
         const { privatePart, keyPackage } = keyPackages.forWelcome(welcome)
@@ -333,7 +345,7 @@ export class JoinAttempts {
 
   #hold(record: AttemptRecord): Attempt {
     const keys = inviteKeys(record.secret)
-    const attempt: Attempt = { record, keys, waiting: new Set(), hellos: 0, cancel: undefined }
+    const attempt: Attempt = { record, keys, waiting: new Set(), hellos: 0, cancel: undefined, outdated: undefined }
     this.#attempts.set(record.invite, attempt)
     return attempt
   }

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict'
 import { createCipheriv, randomBytes } from 'node:crypto'
 import { test, type TestContext } from 'node:test'
-import { fromHex, parseChannelName, toHex } from '@static/protocol'
+import { create } from '@bufbuild/protobuf'
+import { fromHex, parseChannelName, type StaticError, toHex } from '@static/protocol'
+import { GapNoticeSchema } from '@static/protocol/relay'
 import type { StaticClient } from '../../src/client.ts'
 import { openRequest } from '../../src/invite/join-request.ts'
 import { type InviteKeys, inviteKeys, joinTag, welcomeTag } from '../../src/invite/keys.ts'
@@ -10,7 +12,7 @@ import type { StaticChannelManager } from '../../src/manager.ts'
 import { Agent as MlsAgent, engine } from '../mls/support.ts'
 import { delivering, fakeGroup, type Pretence } from '../support/fake-group.ts'
 import { answering, refusing } from '../support/lying-relay.ts'
-import { type Entry, Room, View } from '../support/lying-room.ts'
+import { type Entry, Room, View, wired } from '../support/lying-room.ts'
 import { goOn, LyingSystem, makeCanary } from '../support/lying-system.ts'
 import { code, event, NAME, take } from '../support/test-system.ts'
 
@@ -200,6 +202,55 @@ test('9 a stale Welcome: the application gets no channel until the owner answers
   const joined = await bob.joinWithToken(NAME, token)
   assert.deepEqual(await take(joined, 1), [canary])
   assert.equal(world.relay.sawPlaintext(canary), false)
+})
+
+test('a Welcome that arrives while the agent still leaves is set aside, and the agent joins once it has left', async (t) => {
+  const { world, alice, bob, room } = await scene(t)
+  const { relay } = world
+  const { agentId } = bob.client
+  const channel = alice.client.channel(NAME)
+  const tokens = [await alice.invite(NAME, { maxUses: 5 }), await alice.invite(NAME, { maxUses: 5 })] as const
+  // Bob is shown nothing after the commit that added him, so he is not greeted.
+  const commits = room.commit.bind(room)
+  room.commit = (sender, request) => {
+    const welcomes = commits(sender, request)
+    if (welcomes.length > 0) room.view(agentId).lie = () => []
+    return welcomes
+  }
+  // Alice gets one of his two requests; the other is late.
+  const handOut = relay.handOut.bind(relay)
+  relay.handOut = () => {}
+  const joining = tokens.map((token) => bob.joinWithToken(NAME, token))
+  const refused: string[] = []
+  for (const promise of joining) promise.catch((error: StaticError) => refused.push(error.code))
+  await relay.until(() => relay.joins.length === 2)
+  const [late] = relay.joins.splice(1)
+  relay.handOut = handOut
+  relay.handOut()
+  await relay.until(() => relay.requests(agentId, 'sendMessage').length > 0)
+  // He cannot go on, and leaves. The relay does not answer.
+  const { answer } = relay
+  relay.answer = (agent, asked, honest) => (asked.case === 'leave' ? undefined : answer(agent, asked, honest))
+  const { index, hash, slot } = room.view(agentId).position
+  const value = create(GapNoticeSchema, {
+    channelId: room.channelId,
+    firstIndex: BigInt(index + 1),
+    position: wired({ index: index + 9, hash, slot: slot + 1 }),
+    commitLost: true,
+  })
+  relay.push(agentId, { case: 'gap', value })
+  await relay.until(() => relay.requests(agentId, 'leave').length > 0)
+  room.commit = commits
+  await channel.removeMember(agentId)
+  const back = event(alice.client, 'members_changed', ({ added }) => added.includes(agentId))
+  relay.joins.push(late!)
+  relay.handOut()
+  await back
+  await relay.until(() => relay.requests(agentId, 'leave').length > 1 || refused.length > 0)
+  assert.deepEqual(refused, [])
+  relay.answer = answer
+  relay.cut(agentId)
+  await goOn(channel, await Promise.any(joining))
 })
 
 test('9 a Welcome that was used before: refused', async (t) => {

@@ -41,6 +41,7 @@ CREATE TABLE channel (
   own_hash BLOB NOT NULL,
   rekey_due INTEGER NOT NULL,
   rekeyed_at INTEGER NOT NULL,
+  rekey_deferred_at INTEGER NOT NULL,
   sent_since_rekey INTEGER NOT NULL,
   fork TEXT,
   broken TEXT,
