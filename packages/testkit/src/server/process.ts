@@ -7,8 +7,9 @@ import { resolve } from 'node:path'
 import { createInterface } from 'node:readline'
 import { text } from 'node:stream/consumers'
 
-/** The path of the command. */
-export const MAIN: string = resolve(import.meta.dirname, '../../../cli/src/main.js')
+/** The path of the command: bundled by the set-up of the tests, or its source. */
+export const MAIN: string =
+  process.env['STATIC_TEST_COMMAND'] ?? resolve(import.meta.dirname, '../../../cli/src/main.js')
 const READY_WITHIN = 120_000
 
 /** How to run it. */
