@@ -34,7 +34,7 @@ export async function setUpTests(options: { readonly freshCodeCache: boolean }):
   process.env['STATIC_TEST_CERTIFICATES'] = join(temporary, 'certificates')
   await makeCertificates(process.env['STATIC_TEST_CERTIFICATES'])
   process.env['NODE_COMPILE_CACHE'] = compileCache(root, options.freshCodeCache)
-  process.env['STATIC_TEST_COMMAND'] = bundleCommand(root, options.freshCodeCache)
+  process.env['STATIC_TEST_BUNDLES'] = bundlePrograms(root, options.freshCodeCache)
   return {
     async [Symbol.asyncDispose]() {
       await postgres.stop()
@@ -95,15 +95,15 @@ function compileCache(root: string, fresh: boolean): string {
 }
 
 /**
- * Bundles the `static` command for the tests that start it hundreds of times: Node spends half of its start-up time on
- * finding a thousand modules. The tests of the README, the docs and the packages start it as users do.
+ * Bundles the `static` command and other programs that the tests start hundreds of times: Node spends half of their
+ * start-up time on finding modules. The tests of the README, the docs and the packages start the command as users do.
  */
-function bundleCommand(root: string, fresh: boolean): string {
+function bundlePrograms(root: string, fresh: boolean): string {
   const directory = join(root, '.cache/bundle')
   if (fresh) rmSync(directory, { recursive: true, force: true })
   // rolldown is installed with Vite, which builds the console.
   const words = [join(root, 'node_modules/rolldown/bin/cli.mjs'), '-c', join(root, 'scripts/bundle.config.mjs')]
   const { status, stdout, stderr } = spawnSync(process.execPath, words, { encoding: 'utf8' })
-  if (status !== 0) fail(`Bundling the \`static\` command failed:\n${stdout}${stderr}`)
-  return join(directory, 'main.js')
+  if (status !== 0) fail(`Bundling the programs failed:\n${stdout}${stderr}`)
+  return directory
 }

@@ -6,10 +6,10 @@ import { closeSync, openSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { createInterface } from 'node:readline'
 import { text } from 'node:stream/consumers'
+import { programFile } from '../bundle.ts'
 
-/** The path of the command: bundled by the set-up of the tests, or its source. */
-export const MAIN: string =
-  process.env['STATIC_TEST_COMMAND'] ?? resolve(import.meta.dirname, '../../../cli/src/main.js')
+/** The path of the command. */
+export const MAIN: string = programFile('static', resolve(import.meta.dirname, '../../../cli/src/main.js'))
 const READY_WITHIN = 120_000
 
 /** How to run it. */
