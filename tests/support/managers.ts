@@ -2,10 +2,11 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
+import { programFile } from '@static/testkit/bundle'
 import type { ClientOptions } from '@static/sdk'
 import type { Actions } from './manager-child.ts'
 
-const MAIN = join(import.meta.dirname, 'manager-child.ts')
+const MAIN = programFile('manager-child', join(import.meta.dirname, 'manager-child.ts'))
 
 /** An error reported by the process of a manager. */
 export class ManagerError extends Error {

@@ -10,9 +10,9 @@ import { type Api, startApi } from '@static/api'
 import type { AuditPage } from '@static/protocol'
 import { certificates } from '@static/testkit/certificates'
 import { type Answer, type Client, makeClient } from '@static/testkit/server/client'
+import { MAIN } from '@static/testkit/server/process'
 import { QUICK } from '@static/testkit/server/settings'
 
-const MAIN = join(import.meta.dirname, '../src/main.js')
 const home = mkdtempSync(join(tmpdir(), 'static-admin-'))
 const data = join(home, 'data')
 const ca = join(home, 'ca.pem')

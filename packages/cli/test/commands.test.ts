@@ -7,8 +7,8 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { after, before, describe, test } from 'node:test'
 import { Admin, openStore } from '@static/api'
+import { MAIN } from '@static/testkit/server/process'
 
-const MAIN = join(import.meta.dirname, '../src/main.js')
 const home = mkdtempSync(join(tmpdir(), 'static-cli-'))
 after(() => rmSync(home, { recursive: true, force: true }))
 const { PATH, NODE_COMPILE_CACHE } = process.env

@@ -35,7 +35,8 @@ export class Limiter {
   readonly #declaration: string
   readonly #rate: Rate
   readonly #now: Clock
-  readonly #windows = new LRUCache<string, RateWindow>({ max: SUBJECTS })
+  // With `max` it would allocate all of its memory at once, which delays the start of the server.
+  readonly #windows = new LRUCache<string, RateWindow>({ maxSize: SUBJECTS, sizeCalculation: () => 1 })
 
   constructor(policy: string, rate: Rate, now: Clock) {
     this.#policy = policy

@@ -4,7 +4,10 @@ import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
+import { programFile } from '@static/testkit/bundle'
 import type { ChildOptions } from './tasks.ts'
+
+const PROGRAM = programFile('agent-child', join(import.meta.dirname, 'agent-child.ts'))
 
 /** What the agent said before its end. */
 export interface Report {
@@ -25,7 +28,7 @@ export interface Received {
 
 /** Runs it; `meanwhile` happens once it is connected, and before it begins. */
 export async function runChild(options: ChildOptions, meanwhile: () => Promise<void>): Promise<Report> {
-  const child = fork(join(import.meta.dirname, 'agent-child.ts'), [JSON.stringify(options)], {
+  const child = fork(PROGRAM, [JSON.stringify(options)], {
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
     // What a process leaves behind that is killed.
     env: {

@@ -8,6 +8,9 @@ import { certificates } from '../certificates/authority.ts'
 import type { FailAt } from '../crash/store-steps.ts'
 import { quietPort } from '../ports.ts'
 import { FakeApi } from './api.ts'
+import { programFile } from '../bundle.ts'
+
+const PROGRAM = programFile('relay-child', join(import.meta.dirname, 'child.ts'))
 
 /** The settings passed to the process. */
 export interface ChildOptions {
@@ -85,7 +88,7 @@ export class RelayHome {
       settings,
       ...(failAt === undefined ? {} : { failAt }),
     }
-    const child = fork(join(import.meta.dirname, 'child.ts'), [JSON.stringify(options)], {
+    const child = fork(PROGRAM, [JSON.stringify(options)], {
       execArgv: ['--expose-gc'],
       stdio: ['ignore', 'inherit', 'pipe', 'ipc'],
       // A killed process does not clean up.

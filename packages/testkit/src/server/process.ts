@@ -6,9 +6,10 @@ import { closeSync, openSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { createInterface } from 'node:readline'
 import { text } from 'node:stream/consumers'
+import { programFile } from '../bundle.ts'
 
 /** The path of the command. */
-export const MAIN: string = resolve(import.meta.dirname, '../../../cli/src/main.js')
+export const MAIN: string = programFile('static', resolve(import.meta.dirname, '../../../cli/src/main.js'))
 const READY_WITHIN = 120_000
 
 /** How to run it. */

@@ -1,0 +1,41 @@
+// How rolldown bundles the programs that tests start often; see test-set-up.ts.
+import { resolve } from 'node:path'
+
+const root = resolve(import.meta.dirname, '..')
+const programs = {
+  static: 'packages/cli/src/main.js',
+  'agent-child': 'packages/sdk/test/crash/agent-child.ts',
+  'manager-child': 'tests/support/manager-child.ts',
+  'relay-child': 'packages/testkit/src/relay/child.ts',
+}
+/** They start these as threads. */
+const workers = {
+  'store-worker': 'packages/relay/src/store/sqlite/worker.ts',
+  'crashing-store-worker': 'packages/testkit/src/crash/store-worker.ts',
+  'quic-worker': 'packages/relay/src/transport/quic/worker.ts',
+  'clock-worker': 'packages/sdk/src/transport/clock-worker.ts',
+}
+
+export default {
+  input: Object.fromEntries(
+    Object.entries({ ...programs, ...workers }).map(([name, path]) => [name, resolve(root, path)]),
+  ),
+  platform: 'node',
+  // Below the checkout, where Node finds the packages that stay outside.
+  output: { dir: resolve(root, '.cache/bundle'), format: 'esm' },
+  // Packages with machine code find it relative to their own files.
+  external: [/^@currentspace\/http3$/, /^better-sqlite3-multiple-ciphers$/, /^sodium-native$/, /^@node-rs\/argon2$/],
+  plugins: [
+    {
+      name: 'workers',
+      transform(code, id) {
+        return code.replaceAll(/new URL\('(\.\/[\w-]+\.ts)', import\.meta\.url\)/g, (_, path) => {
+          const source = resolve(id, '..', path)
+          const found = Object.entries(workers).find(([, worker]) => source === resolve(root, worker))
+          if (!found) throw new Error(`${id} starts ${path}, which bundle.config.mjs does not know.`)
+          return `new URL('./${found[0]}.js', import.meta.url)`
+        })
+      },
+    },
+  ],
+}
