@@ -1,11 +1,14 @@
 /** Starts a relay: opens the store, listens on both ports, and shuts down cleanly. */
 import { X509Certificate } from 'node:crypto'
+import { statfs } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
+import { dirname } from 'node:path'
 import type { JSONWebKeySet } from 'jose'
 import packageJson from '../package.json' with { type: 'json' }
 import { type LogOptions, makeLog } from '@static/node/logger'
+import { RepeatLog } from '@static/node/repeat-log'
 import { ALL_TRAFFIC, outsideRange, StaticError, type TrafficRange } from '@static/protocol'
-import { type ApiAccess, makeApiClient } from './api/client.ts'
+import { type ApiAccess, type ApiLog, makeApiClient } from './api/client.ts'
 import { ApiMonitor } from './api/monitor.ts'
 import { makeVerifier } from './api/token-verifier.ts'
 import type { Excess } from './core/limits.ts'
@@ -17,6 +20,7 @@ import type { ApiState, Certificate, Health, QuotaSource, Retention, Store, Stor
 import { CoreRunner } from './runner/core-runner.ts'
 import { type Settings, settingsFrom } from './settings.ts'
 import { openSqliteStore } from './store/sqlite/store.ts'
+import type { ConnectionLog } from './transport/http2/limits.ts'
 import { type GrpcTransport, startGrpcTransport } from './transport/grpc/transport.ts'
 import { type QuicTransport, startQuicTransport } from './transport/quic/transport.ts'
 
@@ -62,6 +66,8 @@ export interface RelayOptions {
   /** The traffic profiles that agents may choose. Default: all. */
   readonly traffic?: TrafficRange | undefined
   readonly api: ApiAccess | LocalApi
+  /** Logs each session with agent, account and address, which are personal data. */
+  readonly logClients?: boolean | undefined
   /** Token with which other machines may read /metrics. */
   readonly metricsToken?: string | undefined
   /** Overrides of the defaults; see `Settings`. */
@@ -117,7 +123,9 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
   const now = options.now ?? Date.now
   const log = makeLog(options.log, 'relay')
   const onError = (err: unknown): void => log.error({ err }, 'background task failed')
-  const remote = 'url' in options.api ? makeApiClient(options.api, now) : undefined
+  const monotonic = options.monotonic ?? (() => performance.now())
+  const repeats = new RepeatLog(monotonic)
+  const remote = 'url' in options.api ? makeApiClient(options.api, now, apiLog(log, repeats)) : undefined
   const api = remote ?? (options.api as LocalApi)
   const crypto = makeCrypto()
   await remote?.check().catch((err: unknown) => {
@@ -129,7 +137,9 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
 
   // The store reports nothing before the runner asks it for something.
   let runner: CoreRunner | undefined
-  const store = await openStore(options, settings.retention, (event) => runner?.event(event))
+  const commits = { on: (_milliseconds: number): void => {} }
+  const onCommit = (milliseconds: number): void => commits.on(milliseconds)
+  const store = await openStore(options, { retention: settings.retention, onCommit }, (event) => runner?.event(event))
   const identity = { name, guests, traffic }
   const relay = new Relay({ identity, deployment: store.deployment, settings, crypto })
   const transports: (GrpcTransport | QuicTransport)[] = []
@@ -140,8 +150,13 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
     throttledCommits: () => relay.throttledCommits,
     shaping: () => running.traffic,
     pacing: () => transports.flatMap((transport) => transport.pacing()),
+    leases: () => relay.leases,
+    census: () => store.census?.(),
+    diskFree: () => diskFree(options.database),
+    now,
+    version: packageJson.version,
   })
-  const monotonic = options.monotonic ?? (() => performance.now())
+  commits.on = (milliseconds) => metrics.committed(milliseconds)
   const excess = new ExcessLog(log, monotonic)
   const onExcess = (one: Excess): void => {
     metrics.refused(one.limit)
@@ -156,8 +171,13 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
     now,
     monotonic,
     onError,
+    onStoreError: (err) =>
+      repeats.note('store', (failures) => log.error({ err, failures }, 'the store failed; retrying')),
     onExcess,
-    onSend: (message, receivers) => metrics.sent(message, receivers),
+    onSend: (message, receivers, tookMs) => metrics.sent(message, receivers, tookMs),
+    onSession: (session) => {
+      if (options.logClients) log.info(session, 'session opened')
+    },
   })
   const running = runner
 
@@ -169,6 +189,7 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
     version: packageJson.version,
   })
   const close = async (): Promise<void> => {
+    if (!stopping) log.info('relay stopping')
     stopping = true
     monitor?.stop()
     await running.drain()
@@ -176,9 +197,11 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
     running.stop()
     await store.close()
     remote?.close()
+    log.info('relay stopped')
   }
   try {
-    const grpc = await startGrpc(options, { runner: running, settings, health, metrics, log, onError, onExcess })
+    const cut = excess.cut.bind(excess)
+    const grpc = await startGrpc(options, { runner: running, settings, health, metrics, onError, onExcess, cut })
     transports.push(grpc)
     const quic = await startQuic(options, { runner: running, settings, log, onExcess })
     transports.push(quic)
@@ -212,12 +235,12 @@ async function startGrpc(
     readonly settings: Settings
     readonly health: () => Health
     readonly metrics: Metrics
-    readonly log: Log
     readonly onError: (error: unknown) => void
     readonly onExcess: (excess: Excess) => void
+    readonly cut: ConnectionLog['cut']
   },
 ): Promise<GrpcTransport> {
-  const { runner, settings, health, metrics, log, onError, onExcess } = parts
+  const { runner, settings, health, metrics, onError, onExcess, cut } = parts
   const { connections, connectionsPerAddress } = settings.streams
   const grpc: GrpcTransport = await startGrpcTransport(
     {
@@ -230,7 +253,7 @@ async function startGrpc(
       metrics: { text: () => metrics.text(), token: metricsToken },
       limits: { connections, connectionsPerAddress },
       log: {
-        cut: (address, reason) => log.warn({ address, reason }, 'connection dropped'),
+        cut,
         full: (address, { limit, value }) => onExcess({ address, limit, value }),
         failed: onError,
       },
@@ -268,6 +291,15 @@ async function startQuic(
   return quic
 }
 
+/** The API's log has the same request ids. */
+function apiLog(log: Log, repeats: RepeatLog): ApiLog {
+  return {
+    debug: (call, message) => log.debug(call, message),
+    failed: (call, err) =>
+      repeats.note('api', (failures) => log.warn({ ...call, err, failures }, 'calls to the API fail')),
+  }
+}
+
 const MOST_DEFAULT_ENDPOINTS = 8
 
 /** Each endpoint uses one thread here and one in the library; the relay and its store need one each. */
@@ -297,11 +329,17 @@ function renewal(
 
 function openStore(
   { database, onFatal = () => {} }: RelayOptions,
-  retention: Retention,
+  given: { readonly retention: Retention; readonly onCommit: (milliseconds: number) => void },
   listener: StoreListener,
 ): Promise<Store> {
-  const given = { retention, onDeath: onFatal }
   return typeof database === 'string'
-    ? openSqliteStore({ ...given, path: database }, listener)
-    : database(given, listener)
+    ? openSqliteStore({ ...given, onDeath: onFatal, path: database }, listener)
+    : database({ retention: given.retention, onDeath: onFatal }, listener)
+}
+
+/** Free bytes where the database is; undefined if it is not a file. */
+async function diskFree(database: RelayOptions['database']): Promise<number | undefined> {
+  if (typeof database !== 'string') return undefined
+  const { bavail, bsize } = await statfs(dirname(database))
+  return bavail * bsize
 }

@@ -26,6 +26,7 @@ export type {
   Retention,
   Standing,
   Store,
+  StoreCensus,
   StoreEvent,
   StoreListener,
   StoreOperation,
