@@ -98,7 +98,7 @@ export function makeMetrics(sources: MetricsSources): Metrics {
     labelNames: ['transport'],
     registers: [registry],
     collect: (): void => {
-      for (const [transport, count] of Object.entries(counts().sessions)) sessions.set({ transport }, count)
+      for (const [transport, count] of Object.entries(counts().transports)) sessions.set({ transport }, count)
     },
   })
   const throttled: Counter = new Counter({

@@ -33,7 +33,9 @@ export interface CoreOptions {
 /** Numbers for the metrics. */
 export interface RelayCounts {
   readonly streams: number
-  readonly sessions: Readonly<Record<SessionNotice['transport'], number>>
+  readonly sessions: number
+  /** The sessions, by how their agents reach the relay. */
+  readonly transports: Readonly<Record<SessionNotice['transport'], number>>
   readonly requests: number
   /** Requests to the store, the verifier and the quota source that have no result yet. */
   readonly pending: number
@@ -114,9 +116,15 @@ export class Relay {
 
   /** For metrics. */
   get counts(): RelayCounts {
-    const sessions = { quic: 0, grpc: 0, proxy: 0 }
-    for (const { stream } of this.#delivery.sessions()) sessions[transportOf(stream)]++
-    return { streams: this.#streams.size, sessions, requests: this.#requests, pending: this.#effects.pending }
+    const transports = { quic: 0, grpc: 0, proxy: 0 }
+    for (const { stream } of this.#delivery.sessions()) transports[transportOf(stream)]++
+    return {
+      streams: this.#streams.size,
+      sessions: transports.quic + transports.grpc + transports.proxy,
+      transports,
+      requests: this.#requests,
+      pending: this.#effects.pending,
+    }
   }
 
   #take(input: Input): void {
