@@ -81,7 +81,8 @@ describe('static up', () => {
     assert.equal((await relay.json<{ status: string }>(200, { path: '/health' })).status, 'ok')
     const { text, headers } = await relay.call({ path: '/metrics' })
     assert.match(headers['content-type'] ?? '', /^text\/plain; version=0\.0\.4/)
-    assert.match(text, /^static_relay_sessions 2$/m)
+    assert.match(text, /^static_relay_sessions\{transport="quic"\} 1$/m)
+    assert.match(text, /^static_relay_sessions\{transport="grpc"\} 1$/m)
     assert.match(text, /^static_relay_answers_total\{operation="sendMessage"\} 9$/m)
 
     client.close()

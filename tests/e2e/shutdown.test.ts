@@ -30,7 +30,7 @@ async function until(client: Client, holds: (metrics: string) => boolean): Promi
 
 /** How many runs have begun or wait. */
 function asked(metrics: string): number {
-  const figures = [...metrics.matchAll(/^static_api_argon2_(?:runs|waiting) (\d+)$/gm)]
+  const figures = [...metrics.matchAll(/^static_api_argon2_(?:runs_total|waiting) (\d+)$/gm)]
   return figures.reduce((sum, [, figure]) => sum + Number(figure), 0)
 }
 

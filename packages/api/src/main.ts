@@ -2,6 +2,7 @@
 import { X509Certificate } from 'node:crypto'
 import { listenError } from '@static/node/listen-error'
 import { type Logger, type LogOptions, makeLog } from '@static/node/logger'
+import { RepeatLog } from '@static/node/repeat-log'
 import { type SignupMode, StaticError } from '@static/protocol'
 import { openStore } from './db/store.ts'
 import type { App } from './http/app.ts'
@@ -49,6 +50,8 @@ export interface ApiOptions {
   readonly signup?: SignupMode | undefined
   /** Record the addresses of clients in the audit log. */
   readonly auditAddresses?: boolean | undefined
+  /** Add the client's address and account to the log line of a request. */
+  readonly logClients?: boolean | undefined
   /** The directory of the built console, served at /console. */
   readonly console?: string | undefined
   /** Whether the relay is ready, reported at /health/ready; undefined if this API does not monitor a relay. */
@@ -91,6 +94,7 @@ export async function startApi(options: ApiOptions): Promise<Api> {
   const service = await openRules(options, settings, log)
   const servers: WebServer[] = []
   const close = async (): Promise<void> => {
+    log.info('API stopping')
     // A request that does not finish in time must not keep the process running.
     const late = setTimeout(() => {
       for (const server of servers) server.destroyConnections()
@@ -100,6 +104,7 @@ export async function startApi(options: ApiOptions): Promise<Api> {
     } finally {
       clearTimeout(late)
       await service.close()
+      log.info('API stopped')
     }
   }
   try {
@@ -120,7 +125,11 @@ export async function startApi(options: ApiOptions): Promise<Api> {
 /** Opens the database and creates the rules over it. */
 async function openRules(options: ApiOptions, settings: Settings, log: Logger): Promise<Service> {
   const store = await openStore(options.database)
-  const onError = (err: unknown): void => log.error({ err }, 'background task failed; it will be retried')
+  const repeats = new RepeatLog(() => performance.now())
+  const onError = (err: unknown): void => {
+    const text = 'background task failed; it will be retried'
+    repeats.note(String(err), (failures) => log.error({ err, failures }, text))
+  }
   try {
     const { masterKey, signup = 'open', auditAddresses = false, now = Date.now } = options
     return await openService({ store, masterKey, settings, signup, auditAddresses, now, onError })
@@ -147,12 +156,12 @@ async function listenAll(parts: Parts, servers: WebServer[]): Promise<Pick<Api, 
   const scheme = certificate ? 'https' : 'http'
   let url = ''
   const name = new URL(publicUrl(scheme, options.name ?? options.host, options.port)).hostname
-  const common = { service, log, certificate, name, url: (): string => url }
+  const common = { service, log, certificate, name, logClients: options.logClients ?? false, url: (): string => url }
   const main = await makeWebServer({ ...common, trustedProxies }, (app) => addPublicRoutes(app, parts, () => url))
   servers.push(main)
   url = publicUrl(scheme, options.name ?? options.host, await listen(main, options.host, options.port))
   if (!internal) return { url, internalUrl: undefined }
-  const inner = await makeWebServer({ ...common, trustedProxies: [] }, (app) => {
+  const inner = await makeWebServer({ ...common, trustedProxies: [], takesRequestIds: true }, (app) => {
     leaseRoutes(app, service, internal.credential)
     overviewReportRoutes(app, service)
   })

@@ -1,31 +1,31 @@
-/** Logs that a limit refuses peers: occasionally for each limit, not for every peer. */
+/** Logs that a limit refuses peers or drops their connections: occasionally for each limit, not for every peer. */
 import type { Logger } from '@static/node/logger'
-import type { Excess, StreamLimit } from './core/limits.ts'
+import { RepeatLog } from '@static/node/repeat-log'
+import type { Excess } from './core/limits.ts'
 import type { Time } from './ports.ts'
-
-const WINDOW_MS = 60_000
+import type { CutReason } from './transport/http2/limits.ts'
 
 /** Counts the refusals of each limit and logs at most a line per minute and limit. */
 export class ExcessLog {
   readonly #log: Pick<Logger, 'warn'>
-  readonly #now: () => Time
-  readonly #limits = new Map<StreamLimit, { readonly at: Time; refused: number }>()
+  readonly #repeats: RepeatLog
 
   constructor(log: Pick<Logger, 'warn'>, now: () => Time) {
     this.#log = log
-    this.#now = now
+    this.#repeats = new RepeatLog(now)
   }
 
   note({ limit, value, address }: Excess): void {
-    const now = this.#now()
-    const last = this.#limits.get(limit)
-    if (last && now - last.at < WINDOW_MS) {
-      last.refused++
-      return
-    }
-    this.#limits.set(limit, { at: now, refused: 0 })
     // The address is the one refused now; `refused` counts all since the last line.
-    const fields = { limit: `streams.${limit}`, value, address, refused: 1 + (last?.refused ?? 0) }
-    this.#log.warn(fields, 'limit reached, refusing peers')
+    this.#repeats.note(limit, (refused) =>
+      this.#log.warn({ limit: `streams.${limit}`, value, address, refused }, 'limit reached, refusing peers'),
+    )
+  }
+
+  /** A connection was dropped because its peer exceeded a limit of one connection. */
+  cut(address: string, reason: CutReason): void {
+    this.#repeats.note(`cut ${reason}`, (dropped) =>
+      this.#log.warn({ address, reason, dropped }, 'misused connections dropped'),
+    )
   }
 }

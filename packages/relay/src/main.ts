@@ -1,11 +1,14 @@
 /** Starts a relay: opens the store, listens on both ports, and shuts down cleanly. */
 import { X509Certificate } from 'node:crypto'
+import { statfs } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
+import { dirname } from 'node:path'
 import type { JSONWebKeySet } from 'jose'
 import packageJson from '../package.json' with { type: 'json' }
 import { type LogOptions, makeLog } from '@static/node/logger'
+import { RepeatLog } from '@static/node/repeat-log'
 import { ALL_TRAFFIC, outsideRange, StaticError, toHex, type TrafficRange } from '@static/protocol'
-import { type ApiAccess, makeApiClient } from './api/client.ts'
+import { type ApiAccess, type ApiLog, makeApiClient } from './api/client.ts'
 import { ApiMonitor } from './api/monitor.ts'
 import { OverviewReporter } from './api/overview-reporter.ts'
 import { makeVerifier } from './api/token-verifier.ts'
@@ -28,6 +31,7 @@ import type {
 import { CoreRunner } from './runner/core-runner.ts'
 import { type Settings, settingsFrom } from './settings.ts'
 import { openSqliteStore } from './store/sqlite/store.ts'
+import type { ConnectionLog } from './transport/http2/limits.ts'
 import { type GrpcTransport, startGrpcTransport } from './transport/grpc/transport.ts'
 import { type QuicTransport, startQuicTransport } from './transport/quic/transport.ts'
 
@@ -73,6 +77,8 @@ export interface RelayOptions {
   /** The traffic profiles that agents may choose. Default: all. */
   readonly traffic?: TrafficRange | undefined
   readonly api: ApiAccess | LocalApi
+  /** Logs each session with agent, account and address, which are personal data. */
+  readonly logClients?: boolean | undefined
   /** Token with which other machines may read /metrics. */
   readonly metricsToken?: string | undefined
   /** Overrides of the defaults; see `Settings`. */
@@ -128,7 +134,9 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
   const now = options.now ?? Date.now
   const log = makeLog(options.log, 'relay')
   const onError = (err: unknown): void => log.error({ err }, 'background task failed')
-  const remote = 'url' in options.api ? makeApiClient(options.api, now) : undefined
+  const monotonic = options.monotonic ?? (() => performance.now())
+  const repeats = new RepeatLog(monotonic)
+  const remote = 'url' in options.api ? makeApiClient(options.api, now, apiLog(log, repeats)) : undefined
   const api = remote ?? (options.api as LocalApi)
   const crypto = makeCrypto()
   await remote?.check().catch((err: unknown) => {
@@ -142,7 +150,9 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
   let grpcPort = 0
   // The store reports nothing before the runner asks it for something.
   let runner: CoreRunner | undefined
-  const store = await openStore(options, settings.retention, (event) => runner?.event(event))
+  const commits = { on: (_milliseconds: number): void => {} }
+  const onCommit = (milliseconds: number): void => commits.on(milliseconds)
+  const store = await openStore(options, { retention: settings.retention, onCommit }, (event) => runner?.event(event))
   const identity = { name, guests, traffic, grpcPort: () => grpcPort }
   const relay = new Relay({ identity, deployment: store.deployment, settings, crypto })
   const transports: (GrpcTransport | QuicTransport)[] = []
@@ -153,8 +163,13 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
     throttledCommits: () => relay.throttledCommits,
     shaping: () => running.traffic,
     pacing: () => transports.flatMap((transport) => transport.pacing()),
+    leases: () => relay.leases,
+    census: () => store.census?.(),
+    diskFree: () => diskFree(options.database),
+    now,
+    version: packageJson.version,
   })
-  const monotonic = options.monotonic ?? (() => performance.now())
+  commits.on = (milliseconds) => metrics.committed(milliseconds)
   const excess = new ExcessLog(log, monotonic)
   const onExcess = (one: Excess): void => {
     metrics.refused(one.limit)
@@ -169,8 +184,13 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
     now,
     monotonic,
     onError,
+    onStoreError: (err) =>
+      repeats.note('store', (failures) => log.error({ err, failures }, 'the store failed; retrying')),
     onExcess,
-    onSend: (message, receivers) => metrics.sent(message, receivers),
+    onSend: (message, receivers, tookMs) => metrics.sent(message, receivers, tookMs),
+    onSession: (session) => {
+      if (options.logClients) log.info(session, 'session opened')
+    },
   })
   const running = runner
   const reporter = new OverviewReporter({
@@ -189,6 +209,7 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
     version: packageJson.version,
   })
   const close = async (): Promise<void> => {
+    if (!stopping) log.info('relay stopping')
     stopping = true
     monitor?.stop()
     reporter.stop()
@@ -197,9 +218,11 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
     running.stop()
     await store.close()
     remote?.close()
+    log.info('relay stopped')
   }
   try {
-    const grpc = await startGrpc(options, { runner: running, settings, health, metrics, log, onError, onExcess })
+    const cut = excess.cut.bind(excess)
+    const grpc = await startGrpc(options, { runner: running, settings, health, metrics, onError, onExcess, cut })
     grpcPort = grpc.port
     transports.push(grpc)
     const quic = await startQuic(options, { runner: running, settings, log, onExcess })
@@ -237,12 +260,12 @@ async function startGrpc(
     readonly settings: Settings
     readonly health: () => Health
     readonly metrics: Metrics
-    readonly log: Log
     readonly onError: (error: unknown) => void
     readonly onExcess: (excess: Excess) => void
+    readonly cut: ConnectionLog['cut']
   },
 ): Promise<GrpcTransport> {
-  const { runner, settings, health, metrics, log, onError, onExcess } = parts
+  const { runner, settings, health, metrics, onError, onExcess, cut } = parts
   const { connections, connectionsPerAddress } = settings.streams
   const grpc: GrpcTransport = await startGrpcTransport(
     {
@@ -255,7 +278,7 @@ async function startGrpc(
       metrics: { text: () => metrics.text(), token: metricsToken },
       limits: { connections, connectionsPerAddress },
       log: {
-        cut: (address, reason) => log.warn({ address, reason }, 'connection dropped'),
+        cut,
         full: (address, { limit, value }) => onExcess({ address, limit, value }),
         failed: onError,
       },
@@ -293,6 +316,15 @@ async function startQuic(
   return quic
 }
 
+/** The API's log has the same request ids. */
+function apiLog(log: Log, repeats: RepeatLog): ApiLog {
+  return {
+    debug: (call, message) => log.debug(call, message),
+    failed: (call, err) =>
+      repeats.note('api', (failures) => log.warn({ ...call, err, failures }, 'calls to the API fail')),
+  }
+}
+
 const MOST_DEFAULT_ENDPOINTS = 8
 
 /** Each endpoint uses one thread here and one in the library; the relay and its store need one each. */
@@ -322,11 +354,17 @@ function renewal(
 
 function openStore(
   { database, onFatal = () => {} }: RelayOptions,
-  retention: Retention,
+  given: { readonly retention: Retention; readonly onCommit: (milliseconds: number) => void },
   listener: StoreListener,
 ): Promise<Store> {
-  const given = { retention, onDeath: onFatal }
   return typeof database === 'string'
-    ? openSqliteStore({ ...given, path: database }, listener)
-    : database(given, listener)
+    ? openSqliteStore({ ...given, onDeath: onFatal, path: database }, listener)
+    : database({ retention: given.retention, onDeath: onFatal }, listener)
+}
+
+/** Free bytes where the database is; undefined if it is not a file. */
+async function diskFree(database: RelayOptions['database']): Promise<number | undefined> {
+  if (typeof database !== 'string') return undefined
+  const { bavail, bsize } = await statfs(dirname(database))
+  return bavail * bsize
 }

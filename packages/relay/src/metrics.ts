@@ -1,14 +1,20 @@
 /** Prometheus metrics of a relay. */
-import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client'
+import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
 import type { ServerMessage } from '@static/protocol/relay'
 import type { StreamLimit } from './core/limits.ts'
+import type { LeaseCounts } from './core/quota.ts'
 import type { RelayCounts } from './core/relay.ts'
+import type { StoreCensus, Time } from './ports.ts'
 import type { PacingCounts } from './session/pacing.ts'
 import type { ShapingCounts } from './session/shaping.ts'
+import { makeStoreMetrics } from './store-metrics.ts'
 
 /** The counters of one relay. */
 export interface Metrics {
-  sent(message: ServerMessage, receivers: number): void
+  /** `tookMs` is the time that an answer took. */
+  sent(message: ServerMessage, receivers: number, tookMs: number | undefined): void
+  /** A transaction was committed. */
+  committed(milliseconds: number): void
   /** A peer was refused because of this limit. */
   refused(limit: StreamLimit): void
   text(): Promise<string>
@@ -22,10 +28,21 @@ export interface MetricsSources {
   readonly pacing: () => readonly PacingCounts[]
   /** When the certificate expires, in seconds since 1970. */
   readonly certificateExpiry: () => number
+  readonly leases: () => LeaseCounts
+  /** What the store held at its last count. */
+  readonly census: () => StoreCensus | undefined
+  /** Free bytes on the disk of the store; undefined if it has none. */
+  readonly diskFree: () => Promise<number | undefined>
+  readonly now: () => Time
+  readonly version: string
 }
 
+/** Upper bounds of the buckets, in seconds. */
+const BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5]
+
 /** Creates the metrics. */
-export function makeMetrics({ counts, throttledCommits, shaping, pacing, certificateExpiry }: MetricsSources): Metrics {
+export function makeMetrics(sources: MetricsSources): Metrics {
+  const { counts, throttledCommits, shaping, pacing, certificateExpiry } = sources
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
   const answers = new Counter({
@@ -52,7 +69,20 @@ export function makeMetrics({ counts, throttledCommits, shaping, pacing, certifi
     labelNames: ['kind'],
     registers: [registry],
   })
-  const gauge = (name: keyof RelayCounts, help: string): void => {
+  const took = new Histogram({
+    name: 'static_relay_request_seconds',
+    help: 'Time from a request to its answer, by operation; `error` for refusals.',
+    labelNames: ['operation'],
+    buckets: BUCKETS,
+    registers: [registry],
+  })
+  const commits = new Histogram({
+    name: 'static_relay_commit_seconds',
+    help: 'Time that a transaction took to be on disk (fsync). Many requests share one.',
+    buckets: BUCKETS,
+    registers: [registry],
+  })
+  const gauge = (name: 'streams' | 'requests', help: string): void => {
     const made: Gauge = new Gauge({
       name: `static_relay_${name}`,
       help,
@@ -61,8 +91,16 @@ export function makeMetrics({ counts, throttledCommits, shaping, pacing, certifi
     })
   }
   gauge('streams', 'Open streams and calls.')
-  gauge('sessions', 'Agents with a session.')
   gauge('requests', 'Requests waiting for their answers.')
+  const sessions: Gauge = new Gauge({
+    name: 'static_relay_sessions',
+    help: 'Agents with a session, by how they reach the relay.',
+    labelNames: ['transport'],
+    registers: [registry],
+    collect: (): void => {
+      for (const [transport, count] of Object.entries(counts().transports)) sessions.set({ transport }, count)
+    },
+  })
   const throttled: Counter = new Counter({
     name: 'static_relay_commits_throttled_total',
     help: 'Commits refused by rate limits.',
@@ -79,8 +117,18 @@ export function makeMetrics({ counts, throttledCommits, shaping, pacing, certifi
     collect: (): void => expiry.set(certificateExpiry()),
   })
   makeTrafficMetrics(registry, shaping, pacing)
+  makeStoreMetrics(registry, sources)
   // Looking up a label costs more than counting, so the children are kept.
   const children = new Map<string, { inc(value?: number): void }>()
+  const timers = new Map<string, { observe(value: number): void }>()
+  const observe = (operation: string, milliseconds: number): void => {
+    let timer = timers.get(operation)
+    if (!timer) {
+      timer = took.labels({ operation })
+      timers.set(operation, timer)
+    }
+    timer.observe(milliseconds / 1000)
+  }
   const child = (counter: Counter, label: string, value: string): { inc(value?: number): void } => {
     const key = `${label}/${value}`
     let found = children.get(key)
@@ -91,12 +139,14 @@ export function makeMetrics({ counts, throttledCommits, shaping, pacing, certifi
     return found
   }
   return {
-    sent({ requestId, body }, receivers) {
+    sent({ requestId, body }, receivers, tookMs) {
       const kind = body.case ?? 'none'
+      if (tookMs !== undefined) observe(kind, tookMs)
       if (body.case === 'error') child(refusals, 'code', body.value.code).inc()
       else if (requestId === 0n) child(pushes, 'kind', kind).inc(receivers)
       else child(answers, 'operation', kind).inc()
     },
+    committed: (milliseconds) => commits.observe(milliseconds / 1000),
     refused: (limit) => excess.inc({ limit }),
     text: () => registry.metrics(),
   }

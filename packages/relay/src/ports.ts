@@ -33,6 +33,7 @@ export type {
   Retention,
   Standing,
   Store,
+  StoreCensus,
   StoreEvent,
   StoreListener,
   StoreOperation,

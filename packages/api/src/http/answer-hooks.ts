@@ -2,7 +2,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from '@static/node/logger'
 import type { Limits } from '../rules/limits.ts'
-import { subjectOf } from '@static/node/address'
+import { plainAddress, subjectOf } from '@static/node/address'
 import type { App } from './app.ts'
 import { rateHeaders } from './headers.ts'
 
@@ -33,6 +33,7 @@ export function addAnswerHooks(
   limits: Limits,
   common: Readonly<Record<string, string>>,
   log: AnswerLog,
+  logClients: boolean,
 ): void {
   app.addHook('onRequest', (request, reply, done) => {
     beginAnswer(request, reply, common)
@@ -50,19 +51,22 @@ export function addAnswerHooks(
     done()
   })
   app.addHook('onResponse', (request, reply, done) => {
-    logAnswer(request, reply, log)
+    logAnswer(request, reply, log, logClients)
     done()
   })
 }
 
-function logAnswer(request: FastifyRequest, reply: FastifyReply, log: AnswerLog): void {
+function logAnswer(request: FastifyRequest, reply: FastifyReply, log: AnswerLog, logClients: boolean): void {
   // Successful requests are in the metrics; the log is for what an operator may need to look at.
   const level = reply.statusCode < 400 ? 'debug' : 'info'
   if (!log.isLevelEnabled(level)) return
   const { method, id } = request
   const route = request.routeOptions.url ?? null
+  // Personal data, so only if the operator wants it. Routes that need no caller have no account.
+  const account = request.caller?.accountId ?? request.key?.accountId
+  const client = logClients ? { address: plainAddress(request.ip), account } : {}
   log[level](
-    { request_id: id, method, route, status: reply.statusCode, ms: Math.round(reply.elapsedTime) },
+    { request_id: id, method, route, status: reply.statusCode, ms: Math.round(reply.elapsedTime), ...client },
     'request completed',
   )
 }

@@ -1,6 +1,7 @@
 /** Metrics for Prometheus. Labels are routes and status codes, never anything about a caller. */
 import type { onResponseHookHandler } from 'fastify'
-import { collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import packageJson from '../../package.json' with { type: 'json' }
+import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
 import type { Service } from '../service.ts'
 import type { App } from './app.ts'
 
@@ -29,7 +30,21 @@ export function useMetrics(app: App, service: Service, certificateExpiry: () => 
     })
   gauge('static_api_argon2_running', 'Argon2 runs in progress', () => service.hasher.load.running)
   gauge('static_api_argon2_waiting', 'Argon2 runs waiting in the queue', () => service.hasher.load.waiting)
-  gauge('static_api_argon2_runs', 'Argon2 runs since the start', () => service.hasher.load.runs)
+  const runs: Counter = new Counter({
+    name: 'static_api_argon2_runs_total',
+    help: 'Argon2 runs since the start',
+    registers: [registry],
+    collect: (): void => {
+      runs.reset()
+      runs.inc(service.hasher.load.runs)
+    },
+  })
+  new Gauge({
+    name: 'static_api_build_info',
+    help: 'Versions of Static and of Node',
+    labelNames: ['version', 'node'],
+    registers: [registry],
+  }).set({ version: packageJson.version, node: process.version }, 1)
   const expiry = certificateExpiry()
   if (expiry !== undefined) {
     const help = 'When the certificate expires, in seconds since 1970'

@@ -1,5 +1,6 @@
 /** Error responses: `application/problem+json` (RFC 9457). The cause is logged, never sent. */
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
+import type { RepeatLog } from '@static/node/repeat-log'
 import { docUrlOf, ERRORS, type Problem, StaticError } from '@static/protocol'
 import { isUnavailable } from '../db/unavailable.ts'
 
@@ -73,11 +74,15 @@ export function problemOf(
 export type ErrorHandler = (error: unknown, request: FastifyRequest, reply: FastifyReply) => FastifyReply
 
 /** Creates the handler that responds with a problem, and logs errors that are not the caller's fault. */
-export function makeErrorHandler(apiUrl: () => string): ErrorHandler {
+export function makeErrorHandler(apiUrl: () => string, repeats: RepeatLog): ErrorHandler {
   return (error, request, reply) => {
     const known = toStaticError(error)
     const { httpStatus } = known
-    if (httpStatus >= 500) request.log.error({ err: known.cause ?? known, request_id: request.id }, known.message)
+    const fields = { err: known.cause ?? known, request_id: request.id }
+    // On a full disk or without a database every request fails for the same reason.
+    if (known.code === 'unavailable') {
+      repeats.note(known.message, (failures) => request.log.error({ ...fields, failures }, known.message))
+    } else if (httpStatus >= 500) request.log.error(fields, known.message)
     if (httpStatus === 429 || httpStatus === 503) reply.header('retry-after', known.details.retryAfter ?? 1)
     if (httpStatus === 401) {
       const sent = request.headers.authorization !== undefined ? ', error="invalid_token"' : ''

@@ -2,6 +2,7 @@
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import Fastify, { LogController, type FastifyBaseLogger } from 'fastify'
 import type { Logger } from '@static/node/logger'
+import { RepeatLog } from '@static/node/repeat-log'
 import { StaticError } from '@static/protocol'
 import { newId } from '../rules/id.ts'
 import type { Service } from '../service.ts'
@@ -26,7 +27,14 @@ export interface ServerOptions {
   readonly url: () => string
   /** Proxies whose `X-Forwarded-For` header is trusted for the client's address. */
   readonly trustedProxies: readonly string[]
+  /** Add the client's address and account to the log line of a request. */
+  readonly logClients: boolean
+  /** Use the request id that the caller sends: only where all callers are relay nodes. */
+  readonly takesRequestIds?: boolean
 }
+
+/** A request id that a relay made. */
+const REQUEST_ID = /^[\w-]{8,64}$/
 
 /** A web server with its routes. */
 export interface WebServer {
@@ -48,7 +56,7 @@ export async function makeWebServer(options: ServerOptions, addRoutes: (app: App
       ...rateHeaders([service.limits.failures.state(address)]),
     })),
   )
-  const fail = makeErrorHandler(url)
+  const fail = makeErrorHandler(url, new RepeatLog(() => performance.now()))
   const app = makeApp(options, listeners, common, fail)
   app.decorateRequest('rateContext')
   app.decorateRequest('caller')
@@ -56,7 +64,7 @@ export async function makeWebServer(options: ServerOptions, addRoutes: (app: App
   app.decorateRequest('key')
   app.addSchema(problemSchema)
   useStrictJson(app)
-  addAnswerHooks(app, service.limits, common, options.log)
+  addAnswerHooks(app, service.limits, common, options.log, options.logClients)
   app.setErrorHandler(fail)
   app.setNotFoundHandler((request, reply) =>
     fail(StaticError.of('not_found', 'No resource exists at this path.'), request, reply),
@@ -76,7 +84,7 @@ export async function makeWebServer(options: ServerOptions, addRoutes: (app: App
 
 /** Fastify, without hooks or routes. */
 function makeApp(
-  { service, log, trustedProxies }: ServerOptions,
+  { service, log, trustedProxies, takesRequestIds = false }: ServerOptions,
   listeners: Listeners,
   common: Readonly<Record<string, string>>,
   fail: ErrorHandler,
@@ -86,7 +94,10 @@ function makeApp(
   return Fastify({
     loggerInstance,
     logController: new LogController({ disableRequestLogging: true }),
-    genReqId: () => newId(service.now()),
+    genReqId: ({ headers }) => {
+      const id = headers['x-request-id']
+      return takesRequestIds && typeof id === 'string' && REQUEST_ID.test(id) ? id : newId(service.now())
+    },
     requestIdHeader: false,
     bodyLimit: service.settings.bodyBytes,
     return503OnClosing: false,

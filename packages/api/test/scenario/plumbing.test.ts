@@ -121,7 +121,7 @@ onEachEngine('plumbing', (engine) => {
     const { body, headers } = await bench.call('GET', '/metrics')
     assert.match(String(headers['content-type']), /^text\/plain/)
     assert.match(body, /static_api_request_seconds_count\{method="DELETE",route="\/v1\/keys\/:id",status="204"\} 1/)
-    assert.match(body, /static_api_argon2_runs \d+/)
+    assert.match(body, /# TYPE static_api_argon2_runs_total counter\nstatic_api_argon2_runs_total \d+/)
     for (const secret of [email, id, first.id, first.key]) assert.ok(!body.includes(secret))
   })
 })

@@ -56,7 +56,7 @@ export function saveCredentials(
   flags: PersonFlags,
 ): void {
   const chosen = flags.relay ?? relay ?? defaultRelay(apiUrl)
-  parseEndpoint(chosen)
+  parseEndpoint(chosen, { relayName: process.env['STATIC_RELAY_NAME'] })
   // Never save a malformed key: every command, including login and logout, would then refuse the file.
   checkApiKey(key)
   const ca = givenCa === undefined || givenCa.includes('-----BEGIN ') ? givenCa : resolve(givenCa)

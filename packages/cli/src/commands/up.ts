@@ -1,21 +1,24 @@
 /** `static up`: the whole system in one process, on SQLite, with its own certificate authority. */
+import { existsSync } from 'node:fs'
+import { isIPv4 } from 'node:net'
 import { join } from 'node:path'
 import { Command } from 'commander'
 import type { Api } from '@static/api'
 import type { LocalApi, RunningRelay } from '@static/relay'
-import { serverCertificate } from '../authority.ts'
+import { openAuthority, serverCertificate } from '../authority.ts'
 import { DEFAULT_API_URL, defaultRelay } from '../account/account.ts'
 import { apiOptionsFrom } from '../server/api-options.ts'
 import { type Certificate, givenCertificate } from '../server/certificate.ts'
 import { defaultDataDirectory, ensurePrivateDirectory } from '../server/data-dir.ts'
 import { addApiServerFlags, addStateFlags, type ApiServerFlags } from '../server/flags.ts'
 import { textOf } from '../server/input-files.ts'
+import { isWildcard, reachableAddresses } from '../server/interfaces.ts'
 import { serveRelayControl } from '../server/relay-control.ts'
 import { addRelayFlags, type RelayFlags } from '../server/relay-flags.ts'
 import { relayOptionsFrom } from '../server/relay-options.ts'
 import { runUntilStopped } from '../server/run-until-stopped.ts'
 import { examples } from '../terminal/examples.ts'
-import { commandLine } from '../terminal/output.ts'
+import { commandLine, note } from '../terminal/output.ts'
 
 type Flags = ApiServerFlags & RelayFlags
 
@@ -27,15 +30,17 @@ export function upCommand(): Command {
 
 async function up(flags: Flags): Promise<void> {
   ensurePrivateDirectory(flags.dataDir)
+  const others = await certifiableAddresses(flags)
+  const names = [...namesOf(flags), ...others]
   const certificate = async (): Promise<Certificate> =>
-    (await givenCertificate(flags)) ?? (await serverCertificate(flags.dataDir, namesOf(flags)))
+    (await givenCertificate(flags)) ?? (await serverCertificate(flags.dataDir, names))
   const namedCertificate = async (): Promise<Certificate> =>
     (await givenCertificate(flags)) ??
-    (await serverCertificate(flags.dataDir, namesOf(flags), { file: 'quic', addresses: false }))
+    (await serverCertificate(flags.dataDir, names, { file: 'quic', addresses: false }))
   const ca = flags.cert === undefined ? join(flags.dataDir, 'ca.pem') : undefined
   // First, because loading the servers takes longest: what is wrong with the options shows at once.
   const [options, relayOptions, first] = await Promise.all([
-    apiOptionsFrom(flags),
+    apiOptionsFrom({ ...flags, ...publicName(flags, others) }),
     relayOptionsFrom(flags),
     certificate(),
   ])
@@ -67,11 +72,15 @@ async function up(flags: Flags): Promise<void> {
   const servers = [api, { renew: renewRelay, close: () => relay.close() }, control]
   runUntilStopped(servers, certificate, [flags.cert, flags.key])
   const { name } = relayOptions
+  const host = publicName(flags, others).name ?? name
   const addresses = {
     api_url: api.url,
     console_url: `${api.url}/console`,
-    relay_grpc: `https://${name}:${relay.grpcPort}`,
-    relay_quic: relay.quicPorts.map((port) => `quic://${name}:${port}`),
+    relay_grpc: `https://${host}:${relay.grpcPort}`,
+    relay_quic: relay.quicPorts.map((port) => `quic://${host}:${port}`),
+    // Clients that dial an address must know the name in the relay's certificate.
+    relay_name: host === name ? undefined : name,
+    other_addresses: others.length > 1 ? others.slice(1) : undefined,
   }
   process.stdout.write(
     flags.json
@@ -95,8 +104,31 @@ function localApi({ service }: Api): LocalApi {
 /** The names that the certificate must cover in addition to the loopback names. */
 function namesOf({ host, name }: Flags): string[] {
   const bare = name?.replace(/:\d+$/, '')
-  const wildcard = host === '0.0.0.0' || host === '::'
-  return [...(wildcard ? [] : [host]), ...(bare === undefined ? [] : [bare])]
+  return [...(isWildcard(host) ? [] : [host]), ...(bare === undefined ? [] : [bare])]
+}
+
+/**
+ * For a server without a name that listens everywhere: the addresses at which others reach it. An authority that exists
+ * may sign only for those of its first start.
+ */
+async function certifiableAddresses({ host, name, cert, dataDir }: Flags): Promise<readonly string[]> {
+  if (!isWildcard(host) || name !== undefined || cert !== undefined) return []
+  const found = reachableAddresses()
+  if (!existsSync(join(dataDir, 'ca.pem'))) return found
+  const permitted = new Set((await openAuthority({ directory: dataDir, names: [] })).names)
+  const foreign = found.filter((address) => !permitted.has(address))
+  if (foreign.length > 0) {
+    note(
+      `the authority in ${dataDir} was not made for ${foreign.join(', ')}: clients cannot use ${foreign.length > 1 ? 'these addresses' : 'this address'}. Use another --data-dir, or --name with --cert and --key.`,
+    )
+  }
+  return found.filter((address) => permitted.has(address))
+}
+
+/** What stands for the name of a server that listens everywhere and has none: its first IPv4 address, if it has one. */
+function publicName({ host, name, cert }: Flags, addresses: readonly string[]): { readonly name?: string } {
+  if (!isWildcard(host) || name !== undefined || cert !== undefined) return {}
+  return { name: addresses.find((address) => isIPv4(address)) ?? 'localhost' }
 }
 
 interface Addresses {
@@ -104,10 +136,12 @@ interface Addresses {
   readonly console_url: string
   readonly relay_grpc: string
   readonly relay_quic: readonly string[]
+  readonly relay_name: string | undefined
+  readonly other_addresses: readonly string[] | undefined
 }
 
 function welcome(addresses: Addresses, ca: string | undefined, dataDir: string): string {
-  const { api_url: url, console_url: page, relay_grpc: grpc, relay_quic: quic } = addresses
+  const { api_url: url, console_url: page, relay_grpc: grpc, relay_quic: quic, other_addresses: others } = addresses
   return `
 Static is running. Press Ctrl-C to stop it; all data is in ${dataDir}.
 
@@ -115,15 +149,25 @@ Static is running. Press Ctrl-C to stop it; all data is in ${dataDir}.
   console  ${page}
   docs     ${url}/docs
   relay    ${[...quic, grpc].join('  ')}
-${ca === undefined ? '' : `  CA       ${ca}\n`}
-Next, in another terminal:
+${ca === undefined ? '' : `  CA       ${ca}\n`}${others === undefined ? '' : `  also at  ${others.join('  ')}\n`}
+Next, ${nextStep(addresses, ca)}:
 
-  ${commandLine('signup')}${signupFlags(addresses, ca, dataDir)}
+${relayNameLine(addresses)}  ${commandLine('signup')}${signupFlags(addresses, ca, dataDir)}
   ${commandLine('channel create acme/support/routing')}
   ${commandLine('channel listen acme/support/routing')}
 
 ready
 `
+}
+
+function nextStep({ relay_name: name }: Addresses, ca: string | undefined): string {
+  if (name === undefined) return 'in another terminal'
+  return ca === undefined ? 'here or on another machine' : `here, or on another machine with a copy of ${ca}`
+}
+
+/** What clients need to set if they dial an address instead of a name. */
+function relayNameLine({ relay_name: name }: Addresses): string {
+  return name === undefined ? '' : `  export STATIC_RELAY_NAME=${name}\n`
 }
 
 /** The flags that `static signup` needs when this server does not use the defaults. */

@@ -124,7 +124,7 @@ export async function checkRelay(endpoint: string, { apiUrl, givenCa }: AccountS
 
 /** Checks whether the ports of a local server are free or in use by Static. */
 export async function checkPorts(endpoint: string, apiUrl: string, reachable: boolean): Promise<Finding> {
-  const relay = parseEndpoint(endpoint)
+  const relay = parseEndpoint(endpoint, { relayName: process.env['STATIC_RELAY_NAME'] })
   const { hostname, port } = new URL(apiUrl)
   const api = Number(port || 443)
   if (!isLoopback(hostname.replaceAll(/[[\]]/g, ''))) return ok('ports', `${apiUrl} is not on this machine`)

@@ -38,6 +38,7 @@ export async function apiOptionsFrom(flags: ApiServerFlags): Promise<Omit<ApiOpt
     trustedProxies: flags.trustedProxy,
     signup: flags.signup,
     auditAddresses: flags.auditAddresses,
+    logClients: flags.logClients,
     console: dirname(fileURLToPath(import.meta.resolve('@static/console/dist/index.html'))),
     settings: await settingsOf(flags.settings),
     log: logOf(flags),

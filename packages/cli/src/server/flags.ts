@@ -19,6 +19,7 @@ export interface ServeFlags {
 export interface StateFlags extends ServeFlags {
   readonly dataDir: string
   readonly metricsToken?: string
+  readonly logClients?: boolean
 }
 
 /** Flags of every command that runs the API. */
@@ -47,6 +48,7 @@ export function addStateFlags(command: Command): Command {
   return addServeFlags(command)
     .option('--data-dir <dir>', 'directory for all data', defaultDataDirectory())
     .option('--metrics-token <file>', 'file with a token that allows other machines to read /metrics')
+    .option('--log-clients', 'log the addresses and accounts of clients, which are personal data')
 }
 
 /** Adds the flags of the API to a command. */

@@ -21,6 +21,7 @@ export async function relayOptionsFrom(
     guests: flags.guests,
     traffic: { floor: flags.trafficFloor, ceiling: flags.trafficCeiling },
     settings: await settingsOf(flags.relaySettings),
+    logClients: flags.logClients,
     onFatal: endOnFatal,
   }
 }

@@ -2,6 +2,7 @@
 import { watchFile } from 'node:fs'
 import { StaticError } from '@static/protocol'
 import type { Certificate } from './certificate.ts'
+import { notifyManager } from './notify.ts'
 
 const RENEWAL_CHECK_MS = 3600_000
 /** How often to look whether a file has changed. */
@@ -16,7 +17,7 @@ export interface Running {
 
 /**
  * Renews the certificates of running servers when one of `files` changes, on SIGHUP and every hour, and closes the servers
- * in reverse order on SIGINT or SIGTERM, or when their terminal goes away.
+ * in reverse order on SIGINT or SIGTERM, or when their terminal goes away. Reports both to the service manager.
  */
 export function runUntilStopped(
   servers: readonly Running[],
@@ -50,6 +51,7 @@ export function runUntilStopped(
     // A second signal exits immediately.
     if (stopping) process.exit(1)
     stopping = true
+    notifyManager('STOPPING=1')
     clearInterval(renewal)
     closeAll().then(
       () => process.exit(0),
@@ -63,6 +65,7 @@ export function runUntilStopped(
   process.on('SIGTERM', stop)
   // From a terminal, SIGHUP means that its window was closed.
   process.on('SIGHUP', process.stdin.isTTY || process.stderr.isTTY ? stop : renewSoon)
+  notifyManager('READY=1')
 }
 
 /** Exits after a fatal error, so that a supervisor can restart the process. */

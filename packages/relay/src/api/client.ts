@@ -1,4 +1,5 @@
 /** HTTPS client for an API in another process: fetches token keys and quota. */
+import { randomUUID } from 'node:crypto'
 import { Agent, request } from 'node:https'
 import { type Lease, type Problem, StaticError } from '@static/protocol'
 import type { OverviewSink, QuotaSource, Time } from '../ports.ts'
@@ -24,11 +25,29 @@ export interface ApiClient extends QuotaSource, OverviewSink {
   close(): void
 }
 
+/** Where the client reports its calls. */
+export interface ApiLog {
+  debug(detail: ApiCall, message: string): void
+  /** A call had no answer, or the API failed. */
+  failed(call: ApiCall, error: StaticError): void
+}
+
+/** A call, by the id that is also in the API's log. */
+export interface ApiCall {
+  readonly request_id: string
+  readonly path: string
+  readonly ms: number
+}
+
 const TIMEOUT_MS = 5000
 const MAX_BODY_BYTES = 65_536
 
 /** Creates the client. Connections are kept open between calls. */
-export function makeApiClient({ url, internalUrl, credential, ca }: ApiAccess, now: () => Time): ApiClient {
+export function makeApiClient(
+  { url, internalUrl, credential, ca }: ApiAccess,
+  now: () => Time,
+  log: ApiLog = { debug: () => {}, failed: () => {} },
+): ApiClient {
   const agent = new Agent({
     keepAlive: true,
     maxSockets: 8,
@@ -38,10 +57,20 @@ export function makeApiClient({ url, internalUrl, credential, ca }: ApiAccess, n
   let clockOffsetMs: number | undefined
   const call = async (url: URL, headers: Record<string, string>, body?: string): Promise<unknown> => {
     const sentAt = now()
-    return ask(agent, url, headers, body, (date) => {
-      // The header has whole seconds, rounded down.
-      clockOffsetMs = Math.round(date + 500 - (sentAt + now()) / 2)
-    })
+    const id = randomUUID()
+    const done = (): ApiCall => ({ request_id: id, path: url.pathname, ms: now() - sentAt })
+    try {
+      const answer = await ask(agent, url, { ...headers, 'x-request-id': id }, body, (date) => {
+        // The header has whole seconds, rounded down.
+        clockOffsetMs = Math.round(date + 500 - (sentAt + now()) / 2)
+      })
+      log.debug(done(), 'API answered')
+      return answer
+    } catch (error) {
+      const known = StaticError.from(error)
+      if (known.code === 'unavailable') log.failed(done(), known)
+      throw error
+    }
   }
   const post = (path: string, body: object): Promise<unknown> => {
     // The API compares our clock with its own and reports a difference to its operator too.

@@ -2,7 +2,7 @@
 import type { Lease, TokenClaims, TrafficProfileName } from '@static/protocol'
 import type { ServerMessage } from '@static/protocol/relay'
 import type { Account, StoreRequest, StoreResult, StoreOperation, StreamId, Time } from '../ports.ts'
-import type { Effect, Outcome, StoreEffect } from './io.ts'
+import type { Effect, Outcome, SessionNotice, StoreEffect } from './io.ts'
 import type { Excess } from './limits.ts'
 
 type Then<Value> = (outcome: Outcome<Value>) => void
@@ -17,8 +17,9 @@ export class Effects {
   #lastId = 0
   readonly #waiting = new Map<number, Then<never>>()
 
-  send(streams: readonly StreamId[], message: ServerMessage): void {
-    if (streams.length > 0) this.#list.push({ type: 'send', streams, message })
+  /** `tookMs`: for an answer, the time since its request came. */
+  send(streams: readonly StreamId[], message: ServerMessage, tookMs?: number): void {
+    if (streams.length > 0) this.#list.push({ type: 'send', streams, message, tookMs })
   }
 
   end(stream: StreamId): void {
@@ -31,6 +32,10 @@ export class Effects {
 
   excess(excess: Excess): void {
     this.#list.push({ type: 'excess', excess })
+  }
+
+  began(session: SessionNotice): void {
+    this.#list.push({ type: 'began', session })
   }
 
   limit(stream: StreamId, bytes: number): void {

@@ -1,7 +1,7 @@
 /** The inputs and effects of the core: the whole relay without sockets, clock or randomness. */
 import type { Hash, StaticError, TrafficProfileName } from '@static/protocol'
 import type { AckRequest, ClientMessage, ServerMessage } from '@static/protocol/relay'
-import type { Account, Peer, StoreRequest, StoreEvent, StoreOperation, StreamId } from '../ports.ts'
+import type { Account, AgentId, Peer, StoreRequest, StoreEvent, StoreOperation, StreamId } from '../ports.ts'
 import type { Excess } from './limits.ts'
 
 /** An event from outside the core. */
@@ -44,9 +44,26 @@ export type Outcome<Value> =
   | { readonly ok: true; readonly value: Value }
   | { readonly ok: false; readonly error: StaticError }
 
+/** An opened session, for the operator's log. */
+export interface SessionNotice {
+  readonly agent: AgentId
+  /** Undefined for a guest. */
+  readonly account: string | undefined
+  readonly address: string
+  readonly transport: 'quic' | 'grpc' | 'proxy'
+}
+
 /** An action for the outside to take. */
 export type Effect =
-  | { readonly type: 'send'; readonly streams: readonly StreamId[]; readonly message: ServerMessage }
+  | {
+      readonly type: 'send'
+      readonly streams: readonly StreamId[]
+      readonly message: ServerMessage
+      /** For an answer: the time since its request came. */
+      readonly tookMs: number | undefined
+    }
+  /** An agent has opened a session. */
+  | { readonly type: 'began'; readonly session: SessionNotice }
   /** Ends a stream once everything sent to it has gone out. */
   | { readonly type: 'end'; readonly stream: StreamId }
   /** An error that is logged but not reported to the peer. */

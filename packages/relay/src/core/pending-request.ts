@@ -1,5 +1,6 @@
 /** Requests that have not been answered yet. */
 import type { ClientMessage } from '@static/protocol/relay'
+import type { Time } from '../ports.ts'
 import type { Effects } from './effects.ts'
 import { type Body, type RefusalDetails, serverMessage, wireRefusal } from './server-messages.ts'
 import type { Caller } from './session-token.ts'
@@ -14,6 +15,7 @@ export class PendingRequest {
   readonly caller: Caller
   readonly #effects: Effects
   readonly #id: bigint
+  readonly #since: Time
   /** A session token that expires later than the one in the request. */
   readonly #token: string | undefined
   readonly #settled: () => void
@@ -30,12 +32,14 @@ export class PendingRequest {
     this.caller = caller
     this.#effects = effects
     this.#id = id
+    this.#since = effects.monotonic
     this.#token = token
     this.#settled = settled
   }
 
   answer(body: Body): void {
-    this.#effects.send([this.stream.id], serverMessage(body, this.#id, this.#token))
+    const tookMs = this.#effects.monotonic - this.#since
+    this.#effects.send([this.stream.id], serverMessage(body, this.#id, this.#token), tookMs)
     this.#settled()
   }
 

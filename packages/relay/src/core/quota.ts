@@ -41,6 +41,17 @@ interface Meter {
   refusedUntil: Time
 }
 
+/** The leases of a node in numbers, for the metrics. */
+export interface LeaseCounts {
+  readonly open: number
+  /** Units of the open leases that are not spent. */
+  readonly unspent: number
+  /** Requests that wait for a lease. */
+  readonly waiting: number
+  /** Accounts whose last request for quota was refused, or not answered, a moment ago. */
+  readonly refused: number
+}
+
 type Waiter = (result: Unit | RefusalDetails) => void
 
 /** The API's answer to a settlement that keeps the lease open. */
@@ -79,6 +90,18 @@ export class Quota {
   constructor(effects: Effects, blocked: BlockedAccounts) {
     this.#effects = effects
     this.#blocked = blocked
+  }
+
+  /** For metrics. */
+  get counts(): LeaseCounts {
+    const counts = { open: 0, unspent: 0, waiting: 0, refused: 0 }
+    for (const { leases, waiting, refusal, refusedUntil } of this.#meters.values()) {
+      counts.open += leases.length
+      for (const { amount, used } of leases) counts.unspent += amount - used
+      counts.waiting += waiting.length
+      if (refusal && this.#effects.monotonic < refusedUntil) counts.refused++
+    }
+    return counts
   }
 
   /** The accounts that recently needed quota. */

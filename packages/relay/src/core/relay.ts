@@ -11,15 +11,15 @@ import { BlockedAccounts } from './blocked-accounts.ts'
 import { Channels } from './channels/channels.ts'
 import { Delivery } from './delivery.ts'
 import { Effects } from './effects.ts'
-import type { CoreCrypto, Effect, Input } from './io.ts'
+import type { CoreCrypto, Effect, Input, SessionNotice } from './io.ts'
 import { Joins } from './joins.ts'
 import { type Identity, Opening } from './opening.ts'
 import { PendingRequest, type RequestBody } from './pending-request.ts'
 import { Presence } from './presence.ts'
-import { Quota } from './quota.ts'
+import { type LeaseCounts, Quota } from './quota.ts'
 import { refusalOf } from './server-messages.ts'
 import { type Caller, SessionTokens, type TokenCaller } from './session-token.ts'
-import { Sessions } from './sessions.ts'
+import { Sessions, transportOf } from './sessions.ts'
 import type { Stream } from './stream.ts'
 import { Streams } from './streams.ts'
 
@@ -35,6 +35,8 @@ export interface CoreOptions {
 export interface RelayCounts {
   readonly streams: number
   readonly sessions: number
+  /** The sessions, by how their agents reach the relay. */
+  readonly transports: Readonly<Record<SessionNotice['transport'], number>>
   readonly requests: number
   /** Requests to the store, the verifier and the quota source that have no result yet. */
   readonly pending: number
@@ -125,10 +127,21 @@ export class Relay {
   }
 
   /** For metrics. */
+  get leases(): LeaseCounts {
+    return this.#quota.counts
+  }
+
+  /** For metrics. */
   get counts(): RelayCounts {
-    let sessions = 0
-    for (const _ of this.#delivery.sessions()) sessions++
-    return { streams: this.#streams.size, sessions, requests: this.#requests, pending: this.#effects.pending }
+    const transports = { quic: 0, grpc: 0, proxy: 0 }
+    for (const { stream } of this.#delivery.sessions()) transports[transportOf(stream)]++
+    return {
+      streams: this.#streams.size,
+      sessions: transports.quic + transports.grpc + transports.proxy,
+      transports,
+      requests: this.#requests,
+      pending: this.#effects.pending,
+    }
   }
 
   #take(input: Input): void {

@@ -188,7 +188,7 @@ export class Sessions {
   }
 
   #begin(stream: Stream, caller: Caller): Session {
-    const { streams, delivery } = this.#options
+    const { effects, streams, delivery } = this.#options
     const session: Session = {
       ...caller,
       stream,
@@ -205,6 +205,8 @@ export class Sessions {
     streams.opened(stream)
     const older = delivery.enter(session)
     if (older) streams.close(older.stream, 'replaced')
+    const { agent, account } = caller
+    effects.began({ agent, account: account?.id, address: stream.address, transport: transportOf(stream) })
     return session
   }
 
@@ -244,4 +246,9 @@ export class Sessions {
     const fields = { expiresInMs: Math.max(1, until - now), sessionToken: made?.token ?? '' }
     request.answer({ case: 'refreshSession', value: message(RefreshSessionResponseSchema, fields) })
   }
+}
+
+/** How an agent reaches the relay; one behind a proxy reaches that by gRPC. */
+export function transportOf({ peer }: Stream): 'quic' | 'grpc' | 'proxy' {
+  return peer.proxy ? 'proxy' : peer.transport
 }

@@ -364,8 +364,22 @@ export interface Store {
    * Undefined if the engine has another way to make backups.
    */
   readonly backup?: ((path: string) => Promise<void>) | undefined
+  /** What it held at the last count, for the metrics; undefined before the first one. */
+  readonly census?: (() => StoreCensus | undefined) | undefined
   /** Finishes all pending operations first. */
   close(): Promise<void>
+}
+
+/** What a store holds, for the metrics. */
+export interface StoreCensus {
+  readonly channels: number
+  /** Bytes of all logs, as the limits count them. */
+  readonly logBytes: number
+  /** When the oldest entry came that some member has not fetched. */
+  readonly oldestAt: Time | undefined
+  /** The size of the file, and how much of it is free for reuse. */
+  readonly fileBytes: number
+  readonly freeBytes: number
 }
 
 /** Receives the events of a store: in log order within a channel, each before the result of its operation. */

@@ -67,7 +67,7 @@ export async function startProxy(options: ProxyOptions): Promise<RunningProxy> {
         origins: options.origins ?? [],
         health: () => ({ ready: !stopping && upstream.connected, name, version: packageJson.version }),
         log: {
-          cut: (address, reason) => log.warn({ address, reason }, 'connection dropped'),
+          cut: (address, reason) => excess.cut(address, reason),
           full: (address, { limit, value }) => excess.note({ address, limit, value }),
           failed: (err) => log.error({ err }, 'background task failed'),
         },
@@ -82,8 +82,10 @@ export async function startProxy(options: ProxyOptions): Promise<RunningProxy> {
       renew: (certificate) => grpc.renew(certificate),
       close: async () => {
         stopping = true
+        log.info('proxy stopping')
         await grpc.stop()
         await upstream.close()
+        log.info('proxy stopped')
       },
     }
   } catch (error) {

@@ -4,7 +4,7 @@
  */
 import { type OverviewAgent, StaticError } from '@static/protocol'
 import type { ClientMessage, ServerMessage } from '@static/protocol/relay'
-import type { Effect, Input, Outcome } from '../core/io.ts'
+import type { Effect, Input, Outcome, SessionNotice } from '../core/io.ts'
 import type { Excess } from '../core/limits.ts'
 import type { Relay, RelayCounts } from '../core/relay.ts'
 import type {
@@ -40,16 +40,19 @@ export interface CoreRunnerOptions {
   readonly monotonic: () => Time
   /** Receives errors that no caller waits for. */
   readonly onError: (error: unknown) => void
+  /** Receives every failure of the store: on a full disk, many a second. */
+  readonly onStoreError: (error: unknown) => void
   /** Called for every peer that was refused because of a limit. */
   readonly onExcess: (excess: Excess) => void
-  /** Called for every message sent, for metrics. */
-  readonly onSend: (message: ServerMessage, receivers: number) => void
+  /** Called for every message sent, for metrics. An answer has the time since its request came. */
+  readonly onSend: (message: ServerMessage, receivers: number, tookMs: number | undefined) => void
+  /** Called for every session that an agent opens. */
+  readonly onSession: (session: SessionNotice) => void
 }
 
 const TICK_MS = 200
 const SWEEP_MS = 1000
 const DRAIN_STEP_MS = 5
-const STORE_LOG_MS = 1000
 
 /** Connects the core with the outside. */
 export class CoreRunner implements CallHandler {
@@ -62,7 +65,6 @@ export class CoreRunner implements CallHandler {
   readonly #timers: NodeJS.Timeout[] = []
   #lastStream = 0
   #sweeping = false
-  #storeFailedAt = -Infinity
 
   constructor(options: CoreRunnerOptions) {
     this.#options = options
@@ -157,7 +159,10 @@ export class CoreRunner implements CallHandler {
   #carryOut(effect: Effect): void {
     switch (effect.type) {
       case 'send':
-        this.#send(effect.streams, effect.message)
+        this.#send(effect.streams, effect.message, effect.tookMs)
+        return
+      case 'began':
+        this.#options.onSession(effect.session)
         return
       case 'end':
         if (!this.#links.end(effect.stream)) this.#exchanges.end(effect.stream)
@@ -194,19 +199,17 @@ export class CoreRunner implements CallHandler {
     }
   }
 
-  #send(streams: readonly StreamId[], message: ServerMessage): void {
-    this.#options.onSend(message, streams.length)
+  #send(streams: readonly StreamId[], message: ServerMessage, tookMs: number | undefined): void {
+    this.#options.onSend(message, streams.length, tookMs)
     const packets: Packets = {}
     for (const id of streams) {
       if (!this.#links.send(id, message, packets)) this.#exchanges.write(id, message)
     }
   }
 
-  /** Callers get a general error. The cause is logged once, not for every request. */
+  /** Callers get a general error. */
   #storeFailed(error: unknown): never {
-    const now = this.#options.monotonic()
-    if (now - this.#storeFailedAt > STORE_LOG_MS) this.#options.onError(error)
-    this.#storeFailedAt = now
+    this.#options.onStoreError(error)
     throw error
   }
 
@@ -227,7 +230,7 @@ export class CoreRunner implements CallHandler {
     this.#sweeping = true
     this.#store
       .run('sweep', { now: this.#options.now() })
-      .catch(this.#options.onError)
+      .catch(this.#options.onStoreError)
       .finally(() => (this.#sweeping = false))
   }
 }

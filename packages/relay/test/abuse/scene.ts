@@ -59,14 +59,16 @@ export class Scene {
     return agent
   }
 
-  /** A figure of the relay's metrics. */
+  /** A figure of the relay's metrics: the sum of its lines. */
   async figure(name: string): Promise<number> {
     const { home, relay } = this
     const call = request({ host: 'localhost', port: relay.ports.grpc, path: '/metrics', ca: home.ca, agent: false })
     call.end()
     const { promise, resolve, reject } = Promise.withResolvers<string>()
     call.on('error', reject).on('response', (response) => resolve(text(response)))
-    return Number(new RegExp(`^${name} (\\d+)$`, 'm').exec(await promise)?.[1])
+    const lines = [...(await promise).matchAll(new RegExp(`^${name}(?:\\{[^}]*\\})? (\\d+)$`, 'gm'))]
+    if (lines.length === 0) return NaN
+    return lines.reduce((sum, [, value]) => sum + Number(value), 0)
   }
 
   /** Waits until a figure is right; the relay tells nobody when it changes. */

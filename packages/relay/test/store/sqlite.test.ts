@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url'
 import { StaticError } from '@static/protocol'
 import type { StoreRequest, StoreResult, Retention, StoreEvent, StoreOperation } from '../../src/ports.ts'
 import { Ledger } from '../../src/store/ledger/ledger.ts'
+import { Census } from '../../src/store/sqlite/census.ts'
 import { SqliteRows } from '../../src/store/sqlite/rows.ts'
 import { openDatabase } from '../../src/store/sqlite/schema.ts'
 import { type SqliteStore, openSqliteStore } from '../../src/store/sqlite/store.ts'
@@ -160,6 +161,29 @@ test('a backup has everything from before it, is a database of its own, and hold
   const restored = (standing as { lastIndex: number }).lastIndex
   assert.ok(restored >= 41 && restored <= lastIndex, `${restored} of ${lastIndex} entries`)
   assertChain(world.channel, (await again.read('alice', 0)).entries)
+})
+
+test('the census counts all channels, a few at a time', async (t) => {
+  const { path, open } = file(t)
+  const world = await open()
+  const channels = Array.from({ length: 501 }, (_, at) => `channel ${at}`)
+  await world.found('alice', 'bob')
+  accepted(await world.say('bob'))
+  await Promise.all(
+    channels.map((name) =>
+      world.create('alice', { channel: hex16(name), name: `acme/many/${name}`, maxChannels: 999 }),
+    ),
+  )
+  await world.store.close()
+  const db = openDatabase(path)
+  t.after(() => db.close())
+  const census = new Census(db)
+  for (let pass = 0; pass < 2; pass++) {
+    assert.equal(census.step(), undefined)
+    const { channels: counted, logBytes, oldestAt, fileBytes } = census.step() ?? assert.fail('not done')
+    assert.deepEqual([counted, oldestAt, fileBytes], [502, world.now, statSync(path).size])
+    assert.ok(logBytes > 0)
+  }
 })
 
 test('a second process gets an error that the file is in use', async (t) => {

@@ -78,8 +78,10 @@ export async function startMemoryRelay(options: MemoryRelayOptions = {}): Promis
     now: () => now() + skewMs,
     monotonic: now,
     onError: (error) => errors.push(error),
+    onStoreError: (error) => errors.push(error),
     onExcess: () => {},
     onSend: () => {},
+    onSession: () => {},
   })
   const running = driver
   const transport = new MemoryTransport((make) => running.streams(make))

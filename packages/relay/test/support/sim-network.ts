@@ -69,12 +69,14 @@ export class SimNetwork implements Transport {
       },
       now: () => network.now,
       monotonic: () => network.now,
-      // A store that fails on purpose is told to the operator, too.
-      onError: (error) => {
+      onError: (error) => network.errors.push(error),
+      // It fails on purpose.
+      onStoreError: (error) => {
         if (!(error instanceof StaticError && error.code === 'unavailable')) network.errors.push(error)
       },
       onExcess: () => {},
       onSend: () => {},
+      onSession: () => {},
     })
     driver.stop()
     network.#driver = driver

@@ -48,6 +48,7 @@ export class SqliteEngine {
   #healthy = true
   #damaged = false
   #transactions = 0
+  #commitMs: number[] = []
 
   constructor(db: DatabaseSync, retention: Retention, onStep?: (step: EngineStep) => void) {
     this.#db = db
@@ -67,6 +68,13 @@ export class SqliteEngine {
   /** Number of committed transactions. */
   get transactions(): number {
     return this.#transactions
+  }
+
+  /** How long each commit since the last call took, with its flush to disk. */
+  takeCommitMs(): readonly number[] {
+    const taken = this.#commitMs
+    this.#commitMs = []
+    return taken
   }
 
   /** Runs all calls in one transaction. If that fails, runs each in its own, so that only the failing one fails. */
@@ -103,7 +111,9 @@ export class SqliteEngine {
       const answers = calls.map(({ name, request }) => this.#call(name, request))
       this.#rows.flush()
       this.#onStep?.('after_insert_before_commit')
+      const started = performance.now()
       this.#commit.run()
+      this.#commitMs.push(performance.now() - started)
       this.#onStep?.('after_commit_before_answer')
       this.#transactions += 1
       this.#healthy ||= this.#changes() > before

@@ -2,10 +2,11 @@
  * Serves a database to another thread. All calls pending when it becomes free go into one transaction and are answered
  * in one message after the commit: one flush to disk for many callers.
  */
-import { closeSync, openSync } from 'node:fs'
-import { backup, type DatabaseSync } from 'node:sqlite'
+import type { DatabaseSync } from 'node:sqlite'
 import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads'
 import { StaticError } from '@static/protocol'
+import { Census } from './census.ts'
+import { Copier } from './copier.ts'
 import { type EngineStep, SqliteEngine } from './engine.ts'
 import {
   type Call,
@@ -20,8 +21,6 @@ import { openDatabase, readDeployment } from './schema.ts'
 /** Limits of one transaction. */
 const BATCH_CALLS = 256
 const BATCH_BYTES = 4_194_304
-/** Pages that a backup copies at a time; calls are served in between. */
-const BACKUP_PAGES = 256
 
 /** Opens the database and answers calls until it is closed; `onStep` is called at each step of the engine. */
 export function serveDatabase(port: MessagePort, options: WorkerOptions, onStep?: (step: EngineStep) => void): void {
@@ -36,35 +35,24 @@ export function serveDatabase(port: MessagePort, options: WorkerOptions, onStep?
     return
   }
   const engine = new SqliteEngine(db, options.retention, onStep)
+  const census = new Census(db)
   const queue: Call[] = []
-  let copying = Promise.resolve()
+  const copier = new Copier(db, () => serve())
   let closing = false
 
-  const copy = async (path: string): Promise<void> => {
-    let failed: string | undefined
-    try {
-      // SQLite would create it with the umask.
-      closeSync(openSync(path, 'ax', 0o600))
-      // Changes by this connection reach what is copied already, so the copy is complete however much is written.
-      await backup(db, path, { rate: BACKUP_PAGES })
-    } catch (error) {
-      failed = String(error)
-    }
-    post({ type: 'copied', path, failed })
-  }
   const take = (message: ToWorker): void => {
     if (message.type === 'calls') queue.push(...unpackCalls(message.parcel))
-    else if (message.type === 'backup') copying = copying.then(() => copy(message.path))
+    else if (message.type === 'backup') void copy(message.path)
     else closing = true
   }
+  const copy = async (path: string): Promise<void> => post({ type: 'copied', path, failed: await copier.copy(path) })
   const end = async (): Promise<void> => {
-    await copying
+    await copier.idle
     db.close()
     port.close()
   }
-  const work = (first: ToWorker): void => {
-    take(first)
-    while (true) {
+  const serve = (): void => {
+    while (!copier.holds) {
       // Calls that arrived while the last batch was written.
       for (let next = receiveMessageOnPort(port); next; next = receiveMessageOnPort(port))
         take(next.message as ToWorker)
@@ -73,12 +61,23 @@ export function serveDatabase(port: MessagePort, options: WorkerOptions, onStep?
       const before = engine.transactions
       const parcel = packAnswers(engine.run(calls))
       const { healthy, transactions } = engine
-      post({ type: 'answers', parcel, healthy, transactions: transactions - before }, [parcel.bytes])
-      for (const { name, request } of calls) if (name === 'sweep') engine.compact(request.now)
+      const commitMs = engine.takeCommitMs()
+      post({ type: 'answers', parcel, healthy, transactions: transactions - before, commitMs }, [parcel.bytes])
+      for (const { name, request } of calls) {
+        if (name !== 'sweep') continue
+        engine.compact(request.now)
+        const counted = healthy ? census.step() : undefined
+        if (counted) post({ type: 'census', census: counted })
+      }
     }
-    if (closing) void end()
+    if (!closing || copier.holds) return
+    closing = false
+    void end()
   }
-  port.on('message', work)
+  port.on('message', (message: ToWorker) => {
+    take(message)
+    serve()
+  })
   post({ type: 'ready', deployment: readDeployment(db) })
 }
 

@@ -10,6 +10,7 @@ import type {
   StoreResult,
   Retention,
   Store,
+  StoreCensus,
   StoreListener,
   StoreOperation,
 } from '../../ports.ts'
@@ -28,6 +29,8 @@ export interface SqliteStoreOptions {
   readonly retention: Retention
   /** Called once if the thread dies, which makes the store unusable. */
   readonly onDeath?: (error: StaticError) => void
+  /** Called for each transaction with the time that its commit took, flush to disk included. */
+  readonly onCommit?: ((milliseconds: number) => void) | undefined
   /** The thread's module, and its data besides the path and the retention. */
   readonly worker?: { readonly module: URL; readonly data: object }
 }
@@ -46,7 +49,7 @@ const WORKER = { module: new URL('./worker.ts', import.meta.url), data: {} }
  * database of this version, `unavailable` if it cannot be opened at all.
  */
 export async function openSqliteStore(options: SqliteStoreOptions, listener: StoreListener): Promise<SqliteStore> {
-  const { path, retention, onDeath, worker: { module, data } = WORKER } = options
+  const { path, retention, worker: { module, data } = WORKER } = options
   const workerData: WorkerOptions = { path, retention, ...data }
   const worker = new Worker(module, { workerData })
   const first = await new Promise<FromWorker>((resolve, reject) => {
@@ -55,7 +58,7 @@ export async function openSqliteStore(options: SqliteStoreOptions, listener: Sto
   })
   if (first.type === 'unable') throw StaticError.of(first.code, first.message)
   if (first.type !== 'ready') throw StaticError.of('internal_error', `The store thread sent ${first.type}, not ready.`)
-  return new WorkerStore(worker, first.deployment, listener, onDeath)
+  return new WorkerStore(worker, first.deployment, listener, options)
 }
 
 interface Waiting {
@@ -69,7 +72,7 @@ class WorkerStore implements SqliteStore {
   readonly deployment: Deployment
   readonly #worker: Worker
   readonly #listener: StoreListener
-  readonly #onDeath: SqliteStoreOptions['onDeath']
+  readonly #options: Pick<SqliteStoreOptions, 'onDeath' | 'onCommit'>
   /** Not sent yet: the rest of this tick may bring more. */
   #unsent: Waiting[] = []
   /** Sent, in the order of their answers. */
@@ -80,12 +83,18 @@ class WorkerStore implements SqliteStore {
   #failure: StaticError | undefined
   #healthy = true
   #transactions = 0
+  #census: StoreCensus | undefined
 
-  constructor(worker: Worker, deployment: Deployment, listener: StoreListener, onDeath: SqliteStoreOptions['onDeath']) {
+  constructor(
+    worker: Worker,
+    deployment: Deployment,
+    listener: StoreListener,
+    options: Pick<SqliteStoreOptions, 'onDeath' | 'onCommit'>,
+  ) {
     this.deployment = deployment
     this.#worker = worker
     this.#listener = listener
-    this.#onDeath = onDeath
+    this.#options = options
     worker.on('message', (message: FromWorker) => this.#take(message))
     worker.on('error', (error) => this.#die(error))
     this.#exited = new Promise((resolve) => {
@@ -111,6 +120,10 @@ class WorkerStore implements SqliteStore {
 
   healthy(): boolean {
     return this.#healthy && this.#failure === undefined
+  }
+
+  census(): StoreCensus | undefined {
+    return this.#census
   }
 
   backup(path: string): Promise<void> {
@@ -153,9 +166,11 @@ class WorkerStore implements SqliteStore {
       else copied?.reject(StaticError.of('unavailable', `The backup to ${path} failed (${failed}).`))
       return
     }
+    if (message.type === 'census') this.#census = message.census
     if (message.type !== 'answers') return
     this.#healthy = message.healthy
     this.#transactions += message.transactions
+    for (const milliseconds of message.commitMs) this.#options.onCommit?.(milliseconds)
     const answered = this.#waiting.splice(0, message.parcel.items.length)
     const answers = unpackAnswers(
       message.parcel,
@@ -178,7 +193,7 @@ class WorkerStore implements SqliteStore {
     const waiting = [...this.#waiting.splice(0), ...this.#unsent.splice(0), ...this.#backups.values()]
     this.#backups.clear()
     for (const { reject } of waiting) reject(failure)
-    if (died) this.#onDeath?.(failure)
+    if (died) this.#options.onDeath?.(failure)
   }
 }
 

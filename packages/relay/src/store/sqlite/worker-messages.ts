@@ -3,7 +3,15 @@
  * the traffic, travel as short tuples; an entry's body is not sent back, because the caller still has it.
  */
 import type { ErrorCode, Mode } from '@static/protocol'
-import type { Deployment, StoreRequest, StoreResult, Retention, StoreEvent, StoreOperation } from '../../ports.ts'
+import type {
+  Deployment,
+  StoreRequest,
+  StoreResult,
+  Retention,
+  StoreCensus,
+  StoreEvent,
+  StoreOperation,
+} from '../../ports.ts'
 import {
   type EntryDraft,
   type LoggingOperation,
@@ -44,7 +52,10 @@ export type FromWorker =
       readonly healthy: boolean
       /** Number of transactions of this batch. */
       readonly transactions: number
+      /** How long the commit of each took. */
+      readonly commitMs: readonly number[]
     }
+  | { readonly type: 'census'; readonly census: StoreCensus }
   /** A backup has ended. */
   | { readonly type: 'copied'; readonly path: string; readonly failed: string | undefined }
 

@@ -1,0 +1,23 @@
+/** The addresses at which other machines can reach this one. */
+import { networkInterfaces } from 'node:os'
+
+/** Hosts with containers have an interface for each. */
+const MOST_ADDRESSES = 8
+
+/** Whether a server on this host listens on all addresses. */
+export function isWildcard(host: string): boolean {
+  return host === '0.0.0.0' || host === '::'
+}
+
+/** The addresses of this machine's interfaces, IPv4 first; none that is valid only here or on one link. */
+export function reachableAddresses(interfaces: ReturnType<typeof networkInterfaces> = networkInterfaces()): string[] {
+  const found = Object.values(interfaces).flatMap((list) => list ?? [])
+  const usable = found.filter(({ internal, address }) => !internal && !isLinkLocal(address))
+  const ofFamily = (wanted: string): string[] =>
+    usable.filter(({ family }) => family === wanted).map(({ address }) => address)
+  return [...ofFamily('IPv4'), ...ofFamily('IPv6')].slice(0, MOST_ADDRESSES)
+}
+
+function isLinkLocal(address: string): boolean {
+  return address.startsWith('169.254.') || /^fe[89ab]/i.test(address)
+}

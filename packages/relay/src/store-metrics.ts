@@ -1,0 +1,45 @@
+/** Prometheus metrics of what a relay stores and has leased, and of its build. Reading them scans no table. */
+import { Gauge, type Registry } from 'prom-client'
+import type { MetricsSources } from './metrics.ts'
+
+type Sources = Pick<MetricsSources, 'leases' | 'census' | 'diskFree' | 'now' | 'version'>
+
+/** Creates the metrics. Those of the store are absent until it has counted for the first time. */
+export function makeStoreMetrics(registry: Registry, { leases, census, diskFree, now, version }: Sources): void {
+  const gauge = (name: string, help: string, read: () => number | undefined | Promise<number | undefined>): void => {
+    const made: Gauge = new Gauge({
+      name,
+      help,
+      registers: [registry],
+      collect: async (): Promise<void> => {
+        const value = await read()
+        if (value === undefined) made.remove()
+        else made.set(value)
+      },
+    })
+  }
+  gauge('static_relay_channels', 'Channels.', () => census()?.channels)
+  gauge('static_relay_log_bytes', 'Bytes of all channel logs.', () => census()?.logBytes)
+  gauge('static_relay_database_bytes', 'Size of the database file.', () => census()?.fileBytes)
+  gauge(
+    'static_relay_database_free_bytes',
+    'Part of the database file that is free for reuse.',
+    () => census()?.freeBytes,
+  )
+  gauge('static_relay_disk_free_bytes', 'Free space on the disk of the database.', diskFree)
+  gauge('static_relay_oldest_unread_seconds', 'Age of the oldest entry that some member has not fetched.', () => {
+    const held = census()
+    if (!held) return undefined
+    return held.oldestAt === undefined ? 0 : Math.max(0, (now() - held.oldestAt) / 1000)
+  })
+  gauge('static_relay_leases', 'Open quota leases.', () => leases().open)
+  gauge('static_relay_lease_units', 'Messages of the open leases that are not spent.', () => leases().unspent)
+  gauge('static_relay_lease_waiting', 'Requests that wait for a lease.', () => leases().waiting)
+  gauge('static_relay_lease_refused', 'Accounts for which the API gives no quota now.', () => leases().refused)
+  new Gauge({
+    name: 'static_relay_build_info',
+    help: 'Versions of Static and of Node.',
+    labelNames: ['version', 'node'],
+    registers: [registry],
+  }).set({ version, node: process.version }, 1)
+}
