@@ -175,6 +175,7 @@ export class StaticChannelManager implements AsyncDisposable {
     await this.client.close()
   }
 
+  /** Calls `close`, for `await using`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close()
   }
