@@ -50,6 +50,7 @@ for (const { id, entryCount, size, unpackedSize, filename } of npmPack(stages)) 
   const [packed, unpacked] = [size, unpackedSize].map((bytes) => `${(bytes / 1024).toFixed(0)} KiB`)
   say(`${id}: ${entryCount} files, ${packed} (${unpacked} unpacked), ${join(target, filename)}`)
 }
+say(`The SDK for another project: npm install ${join(target, 'static-{node,protocol,sdk}-*.tgz')}`)
 
 /** Compiles every src/ at once into `compiled`. */
 function compile(): void {

@@ -3,10 +3,11 @@ import assert from 'node:assert/strict'
 import { type ChildProcess } from 'node:child_process'
 import { createHash, randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { chmodSync, closeSync, mkdirSync, openSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, closeSync, existsSync, mkdirSync, openSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { connect, createServer, type Socket } from 'node:net'
 import { dirname, join } from 'node:path'
 import { after, test } from 'node:test'
+import { StaticClient } from '@static/sdk'
 import { startServer } from '@static/testkit/server'
 import { QUICK } from '@static/testkit/server/settings'
 import { makeWorkspace } from '@static/testkit/server/workspace'
@@ -64,6 +65,7 @@ void test('two agents talk, starting from sign-up', async () => {
   const [next, then] = ['listen', 'invite'].map((verb) => `static channel ${verb} ${ROUTING} --as alice`)
   assert.equal(created.stderr, `static: next: \`${next}\`, and \`${then}\` to invite others.\n`)
   assert.deepEqual([statSync(agents).mode & 0o777, statSync(join(agents, 'alice')).mode & 0o777], [0o700, 0o700])
+  assert.ok(existsSync(join(agents, 'alice/.gitignore')))
 
   const alice = await listen(ann, `${ROUTING} --as alice`)
   assert.equal(statSync(socket).mode & 0o777, 0o600)
@@ -99,6 +101,41 @@ void test('two agents talk, starting from sign-up', async () => {
   assert.match(await ok(ann, 'static channel list --as alice'), new RegExp(`\n${ROUTING} +owner +2 +[\\da-f]{32}\n$`))
   assert.equal(await end(alice, 'SIGINT'), 130)
   assert.equal(statSync(socket, { throwIfNoEntry: false }), undefined)
+})
+
+void test('messages that a program put aside are listed, retried and dropped', async () => {
+  for (const order of ['order 1', 'order 2']) await ok(ann, `echo ${order} | static channel send ${ROUTING} --as alice`)
+  const file = readFileSync(join(ann.home, '.config/static/credentials.json'), 'utf8')
+  const { api_key: apiKey } = JSON.parse(file) as { api_key: string }
+  const place = { endpoint: `quic://localhost:${server.relay.quicPort}`, ca: where['CA']!, apiUrl: server.url }
+  const bob = await StaticClient.connect({ ...place, apiKey, identity: 'bob', dataDir: join(agents, 'bob') })
+  const events = bob.events()
+  const indexes: number[] = []
+  const handling = bob.channel(ROUTING).handle(() => assert.fail('no such order'), { attempts: 1 })
+  for await (const event of events) {
+    if (event.type === 'poison') indexes.push(event.index)
+    if (indexes.length === 2) break
+  }
+  await bob.close()
+  await handling
+
+  const command = (words: string): string => `static channel poison ${words} --as bob`
+  const listed = await ok(ann, command(`list ${ROUTING}`))
+  const rows = indexes.map((index) => `${index} +\\S+Z +alice +8 +1 +no such order\n`)
+  assert.match(listed, new RegExp(`^INDEX +TIME +SENDER +BYTES +ATTEMPTS +REASON\n${rows.join('')}$`))
+  const [first, second] = indexes
+  const retried = await ok(ann, command(`retry ${ROUTING} ${first}`))
+  assert.equal(retried, `Moved 1 message back to the inbox of ${ROUTING}.\n`)
+  assert.equal(await ok(ann, `static channel listen ${ROUTING} --as bob --count 1 --timeout 20`), 'order 1\n')
+  const unasked = await ann.shell(command(`drop ${ROUTING} ${second}`))
+  assert.deepEqual(
+    [unasked.code, unasked.stderr],
+    [1, 'static: Not a terminal, so I cannot ask. Pass --yes to continue.\n'],
+  )
+  const { messages } = JSON.parse(await ok(ann, command(`list ${ROUTING} --json`)))
+  assert.deepEqual([messages.length, messages[0].index, messages[0].attempts], [1, second, 1])
+  assert.equal(await ok(ann, command(`drop ${ROUTING} ${second} --yes`)), 'Deleted 1 message.\n')
+  assert.equal(await ok(ann, command(`list ${ROUTING}`)), '')
 })
 
 void test('an agent that was offline sees current members, words and channels', async () => {

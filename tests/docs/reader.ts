@@ -40,6 +40,8 @@ export class Reader implements AsyncDisposable {
   /** More of them can be learnt on the way. */
   readonly meanings: Meaning[]
   readonly #env: Readonly<Record<string, string | undefined>>
+  /** What each terminal has shown, one for each snippet. */
+  readonly #terminals: { shown: string }[] = []
   readonly #running: { readonly child: ChildProcess; readonly isServer: boolean }[] = []
   #printed = ''
   #heard: (() => void) | undefined
@@ -59,6 +61,12 @@ export class Reader implements AsyncDisposable {
   /** Everything that the terminals have shown. */
   get printed(): string {
     return this.#printed
+  }
+
+  /** Whether a text is all that one of the terminals has shown; `…` stands for anything within a line. */
+  isWholeTerminal(text: string): boolean {
+    const whole = new RegExp(`^${sourceOf(`${text}\n`)}$`)
+    return this.#terminals.some(({ shown }) => whole.test(shown))
   }
 
   /** Does what a snippet is for. */
@@ -106,7 +114,8 @@ export class Reader implements AsyncDisposable {
     const state = join(this.home, '.terminal')
     const before = existsSync(state) ? `source ${state} 2> /dev/null\n` : ''
     // What the shell itself forbids to set is left out.
-    return `${before}set -eo pipefail\n${this.here(code)}\ndeclare -p | grep -v '^declare -[a-zA-Z]*r' > ${state}`
+    // In one stream, as in a terminal, so that lines stay in their order.
+    return `exec 2>&1\n${before}set -eo pipefail\n${this.here(code)}\ndeclare -p | grep -v '^declare -[a-zA-Z]*r' > ${state}`
   }
 
   async #serve(code: string): Promise<void> {
@@ -143,8 +152,11 @@ export class Reader implements AsyncDisposable {
       detached: true,
       stdio: ['ignore', 'pipe', 'pipe'],
     })
+    const terminal = { shown: '' }
+    this.#terminals.push(terminal)
     for (const stream of [child.stdout, child.stderr]) {
       stream.on('data', (chunk: Buffer) => {
+        terminal.shown += chunk.toString()
         this.#printed += chunk.toString().replaceAll('\r\n', '\n')
         this.#heard?.()
       })
@@ -180,8 +192,15 @@ export class Reader implements AsyncDisposable {
 }
 
 function pattern(line: string): RegExp {
-  const parts = line.split('…').map((part) => RegExp.escape(part))
-  return new RegExp(`^${parts.join('.*')}$`, 'm')
+  return new RegExp(`^${sourceOf(line)}$`, 'm')
+}
+
+/** A regular expression for a text in which `…` stands for anything within a line. */
+function sourceOf(text: string): string {
+  return text
+    .split('…')
+    .map((part) => RegExp.escape(part))
+    .join('.*')
 }
 
 function signal({ pid }: ChildProcess, name: NodeJS.Signals): void {

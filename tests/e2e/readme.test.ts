@@ -35,6 +35,11 @@ test('from a clone to two agents that talk, and the examples, by copying lines',
   for (const snippet of snippets.filter(({ name }) => !(name in NOT_RUN))) {
     assert.ok(LANGUAGES.includes(snippet.language), snippet.name)
     await reader.follow(snippet)
+    if (snippet.language === 'text')
+      assert.ok(
+        reader.isWholeTerminal(snippet.code),
+        `${snippet.name} is not all that a terminal shows:\n${reader.printed}`,
+      )
   }
   assert.equal(reader.printed.match(/^hello$/gm)?.length, 2, 'the examples say hello')
 })

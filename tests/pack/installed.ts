@@ -30,6 +30,8 @@ export interface Manifest {
 /** A project with the packages. */
 export interface Project {
   readonly path: string
+  /** The names of our packages that came with the SDK. */
+  readonly sdk: readonly string[]
   readonly packages: readonly InstalledPackage[]
   /** What `npm run pack` said of sizes. */
   readonly sizes: readonly string[]
@@ -59,10 +61,15 @@ export async function installProject(path: string): Promise<Project> {
   const lock = { ...root, lockfileVersion: 3, requires: true, packages: { '': root, ...Object.fromEntries(theirs) } }
   writeFileSync(join(path, 'package.json'), JSON.stringify({ ...root, private: true, type: 'module' }))
   writeFileSync(join(path, 'package-lock.json'), JSON.stringify(lock))
-  await start('npm', ['install', ...tarballs.map((name) => `./packed/${name}`), ...FROM_CACHE], { cwd: path })
   const home = join(path, 'node_modules/@static')
+  // The line of the quickstart, for the SDK alone; then the rest.
+  const [line = ''] = /^npm install .*\.tgz$/m.exec(readFileSync(join(ROOT, 'docs/01-quickstart.md'), 'utf8')) ?? []
+  const here = line.replace('~/static/.cache/pack/', './packed/')
+  await start('bash', ['-c', `${here} ${FROM_CACHE.join(' ')}`], { cwd: path })
+  const sdk = readdirSync(home)
+  await start('npm', ['install', ...tarballs.map((name) => `./packed/${name}`), ...FROM_CACHE], { cwd: path })
   const packages = readdirSync(home).map((name) => inspect(join(home, name)))
-  return { path, packages, sizes: stderr.trim().split('\n') }
+  return { path, sdk, packages, sizes: stderr.trim().split('\n') }
 }
 
 function inspect(path: string): InstalledPackage {

@@ -73,6 +73,10 @@ test('the packages contain what runs and nothing else', (t) => {
   }
 })
 
+test('one line installs the SDK, without the servers', () => {
+  assert.deepEqual(project.sdk, ['node', 'protocol', 'sdk'])
+})
+
 test('a package depends on exactly what its files import', () => {
   for (const { path, manifest, files } of project.packages) {
     const { dependencies = {}, ...rest } = manifest

@@ -69,18 +69,25 @@ export interface AuditEntry {
   readonly actor: AuditActor
   readonly event: AuditEvent
   readonly keyId?: string
+  readonly inviteId?: string | undefined
   readonly plan?: Plan
   readonly address?: string | undefined
   /** How often it happened; 1 by default. */
   readonly count?: number
 }
 
+/** An entry about an account, or about a sign-up invite, which belongs to none. */
+export interface OperatorEntry extends Omit<AuditEntry, 'accountId'> {
+  readonly accountId: string | null
+}
+
 /** A stored entry. Frequent events of an hour share one. */
-export interface AuditRecord extends Omit<AuditEntry, 'keyId' | 'plan' | 'address'> {
+export interface AuditRecord extends Omit<OperatorEntry, 'keyId' | 'inviteId' | 'plan' | 'address'> {
   readonly id: string
   readonly count: number
   readonly lastAt: number
   readonly keyId: string | null
+  readonly inviteId: string | null
   readonly plan: Plan | null
   readonly address: string | null
 }
@@ -108,8 +115,12 @@ export interface LinkRecord extends OneTimeToken {
 
 export interface LinkStore {
   /** Adds a link. One that sets a password replaces those of its account; false if that account is closed. */
-  create(link: LinkRecord, entry: AuditEntry | undefined): Promise<boolean>
+  create(link: LinkRecord, entry: OperatorEntry): Promise<boolean>
   find(selector: string): Promise<LinkRecord | undefined>
+  /** At most `limit` sign-up invites that can be used at this time, the next to expire first. */
+  invites(now: number, limit: number): Promise<LinkRecord[]>
+  /** Deletes a sign-up invite; false if it was used or revoked, or has expired. */
+  revokeInvite(selector: string, entry: OperatorEntry): Promise<boolean>
   /**
    * Uses the link up, sets the hash, ends all sign-in sessions; false if the link is no longer valid, or the account is
    * not active.

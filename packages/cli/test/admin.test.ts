@@ -128,6 +128,25 @@ void test('a stranger is told whom to ask; an invite signs one person up, as a l
     [refused.code, refused.stderr],
     [3, 'static: Signing up on this server requires a valid sign-up invite. Ask its operator for a new one.\n'],
   )
+  const revoked = await adminJson<{ id: string; token: string }>('accounts', 'invite', '--expires', '1')
+  const [row] = (await admin('accounts', 'invite', 'list')).stdout.split('\n').slice(1)
+  assert.match(row ?? '', new RegExp(`^${revoked.id} +\\S+ \\S+ UTC +\\S+ \\S+ UTC$`))
+  assert.equal((await admin('accounts', 'invite', 'revoke', revoked.id)).stdout, `Revoked invite ${revoked.id}.\n`)
+  assert.equal((await admin('accounts', 'invite', 'list')).stderr, 'static: there are no sign-up invites.\n')
+  assert.equal((await signup('--invite', revoked.token)).code, 3)
+  const again = await admin('accounts', 'invite', 'revoke', revoked.id)
+  assert.deepEqual(
+    [again.code, again.stderr.startsWith(`static: There is no sign-up invite ${revoked.id}.`)],
+    [1, true],
+  )
+  const { events } = await adminJson<AuditPage>('audit', '--limit', '2')
+  assert.deepEqual(
+    events.map(({ actor, event, account_id, invite_id }) => [actor, event, account_id, invite_id]),
+    [
+      ['admin', 'signup_invite_revoked', null, revoked.id],
+      ['admin', 'signup_invite_created', null, revoked.id],
+    ],
+  )
   const invited = await admin('accounts', 'invite')
   assert.match(invited.stdout, /\/console#\/sign-up\/su_\w{42}\n$/)
   assert.match(

@@ -42,6 +42,7 @@ void test('every command of the contract has a help page with an example, and ev
     '': 'up api relay proxy admin signup login logout whoami keys token usage console channel agent doctor completion help',
     admin: 'accounts audit backup restore plan suspend resume migrate proxy-certificate help',
     'admin accounts': 'list find create invite reset-password close help',
+    'admin accounts invite': 'list revoke',
     keys: 'list create revoke help',
     channel: 'create list members remove invite join send listen poison verify rotate reset-roster leave delete help',
     'channel invite': 'list revoke',

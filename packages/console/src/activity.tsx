@@ -20,6 +20,8 @@ const EVENTS: Readonly<Record<AuditedEvent['event'], string>> = {
   password_set: 'Password set with a link',
   key_created: 'Key created',
   key_revoked: 'Key revoked',
+  signup_invite_created: 'Sign-up invite created',
+  signup_invite_revoked: 'Sign-up invite revoked',
 }
 const ACTORS: Readonly<Record<AuditedEvent['actor'], string>> = { user: 'you', admin: 'operator', system: 'system' }
 

@@ -83,6 +83,8 @@ export const AUDIT_EVENTS = [
   'password_set',
   'key_created',
   'key_revoked',
+  'signup_invite_created',
+  'signup_invite_revoked',
 ] as const
 export type AuditEvent = (typeof AUDIT_EVENTS)[number]
 
@@ -98,10 +100,13 @@ export interface AuditedEvent {
   readonly count: number
   readonly last_at: string
   readonly actor: AuditActor
-  readonly account_id: string
+  /** Null for events about sign-up invites, which only the operator sees. */
+  readonly account_id: string | null
   readonly event: AuditEvent
   /** The key that was created or revoked. */
   readonly key_id: string | null
+  /** The sign-up invite that was created or revoked, or with which the account was created. */
+  readonly invite_id: string | null
   /** The new plan. */
   readonly plan: Plan | null
   /** The client's address, if the operator records addresses. */

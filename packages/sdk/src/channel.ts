@@ -355,6 +355,7 @@ export class Channel implements AsyncDisposable {
     if (this.#membership.failure?.code === 'removed') throw removedFrom(this.name)
   }
 
+  /** Calls `close`, for `await using`. */
   [Symbol.asyncDispose](): Promise<void> {
     this.close()
     return Promise.resolve()

@@ -18,11 +18,15 @@ import { type ClientOptions, resolveSettings, type Settings } from './settings.t
 
 /** A channel that another agent has added this agent to. Until you call `accept`, nothing in it is read or sent. */
 export interface JoinOffer {
+  /** The channel's name, `org/namespace/service`. */
   readonly name: string
+  /** 32 hexadecimal digits. */
   readonly channelId: string
   /** Fingerprints taken from the Welcome itself. Compare them with ones you trust before you accept. */
   readonly owner: string
+  /** Fingerprint of the agent that added this one. */
   readonly addedBy: string
+  /** Joins the channel. */
   accept(): Promise<Channel>
   /** Leaves the channel without joining it. */
   decline(): Promise<void>
@@ -186,6 +190,7 @@ export class StaticClient implements AsyncDisposable {
     await this.edge.wait(() => this.#agent.close())
   }
 
+  /** Calls `close`, for `await using`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close()
   }

@@ -25,12 +25,15 @@ export function memberOf(agentId: AgentId, identity: Uint8Array): ChannelMember 
 
 /** A received payload with its metadata. */
 export class Envelope {
+  /** The bytes that were sent. */
   readonly payload: Uint8Array
   /** Verified by the signature on the message. */
   readonly sender: ChannelMember
+  /** 32 hexadecimal digits, the same as in the sender's `Receipt`. */
   readonly messageId: string
   /** Position in the channel's log. */
   readonly index: number
+  /** The epoch of the group in which it was sent: each change of members or keys begins a new one. */
   readonly epoch: number
   /** When the relay accepted the message, by the relay's clock. */
   readonly time: Date
@@ -96,6 +99,7 @@ export interface PoisonMessage extends Pick<Envelope, 'payload' | 'sender' | 'me
   readonly attempts: number
   /** The handler's last error. */
   readonly reason: string
+  /** When it was put aside, by this machine's clock. */
   readonly putAsideAt: Date
 }
 

@@ -179,6 +179,7 @@ export class StaticChannelManager implements AsyncDisposable {
     await this.client.close()
   }
 
+  /** Calls `close`, for `await using`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close()
   }

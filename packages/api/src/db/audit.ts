@@ -4,7 +4,7 @@
  */
 import { sql, type Selectable, type Transaction } from 'kysely'
 import type { AuditEvent } from '@static/protocol'
-import type { AuditEntry, AuditRecord, AuditStore } from '../ports.ts'
+import type { AuditRecord, AuditStore, OperatorEntry } from '../ports.ts'
 import { newId } from '../rules/id.ts'
 import { lockAccount } from './lock-account.ts'
 import type { Db, Schema } from './schema.ts'
@@ -37,7 +37,7 @@ export function auditStore(db: Db): AuditStore {
 }
 
 /** Adds entries in the transaction of what they report. The rows of their accounts must be locked. */
-export async function record(tx: Transaction<Schema>, entries: readonly AuditEntry[]): Promise<void> {
+export async function record(tx: Transaction<Schema>, entries: readonly OperatorEntry[]): Promise<void> {
   // Within a millisecond, ids are random: sorted, they keep the order.
   const ids = entries.map(({ at }) => newId(at)).sort()
   for (const [place, entry] of entries.entries()) {
@@ -47,12 +47,12 @@ export async function record(tx: Transaction<Schema>, entries: readonly AuditEnt
 }
 
 /** Counts a frequent event in the entry that it shares with others of its hour; false if there is none yet. */
-async function addToShared(tx: Transaction<Schema>, entry: AuditEntry): Promise<boolean> {
+async function addToShared(tx: Transaction<Schema>, entry: OperatorEntry): Promise<boolean> {
   const { accountId, event, actor, address, at, count = 1 } = entry
   const { numUpdatedRows } = await tx
     .updateTable('audit')
     .set({ count: sql`count + ${count}`, last_at: at })
-    .where('account_id', '=', accountId)
+    .where('account_id', accountId === null ? 'is' : '=', accountId)
     .where('event', '=', event)
     .where('actor', '=', actor)
     .where('address', address === undefined ? 'is' : '=', address ?? null)
@@ -63,21 +63,23 @@ async function addToShared(tx: Transaction<Schema>, entry: AuditEntry): Promise<
   return numUpdatedRows > 0n
 }
 
-async function insert(tx: Transaction<Schema>, id: string, entry: AuditEntry): Promise<void> {
-  const { accountId, at, count = 1, actor, event, keyId = null, plan = null, address = null } = entry
+async function insert(tx: Transaction<Schema>, id: string, entry: OperatorEntry): Promise<void> {
+  const { accountId, at, count = 1, actor, event, keyId = null, inviteId = null, plan = null, address = null } = entry
+  const about = { key_id: keyId, invite_id: inviteId, plan, address }
   await tx
     .insertInto('audit')
-    .values({ id, account_id: accountId, at, last_at: at, count, actor, event, key_id: keyId, plan, address })
+    .values({ id, account_id: accountId, at, last_at: at, count, actor, event, ...about })
     .execute()
+  const same = accountId === null ? 'is' : '='
   await tx
     .deleteFrom('audit')
-    .where('account_id', '=', accountId)
+    .where('account_id', same, accountId)
     .where('event', '=', event)
     .where('id', '<=', (q) =>
       q
         .selectFrom('audit as newer')
         .select('newer.id')
-        .where('newer.account_id', '=', accountId)
+        .where('newer.account_id', same, accountId)
         .where('newer.event', '=', event)
         .orderBy('newer.id', 'desc')
         .limit(1)
@@ -96,6 +98,7 @@ function fromRow(row: Selectable<Schema['audit']>): AuditRecord {
     actor: row.actor,
     event: row.event,
     keyId: row.key_id,
+    inviteId: row.invite_id,
     plan: row.plan,
     address: row.address,
   }

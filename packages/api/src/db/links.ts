@@ -25,7 +25,7 @@ export function linkStore(db: Db): LinkStore {
             expires_at: link.expiresAt,
           })
           .execute()
-        if (entry) await record(tx, [entry])
+        await record(tx, [entry])
         return true
       }),
 
@@ -33,6 +33,32 @@ export function linkStore(db: Db): LinkStore {
       const row = await db.selectFrom('links').selectAll().where('selector', '=', selector).executeTakeFirst()
       return row && fromRow(row)
     },
+
+    async invites(now, limit) {
+      const rows = await db
+        .selectFrom('links')
+        .selectAll()
+        .where('account_id', 'is', null)
+        .where('expires_at', '>', now)
+        .orderBy('expires_at')
+        .orderBy('selector')
+        .limit(limit)
+        .execute()
+      return rows.map(fromRow)
+    },
+
+    revokeInvite: (selector, entry) =>
+      db.transaction().execute(async (tx) => {
+        const { numDeletedRows } = await tx
+          .deleteFrom('links')
+          .where('selector', '=', selector)
+          .where('account_id', 'is', null)
+          .where('expires_at', '>', entry.at)
+          .executeTakeFirst()
+        if (numDeletedRows === 0n) return false
+        await record(tx, [entry])
+        return true
+      }),
 
     async setPassword(link, newHash, entry) {
       const result = await rollingBack(db, async (tx) => {

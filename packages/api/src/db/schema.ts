@@ -53,13 +53,14 @@ export interface Schema {
   audit: {
     /** Sorts by time, and entries of one transaction in their order. */
     id: string
-    account_id: string
+    account_id: string | null
     at: number
     last_at: number
     count: number
     actor: AuditActor
     event: AuditEvent
     key_id: string | null
+    invite_id: string | null
     plan: Plan | null
     address: string | null
   }

@@ -82,7 +82,7 @@ export class Accounts {
     }
     const { record, key } = await this.#keys.make(account.id, FIRST_KEY, 'live')
     const entries = [
-      this.#audit.byUser('account_created', account.id, context),
+      { ...this.#audit.byUser('account_created', account.id, context), inviteId: invite?.selector },
       this.#audit.byUser('key_created', account.id, context, record.id),
     ]
     const result = await this.#store.accounts.create(account, { key: record, claim, invite, entries })

@@ -14,13 +14,20 @@ import { noAccount, publicAccount, taken } from './accounts.ts'
 import { readAudit } from './audit.ts'
 import { isoTime } from './calendar.ts'
 import { isId, newId } from './id.ts'
-import type { AuditEntry, Clock, LinkRecord, Store } from '../ports.ts'
+import type { AuditEntry, Clock, LinkRecord, OperatorEntry, Store } from '../ports.ts'
 import { DEFAULT_SETTINGS } from '../settings.ts'
 import { cleanName, invalidField, isEmail } from './text.ts'
 
 /** A one-time link, with the token that is shown once. */
 export interface OperatorLink {
   readonly token: string
+  readonly expires_at: string
+}
+
+/** A sign-up invite that can still be used. The id alone lets nobody sign up. */
+export interface SignUpInvite {
+  readonly id: string
+  readonly created_at: string
   readonly expires_at: string
 }
 
@@ -93,10 +100,21 @@ export class Admin {
   }
 
   /** Creates an invite with which one person can sign up. */
-  async invite(hours: number): Promise<OperatorLink> {
+  async invite(hours: number): Promise<OperatorLink & SignUpInvite> {
     const { link, token } = this.#link('su', null, hours)
-    await this.#store.links.create(link, undefined)
-    return { token, expires_at: isoTime(link.expiresAt) }
+    await this.#store.links.create(link, this.#inviteEntry('signup_invite_created', link.selector))
+    return { token, ...publicInvite(link) }
+  }
+
+  /** The sign-up invites that can still be used, the next to expire first. */
+  async invites(limit: number): Promise<readonly SignUpInvite[]> {
+    return (await this.#store.links.invites(this.#now(), limit)).map(publicInvite)
+  }
+
+  /** Revokes a sign-up invite. Throws `not_found`. */
+  async revokeInvite(id: string): Promise<void> {
+    if (await this.#store.links.revokeInvite(id, this.#inviteEntry('signup_invite_revoked', id))) return
+    throw StaticError.of('not_found', `There is no sign-up invite ${id}. It may have been used or revoked, or expired.`)
   }
 
   /** Changes the plan. The quota changes immediately; tokens already issued keep the old plan. */
@@ -129,9 +147,17 @@ export class Admin {
     return { accountId, at: this.#now(), actor: 'admin', event }
   }
 
+  #inviteEntry(event: AuditEvent, inviteId: string): OperatorEntry {
+    return { accountId: null, at: this.#now(), actor: 'admin', event, inviteId }
+  }
+
   #link(purpose: TokenPurpose, accountId: string | null, hours: number): { token: string; link: LinkRecord } {
     const { text: token, selector, secretHash } = makeOneTimeToken(purpose)
     const createdAt = this.#now()
     return { token, link: { selector, secretHash, accountId, createdAt, expiresAt: createdAt + hours * 3600_000 } }
   }
+}
+
+function publicInvite({ selector, createdAt, expiresAt }: LinkRecord): SignUpInvite {
+  return { id: selector, created_at: isoTime(createdAt), expires_at: isoTime(expiresAt) }
 }

@@ -84,7 +84,7 @@ export async function readAudit(
 }
 
 function publicEvent(record: AuditRecord): AuditedEvent {
-  const { id, at, lastAt, count, actor, accountId, event, keyId, plan, address } = record
+  const { id, at, lastAt, count, actor, accountId, event, keyId, inviteId, plan, address } = record
   return {
     id,
     at: isoTime(at),
@@ -94,6 +94,7 @@ function publicEvent(record: AuditRecord): AuditedEvent {
     account_id: accountId,
     event,
     key_id: keyId,
+    invite_id: inviteId,
     plan,
     address,
   }

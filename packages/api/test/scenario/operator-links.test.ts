@@ -95,6 +95,36 @@ onEachEngine('links of the operator', (engine) => {
     assert.equal((await signUp(address(), token)).status, 201)
   })
 
+  test('the operator lists the invites that can be used, and revokes one', async () => {
+    const listed = async (): Promise<string[]> => (await admin.invites(100)).map(({ id }) => id)
+    const before = await listed()
+    const later = await admin.invite(3)
+    const sooner = await admin.invite(2)
+    const used = await admin.invite(2)
+    const { body: person } = await signUp(address(), used.token)
+    const expired = await admin.invite(1)
+    bench.clock.now += HOUR
+    const added = async (): Promise<string[]> => (await listed()).filter((id) => !before.includes(id))
+    assert.deepEqual(await added(), [sooner.id, later.id])
+    await admin.revokeInvite(later.id)
+    assert.deepEqual(await added(), [sooner.id])
+    assertProblem(await signUp(address(), later.token), 403, 'signup_invite_invalid')
+    for (const { id } of [later, used, expired]) await assert.rejects(admin.revokeInvite(id), { code: 'not_found' })
+    const { token: link } = await admin.passwordLink(person.id, 24)
+    await assert.rejects(admin.revokeInvite(link.slice(3, 13)), { code: 'not_found' })
+    const { events } = await admin.audit(undefined, undefined, 200)
+    // Within a millisecond, which is all the time that this clock gives them, events have no order.
+    const about = events.filter(({ invite_id: id }) => id === later.id || id === used.id)
+    assert.deepEqual(about.map(({ event, account_id: account }) => `${event} ${account}`).sort(), [
+      `account_created ${person.id}`,
+      'signup_invite_created null',
+      'signup_invite_created null',
+      'signup_invite_revoked null',
+    ])
+    const { body: own } = await bench.call('GET', '/v1/audit', { key: person.api_key.key })
+    assert.ok(own.events.every(({ account_id: account }: { account_id: string }) => account === person.id))
+  })
+
   test('a sign-up sent twice with one Idempotency-Key reports the account, not a used invite', async () => {
     const { token } = await admin.invite(24)
     const email = address()

@@ -32,7 +32,9 @@ export async function requestApi<Body>(account: AccountSettings, request: ApiReq
 /** Adds the invalid fields and the retry delay to the message. */
 function withDetails(error: StaticError): StaticError {
   const { errors = [], retryAfter } = error.details
-  const fields = errors.map(({ field, message }) => `${field} ${message}`).join('; ')
+  // Some errors name the only invalid field themselves.
+  const unsaid = errors.filter(({ message }) => !error.message.includes(message))
+  const fields = unsaid.map(({ field, message }) => `${field} ${message}`).join('; ')
   const wait = retryAfter === undefined ? '' : ` Try again in ${retryAfter} s.`
   if (fields === '' && wait === '') return error
   const words = fields === '' ? error.message : `${error.message.replace(/\.$/, '')}: ${fields.replace(/\.$/, '')}.`

@@ -1,13 +1,14 @@
 /** `static doctor`: finds problems on this machine and says how to fix them. */
 import { Command } from 'commander'
 import { StaticError } from '@static/protocol'
-import { readCredentials, userPlaces } from '@static/sdk/account'
+import { type AccountSettings, readCredentials, userPlaces } from '@static/sdk/account'
 import packageJson from '../../package.json' with { type: 'json' }
 import { accountOf, addAccountFlags, type AccountFlags, defaultRelay } from '../account/account.ts'
 import { checkAgents, checkServerData } from '../doctor/files.ts'
+import { checkCertificate, type CheckedCertificate } from '../doctor/certificate.ts'
+import { type Finding, fix, ok, skipped } from '../doctor/finding.ts'
+import { checkApi, checkKey, checkPorts, checkRelay } from '../doctor/network.ts'
 import { checkKnownRelay } from '../doctor/known-relay.ts'
-import { type Finding, fix, ok } from '../doctor/finding.ts'
-import { checkApi, checkCertificate, checkKey, checkPorts, checkRelay } from '../doctor/network.ts'
 import { examples } from '../terminal/examples.ts'
 import { printable, print, printJson, styled } from '../terminal/output.ts'
 import { withProgress } from '../terminal/progress.ts'
@@ -17,6 +18,7 @@ interface Flags extends AccountFlags {
 }
 
 const OLDEST_NODE = 24
+const REFUSED = 'not checked: the certificate of the API is refused'
 
 export function doctorCommand(): Command {
   return addAccountFlags(
@@ -24,23 +26,27 @@ export function doctorCommand(): Command {
   )
     .addHelpText(
       'after',
-      `\nExits with 1 if something needs fixing.\n${examples('static doctor', 'static doctor --json')}`,
+      `\nExits with 1 if something needs fixing. What says skip was not checked.\n${examples('static doctor', 'static doctor --json')}`,
     )
     .action(doctor)
 }
 
 async function doctor(flags: Flags): Promise<void> {
   const findings = await withProgress('Checking', examine(flags))
-  const ok = findings.every((finding) => finding.ok)
+  const ok = findings.every((finding) => finding.ok !== false)
   if (flags.json) printJson({ ok, checks: findings })
   else {
     const width = Math.max(...findings.map(({ check }) => check.length))
     for (const finding of findings) {
-      const mark = finding.ok ? styled('green', 'ok  ') : styled('red', 'fix ')
-      print(`${mark}  ${finding.check.padEnd(width)}  ${printable(finding.detail)}`)
+      print(`${markOf(finding)}  ${finding.check.padEnd(width)}  ${printable(finding.detail)}`)
     }
   }
   if (!ok) process.exitCode = 1
+}
+
+function markOf(finding: Finding): string {
+  if (finding.ok === null) return styled('dim', 'skip')
+  return finding.ok ? styled('green', 'ok  ') : styled('red', 'fix ')
 }
 
 async function examine(flags: Flags): Promise<Finding[]> {
@@ -51,16 +57,28 @@ async function examine(flags: Flags): Promise<Finding[]> {
   if (!credentials.ok) return files
   const account = accountOf(flags)
   const relay = flags.relay ?? account.relay ?? defaultRelay(account.apiUrl)
-  const [api, certificate, key, way] = await Promise.all([
-    checkApi(account),
-    checkCertificate(account),
-    checkKey(account),
-    checkRelay(relay, account),
-  ])
-  const reachable = api[0]?.ok === true
-  const ports = await checkPorts(relay, account.apiUrl, reachable)
+  // One after the other: loading the agent for the relay's check holds up whatever else waits for an answer.
+  const certificate = await checkCertificate(account)
+  const [key, ...api] = await checkAccount(account, certificate)
+  const way = await checkRelay(relay, account)
+  const ports =
+    certificate.isAccepted === false
+      ? skipped('ports', REFUSED)
+      : await checkPorts(relay, account.apiUrl, certificate.isAccepted === true)
   const known = await checkKnownRelay(relay, account)
-  return [...files, ports, ...api, certificate, key, way, ...known]
+  return [...files, ports, ...api, certificate.finding, key, way, ...known]
+}
+
+/** The key, the API and the clock. With a certificate that is refused, everything else would only repeat that. */
+async function checkAccount(
+  account: AccountSettings,
+  { isAccepted, clock }: CheckedCertificate,
+): Promise<[key: Finding, ...api: Finding[]]> {
+  if (isAccepted !== false) {
+    const [key, api] = await Promise.all([checkKey(account), checkApi(account)])
+    return [key, ...api]
+  }
+  return [skipped('API key', REFUSED), skipped('API', REFUSED), clock ?? skipped('clock', REFUSED)]
 }
 
 function versions(): Finding {

@@ -1,7 +1,8 @@
-/** The result of one check of `static doctor`: ok, or what is wrong and how to fix it. */
+/** The result of one check of `static doctor`: ok, or what is wrong and how to fix it, or why it was not checked. */
 export interface Finding {
   readonly check: string
-  readonly ok: boolean
+  /** Null if it was not checked. */
+  readonly ok: boolean | null
   readonly detail: string
 }
 
@@ -11,4 +12,8 @@ export function ok(check: string, detail: string): Finding {
 
 export function fix(check: string, detail: string): Finding {
   return { check, ok: false, detail }
+}
+
+export function skipped(check: string, detail: string): Finding {
+  return { check, ok: null, detail }
 }

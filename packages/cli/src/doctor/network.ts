@@ -1,22 +1,17 @@
-/** Checks that the API and the relay respond, that their certificates are trusted and that the clocks agree. */
+/** Checks that the API and the relay respond and accept the account, and that their ports are free or theirs. */
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { connect, type TLSSocket } from 'node:tls'
 import { type Account, AuthError, StaticError } from '@static/protocol'
 import { type AccountSettings, apiRefusal, callApi, isLoopback, parseEndpoint } from '@static/sdk/account'
 import { requestApi } from '../account/api-request.ts'
-import { type Finding, fix, ok } from './finding.ts'
+import { clockFinding } from './clock.ts'
+import { type Finding, fix, ok, skipped } from './finding.ts'
 
-const MS = 1000
 const TIMEOUT_MS = 5_000
-/** The API and the relay refuse a token that appears to be from the future. */
-const MOST_SECONDS_OFF = 30
-const SOON_DAYS = 7
-const DAY_MS = 86_400_000
 
 /** Checks that the API is ready, and compares its clock with ours. */
 export async function checkApi({ apiUrl, ca }: AccountSettings): Promise<Finding[]> {
@@ -24,52 +19,11 @@ export async function checkApi({ apiUrl, ca }: AccountSettings): Promise<Finding
   try {
     const answer = await callApi({ url, method: 'GET', ca, timeoutMs: TIMEOUT_MS })
     const ready = answer.status === 200 ? ok('API', `${apiUrl} is ready`) : fix('API', apiRefusal(url, answer).message)
-    return [ready, clock(answer.headers.date)]
+    return [ready, clockFinding(answer.headers.date)]
   } catch (error) {
-    return [fix('API', `${StaticError.from(error).message} ${startHint(apiUrl)}`), notChecked('clock')]
+    const clock = skipped('clock', 'not checked: cannot reach the API')
+    return [fix('API', `${StaticError.from(error).message} ${startHint(apiUrl)}`), clock]
   }
-}
-
-/** Checks the certificate that the API presents. */
-export async function checkCertificate({ apiUrl, ca }: AccountSettings): Promise<Finding> {
-  const { hostname, port } = new URL(apiUrl)
-  const host = hostname.replaceAll(/[[\]]/g, '')
-  // Accepts any certificate so that it can report what is wrong with it; nothing is sent over this connection.
-  const socket = connect({
-    host,
-    port: Number(port || 443),
-    minVersion: 'TLSv1.3',
-    rejectUnauthorized: false,
-    ...(/^[\d.]+$|:/.test(host) ? {} : { servername: host }),
-    ...(ca === undefined ? {} : { ca }),
-  })
-  try {
-    await once(socket, 'secureConnect', { signal: AbortSignal.timeout(TIMEOUT_MS) })
-    return findingOf(socket, apiUrl)
-  } catch {
-    return notChecked('certificate')
-  } finally {
-    socket.destroy()
-  }
-}
-
-function findingOf(socket: TLSSocket, apiUrl: string): Finding {
-  if (!socket.authorized) {
-    const why = String(socket.authorizationError)
-    return fix(
-      'certificate',
-      `The certificate of ${apiUrl} is not trusted (${why}). Pass its CA with --ca; \`static up\` prints the path.`,
-    )
-  }
-  const end = new Date(socket.getPeerCertificate().valid_to)
-  const days = Math.floor((end.getTime() - Date.now()) / DAY_MS)
-  const until = end.toISOString().slice(0, 10)
-  if (days < SOON_DAYS)
-    return fix(
-      'certificate',
-      `The certificate expires on ${until}. Renew it; \`static up\` renews its own when restarted.`,
-    )
-  return ok('certificate', `trusted, valid until ${until}`)
 }
 
 /** Checks that the API accepts the API key. */
@@ -81,8 +35,10 @@ export async function checkKey(account: AccountSettings): Promise<Finding> {
     const { body } = await requestApi<Account>(account, request)
     return ok('API key', `${apiKey.slice(0, 16)}… of ${body.email}`)
   } catch (error) {
-    if (error instanceof AuthError) return fix('API key', `${error.message} Run \`static login\`.`)
-    return notChecked('API key')
+    const { code, message } = StaticError.from(error)
+    if (code === 'account_suspended') return fix('API key', message)
+    if (error instanceof AuthError) return fix('API key', `${message} Run \`static login\`.`)
+    return skipped('API key', `not checked: ${message}`)
   }
 }
 
@@ -127,7 +83,8 @@ export async function checkPorts(endpoint: string, apiUrl: string, reachable: bo
   const relay = parseEndpoint(endpoint, { relayName: process.env['STATIC_RELAY_NAME'] })
   const { hostname, port } = new URL(apiUrl)
   const api = Number(port || 443)
-  if (!isLoopback(hostname.replaceAll(/[[\]]/g, ''))) return ok('ports', `${apiUrl} is not on this machine`)
+  if (!isLoopback(hostname.replaceAll(/[[\]]/g, '')))
+    return skipped('ports', `not checked: ${apiUrl} is not on this machine`)
   const relayPort = `${relay.port}/${relay.way === 'quic' ? 'udp' : 'tcp'}`
   if (reachable) return ok('ports', `Static listens on ${api}/tcp`)
   const taken = [
@@ -158,24 +115,7 @@ async function isFree(kind: 'tcp' | 'udp', port: number): Promise<boolean> {
   }
 }
 
-function clock(date: string | undefined): Finding {
-  const there = Date.parse(date ?? '')
-  if (Number.isNaN(there)) return notChecked('clock')
-  // The Date header has a resolution of one second.
-  const off = Math.round((Date.now() - there) / MS)
-  if (Math.abs(off) <= MOST_SECONDS_OFF) return ok('clock', 'in sync with the API')
-  const how = off > 0 ? 'ahead of' : 'behind'
-  return fix(
-    'clock',
-    `The clock of this machine is ${Math.abs(off)} s ${how} the API. Set it, for example with \`timedatectl set-ntp true\`.`,
-  )
-}
-
 function startHint(apiUrl: string): string {
   const { hostname } = new URL(apiUrl)
   return isLoopback(hostname.replaceAll(/[[\]]/g, '')) ? 'Run `static up`.' : 'Check the address and the network.'
-}
-
-function notChecked(check: string): Finding {
-  return ok(check, 'not checked: cannot reach the API')
 }

@@ -34,7 +34,9 @@ export function docUrlOf(apiUrl: string, code: ErrorCode): string {
 
 /** The base class of all errors. */
 export class StaticError extends Error {
+  /** What went wrong, for programs. */
   readonly code: ErrorCode
+  /** What else is known about it. */
   readonly details: ErrorDetails
   #docUrl: string | undefined
 

@@ -16,9 +16,13 @@ import { type InviteKeys, inviteKeys } from './keys.ts'
 export interface IssuedInvite {
   /** Identifies the invite without revealing it: no one can join with the id alone. */
   readonly id: string
+  /** Whether it can be used, or why not. */
   readonly state: 'open' | 'used_up' | 'expired' | 'revoked'
+  /** How many agents have joined with it. */
   readonly uses: number
+  /** How many agents can join with it. */
   readonly maxUses: number
+  /** When it stops working. */
   readonly expiresAt: Date
 }
 

@@ -22,6 +22,7 @@ import type { AgentId } from '../ports.ts'
 import { connect, databaseFile } from './connection.ts'
 import { listKeySlots, openDatabaseKey } from './key-slots.ts'
 import { KEY_BYTES, type KeySource } from './key-sources.ts'
+import { isOwnGitIgnore } from './private-files.ts'
 import { hasSchema } from './schema.ts'
 import { readIdentity } from './snapshot.ts'
 import { openRows } from './sql-rows.ts'
@@ -119,7 +120,9 @@ function finishDeletions(place: string): void {
 }
 
 function deleteFiles(directory: string): void {
-  for (const name of readdirSync(directory)) if (isOwnFile(name)) deleteFile(join(directory, name), name)
+  for (const name of readdirSync(directory)) {
+    if (isOwnFile(name) || isOwnGitIgnore(directory, name)) deleteFile(join(directory, name), name)
+  }
   if (readdirSync(directory).length === 0) rmdirSync(directory)
 }
 

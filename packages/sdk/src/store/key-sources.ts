@@ -11,7 +11,9 @@ import { StaticError } from '@static/protocol'
 
 /** The part of a system keyring that is needed here. */
 export interface Keyring {
+  /** The secret of this name; undefined if there is none. */
   get(name: string): Promise<Uint8Array | undefined>
+  /** Stores a secret. */
   set(name: string, secret: Uint8Array): Promise<void>
 }
 

@@ -1,7 +1,11 @@
-/** Checks that the files in an agent's directory are accessible to their owner only. */
-import { lstatSync, statSync } from 'node:fs'
-import { checkAccess, checkPrivateFile, makeDirectories } from '@static/node/files'
+/** Checks that the files in an agent's directory are accessible to their owner only, and keeps them out of git. */
+import { lstatSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { checkAccess, checkPrivateFile, createFile, makeDirectories } from '@static/node/files'
 import { StaticError } from '@static/protocol'
+
+const GIT_IGNORE = '.gitignore'
+const EVERYTHING = '# Keys and messages of a Static agent.\n*\n'
 
 /**
  * Creates a directory with mode 0700, or checks an existing one.
@@ -19,6 +23,17 @@ export function ensurePrivateDirectory(path: string): void {
   const found = statSync(path)
   if (!found.isDirectory()) throw new StaticError('invalid_request', `${path} is not a directory.`)
   checkAccess(path, found, { refused: 0o077, how: 'accessible', chmod: '700' })
+}
+
+/** Keeps git from adding the keys of a new agent. In a directory that has other files already, that is not ours to say. */
+export function ignoreInGit(directory: string): void {
+  if (readdirSync(directory).length === 0) createFile(join(directory, GIT_IGNORE), EVERYTHING, 0o600)
+}
+
+/** Whether a file is the one that `ignoreInGit` has written. */
+export function isOwnGitIgnore(directory: string, name: string): boolean {
+  const path = join(directory, name)
+  return name === GIT_IGNORE && lstatSync(path).isFile() && readFileSync(path, 'utf8') === EVERYTHING
 }
 
 /**

@@ -13,6 +13,7 @@ import { KEY_BYTES, type Stretching } from './key-sources.ts'
 export interface KeySlot {
   /** 16 hexadecimal digits. */
   readonly id: string
+  /** What it takes to open it. */
   readonly type: 'file' | 'passphrase' | 'keyring'
 }
 

@@ -15,7 +15,7 @@ import { connect, databaseFile, storeError } from './connection.ts'
 import { openDatabaseKey } from './key-slots.ts'
 import type { KeySource } from './key-sources.ts'
 import { checkCounters, type CounterInDatabase, OpenCounter, readCounterFile } from './open-counter.ts'
-import { ensurePrivateDirectory } from './private-files.ts'
+import { ensurePrivateDirectory, ignoreInGit } from './private-files.ts'
 import { createSchema, hasSchema, upgradeSchema } from './schema.ts'
 import { prepareInbox, preparePoison, readIdentity, readSnapshot } from './snapshot.ts'
 import { openRows } from './sql-rows.ts'
@@ -51,6 +51,7 @@ export interface AgentStoreOptions {
 export async function openAgentStore(options: AgentStoreOptions): Promise<AgentStore> {
   const directory = resolve(options.directory)
   ensurePrivateDirectory(directory)
+  ignoreInGit(directory)
   const path = databaseFile(directory)
   const counterFile = resolve(options.counterFile ?? join(directory, 'agent.opens'))
   const key = await openDatabaseKey(directory, options.key ?? { type: 'file' })

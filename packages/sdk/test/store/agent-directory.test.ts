@@ -1,5 +1,14 @@
 import assert from 'node:assert/strict'
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
@@ -49,6 +58,20 @@ void test('a running agent is not deleted, and keeps running', async () => {
   store.close()
   deleteAgent(directory)
   assert.equal(existsSync(directory), false)
+})
+
+void test('git ignores a new agent, but only a directory that holds nothing else', async () => {
+  const directory = await makeAgent('ignored')
+  assert.match(readFileSync(join(directory, '.gitignore'), 'utf8'), /^\*$/m)
+  const project = join(home, 'project')
+  mkdirSync(project, { mode: 0o700 })
+  writeFileSync(join(project, 'main.ts'), '')
+  await makeAgent('project')
+  assert.equal(existsSync(join(project, '.gitignore')), false)
+  // A file of the user's stays.
+  writeFileSync(join(project, '.gitignore'), 'agent.*\n')
+  deleteAgent(project)
+  assert.deepEqual(readdirSync(project), ['.gitignore', 'main.ts'])
 })
 
 void test('only the files of the agent are deleted, behind a link as well', async () => {

@@ -102,7 +102,7 @@ test('only the owner can access the files, while open and afterwards', async () 
     const store = await openStore(directory)
     store.write(everything(new Secrets()))
     const modes = () => readdirSync(directory).map((name) => [name, statSync(join(directory, name)).mode & 0o777])
-    const names = ['agent.db', 'agent.db-wal', 'agent.key', 'agent.opens', 'keys.json']
+    const names = ['.gitignore', 'agent.db', 'agent.db-wal', 'agent.key', 'agent.opens', 'keys.json']
     assert.deepEqual(
       modes(),
       names.map((name) => [name, 0o600]),

@@ -3,21 +3,18 @@ import { Argument, Command, InvalidArgumentError, Option } from 'commander'
 import { ACCOUNT_STATUSES, type AccountStatus } from '@static/protocol'
 import { confirm } from '../../terminal/ask.ts'
 import { examples } from '../../terminal/examples.ts'
-import { commandLine, note, print, printable, printJson, shortTime, table } from '../../terminal/output.ts'
+import { note, print, printable, printJson, shortTime, table } from '../../terminal/output.ts'
 import { accountArgument, addYesFlag, changeAccount, type ChangeFlags, describe } from './change.ts'
 import { addDatabaseFlags, type DatabaseFlags, withAdmin } from './database.ts'
+import { addExpiry, type LinkFlags, untilOf } from './expiry.ts'
+import { inviteCommand } from './invite.ts'
 
 const EXAMPLE = '01a1dd29-fb99-77d8-bc4c-7c01980aa2e4'
-const MOST_HOURS = 720
 
 interface ListFlags extends DatabaseFlags {
   readonly status?: AccountStatus
   readonly limit: number
   readonly after?: string
-}
-
-interface LinkFlags extends DatabaseFlags {
-  readonly expires: number
 }
 
 export function accountsCommand(): Command {
@@ -71,13 +68,6 @@ function createCommand(): Command {
     .action(create)
 }
 
-function inviteCommand(): Command {
-  return addExpiry(addDatabaseFlags(new Command('invite')))
-    .description('print an invite with which one person can sign up (for servers that run with --signup invite)')
-    .addHelpText('after', examples('static admin accounts invite', 'static admin accounts invite --expires 72 --json'))
-    .action(invite)
-}
-
 function resetCommand(): Command {
   return addYesFlag(addExpiry(addDatabaseFlags(new Command('reset-password'))))
     .description('print a one-time link with which the user sets a new password; an earlier link stops working')
@@ -92,23 +82,12 @@ function addPageFlags(command: Command): Command {
     .option('--after <account>', 'continue after this account: `next` of the page before')
 }
 
-function addExpiry(command: Command): Command {
-  return command.option('--expires <hours>', `how long it works, 1 to ${MOST_HOURS} hours`, hours, 24)
-}
-
 /** Parses the size of a page. */
 export function pageSize(text: string): number {
   const size = Number(text)
   if (!/^\d{1,4}$/.test(text) || size < 1 || size > 1000)
     throw new InvalidArgumentError('Expected a number from 1 to 1000.')
   return size
-}
-
-function hours(text: string): number {
-  const count = Number(text)
-  if (!/^\d{1,3}$/.test(text) || count < 1 || count > MOST_HOURS)
-    throw new InvalidArgumentError(`Expected a number from 1 to ${MOST_HOURS}.`)
-  return count
 }
 
 async function list(text: string | undefined, flags: ListFlags): Promise<void> {
@@ -138,18 +117,6 @@ async function create(email: string, flags: LinkFlags & { readonly name?: string
   note(`created ${printable(email)}, account ${made.id}. Give the link to its user: ${untilOf(made.expires_at)}.`)
 }
 
-async function invite(flags: LinkFlags): Promise<void> {
-  const { made, link } = await withAdmin(flags, async ({ admin, apiUrl }) => {
-    const invited = await admin.invite(flags.expires)
-    return { made: invited, link: `${apiUrl}/console#/sign-up/${invited.token}` }
-  })
-  if (flags.json) return printJson({ ...made, link })
-  print(link)
-  note(
-    `it creates one account, also with \`${commandLine(`signup --invite ${made.token}`)}\`: ${untilOf(made.expires_at)}.`,
-  )
-}
-
 async function resetPassword(id: string, flags: LinkFlags & ChangeFlags): Promise<void> {
   const { made, link } = await withAdmin(flags, async ({ admin, apiUrl }) => {
     const account = await admin.inspect(id)
@@ -165,8 +132,4 @@ async function resetPassword(id: string, flags: LinkFlags & ChangeFlags): Promis
 /** The token is in the fragment, which browsers never send. */
 function passwordLink(apiUrl: string, token: string): string {
   return `${apiUrl}/console#/set-password/${token}`
-}
-
-function untilOf(expiresAt: string): string {
-  return `it works once, until ${shortTime(expiresAt)}`
 }

@@ -32,7 +32,7 @@ async function audit(flags: Flags): Promise<void> {
   const rows = page.events.map((event) => [
     shortTime(event.last_at),
     event.actor,
-    event.account_id,
+    event.account_id ?? '',
     event.count === 1 ? event.event : `${event.event} ×${event.count}`,
     detailOf(event),
   ])
@@ -40,8 +40,13 @@ async function audit(flags: Flags): Promise<void> {
   if (page.next !== null) note(`there are more; continue with --before ${page.next}`)
 }
 
-function detailOf({ key_id: key, plan, address }: AuditedEvent): string {
-  return [key === null ? '' : `key ${key}`, plan ?? '', address === null ? '' : `from ${address}`]
+function detailOf({ key_id: key, invite_id: invite, plan, address }: AuditedEvent): string {
+  return [
+    key === null ? '' : `key ${key}`,
+    invite === null ? '' : `invite ${invite}`,
+    plan ?? '',
+    address === null ? '' : `from ${address}`,
+  ]
     .filter((part) => part !== '')
     .join(', ')
 }

@@ -1,0 +1,104 @@
+/** `static doctor` names the cause of a problem, and never calls something ok that it did not check. */
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { writeFileSync } from 'node:fs'
+import { createServer } from 'node:https'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import type { CertificateAndKey } from '@static/cli/authority'
+import { certificates, newAuthority } from '@static/testkit/certificates'
+import { startServer } from '@static/testkit/server'
+import { QUICK } from '@static/testkit/server/settings'
+import { makeWorkspace } from '@static/testkit/server/workspace'
+import { Person, whereabouts } from './support.ts'
+
+const workspace = await makeWorkspace()
+const dataDir = join(workspace.path, 'server')
+const settings = { argon2: QUICK['argon2'] }
+const server = await startServer({ workspace, dataDir, command: 'up', settings, logLevel: 'silent' })
+after(async () => {
+  await server.end('SIGTERM')
+  workspace[Symbol.dispose]()
+})
+const DAY_MS = 86_400_000
+const NO_RELAY = 'https://localhost:1'
+
+/** An API that answers every request with the given time. */
+async function startApi({ cert, key }: CertificateAndKey, date: Date): Promise<Disposable & { readonly url: string }> {
+  const api = createServer({ cert, key }, (_, response) => {
+    response.sendDate = false
+    response.writeHead(200, { date: date.toUTCString() }).end('{}')
+  }).listen(0, '127.0.0.1')
+  await once(api, 'listening')
+  const { port } = api.address() as AddressInfo
+  return { url: `https://localhost:${port}`, [Symbol.dispose]: () => void api.close() }
+}
+
+/** What `static doctor` finds, by check. */
+async function findings(person: Person, flags: string): Promise<Record<string, [ok: boolean | null, detail: string]>> {
+  const { stdout } = await person.shell(`static doctor --json ${flags}`)
+  const { checks } = JSON.parse(stdout) as { checks: { check: string; ok: boolean | null; detail: string }[] }
+  return Object.fromEntries(checks.map(({ check, ok, detail }) => [check, [ok, detail]]))
+}
+
+void test('a suspended account is named as such, and signing in again is not suggested', async () => {
+  const sue = new Person(workspace, 'sue', whereabouts(workspace, server))
+  const { stdout: signedUp } = await sue.shell(
+    `echo 'a long enough password' | static signup --json --password-stdin --email sue@example.com --api-url $API --ca $CA`,
+  )
+  const { id } = JSON.parse(signedUp) as { id: string }
+  const suspended = await sue.shell(`static admin suspend ${id} --yes --data-dir ${dataDir}`)
+  assert.equal(suspended.code, 0, suspended.stderr)
+  const { stdout } = await sue.shell('static doctor --relay $RELAY | grep -v "^ok"')
+  assert.equal(
+    stdout,
+    'fix   API key      The account is suspended. Ask the operator of the service why it was suspended.\n',
+  )
+})
+
+void test('an expired certificate is told from a wrong clock', async () => {
+  const past = new Date(Date.now() - 30 * DAY_MS)
+  const authority = await newAuthority(() => past)
+  const pair = await authority.issue(['localhost'], { days: 10 })
+  const ca = join(workspace.path, 'expiring-ca.pem')
+  writeFileSync(ca, authority.cert)
+  const ken = new Person(workspace, 'ken', { STATIC_API_KEY: `sk_live_${'a'.repeat(43)}` })
+  const end = new Date(past.getTime() + 10 * DAY_MS).toISOString().slice(0, 10)
+  {
+    using api = await startApi(pair, new Date())
+    const found = await findings(ken, `--api-url ${api.url} --ca ${ca} --relay ${NO_RELAY}`)
+    const what = `The certificate of ${api.url} expired on ${end}. Renew it; \`static up\` renews its own when restarted.`
+    assert.deepEqual(found['certificate'], [false, what])
+    assert.deepEqual(found['clock'], [true, 'in sync with the API'])
+    for (const check of ['ports', 'API', 'API key'])
+      assert.deepEqual(found[check], [null, 'not checked: the certificate of the API is refused'], check)
+  }
+  using api = await startApi(pair, past)
+  const found = await findings(ken, `--api-url ${api.url} --ca ${ca} --relay ${NO_RELAY}`)
+  const what = `The certificate of ${api.url} expired on ${end}. By the clock of the API it is valid: set the clock of this machine.`
+  assert.deepEqual(found['certificate'], [false, what])
+  assert.match(found['clock']?.[1] ?? '', /^The clock of this machine is 2592\d{3} s ahead of the API\. Set it/)
+})
+
+void test('a clock that differs from the API is named, also while the certificate is valid', async () => {
+  const { authority, certificate } = await certificates()
+  using api = await startApi(certificate, new Date(Date.now() + 3_600_000))
+  const lee = new Person(workspace, 'lee')
+  const found = await findings(lee, `--api-url ${api.url} --ca ${authority.path} --relay ${NO_RELAY}`)
+  assert.match(found['clock']?.[1] ?? '', /^The clock of this machine is 3\d{3} s behind the API\. Set it/)
+  assert.equal(found['certificate']?.[0], true)
+})
+
+void test('what cannot be checked is skipped, not ok', async () => {
+  const may = new Person(workspace, 'may', { STATIC_API_KEY: `sk_live_${'a'.repeat(43)}` })
+  const { stdout, code } = await may.shell(
+    `static doctor --api-url https://localhost:1 --relay ${NO_RELAY} | grep ^skip`,
+  )
+  assert.equal(code, 0)
+  const checks = stdout
+    .trim()
+    .split('\n')
+    .map((line) => line.split(/ {2,}/)[1])
+  assert.deepEqual(checks, ['clock', 'certificate', 'API key'])
+})
