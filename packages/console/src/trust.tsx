@@ -24,15 +24,12 @@ export function Trust(): JSX.Element {
           already use the authority’s file, so they need nothing.
         </p>
         <p>
-          Skipping the warning is safe only if browser and server are on the same machine. From another machine, anyone
-          in between could read your password: import the file <code>ca.pem</code> first. <code>static up</code> prints
-          where it is. Get it from the operator, over a channel that you trust, and compare its fingerprint:
+          Skip the warning only if browser and server are on the same machine. From another machine, anyone in between
+          could read your password: import the file <code>ca.pem</code> first. <code>static up</code> prints where it
+          is. Get it from the operator, over a channel that you trust, and compare its fingerprint:
         </p>
         <Copy text={FINGERPRINT} what="fingerprint command" />
-        <p>
-          The authority can sign only for the names given at the first start, so importing it does not let it
-          impersonate other sites.
-        </p>
+        <p>The authority’s certificate is limited to the names given at the first start of the server.</p>
       </section>
       <section class="card">
         <h2>Firefox</h2>
