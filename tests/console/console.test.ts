@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import type { Browser, Page } from 'playwright-core'
 import type { Lease } from '@static/protocol'
+import { StaticClient } from '@static/sdk'
 import { quietPort } from '@static/testkit/ports'
 import { type Client, makeClient } from '@static/testkit/server/client'
 import { findBarriers, launchBrowser, visit, type Visitor } from '../support/console.ts'
@@ -56,6 +57,8 @@ async function enter(options: Parameters<typeof visit>[2] = {}): Promise<Visitor
   return { ...visitor, email, key: first.key }
 }
 
+const copied = (page: Page): Promise<string> => page.evaluate(() => (globalThis as any).navigator.clipboard.readText())
+
 /** Creates a key and gives the text of its dialog. */
 async function createKey(page: Page, name: string): Promise<string> {
   await page.getByLabel('Name').fill(name)
@@ -85,10 +88,18 @@ test('a person signs up, copies the first key, which works and is never shown ag
   // What is shown once does not go by accident.
   await page.getByRole('dialog', { name: 'Your key “default”' }).waitFor()
   await page.keyboard.press('Escape')
-  await button(page, 'Copy').click()
-  await page.getByText('Key copied.').waitFor()
-  const key = await page.evaluate(() => (globalThis as any).navigator.clipboard.readText())
+  await button(page, 'Copy key').click()
+  await page.getByText('Copied.').waitFor()
+  const key = await copied(page)
   await client.json(200, { path: '/v1/keys', key })
+  // How to use it, without the key in a command line.
+  await button(page, 'Copy commands').click()
+  const lines = (await copied(page)).split('\n')
+  assert.deepEqual(lines, [
+    `static login --with-key --api-url ${server.url}`,
+    'static channel create acme/support/routing',
+    'static channel listen acme/support/routing',
+  ])
   await button(page, 'I have saved it').click()
   await page.getByRole('row', { name: /default/ }).waitFor()
   assert.ok(!(await page.content()).includes(key))
@@ -164,10 +175,11 @@ test('usage shows this month against the limit, and each day in a table', async 
   assert.match(await page.getByRole('figure').innerText(), /^321 in the last 30 days, most on \d+ \w+ \(321\)\./)
   assert.equal(await page.locator('svg rect').count(), 30)
   await page.getByText('Show the numbers').click()
-  const rows = page.getByRole('table').getByRole('row')
+  const rows = page.getByRole('figure').locator('..').getByRole('row')
   assert.equal(await rows.count(), 31)
   assert.equal(await rows.filter({ hasText: /321$/ }).count(), 1)
   assert.match(await page.locator('dl').innerText(), /Token exchanges\s+1\b/)
+  assert.match(await page.getByRole('row', { name: /^default/ }).innerText(), /^default\s+1\s+just now$/)
 })
 
 test('a wrong password, and too many of them, are reported in one sentence', async () => {
@@ -204,6 +216,81 @@ test('a new password keeps this session and ends the others, which say so', asyn
   await elsewhere.page.getByRole('link', { name: 'Usage' }).click()
   await elsewhere.page.getByText('Your session has ended. Sign in again.').waitFor()
   await heading(elsewhere.page, 'Sign in').waitFor()
+})
+
+test('a person sees where they are signed in, and signs out there', async () => {
+  await using visitor = await enter()
+  const { page, email } = visitor
+  await using phone = await visit(browser, server.url, {
+    userAgent: 'Mozilla/5.0 (iPhone; CPU iPhone OS 19_0 like Mac OS X) Version/19.0 Safari/605.1',
+  })
+  await using library = await visit(browser, server.url)
+  for (const other of [phone.page, library.page]) {
+    await signIn(other, email)
+    await heading(other, 'Keys').waitFor()
+  }
+  await page.getByRole('link', { name: 'Account' }).click()
+  const row = (name: RegExp): ReturnType<Page['getByRole']> => page.getByRole('row', { name })
+  assert.match(await row(/this one/).innerText(), /^Chrome on Linux this one\s+just now\s+now/)
+  await row(/Safari on iOS/)
+    .getByRole('button')
+    .click()
+  await page.getByText('Session ended.').waitFor()
+  await row(/Safari on iOS/).waitFor({ state: 'detached' })
+  await phone.page.getByRole('link', { name: 'Usage' }).click()
+  await phone.page.getByText('Your session has ended. Sign in again.').waitFor()
+  await button(page, 'Sign out all others').click()
+  await page.getByText('Ended 1 other session.').waitFor()
+  await library.page.getByRole('link', { name: 'Usage' }).click()
+  await library.page.getByText('Your session has ended. Sign in again.').waitFor()
+  assert.equal(await button(page, 'Sign out all others').count(), 0)
+  await page.getByRole('link', { name: 'Activity' }).click()
+  await page.getByRole('row', { name: /Session ended 2 times you/ }).waitFor()
+})
+
+test('a person sees the channels and agents of the own account, as they are now, and nobody else does', async () => {
+  await using visitor = await enter()
+  const { page, key } = visitor
+  const endpoint = `quic://localhost:${server.relay.quicPort}`
+  const account = { endpoint, apiUrl: server.url, apiKey: key, ca }
+  const connect = (identity: string): Promise<StaticClient> =>
+    StaticClient.connect({ ...account, identity, dataDir: workspace.directory(identity) })
+  await page.getByRole('link', { name: 'Channels' }).click()
+  await page.getByText('No channels yet.').waitFor()
+  await button(page, 'Copy commands').waitFor()
+
+  await using alice = await connect('alice')
+  const bob = await connect('bob')
+  const channel = await alice.createChannel('acme/support/routing')
+  await bob.joinChannel(channel.name, await channel.addMember(await bob.generateKeyPackage()))
+  await bob.close()
+  for (let n = 0; n < 3; n++) await channel.send('hello')
+  const row = page.getByRole('row', { name: /^acme\/support\/routing alice 2 .* kB bob \(\d+\)$/ })
+  await row.waitFor()
+  await page.getByRole('row', { name: /^alice [0-9a-f]{12}… connected$/ }).waitFor()
+  await page.getByRole('row', { name: /^bob [0-9a-f]{12}… just now$/ }).waitFor()
+  assert.deepEqual(await findBarriers(page), [])
+
+  await using other = await enter({ dark: true, width: 360 })
+  await other.page.getByRole('link', { name: 'Channels' }).click()
+  await other.page.getByText('No channels yet.').waitFor()
+  assert.deepEqual(await findBarriers(other.page), [])
+  assert.ok(await other.page.evaluate('document.documentElement.scrollWidth <= innerWidth'))
+})
+
+test('/ leads to the console, which explains how to trust its certificate', async () => {
+  await using visitor = await visit(browser, server.url, { width: 360 })
+  const { page } = visitor
+  await page.goto(server.url)
+  await heading(page, 'Sign in').waitFor()
+  assert.equal(page.url(), `${server.url}/console`)
+  await page.getByRole('link', { name: 'Browser warning?' }).click()
+  await heading(page, 'Browser warnings').waitFor()
+  await page.getByText('View Certificates').waitFor()
+  assert.deepEqual(await findBarriers(page), [])
+  assert.ok(await page.evaluate('document.documentElement.scrollWidth <= innerWidth'))
+  await page.getByRole('link', { name: 'Static', exact: true }).click()
+  await heading(page, 'Sign in').waitFor()
 })
 
 test('signing out in one tab signs out the other', async () => {
@@ -256,7 +343,7 @@ test('everything works with the keyboard, and the focus is where one expects it'
   await page.keyboard.type('by hand')
   await page.keyboard.press('Enter')
   await page.getByRole('dialog').waitFor()
-  assert.equal(await focused(), 'Copy')
+  assert.equal(await focused(), 'Copy key')
   await page.keyboard.press('Tab')
   await page.keyboard.press('Enter')
   const revoke = button(page, /Revoke by hand/)
@@ -323,11 +410,16 @@ test('while the API is down the page says so, and continues when it is back', as
   await server.end('SIGTERM')
   await page.getByRole('link', { name: 'Usage' }).click()
   const words = page.getByText('The API cannot be reached. Check that it is running, then try again.')
-  await words.waitFor()
-  await button(page, 'Try again').click()
-  await words.waitFor()
+  await words.first().waitFor()
+  // The page must not say at its foot that the API is ready.
+  await page.getByText('API: unreachable').waitFor()
+  assert.equal(await page.getByText('API: ready').count(), 0)
+  await button(page, 'Try again').first().click()
+  await words.first().waitFor()
   server = await start()
-  await button(page, 'Try again').click()
+  await button(page, 'Try again').first().click()
   await page.getByText('0 of 100,000').waitFor()
-  await words.waitFor({ state: 'detached' })
+  // One success is enough for the whole page.
+  await words.first().waitFor({ state: 'detached' })
+  await page.getByText('API: ready').waitFor()
 })

@@ -22,7 +22,7 @@ export interface Visitor extends AsyncDisposable {
 export async function visit(
   browser: Browser,
   url: string,
-  options: { readonly width?: number; readonly dark?: boolean } = {},
+  options: { readonly width?: number; readonly dark?: boolean; readonly userAgent?: string } = {},
 ): Promise<Visitor> {
   const context = await browser.newContext({
     // No browser trusts the authority of the tests.
@@ -30,6 +30,7 @@ export async function visit(
     viewport: { width: options.width ?? 1100, height: 800 },
     colorScheme: options.dark ? 'dark' : 'light',
     locale: 'en-GB',
+    ...(options.userAgent === undefined ? {} : { userAgent: options.userAgent }),
     timezoneId: 'UTC',
     permissions: ['clipboard-read', 'clipboard-write'],
   })

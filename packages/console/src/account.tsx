@@ -1,5 +1,5 @@
-/** The account view: details, change the password, close the account. */
-import type { Account as AccountAnswer } from '@static/protocol'
+/** The account view: details, sessions, change the password, close the account. */
+import type { Account as AccountAnswer, ListedSession } from '@static/protocol'
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { ApiError, call } from './api.ts'
@@ -7,13 +7,16 @@ import { Dialog } from './dialog.tsx'
 import { Field, Form } from './form.tsx'
 import { longDay } from './format.ts'
 import { Cancel } from './keys.tsx'
-import { useSession } from './session.ts'
+import { useLoaded, useSession } from './session.ts'
+import { Sessions } from './sessions.tsx'
 
 export function Account(): JSX.Element {
+  const sessions = useLoaded<{ readonly sessions: readonly ListedSession[] }>('/v1/sessions')
   return (
     <>
       <About />
-      <ChangePassword />
+      <Sessions loaded={sessions} />
+      <ChangePassword onChanged={sessions.reload} />
       <CloseAccount />
     </>
   )
@@ -46,7 +49,7 @@ function About(): JSX.Element {
   )
 }
 
-function ChangePassword(): JSX.Element {
+function ChangePassword({ onChanged }: { onChanged: () => Promise<void> }): JSX.Element {
   const { account, say, end } = useSession()
   const changePassword = async (
     { current, next }: Readonly<Record<string, string>>,
@@ -62,6 +65,7 @@ function ChangePassword(): JSX.Element {
       return
     }
     say('Password changed. All other sessions have ended.')
+    await onChanged()
   }
 
   return (

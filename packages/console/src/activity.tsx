@@ -4,7 +4,7 @@ import type { JSX } from 'preact'
 import { useCallback, useEffect, useState } from 'preact/hooks'
 import { Problem } from './form.tsx'
 import { Time } from './keys.tsx'
-import { useCall } from './session.ts'
+import { useCall, useRecovery } from './session.ts'
 
 const EVENTS: Readonly<Record<AuditedEvent['event'], string>> = {
   account_created: 'Account created',
@@ -42,7 +42,9 @@ export function Activity(): JSX.Element {
     },
     [ask],
   )
-  useEffect(() => void load(undefined), [load])
+  const restart = useCallback(() => load(undefined), [load])
+  useEffect(() => void restart(), [restart])
+  useRecovery(restart)
 
   return (
     <section class="card">

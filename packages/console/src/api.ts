@@ -14,6 +14,22 @@ export class ApiError extends Error {
   }
 }
 
+/** Whether the last call reached the API, and who wants to know when that changes. */
+let reached = true
+const listeners = new Set<(reached: boolean) => void>()
+
+/** Calls `listener` when the API becomes unreachable or reachable again. Returns how to stop that. */
+export function onReachability(listener: (reached: boolean) => void): () => void {
+  listeners.add(listener)
+  return () => void listeners.delete(listener)
+}
+
+function note(now: boolean): void {
+  if (now === reached) return
+  reached = now
+  for (const listener of listeners) listener(now)
+}
+
 /** Calls the API. Throws an `ApiError` whose message can be shown to the user. */
 export async function call<Answer>(method: string, path: string, body?: unknown): Promise<Answer> {
   let response: Response
@@ -29,9 +45,10 @@ export async function call<Answer>(method: string, path: string, body?: unknown)
     throw unreachable()
   }
   const answer = parse(text)
-  if (response.ok) return answer as Answer
   // A proxy in front of the API may respond in its place.
-  if (answer === undefined || !('code' in answer)) throw unreachable()
+  if (!response.ok && (answer === undefined || !('code' in answer))) throw unreachable()
+  note(true)
+  if (response.ok || answer === undefined) return answer as Answer
   throw new ApiError(answer.code, sentence(answer, Number(response.headers.get('retry-after'))))
 }
 
@@ -49,6 +66,7 @@ function parse(text: string): Problem | undefined {
 }
 
 function unreachable(): ApiError {
+  note(false)
   return new ApiError('unreachable', 'The API cannot be reached. Check that it is running, then try again.')
 }
 

@@ -4,14 +4,16 @@ import type { JSX, RefObject } from 'preact'
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { Account } from './account.tsx'
 import { Activity } from './activity.tsx'
+import { Channels } from './channels.tsx'
 import { ApiError, call, messageOf } from './api.ts'
 import { Problem } from './form.tsx'
 import { Health } from './health.tsx'
 import { Keys } from './keys.tsx'
 import { NewKey } from './new-key.tsx'
-import { type SecretKey, type Session, SessionContext } from './session.ts'
+import { type SecretKey, type Session, SessionContext, useRecovery } from './session.ts'
 import { SetPassword } from './set-password.tsx'
 import { SignIn } from './sign-in.tsx'
+import { Trust } from './trust.tsx'
 import { Usage } from './usage.tsx'
 import { enterView, usePlace, type View, VIEWS } from './view.ts'
 
@@ -19,6 +21,9 @@ type Who =
   | { readonly is: 'unknown'; readonly error?: unknown }
   | { readonly is: 'out'; readonly note: string }
   | { readonly is: 'in'; readonly account: AccountAnswer }
+
+/** Views that everyone can open; they have no navigation. */
+const PUBLIC: ReadonlySet<string> = new Set(['set-password', 'trust'])
 
 /** How long a result stays visible. */
 const RESULT_MS = 8000
@@ -39,6 +44,8 @@ export function App(): JSX.Element {
     }
   }, [])
   useEffect(() => void look(), [look])
+  const isUnknown = who.is === 'unknown'
+  useRecovery(useCallback(async () => void (isUnknown && (await look())), [isUnknown, look]))
   useEffect(() => {
     const timer = setTimeout(() => say(''), RESULT_MS)
     return () => clearTimeout(timer)
@@ -76,10 +83,12 @@ export function App(): JSX.Element {
   return (
     <SessionContext.Provider value={session}>
       <SkipLink main={main} />
-      <Header view={view === 'set-password' ? undefined : account && viewOf(view)} onSignOut={signOut} />
+      <Header view={PUBLIC.has(view) ? undefined : account && viewOf(view)} onSignOut={signOut} />
       <main ref={main} id="main" tabIndex={-1}>
         {view === 'set-password' ? (
           <SetPassword token={token} onSignedIn={enter} onSet={signInAgain} />
+        ) : view === 'trust' ? (
+          <Trust />
         ) : (
           <>
             {who.is === 'unknown' && who.error !== undefined && <Problem error={who.error} retry={look} />}
@@ -98,7 +107,10 @@ export function App(): JSX.Element {
       </main>
       <footer>
         <Health />
-        <a href="/docs">API reference</a>
+        <span class="links">
+          <a href="#/trust">Browser warning?</a>
+          <a href="/docs">API reference</a>
+        </span>
       </footer>
       <p class="result" role="status">
         {result}
@@ -156,6 +168,7 @@ function viewOf(name: string): View {
 
 const SHOWN: Readonly<Record<View, JSX.Element>> = {
   keys: <Keys />,
+  channels: <Channels />,
   usage: <Usage />,
   activity: <Activity />,
   account: <Account />,

@@ -17,6 +17,16 @@ export function count(value: number): string {
   return number.format(value)
 }
 
+const SIZES = ['kB', 'MB', 'GB', 'TB'] as const
+const size = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 })
+
+/** 512 bytes, 1.5 kB */
+export function bytes(value: number): string {
+  if (value < 1000) return value === 1 ? '1 byte' : `${value} bytes`
+  const step = Math.min(SIZES.length, Math.floor(Math.log10(value) / 3))
+  return `${size.format(value / 1000 ** step)} ${SIZES[step - 1] ?? ''}`
+}
+
 /** 3 Nov */
 export function shortDay(iso: string): string {
   return day.format(new Date(iso))

@@ -2,7 +2,7 @@
 import type { Readiness } from '@static/protocol'
 import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
-import { ApiError, call } from './api.ts'
+import { ApiError, call, onReachability } from './api.ts'
 
 const EVERY_MS = 30_000
 
@@ -14,10 +14,13 @@ export function Health(): JSX.Element {
       if (document.visibilityState === 'visible') setLights(await ask())
     }
     void look()
+    // What the rest of the page has just found out must not contradict this.
+    const stop = onReachability((reached) => (reached ? void look() : setLights(UNREACHABLE)))
     const timer = setInterval(() => void look(), EVERY_MS)
     const onVisible = (): void => void look()
     document.addEventListener('visibilitychange', onVisible)
     return () => {
+      stop()
       clearInterval(timer)
       document.removeEventListener('visibilitychange', onVisible)
     }
@@ -40,6 +43,8 @@ interface Light {
   readonly good: boolean | undefined
 }
 
+const UNREACHABLE: readonly Light[] = [{ name: 'API', state: 'unreachable', good: false }]
+
 async function ask(): Promise<readonly Light[]> {
   try {
     const { relay } = await call<Readiness>('GET', '/health/ready')
@@ -51,6 +56,6 @@ async function ask(): Promise<readonly Light[]> {
     ]
   } catch (error) {
     const answered = error instanceof ApiError && error.code !== 'unreachable'
-    return [{ name: 'API', state: answered ? 'not ready' : 'unreachable', good: false }]
+    return answered ? [{ name: 'API', state: 'not ready', good: false }] : UNREACHABLE
   }
 }

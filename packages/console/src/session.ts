@@ -2,7 +2,7 @@
 import type { Account } from '@static/protocol'
 import { type Context, createContext } from 'preact'
 import { useCallback, useContext, useEffect, useState } from 'preact/hooks'
-import { ApiError, call } from './api.ts'
+import { ApiError, call, onReachability } from './api.ts'
 
 /** A secret that is shown once. */
 export interface SecretKey {
@@ -45,6 +45,11 @@ export function useCall(): typeof call {
   )
 }
 
+/** Calls `again` when the API is reachable again: an error must not stay on the page when there is none any more. */
+export function useRecovery(again: () => Promise<void>): void {
+  useEffect(() => onReachability((reached) => void (reached && again())), [again])
+}
+
 /** Data of a view: loaded when the view is shown, and again with `reload`. */
 export interface Loaded<Answer> {
   readonly data: Answer | undefined
@@ -65,5 +70,6 @@ export function useLoaded<Answer>(path: string): Loaded<Answer> {
     }
   }, [ask, path])
   useEffect(() => void reload(), [reload])
+  useRecovery(reload)
   return { data: state.data, error: state.error, reload }
 }

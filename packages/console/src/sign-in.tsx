@@ -75,6 +75,9 @@ export function SignIn({ isNew, invite, note, show, onSignedIn }: SignInProps): 
           )}
         </Form>
       )}
+      {!isNew && (
+        <p class="hint">Forgot your password? The operator of this server can give you a link that sets a new one.</p>
+      )}
       {(isNew || mode !== 'closed') && (
         <p class="aside">
           {isNew ? 'Already have an account? ' : 'New here? '}

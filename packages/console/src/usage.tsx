@@ -1,9 +1,10 @@
 /** The usage view. */
-import type { Usage as UsageAnswer } from '@static/protocol'
+import type { ListedKey, Usage as UsageAnswer } from '@static/protocol'
 import type { JSX } from 'preact'
 import { Chart } from './chart.tsx'
 import { Problem } from './form.tsx'
 import { count, longDay } from './format.ts'
+import { Time } from './keys.tsx'
 import { useLoaded } from './session.ts'
 
 export function Usage(): JSX.Element {
@@ -14,7 +15,48 @@ export function Usage(): JSX.Element {
       {data === undefined && error === undefined && <p class="quiet">Loading…</p>}
       {data && <Month usage={data} />}
       {data && <Chart days={data.daily} />}
+      <ByKey />
     </>
+  )
+}
+
+/** What each key was used for. */
+function ByKey(): JSX.Element {
+  const { data, error, reload } = useLoaded<{ keys: readonly ListedKey[] }>('/v1/keys')
+  return (
+    <section class="card">
+      <h2>By key</h2>
+      {error !== undefined && <Problem error={error} retry={reload} />}
+      {data?.keys.length === 0 && <p class="quiet">No active keys.</p>}
+      {data && data.keys.length > 0 && (
+        <table class="blocks">
+          <thead>
+            <tr>
+              <th scope="col">Key</th>
+              <th scope="col">Token exchanges this month</th>
+              <th scope="col">Last used</th>
+            </tr>
+          </thead>
+          <tbody>
+            {data.keys.map((key) => (
+              <tr key={key.id}>
+                <th scope="row">
+                  {key.name} {key.mode === 'test' && <span class="badge">test</span>}
+                </th>
+                <td data-label="Exchanges">{count(key.token_exchanges)}</td>
+                <td data-label="Last used">
+                  {key.last_used_at === null ? <span class="quiet">never</span> : <Time iso={key.last_used_at} />}
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+      <p class="hint">
+        An agent exchanges its key for a token when it starts and about every hour. Messages are counted for the account
+        as a whole: tokens do not tell the relay which key they came from.
+      </p>
+    </section>
   )
 }
 
@@ -49,7 +91,7 @@ function Month({ usage }: { usage: UsageAnswer }): JSX.Element {
       </dl>
       <p class="hint">
         Live keys on the plan “{usage.plan}”. A message counts once, however many members read it; test keys are counted
-        separately. The numbers update within seconds.
+        separately. Relays report what they have used every half minute.
       </p>
     </section>
   )

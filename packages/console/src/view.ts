@@ -2,7 +2,13 @@
 import { useEffect, useState } from 'preact/hooks'
 
 /** The views of a signed-in user, in the order of the navigation. */
-export const VIEWS = { keys: 'Keys', usage: 'Usage', activity: 'Activity', account: 'Account' } as const
+export const VIEWS = {
+  keys: 'Keys',
+  channels: 'Channels',
+  usage: 'Usage',
+  activity: 'Activity',
+  account: 'Account',
+} as const
 export type View = keyof typeof VIEWS
 
 /** A view, and the one-time token that the operator's link brought with it. */

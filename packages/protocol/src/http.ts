@@ -178,7 +178,7 @@ export interface OverviewChannel {
   readonly owner: string
   /** How many members there are. */
   readonly members: number
-  /** What the relay keeps of the channel until all members have fetched it. */
+  /** The size of the log that the relay keeps until all members have fetched it; 0 if they have. */
   readonly waiting_bytes: number
   /** The members furthest behind, first. */
   readonly behind: readonly OverviewMember[]

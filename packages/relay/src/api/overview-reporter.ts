@@ -62,7 +62,7 @@ export class OverviewReporter {
       relay: relay.name,
       since: relay.since,
       total_channels: total,
-      channels: channels.map(({ bytes, ...channel }) => ({ ...channel, waiting_bytes: bytes })),
+      channels: channels.map(({ waitingBytes, ...channel }) => ({ ...channel, waiting_bytes: waitingBytes })),
       agents: agentsOf(account, agents),
     }
   }

@@ -42,7 +42,7 @@ export class Presence {
 
   /** The agents of an account, the one last seen first. */
   of(account: string): readonly SeenAgent[] {
-    return [...(this.#accounts.get(account)?.values() ?? [])].reverse()
+    return [...(this.#accounts.get(account)?.values() ?? [])].toReversed()
   }
 
   #put(seen: SeenAgent): void {

@@ -90,7 +90,8 @@ export interface OwnedChannel {
   readonly name: string
   readonly mode: Mode
   readonly owner: AgentId
-  readonly bytes: number
+  /** The size of the log, as long as a member has not fetched all of it. */
+  readonly waitingBytes: number
   /** The size of the roster. */
   readonly members: number
   /** The members furthest behind, first. */

@@ -30,8 +30,9 @@ forEachEngine((open) => {
       ],
     )
     const [first] = channels
-    assert.ok((first?.bytes ?? 0) > 3000)
+    assert.ok((first?.waitingBytes ?? 0) > 3000)
     const { cursor } = await world.stand('carol')
+    assert.equal(channels[1]?.waitingBytes, 0, 'nobody is behind')
     assert.deepEqual(first?.behind[0], { agent: agentId('carol'), waiting: lastIndex - cursor.index })
     assert.deepEqual(
       first?.behind.slice(1).map(({ waiting }) => waiting),

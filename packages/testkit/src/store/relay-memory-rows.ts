@@ -88,8 +88,9 @@ export class MemoryRows implements Rows {
   owned(account: string, limit: number): { readonly total: number; readonly channels: readonly Owned[] } {
     const all = this.#all()
       .filter((channel) => channel.account.id === account)
-      .map(({ number, id, name, owner, bytes, last, account: { mode } }) => {
-        return { number, id, name, owner, bytes, mode, lastIndex: last.index }
+      .map(({ number, id, name, owner, senders, last, account: { mode } }) => {
+        const logBytes = [...senders.values()].reduce((sum, { bytes }) => sum + bytes, 0)
+        return { number, id, name, owner, logBytes, mode, lastIndex: last.index }
       })
       .sort((one, other) => (`${one.mode} ${one.name}` < `${other.mode} ${other.name}` ? -1 : 1))
     return { total: all.length, channels: all.slice(0, limit) }

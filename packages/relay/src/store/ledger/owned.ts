@@ -11,11 +11,13 @@ export function owned(
   return {
     total,
     channels: channels.map((channel): OwnedChannel => {
-      const { id, name, mode, owner, bytes, lastIndex } = channel
+      const { id, name, mode, owner, logBytes, lastIndex } = channel
       const { count, members } = rows.furthestBehind(channel, Math.min(left, maxMembersPerChannel))
       left -= members.length
       const behind = members.map(({ agent, cursor }) => ({ agent, waiting: Math.max(0, lastIndex - cursor) }))
-      return { id, name, mode, owner, bytes, members: count, behind }
+      // What all have fetched is deleted a little later.
+      const waitingBytes = behind[0]?.waiting === 0 ? 0 : logBytes
+      return { id, name, mode, owner, waitingBytes, members: count, behind }
     }),
   }
 }

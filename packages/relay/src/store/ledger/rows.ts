@@ -61,9 +61,11 @@ export interface Glance {
 }
 
 /** The fields of a channel that its owner's account may see. */
-export type Owned = Pick<ChannelFields, 'number' | 'id' | 'name' | 'owner' | 'bytes'> & {
+export type Owned = Pick<ChannelFields, 'number' | 'id' | 'name' | 'owner'> & {
   readonly mode: Mode
   readonly lastIndex: number
+  /** The size of its log. */
+  readonly logBytes: number
 }
 
 /** The size of a roster, and the cursors of those of it that are furthest behind. */

@@ -49,7 +49,7 @@ type OwnedRow = [
   mode: Mode,
   owner: Uint8Array,
   lastIndex: number,
-  bytes: number,
+  logBytes: number,
 ]
 
 /** The rows of an open database. */
@@ -128,8 +128,8 @@ export class SqliteRows implements Rows {
     this.flush()
     const [total] = this.#statements.countOwned.get(account) as unknown as [number]
     const rows = this.#statements.ownedChannels.all(account, limit) as unknown as OwnedRow[]
-    const channels = rows.map(([number, id, name, mode, owner, lastIndex, bytes]) => {
-      return { number, id: toHex(id), name, mode, owner: toHex(owner), lastIndex, bytes }
+    const channels = rows.map(([number, id, name, mode, owner, lastIndex, logBytes]) => {
+      return { number, id: toHex(id), name, mode, owner: toHex(owner), lastIndex, logBytes }
     })
     return { total, channels }
   }

@@ -26,8 +26,9 @@ const SQL = {
     + (SELECT coalesce(sum(bytes), 0) FROM dropped WHERE account = ? AND mode = ?)`,
   named: 'SELECT id FROM channels WHERE account = ? AND mode = ? AND name = ?',
   countChannels: 'SELECT count(*) FROM channels WHERE account = ? AND mode = ?',
-  ownedChannels: `SELECT number, id, name, mode, owner, last_index, bytes FROM channels
-    WHERE account = ? ORDER BY mode, name LIMIT ?`,
+  ownedChannels: `SELECT number, id, name, mode, owner, last_index,
+      (SELECT coalesce(sum(bytes), 0) FROM senders WHERE channel = number)
+    FROM channels WHERE account = ? ORDER BY mode, name LIMIT ?`,
   countOwned: 'SELECT count(*) FROM channels WHERE account = ?',
   furthestBehind: `SELECT agent, cursor_index FROM members
     WHERE channel = ? AND ended_index IS NULL AND welcomed = 1 ORDER BY cursor_index, agent LIMIT ?`,
