@@ -17,14 +17,16 @@ A task that waits in a call can be cancelled at any time. What it called may sti
 encrypted yet is not sent any more, and a message that has not been returned stays unsettled for the next reader.
 """
 
-from .channel import Channel, PoisonMessages
-from .client import JoinOffer, StaticClient
+from .channel import Channel, PoisonMessages, Reading
+from .client import JoinOffer, Listening, StaticClient
 from .manager import StaticChannelManager
 
 __all__ = [
     "Channel",
     "JoinOffer",
+    "Listening",
     "PoisonMessages",
+    "Reading",
     "StaticChannelManager",
     "StaticClient",
 ]

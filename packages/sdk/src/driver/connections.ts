@@ -69,7 +69,9 @@ class Connection {
 
   async #close(): Promise<void> {
     // Also after a failure the agent has let go of its directory.
-    await this.#driver.close().catch((error: unknown) => console.error('The client could not be closed in order.', error))
+    await this.#driver
+      .close()
+      .catch((error: unknown) => console.error('The client could not be closed in order.', error))
     await new Promise<void>((resolve) => this.#stream.end(() => resolve()))
     // The program may not have ended its side.
     this.#stream.destroy()
