@@ -56,8 +56,8 @@ def page() -> str:
     check_complete()
     sections = [
         "## Options\n",
-        "The arguments of `StaticClient` and `StaticChannelManager`, also in `static_sdk.aio`. An argument that is None",
-        "comes from its environment variable, then from the per-user file.\n",
+        "The arguments of `StaticClient` and `StaticChannelManager`, also in `static_sdk.aio`. An argument that is",
+        "None comes from its environment variable, then from the per-user file.\n",
         *options(),
         *(line for name in MAIN for line in described(name, getattr(static_sdk, name))),
         *(line for name in VALUES for line in described(name, getattr(static_sdk, name))),
@@ -93,8 +93,8 @@ def options() -> Iterator[str]:
     yield "| option | default | meaning |"
     yield "|---|---|---|"
     for parameter in parameters_of(Configured.__init__):
-        kind = str(parameter.annotation)
-        yield f"| `{parameter.name}`: {cell(code(kind))} | `{parameter.default!r}` | {cell(meanings.pop(parameter.name))} |"
+        kind, meaning = cell(code(parameter.annotation)), cell(meanings.pop(parameter.name))
+        yield f"| `{parameter.name}`: {kind} | `{parameter.default!r}` | {meaning} |"
     if meanings:
         sys.exit(f"Options that do not exist: {', '.join(meanings)}")
     yield ""
@@ -216,7 +216,7 @@ def prose(doc: Optional[str], with_examples: bool = True) -> str:
     return re.sub(r"``(.+?)``", r"`\1`", text, flags=re.DOTALL)
 
 
-def code(text: str) -> str:
+def code(text: object) -> str:
     return f"`{unquoted(text)}`"
 
 

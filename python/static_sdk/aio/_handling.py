@@ -38,21 +38,24 @@ async def handle(
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    call = connection.begin_hearing("handle", hear, lambda: None, on=on, concurrency=concurrency, attempts=attempts)
-    try:
-        await call.wait()
-    except asyncio.CancelledError:
-        # In this order: the driver starts no other handler for the messages that are given back.
-        connection.cancel(call)
-        for task in tasks:
-            task.cancel()
-        await _all(tasks)
-        # Then the messages are back in their places for the next reader.
-        with contextlib.suppress(StaticError):
+    with inbox.handling():
+        call = connection.begin_hearing(
+            "handle", hear, lambda: None, on=on, concurrency=concurrency, attempts=attempts
+        )
+        try:
             await call.wait()
-        raise
-    finally:
-        await _all(tasks)
+        except asyncio.CancelledError:
+            # In this order: the driver starts no other handler for the messages that are given back.
+            connection.cancel(call)
+            for task in tasks:
+                task.cancel()
+            await _all(tasks)
+            # Then the messages are back in their places for the next reader.
+            with contextlib.suppress(StaticError):
+                await call.wait()
+            raise
+        finally:
+            await _all(tasks)
 
 
 def _report(connection: Connection, on: int, token: int, *errors: str) -> None:
