@@ -165,8 +165,12 @@ class AioTest(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(await waiting, [(b"1", True)])
         with self.assertRaises(asyncio.TimeoutError):
             await asyncio.wait_for(joined.messages().__anext__(), 0.01)
+        # Cancelled a moment later, it has already returned.
+        reading = asyncio.create_task(joined.messages().__anext__())
+        when_payload_arrives(joined, lambda: asyncio.get_running_loop().call_soon(reading.cancel))
         await channel.send(b"2")
-        self.assertEqual(await take(joined, 1), [(b"2", False)])
+        self.assertEqual(await reading, b"2")
+        self.assertEqual(await take(joined, 1), [(b"2", True)])
 
     async def test_a_cancelled_send_leaves_the_connection_in_order(self) -> None:
         channel, joined = await self.pair()
