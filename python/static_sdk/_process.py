@@ -53,7 +53,7 @@ class DriverProcess:
         try:
             # In its own session: a terminal sends Ctrl-C to the whole group, and the driver must shut down cleanly.
             return subprocess.Popen(
-                [*command, str(listener)],
+                [*command, str(listener), self._directory],
                 stdin=child_input,
                 stdout=subprocess.DEVNULL,
                 env=driver_environment(os.environ),

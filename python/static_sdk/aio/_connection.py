@@ -8,7 +8,7 @@ import socket
 import threading
 import weakref
 from collections import deque
-from typing import Any, Callable, Deque, Optional
+from typing import Any, Callable, Deque, Optional, cast
 
 from .. import _process
 from .._connection import Answer, BaseConnection
@@ -161,8 +161,8 @@ class Connection(BaseConnection[Call], asyncio.Protocol):
         return len(done) > 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Not checked: other event loops have their own classes.
+        self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         try:
