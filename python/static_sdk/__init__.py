@@ -9,8 +9,8 @@
 
 from ._options import KeyFile, Passphrase
 from ._values import ChannelMember, Envelope, IssuedInvite, PoisonMessage, Receipt
-from .channel import Channel, PoisonMessages
-from .client import JoinOffer, StaticClient
+from .channel import Channel, PoisonMessages, Reading
+from .client import JoinOffer, Listening, StaticClient
 from .errors import AuthError, ChannelError, MlsError, QuotaExceededError, StaticError, TransportError
 from .events import Event
 from .manager import StaticChannelManager
@@ -25,11 +25,13 @@ __all__ = [
     "IssuedInvite",
     "JoinOffer",
     "KeyFile",
+    "Listening",
     "MlsError",
     "Passphrase",
     "PoisonMessage",
     "PoisonMessages",
     "QuotaExceededError",
+    "Reading",
     "Receipt",
     "StaticChannelManager",
     "StaticClient",

@@ -21,13 +21,12 @@ def handle(
     """Calls the handler for each message until the channel ends, in this thread and ``concurrency - 1`` others."""
     jobs: "queue.SimpleQueue[Job]" = queue.SimpleQueue()
 
+    def hear(header: Mapping[str, Any], data: bytes) -> None:
+        jobs.put((header, data))
+
     def end() -> None:
         # Each worker passes it on.
         jobs.put(None)
-
-    call = connection.begin_hearing(
-        "handle", lambda header, data: jobs.put((header, data)), end, on=on, concurrency=concurrency, attempts=attempts
-    )
 
     def work() -> None:
         while True:
@@ -55,10 +54,12 @@ def handle(
                 connection.say("handled", on=on, token=token)
 
     others: List[threading.Thread] = []
-    for _ in range(concurrency - 1):
-        others.append(threading.Thread(target=work, name="static-handler", daemon=True))
-        others[-1].start()
-    work()
-    for thread in others:
-        thread.join()
+    with inbox.handling():
+        call = connection.begin_hearing("handle", hear, end, on=on, concurrency=concurrency, attempts=attempts)
+        for _ in range(concurrency - 1):
+            others.append(threading.Thread(target=work, name="static-handler", daemon=True))
+            others[-1].start()
+        work()
+        for thread in others:
+            thread.join()
     call.wait()

@@ -6,11 +6,12 @@ until ``settle`` is called, a payload is delivered again.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import time
 from collections import deque
-from typing import Any, Deque, List, Mapping, Optional, Protocol
+from typing import Any, Deque, Iterator, List, Mapping, Optional, Protocol
 
 from ._connection import LOOK_SECONDS, Connection
 from ._frames import encode_frame
@@ -47,16 +48,21 @@ class Inbox:
         self._last_taken = 0
         #: Payloads that were requested and have not arrived.
         self._asked = 0
-        #: Incremented by every ``stop``, to recognise answers to requests made before it.
+        #: Incremented by every ``stop`` and recall, to recognise answers to requests made before it.
         self._run = 0
+        #: The run of the last recall: payloads of earlier ones go back to the driver.
+        self._recalled = 0
+        self._stops = 0
+        #: Handlers that run on this channel, beside its readers.
+        self._handlers = 0
         self._is_over = False
         self._error: Optional[Mapping[str, Any]] = None
         connection.listen(on, self._hear, self.wake, self._close)
 
     @property
-    def run(self) -> int:
+    def stops(self) -> int:
         """The number of ``stop`` calls so far."""
-        return self._run
+        return self._stops
 
     @property
     def has_ready(self) -> bool:
@@ -109,12 +115,27 @@ class Inbox:
         header = {**arrival.header, "redelivered": True}
         self._returned.append(Arrival(arrival.token, header, arrival.payload, arrival.settlement))
 
+    @contextlib.contextmanager
+    def handling(self) -> Iterator[None]:
+        """While a handler runs: it gets what is read ahead and no reader waits for."""
+        self._connection.check()
+        with self._lock:
+            self._handlers += 1
+            self._recall()
+            self._wake()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._handlers -= 1
+
     def stop(self) -> None:
         """Stops all current readers. Buffered payloads stay for later readers."""
         if self._connection.is_over:
             return
         with self._lock:
             # Under one lock: a later request must not reach the driver before this one.
+            self._stops += 1
             self._run += 1
             self._asked = 0
             self._is_over = False
@@ -145,6 +166,19 @@ class Inbox:
                 returned.append(arrival)
         if returned:
             self._ready = deque(sorted([*returned, *self._ready], key=lambda arrival: arrival.token))
+
+    def _recall(self) -> None:
+        """Gives everything that no reader has taken back to the driver."""
+        self._take_back()
+        self._close()
+        self._run += 1
+        self._recalled = self._run
+        self._asked = 0
+        self._give_up([arrival.token for arrival in self._ready])
+        self._ready.clear()
+
+    def _give_up(self, tokens: List[int]) -> None:
+        self._connection.say("recall", on=self._on, tokens=tokens, before=self._recalled)
 
     def _close(self) -> None:
         """Tells the driver which payloads readers have seen: only those are marked as redelivered."""
@@ -180,7 +214,12 @@ class Inbox:
                 self._asked -= 1
             if header["event"] == "payload":
                 token = header["token"]
+                if header["run"] < self._recalled:
+                    self._give_up([token])
+                    return
                 self._ready.append(Arrival(token, header, data, Settlement(self, token)))
+                if self._handlers > 0 and not self._sleepers:
+                    self._recall()
             elif is_current:
                 self._is_over = True
                 self._error = header.get("error")

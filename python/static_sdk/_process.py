@@ -13,7 +13,6 @@ import socket
 import subprocess
 import tempfile
 import threading
-import weakref
 from collections import deque
 from typing import Deque, Dict, List, Optional, Sequence, Set, Tuple
 
@@ -54,7 +53,7 @@ class DriverProcess:
         try:
             # In its own session: a terminal sends Ctrl-C to the whole group, and the driver must shut down cleanly.
             return subprocess.Popen(
-                [*command, str(listener)],
+                [*command, str(listener), self._directory],
                 stdin=child_input,
                 stdout=subprocess.DEVNULL,
                 env=driver_environment(os.environ),
@@ -76,14 +75,18 @@ class DriverProcess:
 
     def exit_code(self) -> Optional[int]:
         """The exit code, negative for a signal; None while it runs."""
-        return self._process.poll()
+        code = self._process.poll()
+        if code is not None:
+            _running.discard(self)
+        return code
 
     def wait(self, seconds: float) -> Optional[int]:
         """Waits until it has exited. Returns the exit code; None if it still runs."""
         try:
-            return self._process.wait(seconds)
+            self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             return None
+        return self.exit_code()
 
     def wait_or_kill(self) -> None:
         """Waits until it has exited, and kills it if that takes too long."""
@@ -161,8 +164,8 @@ def dial(command: Sequence[str]) -> Tuple[Lease, socket.socket]:
 _lock = threading.Lock()
 #: The drivers that new clients use, by their commands.
 _current: Dict[Tuple[str, ...], DriverProcess] = {}
-#: All that were started and may still run.
-_running: "weakref.WeakSet[DriverProcess]" = weakref.WeakSet()
+#: All that were started and that nobody has seen exit.
+_running: Set[DriverProcess] = set()
 #: Leases that finalizers ended.
 _dropped: Deque[Lease] = deque()
 
@@ -170,6 +173,9 @@ _dropped: Deque[Lease] = deque()
 def _lease(command: Sequence[str]) -> Lease:
     key = tuple(command)
     with _lock:
+        # Reaps those whose clients were garbage-collected: nothing has waited for them.
+        for ended in list(_running):
+            ended.exit_code()
         driver = _current.get(key)
         if driver is None or driver.exit_code() is not None:
             driver = _current[key] = DriverProcess(command)

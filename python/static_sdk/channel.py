@@ -70,7 +70,7 @@ class Reading(Closing, Generic[Item]):
         self._channel = channel
         self._inbox = inbox
         self._item = item
-        self._run = inbox.run
+        self._stops = inbox.stops
         self._given: Optional[Arrival] = None
         self._left = False
 
@@ -90,7 +90,7 @@ class Reading(Closing, Generic[Item]):
 
     def is_over(self) -> bool:
         """Whether the iterator was closed, or its channel."""
-        return self._left or self._run != self._inbox.run
+        return self._left or self._stops != self._inbox.stops
 
     def close(self) -> None:
         """Ends the iterator, even for a thread that is waiting in it. The last item is delivered again."""

@@ -59,8 +59,9 @@ def manager(identity: bytes = b"agent", directory: Optional[str] = None, **wishe
 @contextlib.contextmanager
 def another_driver() -> Iterator[None]:
     """Clients created in this block do not share the driver of the others: their Node has another path."""
-    link = os.path.join(new_directory(), "node")
-    os.symlink(_driver.driver_command()[0], link)
+    link = os.path.join(SERVER["directory"], f"node-{os.getpid()}")
+    if not os.path.lexists(link):
+        os.symlink(_driver.driver_command()[0], link)
     with mock.patch.dict(os.environ, {"STATIC_NODE": link}):
         yield
 

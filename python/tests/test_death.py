@@ -22,7 +22,7 @@ import json, socket, struct, sys
 if "--version" in sys.argv:
     print("v26.0.0")
     sys.exit()
-program = socket.socket(fileno=int(sys.argv[-1])).accept()[0].makefile("rwb")
+program = socket.socket(fileno=int(sys.argv[-2])).accept()[0].makefile("rwb")
 def write(data):
     try:
         program.write(data)

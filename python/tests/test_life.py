@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import glob
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import time
 import unittest
 import warnings
 from typing import Callable
+from unittest import mock
 
 from static_sdk import StaticClient, TransportError, _process
 
@@ -131,9 +133,13 @@ class ParentTest(unittest.TestCase):
             self.assertEqual(errors, "")
 
     def test_killed(self) -> None:
-        program, ended = self.start("begin()\nnext(channel.messages())")
+        temporary = support.new_directory()
+        with mock.patch.dict(os.environ, {"TMPDIR": temporary}):
+            program, ended = self.start("begin()\nnext(channel.messages())")
+        (socket,) = glob.glob(f"{temporary}/*/driver")
         program.kill()
         self.assertTrue(ended())
+        self.assertFalse(os.path.exists(os.path.dirname(socket)))
 
     def test_killed_while_a_forked_process_lives(self) -> None:
         program, ended = self.start(

@@ -8,18 +8,23 @@ import signal
 import unittest
 from typing import List, Union
 
-from static_sdk import Channel, Envelope, TransportError
+from static_sdk import Channel, Envelope, StaticClient, TransportError
 
 from . import support
 from .support import channel_of, client, driver_of, failure, new_directory
 
 
 class SettlingTest(unittest.TestCase):
-    def setUp(self) -> None:
+    sender: StaticClient
+
+    @classmethod
+    def setUpClass(cls) -> None:
         # The tests kill the driver of the receiver.
         with support.another_driver():
-            self.sender = client(b"sender")
-        self.addCleanup(self.sender.close)
+            cls.sender = client(b"sender")
+        cls.addClassCleanup(cls.sender.close)
+
+    def setUp(self) -> None:
         self.directory = new_directory()
         self.receiver = client(b"receiver", self.directory)
         self.addCleanup(lambda: self.receiver.close())
@@ -137,6 +142,23 @@ class SettlingTest(unittest.TestCase):
         self.assertEqual(failure(self.joined.poison.drop, put_aside.index).code, "not_found")
         self.assertEqual(support.take(self.joined, 1), [b"bad"])
         self.assertEqual(self.joined.poison.list(), [])
+
+    def test_a_handler_gets_what_an_iterator_has_left_and_read_ahead(self) -> None:
+        self.send("1", "2", "3")
+        for payload in self.joined.messages():
+            self.assertEqual(payload, b"1")
+            break
+        calls = []
+
+        def handler(envelope: Envelope) -> None:
+            calls.append((envelope.text(), envelope.redelivered))
+            if envelope.text() == "4":
+                self.joined.close()
+
+        handling = support.Background(self.joined.handle, handler)
+        self.send("4")
+        handling.result()
+        self.assertEqual(calls, [("1", True), ("2", False), ("3", False), ("4", False)])
 
     def test_an_interrupted_handler_leaves_its_message(self) -> None:
         self.send(b"1", b"2")

@@ -33,8 +33,19 @@ assert.deepEqual(
   [],
 )
 const typed = entries.filter((entry) => !entry.endsWith('.html'))
-/** A program: it runs until its stdin ends. */
+/** A program: it serves a socket that it inherits until its stdin ends. */
 const DRIVER = '@static/sdk/driver'
+const DRIVEN = `
+import { spawn } from 'node:child_process'
+import { createServer } from 'node:net'
+import { fileURLToPath } from 'node:url'
+
+const server = createServer().listen('driver.sock', () => {
+  const words = [fileURLToPath(import.meta.resolve('${DRIVER}')), '3']
+  const driver = spawn(process.execPath, words, { stdio: ['inherit', 'inherit', 'inherit', server._handle.fd] })
+  driver.on('exit', (code) => process.exit(code))
+})
+`
 const modules = typed.filter((entry) => entry !== DRIVER)
 
 /** A worker of the SDK keeps the time of this profile. */
@@ -155,7 +166,7 @@ for (const [name, node] of Object.entries(nodes)) {
 
     const loads = modules.map((entry) => `await import('${entry}')`)
     const greeters = [...examples, CLOCKED, [...loads, "console.log('hello')"].join('\n')]
-    const printed = [...greeters, `import '${DRIVER}'`].map(async (code, at) => {
+    const printed = [...greeters, DRIVEN].map(async (code, at) => {
       const here = code.replace('quic://localhost:4433', endpoint).replace('https://localhost:8443', server.url)
       const file = join(project.path, `program-${at}-${name.replaceAll(' ', '-')}.js`)
       writeFileSync(file, here)

@@ -25,6 +25,41 @@ print(json.dumps({code: [kind.__name__, *rest] for code, (kind, *rest) in CODES.
   assert.deepEqual(table, Object.fromEntries(rows))
 })
 
+test('both have the same events with the same fields', async () => {
+  const classes = await ask(`
+from dataclasses import fields
+from static_sdk.events import EVENTS
+print(json.dumps({name: sorted(each.name for each in fields(kind)) for name, kind in EVENTS.items()}))`)
+  const source = readFileSync(resolve(root, 'packages/sdk/src/core/agent/events.ts'), 'utf8')
+  const [, union = ''] = /type AgentEvent =([\s\S]*?)\n\n/.exec(source) ?? []
+  // Without comments, and without the fields of a member that lags.
+  const plain = union.replaceAll(/\/\*[\s\S]*?\*\//g, '').replaceAll(/readonly \{[^}]*\}/g, '')
+  const events = plain.split(/^ {2}\| /m).slice(1)
+  const rows = events.map((event): [string, string[]] => {
+    const names = [...event.matchAll(/readonly (\w+):/g)].map(([, name = '']) => inPython(name))
+    return [/readonly type: '(\w+)'/.exec(event)?.[1] ?? '', names.sort()]
+  })
+  assert.ok(rows.length > 20)
+  assert.deepEqual(classes, Object.fromEntries(rows))
+})
+
+/** A field's name in Python. Durations are in seconds there, so they have no unit in their names. */
+function inPython(name: string): string {
+  return name.replace(/Ms$/, '').replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
+}
+
+test('both have the same options', async () => {
+  const parameters = await ask(`
+import inspect
+from static_sdk import StaticClient
+print(json.dumps(sorted(inspect.signature(StaticClient).parameters)))`)
+  const source = readFileSync(resolve(root, 'packages/sdk/src/settings.ts'), 'utf8')
+  const [, options = ''] = /interface ClientOptions \{([\s\S]*?)\n\}/.exec(source) ?? []
+  const names = [...options.matchAll(/^ {2}readonly (\w+)\?:/gm)].map(([, name = '']) => inPython(name))
+  assert.ok(names.length > 10)
+  assert.deepEqual(parameters, names.sort())
+})
+
 test('the Python package has the version of the SDK', async () => {
   const { version } = JSON.parse(readFileSync(resolve(root, 'packages/sdk/package.json'), 'utf8')) as {
     readonly version: string
@@ -36,7 +71,7 @@ test('the Python package uses the syntax of Python 3.9 and only the standard lib
   const imported = await ask(`
 import ast, glob, sys
 names = set()
-for path in glob.glob('python/static_sdk/*.py') + ['python/build_wheel.py']:
+for path in glob.glob('python/static_sdk/**/*.py', recursive=True) + ['python/build_wheel.py']:
     for node in ast.walk(ast.parse(open(path).read(), feature_version=(3, 9))):
         if isinstance(node, ast.Import):
             names |= {alias.name.split('.')[0] for alias in node.names}

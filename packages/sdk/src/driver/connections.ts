@@ -3,6 +3,7 @@
  * sends what is not a frame, closes its own client only.
  */
 import type { Duplex } from 'node:stream'
+import { StaticError } from '@static/protocol'
 import { Driver } from './driver.ts'
 import { encodeFrame, FrameReader } from './pipe-frame.ts'
 
@@ -47,7 +48,7 @@ class Connection {
       try {
         for (const frame of frames.push(chunk)) this.#driver.take(frame)
       } catch (error) {
-        console.error('The program sent something that the driver does not understand.', error)
+        warn('The program sent something that the driver does not understand', error)
         stream.destroy()
       }
     })
@@ -69,9 +70,14 @@ class Connection {
 
   async #close(): Promise<void> {
     // Also after a failure the agent has let go of its directory.
-    await this.#driver.close().catch((error: unknown) => console.error('The client could not be closed in order.', error))
+    await this.#driver.close().catch((error: unknown) => warn('A client could not be closed in order', error))
     await new Promise<void>((resolve) => this.#stream.end(() => resolve()))
     // The program may not have ended its side.
     this.#stream.destroy()
   }
+}
+
+/** Shows a warning on stderr. */
+function warn(what: string, error: unknown): void {
+  process.emitWarning(`${what}: ${StaticError.from(error).message}`)
 }

@@ -78,6 +78,8 @@ export class Driver {
         return this.#held(word.on).reading.more(word.count, word.run)
       case 'settle':
         return this.#held(word.on).reading.settle(word.tokens)
+      case 'recall':
+        return this.#held(word.on).reading.recall(word.tokens, word.before)
       case 'given':
         return this.#held(word.on).reading.given(word.upTo)
       case 'handled':

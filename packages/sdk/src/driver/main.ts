@@ -1,9 +1,10 @@
 /**
  * The driver: runs the SDK for a program in another language, which starts it as a child process. The program passes a
- * listening socket, whose number is the argument, and connects to it once per client. The driver exits when its stdin
- * ends, or with its parent.
+ * listening socket and connects to it once per client. The arguments are the number of that socket and the directory
+ * that was made for it, if there is one. The driver exits when its stdin ends, or with its parent.
  */
 import { Console } from 'node:console'
+import { rmSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { Worker } from 'node:worker_threads'
 import { Connections } from './connections.ts'
@@ -22,6 +23,7 @@ const WATCH = `
 
 // Stdout is the program's own, so everything goes to stderr.
 globalThis.console = new Console(process.stderr)
+const [, , listener, directory] = process.argv
 const connections = new Connections()
 let ending = false
 
@@ -29,13 +31,15 @@ async function end(): Promise<void> {
   if (ending) return
   ending = true
   setTimeout(() => process.exit(1), CLOSE_MS).unref()
+  // The program does this, too, unless it was killed.
+  if (directory !== undefined) rmSync(directory, { recursive: true, force: true })
   await connections.close()
   process.exit(0)
 }
 
 // Half open: a program that has ended its side still gets the answers to its calls.
 const server = createServer({ allowHalfOpen: true }, (socket) => connections.add(socket))
-server.listen({ fd: Number(process.argv[2]) })
+server.listen({ fd: Number(listener) })
 process.stdin.on('end', () => void end())
 process.stdin.on('error', () => void end())
 process.stdin.resume()

@@ -72,6 +72,8 @@ export type Ask =
 export type Word =
   | { readonly do: 'more'; readonly on: number; readonly count: number; readonly run: number }
   | { readonly do: 'settle'; readonly on: number; readonly tokens: readonly number[] }
+  /** Gives payloads back that no reader has taken, and ends the waits that were asked for before a run. */
+  | { readonly do: 'recall'; readonly on: number; readonly tokens: readonly number[]; readonly before: number }
   | { readonly do: 'given'; readonly on: number; readonly upTo: number }
   | { readonly do: 'handled'; readonly on: number; readonly token: number; readonly error?: string }
   /** Ends the wait of a pending `send`, `sendTo`, `waitForMember`, `catchUp` or `handle`, which is still answered. */

@@ -15,6 +15,10 @@ export class Reading {
   readonly #on: number
   readonly #tell: Tell
   readonly #held = new Map<number, Envelope>()
+  /** Iterators that wait for a payload, with the run of the `more` that asked for it. */
+  readonly #waiting = new Map<AsyncIterator<Envelope, undefined>, number>()
+  /** The iterators of payloads that were read ahead, by token. */
+  readonly #ahead = new Map<number, AsyncIterator<Envelope, undefined>>()
   readonly #handled = new Map<number, PromiseWithResolvers<void>>()
   #tokens = 0
 
@@ -33,6 +37,21 @@ export class Reading {
   settle(tokens: readonly number[]): void {
     for (const token of tokens) {
       this.#held.get(token)?.settle()
+      this.#held.delete(token)
+      this.#ahead.delete(token)
+    }
+  }
+
+  /** The program passes these on to no reader, and wants nothing more of what it asked for before this run. */
+  recall(tokens: readonly number[], before: number): void {
+    for (const [iterator, run] of this.#waiting) {
+      if (run >= before) continue
+      this.#waiting.delete(iterator)
+      void iterator.return?.()
+    }
+    for (const token of tokens) {
+      void this.#ahead.get(token)?.return?.()
+      this.#ahead.delete(token)
       this.#held.delete(token)
     }
   }
@@ -68,17 +87,24 @@ export class Reading {
     const on = this.#on
     const end = (error?: Failure): void =>
       this.#tell({ event: 'ended', on, run, ...(error === undefined ? {} : { error }) })
-    this.#channel
-      .readAhead()
-      .next()
-      .then(
-        (result) => (result.done ? end() : this.#give(result.value, run)),
-        (error: unknown) => end(failureOf(error)),
-      )
+    const iterator = this.#channel.readAhead()
+    this.#waiting.set(iterator, run)
+    iterator.next().then(
+      (result) => {
+        // Otherwise it was recalled.
+        if (!this.#waiting.delete(iterator)) return
+        if (result.done) end()
+        else this.#give(result.value, iterator, run)
+      },
+      (error: unknown) => {
+        if (this.#waiting.delete(iterator)) end(failureOf(error))
+      },
+    )
   }
 
-  #give(envelope: Envelope, run: number): void {
+  #give(envelope: Envelope, iterator: AsyncIterator<Envelope, undefined>, run: number): void {
     const token = this.#hold(envelope)
+    this.#ahead.set(token, iterator)
     this.#tell({ event: 'payload', run, ...this.#fieldsOf(envelope, token) }, envelope.payload)
   }
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { type Duplex, duplexPair } from 'node:stream'
-import { mock, test } from 'node:test'
+import { test } from 'node:test'
 import { Connections } from '../../src/driver/connections.ts'
 import { encodeFrame, type Frame, FrameReader } from '../../src/driver/pipe-frame.ts'
 
@@ -56,13 +56,14 @@ test('options come from the environment that the program passes', async () => {
 })
 
 test('a program that sends what is not a frame loses its own connection only', async (t) => {
-  t.mock.method(console, 'error', mock.fn())
+  const warn = t.mock.method(process, 'emitWarning', () => {})
   const connections = new Connections()
   const [wrong, right] = [new Program(connections), new Program(connections)]
   wrong.stream.resume()
   const ended = once(wrong.stream, 'end')
   wrong.stream.write(Buffer.alloc(8, 0xff))
   await ended
+  assert.equal(warn.mock.callCount(), 1)
   assert.deepEqual(await right.call({ id: 1, do: 'channels' }), { id: 1, error: CLOSED })
   right.stream.resume()
   right.stream.end()

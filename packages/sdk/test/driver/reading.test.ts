@@ -53,6 +53,30 @@ test('as many messages are read ahead as requested, and delivered again unless s
   assert.deepEqual(await again.hears(3), ['2', '4', '5'])
 })
 
+test('a handler gets what was read ahead and recalled, and what was asked for before', async (t) => {
+  const world = await TestSystem.start(t, 'grpc')
+  const sender = await world.agent('sender')
+  const receiver = await world.agent('receiver')
+  const channel = await sender.createChannel(NAME)
+  const joined = await receiver.joinChannel(NAME, await channel.addMember(await receiver.generateKeyPackage()))
+  for (const text of ['1', '2', '3']) await channel.send(text)
+  const ear = new Ear()
+  const reading = new Reading(joined, 0, ear.tell)
+  reading.more(5, 0)
+  await ear.hears(3)
+  reading.settle([1])
+  reading.recall([2, 3], 1)
+  const handled: string[] = []
+  const handling = joined.handle((envelope) => {
+    handled.push(`${envelope.text()} ${envelope.redelivered}`)
+    if (handled.length === 3) joined.close()
+  })
+  await channel.send('4')
+  await handling
+  assert.deepEqual(handled, ['2 false', '3 false', '4 false'])
+  assert.equal(ear.told.length, 3)
+})
+
 test('the error that ends a channel reaches every waiting caller', async (t) => {
   const world = await TestSystem.start(t, 'grpc')
   const owner = await world.agent('owner')

@@ -1,0 +1,307 @@
+"""Channels, for asyncio."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Generic, List, Mapping, Optional, Sequence, TypeVar, Union
+
+from .._values import (
+    Arrival,
+    ChannelMember,
+    Envelope,
+    Payload,
+    PoisonMessage,
+    Receipt,
+    envelope_of,
+    json_text,
+    limit,
+    member_of,
+    members_fields,
+    payload_bytes,
+    payload_of,
+    poison_of,
+    welcomes_of,
+)
+from ._closing import Closing
+from ._connection import Connection
+from ._handling import handle
+from ._inbox import Inbox
+
+Item = TypeVar("Item")
+
+
+class PoisonMessages:
+    """Messages of a channel that a handler has failed on too often."""
+
+    def __init__(self, connection: Connection, on: int) -> None:
+        self._connection = connection
+        self._on = on
+
+    async def list(self) -> List[PoisonMessage]:
+        """Everything that was put aside, in the order of the log."""
+        messages: List[PoisonMessage] = []
+        while True:
+            after = messages[-1].index if messages else 0
+            more = poison_of(*await self._connection.call("poison", on=self._on, after=after))
+            if not more:
+                return messages
+            messages.extend(more)
+
+    async def retry(self, index: int) -> None:
+        """Delivers a message again, with all its attempts. Raises ``not_found``."""
+        await self._connection.call("retryPoison", on=self._on, index=index)
+
+    async def drop(self, index: int) -> None:
+        """Deletes a message for good. Raises ``not_found``."""
+        await self._connection.call("dropPoison", on=self._on, index=index)
+
+
+class Reading(Closing, Generic[Item]):
+    """An asynchronous iterator over the messages of a channel, for one task; other tasks need their own.
+
+    Asking for the next item settles the last one. Leaving the loop, by ``break``, by an exception or by cancellation,
+    does not: that item is delivered again. If you keep the iterator in a variable, end it with ``close()`` or an
+    ``async with`` block.
+    """
+
+    def __init__(self, channel: "Channel", inbox: Inbox, item: Callable[[Arrival], Item]) -> None:
+        # Keeps the channel, and so the client, alive while it is read.
+        self._channel = channel
+        self._inbox = inbox
+        self._item = item
+        self._stops = inbox.stops
+        self._given: Optional[Arrival] = None
+        self._left = False
+
+    def __aiter__(self) -> "Reading[Item]":
+        return self
+
+    async def __anext__(self) -> Item:
+        given, self._given = self._given, None
+        if given is not None:
+            given.settlement.settle()
+        arrival = await self._inbox.take(self)
+        if arrival is None:
+            self._left = True
+            raise StopAsyncIteration
+        self._given = arrival
+        return self._item(arrival)
+
+    def is_over(self) -> bool:
+        """Whether the iterator was closed, or its channel."""
+        return self._left or self._stops != self._inbox.stops
+
+    async def close(self) -> None:
+        """Ends the iterator, even for a task that is waiting in it. The last item is delivered again."""
+        self._left = True
+        self._give_back()
+        self._inbox.wake()
+
+    def __del__(self) -> None:
+        self._give_back()
+
+    def _give_back(self) -> None:
+        given, self._given = self._given, None
+        if given is not None and not given.settlement.is_settled:
+            self._inbox.give_back(given)
+
+
+class Channel(Closing):
+    """A channel that this agent is a member of. Any number of tasks may send and receive at the same time.
+
+    Network failures, relay restarts and commits by other members are handled internally. Methods raise ``StaticError``,
+    a ``RuntimeError`` whose ``code`` says what is wrong.
+    """
+
+    def __init__(self, client: object, connection: Connection, told: Mapping[str, Any]) -> None:
+        # A client without references is closed, so keep one.
+        self._client = client
+        self._connection = connection
+        self._on: int = told["on"]
+        self._name: str = told["name"]
+        self._id: str = told["id"]
+        self._owner: str = told["owner"]
+        self._inbox = Inbox(connection, self._on)
+
+    @property
+    def name(self) -> str:
+        """``org/namespace/service``."""
+        return self._name
+
+    @property
+    def id(self) -> str:
+        """32 hexadecimal digits."""
+        return self._id
+
+    @property
+    def owner(self) -> str:
+        """The fingerprint of the agent that owns the channel."""
+        return self._owner
+
+    async def send(self, payload: Payload, *, timeout: Optional[float] = None) -> None:
+        """Sends bytes or a string, at most 262,144 bytes, to all members. Returns when the relay has stored it on disk.
+
+        If the program exits before that, it is sent at the next start. Raises ``too_large``, ``quota_exceeded``,
+        ``queue_full``, ``removed``, ``fork_detected``, ``mls_error`` or ``closed``, and ``TypeError`` for anything but
+        bytes, bytearray, memoryview or str. After ``timeout`` seconds: ``cancelled`` if the message will not be sent,
+        ``send_pending`` if it may still arrive. While it waits for more than 5 s, the event ``Waiting`` says for what.
+
+        A task that is cancelled here stops waiting at once. The message is not sent if it was not encrypted yet;
+        otherwise it still arrives.
+        """
+        await self.send_envelope(payload, timeout=timeout)
+
+    async def send_envelope(self, payload: Payload, *, timeout: Optional[float] = None) -> Receipt:
+        """Like ``send``; returns where the message is."""
+        told, _ = await self._connection.call("send", payload_bytes(payload), on=self._on, **limit(timeout))
+        return Receipt(told["messageId"], told["index"])
+
+    async def send_json(self, value: Any, *, timeout: Optional[float] = None) -> Receipt:
+        """Sends a value as JSON. The receiver gets it with ``envelope.json()``. Returns where the message is.
+
+        Raises ``TypeError`` or ``ValueError`` for a value that JSON cannot hold; otherwise like ``send``.
+        """
+        return await self.send_envelope(json_text(value), timeout=timeout)
+
+    def messages(self) -> "Reading[bytes]":
+        """The payloads of the other members, from the first unsettled one on: an endless asynchronous iterator.
+
+        Asking for the next payload settles the current one. Leaving the loop, by ``break``, by an exception or by
+        cancellation, does not: that payload is delivered again, in the next loop or after a restart. Several iterators
+        share the payloads: each payload goes to one of them. Ends when the channel or the client is closed, or when the
+        agent leaves the channel; raises the error if something else ended it: ``removed``, ``not_found``,
+        ``mls_error``, ``listener_died``.
+        """
+        return Reading(self, self._inbox, payload_of)
+
+    def envelopes(self) -> "Reading[Envelope]":
+        """Like ``messages``, with the verified sender and the position of each payload.
+
+        ``envelope.settle()`` settles it at once. It is not a coroutine.
+        """
+        return Reading(self, self._inbox, envelope_of)
+
+    async def handle(self, handler: Callable[[Envelope], Any], *, concurrency: int = 1, attempts: int = 10) -> None:
+        """Calls a function or coroutine function for each message and settles the message when it returns.
+
+        If it raises an ``Exception``, it is called again after 1, 5, 30, 60 and then every 300 seconds; later messages
+        of the same sender wait. After ``attempts`` failures the message is put aside on disk (``poison``) and the next
+        one is handled. Events report each failure (``HandlerFailed``) and each message that is put aside (``Poison``).
+        With ``concurrency`` it runs in several tasks, and messages may overtake each other. Returns when the channel or
+        the client is closed; raises the error that ended the channel, as ``messages`` does.
+
+        Cancelling it cancels the handlers in progress. Their messages count as tried, and are delivered again.
+        """
+        await handle(
+            self._connection,
+            self._on,
+            self._inbox,
+            lambda arrival: handler(envelope_of(arrival)),
+            concurrency,
+            attempts,
+        )
+
+    @property
+    def poison(self) -> PoisonMessages:
+        """Messages that a handler has failed on too often. At most 1,000, of 64 MiB, are put aside."""
+        return PoisonMessages(self._connection, self._on)
+
+    async def members(self) -> List[ChannelMember]:
+        """The members of the channel, including this agent."""
+        told, _ = await self._connection.call("members", on=self._on)
+        return [member_of(member) for member in told]
+
+    async def wait_for_member(
+        self, agent_id: Optional[str] = None, *, timeout: Optional[float] = None
+    ) -> ChannelMember:
+        """Waits until a member is in the channel: the one with this agent id, or without one any other member.
+
+        Raises ``cancelled`` after ``timeout`` seconds, or the error that ended the channel.
+        """
+        fields = {} if agent_id is None else {"agentId": agent_id}
+        told, _ = await self._connection.call("waitForMember", on=self._on, **fields, **limit(timeout))
+        return member_of(told)
+
+    async def add_member(self, key_package: Union[bytes, str], *, accept_new_key: bool = False) -> bytes:
+        """Adds a member by a KeyPackage from an authenticated source, or by agent id, with a KeyPackage from the relay.
+
+        Returns the Welcome, which the relay also delivers to the new member. Raises ``identity_changed`` unless
+        ``accept_new_key`` (compare the fingerprint first), ``key_package_unavailable``, ``group_full`` or
+        ``invalid_request``.
+        """
+        (welcome,) = await self.add_members([key_package], accept_new_key=accept_new_key)
+        return welcome
+
+    async def add_members(self, members: Sequence[Union[bytes, str]], *, accept_new_key: bool = False) -> List[bytes]:
+        """Adds several members in as few commits as possible; returns their Welcomes in order. Like ``add_member``."""
+        fields, data = members_fields(members)
+        return welcomes_of(
+            *await self._connection.call("addMembers", data, on=self._on, acceptNewKey=accept_new_key, **fields)
+        )
+
+    async def remove_member(self, agent_id: str) -> None:
+        """Removes a member; only the owner may. The member cannot read any later message."""
+        await self._connection.call("removeMember", on=self._on, agentId=agent_id)
+
+    async def rotate(self) -> None:
+        """Replaces this agent's keys in the group. Happens automatically every 24 hours and every 10,000 messages."""
+        await self._connection.call("rotate", on=self._on)
+
+    async def reject_commit(self, slot: int) -> None:
+        """Declares a commit invalid; only the owner may. The event ``CommitSkipped`` reports its slot.
+
+        The relay undoes its changes to the roster and bars its sender from committing until ``lift_bar``. The owner's
+        agent already rejects what every member finds invalid and what it cannot follow itself; this is for what it
+        missed, for instance in an epoch that it joined by a Welcome. Raises ``not_found`` or ``not_allowed``.
+        """
+        await self._connection.call("rejectCommit", on=self._on, slot=slot)
+
+    async def lift_bar(self, agent_id: str) -> None:
+        """Lets a member commit again after one of its commits was rejected; only the owner may."""
+        await self._connection.call("liftBar", on=self._on, agentId=agent_id)
+
+    async def reset_roster(self) -> None:
+        """Makes the relay's roster the members of the group; only the owner may.
+
+        For when commits that everybody left out have put agents on the roster that are not in the group, or taken
+        members off it.
+        """
+        await self._connection.call("resetRoster", on=self._on)
+
+    async def leave(self) -> None:
+        """Leaves the channel, even if its group is broken. The owner cannot leave, only delete the channel."""
+        await self._connection.call("leave", on=self._on)
+        self._inbox.clear()
+
+    async def delete(self) -> None:
+        """Deletes the channel for all members. Requires the owner's API key."""
+        await self._connection.call("delete", on=self._on)
+        self._inbox.clear()
+
+    async def catch_up(self) -> None:
+        """Waits until everything on the relay is processed.
+
+        Until then ``members`` and ``verify`` may be out of date. You do not need to read messages for this. Without a
+        connection it waits for one. Raises ``queue_full`` if too many messages are unread to accept more, or the error
+        that ended the channel.
+        """
+        await self._connection.call("catchUp", on=self._on)
+
+    async def verify(self) -> str:
+        """Twelve words that match for all members who have seen the same history.
+
+        Compare them out of band after ``catch_up``, while no messages are being sent: they differ if the relay has
+        shown the members different histories.
+        """
+        words, _ = await self._connection.call("verify", on=self._on)
+        return str(words)
+
+    async def accept_fork(self) -> None:
+        """Continues after ``fork_detected``, although a member has seen another history. Compare ``verify`` first."""
+        await self._connection.call("acceptFork", on=self._on)
+
+    async def close(self) -> None:
+        """Ends the iterators of this channel. The channel stays in the client and can be read again."""
+        await self._inbox.stop()
+
+    def __repr__(self) -> str:
+        return f"<Channel {self._name}>"

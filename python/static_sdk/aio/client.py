@@ -1,0 +1,200 @@
+"""The client for asyncio: an agent and its connection to a relay."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from typing import Any, Awaitable, Callable, Dict, Generator, Generic, List, Mapping, Optional, TypeVar
+
+from .._options import Configured, Request
+from .._values import as_bytes
+from ..errors import make_error
+from ..events import Event, event_of
+from ._closing import Closing
+from ._connection import Call, Connection
+from .channel import Channel
+
+Item = TypeVar("Item")
+Self = TypeVar("Self", bound="Connecting")
+
+
+@dataclass(frozen=True)
+class JoinOffer:
+    """A channel that another agent added this agent to. Nothing is read or sent there before ``accept``."""
+
+    name: str
+    channel_id: str
+    #: Fingerprints, from inside the Welcome: compare them before you accept.
+    owner: str
+    added_by: str
+    accept: Callable[[], Awaitable[Channel]]
+    #: Leaves the channel without joining it.
+    decline: Callable[[], Awaitable[None]]
+
+
+class Listening(Closing, Generic[Item]):
+    """An asynchronous iterator over events or join offers of the client."""
+
+    def __init__(self, client: "StaticClient", connection: Connection, what: str, item: Callable[[Any], Item]) -> None:
+        self._client = client
+        self._connection = connection
+        self._item = item
+        self._opening = connection.begin(what)
+        #: The pending call for the next item. It stays when a task that waits for it is cancelled.
+        self._next: Optional[Call] = None
+
+    def __aiter__(self) -> "Listening[Item]":
+        return self
+
+    async def __anext__(self) -> Item:
+        on, _ = await self._opening.wait()
+        while True:
+            if self._next is None:
+                self._next = self._connection.begin("next", on=on)
+            call = self._next
+            told, _ = await call.wait()
+            # Another task may have taken it.
+            if self._next is call:
+                self._next = None
+                if told.get("done"):
+                    raise StopAsyncIteration
+                return self._item(told)
+
+    async def close(self) -> None:
+        """Ends the iterator, even for a task that is waiting in it."""
+        if not self._connection.is_over:
+            on, _ = await self._opening.wait()
+            await self._connection.call("return", on=on)
+
+
+class Connecting(Configured, Closing):
+    """Base class of what connects when it is awaited or entered."""
+
+    async def connect(self: Self) -> Self:
+        raise NotImplementedError
+
+    def __await__(self: Self) -> Generator[Any, None, Self]:
+        return self.connect().__await__()
+
+    async def __aenter__(self: Self) -> Self:
+        return await self.connect()
+
+
+class StaticClient(Connecting):
+    """An agent with its keys and channels, and a connection to a relay that reconnects automatically.
+
+    Connect it with ``async with StaticClient(…) as client`` or ``client = await StaticClient(…)``. An argument that is
+    None comes from its environment variable, then from the per-user file.
+    """
+
+    _is_manager = False
+
+    def _begin(self, request: Request) -> None:
+        self._request = request
+        self._was_connected = False
+        self._opening: Optional[Connection] = None
+
+    async def connect(self) -> "StaticClient":
+        """Starts the agent; once only. Returns this client.
+
+        Raises ``StaticError``, which is a ``RuntimeError``: ``connection_error`` if the relay cannot be reached,
+        ``AuthError`` if the relay or the API refuses the credentials, ``invalid_request`` for invalid arguments,
+        ``store_*`` if the database cannot be opened.
+        """
+        if self._was_connected:
+            raise make_error("invalid_request", "`connect` was called before. Create a new client.")
+        self._was_connected = True
+        request = self._request
+        connection = self._opening = await Connection.open(request.api_url)
+        try:
+            told, _ = await connection.call("connect", request.identity or b"", **request.fields(self._is_manager))
+        except BaseException:
+            await connection.abort()
+            raise
+        connection.api_url = told["apiUrl"]
+        self._channels: Dict[int, Channel] = {}
+        self._agent_id: str = told["agentId"]
+        self._fingerprint: str = told["fingerprint"]
+        # Close the client when it is garbage-collected.
+        weakref.finalize(self, connection.end).atexit = False
+        return self
+
+    @property
+    def _connection(self) -> Connection:
+        if self._opening is None:
+            raise make_error("closed", "The client is not connected. Use `async with`, or await it.")
+        return self._opening
+
+    @property
+    def agent_id(self) -> str:
+        """SHA-256 of this agent's key, 64 hexadecimal digits. Others use it to add this agent."""
+        return self._agent_id
+
+    def fingerprint(self) -> str:
+        """The agent id in a readable form, to read aloud or compare."""
+        return self._fingerprint
+
+    async def create_channel(self, name: str) -> Channel:
+        """Creates a channel owned by this agent, or opens it if this agent already owns it.
+
+        Raises ``channel_error`` for an invalid name, ``channel_exists`` or ``api_key_required``.
+        """
+        return self._channel((await self._connection.call("createChannel", name=name))[0])
+
+    async def channel(self, name: str) -> Channel:
+        """Opens a channel that this agent is in, even after a restart. Raises ``channel_error`` or ``not_found``."""
+        return self._channel((await self._connection.call("channel", name=name))[0])
+
+    async def channels(self) -> List[Channel]:
+        """The channels that this agent is in."""
+        return [self._channel(told) for told in (await self._connection.call("channels"))[0]]
+
+    async def generate_key_package(self) -> bytes:
+        """Creates a KeyPackage with which others can add this agent, once, within 84 days."""
+        return (await self._connection.call("generateKeyPackage"))[1]
+
+    async def join_channel(self, name: str, welcome: bytes, owner: Optional[str] = None) -> Channel:
+        """Joins a channel with a Welcome that you received yourself.
+
+        Without ``owner``, the owner's fingerprint, the bytes must come from a source that no one else can write to: the
+        creator of the Welcome decides who is in the channel. Raises ``invalid_welcome``, ``channel_exists`` or
+        ``channel_error``.
+        """
+        fields = {} if owner is None else {"owner": owner}
+        data = as_bytes(welcome, "welcome")
+        return self._channel((await self._connection.call("joinChannel", data, name=name, **fields))[0])
+
+    def joins(self) -> "Listening[JoinOffer]":
+        """Channels that others added this agent to: first the pending ones, then new ones as they arrive."""
+        return Listening(self, self._connection, "joins", self._offer)
+
+    def events(self) -> "Listening[Event]":
+        """Events other than messages, from now on: connections, members, changed keys, gaps, forks, members that lag.
+
+        Channels that have already failed, for example while the agent started, are reported first.
+        """
+        return Listening(self, self._connection, "events", self._event)
+
+    async def close(self) -> None:
+        """Shuts the agent down. Unsent messages are sent at the next start; pending calls fail with ``closed``."""
+        if self._opening is not None:
+            await self._opening.close()
+
+    def _channel(self, told: Mapping[str, Any]) -> Channel:
+        """Returns the same object for the same channel."""
+        known = self._channels.get(told["on"])
+        if known is None:
+            known = self._channels[told["on"]] = Channel(self, self._connection, told)
+        return known
+
+    def _offer(self, told: Mapping[str, Any]) -> JoinOffer:
+        async def accept() -> Channel:
+            return self._channel((await self._connection.call("accept", on=told["offer"]))[0])
+
+        async def decline() -> None:
+            await self._connection.call("decline", on=told["offer"])
+
+        return JoinOffer(told["name"], told["channelId"], told["owner"], told["addedBy"], accept, decline)
+
+    def _event(self, told: Mapping[str, Any]) -> Event:
+        return event_of(told["event"], self._connection.error)
