@@ -41,6 +41,8 @@ const reader = new Reader({
     ['localhost:8443', `localhost:${api}`],
     ['localhost:5000', `localhost:${grpc}`],
     ['localhost:4433', `localhost:${quic}`],
+    // The other machine is this one: tests/e2e/two-machines.test.ts has two.
+    ['192.0.2.1:4433', `localhost:${quic}`],
     // The machines, files and ports of the pages about hosting.
     [/postgres:\/\/[^']*/g, postgres.url],
     ['--host ::', '--host localhost'],

@@ -294,6 +294,48 @@ const invite = {
   },
 }
 
+// ---- Invite links (6.4) ----
+
+const number2 = (value: number): Buffer => Buffer.of(value >> 8, value & 0xff)
+/** A self-signed certificate. */
+const authority = Buffer.from(
+  'MIIBSDCB+6ADAgECAhRllzr+H+wdLjGjxUS49h9ym0FIdjAFBgMrZXAwGTEXMBUGA1UEAwwOU3RhdGljIHZlY3RvcnMwIBcNMjYxMTE2' +
+    'MDMzNjQ2WhgPMjEyNjEwMjMwMzM2NDZaMBkxFzAVBgNVBAMMDlN0YXRpYyB2ZWN0b3JzMCowBQYDK2VwAyEAC+MErHnu/aEJXAKdEcQK' +
+    'fWwu6Aw7dadCKrR+E6lOVQWjUzBRMB0GA1UdDgQWBBQCfuVKjZV1BB4FTuzyMO/AZo7QkTAfBgNVHSMEGDAWgBQCfuVKjZV1BB4FTuzy' +
+    'MO/AZo7QkTAPBgNVHRMBAf8EBTADAQH/MAUGAytlcANBABP4x7DoIr5IgMEvbD5njOBojdZ/vSyxOjbKFb8Fm06XDjstC+loi1TOoegE' +
+    'K20X+fzgcNObKzqxTEtbHyRXHAw=',
+  'base64',
+)
+const relayId = run(0xa0, 32)
+
+const links = [
+  {
+    about: 'QUIC at a name, with a CA',
+    way: 'quic',
+    host: relay,
+    port: 4433,
+    grpc_port: 5000,
+    certificates: [authority],
+  },
+  { about: 'gRPC at an IPv6 address', way: 'grpc', host: '2001:db8::1', port: 443, grpc_port: 0, certificates: [] },
+].map((link) => {
+  const body = Buffer.concat([
+    Buffer.of(1, link.way === 'quic' ? 0 : 1),
+    number2(link.port),
+    number2(link.grpc_port),
+    Buffer.of(link.host.length),
+    Buffer.from(link.host),
+    relayId,
+    Buffer.of(link.certificates.length),
+    ...link.certificates.flatMap((certificate) => [number2(certificate.length), certificate]),
+    number2(token.length),
+    token,
+  ])
+  const checksum = sha256(Buffer.concat([Buffer.from('static link 1'), body])).subarray(0, 4)
+  const bytes = Buffer.concat([body, checksum])
+  return { ...link, relay_id: relayId, token, bytes, text: `static://${bytes.toString('base64url')}` }
+})
+
 // ---- Verification words (5.3) ----
 
 /** From the word list of BIP 39, by hand; our tests look the numbers up in it. */
@@ -323,6 +365,7 @@ export const files: ReadonlyMap<string, string> = new Map([
   ['roster.json', text(rosters)],
   ['frame.json', text(frames)],
   ['invite.json', text(invite)],
+  ['link.json', text(links)],
   ['verify.json', text(verify)],
 ])
 

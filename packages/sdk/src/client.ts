@@ -12,8 +12,8 @@ import type { AgentServices } from './core/agent/services.ts'
 import { ErrorEdge } from './error-edge.ts'
 import { fingerprintOf, parseAgentId } from './fingerprint.ts'
 import type { InviteHandler } from './invite/handler.ts'
-import { openParts } from './parts.ts'
-import type { AgentId } from './ports.ts'
+import { openParts, rememberLink } from './parts.ts'
+import type { AgentId, KnownRelay } from './ports.ts'
 import { type ClientOptions, resolveSettings, type Settings } from './settings.ts'
 
 /** A channel that another agent has added this agent to. Until you call `accept`, nothing in it is read or sent. */
@@ -64,7 +64,12 @@ export class StaticClient implements AsyncDisposable {
 
   /** @internal Like `connect`, with settings that are already resolved. */
   static async open(settings: Settings): Promise<StaticClient> {
-    return await new ErrorEdge(settings.apiUrl).wait(async () => StaticClient.start(await openParts(settings)))
+    return await new ErrorEdge(settings.apiUrl).wait(async () => {
+      const opened = await openParts(settings)
+      const client = await StaticClient.start(opened.parts)
+      if (client.relay) rememberLink(opened.settings)
+      return client
+    })
   }
 
   /** @internal Starts an agent from the given parts. `invites` creates the handler for invites. */
@@ -77,6 +82,11 @@ export class StaticClient implements AsyncDisposable {
       throw error
     }
     return new StaticClient(agent)
+  }
+
+  /** @internal The relay of the current or last session, if there was one. */
+  get relay(): KnownRelay | undefined {
+    return this.#agent.relay
   }
 
   /** @internal URL of the API this client uses. */

@@ -1,14 +1,16 @@
 /** Channels by name, with invites: the simple way to use an agent. */
-import { parseChannelName, StaticError } from '@static/protocol'
+import { parseChannelName, StaticError, toHex } from '@static/protocol'
 import type { Channel, SendOptions } from './channel.ts'
 import { StaticClient } from './client.ts'
 import type { AgentParts } from './core/agent/agent.ts'
 import type { Envelope } from './envelope.ts'
 import type { Receipt } from './core/channel/outbox.ts'
+import { type Endpoint, parseEndpoint } from './endpoint.ts'
 import { ErrorEdge } from './error-edge.ts'
 import { Invites } from './invite/invites.ts'
 import type { IssuedInvite } from './invite/issued.ts'
-import { openParts } from './parts.ts'
+import { encodeLink, otherRelay, parseInviteLink } from './invite/link.ts'
+import { openParts, rememberLink } from './parts.ts'
 import { type ClientOptions, resolveSettings, type Settings } from './settings.ts'
 
 /** Limits of an invite. */
@@ -17,6 +19,15 @@ export interface InviteOptions {
   readonly maxUses?: number
   /** Lifetime in seconds. Default: 3,600. */
   readonly ttl?: number
+}
+
+/** Limits of an invite, and the address in its link. */
+export interface LinkOptions extends InviteOptions {
+  /**
+   * Address of the relay for the invitee, if it is not the one that this agent uses: `quic://host:4433` or
+   * `https://host:5000`.
+   */
+  readonly endpoint?: string
 }
 
 const MS = 1000
@@ -53,6 +64,8 @@ export class StaticChannelManager implements AsyncDisposable {
   readonly died: Promise<StaticError>
   readonly #invites: Invites
   readonly #readers = new Map<Channel, Reader>()
+  /** Where the relay is; undefined if the manager was started from parts. */
+  #place: Pick<Settings, 'endpoint' | 'ca'> | undefined
   #died: StaticError | undefined
 
   private constructor(client: StaticClient, invites: Invites, died: Promise<StaticError>) {
@@ -71,11 +84,14 @@ export class StaticChannelManager implements AsyncDisposable {
   }
 
   /** @internal Like `connect`, with settings that are already resolved. */
-  static async open(settings: Settings): Promise<StaticChannelManager> {
-    const { apiUrl, endpoint } = settings
-    return await new ErrorEdge(apiUrl).wait(async () =>
-      StaticChannelManager.start(await openParts(settings), endpoint.serverName),
-    )
+  static async open(wanted: Settings): Promise<StaticChannelManager> {
+    return await new ErrorEdge(wanted.apiUrl).wait(async () => {
+      const { parts, settings } = await openParts(wanted)
+      const manager = await StaticChannelManager.start(parts, settings.endpoint.serverName)
+      manager.#place = settings
+      if (manager.client.relay) rememberLink(settings)
+      return manager
+    })
   }
 
   /** @internal Starts a manager from the given parts. `relay` is the relay's name. */
@@ -115,6 +131,25 @@ export class StaticChannelManager implements AsyncDisposable {
   }
 
   /**
+   * Creates an invite and returns it as a link: one string with which an agent on another machine finds the relay,
+   * trusts its certificate and joins. It is as secret as a token.
+   *
+   * @throws {StaticError} as `invite`; `invalid_request` if the relay cannot have this address
+   */
+  async inviteLink(name: string, { endpoint, ...limits }: LinkOptions = {}): Promise<string> {
+    return await this.client.edge.wait(async () => {
+      const place = this.#place
+      if (!place) throw StaticError.of('internal_error', 'The manager was started without the address of its relay.')
+      const address = endpoint === undefined ? place.endpoint : linkAddress(endpoint, place.endpoint.serverName)
+      const { relay } = this.client
+      if (!relay)
+        throw StaticError.of('unavailable', 'This agent has not reached its relay yet, whose id a link holds.')
+      const token = await this.invite(name, limits)
+      return encodeLink({ ...relay, endpoint: address, ca: place.ca, token })
+    })
+  }
+
+  /**
    * Revokes an invite, named by its token or its id. Agents that have already joined with it stay.
    *
    * @throws {StaticError} `invite_invalid` if this agent did not create the invite
@@ -144,6 +179,21 @@ export class StaticChannelManager implements AsyncDisposable {
     return await this.client.edge.wait(async () =>
       this.client.channelOf(await this.#invites.attempts.join(parseChannelName(name), token, timeout * MS)),
     )
+  }
+
+  /**
+   * Joins a channel with an invite link to the relay of this agent. An agent without a relay is connected with the
+   * option `link` first.
+   *
+   * @throws {StaticError} as `joinWithToken`; `invite_invalid` also if the link is damaged, too new, or for another relay
+   */
+  async joinWithLink(link: string, timeout: number = JOIN_SECONDS): Promise<Channel> {
+    const parsed = this.client.edge.run(() => parseInviteLink(link))
+    const { relay } = this.client
+    if (relay && toHex(relay.relayId) !== parsed.relayId) {
+      throw this.client.edge.mark(otherRelay(parsed, this.#place?.endpoint.url ?? toHex(relay.relayId)))
+    }
+    return await this.joinWithToken(parsed.channel, parsed.token, timeout)
   }
 
   /** Sends a string or bytes. See `Channel.send`. */
@@ -214,6 +264,16 @@ export class StaticChannelManager implements AsyncDisposable {
   #checkAlive(): void {
     if (this.#died) throw this.#died
   }
+}
+
+/** The address in a link. Its host must be the name in the relay's certificate, or an IP address. */
+function linkAddress(text: string, relayName: string): Endpoint {
+  const endpoint = parseEndpoint(text, { relayName })
+  if (endpoint.serverName === relayName) return endpoint
+  throw StaticError.of(
+    'invalid_request',
+    `The relay is named ${relayName}, so others cannot reach it as ${endpoint.host}. Use that name or an IP address.`,
+  )
 }
 
 function waitOn(channel: Channel): Waiting {

@@ -2,34 +2,74 @@
  * The production parts of an agent: its database on disk, a session to a real relay, the system clock and randomness.
  */
 import { randomBytes } from 'node:crypto'
-import { paceOf, toHex, type TrafficProfileName } from '@static/protocol'
+import { paceOf, StaticError, toHex, type TrafficProfileName } from '@static/protocol'
 import type { AgentParts } from './core/agent/agent.ts'
 import { agentIdOf, ed25519, generateSignatureKeyPair, makeEngine } from './mls/index.ts'
+import { otherRelay } from './invite/link.ts'
+import type { AgentStore } from './ports.ts'
 import { openSession, type SessionOptions } from './session/session.ts'
 import type { Settings } from './settings.ts'
+import { writeRelayFile } from './store/relay-file.ts'
 import { openAgentStore } from './store/sqlcipher.ts'
 import { makeTokenSource } from './tokens.ts'
 import { makeClockedTransport } from './transport/clock.ts'
 import { makeGrpcTransport } from './transport/grpc.ts'
 import { makeQuicTransport } from './transport/quic.ts'
 
+/** The parts of an agent, and the settings that they were made from. */
+export interface OpenedParts {
+  readonly parts: AgentParts
+  readonly settings: Settings
+}
+
 /**
  * Creates the parts of an agent from its settings.
  *
- * @throws {StaticError} `store_*`, or `invalid_request` if the directory belongs to another identity
+ * @throws {StaticError} `store_*`, `invalid_request` if the directory belongs to another identity, `invite_expired` or
+ *   `invite_invalid` for a link that is too old, or for another relay than the agent's
  */
-export async function openParts(settings: Settings): Promise<AgentParts> {
-  const { endpoint, fallback, grpcPort, ca, traffic, cellsPerSecond, apiKey, apiUrl, connectTimeoutMs } = settings
+export async function openParts(wanted: Settings): Promise<OpenedParts> {
   const store = await openAgentStore({
-    directory: settings.dataDir,
-    identity: settings.identity,
+    directory: wanted.dataDir,
+    identity: wanted.identity,
     makeIdentity: () => {
       const { publicKey, seed } = generateSignatureKeyPair()
       return { publicKey, secretKey: seed }
     },
-    key: settings.key,
-    acceptRolledBack: settings.acceptRolledBack,
+    key: wanted.key,
+    acceptRolledBack: wanted.acceptRolledBack,
   })
+  try {
+    const settings = usedSettings(wanted, store)
+    return { parts: partsOf(settings, store), settings }
+  } catch (error) {
+    store.close()
+    throw error
+  }
+}
+
+/**
+ * A link never replaces the relay of an agent. An agent that knows only the link's relay was interrupted before it could
+ * remember the link.
+ */
+function usedSettings(wanted: Settings, store: AgentStore): Settings {
+  const { adopt, endpoint } = wanted
+  if (adopt === undefined) return wanted
+  const { link, otherwise } = adopt
+  const known = [...store.load().relays]
+  const isNew = known.every(([host, { relayId }]) => host === endpoint.host && toHex(relayId) === link.relayId)
+  if (isNew) {
+    if (link.expiresAt.getTime() > Date.now()) return wanted
+    throw StaticError.of('invite_expired', `The invite link expired on ${link.expiresAt.toISOString()}. ${NEW_LINK}`)
+  }
+  if (otherwise !== undefined) return otherwise
+  throw otherRelay(link, known.map(([host]) => host).join(', '))
+}
+
+const NEW_LINK = 'Ask the owner of the channel for a new one.'
+
+function partsOf(settings: Settings, store: AgentStore): AgentParts {
+  const { endpoint, fallback, grpcPort, ca, traffic, cellsPerSecond, apiKey, apiUrl, connectTimeoutMs } = settings
   const account = apiKey === undefined || apiUrl === undefined ? undefined : { apiKey, apiUrl }
   return {
     store,
@@ -61,6 +101,11 @@ export async function openParts(settings: Settings): Promise<AgentParts> {
     random: (bytes) => new Uint8Array(randomBytes(bytes)),
     chance: Math.random,
   }
+}
+
+/** Keeps the relay of a link that has led to a session. */
+export function rememberLink({ adopt, dataDir }: Settings): void {
+  if (adopt !== undefined) writeRelayFile(dataDir, adopt.link)
 }
 
 /** The transports for a traffic profile. */

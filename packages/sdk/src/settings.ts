@@ -11,9 +11,11 @@ import { inspect } from 'node:util'
 import { fromHex, StaticError, TRAFFIC_PROFILES, type TrafficProfileName } from '@static/protocol'
 import { type Endpoint, isLoopback, parseApiUrl, parseEndpoint } from './endpoint.ts'
 import { OFFER_POLICIES, type OfferPolicy } from './core/agent/offer-limits.ts'
+import { type InviteLink, linkEndpoint, parseInviteLink } from './invite/link.ts'
 import type { KeySource } from './store/key-sources.ts'
+import { readRelayFile } from './store/relay-file.ts'
 import { checkApiKey } from './tokens.ts'
-import { localAuthority, readAuthority, readCredentials } from './user-files.ts'
+import { type Credentials, localAuthority, readAuthority, readCredentials } from './user-files.ts'
 
 /** Options of a client. A missing option is taken from its environment variable, then from the per-user file. */
 export interface ClientOptions {
@@ -25,6 +27,11 @@ export interface ClientOptions {
    * The agent's name: 1 to 255 bytes, the first not zero; a string is encoded as UTF-8. Environment: `STATIC_IDENTITY`.
    */
   readonly identity?: Uint8Array | string
+  /**
+   * An invite link, for an agent that has no relay yet: the link says its address, name and CA, and the agent remembers
+   * them in `dataDir`. At a relay out of a link the agent is a guest, unless the same endpoint is configured here.
+   */
+  readonly link?: string
   /** API key. Null makes the agent a guest even if a key is set elsewhere. Environment: `STATIC_API_KEY`. */
   readonly apiKey?: string | null
   /** https URL of the API, which exchanges the key for tokens. Environment: `STATIC_API_URL`. */
@@ -90,6 +97,15 @@ export interface Settings {
   readonly acceptRolledBack: boolean
   readonly connectTimeoutMs: number
   readonly wait: boolean
+  /** Set if the endpoint is out of a link that this agent has not used yet. */
+  readonly adopt: Adoption | undefined
+}
+
+/** A link whose relay becomes that of the agent, unless it has met another one. */
+export interface Adoption {
+  readonly link: InviteLink
+  /** The settings for an agent that has met another relay; undefined if none is configured. */
+  readonly otherwise: Settings | undefined
 }
 
 /** Environment variables of a process. */
@@ -118,6 +134,9 @@ export interface AccountSettings {
   readonly places: UserPlaces
 }
 
+/** Looks an option up, then its variable, then takes what the per-user file has. */
+type Lookup = (option: keyof ClientOptions, variable: string, kept?: string) => string | undefined
+
 const MAX_IDENTITY_BYTES = 255
 const CONNECT_TIMEOUT_MS = 5_000
 const LONGEST_TIMEOUT_MS = 600_000
@@ -138,39 +157,57 @@ export function resolveSettings(
   const places = userPlaces(env)
   const file = readCredentials(places.credentials)
   // An empty variable counts as unset, as in the shell.
-  const text = (option: keyof ClientOptions, variable: string, kept?: string): string | undefined =>
+  const text: Lookup = (option, variable, kept) =>
     checkText(option, options[option]) ?? (env[variable] || undefined) ?? kept
 
-  const endpoint = parseEndpoint(required('endpoint', 'STATIC_RELAY', text('endpoint', 'STATIC_RELAY', file.relay)), {
-    relayName: text('relayName', 'STATIC_RELAY_NAME'),
-  })
   const dataDir = resolve(required('dataDir', 'STATIC_DATA_DIR', text('dataDir', 'STATIC_DATA_DIR')))
-  const identity = checkIdentity(
-    options.identity instanceof Uint8Array
-      ? options.identity
-      : required('identity', 'STATIC_IDENTITY', text('identity', 'STATIC_IDENTITY')),
-  )
-  const apiKey = options.apiKey === null ? undefined : text('apiKey', 'STATIC_API_KEY', file.api_key)
-  const givenUrl = text('apiUrl', 'STATIC_API_URL', file.api_url)
-  const apiUrl = givenUrl === undefined ? undefined : parseApiUrl(givenUrl)
-  if (apiKey !== undefined) {
-    checkApiKey(apiKey)
-    if (apiUrl === undefined) {
-      throw invalid('An API key is set, but no API URL. Set the option `apiUrl` or STATIC_API_URL.')
-    }
+  const given = text('endpoint', 'STATIC_RELAY')
+  const named = given ?? file.relay
+  const configured = named && parseEndpoint(named, { relayName: text('relayName', 'STATIC_RELAY_NAME') })
+  const bound = readRelayFile(dataDir)
+  const link = options.link === undefined ? undefined : parseInviteLink(options.link)
+  const linked = bound ?? link
+  const common = commonSettings(options, env, dataDir, text)
+  const account = accountSettings(options, text, file)
+  const ownRelay = (endpoint: Endpoint): Settings => {
+    const { apiKey, apiUrl } = account
+    // Nothing out of a link decides to whom a key or token goes.
+    const linkedCa = apiKey === undefined && endpoint.url === bound?.endpoint ? bound.ca : undefined
+    const authority = text('ca', 'STATIC_CA', file.ca) ?? linkedCa
+    const isLocal =
+      isLoopback(endpoint.host) && (apiKey === undefined || apiUrl === undefined || isLoopback(hostOf(apiUrl)))
+    return { ...common, ...account, ...wayOf(options, endpoint), ca: authorityOf(authority, isLocal, places) }
   }
-  const authority = text('ca', 'STATIC_CA', file.ca)
-  const isLocal =
-    isLoopback(endpoint.host) && (apiKey === undefined || apiUrl === undefined || isLoopback(hostOf(apiUrl)))
+  const own = configured ? ownRelay(configured) : undefined
+  if (linked === undefined || given !== undefined || own?.endpoint.url === linked.endpoint) {
+    return own ?? missing('endpoint', 'STATIC_RELAY')
+  }
+  const endpoint = linkEndpoint(linked)
+  const authority = checkText('ca', options.ca) ?? linked.ca
+  const relay = { ...wayOf(options, endpoint), ca: authorityOf(authority, isLoopback(endpoint.host), places) }
+  if (bound !== undefined || link === undefined) return { ...common, ...GUEST, ...relay }
+  const first = { acceptRelay: fromHex(link.relayId), grpcPort: common.grpcPort ?? link.grpcPort }
+  return { ...common, ...GUEST, ...relay, ...first, adopt: { link, otherwise: own } }
+}
+
+/** No key and no token goes to a relay out of a link. */
+const GUEST = { apiKey: undefined, apiUrl: undefined } as const
+
+/** The settings that do not depend on the relay. */
+function commonSettings(
+  options: ClientOptions,
+  env: Environment,
+  dataDir: string,
+  text: Lookup,
+): Omit<Settings, 'endpoint' | 'fallback' | 'apiKey' | 'apiUrl' | 'ca'> {
   return {
-    endpoint,
-    fallback: flag('fallback', options.fallback, true) && endpoint.way === 'quic',
     grpcPort: checkPort(options.grpcPort ?? (env['STATIC_GRPC_PORT'] || undefined)),
     dataDir,
-    identity,
-    apiKey,
-    apiUrl,
-    ca: authorityOf(authority, isLocal, places),
+    identity: checkIdentity(
+      options.identity instanceof Uint8Array
+        ? options.identity
+        : required('identity', 'STATIC_IDENTITY', text('identity', 'STATIC_IDENTITY')),
+    ),
     traffic: checkTraffic(options.traffic),
     cellsPerSecond: checkRate(options.cellsPerSecond, options.traffic),
     offers: checkOffers(options.offers),
@@ -179,7 +216,25 @@ export function resolveSettings(
     acceptRolledBack: flag('acceptRolledBack', options.acceptRolledBack, false),
     connectTimeoutMs: checkTimeout(options.connectTimeoutMs),
     wait: flag('wait', options.wait, false),
+    adopt: undefined,
   }
+}
+
+function wayOf(options: ClientOptions, endpoint: Endpoint): Pick<Settings, 'endpoint' | 'fallback'> {
+  return { endpoint, fallback: flag('fallback', options.fallback, true) && endpoint.way === 'quic' }
+}
+
+function accountSettings(options: ClientOptions, text: Lookup, file: Credentials): Pick<Settings, 'apiKey' | 'apiUrl'> {
+  const apiKey = options.apiKey === null ? undefined : text('apiKey', 'STATIC_API_KEY', file.api_key)
+  const url = text('apiUrl', 'STATIC_API_URL', file.api_url)
+  const apiUrl = url === undefined ? undefined : parseApiUrl(url)
+  if (apiKey !== undefined) {
+    checkApiKey(apiKey)
+    if (apiUrl === undefined) {
+      throw invalid('An API key is set, but no API URL. Set the option `apiUrl` or STATIC_API_URL.')
+    }
+  }
+  return { apiKey, apiUrl }
 }
 
 /**
@@ -232,7 +287,10 @@ function userDirectory(env: Environment, variable: string, inHome: string): stri
 }
 
 function required(option: string, variable: string, value: string | undefined): string {
-  if (value !== undefined) return value
+  return value ?? missing(option, variable)
+}
+
+function missing(option: string, variable: string): never {
   throw invalid(`\`${option}\` is required. Set the option or ${variable}.`)
 }
 

@@ -4,8 +4,12 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, test } from 'node:test'
 import { inspect } from 'node:util'
-import type { ErrorCode, TrafficProfileName } from '@static/protocol'
+import type { ChannelName, ErrorCode, TrafficProfileName } from '@static/protocol'
+import { parseEndpoint } from '../src/endpoint.ts'
+import { encodeLink } from '../src/invite/link.ts'
+import { encodeToken } from '../src/invite/token.ts'
 import { type ClientOptions, type Environment, resolveSettings, type Settings } from '../src/settings.ts'
+import { writeRelayFile } from '../src/store/relay-file.ts'
 import { newAuthority } from '@static/testkit/certificates'
 import { refused } from './transport/support.ts'
 
@@ -67,6 +71,7 @@ void test('options alone are sufficient', () => {
     acceptRolledBack: false,
     connectTimeoutMs: 5000,
     wait: false,
+    adopt: undefined,
   }
   assert.deepEqual(resolveSettings(OPTIONS, home()), expected)
   const key = { type: 'passphrase', passphrase: 'x' } as const
@@ -310,4 +315,81 @@ void test('the CA of `static up` is found on this machine, and only for this mac
   assert.equal(caOf({ endpoint }), undefined)
   symlinkSync('/dev/zero', join(directory, 'ca.pem'))
   assert.equal(caOf({ endpoint }), undefined)
+})
+
+/** A link to a relay, with the CA `other`. */
+function linkTo(endpoint: string, relay = 'linked.example'): string {
+  const token = encodeToken({
+    expiresAt: 4_000_000_000_000,
+    secret: new Uint8Array(32),
+    owner: new Uint8Array(32),
+    channelId: new Uint8Array(16),
+    name: 'acme/support/routing' as ChannelName,
+    relay,
+  })
+  const parts = { grpcPort: 5443, relayId: new Uint8Array(32).fill(7), ca: other, token }
+  return encodeLink({ ...parts, endpoint: parseEndpoint(endpoint, { relayName: relay }) })
+}
+
+/** Where a client with these settings connects, and with what. */
+function relayOf(settings: Settings): unknown[] {
+  const { endpoint, ca, apiKey, apiUrl } = settings
+  return [endpoint.url, endpoint.serverName, ca, apiKey, apiUrl]
+}
+
+void test('a link says the relay of an agent that has none; the agent is a guest there, whatever is configured', () => {
+  const link = linkTo('quic://192.0.2.7:4434')
+  const guest = ['quic://192.0.2.7:4434', 'linked.example', other, undefined, undefined]
+  const whole = { api_key: KEY, api_url: 'https://api.example', relay: 'quic://own.example', ca: cert }
+  const rest = { identity: 'billing', link }
+  for (const env of [home(), home(whole), { ...home(whole), STATIC_API_KEY: KEY, STATIC_CA: caPath }]) {
+    for (const extra of [{}, { apiKey: KEY, apiUrl: 'https://api.example' }]) {
+      const settings = resolveSettings({ ...rest, ...extra, dataDir: join(env.HOME, 'agent') }, env)
+      assert.deepEqual(relayOf(settings), guest)
+      assert.deepEqual([settings.acceptRelay, settings.grpcPort], [new Uint8Array(32).fill(7), 5443])
+    }
+  }
+  // What the agent uses if it has met another relay.
+  const env = home(whole)
+  const { adopt } = resolveSettings({ ...rest, dataDir: join(env.HOME, 'agent') }, env)
+  assert.equal(adopt?.otherwise?.endpoint.url, 'quic://own.example:4433')
+})
+
+void test('a link to the configured endpoint changes nothing about it: neither CA nor key', () => {
+  const link = linkTo('quic://own.example:4433', 'own.example')
+  const whole = { api_key: KEY, api_url: 'https://api.example', relay: 'quic://own.example', ca: cert }
+  const own = ['quic://own.example:4433', 'own.example', cert, KEY, 'https://api.example']
+  const env = home(whole)
+  const settings = resolveSettings({ identity: 'billing', dataDir: join(env.HOME, 'agent'), link }, env)
+  assert.deepEqual([...relayOf(settings), settings.adopt, settings.acceptRelay], [...own, undefined, undefined])
+  // An endpoint that is given explicitly is never replaced either.
+  const given = resolveSettings({ ...OPTIONS, link: linkTo('quic://192.0.2.7') }, home())
+  assert.deepEqual([given.endpoint.url, given.adopt], ['quic://relay.example:4433', undefined])
+})
+
+void test('an agent remembers the relay of its link: it comes before the per-user file, without its key', () => {
+  const whole = { api_key: KEY, api_url: 'https://api.example', relay: 'quic://own.example', ca: cert }
+  const env = home(whole)
+  const dataDir = join(env.HOME, 'agent')
+  mkdirSync(dataDir, { mode: 0o700 })
+  writeRelayFile(dataDir, { endpoint: 'quic://192.0.2.7:4434', relayName: 'linked.example', ca: other })
+  const options = { identity: 'billing', dataDir }
+  const guest = ['quic://192.0.2.7:4434', 'linked.example', other, undefined, undefined]
+  assert.deepEqual(relayOf(resolveSettings(options, env)), guest)
+  // A later link, to another relay, does not replace it.
+  const again = resolveSettings({ ...options, link: linkTo('quic://192.0.2.8') }, env)
+  assert.deepEqual([...relayOf(again), again.adopt], [...guest, undefined])
+  // Explicitly, the same agent can be used with its own relay and key; the CA of the link is not trusted with them.
+  const explicit = resolveSettings({ ...options, endpoint: 'quic://own.example' }, env)
+  assert.deepEqual(relayOf(explicit), ['quic://own.example:4433', 'own.example', cert, KEY, 'https://api.example'])
+  const named = { ...options, endpoint: 'quic://192.0.2.7:4434', relayName: 'linked.example' }
+  assert.deepEqual(
+    relayOf(resolveSettings(named, home({ api_key: KEY, api_url: 'https://api.example' }))).slice(2, 4),
+    [undefined, KEY],
+  )
+  assert.deepEqual(relayOf(resolveSettings(named, home())).slice(2, 4), [other, undefined])
+  place(join(dataDir, 'relay.json'), '{"version":2}', 0o600)
+  throws(() => resolveSettings(options, env), 'store_corrupt', /relay\.json is damaged/)
+  chmodSync(join(dataDir, 'relay.json'), 0o644)
+  throws(() => resolveSettings(options, env), 'store_permissions', /relay\.json is accessible by other users/)
 })

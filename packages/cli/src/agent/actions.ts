@@ -141,6 +141,17 @@ export const ACTIONS = {
     return await manager.invite(name, { maxUses, ttl })
   },
 
+  /** An invite as a link. `endpoint`: the relay's address for others; empty: the one that this agent uses. */
+  async inviteLink(
+    manager: StaticChannelManager,
+    name: string,
+    maxUses: number,
+    ttl: number,
+    endpoint: string,
+  ): Promise<string> {
+    return await manager.inviteLink(name, { maxUses, ttl, ...(endpoint === '' ? {} : { endpoint }) })
+  },
+
   async invites(manager: StaticChannelManager, name: string): Promise<readonly InviteSummary[]> {
     return manager.invites(name).map(({ id, state, uses, maxUses, expiresAt }) => ({
       id,
@@ -157,6 +168,10 @@ export const ACTIONS = {
 
   async join(manager: StaticChannelManager, name: string, token: string, timeout: number): Promise<ChannelSummary> {
     return summary(manager, await manager.joinWithToken(name, token, timeout))
+  },
+
+  async joinLink(manager: StaticChannelManager, link: string, timeout: number): Promise<ChannelSummary> {
+    return summary(manager, await manager.joinWithLink(link, timeout))
   },
 
   /** Sends base64 payloads in this order; resolves when the relay has stored all of them. `timeout` 0: no limit. */

@@ -6,6 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { StaticError, TRAFFIC_PROFILES, type TrafficProfileName } from '@static/protocol'
 import type { AgentEvent, ClientOptions, StaticChannelManager } from '@static/sdk'
+import { readRelayFile } from '@static/sdk/account'
 import { accountOf, addAccountFlags, type AccountFlags, defaultRelay } from '../account/account.ts'
 import { untilInterrupted } from '../terminal/interrupt.ts'
 import { commandLine } from '../terminal/output.ts'
@@ -74,7 +75,15 @@ export interface OpenAgent {
 }
 
 /** The options to open an agent with. */
-export type AgentOptions = ClientOptions & Required<Pick<ClientOptions, 'endpoint' | 'dataDir' | 'key'>>
+export type AgentOptions = ClientOptions & Required<Pick<ClientOptions, 'dataDir' | 'key'>>
+
+/** How to open an agent. */
+export interface OpenOptions {
+  /** Whether other commands can use it at the same time. */
+  readonly share: boolean
+  /** An invite link, for an agent that has no relay yet. */
+  readonly link?: string | undefined
+}
 
 /** How long to wait for another short command to release the agent. */
 const LOCK_TIMEOUT_MS = 10_000
@@ -85,11 +94,11 @@ const LOCK_RETRY_MS = 50
  *
  * @throws {StaticError} `store_locked` if a process has it open without sharing it; as `StaticChannelManager.connect`
  */
-export async function openAgent(flags: AgentFlags, { share }: { readonly share: boolean }): Promise<OpenAgent> {
+export async function openAgent(flags: AgentFlags, { share, link }: OpenOptions): Promise<OpenAgent> {
   const { identity, dataDir } = agentPlace(flags)
   const held = await HostClient.connect(dataDir)
   if (held) return remoteAgent(held, identity)
-  const options = await clientOptionsOf(flags)
+  const options = await clientOptionsOf(flags, link)
   const until = performance.now() + LOCK_TIMEOUT_MS
   const open = async (): Promise<OpenAgent> => {
     for (;;) {
@@ -105,15 +114,18 @@ export async function openAgent(flags: AgentFlags, { share }: { readonly share: 
       await delay(LOCK_RETRY_MS)
     }
   }
-  return await withProgress(`Connecting to ${options.endpoint}`, open())
+  return await withProgress(connecting(options), open())
 }
 
 /** The options to open the agent with in this process. Prompts for its passphrase if it needs one. */
-export async function clientOptionsOf(flags: AgentFlags): Promise<AgentOptions> {
+export async function clientOptionsOf(flags: AgentFlags, link?: string): Promise<AgentOptions> {
   const account = accountOf(flags)
   const { identity, dataDir } = agentPlace(flags)
+  const isConfigured = account.relay !== undefined || link !== undefined || readRelayFile(dataDir) !== undefined
+  const endpoint = flags.relay ?? (isConfigured ? undefined : defaultRelay(account.apiUrl))
   return {
-    endpoint: flags.relay ?? account.relay ?? defaultRelay(account.apiUrl),
+    ...(endpoint === undefined ? {} : { endpoint }),
+    ...(link === undefined ? {} : { link }),
     identity,
     dataDir,
     apiUrl: account.apiUrl,
@@ -125,10 +137,15 @@ export async function clientOptionsOf(flags: AgentFlags): Promise<AgentOptions> 
   }
 }
 
+/** What a command says while it connects. */
+export function connecting({ endpoint }: AgentOptions): string {
+  return `Connecting to ${endpoint ?? 'the relay'}`
+}
+
 /** Runs `work` on the agent; retries if the process that held the agent exited before it started the request. */
 export async function withAgent<Result>(
   flags: AgentFlags,
-  options: { readonly share: boolean },
+  options: OpenOptions,
   work: (agent: OpenAgent) => Promise<Result>,
 ): Promise<Result> {
   for (;;) {

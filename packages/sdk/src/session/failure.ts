@@ -1,6 +1,7 @@
 /** Why a dial or a session ended, and what that means for the next dial. */
 import { AuthError, ERRORS, StaticError, toHex } from '@static/protocol'
 import { CloseReason, type Error as Refusal, type SessionClosing } from '@static/protocol/relay'
+import type { ExpectedRelay } from './io.ts'
 import { refusalError } from './refusal.ts'
 
 /** What a failure means for the next dial. */
@@ -73,18 +74,15 @@ export function untrusted(message: string, cause?: StaticError): Failure {
   return { kind: 'untrusted', error: StaticError.of('connection_error', message, cause && { cause }) }
 }
 
-/** Another relay answers than the one that the agent knows. Only the application can accept it. */
-export function relayChanged(serverName: string, known: Uint8Array | undefined, answering: Uint8Array): Failure {
-  const [old, now] = [known, answering].map((id) => id && toHex(id))
-  const problem =
-    old === undefined
-      ? `The relay at ${serverName} is not the one that was to be accepted: relay ${now} answers.`
-      : `The relay at ${serverName} has changed: this agent knows relay ${old}, and relay ${now} answers.`
-  const details = { relay: { name: serverName, known: old ?? null, answering: now ?? '' } }
-  return {
-    kind: 'untrusted',
-    error: StaticError.of('relay_changed', `${problem} ${ERRORS.relay_changed.remedy}`, details),
-  }
+/** Another relay answers than the known or accepted one. Only the application can accept it. */
+export function relayChanged({ serverName, known, accepted }: ExpectedRelay, answering: Uint8Array): Failure {
+  const now = toHex(answering)
+  const details = { relay: { name: serverName, known: known ? toHex(known) : null, answering: now } }
+  const message = known
+    ? `The relay at ${serverName} has changed: this agent knows relay ${toHex(known)}, and relay ${now} answers. ${ERRORS.relay_changed.remedy}`
+    : `The relay at ${serverName} is not the expected one: relay ${now} answers, not ${accepted ? toHex(accepted) : ''}. ` +
+      'Ask for the right id, or for a new invite link.'
+  return { kind: 'untrusted', error: StaticError.of('relay_changed', message, details) }
 }
 
 /** The relay refused to open the session. */

@@ -70,6 +70,16 @@ export interface Signer {
   readonly random: (bytes: number) => Uint8Array
 }
 
+/** The relay that must answer. */
+export interface ExpectedRelay {
+  /** The name that TLS verified. */
+  readonly serverName: string
+  /** Id of the relay that the agent knows. */
+  readonly known: Uint8Array | undefined
+  /** Id of the relay that the application accepts in its place. */
+  readonly accepted: Uint8Array | undefined
+}
+
 /** Options of a session. */
 export interface CoreOptions {
   /** Key under which the relay is pinned: the endpoint's host, the same for both transports. */

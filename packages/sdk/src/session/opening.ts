@@ -10,7 +10,7 @@ import {
   TrafficProfile,
 } from '@static/protocol/relay'
 import { brokenProtocol, type Failure, relayChanged, untrusted } from './failure.ts'
-import type { CoreOptions } from './io.ts'
+import type { CoreOptions, ExpectedRelay } from './io.ts'
 import { isSame } from './outgoing.ts'
 
 /** The agent's data that goes into an answer. */
@@ -25,25 +25,13 @@ const PROFILES = {
 
 const encoder = new TextEncoder()
 
-/** The relay that must answer. */
-export interface ExpectedRelay {
-  /** The name that TLS verified. */
-  readonly serverName: string
-  /** Id of the relay that the agent knows. */
-  readonly known: Uint8Array | undefined
-  /** Id of the relay that the application accepts in its place. */
-  readonly accepted: Uint8Array | undefined
-}
-
 /**
  * Checks a challenge; returns why it must not be answered. A relay in the middle could forward another relay's
  * challenge, but has a certificate for its own name only.
  */
-export function challengeFault(
-  challenge: GetChallengeResponse,
-  { serverName, known, accepted }: ExpectedRelay,
-): Failure | undefined {
+export function challengeFault(challenge: GetChallengeResponse, expected: ExpectedRelay): Failure | undefined {
   const { nonce, relayName, relayId, revision } = challenge
+  const { serverName, known, accepted } = expected
   if (nonce.length !== NONCE_BYTES || relayId.length !== RELAY_ID_BYTES || revision < 1) {
     return brokenProtocol('its challenge is incomplete')
   }
@@ -52,7 +40,7 @@ export function challengeFault(
   }
   const trusted = [known, accepted].filter((id) => id !== undefined)
   if (trusted.length === 0 || trusted.some((id) => isSame(id, relayId))) return undefined
-  return relayChanged(serverName, known, relayId)
+  return relayChanged(expected, relayId)
 }
 
 /** The request that opens a session, as a guest if there is no token. */

@@ -24,6 +24,7 @@ import { listKeySlots, openDatabaseKey } from './key-slots.ts'
 import { KEY_BYTES, type KeySource } from './key-sources.ts'
 import { isOwnGitIgnore } from './private-files.ts'
 import { hasSchema } from './schema.ts'
+import { RELAY_FILE } from './relay-file.ts'
 import { readIdentity } from './snapshot.ts'
 import { openRows } from './sql-rows.ts'
 import type { RowsOf } from './table.ts'
@@ -31,7 +32,16 @@ import { RELAY } from './tables/agent.ts'
 import { CHANNEL } from './tables/channel.ts'
 
 /** Everything that an agent keeps in its directory; the temporary files of an interrupted write are `.NAME.*.tmp`. */
-const FILES = ['agent.key', 'keys.json', 'agent.db', 'agent.db-wal', 'agent.db-journal', 'agent.opens', 'agent.sock']
+const FILES = [
+  'agent.key',
+  'keys.json',
+  'agent.db',
+  'agent.db-wal',
+  'agent.db-journal',
+  'agent.opens',
+  'agent.sock',
+  RELAY_FILE,
+]
 /** Overwritten before they are deleted: without them the database cannot be read. */
 const KEY_FILES = new Set(['agent.key', 'keys.json'])
 const DELETED = /\.[0-9a-f]{16}\.deleted$/

@@ -3,7 +3,7 @@ import { Argument, Command, InvalidArgumentError } from 'commander'
 import { type ErrorDetails, StaticError } from '@static/protocol'
 import type { Channel } from '@static/sdk'
 import { HostClient } from '../../agent/host-client.ts'
-import { addAgentFlags, type AgentFlags, type AgentOptions, clientOptionsOf } from '../../agent/open.ts'
+import { addAgentFlags, type AgentFlags, type AgentOptions, clientOptionsOf, connecting } from '../../agent/open.ts'
 import { agentPlace } from '../../agent/place.ts'
 import { confirm } from '../../terminal/ask.ts'
 import { examples } from '../../terminal/examples.ts'
@@ -52,7 +52,7 @@ async function acceptRelay(wanted: string | undefined, flags: Flags): Promise<vo
   await checkStopped(identity, dataDir)
   const options = await clientOptionsOf(flags)
   const { channels } = await readAgentIdentity(dataDir, options.key)
-  const change = await withProgress(`Connecting to ${options.endpoint}`, changeOf(options))
+  const change = await withProgress(connecting(options), changeOf(options))
   if (change === undefined) {
     if (flags.json) return printJson({ changed: false })
     return print('The relay is the one that this agent knows. There is nothing to accept.')

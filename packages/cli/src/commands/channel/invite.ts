@@ -1,5 +1,6 @@
 /** `static channel invite [list|revoke]`: tokens that let others join. */
 import { Argument, Command, InvalidArgumentError } from 'commander'
+import { isLoopback, parseEndpoint, parseInviteLink } from '@static/sdk/account'
 import { addAgentFlags, type AgentFlags, commandLineFor, runOnAgent, withAgent } from '../../agent/open.ts'
 import { examples } from '../../terminal/examples.ts'
 import { note, print, printJson, commandLine, shortTime, table } from '../../terminal/output.ts'
@@ -9,6 +10,8 @@ import { channelArgument, wholeNumber } from './arguments.ts'
 interface Flags extends AgentFlags {
   readonly uses: number
   readonly ttl: number
+  readonly link?: boolean
+  readonly linkEndpoint?: string
 }
 
 export function inviteCommand(): Command {
@@ -18,6 +21,8 @@ export function inviteCommand(): Command {
       .addArgument(channelArgument())
       .option('--uses <count>', 'how many agents may join with the token', wholeNumber, 1)
       .option('--ttl <seconds>', 'how long the token is valid', wholeNumber, 3600)
+      .option('--link', 'print a link instead: it also leads agents on other machines to the relay')
+      .option('--link-endpoint <url>', 'address of the relay in the link (default: the one this agent uses)')
       .enablePositionalOptions(),
   )
     .addCommand(listCommand())
@@ -29,6 +34,8 @@ Others can join only while this agent listens: keep \`static channel listen\` ru
 ${examples(
   'static channel invite acme/support/routing',
   'static channel invite acme/support/routing --uses 10 --ttl 86400',
+  'static channel invite acme/support/routing --link',
+  'static channel invite acme/support/routing --link-endpoint quic://relay.example.com:4433',
   'static channel invite list acme/support/routing',
 )}`,
     )
@@ -75,15 +82,39 @@ function inviteId(text: string): string {
 }
 
 async function invite(name: string, flags: Flags): Promise<void> {
+  if (flags.link || flags.linkEndpoint !== undefined) return await inviteLink(name, flags)
   const { token, remote } = await withAgent(flags, { share: false }, async (agent) => {
     const work = agent.call('invite', name, flags.uses, flags.ttl)
     return { token: await withProgress('Creating an invite', work), remote: agent.remote }
   })
   if (flags.json) return printJson({ channel: name, token, uses: flags.uses, ttl: flags.ttl })
   print(token)
+  noteHow(name, flags, remote, `\`${commandLine(`channel join ${name}`)}\` with the token`)
+}
+
+async function inviteLink(name: string, flags: Flags): Promise<void> {
+  const { linkEndpoint = '', uses, ttl } = flags
+  const { link, remote } = await withAgent(flags, { share: false }, async (agent) => {
+    const work = agent.call('inviteLink', name, uses, ttl, linkEndpoint)
+    return { link: await withProgress('Creating an invite', work), remote: agent.remote }
+  })
+  const { endpoint, relayName } = parseInviteLink(link)
+  const { host } = parseEndpoint(endpoint, { relayName })
+  if (isLoopback(host)) {
+    note(
+      `the link leads to ${endpoint}, which is this machine only. For others, pass --link-endpoint with an address ` +
+        'that they can reach; `static up` listens on one with --host.',
+    )
+  }
+  if (flags.json) return printJson({ channel: name, link, endpoint, uses, ttl })
+  print(link)
+  noteHow(name, flags, remote, `\`${commandLine('channel join')}\` with the link`)
+}
+
+function noteHow(name: string, flags: Flags, remote: boolean, how: string): void {
   note(
     remote
-      ? `this agent is listening: others can now run \`${commandLine(`channel join ${name}`)}\` with the token.`
+      ? `this agent is listening: others can now run ${how}.`
       : `keep \`${commandLineFor(flags, `channel listen ${name}`)}\` running: others can join only while this agent listens.`,
   )
 }

@@ -74,6 +74,7 @@ export class Agent implements SessionListener, AgentServices {
   readonly #invites: InviteHandler | undefined
   readonly #session: RelaySession
   #info: SessionInfo | undefined
+  #relay: KnownRelay | undefined
   #offline: StaticError | undefined
   #checkpointAt: Time
   #stopped = false
@@ -113,6 +114,11 @@ export class Agent implements SessionListener, AgentServices {
     return this.#parts.hasTokens
   }
 
+  /** The relay of the current or last session, if there was one. */
+  get relay(): KnownRelay | undefined {
+    return this.#relay
+  }
+
   get isGuest(): boolean {
     return this.#info?.guest ?? true
   }
@@ -138,6 +144,7 @@ export class Agent implements SessionListener, AgentServices {
     // The session does not report a loss when it moves to another transport.
     if (this.#info) for (const membership of this.memberships) membership.lose()
     this.#info = info
+    this.#relay = info.relay
     this.#offline = undefined
     this.requests.opened()
     this.context.emit({ type: 'connected', way: info.way })

@@ -1,0 +1,46 @@
+/** The relay that an agent got from an invite link, in its directory: `relay.json` (SPEC.md, 5.7). */
+import { join } from 'node:path'
+import { readPrivateFile, replaceFile, sweepLeftovers } from '@static/node/files'
+import { StaticError } from '@static/protocol'
+import type { InviteLink } from '../invite/link.ts'
+
+/** What an agent keeps of a link. The relay's id is in the database. */
+export type LinkedRelay = Pick<InviteLink, 'endpoint' | 'relayName' | 'ca'>
+
+export const RELAY_FILE = 'relay.json'
+const VERSION = 1
+
+/**
+ * Reads the relay of an agent; undefined if it did not get one from a link.
+ *
+ * @throws {StaticError} `store_permissions`, or `store_corrupt` if it is not what `writeRelayFile` writes
+ */
+export function readRelayFile(directory: string): LinkedRelay | undefined {
+  const path = join(directory, RELAY_FILE)
+  const bytes = readPrivateFile(path)
+  if (bytes === undefined) return undefined
+  const found = parsed(bytes)
+  const { version, endpoint, relay_name: relayName, ca } = found ?? {}
+  const isWhole = typeof endpoint === 'string' && typeof relayName === 'string'
+  if (version !== VERSION || !isWhole || (ca !== undefined && typeof ca !== 'string')) {
+    throw StaticError.of('store_corrupt', `${path} is damaged. Delete it, and pass the relay's address or a new link.`)
+  }
+  return { endpoint, relayName, ca }
+}
+
+/** Writes the relay of an agent. */
+export function writeRelayFile(directory: string, { endpoint, relayName, ca }: LinkedRelay): void {
+  const path = join(directory, RELAY_FILE)
+  const fields = { version: VERSION, endpoint, relay_name: relayName, ca }
+  sweepLeftovers(path)
+  replaceFile(path, `${JSON.stringify(fields, null, 2)}\n`, 0o600)
+}
+
+function parsed(bytes: Buffer): Partial<Record<string, unknown>> | undefined {
+  try {
+    const found: unknown = JSON.parse(bytes.toString())
+    return typeof found === 'object' && found !== null ? found : undefined
+  } catch {
+    return undefined
+  }
+}
