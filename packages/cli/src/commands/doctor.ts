@@ -7,6 +7,7 @@ import { accountOf, addAccountFlags, type AccountFlags, defaultRelay } from '../
 import { checkAgents, checkServerData } from '../doctor/files.ts'
 import { type Finding, fix, ok } from '../doctor/finding.ts'
 import { checkApi, checkCertificate, checkKey, checkPorts, checkRelay } from '../doctor/network.ts'
+import { checkRelayCertificate } from '../doctor/relay-certificate.ts'
 import { examples } from '../terminal/examples.ts'
 import { printable, print, printJson, styled } from '../terminal/output.ts'
 import { withProgress } from '../terminal/progress.ts'
@@ -58,7 +59,7 @@ async function examine(flags: Flags): Promise<Finding[]> {
   ])
   const reachable = api[0]?.ok === true
   const ports = await checkPorts(relay, account.apiUrl, reachable)
-  return [...files, ports, ...api, certificate, key, way]
+  return [...files, ports, ...api, certificate, key, way, ...(await checkRelayCertificate(relay, account))]
 }
 
 function versions(): Finding {
