@@ -15,7 +15,8 @@ import { Reader } from './reader.ts'
 /** Snippets that no reader runs here, and why. */
 const NOT_RUN: Readonly<Record<string, string>> = {
   'docs/01-quickstart.md#A program sh 2': 'tests/pack/installed.ts runs it',
-  'docs/06-self-hosting.md#As a service sh 1': 'needs systemd; the command of the unit is compared with the one that is run',
+  'docs/06-self-hosting.md#As a service sh 1':
+    'needs systemd; the command of the unit is compared with the one that is run',
   'python/README.md#Install sh 1': 'tests/python/static_sdk.test.ts installs the package by pip',
   'python/README.md#Talk python 1': 'tests/python/static_sdk.test.ts runs it',
   'python/README.md#Invite python 1': 'tests/python/static_sdk.test.ts runs it',

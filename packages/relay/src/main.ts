@@ -160,6 +160,7 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
   const metrics = makeMetrics({
     certificateExpiry: () => expiry,
     counts: () => relay.counts,
+    transports: () => relay.transports,
     throttledCommits: () => relay.throttledCommits,
     shaping: () => running.traffic,
     pacing: () => transports.flatMap((transport) => transport.pacing()),

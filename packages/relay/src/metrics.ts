@@ -23,6 +23,8 @@ export interface Metrics {
 /** Sources of the numbers that are read on demand. */
 export interface MetricsSources {
   readonly counts: () => RelayCounts
+  /** Sessions, by how their agents reach the relay. */
+  readonly transports: () => Readonly<Record<string, number>>
   readonly throttledCommits: () => number
   readonly shaping: () => ShapingCounts
   readonly pacing: () => readonly PacingCounts[]
@@ -42,7 +44,7 @@ const BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 
 
 /** Creates the metrics. */
 export function makeMetrics(sources: MetricsSources): Metrics {
-  const { counts, throttledCommits, shaping, pacing, certificateExpiry } = sources
+  const { counts, transports, throttledCommits, shaping, pacing, certificateExpiry } = sources
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
   const answers = new Counter({
@@ -98,7 +100,7 @@ export function makeMetrics(sources: MetricsSources): Metrics {
     labelNames: ['transport'],
     registers: [registry],
     collect: (): void => {
-      for (const [transport, count] of Object.entries(counts().transports)) sessions.set({ transport }, count)
+      for (const [transport, count] of Object.entries(transports())) sessions.set({ transport }, count)
     },
   })
   const throttled: Counter = new Counter({

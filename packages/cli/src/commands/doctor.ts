@@ -9,6 +9,7 @@ import { checkCertificate, type CheckedCertificate } from '../doctor/certificate
 import { type Finding, fix, ok, skipped } from '../doctor/finding.ts'
 import { checkApi, checkKey, checkPorts, checkRelay } from '../doctor/network.ts'
 import { checkKnownRelay } from '../doctor/known-relay.ts'
+import { checkRelayCertificate } from '../doctor/relay-certificate.ts'
 import { examples } from '../terminal/examples.ts'
 import { printable, print, printJson, styled } from '../terminal/output.ts'
 import { withProgress } from '../terminal/progress.ts'
@@ -66,7 +67,8 @@ async function examine(flags: Flags): Promise<Finding[]> {
       ? skipped('ports', REFUSED)
       : await checkPorts(relay, account.apiUrl, certificate.isAccepted === true)
   const known = await checkKnownRelay(relay, account)
-  return [...files, ports, ...api, certificate.finding, key, way, ...known]
+  const relayCertificate = await checkRelayCertificate(relay, account)
+  return [...files, ports, ...api, certificate.finding, key, way, ...relayCertificate, ...known]
 }
 
 /** The key, the API and the clock. With a certificate that is refused, everything else would only repeat that. */

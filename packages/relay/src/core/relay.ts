@@ -35,8 +35,6 @@ export interface CoreOptions {
 export interface RelayCounts {
   readonly streams: number
   readonly sessions: number
-  /** The sessions, by how their agents reach the relay. */
-  readonly transports: Readonly<Record<SessionNotice['transport'], number>>
   readonly requests: number
   /** Requests to the store, the verifier and the quota source that have no result yet. */
   readonly pending: number
@@ -126,6 +124,13 @@ export class Relay {
     return this.#channels.throttledCommits
   }
 
+  /** For metrics: the sessions, by how their agents reach the relay. */
+  get transports(): Readonly<Record<SessionNotice['transport'], number>> {
+    const transports = { quic: 0, grpc: 0, proxy: 0 }
+    for (const { stream } of this.#delivery.sessions()) transports[transportOf(stream)]++
+    return transports
+  }
+
   /** For metrics. */
   get leases(): LeaseCounts {
     return this.#quota.counts
@@ -133,15 +138,9 @@ export class Relay {
 
   /** For metrics. */
   get counts(): RelayCounts {
-    const transports = { quic: 0, grpc: 0, proxy: 0 }
-    for (const { stream } of this.#delivery.sessions()) transports[transportOf(stream)]++
-    return {
-      streams: this.#streams.size,
-      sessions: transports.quic + transports.grpc + transports.proxy,
-      transports,
-      requests: this.#requests,
-      pending: this.#effects.pending,
-    }
+    let sessions = 0
+    for (const _ of this.#delivery.sessions()) sessions++
+    return { streams: this.#streams.size, sessions, requests: this.#requests, pending: this.#effects.pending }
   }
 
   #take(input: Input): void {

@@ -54,7 +54,7 @@ export class PureRelay {
         for (const stream of effect.streams) this.sent.set(stream, [...(this.sent.get(stream) ?? []), effect.message])
       } else if (effect.type === 'end') {
         this.ended.add(effect.stream)
-      } else if (effect.type !== 'limit' && effect.type !== 'shape') {
+      } else if (effect.type !== 'limit' && effect.type !== 'shape' && effect.type !== 'began') {
         this.asked.push(effect)
       }
     }

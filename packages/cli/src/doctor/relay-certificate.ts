@@ -1,0 +1,65 @@
+/**
+ * Checks the certificate of the relay: its name, who signed it, and when it expires. The TCP port presents the one of the
+ * QUIC port to clients that name the server.
+ */
+import { once } from 'node:events'
+import { connect, type TLSSocket } from 'node:tls'
+import { type AccountSettings, parseEndpoint } from '@static/sdk/account'
+import { type Finding, fix, ok } from './finding.ts'
+
+const CHECK = 'relay certificate'
+const GRPC_PORT = 5000
+const TIMEOUT_MS = 5_000
+const SOON_DAYS = 7
+const DAY_MS = 86_400_000
+
+/** The certificate, or nothing if the relay does not answer over TCP: the check of the relay itself tells why. */
+export async function checkRelayCertificate(
+  endpoint: string,
+  { ca }: Pick<AccountSettings, 'ca'>,
+  now: number = Date.now(),
+): Promise<readonly Finding[]> {
+  const relay = parseEndpoint(endpoint, { relayName: process.env['STATIC_RELAY_NAME'] })
+  const port = relay.way === 'grpc' ? relay.port : GRPC_PORT
+  // Accepts any certificate so that it can report what is wrong with it; nothing is sent over this connection.
+  const socket = connect({
+    host: relay.host,
+    port,
+    servername: relay.serverName,
+    minVersion: 'TLSv1.3',
+    rejectUnauthorized: false,
+    ...(ca === undefined ? {} : { ca }),
+  })
+  try {
+    await once(socket, 'secureConnect', { signal: AbortSignal.timeout(TIMEOUT_MS) })
+    return [findingOf(socket, `${relay.host} port ${port}`, relay.serverName, now)]
+  } catch {
+    return []
+  } finally {
+    socket.destroy()
+  }
+}
+
+function findingOf(socket: TLSSocket, place: string, name: string, now: number): Finding {
+  const { valid_to: validTo, subjectaltname: names = 'no name' } = socket.getPeerCertificate()
+  const end = new Date(validTo)
+  const until = end.toISOString().slice(0, 10)
+  // Before what TLS says: that names only the first fault that it found.
+  if (end.getTime() <= now) {
+    return fix(CHECK, `The certificate of the relay at ${place} expired on ${until}. Renew it on the relay.`)
+  }
+  if (!socket.authorized) {
+    const why = String(socket.authorizationError)
+    if (why.includes('ERR_TLS_CERT_ALTNAME_INVALID')) {
+      const remedy = 'Use one of its names in the relay URL; for an address, set STATIC_RELAY_NAME.'
+      return fix(CHECK, `The certificate of the relay at ${place} is for ${names}, not for ${name}. ${remedy}`)
+    }
+    const remedy = 'Pass its CA with --ca; `static up` prints the path.'
+    return fix(CHECK, `The certificate of the relay at ${place} is not trusted (${why}). ${remedy}`)
+  }
+  if (end.getTime() - now < SOON_DAYS * DAY_MS) {
+    const remedy = 'Renew it on the relay; `static up` renews its own when restarted.'
+    return fix(CHECK, `The certificate of the relay at ${place} expires on ${until}. ${remedy}`)
+  }
+  return ok(CHECK, `for ${name}, trusted, valid until ${until}`)
+}
