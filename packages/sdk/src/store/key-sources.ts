@@ -24,7 +24,9 @@ export type KeySource =
    * agent's directory, where it only protects against losing a part of that directory.
    */
   | { readonly type: 'file'; readonly path?: string }
+  /** A passphrase, stretched with Argon2id. */
   | { readonly type: 'passphrase'; readonly passphrase: string }
+  /** An entry of a system keyring. */
   | { readonly type: 'keyring'; readonly keyring: Keyring }
 
 /** Argon2id parameters of a passphrase (RFC 9106), memory in KiB. */
