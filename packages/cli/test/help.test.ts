@@ -47,7 +47,7 @@ void test('every command of the contract has a help page with an example, and ev
     channel: 'create list members remove invite join send listen poison verify rotate reset-roster leave delete help',
     'channel invite': 'list revoke',
     'channel poison': 'list retry drop help',
-    agent: 'list export-fingerprint delete slots help',
+    agent: 'list export-fingerprint delete accept-relay slots help',
     'agent slots': 'list add remove change-passphrase help',
   }
   const pages = new Map<string, string>()
