@@ -21,7 +21,7 @@ hooks.AsyncResource = class extends AsyncResource {
 hooks.createHook = (callbacks) => {
   const { stack = '' } = new Error()
   if (!isUsed || !stack.includes('node:internal/test_runner/')) return createHook(callbacks)
-  follow = callbacks.init
+  follow = (...words) => callbacks.init(...words)
   process.on('uncaughtExceptionMonitor', (error) => process.stderr.write(`${error?.stack ?? error}\n`))
   return createHook({})
 }
