@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { after, describe, test } from 'node:test'
+import { after, before, describe, test } from 'node:test'
 import type { Usage } from '@static/protocol'
-import { makeClient } from '@static/testkit/server/client'
+import { type Client, makeClient } from '@static/testkit/server/client'
 import type { HolderTask } from '../support/lease-holder.ts'
 import { type Nodes, startNodes } from '../support/nodes.ts'
 import { signUp } from '@static/testkit/server/accounts'
@@ -87,9 +87,13 @@ for (const [engine, count] of [
   ['sqlite', 1],
   ['postgres', 2],
 ] as const) {
-  describe(`${HOLDERS} lease holders, ${count} node(s), ${engine}`, async () => {
-    const nodes = await startNodes({ workspace, engine, count, settings: SETTINGS })
-    const client = makeClient(nodes.servers[0]?.url ?? '', workspace.ca)
+  describe(`${HOLDERS} lease holders, ${count} node(s), ${engine}`, () => {
+    let nodes: Nodes
+    let client: Client
+    before(async () => {
+      nodes = await startNodes({ workspace, engine, count, settings: SETTINGS })
+      client = makeClient(nodes.servers[0]?.url ?? '', workspace.ca)
+    })
     after(async () => {
       client.close()
       await nodes[Symbol.asyncDispose]()

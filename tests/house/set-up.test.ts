@@ -56,9 +56,16 @@ test('an unknown task is reported in one sentence', () => {
   assert.match(text, /^Unknown task "nonsense"\. Known: start, test, check, bench/)
 })
 
-test('an uncaught error fails its test file, although node:test cannot follow promises', () => {
-  const script = `
-    const { test } = await import('node:test')
+/** Runs a test file as `npm test` does, with the tests in it. */
+function runTestFile(tests: string): { status: number | null; stdout: string; stderr: string } {
+  const { NODE_TEST_CONTEXT: _, ...env } = process.env
+  const script = `const { after, before, beforeEach, describe, test } = await import('node:test')\n${tests}`
+  const words = ['--import', resolve(root, 'scripts/no-test-hook.mjs'), '--input-type=module', '-e', script]
+  return spawnSync(process.execPath, words, { encoding: 'utf8', env })
+}
+
+test('an uncaught error fails its test file, although node:test does not follow promises', () => {
+  const done = runTestFile(`
     test('passes too early', async () => {
       const thrown = Promise.withResolvers()
       await null
@@ -67,11 +74,27 @@ test('an uncaught error fails its test file, although node:test cannot follow pr
         throw new Error('thrown outside of every test')
       })
       await thrown.promise
-    })`
-  const { NODE_TEST_CONTEXT: _, ...env } = process.env
-  const words = ['--import', resolve(root, 'scripts/no-test-hook.mjs'), '--input-type=module', '-e', script]
-  const done = spawnSync(process.execPath, words, { encoding: 'utf8', env })
+    })`)
   assert.equal(done.status, 1)
   assert.match(done.stdout, /pass 1\n/)
   assert.match(done.stderr, /^Error: thrown outside of every test\n {4}at /)
+})
+
+test('the hooks of a suite are for its tests alone', () => {
+  const done = runTestFile(`
+    const say = (word) => () => void process.stderr.write(word + ' ')
+    describe('outer', () => {
+      before(say('open'))
+      after(say('close'))
+      beforeEach(say('each'))
+      test('one', async (t) => {
+        await null
+        await t.test('inner', say('inner'))
+      })
+      describe('nested', () => void test('two', say('two')))
+    })
+    test('three', say('three'))`)
+  assert.equal(done.stderr, 'open each each inner each two close three ')
+  assert.match(done.stdout, /▶ outer\n {2}▶ one\n {4}✔ inner .*\n {2}✔ one .*\n {2}▶ nested\n {4}✔ two /)
+  assert.equal(done.status, 0)
 })
