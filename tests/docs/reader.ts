@@ -156,8 +156,9 @@ export class Reader implements AsyncDisposable {
     this.#terminals.push(terminal)
     for (const stream of [child.stdout, child.stderr]) {
       stream.on('data', (chunk: Buffer) => {
-        terminal.shown += chunk.toString()
-        this.#printed += chunk.toString().replaceAll('\r\n', '\n')
+        const text = chunk.toString().replaceAll('\r\n', '\n')
+        terminal.shown += text
+        this.#printed += text
         this.#heard?.()
       })
     }
@@ -166,7 +167,8 @@ export class Reader implements AsyncDisposable {
 
   /** Waits until the lines of a text were shown; `…` stands for anything within a line. */
   async #sees(text: string): Promise<void> {
-    const missing = (): string | undefined => text.split('\n').find((line) => !pattern(line).test(this.#printed))
+    const isShown = (line: string): boolean => this.#terminals.some(({ shown }) => pattern(line).test(shown))
+    const missing = (): string | undefined => text.split('\n').find((line) => !isShown(line))
     const late = AbortSignal.timeout(LATEST)
     for (let line = missing(); line !== undefined; line = missing()) {
       if (late.aborted) throw new Error(`"${line}" was not shown:\n${this.#printed}`)
