@@ -179,7 +179,7 @@ test('usage shows this month against the limit, and each day in a table', async 
   assert.equal(await rows.count(), 31)
   assert.equal(await rows.filter({ hasText: /321$/ }).count(), 1)
   assert.match(await page.locator('dl').innerText(), /Token exchanges\s+1\b/)
-  assert.match(await page.getByRole('row', { name: /^default/ }).innerText(), /^default\s+1\s+just now$/)
+  assert.match(await page.getByRole('row', { name: /^default/ }).innerText(), /^default\s+0\s+1\s+just now$/)
 })
 
 test('a wrong password, and too many of them, are reported in one sentence', async () => {

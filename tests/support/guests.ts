@@ -1,5 +1,5 @@
 /** Accounts whose keys and ids appear in generated requests; accounts that a request breaks are replaced. */
-import { CSRF_HEADER, SESSION_COOKIE } from '@static/protocol'
+import { CSRF_HEADER, type ListedSession, SESSION_COOKIE } from '@static/protocol'
 import type { Answer, Client } from '@static/testkit/server/client'
 import { makeKey, PASSWORD, signUp } from '@static/testkit/server/accounts'
 
@@ -20,7 +20,7 @@ export const CREDENTIALS = [
 export type Credential = (typeof CREDENTIALS)[number]
 
 /** Kinds of values that a request may use as an id. */
-export const IDENTIFIERS = ['own account', 'other account', 'own key', 'other key', 'unknown'] as const
+export const IDENTIFIERS = ['own account', 'other account', 'own key', 'other key', 'own session', 'unknown'] as const
 export type Identifier = (typeof IDENTIFIERS)[number]
 
 interface Guest {
@@ -32,6 +32,8 @@ interface Guest {
   /** Keys that may be revoked without harm to the guest. */
   readonly spareIds: string[]
   readonly session: string
+  /** The id of another session of the guest. */
+  readonly sessionId: string
 }
 
 /** A changing set of accounts. */
@@ -87,6 +89,8 @@ export class Guests {
         return own.spareIds.at(-1) ?? own.id
       case 'other key':
         return other.spareIds.at(-1) ?? other.id
+      case 'own session':
+        return own.sessionId
       case 'unknown':
         return '01900000-0000-7000-8000-000000000000'
     }
@@ -99,7 +103,8 @@ export class Guests {
 
   /** Drops accounts that a request closed or whose password or session it changed. */
   learn(who: number, operation: string, path: string, { status }: Answer): void {
-    if (status !== 204) return
+    const endsSessions = operation === 'DELETE /v1/sessions' && status === 200
+    if (status !== 204 && !endsSessions) return
     if (operation.startsWith('DELETE /v1/keys')) {
       for (const guest of this.#guests) {
         const at = guest.spareIds.findIndex((id) => path.includes(id))
@@ -134,8 +139,15 @@ export class Guests {
     for (const mode of ['live', 'test', 'live', 'test'])
       spareIds.push((await makeKey(this.#client, key.key, { mode })).id)
     const signIn = { method: 'POST', path: '/v1/sessions', body: { email, password: PASSWORD } }
+    await this.#client.call(signIn)
     const cookie = (await this.#client.call(signIn)).headers['set-cookie']?.[0] ?? ''
     const session = /=([^;]+)/.exec(cookie)?.[1] ?? ''
-    return { id, email, live: key.key, test: test.key, revoked: revoked.key, spareIds, session }
+    const headers = { cookie: `${SESSION_COOKIE}=${session}`, [CSRF_HEADER]: '1' }
+    const { sessions } = await this.#client.json<{ sessions: readonly ListedSession[] }>(200, {
+      path: '/v1/sessions',
+      headers,
+    })
+    const sessionId = sessions.find(({ current }) => !current)?.id ?? ''
+    return { id, email, live: key.key, test: test.key, revoked: revoked.key, spareIds, session, sessionId }
   }
 }

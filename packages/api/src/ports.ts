@@ -27,11 +27,12 @@ export interface KeyRecord {
   readonly lastUsedAt: number | null
 }
 
-/** The public part of a key, and its token exchanges in the last month with any. */
+/** The public part of a key, and its token exchanges and messages in the last month with any. */
 export interface ListedKeyRecord extends Omit<KeyRecord, 'accountId' | 'hash'> {
   readonly exchanges: number
+  readonly messages: number
   /** The start of that month; 0 if there were none. */
-  readonly exchangesPeriod: number
+  readonly countedPeriod: number
 }
 
 /** A key with everything that decides whether it is valid. */
@@ -258,6 +259,8 @@ export interface LeaseRecord extends Meter {
   readonly spent: number
   readonly state: 'open' | 'expired' | 'closed'
   readonly expiresAt: number
+  /** How much of `spent` each key has spent; the rest is of guests, or unknown. */
+  readonly byKey: Readonly<Record<string, number>>
 }
 
 /** Quota leases. Every change of lease and counters is one transaction. */
@@ -283,6 +286,8 @@ export interface Settlement {
   readonly lease: LeaseRecord
   readonly used: number
   readonly reserved: number
+  /** What is new of each key's. */
+  readonly keys: Readonly<Record<string, number>>
   /** The UTC day (YYYY-MM-DD) that `used` is booked on. */
   readonly day: string
 }

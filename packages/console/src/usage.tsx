@@ -33,7 +33,8 @@ function ByKey(): JSX.Element {
           <thead>
             <tr>
               <th scope="col">Key</th>
-              <th scope="col">Token exchanges this month</th>
+              <th scope="col">Messages this month</th>
+              <th scope="col">Token exchanges</th>
               <th scope="col">Last used</th>
             </tr>
           </thead>
@@ -43,6 +44,7 @@ function ByKey(): JSX.Element {
                 <th scope="row">
                   {key.name} {key.mode === 'test' && <span class="badge">test</span>}
                 </th>
+                <td data-label="Messages">{count(key.messages)}</td>
                 <td data-label="Exchanges">{count(key.token_exchanges)}</td>
                 <td data-label="Last used">
                   {key.last_used_at === null ? <span class="quiet">never</span> : <Time iso={key.last_used_at} />}
@@ -53,8 +55,8 @@ function ByKey(): JSX.Element {
         </table>
       )}
       <p class="hint">
-        An agent exchanges its key for a token when it starts and about every hour. Messages are counted for the account
-        as a whole: tokens do not tell the relay which key they came from.
+        Messages that agents sent with the key; guests’ messages in your channels belong to no key. An agent exchanges
+        its key for a token when it starts and about every hour.
       </p>
     </section>
   )

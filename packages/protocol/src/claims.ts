@@ -28,6 +28,8 @@ export interface TokenClaims {
   readonly iat: number
   readonly jti: string
   readonly mode: Mode
+  /** The id of the key that it was exchanged for: relays report how much each key uses. */
+  readonly key?: string
   /** Bytes that the relay keeps for the account: in one channel, and in all. Missing: as much as the relay is set to. */
   readonly channel_bytes?: number
   readonly account_bytes?: number

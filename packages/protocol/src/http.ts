@@ -39,6 +39,8 @@ export interface ListedKey {
   readonly mode: Mode
   readonly last_used_at: string | null
   readonly created_at: string
+  /** Messages that agents sent with tokens of this key, this month. */
+  readonly messages: number
   /** Exchanges of this key for tokens, this month. */
   readonly token_exchanges: number
 }

@@ -21,7 +21,7 @@ export function keyStore(engine: Engine): KeyStore {
   )
   const active = db
     .selectFrom('api_keys')
-    .select(['id', 'prefix', 'name', 'mode', 'created_at', 'last_used_at', 'exchanges', 'exchanges_period'])
+    .select(['id', 'prefix', 'name', 'mode', 'created_at', 'last_used_at', 'exchanges', 'messages', 'counted_period'])
     .where('account_id', '=', '')
     .where('revoked_at', 'is', null)
     .orderBy('created_at', 'desc')
@@ -115,12 +115,13 @@ type ListedRow = readonly [
   createdAt: number,
   lastUsedAt: number | null,
   exchanges: number,
-  exchangesPeriod: number,
+  messages: number,
+  countedPeriod: number,
 ]
 
 function readListed(row: ListedRow): ListedKeyRecord {
-  const [id, prefix, name, mode, createdAt, lastUsedAt, exchanges, exchangesPeriod] = row
-  return { id, prefix, name, mode, createdAt, lastUsedAt, exchanges, exchangesPeriod }
+  const [id, prefix, name, mode, createdAt, lastUsedAt, exchanges, messages, countedPeriod] = row
+  return { id, prefix, name, mode, createdAt, lastUsedAt, exchanges, messages, countedPeriod }
 }
 
 /** Whether the caller's credential is still valid; the account's row must be locked. */
@@ -153,6 +154,7 @@ export function keyValues(key: KeyRecord): Insertable<Schema['api_keys']> {
     last_used_at: key.lastUsedAt,
     revoked_at: null,
     exchanges: 0,
-    exchanges_period: 0,
+    messages: 0,
+    counted_period: 0,
   }
 }

@@ -2,7 +2,7 @@
 import type { Transaction } from 'kysely'
 import type { LeaseRecord, LeaseStore, Settlement } from '../ports.ts'
 import type { Db, Schema } from './schema.ts'
-import { addToDay, addToPeriod, lockPeriod } from './usage.ts'
+import { addToDay, addToKey, addToPeriod, lockPeriod } from './usage.ts'
 
 const COLUMNS = [
   'id',
@@ -13,13 +13,14 @@ const COLUMNS = [
   'spent',
   'state',
   'expires_at as expiresAt',
+  'by_key',
 ] as const
 
 export function leaseStore(db: Db): LeaseStore {
   return {
     async sweep(meter, now, expire) {
-      const expired = (from: Pick<Db, 'selectFrom'>): Promise<LeaseRecord[]> =>
-        from
+      const expired = async (from: Pick<Db, 'selectFrom'>): Promise<LeaseRecord[]> => {
+        const rows = from
           .selectFrom('leases')
           .select(COLUMNS)
           .where('account_id', '=', meter.accountId)
@@ -27,7 +28,8 @@ export function leaseStore(db: Db): LeaseStore {
           .where('period', '=', meter.period)
           .where('state', '=', 'open')
           .where('expires_at', '<=', now)
-          .execute()
+        return (await rows.execute()).map(fromRow)
+      }
       // Usually there is none, so look before locking.
       if ((await expired(db)).length === 0) return
       await db.transaction().execute(async (tx) => {
@@ -63,6 +65,7 @@ export function leaseStore(db: Db): LeaseStore {
               spent: 0,
               state: 'open',
               expires_at: expiresAt,
+              by_key: '{}',
             })
             .execute()
         }
@@ -75,7 +78,8 @@ export function leaseStore(db: Db): LeaseStore {
       return db.transaction().execute(async (tx) => {
         await lockPeriod(tx, found)
         // Read again: another node may have settled it before this one got the lock.
-        const lease = await tx.selectFrom('leases').select(COLUMNS).where('id', '=', id).executeTakeFirstOrThrow()
+        const own = tx.selectFrom('leases').select(COLUMNS).where('id', '=', id)
+        const lease = fromRow(await own.executeTakeFirstOrThrow())
         const { status } = await tx
           .selectFrom('accounts')
           .select('status')
@@ -89,12 +93,26 @@ export function leaseStore(db: Db): LeaseStore {
   }
 }
 
-async function apply(tx: Transaction<Schema>, { lease, used, reserved, day }: Settlement): Promise<void> {
+type Row = Omit<LeaseRecord, 'byKey'> & { readonly by_key: string }
+
+function fromRow({ by_key: byKey, ...rest }: Row): LeaseRecord {
+  return { ...rest, byKey: JSON.parse(byKey) as LeaseRecord['byKey'] }
+}
+
+async function apply(tx: Transaction<Schema>, { lease, used, reserved, keys, day }: Settlement): Promise<void> {
   await tx
     .updateTable('leases')
-    .set({ spent: lease.spent, state: lease.state, expires_at: lease.expiresAt })
+    .set({
+      spent: lease.spent,
+      state: lease.state,
+      expires_at: lease.expiresAt,
+      by_key: JSON.stringify(lease.byKey),
+    })
     .where('id', '=', lease.id)
     .execute()
   await addToPeriod(tx, lease, { used, reserved })
   await addToDay(tx, lease, day, used)
+  for (const [keyId, messages] of Object.entries(keys).sort(([a], [b]) => (a < b ? -1 : 1))) {
+    await addToKey(tx, { ...lease, keyId }, { messages })
+  }
 }

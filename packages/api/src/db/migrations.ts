@@ -40,7 +40,8 @@ async function accountTables(db: Kysely<unknown>): Promise<void> {
     .addColumn('last_used_at', 'bigint')
     .addColumn('revoked_at', 'bigint')
     .addColumn('exchanges', 'bigint', (c) => c.notNull())
-    .addColumn('exchanges_period', 'bigint', (c) => c.notNull())
+    .addColumn('messages', 'bigint', (c) => c.notNull())
+    .addColumn('counted_period', 'bigint', (c) => c.notNull())
     .execute()
   await db.schema.createIndex('api_keys_account').on('api_keys').columns(['account_id', 'created_at', 'id']).execute()
   await db.schema
@@ -134,6 +135,7 @@ async function usageTables(db: Kysely<unknown>): Promise<void> {
     .addColumn('spent', 'bigint', (c) => c.notNull())
     .addColumn('state', 'text', (c) => c.notNull())
     .addColumn('expires_at', 'bigint', (c) => c.notNull())
+    .addColumn('by_key', 'text', (c) => c.notNull())
     .execute()
   await db.schema
     .createIndex('leases_meter')

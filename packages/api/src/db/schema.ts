@@ -26,9 +26,10 @@ export interface Schema {
     created_at: number
     last_used_at: number | null
     revoked_at: number | null
-    /** Token exchanges in the last month with any, and that month's start. */
+    /** Token exchanges and messages in the last month with any, and that month's start. */
     exchanges: number
-    exchanges_period: number
+    messages: number
+    counted_period: number
   }
   sessions: {
     /** Names the session in lists; it gives no access. */
@@ -85,6 +86,8 @@ export interface Schema {
     spent: number
     state: 'open' | 'expired' | 'closed'
     expires_at: number
+    /** How much of `spent` each key has spent, as JSON. */
+    by_key: string
   }
   idempotency: { scope: string; key: string; fingerprint: string; resource_id: string; created_at: number }
 }

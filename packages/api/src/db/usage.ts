@@ -38,17 +38,8 @@ export function usageStore(db: Db): UsageStore {
           await lockPeriod(tx, meter)
           await addToPeriod(tx, meter, { token_exchanges: count })
         }
-        for (const { keyId, period, count } of [...counts].sort((a, b) => (a.keyId < b.keyId ? -1 : 1))) {
-          // A count of a month that is over, written late, no longer matters.
-          await tx
-            .updateTable('api_keys')
-            .set({
-              exchanges: sql`case when exchanges_period = ${period} then exchanges else 0 end + ${count}`,
-              exchanges_period: period,
-            })
-            .where('id', '=', keyId)
-            .where('exchanges_period', '<=', period)
-            .execute()
+        for (const { count, ...own } of [...counts].sort((a, b) => (a.keyId < b.keyId ? -1 : 1))) {
+          await addToKey(tx, own, { exchanges: count })
         }
       })
     },
@@ -95,6 +86,28 @@ export async function addToPeriod(
     .where('account_id', '=', meter.accountId)
     .where('mode', '=', meter.mode)
     .where('period', '=', meter.period)
+    .execute()
+}
+
+/**
+ * Adds to a key's counters of a month, if it is the account's. Those of a month that is over, written late, no longer matter. Keys must be in the
+ * order of their ids, as in `touch`, and after the periods.
+ */
+export async function addToKey(
+  tx: Transaction<Schema>,
+  { keyId, accountId, period }: Pick<Meter, 'accountId' | 'period'> & { readonly keyId: string },
+  add: { exchanges?: number; messages?: number },
+): Promise<void> {
+  await tx
+    .updateTable('api_keys')
+    .set({
+      exchanges: sql`case when counted_period = ${period} then exchanges else 0 end + ${add.exchanges ?? 0}`,
+      messages: sql`case when counted_period = ${period} then messages else 0 end + ${add.messages ?? 0}`,
+      counted_period: period,
+    })
+    .where('id', '=', keyId)
+    .where('account_id', '=', accountId)
+    .where('counted_period', '<=', period)
     .execute()
 }
 

@@ -19,7 +19,21 @@ const lease = Type.Object({
   expires_in_ms: count,
   period_end: time,
 })
-const settlement = Type.Object({ spent: count, final: Type.Boolean() }, { additionalProperties: false })
+const settlement = Type.Object(
+  {
+    spent: count,
+    final: Type.Boolean(),
+    keys: Type.Optional(
+      Type.Unsafe<Record<string, number>>({
+        type: 'object',
+        additionalProperties: { type: 'integer', minimum: 1 },
+        maxProperties: 200,
+        description: 'How much of it each key has spent, by its id',
+      }),
+    ),
+  },
+  { additionalProperties: false },
+)
 const settled = Type.Object({ id: uuid, spent: count, remaining: count, expires_at: time, expires_in_ms: count })
 const accounts = Type.Object(
   { account_ids: Type.Array(Type.String({ maxLength: 36 }), { maxItems: 256 }) },
@@ -83,7 +97,10 @@ export function leaseRoutes(app: App, service: Service, credential: string): voi
         response: answers({ 200: settled }, [...BODY_ERRORS, 'auth_failed', 'not_found']),
       },
     },
-    (request) => service.leases.settle(request.params.id, request.body.spent, request.body.final),
+    (request) => {
+      const { spent, final, keys } = request.body
+      return service.leases.settle(request.params.id, spent, final, keys)
+    },
   )
 
   app.post(

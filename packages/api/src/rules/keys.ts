@@ -115,14 +115,16 @@ export class Keys {
   async list(caller: Caller): Promise<ListedKey[]> {
     const records = await this.#store.keys.list(caller.accountId, modesOf(caller))
     const { start } = monthOf(this.#now())
-    return records.map(({ id, prefix, name, mode, createdAt, lastUsedAt, exchanges, exchangesPeriod }) => ({
+    return records.map(({ id, prefix, name, mode, createdAt, lastUsedAt, ...counted }) => ({
       id,
       key_prefix: prefix,
       name,
       mode,
       created_at: isoTime(createdAt),
       last_used_at: lastUsedAt === null ? null : isoTime(lastUsedAt),
-      token_exchanges: (exchangesPeriod === start ? exchanges : 0) + this.#keyUsage.pendingExchangesOf(id, start),
+      messages: counted.countedPeriod === start ? counted.messages : 0,
+      token_exchanges:
+        (counted.countedPeriod === start ? counted.exchanges : 0) + this.#keyUsage.pendingExchangesOf(id, start),
     }))
   }
 

@@ -21,6 +21,16 @@ export interface SettledLease {
   readonly expires_in_ms: number
 }
 
+/** Totals of a lease by key id. */
+type KeyTotals = Readonly<Record<string, number>>
+
+/** What a relay reports of a lease: totals so far. */
+interface Report {
+  readonly spent: number
+  readonly final: boolean
+  readonly keys: KeyTotals
+}
+
 export class Leases {
   readonly #store: Pick<Store, 'leases' | 'accounts'>
   readonly #settings: Settings
@@ -60,14 +70,14 @@ export class Leases {
 
   /**
    * Records the total spent of a lease so far, so that a repeated settlement changes nothing.
-   * `final` returns the rest; otherwise the lease is renewed, but nothing of a blocked account's may be spent any more.
+   * `keys` says how much of it each key has spent. `final` returns the rest; otherwise the lease is renewed, but nothing of a blocked account's may be spent any more.
    */
-  async settle(id: string, spent: number, final: boolean): Promise<SettledLease> {
+  async settle(id: string, spent: number, final: boolean, keys: KeyTotals = {}): Promise<SettledLease> {
     const now = this.#now()
     let isActive = true
     const change = (lease: LeaseRecord, account: AccountStatus): Settlement => {
       isActive = account === 'active'
-      return settle(lease, spent, final, now, isActive ? this.#settings.lease.seconds * 1000 : 0)
+      return settle(lease, { spent, final, keys }, now, isActive ? this.#settings.lease.seconds * 1000 : 0)
     }
     const lease = isId(id) ? await this.#store.leases.settle(id, change) : undefined
     if (!lease) throw StaticError.of('not_found', isId(id) ? `There is no lease ${id}.` : 'There is no such lease.')
@@ -106,14 +116,20 @@ function shareOf(remaining: number, wanted: number): number {
 /** A lease that was not settled in time counts as spent, on its last day. */
 function expire(lease: LeaseRecord): Settlement {
   const rest = lease.amount - lease.spent
-  return { lease: { ...lease, state: 'expired' }, used: rest, reserved: -rest, day: dayOf(lease.expiresAt - 1) }
+  return {
+    lease: { ...lease, state: 'expired' },
+    used: rest,
+    reserved: -rest,
+    keys: {},
+    day: dayOf(lease.expiresAt - 1),
+  }
 }
 
 /**
  * How a settlement changes a lease. `spent` is the total so far; only `final` means that the holder has stopped, so the
  * rest is returned only then. Even if settlements arrive late or twice, everything spent is counted.
  */
-function settle(lease: LeaseRecord, spent: number, final: boolean, now: number, lifetime: number): Settlement {
+function settle(lease: LeaseRecord, { spent, final, keys }: Report, now: number, lifetime: number): Settlement {
   if (spent > lease.amount) throw invalidField('spent', `must be at most ${lease.amount}, the amount of the lease`)
   // A settlement that arrives after a later one reports less than is already known.
   const total = Math.max(spent, lease.spent)
@@ -121,12 +137,24 @@ function settle(lease: LeaseRecord, spent: number, final: boolean, now: number, 
   const rest = lease.amount - total
   const { end } = monthOf(lease.period)
   const day = dayOf(Math.min(now, end - 1))
-  const updated = { ...lease, spent: total }
+  const byKey = { ...lease.byKey }
+  const added: Record<string, number> = {}
+  for (const [key, sum] of Object.entries(keys)) {
+    if (!isId(key)) throw invalidField('keys', 'must have ids of keys as names')
+    const before = byKey[key] ?? 0
+    if (sum <= before) continue
+    byKey[key] = sum
+    added[key] = sum - before
+  }
+  if (Object.values(byKey).reduce((all, sum) => all + sum, 0) > total) {
+    throw invalidField('keys', `must not have spent more than ${total}, the total of the lease`)
+  }
+  const updated = { ...lease, spent: total, byKey }
   switch (lease.state) {
     case 'open': {
-      if (final) return { lease: { ...updated, state: 'closed' }, used: more, reserved: -more - rest, day }
+      if (final) return { lease: { ...updated, state: 'closed' }, used: more, reserved: -more - rest, keys: added, day }
       const expiresAt = Math.max(lease.expiresAt, Math.min(now + lifetime, end))
-      return { lease: { ...updated, expiresAt }, used: more, reserved: -more, day }
+      return { lease: { ...updated, expiresAt }, used: more, reserved: -more, keys: added, day }
     }
     case 'expired': {
       // It was counted as spent in full on its last day; a final settlement returns the rest on that day.
@@ -135,10 +163,11 @@ function settle(lease: LeaseRecord, spent: number, final: boolean, now: number, 
         lease: { ...updated, state: final ? 'closed' : 'expired' },
         used,
         reserved: 0,
+        keys: added,
         day: dayOf(lease.expiresAt - 1),
       }
     }
     case 'closed':
-      return { lease: updated, used: more, reserved: 0, day }
+      return { lease: updated, used: more, reserved: 0, keys: added, day }
   }
 }

@@ -46,6 +46,7 @@ export class Tokens {
       iat,
       jti: newId(now),
       mode: key.mode,
+      key: key.id,
       ...(channelBytes === null ? {} : { channel_bytes: channelBytes }),
       ...(accountBytes === null ? {} : { account_bytes: accountBytes }),
       ...(agentId === undefined ? {} : { cnf: agentId }),

@@ -26,7 +26,7 @@ onEachEngine('keys', (engine) => {
       [made.body.id, first.id],
     )
     for (const listed of body.keys) {
-      const fields = ['created_at', 'id', 'key_prefix', 'last_used_at', 'mode', 'name', 'token_exchanges']
+      const fields = ['created_at', 'id', 'key_prefix', 'last_used_at', 'messages', 'mode', 'name', 'token_exchanges']
       assert.deepEqual(Object.keys(listed).sort(), fields)
     }
     assert.ok(!JSON.stringify(body).includes(made.body.key))

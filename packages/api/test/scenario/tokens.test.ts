@@ -43,6 +43,7 @@ onEachEngine('tokens', (engine) => {
       exp: iat + 3600,
       iat,
       mode: 'live',
+      key: first.id,
       channel_bytes: 268_435_456,
       account_bytes: 1_073_741_824,
     })

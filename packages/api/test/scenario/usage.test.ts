@@ -112,6 +112,28 @@ onEachEngine('usage and quota leases', (engine) => {
     assert.deepEqual((await usage(first.key)).messages, { used: 5, reserved: 95, limit: 1050, remaining: 950 })
   })
 
+  test('a settlement says which keys have sent, once however often it comes, and only keys of the account count', async () => {
+    const [alice, bob] = [await bench.signUp(), await bench.signUp()]
+    const [own, foreign] = [alice.api_key.id, bob.api_key.id]
+    const { body: lease } = await lend(alice.id)
+    const report = (spent: number, keys: object, final = false): ReturnType<Bench['call']> =>
+      bench.call('POST', `/internal/v1/quota/leases/${lease.id}/settle`, {
+        key: CREDENTIAL,
+        body: { spent, final, keys },
+      })
+    const sent = async ({ api_key: key }: typeof alice): Promise<number> =>
+      (await bench.call('GET', '/v1/keys', { key: key.key })).body.keys[0].messages
+    assert.equal((await report(5, { [own]: 3 })).status, 200)
+    assert.equal((await report(5, { [own]: 3 })).status, 200)
+    assert.equal(await sent(alice), 3)
+    assertProblem(await report(6, { [own]: 7 }), 400, 'invalid_request')
+    assertProblem(await report(6, { nonsense: 1 }), 400, 'invalid_request')
+    assert.equal((await report(9, { [own]: 6, [foreign]: 2 }, true)).status, 200)
+    assert.equal((await report(5, { [own]: 3 })).status, 200, 'late')
+    assert.deepEqual([await sent(alice), await sent(bob)], [6, 0])
+    assert.equal((await usage(alice.api_key.key)).messages.used, 9)
+  })
+
   test('test mode is counted separately', async () => {
     const { id, api_key: first } = await bench.signUp()
     const made = await bench.call('POST', '/v1/keys', { key: first.key, body: { mode: 'test' } })

@@ -94,7 +94,7 @@ function localApi({ service }: Api): LocalApi {
   return {
     keys: () => Promise.resolve(service.ring.jwks()),
     lease: ({ id, mode }, wanted) => service.leases.grant(id, mode, wanted),
-    settle: (lease, spent, final) => service.leases.settle(lease, spent, final),
+    settle: (lease, spent, final, keys) => service.leases.settle(lease, spent, final, keys),
     blocked: (accounts) => service.leases.blocked(accounts),
     watched: (relay) => Promise.resolve(service.overviews.watched(relay)),
     report: (account, overview) => Promise.resolve(service.overviews.report(account, overview)),

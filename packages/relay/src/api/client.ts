@@ -85,7 +85,7 @@ export function makeApiClient(
     keys: () => call(new URL('/.well-known/jwks.json', url), {}) as ReturnType<ApiClient['keys']>,
     lease: ({ id, mode }, amount) =>
       post('/internal/v1/quota/leases', { account_id: id, mode, amount }) as Promise<Lease>,
-    settle: (lease, spent, final) => post(`/internal/v1/quota/leases/${lease}/settle`, { spent, final }),
+    settle: (lease, spent, final, keys) => post(`/internal/v1/quota/leases/${lease}/settle`, { spent, final, keys }),
     blocked,
     async watched(relay) {
       const answer = await post('/internal/v1/overviews/watched', { relay_id: relay })

@@ -10,6 +10,9 @@ const MAX_AGE_MS = 600_000
 /** Minimum time between fetches caused by tokens with an unknown key. */
 const COOLDOWN_MS = 5000
 const MAX_JWT_LENGTH = 4096
+/** The id of an API key. */
+const KEY_ID = /^[0-9a-f-]{36}$/
+const NO_KEY = '0'.repeat(36)
 /** The API's clock may be ahead. */
 const CLOCK_TOLERANCE_SECONDS = 5
 
@@ -46,6 +49,8 @@ export function makeVerifier(fetchKeys: () => Promise<JSONWebKeySet>, now: () =>
       throw new errors.JWTInvalid('claims')
     }
     if (payload['cnf'] !== undefined && typeof payload['cnf'] !== 'string') throw new errors.JWTInvalid('cnf')
+    const { key = NO_KEY } = payload
+    if (typeof key !== 'string' || !KEY_ID.test(key)) throw new errors.JWTInvalid('key')
     for (const name of ['channel_bytes', 'account_bytes'] as const) {
       const bytes = payload[name] ?? 1
       if (!Number.isSafeInteger(bytes) || Number(bytes) < 1) throw new errors.JWTInvalid(name)

@@ -2,7 +2,7 @@
 import type { Lease, TokenClaims, TrafficProfileName } from '@static/protocol'
 import type { ServerMessage } from '@static/protocol/relay'
 import type { Account, StoreRequest, StoreResult, StoreOperation, StreamId, Time } from '../ports.ts'
-import type { Effect, Outcome, SessionNotice, StoreEffect } from './io.ts'
+import type { Effect, Outcome, SessionNotice, Settlement, StoreEffect } from './io.ts'
 import type { Excess } from './limits.ts'
 
 type Then<Value> = (outcome: Outcome<Value>) => void
@@ -58,8 +58,8 @@ export class Effects {
     this.#list.push({ type: 'lease', id: this.#wait(then), account })
   }
 
-  settle(lease: string, spent: number, final: boolean, then: Then<unknown>): void {
-    this.#list.push({ type: 'settle', id: this.#wait(then), lease, spent, final })
+  settle(settlement: Settlement, then: Then<unknown>): void {
+    this.#list.push({ type: 'settle', id: this.#wait(then), ...settlement })
   }
 
   blocked(accounts: readonly string[], then: Then<readonly string[]>): void {

@@ -84,13 +84,15 @@ export type Effect =
   | { readonly type: 'lease'; readonly id: number; readonly account: Account }
   /** Which of the accounts are suspended, closed or unknown. */
   | { readonly type: 'blocked'; readonly id: number; readonly accounts: readonly string[] }
-  | {
-      readonly type: 'settle'
-      readonly id: number
-      readonly lease: string
-      readonly spent: number
-      readonly final: boolean
-    }
+  | ({ readonly type: 'settle'; readonly id: number } & Settlement)
+
+/** Totals of a lease so far: all that was spent of it, and by which keys (by their ids). */
+export interface Settlement {
+  readonly lease: string
+  readonly spent: number
+  readonly final: boolean
+  readonly keys: Readonly<Record<string, number>>
+}
 
 /** One operation for the store. */
 export type StoreEffect = {

@@ -64,6 +64,14 @@ const NONCE_BODY_BYTES = 16
 /** The same as the highest level of `private`. */
 const MAX_CELLS_PER_SECOND = 64
 
+/** What a valid JWT says about its bearer. */
+interface Verified {
+  readonly account: Account
+  /** The id of the API key, if the JWT names it. */
+  readonly key: string | undefined
+  readonly expiresAt: Time
+}
+
 /** Checks requests that open or refresh a session; the caller acts on the result. */
 export class Opening {
   readonly #effects: Effects
@@ -153,7 +161,7 @@ export class Opening {
     stream: Stream,
     caller: Caller,
     value: RefreshSessionRequest,
-    then: (outcome: Outcome<{ account: Account; expiresAt: Time }>) => void,
+    then: (outcome: Outcome<Verified>) => void,
   ): void {
     const { account } = caller
     if (!account)
@@ -267,7 +275,7 @@ export class Opening {
     if (!this.#crypto.verify(publicKey, bytes, answer.signature)) throw StaticError.of('auth_failed', BAD_SIGNATURE)
   }
 
-  #verify(jwt: string, agent: string, then: (outcome: Outcome<{ account: Account; expiresAt: Time }>) => void): void {
+  #verify(jwt: string, agent: string, then: (outcome: Outcome<Verified>) => void): void {
     this.#effects.verify(jwt, (outcome) => {
       if (!outcome.ok) return then(outcome)
       const claims: TokenClaims = outcome.value
@@ -279,7 +287,7 @@ export class Opening {
       }
       const account = { id: claims.sub, mode: claims.mode }
       this.#allotments.tell(account, claims)
-      then({ ok: true, value: { account, expiresAt: claims.exp * 1000 } })
+      then({ ok: true, value: { account, key: claims.key, expiresAt: claims.exp * 1000 } })
     })
   }
 }

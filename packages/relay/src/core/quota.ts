@@ -12,8 +12,8 @@ import { type RefusalDetails, refusalOf } from './server-messages.ts'
 
 /** A reserved unit of a lease: one message. */
 export interface Unit {
-  /** The message was charged. */
-  use(): void
+  /** The message was charged; `key` is the id of the sender's API key, if known. */
+  use(key?: string): void
   /** The message was not charged: returns the unit. */
   release(): void
 }
@@ -22,6 +22,8 @@ interface HeldLease {
   readonly id: string
   readonly amount: number
   used: number
+  /** How much of `used` each key has used. */
+  readonly byKey: Map<string, number>
   reserved: number
   /** The part of `used` that the API has confirmed. */
   reported: number
@@ -73,6 +75,8 @@ const NO_QUOTA_NOW: RefusalDetails = {
   message: 'The relay cannot get quota for this account from the API right now. Retry later.',
   retryAfterMs: UNAVAILABLE_MS,
 }
+/** Maximum number of keys whose use of a lease is counted; the API allows an account fewer. */
+const MAX_KEYS = 200
 /** Maximum lifetime of a lease, counted from its request, whatever the API says. */
 const LEASE_MS = 60_000
 /** How long a final settlement, which returns the rest of a lease, is retried. */
@@ -233,6 +237,7 @@ export class Quota {
         id,
         amount: granted,
         used: 0,
+        byKey: new Map(),
         reserved: 0,
         reported: 0,
         expiresAt,
@@ -280,7 +285,7 @@ export class Quota {
     const { used } = lease
     const askedAt = this.#effects.monotonic
     lease.reporting = true
-    this.#effects.settle(lease.id, used, false, (outcome) => {
+    this.#effects.settle({ lease: lease.id, spent: used, final: false, keys: totals(lease) }, (outcome) => {
       lease.reporting = false
       lease.retryAt = outcome.ok ? 0 : this.#effects.monotonic + UNAVAILABLE_MS
       if (this.#owed.has(lease.id) && lease.reserved === 0) return this.#settleFinally(lease, this.#effects.monotonic)
@@ -303,7 +308,7 @@ export class Quota {
   #settleFinally(lease: HeldLease, since: Time, then: () => void = () => {}): void {
     this.#owed.set(lease.id, { lease, since })
     lease.reporting = true
-    this.#effects.settle(lease.id, lease.used, true, (outcome) => {
+    this.#effects.settle({ lease: lease.id, spent: lease.used, final: true, keys: totals(lease) }, (outcome) => {
       lease.reporting = false
       lease.retryAt = this.#effects.monotonic + UNAVAILABLE_MS
       if (outcome.ok || refusalOf(outcome.error).refused === 'not_found') this.#owed.delete(lease.id)
@@ -313,13 +318,16 @@ export class Quota {
 
   #reserve(lease: HeldLease): Unit {
     lease.reserved++
-    const settle = (used: number): void => {
+    const settle = (used: number, key?: string): void => {
       lease.reserved--
       lease.used += used
+      if (key !== undefined && (lease.byKey.has(key) || lease.byKey.size < MAX_KEYS)) {
+        lease.byKey.set(key, (lease.byKey.get(key) ?? 0) + used)
+      }
       const owed = this.#owed.get(lease.id)
       if (owed && lease.reserved === 0 && !lease.reporting) this.#settleFinally(lease, owed.since)
     }
-    return { use: () => settle(1), release: () => settle(0) }
+    return { use: (key) => settle(1, key), release: () => settle(0) }
   }
 }
 
@@ -330,4 +338,8 @@ function lifeOf({ expires_in_ms: lifeMs }: Pick<Lease, 'expires_in_ms'>): number
 
 function left({ leases }: Meter): number {
   return leases.reduce((sum, { amount, used, reserved }) => sum + amount - used - reserved, 0)
+}
+
+function totals({ byKey }: HeldLease): Readonly<Record<string, number>> {
+  return Object.fromEntries(byKey)
 }

@@ -13,6 +13,8 @@ export interface Caller {
   readonly publicKey: Uint8Array
   /** Undefined for a guest. */
   readonly account: Account | undefined
+  /** The id of the API key behind its JWT, if the JWT names it. */
+  readonly key?: string | undefined
   /** The relay's nonce from the challenge. */
   readonly nonce: Uint8Array
   readonly traffic: TrafficProfileName
@@ -33,6 +35,7 @@ interface Payload {
   readonly t: TrafficProfileName
   readonly c: number
   readonly s?: string
+  readonly y?: string
   readonly m?: string
   readonly x?: number
   readonly o: number
@@ -57,7 +60,7 @@ export class SessionTokens {
 
   /** Issues a token for a caller whose session was opened at `openedAt`. */
   make(caller: Caller, openedAt: Time, now: Time): { readonly token: string; readonly validUntil: Time } {
-    const { account, expiresAt } = caller
+    const { account, key, expiresAt } = caller
     const validUntil = Math.min(now + this.#lifetime, openedAt + this.#total, expiresAt ?? Number.MAX_SAFE_INTEGER)
     const payload: Payload = {
       k: toHex(caller.publicKey),
@@ -65,6 +68,7 @@ export class SessionTokens {
       t: caller.traffic,
       c: caller.cellsPerSecond,
       ...(account === undefined ? {} : { s: account.id, m: account.mode }),
+      ...(key === undefined ? {} : { y: key }),
       ...(expiresAt === undefined ? {} : { x: expiresAt }),
       o: openedAt,
       v: validUntil,
@@ -77,7 +81,7 @@ export class SessionTokens {
   read(token: string, now: Time): TokenCaller | undefined {
     const bytes = this.#open(token)
     if (!bytes) return undefined
-    const { k, n, t, c, s, m, x, o, v } = JSON.parse(new TextDecoder().decode(bytes)) as Payload
+    const { k, n, t, c, s, y, m, x, o, v } = JSON.parse(new TextDecoder().decode(bytes)) as Payload
     if (now >= v) return undefined
     const mode = MODES.find((one) => one === m)
     const publicKey = fromHex(k)
@@ -85,6 +89,7 @@ export class SessionTokens {
       agent: toHex(this.#crypto.hash(publicKey)),
       publicKey,
       account: s === undefined || mode === undefined ? undefined : { id: s, mode },
+      key: y,
       nonce: fromHex(n),
       traffic: t,
       cellsPerSecond: c,

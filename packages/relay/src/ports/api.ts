@@ -8,7 +8,8 @@ export type TokenVerifier = (jwt: string) => Promise<TokenClaims>
 /** Leases quota, and knows which accounts may use the relay. */
 export interface QuotaSource {
   lease(account: Account, wanted: number): Promise<Lease>
-  settle(lease: string, spent: number, final: boolean): Promise<unknown>
+  /** `keys`: how much of it each API key has spent. All numbers are totals of the lease so far. */
+  settle(lease: string, spent: number, final: boolean, keys: Readonly<Record<string, number>>): Promise<unknown>
   /** Those of the accounts, at most `MAX_CHECKED_ACCOUNTS`, that are suspended, closed or unknown. */
   blocked(accounts: readonly string[]): Promise<readonly string[]>
 }

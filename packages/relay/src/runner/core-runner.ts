@@ -195,7 +195,7 @@ export class CoreRunner implements CallHandler {
         this.#options.onExcess(effect.excess)
         return
       case 'settle':
-        this.#wait(effect.id, this.#options.quota.settle(effect.lease, effect.spent, effect.final))
+        this.#wait(effect.id, this.#options.quota.settle(effect.lease, effect.spent, effect.final, effect.keys))
     }
   }
 

@@ -1,6 +1,6 @@
 /** Who pays, how much, and that what is told to the API is exactly what was accepted. */
 import assert from 'node:assert/strict'
-import { randomBytes } from 'node:crypto'
+import { createHash, randomBytes } from 'node:crypto'
 import test from 'node:test'
 import { type Lease, StaticError } from '@static/protocol'
 import { BlockedAccounts } from '../../src/core/blocked-accounts.ts'
@@ -45,6 +45,27 @@ test('every accepted message costs one unit; commits, acknowledgements and the r
   assert.equal(world.api.asked, 1)
   assert.equal(await spentIn(world), 25)
   assert.equal(world.api.left.get(ACME), 1_000_000 - 25)
+})
+
+test('the API hears which key has sent how much, by sessions and calls; guests have none', async (t) => {
+  const world = await openMemoryRelay(t)
+  const [first, second] = ['01a1dd29-fb99-77d8-bc4c-7c01980aa2e4', '01a1dd29-fb99-77d8-bc4c-7c01980aa2e5']
+  const jwt = (key: string): string => world.api.token('acme', { claims: { key } })
+  const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: jwt(first) })
+  const channelId = await owner.createChannel('acme/x/y')
+  const caller = new UnaryAgent(world)
+  await caller.open(jwt(second))
+  await owner.commit(channelId, 0n, { adds: [createHash('sha256').update(caller.key.publicKey).digest()] })
+  const guest = await joined(world, owner, channelId, 1n)
+  for (let counter = 1n; counter <= 5n; counter++) await owner.send(channelId, 2n, counter)
+  // The relay reports while the lease is in use, and again at the end.
+  await world.advance(31_000)
+  for (let counter = 6n; counter <= 7n; counter++) await owner.send(channelId, 2n, counter)
+  const fields = { channelId, slot: 2n, counter: 1n, messageId: randomBytes(16), ciphertext: randomBytes(9) }
+  await caller.request('sendMessage', fields)
+  await guest.send(channelId, 2n, 1n)
+  assert.equal(await spentIn(world), 9)
+  assert.deepEqual(Object.fromEntries(world.api.spentByKey), { [first]: 7, [second]: 1 })
 })
 
 test('a refused or repeated message costs nothing', async (t) => {

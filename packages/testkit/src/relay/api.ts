@@ -10,10 +10,12 @@ export class FakeApi implements LocalApi {
   readonly #key: KeyObject
   readonly #publicKey: KeyObject
   readonly #now: () => number
-  readonly #leases = new Map<string, { account: string; amount: number; spent: number }>()
+  readonly #leases = new Map<string, { account: string; amount: number; spent: number; keys: Map<string, number> }>()
   /** Messages left, by account and mode. */
   readonly left: Map<string, number> = new Map()
   readonly spent: Map<string, number> = new Map()
+  /** By the id of the key. */
+  readonly spentByKey: Map<string, number> = new Map()
   reachable = true
   asked = 0
   /** Leases are granted once this has resolved. */
@@ -73,7 +75,7 @@ export class FakeApi implements LocalApi {
     const granted = Math.min(left, wanted)
     this.left.set(key, left - granted)
     const lease = `lease-${this.asked}`
-    if (granted > 0) this.#leases.set(lease, { account: key, amount: granted, spent: 0 })
+    if (granted > 0) this.#leases.set(lease, { account: key, amount: granted, spent: 0, keys: new Map() })
     return {
       id: granted > 0 ? lease : null,
       granted,
@@ -84,12 +86,17 @@ export class FakeApi implements LocalApi {
     }
   }
 
-  settle(id: string, spent: number, final: boolean): Promise<unknown> {
+  settle(id: string, spent: number, final: boolean, keys: Readonly<Record<string, number>>): Promise<unknown> {
     const lease = this.#leases.get(id)
     if (!this.reachable) return Promise.reject(StaticError.of('unavailable'))
     if (!lease) return Promise.reject(StaticError.of('not_found'))
     this.spent.set(lease.account, (this.spent.get(lease.account) ?? 0) + spent - lease.spent)
     lease.spent = spent
+    for (const [key, total] of Object.entries(keys)) {
+      const before = lease.keys.get(key) ?? 0
+      this.spentByKey.set(key, (this.spentByKey.get(key) ?? 0) + total - before)
+      lease.keys.set(key, total)
+    }
     if (final) this.#leases.delete(id)
     if (final) this.left.set(lease.account, (this.left.get(lease.account) ?? 0) + lease.amount - spent)
     const remaining = final ? 0 : lease.amount - spent

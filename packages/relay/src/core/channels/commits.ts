@@ -199,7 +199,7 @@ export class Commits {
     const store = { ...fields, paid: units.length } as unknown as StoreRequest<Name>
     this.#context.effects.store(name, store, (outcome) => {
       const used = outcome.ok && 'units' in outcome.value && !('unpaid' in outcome.value) ? outcome.value.units : 0
-      units.slice(0, used).forEach((unit) => unit.use())
+      units.slice(0, used).forEach((unit) => unit.use(request.caller.key))
       units.slice(used).forEach((unit) => unit.release())
       if (!outcome.ok || !('unpaid' in outcome.value)) {
         return then(outcome as Outcome<Exclude<StoreResult<Name>, Unpaid>>)

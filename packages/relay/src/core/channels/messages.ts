@@ -72,7 +72,7 @@ export class Messages {
         if (noUnit) return request.refuse(noUnit)
         return this.#pay(request, message, result.unpaid)
       }
-      if (result.charged) unit?.use()
+      if (result.charged) unit?.use(request.caller.key)
       else unit?.release()
       const { index, pressure } = result
       const slow = pressure && { waitMs: pressure.waitMs }
