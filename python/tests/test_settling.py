@@ -8,23 +8,25 @@ import signal
 import unittest
 from typing import List, Union
 
-from static_sdk import Channel, Envelope, StaticClient, TransportError
+from static_sdk import Channel, Envelope, TransportError
 
 from . import support
 from .support import channel_of, client, driver_of, failure, new_directory
 
 
 class SettlingTest(unittest.TestCase):
-    sender: StaticClient
-
     @classmethod
     def setUpClass(cls) -> None:
-        # The tests kill the driver of the receiver.
+        # Keeps the driver of the senders running.
         with support.another_driver():
-            cls.sender = client(b"sender")
-        cls.addClassCleanup(cls.sender.close)
+            keeper = client(b"keeper")
+        cls.addClassCleanup(keeper.close)
 
     def setUp(self) -> None:
+        # The tests kill the driver of the receiver.
+        with support.another_driver():
+            self.sender = client(b"sender")
+        self.addCleanup(self.sender.close)
         self.directory = new_directory()
         self.receiver = client(b"receiver", self.directory)
         self.addCleanup(lambda: self.receiver.close())
