@@ -106,6 +106,12 @@ test('the story of the README on two machines that share nothing but the link', 
   assert.match(joined, new RegExp(`^Joined ${ROUTING} \\(2 members\\)`))
   await heard
 
+  // What is wrong with a link is said.
+  const used = await carol.shell('static channel join --as erin < link')
+  assert.match(used.stderr, /no uses left|used up/)
+  const cut = await carol.shell('head -c 200 link | static channel join --as erin')
+  assert.match(cut.stderr, /The invite link is damaged or incomplete\. Copy all of it again\./)
+
   // Her agent remembers relay and authority; nothing names them any more.
   await alice.ok(`static channel send ${ROUTING} --as alice hello carol`)
   assert.equal(await carol.ok(`static channel listen ${ROUTING} --as carol --count 1`), 'hello carol\n')

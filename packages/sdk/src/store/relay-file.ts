@@ -17,7 +17,7 @@ const VERSION = 1
  */
 export function readRelayFile(directory: string): LinkedRelay | undefined {
   const path = join(directory, RELAY_FILE)
-  const bytes = readPrivateFile(path)
+  const bytes = contentOf(path)
   if (bytes === undefined) return undefined
   const found = parsed(bytes)
   const { version, endpoint, relay_name: relayName, ca } = found ?? {}
@@ -26,6 +26,17 @@ export function readRelayFile(directory: string): LinkedRelay | undefined {
     throw StaticError.of('store_corrupt', `${path} is damaged. Delete it, and pass the relay's address or a new link.`)
   }
   return { endpoint, relayName, ca }
+}
+
+function contentOf(path: string): Buffer | undefined {
+  try {
+    return readPrivateFile(path)
+  } catch (error) {
+    if (error instanceof StaticError) throw error
+    // The directory is none: whoever opens the agent says so.
+    if (error instanceof Error && 'code' in error && error.code === 'ENOTDIR') return undefined
+    throw StaticError.of('invalid_request', `${path} cannot be read. Check its permissions.`, { cause: error })
+  }
 }
 
 /** Writes the relay of an agent. */
