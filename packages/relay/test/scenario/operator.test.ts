@@ -16,8 +16,8 @@ interface Scene {
   readonly relay: RunningRelay
   readonly api: FakeApi
   readonly lines: Record<string, unknown>[]
-  wire(by: 'quic' | 'grpc'): Wire
-  metrics(): Promise<string>
+  readonly wire: (by: 'quic' | 'grpc') => Wire
+  readonly metrics: () => Promise<string>
 }
 
 async function scene(t: TestContext, options: Partial<RelayOptions> & Pick<RelayOptions, 'database'>): Promise<Scene> {
