@@ -94,7 +94,6 @@ export async function startApi(options: ApiOptions): Promise<Api> {
   const service = await openRules(options, settings, log)
   const servers: WebServer[] = []
   const close = async (): Promise<void> => {
-    log.info('API stopping')
     // A request that does not finish in time must not keep the process running.
     const late = setTimeout(() => {
       for (const server of servers) server.destroyConnections()
@@ -104,7 +103,6 @@ export async function startApi(options: ApiOptions): Promise<Api> {
     } finally {
       clearTimeout(late)
       await service.close()
-      log.info('API stopped')
     }
   }
   try {
@@ -115,7 +113,12 @@ export async function startApi(options: ApiOptions): Promise<Api> {
       for (const server of servers) server.renew(fresh)
       certificate = fresh
     }
-    return { ...addresses, service, renew, close }
+    const stop = async (): Promise<void> => {
+      log.info('API stopping')
+      await close()
+      log.info('API stopped')
+    }
+    return { ...addresses, service, renew, close: stop }
   } catch (error) {
     await close()
     throw error

@@ -210,7 +210,6 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
     version: packageJson.version,
   })
   const close = async (): Promise<void> => {
-    if (!stopping) log.info('relay stopping')
     stopping = true
     monitor?.stop()
     reporter.stop()
@@ -219,7 +218,6 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
     running.stop()
     await store.close()
     remote?.close()
-    log.info('relay stopped')
   }
   try {
     const cut = excess.cut.bind(excess)
@@ -246,7 +244,11 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
         if (!store.backup) throw StaticError.of('unavailable', 'The store of this relay is not a file.')
         await store.backup(path)
       },
-      close,
+      close: async () => {
+        log.info('relay stopping')
+        await close()
+        log.info('relay stopped')
+      },
     }
   } catch (error) {
     await close()
