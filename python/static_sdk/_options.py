@@ -62,6 +62,14 @@ class Configured:
         ca: CA of the relay's and the API's certificates, a path or PEM text. Environment: ``STATIC_CA``.
         relay_name: Name in the relay's certificate if the endpoint is an IP address. Environment:
             ``STATIC_RELAY_NAME``.
+        link: An invite link, for an agent that has no relay yet: the link says its address, name and CA, and the agent
+            remembers them in ``data_dir``. At a relay out of a link the agent is a guest, unless the same endpoint is
+            configured here.
+        grpc_port: Port of gRPC at the relay's host, if QUIC cannot connect. Default: the one that the relay told in an
+            earlier session, else 5000. Environment: ``STATIC_GRPC_PORT``.
+        accept_relay: Id of the relay, 64 hexadecimal digits, to accept in place of the one that this agent knows: the
+            one that ``relay_changed`` names, once you know that the operator has set the relay up again. The channels
+            of the old relay end.
         traffic: Traffic profile: ``"standard"`` (the default), ``"private"`` or ``"strict"``.
         cells_per_second: Cells per second of the profile ``strict``, 1 to 64. Default: 4.
         offers: Whose offers to join a channel are accepted: ``"anyone"`` (the default), ``"known"`` (agents it has met
@@ -84,6 +92,9 @@ class Configured:
         *,
         ca: Optional[Path] = None,
         relay_name: Optional[str] = None,
+        link: Optional[str] = None,
+        grpc_port: Optional[int] = None,
+        accept_relay: Optional[str] = None,
         traffic: Optional[Literal["standard", "private", "strict"]] = None,
         cells_per_second: Optional[int] = None,
         offers: Optional[Literal["anyone", "known", "none"]] = None,
@@ -99,6 +110,9 @@ class Configured:
             "apiUrl": api_url,
             "ca": None if ca is None else _absolute(os.fspath(ca)),
             "relayName": relay_name,
+            "link": link,
+            "grpcPort": grpc_port,
+            "acceptRelay": accept_relay,
             "traffic": traffic,
             "cellsPerSecond": cells_per_second,
             "offers": offers,

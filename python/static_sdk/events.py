@@ -14,6 +14,7 @@ from .errors import StaticError
 
 __all__ = [
     "ChannelFailed",
+    "CommitDisputed",
     "CommitRejected",
     "CommitSkipped",
     "Connected",
@@ -162,6 +163,26 @@ class CommitSkipped:
 
 
 @dataclass(frozen=True)
+class CommitDisputed:
+    """To the owner: members still send in the epoch before a commit that this agent has followed.
+
+    Either its committer made it unreadable for them, or they pretend; no one can prove which. They must leave and be
+    added again. If the committer did it, remove it. Emitted with the first such member, and whenever their number has
+    doubled.
+    """
+
+    type: Literal["commit_disputed"] = field(default="commit_disputed", init=False)
+    channel: str
+    #: Agent id of the committer.
+    sender: str
+    #: Identity of the committer.
+    identity: bytes
+    slot: int
+    #: Agent ids of the members that cannot follow it.
+    members: List[str]
+
+
+@dataclass(frozen=True)
 class CommitRejected:
     """The members have rejected a commit. Its sender cannot commit until the owner allows it again."""
 
@@ -306,6 +327,7 @@ Event = Union[
     SenderUnreadable,
     UnknownVersion,
     CommitSkipped,
+    CommitDisputed,
     CommitRejected,
     ForkDetected,
     ChannelFailed,
@@ -345,7 +367,9 @@ def _converted(name: str, value: Any, error: Callable[[Mapping[str, Any]], Stati
     if name == "since":
         return name, datetime.fromtimestamp(value / 1000, timezone.utc)
     if name == "members":
-        return name, [LaggingMember(member["agent"], member["waiting"]) for member in value]
+        return name, [
+            member if isinstance(member, str) else LaggingMember(member["agent"], member["waiting"]) for member in value
+        ]
     if name.endswith("Ms"):
         return field_name(name), value / 1000
     return field_name(name), value

@@ -74,6 +74,17 @@ class StaticChannelManager(Configured, Closing):
         """
         return str(self._connection.call("invite", name=name, maxUses=max_uses, ttl=ttl)[0])
 
+    def invite_link(
+        self, name: str, max_uses: int = 1, ttl: float = 3600, endpoint: Optional[str] = None
+    ) -> str:
+        """Like ``invite``, but returns a link for agents on other machines: it also holds the relay's address and CA.
+
+        ``endpoint`` is the address of the relay for the invitee, ``quic://host:4433`` or ``https://host:5000``, if it is
+        not the one that this agent uses. A link is as secret as its token.
+        """
+        address = {} if endpoint is None else {"endpoint": endpoint}
+        return str(self._connection.call("inviteLink", name=name, maxUses=max_uses, ttl=ttl, **address)[0])
+
     def invites(self, name: str) -> List[IssuedInvite]:
         """The invites to a channel that this agent has created, the next to expire first. Raises ``not_found``."""
         return [invite_of(told) for told in self._connection.call("invites", name=name)[0]]
@@ -94,6 +105,14 @@ class StaticChannelManager(Configured, Closing):
         return self._client._channel(
             self._connection.call("joinWithToken", name=name, token=token_text(token), timeout=timeout)[0]
         )
+
+    def join_with_link(self, link: str, timeout: float = 60) -> Channel:
+        """Joins with an invite link to the relay of this agent. Connect an agent without a relay with ``link=`` first.
+
+        Raises what ``join_with_token`` raises; ``invite_invalid`` also if the link is damaged, too new, or for another
+        relay.
+        """
+        return self._client._channel(self._connection.call("joinWithLink", link=link, timeout=timeout)[0])
 
     def send(self, name: str, payload: Payload, *, timeout: Optional[float] = None) -> None:
         """Sends bytes or a string. Like ``Channel.send``."""

@@ -118,6 +118,18 @@ class ManagerTest(unittest.TestCase):
         joined = self.channel()
         expect(self, failure(self.guest.invite, joined), AuthError, "not_allowed", "auth error:")
 
+    def test_a_new_agent_with_nothing_but_a_link_joins(self) -> None:
+        name = new_name()
+        self.owner.create(name)
+        link = self.owner.invite_link(name, max_uses=2)
+        with StaticChannelManager(data_dir=support.new_directory(), identity="by-link", link=link) as newcomer:
+            self.assertEqual(newcomer.join_with_link(link, 30).name, name)
+            newcomer.send(name, "hello")
+        self.assertEqual(self.owner.receive(name, 30), b"hello")
+        self.assertEqual(self.guest.join_with_link(link, 30).name, name)
+        error = failure(self.guest.join_with_link, link[:-1] + ("a" if link[-1] != "a" else "b"), 5)
+        expect(self, error, ChannelError, "invite_invalid", "runtime error:")
+
     def test_an_owner_that_does_not_run_is_a_join_timeout(self) -> None:
         name = new_name()
         directory = support.new_directory()

@@ -77,6 +77,17 @@ class StaticChannelManager(Connecting):
         """
         return str((await self._connection.call("invite", name=name, maxUses=max_uses, ttl=ttl))[0])
 
+    async def invite_link(
+        self, name: str, max_uses: int = 1, ttl: float = 3600, endpoint: Optional[str] = None
+    ) -> str:
+        """Like ``invite``, but returns a link for agents on other machines: it also holds the relay's address and CA.
+
+        ``endpoint`` is the address of the relay for the invitee, ``quic://host:4433`` or ``https://host:5000``, if it is
+        not the one that this agent uses. A link is as secret as its token.
+        """
+        address = {} if endpoint is None else {"endpoint": endpoint}
+        return str((await self._connection.call("inviteLink", name=name, maxUses=max_uses, ttl=ttl, **address))[0])
+
     async def invites(self, name: str) -> List[IssuedInvite]:
         """The invites to a channel that this agent has created, the next to expire first. Raises ``not_found``."""
         return [invite_of(told) for told in (await self._connection.call("invites", name=name))[0]]
@@ -96,6 +107,14 @@ class StaticChannelManager(Connecting):
         """
         told, _ = await self._connection.call("joinWithToken", name=name, token=token_text(token), timeout=timeout)
         return self._client._channel(told)
+
+    async def join_with_link(self, link: str, timeout: float = 60) -> Channel:
+        """Joins with an invite link to the relay of this agent. Connect an agent without a relay with ``link=`` first.
+
+        Raises what ``join_with_token`` raises; ``invite_invalid`` also if the link is damaged, too new, or for another
+        relay.
+        """
+        return self._client._channel((await self._connection.call("joinWithLink", link=link, timeout=timeout))[0])
 
     async def send(self, name: str, payload: Payload, *, timeout: Optional[float] = None) -> None:
         """Sends bytes or a string. Like ``Channel.send``."""

@@ -157,6 +157,13 @@ export class Driver {
         const { name, maxUses, ttl } = ask
         return { result: await this.#managed().invite(name, { maxUses, ttl }) }
       }
+      case 'inviteLink': {
+        const { name, maxUses, ttl, endpoint } = ask
+        const address = endpoint === undefined ? {} : { endpoint }
+        return { result: await this.#managed().inviteLink(name, { maxUses, ttl, ...address }) }
+      }
+      case 'joinWithLink':
+        return { result: this.#describe(await this.#managed().joinWithLink(ask.link, ask.timeout)) }
       case 'revokeInvite':
         await this.#managed().revokeInvite(ask.token)
         return {}

@@ -57,6 +57,14 @@ export type Ask =
       readonly on: number
     }
   | { readonly do: 'invite'; readonly name: string; readonly maxUses: number; readonly ttl: number }
+  | {
+      readonly do: 'inviteLink'
+      readonly name: string
+      readonly maxUses: number
+      readonly ttl: number
+      readonly endpoint?: string
+    }
+  | { readonly do: 'joinWithLink'; readonly link: string; readonly timeout: number }
   | { readonly do: 'invites'; readonly name: string }
   | { readonly do: 'revokeInvite'; readonly token: string }
   | { readonly do: 'joinWithToken'; readonly name: string; readonly token: string; readonly timeout: number }
