@@ -1,0 +1,170 @@
+/** A relay without its ports: the core with its store, its API, its log and its metrics. */
+import { X509Certificate } from 'node:crypto'
+import { statfs } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import type { JSONWebKeySet } from 'jose'
+import packageJson from '../package.json' with { type: 'json' }
+import type { makeLog } from '@static/node/logger'
+import type { RepeatLog } from '@static/node/repeat-log'
+import { ALL_TRAFFIC, outsideRange, StaticError } from '@static/protocol'
+import { makeVerifier } from './api/token-verifier.ts'
+import type { Excess } from './core/limits.ts'
+import { Relay } from './core/relay.ts'
+import { makeCrypto } from './crypto.ts'
+import { ExcessLog } from './excess-log.ts'
+import { makeMetrics, type Metrics } from './metrics.ts'
+import type { LocalApi, RelayOptions } from './options.ts'
+import type { Certificate, QuotaSource, Retention, Store, StoreListener, Time } from './ports.ts'
+import { CoreRunner } from './runner/core-runner.ts'
+import type { Settings } from './settings.ts'
+import { openSqliteStore } from './store/sqlite/store.ts'
+import type { ConnectionLog } from './transport/http2/limits.ts'
+import type { GrpcTransport } from './transport/grpc/transport.ts'
+import type { QuicTransport } from './transport/quic/transport.ts'
+
+/** The relay's log. */
+export type RelayLog = ReturnType<typeof makeLog>
+
+/** The ways in. */
+export interface Transports {
+  readonly grpc: GrpcTransport
+  readonly quic: QuicTransport
+}
+
+/** What it is made of. */
+export interface NodeParts {
+  readonly options: RelayOptions
+  readonly settings: Settings
+  readonly api: Pick<LocalApi, 'keys'> & QuotaSource
+  readonly log: RelayLog
+  readonly repeats: RepeatLog
+  readonly now: () => Time
+  readonly monotonic: () => Time
+  readonly onError: (error: unknown) => void
+}
+
+/** A relay that has no ports yet. */
+export interface RelayNode {
+  readonly store: Store
+  readonly runner: CoreRunner
+  readonly metrics: Metrics
+  /** Set by whoever opens them. Agents can open sessions only once there is one, and learn the port of gRPC. */
+  readonly transports: Partial<{ -readonly [Way in keyof Transports]: Transports[Way] }>
+  /** Shows in the metrics when this certificate expires, which is used from now on. */
+  uses(certificate: Certificate): void
+  /** Counts and logs what a limit has refused. */
+  readonly onExcess: (excess: Excess) => void
+  /** Logs connections that were dropped. */
+  readonly cut: ConnectionLog['cut']
+  /** Finishes accepted requests and closes everything. */
+  close(): Promise<void>
+}
+
+/** Opens the store and starts the core over it. Throws as `startRelay` does. */
+export async function openNode(parts: NodeParts): Promise<RelayNode> {
+  const { options, settings, log, now, monotonic } = parts
+  const { name, guests = true, traffic = ALL_TRAFFIC } = options
+  if (outsideRange(traffic.floor, { floor: 'off', ceiling: traffic.ceiling }) !== undefined) {
+    const { floor, ceiling } = traffic
+    throw StaticError.of('invalid_request', `The lowest traffic profile (${floor}) is above the highest (${ceiling}).`)
+  }
+  const transports: RelayNode['transports'] = {}
+  // The store reports nothing before the runner asks it for something.
+  const made: { runner?: CoreRunner; metrics?: Metrics } = {}
+  const given = {
+    retention: settings.retention,
+    onCommit: (milliseconds: number) => made.metrics?.committed(milliseconds),
+  }
+  const store = await openStore(options, given, (event) => made.runner?.event(event))
+  const identity = { name, guests, traffic, grpcPort: () => transports.grpc?.port ?? 0 }
+  const relay = new Relay({ identity, deployment: store.deployment, settings, crypto: makeCrypto() })
+  let expiry = expiryOf(options.certificate)
+  const metrics = makeMetrics({
+    certificateExpiry: () => expiry,
+    counts: () => relay.counts,
+    transports: () => relay.transports,
+    throttledCommits: () => relay.throttledCommits,
+    shaping: () => runner.traffic,
+    pacing: () => [transports.grpc, transports.quic].flatMap((transport) => transport?.pacing() ?? []),
+    leases: () => relay.leases,
+    census: () => store.census?.(),
+    diskFree: () => diskFree(options.database),
+    now,
+    version: packageJson.version,
+  })
+  const excess = new ExcessLog(log, monotonic)
+  const onExcess = (one: Excess): void => {
+    metrics.refused(one.limit)
+    excess.note(one)
+  }
+  const runner = startRunner(parts, { relay, store, metrics, onExcess })
+  Object.assign(made, { runner, metrics })
+  return {
+    store,
+    runner,
+    metrics,
+    transports,
+    uses: (certificate) => {
+      expiry = expiryOf(certificate)
+    },
+    onExcess,
+    cut: excess.cut.bind(excess),
+    async close() {
+      await runner.drain()
+      await Promise.all([transports.grpc?.stop(), transports.quic?.stop()])
+      runner.stop()
+      await store.close()
+    },
+  }
+}
+
+/** When a certificate expires, in seconds since 1970. */
+function expiryOf({ cert }: Certificate): number {
+  return new X509Certificate(cert).validToDate.getTime() / 1000
+}
+
+function startRunner(
+  { options, settings, api, log, repeats, now, monotonic, onError }: NodeParts,
+  core: {
+    readonly relay: Relay
+    readonly store: Store
+    readonly metrics: Metrics
+    readonly onExcess: (excess: Excess) => void
+  },
+): CoreRunner {
+  const { relay, store, metrics, onExcess } = core
+  return new CoreRunner({
+    relay,
+    store,
+    settings,
+    verify: makeVerifier(async () => (await api.keys()) as JSONWebKeySet, now),
+    quota: api,
+    now,
+    monotonic,
+    onError,
+    onStoreError: (err) =>
+      repeats.note('store', (failures) => log.error({ err, failures }, 'the store failed; retrying')),
+    onExcess,
+    onSend: (message, receivers, tookMs) => metrics.sent(message, receivers, tookMs),
+    onSession: (session) => {
+      if (options.logClients) log.info(session, 'session opened')
+    },
+  })
+}
+
+function openStore(
+  { database, onFatal = () => {} }: RelayOptions,
+  given: { readonly retention: Retention; readonly onCommit: (milliseconds: number) => void },
+  listener: StoreListener,
+): Promise<Store> {
+  return typeof database === 'string'
+    ? openSqliteStore({ ...given, onDeath: onFatal, path: database }, listener)
+    : database({ retention: given.retention, onDeath: onFatal }, listener)
+}
+
+/** Free bytes where the database is; undefined if it is not a file. */
+async function diskFree(database: RelayOptions['database']): Promise<number | undefined> {
+  if (typeof database !== 'string') return undefined
+  const { bavail, bsize } = await statfs(dirname(database))
+  return bavail * bsize
+}

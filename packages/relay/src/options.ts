@@ -1,0 +1,62 @@
+/** What a relay is started with. */
+import type { LogOptions } from '@static/node/logger'
+import type { TrafficRange } from '@static/protocol'
+import type { ApiAccess } from './api/client.ts'
+import type { Certificate, OverviewSink, QuotaSource, Retention, Store, StoreListener, Time } from './ports.ts'
+
+/** An API in the same process. */
+export interface LocalApi extends QuotaSource, OverviewSink {
+  /** The public keys of its tokens, as in its JWKS document. */
+  keys(): Promise<{ readonly keys: readonly object[] }>
+}
+
+/** Opens a store; `onDeath` is called when it becomes unusable. */
+export type OpenStore = (
+  options: { readonly retention: Retention; readonly onDeath: (error: unknown) => void },
+  listener: StoreListener,
+) => Promise<Store>
+
+/** Options of a relay. */
+export interface RelayOptions {
+  /** The name agents know it by: the server name in its certificate, the same on all nodes of a deployment. */
+  readonly name: string
+  /** Path of a SQLite file, or a function that opens another store. */
+  readonly database: string | OpenStore
+  readonly host: string
+  /** Ports; 0 picks free ones. */
+  readonly grpcPort: number
+  readonly quicPort: number
+  /**
+   * Number of QUIC endpoints, on consecutive ports. Plan one for every 1,000 sessions. Default: one for every two
+   * cores, as far as the ports after the first are free.
+   */
+  readonly quicEndpoints?: number | undefined
+  readonly certificate: Certificate
+  /**
+   * Certificate for the QUIC port, and for clients of the TCP port that name the server, if they need another one:
+   * BoringSSL, which QUIC and many gRPC clients use, refuses IP addresses in it if its CA has name constraints.
+   */
+  readonly namedCertificate?: Certificate | undefined
+  /** CA of the client certificates of stand-alone proxies. */
+  readonly proxyCa?: string | undefined
+  /** Origins whose pages may call the relay from a browser. */
+  readonly origins?: readonly string[] | undefined
+  /** Whether agents without a token may open sessions. */
+  readonly guests?: boolean | undefined
+  /** The traffic profiles that agents may choose. Default: all. */
+  readonly traffic?: TrafficRange | undefined
+  readonly api: ApiAccess | LocalApi
+  /** Logs each session with agent, account and address, which are personal data. */
+  readonly logClients?: boolean | undefined
+  /** Token with which other machines may read /metrics. */
+  readonly metricsToken?: string | undefined
+  /** Overrides of the defaults; see `Settings`. */
+  readonly settings?: unknown
+  readonly log: LogOptions
+  /** The wall clock. Default: the system's. */
+  readonly now?: (() => Time) | undefined
+  /** Milliseconds of a monotonic clock. Default: the system's. */
+  readonly monotonic?: (() => Time) | undefined
+  /** Called when the relay cannot go on and must be restarted. */
+  readonly onFatal?: ((error: unknown) => void) | undefined
+}
