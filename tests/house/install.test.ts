@@ -51,7 +51,7 @@ class Checkout {
     this.write('packages/console/src/main.ts', '')
     this.write('packages/console/index.html', '')
     this.write('packages/console/build.ts', '')
-    this.write('packages/cli/src/main.ts', `process.stdout.write('started')`)
+    this.write('packages/cli/src/main.js', `process.stdout.write('started')`)
     this.write('scripts/test.ts', `process.stdout.write('tested')`)
   }
 

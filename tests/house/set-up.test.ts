@@ -32,8 +32,10 @@ test('what a first start installs and builds goes to stderr, so that stdout has 
   write('packages/console/index.html', '')
   write('packages/console/src/main.tsx', '')
   write('packages/console/build.ts', "console.log('vite builds')")
-  write('packages/cli/src/main.ts', 'console.log(JSON.stringify({ ready: true, words: process.argv.slice(2) }))')
-  write('scripts/run.mjs', readFileSync(join(root, 'scripts/run.mjs'), 'utf8'))
+  write('packages/cli/src/main.js', 'console.log(JSON.stringify({ ready: true, words: process.argv.slice(2) }))')
+  for (const name of ['run.mjs', 'install.mjs']) {
+    write(`scripts/${name}`, readFileSync(join(root, 'scripts', name), 'utf8'))
+  }
   const done = spawnSync(process.execPath, ['scripts/run.mjs', 'start', '--json'], {
     cwd: checkout,
     encoding: 'utf8',

@@ -189,7 +189,11 @@ function addPublicRoutes(app: App, { options, service, page, current }: Parts, o
   docsRoutes(app)
   if (page) consoleRoutes(app, page)
   const start = page ? '/console' : '/docs'
-  app.get('/', { schema: { hide: true } }, (_request, reply) => reply.redirect(start, 302))
+  app.get('/', { schema: { hide: true } }, (request, reply) => {
+    // The router also takes the target `*` for this path.
+    if (request.url.startsWith('/')) return reply.redirect(start, 302)
+    return reply.callNotFound()
+  })
   metricsRoutes(app, registry, options.metricsToken, (options.trustedProxies ?? []).length === 0)
 }
 
