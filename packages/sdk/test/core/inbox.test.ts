@@ -410,3 +410,19 @@ test('what is taken back after a restart is given to one reader, whatever arrive
   scene.write()
   assert.deepEqual(await takeAll(fast, 257), [...upTo(257, 2), 1001])
 })
+
+test('payloads that a reader gives back, however many, are put in order without a look at each of the others', async () => {
+  const scene = new Scene()
+  const entries: Entry[] = []
+  let looks = 0
+  for (const index of upTo(8000)) {
+    const { record, ...rest } = incoming(index, 1)
+    const counting = Object.defineProperty(record, 'index', { get: () => (looks++, index) })
+    scene.jump(index)
+    entries.push({ ...rest, record: counting, stored: true, settled: false, holder: scene })
+  }
+  for (const entry of entries) scene.inbox.release(entry)
+  assert.ok(looks < 100 * 8000, `${looks} looks`)
+  const reader = scene.inbox.read(indexOf)
+  for (const index of upTo(300)) assert.equal((await reader.next()).value, index)
+})

@@ -74,6 +74,20 @@ test('a group that cannot be encoded breaks only its channel: nothing of it is w
   assert.equal(stored(bob).inboxBytes, 0)
 })
 
+test('a turn that settles more messages than fit on the stack is written', async () => {
+  const stage = await Stage.start(['ann', 'bob'])
+  const { membership, journal, store } = stage.player('bob')
+  const { id, inbox } = membership
+  const settled = Array.from({ length: 200_000 }, (_, index): Change => ({ type: 'dropInbox', id, index }))
+  Object.defineProperty(inbox, 'drain', { value: () => settled.splice(0) })
+  const written: number[] = []
+  store.write = (changes) => void written.push(changes.filter(({ type }) => type === 'dropInbox').length)
+  membership.keepWelcome(new Uint8Array([1]))
+  journal.flush()
+  assert.equal(membership.failure, undefined)
+  assert.deepEqual(written, [200_000])
+})
+
 test('a commit that leads to an unencodable group: the member stays where it was, broken, even after a restart', async () => {
   const stage = await Stage.start(['ann', 'bob'])
   const [ann, bob] = [stage.player('ann'), stage.player('bob')]

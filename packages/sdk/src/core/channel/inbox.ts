@@ -355,8 +355,14 @@ export class Inbox {
   /** Queues a payload by its index. */
   #queue(entry: Entry): void {
     if (this.#isSealed) return
-    const after = this.#ready.findIndex(({ record }) => record.index > entry.record.index)
-    this.#ready.splice(after < 0 ? this.#ready.length : after, 0, entry)
+    // By halves: a handler that stops returns everything it has held back, up to a full inbox.
+    let [from, to] = [0, this.#ready.length]
+    while (from < to) {
+      const middle = (from + to) >> 1
+      if ((this.#ready[middle]?.record.index ?? 0) > entry.record.index) to = middle
+      else from = middle + 1
+    }
+    this.#ready.splice(from, 0, entry)
     this.#serve()
   }
 
