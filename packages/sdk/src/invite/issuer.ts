@@ -243,7 +243,7 @@ export class InviteIssuer {
     })
     // Includes joiners whose hello came while they were being removed: they can ask again.
     const gone = agents.filter((agent) => removed.includes(agent) || isSilent(agent))
-    for (const agent of gone) await this.#issued.giveBack(id, agent)
+    for (const agent of gone) await this.#issued.giveBack(id, agent, true)
   }
 
   /** A failure here ends the admission of all joiners. */
