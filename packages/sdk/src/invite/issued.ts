@@ -150,8 +150,10 @@ export class IssuedInvites {
   async giveBack(channel: ChannelId, agent: AgentId, isSilent = false): Promise<void> {
     const joiner = this.joiner(channel, agent)
     const invite = joiner && this.#invites.get(joiner.invite)
-    if (!joiner || !invite || joiner.state === 'gone') return
-    this.putJoiner({ ...joiner, state: 'gone' })
+    if (!joiner || !invite) return
+    // Not kept: whoever has the token can ask as any number of agents.
+    this.#joiners.delete(keyOf(channel, agent))
+    this.#agent.context.journal.add({ type: 'dropJoiner', id: channel, agent })
     const { record } = invite
     const silent = this.#silent.get(record.id) ?? 0
     if (isSilent && silent >= record.maxUses + MOST_SILENT) return

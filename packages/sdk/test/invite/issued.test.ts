@@ -38,6 +38,7 @@ async function admitted(maxUses: number, isSilent: boolean): Promise<number> {
       return joiner
     }
     await issued.giveBack(CHANNEL, toHex(agentId), isSilent)
+    assert.deepEqual([...issued.joiners], [], 'nothing is kept of it')
   }
   return 200
 }

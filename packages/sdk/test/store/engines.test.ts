@@ -459,6 +459,7 @@ for (const [name, make] of Object.entries(engines)) {
         { type: 'putJoiner', record: joinerRecord(b, 'i1') },
         { type: 'putJoiner', record: joinerRecord(a, 'i2') },
         { type: 'putJoiner', record: joinerRecord(c, 'i3') },
+        { type: 'putJoiner', record: joinerRecord(AGENT, 'i3') },
         { type: 'putAttempt', record: attemptRecord('t2') },
         { type: 'putAttempt', record: attemptRecord('t1') },
       ])
@@ -467,6 +468,7 @@ for (const [name, make] of Object.entries(engines)) {
         { type: 'putJoiner', record: here },
         { type: 'dropInvite', id: 'i2' },
         { type: 'dropInvite', id: 'unknown' },
+        { type: 'dropJoiner', id: CHANNEL, agent: AGENT },
         { type: 'dropAttempt', invite: 't2' },
         { type: 'dropAttempt', invite: 'unknown' },
       ])
