@@ -296,13 +296,13 @@ export interface StoredChannel {
   readonly outbox: readonly OutboxRecord[]
   /** Ordered by counter. */
   readonly answered: readonly AnsweredRecord[]
-  /** Bytes of ciphertext that are not settled yet. */
-  readonly inboxBytes: number
-  readonly poison: PoisonTotals
+  /** The messages that are not settled yet. */
+  readonly inbox: MessageTotals
+  readonly poison: MessageTotals
 }
 
-/** How much is put aside, in bytes of ciphertext. */
-export interface PoisonTotals {
+/** How many messages there are, and their bytes of ciphertext. */
+export interface MessageTotals {
   readonly messages: number
   readonly bytes: number
 }

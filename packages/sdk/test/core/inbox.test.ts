@@ -32,7 +32,7 @@ class Scene {
       })
     }
     const page = (after: number, limit: number): Incoming[] => this.#page(after, limit)
-    this.inbox = new Inbox(ID, { touch: () => {}, touchRecord, page }, { bytes, givenUpTo })
+    this.inbox = new Inbox(ID, { touch: () => {}, touchRecord, page }, { messages: stored.length, bytes, givenUpTo })
     this.givenUpTo = givenUpTo
     this.#before = givenUpTo
     if (stored.length > 0) return
@@ -425,4 +425,13 @@ test('payloads that a reader gives back, however many, are put in order without 
   assert.ok(looks < 100 * 8000, `${looks} looks`)
   const reader = scene.inbox.read(indexOf)
   for (const index of upTo(300)) assert.equal((await reader.next()).value, index)
+})
+
+test('the smallest messages fill the inbox before they fill the memory', () => {
+  const scene = new Scene()
+  let index = 0
+  while (!scene.inbox.isFull && index < 100_000) scene.arrive(++index, 250)
+  assert.ok(index <= 55_000, `${index} messages`)
+  scene.write()
+  assert.equal(new Scene([...scene.disk.values()]).inbox.isFull, true)
 })
