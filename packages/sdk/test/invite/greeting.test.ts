@@ -90,7 +90,10 @@ test('members that keep saying hello get one greeting a minute together, each gr
   }
   await minute()
   // Each was greeted at once; the first of them alone, because none was on its way.
-  assert.equal(sent.slice(0, 4).reduce((sum, count) => sum + count), 150)
+  assert.equal(
+    sent.slice(0, 4).reduce((sum, count) => sum + count),
+    150,
+  )
   assert.ok(Math.max(...sent) <= 64, `${Math.max(...sent)} in one greeting`)
   sent.length = 0
   for (let minutes = 0; minutes < 10; minutes++) await minute()
