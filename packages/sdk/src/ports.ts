@@ -27,7 +27,7 @@ export type {
   OutboxRecord,
   PendingCommitRecord,
   PoisonRecord,
-  PoisonTotals,
+  MessageTotals,
   PositionRecord,
   RemovedRecord,
   SenderRecord,

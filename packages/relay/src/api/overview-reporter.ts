@@ -3,11 +3,13 @@
  * every few seconds for whom somebody is looking, so that it reads and sends nothing while nobody is.
  */
 import { OVERVIEW_LIMITS, type OverviewAgent, type RelayOverview, StaticError } from '@static/protocol'
-import type { OverviewSink, Store } from '../ports.ts'
+import type { OverviewSink, OwnedChannel, Store } from '../ports.ts'
 
 const ASK_MS = 2000
 /** Maximum number of reports after one question, whatever the API answers. */
 const MAX_REPORTS = 32
+/** Channels read at once. Their rosters may be large, and all other operations of the store wait meanwhile. */
+const CHANNELS_AT_ONCE = 10
 
 export interface OverviewReporterOptions {
   readonly sink: OverviewSink
@@ -54,15 +56,28 @@ export class OverviewReporter {
 
   async #read(account: string): Promise<RelayOverview> {
     const { store, agentsOf, relay } = this.#options
-    const { channels: maxChannels, membersPerChannel: maxMembersPerChannel, members, agents } = OVERVIEW_LIMITS
-    const limits = { maxChannels, maxMembersPerChannel, maxMembers: members }
-    const { total, channels } = await store.run('owned', { account, ...limits })
+    const { membersPerChannel: maxMembersPerChannel, members, agents } = OVERVIEW_LIMITS
+    // By id: one that is created meanwhile moves the others.
+    const channels = new Map<string, OwnedChannel>()
+    let total: number = OVERVIEW_LIMITS.channels
+    let maxMembers: number = members
+    for (let skip = 0; skip < Math.min(total, OVERVIEW_LIMITS.channels); skip += CHANNELS_AT_ONCE) {
+      const limits = { skip, maxChannels: CHANNELS_AT_ONCE, maxMembersPerChannel, maxMembers }
+      const page = await store.run('owned', { account, ...limits })
+      ;({ total } = page)
+      for (const channel of page.channels) {
+        maxMembers -= channel.behind.length
+        channels.set(channel.id, channel)
+      }
+    }
     return {
       relay_id: relay.id,
       relay: relay.name,
       since: relay.since,
       total_channels: total,
-      channels: channels.map(({ waitingBytes, ...channel }) => ({ ...channel, waiting_bytes: waitingBytes })),
+      channels: [...channels.values()].map(({ waitingBytes, ...channel }) => {
+        return { ...channel, waiting_bytes: waitingBytes }
+      }),
       agents: agentsOf(account, agents),
     }
   }

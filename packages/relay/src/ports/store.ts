@@ -301,6 +301,8 @@ export interface StoreOperations {
   owned: [
     {
       readonly account: string
+      /** How many of them to leave out at the start: each call holds up all others, so few are asked for at a time. */
+      readonly skip: number
       readonly maxChannels: number
       readonly maxMembersPerChannel: number
       readonly maxMembers: number

@@ -76,6 +76,24 @@ test('the owner of an account sees its channels and agents, and nothing of other
   assert.equal(gone?.last_seen_at, new Date(world.now() - 60_000).toISOString())
 })
 
+test('many channels are read a few at a time, so that other requests do not wait for all of them', async (t) => {
+  const { world, watched, reports, reporter } = await scene(t)
+  const alice = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
+  for (let n = 0; n < 25; n++) await alice.createChannel(`acme/x/c${n}`)
+  watched.add('acme')
+  const asked: number[] = []
+  const { store } = world
+  const run = store.run.bind(store)
+  store.run = (name, request) => {
+    if (name === 'owned' && 'maxChannels' in request) asked.push(request.maxChannels)
+    return run(name, request)
+  }
+  await reporter.round()
+  assert.deepEqual(asked, [10, 10, 10])
+  const { channels = [], total_channels: total } = reports.get('acme') ?? {}
+  assert.deepEqual([total, new Set(channels.map(({ name }) => name)).size], [25, 25])
+})
+
 test('an API that is down or asks for too much stops nothing', async (t) => {
   const { world, watched, reports, reporter } = await scene(t)
   for (let n = 0; n < 100; n++) watched.add(`account ${n}`)

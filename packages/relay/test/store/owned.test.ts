@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { accepted, account, agentId, forEachEngine, hex16, member } from './channel-fixture.ts'
 
-const LIMITS = { maxChannels: 10, maxMembersPerChannel: 10, maxMembers: 100 }
+const LIMITS = { skip: 0, maxChannels: 10, maxMembersPerChannel: 10, maxMembers: 100 }
 const alice = account('alice').id
 
 forEachEngine((open) => {
@@ -52,7 +52,13 @@ forEachEngine((open) => {
       [2, 1, 1, 1],
     )
     assert.ok(!JSON.stringify(all).includes(member('bob').agent))
-    const few = await world.run('owned', { account: alice, maxChannels: 3, maxMembersPerChannel: 1, maxMembers: 2 })
+    const few = await world.run('owned', {
+      account: alice,
+      skip: 0,
+      maxChannels: 3,
+      maxMembersPerChannel: 1,
+      maxMembers: 2,
+    })
     assert.equal(few.total, 4)
     assert.deepEqual(
       few.channels.map(({ members, behind }) => [members, behind.length]),
@@ -62,5 +68,7 @@ forEachEngine((open) => {
         [1, 0],
       ],
     )
+    const rest = await world.run('owned', { account: alice, ...LIMITS, skip: 3 })
+    assert.deepEqual([rest.total, rest.channels], [4, all.channels.slice(3)])
   })
 })

@@ -32,11 +32,19 @@ export interface Invite {
   readonly keys: InviteKeys
 }
 
+/**
+ * How many uses of an invite are returned because their joiners stayed silent, besides as many as it has: each costs the
+ * owner two commits, so whoever has the token could have it commit for ever.
+ */
+const MOST_SILENT = 16
+
 /** The issued invites of one agent. */
 export class IssuedInvites {
   readonly #agent: Pick<AgentServices, 'context' | 'memberships' | 'requests'>
   readonly #invites = new Map<string, Invite>()
   readonly #joiners = new Map<string, JoinerRecord>()
+  /** By invite: how many uses were returned for silence since this agent started. */
+  readonly #silent = new Map<string, number>()
 
   constructor(agent: Pick<AgentServices, 'context' | 'memberships' | 'requests' | 'stored'>) {
     this.#agent = agent
@@ -138,13 +146,18 @@ export class IssuedInvites {
     })
   }
 
-  /** Returns a use with which no one joined. */
-  async giveBack(channel: ChannelId, agent: AgentId): Promise<void> {
+  /** Returns a use with which no one joined; for a joiner that stayed silent, not for ever. */
+  async giveBack(channel: ChannelId, agent: AgentId, isSilent = false): Promise<void> {
     const joiner = this.joiner(channel, agent)
     const invite = joiner && this.#invites.get(joiner.invite)
-    if (!joiner || !invite || joiner.state === 'gone') return
-    this.putJoiner({ ...joiner, state: 'gone' })
+    if (!joiner || !invite) return
+    // Not kept: whoever has the token can ask as any number of agents.
+    this.#joiners.delete(keyOf(channel, agent))
+    this.#agent.context.journal.add({ type: 'dropJoiner', id: channel, agent })
     const { record } = invite
+    const silent = this.#silent.get(record.id) ?? 0
+    if (isSilent && silent >= record.maxUses + MOST_SILENT) return
+    if (isSilent) this.#silent.set(record.id, silent + 1)
     const returned = { ...record, uses: Math.max(0, record.uses - 1), returned: record.returned + 1 }
     this.#put({ ...invite, record: returned })
     await this.#agent.context.journal.written()
@@ -204,6 +217,7 @@ export class IssuedInvites {
 
   #forget(id: string): void {
     this.#invites.delete(id)
+    this.#silent.delete(id)
     this.#agent.context.journal.add({ type: 'dropInvite', id })
   }
 }

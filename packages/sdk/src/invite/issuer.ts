@@ -25,8 +25,13 @@ const TICK_MS = 5000
 /** Time after connecting in which pending hellos arrive before anyone is removed for silence. */
 const SETTLE_MS = 10_000
 const LONGEST_LIFE_MS = 365 * 24 * 60 * 60 * 1000
-/** Minimum time between answers to a member that keeps saying hello. */
-const GREETING_MS = 10_000
+/**
+ * Minimum time between greetings to members of a channel that were greeted before: more than 120 control messages an
+ * hour are not free, and a guest must not spend the owner's quota with its hellos.
+ */
+const AGAIN_MS = 60_000
+/** The number of hellos that one greeting answers. It must fit into the smallest message: longer ones are not control. */
+const MOST_GREETED = 64
 
 /** Issues the invites of an agent. */
 export class InviteIssuer {
@@ -35,10 +40,11 @@ export class InviteIssuer {
   readonly #died: (error: StaticError) => void
   readonly #issued: IssuedInvites
   readonly #polls: JoinPolls
-  /** When a joiner's hello was last answered. */
-  readonly #greeted = new Map<string, Time>()
   /** The hellos to answer by the next greeting, by channel; an entry exists while a greeting is being sent. */
   readonly #toGreet = new Map<ChannelId, Uint8Array[]>()
+  /** Those of members that were greeted before, to answer later; and when such were last answered. */
+  readonly #toGreetAgain = new Map<ChannelId, Uint8Array[]>()
+  readonly #greetedAgainAt = new Map<ChannelId, Time>()
   readonly #stopTicking: () => void
   #openedAt: Time | undefined
   #isStopped = false
@@ -62,6 +68,7 @@ export class InviteIssuer {
 
   /** A channel is gone. */
   dropped(channel: ChannelId): void {
+    this.#greetedAgainAt.delete(channel)
     this.#issued.dropChannel(channel)
   }
 
@@ -149,14 +156,9 @@ export class InviteIssuer {
     const { id } = membership
     const joiner = this.#issued.joiner(id, from)
     if (!joiner || !same(joiner.nonce, nonce)) return
-    const now = this.#agent.context.now()
-    const key = `${id} ${from}`
-    if (joiner.state === 'here' && now - (this.#greeted.get(key) ?? -Infinity) < GREETING_MS) return
-    this.#greeted.set(key, now)
-    if (joiner.state !== 'here') this.#issued.putJoiner({ ...joiner, state: 'here' })
-    const waiting = this.#toGreet.get(id)
-    if (!waiting) void this.#greet(membership, nonce)
-    else if (!waiting.some((other) => same(other, nonce))) waiting.push(nonce)
+    if (joiner.state === 'here') return this.#greetLater(membership, nonce)
+    this.#issued.putJoiner({ ...joiner, state: 'here' })
+    void this.#greet(membership, [nonce])
   }
 
   // ---- Internals ----
@@ -164,12 +166,36 @@ export class InviteIssuer {
   /**
    * Answers hellos. Those that arrive while a greeting is being sent share the next one, as every member reads each.
    */
-  async #greet({ id, sender }: Membership, first: Uint8Array): Promise<void> {
-    const waiting = [first]
+  async #greet({ id, sender }: Membership, nonces: readonly Uint8Array[]): Promise<void> {
+    const isSending = this.#toGreet.has(id)
+    const waiting = this.#toGreet.get(id) ?? []
+    for (const nonce of nonces) if (!waiting.some((other) => same(other, nonce))) waiting.push(nonce)
+    if (isSending) return
     this.#toGreet.set(id, waiting)
     // If sending fails, the joiners say hello again.
-    while (waiting.length > 0) await sender.send('greeting', Buffer.concat(waiting.splice(0))).catch(() => {})
+    while (waiting.length > 0) {
+      await sender.send('greeting', Buffer.concat(waiting.splice(0, MOST_GREETED))).catch(() => {})
+    }
     this.#toGreet.delete(id)
+  }
+
+  /** Answers the hello of a member that was greeted before, soon or together with others. */
+  #greetLater(membership: Membership, nonce: Uint8Array): void {
+    const { context } = this.#agent
+    const { id } = membership
+    const waiting = this.#toGreetAgain.get(id)
+    if (waiting) {
+      if (!waiting.some((other) => same(other, nonce))) waiting.push(nonce)
+      return
+    }
+    const nonces = [nonce]
+    this.#toGreetAgain.set(id, nonces)
+    const due = (this.#greetedAgainAt.get(id) ?? -Infinity) + AGAIN_MS - context.now()
+    context.later(Math.min(Math.max(0, due), AGAIN_MS), () => {
+      this.#toGreetAgain.delete(id)
+      this.#greetedAgainAt.set(id, context.now())
+      void this.#greet(membership, nonces)
+    })
   }
 
   static #pollsOf(issuer: InviteIssuer): JoinPolls {
@@ -217,7 +243,7 @@ export class InviteIssuer {
     })
     // Includes joiners whose hello came while they were being removed: they can ask again.
     const gone = agents.filter((agent) => removed.includes(agent) || isSilent(agent))
-    for (const agent of gone) await this.#issued.giveBack(id, agent)
+    for (const agent of gone) await this.#issued.giveBack(id, agent, true)
   }
 
   /** A failure here ends the admission of all joiners. */

@@ -171,8 +171,8 @@ export interface JoinerRecord {
   /** Nonce of its request: a repeated request is not a second use. */
   readonly nonce: Uint8Array
   readonly keyPackageHash: Uint8Array
-  /** `taken`: a use is reserved. `added`: the commit is accepted. `here`: it said hello. `gone`: it is not a member. */
-  readonly state: 'taken' | 'added' | 'here' | 'gone'
+  /** `taken`: a use is reserved. `added`: the commit is accepted. `here`: it said hello. */
+  readonly state: 'taken' | 'added' | 'here'
   /** When it entered this state; relevant for `added`. */
   readonly since: Time
 }
@@ -266,6 +266,7 @@ export type Change =
   | { readonly type: 'dropInvite'; readonly id: string }
   /** Deleted together with its invite. */
   | { readonly type: 'putJoiner'; readonly record: JoinerRecord }
+  | { readonly type: 'dropJoiner'; readonly id: ChannelId; readonly agent: AgentId }
   | { readonly type: 'putAttempt'; readonly record: AttemptRecord }
   | { readonly type: 'dropAttempt'; readonly invite: string }
   /** Pins the key of an identity in the channels of an owner. */
@@ -295,13 +296,13 @@ export interface StoredChannel {
   readonly outbox: readonly OutboxRecord[]
   /** Ordered by counter. */
   readonly answered: readonly AnsweredRecord[]
-  /** Bytes of ciphertext that are not settled yet. */
-  readonly inboxBytes: number
-  readonly poison: PoisonTotals
+  /** The messages that are not settled yet. */
+  readonly inbox: MessageTotals
+  readonly poison: MessageTotals
 }
 
-/** How much is put aside, in bytes of ciphertext. */
-export interface PoisonTotals {
+/** How many messages there are, and their bytes of ciphertext. */
+export interface MessageTotals {
   readonly messages: number
   readonly bytes: number
 }

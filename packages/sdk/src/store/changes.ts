@@ -123,12 +123,13 @@ function messageSteps(rowsOf: RowsOf): Pick<Steps, MessageStep> {
 
 function inviteSteps(
   rowsOf: RowsOf,
-): Pick<Steps, 'putInvite' | 'dropInvite' | 'putJoiner' | 'putAttempt' | 'dropAttempt'> {
+): Pick<Steps, 'putInvite' | 'dropInvite' | 'putJoiner' | 'dropJoiner' | 'putAttempt' | 'dropAttempt'> {
   const [invites, joiners, attempts] = [rowsOf(INVITE), rowsOf(JOINER), rowsOf(ATTEMPT)]
   return {
     putInvite: ({ record }) => invites.put(record),
     dropInvite: ({ id }) => invites.drop(id),
     putJoiner: ({ record }) => joiners.put(record),
+    dropJoiner: ({ id, agent }) => joiners.drop(id, agent),
     putAttempt: ({ record }) => attempts.put(record),
     dropAttempt: ({ invite }) => attempts.drop(invite),
   }

@@ -111,7 +111,7 @@ function readChannels(rowsOf: RowsOf): readonly StoredChannel[] {
         leavers: leavers(row.id),
         outbox: sent.flatMap(unanswered),
         answered: sent.flatMap(answered),
-        inboxBytes: inbox.get(row.id)?.sum ?? 0,
+        inbox: { messages: inbox.get(row.id)?.rows ?? 0, bytes: inbox.get(row.id)?.sum ?? 0 },
         poison: { messages: poison.get(row.id)?.rows ?? 0, bytes: poison.get(row.id)?.sum ?? 0 },
       }
     })

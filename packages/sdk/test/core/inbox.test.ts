@@ -32,7 +32,7 @@ class Scene {
       })
     }
     const page = (after: number, limit: number): Incoming[] => this.#page(after, limit)
-    this.inbox = new Inbox(ID, { touch: () => {}, touchRecord, page }, { bytes, givenUpTo })
+    this.inbox = new Inbox(ID, { touch: () => {}, touchRecord, page }, { messages: stored.length, bytes, givenUpTo })
     this.givenUpTo = givenUpTo
     this.#before = givenUpTo
     if (stored.length > 0) return
@@ -409,4 +409,29 @@ test('what is taken back after a restart is given to one reader, whatever arrive
   scene.arrive(1001)
   scene.write()
   assert.deepEqual(await takeAll(fast, 257), [...upTo(257, 2), 1001])
+})
+
+test('payloads that a reader gives back, however many, are put in order without a look at each of the others', async () => {
+  const scene = new Scene()
+  const entries: Entry[] = []
+  let looks = 0
+  for (const index of upTo(8000)) {
+    const { record, ...rest } = incoming(index, 1)
+    const counting = Object.defineProperty(record, 'index', { get: () => (looks++, index) })
+    scene.jump(index)
+    entries.push({ ...rest, record: counting, stored: true, settled: false, holder: scene })
+  }
+  for (const entry of entries) scene.inbox.release(entry)
+  assert.ok(looks < 100 * 8000, `${looks} looks`)
+  const reader = scene.inbox.read(indexOf)
+  for (const index of upTo(300)) assert.equal((await reader.next()).value, index)
+})
+
+test('the smallest messages fill the inbox before they fill the memory', () => {
+  const scene = new Scene()
+  let index = 0
+  while (!scene.inbox.isFull && index < 100_000) scene.arrive(++index, 250)
+  assert.ok(index <= 55_000, `${index} messages`)
+  scene.write()
+  assert.equal(new Scene([...scene.disk.values()]).inbox.isFull, true)
 })

@@ -31,3 +31,17 @@ test('pins survive a restart', () => {
   assert.equal(pins.conflict(OWNER, name, EVE), ANN)
   pins.set(OWNER, name, ANN)
 })
+
+test('an owner that adds ever more identities fills no memory, and displaces no pin', () => {
+  let written = 0
+  const pins = new Pins([{ owner: OTHER, identity: name, agent: ANN }], () => void written++)
+  pins.set(OWNER, name, ANN)
+  for (let count = 0; count < 20_000; count++) pins.set(OWNER, Buffer.from(`made up ${count}`), EVE)
+  assert.equal(written, 10_000)
+  assert.equal(pins.conflict(OWNER, name, EVE), ANN)
+  // Other owners are not affected, and what is pinned can still be accepted under another key.
+  pins.set(OTHER, Buffer.from('bob'), EVE)
+  pins.set(OWNER, name, EVE)
+  assert.equal(pins.conflict(OWNER, name, ANN), EVE)
+  assert.equal(written, 10_002)
+})

@@ -66,12 +66,26 @@ test('a group that cannot be encoded breaks only its channel: nothing of it is w
   assert.deepEqual([first.failure, last.failure], [undefined, undefined])
   await assert.rejects(bob.send('x'), { code: 'mls_error' })
   // What was received can be read, and its row goes.
-  assert.equal(before.inboxBytes > 0, true)
+  assert.equal(before.inbox.messages, 1)
   const reading = bob.membership.inbox.read(({ payload }) => Buffer.from(payload).toString())
   assert.equal((await reading.next()).value, 'before')
   await assert.rejects(reading.next(), { code: 'mls_error' })
   bob.journal.flush()
-  assert.equal(stored(bob).inboxBytes, 0)
+  assert.equal(stored(bob).inbox.messages, 0)
+})
+
+test('a turn that settles more messages than fit on the stack is written', async () => {
+  const stage = await Stage.start(['ann', 'bob'])
+  const { membership, journal, store } = stage.player('bob')
+  const { id, inbox } = membership
+  const settled = Array.from({ length: 200_000 }, (_, index): Change => ({ type: 'dropInbox', id, index }))
+  Object.defineProperty(inbox, 'drain', { value: () => settled.splice(0) })
+  const written: number[] = []
+  store.write = (changes) => void written.push(changes.filter(({ type }) => type === 'dropInbox').length)
+  membership.keepWelcome(new Uint8Array([1]))
+  journal.flush()
+  assert.equal(membership.failure, undefined)
+  assert.deepEqual(written, [200_000])
 })
 
 test('a commit that leads to an unencodable group: the member stays where it was, broken, even after a restart', async () => {

@@ -79,20 +79,22 @@ export class Book {
   }
 
   #see(change: Change): void {
+    if (change.type === 'dropJoiner') return this.#giveBack(change.agent)
     if (change.type !== 'putJoiner') return
     const { record } = change
     const before = this.#joiners.get(record.agent)
     this.#joiners.set(record.agent, record)
     const page = this.#pages.get(record.invite)
     if (!page) return void this.#wrong.push(`Agent ${record.agent} has come by a token that nobody has.`)
-    const isNew = before?.state === 'gone' || !before || hex(before.nonce) !== hex(record.nonce)
-    if (record.state === 'gone') {
-      if (before?.state === 'gone') return
-      page.taken--
-      this.counts.returned++
-    } else if (isNew) {
-      this.#take(page, record)
-    }
+    if (!before || hex(before.nonce) !== hex(record.nonce)) this.#take(page, record)
+  }
+
+  #giveBack(agent: AgentId): void {
+    const page = this.pageOf(agent)
+    if (!page) return void this.#wrong.push(`Agent ${agent} has given back what it did not take.`)
+    this.#joiners.delete(agent)
+    page.taken--
+    this.counts.returned++
   }
 
   #take(page: Page, { agent, state }: JoinerRecord): void {

@@ -57,6 +57,50 @@ test('one greeting answers all hellos that arrived while another was being sent'
   assert.deepEqual(toHex(sent[2]!.payload), toHex(crowd[4]!.nonce))
 })
 
+test('members that keep saying hello get one greeting a minute together, each greeting in the smallest message', async () => {
+  const secret = randomBytes(32)
+  const invite = toHex(inviteKeys(secret).inviteId)
+  const crowd = joiners(150)
+  const stored = {
+    invites: [
+      { id: invite, channel: CHANNEL, secret, expiresAt: NOW + 1e7, maxUses: 9, uses: 5, returned: 0, revoked: false },
+    ],
+    joiners: crowd.map((joiner) => {
+      const keyPackageHash = randomBytes(32)
+      return { channel: CHANNEL, invite, ...joiner, keyPackageHash, state: 'added', since: NOW }
+    }),
+  }
+  let now = NOW
+  let timers: { at: number; action: () => void }[] = []
+  const later = (ms: number, action: () => void): void => void timers.push({ at: now + ms, action })
+  const context = { now: () => now, journal: { add: () => undefined }, later }
+  const agent = { context, stored, timers: { every: () => () => undefined } }
+  const issuer = new InviteIssuer(agent as never, 'relay.test', () => undefined)
+  const sent: number[] = []
+  const send = async (_: string, payload: Uint8Array): Promise<void> => void sent.push(payload.length / 16)
+  const membership = { id: CHANNEL, sender: { send } } as never
+  const minute = async (): Promise<void> => {
+    for (const end = now + 60_000; now < end; now += 10_000) {
+      for (const { agent: from, nonce } of crowd) issuer.hello(membership, from, nonce)
+      const due = timers.filter(({ at }) => at <= now)
+      timers = timers.filter(({ at }) => at > now)
+      for (const { action } of due) action()
+      await new Promise(setImmediate)
+    }
+  }
+  await minute()
+  // Each was greeted at once; the first of them alone, because none was on its way.
+  assert.equal(
+    sent.slice(0, 4).reduce((sum, count) => sum + count),
+    150,
+  )
+  assert.ok(Math.max(...sent) <= 64, `${Math.max(...sent)} in one greeting`)
+  sent.length = 0
+  for (let minutes = 0; minutes < 10; minutes++) await minute()
+  assert.ok(sent.length <= 3 * 11, `${sent.length} greetings in ten minutes`)
+  assert.ok(sent.reduce((sum, count) => sum + count) >= 9 * 150, 'all are answered')
+})
+
 test('a joiner finds its nonce in a greeting, and only a complete one from the owner', () => {
   const [mine, ...others] = joiners(4)
   const secret = randomBytes(32)

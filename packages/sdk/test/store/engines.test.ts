@@ -68,7 +68,7 @@ function stored(fields: Partial<StoredChannel> = {}): StoredChannel {
     leavers: [],
     outbox: [],
     answered: [],
-    inboxBytes: 0,
+    inbox: { messages: 0, bytes: 0 },
     poison: { messages: 0, bytes: 0 },
     ...fields,
   }
@@ -337,7 +337,7 @@ for (const [name, make] of Object.entries(engines)) {
       ])
       const again = await reopen()
       assert.deepEqual(again.inbox(CHANNEL, 0, 10), [inboxRecord(5), inboxRecord(7), longer, inboxRecord(12)])
-      assert.equal(again.load().channels[0]?.inboxBytes, 1330 + 1330 + 5000 + 1330)
+      assert.deepEqual(again.load().channels[0]?.inbox, { messages: 4, bytes: 1330 + 1330 + 5000 + 1330 })
       again.close()
     })
 
@@ -396,7 +396,7 @@ for (const [name, make] of Object.entries(engines)) {
         leavers: [leaverRecord(AGENT)],
         outbox: [outboxRecord(1)],
         answered: [{ messageId: outboxRecord(2).messageId, counter: 2, bodyHash: bytesOf('body') }],
-        inboxBytes: 1330,
+        inbox: { messages: 1, bytes: 1330 },
       })
       await check([all(CHANNEL), all(OTHER), [{ type: 'dropChannel', id: CHANNEL }]], [full])
       // Made again under the same id it starts empty.
@@ -459,6 +459,7 @@ for (const [name, make] of Object.entries(engines)) {
         { type: 'putJoiner', record: joinerRecord(b, 'i1') },
         { type: 'putJoiner', record: joinerRecord(a, 'i2') },
         { type: 'putJoiner', record: joinerRecord(c, 'i3') },
+        { type: 'putJoiner', record: joinerRecord(AGENT, 'i3') },
         { type: 'putAttempt', record: attemptRecord('t2') },
         { type: 'putAttempt', record: attemptRecord('t1') },
       ])
@@ -467,6 +468,7 @@ for (const [name, make] of Object.entries(engines)) {
         { type: 'putJoiner', record: here },
         { type: 'dropInvite', id: 'i2' },
         { type: 'dropInvite', id: 'unknown' },
+        { type: 'dropJoiner', id: CHANNEL, agent: AGENT },
         { type: 'dropAttempt', invite: 't2' },
         { type: 'dropAttempt', invite: 'unknown' },
       ])

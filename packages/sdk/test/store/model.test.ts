@@ -63,6 +63,7 @@ function anyChange(below: (limit: number) => number): Change {
     () => ({ type: 'putInvite', record: inviteRecord(invite, { channel: id, uses: below(3) }) }),
     () => ({ type: 'dropInvite', id: invite }),
     () => ({ type: 'putJoiner', record: joinerRecord(agent, invite, { channel: id, since: below(9) }) }),
+    () => ({ type: 'dropJoiner', id, agent }),
     () => ({ type: 'putAttempt', record: attemptRecord(invite, { keyPackage: bytes }) }),
     () => ({ type: 'dropAttempt', invite }),
     () => ({ type: 'putPin', owner: agent, identity: bytesOf(`identity ${few}`), agent }),

@@ -85,7 +85,7 @@ export class MemoryRows implements Rows {
     return this.#owned(account).length
   }
 
-  owned(account: string, limit: number): { readonly total: number; readonly channels: readonly Owned[] } {
+  owned(account: string, skip: number, limit: number): { readonly total: number; readonly channels: readonly Owned[] } {
     const all = this.#all()
       .filter((channel) => channel.account.id === account)
       .map(({ number, id, name, owner, senders, last, account: { mode } }) => {
@@ -93,7 +93,7 @@ export class MemoryRows implements Rows {
         return { number, id, name, owner, logBytes, mode, lastIndex: last.index }
       })
       .sort((one, other) => (`${one.mode} ${one.name}` < `${other.mode} ${other.name}` ? -1 : 1))
-    return { total: all.length, channels: all.slice(0, limit) }
+    return { total: all.length, channels: all.slice(skip, skip + limit) }
   }
 
   furthestBehind({ id }: Pick<Owned, 'id'>, limit: number): Behind {

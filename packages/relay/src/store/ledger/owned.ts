@@ -4,9 +4,9 @@ import type { Context } from './context.ts'
 
 export function owned(
   { rows }: Context,
-  { account, maxChannels, maxMembersPerChannel, maxMembers }: StoreRequest<'owned'>,
+  { account, skip, maxChannels, maxMembersPerChannel, maxMembers }: StoreRequest<'owned'>,
 ): StoreResult<'owned'> {
-  const { total, channels } = rows.owned(account, maxChannels)
+  const { total, channels } = rows.owned(account, skip, maxChannels)
   let left = maxMembers
   return {
     total,

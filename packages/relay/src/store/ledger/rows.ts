@@ -92,8 +92,8 @@ export interface Rows {
   putAllotment(record: AccountRecord): void
   named(account: Account, name: string): ChannelId | undefined
   countChannels(account: Account): number
-  /** The channels of an account id in both modes: how many, and at most `limit` of them, by mode and name. */
-  owned(account: string, limit: number): { readonly total: number; readonly channels: readonly Owned[] }
+  /** The channels of an account id in both modes: how many, and at most `limit` of them after `skip`, by mode and name. */
+  owned(account: string, skip: number, limit: number): { readonly total: number; readonly channels: readonly Owned[] }
   /** The roster of a channel: how many, and at most `limit` of them, the lowest cursors first. */
   furthestBehind(channel: Pick<Owned, 'number' | 'id'>, limit: number): Behind
   /** At most `limit` channels whose roster includes the agent, ordered by id, starting after `after`. */

@@ -124,10 +124,10 @@ export class SqliteRows implements Rows {
   }
 
   /** Without their checksums: what is shown here decides nothing. */
-  owned(account: string, limit: number): { readonly total: number; readonly channels: readonly Owned[] } {
+  owned(account: string, skip: number, limit: number): { readonly total: number; readonly channels: readonly Owned[] } {
     this.flush()
     const [total] = this.#statements.countOwned.get(account) as unknown as [number]
-    const rows = this.#statements.ownedChannels.all(account, limit) as unknown as OwnedRow[]
+    const rows = this.#statements.ownedChannels.all(account, limit, skip) as unknown as OwnedRow[]
     const channels = rows.map(([number, id, name, mode, owner, lastIndex, logBytes]) => {
       return { number, id: toHex(id), name, mode, owner: toHex(owner), lastIndex, logBytes }
     })

@@ -28,7 +28,7 @@ const SQL = {
   countChannels: 'SELECT count(*) FROM channels WHERE account = ? AND mode = ?',
   ownedChannels: `SELECT number, id, name, mode, owner, last_index,
       (SELECT coalesce(sum(bytes), 0) FROM senders WHERE channel = number)
-    FROM channels WHERE account = ? ORDER BY mode, name LIMIT ?`,
+    FROM channels WHERE account = ? ORDER BY mode, name LIMIT ? OFFSET ?`,
   countOwned: 'SELECT count(*) FROM channels WHERE account = ?',
   furthestBehind: `SELECT agent, cursor_index FROM members
     WHERE channel = ? AND ended_index IS NULL AND welcomed = 1 ORDER BY cursor_index, agent LIMIT ?`,

@@ -142,7 +142,7 @@ export function newChannel(
     leavers: [],
     outbox: [],
     answered: [],
-    inboxBytes: 0,
+    inbox: { messages: 0, bytes: 0 },
     poison: { messages: 0, bytes: 0 },
   }
 }

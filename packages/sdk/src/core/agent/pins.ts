@@ -6,14 +6,22 @@
 import { toHex } from '@static/protocol'
 import type { AgentId, Change, Snapshot } from '../../ports.ts'
 
+/**
+ * The number of identities pinned per owner. Beyond it, no more are: whoever may add members could fill every member's
+ * memory, and earlier pins must stay.
+ */
+const MOST_PINS = 10_000
+
 /** The pins of one agent. */
 export class Pins {
   readonly #known: Map<string, AgentId>
+  readonly #counts = new Map<AgentId, number>()
   readonly #write: (change: Change) => void
 
   constructor(pins: Snapshot['pins'], write: (change: Change) => void) {
     this.#known = new Map(pins.map(({ owner, identity, agent }) => [keyOf(owner, identity), agent]))
     this.#write = write
+    for (const { owner } of pins) this.#count(owner)
   }
 
   /** The agent that an identity is pinned to, if it is a different one. */
@@ -30,9 +38,15 @@ export class Pins {
   /** Pins an identity to an agent. */
   set(owner: AgentId, identity: Uint8Array, agent: AgentId): void {
     const key = keyOf(owner, identity)
-    if (this.#known.get(key) === agent) return
+    const known = this.#known.get(key)
+    if (known === agent || (known === undefined && (this.#counts.get(owner) ?? 0) >= MOST_PINS)) return
+    if (known === undefined) this.#count(owner)
     this.#known.set(key, agent)
     this.#write({ type: 'putPin', owner, identity, agent })
+  }
+
+  #count(owner: AgentId): void {
+    this.#counts.set(owner, (this.#counts.get(owner) ?? 0) + 1)
   }
 }
 

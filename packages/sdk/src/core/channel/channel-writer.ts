@@ -97,17 +97,20 @@ export class ChannelWriter implements Writer {
       return changes
     }
     if (this.#isAbandoned) return this.#drainAbandoned()
-    const changes: Change[] = []
-    if (this.#recordChanged) {
-      this.#drained = this.#host.record()
-      changes.push({ type: 'putChannel', record: this.#drained })
-    }
-    changes.push(...this.#changes)
-    if (this.#epochChanged) changes.push({ type: 'putEpoch', id, epoch: group?.record() })
-    changes.push(...committer.drain(this.#epochChanged))
-    if (group) changes.push(...group.drain(id))
-    changes.push(...history.drain(id), ...roster.drain(), ...sender.drain(), ...inbox.drain())
-    changes.push(...poison.drain())
+    if (this.#recordChanged) this.#drained = this.#host.record()
+    // Not pushed as arguments: a full inbox that is settled in one turn has more changes than the stack has room for.
+    const changes: Change[] = [
+      ...(this.#recordChanged ? [{ type: 'putChannel', record: this.#drained } as const] : []),
+      ...this.#changes,
+      ...(this.#epochChanged ? [{ type: 'putEpoch', id, epoch: group?.record() } as const] : []),
+      ...committer.drain(this.#epochChanged),
+      ...(group?.drain(id) ?? []),
+      ...history.drain(id),
+      ...roster.drain(),
+      ...sender.drain(),
+      ...inbox.drain(),
+      ...poison.drain(),
+    ]
     this.#changes = []
     this.#recordChanged = false
     this.#epochChanged = false
@@ -142,8 +145,7 @@ export class ChannelWriter implements Writer {
     // The newest messages are read from memory: on disk they would be ahead of the channel's position in the log.
     const { index } = this.#stored.position
     const isAhead = (change: Change): boolean => change.type === 'putInbox' && change.record.index > index
-    changes.push(...inbox.drain().filter((change) => !isAhead(change)), ...poison.drain())
     this.#recordChanged = false
-    return changes
+    return [...changes, ...inbox.drain().filter((change) => !isAhead(change)), ...poison.drain()]
   }
 }

@@ -50,6 +50,7 @@ export interface InboxHost {
 
 /** The state of an inbox on disk when it is opened. */
 export interface StoredInbox {
+  readonly messages: number
   /** Bytes of ciphertext. */
   readonly bytes: number
   readonly givenUpTo: number
@@ -63,8 +64,10 @@ export interface ReadOptions {
 
 /** The number of payloads kept in memory. */
 const KEPT = 256
-/** The limit of unsettled data on disk, in bytes of ciphertext. */
+/** The limit of unsettled payloads, by their weight. */
 const FULL_BYTES = 64 * 1024 * 1024
+/** What a payload counts besides its ciphertext: handlers may hold a whole inbox in memory, however small its messages. */
+const OVERHEAD = 1024
 const PAGE = 64
 /** How far beyond the channel's position payloads may be delivered before the next write. */
 const AHEAD = 256
@@ -79,7 +82,7 @@ export class Inbox {
   /** Arrived since the last write. */
   #fresh: Entry[] = []
   #changes: Change[] = []
-  #bytes: number
+  #weight: number
   /** The disk holds more payloads after this index. */
   #onDiskAfter: number | undefined
   /** The last index that was loaded into memory. */
@@ -98,24 +101,28 @@ export class Inbox {
   #isSealed = false
   #end: { readonly error: StaticError | undefined } | undefined
 
-  constructor(id: ChannelId, host: InboxHost, { bytes, givenUpTo }: StoredInbox = { bytes: 0, givenUpTo: 0 }) {
+  constructor(
+    id: ChannelId,
+    host: InboxHost,
+    { messages, bytes, givenUpTo }: StoredInbox = { messages: 0, bytes: 0, givenUpTo: 0 },
+  ) {
     this.#id = id
     this.#host = host
-    this.#bytes = bytes
+    this.#weight = bytes + messages * OVERHEAD
     this.#givenBefore = givenUpTo
     this.#drainedBound = givenUpTo
     this.#storedBound = givenUpTo
-    if (bytes > 0) this.#onDiskAfter = 0
+    if (messages > 0) this.#onDiskAfter = 0
   }
 
   /** Whether no more payloads are accepted until one is settled. */
   get isFull(): boolean {
-    return this.#bytes >= FULL_BYTES
+    return this.#weight >= FULL_BYTES
   }
 
   /** Whether there is room again after it was full. */
   get hasRoom(): boolean {
-    return this.#bytes < FULL_BYTES / 2
+    return this.#weight < FULL_BYTES / 2
   }
 
   /** Whether a payload can be delivered now. */
@@ -125,7 +132,7 @@ export class Inbox {
 
   /** Whether everything is settled. */
   get isEmpty(): boolean {
-    return this.#bytes === 0
+    return this.#weight === 0
   }
 
   /** Adds a payload that has arrived. */
@@ -304,7 +311,7 @@ export class Inbox {
 
   #hold(incoming: Incoming): Entry {
     const entry: Entry = { ...incoming, stored: false, settled: false, holder: undefined }
-    this.#bytes += entry.record.ciphertext.length
+    this.#weight += weightOf(entry)
     this.#fresh.push(entry)
     this.#host.touch()
     return entry
@@ -355,15 +362,21 @@ export class Inbox {
   /** Queues a payload by its index. */
   #queue(entry: Entry): void {
     if (this.#isSealed) return
-    const after = this.#ready.findIndex(({ record }) => record.index > entry.record.index)
-    this.#ready.splice(after < 0 ? this.#ready.length : after, 0, entry)
+    // By halves: a handler that stops returns everything it has held back, up to a full inbox.
+    let [from, to] = [0, this.#ready.length]
+    while (from < to) {
+      const middle = (from + to) >> 1
+      if ((this.#ready[middle]?.record.index ?? 0) > entry.record.index) to = middle
+      else from = middle + 1
+    }
+    this.#ready.splice(from, 0, entry)
     this.#serve()
   }
 
   #remove(entry: Entry): void {
     if (entry.settled) return
     entry.settled = true
-    this.#bytes -= entry.record.ciphertext.length
+    this.#weight -= weightOf(entry)
     if (entry.holder === undefined) this.#ready = this.#ready.filter((other) => other !== entry)
     entry.holder = undefined
   }
@@ -372,4 +385,8 @@ export class Inbox {
     if (this.#end?.error) waiting.fail(this.#end.error)
     else waiting.give(undefined)
   }
+}
+
+function weightOf({ record }: Entry): number {
+  return record.ciphertext.length + OVERHEAD
 }

@@ -53,7 +53,7 @@ export class Membership implements ChannelView {
   readonly #ended: () => void
 
   constructor(context: AgentContext, stored: StoredChannel, ended: () => void) {
-    const { record, welcome, senders, leavers, inboxBytes: bytes, poison } = stored
+    const { record, welcome, senders, leavers, poison } = stored
     this.#context = context
     this.id = record.id
     this.channelId = fromHex(record.id)
@@ -70,7 +70,7 @@ export class Membership implements ChannelView {
     const host = Membership.#hostOf(this)
     const inboxHost = Membership.#inboxHostOf(this)
     const { givenUpTo } = record
-    this.inbox = new Inbox(record.id, inboxHost, { bytes, givenUpTo })
+    this.inbox = new Inbox(record.id, inboxHost, { ...stored.inbox, givenUpTo })
     const { inbox } = this
     this.poison = new Poison(context, record.id, { inbox, touch: () => this.#writer.touchPart() }, poison)
     this.intake = new Intake(context, this, host, { inbox, standing }, record)

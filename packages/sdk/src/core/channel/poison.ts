@@ -4,7 +4,7 @@
  * no more are put aside, so that none is lost.
  */
 import { StaticError } from '@static/protocol'
-import type { AgentId, Change, ChannelId, PoisonRecord, PoisonTotals } from '../../ports.ts'
+import type { AgentId, Change, ChannelId, PoisonRecord, MessageTotals } from '../../ports.ts'
 import type { AgentContext } from '../agent/context.ts'
 import type { Entry, Inbox } from './inbox.ts'
 import { payloadOf } from './stored-message.ts'
@@ -40,10 +40,10 @@ export class Poison {
   #messages: number
   #bytes: number
   /** By sender. Read from disk when it is first needed. */
-  #shares: Map<AgentId, PoisonTotals> | undefined
+  #shares: Map<AgentId, MessageTotals> | undefined
   #changes: Change[] = []
 
-  constructor(context: PoisonContext, id: ChannelId, channel: PoisonChannel, { messages, bytes }: PoisonTotals) {
+  constructor(context: PoisonContext, id: ChannelId, channel: PoisonChannel, { messages, bytes }: MessageTotals) {
     this.#context = context
     this.#id = id
     this.#channel = channel
@@ -119,7 +119,7 @@ export class Poison {
     return found
   }
 
-  #shareOf(sender: AgentId): PoisonTotals {
+  #shareOf(sender: AgentId): MessageTotals {
     if (!this.#shares) {
       this.#shares = new Map()
       const stored = this.isEmpty ? [] : this.#context.journal.poison(this.#id)

@@ -26,7 +26,7 @@ export const JOINER: Table<JoinerRecord> = {
     invite: TEXT,
     nonce: BYTES,
     keyPackageHash: BYTES,
-    state: oneOf('taken', 'added', 'here', 'gone'),
+    state: oneOf('taken', 'added', 'here'),
     since: INTEGER,
   },
   key: ['channel', 'agent'],
