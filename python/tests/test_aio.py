@@ -238,6 +238,21 @@ class AioTest(unittest.IsolatedAsyncioTestCase):
         await joined.poison.retry(cancelled.index)
         self.assertEqual(await take(joined, 1), [(b"slow", True)])
 
+    async def test_a_handler_that_fails_with_an_endless_text_puts_its_message_aside(self) -> None:
+        channel, joined = await self.pair()
+        await channel.send(b"\x01" * 262_144)
+        await channel.send("last")
+        closing: "List[asyncio.Task[None]]" = []
+
+        async def handler(envelope: Envelope) -> None:
+            if envelope.payload != b"last":
+                raise ValueError(f"unknown task {envelope.text()}")
+            closing.append(asyncio.create_task(joined.close()))
+
+        await joined.handle(handler, attempts=1)
+        await closing[0]
+        self.assertEqual([len(message.reason) for message in await joined.poison.list()], [1000])
+
     async def test_closing_the_client_of_one_loop_does_not_disturb_the_others(self) -> None:
         here = await self.agent("here")
         is_open, may_end = threading.Event(), threading.Event()
