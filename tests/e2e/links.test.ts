@@ -5,6 +5,7 @@ import { existsSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { parseInviteLink, StaticChannelManager, StaticError } from '@static/sdk'
+import { writeCredentials } from '@static/sdk/account'
 import { newAuthority } from '@static/testkit/certificates'
 import { signUp } from '@static/testkit/server/accounts'
 import { makeClient } from '@static/testkit/server/client'
@@ -59,6 +60,11 @@ function altered(link: string, from: Uint8Array, to: Uint8Array): string {
   const other = Buffer.concat(parts)
   const sum = hash('sha256', Buffer.concat([Buffer.from('static link 1'), other]), 'buffer').subarray(0, 4)
   return `static://${Buffer.concat([other, sum]).toString('base64url')}`
+}
+
+/** A certificate as it is in a link: behind its length. */
+function framed(raw: Uint8Array): Buffer {
+  return Buffer.concat([Buffer.of(raw.length >> 8, raw.length & 0xff), raw])
 }
 
 test('an agent with nothing but a link joins as a guest, and finds its relay again without it', async () => {
@@ -117,9 +123,7 @@ test('a link never replaces the relay, the CA or the pin of an agent', async () 
   )
   // A CA that has not signed the relay's certificate: no session. A lie about the CA does not outlive the attempt either.
   const stranger = new X509Certificate((await newAuthority()).cert).raw
-  const lengths = [certificate, stranger].map(({ length }) => Buffer.of(length >> 8, length & 0xff))
-  const [from, to] = [certificate, stranger].map((raw, at) => Buffer.concat([lengths[at] ?? raw, raw]))
-  const strange = altered(link, from ?? certificate, to ?? stranger)
+  const strange = altered(link, framed(certificate), framed(stranger))
   await assert.rejects(
     StaticChannelManager.connect({ ...fresh, link: strange, fallback: false }),
     refusal('connection_error', /certificate/),
@@ -143,6 +147,39 @@ test('a link never replaces the relay, the CA or the pin of an agent', async () 
     StaticChannelManager.connect({ ...agent('colleague'), link: elsewhere }),
     refusal('invite_invalid', /than this agent's \(127\.0\.0\.1\).*`--as NAME`/),
   )
+})
+
+test('an agent with an account keeps its endpoint, CA and key, given a link to its own host', async (t) => {
+  const config = workspace.directory('config')
+  const { apiKey, apiUrl, ca, endpoint } = account
+  writeCredentials(join(config, 'static', 'credentials.json'), {
+    api_key: apiKey,
+    api_url: apiUrl,
+    relay: endpoint,
+    ca: join(workspace.path, 'server', 'ca.pem'),
+  })
+  const before = process.env['XDG_CONFIG_HOME']
+  process.env['XDG_CONFIG_HOME'] = config
+  t.after(() => {
+    if (before === undefined) delete process.env['XDG_CONFIG_HOME']
+    else process.env['XDG_CONFIG_HOME'] = before
+  })
+  const settled = agent('settled')
+  {
+    await using own = await StaticChannelManager.connect(settled)
+    await own.create('acme/e2e/settled')
+  }
+  const link = await owner.inviteLink(NAME, { endpoint: `https://127.0.0.1:${server.relay.grpcPort}` })
+  // A liar's link: the same host and id, and a CA of its own.
+  const certificate = new X509Certificate(ca).raw
+  const stranger = new X509Certificate((await newAuthority()).cert).raw
+  const strange = altered(link, framed(certificate), framed(stranger))
+  for (const given of [strange, link]) {
+    await using joiner = await StaticChannelManager.connect({ ...settled, link: given })
+    if (given === link) await joiner.joinWithLink(given, SECONDS)
+    await joiner.create('acme/e2e/settled-too')
+    assert.equal(existsSync(join(settled.dataDir, 'relay.json')), false)
+  }
 })
 
 test('expired, used-up and revoked invites say which, as tokens and as links', async () => {

@@ -57,6 +57,8 @@ function usedSettings(wanted: Settings, store: AgentStore): Settings {
   if (adopt === undefined) return wanted
   const { link, otherwise } = adopt
   const known = [...store.load().relays]
+  // It has met the relay that is configured: a link to another port or way of that host changes nothing either.
+  if (otherwise !== undefined && known.some(([host]) => host === otherwise.endpoint.host)) return otherwise
   const isNew = known.every(([host, { relayId }]) => host === endpoint.host && toHex(relayId) === link.relayId)
   if (isNew) {
     if (link.expiresAt.getTime() > Date.now()) return wanted
