@@ -13,9 +13,12 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { once } from 'node:events'
 import { test, type TestContext } from 'node:test'
+import { Worker } from 'node:worker_threads'
 import { copyDatabase, openStore } from '@static/api'
 import { copyDatabase as copyStoppedRelay } from '@static/relay'
+import { copyFile } from '../src/backup/copy-file.ts'
 import { type BackupOptions, makeBackup } from '../src/backup/make.ts'
 import type { Manifest } from '../src/backup/manifest.ts'
 import { restoreBackup } from '../src/backup/restore.ts'
@@ -146,4 +149,40 @@ test('a copy that the relay cannot make fails the backup; one that nobody takes 
   await backUp({ dataDir: data, target: again })
   assert.equal(readFileSync(join(again, 'relay.sqlite'), 'utf8'), 'the copy')
   assert.deepEqual(temporary(), [])
+})
+
+test('a relay runs without its socket where none can be made', async (t) => {
+  const { data } = await scene(t)
+  mkdirSync(join(data, 'relay.sock'))
+  const written = t.mock.method(process.stderr, 'write', () => true)
+  const control = await serveRelayControl(data, { backup: () => Promise.resolve() })
+  assert.match(
+    String(written.mock.calls[0]?.arguments[0]),
+    /relay\.sock .*: stop the server before `static admin backup`/,
+  )
+  await control.close()
+})
+
+test('nobody else can read a restored secret while it is copied, whatever the mode of the backup', async (t) => {
+  const home = mkdtempSync(join(tmpdir(), 'static-backup-'))
+  t.after(() => rmSync(home, { recursive: true, force: true }))
+  const [from, to] = [join(home, 'from'), join(home, 'to')]
+  writeFileSync(from, Buffer.alloc(32 * 1024 * 1024, 7), { mode: 0o644 })
+  const watcher = new Worker(
+    `const { statSync } = require('node:fs')
+    const { parentPort, workerData } = require('node:worker_threads')
+    parentPort.postMessage('watching')
+    let found
+    for (const until = Date.now() + 20_000; !found && Date.now() < until; )
+      found = statSync(workerData, { throwIfNoEntry: false })
+    parentPort.postMessage(found?.mode)`,
+    { eval: true, workerData: to },
+  )
+  await once(watcher, 'message')
+  const seen = once(watcher, 'message')
+  copyFile(from, to, 0o600)
+  const [mode] = (await seen) as [number]
+  assert.equal(mode & 0o777, 0o600)
+  assert.deepEqual(readFileSync(to), readFileSync(from))
+  assert.throws(() => copyFile(from, to, 0o600), { code: 'EEXIST' })
 })
