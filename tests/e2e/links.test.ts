@@ -1,7 +1,9 @@
 /** Invite links in programs: an agent with nothing but a link, and everything that a link cannot do. */
 import assert from 'node:assert/strict'
 import { hash, X509Certificate } from 'node:crypto'
+import { once } from 'node:events'
 import { existsSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { type AddressInfo, connect, createServer } from 'node:net'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { parseInviteLink, StaticChannelManager, StaticError } from '@static/sdk'
@@ -95,6 +97,28 @@ test('an agent with nothing but a link joins as a guest, and finds its relay aga
     [NAME],
   )
   assert.ok(existsSync(kept))
+})
+
+test('an agent that starts before the relay of its link can be reached remembers it later', async (t) => {
+  const forwarder = createServer((socket) => {
+    const onward = connect(server.relay.grpcPort, '127.0.0.1')
+    for (const end of [socket, onward]) end.on('error', () => {})
+    socket.pipe(onward).pipe(socket)
+  })
+  forwarder.listen(0, '127.0.0.1')
+  await once(forwarder, 'listening')
+  const { port } = forwarder.address() as AddressInfo
+  const link = await owner.inviteLink(NAME, { endpoint: `https://127.0.0.1:${port}` })
+  forwarder.close()
+  await once(forwarder, 'close')
+  const early = agent('early')
+  const kept = join(early.dataDir, 'relay.json')
+  await using waiting = await StaticChannelManager.connect({ ...early, link, wait: true })
+  assert.equal(existsSync(kept), false)
+  t.after(() => forwarder.close())
+  forwarder.listen(port, '127.0.0.1')
+  await waiting.joinWithLink(link, SECONDS)
+  assert.match(readFileSync(kept, 'utf8'), new RegExp(`https://127\\.0\\.0\\.1:${port}`))
 })
 
 test('a link to the relay that an agent has is as good as its token, whatever address it names', async () => {
