@@ -116,6 +116,13 @@ test('an interrupted or damaged backup is refused before anything is restored', 
   await restoreBackup(backup, target)
 })
 
+test('a backup is restored into the home directory of the service, where the command keeps its code cache', async (t) => {
+  const { backup, target } = await scene(t)
+  mkdirSync(join(target, '.cache'), { recursive: true, mode: 0o700 })
+  await restoreBackup(backup, target)
+  await assert.rejects(restoreBackup(backup, target), { code: 'invalid_request', message: /is not empty/ })
+})
+
 test('no server starts in a directory whose restore was interrupted', async (t) => {
   const { backup, target } = await scene(t)
   mkdirSync(target, { mode: 0o700 })
