@@ -139,9 +139,8 @@ test('a copy that the relay cannot make fails the backup; one that nobody takes 
   let fails = true
   const control = await serveRelayControl(data, {
     backup: (path) => {
-      if (fails) return Promise.reject(new Error('disk trouble'))
       writeFileSync(path, 'the copy')
-      return Promise.resolve()
+      return fails ? Promise.reject(new Error('the disk is full')) : Promise.resolve()
     },
   })
   t.after(() => control.close())
@@ -151,6 +150,8 @@ test('a copy that the relay cannot make fails the backup; one that nobody takes 
   const target = join(home, 'second')
   await assert.rejects(backUp({ dataDir: data, target }), { code: 'internal_error' })
   assert.ok(!existsSync(join(target, 'manifest.json')))
+  // Half a copy would keep the disk full until the relay is restarted.
+  assert.deepEqual(temporary(), [])
   fails = false
   const again = join(home, 'third')
   await backUp({ dataDir: data, target: again })

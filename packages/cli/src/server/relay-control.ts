@@ -54,11 +54,15 @@ async function serve(dataDir: string, relay: CopyingRelay): Promise<{ close(): P
   const copy = async (): Promise<string> => {
     if (isCopying) throw StaticError.of('unavailable', 'Another backup is running. Wait until it has finished.')
     isCopying = true
+    const name = `.relay.sqlite.${randomBytes(8).toString('hex')}.tmp`
     try {
       checkRoom(dataDir)
-      const name = `.relay.sqlite.${randomBytes(8).toString('hex')}.tmp`
       await relay.backup(join(dataDir, name))
       return name
+    } catch (error) {
+      // If the disk is full, what there is of it keeps it full.
+      for (const left of [name, `${name}-journal`]) rmSync(join(dataDir, left), { force: true })
+      throw error
     } finally {
       isCopying = false
     }
