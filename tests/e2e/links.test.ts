@@ -132,6 +132,15 @@ test('a link to the relay that an agent has is as good as its token, whatever ad
   )
 })
 
+test('a CA that does not fit into a link is refused before there is an invite', async () => {
+  const others = await Promise.all(Array.from({ length: 4 }, () => newAuthority()))
+  const ca = [account.ca, ...others.map(({ cert }) => cert)].join('')
+  await using many = await StaticChannelManager.connect({ ...account, ca, ...agent('many') })
+  await many.create('acme/e2e/many')
+  await assert.rejects(many.inviteLink('acme/e2e/many'), refusal('invalid_request', /does not fit .* 5 certificates/))
+  assert.deepEqual(many.invites('acme/e2e/many'), [])
+})
+
 test('a link never replaces the relay, the CA or the pin of an agent', async () => {
   const link = await owner.inviteLink(NAME)
   const { relayId, ca = '' } = parseInviteLink(link)
