@@ -100,6 +100,18 @@ void test('from the second start on, Node does not load its TypeScript support, 
   assert.match(stderr, /internal\/deps\/amaro/)
 })
 
+void test('an error as JSON has no character that a terminal acts on, wherever its text is from', async () => {
+  const main = join(import.meta.dirname, '../src/main.js')
+  const env = { ...process.env, HOME: home, XDG_CONFIG_HOME: home }
+  const failed = run(process.execPath, [main, 'whoami', '--json', '--ca', '/\u009b2J\u202e.pem'], { env })
+  await assert.rejects(failed, ({ stderr }: { stderr: string }) => {
+    assert.doesNotMatch(stderr, /[\p{Cf}\u0080-\u009f]/u)
+    const { error } = JSON.parse(stderr) as { error: { message: string } }
+    assert.match(error.message, /\u009b2J\u202e\.pem cannot be read/)
+    return true
+  })
+})
+
 const program = new Command('static')
   .version('1')
   .addCommand(
