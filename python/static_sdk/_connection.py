@@ -143,6 +143,11 @@ class BaseConnection(Generic[AnyCall]):
         if self._failure is None:
             self._write(piece)
 
+    def leave(self, on: int) -> None:
+        """Ends an iterator in the driver without waiting for it. Takes no lock: a finalizer may call it."""
+        if self._failure is None:
+            self._write(encode_frame({"id": next(self._ids), "do": "return", "on": on}))
+
     def listen(
         self,
         on: int,

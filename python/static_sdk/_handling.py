@@ -14,6 +14,19 @@ from .errors import StaticError
 
 Job = Optional[Tuple[Mapping[str, Any], bytes]]
 
+#: The agent keeps no more. The text may hold what a sender chose, and a longer one would not fit into a frame.
+_LONGEST_REASON = 1000
+
+
+def reason_of(error: Exception) -> str:
+    """What is reported of the failure of a handler."""
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}"[:_LONGEST_REASON]
+    except Exception:
+        # Its text cannot be made.
+        return name[:_LONGEST_REASON]
+
 
 def handle(
     connection: Connection, on: int, inbox: Inbox, handler: Callable[[Arrival], Any], concurrency: int, attempts: int
@@ -42,7 +55,7 @@ def handle(
             try:
                 handler(Arrival(token, header, data, Settlement(inbox, token)))
             except Exception as error:
-                connection.say("handled", on=on, token=token, error=f"{type(error).__name__}: {error}")
+                connection.say("handled", on=on, token=token, error=reason_of(error))
             except BaseException:
                 connection.say("cancel", call=call.number)
                 connection.say("handled", on=on, token=token, error="The program was interrupted.")

@@ -38,9 +38,12 @@ class Listening(Closing, Generic[Item]):
         self._client = client
         self._connection = connection
         self._item = item
-        self._on, _ = connection.call(what)
+        on, _ = connection.call(what)
+        self._on: int = on
         #: The pending call of a ``next`` that Ctrl-C interrupted.
         self._next: Optional[Call] = None
+        # After ``break`` nobody closes it, and the driver would collect events for it.
+        weakref.finalize(self, connection.leave, on).atexit = False
 
     def __iter__(self) -> "Listening[Item]":
         return self

@@ -11,6 +11,7 @@ import threading
 import unittest
 import warnings
 from typing import Any, Awaitable, Callable, List, Tuple
+from unittest import mock
 
 import static_sdk
 from static_sdk import Envelope, StaticClient, StaticError, aio
@@ -237,6 +238,37 @@ class AioTest(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(calls[-1], "last")
         await joined.poison.retry(cancelled.index)
         self.assertEqual(await take(joined, 1), [(b"slow", True)])
+
+    async def test_an_iterator_over_events_that_is_left_ends_in_the_driver(self) -> None:
+        agent = await self.agent("reader")
+        connection = agent._connection
+        events = agent.events()
+        await events._opening.wait()
+        task = asyncio.ensure_future(events.__anext__())
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        del task
+        written: List[bytes] = []
+        with mock.patch.object(connection, "_write", written.append):
+            del events
+            gc.collect()
+        self.assertIn(b'"do":"return"', b"".join(piece for piece in written if isinstance(piece, bytes)))
+
+    async def test_a_handler_that_fails_with_an_endless_text_puts_its_message_aside(self) -> None:
+        channel, joined = await self.pair()
+        await channel.send(b"\x01" * 262_144)
+        await channel.send("last")
+        closing: "List[asyncio.Task[None]]" = []
+
+        async def handler(envelope: Envelope) -> None:
+            if envelope.payload != b"last":
+                raise ValueError(f"unknown task {envelope.text()}")
+            closing.append(asyncio.create_task(joined.close()))
+
+        await joined.handle(handler, attempts=1)
+        await closing[0]
+        self.assertEqual([len(message.reason) for message in await joined.poison.list()], [1000])
 
     async def test_closing_the_client_of_one_loop_does_not_disturb_the_others(self) -> None:
         here = await self.agent("here")

@@ -7,6 +7,7 @@ import os
 import signal
 import unittest
 from typing import List, Union
+from unittest import mock
 
 from static_sdk import Channel, Envelope, TransportError
 
@@ -144,6 +145,34 @@ class SettlingTest(unittest.TestCase):
         self.assertEqual(failure(self.joined.poison.drop, put_aside.index).code, "not_found")
         self.assertEqual(support.take(self.joined, 1), [b"bad"])
         self.assertEqual(self.joined.poison.list(), [])
+
+    def test_an_iterator_over_events_that_is_left_ends_in_the_driver(self) -> None:
+        events = self.receiver.events()
+        written: List[bytes] = []
+        with mock.patch.object(self.receiver._connection, "_write", written.append):
+            del events
+            gc.collect()
+        self.assertIn(b'"do":"return"', b"".join(piece for piece in written if isinstance(piece, bytes)))
+
+    def test_a_handler_that_fails_with_an_endless_text_or_none_puts_its_message_aside(self) -> None:
+        self.send(b"\x01" * 262_144, "mute", "last")
+
+        class Mute(Exception):
+            def __str__(self) -> str:
+                raise ValueError("no text")
+
+        def handler(envelope: Envelope) -> None:
+            if envelope.payload == b"mute":
+                raise Mute()
+            if envelope.payload != b"last":
+                # As a program does that looks up what it was sent.
+                raise ValueError(f"unknown task {envelope.text()}")
+            self.joined.close()
+
+        self.joined.handle(handler, attempts=1)
+        (endless, mute) = self.joined.poison.list()
+        self.assertTrue(endless.reason.startswith("ValueError: unknown task \x01"))
+        self.assertEqual((len(endless.reason), mute.reason), (1000, "Mute"))
 
     def test_a_handler_gets_what_an_iterator_has_left_and_read_ahead(self) -> None:
         self.send("1", "2", "3")

@@ -1,10 +1,13 @@
 /** Invite links in programs: an agent with nothing but a link, and everything that a link cannot do. */
 import assert from 'node:assert/strict'
 import { hash, X509Certificate } from 'node:crypto'
+import { once } from 'node:events'
 import { existsSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { type AddressInfo, connect, createServer } from 'node:net'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { parseInviteLink, StaticChannelManager, StaticError } from '@static/sdk'
+import { writeCredentials } from '@static/sdk/account'
 import { newAuthority } from '@static/testkit/certificates'
 import { signUp } from '@static/testkit/server/accounts'
 import { makeClient } from '@static/testkit/server/client'
@@ -61,6 +64,11 @@ function altered(link: string, from: Uint8Array, to: Uint8Array): string {
   return `static://${Buffer.concat([other, sum]).toString('base64url')}`
 }
 
+/** A certificate as it is in a link: behind its length. */
+function framed(raw: Uint8Array): Buffer {
+  return Buffer.concat([Buffer.of(raw.length >> 8, raw.length & 0xff), raw])
+}
+
 test('an agent with nothing but a link joins as a guest, and finds its relay again without it', async () => {
   const link = await owner.inviteLink(NAME)
   const { endpoint, relayName, grpcPort, channel } = parseInviteLink(link)
@@ -91,6 +99,28 @@ test('an agent with nothing but a link joins as a guest, and finds its relay aga
   assert.ok(existsSync(kept))
 })
 
+test('an agent that starts before the relay of its link can be reached remembers it later', async (t) => {
+  const forwarder = createServer((socket) => {
+    const onward = connect(server.relay.grpcPort, '127.0.0.1')
+    for (const end of [socket, onward]) end.on('error', () => {})
+    socket.pipe(onward).pipe(socket)
+  })
+  forwarder.listen(0, '127.0.0.1')
+  await once(forwarder, 'listening')
+  const { port } = forwarder.address() as AddressInfo
+  const link = await owner.inviteLink(NAME, { endpoint: `https://127.0.0.1:${port}` })
+  forwarder.close()
+  await once(forwarder, 'close')
+  const early = agent('early')
+  const kept = join(early.dataDir, 'relay.json')
+  await using waiting = await StaticChannelManager.connect({ ...early, link, wait: true })
+  assert.equal(existsSync(kept), false)
+  t.after(() => forwarder.close())
+  forwarder.listen(port, '127.0.0.1')
+  await waiting.joinWithLink(link, SECONDS)
+  assert.match(readFileSync(kept, 'utf8'), new RegExp(`https://127\\.0\\.0\\.1:${port}`))
+})
+
 test('a link to the relay that an agent has is as good as its token, whatever address it names', async () => {
   await using joiner = await StaticChannelManager.connect({ ...account, ...agent('colleague') })
   const link = await owner.inviteLink(NAME, { endpoint: 'quic://192.0.2.9:4433' })
@@ -100,6 +130,15 @@ test('a link to the relay that an agent has is as good as its token, whatever ad
     owner.inviteLink(NAME, { endpoint: 'quic://other.example' }),
     refusal('invalid_request', /The relay is named localhost, so others cannot reach it as other\.example/),
   )
+})
+
+test('a CA that does not fit into a link is refused before there is an invite', async () => {
+  const others = await Promise.all(Array.from({ length: 4 }, () => newAuthority()))
+  const ca = [account.ca, ...others.map(({ cert }) => cert)].join('')
+  await using many = await StaticChannelManager.connect({ ...account, ca, ...agent('many') })
+  await many.create('acme/e2e/many')
+  await assert.rejects(many.inviteLink('acme/e2e/many'), refusal('invalid_request', /does not fit .* 5 certificates/))
+  assert.deepEqual(many.invites('acme/e2e/many'), [])
 })
 
 test('a link never replaces the relay, the CA or the pin of an agent', async () => {
@@ -117,9 +156,7 @@ test('a link never replaces the relay, the CA or the pin of an agent', async () 
   )
   // A CA that has not signed the relay's certificate: no session. A lie about the CA does not outlive the attempt either.
   const stranger = new X509Certificate((await newAuthority()).cert).raw
-  const lengths = [certificate, stranger].map(({ length }) => Buffer.of(length >> 8, length & 0xff))
-  const [from, to] = [certificate, stranger].map((raw, at) => Buffer.concat([lengths[at] ?? raw, raw]))
-  const strange = altered(link, from ?? certificate, to ?? stranger)
+  const strange = altered(link, framed(certificate), framed(stranger))
   await assert.rejects(
     StaticChannelManager.connect({ ...fresh, link: strange, fallback: false }),
     refusal('connection_error', /certificate/),
@@ -143,6 +180,39 @@ test('a link never replaces the relay, the CA or the pin of an agent', async () 
     StaticChannelManager.connect({ ...agent('colleague'), link: elsewhere }),
     refusal('invite_invalid', /than this agent's \(127\.0\.0\.1\).*`--as NAME`/),
   )
+})
+
+test('an agent with an account keeps its endpoint, CA and key, given a link to its own host', async (t) => {
+  const config = workspace.directory('config')
+  const { apiKey, apiUrl, ca, endpoint } = account
+  writeCredentials(join(config, 'static', 'credentials.json'), {
+    api_key: apiKey,
+    api_url: apiUrl,
+    relay: endpoint,
+    ca: join(workspace.path, 'server', 'ca.pem'),
+  })
+  const before = process.env['XDG_CONFIG_HOME']
+  process.env['XDG_CONFIG_HOME'] = config
+  t.after(() => {
+    if (before === undefined) delete process.env['XDG_CONFIG_HOME']
+    else process.env['XDG_CONFIG_HOME'] = before
+  })
+  const settled = agent('settled')
+  {
+    await using own = await StaticChannelManager.connect(settled)
+    await own.create('acme/e2e/settled')
+  }
+  const link = await owner.inviteLink(NAME, { endpoint: `https://127.0.0.1:${server.relay.grpcPort}` })
+  // A liar's link: the same host and id, and a CA of its own.
+  const certificate = new X509Certificate(ca).raw
+  const stranger = new X509Certificate((await newAuthority()).cert).raw
+  const strange = altered(link, framed(certificate), framed(stranger))
+  for (const given of [strange, link]) {
+    await using joiner = await StaticChannelManager.connect({ ...settled, link: given })
+    if (given === link) await joiner.joinWithLink(given, SECONDS)
+    await joiner.create('acme/e2e/settled-too')
+    assert.equal(existsSync(join(settled.dataDir, 'relay.json')), false)
+  }
 })
 
 test('expired, used-up and revoked invites say which, as tokens and as links', async () => {

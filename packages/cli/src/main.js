@@ -24,9 +24,11 @@ function useCodeCache() {
   try {
     for (const path of [base, dirname(directory), directory]) {
       if (!existsSync(path)) mkdirSync(path, { mode: 0o700 })
+      // Whoever can write to one of them can put another directory in place of the next.
+      const { uid, mode } = statSync(path)
+      if (uid !== process.geteuid?.() || (mode & 0o022) !== 0) return
     }
-    const { uid, mode } = statSync(directory)
-    if (uid === process.geteuid?.() && (mode & 0o077) === 0) enableCompileCache(directory)
+    if ((statSync(directory).mode & 0o077) === 0) enableCompileCache(directory)
   } catch {
     // Everything works without the cache, only slower.
   }

@@ -4,7 +4,7 @@ import { StaticError } from '@static/protocol'
 import packageJson from '../package.json' with { type: 'json' }
 import { GROUPS } from './command-groups.ts'
 import { EXIT_CODES, exitCodeOf, Interrupted } from './terminal/exit-codes.ts'
-import { printable } from './terminal/output.ts'
+import { plainJson, printable } from './terminal/output.ts'
 
 /** Server commands need no account and wait for no other server, so every failure of theirs is exit code 1. */
 const SERVERS = ['up', 'api', 'relay', 'proxy', 'admin']
@@ -75,7 +75,7 @@ function printError(error: unknown): void {
   const words = error instanceof Error && !(error instanceof StaticError) ? ` (${error.message})` : ''
   process.stderr.write(
     process.argv.includes('--json')
-      ? `${JSON.stringify({ error: { code, message: `${message}${words}` } })}\n`
+      ? `${plainJson({ error: { code, message: `${message}${words}` } })}\n`
       : `static: ${printable(`${message}${words}`)}\n`,
   )
 }

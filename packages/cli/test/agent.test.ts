@@ -5,10 +5,14 @@ import { dirname, join } from 'node:path'
 import { mock, test, type TestContext } from 'node:test'
 import { StaticError } from '@static/protocol'
 import type { StaticChannelManager } from '@static/sdk'
+import { writeCredentials } from '@static/sdk/account'
+import { newAuthority } from '@static/testkit/certificates'
 import { ACTIONS } from '../src/agent/actions.ts'
 import { encodeFrame, FrameReader, MAX_FRAME_BYTES } from '../src/agent/socket-frame.ts'
 import { agentDirectory, defaultIdentity } from '../src/agent/identity.ts'
-import { commandLineFor } from '../src/agent/open.ts'
+import { clientOptionsOf, commandLineFor } from '../src/agent/open.ts'
+import { accountOf } from '../src/account/account.ts'
+import { checkKnownRelay } from '../src/doctor/known-relay.ts'
 import { staticError } from './support.ts'
 
 void test('every identity has its own directory, with a name that every file system accepts', () => {
@@ -128,4 +132,18 @@ void test('frames are reassembled from any chunks, and a frame over the limit is
   assert.throws(() => new FrameReader().push(head), staticError('invalid_request', /too many/))
   assert.throws(() => new FrameReader().push(Buffer.from('\0\0\0\x01x')), staticError('invalid_request', /not JSON/))
   assert.throws(() => encodeFrame('x'.repeat(MAX_FRAME_BYTES)), staticError('too_large', /too many/))
+})
+
+void test('the CA saved for the own relay is not used for the relay of a link; one given with --ca is', async (t) => {
+  const { file } = atHome(t)
+  const { cert: ca } = await newAuthority()
+  writeCredentials(join(dirname(file), 'credentials.json'), { ca, relay: 'quic://own.example' })
+  assert.equal('ca' in (await clientOptionsOf({ as: 'guest' }, 'static://link')), false)
+  assert.equal((await clientOptionsOf({ as: 'guest', ca }, 'static://link')).ca, ca)
+})
+
+void test('doctor checks whether a relay is known that is dialed by its address', async (t) => {
+  atHome(t)
+  process.env['STATIC_RELAY_NAME'] = 'relay.example'
+  assert.deepEqual(await checkKnownRelay('quic://192.0.2.1:4433', accountOf({})), [])
 })

@@ -13,9 +13,12 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { once } from 'node:events'
 import { test, type TestContext } from 'node:test'
+import { Worker } from 'node:worker_threads'
 import { copyDatabase, openStore } from '@static/api'
 import { copyDatabase as copyStoppedRelay } from '@static/relay'
+import { copyFile } from '../src/backup/copy-file.ts'
 import { type BackupOptions, makeBackup } from '../src/backup/make.ts'
 import type { Manifest } from '../src/backup/manifest.ts'
 import { restoreBackup } from '../src/backup/restore.ts'
@@ -113,6 +116,13 @@ test('an interrupted or damaged backup is refused before anything is restored', 
   await restoreBackup(backup, target)
 })
 
+test('a backup is restored into the home directory of the service, where the command keeps its code cache', async (t) => {
+  const { backup, target } = await scene(t)
+  mkdirSync(join(target, '.cache'), { recursive: true, mode: 0o700 })
+  await restoreBackup(backup, target)
+  await assert.rejects(restoreBackup(backup, target), { code: 'invalid_request', message: /is not empty/ })
+})
+
 test('no server starts in a directory whose restore was interrupted', async (t) => {
   const { backup, target } = await scene(t)
   mkdirSync(target, { mode: 0o700 })
@@ -129,9 +139,8 @@ test('a copy that the relay cannot make fails the backup; one that nobody takes 
   let fails = true
   const control = await serveRelayControl(data, {
     backup: (path) => {
-      if (fails) return Promise.reject(new Error('disk trouble'))
       writeFileSync(path, 'the copy')
-      return Promise.resolve()
+      return fails ? Promise.reject(new Error('the disk is full')) : Promise.resolve()
     },
   })
   t.after(() => control.close())
@@ -141,9 +150,47 @@ test('a copy that the relay cannot make fails the backup; one that nobody takes 
   const target = join(home, 'second')
   await assert.rejects(backUp({ dataDir: data, target }), { code: 'internal_error' })
   assert.ok(!existsSync(join(target, 'manifest.json')))
+  // Half a copy would keep the disk full until the relay is restarted.
+  assert.deepEqual(temporary(), [])
   fails = false
   const again = join(home, 'third')
   await backUp({ dataDir: data, target: again })
   assert.equal(readFileSync(join(again, 'relay.sqlite'), 'utf8'), 'the copy')
   assert.deepEqual(temporary(), [])
+})
+
+test('a relay runs without its socket where none can be made', async (t) => {
+  const { data } = await scene(t)
+  mkdirSync(join(data, 'relay.sock'))
+  const written = t.mock.method(process.stderr, 'write', () => true)
+  const control = await serveRelayControl(data, { backup: () => Promise.resolve() })
+  assert.match(
+    String(written.mock.calls[0]?.arguments[0]),
+    /relay\.sock .*: stop the server before `static admin backup`/,
+  )
+  await control.close()
+})
+
+test('nobody else can read a restored secret while it is copied, whatever the mode of the backup', async (t) => {
+  const home = mkdtempSync(join(tmpdir(), 'static-backup-'))
+  t.after(() => rmSync(home, { recursive: true, force: true }))
+  const [from, to] = [join(home, 'from'), join(home, 'to')]
+  writeFileSync(from, Buffer.alloc(32 * 1024 * 1024, 7), { mode: 0o644 })
+  const watcher = new Worker(
+    `const { statSync } = require('node:fs')
+    const { parentPort, workerData } = require('node:worker_threads')
+    parentPort.postMessage('watching')
+    let found
+    for (const until = Date.now() + 20_000; !found && Date.now() < until; )
+      found = statSync(workerData, { throwIfNoEntry: false })
+    parentPort.postMessage(found?.mode)`,
+    { eval: true, workerData: to },
+  )
+  await once(watcher, 'message')
+  const seen = once(watcher, 'message')
+  copyFile(from, to, 0o600)
+  const [mode] = (await seen) as [number]
+  assert.equal(mode & 0o777, 0o600)
+  assert.deepEqual(readFileSync(to), readFileSync(from))
+  assert.throws(() => copyFile(from, to, 0o600), { code: 'EEXIST' })
 })

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
@@ -93,6 +93,23 @@ void test('from the second start on, Node does not load its TypeScript support, 
   assert.match(first.stderr, /internal\/deps\/amaro/)
   assert.doesNotMatch(second.stderr, /internal\/deps\/amaro/)
   assert.equal(first.stdout, second.stdout)
+  // Others could put a cache of their own in place of this one, and its content is executed.
+  chmodSync(home, 0o722)
+  const { stderr } = await run(process.execPath, words, { env })
+  chmodSync(home, 0o700)
+  assert.match(stderr, /internal\/deps\/amaro/)
+})
+
+void test('an error as JSON has no character that a terminal acts on, wherever its text is from', async () => {
+  const main = join(import.meta.dirname, '../src/main.js')
+  const env = { ...process.env, HOME: home, XDG_CONFIG_HOME: home }
+  const failed = run(process.execPath, [main, 'whoami', '--json', '--ca', '/\u009b2J\u202e.pem'], { env })
+  await assert.rejects(failed, ({ stderr }: { stderr: string }) => {
+    assert.doesNotMatch(stderr, /[\p{Cf}\u0080-\u009f]/u)
+    const { error } = JSON.parse(stderr) as { error: { message: string } }
+    assert.match(error.message, /\u009b2J\u202e\.pem cannot be read/)
+    return true
+  })
 })
 
 const program = new Command('static')

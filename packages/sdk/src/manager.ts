@@ -144,8 +144,10 @@ export class StaticChannelManager implements AsyncDisposable {
       const { relay } = this.client
       if (!relay)
         throw StaticError.of('unavailable', 'This agent has not reached its relay yet, whose id a link holds.')
-      const token = await this.invite(name, limits)
-      return encodeLink({ ...relay, endpoint: address, ca: place.ca, token })
+      const parts = { ...relay, endpoint: address, ca: place.ca }
+      // Throws if the CA does not fit, before there is an invite that nobody gets.
+      encodeLink({ ...parts, token: '' })
+      return encodeLink({ ...parts, token: await this.invite(name, limits) })
     })
   }
 

@@ -6,7 +6,7 @@ import { paceOf, StaticError, toHex, type TrafficProfileName } from '@static/pro
 import type { AgentParts } from './core/agent/agent.ts'
 import { agentIdOf, ed25519, generateSignatureKeyPair, makeEngine } from './mls/index.ts'
 import { otherRelay } from './invite/link.ts'
-import type { AgentStore } from './ports.ts'
+import type { AgentStore, SessionListener } from './ports.ts'
 import { openSession, type SessionOptions } from './session/session.ts'
 import type { Settings } from './settings.ts'
 import { writeRelayFile } from './store/relay-file.ts'
@@ -57,6 +57,8 @@ function usedSettings(wanted: Settings, store: AgentStore): Settings {
   if (adopt === undefined) return wanted
   const { link, otherwise } = adopt
   const known = [...store.load().relays]
+  // It has met the relay that is configured: a link to another port or way of that host changes nothing either.
+  if (otherwise !== undefined && known.some(([host]) => host === otherwise.endpoint.host)) return otherwise
   const isNew = known.every(([host, { relayId }]) => host === endpoint.host && toHex(relayId) === link.relayId)
   if (isNew) {
     if (link.expiresAt.getTime() > Date.now()) return wanted
@@ -92,7 +94,7 @@ function partsOf(settings: Settings, store: AgentStore): AgentParts {
         traffic,
         cellsPerSecond,
         wait: settings.wait,
-        listener,
+        listener: settings.wait && settings.adopt ? remembering(settings, listener) : listener,
       })
     },
     apiUrl,
@@ -106,6 +108,21 @@ function partsOf(settings: Settings, store: AgentStore): AgentParts {
 /** Keeps the relay of a link that has led to a session. */
 export function rememberLink({ adopt, dataDir }: Settings): void {
   if (adopt !== undefined) writeRelayFile(dataDir, adopt.link)
+}
+
+/** The same for an application that does not wait for the first session. */
+function remembering(settings: Settings, listener: SessionListener): SessionListener {
+  let isKept = false
+  return {
+    push: (body) => listener.push(body),
+    lost: (reason) => listener.lost(reason),
+    pin: (endpoint, relay) => listener.pin(endpoint, relay),
+    opened: (info) => {
+      listener.opened(info)
+      if (!isKept) rememberLink(settings)
+      isKept = true
+    },
+  }
 }
 
 /** The transports for a traffic profile. */

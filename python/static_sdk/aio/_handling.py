@@ -7,6 +7,7 @@ import contextlib
 import inspect
 from typing import Any, Callable, Mapping, Set
 
+from .._handling import reason_of
 from .._values import Arrival, Settlement
 from ..errors import StaticError
 from ._connection import Connection
@@ -26,7 +27,7 @@ async def handle(
             if inspect.isawaitable(result):
                 await result
         except Exception as error:
-            _report(connection, on, token, f"{type(error).__name__}: {error}")
+            _report(connection, on, token, reason_of(error))
         except BaseException:
             _report(connection, on, token, "The program was interrupted.")
             raise

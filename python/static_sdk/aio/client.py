@@ -42,12 +42,17 @@ class Listening(Closing, Generic[Item]):
         self._opening = connection.begin(what)
         #: The pending call for the next item. It stays when a task that waits for it is cancelled.
         self._next: Optional[Call] = None
+        self._is_open = False
 
     def __aiter__(self) -> "Listening[Item]":
         return self
 
     async def __anext__(self) -> Item:
         on, _ = await self._opening.wait()
+        if not self._is_open:
+            self._is_open = True
+            # After ``break`` nobody closes it, and the driver would collect events for it.
+            weakref.finalize(self, self._connection.leave, on).atexit = False
         while True:
             if self._next is None:
                 self._next = self._connection.begin("next", on=on)

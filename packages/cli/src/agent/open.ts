@@ -130,7 +130,8 @@ export async function clientOptionsOf(flags: AgentFlags, link?: string): Promise
     dataDir,
     apiUrl: account.apiUrl,
     apiKey: account.apiKey ?? null,
-    ...(account.givenCa === undefined ? {} : { ca: account.givenCa }),
+    // Not a saved one, which is for the saved relay: the agent may have another one out of a link, with its own CA.
+    ...(flags.ca === undefined ? {} : { ca: flags.ca }),
     ...(flags.grpcPort === undefined ? {} : { grpcPort: flags.grpcPort }),
     ...(flags.traffic === undefined ? {} : { traffic: flags.traffic }),
     key: await keySourceOf(flags, await slotsOf(dataDir)),

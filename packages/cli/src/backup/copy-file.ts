@@ -1,17 +1,30 @@
 /** Copies and moves files durably: what is at the new place is on disk. */
-import { closeSync, constants, copyFileSync, fchmodSync, fsyncSync, openSync, renameSync, rmSync } from 'node:fs'
+import { closeSync, fchmodSync, fsyncSync, openSync, readSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { isErrno } from '@static/node/files'
 
+const CHUNK_BYTES = 1024 * 1024
+
 /** Copies to a new file. */
 export function copyFile(from: string, to: string, mode: number): void {
-  copyFileSync(from, to, constants.COPYFILE_EXCL)
-  const file = openSync(to, 'r+')
+  const source = openSync(from, 'r')
   try {
-    fchmodSync(file, mode)
-    fsyncSync(file)
+    // Not with copyFileSync, which gives the copy the mode of the original: others might read it meanwhile.
+    const file = openSync(to, 'wx', 0o600)
+    try {
+      const chunk = Buffer.allocUnsafe(CHUNK_BYTES)
+      for (;;) {
+        const length = readSync(source, chunk)
+        if (length === 0) break
+        writeFileSync(file, chunk.subarray(0, length))
+      }
+      fchmodSync(file, mode)
+      fsyncSync(file)
+    } finally {
+      closeSync(file)
+    }
   } finally {
-    closeSync(file)
+    closeSync(source)
   }
   syncDirectory(dirname(to))
 }

@@ -17,7 +17,8 @@ import { type Manifest, verifyBackup } from './manifest.ts'
  */
 export async function restoreBackup(backup: string, dataDir: string): Promise<Manifest> {
   const manifest = await verifyBackup(backup)
-  if (existsSync(dataDir) && readdirSync(dataDir).length > 0) {
+  // What begins with a dot is in no backup: the code cache of this very command, if the directory is the user's home.
+  if (existsSync(dataDir) && readdirSync(dataDir).some((name) => !name.startsWith('.'))) {
     const advice = 'Stop the server and move its content away, or pass another --data-dir.'
     throw StaticError.of('invalid_request', `The data directory ${dataDir} is not empty. ${advice}`)
   }

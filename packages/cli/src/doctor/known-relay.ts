@@ -18,7 +18,8 @@ interface KnownRelay {
 
 /** Nothing is reported if no agent that can be read here knows the relay, or if it does not answer. */
 export async function checkKnownRelay(endpoint: string, account: AccountSettings): Promise<Finding[]> {
-  const known = await knownRelays(parseEndpoint(endpoint).host, account.places.agents)
+  const { host } = parseEndpoint(endpoint, { relayName: process.env['STATIC_RELAY_NAME'] })
+  const known = await knownRelays(host, account.places.agents)
   const findings: Finding[] = []
   for (const relay of known) findings.push(...(await compare(endpoint, account, relay)))
   return findings

@@ -12,6 +12,7 @@ import { join } from 'node:path'
 import { ERRORS, type ErrorCode, StaticError } from '@static/protocol'
 import { encodeFrame, FrameReader } from '../agent/socket-frame.ts'
 import { socketFile, socketPath } from '../agent/socket-path.ts'
+import { note } from '../terminal/output.ts'
 
 const SOCKET = 'relay.sock'
 const OTHERS = 0o177
@@ -31,8 +32,21 @@ interface ControlAnswer {
   readonly error?: { readonly code: string; readonly message: string }
 }
 
-/** Serves requests for copies until it is closed. */
+/**
+ * Serves requests for copies until it is closed. A relay whose file system has no sockets runs without: it is backed up
+ * while it is stopped.
+ */
 export async function serveRelayControl(dataDir: string, relay: CopyingRelay): Promise<{ close(): Promise<void> }> {
+  try {
+    return await serve(dataDir, relay)
+  } catch (error) {
+    const { message } = error as Error
+    note(`cannot open ${socketFile(dataDir, SOCKET)} (${message}): stop the server before \`static admin backup\`.`)
+    return { close: () => Promise.resolve() }
+  }
+}
+
+async function serve(dataDir: string, relay: CopyingRelay): Promise<{ close(): Promise<void> }> {
   for (const name of readdirSync(dataDir)) if (LEFTOVER.test(name)) rmSync(join(dataDir, name))
   rmSync(socketFile(dataDir, SOCKET), { force: true })
   const sockets = new Set<Socket>()
@@ -40,11 +54,15 @@ export async function serveRelayControl(dataDir: string, relay: CopyingRelay): P
   const copy = async (): Promise<string> => {
     if (isCopying) throw StaticError.of('unavailable', 'Another backup is running. Wait until it has finished.')
     isCopying = true
+    const name = `.relay.sqlite.${randomBytes(8).toString('hex')}.tmp`
     try {
       checkRoom(dataDir)
-      const name = `.relay.sqlite.${randomBytes(8).toString('hex')}.tmp`
       await relay.backup(join(dataDir, name))
       return name
+    } catch (error) {
+      // If the disk is full, what there is of it keeps it full.
+      for (const left of [name, `${name}-journal`]) rmSync(join(dataDir, left), { force: true })
+      throw error
     } finally {
       isCopying = false
     }
