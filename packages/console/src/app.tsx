@@ -10,17 +10,13 @@ import { Problem } from './form.tsx'
 import { Health } from './health.tsx'
 import { Keys } from './keys.tsx'
 import { NewKey } from './new-key.tsx'
-import { type SecretKey, type Session, SessionContext, useRecovery } from './session.ts'
+import { type SecretKey, type Session, SessionContext } from './session.ts'
 import { SetPassword } from './set-password.tsx'
 import { SignIn } from './sign-in.tsx'
 import { Trust } from './trust.tsx'
 import { Usage } from './usage.tsx'
 import { enterView, usePlace, type View, VIEWS } from './view.ts'
-
-type Who =
-  | { readonly is: 'unknown'; readonly error?: unknown }
-  | { readonly is: 'out'; readonly note: string }
-  | { readonly is: 'in'; readonly account: AccountAnswer }
+import { useWho } from './who.ts'
 
 /** Views that everyone can open; they have no navigation. */
 const PUBLIC: ReadonlySet<string> = new Set(['set-password', 'trust'])
@@ -29,35 +25,24 @@ const PUBLIC: ReadonlySet<string> = new Set(['set-password', 'trust'])
 const RESULT_MS = 8000
 
 export function App(): JSX.Element {
-  const [who, setWho] = useState<Who>({ is: 'unknown' })
+  const { who, setWho, look } = useWho()
   const [secret, setSecret] = useState<SecretKey>()
-  const [result, say] = useState('')
   const { view, token } = usePlace()
+  const [result, say] = useResult(view)
   const main = useRef<HTMLElement>(null)
 
-  const look = useCallback(async () => {
-    try {
-      setWho({ is: 'in', account: await call<AccountAnswer>('GET', '/v1/accounts/me') })
-    } catch (error) {
-      const isOut = error instanceof ApiError && error.code === 'auth_failed'
-      setWho(isOut ? { is: 'out', note: '' } : { is: 'unknown', error })
-    }
-  }, [])
-  useEffect(() => void look(), [look])
-  const isUnknown = who.is === 'unknown'
-  useRecovery(useCallback(async () => void (isUnknown && (await look())), [isUnknown, look]))
-  useEffect(() => {
-    const timer = setTimeout(() => say(''), RESULT_MS)
-    return () => clearTimeout(timer)
-  }, [result])
-  // A result belongs to the view that showed it.
-  useEffect(() => say(''), [view])
-  const end = useCallback((note: string) => {
-    say('')
-    setWho({ is: 'out', note })
-  }, [])
+  const end = useCallback(
+    (note: string) => {
+      say('')
+      setWho({ is: 'out', note })
+    },
+    [say, setWho],
+  )
   const account = who.is === 'in' ? who.account : undefined
-  const session = useMemo<Session | undefined>(() => account && { account, show: setSecret, say, end }, [account, end])
+  const session = useMemo<Session | undefined>(
+    () => account && { account, show: setSecret, say, end },
+    [account, say, end],
+  )
 
   const enter = (entered: AccountAnswer): void => {
     setWho({ is: 'in', account: entered })
@@ -105,19 +90,25 @@ export function App(): JSX.Element {
           </>
         )}
       </main>
-      <footer>
-        <Health />
-        <span class="links">
-          <a href="#/trust">Browser warning?</a>
-          <a href="/docs">API reference</a>
-        </span>
-      </footer>
+      <Footer />
       <p class="result" role="status">
         {result}
       </p>
       {secret && <NewKey secret={secret} onClose={() => setSecret(undefined)} />}
     </SessionContext.Provider>
   )
+}
+
+/** The result that the page shows now, and the function that shows another. */
+function useResult(view: string): [result: string, say: (text: string) => void] {
+  const [result, say] = useState('')
+  useEffect(() => {
+    const timer = setTimeout(() => say(''), RESULT_MS)
+    return () => clearTimeout(timer)
+  }, [result])
+  // A result belongs to the view that showed it.
+  useEffect(() => say(''), [view])
+  return [result, say]
 }
 
 /** Lets keyboard users skip the navigation. */
@@ -159,6 +150,18 @@ function Header({ view, onSignOut }: { view: View | undefined; onSignOut: () => 
         </>
       )}
     </header>
+  )
+}
+
+function Footer(): JSX.Element {
+  return (
+    <footer>
+      <Health />
+      <span class="links">
+        <a href="#/trust">Browser warning?</a>
+        <a href="/docs">API reference</a>
+      </span>
+    </footer>
   )
 }
 

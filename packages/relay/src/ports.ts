@@ -22,7 +22,6 @@ export type {
 export type {
   Account,
   Actor,
-  Deployment,
   Done,
   Gap,
   Invite,
@@ -30,17 +29,13 @@ export type {
   OwnedChannel,
   Pressure,
   Refusal,
-  Retention,
   Standing,
-  Store,
-  StoreCensus,
-  StoreEvent,
-  StoreListener,
   StoreOperation,
   StoreRequest,
   StoreResult,
   Unpaid,
-} from './ports/store.ts'
+} from './ports/operations.ts'
+export type { Deployment, Retention, Store, StoreCensus, StoreEvent, StoreListener } from './ports/store.ts'
 export type {
   CallHandler,
   Certificate,

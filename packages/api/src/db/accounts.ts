@@ -1,6 +1,6 @@
 /** Accounts in the database. */
 import { type Selectable, sql, type Transaction } from 'kysely'
-import type { AccountRecord, AccountStore } from '../ports.ts'
+import type { AccountQuery, AccountRecord, AccountStore, AuditEntry } from '../ports.ts'
 import { record } from './audit.ts'
 import { claim } from './idempotency.ts'
 import { keyValues } from './keys.ts'
@@ -44,22 +44,7 @@ export function accountStore(db: Db): AccountStore {
       return rows.map(({ id }) => id)
     },
 
-    async list({ text, status, after, limit }) {
-      let query = db.selectFrom('accounts').selectAll().orderBy('id').limit(limit)
-      if (status !== undefined) query = query.where('status', '=', status)
-      if (after !== undefined) query = query.where('id', '>', after)
-      if (text !== undefined) {
-        const part = `%${emailKey(text).replaceAll(/[\\%_]/g, '\\$&')}%`
-        query = query.where((q) =>
-          q.or([
-            q('id', '=', text),
-            sql<boolean>`email_key like ${part} escape '\\'`,
-            sql<boolean>`lower(name) like ${part} escape '\\'`,
-          ]),
-        )
-      }
-      return (await query.execute()).map(fromRow)
-    },
+    list: (query) => list(db, query),
 
     setPassword: (id, oldHash, newHash, entry) =>
       db.transaction().execute(async (tx) => {
@@ -76,29 +61,7 @@ export function accountStore(db: Db): AccountStore {
         return true
       }),
 
-    close: (id, oldHash, entry) =>
-      db.transaction().execute(async (tx) => {
-        let update = tx
-          .updateTable('accounts')
-          .set({ status: 'closed', email: '', email_key: null, name: null, password_hash: '' })
-          .where('id', '=', id)
-          .where('status', '!=', 'closed')
-        if (oldHash !== undefined) update = update.where('password_hash', '=', oldHash)
-        const { numUpdatedRows } = await update.executeTakeFirst()
-        if (numUpdatedRows === 0n) return false
-        await tx
-          .updateTable('api_keys')
-          .set({ revoked_at: entry.at })
-          .where('account_id', '=', id)
-          .where('revoked_at', 'is', null)
-          .execute()
-        await tx.deleteFrom('sessions').where('account_id', '=', id).execute()
-        await removeLinks(tx, id)
-        await record(tx, [entry])
-        // Addresses are personal data, too.
-        await tx.updateTable('audit').set({ address: null }).where('account_id', '=', id).execute()
-        return true
-      }),
+    close: (id, oldHash, entry) => db.transaction().execute((tx) => close(tx, id, oldHash, entry)),
 
     change: (id, change, entry) =>
       db.transaction().execute(async (tx) => {
@@ -139,6 +102,51 @@ async function insert(tx: Transaction<Schema>, account: AccountRecord): Promise<
     .onConflict((c) => c.column('email_key').doNothing())
     .executeTakeFirst()
   return numInsertedOrUpdatedRows !== 0n
+}
+
+async function list(db: Db, { text, status, after, limit }: AccountQuery): Promise<AccountRecord[]> {
+  let query = db.selectFrom('accounts').selectAll().orderBy('id').limit(limit)
+  if (status !== undefined) query = query.where('status', '=', status)
+  if (after !== undefined) query = query.where('id', '>', after)
+  if (text !== undefined) {
+    const part = `%${emailKey(text).replaceAll(/[\\%_]/g, '\\$&')}%`
+    query = query.where((q) =>
+      q.or([
+        q('id', '=', text),
+        sql<boolean>`email_key like ${part} escape '\\'`,
+        sql<boolean>`lower(name) like ${part} escape '\\'`,
+      ]),
+    )
+  }
+  return (await query.execute()).map(fromRow)
+}
+
+async function close(
+  tx: Transaction<Schema>,
+  id: string,
+  oldHash: string | undefined,
+  entry: AuditEntry,
+): Promise<boolean> {
+  let update = tx
+    .updateTable('accounts')
+    .set({ status: 'closed', email: '', email_key: null, name: null, password_hash: '' })
+    .where('id', '=', id)
+    .where('status', '!=', 'closed')
+  if (oldHash !== undefined) update = update.where('password_hash', '=', oldHash)
+  const { numUpdatedRows } = await update.executeTakeFirst()
+  if (numUpdatedRows === 0n) return false
+  await tx
+    .updateTable('api_keys')
+    .set({ revoked_at: entry.at })
+    .where('account_id', '=', id)
+    .where('revoked_at', 'is', null)
+    .execute()
+  await tx.deleteFrom('sessions').where('account_id', '=', id).execute()
+  await removeLinks(tx, id)
+  await record(tx, [entry])
+  // Addresses are personal data, too.
+  await tx.updateTable('audit').set({ address: null }).where('account_id', '=', id).execute()
+  return true
 }
 
 /** Addresses that differ only in case belong to one account. */

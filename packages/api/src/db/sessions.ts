@@ -1,9 +1,9 @@
 /** Sign-in sessions in the database, found by the hash of their id. */
-import { sql } from 'kysely'
-import type { SessionStore } from '../ports.ts'
+import { sql, type Transaction } from 'kysely'
+import type { SessionRecord, SessionStore } from '../ports.ts'
 import { record } from './audit.ts'
 import { lockAccount } from './lock-account.ts'
-import type { Db } from './schema.ts'
+import type { Db, Schema } from './schema.ts'
 
 const COLUMNS = [
   's.id',
@@ -28,19 +28,7 @@ export function sessionStore(db: Db): SessionStore {
           .where('password_hash', '=', passwordHash)
           .executeTakeFirst()
         if (numUpdatedRows === 0n) return false
-        await tx
-          .insertInto('sessions')
-          .values({
-            id: session.id,
-            id_hash: session.idHash,
-            account_id: session.accountId,
-            created_at: session.createdAt,
-            seen_at: session.seenAt,
-            expires_at: session.expiresAt,
-            client: session.client,
-            address: session.address,
-          })
-          .execute()
+        await insert(tx, session)
         await record(tx, [entry])
         return true
       }),
@@ -96,6 +84,22 @@ export function sessionStore(db: Db): SessionStore {
         return count
       }),
   }
+}
+
+async function insert(tx: Transaction<Schema>, session: SessionRecord): Promise<void> {
+  await tx
+    .insertInto('sessions')
+    .values({
+      id: session.id,
+      id_hash: session.idHash,
+      account_id: session.accountId,
+      created_at: session.createdAt,
+      seen_at: session.seenAt,
+      expires_at: session.expiresAt,
+      client: session.client,
+      address: session.address,
+    })
+    .execute()
 }
 
 /** Deletes the sessions that have expired. */

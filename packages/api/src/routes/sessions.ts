@@ -28,7 +28,15 @@ const listed = Type.Object({
 })
 const tags = ['sessions']
 
+const security = [{ session: [] }]
+
 export function sessionRoutes(app: App, service: Service, origin: () => string): void {
+  signInRoute(app, service, origin)
+  ownSessionRoutes(app, service, origin)
+  signOutRoute(app, service, origin)
+}
+
+function signInRoute(app: App, service: Service, origin: () => string): void {
   app.post(
     '/v1/sessions',
     {
@@ -60,9 +68,11 @@ export function sessionRoutes(app: App, service: Service, origin: () => string):
       return reply.code(201).send(account)
     },
   )
+}
 
+/** Lists and ends sessions of the caller's account. */
+function ownSessionRoutes(app: App, service: Service, origin: () => string): void {
   const preValidation = requireSession(service, origin)
-  const security = [{ session: [] }]
 
   app.get(
     '/v1/sessions',
@@ -113,14 +123,17 @@ export function sessionRoutes(app: App, service: Service, origin: () => string):
       return reply.code(204).send()
     },
   )
+}
 
+/** Takes every session cookie, so that users of suspended accounts can sign out, too. */
+function signOutRoute(app: App, service: Service, origin: () => string): void {
   app.delete(
     '/v1/sessions/current',
     {
       schema: {
         summary: 'Sign out',
         tags,
-        security: [{ session: [] }],
+        security,
         response: answers({ 204: NO_CONTENT }, [...AUTH_ERRORS, ...BODY_ERRORS]),
       },
     },

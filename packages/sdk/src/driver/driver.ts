@@ -2,17 +2,20 @@
  * One client on behalf of a program in another language. Runs its calls with the SDK and makes no decisions of its own.
  * Channels, iterators and offers are identified by number.
  */
-import { StaticError, toHex } from '@static/protocol'
-import type { Channel, SendOptions } from '../channel.ts'
+import { StaticError } from '@static/protocol'
+import type { Channel } from '../channel.ts'
 import { type JoinOffer, StaticClient } from '../client.ts'
 import type { AgentEvent } from '../core/agent/events.ts'
-import type { ChannelMember, PoisonMessage } from '../envelope.ts'
-import type { IssuedInvite } from '../invite/issued.ts'
 import { StaticChannelManager } from '../manager.ts'
 import { resolveSettings } from '../settings.ts'
+import { answerChannelCall } from './channel-calls.ts'
 import { failureOf } from './failure.ts'
+import { answerInviteCall } from './invite-calls.ts'
+import type { Answer, Ask, Tell, Word } from './messages.ts'
+import { PendingCalls } from './pending-calls.ts'
 import type { Frame } from './pipe-frame.ts'
-import type { Ask, Tell, Word } from './messages.ts'
+import { plainEvent } from './plain.ts'
+import { answerPoisonCall } from './poison-calls.ts'
 import { Reading } from './reading.ts'
 
 type Happening = AgentEvent | JoinOffer
@@ -23,14 +26,6 @@ interface Listening {
   readonly waiting: Set<PromiseWithResolvers<IteratorResult<Happening>>>
 }
 
-interface Answer {
-  readonly result?: unknown
-  readonly bytes?: Uint8Array
-}
-
-/** At most 8 MiB of payloads. */
-const MOST_POISON = 32
-
 /** The client of one program. */
 export class Driver {
   readonly #tell: Tell
@@ -39,8 +34,7 @@ export class Driver {
   readonly #channels: { readonly channel: Channel; readonly reading: Reading }[] = []
   readonly #listenings = new Map<number, Listening>()
   readonly #offers = new Map<number, JoinOffer>()
-  /** Ends the wait of a pending call, by its number. */
-  readonly #cancels = new Map<number, AbortController>()
+  readonly #pending = new PendingCalls()
   #connecting: Promise<unknown> | undefined
   #isClosed = false
   #numbers = 0
@@ -85,7 +79,7 @@ export class Driver {
       case 'handled':
         return this.#held(word.on).reading.handled(word.token, word.error)
       case 'cancel':
-        return this.#cancels.get(word.call)?.abort()
+        return this.#pending.cancel(word.call)
     }
   }
 
@@ -108,84 +102,15 @@ export class Driver {
         const options = ask.owner === undefined ? {} : { owner: ask.owner }
         return { result: this.#describe(await this.#open().joinChannel(ask.name, bytes, options)) }
       }
-      case 'send':
-        return { result: await this.#within(ask, (limits) => this.#held(ask.on).channel.send(bytes, limits)) }
-      case 'waitForMember': {
-        const { channel } = this.#held(ask.on)
-        return { result: plainMember(await this.#within(ask, (limits) => channel.waitForMember(ask.agentId, limits))) }
-      }
-      case 'addMembers': {
-        const members = ask.members.map((member) => (typeof member === 'string' ? member : bytes.subarray(...member)))
-        const welcomes = await this.#held(ask.on).channel.addMembers(members, ask)
-        return { result: welcomes.map(({ length }) => length), bytes: Buffer.concat(welcomes) }
-      }
-      case 'members':
-        return { result: this.#held(ask.on).channel.members().map(plainMember) }
-      case 'removeMember':
-        await this.#held(ask.on).channel.removeMember(ask.agentId)
-        return {}
-      case 'rotate':
-        await this.#held(ask.on).channel.rotate()
-        return {}
-      case 'resetRoster':
-        await this.#held(ask.on).channel.resetRoster()
-        return {}
-      case 'leave':
-        await this.#held(ask.on).channel.leave()
-        return {}
-      case 'delete':
-        await this.#held(ask.on).channel.delete()
-        return {}
-      case 'rejectCommit':
-        await this.#held(ask.on).channel.rejectCommit(ask.slot)
-        return {}
-      case 'liftBar':
-        await this.#held(ask.on).channel.liftBar(ask.agentId)
-        return {}
-      case 'catchUp':
-        await this.#within(ask, (limits) => this.#held(ask.on).channel.catchUp(limits))
-        return {}
-      case 'verify':
-        return { result: this.#held(ask.on).channel.verify() }
-      case 'acceptFork':
-        this.#held(ask.on).channel.acceptFork()
-        return {}
-      case 'close':
-        this.#held(ask.on).channel.close()
-        return {}
-      case 'invite': {
-        const { name, maxUses, ttl } = ask
-        return { result: await this.#managed().invite(name, { maxUses, ttl }) }
-      }
-      case 'inviteLink': {
-        const { name, maxUses, ttl, endpoint } = ask
-        const address = endpoint === undefined ? {} : { endpoint }
-        return { result: await this.#managed().inviteLink(name, { maxUses, ttl, ...address }) }
-      }
-      case 'joinWithLink':
-        return { result: this.#describe(await this.#managed().joinWithLink(ask.link, ask.timeout)) }
-      case 'revokeInvite':
-        await this.#managed().revokeInvite(ask.token)
-        return {}
-      case 'invites':
-        return { result: this.#managed().invites(ask.name).map(plainInvite) }
-      case 'joinWithToken':
-        return { result: this.#describe(await this.#managed().joinWithToken(ask.name, ask.token, ask.timeout)) }
       case 'sendTo':
-        return { result: await this.#within(ask, (limits) => this.#managed().send(ask.name, bytes, limits)) }
+        return { result: await this.#pending.run(ask, (limits) => this.#managed().send(ask.name, bytes, limits)) }
       case 'handle': {
         const { id, on, concurrency, attempts } = ask
-        await this.#within(ask, ({ signal }) => this.#held(on).reading.handle(id, { concurrency, attempts, signal }))
+        await this.#pending.run(ask, ({ signal }) =>
+          this.#held(on).reading.handle(id, { concurrency, attempts, signal }),
+        )
         return {}
       }
-      case 'poison':
-        return poisonAnswer(this.#held(ask.on).channel.poison.list(), ask.after)
-      case 'retryPoison':
-        await this.#held(ask.on).channel.poison.retry(ask.index)
-        return {}
-      case 'dropPoison':
-        await this.#held(ask.on).channel.poison.drop(ask.index)
-        return {}
       case 'events':
         return { result: this.#listen(this.#open().events()) }
       case 'joins':
@@ -200,6 +125,19 @@ export class Driver {
       case 'decline':
         await this.#offer(ask.on).decline()
         return {}
+      case 'invite':
+      case 'inviteLink':
+      case 'joinWithLink':
+      case 'joinWithToken':
+      case 'invites':
+      case 'revokeInvite':
+        return answerInviteCall(this.#managed(), ask, (channel) => this.#describe(channel))
+      case 'poison':
+      case 'retryPoison':
+      case 'dropPoison':
+        return answerPoisonCall(this.#held(ask.on).channel.poison, ask)
+      default:
+        return answerChannelCall(this.#held(ask.on).channel, ask, bytes, this.#pending)
     }
   }
 
@@ -216,20 +154,6 @@ export class Driver {
     if (this.#isClosed) throw StaticError.of('closed')
     const { agentId, apiUrl } = this.#client
     return { agentId, fingerprint: this.#client.fingerprint(), apiUrl: apiUrl ?? null }
-  }
-
-  /** Runs a call that the program can cancel. */
-  async #within<Result>(
-    { id, timeout }: { readonly id: number; readonly timeout?: number },
-    run: (limits: SendOptions & { readonly signal: AbortSignal }) => Promise<Result>,
-  ): Promise<Result> {
-    const cancel = new AbortController()
-    this.#cancels.set(id, cancel)
-    try {
-      return await run({ signal: cancel.signal, ...(timeout === undefined ? {} : { timeout }) })
-    } finally {
-      this.#cancels.delete(id)
-    }
   }
 
   async #next(on: number): Promise<unknown> {
@@ -290,34 +214,4 @@ export class Driver {
     if (!offer) throw StaticError.of('internal_error', `Unknown offer number ${on}.`)
     return offer
   }
-}
-
-function plainMember({ agentId, fingerprint, identity }: ChannelMember): unknown {
-  return { agentId, fingerprint, identity: toHex(identity) }
-}
-
-function plainInvite({ expiresAt, ...invite }: IssuedInvite): unknown {
-  return { ...invite, expiresAt: expiresAt.getTime() / 1000 }
-}
-
-/** The first of these messages after an index: not all, because a frame is limited. */
-function poisonAnswer(all: readonly PoisonMessage[], after: number): Answer {
-  const messages = all.filter(({ index }) => index > after).slice(0, MOST_POISON)
-  const result = messages.map(({ payload, sender, time, putAsideAt, ...fields }) => ({
-    ...fields,
-    bytes: payload.length,
-    sender: plainMember(sender),
-    time: time.getTime(),
-    putAsideAt: putAsideAt.getTime(),
-  }))
-  return { result, bytes: Buffer.concat(messages.map(({ payload }) => payload)) }
-}
-
-/** Converts errors and bytes in an event to JSON values. */
-function plainEvent(event: AgentEvent): unknown {
-  const fields = Object.entries(event).map(([name, value]): [string, unknown] => {
-    if (value instanceof StaticError) return [name, failureOf(value)]
-    return [name, value instanceof Uint8Array ? toHex(value) : value]
-  })
-  return Object.fromEntries(fields)
 }

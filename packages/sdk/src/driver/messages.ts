@@ -7,8 +7,8 @@ export type DriverOptions = Omit<ClientOptions, 'identity' | 'key'> & {
   readonly key?: Exclude<KeySource, { readonly type: 'keyring' }>
 }
 
-/** A call, answered under its id. `on` is the number of a channel, an iterator or an offer. */
-export type Ask =
+/** Calls of a client, and of the iterators and offers that it has given out. */
+type ClientAsk =
   /**
    * Bytes: the identity, when `hasIdentity`. `environment` is the program's: it may have changed since the driver
    * started.
@@ -24,6 +24,14 @@ export type Ask =
   | { readonly do: 'channels' | 'generateKeyPackage' | 'events' | 'joins' }
   /** Bytes: the Welcome. */
   | { readonly do: 'joinChannel'; readonly name: string; readonly owner?: string }
+  /** Bytes: the payload. */
+  | { readonly do: 'sendTo'; readonly name: string; readonly timeout?: number }
+  /** Answered when the channel ends. */
+  | { readonly do: 'handle'; readonly on: number; readonly concurrency: number; readonly attempts: number }
+  | { readonly do: 'next' | 'return' | 'accept' | 'decline'; readonly on: number }
+
+/** Calls of a channel. */
+export type ChannelAsk =
   /** Bytes: the payload. */
   | { readonly do: 'send'; readonly on: number; readonly timeout?: number }
   | { readonly do: 'waitForMember'; readonly on: number; readonly agentId?: string; readonly timeout?: number }
@@ -50,12 +58,17 @@ export type Ask =
         | 'verify'
         | 'acceptFork'
         | 'close'
-        | 'next'
-        | 'return'
-        | 'accept'
-        | 'decline'
       readonly on: number
     }
+
+/** Calls about the messages that a channel has put aside. */
+export type PoisonAsk =
+  /** The next ones after an index. Bytes of the answer: their payloads, one after the other. */
+  | { readonly do: 'poison'; readonly on: number; readonly after: number }
+  | { readonly do: 'retryPoison' | 'dropPoison'; readonly on: number; readonly index: number }
+
+/** Calls about invites. */
+export type InviteAsk =
   | { readonly do: 'invite'; readonly name: string; readonly maxUses: number; readonly ttl: number }
   | {
       readonly do: 'inviteLink'
@@ -65,16 +78,18 @@ export type Ask =
       readonly endpoint?: string
     }
   | { readonly do: 'joinWithLink'; readonly link: string; readonly timeout: number }
+  | { readonly do: 'joinWithToken'; readonly name: string; readonly token: string; readonly timeout: number }
   | { readonly do: 'invites'; readonly name: string }
   | { readonly do: 'revokeInvite'; readonly token: string }
-  | { readonly do: 'joinWithToken'; readonly name: string; readonly token: string; readonly timeout: number }
-  /** Bytes: the payload. */
-  | { readonly do: 'sendTo'; readonly name: string; readonly timeout?: number }
-  /** Answered when the channel ends. */
-  | { readonly do: 'handle'; readonly on: number; readonly concurrency: number; readonly attempts: number }
-  /** The next ones after an index. Bytes of the answer: their payloads, one after the other. */
-  | { readonly do: 'poison'; readonly on: number; readonly after: number }
-  | { readonly do: 'retryPoison' | 'dropPoison'; readonly on: number; readonly index: number }
+
+/** A call, answered under its id. `on` is the number of a channel, an iterator or an offer. */
+export type Ask = ClientAsk | ChannelAsk | PoisonAsk | InviteAsk
+
+/** What a call returns. */
+export interface Answer {
+  readonly result?: unknown
+  readonly bytes?: Uint8Array
+}
 
 /** Messages without an answer: ask for more payloads, settle some, tell which were passed on or handled, cancel a call. */
 export type Word =

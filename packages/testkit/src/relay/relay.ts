@@ -39,23 +39,22 @@ export interface TestRelay {
 /** A healthy relay logs nothing above `warn`. */
 const LOG = { write: (line: string): void => void process.stderr.write(line), pretty: false, level: 'error' } as const
 
+interface TestRelayOptions {
+  settings?: object
+  guests?: boolean
+  endpoints?: number
+  database?: string
+  traffic?: TrafficRange
+  now?: () => number
+  monotonic?: () => number
+  /** Receives the relay's log from `warn` on, instead of stderr. */
+  log?: (line: string) => void
+}
+
 /** Starts a relay, with frequent pings by default. */
-export async function startTestRelay(
-  way: Way,
-  options: {
-    settings?: object
-    guests?: boolean
-    endpoints?: number
-    database?: string
-    traffic?: TrafficRange
-    now?: () => number
-    monotonic?: () => number
-    /** Receives the relay's log from `warn` on, instead of stderr. */
-    log?: (line: string) => void
-  } = {},
-): Promise<TestRelay> {
+export async function startTestRelay(way: Way, options: TestRelayOptions = {}): Promise<TestRelay> {
   const directory = await mkdtemp(join(tmpdir(), 'static-relay-'))
-  const { authority, named: certificate, client } = await certificates()
+  const { authority, named: certificate } = await certificates()
   const ca = authority.cert
   const api = new FakeApi(Date.now)
   const start = (grpcPort: number, quicPort: number): ReturnType<typeof startRelay> =>
@@ -81,16 +80,7 @@ export async function startTestRelay(
   const { grpcPort, quicPorts } = relay
   const [quicPort = 0] = quicPorts
   const needsProxy = way === 'proxy' || way === 'mixed'
-  const proxy = needsProxy
-    ? await startProxy({
-        name: 'localhost',
-        host: 'localhost',
-        grpcPort: 0,
-        certificate,
-        relay: { host: 'localhost', port: quicPort, ca, clientCertificate: client },
-        log: LOG,
-      })
-    : undefined
+  const proxy = needsProxy ? await startTestProxy(quicPort) : undefined
   const wires: Record<Exclude<Way, 'mixed'>, () => Wire> = {
     quic: () => quicWire({ port: quicPort, ca }),
     grpc: () => grpcWire({ port: grpcPort, ca }),
@@ -123,4 +113,17 @@ export async function startTestRelay(
       await rm(directory, { recursive: true, force: true })
     },
   }
+}
+
+/** Starts a proxy in front of the relay that listens on this QUIC port. */
+async function startTestProxy(quicPort: number): ReturnType<typeof startProxy> {
+  const { authority, named: certificate, client: clientCertificate } = await certificates()
+  return startProxy({
+    name: 'localhost',
+    host: 'localhost',
+    grpcPort: 0,
+    certificate,
+    relay: { host: 'localhost', port: quicPort, ca: authority.cert, clientCertificate },
+    log: LOG,
+  })
 }

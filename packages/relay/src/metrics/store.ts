@@ -1,11 +1,21 @@
 /** Prometheus metrics of what a relay stores and has leased, and of its build. Reading them scans no table. */
 import { Gauge, type Registry } from 'prom-client'
-import type { MetricsSources } from './metrics.ts'
+import type { LeaseCounts } from '../core/quota.ts'
+import type { StoreCensus, Time } from '../ports.ts'
 
-type Sources = Pick<MetricsSources, 'leases' | 'census' | 'diskFree' | 'now' | 'version'>
+/** Sources of the numbers that are read on demand. */
+export interface StoreSources {
+  readonly leases: () => LeaseCounts
+  /** What the store held at its last count. */
+  readonly census: () => StoreCensus | undefined
+  /** Free bytes on the disk of the store; undefined if it has none. */
+  readonly diskFree: () => Promise<number | undefined>
+  readonly now: () => Time
+  readonly version: string
+}
 
 /** Creates the metrics. Those of the store are absent until it has counted for the first time. */
-export function makeStoreMetrics(registry: Registry, { leases, census, diskFree, now, version }: Sources): void {
+export function makeStoreMetrics(registry: Registry, { leases, census, diskFree, now, version }: StoreSources): void {
   const gauge = (name: string, help: string, read: () => number | undefined | Promise<number | undefined>): void => {
     const made: Gauge = new Gauge({
       name,

@@ -1,0 +1,317 @@
+/** The operations of a store: what they take, what they return, and why they are refused. */
+import type { ErrorCode, LeaveNoticeFields, Mode } from '@static/protocol'
+import type {
+  AgentId,
+  ChannelId,
+  Entry,
+  Position,
+  SignedDeclaration,
+  StoredWelcome,
+  Time,
+  WelcomeFields,
+} from './log.ts'
+
+/** The account whose messages are counted. */
+export interface Account {
+  readonly id: string
+  readonly mode: Mode
+}
+
+/** Who makes a request. Without an account it is a guest. */
+export interface Actor {
+  readonly agent: AgentId
+  readonly account: Account | undefined
+}
+
+/** An agent's state in a channel. */
+export interface Standing {
+  readonly channel: ChannelId
+  readonly name: string
+  readonly owner: AgentId
+  readonly head: number
+  /** The last entry that this agent may see: the channel's last, or the one that ended its membership. */
+  readonly lastIndex: number
+  readonly lastCounter: number
+  readonly cursor: Position
+  /** The entry that added it. */
+  readonly addedIndex: number
+  readonly barred: boolean
+  readonly guestLimit: number
+  /** The account that pays for guests: the owner's. */
+  readonly payer: Account
+  /** No longer on the roster. It may see entries up to `lastIndex`. */
+  readonly removed: boolean
+}
+
+/** Entries that were deleted before an agent fetched them. */
+export interface Gap {
+  readonly first: number
+  /** After the last deleted entry. */
+  readonly position: Position
+  readonly commitLost: boolean
+  /** Whether the agent's membership has ended. */
+  readonly ended: boolean
+}
+
+/** An invite that joiners may use to ask for admission. */
+export interface Invite {
+  readonly id: string
+  readonly channel: ChannelId
+  /** The agent that registered it. */
+  readonly agent: AgentId
+  readonly admissionKey: Uint8Array
+  readonly expiresAt: Time
+  readonly maxUses: number
+  readonly uses: number
+  readonly revoked: boolean
+}
+
+/** Why the store refused. Nothing has changed. */
+export interface Refusal {
+  readonly refused: ErrorCode
+  /** One sentence for people; the default text of the code if missing. */
+  readonly message?: string
+  /** With `epoch_mismatch`. */
+  readonly head?: number
+  /** With `out_of_order`. */
+  readonly lastCounter?: number
+  /** With `queue_full`: some of the members the channel is waiting for. */
+  readonly lagging?: readonly Laggard[]
+  /** With `rate_limited`: when to retry. */
+  readonly retryAfterMs?: number
+}
+
+/** A channel, as its owner's account may see it from outside. */
+export interface OwnedChannel {
+  readonly id: ChannelId
+  readonly name: string
+  readonly mode: Mode
+  readonly owner: AgentId
+  /** The size of the log, as long as a member has not fetched all of it. */
+  readonly waitingBytes: number
+  /** The size of the roster. */
+  readonly members: number
+  /** The members furthest behind, first. */
+  readonly behind: readonly Laggard[]
+}
+
+/** A member that is behind. */
+export interface Laggard {
+  readonly agent: AgentId
+  /** Entries that it has not acknowledged. */
+  readonly waiting: number
+}
+
+/** Reported to a sender when a channel is filling up. */
+export interface Pressure {
+  /** How long the sender should wait before its next message here. */
+  readonly waitMs: number
+  /** A few of the members furthest behind; empty if other channels of the account take the room. */
+  readonly lagging: readonly Laggard[]
+}
+
+/** A request that passed every other check but is not paid for yet. */
+export interface Unpaid {
+  readonly unpaid: Account
+  /** How many messages of the quota it costs. Default: 1. */
+  readonly units?: number
+}
+
+/** Success without a result. */
+export interface Done {
+  readonly done: true
+}
+
+/** The operations of the store: request and result of each. */
+export interface StoreOperations {
+  /** The storage limits of an account's plan; undefined: the relay's own limits apply. */
+  allot: [
+    {
+      readonly account: Account
+      readonly channelBytes: number | undefined
+      readonly accountBytes: number | undefined
+      /** When the API reported these limits. */
+      readonly at: Time
+    },
+    Done,
+  ]
+  create: [
+    {
+      readonly actor: Actor & { readonly account: Account }
+      readonly channel: ChannelId
+      readonly name: string
+      readonly welcome: Uint8Array
+      readonly guestLimit: number
+      readonly maxChannels: number
+      readonly now: Time
+    },
+    { readonly welcome: Uint8Array; readonly guestLimit: number } | Refusal,
+  ]
+  /** By the owner's account: by id, or by name within that account. */
+  delete: [
+    { readonly account: Account; readonly channel: ChannelId | undefined; readonly name: string | undefined },
+    Done | Refusal,
+  ]
+  append: [
+    {
+      readonly actor: Actor
+      readonly channel: ChannelId
+      readonly slot: number
+      readonly messageId: Uint8Array
+      readonly counter: number
+      readonly control: boolean
+      readonly ciphertext: Uint8Array
+      /** Whether a unit of the payer's quota is reserved for this message. */
+      readonly paid: boolean
+      readonly now: Time
+    },
+    /** `charged`: the unit is used up; otherwise it is returned. */
+    { readonly index: number; readonly charged: boolean; readonly pressure?: Pressure } | Unpaid | Refusal,
+  ]
+  commit: [
+    {
+      readonly actor: Actor
+      readonly channel: ChannelId
+      readonly slot: number
+      readonly messageId: Uint8Array
+      readonly commit: Uint8Array
+      /** Its signature has been verified. */
+      readonly declaration: SignedDeclaration
+      readonly welcomes: readonly WelcomeFields[]
+      /** The GroupInfo shared by these Welcomes: stored once, delivered with each. Empty if they are complete. */
+      readonly groupInfo: Uint8Array
+      /** Units of the owner's quota reserved for this commit. */
+      readonly paid: number
+      readonly now: Time
+    },
+    /** `units`: how many of them are used up; the others are returned. */
+    { readonly index: number; readonly head: number; readonly units: number } | Unpaid | Refusal,
+  ]
+  reject: [
+    { readonly actor: Actor; readonly channel: ChannelId; readonly slot: number },
+    { readonly rejected: boolean; readonly votes: number; readonly needed: number } | Refusal,
+  ]
+  liftBar: [{ readonly actor: Actor; readonly channel: ChannelId; readonly agent: AgentId }, Done | Refusal]
+  /** By the owner: sets the roster to exactly these agents. Its signature has been verified. */
+  resetRoster: [
+    {
+      readonly actor: Actor
+      readonly channel: ChannelId
+      /** The owner's position, in the head's epoch. */
+      readonly position: Position
+      readonly agents: readonly AgentId[]
+    },
+    Done | Refusal,
+  ]
+  welcome: [
+    {
+      readonly actor: Actor
+      readonly channel: ChannelId
+      readonly slot: number
+      readonly welcome: WelcomeFields
+      /** As in `commit`. */
+      readonly paid: number
+      readonly now: Time
+    },
+    { readonly units: number } | Unpaid | Refusal,
+  ]
+  leave: [
+    {
+      readonly actor: Actor
+      readonly channel: ChannelId
+      /** Its signature has been verified. */
+      readonly notice: LeaveNoticeFields
+      readonly now: Time
+    },
+    { readonly index: number } | Refusal,
+  ]
+  /** Whether the actor is on the roster (and in the right mode). Checked before a KeyPackage is handed out. */
+  check: [{ readonly actor: Actor; readonly channel: ChannelId }, Done | Refusal]
+  resume: [
+    {
+      readonly agent: AgentId
+      /** Undefined: all channels whose roster contains the agent, by id, starting after `after`, at most `limit`. */
+      readonly channels: readonly ChannelId[] | undefined
+      readonly after: ChannelId | undefined
+      readonly limit: number
+    },
+    {
+      /** In the requested order. An entry with `refused` has nothing to resume. */
+      readonly standings: readonly (Standing | { readonly channel: ChannelId; readonly refused: ErrorCode })[]
+      /** Whether there are channels after the last of these. */
+      readonly more: boolean
+      /** Whether any roster contains this agent. */
+      readonly member: boolean
+    },
+  ]
+  /** The Welcomes waiting for an agent, oldest first, after a sequence number. */
+  welcomes: [
+    { readonly agent: AgentId; readonly after: number; readonly maxBytes: number },
+    {
+      /** At least one if there is any, however large. */
+      readonly welcomes: readonly StoredWelcome[]
+      readonly more: boolean
+    },
+  ]
+  ack: [
+    {
+      readonly agent: AgentId
+      readonly positions: readonly { readonly channel: ChannelId; readonly index: number }[]
+    },
+    Done,
+  ]
+  read: [
+    {
+      readonly channel: ChannelId
+      readonly agent: AgentId
+      readonly after: number
+      /** At least one entry is returned, however large. */
+      readonly maxBytes: number
+      readonly maxEntries: number
+    },
+    {
+      readonly entries: readonly Entry[]
+      /** What is missing between `after` and the first entry. */
+      readonly gap: Gap | undefined
+      /** The last index that this agent may see now. */
+      readonly last: number
+      /** Whether the agent's membership ended at `last`, so that nothing follows. */
+      readonly ended: boolean
+    },
+  ]
+  registerInvite: [
+    {
+      readonly actor: Actor & { readonly account: Account }
+      readonly invite: Omit<Invite, 'uses' | 'revoked' | 'agent'>
+      readonly maxInvites: number
+      readonly now: Time
+    },
+    Done | Refusal,
+  ]
+  revokeInvite: [{ readonly agent: AgentId; readonly id: string; readonly now: Time }, Done | Refusal]
+  invite: [
+    /** With an agent: also whether it was added to the channel and its Welcome is waiting. */
+    { readonly id: string; readonly agent?: AgentId },
+    { readonly invite: Invite | undefined; readonly welcomed?: boolean },
+  ]
+  /** The channels that an account owns, in both modes, by name. Bounded by the limits; changes nothing. */
+  owned: [
+    {
+      readonly account: string
+      /** How many of them to leave out at the start: each call holds up all others, so few are asked for at a time. */
+      readonly skip: number
+      readonly maxChannels: number
+      readonly maxMembersPerChannel: number
+      readonly maxMembers: number
+    },
+    { readonly total: number; readonly channels: readonly OwnedChannel[] },
+  ]
+  /** Deletes entries that all members have acknowledged or that have expired, and frees the space. */
+  sweep: [{ readonly now: Time }, { readonly removed: number }]
+}
+
+export type StoreOperation = keyof StoreOperations
+/** The request of an operation. */
+export type StoreRequest<Name extends StoreOperation> = StoreOperations[Name][0]
+/** The result of an operation. */
+export type StoreResult<Name extends StoreOperation> = StoreOperations[Name][1]

@@ -1,0 +1,23 @@
+/** Values of the SDK as JSON values, which a program in another language can read. */
+import { StaticError, toHex } from '@static/protocol'
+import type { AgentEvent } from '../core/agent/events.ts'
+import type { ChannelMember } from '../envelope.ts'
+import type { IssuedInvite } from '../invite/issued.ts'
+import { failureOf } from './failure.ts'
+
+export function plainMember({ agentId, fingerprint, identity }: ChannelMember): unknown {
+  return { agentId, fingerprint, identity: toHex(identity) }
+}
+
+export function plainInvite({ expiresAt, ...invite }: IssuedInvite): unknown {
+  return { ...invite, expiresAt: expiresAt.getTime() / 1000 }
+}
+
+/** Converts errors and bytes in an event. */
+export function plainEvent(event: AgentEvent): unknown {
+  const fields = Object.entries(event).map(([name, value]): [string, unknown] => {
+    if (value instanceof StaticError) return [name, failureOf(value)]
+    return [name, value instanceof Uint8Array ? toHex(value) : value]
+  })
+  return Object.fromEntries(fields)
+}

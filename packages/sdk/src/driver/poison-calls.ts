@@ -1,0 +1,34 @@
+/** Calls about the messages that a channel has put aside. */
+import type { PoisonMessages } from '../channel.ts'
+import type { PoisonMessage } from '../envelope.ts'
+import type { Answer, PoisonAsk } from './messages.ts'
+import { plainMember } from './plain.ts'
+
+/** At most 8 MiB of payloads. */
+const MOST_POISON = 32
+
+export async function answerPoisonCall(poison: PoisonMessages, ask: PoisonAsk): Promise<Answer> {
+  switch (ask.do) {
+    case 'poison':
+      return listed(poison.list(), ask.after)
+    case 'retryPoison':
+      await poison.retry(ask.index)
+      return {}
+    case 'dropPoison':
+      await poison.drop(ask.index)
+      return {}
+  }
+}
+
+/** The first of these messages after an index: not all, because a frame is limited. */
+function listed(all: readonly PoisonMessage[], after: number): Answer {
+  const messages = all.filter(({ index }) => index > after).slice(0, MOST_POISON)
+  const result = messages.map(({ payload, sender, time, putAsideAt, ...fields }) => ({
+    ...fields,
+    bytes: payload.length,
+    sender: plainMember(sender),
+    time: time.getTime(),
+    putAsideAt: putAsideAt.getTime(),
+  }))
+  return { result, bytes: Buffer.concat(messages.map(({ payload }) => payload)) }
+}
