@@ -67,7 +67,7 @@ export class StaticClient implements AsyncDisposable {
     return await new ErrorEdge(settings.apiUrl).wait(async () => {
       const opened = await openParts(settings)
       const client = await StaticClient.start(opened.parts)
-      if (client.relay) rememberLink(opened.settings)
+      await rememberLink(opened.settings, client)
       return client
     })
   }

@@ -89,7 +89,7 @@ export class StaticChannelManager implements AsyncDisposable {
       const { parts, settings } = await openParts(wanted)
       const manager = await StaticChannelManager.start(parts, settings.endpoint.serverName)
       manager.#place = settings
-      if (manager.client.relay) rememberLink(settings)
+      await rememberLink(settings, manager.client)
       return manager
     })
   }

@@ -6,7 +6,7 @@ import { paceOf, StaticError, toHex, type TrafficProfileName } from '@static/pro
 import type { AgentParts } from './core/agent/agent.ts'
 import { agentIdOf, ed25519, generateSignatureKeyPair, makeEngine } from './mls/index.ts'
 import { otherRelay } from './invite/link.ts'
-import type { AgentStore, SessionListener } from './ports.ts'
+import type { AgentStore, KnownRelay, SessionListener } from './ports.ts'
 import { openSession, type SessionOptions } from './session/session.ts'
 import type { Settings } from './settings.ts'
 import { writeRelayFile } from './store/relay-file.ts'
@@ -105,9 +105,15 @@ function partsOf(settings: Settings, store: AgentStore): AgentParts {
   }
 }
 
-/** Keeps the relay of a link that has led to a session. */
-export function rememberLink({ adopt, dataDir }: Settings): void {
-  if (adopt !== undefined) writeRelayFile(dataDir, adopt.link)
+/** Keeps the relay of a link that has led to a session. An agent that cannot is closed: it would be lost next time. */
+export async function rememberLink({ adopt, dataDir }: Settings, client: { readonly relay: KnownRelay | undefined; close(): Promise<void> }): Promise<void> {
+  if (adopt === undefined || !client.relay) return
+  try {
+    writeRelayFile(dataDir, adopt.link)
+  } catch (error) {
+    await client.close()
+    throw error
+  }
 }
 
 /** The same for an application that does not wait for the first session. */
@@ -119,8 +125,13 @@ function remembering(settings: Settings, listener: SessionListener): SessionList
     pin: (endpoint, relay) => listener.pin(endpoint, relay),
     opened: (info) => {
       listener.opened(info)
-      if (!isKept) rememberLink(settings)
-      isKept = true
+      if (isKept || !settings.adopt) return
+      try {
+        writeRelayFile(settings.dataDir, settings.adopt.link)
+        isKept = true
+      } catch {
+        // Nobody waits for this session who could be told. The next session tries again.
+      }
     },
   }
 }

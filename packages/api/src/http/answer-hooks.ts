@@ -63,7 +63,7 @@ function logAnswer(request: FastifyRequest, reply: FastifyReply, log: AnswerLog,
   const { method, id } = request
   const route = request.routeOptions.url ?? null
   // Personal data, so only if the operator wants it. Routes that need no caller have no account.
-  const account = request.caller?.accountId ?? request.key?.accountId
+  const account = (request.caller ?? request.sessionCaller ?? request.key)?.accountId
   const client = logClients ? { address: plainAddress(request.ip), account } : {}
   log[level](
     { request_id: id, method, route, status: reply.statusCode, ms: Math.round(reply.elapsedTime), ...client },

@@ -301,3 +301,14 @@ test('who uses up its share of what can be put aside leaves room to others, also
   assert.deepEqual(program.calls.slice(-2), ['worse', 'good'])
   assert.equal(again.membership.poison.list().length, 251)
 })
+
+test('a failure that repeats a large message is reported with the start of its text', async () => {
+  const { bob, say } = await begin()
+  const program = new Program(bob)
+  program.fails = () => new Error('x'.repeat(100_000))
+  await say('large')
+  assert.deepEqual(
+    bob.told('handler_failed').map(({ reason }) => reason.length),
+    [1000],
+  )
+})

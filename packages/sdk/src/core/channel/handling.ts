@@ -10,7 +10,7 @@ import { StaticError } from '@static/protocol'
 import type { AgentId } from '../../ports.ts'
 import type { AgentContext } from '../agent/context.ts'
 import type { Entry, Inbox } from './inbox.ts'
-import type { Poison } from './poison.ts'
+import { MOST_REASON_CHARACTERS, type Poison } from './poison.ts'
 
 /** Options of `Channel.handle`. */
 export interface HandleOptions {
@@ -193,7 +193,8 @@ class Handling {
         inbox.settle(entry)
         return undefined
       } catch (error) {
-        trial.reason = error instanceof Error ? error.message : String(error)
+        // It may repeat the message, which is up to 256 KiB.
+        trial.reason = (error instanceof Error ? error.message : String(error)).slice(0, MOST_REASON_CHARACTERS)
       }
       if (entry.settled) return undefined
       if (isFirst) inbox.count(entry, trial.attempts)

@@ -30,7 +30,8 @@ const MOST_MESSAGES = 1000
 const MOST_BYTES = 64 * 1024 * 1024
 /** One sender may use this share of both. */
 const SHARE = 1 / 4
-const MOST_REASON_CHARACTERS = 1000
+/** Characters of the reason why a message failed. */
+export const MOST_REASON_CHARACTERS = 1000
 
 /** The messages put aside in one channel. */
 export class Poison {
