@@ -41,8 +41,11 @@ for (const burst of BURSTS) {
   }
   results[burst.kind] = report(burst, pairs)
 }
-for (const side of Object.values(sides)) side.disconnect()
-await Promise.all(Object.values(sides).map((side) => side.exitCode ?? once(side, 'exit')))
+for (const side of Object.values(sides)) {
+  const ended = once(side, 'exit')
+  side.disconnect()
+  await ended
+}
 rmSync(directory, { recursive: true, force: true })
 writeFileSync(join(import.meta.dirname, 'results/pairs.json'), `${JSON.stringify(results, null, 2)}\n`)
 
