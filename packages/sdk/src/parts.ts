@@ -106,7 +106,10 @@ function partsOf(settings: Settings, store: AgentStore): AgentParts {
 }
 
 /** Keeps the relay of a link that has led to a session. An agent that cannot is closed: it would be lost next time. */
-export async function rememberLink({ adopt, dataDir }: Settings, client: { readonly relay: KnownRelay | undefined; close(): Promise<void> }): Promise<void> {
+export async function rememberLink(
+  { adopt, dataDir }: Settings,
+  client: { readonly relay: KnownRelay | undefined; close(): Promise<void> },
+): Promise<void> {
   if (adopt === undefined || !client.relay) return
   try {
     writeRelayFile(dataDir, adopt.link)
