@@ -16,7 +16,7 @@ const BURSTS: readonly Burst[] = [
   { kind: 'messages', count: 1000 },
   { kind: 'requests', count: 1000 },
 ]
-const TURNS = 9
+const TURNS = 15
 const WARM_UP = 2
 const PARTS = ['wall', 'server', 'writer', 'reader'] as const
 
