@@ -1,7 +1,7 @@
 /** Received messages, as the application gets them. */
 import { StaticError, toHex } from '@static/protocol'
-import type { Inbox, Entry } from './core/channel/inbox.ts'
-import type { PutAside } from './core/channel/poison.ts'
+import type { Inbox, Entry } from './core/channel/messages/inbox.ts'
+import type { PutAside } from './core/channel/messages/poison.ts'
 import { fingerprintOf } from './fingerprint.ts'
 import type { AgentId, InboxRecord } from './ports.ts'
 

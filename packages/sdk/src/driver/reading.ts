@@ -4,7 +4,7 @@
  */
 import { toHex } from '@static/protocol'
 import type { Channel } from '../channel.ts'
-import type { HandleOptions } from '../core/channel/handling.ts'
+import type { HandleOptions } from '../core/channel/messages/handling.ts'
 import type { Envelope } from '../envelope.ts'
 import { failureOf } from './failure.ts'
 import type { Failure, MessageFields, Tell } from './messages.ts'

@@ -7,7 +7,7 @@ import { type ErrorCode, fromHex, message, StaticError, toHex } from '@static/pr
 import { AnswerJoinRequestSchema, type JoinRequest as PolledRequest } from '@static/protocol/relay'
 import type { AgentServices } from '../core/agent/services.ts'
 import { same } from '../core/bytes.ts'
-import { sha256 } from '../core/channel/history.ts'
+import { sha256 } from '../core/channel/log/history.ts'
 import type { Membership } from '../core/channel/membership.ts'
 import type { CheckedKeyPackage } from '../mls/index.ts'
 import type { GroupState } from '../core/channel/group-state.ts'

@@ -5,7 +5,7 @@
 import { fromHex, MAX_MEMBERS, message, StaticError, toHex } from '@static/protocol'
 import { RegisterInviteRequestSchema, RevokeInviteRequestSchema } from '@static/protocol/relay'
 import type { AgentServices } from '../core/agent/services.ts'
-import { sha256 } from '../core/channel/history.ts'
+import { sha256 } from '../core/channel/log/history.ts'
 import type { Membership } from '../core/channel/membership.ts'
 import type { CheckedKeyPackage } from '../mls/index.ts'
 import type { AgentId, ChannelId, InviteRecord, JoinerRecord } from '../ports.ts'

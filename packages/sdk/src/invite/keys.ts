@@ -4,7 +4,7 @@
  */
 import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from 'node:crypto'
 import { joinProofBytes, signedBytes } from '@static/protocol'
-import { sha256 } from '../core/channel/history.ts'
+import { sha256 } from '../core/channel/log/history.ts'
 
 const INVITE_ID_BYTES = 16
 const KEY_BYTES = 32

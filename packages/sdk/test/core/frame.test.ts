@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { decodeFrame, encodeFrame, type Frame, type FrameKind } from '../../src/core/channel/message-frame.ts'
+import { decodeFrame, encodeFrame, type Frame, type FrameKind } from '../../src/core/channel/messages/message-frame.ts'
 import { SEED } from '@static/testkit/random'
 
 const bytes = (length: number): fc.Arbitrary<Uint8Array> => fc.uint8Array({ minLength: length, maxLength: length })

@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict'
 import { setImmediate } from 'node:timers/promises'
 import { test } from 'node:test'
-import { handleMessages, type HandleOptions } from '../../src/core/channel/handling.ts'
-import type { Entry } from '../../src/core/channel/inbox.ts'
+import { handleMessages, type HandleOptions } from '../../src/core/channel/messages/handling.ts'
+import type { Entry } from '../../src/core/channel/messages/inbox.ts'
 import { type Player, Stage } from '../support/stage.ts'
 
 const SECOND = 1000

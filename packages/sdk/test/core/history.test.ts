@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type ChainEntry, chainNext, chainStart, fromHex, toHex } from '@static/protocol'
 import fc from 'fast-check'
-import { encodeFrame, type Frame } from '../../src/core/channel/message-frame.ts'
-import { type Difference, History, sha256 } from '../../src/core/channel/history.ts'
+import { encodeFrame, type Frame } from '../../src/core/channel/messages/message-frame.ts'
+import { type Difference, History, sha256 } from '../../src/core/channel/log/history.ts'
 import { SEED } from '@static/testkit/random'
 
 const ZERO = new Uint8Array(32)

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { StaticError } from '@static/protocol'
-import { type Entry, Inbox, type Incoming } from '../../src/core/channel/inbox.ts'
+import { type Entry, Inbox, type Incoming } from '../../src/core/channel/messages/inbox.ts'
 import type { Change, InboxRecord } from '../../src/ports.ts'
 
 const ID = '00'.repeat(16)

@@ -9,9 +9,9 @@ import {
   SendCommitRequestSchema,
   SendMessageRequestSchema,
 } from '@static/protocol/relay'
-import { makePending } from '../../src/core/channel/commits.ts'
+import { makePending } from '../../src/core/channel/commits/commits.ts'
 import { GroupState } from '../../src/core/channel/group-state.ts'
-import { sha256 } from '../../src/core/channel/history.ts'
+import { sha256 } from '../../src/core/channel/log/history.ts'
 import { outsider, type Player, Stage } from '../support/stage.ts'
 import { randomNumbers, SEED } from '@static/testkit/random'
 

@@ -17,7 +17,7 @@ import {
   type SendCommitRequest,
   type SendMessageRequest,
 } from '@static/protocol/relay'
-import { sha256 } from '../../src/core/channel/history.ts'
+import { sha256 } from '../../src/core/channel/log/history.ts'
 import type { AgentId, PositionRecord, ServerBody } from '../../src/ports.ts'
 
 /** An entry of a log. */

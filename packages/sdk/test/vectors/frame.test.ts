@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { fromHex, toHex } from '@static/protocol'
 import { wordlist } from '@scure/bip39/wordlists/english.js'
-import { decodeFrame, encodeFrame, type FrameKind } from '../../src/core/channel/message-frame.ts'
+import { decodeFrame, encodeFrame, type FrameKind } from '../../src/core/channel/messages/message-frame.ts'
 import { verificationWords } from '../../src/verification.ts'
 import { readVectors } from './own.ts'
 

@@ -1,6 +1,6 @@
 /** Waiting for a state that the agent's events announce. */
 import { StaticError } from '@static/protocol'
-import { limitSend, type SendLimits } from '../channel/send-wait.ts'
+import { limitSend, type SendLimits } from '../channel/messages/send-wait.ts'
 import type { Agent } from './agent.ts'
 
 /**

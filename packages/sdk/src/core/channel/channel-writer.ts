@@ -4,14 +4,14 @@
  * and can only end.
  */
 import type { Change, ChannelId, ChannelRecord } from '../../ports.ts'
-import type { Committer } from './committer.ts'
+import type { Committer } from './commits/committer.ts'
 import type { GroupState } from './group-state.ts'
-import type { History } from './history.ts'
-import type { Inbox } from './inbox.ts'
+import type { History } from './log/history.ts'
+import type { Inbox } from './messages/inbox.ts'
 import type { Journal, Writer } from './journal.ts'
-import type { Poison } from './poison.ts'
+import type { Poison } from './messages/poison.ts'
 import type { Roster } from './roster.ts'
-import type { Sender } from './sender.ts'
+import type { Sender } from './messages/sender.ts'
 
 /** The parts of a channel that have changes to write. */
 export interface WrittenParts {

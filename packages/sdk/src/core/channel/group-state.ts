@@ -17,7 +17,7 @@ import {
 } from '../../mls/index.ts'
 import type { AgentId, Change, ChannelId, EpochPlace, EpochRecord } from '../../ports.ts'
 import { same } from '../bytes.ts'
-import { SenderTrust } from './sender-trust.ts'
+import { SenderTrust } from './log/sender-trust.ts'
 
 /** A decrypted message of another member. */
 export interface OpenedMessage {

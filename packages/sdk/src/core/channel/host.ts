@@ -2,7 +2,7 @@
 import type { ChannelName, StaticError } from '@static/protocol'
 import type { AgentId, ChannelId } from '../../ports.ts'
 import type { GroupState } from './group-state.ts'
-import type { History } from './history.ts'
+import type { History } from './log/history.ts'
 
 /** The constant properties of a channel. */
 export interface ChannelFacts {

@@ -9,10 +9,10 @@ import type { ChannelRecord, PositionRecord } from '../../ports.ts'
 import type { AgentContext } from '../agent/context.ts'
 import type { ResumeQuestion } from '../agent/deliveries.ts'
 import { CatchUp } from './catch-up.ts'
-import { contradiction, isLaterStay } from './contradiction.ts'
+import { contradiction, isLaterStay } from './log/contradiction.ts'
 import type { ChannelView, Turn } from './host.ts'
-import type { Inbox } from './inbox.ts'
-import { lastIndexOf, type LogEntry, sizeOf } from './log-entry.ts'
+import type { Inbox } from './messages/inbox.ts'
+import { lastIndexOf, type LogEntry, sizeOf } from './log/log-entry.ts'
 import type { Standing } from './standing.ts'
 
 /** The current state of delivery. */

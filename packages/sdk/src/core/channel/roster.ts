@@ -7,7 +7,7 @@ import { fromHex, type LeaveNoticeFields, StaticError, toHex } from '@static/pro
 import { isLeaveOf, type Member } from '../../mls/index.ts'
 import type { AgentId, Change, LeaverRecord } from '../../ports.ts'
 import type { AgentContext } from '../agent/context.ts'
-import type { Committer } from './committer.ts'
+import type { Committer } from './commits/committer.ts'
 import type { ChannelView } from './host.ts'
 
 /** What a roster asks of its agent. */

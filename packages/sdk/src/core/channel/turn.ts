@@ -4,13 +4,13 @@
  */
 import { StaticError } from '@static/protocol'
 import type { AgentContext } from '../agent/context.ts'
-import type { Committer } from './committer.ts'
+import type { Committer } from './commits/committer.ts'
 import { GroupLock } from './group-lock.ts'
 import type { GroupState } from './group-state.ts'
 import type { Intake } from './intake.ts'
 import { asMlsError } from './mls-error.ts'
 import type { Roster } from './roster.ts'
-import type { Sender } from './sender.ts'
+import type { Sender } from './messages/sender.ts'
 import type { Standing } from './standing.ts'
 import type { Upkeep } from './upkeep.ts'
 

@@ -5,10 +5,10 @@
 import { StaticError } from '@static/protocol'
 import type { Time } from '../../ports.ts'
 import type { AgentContext } from '../agent/context.ts'
-import type { Committer } from './committer.ts'
+import type { Committer } from './commits/committer.ts'
 import type { ChannelView } from './host.ts'
 import type { Intake } from './intake.ts'
-import type { Sender } from './sender.ts'
+import type { Sender } from './messages/sender.ts'
 import type { Standing } from './standing.ts'
 
 /** The parts that upkeep uses. */

@@ -4,8 +4,8 @@
  */
 import { toHex } from '@static/protocol'
 import type { Laggard } from '@static/protocol/relay'
-import type { AgentContext } from '../agent/context.ts'
-import type { ChannelView } from './host.ts'
+import type { AgentContext } from '../../agent/context.ts'
+import type { ChannelView } from '../host.ts'
 
 /** The longest wait between two messages, whatever the relay says. */
 const MOST_MS = 1000

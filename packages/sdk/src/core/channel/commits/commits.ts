@@ -7,12 +7,12 @@ import { create } from '@bufbuild/protobuf'
 import { commitBody, declarationBytes, fromHex, MAX_WELCOME_BYTES, maxCommitBytes, StaticError } from '@static/protocol'
 import { decodeEnvelope, encodeEnvelope } from '@static/protocol/envelope'
 import { type SendCommitRequest, SendCommitRequestSchema } from '@static/protocol/relay'
-import { decodeRow, type CommitChange, type Epoch, type PendingCommit } from '../../mls/index.ts'
-import type { ChannelId, EpochRecord, PendingCommitRecord } from '../../ports.ts'
-import type { AgentContext } from '../agent/context.ts'
-import { newMessageId } from '../agent/message-id.ts'
-import { epochRecord, type GroupState, wipeEpoch } from './group-state.ts'
-import { sha256 } from './history.ts'
+import { decodeRow, type CommitChange, type Epoch, type PendingCommit } from '../../../mls/index.ts'
+import type { ChannelId, EpochRecord, PendingCommitRecord } from '../../../ports.ts'
+import type { AgentContext } from '../../agent/context.ts'
+import { newMessageId } from '../../agent/message-id.ts'
+import { epochRecord, type GroupState, wipeEpoch } from '../group-state.ts'
+import { sha256 } from '../log/history.ts'
 
 /** The result of a commit. */
 export interface CommitResult {

@@ -4,8 +4,8 @@
  * no more are put aside, so that none is lost.
  */
 import { StaticError } from '@static/protocol'
-import type { AgentId, Change, ChannelId, PoisonRecord, MessageTotals } from '../../ports.ts'
-import type { AgentContext } from '../agent/context.ts'
+import type { AgentId, Change, ChannelId, PoisonRecord, MessageTotals } from '../../../ports.ts'
+import type { AgentContext } from '../../agent/context.ts'
 import type { Entry, Inbox } from './inbox.ts'
 import { payloadOf } from './stored-message.ts'
 

@@ -2,9 +2,9 @@
 import type { AuditedEvent, AuditPage } from '@static/protocol'
 import type { JSX } from 'preact'
 import { useCallback, useEffect, useState } from 'preact/hooks'
-import { Problem } from './form.tsx'
+import { Problem } from '../form.tsx'
 import { Time } from './keys.tsx'
-import { useCall, useRecovery } from './session.ts'
+import { useCall, useRecovery } from '../session.ts'
 
 const EVENTS: Readonly<Record<AuditedEvent['event'], string>> = {
   account_created: 'Account created',

@@ -7,8 +7,8 @@
  */
 import { hash } from 'node:crypto'
 import { type ChainEntry, chainNext, HASH_BYTES } from '@static/protocol'
-import type { AgentId, Change, ChannelId, PositionRecord, SenderRecord } from '../../ports.ts'
-import type { Frame } from './message-frame.ts'
+import type { AgentId, Change, ChannelId, PositionRecord, SenderRecord } from '../../../ports.ts'
+import type { Frame } from '../messages/message-frame.ts'
 
 /** The number of past hashes kept for comparison: a sender may be this far behind. */
 const KEPT = 1024

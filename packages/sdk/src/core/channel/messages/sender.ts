@@ -5,19 +5,19 @@
  */
 import { message, StaticError } from '@static/protocol'
 import { SendMessageRequestSchema, type SendMessageResponse } from '@static/protocol/relay'
-import type { Change, Outcome, OutboxRecord, StoredChannel } from '../../ports.ts'
-import { refusalError, retryDelay } from '../../session/refusal.ts'
-import type { AgentContext } from '../agent/context.ts'
-import { newMessageId } from '../agent/message-id.ts'
-import { relayRolledBack, rolledBack } from './contradiction.ts'
-import type { GroupState } from './group-state.ts'
-import { sha256 } from './history.ts'
-import type { ChannelView, Turn } from './host.ts'
+import type { Change, Outcome, OutboxRecord, StoredChannel } from '../../../ports.ts'
+import { refusalError, retryDelay } from '../../../session/refusal.ts'
+import type { AgentContext } from '../../agent/context.ts'
+import { newMessageId } from '../../agent/message-id.ts'
+import { relayRolledBack, rolledBack } from '../log/contradiction.ts'
+import type { GroupState } from '../group-state.ts'
+import { sha256 } from '../log/history.ts'
+import type { ChannelView, Turn } from '../host.ts'
 import { decodeFrame, encodeFrame, type Frame, type FrameKind } from './message-frame.ts'
 import { Outbox, type Outgoing, type Receipt, type Sending } from './outbox.ts'
 import { Pace } from './pace.ts'
 import { limitSend, type SendLimits, SendWatch } from './send-wait.ts'
-import type { Standing } from './standing.ts'
+import type { Standing } from '../standing.ts'
 
 /** A payload that is queued for encryption. */
 interface Waiting extends Sending {

@@ -2,9 +2,9 @@
 import type { Account } from '@static/protocol'
 import type { JSX } from 'preact'
 import { useLayoutEffect, useRef } from 'preact/hooks'
-import { ApiError, call } from './api.ts'
-import { Field, Form } from './form.tsx'
-import { enterView } from './view.ts'
+import { ApiError, call } from '../api.ts'
+import { Field, Form } from '../form.tsx'
+import { enterView } from '../view.ts'
 
 export interface SetPasswordProps {
   /** The token of the link; empty if the page was reloaded, because the address no longer has it. */

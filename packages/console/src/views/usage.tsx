@@ -1,11 +1,11 @@
 /** The usage view. */
 import type { ListedKey, Usage as UsageAnswer } from '@static/protocol'
 import type { JSX } from 'preact'
-import { Chart } from './chart.tsx'
-import { Problem } from './form.tsx'
-import { count, longDay } from './format.ts'
+import { Chart } from '../chart.tsx'
+import { Problem } from '../form.tsx'
+import { count, longDay } from '../format.ts'
 import { Time } from './keys.tsx'
-import { useLoaded } from './session.ts'
+import { useLoaded } from '../session.ts'
 
 export function Usage(): JSX.Element {
   const { data, error, reload } = useLoaded<UsageAnswer>('/v1/usage?days=30')

@@ -1,6 +1,6 @@
 /** The lines that connect an agent with a key. The key itself is typed, so that no history or process list shows it. */
 import type { JSX } from 'preact'
-import { Copy } from './copy.tsx'
+import { Copy } from '../copy.tsx'
 
 export function Connect({ heading: Heading }: { heading: 'h2' | 'h3' }): JSX.Element {
   return (

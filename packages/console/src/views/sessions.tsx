@@ -2,10 +2,10 @@
 import type { ListedSession } from '@static/protocol'
 import type { JSX } from 'preact'
 import { useRef } from 'preact/hooks'
-import { messageOf } from './api.ts'
-import { Problem } from './form.tsx'
+import { messageOf } from '../api.ts'
+import { Problem } from '../form.tsx'
 import { Time } from './keys.tsx'
-import { type Loaded, useCall, useSession } from './session.ts'
+import { type Loaded, useCall, useSession } from '../session.ts'
 
 export interface SessionsProps {
   readonly loaded: Loaded<{ readonly sessions: readonly ListedSession[] }>

@@ -2,12 +2,12 @@
 import type { Account as AccountAnswer, ListedSession } from '@static/protocol'
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
-import { ApiError, call } from './api.ts'
-import { Dialog } from './dialog.tsx'
-import { Field, Form } from './form.tsx'
-import { longDay } from './format.ts'
+import { ApiError, call } from '../api.ts'
+import { Dialog } from '../dialog.tsx'
+import { Field, Form } from '../form.tsx'
+import { longDay } from '../format.ts'
 import { Cancel } from './keys.tsx'
-import { useLoaded, useSession } from './session.ts'
+import { useLoaded, useSession } from '../session.ts'
 import { Sessions } from './sessions.tsx'
 
 export function Account(): JSX.Element {

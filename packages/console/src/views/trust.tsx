@@ -1,8 +1,8 @@
 /** How to make a browser trust the local certificate authority of `static up`. For everyone, signed in or not. */
 import type { JSX } from 'preact'
 import { useLayoutEffect, useRef } from 'preact/hooks'
-import { Copy } from './copy.tsx'
-import { enterView } from './view.ts'
+import { Copy } from '../copy.tsx'
+import { enterView } from '../view.ts'
 
 const FINGERPRINT = 'openssl x509 -in ca.pem -noout -fingerprint -sha256'
 const CHROME = 'certutil -A -d sql:$HOME/.pki/nssdb -n "Static local CA" -t C,, -i ca.pem'

@@ -2,10 +2,10 @@
 import type { Account, SignedUp, SignupMode } from '@static/protocol'
 import type { JSX } from 'preact'
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
-import { call } from './api.ts'
-import { Field, Form } from './form.tsx'
-import type { SecretKey } from './session.ts'
-import { enterView } from './view.ts'
+import { call } from '../api.ts'
+import { Field, Form } from '../form.tsx'
+import type { SecretKey } from '../session.ts'
+import { enterView } from '../view.ts'
 
 export interface SignInProps {
   /** Sign up instead of sign in. */

@@ -3,10 +3,10 @@ import type { Overview, OverviewAgent, OverviewChannel, RelayOverview } from '@s
 import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 import { Connect } from './connect.tsx'
-import { Problem } from './form.tsx'
-import { at, bytes, count } from './format.ts'
+import { Problem } from '../form.tsx'
+import { at, bytes, count } from '../format.ts'
 import { Time } from './keys.tsx'
-import { useLoaded } from './session.ts'
+import { useLoaded } from '../session.ts'
 
 /** How often the view asks: soon again while no relay has reported. */
 const FIRST_MS = 1000

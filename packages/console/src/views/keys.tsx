@@ -2,10 +2,10 @@
 import type { CreatedKey, ListedKey } from '@static/protocol'
 import type { JSX } from 'preact'
 import { useRef, useState } from 'preact/hooks'
-import { Dialog } from './dialog.tsx'
-import { Field, Form, Problem } from './form.tsx'
-import { ago, at } from './format.ts'
-import { useCall, useLoaded, useSession } from './session.ts'
+import { Dialog } from '../dialog.tsx'
+import { Field, Form, Problem } from '../form.tsx'
+import { ago, at } from '../format.ts'
+import { useCall, useLoaded, useSession } from '../session.ts'
 
 export function Keys(): JSX.Element {
   const { show, say } = useSession()

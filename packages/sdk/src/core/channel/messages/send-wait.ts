@@ -2,8 +2,8 @@
  * Waiting to send: limits how long a caller waits, and notifies the application when nothing is accepted for a while.
  */
 import type { StaticError } from '@static/protocol'
-import type { Time } from '../../ports.ts'
-import type { AgentContext } from '../agent/context.ts'
+import type { Time } from '../../../ports.ts'
+import type { AgentContext } from '../../agent/context.ts'
 
 /** Limits how long `send` waits. */
 export interface SendLimits {

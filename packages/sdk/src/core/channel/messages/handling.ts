@@ -7,8 +7,8 @@
  * The exception is the first attempt at a message that was never delivered before: it would cost a write per message.
  */
 import { StaticError } from '@static/protocol'
-import type { AgentId } from '../../ports.ts'
-import type { AgentContext } from '../agent/context.ts'
+import type { AgentId } from '../../../ports.ts'
+import type { AgentContext } from '../../agent/context.ts'
 import type { Entry, Inbox } from './inbox.ts'
 import { MOST_REASON_CHARACTERS, type Poison } from './poison.ts'
 

@@ -1,6 +1,6 @@
 /** A received message as stored: ciphertext and message key. */
-import type { MlsEngine } from '../../mls/index.ts'
-import type { InboxRecord } from '../../ports.ts'
+import type { MlsEngine } from '../../../mls/index.ts'
+import type { InboxRecord } from '../../../ports.ts'
 import { decodeFrame } from './message-frame.ts'
 
 /** The payload of a stored message; undefined if it cannot be decoded. */

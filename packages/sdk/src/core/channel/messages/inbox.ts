@@ -9,7 +9,7 @@
  * write.
  */
 import type { StaticError } from '@static/protocol'
-import type { Change, ChannelId, InboxRecord } from '../../ports.ts'
+import type { Change, ChannelId, InboxRecord } from '../../../ports.ts'
 
 /** A payload on its way to the application. */
 export interface Incoming {

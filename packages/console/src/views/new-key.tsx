@@ -1,9 +1,9 @@
 /** A new key, shown once, and how to use it. */
 import type { JSX } from 'preact'
 import { Connect } from './connect.tsx'
-import { Copy } from './copy.tsx'
-import { Dialog } from './dialog.tsx'
-import type { SecretKey } from './session.ts'
+import { Copy } from '../copy.tsx'
+import { Dialog } from '../dialog.tsx'
+import type { SecretKey } from '../session.ts'
 
 export interface NewKeyProps {
   readonly secret: SecretKey

@@ -2,7 +2,7 @@
  * How far a message may move the ratchet of its sender (SPEC.md, 4.2). Each step is hashed before any part of the
  * message is authenticated, so a sender of undecryptable messages could make all other members hash for it.
  */
-import type { AgentId } from '../../ports.ts'
+import type { AgentId } from '../../../ports.ts'
 
 /** How many generations a sender may use up for messages that others never receive. See MOST_BURNT in sender.ts. */
 const SLACK = 1024
