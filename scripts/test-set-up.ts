@@ -8,8 +8,8 @@ import { ensureCapture, ensureDebian } from './debian.ts'
 import { startPostgres } from './postgres.ts'
 import { fail } from './step.ts'
 
-/** How many test files run at once: they wait for other processes and for timers, so one more than cores is busy. */
-export const AT_ONCE: number = Math.max(3, availableParallelism() + 1)
+/** How many test files run at once: they wait for other processes and for timers, so two more than cores are busy. */
+export const AT_ONCE: number = availableParallelism() + 2
 /** Most space that the temporary files need, in bytes. */
 const ENOUGH_MEMORY = 4 * 1024 ** 3
 /** `STATIC_` variables to unset: they refer to the agent, account or database of the person who runs the tests. */
