@@ -10,6 +10,7 @@ import { StaticChannelManager } from '../manager.ts'
 import { resolveSettings } from '../settings.ts'
 import { answerChannelCall } from './channel-calls.ts'
 import { failureOf } from './failure.ts'
+import { HeldOffers } from './held-offers.ts'
 import { answerInviteCall } from './invite-calls.ts'
 import type { Answer, Ask, Tell, Word } from './messages.ts'
 import { PendingCalls } from './pending-calls.ts'
@@ -33,7 +34,7 @@ export class Driver {
   #manager: StaticChannelManager | undefined
   readonly #channels: { readonly channel: Channel; readonly reading: Reading }[] = []
   readonly #listenings = new Map<number, Listening>()
-  readonly #offers = new Map<number, JoinOffer>()
+  readonly #offers = new HeldOffers<JoinOffer>()
   readonly #pending = new PendingCalls()
   #connecting: Promise<unknown> | undefined
   #isClosed = false
@@ -121,9 +122,9 @@ export class Driver {
         this.#leave(ask.on)
         return {}
       case 'accept':
-        return { result: this.#describe(await this.#offer(ask.on).accept()) }
+        return { result: this.#describe(await this.#offers.answer(ask.on, (offer) => offer.accept())) }
       case 'decline':
-        await this.#offer(ask.on).decline()
+        await this.#offers.answer(ask.on, (offer) => offer.decline())
         return {}
       case 'invite':
       case 'inviteLink':
@@ -166,7 +167,7 @@ export class Driver {
     if (done === true) return { done }
     if (!('accept' in value)) return { event: plainEvent(value) }
     const offer = ++this.#numbers
-    this.#offers.set(offer, value)
+    this.#offers.put(offer, value)
     const { name, channelId, owner, addedBy } = value
     return { offer, name, channelId, owner, addedBy }
   }
@@ -207,11 +208,5 @@ export class Driver {
     const held = this.#channels[on]
     if (!held) throw StaticError.of('internal_error', `Unknown channel number ${on}.`)
     return held
-  }
-
-  #offer(on: number): JoinOffer {
-    const offer = this.#offers.get(on)
-    if (!offer) throw StaticError.of('internal_error', `Unknown offer number ${on}.`)
-    return offer
   }
 }

@@ -1,0 +1,27 @@
+/** The offers that a program has been told of, by number. */
+import { StaticError } from '@static/protocol'
+import { MAX_OFFERS } from '../core/agent/offer-limits.ts'
+
+/**
+ * Holds as many offers as an agent does, so that strangers cannot fill the memory: an older one is no longer pending
+ * there either.
+ */
+export class HeldOffers<Offer> {
+  readonly #offers = new Map<number, Offer>()
+
+  /** Holds an offer under a number that is higher than all before. */
+  put(on: number, offer: Offer): void {
+    this.#offers.set(on, offer)
+    const [oldest = on] = this.#offers.keys()
+    if (this.#offers.size > MAX_OFFERS) this.#offers.delete(oldest)
+  }
+
+  /** Answers an offer, and forgets it if that succeeds. Throws `not_found` if it is not held any more. */
+  async answer<Result>(on: number, how: (offer: Offer) => Promise<Result>): Promise<Result> {
+    const offer = this.#offers.get(on)
+    if (!offer) throw StaticError.of('not_found', 'The offer is no longer pending. Ask to be added again.')
+    const result = await how(offer)
+    this.#offers.delete(on)
+    return result
+  }
+}
