@@ -44,14 +44,24 @@ export class OverviewReporter {
     if (this.#asking) return
     this.#asking = true
     const { sink, relay, onError } = this.#options
+    const failures: unknown[] = []
     try {
       const accounts = await sink.watched(relay.id)
-      for (const account of accounts.slice(0, MAX_REPORTS)) await sink.report(account, await this.#read(account))
+      for (const account of accounts.slice(0, MAX_REPORTS)) {
+        // An account whose report fails must not keep back those after it.
+        await this.#report(account).catch((error: unknown) => failures.push(error))
+      }
     } catch (error) {
-      // The API or the store is down, which others report; the next round tries again.
-      if (StaticError.from(error).code === 'internal_error') onError(error)
+      failures.push(error)
     }
+    // If the API or the store is down, others report it, and the next round tries again. Once a round is enough.
+    const bug = failures.find((error) => StaticError.from(error).code === 'internal_error')
+    if (bug !== undefined) onError(bug)
     this.#asking = false
+  }
+
+  async #report(account: string): Promise<void> {
+    await this.#options.sink.report(account, await this.#read(account))
   }
 
   async #read(account: string): Promise<RelayOverview> {
