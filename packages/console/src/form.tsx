@@ -66,6 +66,19 @@ export interface FieldProps {
   readonly 'aria-describedby'?: string | undefined
 }
 
+type Password = Omit<FieldProps, 'label' | 'name'>
+
+/** A password that someone has. */
+export const PASSWORD: Password = { type: 'password', autocomplete: 'current-password', maxLength: 128 }
+
+/** A password that someone chooses, with what the API asks of it. */
+export const NEW_PASSWORD: Password = {
+  ...PASSWORD,
+  autocomplete: 'new-password',
+  minLength: 8,
+  hint: 'At least 8 characters, and not easy to guess.',
+}
+
 /** A required field. */
 export function Field({ label, hint, type = 'text', value, ...input }: FieldProps): JSX.Element {
   const id = useId()

@@ -4,7 +4,7 @@ import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { ApiError, call } from '../api.ts'
 import { Dialog } from '../dialog.tsx'
-import { Field, Form } from '../form.tsx'
+import { Field, Form, NEW_PASSWORD, PASSWORD } from '../form.tsx'
 import { longDay } from '../format.ts'
 import { Cancel } from './keys.tsx'
 import { useLoaded, useSession } from '../session.ts'
@@ -75,22 +75,8 @@ function ChangePassword({ onChanged }: { onChanged: () => Promise<void> }): JSX.
       <Form submit="Change password" onSubmit={changePassword}>
         {/* For password managers. */}
         <input type="email" autocomplete="username" value={account.email} readOnly hidden />
-        <Field
-          label="Current password"
-          name="current"
-          type="password"
-          autocomplete="current-password"
-          maxLength={128}
-        />
-        <Field
-          label="New password"
-          name="next"
-          type="password"
-          autocomplete="new-password"
-          minLength={8}
-          maxLength={128}
-          hint="At least 8 characters, and not easy to guess."
-        />
+        <Field label="Current password" name="current" {...PASSWORD} />
+        <Field label="New password" name="next" {...NEW_PASSWORD} />
       </Form>
     </section>
   )
@@ -120,7 +106,7 @@ function CloseAccount(): JSX.Element {
           <p>Every program that uses one of its keys will stop working. This cannot be undone.</p>
           <Form submit="Close account" danger beside={<Cancel />} onSubmit={close}>
             <input type="email" autocomplete="username" value={account.email} readOnly hidden />
-            <Field label="Password" name="password" type="password" autocomplete="current-password" maxLength={128} />
+            <Field label="Password" name="password" {...PASSWORD} />
           </Form>
         </Dialog>
       )}

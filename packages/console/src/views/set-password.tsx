@@ -3,7 +3,7 @@ import type { Account } from '@static/protocol'
 import type { JSX } from 'preact'
 import { useLayoutEffect, useRef } from 'preact/hooks'
 import { ApiError, call } from '../api.ts'
-import { Field, Form } from '../form.tsx'
+import { Field, Form, NEW_PASSWORD } from '../form.tsx'
 import { enterView } from '../view.ts'
 
 export interface SetPasswordProps {
@@ -39,23 +39,8 @@ export function SetPassword({ token, onSignedIn, onSet }: SetPasswordProps): JSX
         <>
           <p>The link works once. Setting the password ends all sessions of the account; its keys keep working.</p>
           <Form submit="Set password" onSubmit={set}>
-            <Field
-              label="New password"
-              name="next"
-              type="password"
-              autocomplete="new-password"
-              minLength={8}
-              maxLength={128}
-              hint="At least 8 characters, and not easy to guess."
-            />
-            <Field
-              label="New password again"
-              name="again"
-              type="password"
-              autocomplete="new-password"
-              minLength={8}
-              maxLength={128}
-            />
+            <Field label="New password" name="next" {...NEW_PASSWORD} />
+            <Field label="New password again" name="again" {...NEW_PASSWORD} hint={undefined} />
           </Form>
         </>
       )}

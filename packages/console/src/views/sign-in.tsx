@@ -3,7 +3,7 @@ import type { Account, SignedUp, SignupMode } from '@static/protocol'
 import type { JSX } from 'preact'
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { call } from '../api.ts'
-import { Field, Form } from '../form.tsx'
+import { Field, Form, NEW_PASSWORD, PASSWORD } from '../form.tsx'
 import type { SecretKey } from '../session.ts'
 import { enterView } from '../view.ts'
 
@@ -54,15 +54,7 @@ export function SignIn({ isNew, invite, note, show, onSignedIn }: SignInProps): 
             maxLength={254}
             aria-describedby={note === '' ? undefined : 'note'}
           />
-          <Field
-            label="Password"
-            name="password"
-            type="password"
-            autocomplete={isNew ? 'new-password' : 'current-password'}
-            maxLength={128}
-            minLength={isNew ? 8 : undefined}
-            hint={isNew ? 'At least 8 characters, and not easy to guess.' : undefined}
-          />
+          <Field label="Password" name="password" {...(isNew ? NEW_PASSWORD : PASSWORD)} />
           {isNew && mode === 'invite' && (
             <Field
               label="Invite"
