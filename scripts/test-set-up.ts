@@ -24,7 +24,8 @@ export async function setUpTests(options: { readonly freshCodeCache: boolean }):
   await ensureDebian('python3-grpcio', `${python}/grpc/__init__.py`, 'The Python test')
   await ensureDebian('python3-protobuf', `${python}/google/protobuf/__init__.py`, 'The Python test')
   await ensureDebian('python3-cryptography', `${python}/cryptography/__init__.py`, 'The Python test')
-  await ensureDebian('chromium', '/usr/bin/chromium', 'The browser test')
+  // The whole Chromium does as well, if it is there.
+  await ensureDebian('chromium-headless-shell', '/usr/bin/chromium{,-headless-shell}', 'The browser test')
   await ensureCapture('The traffic test')
   const temporary = temporaryDirectory(root)
   const postgres = await startPostgres(temporary)

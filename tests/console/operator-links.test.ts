@@ -9,7 +9,8 @@ import { certificates } from '@static/testkit/certificates'
 import { PASSWORD } from '@static/testkit/server/accounts'
 import { QUICK } from '@static/testkit/server/settings'
 import { makeWorkspace } from '@static/testkit/server/workspace'
-import { findBarriers, launchBrowser, visit } from '../support/console.ts'
+import { launchBrowser } from '../support/browser.ts'
+import { findBarriers, visit } from '../support/console.ts'
 
 const workspace = await makeWorkspace()
 const database = join(workspace.directory('api'), 'api.sqlite')

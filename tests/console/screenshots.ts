@@ -12,7 +12,8 @@ import { makeClient } from '@static/testkit/server/client'
 import { PASSWORD } from '@static/testkit/server/accounts'
 import { QUICK } from '@static/testkit/server/settings'
 import { makeWorkspace } from '@static/testkit/server/workspace'
-import { launchBrowser, visit } from '../support/console.ts'
+import { launchBrowser } from '../support/browser.ts'
+import { visit } from '../support/console.ts'
 
 const LOOKS = [
   ['light', {}],

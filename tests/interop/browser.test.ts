@@ -3,10 +3,11 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { after, before, test } from 'node:test'
-import { type Browser, chromium, type Page } from 'playwright-core'
+import type { Browser, Page } from 'playwright-core'
 import { type Server, startServer } from '@static/testkit/server'
 import { QUICK } from '@static/testkit/server/settings'
 import { makeWorkspace } from '@static/testkit/server/workspace'
+import { launchBrowser } from '../support/browser.ts'
 
 const pages = createServer((_request, response) =>
   response.setHeader('content-type', 'text/html').end('<title>app</title>'),
@@ -22,7 +23,7 @@ before(async () => {
   ;({ port } = pages.address() as AddressInfo)
   const relay = { origins: [`http://localhost:${port}`] }
   server = await startServer({ workspace, dataDir: workspace.directory('up'), command: 'up', settings: QUICK, relay })
-  browser = await chromium.launch({ executablePath: '/usr/bin/chromium', args: ['--no-sandbox'] })
+  browser = await launchBrowser()
 })
 after(async () => {
   await browser.close()

@@ -1,12 +1,7 @@
 /** The console in a real browser, monitored for forbidden behaviour. */
 import assert from 'node:assert/strict'
 import axe from 'axe-core'
-import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core'
-
-/** Debian's Chromium. */
-export function launchBrowser(): Promise<Browser> {
-  return chromium.launch({ executablePath: '/usr/bin/chromium', args: ['--no-sandbox'] })
-}
+import type { Browser, BrowserContext, Page } from 'playwright-core'
 
 /** One person's browser on the console of one server. */
 export interface Visitor extends AsyncDisposable {
