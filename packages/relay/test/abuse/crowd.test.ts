@@ -39,7 +39,8 @@ const wiresOf = {
   // As a stand-alone proxy does: a stream for each agent, which begins with a hello.
   quic: async (t: TestContext, { home, relay }: Scene): Promise<Wire[]> => {
     const { ca, clientCertificate } = home
-    const target = { host: '127.0.0.1', port: relay.ports.quic, serverName: 'localhost', ca, clientCertificate }
+    const place = { host: '127.0.0.1', port: relay.ports.quic, serverName: 'localhost', ca }
+    const target = { ...place, clientCertificate, connectTimeoutMs: 60_000 }
     const connections = await Promise.all([connectQuic(target), connectQuic(target)])
     t.after(() => Promise.all(connections.map((connection) => connection.close())))
     const address = Uint8Array.of(192, 0, 2, 1)

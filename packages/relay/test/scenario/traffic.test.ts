@@ -248,7 +248,7 @@ void test('the metrics show real cells and cover, waiting times, and the session
     text = await shown()
   }
   assert.match(text, /static_relay_cells_total\{kind="real",clock="yes"\} [1-9]/)
-  assert.match(text, /static_relay_cell_wait_seconds_total 0\.\d/)
+  assert.match(text, /static_relay_cell_wait_seconds_total (?!0\n)\d/)
   assert.match(text, /static_relay_cover_shed_total 0/)
   agent.close()
 })

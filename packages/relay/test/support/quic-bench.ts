@@ -124,7 +124,7 @@ export async function startQuicBench(t: TestContext, options: QuicBenchOptions =
     port: transport.ports[0] ?? 0,
     serverName: 'localhost',
     ca: authority.cert,
-    connectTimeoutMs: 10_000,
+    connectTimeoutMs: 60_000,
     ...more,
   })
   return { transport, streams, log, watch, target }

@@ -3,6 +3,9 @@ import { connectQuic } from '@static/node/quic'
 import type { Wire } from './agent.ts'
 import { connectGrpc } from './grpc-client.ts'
 
+/** How long a handshake may take: on a busy machine longer than agents wait by default. */
+const PATIENCE_MS = 60_000
+
 /** Where a relay or proxy listens on this machine. */
 interface Target {
   readonly port: number
@@ -17,7 +20,8 @@ export function quicWire({ port, ca }: Target): Wire {
     form: 'cbor',
     serverName: 'localhost',
     open: async (handlers) => {
-      const connection = await connectQuic({ host: '127.0.0.1', port, serverName: 'localhost', ca })
+      const target = { host: '127.0.0.1', port, serverName: 'localhost', ca }
+      const connection = await connectQuic({ ...target, connectTimeoutMs: PATIENCE_MS })
       return connection.openStream({
         data: (bytes) => handlers.data(bytes),
         closed: () => {
