@@ -12,9 +12,9 @@ const MEMBERS = 9
 const IN_FLIGHT = 8
 /** More of everything with STATIC_LONG=1. */
 const LONG = process.env['STATIC_LONG'] === '1'
-const ENTRIES = LONG ? 100_000 : 20_000
+const ENTRIES = LONG ? 100_000 : 10_000
 const SEEDS = Number(process.env['STATIC_SEEDS'] ?? (LONG ? 20 : 8))
-const EACH = LONG ? 220 : 80
+const EACH = LONG ? 220 : 40
 const START = { index: 0, hash: chainStart(sha256, new Uint8Array(16)), slot: 0 }
 
 type PayloadFrame = Frame & { readonly kind: 'payload' }
@@ -201,7 +201,7 @@ test(`${MEMBERS} agents that all send and re-key at once over an honest relay: n
   const sending = channels.map(async (channel, at) => {
     for (let count = 0; count < EACH; count += 10) {
       await Promise.all(Array.from({ length: 10 }, (_, more) => channel.send(`${at} ${count + more}`)))
-      if (count % 70 === 0 && at % 3 === 0) await channel.rotate()
+      if (count % 30 === 0 && at % 3 === 0) await channel.rotate()
     }
   })
   const reading = channels.map(async (channel) => {
