@@ -14,13 +14,15 @@ import subprocess
 import sys
 import tempfile
 import threading
+import unittest
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Type
 from unittest import mock
 
 from static_sdk import Channel, StaticChannelManager, StaticClient, StaticError, _driver
 
 SERVER: Dict[str, Any] = json.loads(os.environ.get("STATIC_TEST_SERVER", "{}"))
-SECONDS = 20
+#: How long a test waits before it fails. A busy machine may need a multiple of the usual time.
+SECONDS = 120
 _count = itertools.count(1)
 
 
@@ -54,6 +56,13 @@ def client(identity: bytes = b"agent", directory: Optional[str] = None, **wishes
 def manager(identity: bytes = b"agent", directory: Optional[str] = None, **wishes: Any) -> StaticChannelManager:
     """A manager."""
     return StaticChannelManager(**options(identity, directory, **wishes))
+
+
+def keep_driver() -> StaticClient:
+    """For ``setUpModule``: keeps the shared driver running, so that not every test starts one."""
+    keeper = client(b"keeper")
+    unittest.addModuleCleanup(keeper.close)
+    return keeper
 
 
 @contextlib.contextmanager

@@ -24,10 +24,8 @@ _keeper: StaticClient
 
 
 def setUpModule() -> None:
-    """Keeps the shared driver running, so that not every test starts one."""
     global _keeper
-    _keeper = client(b"keeper")
-    unittest.addModuleCleanup(_keeper.close)
+    _keeper = support.keep_driver()
 
 
 async def failure(call: Awaitable[Any]) -> StaticError:

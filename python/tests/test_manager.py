@@ -54,7 +54,7 @@ class ManagerTest(unittest.TestCase):
         self.assertIsNone(self.owner.receive(name, timeout=0.2))
         self.assertIsNone(self.owner.receive(name, 0))
         self.assertEqual(self.owner.receive_envelopes(name, 0), [])
-        self.assertLess(time.monotonic() - start, 5)
+        self.assertLess(time.monotonic() - start, support.SECONDS)
         self.guest.send(name, b"late")
         self.assertEqual(self.owner.receive(name, 20), b"late")
 

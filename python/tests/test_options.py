@@ -17,6 +17,10 @@ from . import support
 from .support import SECONDS, SERVER, client, expect, failure, new_directory, new_name, options
 
 
+def setUpModule() -> None:
+    support.keep_driver()
+
+
 class Gate:
     """A port on which the relay can be reached over gRPC once the gate is open; until then nothing listens there."""
 

@@ -34,6 +34,10 @@ PAYLOADS = [
 ]
 
 
+def setUpModule() -> None:
+    support.keep_driver()
+
+
 class SurfaceTest(unittest.TestCase):
     alice: StaticClient
     bob: StaticClient

@@ -15,6 +15,10 @@ SENDERS = 4
 RECEIVERS = 2
 
 
+def setUpModule() -> None:
+    support.keep_driver()
+
+
 class ThreadsTest(unittest.TestCase):
     def test_four_threads_send_while_two_receive_exactly_once(self) -> None:
         with client(b"sender") as one, client(b"receiver", way="grpc") as other:

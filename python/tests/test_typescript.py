@@ -18,6 +18,10 @@ from .test_surface import PAYLOADS
 PEER = Path(__file__).resolve().parents[2] / "tests" / "python" / "peer.ts"
 
 
+def setUpModule() -> None:
+    support.keep_driver()
+
+
 class Peer:
     """A TypeScript agent that echoes messages."""
 
