@@ -2,7 +2,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs'
-import { join, resolve } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
 import { text } from 'node:stream/consumers'
 import type { Server } from '@static/testkit/server'
 import { MAIN } from '@static/testkit/server/process'
@@ -25,11 +25,7 @@ export class Person {
 
   constructor(workspace: Workspace, name: string, env: Readonly<Record<string, string | undefined>> = {}) {
     this.home = workspace.directory(name)
-    const bin = join(workspace.path, 'bin')
-    mkdirSync(bin, { recursive: true })
-    writeFileSync(join(bin, 'static'), `#!/bin/sh\nexec '${process.execPath}' '${MAIN}' "$@"\n`)
-    chmodSync(join(bin, 'static'), 0o755)
-    const path = `${bin}:${process.env['PATH'] ?? ''}`
+    const path = `${dirname(commandIn(workspace))}:${process.env['PATH'] ?? ''}`
     const compiled = { NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'] }
     this.env = { PATH: path, HOME: this.home, TMPDIR: workspace.path, LANG: 'C.UTF-8', ...compiled, ...env }
   }
@@ -67,6 +63,15 @@ export class Person {
     const [code] = (await ended) as [number | null]
     return { code, stdout, stderr }
   }
+}
+
+/** The path of a program that runs the `static` command. */
+export function commandIn(workspace: Workspace): string {
+  const path = join(workspace.path, 'bin/static')
+  mkdirSync(dirname(path), { recursive: true })
+  writeFileSync(path, `#!/bin/sh\nexec '${process.execPath}' '${MAIN}' "$@"\n`)
+  chmodSync(path, 0o755)
+  return path
 }
 
 /** Environment variables with the addresses of a server on free ports. */

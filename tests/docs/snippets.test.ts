@@ -2,10 +2,11 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { after, test } from 'node:test'
 import { StaticClient } from '@static/sdk'
 import { quietPort } from '@static/testkit/ports'
+import { commandIn } from '../cli/support.ts'
 import { makeDatabase } from '../support/database.ts'
 import { QUICK } from '@static/testkit/server/settings'
 import { makeWorkspace } from '@static/testkit/server/workspace'
@@ -38,6 +39,8 @@ const reader = new Reader({
   workspace,
   env: { STATIC_API_URL: `https://localhost:${api}`, STATIC_RELAY: `quic://localhost:${quic}` },
   meanings: [
+    // `npm test` has bundled the command, which starts in half of the time; tests/e2e/readme.test.ts runs the other one.
+    ['$PWD/node_modules/.bin', `${dirname(commandIn(workspace))}:$PWD/node_modules/.bin`],
     ['npm start', `npm start -- ${serverFlags()}`],
     ['localhost:8443', `localhost:${api}`],
     ['localhost:5000', `localhost:${grpc}`],
