@@ -17,7 +17,8 @@ const MIB = 1024 * 1024
 
 let scene: Scene
 before(async () => {
-  scene = await Scene.open({ session: { pingMs: 1000, pongMs: 1000, stallMs: 1000 } })
+  // Long enough for honest agents on a busy machine, which run in this process.
+  scene = await Scene.open({ session: { pingMs: 1000, pongMs: 10_000, stallMs: 3000 } })
 })
 after(() => scene.close())
 

@@ -12,7 +12,7 @@ export const BOTH: readonly By[] = ['quic', 'grpc']
 
 const POLLS = 2400
 const POLL_MS = 50
-const PAUSE_MS = 5
+const PAUSE_MS = 20
 
 /** The relay and the pair. */
 export class Scene {
