@@ -22,6 +22,9 @@ const CRASHES = [
   'tests/e2e/crash.test.ts',
 ]
 
+/** Tests that tell their stories over both ways with STATIC_WAYS=both. */
+const WAYS = ['packages/sdk/test/scenario/*.test.ts']
+
 /** Tests that live longer with STATIC_LONG=1 or STATIC_LIVES. */
 const LIVES = [
   'packages/sdk/test/lies/chain.test.ts',
@@ -40,7 +43,14 @@ const PROOFS: Readonly<Record<string, Proof>> = {
   races: {
     about: 'run fifty rounds in which eight agents commit at the same time',
     prove: (words) =>
-      node('scripts/test.ts', ['packages/sdk/test/scenario/races.test.ts', ...words], { STATIC_ROUNDS: '50' }),
+      node('scripts/test.ts', ['packages/sdk/test/scenario/races.test.ts', ...words], {
+        STATIC_ROUNDS: '50',
+        STATIC_WAYS: 'both',
+      }),
+  },
+  ways: {
+    about: 'run what agents do over QUIC and over gRPC, not only over one of them',
+    prove: (words) => node('scripts/test.ts', [...WAYS, ...words], { STATIC_WAYS: 'both' }),
   },
   lives: {
     about: 'run more and longer random lives of sessions, channels, relays and invites',

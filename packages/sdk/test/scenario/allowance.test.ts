@@ -1,7 +1,7 @@
 /** What an agent does when the relay's allowance of commits is used up. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { code, NAME, take, TestSystem, WAYS } from '../support/test-system.ts'
+import { code, NAME, take, TestSystem, waysFor } from '../support/test-system.ts'
 
 const SETTINGS = {
   rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000 },
@@ -13,7 +13,7 @@ const HOUR = 3_600_000
 const begun = Date.now() % HOUR
 const now = (): number => Date.now() - begun
 
-for (const way of WAYS) {
+for (const way of waysFor('quic')) {
   test(`a member whose commits are deferred for long is notified, and can still send, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way, { settings: SETTINGS, now })
     const [alice, bob, carol] = [await world.agent('alice'), await world.agent('bob'), await world.agent('carol')]

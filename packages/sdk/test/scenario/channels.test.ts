@@ -2,14 +2,14 @@ import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { test } from 'node:test'
 import { agreed, takeEnvelopes } from '../support/reading.ts'
-import { code, take, takeEnvelope, text, WAYS, TestSystem } from '../support/test-system.ts'
+import { code, take, takeEnvelope, text, waysFor, TestSystem } from '../support/test-system.ts'
 
 const MAX_PAYLOAD = 262_144
 
 const numbered = (word: string, count: number, from = 0): string[] =>
   Array.from({ length: count }, (_, n) => `${word} ${from + n}`)
 
-for (const way of WAYS) {
+for (const way of waysFor('quic')) {
   test(`channels, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way)
 

@@ -7,12 +7,12 @@ import { test } from 'node:test'
 import { parseChannelName, toHex } from '@static/protocol'
 import { Cutter } from '../support/cutter.ts'
 import { fakeGroup } from '../support/fake-group.ts'
-import { code, event, NAME, take, text, WAYS, TestSystem } from '../support/test-system.ts'
+import { code, event, NAME, take, text, waysFor, TestSystem } from '../support/test-system.ts'
 
 const OTHER = 'acme/support/other'
 const DAY_SECONDS = 86_400
 
-for (const way of WAYS) {
+for (const way of waysFor('grpc')) {
   test(`revokeInvite after the channel was deleted: invite_invalid, and other channels continue, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way)
     const [owner, bob] = [await world.manager('owner'), await world.manager('bob')]
@@ -63,7 +63,7 @@ for (const way of WAYS) {
   })
 }
 
-for (const way of WAYS) {
+for (const way of waysFor('quic')) {
   test(`a member whose last acknowledgements were lost comes back to a gap and continues, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way, { settings: { retention: { channelEntries: 40 } } })
     const cutter = new Cutter()
@@ -103,7 +103,7 @@ for (const way of WAYS) {
   })
 }
 
-for (const way of WAYS) {
+for (const way of waysFor('grpc')) {
   test(`a member removed while offline gets the messages before that, then removed, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way)
     const [alice, bob, carol] = [await world.agent('alice'), await world.agent('bob'), await world.agent('carol')]

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { StaticClient } from '../../src/client.ts'
 import { agreed } from '../support/reading.ts'
-import { code, event, take, text, WAYS, TestSystem } from '../support/test-system.ts'
+import { code, event, take, text, waysFor, TestSystem } from '../support/test-system.ts'
 
-for (const way of WAYS) {
+for (const way of waysFor('grpc')) {
   test(`identities, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way)
     /** An agent in a directory of its own that calls itself something: each has another key. */

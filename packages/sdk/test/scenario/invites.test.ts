@@ -5,7 +5,7 @@ import { StaticError } from '@static/protocol'
 import { decodeToken, encodeToken } from '../../src/invite/token.ts'
 import type { StaticChannelManager } from '../../src/manager.ts'
 import type { AgentStore } from '../../src/ports.ts'
-import { code, event, NAME, text, WAYS, TestSystem } from '../support/test-system.ts'
+import { code, event, NAME, text, waysFor, TestSystem } from '../support/test-system.ts'
 
 const other = (): { account: string } => ({ account: randomUUID() })
 
@@ -15,7 +15,7 @@ async function received(manager: StaticChannelManager, name: string = NAME): Pro
   return text(payload)
 }
 
-for (const way of WAYS) {
+for (const way of waysFor('grpc')) {
   test(`a guest joins with one token and sends, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way)
     const owner = await world.manager('owner')

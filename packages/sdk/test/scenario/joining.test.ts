@@ -5,7 +5,7 @@ import { AuthError, StaticError } from '@static/protocol'
 import type { Channel } from '../../src/channel.ts'
 import type { JoinOffer, StaticClient } from '../../src/client.ts'
 import { agreed, rest } from '../support/reading.ts'
-import { code, event, take, text, WAYS, TestSystem } from '../support/test-system.ts'
+import { code, event, take, text, waysFor, TestSystem } from '../support/test-system.ts'
 
 const BAD_NAMES = [
   '',
@@ -62,7 +62,7 @@ async function addOnceSupplied(channel: Channel, agentId: string): Promise<void>
   }
 }
 
-for (const way of WAYS) {
+for (const way of waysFor('grpc')) {
   test(`joining, ${way}`, async (t) => {
     const settings = { rates: { claimsPerMinute: 100_000, claimsPerTargetPerMinute: 100_000 } }
     const world = await TestSystem.start(t, way, { settings })

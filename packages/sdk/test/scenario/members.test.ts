@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Channel } from '../../src/channel.ts'
 import { agreed, rest } from '../support/reading.ts'
-import { addAgain, code, event, take, takeEnvelope, text, WAYS, TestSystem } from '../support/test-system.ts'
+import { addAgain, code, event, take, takeEnvelope, text, waysFor, TestSystem } from '../support/test-system.ts'
 
 const identities = (channel: Channel): string[] =>
   channel
@@ -12,7 +12,7 @@ const identities = (channel: Channel): string[] =>
 
 const fingerprints = (channel: Channel): string[] => channel.members().map(({ fingerprint }) => fingerprint)
 
-for (const way of WAYS) {
+for (const way of waysFor('quic')) {
   test(`members, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way)
 

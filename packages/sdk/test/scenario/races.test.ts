@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import type { Channel } from '../../src/channel.ts'
 import type { StaticClient } from '../../src/client.ts'
 import type { AgentStore } from '../../src/ports.ts'
-import { NAME, take, takeEnvelope, text, WAYS, TestSystem } from '../support/test-system.ts'
+import { NAME, take, takeEnvelope, text, waysFor, TestSystem } from '../support/test-system.ts'
 import { randomNumbers, SEED } from '@static/testkit/random'
 
 /** Everybody commits as often as it likes. */
@@ -14,7 +14,7 @@ const SETTINGS = {
 /** A round takes most of a second: losers wait as the relay tells them. `npm run proof -- races` goes fifty. */
 const ROUNDS = Number(process.env['STATIC_ROUNDS'] ?? 4)
 
-for (const way of WAYS) {
+for (const way of waysFor('quic')) {
   test(`eight agents commit at the same time, round after round, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way, { settings: SETTINGS })
     const [owner, ...others] = await Promise.all(Array.from({ length: 8 }, (_, n) => world.agent(`agent ${n}`)))

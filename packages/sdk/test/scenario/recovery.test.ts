@@ -5,7 +5,7 @@ import type { Channel } from '../../src/channel.ts'
 import type { StaticClient } from '../../src/client.ts'
 import { openAgentStore } from '../../src/store/sqlcipher.ts'
 import { agreed, rest } from '../support/reading.ts'
-import { addAgain, code, event, take, WAYS, TestSystem } from '../support/test-system.ts'
+import { addAgain, code, event, take, waysFor, TestSystem } from '../support/test-system.ts'
 
 /** Out and in again, as the errors say. */
 async function rejoin(owner: Channel, agent: StaticClient, broken: Channel): Promise<Channel> {
@@ -20,7 +20,7 @@ async function talk(one: Channel, other: Channel): Promise<void> {
   assert.deepEqual(await take(one, 1), ['and back'])
 }
 
-for (const way of WAYS) {
+for (const way of waysFor('quic')) {
   test(`recovery, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way)
 

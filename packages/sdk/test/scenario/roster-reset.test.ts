@@ -4,9 +4,9 @@ import { randomBytes } from 'node:crypto'
 import { test } from 'node:test'
 import { Agent as RawAgent, makeKey } from '@static/testkit/agent'
 import { Mallory } from '../support/mallory.ts'
-import { code, event, NAME, take, TestSystem, WAYS } from '../support/test-system.ts'
+import { code, event, NAME, take, TestSystem, waysFor } from '../support/test-system.ts'
 
-for (const way of WAYS) {
+for (const way of waysFor('grpc')) {
   test(`phantoms are off the roster after the owner resets it, and the channel continues, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way, {
       settings: { rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000 } },

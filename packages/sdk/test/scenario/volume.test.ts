@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Channel } from '../../src/channel.ts'
 import type { AgentStore, Change, Transport } from '../../src/ports.ts'
-import { type AgentOptions, NAME, take, TestSystem, text, WAYS } from '../support/test-system.ts'
+import { type AgentOptions, NAME, take, TestSystem, text, waysFor } from '../support/test-system.ts'
 
 const SETTINGS = {
   session: { pingMs: 1000, pongMs: 1000 },
@@ -85,7 +85,7 @@ class Gate {
   }
 }
 
-for (const way of WAYS) {
+for (const way of waysFor('grpc')) {
   test(`bursts of two members meet commits of a third: encrypted again in order, none lost or duplicated, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way, { settings: SETTINGS })
     const gates = [new Gate(), new Gate()]

@@ -20,6 +20,14 @@ import { agentParts, openStoreOf } from './agent-parts.ts'
 export const WAYS = ['quic', 'grpc'] as const
 export type Way = (typeof WAYS)[number]
 
+/**
+ * The ways of a story that is not about the network: above a session nothing depends on the way. `npm test` takes the
+ * one that is given, some stories the one and some the other; `npm run proof -- ways` takes both.
+ */
+export function waysFor(short: Way): readonly Way[] {
+  return process.env['STATIC_WAYS'] === 'both' ? WAYS : [short]
+}
+
 export const NAME = 'acme/support/routing'
 /** One account for everybody who is not a guest. */
 export const ACCOUNT: string = randomUUID()
