@@ -65,6 +65,7 @@ export class CoreRunner implements CallHandler {
   readonly #timers: NodeJS.Timeout[] = []
   #lastStream = 0
   #sweeping = false
+  #tickedAt: Time
 
   constructor(options: CoreRunnerOptions) {
     this.#options = options
@@ -79,8 +80,9 @@ export class CoreRunner implements CallHandler {
     }
     this.#links = new Links(context)
     this.#exchanges = new Exchanges(context)
+    this.#tickedAt = options.monotonic()
     this.#timers.push(
-      setInterval(() => this.tick(), TICK_MS),
+      setInterval(() => this.#tickInTime(), TICK_MS),
       setInterval(() => this.#sweep(), SWEEP_MS),
     )
   }
@@ -127,6 +129,21 @@ export class CoreRunner implements CallHandler {
     this.#links.tick(now)
     this.#exchanges.tick(now)
     this.#handle({ type: 'tick' })
+  }
+
+  /**
+   * While this process stood still (starved, stopped, on a paused machine) it read nothing and answered nobody: peers
+   * are not late by that time, and without this all of them would be cut off at once.
+   */
+  #tickInTime(): void {
+    const now = this.#options.monotonic()
+    const missed = now - this.#tickedAt - TICK_MS
+    this.#tickedAt = now
+    if (missed > TICK_MS) {
+      this.#links.excuse(missed)
+      this.#exchanges.excuse(missed)
+    }
+    this.tick()
   }
 
   /** Tells every session to reconnect and waits, for a limited time, until accepted requests are answered. */

@@ -83,6 +83,11 @@ export class Exchanges {
     this.#open.get(id)?.end()
   }
 
+  /** Gives subscribers so much more time to read. */
+  excuse(ms: number): void {
+    for (const exchange of this.#open.values()) if (exchange.congestedSince !== undefined) exchange.congestedSince += ms
+  }
+
   /** Reports subscribers that have read nothing for too long to the core. */
   tick(now: Time): void {
     const { settings, handle } = this.#context

@@ -196,6 +196,15 @@ export class Links {
     this.#shaping.end(link.id)
   }
 
+  /** Gives peers so much more time for what they are late with. */
+  excuse(ms: number): void {
+    for (const link of this.#links.values()) {
+      link.progressAt += ms
+      if (link.pingedAt !== undefined) link.pingedAt += ms
+      if (link.joiningSince !== undefined) link.joiningSince += ms
+    }
+  }
+
   /** Pings silent peers, and reports peers to the core that are too slow. */
   tick(now: Time): void {
     const { settings, handle } = this.#context

@@ -14,7 +14,10 @@ import { randomNumbers, SEED } from '@static/testkit/random'
 import { BOTH, type By, Scene, together } from './scene.ts'
 
 const ROUNDS = 10
-const OPEN_MS = 1000
+/** At once, of each kind of garbage. */
+const SPEAKERS = 4
+/** Honest agents need to open their sessions in that time, also on a busy machine. */
+const OPEN_MS = 5000
 /** Requests of one stream that may wait. */
 const REQUESTS = 64
 
@@ -84,7 +87,7 @@ describe(`garbage, seed ${SEED}`, () => {
           agent.write(make(agent.form))
           return agent
         }
-        const agents = await Promise.all(Array.from({ length: ROUNDS }, speak))
+        const agents = await Promise.all(Array.from({ length: SPEAKERS }, speak))
         for (const agent of agents) await closes(agent, CloseReason.MALFORMED, 'invalid_request')
         await scene.pair.exchanges(2)
       })
@@ -92,12 +95,13 @@ describe(`garbage, seed ${SEED}`, () => {
   }
 
   test('half a cell and nothing more: closed like any stream that is not opened', async () => {
-    for (const by of BOTH) {
+    const speak = async (by: By): Promise<void> => {
       const agent = await scene.dial(by)
       // gRPC takes whole cells only, so its half is a cell of an envelope that never ends.
       agent.write(by === 'quic' ? bytes(500).fill(0, 0, 1) : cell(6, bytes(1021)))
       await closes(agent, CloseReason.EXPIRED, 'auth_failed')
     }
+    await Promise.all(BOTH.map(speak))
   })
 
   test('noise below the protocol on both ports', async () => {
@@ -169,7 +173,8 @@ describe('too much', () => {
   }
 })
 
-describe('nothing', () => {
+// At the same time, because each of them waits until its time is up.
+describe('nothing', { concurrency: true }, () => {
   const silent: Readonly<Record<string, (by: By) => Promise<Agent>>> = {
     'asks for the challenge and is silent': async (by) => {
       const agent = await scene.dial(by)
@@ -195,7 +200,7 @@ describe('nothing', () => {
   test('a member may be idle', async () => {
     const [owner, member] = [await scene.connect('grpc'), await scene.connect('quic')]
     const channel = await together(owner, [member], 'acme/test/calm')
-    // By now those above were closed, and these are older than they were.
+    // When this one is closed, those are older.
     const nobody = await scene.dial('grpc')
     await closes(nobody, CloseReason.EXPIRED, 'auth_failed')
     await owner.send(channel, 1n, 1n)

@@ -6,7 +6,7 @@ import { MAX_CIPHERTEXT_BYTES, toHex } from '@static/protocol'
 import { CloseReason } from '@static/protocol/relay'
 import { Agent, type AgentKey, makeKey } from '@static/testkit/agent'
 import { refusal } from '@static/testkit/agent'
-import { openMemoryRelay, quiet, type MemoryRelay } from '../support/memory-relay.ts'
+import { openMemoryRelay, quiet, startMemoryRelay, type MemoryRelay } from '../support/memory-relay.ts'
 
 const ENTRIES = ['deliverMessage', 'deliverCommit', 'deliverLeave']
 
@@ -184,6 +184,32 @@ test('a peer that does not answer a ping is disconnected after 10 s', async (t) 
   await world.advance(5001)
   await dead.ended
   await alive.request('resume', {})
+})
+
+test('a relay that stood still for a minute disconnects nobody for it, and still notices who is silent', async (t) => {
+  t.mock.timers.enable({ apis: ['setInterval'] })
+  let time = Date.UTC(2027, 0, 15, 12)
+  const world = await startMemoryRelay({ now: () => time })
+  t.after(() => world.close())
+  const agent = await guest(world)
+  /** The timer is due every 200 ms; it fires once, however late it is. */
+  const pass = async (ms: number): Promise<void> => {
+    time += ms
+    t.mock.timers.tick(200)
+    await quiet()
+  }
+  agent.deaf = true
+  for (let passed = 0; passed <= 5000; passed += 200) await pass(200)
+  // There is a ping that it has not answered.
+  await pass(60_000)
+  assert.equal(world.driver.counts.sessions, 1)
+  agent.hear()
+  await agent.request('resume', {})
+
+  agent.deaf = true
+  for (let passed = 0; passed <= 10_400; passed += 200) await pass(200)
+  await agent.ended
+  assert.deepEqual(world.errors, [])
 })
 
 test('acknowledging more than was delivered closes the session', async (t) => {

@@ -82,6 +82,7 @@ export class Agent {
   #watchers: (() => void)[] = []
   #stream: WireStream | undefined
   #lastRequest = 0n
+  #isOver = false
 
   constructor(key: AgentKey, { form, serverName }: Wire) {
     this.key = key
@@ -169,6 +170,7 @@ export class Agent {
   /** Sends a message under the next request id. */
   raw(message: ClientMessage): Promise<ServerBody> {
     const { promise, resolve, reject } = Promise.withResolvers<ServerBody>()
+    if (this.#isOver) reject(new Error('The stream has ended.'))
     message.requestId = ++this.#lastRequest
     this.#waiting.set(message.requestId, { resolve, reject })
     this.write(cutEnvelope(encodeEnvelope(this.form, ClientMessageSchema, message)))
@@ -190,19 +192,13 @@ export class Agent {
     for (;;) {
       const at = this.pushes.findIndex(({ body }) => body.case === name)
       if (at >= 0) return this.pushes.splice(at, 1)[0]?.body.value as Push<Case>
-      const { promise, resolve } = Promise.withResolvers<void>()
-      this.#watchers.push(resolve)
-      await promise
+      await this.#change(`a push ${name}`)
     }
   }
 
   /** Waits until a condition on the pushes holds. */
   async until(condition: () => boolean): Promise<void> {
-    while (!condition()) {
-      const { promise, resolve } = Promise.withResolvers<void>()
-      this.#watchers.push(resolve)
-      await promise
-    }
+    while (!condition()) await this.#change('what is waited for')
   }
 
   ping(): void {
@@ -294,7 +290,16 @@ export class Agent {
     this.#wake()
   }
 
+  /** Resolves when something has arrived, or the end. */
+  async #change(wanted: string): Promise<void> {
+    if (this.#isOver) throw new Error(`The stream has ended without ${wanted}.`)
+    const { promise, resolve } = Promise.withResolvers<void>()
+    this.#watchers.push(resolve)
+    await promise
+  }
+
   #closed(): void {
+    this.#isOver = true
     for (const { reject } of this.#waiting.values()) reject(new Error('The stream has ended.'))
     this.#waiting.clear()
     this.#end()
