@@ -40,7 +40,7 @@ async function write(client: Client, below: Below, promises: Promises): Promise<
       if (below(2) === 0) continue
       // From here until the answer nobody knows: neither is promised.
       promises.working.delete(id)
-      const { status } = await client.call({ method: 'DELETE', path: `/v1/keys/${id}`, key: first.key })
+      const { status } = await client.retry({ method: 'DELETE', path: `/v1/keys/${id}`, key: first.key })
       assert.equal(status, 204)
       promises.revoked.add(key)
       acknowledge()
@@ -62,7 +62,7 @@ async function check(client: Client, promises: Promises): Promise<void> {
   await Promise.all(
     Array.from({ length: WRITERS * 2 }, async () => {
       for (let next = line.pop(); next !== undefined; next = line.pop()) {
-        const { status, text } = await client.call({ path: '/v1/accounts/me', key: next.key })
+        const { status, text } = await client.retry({ path: '/v1/accounts/me', key: next.key })
         if (status !== next.expected || !text.includes(next.account)) lost.push(`${next.expected} became ${status}`)
       }
     }),

@@ -58,7 +58,7 @@ class Hammer {
   async #strike(client: Client, key: string): Promise<void> {
     for (let late = 0; late < ENOUGH / AT_ONCE;) {
       const started = performance.now()
-      const { status } = await client.call({ path: '/v1/accounts/me', key })
+      const { status } = await client.retry({ path: '/v1/accounts/me', key })
       this.uses.push({ started, status })
       if (this.uses.length >= ENOUGH) this.#warm.resolve()
       if (started >= this.#endedAt) late++

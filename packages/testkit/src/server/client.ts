@@ -26,10 +26,17 @@ export interface Answer {
 /** A client of one server. */
 export interface Client extends Disposable {
   call(call: Call): Promise<Answer>
-  /** Calls, checks the status and parses the JSON. */
+  /**
+   * Calls again while the answer is 503, as clients do: on a busy machine a connection to PostgreSQL can take longer
+   * than the API waits for it.
+   */
+  retry(call: Call): Promise<Answer>
+  /** Calls, retries, checks the status and parses the JSON. */
   json<T>(status: number, call: Call): Promise<T>
   close(): void
 }
+
+const MOST_TRIES = 40
 
 /** Creates a client that trusts only `ca`. */
 export function makeClient(url: string, ca: string, { connections = 8 }: { connections?: number } = {}): Client {
@@ -57,10 +64,16 @@ export function makeClient(url: string, ca: string, { connections = 8 }: { conne
     request.end(payload)
     return promise
   }
+  const retry = async (wanted: Call): Promise<Answer> => {
+    let answer = await call(wanted)
+    for (let tries = 1; answer.status === 503 && tries < MOST_TRIES; tries++) answer = await call(wanted)
+    return answer
+  }
   return {
     call,
+    retry,
     async json<T>(status: number, wanted: Call): Promise<T> {
-      const answer = await call(wanted)
+      const answer = await (status === 503 ? call(wanted) : retry(wanted))
       if (answer.status !== status) {
         throw new Error(`${wanted.method ?? 'GET'} ${wanted.path} answered ${answer.status}: ${answer.text}`)
       }
