@@ -55,6 +55,7 @@ export function openPostgres(url: string): Engine {
   let prepared = 0
   return {
     db,
+    rateWindows: db,
     prepare: <T>(query: Compilable, read: (rows: never) => T) => {
       const { sql: text } = query.compile()
       // With a name, the server caches the plan per connection.
