@@ -54,6 +54,11 @@ export function openingError(error: unknown, name: string): StaticError {
       },
     )
   }
+  if (typeof message === 'string' && message.startsWith('unsupported startup parameter')) {
+    return StaticError.of('invalid_request', `${name} is behind a PgBouncer. Add pgbouncer=true to its URL.`, {
+      cause: error,
+    })
+  }
   if (typeof code === 'string' && UNTRUSTED.test(code)) {
     return StaticError.of('unavailable', `${name} presented an untrusted certificate. Check sslrootcert.`, {
       cause: error,
