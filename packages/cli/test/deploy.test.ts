@@ -105,7 +105,9 @@ test('every environment variable of ours is read by a server or a script', () =>
 })
 
 test('every metric in alerts and in the operator’s pages exists', () => {
-  const pages = ['06-self-hosting.md', '11-clusters.md'].map((name) => readFileSync(join(root, 'docs', name), 'utf8'))
+  const pages = ['06-self-hosting.md', '07-several-nodes.md'].map((name) =>
+    readFileSync(join(root, 'docs', name), 'utf8'),
+  )
   const texts = [textOf('prometheus/alerts.yaml'), textOf('prometheus/alerts.test.yaml'), ...pages]
   const named = new Set(texts.flatMap((text) => text.match(/\bstatic_(api|relay)_[a-z0-9_]+[a-z0-9]\b/g) ?? []))
   assert.ok(named.size > 15)
