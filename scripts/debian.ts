@@ -1,5 +1,6 @@
 /** Installs Debian packages that the tests need. */
-import { existsSync, globSync } from 'node:fs'
+import { existsSync, globSync, mkdirSync } from 'node:fs'
+import { join } from 'node:path'
 import { fail, run, say } from './step.ts'
 
 /** Returns the file that matches `probe`, after installing the Debian package if there is none. */
@@ -18,6 +19,24 @@ export async function ensureDebian(name: string, probe: string, purpose: string)
   const words = ['install', '-y', '-qq', '--no-install-recommends', name]
   if ((await run('apt-get', words, quiet)) !== 0) fail(`apt-get could not install ${name}; see its output above.`)
   return found() ?? fail(`${name} is installed, but ${probe} does not exist.`)
+}
+
+/**
+ * Unpacks Debian packages into a folder, without installing them, and returns the file that matches `probe`: for servers
+ * that a package would start at once.
+ */
+export async function unpackDebian(names: readonly string[], probe: string, folder: string): Promise<string> {
+  const found = (): string | undefined => globSync(join(folder, probe)).sort().at(-1)
+  const present = found()
+  if (present !== undefined) return present
+  say(`Fetching the Debian packages ${names.join(', ')} (once)`)
+  mkdirSync(folder, { recursive: true })
+  const inFolder = (line: string): Promise<number> => run('sh', ['-c', `cd "$0" && ${line}`, folder])
+  if ((await inFolder(`apt-get download -qq ${names.join(' ')}`)) !== 0) {
+    fail(`apt-get could not fetch ${names.join(', ')}; see its output above.`)
+  }
+  await inFolder('for file in *.deb; do dpkg-deb -x "$file" . && rm "$file"; done')
+  return found() ?? fail(`${names.join(', ')} were unpacked, but there is no ${probe} in ${folder}.`)
 }
 
 /** Installs the tools that record packets in a separate network namespace. */

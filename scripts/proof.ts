@@ -1,5 +1,6 @@
 /** `npm run proof -- NAME`: runs the long form of a test that `npm test` runs in short. Without a name, lists them. */
-import { ensureCapture } from './debian.ts'
+import { join, resolve } from 'node:path'
+import { ensureCapture, unpackDebian } from './debian.ts'
 import { fail, run } from './step.ts'
 
 interface Proof {
@@ -67,6 +68,17 @@ const PROOFS: Readonly<Record<string, Proof>> = {
       return node('lab/traffic/proof.ts', words)
     },
   },
+  pgbouncer: {
+    about: 'run two API nodes over a PgBouncer in transaction mode with two connections to PostgreSQL',
+    prove: async (words) => {
+      const cache = resolve(import.meta.dirname, '../.cache/pgbouncer')
+      const packages = ['pgbouncer', 'libc-ares2', 'libevent-2.1-7']
+      const binary = await unpackDebian(packages, 'usr/sbin/pgbouncer', cache)
+      const libraries = join(cache, 'usr/lib/x86_64-linux-gnu')
+      const env = { STATIC_PGBOUNCER: binary, STATIC_PGBOUNCER_LIBRARIES: libraries }
+      return node('scripts/test.ts', ['lab/pgbouncer/pgbouncer.test.ts', ...words], env)
+    },
+  },
   clone: {
     about: 'start a fresh clone with 450 MB of disk, let two agents talk, then add what tests need',
     prove: (words) => node('scripts/fresh-clone.ts', words),
@@ -78,7 +90,7 @@ const PROOFS: Readonly<Record<string, Proof>> = {
 }
 
 const [name, ...words] = process.argv.slice(2)
-const list = Object.entries(PROOFS).map(([known, { about }]) => `  ${known.padEnd(8)} ${about}\n`)
+const list = Object.entries(PROOFS).map(([known, { about }]) => `  ${known.padEnd(9)} ${about}\n`)
 if (name === undefined) process.stdout.write(`npm run proof -- NAME\n\n${list.join('')}`)
 else {
   const proof = Object.hasOwn(PROOFS, name) ? PROOFS[name] : undefined

@@ -37,7 +37,7 @@ for (const logClients of [false, true]) {
       host: 'localhost',
       port: 0,
       certificate: { cert, key },
-      internal: { host: 'localhost', port: 0, credential },
+      internal: { host: 'localhost', port: 0, credentials: [credential] },
       settings: QUICK,
       logClients,
       log: logTo(logs.api),
@@ -50,7 +50,7 @@ for (const logClients of [false, true]) {
       quicPort: 0,
       quicEndpoints: 1,
       certificate: { cert, key },
-      api: { url: api.url, internalUrl: api.internalUrl ?? '', credential, ca },
+      api: { urls: [api.url], internalUrls: [api.internalUrl ?? ''], credential, ca },
       logClients,
       log: logTo(logs.relay),
     })

@@ -1,7 +1,7 @@
 /** The server as a systemd service: the unit is valid and hardened, and the manager learns when the server is ready. */
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, globSync, readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { createInterface } from 'node:readline'
 import { after, test } from 'node:test'
@@ -11,7 +11,7 @@ import { PYTHON } from '../python/installed.ts'
 
 const workspace = await makeWorkspace()
 after(() => workspace[Symbol.dispose]())
-const UNIT = resolve(import.meta.dirname, '../../deploy/static.service')
+const DEPLOY = resolve(import.meta.dirname, '../../deploy')
 
 /** Prints every datagram that arrives at a socket. Node has no such sockets. */
 const LISTENER = `
@@ -26,14 +26,17 @@ while True:
 const missing = (program: string): string | false =>
   ['/usr/bin', '/bin'].some((folder) => existsSync(join(folder, program))) ? false : `${program} is not installed`
 
-test('the unit passes the checks of systemd', { skip: missing('systemd-analyze') }, () => {
-  // The program of the unit is not installed here.
-  const text = readFileSync(UNIT, 'utf8').replaceAll('/opt/static/node_modules/.bin/static', '/bin/true')
-  const unit = workspace.file('static.service', text)
-  const verified = spawnSync('systemd-analyze', ['verify', unit], { encoding: 'utf8' })
+test('the units pass the checks of systemd', { skip: missing('systemd-analyze') }, () => {
+  const units = globSync('*.service', { cwd: DEPLOY }).map((name) => {
+    // The program of the unit is not installed here.
+    const text = readFileSync(join(DEPLOY, name), 'utf8')
+    return workspace.file(name, text.replaceAll('/opt/static/node_modules/.bin/static', '/bin/true'))
+  })
+  assert.equal(units.length, 4)
+  const verified = spawnSync('systemd-analyze', ['verify', ...units], { encoding: 'utf8' })
   assert.equal(verified.status, 0, verified.stderr)
   // From 0, fully confined, to 100.
-  const words = ['security', '--offline=true', '--threshold=25', unit]
+  const words = ['security', '--offline=true', '--threshold=25', ...units]
   const rated = spawnSync('systemd-analyze', words, { encoding: 'utf8' })
   assert.equal(rated.status, 0, rated.stdout)
 })

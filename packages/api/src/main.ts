@@ -40,8 +40,10 @@ export interface ApiOptions {
   readonly name?: string | undefined
   /** Without one the API serves plain HTTP, on loopback only. */
   readonly certificate?: Certificate | undefined
-  /** The listener for relay nodes. */
-  readonly internal?: { readonly host: string; readonly port: number; readonly credential: string } | undefined
+  /** The listener for relay nodes, and the credentials that it accepts: two while they are being rotated. */
+  readonly internal?:
+    | { readonly host: string; readonly port: number; readonly credentials: readonly string[] }
+    | undefined
   /** Lets other machines read /metrics. */
   readonly metricsToken?: string | undefined
   /** Proxies whose `X-Forwarded-For` header is trusted for the client's address. */
@@ -165,11 +167,12 @@ async function listenAll(parts: Parts, servers: WebServer[]): Promise<Pick<Api, 
   url = publicUrl(scheme, options.name ?? options.host, await listen(main, options.host, options.port))
   if (!internal) return { url, internalUrl: undefined }
   const inner = await makeWebServer({ ...common, trustedProxies: [], takesRequestIds: true }, (app) => {
-    leaseRoutes(app, service, internal.credential)
+    leaseRoutes(app, service, internal.credentials)
     overviewReportRoutes(app, service)
   })
   servers.push(inner)
-  return { url, internalUrl: publicUrl(scheme, internal.host, await listen(inner, internal.host, internal.port)) }
+  const port = await listen(inner, internal.host, internal.port)
+  return { url, internalUrl: publicUrl(scheme, isLoopbackName(internal.host) ? internal.host : name, port) }
 }
 
 function addPublicRoutes(app: App, { options, service, page, current }: Parts, origin: () => string): void {

@@ -319,6 +319,34 @@ export interface IdempotencyStore {
   ): Promise<{ readonly fingerprint: string; readonly resourceId: string } | undefined>
 }
 
+/** A window in which attempts are counted. */
+export interface RateWindow {
+  readonly count: number
+  readonly ends: number
+}
+
+/** A window as a limit asks for it. */
+export interface AskedWindow {
+  readonly policy: string
+  /** Whose attempts it counts, as an opaque name. */
+  readonly subject: string
+  readonly limit: number
+  /** How long a window is, in milliseconds. */
+  readonly length: number
+  readonly now: number
+}
+
+/** Windows of rate limits that all nodes count together. */
+export interface RateWindowStore {
+  /** Counts one, in a new window if none is open; nothing if the limit is reached (`isFull`). */
+  spend(window: AskedWindow): Promise<RateWindow & { readonly isFull: boolean }>
+  read(window: AskedWindow): Promise<RateWindow | undefined>
+  /** Takes one back, if the window is still open. */
+  refund(window: AskedWindow): Promise<RateWindow | undefined>
+  /** Deletes windows that have ended and, of each policy, those beyond `most` that end first. */
+  prune(now: number, most: number): Promise<void>
+}
+
 /** All stores over one database. */
 export interface Store {
   readonly accounts: AccountStore
@@ -330,6 +358,7 @@ export interface Store {
   readonly idempotency: IdempotencyStore
   readonly links: LinkStore
   readonly audit: AuditStore
+  readonly rateWindows: RateWindowStore
   /** The public address that the API last started with, for the operator's links. */
   readonly publicUrl: { read(): Promise<string | undefined>; write(url: string): Promise<void> }
   /** Deletes expired sessions, links and idempotency keys, settled leases, and audit entries from before `auditFrom`. */

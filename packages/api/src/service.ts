@@ -16,6 +16,7 @@ import { Sessions } from './rules/sessions.ts'
 import { SignUpInvites } from './rules/sign-up-invites.ts'
 import type { Settings } from './settings.ts'
 import { KeyRing } from './secrets/signing-keys.ts'
+import { makeNamer } from './secrets/namer.ts'
 import { makeTagger } from './secrets/tag.ts'
 import { Tokens } from './rules/tokens.ts'
 import { Usages } from './rules/usage.ts'
@@ -25,6 +26,9 @@ import { KeyVerifier } from './rules/verify-key.ts'
 const FLUSH_EVERY = 5_000
 const REFRESH_EVERY = 60_000
 const PRUNE_EVERY = 3600_000
+const PRUNE_WINDOWS_EVERY = 10_000
+/** Windows of one rate limit, over all nodes. */
+const MAX_WINDOWS = 100_000
 const DAY = 24 * 3600_000
 
 export interface ServiceOptions {
@@ -72,7 +76,8 @@ export interface Service {
 /** Creates the rules and starts their background tasks. */
 export async function openService(options: ServiceOptions): Promise<Service> {
   const { store, settings, now, onError } = options
-  const limits = makeLimits(settings.rates, now)
+  const windows = store.rateWindows
+  const limits = makeLimits({ rates: settings.rates, windows, nameOf: makeNamer(options.masterKey), now })
   const hasher = new Hasher(settings.argon2)
   const verifier = new KeyVerifier(store.keys, hasher, limits, makeTagger(sodium), settings.cachedKeys)
   const keyUsage = new KeyUsageBuffer(store.keys, store.usage, now)
@@ -95,6 +100,7 @@ export async function openService(options: ServiceOptions): Promise<Service> {
     every(FLUSH_EVERY, () => audit.flush(), onError),
     every(REFRESH_EVERY, () => ring.refresh(), onError),
     every(PRUNE_EVERY, cleanUp, onError),
+    every(PRUNE_WINDOWS_EVERY, () => windows.prune(now(), MAX_WINDOWS), onError),
   ]
   await cleanUp()
   return {

@@ -79,6 +79,29 @@ for (const engine of ['sqlite', 'postgres'] as const) {
   })
 }
 
+for (const engine of ['sqlite', 'postgres'] as const) {
+  test(`an older version does not start on newer tables, and says so; one that runs continues (${engine})`, async () => {
+    const { database, remove } = await makeDatabase(engine)
+    const running = await openStore(database)
+    const insert = "insert into kysely_migration (name, timestamp) values ('9999_of_the_future', 'now')"
+    if (engine === 'sqlite') {
+      const file = new DatabaseSync(database)
+      file.exec(insert)
+      file.close()
+    } else {
+      const client = new pg.Client(database)
+      await client.connect()
+      await client.query(insert)
+      await client.end()
+    }
+    const message = /has tables of a newer version \(9999_of_the_future\)\. Start that version, or restore a backup\.$/
+    await assert.rejects(openStore(database), { code: 'invalid_request', message })
+    assert.equal(await running.accounts.byId('nobody'), undefined)
+    await running.close()
+    await remove()
+  })
+}
+
 test('while another process writes to the SQLite file, only writers wait', async () => {
   const bench = await startBench('sqlite')
   const { key } = (await bench.signUp()).api_key

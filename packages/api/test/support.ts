@@ -69,7 +69,8 @@ export interface Bench {
 export interface BenchOptions {
   readonly settings?: Record<string, unknown>
   readonly now?: number
-  readonly internal?: string
+  /** The credentials of relay nodes; opens the listener for them. */
+  readonly internal?: string | readonly string[]
   readonly database?: string
   readonly masterKey?: Uint8Array
   /** The directory of a built console. */
@@ -93,7 +94,10 @@ export async function startBench(engine: Engine, options: BenchOptions = {}): Pr
     host: 'localhost',
     port: 0,
     certificate,
-    internal: options.internal === undefined ? undefined : { host: 'localhost', port: 0, credential: options.internal },
+    internal:
+      options.internal === undefined
+        ? undefined
+        : { host: 'localhost', port: 0, credentials: [options.internal].flat() },
     console: options.console,
     relayIsReady: options.relayIsReady,
     signup: options.signup,

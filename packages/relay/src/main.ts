@@ -50,7 +50,7 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
   const log = makeLog(options.log, 'relay')
   const repeats = new RepeatLog(monotonic)
   const onError = (err: unknown): void => log.error({ err }, 'background task failed')
-  const remote = 'url' in options.api ? makeApiClient(options.api, now, apiLog(log, repeats)) : undefined
+  const remote = 'urls' in options.api ? makeApiClient(options.api, now, apiLog(log, repeats)) : undefined
   const api = remote ?? (options.api as LocalApi)
   await remote?.check().catch((err: unknown) => {
     if (StaticError.from(err).code !== 'unavailable') throw err

@@ -33,7 +33,7 @@ async function start(t: TestContext, options: { ca?: string | undefined; relayAh
   const url = `https://localhost:${(server.address() as AddressInfo).port}`
   const ca = 'ca' in options ? options.ca : authority.cert
   const now = (): number => NOW + 500 + (options.relayAheadMs ?? 0)
-  const client = makeApiClient({ url, internalUrl: url, credential: 'c', ca }, now)
+  const client = makeApiClient({ urls: [url], internalUrls: [url], credential: 'c', ca }, now)
   const log = (level: string) => (_detail: object, message: string) => void bench.lines.push(`${level} ${message}`)
   const close = async (): Promise<void> => {
     if (!server.listening) return

@@ -5,6 +5,8 @@ import type { Db } from './schema.ts'
 /** An open database. */
 export interface Engine {
   readonly db: Db
+  /** Where the windows of rate limits are. */
+  readonly rateWindows: Db
   /**
    * Prepares a query that reads only committed data, for the hot path of every request: it bypasses kysely at run time
    * and uses a connection that does not wait for transactions. The returned function binds the values in order. `read`

@@ -1,6 +1,7 @@
 /** The migrations of both engines. Never edit a released migration or the functions it calls: add another. */
-import type { Kysely } from 'kysely'
+import { type Kysely, PostgresAdapter, sql } from 'kysely'
 import type { Migration } from 'kysely/migration'
+import { RATE_WINDOWS } from './rate-windows.ts'
 
 export const MIGRATIONS: Record<string, Migration> = {
   '0001_start': {
@@ -10,6 +11,7 @@ export const MIGRATIONS: Record<string, Migration> = {
       await signingKeyTable(db)
       await usageTables(db)
       await idempotencyTable(db)
+      await rateWindowTable(db)
     },
   },
 }
@@ -157,4 +159,11 @@ async function idempotencyTable(db: Kysely<unknown>): Promise<void> {
     .addPrimaryKeyConstraint('idempotency_key', ['scope', 'key'])
     .execute()
   await db.schema.createIndex('idempotency_age').on('idempotency').column('created_at').execute()
+}
+
+/** Windows of rate limits; SQLite has them in memory. */
+async function rateWindowTable(db: Kysely<unknown>): Promise<void> {
+  if (!(db.getExecutor().adapter instanceof PostgresAdapter)) return
+  const statements = RATE_WINDOWS.replace('create table', 'create unlogged table').split(';')
+  for (const statement of statements) await sql.raw(statement).execute(db)
 }

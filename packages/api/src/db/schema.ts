@@ -89,6 +89,8 @@ export interface Schema {
     /** How much of `spent` each key has spent, as JSON. */
     by_key: string
   }
+  /** How often something was tried; `subject` is an opaque name. Kept apart by each engine (`rate-windows.ts`). */
+  rate_windows: { policy: string; subject: string; count: number; ends: number }
   idempotency: { scope: string; key: string; fingerprint: string; resource_id: string; created_at: number }
 }
 

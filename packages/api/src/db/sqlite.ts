@@ -19,7 +19,8 @@ import {
   SqliteQueryCompiler,
 } from 'kysely'
 import type { Engine } from './engine.ts'
-import type { Schema } from './schema.ts'
+import { RATE_WINDOWS } from './rate-windows.ts'
+import type { Db, Schema } from './schema.ts'
 import { isDiskFailure } from './unavailable.ts'
 
 /** How long a write waits while another process writes, and how often it retries. */
@@ -37,18 +38,15 @@ export function openSqlite(path: string): Engine {
   const file = new DatabaseSync(path, { timeout: BUSY_MS })
   file.exec('PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON; PRAGMA busy_timeout=0')
   const driver = new SqliteDriver(file)
-  const db = new Kysely<Schema>({
-    dialect: {
-      createAdapter: () => new TransactionalAdapter(),
-      createDriver: () => driver,
-      createIntrospector: (kysely) => new SqliteIntrospector(kysely),
-      createQueryCompiler: () => new SqliteQueryCompiler(),
-    },
-  })
+  const db = kyselyOver(driver)
+  const inMemory = new DatabaseSync(':memory:')
+  inMemory.exec(RATE_WINDOWS)
+  const rateWindows = kyselyOver(new SqliteDriver(inMemory))
   let reader: SqliteConnection | undefined
   const readOnly = new DatabaseSync(path, { readOnly: true })
   return {
     db,
+    rateWindows,
     prepare: <T>(query: Compilable, read: (rows: never) => T) => {
       const { sql } = query.compile()
       return (...values) => {
@@ -64,9 +62,21 @@ export function openSqlite(path: string): Engine {
     ping: () => driver.ping(),
     async close() {
       readOnly.close()
+      await rateWindows.destroy()
       await db.destroy()
     },
   }
+}
+
+function kyselyOver(driver: SqliteDriver): Db {
+  return new Kysely<Schema>({
+    dialect: {
+      createAdapter: () => new TransactionalAdapter(),
+      createDriver: () => driver,
+      createIntrospector: (kysely) => new SqliteIntrospector(kysely),
+      createQueryCompiler: () => new SqliteQueryCompiler(),
+    },
+  })
 }
 
 /**

@@ -10,6 +10,7 @@ import { leaseStore } from './leases.ts'
 import { linkStore } from './links.ts'
 import { MIGRATIONS } from './migrations.ts'
 import { publicUrlStore } from './public-url.ts'
+import { rateWindowStore } from './rate-windows.ts'
 import { endExpiredSessions, sessionStore } from './sessions.ts'
 import { signingKeyStore } from './signing-keys.ts'
 import { openSqlite } from './sqlite.ts'
@@ -50,6 +51,7 @@ export async function openStore(database: string): Promise<Store> {
     idempotency: idempotencyStore(db),
     links: linkStore(db),
     audit: auditStore(db),
+    rateWindows: rateWindowStore(engine.rateWindows),
     publicUrl: publicUrlStore(db),
     async prune(now, auditFrom) {
       await endExpiredSessions(db, now)

@@ -54,6 +54,19 @@ export function openingError(error: unknown, name: string): StaticError {
       },
     )
   }
+  const [, newer] = /previously executed migration (\S+) is missing/.exec(String(message)) ?? []
+  if (newer !== undefined) {
+    return StaticError.of(
+      'invalid_request',
+      `${name} has tables of a newer version (${newer}). Start that version, or restore a backup.`,
+      { cause: error },
+    )
+  }
+  if (typeof message === 'string' && message.startsWith('unsupported startup parameter')) {
+    return StaticError.of('invalid_request', `${name} is behind a PgBouncer. Add pgbouncer=true to its URL.`, {
+      cause: error,
+    })
+  }
   if (typeof code === 'string' && UNTRUSTED.test(code)) {
     return StaticError.of('unavailable', `${name} presented an untrusted certificate. Check sslrootcert.`, {
       cause: error,

@@ -3,7 +3,7 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify'
 import type { Caller, SessionCaller } from '../rules/caller.ts'
-import type { RateContext } from '../rules/limits.ts'
+import type { RateContext } from '../rules/rate-policy.ts'
 import type { VerifiableKey } from '../ports.ts'
 
 /** The web server, with bodies typed by their schemas. */

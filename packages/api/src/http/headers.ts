@@ -1,5 +1,5 @@
 /** The headers of every response. */
-import type { RateState } from '../rules/limits.ts'
+import type { RateState } from '../rules/rate-policy.ts'
 
 /** Whether a name means this machine. Such names get no HSTS, which would also apply to other services there. */
 export function isLoopbackName(name: string): boolean {

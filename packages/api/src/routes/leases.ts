@@ -47,12 +47,12 @@ const tags = ['internal']
 const SKEW_MS = 5000
 const SKEW_EVERY_MS = 60_000
 
-export function leaseRoutes(app: App, service: Service, credential: string): void {
+export function leaseRoutes(app: App, service: Service, credentials: readonly string[]): void {
   let toldAt = -Infinity
   app.addHook('onRequest', (request, _reply, done) => {
     const { authorization } = request.headers
     if (authorization === undefined) return done(StaticError.of('auth_failed', 'The relay credential is required.'))
-    if (!constantTimeEqual(authorization, `Bearer ${credential}`)) {
+    if (!credentials.some((credential) => constantTimeEqual(authorization, `Bearer ${credential}`))) {
       return done(StaticError.of('auth_key_invalid', 'The relay credential is wrong.'))
     }
     // Relay nodes send their time, in whole seconds.

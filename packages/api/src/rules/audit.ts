@@ -7,7 +7,7 @@ import type { AuditEntry, AuditRecord, AuditStore, Clock } from '../ports.ts'
 import { isoTime } from './calendar.ts'
 import type { Caller } from './caller.ts'
 import { isId } from './id.ts'
-import type { RateContext } from './limits.ts'
+import type { RateContext } from './rate-policy.ts'
 import { invalidField } from './text.ts'
 
 /** Failed sign-ins beyond this many (account, address) pairs are not logged until the next flush. */

@@ -3,7 +3,8 @@ import { type Account, StaticError } from '@static/protocol'
 import { opens, parseOneTimeToken } from '../secrets/one-time-token.ts'
 import { publicAccount } from './accounts.ts'
 import type { Audit } from './audit.ts'
-import type { Limits, RateContext } from './limits.ts'
+import type { Limits } from './limits.ts'
+import type { RateContext } from './rate-policy.ts'
 import { checkNewPassword, type Passwords } from './password.ts'
 import type { Clock, Store } from '../ports.ts'
 
@@ -35,11 +36,11 @@ export class PasswordLinks {
   async use(text: string, next: string, context: RateContext): Promise<Account> {
     const { failures } = this.#limits
     // Counted before and refunded after, so that many guesses at once cannot slip under the limit.
-    failures.spend(context.address, context)
+    await failures.spend(context.address, context)
     const token = parseOneTimeToken('pw', text)
     const link = token && (await this.#store.links.find(token.selector))
     if (!token || !opens(token, link, this.#now()) || link.accountId === null) throw linkInvalid()
-    failures.refund(context.address)
+    await failures.refund(context.address)
     const account = await this.#store.accounts.byId(link.accountId)
     if (!account || account.status === 'closed') throw linkInvalid()
     if (account.status === 'suspended') throw StaticError.of('account_suspended')

@@ -3,7 +3,8 @@ import { StaticError } from '@static/protocol'
 import { COMMON_PASSWORDS } from './common-passwords.ts'
 import type { Audit } from './audit.ts'
 import type { Hasher } from '../secrets/hash.ts'
-import type { Limits, RateContext } from './limits.ts'
+import type { Limits } from './limits.ts'
+import type { RateContext } from './rate-policy.ts'
 import type { AccountRecord } from '../ports.ts'
 import { invalidField } from './text.ts'
 
@@ -53,25 +54,25 @@ export class Passwords {
     const { failures, passwords, passwordsPerAddress } = this.#limits
     const lane = failures.count(context.address) === 0 ? 'clean' : 'suspect'
     // In this order: attempts refused for one address must not use up the limit of the account's owner.
-    passwordsPerAddress.spend(`${subject} ${context.address}`, context)
-    passwords.spend(subject, context)
+    await passwordsPerAddress.spend(`${subject} ${context.address}`, context)
+    await passwords.spend(subject, context)
     // Counted before the run and refunded after it, so that many attempts at once cannot slip under the limit.
-    failures.spend(context.address, context)
+    await failures.spend(context.address, context)
     const given = normal(password)
     const open = account && account.status !== 'closed' ? account : undefined
     let matches: boolean
     try {
       matches = await (open ? this.#hasher.verify(open.passwordHash, given, lane) : this.#hasher.refuse(given, lane))
     } catch (error) {
-      failures.refund(context.address)
+      await failures.refund(context.address)
       throw error
     }
     if (!open || !matches) {
       if (open) this.#audit.failed(open.id, context)
       throw StaticError.of('invalid_credentials', 'The e-mail address or the password is wrong.')
     }
-    failures.refund(context.address)
-    passwords.refund(subject)
+    await failures.refund(context.address)
+    await passwords.refund(subject)
     if (open.status === 'suspended') throw StaticError.of('account_suspended')
     return open
   }

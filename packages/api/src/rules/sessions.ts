@@ -7,7 +7,7 @@ import { isoTime } from './calendar.ts'
 import type { SessionCaller } from './caller.ts'
 import { clientName } from './client-name.ts'
 import { isId, newId } from './id.ts'
-import type { RateContext } from './limits.ts'
+import type { RateContext } from './rate-policy.ts'
 import type { Clock, SessionRecord, SessionStore } from '../ports.ts'
 
 /** The list has at most this many; the oldest are left out, but "all others" ends them, too. */

@@ -8,7 +8,8 @@ import { LRUCache } from 'lru-cache'
 import { StaticError } from '@static/protocol'
 import { parseApiKey } from '../secrets/api-key.ts'
 import type { Hasher } from '../secrets/hash.ts'
-import type { Limits, RateState, RateContext } from './limits.ts'
+import type { Limits } from './limits.ts'
+import type { RateContext, RateState } from './rate-policy.ts'
 import type { KeyStore, VerifiableKey } from '../ports.ts'
 
 export class KeyVerifier {
@@ -41,9 +42,9 @@ export class KeyVerifier {
    */
   async verify(key: string, context: RateContext): Promise<VerifiableKey> {
     const parsed = parseApiKey(key)
-    if (!parsed) throw this.#failed('', context)
+    if (!parsed) throw await this.#failed(context)
     let row = await this.#keys.byPrefix(parsed.prefix)
-    if (!isUsable(row)) throw this.#failed(parsed.prefix, context)
+    if (!isUsable(row)) throw await this.#failed(context)
     const tag = this.#tag(key)
     if (this.#verified.get(tag) !== row.hash) {
       if (!(await this.#once(tag, key, row.hash, parsed.prefix, context))) throw invalid()
@@ -56,54 +57,46 @@ export class KeyVerifier {
     return row
   }
 
-  /**
-   * One Argon2 run for all callers with this key. The failure is counted before the run and refunded
-   * after it, so that many attempts at once cannot slip under the limit.
-   */
+  /** One Argon2 run for all callers with this key. */
   #once(tag: string, key: string, hash: string, prefix: string, context: RateContext): Promise<boolean> {
     const running = this.#running.get(tag)
     if (running) return running
-    const { failures } = this.#limits
-    const pair = `${prefix} ${context.address}`
-    // Only a prefix that has failed from this address is slowed down, not other clients behind the same address.
-    const lane = failures.count(pair) === 0 ? 'clean' : 'suspect'
-    if (lane === 'suspect') failures.check(context.address, context)
-    const met: RateState[] = []
-    try {
-      failures.spend(pair, { ...context, rates: met })
-    } catch (error) {
-      context.rates.push(...met)
-      throw error
-    }
-    const run = this.#hasher
-      .verify(hash, key, lane)
-      .then(
-        (matches) => {
-          if (matches) failures.refund(pair)
-          else this.#count(context)
-          return matches
-        },
-        (error: unknown) => {
-          failures.refund(pair)
-          throw error
-        },
-      )
-      .finally(() => this.#running.delete(tag))
+    const run = this.#check(key, hash, prefix, context).finally(() => this.#running.delete(tag))
     this.#running.set(tag, run)
     return run
   }
 
-  /** Counts a failure that cost no Argon2 run, and returns the error. */
-  #failed(prefix: string, context: RateContext): StaticError {
-    this.#limits.failures.check(context.address, context)
-    this.#count(context)
-    if (prefix !== '') this.#limits.failures.add(`${prefix} ${context.address}`)
-    return invalid()
+  /** The failure is counted before the run and refunded after it, so that many attempts at once cannot slip under the limit. */
+  async #check(key: string, hash: string, prefix: string, context: RateContext): Promise<boolean> {
+    const { failures } = this.#limits
+    const pair = `${prefix} ${context.address}`
+    const met: RateState[] = []
+    const tries = await failures.spend(pair, { ...context, rates: met }).catch((error: unknown) => {
+      context.rates.push(...met)
+      throw error
+    })
+    let matches: boolean
+    try {
+      // Only a prefix that has failed from this address is slowed down, not other clients behind the same address.
+      const lane = tries === 1 ? 'clean' : 'suspect'
+      if (lane === 'suspect') await failures.check(context.address, context)
+      matches = await this.#hasher.verify(hash, key, lane)
+    } catch (error) {
+      await failures.refund(pair)
+      throw error
+    }
+    if (matches) await failures.refund(pair)
+    else {
+      await failures.add(context.address)
+      context.rates.push(failures.state(context.address))
+    }
+    return matches
   }
 
-  #count(context: RateContext): void {
-    this.#limits.failures.add(context.address)
-    context.rates.push(this.#limits.failures.state(context.address))
+  /** Counts a failure that cost no Argon2 run, and returns the error. */
+  async #failed(context: RateContext): Promise<StaticError> {
+    await this.#limits.failures.spend(context.address, context)
+    return invalid()
   }
 }
 

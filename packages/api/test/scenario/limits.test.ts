@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
 import { after, before, test } from 'node:test'
-import { makeApiKey } from '../../src/secrets/api-key.ts'
+import { crc32 } from 'node:zlib'
+import { base62, makeApiKey, parseApiKey } from '../../src/secrets/api-key.ts'
 import { assertProblem, type Answer, type Bench, cookieOf, onEachEngine, startBench } from '../support.ts'
 
 const MINUTE = 60_000
@@ -124,4 +126,42 @@ onEachEngine('rate limits', (engine) => {
     assert.equal(statuses.filter((status) => status === 429).length, 40)
     bench.clock.now += MINUTE
   })
+})
+
+/** A well-formed key. */
+function withChecksum(body: string): string {
+  const digits = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
+  const places = Array.from({ length: 6 }, (_, at) => Math.floor(crc32(body) / 62 ** (5 - at)) % 62)
+  return body + places.map((place) => digits.charAt(place)).join('')
+}
+
+test('two nodes allow no more guesses of a password or a key than one', async (t) => {
+  const masterKey = randomBytes(32)
+  const settings = { rates: { ...rates, signups: { limit: 100, seconds: 60 } } }
+  const one = await startBench('postgres', { settings, masterKey })
+  const other = await startBench('postgres', { settings, masterKey, database: one.database, now: one.clock.now })
+  t.after(async () => {
+    await other.close()
+    await one.close()
+  })
+  const nodes = [one, other] as const
+  const { email, password, api_key: first } = await one.signUp()
+  const guess = (at: number): Promise<Answer> =>
+    nodes[at % 2 === 0 ? 0 : 1].call('POST', '/v1/sessions', { body: { email, password: 'wrong one' } })
+  const guesses = await Promise.all(Array.from({ length: 12 }, (_, at) => guess(at)))
+  assert.equal(guesses.filter(({ status }) => status === 401).length, 5)
+  for (const node of nodes) {
+    assertProblem(await node.call('POST', '/v1/sessions', { body: { email, password } }), 429, 'rate_limited')
+  }
+  // Only the secret part of the key is guessed. 5 passwords have failed from here, 15 keys may.
+  const keys = Array.from({ length: 30 }, () => withChecksum(first.key_prefix + base62(32)))
+  assert.ok(keys.every((key) => parseApiKey(key)?.prefix === first.key_prefix))
+  const statuses: number[] = []
+  for (const [at, key] of keys.entries()) {
+    statuses.push((await nodes[at % 2 === 0 ? 0 : 1].call('GET', '/v1/keys', { key })).status)
+  }
+  assert.equal(statuses.filter((status) => status === 401).length, 15)
+  const rows = await one.query('select subject from rate_windows')
+  assert.ok(rows.length > 0)
+  assert.doesNotMatch(JSON.stringify(rows), new RegExp(`${email}|127\\.0\\.0\\.1|${first.key_prefix}`))
 })

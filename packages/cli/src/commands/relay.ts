@@ -5,26 +5,29 @@ import { StaticError } from '@static/protocol'
 import { ensurePrivateDirectory } from '../server/data-dir.ts'
 import { addStateFlags } from '../server/flags.ts'
 import { givenCertificate } from '../server/certificate.ts'
-import { metricsTokenOf, readToken, textOf } from '../server/input-files.ts'
+import { metricsTokenOf, textOf } from '../server/input-files.ts'
 import { logOf } from '../server/log-options.ts'
 import { serveRelayControl } from '../server/relay-control.ts'
+import { readCredential } from '../server/relay-credential.ts'
 import { addRelayFlags, type RelayFlags } from '../server/relay-flags.ts'
 import { relayOptionsFrom } from '../server/relay-options.ts'
 import { runUntilStopped } from '../server/run-until-stopped.ts'
 
+const MAX_URLS = 16
+
 interface Flags extends RelayFlags {
-  readonly apiUrl: string
-  readonly apiInternalUrl: string
+  readonly apiUrl: readonly string[]
+  readonly apiInternalUrl: readonly string[]
   readonly apiCa?: string
   readonly credential?: string
 }
 
 export function relayCommand(): Command {
   return addRelayFlags(addStateFlags(new Command('relay')))
-    .requiredOption('--api-url <url>', 'public URL of the API that issues access tokens', httpsUrl)
+    .requiredOption('--api-url <url...>', 'public URL of the API that issues access tokens', httpsUrl)
     .requiredOption(
-      '--api-internal-url <url>',
-      "URL of the API's internal listener for relay nodes, used for quota",
+      '--api-internal-url <url...>',
+      "URLs of the internal listeners of the API's nodes, used for quota; if one fails, the next is used",
       httpsUrl,
     )
     .option('--api-ca <file>', "CA of the API's certificate, PEM (default: the system's CAs)")
@@ -55,9 +58,9 @@ async function relay(flags: Flags): Promise<void> {
     certificate,
     proxyCa: await textOf(flags.proxyCa),
     api: {
-      url: flags.apiUrl,
-      internalUrl: flags.apiInternalUrl,
-      credential: await readToken(flags.credential ?? join(flags.dataDir, 'relay.credential')),
+      urls: flags.apiUrl,
+      internalUrls: flags.apiInternalUrl,
+      credential: await readCredential(flags.credential ?? join(flags.dataDir, 'relay.credential')),
       ca: await textOf(flags.apiCa),
     },
     metricsToken: await metricsTokenOf(flags),
@@ -74,7 +77,8 @@ async function relay(flags: Flags): Promise<void> {
   )
 }
 
-function httpsUrl(text: string): string {
-  if (URL.canParse(text) && new URL(text).protocol === 'https:') return text
+function httpsUrl(text: string, earlier: readonly string[] = []): readonly string[] {
+  if (earlier.length === MAX_URLS) throw new InvalidArgumentError(`Expected at most ${MAX_URLS} URLs.`)
+  if (URL.canParse(text) && new URL(text).protocol === 'https:') return [...earlier, text]
   throw new InvalidArgumentError('Expected an HTTPS URL such as https://api.example.com.')
 }

@@ -8,6 +8,7 @@ import { ensureSecretFile } from './data-dir.ts'
 import type { ApiServerFlags } from './flags.ts'
 import { metricsTokenOf, settingsOf } from './input-files.ts'
 import { logOf } from './log-options.ts'
+import { credentialsIn } from './relay-credential.ts'
 
 /** The options that `up` and `api` share. Creates missing secrets. */
 export async function apiOptionsFrom(flags: ApiServerFlags): Promise<Omit<ApiOptions, 'database' | 'certificate'>> {
@@ -20,20 +21,17 @@ export async function apiOptionsFrom(flags: ApiServerFlags): Promise<Omit<ApiOpt
       `${join(flags.dataDir, 'master.key')} is not a master key: it must contain 64 hexadecimal digits. Restore it.`,
     )
   }
-  const credential = (await ensureSecretFile(join(flags.dataDir, 'relay.credential'), secret)).toString().trim()
-  if (credential.length < 32) {
-    throw StaticError.of(
-      'invalid_request',
-      `${join(flags.dataDir, 'relay.credential')} is too short: it must contain at least 32 characters.`,
-    )
-  }
+  const credentialFile = join(flags.dataDir, 'relay.credential')
+  const credentials = credentialsIn((await ensureSecretFile(credentialFile, secret)).toString(), credentialFile)
   return {
     masterKey,
     host: flags.host,
     port: flags.apiPort,
     name: flags.name,
     internal:
-      flags.internalPort === undefined ? undefined : { host: 'localhost', port: flags.internalPort, credential },
+      flags.internalPort === undefined
+        ? undefined
+        : { host: flags.internalHost, port: flags.internalPort, credentials },
     metricsToken: await metricsTokenOf(flags),
     trustedProxies: flags.trustedProxy,
     signup: flags.signup,

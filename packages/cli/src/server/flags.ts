@@ -26,6 +26,7 @@ export interface StateFlags extends ServeFlags {
 export interface ApiServerFlags extends StateFlags {
   readonly apiPort: number
   readonly internalPort?: number
+  readonly internalHost: string
   readonly settings?: string
   readonly trustedProxy?: readonly string[]
   readonly signup: SignupMode
@@ -56,10 +57,11 @@ export function addApiServerFlags(command: Command): Command {
   return command
     .option('--api-port <port>', 'port of the API', portNumber, 8443)
     .addOption(
-      new Option('--internal-port [port]', 'also open the internal listener for relay nodes, on loopback')
+      new Option('--internal-port [port]', 'also open the internal listener for relay nodes')
         .argParser(portNumber)
         .preset('8444'),
     )
+    .option('--internal-host <host>', 'address of the internal listener', 'localhost')
     .option('--settings <file>', 'JSON file with limits and other settings of the API to change; see SPEC.md')
     .option('--trusted-proxy <address...>', 'proxies trusted to report the client address')
     .addOption(

@@ -1,15 +1,16 @@
-/** HTTPS client for an API in another process: fetches token keys and quota. */
+/** HTTPS client for an API in other processes: fetches token keys and quota. */
 import { randomUUID } from 'node:crypto'
 import { Agent, request } from 'node:https'
 import { type Lease, type Problem, StaticError } from '@static/protocol'
 import type { OverviewSink, QuotaSource, Time } from '../ports.ts'
+import { ApiNodes, CALL_MS } from './nodes.ts'
 
 /** How to reach the API. */
 export interface ApiAccess {
-  /** Its public URL. */
-  readonly url: string
-  /** URL of the listener for relay nodes, and the credential for it. */
-  readonly internalUrl: string
+  /** Its public URLs; several if it has nodes without a common name. */
+  readonly urls: readonly string[]
+  /** URLs of its nodes' listeners for relay nodes, and the credential for them. */
+  readonly internalUrls: readonly string[]
   readonly credential: string
   /** CA of its certificate, PEM. Default: the system's. */
   readonly ca?: string | undefined
@@ -39,12 +40,11 @@ export interface ApiCall {
   readonly ms: number
 }
 
-const TIMEOUT_MS = 5000
 const MAX_BODY_BYTES = 65_536
 
 /** Creates the client. Connections are kept open between calls. */
 export function makeApiClient(
-  { url, internalUrl, credential, ca }: ApiAccess,
+  { urls, internalUrls, credential, ca }: ApiAccess,
   now: () => Time,
   log: ApiLog = { debug: () => {}, failed: () => {} },
 ): ApiClient {
@@ -54,13 +54,17 @@ export function makeApiClient(
     minVersion: 'TLSv1.3',
     ...(ca === undefined ? {} : { ca }),
   })
+  const nodes = new ApiNodes(urls)
+  const internal = new ApiNodes(internalUrls)
   let clockOffsetMs: number | undefined
-  const call = async (url: URL, headers: Record<string, string>, body?: string): Promise<unknown> => {
+  /** The nodes on which somebody looks at an account. */
+  let askers = new Map<string, string[]>()
+  const call = async (asked: Omit<Asked, 'agent'>): Promise<unknown> => {
     const sentAt = now()
     const id = randomUUID()
-    const done = (): ApiCall => ({ request_id: id, path: url.pathname, ms: now() - sentAt })
+    const done = (): ApiCall => ({ request_id: id, path: asked.url.pathname, ms: now() - sentAt })
     try {
-      const answer = await ask(agent, url, { ...headers, 'x-request-id': id }, body, (date) => {
+      const answer = await ask({ ...asked, agent, headers: { ...asked.headers, 'x-request-id': id } }, (date) => {
         // The header has whole seconds, rounded down.
         clockOffsetMs = Math.round(date + 500 - (sentAt + now()) / 2)
       })
@@ -72,50 +76,75 @@ export function makeApiClient(
       throw error
     }
   }
-  const post = (path: string, body: object): Promise<unknown> => {
-    // The API compares our clock with its own and reports a difference to its operator too.
-    const headers = { authorization: `Bearer ${credential}`, date: new Date(now()).toUTCString() }
-    return call(new URL(path, internalUrl), headers, JSON.stringify(body))
-  }
-  const blocked = async (accounts: readonly string[]): Promise<readonly string[]> => {
-    const answer = await post('/internal/v1/accounts/blocked', { account_ids: accounts })
-    return (answer as { readonly blocked: readonly string[] }).blocked
-  }
+  const postTo =
+    (path: string, body: object) =>
+    (node: string, timeoutMs: number): Promise<unknown> => {
+      // The API compares our clock with its own and reports a difference to its operator too.
+      const headers = { authorization: `Bearer ${credential}`, date: new Date(now()).toUTCString() }
+      return call({ url: new URL(path, node), headers, body: JSON.stringify(body), timeoutMs })
+    }
+  const post = (path: string, body: object): Promise<unknown> => internal.call(postTo(path, body))
   return {
-    keys: () => call(new URL('/.well-known/jwks.json', url), {}) as ReturnType<ApiClient['keys']>,
+    keys: () =>
+      nodes.call((node, timeoutMs) =>
+        call({ url: new URL('/.well-known/jwks.json', node), headers: {}, timeoutMs }),
+      ) as ReturnType<ApiClient['keys']>,
     lease: ({ id, mode }, amount) =>
       post('/internal/v1/quota/leases', { account_id: id, mode, amount }) as Promise<Lease>,
     settle: (lease, spent, final, keys) => post(`/internal/v1/quota/leases/${lease}/settle`, { spent, final, keys }),
-    blocked,
-    async watched(relay) {
-      const answer = await post('/internal/v1/overviews/watched', { relay_id: relay })
-      return (answer as { readonly account_ids: readonly string[] }).account_ids
+    async blocked(accounts) {
+      const answer = await post('/internal/v1/accounts/blocked', { account_ids: accounts })
+      return (answer as { readonly blocked: readonly string[] }).blocked
     },
-    report: (account, overview) => post('/internal/v1/overviews', { account_id: account, ...overview }),
+    async watched(relay) {
+      const answers = await internal.callAll(postTo('/internal/v1/overviews/watched', { relay_id: relay }))
+      askers = askersOf(answers as Map<string, { readonly account_ids: readonly string[] }>)
+      return [...askers.keys()]
+    },
+    async report(account, overview) {
+      const send = postTo('/internal/v1/overviews', { account_id: account, ...overview })
+      await Promise.all((askers.get(account) ?? []).map((node) => send(node, CALL_MS)))
+    },
     async check() {
-      const refusal = await blocked([]).then(
-        () => undefined,
-        (error: unknown) => StaticError.from(error),
-      )
-      if (refusal === undefined) return
-      if (refusal.code === 'unavailable') throw refusal
-      const stranger = refusal.code === 'auth_key_invalid'
-      const why = stranger ? 'rejected the relay credential' : 'is not the listener for relay nodes'
-      throw StaticError.of('invalid_request', `The API at ${internalUrl} ${why}.`)
+      try {
+        await internal.callAll(postTo('/internal/v1/accounts/blocked', { account_ids: [] }))
+      } catch (error) {
+        const { code } = StaticError.from(error)
+        if (code === 'unavailable') throw error
+        const why =
+          code === 'auth_key_invalid' ? 'rejected the relay credential' : 'is not the listener for relay nodes'
+        throw StaticError.of('invalid_request', `The API at ${internalUrls.join(', ')} ${why}.`)
+      }
     },
     clockOffsetMs: () => clockOffsetMs,
     close: () => agent.destroy(),
   }
 }
 
+/** Which nodes asked for an account; the accounts of the nodes in turn, so that none is left out for those of another. */
+function askersOf(answers: ReadonlyMap<string, { readonly account_ids: readonly string[] }>): Map<string, string[]> {
+  const askers = new Map<string, string[]>()
+  const longest = Math.max(...[...answers.values()].map(({ account_ids: ids }) => ids.length))
+  for (let at = 0; at < longest; at++) {
+    for (const [node, { account_ids: ids }] of answers) {
+      const account = ids[at]
+      if (account !== undefined) askers.set(account, [...(askers.get(account) ?? []), node])
+    }
+  }
+  return askers
+}
+
+interface Asked {
+  readonly agent: Agent
+  readonly url: URL
+  readonly headers: Readonly<Record<string, string>>
+  /** With a body it is a POST. */
+  readonly body?: string
+  readonly timeoutMs: number
+}
+
 /** One JSON request. Rejects with the code that the API answered, or with `unavailable`. */
-function ask(
-  agent: Agent,
-  url: URL,
-  headers: Record<string, string>,
-  body: string | undefined,
-  dated: (date: number) => void,
-): Promise<unknown> {
+function ask({ agent, url, headers, body, timeoutMs }: Asked, dated: (date: number) => void): Promise<unknown> {
   const { promise, resolve, reject } = Promise.withResolvers<unknown>()
   const fail = (cause: unknown): void =>
     reject(StaticError.of('unavailable', `The API at ${url.origin} is unreachable.`, { cause, retryAfter: 1 }))
@@ -125,7 +154,7 @@ function ask(
       agent,
       method: body === undefined ? 'GET' : 'POST',
       headers: body === undefined ? headers : { ...headers, 'content-type': 'application/json' },
-      signal: AbortSignal.timeout(TIMEOUT_MS),
+      signal: AbortSignal.timeout(timeoutMs),
     },
     (response) => {
       const date = Date.parse(response.headers.date ?? '')

@@ -16,7 +16,7 @@ test('a relay starts while its API is down, serves agents, and is not ready', as
     grpcPort: 0,
     quicPort: 0,
     certificate: await authority.issue(['localhost']),
-    api: { url: nowhere, internalUrl: nowhere, credential: 'none', ca: authority.cert },
+    api: { urls: [nowhere], internalUrls: [nowhere], credential: 'none', ca: authority.cert },
     log: { write: () => {}, pretty: false, level: 'silent' },
   })
   t.after(() => relay.close())

@@ -1,0 +1,107 @@
+/** Connections to PostgreSQL: to the only host of the URL, or to the writable one of several. */
+import pg from 'pg'
+import { type PostgresAddress, type PostgresHost } from '@static/node/postgres-address'
+import { isUnavailable } from './unavailable.ts'
+
+/** Counters and times fit into a JavaScript number; the driver returns strings by default. */
+const INT8 = 20
+/** A former primary that is still up is left after this time at the latest. */
+const MAX_LIFE_SECONDS = 60
+const READ_ONLY = '25006'
+
+/** What the driver needs to know, except the host. */
+export function poolOptions({ user, password, database, ssl }: PostgresAddress, pooled: boolean): pg.PoolConfig {
+  const types = new pg.TypeOverrides()
+  types.setTypeParser(INT8, Number)
+  // A pooler in transaction mode hands out sessions of the server that other clients use, too: it refuses settings of
+  // a session. There the operator sets them for the role.
+  const ofSession = pooled ? {} : { statement_timeout: 10_000, idle_in_transaction_session_timeout: 30_000 }
+  return {
+    user,
+    password,
+    database,
+    ssl,
+    types,
+    max: 10,
+    connectionTimeoutMillis: 3_000,
+    // If the network drops packets silently, no response ever arrives: the client needs its own timeout.
+    query_timeout: 12_000,
+    keepAliveInitialDelayMillis: 10_000,
+    idleTimeoutMillis: 30_000,
+    keepAlive: true,
+    application_name: 'static-api',
+    ...ofSession,
+  }
+}
+
+/** A pool that follows the primary. */
+export class PrimaryPool {
+  readonly #pool: pg.Pool
+  readonly #hosts: readonly PostgresHost[]
+  #current = 0
+
+  constructor(address: PostgresAddress, pooled: boolean) {
+    this.#hosts = address.hosts
+    const many = this.#hosts.length > 1 ? { maxLifetimeSeconds: MAX_LIFE_SECONDS, verify: refuseStandby } : {}
+    this.#pool = new pg.Pool({ ...poolOptions(address, pooled), ...this.#hosts[0], ...many })
+    // A broken connection (the server restarts) emits an error event, which would end the process without a listener:
+    // idle connections through the pool, busy ones directly. The current query rejects, and the next one reconnects.
+    this.#pool.on('error', () => {})
+    this.#pool.on('connect', (client) => client.on('error', () => {}))
+  }
+
+  /** For kysely, which may open a connection of its own to cancel a query. */
+  get options(): object {
+    return this.#pool.options
+  }
+
+  /** A connection to the primary: each host is tried once, from the one that worked last on. */
+  async connect(): Promise<pg.PoolClient> {
+    for (let tried = 1; ; tried++) {
+      const at = this.#current
+      Object.assign(this.#pool.options, this.#hosts[at])
+      try {
+        return await this.#pool.connect()
+      } catch (error) {
+        if (tried === this.#hosts.length || !isOfHost(error)) throw error
+        // Unless another request has moved on already.
+        if (this.#current === at) this.#current = (at + 1) % this.#hosts.length
+      }
+    }
+  }
+
+  /** The rows of a query, each as an array. With a name, the server caches the plan per connection. */
+  async rows(query: {
+    readonly name?: string
+    readonly text: string
+    readonly values?: string[]
+  }): Promise<unknown[][]> {
+    const client = await this.connect()
+    try {
+      const { rows } = await client.query<unknown[]>({ ...query, rowMode: 'array' })
+      client.release()
+      return rows
+    } catch (error) {
+      client.release(true)
+      throw error
+    }
+  }
+
+  async end(): Promise<void> {
+    await this.#pool.end()
+  }
+}
+
+/** Whether another host may work; not if all connections of the pool are busy. */
+function isOfHost(error: unknown): boolean {
+  return isUnavailable(error) && !(error as Error).message.startsWith('timeout exceeded')
+}
+
+function refuseStandby(client: pg.PoolClient, done: (error?: Error) => void): void {
+  client
+    .query<{ standby: boolean }>('select pg_is_in_recovery() as standby')
+    .then(
+      ({ rows: [row] }) => done(row?.standby ? Object.assign(new Error('a standby'), { code: READ_ONLY }) : undefined),
+      done,
+    )
+}

@@ -1,0 +1,123 @@
+/**
+ * A rate limit that all nodes count together, in the database: one that guards a secret must not allow more guesses
+ * because there are more nodes. An attempt is counted before it is made, so that concurrent ones cannot slip under the
+ * limit on whatever node they are.
+ */
+import { LRUCache } from 'lru-cache'
+import { networkLimit } from '@static/protocol'
+import type { AskedWindow, Clock, RateWindow, RateWindowStore } from '../ports.ts'
+import type { Rate } from '../settings.ts'
+import { keysOf, type RateContext, RatePolicy, type RateState } from './rate-policy.ts'
+
+const MAX_SEEN = 100_000
+/** A full window is not asked for again in this time: a flood of attempts must not become one of queries. */
+const FULL_MS = 1000
+
+/** What limits need to count in the database. */
+export interface SharedLimiterOptions {
+  readonly windows: RateWindowStore
+  readonly nameOf: (policy: string, subject: string) => string
+  readonly now: Clock
+}
+
+/** A window as the database last reported it. */
+interface Seen extends RateWindow {
+  /** When it was found full. */
+  readonly fullAt: number
+}
+
+/** One limit, counted for many subjects. Where the subject is an IPv6 address, its /48 is counted, too. */
+export class SharedLimiter {
+  readonly #policy: RatePolicy
+  readonly #windows: RateWindowStore
+  readonly #nameOf: (policy: string, subject: string) => string
+  readonly #now: Clock
+  readonly #seen = new LRUCache<string, Seen>({ maxSize: MAX_SEEN, sizeCalculation: () => 1 })
+
+  constructor(name: string, rate: Rate, { windows, nameOf, now }: SharedLimiterOptions) {
+    this.#policy = new RatePolicy(name, rate)
+    this.#windows = windows
+    this.#nameOf = nameOf
+    this.#now = now
+  }
+
+  /** Counts one and returns how many there are now, or rejects with `rate_limited` if the limit is reached. */
+  async spend(subject: string, context: RateContext): Promise<number> {
+    const { limit } = this.#policy.rate
+    const [own = subject, network] = keysOf(subject)
+    const window = await this.#spendOne(own, limit, context)
+    if (network !== undefined) {
+      await this.#spendOne(network, networkLimit(limit), context).catch(async (error: unknown) => {
+        await this.#refundOne(own)
+        throw error
+      })
+    }
+    context.rates.push(this.#policy.stateOf(window, this.#now()))
+    return window.count
+  }
+
+  /** Counts one, even if the limit is reached. */
+  async add(subject: string): Promise<void> {
+    for (const key of keysOf(subject)) await this.#ask(key, Number.MAX_SAFE_INTEGER)
+  }
+
+  /** Rejects with `rate_limited` if the limit is reached, without counting. */
+  async check(subject: string, context: RateContext): Promise<void> {
+    const { limit } = this.#policy.rate
+    const now = this.#now()
+    const [own, network] = await Promise.all(
+      keysOf(subject).map((key) => this.#windows.read(this.#windowOf(key, limit, now))),
+    )
+    if (own && own.count >= limit) throw this.#policy.refusal(own, now, context)
+    if (network && network.count >= networkLimit(limit)) throw this.#policy.refusal(network, now, context)
+    context.rates.push(this.#policy.stateOf(own, now))
+  }
+
+  /** Undoes one that turned out not to count. */
+  async refund(subject: string): Promise<void> {
+    for (const key of keysOf(subject)) await this.#refundOne(key)
+  }
+
+  /** How many there were in the current window when this node last looked. */
+  count(subject: string): number {
+    return this.#open(subject, this.#now())?.count ?? 0
+  }
+
+  /** The state when this node last looked. */
+  state(subject: string): RateState {
+    const now = this.#now()
+    return this.#policy.stateOf(this.#open(subject, now), now)
+  }
+
+  async #spendOne(subject: string, limit: number, context: RateContext): Promise<RateWindow> {
+    const now = this.#now()
+    const known = this.#open(subject, now)
+    if (known && now >= known.fullAt && now - known.fullAt < FULL_MS) throw this.#policy.refusal(known, now, context)
+    const { isFull, ...window } = await this.#ask(subject, limit)
+    if (isFull) throw this.#policy.refusal(window, now, context)
+    return window
+  }
+
+  async #ask(subject: string, limit: number): Promise<RateWindow & { readonly isFull: boolean }> {
+    const now = this.#now()
+    const { isFull, ...window } = await this.#windows.spend(this.#windowOf(subject, limit, now))
+    this.#seen.set(subject, { ...window, fullAt: isFull ? now : -Infinity })
+    return { ...window, isFull }
+  }
+
+  async #refundOne(subject: string): Promise<void> {
+    const now = this.#now()
+    const window = await this.#windows.refund(this.#windowOf(subject, 0, now))
+    if (window) this.#seen.set(subject, { ...window, fullAt: -Infinity })
+  }
+
+  #windowOf(subject: string, limit: number, now: number): AskedWindow {
+    const { name: policy, length } = this.#policy
+    return { policy, subject: this.#nameOf(policy, subject), limit, length, now }
+  }
+
+  #open(subject: string, now: number): Seen | undefined {
+    const window = this.#seen.get(subject)
+    return window && window.ends > now && window.ends <= now + 2 * this.#policy.length ? window : undefined
+  }
+}

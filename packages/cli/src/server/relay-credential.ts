@@ -1,0 +1,34 @@
+/**
+ * The credential of relay nodes, in a file that the API and the relays have: one line, or two while it is being rotated.
+ * The API accepts both, a relay uses the first.
+ */
+import { StaticError } from '@static/protocol'
+import { readToken } from './input-files.ts'
+
+const MIN_LENGTH = 32
+const MAX_CREDENTIALS = 2
+
+/** The credentials in the content of a file. */
+export function credentialsIn(content: string, path: string): string[] {
+  const lines = content.split('\n').map((line) => line.trim())
+  const credentials = lines.filter((line) => line !== '')
+  if (credentials.length < 1 || credentials.length > MAX_CREDENTIALS) {
+    throw StaticError.of(
+      'invalid_request',
+      `${path} has ${credentials.length} lines: it must contain one credential, or two while you rotate it.`,
+    )
+  }
+  if (credentials.some(({ length }) => length < MIN_LENGTH)) {
+    throw StaticError.of(
+      'invalid_request',
+      `${path} is too short: a credential must have at least ${MIN_LENGTH} characters.`,
+    )
+  }
+  return credentials
+}
+
+/** The credential that a relay uses. */
+export async function readCredential(path: string): Promise<string> {
+  const [first = ''] = credentialsIn(await readToken(path), path)
+  return first
+}

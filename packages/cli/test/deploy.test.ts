@@ -1,0 +1,174 @@
+/** The files in deploy/ name only what exists: commands, options, environment variables, metrics, files. */
+import assert from 'node:assert/strict'
+import { spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, globSync, readFileSync } from 'node:fs'
+import { createServer } from 'node:https'
+import { createRequire } from 'node:module'
+import type { AddressInfo } from 'node:net'
+import { join, resolve } from 'node:path'
+import { describe, test } from 'node:test'
+import { pathToFileURL } from 'node:url'
+import type { Command } from 'commander'
+import { certificates } from '@static/testkit/certificates'
+import { apiCommand } from '../src/commands/api.ts'
+import { proxyCommand } from '../src/commands/proxy.ts'
+import { relayCommand } from '../src/commands/relay.ts'
+import { upCommand } from '../src/commands/up.ts'
+
+const root = resolve(import.meta.dirname, '../../..')
+const deploy = join(root, 'deploy')
+const files = globSync('**/*', { cwd: deploy, withFileTypes: true }).filter((entry) => entry.isFile())
+const textOf = (name: string): string => readFileSync(join(deploy, name), 'utf8')
+const all = files.map(({ parentPath, name }) => ({ name, text: readFileSync(join(parentPath, name), 'utf8') }))
+const sources = globSync('packages/*/src/**/*.{ts,js}', { cwd: root })
+  .map((path) => readFileSync(join(root, path), 'utf8'))
+  .join('\n')
+const COMMANDS: Record<string, () => Command> = {
+  api: apiCommand,
+  relay: relayCommand,
+  proxy: proxyCommand,
+  up: upCommand,
+}
+/** Read by the engine and the bus of relay clusters. */
+const OF_CLUSTERS = ['STATIC_RELAY_DATABASE', 'STATIC_NATS']
+
+// The parser of a library of the API: it is not worth a dependency of its own.
+const ofApi = createRequire(pathToFileURL(join(root, 'packages/api/package.json')))
+const { parseAllDocuments } = createRequire(ofApi.resolve('@fastify/swagger'))('yaml') as {
+  parseAllDocuments: (text: string, options: object) => { errors: Error[]; toJS: (options?: object) => unknown }[]
+}
+
+function documentsOf(name: string): unknown[] {
+  return parseAllDocuments(textOf(name), { merge: true }).map((document) => {
+    assert.deepEqual(document.errors, [], name)
+    return document.toJS({ maxAliasCount: 1000 })
+  })
+}
+
+/** All values of a key, however deep. */
+function valuesOf(key: string, value: unknown): unknown[] {
+  if (typeof value !== 'object' || value === null) return []
+  return Object.entries(value).flatMap(([name, inner]) => [
+    ...(name === key && !Array.isArray(value) ? [inner] : []),
+    ...valuesOf(key, inner),
+  ])
+}
+
+/** The commands of `static` in a file, as lists of words. */
+function linesOf(name: string): string[][] {
+  if (name.endsWith('.service')) {
+    const [, line = ''] = /^ExecStart=\S+\/static (.*)$/m.exec(textOf(name)) ?? []
+    return [line.split(' ')]
+  }
+  return [...valuesOf('command', documentsOf(name)), ...valuesOf('args', documentsOf(name))]
+    .filter((words): words is string[] => Array.isArray(words) && Object.hasOwn(COMMANDS, String(words[0])))
+    .map((words) => words.map(String))
+}
+
+describe('every command line that deploy/ starts', () => {
+  const lines = ['static.service', 'static-api.service', 'static-relay.service', 'static-proxy.service']
+    .concat('compose/compose.yaml', 'kubernetes/api.yaml', 'kubernetes/relay.yaml')
+    .flatMap((name) => linesOf(name).map((words) => ({ name, words })))
+
+  test('there are as many as there should be', () => {
+    assert.equal(lines.length, 4 + 5 + 2)
+  })
+
+  for (const [at, { name, words }] of lines.entries()) {
+    test(`${name} (${at + 1}): static ${words[0]} knows its options and gets those that it requires`, () => {
+      const [first = '', ...rest] = words
+      const command = COMMANDS[first]?.().exitOverride()
+      assert.ok(command)
+      const { operands, unknown } = command.parseOptions(rest)
+      assert.deepEqual([operands, unknown], [[], []])
+      const given = command.opts<Record<string, unknown>>()
+      for (const option of command.options) {
+        if (option.mandatory) assert.notEqual(given[option.attributeName()], undefined, option.flags)
+      }
+      if (first === 'relay') assert.deepEqual((given['apiInternalUrl'] as string[]).length, 2)
+    })
+  }
+})
+
+test('every YAML file parses', () => {
+  const names = globSync('**/*.yaml', { cwd: deploy })
+  assert.ok(names.length >= 9)
+  for (const name of names) assert.ok(documentsOf(name).length > 0, name)
+})
+
+test('every environment variable of ours is read by a server or a script', () => {
+  const known = `${sources}\n${textOf('health.mjs')}`
+  const named = new Set(all.flatMap(({ text }) => text.match(/\bSTATIC_[A-Z_]+/g) ?? []))
+  assert.ok(named.has('STATIC_DATABASE'))
+  for (const name of named) assert.ok(OF_CLUSTERS.includes(name) || known.includes(name), name)
+})
+
+test('every metric in alerts and in the operator’s pages exists', () => {
+  const pages = ['06-self-hosting.md', '07-several-nodes.md'].map((name) =>
+    readFileSync(join(root, 'docs', name), 'utf8'),
+  )
+  const texts = [textOf('prometheus/alerts.yaml'), textOf('prometheus/alerts.test.yaml'), ...pages]
+  const named = new Set(texts.flatMap((text) => text.match(/\bstatic_(api|relay)_[a-z0-9_]+[a-z0-9]\b/g) ?? []))
+  assert.ok(named.size > 15)
+  for (const name of named) {
+    const bare = name.replace(/_(bucket|count|sum)$/, '')
+    const isRole = ['static_api', 'static_relay'].includes(bare)
+    assert.ok(isRole || sources.includes(`'${bare}'`), name)
+  }
+})
+
+test('every file of ours that another one names exists', () => {
+  const named = all.flatMap(({ text }) => text.match(/\b(?:deploy|docs)\/[\w./-]+\.\w+/g) ?? [])
+  assert.ok(named.includes('deploy/health.mjs'))
+  for (const path of named) assert.ok(existsSync(join(root, path)), path)
+  for (const [, path = ''] of textOf('compose/compose.yaml').matchAll(/(?:\[|- |, )(\.{1,2}\/[\w./-]+):\//g)) {
+    if (!path.startsWith('./secrets')) assert.ok(existsSync(join(deploy, 'compose', path)), path)
+  }
+})
+
+test('the image runs as the user that owns the keys, without root', () => {
+  const image = textOf('Dockerfile')
+  assert.match(image, /^USER 10001:10001$/m)
+  assert.match(image, /^HEALTHCHECK .*deploy\/health\.mjs/m)
+  const users = ['kubernetes/api.yaml', 'kubernetes/relay.yaml'].flatMap((name) =>
+    valuesOf('runAsUser', documentsOf(name)),
+  )
+  assert.deepEqual(users, [10_001, 10_001])
+  assert.match(textOf('compose/prepare.sh'), /chown -R 10001:10001/)
+})
+
+test('every script is a valid script of sh', () => {
+  const names = globSync('**/*.sh', { cwd: deploy })
+  assert.ok(names.length >= 6)
+  for (const name of names) assert.equal(spawnSync('sh', ['-n', join(deploy, name)]).status, 0, name)
+})
+
+const promtool = ['/usr/bin/promtool', '/usr/local/bin/promtool'].find((path) => existsSync(path))
+test('Prometheus accepts the alerts, and they fire when they should', { skip: promtool === undefined }, () => {
+  for (const words of [
+    ['check', 'rules', 'alerts.yaml'],
+    ['test', 'rules', 'alerts.test.yaml'],
+  ]) {
+    const { status, stderr } = spawnSync(promtool ?? '', words, { cwd: join(deploy, 'prometheus'), encoding: 'utf8' })
+    assert.equal(status, 0, stderr)
+  }
+})
+
+test('the health check passes and fails with the server, and asks no other machine', async (t) => {
+  const { certificate } = await certificates()
+  let status = 200
+  const server = createServer({ ...certificate }, (_request, response) => response.writeHead(status).end())
+  t.after(() => server.close())
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const check = async (host: string): Promise<unknown> => {
+    const STATIC_HEALTH_URL = `https://${host}:${(server.address() as AddressInfo).port}/health`
+    const env = { ...process.env, STATIC_HEALTH_URL }
+    const child = spawn(process.execPath, [join(deploy, 'health.mjs')], { env, stdio: 'ignore' })
+    return (await once(child, 'exit'))[0]
+  }
+  assert.equal(await check('127.0.0.1'), 0)
+  status = 503
+  assert.equal(await check('127.0.0.1'), 1)
+  assert.equal(await check('db.example.com'), 2)
+})

@@ -1,0 +1,92 @@
+/** The URL of a PostgreSQL database: one or several hosts, of which the writable one is used, and TLS. */
+import { readFileSync } from 'node:fs'
+import type { ConnectionOptions } from 'node:tls'
+import { StaticError } from '@static/protocol'
+
+/** A host and its port. */
+export interface PostgresHost {
+  readonly host: string
+  readonly port: number
+}
+
+/** Where to connect to, and how. */
+export interface PostgresAddress {
+  /** In the order of the URL. */
+  readonly hosts: readonly PostgresHost[]
+  readonly user: string
+  readonly password: string
+  readonly database: string
+  readonly ssl: ConnectionOptions | false
+  /** The parameters that the caller knows, if they are in the URL. */
+  readonly parameters: ReadonlyMap<string, string>
+}
+
+const FORM = /^postgres(?:ql)?:\/\/(?:([^@/?]*)@)?([^/?@]+)\/([^?]+)(\?.*)?$/
+const DEFAULT_PORT = 5432
+const MAX_HOSTS = 16
+
+/**
+ * Parses `postgres://user:password@host:port,host:port/database`. `sslmode=verify-full` (with `sslrootcert=FILE` for a
+ * private CA) enables TLS 1.3, always with verification: there is no mode that encrypts without it. `known` are the
+ * parameters that the caller reads itself. Throws `invalid_request`, without the password.
+ */
+export function parsePostgresUrl(url: string, known: readonly string[] = []): PostgresAddress {
+  const [, credentials = '', hosts, database, query = ''] = FORM.exec(url) ?? []
+  if (hosts === undefined || database === undefined) {
+    throw invalid('The database URL must have the form postgres://user:password@host:port/database.')
+  }
+  const list = hosts.split(',')
+  if (list.length > MAX_HOSTS)
+    throw invalid(`The database URL has ${list.length} hosts: at most ${MAX_HOSTS} are used.`)
+  const parameters = new URLSearchParams(query)
+  const colon = credentials.indexOf(':')
+  const [user, password] = colon < 0 ? [credentials, ''] : [credentials.slice(0, colon), credentials.slice(colon + 1)]
+  return {
+    hosts: list.map(parseHost),
+    user: decoded(user),
+    password: decoded(password),
+    database: decoded(database),
+    ssl: parseTls(parameters, known),
+    parameters: new Map([...parameters].filter(([name]) => known.includes(name))),
+  }
+}
+
+function parseHost(text: string): PostgresHost {
+  // A URL hides the default port of its scheme, so a port is read apart.
+  const [, host = text, port] = /^(.*?):(\d{1,5})$/.exec(text) ?? []
+  const address = URL.parse(`http://${host}`)
+  if (!address || Number(port ?? 0) > 65_535) throw invalid(`${text} in the database URL is not a host with a port.`)
+  return {
+    host: address.hostname.replace(/^\[|\]$/g, ''),
+    port: port === undefined ? DEFAULT_PORT : Number(port),
+  }
+}
+
+function parseTls(parameters: URLSearchParams, known: readonly string[]): ConnectionOptions | false {
+  const mode = parameters.get('sslmode') ?? 'disable'
+  const authority = parameters.get('sslrootcert')
+  if (mode !== 'disable' && mode !== 'verify-full') {
+    throw invalid(`sslmode=${mode} is not supported. Use verify-full or disable.`)
+  }
+  // The driver supports more parameters, some of which would disable verification.
+  const all = ['sslmode', 'sslrootcert', ...known]
+  const other = [...parameters.keys()].find((name) => !all.includes(name))
+  if (other !== undefined) {
+    throw invalid(`The parameter ${other} in the database URL is not supported. Use only ${all.join(', ')}.`)
+  }
+  if (mode === 'disable') return false
+  const tls = authority === null ? {} : { ca: readFileSync(authority, 'utf8') }
+  return { minVersion: 'TLSv1.3', rejectUnauthorized: true, ...tls }
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch (error) {
+    throw invalid('User, password or database in the database URL is not percent-encoded.', error)
+  }
+}
+
+function invalid(message: string, cause?: unknown): StaticError {
+  return StaticError.of('invalid_request', message, { cause })
+}
