@@ -59,8 +59,10 @@ export function temporaryFile(t: TestContext): string {
   return join(directory, 'relay.sqlite')
 }
 
-/** What a crash would leave of a store in a file whose calls have all been answered. Returns the path of the copy. */
-export function crashed(path: string, name: string): string {
+/** What a crash would leave now of a store in a file. Returns the path of the copy. */
+export async function crashed(store: Store, path: string, name: string): Promise<string> {
+  // Compaction follows the answer of its sweep: the next answer comes after it, and then nothing is written.
+  await store.run('invite', { id: 'none' })
   const copy = join(dirname(path), name)
   for (const suffix of ['', '-wal']) cpSync(`${path}${suffix}`, `${copy}${suffix}`)
   return copy

@@ -421,11 +421,11 @@ test('both engines return the same results and events', { timeout: 300_000 }, as
             sqlite = await openFile()
           } else if (reopen === 1) {
             const old = { store: sqlite, path }
-            path = crashed(path, `crash ${++crashes}`)
+            path = await crashed(sqlite, path, `crash ${++crashes}`)
             sqlite = await openFile()
             await old.store.close()
             // The rows that follow from the log are the same, whether they were written or followed again.
-            const again = crashed(path, 'again')
+            const again = await crashed(sqlite, path, 'again')
             reopened(again, RETENTION)
             assert.deepEqual(rowsIn(again), rowsIn(old.path))
           }
