@@ -1,9 +1,10 @@
 /** One channel and the agents around it, for stories about the store; every engine is told the same ones. */
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { cpSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
 import { type TestContext, describe } from 'node:test'
 import { type LeaveNoticeFields, chainNext, chainStart, commitBody, leaveBody } from '@static/protocol'
 import type {
@@ -23,6 +24,8 @@ import type {
   WelcomeFields,
 } from '../../src/ports.ts'
 import { openMemoryStore } from '@static/testkit/store/relay-memory'
+import { SqliteEngine } from '../../src/store/sqlite/engine.ts'
+import { openDatabase } from '../../src/store/sqlite/schema.ts'
 import { openSqliteStore } from '../../src/store/sqlite/store.ts'
 
 export const HOUR = 3600_000
@@ -54,6 +57,40 @@ export function temporaryFile(t: TestContext): string {
   const directory = mkdtempSync(join(tmpdir(), 'static-store-'))
   t.after(() => rmSync(directory, { recursive: true, force: true }))
   return join(directory, 'relay.sqlite')
+}
+
+/** What a crash would leave now of a store in a file. Returns the path of the copy. */
+export async function crashed(store: Store, path: string, name: string): Promise<string> {
+  // Compaction follows the answer of its sweep: the next answer comes after it, and then nothing is written.
+  await store.run('invite', { id: 'none' })
+  const copy = join(dirname(path), name)
+  for (const suffix of ['', '-wal']) cpSync(`${path}${suffix}`, `${copy}${suffix}`)
+  return copy
+}
+
+/** Opens a file and closes it again, as a store does. */
+export function reopened(path: string, retention: Retention = RETENTION): void {
+  const db = openDatabase(path)
+  new SqliteEngine(db, retention).close()
+  db.close()
+}
+
+/** The rows of channels and senders, in a file that no store has open. */
+export function rowsIn(path: string): readonly string[] {
+  const db = new DatabaseSync(path)
+  try {
+    const rows = (sql: string): string[] => db.prepare(sql).all().map(lineOf)
+    return [...rows('SELECT * FROM channels ORDER BY number'), ...rows('SELECT * FROM senders ORDER BY channel, agent')]
+  } finally {
+    db.close()
+  }
+}
+
+function lineOf(row: object): string {
+  const fields = Object.entries(row).map(([name, value]) => {
+    return `${name} ${value instanceof Uint8Array ? Buffer.from(value).toString('hex') : String(value)}`
+  })
+  return fields.join(', ')
 }
 
 export type Open = (t: TestContext, retention?: Partial<Retention>) => Promise<ChannelFixture>

@@ -18,7 +18,7 @@ import {
   welcomeFor,
 } from './channel-fixture.ts'
 
-const TABLES = ['entries', 'welcomes', 'group_infos', 'turns', 'slots', 'ids', 'senders', 'members', 'dropped']
+const TABLES = ['entries', 'welcomes', 'group_infos', 'turns', 'slots', 'senders', 'members', 'dropped']
 
 interface Opened {
   readonly world: ChannelFixture
@@ -30,7 +30,7 @@ interface Opened {
 function opened(t: TestContext): Opened {
   const db = openDatabase(temporaryFile(t))
   t.after(() => db.close())
-  const rows = new SqliteRows(db, sha256)
+  const rows = new SqliteRows(db, sha256, RETENTION.entryMs)
   const ledger = new Ledger(rows, sha256, RETENTION)
   const store: Store = {
     deployment: { relayId: new Uint8Array(), tokenKey: new Uint8Array() },

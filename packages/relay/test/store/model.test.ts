@@ -1,7 +1,7 @@
 /**
  * Random stories, told to both engines at once: they must answer and tell the same, and what they keep must hold
  * together. Several operations go out together, so that the second engine takes them as one batch; now and then its
- * file is closed and opened again.
+ * file is closed and opened again, or the process crashes and the next one goes on with what is on disk.
  */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
@@ -16,11 +16,14 @@ import {
   agentId,
   assertChain,
   bytesOf,
+  crashed,
   guest,
   hex16,
   id16,
   member,
   notice,
+  reopened,
+  rowsIn,
   sha256,
   temporaryFile,
   text,
@@ -379,7 +382,8 @@ test('both engines return the same results and events', { timeout: 300_000 }, as
   const met = new Map<string, number>()
   await fc.assert(
     fc.asyncProperty(story, async (chapters) => {
-      const path = temporaryFile(t)
+      let path = temporaryFile(t)
+      let crashes = 0
       const told: [StoreEvent[], StoreEvent[]] = [[], []]
       const openFile = (): Promise<Store> =>
         openSqliteStore({ path, retention: RETENTION }, (event) => told[1].push(event))
@@ -415,6 +419,15 @@ test('both engines return the same results and events', { timeout: 300_000 }, as
           if (reopen === 0) {
             await sqlite.close()
             sqlite = await openFile()
+          } else if (reopen === 1) {
+            const old = { store: sqlite, path }
+            path = await crashed(sqlite, path, `crash ${++crashes}`)
+            sqlite = await openFile()
+            await old.store.close()
+            // The rows that follow from the log are the same, whether they were written or followed again.
+            const again = await crashed(sqlite, path, 'again')
+            reopened(again, RETENTION)
+            assert.deepEqual(rowsIn(again), rowsIn(old.path))
           }
         }
         await checkLogs(memory)

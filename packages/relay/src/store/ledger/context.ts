@@ -55,7 +55,7 @@ export function noteAction(context: Context, actor: Actor, channel: Channel): vo
 }
 
 /** The sender record of an agent; created if there is none. */
-export function senderOf(channel: Channel, agent: string): Sender {
+export function senderOf(channel: Pick<Channel, 'senders' | 'last'>, agent: string): Sender {
   let sender = channel.senders.get(agent)
   if (!sender) {
     sender = {

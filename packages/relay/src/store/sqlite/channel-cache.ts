@@ -1,7 +1,11 @@
-/** Channel records in memory: loaded on demand, written once per transaction, just before it commits. */
-import { fromHex } from '@static/protocol'
-import type { AgentId, ChannelId } from '../../ports.ts'
-import type { Glance } from '../ledger/rows.ts'
+/**
+ * Channel records in memory: loaded on demand. What does not follow from entries is written once per transaction, just
+ * before it commits; the rest later (`late-rows.ts`).
+ */
+import { fromHex, type Hash } from '@static/protocol'
+import type { AgentId, ChannelId, Entry, Time } from '../../ports.ts'
+import { senderOf } from '../ledger/context.ts'
+import { ENTRY_OVERHEAD, type Glance } from '../ledger/rows.ts'
 import {
   type Channel,
   type ChannelFields,
@@ -12,8 +16,9 @@ import {
   placeMember,
   type Sender,
 } from '../ledger/state.ts'
-import { type Value, checksum, damaged, intact, sealed } from './checksum.ts'
+import { type Value, checksum, damaged, intact, isCorrupt, sealed } from './checksum.ts'
 import { entryKey } from './keys.ts'
+import { follow, isSameSender, isSameState, type Recoverable, recoverable, stateOf } from './late-rows.ts'
 import {
   type ChannelRow,
   FIXED_COLUMNS,
@@ -23,6 +28,7 @@ import {
   isEqual,
   memberRow,
   readChannel,
+  readEntry,
   readMember,
   readPosition,
   readSender,
@@ -35,7 +41,7 @@ const CACHED_BYTES = 64 * 1_048_576
 const CHANNEL_BYTES = 4096
 const MEMBER_BYTES = 800
 const FORMER_BYTES = 1200
-const SENDER_BYTES = 600
+const SENDER_BYTES = 900
 const POSITION_BYTES = 300
 
 function weigh({ members, former, senders, recent }: Channel): number {
@@ -43,19 +49,31 @@ function weigh({ members, former, senders, recent }: Channel): number {
   return CHANNEL_BYTES + people + recent.length * POSITION_BYTES
 }
 
+/** The hash of the chain, and how long entries are kept. */
+interface LogRules {
+  readonly hash: Hash
+  readonly entryMs: Time
+}
+
 /** The channels of a database that are in memory. */
 export class ChannelCache {
   readonly #statements: Statements
+  readonly #rules: LogRules
   readonly #limit: number
   /** In the order of their last use. */
   readonly #channels = new Map<ChannelId, Channel>()
   readonly #weights = new Map<ChannelId, number>()
   #weight = 0
   readonly #changed = new Set<Channel>()
+  readonly #recoverable = new Map<ChannelId, Recoverable>()
+  /** The channels whose rows are behind their log, and those of them whose rows this transaction has written. */
+  readonly #late = new Set<ChannelId>()
+  readonly #stored = new Set<ChannelId>()
 
   /** `limit` is the approximate memory limit in bytes. */
-  constructor(statements: Statements, limit: number = CACHED_BYTES) {
+  constructor(statements: Statements, rules: LogRules, limit: number = CACHED_BYTES) {
     this.#statements = statements
+    this.#rules = rules
     this.#limit = limit
   }
 
@@ -74,7 +92,7 @@ export class ChannelCache {
 
   /** One agent in a channel, without loading the rest of it. */
   glance(id: ChannelId, agent: AgentId): Glance | undefined {
-    const cached = this.#channels.get(id)
+    const cached = this.#late.has(id) ? this.get(id) : this.#channels.get(id)
     if (cached) {
       const known = findMember(cached, agent)
       return known && { channel: cached, member: known, sender: cached.senders.get(agent) }
@@ -90,7 +108,19 @@ export class ChannelCache {
   /** Adds a channel that has just been stored. */
   add(channel: Channel): void {
     this.#channels.set(channel.id, channel)
+    this.#recoverable.set(channel.id, recoverable(channel))
     this.#reweigh(channel)
+  }
+
+  /** Must be called with the channels whose rows may be behind their log, before anything else. */
+  behind(ids: readonly ChannelId[]): void {
+    for (const id of ids) this.#late.add(id)
+  }
+
+  /** Must be called for each new entry, which changes the records of its channel and its sender right after that. */
+  logged(channel: Channel, entry: Entry, size: number): void {
+    const rows = this.#rowsOf(channel)
+    follow(rows, senderOf(rows, entry.sender), entry, size, this.#rules.entryMs)
   }
 
   /** Must be called after a change to a channel's records that `changes` names. */
@@ -102,12 +132,34 @@ export class ChannelCache {
   drop(channel: Channel): void {
     this.#evict(channel.id)
     this.#changed.delete(channel)
+    this.#noteStored(channel.id)
   }
 
-  /** Writes the changed records. */
+  /** Writes the changed records, except what follows from entries. */
   flush(): void {
     for (const channel of this.#changed) this.#write(channel)
     this.#changed.clear()
+  }
+
+  /** Writes all changed records. Returns false if some are damaged, so that it is not known what follows. */
+  store(): boolean {
+    this.flush()
+    for (const id of this.#late) {
+      try {
+        const channel = this.#channels.get(id) ?? this.#load(id)
+        if (channel) this.#writeLate(channel)
+        this.#noteStored(id)
+      } catch (error) {
+        // The others go on. It fails whenever it is used.
+        if (!isCorrupt(error)) throw error
+      }
+    }
+    return this.#late.size === 0
+  }
+
+  /** Must be called once the transaction has been committed. */
+  committed(): void {
+    this.#stored.clear()
   }
 
   /** Called when no record is in use: evicts the least recently used ones if the limit is exceeded. */
@@ -116,16 +168,34 @@ export class ChannelCache {
     this.flush()
     for (const id of this.#channels.keys()) {
       if (this.#weight <= this.#limit || this.#channels.size === 1) return
+      const channel = this.#channels.get(id)
+      if (channel && this.#late.has(id)) {
+        this.#writeLate(channel)
+        this.#noteStored(id)
+      }
       this.#evict(id)
     }
   }
 
-  /** Forgets everything, including unwritten changes. */
+  /** Forgets everything, because the transaction was rolled back. What follows from earlier entries is read again. */
   clear(): void {
     this.#channels.clear()
     this.#weights.clear()
     this.#weight = 0
     this.#changed.clear()
+    this.#recoverable.clear()
+    for (const id of this.#stored) this.#late.add(id)
+    this.#stored.clear()
+  }
+
+  #rowsOf({ id }: Channel): Recoverable {
+    const rows = this.#recoverable.get(id)
+    if (!rows) throw new Error(`channel ${id} is used after it was evicted`)
+    return rows
+  }
+
+  #noteStored(id: ChannelId): void {
+    if (this.#late.delete(id)) this.#stored.add(id)
   }
 
   #fields(id: ChannelId): ChannelFields | undefined {
@@ -148,13 +218,34 @@ export class ChannelCache {
     }
     for (const row of members.all(number)) placeMember(channel, toMember(row))
     for (const sender of senders.all(number).map(toSender)) channel.senders.set(sender.agent, sender)
+    const behind = this.#follow(channel)
     channel.acked = lowestCursor(channel)
     this.add(channel)
+    if (behind.size === 0) return channel
+    const { late } = this.#rowsOf(channel)
+    late.channel = true
+    for (const agent of behind) late.senders.add(agent)
+    this.#late.add(id)
     return channel
+  }
+
+  /** Follows the entries that came after the rows of a channel were written. Returns their senders. */
+  #follow(channel: Channel): ReadonlySet<AgentId> {
+    const { number, last } = channel
+    const { hash, entryMs } = this.#rules
+    const senders = new Set<AgentId>()
+    const rows = this.#statements.entries.iterate(entryKey(number, last.index), entryKey(number + 1, 0) - 1n)
+    for (const row of rows) {
+      const { entry, size } = readEntry(hash, channel.last, row)
+      follow(channel, senderOf(channel, entry.sender), entry, size + ENTRY_OVERHEAD, entryMs)
+      senders.add(entry.sender)
+    }
+    return senders
   }
 
   #evict(id: ChannelId): void {
     this.#channels.delete(id)
+    this.#recoverable.delete(id)
     this.#weight -= this.#weights.get(id) ?? 0
     this.#weights.delete(id)
   }
@@ -166,26 +257,64 @@ export class ChannelCache {
   }
 
   #write(channel: Channel): void {
-    const { number, id, changes, senders } = channel
+    const { number, id, changes } = channel
     const statements = this.#statements
-    if (changes.channel) {
-      const row = channelRow(channel)
-      statements.saveChannel.run(...row.slice(FIXED_COLUMNS), checksum(row), number)
-    }
     for (const agent of changes.members) {
       const member = findMember(channel, agent)
       if (member) statements.saveMember.run(number, ...sealed(memberRow(id, member)))
       else statements.dropMember.run(number, fromHex(agent))
     }
-    for (const agent of changes.senders) {
-      const sender = senders.get(agent)
-      if (sender) statements.saveSender.run(number, ...sealed(senderRow(sender)))
-      else statements.dropSender.run(number, fromHex(agent))
-    }
+    for (const agent of changes.senders) this.#writeSender(channel, agent)
+    if (changes.channel) this.#writeChannel(channel)
     changes.channel = false
     changes.members.clear()
     changes.senders.clear()
     this.#reweigh(channel)
+  }
+
+  #writeSender(channel: Channel, agent: AgentId): void {
+    const { senders, late } = this.#rowsOf(channel)
+    const sender = channel.senders.get(agent)
+    const known = senders.get(agent)
+    if (sender && known && isSameSender(sender, known)) {
+      late.senders.add(agent)
+      this.#late.add(channel.id)
+    } else if (sender) {
+      this.#saveSender(channel, sender)
+    } else {
+      this.#statements.dropSender.run(channel.number, fromHex(agent))
+      senders.delete(agent)
+      late.senders.delete(agent)
+    }
+  }
+
+  #writeChannel(channel: Channel): void {
+    const rows = this.#rowsOf(channel)
+    rows.late.channel = true
+    if (isSameState(channel, rows)) this.#late.add(channel.id)
+    else this.#writeLate(channel)
+  }
+
+  /** Writes the rows of a channel that are behind. Its senders never stay behind the channel's own row. */
+  #writeLate(channel: Channel): void {
+    const rows = this.#rowsOf(channel)
+    const { late } = rows
+    for (const agent of late.senders) {
+      const sender = channel.senders.get(agent)
+      if (sender) this.#saveSender(channel, sender)
+    }
+    if (!late.channel) return
+    const row = channelRow(channel)
+    this.#statements.saveChannel.run(...row.slice(FIXED_COLUMNS), checksum(row), channel.number)
+    Object.assign(rows, stateOf(channel))
+    late.channel = false
+  }
+
+  #saveSender(channel: Channel, sender: Sender): void {
+    const { senders, late } = this.#rowsOf(channel)
+    this.#statements.saveSender.run(channel.number, ...sealed(senderRow(sender)))
+    senders.set(sender.agent, { ...sender })
+    late.senders.delete(sender.agent)
   }
 }
 

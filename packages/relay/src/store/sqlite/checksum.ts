@@ -61,6 +61,11 @@ export function intact(row: unknown, what: string): unknown {
   return values
 }
 
+/** Whether an error is one of `damaged`. */
+export function isCorrupt(error: unknown): boolean {
+  return error instanceof StaticError && error.code === 'store_corrupt'
+}
+
 /** The error for stored data that was changed. */
 export function damaged(what: string): StaticError {
   return StaticError.of('store_corrupt', `The store is damaged (${what}). Restore it from a backup.`)

@@ -4,7 +4,7 @@
  */
 import type { StatementSync } from 'node:sqlite'
 import type { Account } from '../../ports.ts'
-import { channelPrefix, entryKey } from './keys.ts'
+import { entryKey } from './keys.ts'
 import type { Statements } from './statements.ts'
 
 /** How much one sweep deletes, of what counts and of the rest: rows, and their bytes. */
@@ -75,11 +75,9 @@ function counted(statements: Statements, channel: number): readonly Purge[] {
   ]
 }
 
-function uncounted({ purgeIds, purgeSenders }: Statements, channel: number): readonly Purge[] {
-  return [
-    (limit) => purgeIds.all(channelPrefix(channel), channelPrefix(channel + 1), limit),
-    purgeOf(purgeSenders, channel),
-  ]
+/** Its ids expire: the number of a channel is never used again. */
+function uncounted({ purgeSenders }: Statements, channel: number): readonly Purge[] {
+  return [purgeOf(purgeSenders, channel)]
 }
 
 function purgeOf(statement: StatementSync, channel: number): Purge {

@@ -1,9 +1,10 @@
 /** Runs calls in transactions: many share one, and a failing call does not affect the others. */
 import { hash } from 'node:crypto'
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
-import { type Hash, StaticError } from '@static/protocol'
+import type { Hash } from '@static/protocol'
 import type { Retention, StoreOperation, Time } from '../../ports.ts'
 import { Ledger, type Decision } from '../ledger/ledger.ts'
+import { isCorrupt } from './checksum.ts'
 import type { Answer, Call } from './worker-messages.ts'
 import { SqliteRows } from './rows.ts'
 
@@ -23,8 +24,7 @@ const sha256: Hash = (bytes) => hash('sha256', bytes, 'buffer')
 
 /** Whether stored data is damaged. */
 function isDamage(error: unknown): boolean {
-  if (error instanceof StaticError) return error.code === 'store_corrupt'
-  return ((error as { errcode?: number }).errcode ?? 0) % 256 === SQLITE_CORRUPT
+  return isCorrupt(error) || ((error as { errcode?: number }).errcode ?? 0) % 256 === SQLITE_CORRUPT
 }
 
 /** Points in the engine's work at which a crash is tested. */
@@ -52,7 +52,7 @@ export class SqliteEngine {
 
   constructor(db: DatabaseSync, retention: Retention, onStep?: (step: EngineStep) => void) {
     this.#db = db
-    this.#rows = new SqliteRows(db, sha256)
+    this.#rows = new SqliteRows(db, sha256, retention.entryMs)
     this.#ledger = new Ledger(this.#rows, sha256, retention)
     this.#onStep = onStep
     this.#begin = db.prepare('BEGIN IMMEDIATE')
@@ -87,6 +87,17 @@ export class SqliteEngine {
     }
   }
 
+  /** Writes all that was left for later. Without it, the next start follows the entries again. */
+  close(): void {
+    try {
+      this.#begin.run()
+      this.#rows.store()
+      this.#commit.run()
+    } catch {
+      if (this.#db.isTransaction) this.#db.exec('ROLLBACK')
+    }
+  }
+
   /** Returns free space to the file system, if it is time and there is some. */
   compact(now: Time): void {
     const changes = this.#changes()
@@ -110,6 +121,7 @@ export class SqliteEngine {
       this.#begin.run()
       const answers = calls.map(({ name, request }) => this.#call(name, request))
       this.#rows.flush()
+      this.#rows.settle()
       this.#onStep?.('after_insert_before_commit')
       const started = performance.now()
       this.#commit.run()
@@ -117,7 +129,7 @@ export class SqliteEngine {
       this.#onStep?.('after_commit_before_answer')
       this.#transactions += 1
       this.#healthy ||= this.#changes() > before
-      this.#rows.settle()
+      this.#rows.committed()
       return answers
     } catch (error) {
       if (this.#db.isTransaction) this.#db.exec('ROLLBACK')

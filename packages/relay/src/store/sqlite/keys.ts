@@ -1,4 +1,4 @@
-/** Keys that sort by channel, so that the rows of one channel are adjacent. */
+/** Keys of entries and ids. */
 import type { IdKey } from '../ledger/rows.ts'
 import { KINDS } from './records.ts'
 
@@ -10,24 +10,18 @@ export function entryKey(channel: number, index: number): bigint {
 }
 
 /**
- * Eight bytes of the agent id are enough: an attacker who finds a key that agrees in them, and also uses the same
- * message id, only keeps a message of its own from being accepted.
+ * The id comes first: agents start it with the time, so new ones sort last in all channels. Eight bytes of the agent id
+ * are enough: an attacker who finds a key that agrees in them, and also uses the same message id, only keeps a message
+ * of its own from being accepted.
  */
 export function idKey(channel: number, { kind, agent, id }: IdKey): Uint8Array {
   const key = Buffer.allocUnsafe(15 + id.length)
-  key.writeUIntBE(channel, 0, 6)
-  key[6] = KINDS.indexOf(kind)
-  key.write(agent, 7, 8, 'hex')
-  key.set(id, 15)
+  key.set(id, 0)
+  key.writeUIntBE(channel, id.length, 6)
+  key[id.length + 6] = KINDS.indexOf(kind)
+  key.write(agent, id.length + 7, 8, 'hex')
   return key
 }
 
-/** The prefix of a channel's ids. */
-export function channelPrefix(channel: number): Uint8Array {
-  const prefix = Buffer.alloc(6)
-  prefix.writeUIntBE(channel, 0, 6)
-  return prefix
-}
-
 /** Sorts after every id. */
-export const LAST_ID: Uint8Array = channelPrefix(2 ** 48 - 1)
+export const LAST_ID: Uint8Array = new Uint8Array(64).fill(0xff)

@@ -253,8 +253,17 @@ export function readPosition(row: unknown, index: number): Position {
   return { index, hash, slot: KINDS[kind] === 'commit' ? slot + 1 : slot }
 }
 
-/** The entry after a position, from its row, and the position after it. Throws if the hash chain does not match. */
-export function readEntry(hash: Hash, previous: Position, row: unknown): { entry: Entry; position: Position } {
+/** The entry after a position, from its row. */
+export interface ReadEntry {
+  readonly entry: Entry
+  /** After the entry. */
+  readonly position: Position
+  /** The length of its body. */
+  readonly size: number
+}
+
+/** Reads the entry after a position. Throws if the hash chain does not match. */
+export function readEntry(hash: Hash, previous: Position, row: unknown): ReadEntry {
   const header = [...(row as readonly (number | Bytes)[])]
   const body = header.pop() as Bytes
   const expected = previous.index + 1
@@ -270,7 +279,7 @@ export function readEntry(hash: Hash, previous: Position, row: unknown): { entry
     if (name === 'leave') return { ...common, kind: name, notice: readLeaveBody(body) }
     return { ...common, kind: name, messageId, counter, control: control === 1, ciphertext: body }
   }
-  return { entry: content(), position }
+  return { entry: content(), position, size: body.length }
 }
 
 /** Whether two hashes are equal. */

@@ -36,6 +36,8 @@ import { type AccountRecord, type Channel, type Slot, type Turn, newChannel } fr
 
 /** Maximum number of ids that one sweep visits. */
 const SWEEP_ROWS = 2048
+/** Maximum number of entries whose effects are not stored: a crash follows them again. */
+const MAX_LATE = 4096
 /** How long ids may outlive their expiry, so that a round through all of them finds many. */
 const ROUND_PAUSE_MS = 3600_000
 const NOTHING: Uint8Array = new Uint8Array()
@@ -61,10 +63,22 @@ export class SqliteRows implements Rows {
   /** The current round through the ids: its position, the oldest id it left, and when the next round starts. */
   #round = { after: NOTHING, oldest: Infinity, start: 0 }
 
-  constructor(db: DatabaseSync, hash: Hash, cachedBytes?: number) {
+  /** Entries are numbered in the order of their arrival; the number of the last one. */
+  #sequence: number
+  /** The one up to which all rows are stored; undefined: not known. */
+  #stored: number | undefined
+
+  /** `entryMs` is how long entries are kept. */
+  constructor(db: DatabaseSync, hash: Hash, entryMs: number, cachedBytes?: number) {
     this.#statements = prepareStatements(db)
     this.#hash = hash
-    this.#cache = new ChannelCache(this.#statements, cachedBytes)
+    this.#cache = new ChannelCache(this.#statements, { hash, entryMs }, cachedBytes)
+    const [stored] = intact(this.#statements.stored.get(), 'stored') as [number]
+    const [last] = this.#statements.lastSequence.get() as unknown as [number | null]
+    this.#stored = stored
+    this.#sequence = Math.max(stored, last ?? 0)
+    const late = this.#statements.lateChannels.all(stored) as unknown as [Uint8Array][]
+    this.#cache.behind(late.map(([id]) => toHex(id)))
     this.#accounts = new AccountCache(this.#statements)
   }
 
@@ -73,9 +87,18 @@ export class SqliteRows implements Rows {
     return this.#cache.size
   }
 
-  /** Writes changed records. Must be called before the transaction commits. */
+  /** Writes changed records, except what follows from entries. Must be called before the transaction commits. */
   flush(): void {
-    this.#cache.flush()
+    if (this.#sequence - (this.#stored ?? 0) > MAX_LATE) this.store()
+    else this.#cache.flush()
+  }
+
+  /** Writes all changed records. */
+  store(): void {
+    const isStored = this.#cache.store()
+    if (!isStored || this.#sequence === this.#stored) return
+    this.#statements.putStored.run(...sealed([this.#sequence]))
+    this.#stored = this.#sequence
   }
 
   settle(): void {
@@ -83,10 +106,16 @@ export class SqliteRows implements Rows {
     this.#accounts.settle()
   }
 
+  /** Must be called once the transaction has been committed. */
+  committed(): void {
+    this.#cache.committed()
+  }
+
   /** Forgets everything in memory, because its transaction was rolled back. */
   forget(): void {
     this.#cache.clear()
     this.#accounts.clear()
+    this.#stored = undefined
     this.#round = { after: NOTHING, oldest: Infinity, start: 0 }
   }
 
@@ -105,8 +134,8 @@ export class SqliteRows implements Rows {
   account(account: Account): AccountRecord {
     const known = this.#accounts.get(account)
     if (known) return known
-    // Pending changes must be written first: the sum is computed from the rows.
-    this.flush()
+    // All changes must be written first: the sum is computed from the rows.
+    this.store()
     return this.#accounts.load(account)
   }
 
@@ -125,7 +154,7 @@ export class SqliteRows implements Rows {
 
   /** Without their checksums: what is shown here decides nothing. */
   owned(account: string, skip: number, limit: number): { readonly total: number; readonly channels: readonly Owned[] } {
-    this.flush()
+    this.store()
     const [total] = this.#statements.countOwned.get(account) as unknown as [number]
     const rows = this.#statements.ownedChannels.all(account, limit, skip) as unknown as OwnedRow[]
     const channels = rows.map(([number, id, name, mode, owner, lastIndex, logBytes]) => {
@@ -141,7 +170,7 @@ export class SqliteRows implements Rows {
   }
 
   channelsOf(agent: AgentId, after: ChannelId | undefined, limit: number): ChannelId[] {
-    this.flush()
+    this.#cache.flush()
     const rows = this.#statements.channelsOf.all(fromHex(agent), fromHex(after ?? ''), limit)
     return (rows as unknown as [Uint8Array][]).map(([id]) => toHex(id))
   }
@@ -177,7 +206,7 @@ export class SqliteRows implements Rows {
   }
 
   dueChannels(now: Time, limit: number): ChannelId[] {
-    this.flush()
+    this.store()
     return (this.#statements.dueChannels.all(now, limit) as unknown as [Uint8Array][]).map(([id]) => toHex(id))
   }
 
@@ -185,7 +214,10 @@ export class SqliteRows implements Rows {
     const sender = channel.senders.get(entry.sender)?.agentBytes ?? fromHex(entry.sender)
     const header = headerRow(entry, sender)
     const [index, ...columns] = header
-    this.#statements.addEntry.run(entryKey(channel.number, index), ...columns, checksum(header), body)
+    this.#sequence += 1
+    const key = entryKey(channel.number, index)
+    this.#statements.addEntry.run(this.#sequence, key, ...columns, checksum(header), body)
+    this.#cache.logged(channel, entry, body.length + ENTRY_OVERHEAD)
   }
 
   *entries({ number, id }: Channel, after: Position, through: number): Iterable<Entry> {

@@ -7,16 +7,17 @@ import { chmodSync, closeSync, existsSync, openSync } from 'node:fs'
 import { DatabaseSync } from 'node:sqlite'
 import { RELAY_ID_BYTES, StaticError } from '@static/protocol'
 import type { Deployment } from '../../ports.ts'
-import { checksum, intact } from './checksum.ts'
+import { checksum, intact, sealed } from './checksum.ts'
 
 /** Version of the tables below. A released version is never changed: add a step from it to the next. */
 const VERSION = 1
 
 /**
- * Entries have one integer as key (`entryKey`), so that an insertion is one step in one tree. Ids are kept long after
- * the entry is deleted; their key starts with the channel and its sender, whose ids are adjacent. Columns that every
- * message changes are separate from large ones. Each row ends with its checksum (`checksum.ts`), so that bit errors are
- * detected before it is served; an entry's body is covered by the hash chain instead.
+ * Every message writes an entry and an id, whatever its channel, so both go to the end of their tree, and many share a
+ * page: entries are numbered in the order of their arrival and found by one integer (`entryKey`); ids, which are kept
+ * long after the entry is deleted, start with the time (`idKey`). `stored` says up to which entry all rows of channels
+ * and senders hold what follows from the entries (`late-rows.ts`). Each row ends with its checksum (`checksum.ts`), so
+ * that bit errors are detected before it is served; an entry's body is covered by the hash chain instead.
  */
 const TABLES = `
   CREATE TABLE deployment (relay_id BLOB NOT NULL, token_key BLOB NOT NULL, checksum INTEGER NOT NULL) STRICT;
@@ -129,8 +130,10 @@ const TABLES = `
     PRIMARY KEY (channel, agent, entry)
   ) STRICT, WITHOUT ROWID;
   CREATE INDEX turns_of ON turns (channel, slot);
+  CREATE TABLE stored (sequence INTEGER NOT NULL, checksum INTEGER NOT NULL) STRICT;
   CREATE TABLE entries (
-    key INTEGER PRIMARY KEY,
+    sequence INTEGER PRIMARY KEY,
+    key INTEGER NOT NULL UNIQUE,
     kind INTEGER NOT NULL,
     slot INTEGER NOT NULL,
     at INTEGER NOT NULL,
@@ -237,6 +240,7 @@ function makeTables(db: DatabaseSync, path: string): void {
     db.exec(TABLES)
     const secrets = [randomBytes(RELAY_ID_BYTES), randomBytes(32)]
     db.prepare('INSERT INTO deployment VALUES (?, ?, ?)').run(...secrets, checksum(secrets))
+    db.prepare('INSERT INTO stored VALUES (?, ?)').run(...sealed([0]))
     db.exec(`PRAGMA user_version=${VERSION}`)
   }
   db.exec('COMMIT')

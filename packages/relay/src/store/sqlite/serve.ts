@@ -25,19 +25,21 @@ const BATCH_BYTES = 4_194_304
 /** Opens the database and answers calls until it is closed; `onStep` is called at each step of the engine. */
 export function serveDatabase(port: MessagePort, options: WorkerOptions, onStep?: (step: EngineStep) => void): void {
   const post = (message: FromWorker, transfer: ArrayBuffer[] = []): void => port.postMessage(message, transfer)
-  let db: DatabaseSync
+  let db: DatabaseSync | undefined
+  let engine: SqliteEngine
   try {
     db = openDatabase(options.path)
+    engine = new SqliteEngine(db, options.retention, onStep)
   } catch (error) {
+    db?.close()
     const { code, message } = StaticError.from(error)
     post({ type: 'unable', code, message })
     port.close()
     return
   }
-  const engine = new SqliteEngine(db, options.retention, onStep)
   const census = new Census(db)
-  const queue: Call[] = []
   const copier = new Copier(db, () => serve())
+  const queue: Call[] = []
   let closing = false
 
   const take = (message: ToWorker): void => {
@@ -48,6 +50,7 @@ export function serveDatabase(port: MessagePort, options: WorkerOptions, onStep?
   const copy = async (path: string): Promise<void> => post({ type: 'copied', path, failed: await copier.copy(path) })
   const end = async (): Promise<void> => {
     await copier.idle
+    engine.close()
     db.close()
     port.close()
   }

@@ -86,17 +86,23 @@ const SQL = {
     (SELECT channel, agent, entry FROM turns WHERE channel = ? LIMIT ?) RETURNING length(record)`,
   purgeSlots: `DELETE FROM slots WHERE rowid IN (SELECT rowid FROM slots WHERE channel = ? LIMIT ?)
     RETURNING length(record)`,
-  purgeIds: 'DELETE FROM ids WHERE key IN (SELECT key FROM ids WHERE key >= ? AND key < ? LIMIT ?) RETURNING 0',
   purgeSenders: `DELETE FROM senders WHERE (channel, agent) IN
     (SELECT channel, agent FROM senders WHERE channel = ? LIMIT ?) RETURNING 0`,
 
   // ---- Log ----
-  addEntry: 'INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
+  addEntry: 'INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
   entries: `SELECT ${HEADER}, body FROM entries WHERE key > ? AND key <= ? ORDER BY key`,
   weights: `SELECT key & 0xfffffffff, sender, length(body), at
     FROM entries WHERE key > ? AND key <= ? ORDER BY key`,
   position: `SELECT ${HEADER} FROM entries WHERE key = ?`,
   cut: 'DELETE FROM entries WHERE key > ? AND key <= ?',
+
+  // ---- Rows that are behind the log ----
+  stored: 'SELECT sequence, checksum FROM stored',
+  putStored: 'UPDATE stored SET sequence = ?, checksum = ?',
+  lastSequence: 'SELECT max(sequence) FROM entries',
+  lateChannels: `SELECT id FROM channels
+    WHERE number IN (SELECT DISTINCT key >> 36 FROM entries WHERE sequence > ?)`,
 
   // ---- Ids ----
   findId: 'SELECT key, entry, head, at, checksum FROM ids WHERE key = ?',
