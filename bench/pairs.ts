@@ -14,8 +14,19 @@ import { compare, type Pair, table } from './pairs/report.ts'
 import { compileCounter, type Side, startSide } from './pairs/start.ts'
 
 const WAYS: readonly Way[] = ['grpc', 'quic']
-const TURNS = 10
+/** How fast a process gets is partly luck (what is compiled when), so both sides start twice. */
+const LIVES = 2
+const TURNS = 6
 const WARM_UP = 2
+
+/** Both systems, alive. */
+interface Sides extends AsyncDisposable {
+  readonly this: Side
+  readonly other: Side
+  /** What both offer. */
+  readonly ways: readonly Way[]
+  readonly commits: Record<keyof Pair, string>
+}
 
 const words = process.argv.slice(2)
 const [given] = words.filter((word) => !word.startsWith('--'))
@@ -32,12 +43,7 @@ const directory = mkdtempSync(join(tmpdir(), 'static-pairs-'))
 const counter = compileCounter(directory)
 if (counter === undefined) say('No C compiler (`/usr/bin/cc`): flushes and pages are not counted.')
 const options = { directory, counter, withHops }
-const sides = {
-  this: await startSide('this', resolve(import.meta.dirname, '..'), options),
-  other: await startSide('other', resolve(given), options),
-}
-const ways = WAYS.filter((way) => Object.values(sides).every((side) => side.ways.includes(way)))
-for (const way of WAYS) if (!ways.includes(way)) say(`One of the checkouts does not offer ${way}: skipped.`)
+const checkouts = { this: resolve(import.meta.dirname, '..'), other: resolve(given) }
 
 try {
   const results = withHops ? await measureHops() : await measurePairs()
@@ -45,26 +51,38 @@ try {
   const name = withHops ? 'hops' : 'pairs'
   writeFileSync(join(import.meta.dirname, `results/${name}.json`), `${JSON.stringify(results, null, 2)}\n`)
 } finally {
-  for (const side of Object.values(sides)) await side.stop()
   rmSync(directory, { recursive: true, force: true })
 }
 
 async function measurePairs(): Promise<object> {
-  const found: Record<string, object> = {}
-  for (const burst of bursts()) {
-    const figures = compare(burst, (await takeTurns(burst, TURNS)).slice(WARM_UP))
-    const title = [burst.way, burst.kind].filter((word) => word !== undefined).join(' ')
-    found[title] = figures
-    print(table(title, figures))
+  const found = new Map<string, { burst: Burst; pairs: Pair[] }>()
+  let ran: object = {}
+  for (let life = 0; life < LIVES; life++) {
+    await using sides = await startSides(life)
+    ran = sides.commits
+    for (const burst of bursts(sides.ways)) {
+      say(`Life ${life + 1} of ${LIVES}: ${titleOf(burst)}`)
+      const pairs = (await takeTurns(sides, burst)).slice(WARM_UP)
+      const known = found.get(titleOf(burst))
+      if (known) known.pairs.push(...pairs)
+      else found.set(titleOf(burst), { burst, pairs })
+    }
   }
-  return { turns: TURNS - WARM_UP, load: loadavg()[0], commits: commits(), figures: found }
+  const figures: Record<string, object> = {}
+  for (const [title, { burst, pairs }] of found) {
+    const compared = compare(burst, pairs)
+    figures[title] = compared
+    print(table(title, compared))
+  }
+  return { load: loadavg()[0], commits: ran, figures }
 }
 
 async function measureHops(): Promise<object> {
   const found: Record<string, object> = {}
-  for (const way of ways) {
-    await takeTurns({ kind: 'messages', way, count: 1000 }, 2)
-    const pairs = (await takeTurns({ kind: 'rounds', way, count: 100 }, TURNS)).slice(WARM_UP)
+  await using sides = await startSides(0)
+  for (const way of sides.ways) {
+    await takeTurns(sides, { kind: 'messages', way, count: 1000 })
+    const pairs = (await takeTurns(sides, { kind: 'rounds', way, count: 100 })).slice(WARM_UP)
     const of = async (side: keyof Pair): Promise<ReturnType<typeof hopFigures>> =>
       hopFigures(
         await sides[side].stamps(),
@@ -75,10 +93,29 @@ async function measureHops(): Promise<object> {
     found[way] = figures
     print(hopTable(way, figures))
   }
-  return { turns: TURNS - WARM_UP, load: loadavg()[0], commits: commits(), hops: found }
+  return { load: loadavg()[0], commits: sides.commits, hops: found }
 }
 
-function* bursts(): Generator<Burst> {
+/** Starts both, and in each life another one first. */
+async function startSides(life: number): Promise<Sides> {
+  const started: Partial<Record<keyof Pair, Side>> = {}
+  const order = life % 2 === 0 ? (['this', 'other'] as const) : (['other', 'this'] as const)
+  for (const name of order) started[name] = await startSide(`${name}-${life}`, checkouts[name], options)
+  const { this: own, other } = started
+  if (!own || !other) throw new Error('A side has not started.')
+  const ways = WAYS.filter((way) => own.ways.includes(way) && other.ways.includes(way))
+  for (const way of WAYS) if (!ways.includes(way)) say(`One of the checkouts does not offer ${way}: skipped.`)
+  const stop = async (): Promise<void> => {
+    for (const side of [own, other]) await side.stop()
+  }
+  return { this: own, other, ways, commits: { this: own.commit, other: other.commit }, [Symbol.asyncDispose]: stop }
+}
+
+function titleOf({ way, kind }: Burst): string {
+  return way === undefined ? kind : `${way} ${kind}`
+}
+
+function* bursts(ways: readonly Way[]): Generator<Burst> {
   for (const way of ways) {
     yield { kind: 'rounds', way, count: 100 }
     yield { kind: 'messages', way, count: 1000 }
@@ -88,18 +125,13 @@ function* bursts(): Generator<Burst> {
 }
 
 /** Each side gets the burst, and neither always goes first. */
-async function takeTurns(burst: Burst, turns: number): Promise<readonly Pair[]> {
+async function takeTurns(sides: Sides, burst: Burst): Promise<readonly Pair[]> {
   const pairs: Pair[] = []
-  for (let turn = 0; turn < turns; turn++) {
+  for (let turn = 0; turn < TURNS; turn++) {
     const order = turn % 2 === 0 ? (['this', 'other'] as const) : (['other', 'this'] as const)
     const found: Partial<Record<keyof Pair, Cost>> = {}
     for (const name of order) found[name] = await sides[name].run(burst)
     if (found.this && found.other) pairs.push({ this: found.this, other: found.other })
   }
   return pairs
-}
-
-function commits(): Record<keyof Pair, string> {
-  const of = ({ commit }: Side): string => commit
-  return { this: of(sides.this), other: of(sides.other) }
 }
