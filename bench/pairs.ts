@@ -1,104 +1,137 @@
 /**
- * `npm run bench -- pairs OTHER_CHECKOUT`: this checkout against another one (with its packages installed). Both systems
- * are alive and warm at once and get short bursts in turn, because the same code runs up to twice as slow from one
- * minute to the next. Prints medians of ratios, this one by the other: below 1, this one is cheaper.
+ * `npm run bench -- pairs OTHER_CHECKOUT [--hops] [--json]`: this checkout against another one (with its packages
+ * installed). Both systems are alive and warm at once and get short bursts in turn, because the same code runs up to
+ * twice as slow from one minute to the next. Prints medians of ratios, this one by the other: below 1, this one is
+ * cheaper. `--hops` stamps each hop of round trips instead and prints how long each took; the stamps cost time, so
+ * nothing else is measured then. `--json` prints the figures as JSON.
  */
-import { type ChildProcess, fork } from 'node:child_process'
-import { once } from 'node:events'
-import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { loadavg, tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
-import { median } from './api/processor.ts'
-import type { Burst, Cost } from './pairs/side.ts'
+import { hopFigures, hopTable } from './pairs/hop-table.ts'
+import type { Burst, Cost, Way } from './pairs/messages.ts'
+import { compare, type Pair, table } from './pairs/report.ts'
+import { compileCounter, type Side, startSide } from './pairs/start.ts'
 
-const BURSTS: readonly Burst[] = [
-  { kind: 'rounds', count: 100 },
-  { kind: 'messages', count: 1000 },
-  { kind: 'requests', count: 1000 },
-]
-const TURNS = 15
+const WAYS: readonly Way[] = ['grpc', 'quic']
+/** How fast a process gets is partly luck (what is compiled when), so both sides start twice. */
+const LIVES = 2
+const TURNS = 6
 const WARM_UP = 2
-const PARTS = ['wall', 'server', 'writer', 'reader'] as const
 
-const root = resolve(import.meta.dirname, '..')
-const [given] = process.argv.slice(2)
+/** Both systems, alive. */
+interface Sides extends AsyncDisposable {
+  readonly this: Side
+  readonly other: Side
+  /** What both offer. */
+  readonly ways: readonly Way[]
+  readonly commits: Record<keyof Pair, string>
+}
+
+const words = process.argv.slice(2)
+const [given] = words.filter((word) => !word.startsWith('--'))
+const withHops = words.includes('--hops')
+const asJson = words.includes('--json')
 if (given === undefined) {
   console.log('No other checkout to compare with. Run `npm run bench -- pairs PATH`.')
   process.exit(0)
 }
-const other = resolve(given)
+const say = (text: string): void => void process.stderr.write(`${text}\n`)
+const print = asJson ? say : (text: string): void => console.log(text)
+
 const directory = mkdtempSync(join(tmpdir(), 'static-pairs-'))
-const sides = { this: await start('this', root), other: await start('other', other) }
-const results: Record<string, Record<string, unknown>> = {}
-for (const burst of BURSTS) {
-  const pairs: { readonly this: Cost; readonly other: Cost }[] = []
-  for (let turn = 0; turn < TURNS + WARM_UP; turn++) {
-    // Neither side always goes first.
-    const order = turn % 2 === 0 ? (['this', 'other'] as const) : (['other', 'this'] as const)
-    const found: Partial<Record<keyof typeof sides, Cost>> = {}
-    for (const name of order) found[name] = await run(sides[name], burst)
-    if (turn >= WARM_UP && found.this && found.other) pairs.push({ this: found.this, other: found.other })
-  }
-  results[burst.kind] = report(burst, pairs)
-}
-for (const side of Object.values(sides)) {
-  const ended = once(side, 'exit')
-  side.disconnect()
-  await ended
-}
-rmSync(directory, { recursive: true, force: true })
-writeFileSync(join(import.meta.dirname, 'results/pairs.json'), `${JSON.stringify(results, null, 2)}\n`)
+const counter = compileCounter(directory)
+if (counter === undefined) say('No C compiler (`/usr/bin/cc`): flushes and pages are not counted.')
+const options = { directory, counter, withHops }
+const checkouts = { this: resolve(import.meta.dirname, '..'), other: resolve(given) }
 
-/** A side runs from a copy inside its checkout, so that it finds the packages there. */
-async function start(name: string, checkout: string): Promise<ChildProcess> {
-  const copy = join(checkout, '.cache/pairs/side.ts')
-  mkdirSync(join(checkout, '.cache/pairs'), { recursive: true })
-  copyFileSync(join(import.meta.dirname, 'pairs/side.ts'), copy)
-  const place = { checkout, directory: join(directory, name) }
-  mkdirSync(place.directory)
-  const side = fork(copy, [JSON.stringify(place)], { cwd: checkout })
-  await first(side)
-  return side
+try {
+  const results = withHops ? await measureHops() : await measurePairs()
+  if (asJson) console.log(JSON.stringify(results, null, 2))
+  const name = withHops ? 'hops' : 'pairs'
+  writeFileSync(join(import.meta.dirname, `results/${name}.json`), `${JSON.stringify(results, null, 2)}\n`)
+} finally {
+  rmSync(directory, { recursive: true, force: true })
 }
 
-async function run(side: ChildProcess, burst: Burst): Promise<Cost> {
-  side.send(burst)
-  return (await first(side)) as Cost
-}
-
-async function first(side: ChildProcess): Promise<unknown> {
-  const ended = new AbortController()
-  const gone = once(side, 'exit', { signal: ended.signal }).then(() => {
-    throw new Error('A side has ended; see above.')
-  })
-  try {
-    const [message] = (await Promise.race([once(side, 'message', { signal: ended.signal }), gone])) as [unknown]
-    return message
-  } finally {
-    gone.catch(() => {})
-    ended.abort()
-  }
-}
-
-function report({ kind, count }: Burst, pairs: readonly { this: Cost; other: Cost }[]): Record<string, unknown> {
-  const found: Record<string, unknown> = {}
-  const cpu = ({ server, writer, reader }: Cost): number => server + writer + reader
-  const rows = [...PARTS.map((part) => [part, (cost: Cost) => cost[part]] as const), ['cpu', cpu] as const]
-  for (const [name, value] of rows) {
-    const each = (side: 'this' | 'other'): number => median(pairs.map((pair) => value(pair[side]))) / count
-    const ratios = pairs.map((pair) => value(pair.this) / value(pair.other)).sort((a, b) => a - b)
-    const ratio = Number(median(ratios).toFixed(2))
-    found[name] = {
-      ratio,
-      ratios: ratios.map((one) => Number(one.toFixed(2))),
-      thisUs: each('this') * 1000,
-      otherUs: each('other') * 1000,
+async function measurePairs(): Promise<object> {
+  const found = new Map<string, { burst: Burst; pairs: Pair[] }>()
+  let ran: object = {}
+  for (let life = 0; life < LIVES; life++) {
+    await using sides = await startSides(life)
+    ran = sides.commits
+    for (const burst of bursts(sides.ways)) {
+      say(`Life ${life + 1} of ${LIVES}: ${titleOf(burst)}`)
+      const pairs = (await takeTurns(sides, burst)).slice(WARM_UP)
+      const known = found.get(titleOf(burst))
+      if (known) known.pairs.push(...pairs)
+      else found.set(titleOf(burst), { burst, pairs })
     }
-    console.log(
-      `${kind.padEnd(8)} ${name.padEnd(6)} ${ratio.toFixed(2)}× ` +
-        `(${ratios[0]?.toFixed(2)}–${ratios.at(-1)?.toFixed(2)}), ` +
-        `${Math.round(each('this') * 1000)} µs against ${Math.round(each('other') * 1000)} µs`,
-    )
   }
-  return found
+  const figures: Record<string, object> = {}
+  for (const [title, { burst, pairs }] of found) {
+    const compared = compare(burst, pairs)
+    figures[title] = compared
+    print(table(title, compared))
+  }
+  return { load: loadavg()[0], commits: ran, figures }
+}
+
+async function measureHops(): Promise<object> {
+  const found: Record<string, object> = {}
+  await using sides = await startSides(0)
+  for (const way of sides.ways) {
+    await takeTurns(sides, { kind: 'messages', way, count: 1000 })
+    const pairs = (await takeTurns(sides, { kind: 'rounds', way, count: 100 })).slice(WARM_UP)
+    const of = async (side: keyof Pair): Promise<ReturnType<typeof hopFigures>> =>
+      hopFigures(
+        await sides[side].stamps(),
+        way,
+        pairs.map((pair) => pair[side]),
+      )
+    const figures = { this: await of('this'), other: await of('other') }
+    found[way] = figures
+    print(hopTable(way, figures))
+  }
+  return { load: loadavg()[0], commits: sides.commits, hops: found }
+}
+
+/** Starts both, and in each life another one first. */
+async function startSides(life: number): Promise<Sides> {
+  const started: Partial<Record<keyof Pair, Side>> = {}
+  const order = life % 2 === 0 ? (['this', 'other'] as const) : (['other', 'this'] as const)
+  for (const name of order) started[name] = await startSide(`${name}-${life}`, checkouts[name], options)
+  const { this: own, other } = started
+  if (!own || !other) throw new Error('A side has not started.')
+  const ways = WAYS.filter((way) => own.ways.includes(way) && other.ways.includes(way))
+  for (const way of WAYS) if (!ways.includes(way)) say(`One of the checkouts does not offer ${way}: skipped.`)
+  const stop = async (): Promise<void> => {
+    for (const side of [own, other]) await side.stop()
+  }
+  return { this: own, other, ways, commits: { this: own.commit, other: other.commit }, [Symbol.asyncDispose]: stop }
+}
+
+function titleOf({ way, kind }: Burst): string {
+  return way === undefined ? kind : `${way} ${kind}`
+}
+
+function* bursts(ways: readonly Way[]): Generator<Burst> {
+  for (const way of ways) {
+    yield { kind: 'rounds', way, count: 100 }
+    yield { kind: 'messages', way, count: 1000 }
+    yield { kind: 'fanOut', way, count: 300 }
+  }
+  yield { kind: 'requests', count: 1000 }
+}
+
+/** Each side gets the burst, and neither always goes first. */
+async function takeTurns(sides: Sides, burst: Burst): Promise<readonly Pair[]> {
+  const pairs: Pair[] = []
+  for (let turn = 0; turn < TURNS; turn++) {
+    const order = turn % 2 === 0 ? (['this', 'other'] as const) : (['other', 'this'] as const)
+    const found: Partial<Record<keyof Pair, Cost>> = {}
+    for (const name of order) found[name] = await sides[name].run(burst)
+    if (found.this && found.other) pairs.push({ this: found.this, other: found.other })
+  }
+  return pairs
 }

@@ -1,7 +1,7 @@
 /**
- * One side of a paired bench: a whole system out of one checkout, with `static up` and an agent that reads in processes
- * of their own, and an agent that writes in this one. It is copied into the other checkout, so it uses only what every
- * version has: the command line, the SDK and HTTP.
+ * One side of a paired bench: a whole system out of one checkout, with `static up` and ten readers in processes of
+ * their own, and the agents that write in this one. This folder is copied into the other checkout, so it uses only what
+ * every version has: the command line, the SDK and HTTP.
  */
 import { type ChildProcess, fork, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -10,130 +10,131 @@ import { Agent, request } from 'node:https'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { text } from 'node:stream/consumers'
-import { StaticClient } from '@static/sdk'
-
-/** A burst of work: messages without waiting for each, round trips, or requests to the API. */
-export interface Burst {
-  readonly kind: 'messages' | 'rounds' | 'requests'
-  readonly count: number
-}
-
-/** What a burst took, and the CPU time of each process meanwhile, in milliseconds. */
-export interface Cost {
-  readonly wall: number
-  readonly server: number
-  readonly writer: number
-  readonly reader: number
-}
-
-interface Place {
-  readonly checkout: string
-  readonly directory: string
-  /** The reader's part: what it needs to connect. */
-  readonly reader?: Connection
-}
-
-interface Connection {
-  readonly endpoint: string
-  readonly apiUrl: string
-  readonly apiKey: string
-  readonly ca: string
-}
+import { setTimeout as delay } from 'node:timers/promises'
+import { type Channel, StaticClient } from '@static/sdk'
+import {
+  type Burst,
+  channelName,
+  type Connections,
+  type Cost,
+  MARKS,
+  MEMBERS,
+  type Place,
+  type Ready,
+  type Way,
+} from './messages.ts'
+import { ownUsage, since, sum, type Usage } from './usage.ts'
 
 interface ReadyLine {
   readonly api_url: string
-  readonly relay_quic: readonly string[]
+  readonly relay_quic?: readonly string[]
+  readonly relay_grpc?: readonly string[] | string
 }
 
-const TICK_MS = 10
+/** What was deferred to a later transaction is part of a burst's cost. */
+const DEFERRED_MS = 150
+/** How many messages are under way at once. */
+const WINDOW = 64
 const PAYLOAD = new Uint8Array(1024)
 const PLENTY = { limit: 1_000_000_000, seconds: 3600 }
 const SETTINGS = {
   quota: { free: null },
   rates: { account: PLENTY, tokens: PLENTY },
 }
+const PROBE = ['--import', join(import.meta.dirname, 'probe.ts')]
 
-const place = JSON.parse(process.argv[2] ?? '{}') as Place
-await (place.reader ? read(place.reader) : lead())
+const { checkout, directory } = JSON.parse(process.argv[2] ?? '{}') as Place
+const server = startServer()
+const { apiUrl, web, apiKey, connections } = await signUp(await firstLine(server))
+const ways = Object.keys(connections) as Way[]
+const readers = Array.from({ length: MEMBERS }, (_, at) => startReader(at))
+const channels = await joinAll()
+const echoes = new Map([...channels].map(([name, channel]) => [name, channel.messages()]))
+process.on('message', (burst: Burst | 'usage') => {
+  if (burst !== 'usage') void run(burst)
+})
+process.on('disconnect', () => {
+  for (const reader of readers) reader.disconnect()
+  server.kill('SIGKILL')
+  process.exit(0)
+})
+process.send?.({ ways } satisfies Ready)
 
-/** Reads for ever: tells of the last message of a burst, and echoes those of a round trip. */
-async function read(connection: Connection): Promise<void> {
-  const client = await StaticClient.connect({
-    ...connection,
-    dataDir: join(place.directory, 'reader'),
-    identity: 'reader',
-  })
-  process.on('disconnect', () => process.exit(0))
-  process.send?.(Buffer.from(await client.generateKeyPackage()).toString('base64'))
-  const [welcome] = (await once(process, 'message')) as [string]
-  const channel = await client.joinChannel('bench/pairs/one', Buffer.from(welcome, 'base64'))
-  process.send?.('joined')
-  for await (const payload of channel.messages()) {
-    if (payload[0] === 1) await channel.send(payload)
-    if (payload[0] === 2) process.send?.('last')
-  }
+async function run(burst: Burst): Promise<void> {
+  const receivers = burst.kind === 'fanOut' ? readers : readers.slice(0, 1)
+  const before = await usages(receivers)
+  const start = performance.now()
+  const begun = String(process.hrtime.bigint())
+  const times = await work(burst)
+  const wall = performance.now() - start
+  const ended = String(process.hrtime.bigint())
+  await delay(DEFERRED_MS)
+  const after = await usages(receivers)
+  const used = (part: keyof typeof after): Usage => since(before[part], after[part])
+  const costs = { sender: used('sender'), relay: used('relay'), receivers: used('receivers') }
+  process.send?.({ wall, times, ...costs, span: [begun, ended] } satisfies Cost)
 }
 
-async function lead(): Promise<void> {
-  const { checkout, directory } = place
-  const server = startServer(checkout, directory)
-  if (!server.stdout) throw new Error('The server has no stdout.')
-  const [line] = (await once(createInterface({ input: server.stdout }), 'line')) as [string]
-  const {
-    api_url: apiUrl,
-    relay_quic: [endpoint = ''],
-  } = JSON.parse(line) as ReadyLine
-  const ca = join(directory, 'server/ca.pem')
-  const web = new Agent({ keepAlive: true, maxSockets: 4, ca: readFileSync(ca) })
-  const body = JSON.stringify({ email: 'bench@example.com', password: 'correct horse battery staple' })
-  const account = JSON.parse(await call(web, 'POST', `${apiUrl}/v1/accounts`, {}, body)) as { api_key: { key: string } }
-  const connection = { endpoint, apiUrl, apiKey: account.api_key.key, ca }
-  const client = await StaticClient.connect({ ...connection, dataDir: join(directory, 'writer'), identity: 'writer' })
-  const reader = fork(import.meta.filename, [JSON.stringify({ ...place, reader: connection })])
-  const [keyPackage] = (await once(reader, 'message')) as [string]
-  const channel = await client.createChannel('bench/pairs/one')
-  const welcome = await channel.addMember(Buffer.from(keyPackage, 'base64'))
-  reader.send(Buffer.from(welcome).toString('base64'))
-  await once(reader, 'message')
-
-  const echoes = channel.messages()
-  const work: Record<Burst['kind'], (count: number) => Promise<unknown>> = {
-    async messages(count) {
-      const last = once(reader, 'message')
-      const payloads = Array.from({ length: count }, (_, at) => (at === count - 1 ? marked(2) : PAYLOAD))
-      await Promise.all(payloads.map((payload) => channel.send(payload)))
-      await last
-    },
-    async rounds(count) {
-      for (let at = 0; at < count; at++) {
-        await channel.send(marked(1))
-        await echoes.next()
-      }
-    },
-    async requests(count) {
-      const headers = { authorization: `Bearer ${connection.apiKey}` }
-      await Promise.all(Array.from({ length: count }, () => call(web, 'GET', `${apiUrl}/v1/usage`, headers)))
-    },
+async function work({ kind, way = 'grpc', count }: Burst): Promise<readonly number[]> {
+  if (kind === 'rounds') return await roundTrips(channelName(way, 'one'), count)
+  if (kind === 'messages') await stream(channelName(way, 'one'), readers.slice(0, 1), count)
+  else if (kind === 'fanOut') await stream(channelName(way, 'ten'), readers, count)
+  else {
+    const headers = { authorization: `Bearer ${apiKey}` }
+    await Promise.all(Array.from({ length: count }, () => call('GET', `${apiUrl}/v1/usage`, headers)))
   }
-  process.on('message', ({ kind, count }: Burst) => {
-    const pids = { server: server.pid, writer: process.pid, reader: reader.pid }
-    const used = (): number[] => Object.values(pids).map((pid) => cpuMs(pid ?? 0))
-    const [start, before] = [performance.now(), used()]
-    void work[kind](count).then(() => {
-      const wall = performance.now() - start
-      const [ofServer = 0, ofWriter = 0, ofReader = 0] = used().map((now, at) => now - (before[at] ?? 0))
-      process.send?.({ wall, server: ofServer, writer: ofWriter, reader: ofReader } satisfies Cost)
-    })
-  })
-  process.on('disconnect', () => {
-    reader.disconnect()
-    server.kill('SIGKILL')
-    process.exit(0)
-  })
-  process.send?.('ready')
+  return []
 }
 
-function startServer(checkout: string, directory: string): ChildProcess {
+/** Until all are acknowledged, and received by all readers. */
+async function stream(name: string, to: readonly ChildProcess[], count: number): Promise<void> {
+  const received = to.map((reader) => answer(reader, 'last'))
+  let left = count
+  const lane = async (): Promise<void> => {
+    while (left-- > 0) await channels.get(name)?.send(left === 0 ? marked(MARKS.last) : PAYLOAD)
+  }
+  await Promise.all(Array.from({ length: WINDOW }, lane))
+  await Promise.all(received)
+}
+
+async function roundTrips(name: string, count: number): Promise<readonly number[]> {
+  const times: number[] = []
+  const { staticHop } = globalThis as { staticHop?: (hop: string) => void }
+  for (let at = 0; at < count; at++) {
+    const start = performance.now()
+    await Promise.all([channels.get(name)?.send(marked(MARKS.echo)), echoes.get(name)?.next()])
+    times.push(performance.now() - start)
+    staticHop?.('application')
+  }
+  return times
+}
+
+async function usages(
+  receivers: readonly ChildProcess[],
+): Promise<{ readonly sender: Usage; readonly relay: Usage; readonly receivers: Usage }> {
+  const asked = [server, ...receivers].map(async (child) => {
+    const usage = answer(child, 'usage')
+    child.send('usage')
+    return (await usage) as Usage
+  })
+  const [relay, ...ofReceivers] = await Promise.all(asked)
+  if (!relay) throw new Error('No usage of the server.')
+  return { sender: ownUsage(), relay, receivers: sum(ofReceivers) }
+}
+
+/** The next message of a child with this field. */
+function answer(child: ChildProcess, field: string): Promise<unknown> {
+  const { promise, resolve } = Promise.withResolvers<unknown>()
+  const take = (message: object): void => {
+    if (!(field in message)) return
+    child.off('message', take)
+    resolve((message as Record<string, unknown>)[field])
+  }
+  child.on('message', take)
+  return promise
+}
+
+function startServer(): ChildProcess {
   const plain = join(checkout, 'packages/cli/src/main.js')
   const main = existsSync(plain) ? plain : join(checkout, 'packages/cli/src/main.ts')
   const settings = join(directory, 'settings.json')
@@ -146,9 +147,84 @@ function startServer(checkout: string, directory: string): ChildProcess {
     'quic-port': 0,
   }
   const words = Object.entries(flags).flatMap(([name, value]) => [`--${name}`, String(value)])
-  return spawn(process.execPath, [main, 'up', '--json', '--settings', settings, ...words], {
-    stdio: ['ignore', 'pipe', 'inherit'],
+  return spawn(process.execPath, [...PROBE, main, 'up', '--json', '--settings', settings, ...words], {
+    stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
+    env: { ...process.env, STATIC_HOPS_ROLE: 'relay' },
   })
+}
+
+async function firstLine({ stdout }: ChildProcess): Promise<ReadyLine> {
+  if (!stdout) throw new Error('The server has no stdout.')
+  const [line] = (await once(createInterface({ input: stdout }), 'line')) as [string]
+  return JSON.parse(line) as ReadyLine
+}
+
+async function signUp({ api_url: url, relay_quic: quic = [], relay_grpc: grpc = [] }: ReadyLine): Promise<{
+  readonly apiUrl: string
+  readonly web: Agent
+  readonly apiKey: string
+  readonly connections: Connections
+}> {
+  const ca = join(directory, 'server/ca.pem')
+  const agent = new Agent({ keepAlive: true, maxSockets: 4, ca: readFileSync(ca) })
+  const body = JSON.stringify({ email: 'bench@example.com', password: 'correct horse battery staple' })
+  const account = JSON.parse(await call('POST', `${url}/v1/accounts`, {}, body, agent)) as { api_key: { key: string } }
+  const { key } = account.api_key
+  const endpoints = { grpc: [grpc].flat()[0], quic: quic[0] }
+  const found: Connections = {}
+  for (const [way, endpoint] of Object.entries(endpoints))
+    if (endpoint !== undefined) found[way as Way] = { endpoint, apiUrl: url, apiKey: key, ca }
+  return { apiUrl: url, web: agent, apiKey: key, connections: found }
+}
+
+function startReader(at: number): ChildProcess {
+  const options = {
+    directory,
+    name: `reader-${at}`,
+    connections,
+    channels: at === 0 ? ['one', 'ten'] : ['ten'],
+  }
+  return fork(join(import.meta.dirname, 'reader.ts'), [JSON.stringify(options)], {
+    env: { ...process.env, STATIC_HOPS_ROLE: at === 0 ? 'reader' : 'other' },
+  })
+}
+
+/** The channels by name, with their readers in them. */
+async function joinAll(): Promise<ReadonlyMap<string, Channel>> {
+  const made = new Map<string, Channel>()
+  const offered = await Promise.all(readers.map((reader) => answer(reader, 'keyPackages')))
+  const welcomes: Record<string, string>[] = readers.map(() => ({}))
+  for (const way of ways) {
+    const connection = connections[way]
+    if (!connection) continue
+    const identity = `writer-${way}`
+    const client = await StaticClient.connect({ ...connection, dataDir: join(directory, identity), identity })
+    for (const size of ['one', 'ten'] as const) {
+      const name = channelName(way, size)
+      const channel = await client.createChannel(name)
+      const members = (offered as Record<string, string>[]).slice(0, size === 'one' ? 1 : MEMBERS)
+      const given = await channel.addMembers(members.map((one) => Buffer.from(one[name] ?? '', 'base64')))
+      for (const [at, welcome] of given.entries())
+        Object.assign(welcomes[at] ?? {}, { [name]: Buffer.from(welcome).toString('base64') })
+      made.set(name, channel)
+    }
+  }
+  await Promise.all(
+    readers.map(async (reader, at) => {
+      const wanted = Object.keys(welcomes[at] ?? {}).length
+      const joined = Promise.withResolvers<void>()
+      let seen = 0
+      const count = (message: object): void => {
+        if (!('joined' in message) || ++seen < wanted) return
+        reader.off('message', count)
+        joined.resolve()
+      }
+      reader.on('message', count)
+      reader.send(welcomes[at] ?? {})
+      await joined.promise
+    }),
+  )
+  return made
 }
 
 function marked(mark: number): Uint8Array {
@@ -158,26 +234,20 @@ function marked(mark: number): Uint8Array {
 }
 
 function call(
-  agent: Agent,
   method: string,
   url: string,
   headers: Record<string, string>,
   body?: string,
+  agent: Agent = web,
 ): Promise<string> {
   const { promise, resolve, reject } = Promise.withResolvers<string>()
   const type = body === undefined ? {} : { 'content-type': 'application/json' }
-  const sending = request(url, { method, agent, headers: { ...headers, ...type } }, (answer) => {
-    text(answer).then((found) => {
-      if ((answer.statusCode ?? 500) < 300) resolve(found)
-      else reject(new Error(`${method} ${url}: ${answer.statusCode} ${found}`))
+  const sending = request(url, { method, agent, headers: { ...headers, ...type } }, (answered) => {
+    text(answered).then((found) => {
+      if ((answered.statusCode ?? 500) < 300) resolve(found)
+      else reject(new Error(`${method} ${url}: ${answered.statusCode} ${found}`))
     }, reject)
   })
   sending.on('error', reject).end(body)
   return promise
-}
-
-/** CPU time of a process so far, user and system, all threads. The kernel's tick is 1/100 s. */
-function cpuMs(pid: number): number {
-  const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').at(-1)?.split(' ') ?? []
-  return (Number(fields[11]) + Number(fields[12])) * TICK_MS
 }

@@ -4,7 +4,6 @@ import { quietPort } from '@static/testkit/ports'
 import type { Workspace } from '@static/testkit/server/workspace'
 import type { Group } from '../../agent/group.ts'
 import { type AgentProcess, startChild } from '../../agent/process.ts'
-import { installSlim } from './install.ts'
 import { loadSlim } from './library.ts'
 import type { MemberOptions, NodeOptions } from './options.ts'
 
@@ -15,9 +14,11 @@ export interface Peer extends AsyncDisposable {
   group(name: string, members: number): Promise<Group>
 }
 
-/** Installs the peer if need be and starts its node, with a certificate of the workspace. */
-export async function startSlimPeer({ nameCertFile: cert, nameKeyFile: key, caFile: ca }: Workspace): Promise<Peer> {
-  const env = await installSlim()
+/** Starts the node of the installed peer, with a certificate of the workspace. */
+export async function startSlimPeer(
+  { nameCertFile: cert, nameKeyFile: key, caFile: ca }: Workspace,
+  env: { readonly LD_PRELOAD: string },
+): Promise<Peer> {
   const port = await quietPort()
   const start = (file: string, options: NodeOptions | MemberOptions): Promise<AgentProcess> =>
     startChild(join(import.meta.dirname, file), options, { env })
