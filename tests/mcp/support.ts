@@ -165,16 +165,18 @@ export async function oldHost(command: Command): Promise<Host & { readonly clien
 /** The answer of a call that succeeds, which must say the same as text. */
 export async function ok<Answer>(host: Host, name: string, args: Record<string, unknown> = {}): Promise<Answer> {
   const { isError, structuredContent, content } = await host.call(name, args)
-  assert.ok(!isError, content[0]?.text)
-  assert.deepEqual(JSON.parse(content[0]?.text ?? ''), structuredContent)
+  const text = content[0]?.text ?? ''
+  assert.ok(!isError, text)
+  assert.deepEqual(JSON.parse(text), structuredContent)
   return structuredContent as Answer
 }
 
 /** The error of a call that fails. */
 export async function refusal(host: Host, name: string, args: Record<string, unknown> = {}): Promise<RefusedCall> {
   const { isError, content } = await host.call(name, args)
-  assert.equal(isError, true, content[0]?.text)
-  return (JSON.parse(content[0]?.text ?? '') as { error: RefusedCall }).error
+  const text = content[0]?.text ?? ''
+  assert.equal(isError, true, text)
+  return (JSON.parse(text) as { error: RefusedCall }).error
 }
 
 /** An error as a model sees it. */
