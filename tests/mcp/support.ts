@@ -124,8 +124,20 @@ export class Place implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    for (const { pid } of HOSTS) end(pid)
     await this.server.end('SIGTERM')
     this.workspace[Symbol.dispose]()
+  }
+}
+
+/** Hosts whose servers may still run, for example because a test has failed. */
+const HOSTS: { readonly pid: number }[] = []
+
+function end(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL')
+  } catch {
+    // It has ended.
   }
 }
 
@@ -141,9 +153,11 @@ export async function newHost(command: Command): Promise<Host & { readonly clien
   const client = new Client({ name: 'test', version: '1' }, { versionNegotiation: { mode: 'auto' } })
   const transport = new StdioClientTransport({ ...command, stderr: 'ignore' })
   await client.connect(transport)
+  const pid = transport.pid ?? 0
+  HOSTS.push({ pid })
   return {
     client,
-    pid: transport.pid ?? 0,
+    pid,
     call: async (name, args = {}) => (await client.callTool({ name, arguments: args })) as Result,
     close: () => client.close(),
   }
@@ -154,9 +168,11 @@ export async function oldHost(command: Command): Promise<Host & { readonly clien
   const client = new OldClient({ name: 'test', version: '1' })
   const transport = new OldTransport({ ...command, stderr: 'ignore' })
   await client.connect(transport)
+  const pid = transport.pid ?? 0
+  HOSTS.push({ pid })
   return {
     client,
-    pid: transport.pid ?? 0,
+    pid,
     call: async (name, args = {}) => (await client.callTool({ name, arguments: args })) as Result,
     close: () => client.close(),
   }

@@ -115,3 +115,29 @@ test('a second session of an agent sends through the first, and is told who read
   while (!texts.includes('for the new reader')) texts.push(...entriesOf(await received(second)).map(({ text }) => text))
   await second.close()
 })
+
+test('a host that takes pushes is told that something waits, and from whom, but not what', async () => {
+  const name = 'acme/support/pushes'
+  await using owner = await place.agent('owner')
+  await place.channel(owner, name, 'pat')
+  const pat = await oldHost(place.command('pat', 'mcp', '--push'))
+  assert.deepEqual(pat.client.getServerCapabilities()?.experimental, { 'claude/channel': {} })
+  const pushed = Promise.withResolvers<{ readonly method: string; readonly params?: unknown }>()
+  pat.client.fallbackNotificationHandler = (notification) => {
+    pushed.resolve(notification)
+    return Promise.resolve()
+  }
+  await owner.send(name, 'a secret')
+  const meta = { channel: name, sender_agent_id: owner.client.agentId, sender_identity: 'owner' }
+  assert.deepEqual(await pushed.promise, {
+    jsonrpc: '2.0',
+    method: 'notifications/claude/channel',
+    params: { content: `A message waits in channel ${name}. Call receive to read it.`, meta },
+  })
+  const [entry] = entriesOf(await received(pat))
+  assert.deepEqual([entry?.text, entry?.redelivered], ['a secret', false])
+  await pat.close()
+  const modern = await newHost(place.command('pat', 'mcp', '--push'))
+  assert.equal(modern.client.getServerCapabilities()?.experimental, undefined)
+  await modern.close()
+})
