@@ -74,7 +74,7 @@ test('hosts that are killed with their servers', { timeout: LATEST }, async () =
       await host.close()
       host = await open()
     }
-    for (const { text, redelivered } of entriesOf(await received(host))) {
+    for (const { text, redelivered } of entriesOf(await received(host, { wait: highest < MESSAGES - 1 ? 50 : 1 }))) {
       seen.push({ number: Number(text), redelivered })
       highest = Math.max(highest, Number(text))
     }
