@@ -55,6 +55,10 @@ const PROOFS: Readonly<Record<string, Proof>> = {
     prove: (words) =>
       node('scripts/test.ts', ['tests/mcp/kills.test.ts', ...words], { STATIC_MESSAGES: '1000', STATIC_KILLS: '50' }),
   },
+  examples: {
+    about: 'run the examples with language models, installing their frameworks from lock files',
+    prove: (words) => node('lab/examples/proof.ts', words),
+  },
   traffic: {
     about: 'record agents with each traffic profile and write the results of a classifier into the README',
     prove: async (words) => {

@@ -2,7 +2,6 @@
  * What has arrived for a model. An answer of `receive` settles nothing: the next `receive` settles what earlier answers
  * contained, because only then has the host seen them. What it has not seen is delivered again.
  */
-import { setImmediate as turn } from 'node:timers/promises'
 import { StaticError } from '@static/protocol'
 import type { OpenAgent } from '../agent/open.ts'
 import { type Item, Lane } from './lane.ts'
@@ -24,6 +23,9 @@ export interface Wanted {
 
 /** Models call in parallel, but one call reads every channel. */
 const MOST_WAITING = 16
+
+/** More than the promises between a channel and its lane. */
+const HAND_OVER_STEPS = 50
 
 /** The messages and notices of a session. */
 export class Mailbox {
@@ -133,8 +135,7 @@ export class Mailbox {
     const { promise, resolve } = Promise.withResolvers<undefined>()
     this.#collecting = promise
     await before
-    // Channels that have messages hand them over within a turn.
-    await turn()
+    await handedOver()
     const items: Item[] = []
     try {
       // Each answer starts with another channel, so that a busy one does not keep the others out.
@@ -156,15 +157,15 @@ export class Mailbox {
   /** Moves items from a lane to the answer; false if the answer is full. */
   async #drain(lane: Lane, add: (item: Item) => boolean, items: Item[]): Promise<boolean> {
     while (lane.first !== undefined) {
-      // Messages that the agent has arrive within a turn, and some belong before a notice.
+      // Messages that the agent has may belong before a notice.
       this.#fetch(lane)
-      if ('notice' in lane.first) await turn()
+      if ('notice' in lane.first) await handedOver()
       const { first } = lane
       if (!add(first)) return false
       lane.shift()
       items.push(first)
       this.#fetch(lane)
-      await turn()
+      await handedOver()
     }
     return true
   }
@@ -196,4 +197,12 @@ export class Mailbox {
       signal.removeEventListener('abort', stop)
     }
   }
+}
+
+/**
+ * Resolves when the agent has handed over the messages that it has in memory. They take some promises and no I/O; a turn of
+ * the event loop would include a write to disk, and the answer would wait for it.
+ */
+async function handedOver(): Promise<void> {
+  for (let step = 0; step < HAND_OVER_STEPS; step++) await undefined
 }
