@@ -61,6 +61,15 @@ const PROOFS: Readonly<Record<string, Proof>> = {
     about: 'send twenty thousand random requests to the API and its description',
     prove: (words) => node('scripts/test.ts', ['tests/e2e/openapi.test.ts', ...words], { STATIC_REQUESTS: '20000' }),
   },
+  mcp: {
+    about: 'kill hosts and commands fifty times each while a thousand messages arrive',
+    prove: (words) =>
+      node('scripts/test.ts', ['tests/mcp/kills.test.ts', ...words], { STATIC_MESSAGES: '1000', STATIC_KILLS: '50' }),
+  },
+  examples: {
+    about: 'run the examples with language models, installing their frameworks from lock files',
+    prove: (words) => node('lab/examples/proof.ts', words),
+  },
   traffic: {
     about: 'record agents with each traffic profile and write the results of a classifier into the README',
     prove: async (words) => {

@@ -78,6 +78,13 @@ export interface PoisonSummary {
   readonly put_aside_at: string
 }
 
+/** A process that has an agent open. */
+export interface Holder {
+  readonly pid: number
+  /** As `static channel listen`. */
+  readonly command: string
+}
+
 /** Reasons are shortened so that the longest list fits into one answer of the socket. */
 const MOST_REASON_LETTERS = 200
 
@@ -91,6 +98,16 @@ export const ACTIONS = {
     const channels = manager.channels()
     const ends = await Promise.all(channels.map((channel) => catchUp(channel, LIST_TIMEOUT_MS)))
     return channels.map((channel, at) => summary(manager, channel, ends[at]))
+  },
+
+  /** The names of the channels as this agent knows them, without waiting for the relay. */
+  async names(manager: StaticChannelManager): Promise<readonly string[]> {
+    return manager.channels().map(({ name }) => name)
+  },
+
+  /** The process that has the agent open. */
+  async holder(): Promise<Holder> {
+    return { pid: process.pid, command: commandOf(process.argv) }
   },
 
   async members(manager: StaticChannelManager, name: string): Promise<readonly MemberSummary[]> {
@@ -258,6 +275,17 @@ export async function runAction(manager: StaticChannelManager, name: unknown, ar
     name as ActionName
   ] as never
   return await action(manager, ...args)
+}
+
+/** A process and what it runs, for error messages. */
+export function holderWords({ pid, command }: Holder): string {
+  return `\`${command}\` (process ${pid})`
+}
+
+/** The command of a command line, without its arguments. */
+function commandOf([, , ...words]: readonly string[]): string {
+  const names = words.slice(0, words[0] === 'channel' ? 2 : 1).filter((word) => /^[a-z-]+$/.test(word))
+  return ['static', ...names].join(' ')
 }
 
 /** Converts an envelope to JSON. */

@@ -10,7 +10,7 @@ import { rmSync } from 'node:fs'
 import { createServer, type Server, type Socket } from 'node:net'
 import { StaticError } from '@static/protocol'
 import type { StaticChannelManager } from '@static/sdk'
-import { runAction } from './actions.ts'
+import { ACTIONS, holderWords, runAction } from './actions.ts'
 import { encodeFrame, FrameReader } from './socket-frame.ts'
 import type { Follower, MessageQueue } from './message-queue.ts'
 import { socketFile, type SocketPath, socketPath } from './socket-path.ts'
@@ -32,21 +32,21 @@ interface ActionRequest {
 /** Serves other commands until it is closed. */
 export class Host {
   readonly #manager: StaticChannelManager
-  readonly #queue: MessageQueue
+  readonly #queue: MessageQueue | undefined
   readonly #server: Server
   readonly #path: SocketPath
   readonly #connections = new Set<HostConnection>()
   readonly #sockets = new Set<Socket>()
 
-  private constructor(manager: StaticChannelManager, queue: MessageQueue, path: SocketPath) {
+  private constructor(manager: StaticChannelManager, queue: MessageQueue | undefined, path: SocketPath) {
     this.#manager = manager
     this.#queue = queue
     this.#path = path
     this.#server = createServer((socket) => this.#accept(socket))
   }
 
-  /** Creates the socket with mode 0600 in the agent's directory. */
-  static async open(directory: string, manager: StaticChannelManager, queue: MessageQueue): Promise<Host> {
+  /** Creates the socket with mode 0600 in the agent's directory. Without a queue, others cannot read messages. */
+  static async open(directory: string, manager: StaticChannelManager, queue: MessageQueue | undefined): Promise<Host> {
     rmSync(socketFile(directory), { force: true })
     const host = new Host(manager, queue, socketPath(directory))
     const listening = once(host.#server, 'listening')
@@ -104,14 +104,14 @@ export class Host {
 class HostConnection {
   readonly #socket: Socket
   readonly #manager: StaticChannelManager
-  readonly #queue: MessageQueue
+  readonly #queue: MessageQueue | undefined
   readonly #reader = new FrameReader()
   readonly #followers = new Map<string, Follower>()
   /** The request in progress. */
   #busy: 'no' | 'acting' | 'waiting' = 'no'
   #draining = false
 
-  constructor(socket: Socket, manager: StaticChannelManager, queue: MessageQueue) {
+  constructor(socket: Socket, manager: StaticChannelManager, queue: MessageQueue | undefined) {
     this.#socket = socket
     this.#manager = manager
     this.#queue = queue
@@ -157,6 +157,12 @@ class HostConnection {
 
   async #do(action: unknown, args: unknown): Promise<unknown> {
     if (action !== 'next' && action !== 'settle') return await runAction(this.#manager, action, args)
+    if (!this.#queue) {
+      throw StaticError.of(
+        'store_locked',
+        `${holderWords(await ACTIONS.holder())} reads the messages of this agent. Stop it, or use another agent (--as).`,
+      )
+    }
     const name = String(Array.isArray(args) ? args[0] : '')
     const follower = this.#followers.get(name) ?? this.#queue.follow(name)
     this.#followers.set(name, follower)

@@ -5,13 +5,22 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { StaticError, TRAFFIC_PROFILES, type TrafficProfileName } from '@static/protocol'
-import type { AgentEvent, ClientOptions, StaticChannelManager } from '@static/sdk'
+import type { AgentEvent, ClientOptions, HandleOptions, StaticChannelManager } from '@static/sdk'
 import { readRelayFile } from '@static/sdk/account'
 import { accountOf, addAccountFlags, type AccountFlags, defaultRelay } from '../account/account.ts'
 import { untilInterrupted } from '../terminal/interrupt.ts'
 import { commandLine } from '../terminal/output.ts'
 import { withProgress } from '../terminal/progress.ts'
-import { type ActionArgs, type ActionName, type ActionResult, ACTIONS, type Message } from './actions.ts'
+import {
+  type ActionArgs,
+  type ActionName,
+  type ActionResult,
+  ACTIONS,
+  type Holder,
+  holderWords,
+  type Message,
+  messageOf,
+} from './actions.ts'
 import { Host } from './host.ts'
 import { HostClient, HostClosed } from './host-client.ts'
 import { addKeyFlags, type KeyFlags, keySourceOf, slotsOf } from './key.ts'
@@ -69,6 +78,8 @@ export interface OpenAgent {
   readonly identity: string
   call<Name extends ActionName>(action: Name, ...args: ActionArgs<Name>): Promise<ActionResult<Name>>
   follow(channel: string): Follower
+  /** Runs a handler for each message, as `Channel.handle`. Fails if another process has the agent open. */
+  handle(channel: string, handler: (message: Message) => Promise<void>, options: HandleOptions): Promise<void>
   /** Events other than messages; undefined if another process has the agent open. */
   events(): AsyncIterableIterator<AgentEvent> | undefined
   close(): Promise<void>
@@ -83,6 +94,10 @@ export interface OpenOptions {
   readonly share: boolean
   /** An invite link, for an agent that has no relay yet. */
   readonly link?: string | undefined
+  /** Whether no other command can read its messages. */
+  readonly readsAlone?: boolean
+  /** Open it even if the relay cannot be reached. */
+  readonly wait?: boolean
 }
 
 /** How long to wait for another short command to release the agent. */
@@ -94,7 +109,8 @@ const LOCK_RETRY_MS = 50
  *
  * @throws {StaticError} `store_locked` if a process has it open without sharing it; as `StaticChannelManager.connect`
  */
-export async function openAgent(flags: AgentFlags, { share, link }: OpenOptions): Promise<OpenAgent> {
+export async function openAgent(flags: AgentFlags, how: OpenOptions): Promise<OpenAgent> {
+  const { link, wait = false } = how
   const { identity, dataDir } = agentPlace(flags)
   const held = await HostClient.connect(dataDir)
   if (held) return remoteAgent(held, identity)
@@ -106,7 +122,7 @@ export async function openAgent(flags: AgentFlags, { share, link }: OpenOptions)
       if (client) return remoteAgent(client, identity)
       try {
         const { StaticChannelManager: Manager } = await import('@static/sdk')
-        return await localAgent(await Manager.connect(options), { identity, dataDir, share })
+        return await localAgent(await Manager.connect({ ...options, wait }), { identity, dataDir }, how)
       } catch (error) {
         if (!(error instanceof StaticError) || error.code !== 'store_locked') throw error
         if (performance.now() > until) throw locked(identity, error)
@@ -173,12 +189,13 @@ export async function runOnAgent<Name extends ActionName>(
 
 async function localAgent(
   manager: StaticChannelManager,
-  { identity, dataDir, share }: { readonly identity: string; readonly dataDir: string; readonly share: boolean },
+  { identity, dataDir }: { readonly identity: string; readonly dataDir: string },
+  { share, readsAlone = false }: OpenOptions,
 ): Promise<OpenAgent> {
   const queue = new MessageQueue(manager)
   let host: Host | undefined
   try {
-    host = share ? await Host.open(dataDir, manager, queue) : undefined
+    host = share ? await Host.open(dataDir, manager, readsAlone ? undefined : queue) : undefined
   } catch (error) {
     await manager.close()
     throw error
@@ -191,6 +208,8 @@ async function localAgent(
       return (await act(manager, ...args)) as ActionResult<typeof action>
     },
     follow: (channel) => queue.follow(channel),
+    handle: (channel, handler, handling) =>
+      manager.client.channel(channel).handle((envelope) => handler(messageOf(channel, envelope)), handling),
     events: () => manager.client.events(),
     close: async () => {
       // Close the socket first: new commands then wait for the database.
@@ -217,6 +236,13 @@ function remoteAgent(client: HostClient, identity: string): OpenAgent {
       settle: async () => void (await client.request('settle', [channel])),
       abandon: () => client.close(),
     }),
+    handle: async () => {
+      const holder = (await client.request('holder', [])) as Holder
+      throw StaticError.of(
+        'store_locked',
+        `Agent ${identity} is open in ${holderWords(holder)}, which reads its messages. Stop it, or use another agent (--as).`,
+      )
+    },
     events: () => undefined,
     close: () => {
       client.close()

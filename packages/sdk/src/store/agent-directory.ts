@@ -41,6 +41,8 @@ const FILES = [
   'agent.opens',
   'agent.sock',
   RELAY_FILE,
+  // A directory: payloads that were written to files for a model.
+  'received',
 ]
 /** Overwritten before they are deleted: without them the database cannot be read. */
 const KEY_FILES = new Set(['agent.key', 'keys.json'])
@@ -142,7 +144,7 @@ function isOwnFile(name: string): boolean {
 
 function deleteFile(path: string, name: string): void {
   if (KEY_FILES.has(TEMPORARY.exec(name)?.[1] ?? name)) overwrite(path)
-  rmSync(path, { force: true })
+  rmSync(path, { force: true, recursive: true })
 }
 
 function overwrite(path: string): void {

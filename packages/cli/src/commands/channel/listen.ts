@@ -7,9 +7,10 @@ import { addAgentFlags, type AgentFlags, type OpenAgent, withAgent } from '../..
 import { examples } from '../../terminal/examples.ts'
 import { note, plainJson, printable, styled } from '../../terminal/output.ts'
 import { channelArgument, seconds, wholeNumber } from './arguments.ts'
+import { addHandleFlags, HANDLE_HELP, type HandleFlags, handleMessages } from './handle.ts'
 import { printEvents } from './events.ts'
 
-interface Flags extends AgentFlags {
+interface Flags extends AgentFlags, HandleFlags {
   readonly count?: number
   readonly timeout?: number
 }
@@ -18,15 +19,17 @@ const MS = 1000
 
 export function listenCommand(): Command {
   return addAgentFlags(
-    new Command('listen')
-      .description('print the messages of a channel as they arrive, until Ctrl-C')
-      .addArgument(channelArgument())
-      .option('--count <messages>', 'stop after N messages', wholeNumber)
-      .option(
-        '--timeout <seconds>',
-        'stop after N seconds without a message; with --count, exit with 1 if messages are missing',
-        seconds,
-      ),
+    addHandleFlags(
+      new Command('listen')
+        .description('print the messages of a channel as they arrive, until Ctrl-C, or hand each to a program')
+        .addArgument(channelArgument())
+        .option('--count <messages>', 'stop after N messages', wholeNumber)
+        .option(
+          '--timeout <seconds>',
+          'stop after N seconds without a message; with --count, exit with 1 if messages are missing',
+          seconds,
+        ),
+    ),
   )
     .addHelpText(
       'after',
@@ -36,16 +39,19 @@ With --json each message is one line: channel, index, message_id, epoch, time, r
 and text. A message counts as read once it is printed; unread messages are delivered again at the next start.
 While this command runs, it admits agents that join with this agent's invites, and other commands for the agent go
 through it.
+${HANDLE_HELP}
 ${examples(
   'static channel listen acme/support/routing',
   'static channel listen acme/support/routing --count 1 --timeout 30 > message',
   'static channel listen acme/support/routing --json | jq -r .text',
+  "static channel listen acme/support/routing --exec './answer.sh'",
 )}`,
     )
     .action(listen)
 }
 
 async function listen(name: string, flags: Flags): Promise<void> {
+  if (flags.exec !== undefined || flags.webhook !== undefined) return await handleMessages(name, flags)
   const progress = { left: flags.count ?? Infinity, announced: false }
   try {
     // If another process held the agent and exits, this one opens it and continues.

@@ -1,0 +1,26 @@
+/** A process with one agent and nothing else: sends and receives when asked, and says when. */
+import { type ClientOptions, StaticChannelManager } from '@static/sdk'
+
+/** What the bench asks for. */
+export interface Ask {
+  readonly type: 'send' | 'receive'
+  readonly name: string
+  readonly text: string
+}
+
+/** When it began and ended, in milliseconds by the clock of the machine. */
+export interface Told {
+  readonly began: number
+  readonly ended: number
+}
+
+const manager = await StaticChannelManager.connect(JSON.parse(process.argv[2] ?? '{}') as ClientOptions)
+const now = (): number => performance.timeOrigin + performance.now()
+
+process.on('message', ({ type, name, text }: Ask) => {
+  const began = now()
+  const done = type === 'send' ? manager.send(name, text) : manager.receive(name, 50)
+  void done.then(() => process.send?.({ began, ended: now() } satisfies Told))
+})
+process.on('disconnect', () => void manager.close())
+process.send?.('ready')

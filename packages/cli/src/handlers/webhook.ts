@@ -1,0 +1,93 @@
+/**
+ * Calls a URL for each message (`listen --webhook`). The request is signed with HMAC-SHA256 over its time and body, so
+ * that the server can tell it from others and from an old copy. A 2xx answer means that the message is handled; what the
+ * answer says is not read.
+ */
+import { createHmac } from 'node:crypto'
+import { StaticError } from '@static/protocol'
+import { isLoopback } from '@static/sdk/account'
+import type { Message } from '../agent/actions.ts'
+import { printable } from '../terminal/output.ts'
+import type { MessageHandler } from './command.ts'
+
+/** Where messages go. */
+export interface Webhook {
+  readonly url: URL
+  readonly secret: string
+  /** Whether the payload is in the body. */
+  readonly withPayload: boolean
+}
+
+const TIMEOUT_MS = 30_000
+const SHORTEST_SECRET = 16
+const MS = 1000
+
+/**
+ * Checks the address of a webhook.
+ *
+ * @throws {StaticError} `invalid_request`
+ */
+export function parseWebhook(text: string): URL {
+  const url = URL.parse(text)
+  const isLocal = url !== null && isLoopback(url.hostname.replaceAll(/[[\]]/g, ''))
+  if (!url || (url.protocol !== 'https:' && !(url.protocol === 'http:' && isLocal))) {
+    throw StaticError.of(
+      'invalid_request',
+      `--webhook is ${JSON.stringify(text)}. It must be an https:// URL, or http:// to this machine.`,
+    )
+  }
+  if (url.username === '' && url.password === '') return url
+  throw StaticError.of('invalid_request', '--webhook contains a user name or password. Check the signature instead.')
+}
+
+/** @throws {StaticError} `invalid_request` if the secret is too short to protect anything */
+export function checkSecret(secret: string): void {
+  if (secret.length >= SHORTEST_SECRET) return
+  throw StaticError.of(
+    'invalid_request',
+    `The webhook secret has ${secret.length} characters. It must have at least ${SHORTEST_SECRET}, best random ones.`,
+  )
+}
+
+/** A handler that calls the webhook. When `signal` is aborted, the call ends. */
+export function webhookHandler({ url, secret, withPayload }: Webhook, signal: AbortSignal): MessageHandler {
+  return async (message) => {
+    const body = JSON.stringify(bodyOf(message, withPayload))
+    const time = Math.floor(Date.now() / MS)
+    const answer = await fetch(url, {
+      method: 'POST',
+      headers: {
+        'content-type': 'application/json',
+        'static-signature': `t=${time},v1=${signatureOf(secret, time, body)}`,
+        'user-agent': 'static',
+      },
+      body,
+      // Another address would get the message.
+      redirect: 'manual',
+      signal: AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]),
+    }).catch((error: unknown) => {
+      throw new Error(`The webhook did not answer: ${reasonOf(error)}.`)
+    })
+    // Not read, however long it is.
+    await answer.body?.cancel()
+    if (!answer.ok) throw new Error(`The webhook answered ${answer.status}.`)
+  }
+}
+
+/** The signature of a request: HMAC-SHA256 in hexadecimal over `<time>.<body>`. */
+function signatureOf(secret: string, time: number, body: string): string {
+  return createHmac('sha256', secret).update(`${time}.${body}`).digest('hex')
+}
+
+function bodyOf({ payload, sender, ...message }: Message, withPayload: boolean): Readonly<Record<string, unknown>> {
+  return {
+    ...message,
+    sender: { ...sender, identity: printable(sender.identity) },
+    ...(withPayload && { payload }),
+  }
+}
+
+function reasonOf(error: unknown): string {
+  const cause = error instanceof Error ? (error.cause ?? error) : error
+  return cause instanceof Error ? cause.message || String(Reflect.get(cause, 'code')) : String(cause)
+}

@@ -1,0 +1,208 @@
+/**
+ * What has arrived for a model. An answer of `receive` settles nothing: the next `receive` settles what earlier answers
+ * contained, because only then has the host seen them. What it has not seen is delivered again.
+ */
+import { StaticError } from '@static/protocol'
+import type { OpenAgent } from '../agent/open.ts'
+import { type Item, Lane } from './lane.ts'
+import type { Notice } from './notices.ts'
+
+/** The id of a request. */
+export type RequestId = string | number
+
+/** A call of `receive`. */
+export interface Wanted {
+  readonly request: RequestId
+  /** Undefined: every channel. */
+  readonly channel: string | undefined
+  readonly waitMs: number
+  readonly signal: AbortSignal
+  /** Adds an item to the answer; false if it is full. */
+  readonly add: (item: Item) => boolean
+}
+
+/** Models call in parallel, but one call reads every channel. */
+const MOST_WAITING = 16
+
+/** More than the promises between a channel and its lane. */
+const HAND_OVER_STEPS = 50
+
+/** The messages and notices of a session. */
+export class Mailbox {
+  readonly #agent: Pick<OpenAgent, 'call' | 'follow'>
+  readonly #lanes = new Map<string, Lane>()
+  /** What answers contained that are not settled. */
+  readonly #given = new Map<RequestId, readonly Item[]>()
+  readonly #wakes = new Set<() => void>()
+  readonly #onArrival: (lane: Lane) => void
+  #collecting: Promise<unknown> = Promise.resolve()
+  #waiting = 0
+  /** The channel that an answer starts with. */
+  #next = 0
+
+  /** `onArrival` is called for what arrives while no call waits. */
+  constructor(agent: Pick<OpenAgent, 'call' | 'follow'>, onArrival: (lane: Lane) => void = () => {}) {
+    this.#agent = agent
+    this.#onArrival = onArrival
+  }
+
+  /** Starts to fetch from every channel. */
+  async watch(): Promise<readonly Lane[]> {
+    const names = await this.#agent.call('names')
+    const known = new Set(names)
+    for (const [name, lane] of this.#lanes) if (!known.has(name) && lane.isEmpty) this.#lanes.delete(name)
+    for (const name of names) this.#fetch(this.#lane(name))
+    return [...this.#lanes.values()]
+  }
+
+  addNotice(channel: string, notice: Notice): void {
+    this.#lane(channel).addNotice(notice)
+  }
+
+  /**
+   * Settles what earlier answers contained, waits until something arrives and adds it to the answer.
+   *
+   * @throws {StaticError} `not_found` or `removed` if the agent is not in the channel, `rate_limited`
+   */
+  async receive(wanted: Wanted): Promise<void> {
+    if (this.#waiting >= MOST_WAITING) {
+      throw StaticError.of(
+        'rate_limited',
+        `${MOST_WAITING} calls of receive already wait. Wait for their answers; one call reads every channel.`,
+      )
+    }
+    this.#waiting++
+    try {
+      this.#settle()
+      const until = performance.now() + wanted.waitMs
+      const lanes = await this.#lanesOf(wanted.channel)
+      while (!(await this.#collect(lanes, wanted))) {
+        if (!(await this.#arrival(lanes, until - performance.now(), wanted.signal))) return
+      }
+    } finally {
+      this.#waiting--
+    }
+  }
+
+  /** The host dropped the answer to a request: what it contained is delivered again. */
+  putBack(request: RequestId): void {
+    const items = this.#given.get(request)
+    this.#given.delete(request)
+    this.#return(items ?? [], true)
+  }
+
+  #settle(): void {
+    const given = [...this.#given.values()].flat()
+    this.#given.clear()
+    for (const item of given) if ('follower' in item) void item.follower.settle()
+  }
+
+  async #lanesOf(channel: string | undefined): Promise<readonly Lane[]> {
+    if (channel === undefined) return await this.watch()
+    const lane = this.#lane(channel)
+    lane.fetch()
+    return [lane]
+  }
+
+  #lane(name: string): Lane {
+    const known = this.#lanes.get(name)
+    if (known) return known
+    const lane: Lane = new Lane(
+      name,
+      () => this.#agent.follow(name),
+      () => this.#wake(lane),
+    )
+    this.#lanes.set(name, lane)
+    return lane
+  }
+
+  #fetch(lane: Lane): void {
+    try {
+      lane.fetch()
+    } catch {
+      // The agent has left the channel since it was listed.
+    }
+  }
+
+  #wake(lane: Lane): void {
+    if (this.#waiting === 0) this.#onArrival(lane)
+    for (const wake of this.#wakes) wake()
+  }
+
+  /** Adds what has arrived to the answer, one call after the other, so that none gets later messages first. */
+  async #collect(lanes: readonly Lane[], wanted: Wanted): Promise<boolean> {
+    const before = this.#collecting
+    const { promise, resolve } = Promise.withResolvers<undefined>()
+    this.#collecting = promise
+    await before
+    await handedOver()
+    const items: Item[] = []
+    try {
+      // Each answer starts with another channel, so that a busy one does not keep the others out.
+      const start = this.#next++ % Math.max(lanes.length, 1)
+      for (const lane of [...lanes.slice(start), ...lanes.slice(0, start)]) {
+        if (!(await this.#drain(lane, wanted.add, items))) break
+      }
+    } catch (error) {
+      // What is in the answer so far is delivered; the next call gets the error.
+      if (items.length === 0) throw error
+    } finally {
+      resolve(undefined)
+    }
+    if (wanted.signal.aborted) this.#return(items, false)
+    else if (items.length > 0) this.#given.set(wanted.request, items)
+    return items.length > 0
+  }
+
+  /** Moves items from a lane to the answer; false if the answer is full. */
+  async #drain(lane: Lane, add: (item: Item) => boolean, items: Item[]): Promise<boolean> {
+    while (lane.first !== undefined) {
+      // Messages that the agent has may belong before a notice.
+      this.#fetch(lane)
+      if ('notice' in lane.first) await handedOver()
+      const { first } = lane
+      if (!add(first)) return false
+      lane.shift()
+      items.push(first)
+      this.#fetch(lane)
+      await handedOver()
+    }
+    return true
+  }
+
+  #return(items: readonly Item[], isSeen: boolean): void {
+    for (const name of new Set(items.map(({ channel }) => channel))) {
+      this.#lane(name).putBack(
+        items.filter(({ channel }) => channel === name),
+        isSeen,
+      )
+    }
+  }
+
+  /** Waits until something arrives; false after the time, or when the call is cancelled. */
+  async #arrival(lanes: readonly Lane[], milliseconds: number, signal: AbortSignal): Promise<boolean> {
+    if (signal.aborted || milliseconds <= 0) return false
+    if (lanes.some(({ isEmpty }) => !isEmpty)) return true
+    const { promise, resolve } = Promise.withResolvers<boolean>()
+    const wake = (): void => resolve(true)
+    const stop = (): void => resolve(false)
+    const timer = setTimeout(stop, milliseconds)
+    this.#wakes.add(wake)
+    signal.addEventListener('abort', stop)
+    try {
+      return await promise
+    } finally {
+      clearTimeout(timer)
+      this.#wakes.delete(wake)
+      signal.removeEventListener('abort', stop)
+    }
+  }
+}
+
+/**
+ * Resolves when the agent has handed over the messages that it has in memory. They take some promises and no I/O; a turn of
+ * the event loop would include a write to disk, and the answer would wait for it.
+ */
+async function handedOver(): Promise<void> {
+  for (let step = 0; step < HAND_OVER_STEPS; step++) await undefined
+}

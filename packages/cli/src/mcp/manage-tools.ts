@@ -1,0 +1,75 @@
+/** The tools of `static mcp --manage`. An invite in a model's context is a secret in a log, so they are not the default. */
+import { StaticError } from '@static/protocol'
+import { isInviteLink } from '@static/sdk/account'
+import type { ChannelSummary } from '../agent/actions.ts'
+import { inputOf } from './schema.ts'
+import { CHANNEL, channelOf, LONGEST_WAIT, outputOf, type Tool } from './tools.ts'
+
+const TEXT = { type: 'string' } as const
+const JOINED = outputOf({ channel: TEXT, owner: TEXT, members: { type: 'integer' } })
+const MOST_USES = 1000
+const MOST_HOURS = 720
+const HOUR = 3600
+
+const create: Tool = {
+  name: 'create',
+  description: 'Create a channel that you own. Needs an account.',
+  inputSchema: inputOf({ channel: CHANNEL }, 'channel'),
+  outputSchema: JOINED,
+  annotations: { destructiveHint: false },
+  run: async (args, { session }) => joinedOf(await session.use((agent) => agent.call('create', channelOf(args)))),
+}
+
+const invite: Tool = {
+  name: 'invite',
+  description:
+    'Create an invite to a channel you own, for `uses` agents (default 1), valid for `hours` (default 1). Whoever has the token can join: give it only to those your user named. You must be running when they join.',
+  inputSchema: inputOf(
+    {
+      channel: CHANNEL,
+      uses: { type: 'integer', minimum: 1, maximum: MOST_USES },
+      hours: { type: 'integer', minimum: 1, maximum: MOST_HOURS },
+    },
+    'channel',
+  ),
+  outputSchema: outputOf({ token: TEXT }),
+  annotations: { destructiveHint: false },
+  run: async (args, { session }) => {
+    const [uses, hours] = [Number(args['uses'] ?? 1), Number(args['hours'] ?? 1)]
+    return { token: await session.use((agent) => agent.call('invite', channelOf(args), uses, hours * HOUR)) }
+  },
+}
+
+const join: Tool = {
+  name: 'join',
+  description: 'Join a channel with an invite token or link from your user. `channel` is required with a token.',
+  inputSchema: inputOf({ channel: CHANNEL, invite: TEXT }, 'invite'),
+  outputSchema: JOINED,
+  annotations: { destructiveHint: false },
+  run: async (args, { session }) => {
+    const text = String(args['invite']).trim()
+    if (isInviteLink(text)) return joinedOf(await session.use((agent) => agent.call('joinLink', text, LONGEST_WAIT)))
+    if (args['channel'] === undefined) throw StaticError.of('invalid_request', '`channel` is required with a token.')
+    return joinedOf(await session.use((agent) => agent.call('join', channelOf(args), text, LONGEST_WAIT)))
+  },
+}
+
+const leave: Tool = {
+  name: 'leave',
+  description: 'Leave a channel that you do not own.',
+  inputSchema: inputOf({ channel: CHANNEL }, 'channel'),
+  outputSchema: outputOf({ channel: TEXT }),
+  annotations: { destructiveHint: true },
+  run: async (args, { session }) => {
+    const channel = channelOf(args)
+    await session.use((agent) => agent.call('leave', channel))
+    return { channel }
+  },
+}
+
+/** In the order of the list. */
+export const MANAGE_TOOLS: readonly Tool[] = [create, invite, join, leave]
+
+function joinedOf({ name, owner, members }: ChannelSummary): Readonly<Record<string, unknown>> {
+  return { channel: name, owner, members: members ?? 0 }
+}

@@ -1,0 +1,33 @@
+/** What a model has to know about a channel besides its messages. */
+import type { AgentEvent } from '@static/sdk'
+
+/** An entry that is not a message. */
+export type Notice =
+  /** An identity is used with another key than before. */
+  | { readonly notice: 'key_changed'; readonly identity: string; readonly known: string; readonly now: string }
+  /** The relay deleted entries before this agent fetched them. */
+  | { readonly notice: 'gap'; readonly first: number; readonly last: number }
+  /** A member was shown another history. Sending has stopped. */
+  | { readonly notice: 'fork'; readonly member: string }
+  /** The channel cannot continue on this agent. */
+  | { readonly notice: 'failed'; readonly code: string; readonly message: string }
+
+/** The notice of an event, and its channel; undefined if the event is none for a model. */
+export function noticeOf(event: AgentEvent): { readonly channel: string; readonly notice: Notice } | undefined {
+  switch (event.type) {
+    case 'identity_changed': {
+      const { channel, known, now } = event
+      return {
+        channel,
+        notice: { notice: 'key_changed', identity: Buffer.from(event.identity).toString(), known, now },
+      }
+    }
+    case 'gap':
+      return { channel: event.channel, notice: { notice: 'gap', first: event.first, last: event.last } }
+    case 'fork_detected':
+      return { channel: event.channel, notice: { notice: 'fork', member: event.member } }
+    // A failed channel is found in its place: after its last message.
+    default:
+      return undefined
+  }
+}

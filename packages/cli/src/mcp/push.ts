@@ -1,0 +1,36 @@
+/**
+ * Tells the host that messages wait (`claude/channel`, in the 2025 revisions of MCP). Hosts may drop this, so it carries
+ * no message and settles none; and it comes into a model's context unasked, so it carries no free text of a member.
+ */
+import type { Server } from '@modelcontextprotocol/server'
+import type { Item } from './lane.ts'
+
+/** Declares it to the host. */
+export const PUSH_CAPABILITY: { readonly 'claude/channel': Readonly<Record<string, never>> } = { 'claude/channel': {} }
+
+const METHOD = 'notifications/claude/channel'
+/** An identity that is a plain name, and no sentence. */
+const PLAIN_NAME = /^[\w@.+-]{1,64}$/
+
+/** Tells a host that an item waits in a channel. */
+export async function push(server: Server, item: Item): Promise<void> {
+  const { channel } = item
+  const meta = { channel, ...('message' in item && senderMeta(item.message.sender)) }
+  const what = 'message' in item ? 'A message waits' : 'A warning waits'
+  try {
+    await server.notification({
+      method: METHOD,
+      params: { content: `${what} in channel ${channel}. Call receive to read it.`, meta },
+    } as never)
+  } catch {
+    // The host is gone, or has not finished its handshake. The message waits anyway.
+  }
+}
+
+function senderMeta(sender: {
+  readonly identity: string
+  readonly agent_id: string
+}): Readonly<Record<string, string>> {
+  const { identity, agent_id: id } = sender
+  return { sender_agent_id: id, ...(PLAIN_NAME.test(identity) && { sender_identity: identity }) }
+}

@@ -1,0 +1,56 @@
+/** Serves a host on stdin and stdout until it closes one of them. */
+import type { Server } from '@modelcontextprotocol/server'
+import { serveStdio } from '@modelcontextprotocol/server/stdio'
+import type { AgentFlags } from '../agent/open.ts'
+import { note } from '../terminal/output.ts'
+import type { Lane } from './lane.ts'
+import type { Mailbox } from './mailbox.ts'
+import { push } from './push.ts'
+import { makeServer, type ServerParts } from './server.ts'
+import { Session } from './session.ts'
+import { HostTransport } from './transport.ts'
+
+/** A host that is served. */
+export interface RunningHost {
+  /** Resolves when the host has closed stdin or stdout. */
+  readonly closed: Promise<void>
+  close(): Promise<void>
+}
+
+/** Starts to serve. The agent is opened when the host asks for the tools; calls wait for it. */
+export function runHost(flags: AgentFlags, parts: Omit<ServerParts, 'session'>): RunningHost {
+  const closed = Promise.withResolvers<undefined>()
+  let pushTo: Server | undefined
+  const arrived = (lane: Lane): void => {
+    if (pushTo && lane.first) void push(pushTo, lane.first)
+  }
+  const opened = (mailbox: Mailbox): void => {
+    if (parts.push) void mailbox.watch().catch(() => {})
+  }
+  const session = new Session(flags, { arrived, opened })
+  const transport = new HostTransport((request) => session.putBack(request))
+  process.stdin.once('end', () => closed.resolve(undefined))
+  process.stdin.once('close', () => closed.resolve(undefined))
+  process.stdout.once('error', () => closed.resolve(undefined))
+  const stdio = serveStdio(
+    ({ era }) => {
+      // The notification is not part of the 2026 revisions.
+      const pushes = parts.push && era === 'legacy'
+      const server = makeServer({ ...parts, push: pushes, session })
+      if (pushes)
+        server.oninitialized = () => {
+          pushTo = server
+          session.start()
+        }
+      return server
+    },
+    { transport, onerror: ({ message }) => note(`MCP: ${message}`) },
+  )
+  return {
+    closed: closed.promise,
+    close: async () => {
+      await stdio.close()
+      await session.close()
+    },
+  }
+}

@@ -1,0 +1,148 @@
+/**
+ * The agent of an MCP session. This process opens it, unless another one has it open: then each call goes through that
+ * process, and only `receive` does not. When that process exits, the next call opens the agent here.
+ */
+import { StaticError } from '@static/protocol'
+import { printEvents } from '../commands/channel/events.ts'
+import { holderWords } from '../agent/actions.ts'
+import { HostClosed } from '../agent/host-client.ts'
+import { type AgentFlags, commandLineFor, openAgent, type OpenAgent } from '../agent/open.ts'
+import type { Lane } from './lane.ts'
+import { Mailbox } from './mailbox.ts'
+import { noticeOf } from './notices.ts'
+
+/** Calls that go through another process at the same time; it serves 32 for all. */
+const MOST_REMOTE = 8
+
+/** The agent in this process, and what has arrived for it. */
+interface Local {
+  readonly agent: OpenAgent
+  readonly mailbox: Mailbox
+}
+
+/** What a session tells its owner. */
+export interface SessionEvents {
+  /** The agent is open in this process. */
+  readonly opened?: (mailbox: Mailbox) => void
+  /** Something has arrived while no call of `receive` waits. */
+  readonly arrived?: (lane: Lane) => void
+}
+
+/** One host and its agent. */
+export class Session {
+  readonly #flags: AgentFlags
+  readonly #events: SessionEvents
+  #local: Local | undefined
+  #opening: Promise<unknown> = Promise.resolve()
+  #remoteCalls = 0
+  readonly #waiting: (() => void)[] = []
+  #isClosed = false
+
+  constructor(flags: AgentFlags, events: SessionEvents = {}) {
+    this.#flags = flags
+    this.#events = events
+  }
+
+  /** Opens the agent, so that the first call need not wait. That call gets the error if it fails. */
+  start(): void {
+    this.use(() => Promise.resolve()).catch(() => {})
+  }
+
+  /**
+   * Does something with the agent.
+   *
+   * @throws {StaticError} as `openAgent`, and the errors of `work`
+   */
+  async use<Result>(work: (agent: OpenAgent) => Promise<Result>): Promise<Result> {
+    if (this.#local) return await work(this.#local.agent)
+    await this.#takePlace()
+    try {
+      for (;;) {
+        const agent = await this.#open()
+        try {
+          return await work(agent)
+        } catch (error) {
+          // The process that had the agent open exited before it started the request.
+          if (!(error instanceof HostClosed)) throw error
+        } finally {
+          if (agent.remote) await agent.close()
+        }
+      }
+    } finally {
+      this.#leavePlace()
+    }
+  }
+
+  /**
+   * What has arrived.
+   *
+   * @throws {StaticError} `store_locked` if another process has the agent open; as `openAgent`
+   */
+  async mailbox(): Promise<Mailbox> {
+    return await this.use(async (agent) => {
+      if (this.#local) return this.#local.mailbox
+      const holder = holderWords(await agent.call('holder'))
+      const other = commandLineFor({ ...this.#flags, as: `${agent.identity}-2` }, 'mcp')
+      throw StaticError.of(
+        'store_locked',
+        `Messages of agent ${agent.identity} are read by ${holder}, so this session cannot receive. To read here, stop that process, or give this session an agent of its own: configure \`${other}\` and invite it to the channel.`,
+      )
+    })
+  }
+
+  /** If the agent is open here, the answer to this request was dropped by the host. */
+  putBack(request: string | number): void {
+    this.#local?.mailbox.putBack(request)
+  }
+
+  /** Closes the agent. Messages that are not settled are delivered again in the next session. */
+  async close(): Promise<void> {
+    this.#isClosed = true
+    await this.#opening.catch(() => {})
+    await this.#local?.agent.close()
+  }
+
+  /** One call opens the agent, the others wait for it. */
+  async #open(): Promise<OpenAgent> {
+    const opened = this.#opening.catch(() => {}).then(() => this.#openNow())
+    this.#opening = opened
+    return await opened
+  }
+
+  async #openNow(): Promise<OpenAgent> {
+    if (this.#local) return this.#local.agent
+    if (this.#isClosed) throw StaticError.of('closed')
+    const agent = await openAgent(this.#flags, { share: true, readsAlone: true, wait: true })
+    if (agent.remote) return agent
+    const mailbox = new Mailbox(agent, this.#events.arrived)
+    this.#local = { agent, mailbox }
+    this.#follow(agent, mailbox)
+    this.#events.opened?.(mailbox)
+    return agent
+  }
+
+  #follow(agent: OpenAgent, mailbox: Mailbox): void {
+    const shown = agent.events()
+    if (shown) void printEvents(agent, shown)
+    const events = agent.events()
+    if (!events) return
+    const take = async (): Promise<void> => {
+      for await (const event of events) {
+        const found = noticeOf(event)
+        if (found) mailbox.addNotice(found.channel, found.notice)
+      }
+    }
+    void take()
+  }
+
+  async #takePlace(): Promise<void> {
+    if (this.#remoteCalls < MOST_REMOTE) this.#remoteCalls++
+    else await new Promise<void>((resolve) => this.#waiting.push(resolve))
+  }
+
+  #leavePlace(): void {
+    const next = this.#waiting.shift()
+    if (next) next()
+    else this.#remoteCalls--
+  }
+}

@@ -1,0 +1,201 @@
+/** What has arrived for a model, in its order: messages, warnings, and what was never confirmed. */
+import assert from 'node:assert/strict'
+import { EventEmitter, once } from 'node:events'
+import { test } from 'node:test'
+import { setImmediate as turn } from 'node:timers/promises'
+import { StaticError } from '@static/protocol'
+import type { Message } from '../../src/agent/actions.ts'
+import type { Follower } from '../../src/agent/message-queue.ts'
+import type { OpenAgent } from '../../src/agent/open.ts'
+import type { Item } from '../../src/mcp/lane.ts'
+import { Mailbox } from '../../src/mcp/mailbox.ts'
+
+/** Channels with messages, of which the settled ones are recorded. */
+class Channels {
+  readonly settled: string[] = []
+  readonly #messages = new Map<string, Message[]>()
+  readonly #waiting = new Map<string, ((message: Message) => void)[]>()
+  readonly #errors = new Map<string, StaticError>()
+
+  constructor(...names: readonly string[]) {
+    for (const name of names) this.#messages.set(name, [])
+  }
+
+  arrive(channel: string, index: number): void {
+    const sender = { agent_id: 'a', fingerprint: 'a', identity: 'ann' }
+    const fields = { message_id: 'f', epoch: 1, time: 'now', redelivered: false, sender, payload: 'eA==' }
+    const message = { channel, index, ...fields }
+    const waiter = this.#waiting.get(channel)?.shift()
+    if (waiter) waiter(message)
+    else this.#messages.get(channel)?.push(message)
+  }
+
+  fail(channel: string, error: StaticError): void {
+    this.#errors.set(channel, error)
+  }
+
+  mailbox(onArrival?: () => void): Mailbox {
+    const call = (): Promise<never> => Promise.resolve([...this.#messages.keys()] as never)
+    const agent: Pick<OpenAgent, 'call' | 'follow'> = { call, follow: (name) => this.#follow(name) }
+    return new Mailbox(agent, onArrival)
+  }
+
+  #follow(channel: string): Follower {
+    const messages = this.#messages.get(channel)
+    if (!messages) throw StaticError.of('not_found')
+    let held: Message | undefined
+    return {
+      next: async () => {
+        const error = this.#errors.get(channel)
+        held = messages.shift()
+        if (!held && error) throw error
+        const waiting = this.#waiting.get(channel) ?? []
+        this.#waiting.set(channel, waiting)
+        held ??= await new Promise<Message>((resolve) => waiting.push(resolve))
+        return held
+      },
+      settle: () => void this.settled.push(`${channel} ${held?.index}`),
+      abandon: () => {},
+    }
+  }
+}
+
+let requests = 0
+
+/** Receives and describes what came. */
+async function receive(
+  mailbox: Mailbox,
+  { channel, most = Infinity, waitMs = 50_000, signal = new AbortController().signal } = {} as {
+    readonly channel?: string
+    readonly most?: number
+    readonly waitMs?: number
+    readonly signal?: AbortSignal
+  },
+): Promise<readonly string[]> {
+  const items: Item[] = []
+  const add = (item: Item): boolean => items.length < most && items.push(item) > 0
+  await mailbox.receive({ request: ++requests, channel, waitMs, signal, add })
+  return items.map((item) =>
+    'message' in item
+      ? `${item.channel} ${item.message.index}${item.message.redelivered ? ' again' : ''}`
+      : `${item.channel} ${item.notice.notice}`,
+  )
+}
+
+test('an answer settles nothing, the next call settles it', async () => {
+  const channels = new Channels('a')
+  const mailbox = channels.mailbox()
+  channels.arrive('a', 1)
+  channels.arrive('a', 2)
+  assert.deepEqual(await receive(mailbox), ['a 1', 'a 2'])
+  assert.deepEqual(channels.settled, [])
+  const next = receive(mailbox)
+  assert.deepEqual(channels.settled, ['a 1', 'a 2'])
+  channels.arrive('a', 3)
+  assert.deepEqual(await next, ['a 3'])
+})
+
+test('what does not fit waits for the next call, in order, and no channel keeps another out', async () => {
+  const channels = new Channels('a', 'b')
+  const mailbox = channels.mailbox()
+  for (let index = 1; index <= 3; index++) channels.arrive('a', index)
+  channels.arrive('b', 9)
+  const answers = []
+  for (let call = 0; call < 4; call++) answers.push(...(await receive(mailbox, { most: 1 })))
+  assert.deepEqual(
+    answers.filter((words) => words.startsWith('a')),
+    ['a 1', 'a 2', 'a 3'],
+  )
+  assert.ok(answers.indexOf('b 9') < 2, answers.join())
+})
+
+test('warnings come in their place', async () => {
+  const channels = new Channels('a')
+  const mailbox = channels.mailbox()
+  channels.arrive('a', 4)
+  channels.arrive('a', 9)
+  mailbox.addNotice('a', { notice: 'gap', first: 5, last: 8 })
+  assert.deepEqual(await receive(mailbox), ['a 4', 'a gap', 'a 9'])
+  channels.arrive('a', 10)
+  mailbox.addNotice('a', { notice: 'key_changed', identity: 'ann', known: '1', now: '2' })
+  mailbox.addNotice('a', { notice: 'fork', member: '1' })
+  assert.deepEqual(await receive(mailbox), ['a key_changed', 'a fork', 'a 10'])
+  // The end of a channel comes after its last message, and once.
+  channels.arrive('a', 11)
+  channels.fail('a', StaticError.of('removed'))
+  assert.deepEqual(await receive(mailbox), ['a 11', 'a failed'])
+  assert.deepEqual(await receive(mailbox, { waitMs: 1 }), [])
+})
+
+test('members cannot fill the memory with warnings', async () => {
+  const channels = new Channels('a')
+  const mailbox = channels.mailbox()
+  for (let count = 0; count < 1000; count++) mailbox.addNotice('a', { notice: 'fork', member: String(count) })
+  assert.equal((await receive(mailbox)).length, 20)
+})
+
+test('an answer that the host dropped comes again before later messages', async () => {
+  const channels = new Channels('a')
+  const mailbox = channels.mailbox()
+  channels.arrive('a', 1)
+  channels.arrive('a', 2)
+  assert.deepEqual(await receive(mailbox), ['a 1', 'a 2'])
+  channels.arrive('a', 3)
+  mailbox.putBack(requests)
+  assert.deepEqual(await receive(mailbox), ['a 1 again', 'a 2 again', 'a 3'])
+  assert.deepEqual(channels.settled, [])
+})
+
+test('a cancelled call takes nothing', async () => {
+  const channels = new Channels('a')
+  const mailbox = channels.mailbox()
+  const stop = new AbortController()
+  const cancelled = receive(mailbox, { signal: stop.signal })
+  stop.abort()
+  assert.deepEqual(await cancelled, [])
+  channels.arrive('a', 1)
+  assert.deepEqual(await receive(mailbox), ['a 1'])
+})
+
+test('calls at the same time share the messages, and too many are refused', async () => {
+  const channels = new Channels('a')
+  const mailbox = channels.mailbox()
+  const got: string[] = []
+  const answered = new EventEmitter()
+  for (let count = 0; count < 16; count++) {
+    void receive(mailbox).then((words) => answered.emit('answer', got.push(...words)))
+  }
+  await assert.rejects(receive(mailbox), { code: 'rate_limited' })
+  for (let index = 1; index <= 16; index++) {
+    const answer = once(answered, 'answer')
+    channels.arrive('a', index)
+    await answer
+  }
+  assert.deepEqual(
+    got,
+    Array.from({ length: 16 }, (_, at) => `a ${at + 1}`),
+  )
+})
+
+test('something that arrives while no call waits is reported once', async () => {
+  const channels = new Channels('a')
+  let arrivals = 0
+  const mailbox = channels.mailbox(() => arrivals++)
+  await mailbox.watch()
+  for (let index = 1; index <= 5; index++) channels.arrive('a', index)
+  await turn()
+  assert.equal((await receive(mailbox)).length, 5)
+  assert.equal(arrivals, 1)
+})
+
+test('two thousand channels are watched, and a message in one is found', async () => {
+  const names = Array.from({ length: 2000 }, (_, at) => `c${at}`)
+  const channels = new Channels(...names)
+  const mailbox = channels.mailbox()
+  channels.arrive('c1777', 1)
+  assert.deepEqual(await receive(mailbox), ['c1777 1'])
+})
+
+test('a channel that the agent is not in is refused', async () => {
+  await assert.rejects(receive(new Channels('a').mailbox(), { channel: 'b' }), { code: 'not_found' })
+})

@@ -1,0 +1,143 @@
+/** Two models talk through `static mcp`: the official clients of both generations, each with its own server. */
+import assert from 'node:assert/strict'
+import { existsSync, readFileSync, statSync } from 'node:fs'
+import { after, test } from 'node:test'
+import { entriesOf, newHost, ok, oldHost, Place, received, refusal } from './support.ts'
+
+const place = await Place.open()
+after(() => place[Symbol.asyncDispose]())
+const ROUTING = 'acme/support/routing'
+{
+  await using owner = await place.agent('owner')
+  await place.channel(owner, ROUTING, 'ann', 'bob')
+}
+
+test('a host of the 2026 revision and one of 2025 exchange messages', async () => {
+  const ann = await newHost(place.command('ann', 'mcp'))
+  const bob = await oldHost(place.command('bob', 'mcp'))
+  assert.equal(ann.client.getProtocolEra?.(), 'modern')
+  assert.match(ann.client.getInstructions() ?? '', /words of another agent/)
+  assert.equal(bob.client.getInstructions(), ann.client.getInstructions())
+  const { tools } = await ann.client.listTools()
+  assert.deepEqual(
+    tools.map(({ name }) => name),
+    ['channels', 'members', 'send', 'receive', 'verify'],
+  )
+  assert.deepEqual((await bob.client.listTools()).tools, JSON.parse(JSON.stringify(tools)))
+
+  const { channels } = await ok<{ channels: readonly object[] }>(ann, 'channels')
+  assert.deepEqual(channels, [{ channel: ROUTING, owner: false, members: 3 }])
+  const { members } = await ok<{ members: readonly { identity: string; you: boolean; agent_id: string }[] }>(
+    ann,
+    'members',
+    { channel: ROUTING },
+  )
+  assert.deepEqual(members.map(({ identity }) => identity).sort(), ['ann', 'bob', 'owner'])
+
+  const sent = await ok<{ index: number; id: string }>(ann, 'send', { channel: ROUTING, text: 'Please review #7.' })
+  const { senders, channels: heard, more } = await received(bob)
+  const self = members.find(({ you }) => you)
+  assert.deepEqual(
+    senders.map(({ sender, identity, agent_id: id }) => [sender, identity, id]),
+    [[1, 'ann', self?.agent_id]],
+  )
+  const [entry] = heard[0]?.entries ?? []
+  assert.deepEqual([heard.length, heard[0]?.channel, more], [1, ROUTING, false])
+  assert.deepEqual(
+    { ...entry, time: '' },
+    { index: sent.index, id: sent.id, time: '', redelivered: false, sender: 1, text: 'Please review #7.' },
+  )
+  await ok(bob, 'send', { channel: ROUTING, text: 'Done.' })
+  const answer = await received(ann, { channel: ROUTING, wait: 50 })
+  assert.deepEqual(
+    entriesOf(answer).map(({ text }) => text),
+    ['Done.'],
+  )
+  const [one, other] = await Promise.all([ann, bob].map((host) => ok(host, 'verify', { channel: ROUTING })))
+  assert.deepEqual(one, other)
+  await Promise.all([ann.close(), bob.close()])
+})
+
+test('a message is settled by the next receive, not by its answer', async () => {
+  const ann = await newHost(place.command('ann', 'mcp'))
+  // From the last session, which ended without another receive.
+  const again = entriesOf(await received(ann))
+  assert.deepEqual(
+    again.map(({ text, redelivered }) => [text, redelivered]),
+    [['Done.', true]],
+  )
+  assert.deepEqual(await received(ann, { wait: 1 }), { senders: [], channels: [], more: false })
+  await ann.close()
+  const later = await newHost(place.command('ann', 'mcp'))
+  assert.deepEqual(entriesOf(await received(later, { wait: 1 })), [])
+  await later.close()
+})
+
+test('long and binary payloads become private files below the directory of the agent', async () => {
+  const bob = await oldHost(place.command('bob', 'mcp'))
+  await received(bob)
+  await using owner = await place.agent('owner')
+  const long = 'ü'.repeat(20_000)
+  const binary = new Uint8Array([0xff, 0xfe, 0])
+  // Each control character takes six bytes as JSON.
+  const escapes = '\u0001'.repeat(4000)
+  for (const payload of [long, binary, escapes]) await owner.send(ROUTING, payload)
+  const entries = []
+  while (entries.length < 3) entries.push(...entriesOf(await received(bob)))
+  const files = entries.map(({ file }) => file ?? '')
+  assert.deepEqual(
+    files.map((file) => [file.startsWith(`${place.directory('bob')}/received/`), statSync(file).mode & 0o777]),
+    [1, 2, 3].map(() => [true, 0o600]),
+  )
+  assert.equal(readFileSync(files[0] ?? '', 'utf8'), long)
+  assert.deepEqual(new Uint8Array(readFileSync(files[1] ?? '')), binary)
+  assert.deepEqual(
+    entries.map(({ bytes }) => bytes),
+    [40_000, 3, 4000],
+  )
+  await bob.close()
+  assert.ok(existsSync(files[0] ?? ''))
+})
+
+test('a second session of an agent sends through the first, and is told who reads', async () => {
+  const first = await newHost(place.command('bob', 'mcp'))
+  await ok(first, 'channels')
+  const second = await oldHost(place.command('bob', 'mcp'))
+  await ok(second, 'send', { channel: ROUTING, text: 'from the second' })
+  const { code, message } = await refusal(second, 'receive')
+  assert.equal(code, 'store_locked')
+  assert.match(message, new RegExp(`read by \`static mcp\` \\(process ${first.pid}\\).*mcp --as bob-2`))
+  // The first one ends, and the second becomes the reader.
+  await first.close()
+  await using owner = await place.agent('owner')
+  await owner.send(ROUTING, 'for the new reader')
+  const texts: (string | undefined)[] = []
+  while (!texts.includes('for the new reader')) texts.push(...entriesOf(await received(second)).map(({ text }) => text))
+  await second.close()
+})
+
+test('a host that takes pushes is told that something waits, and from whom, but not what', async () => {
+  const name = 'acme/support/pushes'
+  await using owner = await place.agent('owner')
+  await place.channel(owner, name, 'pat')
+  const pat = await oldHost(place.command('pat', 'mcp', '--push'))
+  assert.deepEqual(pat.client.getServerCapabilities()?.experimental, { 'claude/channel': {} })
+  const pushed = Promise.withResolvers<{ readonly method: string; readonly params?: unknown }>()
+  pat.client.fallbackNotificationHandler = (notification) => {
+    pushed.resolve(notification)
+    return Promise.resolve()
+  }
+  await owner.send(name, 'a secret')
+  const meta = { channel: name, sender_agent_id: owner.client.agentId, sender_identity: 'owner' }
+  assert.deepEqual(await pushed.promise, {
+    jsonrpc: '2.0',
+    method: 'notifications/claude/channel',
+    params: { content: `A message waits in channel ${name}. Call receive to read it.`, meta },
+  })
+  const [entry] = entriesOf(await received(pat))
+  assert.deepEqual([entry?.text, entry?.redelivered], ['a secret', false])
+  await pat.close()
+  const modern = await newHost(place.command('pat', 'mcp', '--push'))
+  assert.equal(modern.client.getServerCapabilities()?.experimental, undefined)
+  await modern.close()
+})
