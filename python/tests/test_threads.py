@@ -10,7 +10,7 @@ from collections import Counter
 from . import support
 from .support import channel_of, client
 
-MESSAGES = int(os.environ.get("STATIC_MESSAGES", "1200"))
+MESSAGES = int(os.environ.get("STATIC_MESSAGES", "400"))
 SENDERS = 4
 RECEIVERS = 2
 

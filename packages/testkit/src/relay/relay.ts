@@ -2,11 +2,13 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { TrafficRange } from '@static/protocol'
+import { setTimeout as wait } from 'node:timers/promises'
+import { REVISION, type TrafficRange } from '@static/protocol'
 import { startProxy, startRelay } from '@static/relay'
-import type { Wire } from '../agent/agent.ts'
+import { Agent, type Wire } from '../agent/agent.ts'
 import { connectGrpc, type GrpcClient } from '../agent/grpc-client.ts'
 import { certificates } from '../certificates/authority.ts'
+import { makeKey } from '../agent/key.ts'
 import { quietPort } from '../ports.ts'
 import { grpcWire, quicWire } from '../agent/wires.ts'
 import { FakeApi } from './api.ts'
@@ -106,12 +108,29 @@ export async function startTestRelay(way: Way, options: TestRelayOptions = {}): 
     restart: async () => {
       await relay.close()
       relay = await start(grpcPort, quicPort)
+      if (proxy) await untilServed(wires.proxy())
     },
     close: async () => {
       await proxy?.close()
       await relay.close()
       await rm(directory, { recursive: true, force: true })
     },
+  }
+}
+
+/** A proxy that has lost its relay pauses before it dials again, and refuses agents until then. */
+async function untilServed(wire: Wire): Promise<void> {
+  for (let left = 1200; ; left--) {
+    const agent = await Agent.dial(wire, makeKey())
+    try {
+      await agent.request('getChallenge', { revision: REVISION })
+      return
+    } catch (error) {
+      if (left === 1) throw error
+      await wait(50)
+    } finally {
+      agent.close()
+    }
   }
 }
 
