@@ -66,9 +66,12 @@ export class Crowd {
     const channel = await sender.createChannel(name)
     const readers: Agent[] = []
     for (let at = 0; at < size; at++) readers.push(await Agent.connect(wire, { jwt: token }))
-    await sender.commit(channel, 0n, { adds: readers.map(({ id }) => id) }, { welcomes: false })
+    await sender.commit(channel, 0n, { adds: readers.map(({ id }) => id) })
     await sender.next('deliverCommit')
-    for (const reader of readers) await reader.request('resume', { channelIds: [channel] })
+    for (const reader of readers) {
+      await reader.request('resume', { channelIds: [channel] })
+      await reader.next('deliverWelcome')
+    }
     return new Crowd(sender, readers, channel)
   }
 

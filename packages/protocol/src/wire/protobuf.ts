@@ -12,10 +12,10 @@ import {
   fromBinary,
   type MessageShape,
   ScalarType,
-  toBinary,
 } from '@bufbuild/protobuf'
 import { MAX_CBOR_DEPTH, planOf } from '../cbor/plan.ts'
 import { MAX_ITEMS } from '../cbor/cbor.ts'
+import { writeProtobuf } from './protobuf-writer.ts'
 import { WireError } from './wire-error.ts'
 
 // Wire types of protobuf.
@@ -59,11 +59,7 @@ export function encodeProtobuf<Type extends DescMessage>(
   type: Type,
   message: MessageShape<Type>,
 ): Uint8Array<ArrayBuffer> {
-  try {
-    return toBinary(type, message, { writeUnknownFields: false })
-  } catch (cause) {
-    throw new WireError('range', undefined, cause)
-  }
+  return writeProtobuf(type, message)
 }
 
 /**

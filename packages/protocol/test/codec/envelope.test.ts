@@ -22,6 +22,24 @@ void test('Envelope is the same message in both wire forms', (t) => {
   }
 })
 
+void test('Protobuf is encoded as the library encodes it', (t) => {
+  for (const type of types) {
+    const property = fc.property(messages(type), (message) => {
+      assert.deepEqual(encodeEnvelope('protobuf', type, message), toBinary(type, message))
+    })
+    check(t, 500, property)
+  }
+})
+
+void test('Protobuf of any length is encoded as the library encodes it', () => {
+  const type = ServerMessageSchema
+  for (const length of [0, 1, 60, 100, 127, 128, 4000, 4096, 16_300, 16_384, 70_000, 2_097_152]) {
+    const ciphertext = new Uint8Array(length).fill(7)
+    const message = create(type, { body: { case: 'deliverMessage', value: { ciphertext, index: 2n ** 63n } } })
+    assert.ok(Buffer.from(toBinary(type, message)).equals(encodeEnvelope('protobuf', type, message)), `${length}`)
+  }
+})
+
 void test('Envelope passes through a proxy and back unchanged', (t) => {
   for (const type of types) {
     const property = fc.property(messages(type), (message) => {
