@@ -60,6 +60,7 @@ class DriverTest(unittest.TestCase):
     def test_no_secret_in_the_arguments_and_no_node_variable_in_the_environment(self) -> None:
         os.environ["NODE_OPTIONS"] = "--no-such-flag"
         os.environ["Node_Extra_Ca_Certs"] = "/nowhere"
+        os.environ["XDG_CACHE_HOME"] = "/nowhere/cache"
         del os.environ["STATIC_TEST_SERVER"]
         with client(b"agent", new_directory()) as agent:
             process = Path("/proc") / str(driver_of(agent))
@@ -68,3 +69,16 @@ class DriverTest(unittest.TestCase):
                 self.assertNotIn(secret.encode(), (process / "environ").read_bytes())
             names = [entry.split(b"=")[0].upper() for entry in (process / "environ").read_bytes().split(b"\0")]
             self.assertEqual([name for name in names if name.startswith(b"NODE_")], [])
+
+    def test_compiled_code_is_kept_only_where_this_user_alone_can_write(self) -> None:
+        home = os.path.join(self.directory, "cache")
+        own = {"XDG_CACHE_HOME": home, "NODE_COMPILE_CACHE": "/elsewhere"}
+        self.assertEqual(
+            _driver.driver_environment(own), {"XDG_CACHE_HOME": home, "NODE_COMPILE_CACHE": f"{home}/static/code"}
+        )
+        for path in (f"{home}/static/code", f"{home}/static", home):
+            os.chmod(path, 0o770)
+            self.assertNotIn("NODE_COMPILE_CACHE", _driver.driver_environment(own))
+            os.chmod(path, 0o700)
+        with mock.patch.object(os, "geteuid", lambda: os.getuid() + 1):
+            self.assertNotIn("NODE_COMPILE_CACHE", _driver.driver_environment(own))

@@ -1,6 +1,6 @@
 /** The Python SDK on real servers: its own tests and the examples of its README. */
 import assert from 'node:assert/strict'
-import { chmodSync, readFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { makeClient } from '@static/testkit/server/client'
@@ -37,17 +37,6 @@ after(async () => {
   workspace[Symbol.dispose]()
 })
 
-/** The tests start more than a hundred drivers, which get no `NODE_COMPILE_CACHE`. */
-function nodeWithCodeCache(): string {
-  const directory = process.env['NODE_COMPILE_CACHE']
-  if (directory === undefined) return process.execPath
-  const enable = `import { enableCompileCache } from 'node:module'\nenableCompileCache(${JSON.stringify(directory)})\n`
-  const preload = workspace.file('code-cache.mjs', enable)
-  const program = workspace.file('node', `#!/bin/sh\nexec '${process.execPath}' --import '${preload}' "$@"\n`)
-  chmodSync(program, 0o755)
-  return program
-}
-
 test('the tests of static_sdk pass with the package installed by pip', async (t) => {
   const place = {
     quic: `quic://localhost:${server.relay.quicPort}`,
@@ -60,7 +49,7 @@ test('the tests of static_sdk pass with the package installed by pip', async (t)
   const env = {
     HOME: home,
     PYTHONPATH: [installed, SOURCES].join(delimiter),
-    STATIC_NODE: nodeWithCodeCache(),
+    STATIC_NODE: process.execPath,
     STATIC_MESSAGES: process.env['STATIC_MESSAGES'],
     STATIC_TEST_SERVER: JSON.stringify(place),
   }

@@ -28,7 +28,10 @@ function useCodeCache() {
       const { uid, mode } = statSync(path)
       if (uid !== process.geteuid?.() || (mode & 0o022) !== 0) return
     }
-    if ((statSync(directory).mode & 0o077) === 0) enableCompileCache(directory)
+    if ((statSync(directory).mode & 0o077) !== 0) return
+    enableCompileCache(directory)
+    // The call above is for this thread only; the store and QUIC threads of a relay read the variable.
+    process.env['NODE_COMPILE_CACHE'] ||= directory
   } catch {
     // Everything works without the cache, only slower.
   }

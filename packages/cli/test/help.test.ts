@@ -85,7 +85,10 @@ void test('--help shows the same whether commands are loaded or not, and loads n
 })
 
 void test('from the second start on, Node does not load its TypeScript support, which takes half of the time', async () => {
-  const hook = `process.on('exit', () => process.stderr.write(process.moduleLoadList.join('\\n')))`
+  const hook = `process.on('exit', () => {
+    const threads = 'threads ' + process.env.NODE_COMPILE_CACHE
+    process.stderr.write([...process.moduleLoadList, threads].join('\\n'))
+  })`
   const main = join(import.meta.dirname, '../src/main.js')
   const words = ['--import', `data:text/javascript,${encodeURIComponent(hook)}`, main, '--version']
   const env = { ...process.env, XDG_CACHE_HOME: home, NODE_COMPILE_CACHE: '' }
@@ -93,11 +96,14 @@ void test('from the second start on, Node does not load its TypeScript support, 
   assert.match(first.stderr, /internal\/deps\/amaro/)
   assert.doesNotMatch(second.stderr, /internal\/deps\/amaro/)
   assert.equal(first.stdout, second.stdout)
+  // The threads of a server use the same cache.
+  assert.equal(second.stderr.split('\n').at(-1), `threads ${join(home, 'static/code')}`)
   // Others could put a cache of their own in place of this one, and its content is executed.
   chmodSync(home, 0o722)
   const { stderr } = await run(process.execPath, words, { env })
   chmodSync(home, 0o700)
   assert.match(stderr, /internal\/deps\/amaro/)
+  assert.equal(stderr.split('\n').at(-1), 'threads ')
 })
 
 void test('an error as JSON has no character that a terminal acts on, wherever its text is from', async () => {
