@@ -204,5 +204,5 @@ export class Mailbox {
  * the event loop would include a write to disk, and the answer would wait for it.
  */
 async function handedOver(): Promise<void> {
-  for (let step = 0; step < HAND_OVER_STEPS; step++) await undefined
+  for (let step = 0; step < HAND_OVER_STEPS; step++) await Promise.resolve()
 }
