@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { existsSync, readFileSync, statSync } from 'node:fs'
 import { after, test } from 'node:test'
+import { snippetsOf } from '../docs/markdown.ts'
 import { entriesOf, newHost, ok, oldHost, Place, received, refusal } from './support.ts'
 
 const place = await Place.open()
@@ -134,10 +135,46 @@ test('a host that takes pushes is told that something waits, and from whom, but 
     method: 'notifications/claude/channel',
     params: { content: `A message waits in channel ${name}. Call receive to read it.`, meta },
   })
-  const [entry] = entriesOf(await received(pat))
-  assert.deepEqual([entry?.text, entry?.redelivered], ['a secret', false])
   await pat.close()
   const modern = await newHost(place.command('pat', 'mcp', '--push'))
   assert.equal(modern.client.getServerCapabilities()?.experimental, undefined)
+  // The push has delivered nothing.
+  const [entry] = entriesOf(await received(modern))
+  assert.deepEqual([entry?.text, entry?.redelivered], ['a secret', false])
   await modern.close()
+})
+
+/** A server in the configuration of a host. */
+interface Configured {
+  readonly type?: string
+  readonly command: string
+  readonly args: readonly string[]
+}
+
+/** The servers of a configuration by name. */
+function serversOf(language: string, code: string): Readonly<Record<string, Configured>> {
+  if (language === 'json') {
+    const { mcpServers, servers } = JSON.parse(code) as Record<string, Record<string, Configured> | undefined>
+    return mcpServers ?? servers ?? {}
+  }
+  const [, name = ''] = /^\[mcp_servers\.(\w+)\]$/m.exec(code) ?? []
+  const valueOf = (key: string): unknown => JSON.parse(new RegExp(`^${key} = (.*)$`, 'm').exec(code)?.[1] ?? 'null')
+  return { [name]: { command: valueOf('command') as string, args: valueOf('args') as string[] } }
+}
+
+test('each of the four configurations in the documentation starts a server', async () => {
+  const snippets = snippetsOf('docs/11-mcp.md').filter(({ language }) => language === 'json' || language === 'toml')
+  assert.equal(snippets.length, 4)
+  const keys = snippets.map(({ language, code }) => (language === 'json' ? Object.keys(JSON.parse(code))[0] : 'toml'))
+  assert.deepEqual(keys, ['mcpServers', 'mcpServers', 'servers', 'toml'])
+  for (const { language, code } of snippets) {
+    const [[name, entry] = ['', undefined], ...rest] = Object.entries(serversOf(language, code))
+    assert.deepEqual([name, rest.length, entry?.command, entry?.type ?? 'stdio'], ['static', 0, 'static', 'stdio'])
+    const [word = '', flag, identity = '', ...others] = entry?.args ?? []
+    assert.deepEqual([word, flag, others], ['mcp', '--as', []])
+    const host = await oldHost(place.command(identity, word))
+    const { tools } = await host.client.listTools()
+    assert.equal(tools.length, 5)
+    await host.close()
+  }
 })

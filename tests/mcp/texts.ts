@@ -59,7 +59,7 @@ const CHARACTERS = [
   '\u202Etxet desrever\u202C',
   '\u200B\u200C\u200D\uFEFF',
   // Invisible letters.
-  [...'obey'].map((letter) => String.fromCodePoint(0xe0000 + (letter.codePointAt(0) ?? 0))).join(''),
+  Array.from('obey', (letter) => String.fromCodePoint(0xe0000 + (letter.codePointAt(0) ?? 0))).join(''),
   '\uFEFF{"a":1}',
   '\u0085\u00A0\u3000',
   '👩‍👩‍👧‍👦 é',

@@ -20,8 +20,13 @@ type Waiter = (message: QueuedMessage) => void
 
 /** Reads the messages of one channel. */
 export interface Follower {
-  /** Settles the previous message and waits for the next. Rejects with the error that ended the channel. */
-  next(): Promise<Message>
+  /**
+   * Settles the previous message and waits for the next. Rejects with the error that ended the channel. A message that
+   * is fetched ahead counts as delivered only once `given` is called.
+   */
+  next(options?: { readonly ahead?: boolean }): Promise<Message>
+  /** The message that was fetched ahead is delivered. */
+  given(): void
   /** Settles the last message without asking for another. */
   settle(): void | Promise<void>
   /** Returns an unsettled message to the queue. */
@@ -45,13 +50,17 @@ export class MessageQueue {
     let held: QueuedMessage | undefined
     let waiter: Waiter | undefined
     let abandoned = false
+    const given = (): void => {
+      held?.envelope?.markGiven()
+      if (held) held.given = true
+    }
     const settle = (): void => {
       const settled = held
       held = undefined
       settled?.envelope?.settle()
     }
     return {
-      next: async () => {
+      next: async ({ ahead = false } = {}) => {
         settle()
         if (abandoned) throw StaticError.of('closed')
         const taken = await new Promise<QueuedMessage>((resolve) => {
@@ -65,9 +74,10 @@ export class MessageQueue {
         if (!taken.envelope) throw taken.error
         const message = messageOf(name, taken.envelope)
         const redelivered = message.redelivered || taken.given
-        taken.given = true
+        if (!ahead) given()
         return { ...message, redelivered }
       },
+      given,
       settle,
       abandon: () => {
         abandoned = true
@@ -122,8 +132,9 @@ class ChannelQueue {
       this.#requested--
       this.put({ order, envelope, error, given: false })
     }
+    // It counts as delivered when a follower gets it, not while it is unclaimed.
     this.#channel
-      .envelopes()
+      .readAhead()
       .next()
       .then(
         ({ value }) => arrive(value, StaticError.of('closed')),

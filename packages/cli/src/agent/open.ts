@@ -233,6 +233,8 @@ function remoteAgent(client: HostClient, identity: string): OpenAgent {
           throw client.isClosed ? new HostClosed() : error
         }
       },
+      // Through the socket, messages are delivered when they are sent.
+      given: () => {},
       settle: async () => void (await client.request('settle', [channel])),
       abandon: () => client.close(),
     }),

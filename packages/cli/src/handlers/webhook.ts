@@ -16,6 +16,8 @@ export interface Webhook {
   readonly secret: string
   /** Whether the payload is in the body. */
   readonly withPayload: boolean
+  /** How long it may take to answer. Default: 30 s. */
+  readonly timeoutMs?: number
 }
 
 const TIMEOUT_MS = 30_000
@@ -50,7 +52,10 @@ export function checkSecret(secret: string): void {
 }
 
 /** A handler that calls the webhook. When `signal` is aborted, the call ends. */
-export function webhookHandler({ url, secret, withPayload }: Webhook, signal: AbortSignal): MessageHandler {
+export function webhookHandler(
+  { url, secret, withPayload, timeoutMs = TIMEOUT_MS }: Webhook,
+  signal: AbortSignal,
+): MessageHandler {
   return async (message) => {
     const body = JSON.stringify(bodyOf(message, withPayload))
     const time = Math.floor(Date.now() / MS)
@@ -64,7 +69,7 @@ export function webhookHandler({ url, secret, withPayload }: Webhook, signal: Ab
       body,
       // Another address would get the message.
       redirect: 'manual',
-      signal: AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]),
+      signal: AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]),
     }).catch((error: unknown) => {
       throw new Error(`The webhook did not answer: ${reasonOf(error)}.`)
     })

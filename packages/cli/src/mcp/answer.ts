@@ -99,7 +99,9 @@ function sizeOf(value: unknown): number {
 }
 
 function entryOf(message: Message, sender: number, save: SaveFile): MessageEntry {
-  const { index, message_id: id, time, redelivered } = message
+  const { index, message_id: id, redelivered } = message
+  // To the second: models pay for each byte.
+  const time = message.time.replace(/\.\d+Z$/, 'Z')
   const entry = { index, id, time, redelivered, sender }
   const payload = Buffer.from(message.payload, 'base64')
   const text = textIn(payload)

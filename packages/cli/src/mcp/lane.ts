@@ -46,16 +46,18 @@ export class Lane {
     if (this.#isFetching || this.#ready.length > 0) return
     const follower = this.#follow()
     this.#isFetching = true
-    follower.next().then(
+    follower.next({ ahead: true }).then(
       (message) => this.#take({ channel: this.#channel, message, follower }),
       (error: unknown) => this.#fail(StaticError.from(error)),
     )
   }
 
-  addNotice(notice: Notice): void {
-    if (this.#notices.length >= MOST_NOTICES) return
+  /** Adds a notice; false if there are too many. */
+  addNotice(notice: Notice): boolean {
+    if (this.#notices.length >= MOST_NOTICES) return false
     this.#notices.push({ channel: this.#channel, notice })
     this.#arrived()
+    return true
   }
 
   /** The first item; undefined if nothing has arrived. */

@@ -5,6 +5,7 @@
 import { StaticError } from '@static/protocol'
 import type { OpenAgent } from '../agent/open.ts'
 import { type Item, Lane } from './lane.ts'
+import type { NoticeFile } from './notice-file.ts'
 import type { Notice } from './notices.ts'
 
 /** The id of a request. */
@@ -35,15 +36,22 @@ export class Mailbox {
   readonly #given = new Map<RequestId, readonly Item[]>()
   readonly #wakes = new Set<() => void>()
   readonly #onArrival: (lane: Lane) => void
+  readonly #kept: NoticeFile | undefined
   #collecting: Promise<unknown> = Promise.resolve()
   #waiting = 0
   /** The channel that an answer starts with. */
   #next = 0
 
-  /** `onArrival` is called for what arrives while no call waits. */
-  constructor(agent: Pick<OpenAgent, 'call' | 'follow'>, onArrival: (lane: Lane) => void = () => {}) {
+  /** `onArrival` is called for what arrives while no call waits. `kept` holds the notices of earlier sessions. */
+  constructor(
+    agent: Pick<OpenAgent, 'call' | 'follow'>,
+    onArrival: (lane: Lane) => void = () => {},
+    kept?: NoticeFile,
+  ) {
     this.#agent = agent
     this.#onArrival = onArrival
+    for (const { channel, notice } of kept?.kept ?? []) this.#lane(channel).addNotice(notice)
+    this.#kept = kept
   }
 
   /** Starts to fetch from every channel. */
@@ -55,8 +63,9 @@ export class Mailbox {
     return [...this.#lanes.values()]
   }
 
+  /** Adds a notice, and keeps it until it is settled. */
   addNotice(channel: string, notice: Notice): void {
-    this.#lane(channel).addNotice(notice)
+    if (this.#lane(channel).addNotice(notice)) this.#kept?.add({ channel, notice })
   }
 
   /**
@@ -95,6 +104,7 @@ export class Mailbox {
     const given = [...this.#given.values()].flat()
     this.#given.clear()
     for (const item of given) if ('follower' in item) void item.follower.settle()
+    this.#kept?.remove(given.flatMap((item) => ('notice' in item ? [item.notice] : [])))
   }
 
   async #lanesOf(channel: string | undefined): Promise<readonly Lane[]> {
@@ -150,8 +160,13 @@ export class Mailbox {
       resolve(undefined)
     }
     if (wanted.signal.aborted) this.#return(items, false)
-    else if (items.length > 0) this.#given.set(wanted.request, items)
+    else if (items.length > 0) this.#give(wanted.request, items)
     return items.length > 0
+  }
+
+  #give(request: RequestId, items: readonly Item[]): void {
+    for (const item of items) if ('follower' in item) item.follower.given()
+    this.#given.set(request, items)
   }
 
   /** Moves items from a lane to the answer; false if the answer is full. */
@@ -204,5 +219,5 @@ export class Mailbox {
  * the event loop would include a write to disk, and the answer would wait for it.
  */
 async function handedOver(): Promise<void> {
-  for (let step = 0; step < HAND_OVER_STEPS; step++) await undefined
+  for (let step = 0; step < HAND_OVER_STEPS; step++) await Promise.resolve()
 }

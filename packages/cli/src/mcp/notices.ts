@@ -31,3 +31,12 @@ export function noticeOf(event: AgentEvent): { readonly channel: string; readonl
       return undefined
   }
 }
+
+/** Whether a value is a notice of an event. */
+export function isNotice(value: unknown): value is Notice {
+  if (typeof value !== 'object' || value === null) return false
+  const { notice, identity, known, now, first, last, member } = value as Readonly<Record<string, unknown>>
+  const isText = (text: unknown): boolean => typeof text === 'string'
+  if (notice === 'key_changed') return [identity, known, now].every(isText)
+  return notice === 'gap' ? Number.isInteger(first) && Number.isInteger(last) : notice === 'fork' && isText(member)
+}

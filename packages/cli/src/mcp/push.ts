@@ -21,7 +21,7 @@ export async function push(server: Server, item: Item): Promise<void> {
     await server.notification({
       method: METHOD,
       params: { content: `${what} in channel ${channel}. Call receive to read it.`, meta },
-    } as never)
+    })
   } catch {
     // The host is gone, or has not finished its handshake. The message waits anyway.
   }

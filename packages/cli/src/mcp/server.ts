@@ -64,8 +64,8 @@ function namesOf(tools: readonly Tool[]): string {
   return tools.map(({ name }) => name).join(', ')
 }
 
-function described({ run: _, ...tool }: Tool): Omit<Tool, 'run'> {
-  return tool
+function described({ name, description, inputSchema, outputSchema, annotations }: Tool): Omit<Tool, 'run'> {
+  return { name, description, inputSchema, outputSchema, ...(annotations && { annotations }) }
 }
 
 /** The same result twice: for hosts that read JSON, and as text, in which invisible characters are escaped. */

@@ -7,8 +7,10 @@ import { printEvents } from '../commands/channel/events.ts'
 import { holderWords } from '../agent/actions.ts'
 import { HostClosed } from '../agent/host-client.ts'
 import { type AgentFlags, commandLineFor, openAgent, type OpenAgent } from '../agent/open.ts'
+import { agentPlace } from '../agent/place.ts'
 import type { Lane } from './lane.ts'
 import { Mailbox } from './mailbox.ts'
+import { NoticeFile } from './notice-file.ts'
 import { noticeOf } from './notices.ts'
 
 /** Calls that go through another process at the same time; it serves 32 for all. */
@@ -114,7 +116,7 @@ export class Session {
     if (this.#isClosed) throw StaticError.of('closed')
     const agent = await openAgent(this.#flags, { share: true, readsAlone: true, wait: true })
     if (agent.remote) return agent
-    const mailbox = new Mailbox(agent, this.#events.arrived)
+    const mailbox = new Mailbox(agent, this.#events.arrived, new NoticeFile(agentPlace(this.#flags).dataDir))
     this.#local = { agent, mailbox }
     this.#follow(agent, mailbox)
     this.#events.opened?.(mailbox)

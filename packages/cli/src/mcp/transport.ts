@@ -25,6 +25,7 @@ export class HostTransport extends StdioServerTransport {
 
   override async start(): Promise<void> {
     const deliver = this.onmessage
+    // oxlint-disable-next-line unicorn/prefer-add-event-listener -- a transport is no EventTarget
     this.onmessage = (message) => {
       deliver?.(message)
       const request = cancelledRequest(message)

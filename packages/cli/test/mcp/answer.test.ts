@@ -23,7 +23,7 @@ function message(text: string | Uint8Array, { index = 1, identity = 'ann', id = 
   const sender = { agent_id: id, fingerprint: id, identity }
   const time = new Date(0).toISOString()
   const fields = { message_id: 'f'.repeat(32), epoch: 1, time, redelivered: false, sender, payload }
-  const follower = { next: () => Promise.reject(new Error()), settle: () => {}, abandon: () => {} }
+  const follower = { next: () => Promise.reject(new Error()), given: () => {}, settle: () => {}, abandon: () => {} }
   return { channel: 'acme/support/routing', message: { channel: 'acme/support/routing', index, ...fields }, follower }
 }
 
@@ -53,12 +53,29 @@ test('no text or identity makes an answer larger than 24 KiB, or changes anythin
         const given = messages[at]
         assert.ok('index' in entry && given)
         assert.equal(entry.index, at)
+        assert.doesNotMatch(senders[entry.sender - 1]?.identity ?? '', /[\p{Cc}\p{Cf}]/u)
         assert.equal(senders[entry.sender - 1]?.agent_id, String(given.id).repeat(64))
         if (entry.file === undefined) assert.equal(entry.text, Buffer.from(given.text).toString())
       }
     }),
     { seed: 20, numRuns: 20 },
   )
+})
+
+test('what does not fit is left for the next answer', () => {
+  for (const [text, most] of [
+    ['\u0000'.repeat(3000), 1],
+    ['ü'.repeat(1000), 11],
+    ['x', 200],
+  ] as const) {
+    const answer = new Answer(() => '')
+    let count = 0
+    while (answer.add(message(text, { index: count, identity: '\u001B'.repeat(255) }))) count++
+    assert.ok(count > 0 && count <= most, `${count} messages`)
+    assert.equal(answer.result.more, true)
+    const bytes = Buffer.byteLength(plainJson(answer.result))
+    assert.ok(bytes <= MOST_BYTES && bytes > MOST_BYTES / 2, `${bytes} bytes`)
+  }
 })
 
 test('a hundred short messages take at most 16 KiB', () => {

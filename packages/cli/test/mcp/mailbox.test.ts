@@ -1,6 +1,9 @@
 /** What has arrived for a model, in its order: messages, warnings, and what was never confirmed. */
 import assert from 'node:assert/strict'
 import { EventEmitter, once } from 'node:events'
+import { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
 import { StaticError } from '@static/protocol'
@@ -9,10 +12,12 @@ import type { Follower } from '../../src/agent/message-queue.ts'
 import type { OpenAgent } from '../../src/agent/open.ts'
 import type { Item } from '../../src/mcp/lane.ts'
 import { Mailbox } from '../../src/mcp/mailbox.ts'
+import { NoticeFile } from '../../src/mcp/notice-file.ts'
 
 /** Channels with messages, of which the settled ones are recorded. */
 class Channels {
   readonly settled: string[] = []
+  readonly given: string[] = []
   readonly #messages = new Map<string, Message[]>()
   readonly #waiting = new Map<string, ((message: Message) => void)[]>()
   readonly #errors = new Map<string, StaticError>()
@@ -34,10 +39,10 @@ class Channels {
     this.#errors.set(channel, error)
   }
 
-  mailbox(onArrival?: () => void): Mailbox {
+  mailbox(onArrival?: () => void, kept?: NoticeFile): Mailbox {
     const call = (): Promise<never> => Promise.resolve([...this.#messages.keys()] as never)
     const agent: Pick<OpenAgent, 'call' | 'follow'> = { call, follow: (name) => this.#follow(name) }
-    return new Mailbox(agent, onArrival)
+    return new Mailbox(agent, onArrival, kept)
   }
 
   #follow(channel: string): Follower {
@@ -54,6 +59,7 @@ class Channels {
         held ??= await new Promise<Message>((resolve) => waiting.push(resolve))
         return held
       },
+      given: () => void this.given.push(`${channel} ${held?.index}`),
       settle: () => void this.settled.push(`${channel} ${held?.index}`),
       abandon: () => {},
     }
@@ -127,6 +133,29 @@ test('warnings come in their place', async () => {
   assert.deepEqual(await receive(mailbox, { waitMs: 1 }), [])
 })
 
+test('a warning that no model has confirmed comes again in the next session', async (context) => {
+  const directory = mkdtempSync(join(tmpdir(), 'static-notices-'))
+  context.after(() => rmSync(directory, { recursive: true }))
+  const channel = 'acme/support/routing'
+  const session = (): Mailbox => new Channels(channel).mailbox(undefined, new NoticeFile(directory))
+  const first = session()
+  first.addNotice(channel, { notice: 'gap', first: 5, last: 8 })
+  first.addNotice(channel, { notice: 'fork', member: '1' })
+  assert.equal(statSync(join(directory, 'notices.json')).mode & 0o777, 0o600)
+  const second = session()
+  assert.deepEqual(await receive(second), [`${channel} gap`, `${channel} fork`])
+  // Nothing has confirmed them yet.
+  const third = session()
+  assert.deepEqual(await receive(third), [`${channel} gap`, `${channel} fork`])
+  await receive(third, { waitMs: 1 })
+  assert.deepEqual(await receive(session(), { waitMs: 1 }), [])
+  // A damaged file is no reason not to start.
+  for (const content of ['{', '[1,{"channel":"x"},{"channel":"a/b/c","notice":{"notice":"gap"}}]', '{}']) {
+    writeFileSync(join(directory, 'notices.json'), content, { mode: 0o600 })
+    assert.deepEqual(new NoticeFile(directory).kept, [])
+  }
+})
+
 test('members cannot fill the memory with warnings', async () => {
   const channels = new Channels('a')
   const mailbox = channels.mailbox()
@@ -184,8 +213,11 @@ test('something that arrives while no call waits is reported once', async () => 
   await mailbox.watch()
   for (let index = 1; index <= 5; index++) channels.arrive('a', index)
   await turn()
+  // It was fetched, but only an answer delivers it.
+  assert.deepEqual(channels.given, [])
   assert.equal((await receive(mailbox)).length, 5)
   assert.equal(arrivals, 1)
+  assert.equal(channels.given.length, 5)
 })
 
 test('two thousand channels are watched, and a message in one is found', async () => {

@@ -41,7 +41,8 @@ const FILES = [
   'agent.opens',
   'agent.sock',
   RELAY_FILE,
-  // A directory: payloads that were written to files for a model.
+  // For a model: notices that it has not confirmed, and a directory of payloads.
+  'notices.json',
   'received',
 ]
 /** Overwritten before they are deleted: without them the database cannot be read. */

@@ -56,6 +56,8 @@ void test('a running agent is not deleted, and keeps running', async () => {
   assert.deepEqual(readdirSync(directory), before)
   assert.ok(store.load())
   store.close()
+  mkdirSync(join(directory, 'received'))
+  writeFileSync(join(directory, 'received/message.txt'), 'a payload')
   deleteAgent(directory)
   assert.equal(existsSync(directory), false)
 })

@@ -1,0 +1,68 @@
+/**
+ * Notices that no model has confirmed, in a file: the agent reports each event once, and a session may end before its
+ * model has asked. The end of a channel is not kept, because the next session finds it again.
+ */
+import { join } from 'node:path'
+import { readPrivateFile, replaceFile } from '@static/node/files'
+import { isChannelName } from '@static/protocol'
+import { isNotice, type Notice } from './notices.ts'
+
+/** A notice and its channel. */
+export interface ChannelNotice {
+  readonly channel: string
+  readonly notice: Notice
+}
+
+/** All channels together. Members can cause notices, and each is a write. */
+const MOST_KEPT = 200
+const NAME = 'notices.json'
+
+/** The notices of an agent. */
+export class NoticeFile {
+  readonly #path: string
+  #kept: readonly ChannelNotice[]
+
+  constructor(agentDirectory: string) {
+    this.#path = join(agentDirectory, NAME)
+    this.#kept = read(this.#path)
+  }
+
+  /** From earlier sessions, and of this one. */
+  get kept(): readonly ChannelNotice[] {
+    return this.#kept
+  }
+
+  add(added: ChannelNotice): void {
+    if (this.#kept.length < MOST_KEPT) this.#write([...this.#kept, added])
+  }
+
+  /** The model has confirmed these. */
+  remove(settled: readonly Notice[]): void {
+    const left = this.#kept.filter(({ notice }) => !settled.includes(notice))
+    if (left.length < this.#kept.length) this.#write(left)
+  }
+
+  #write(kept: readonly ChannelNotice[]): void {
+    this.#kept = kept
+    try {
+      replaceFile(this.#path, JSON.stringify(kept), 0o600)
+    } catch {
+      // On a full disk they last as long as the session.
+    }
+  }
+}
+
+function read(path: string): readonly ChannelNotice[] {
+  try {
+    const found: unknown = JSON.parse(readPrivateFile(path)?.toString() ?? '[]')
+    return Array.isArray(found) ? found.filter(isKept).slice(0, MOST_KEPT) : []
+  } catch {
+    // Damaged, or not ours.
+    return []
+  }
+}
+
+function isKept(value: unknown): value is ChannelNotice {
+  if (typeof value !== 'object' || value === null || !('channel' in value) || !('notice' in value)) return false
+  return isChannelName(value.channel) && isNotice(value.notice)
+}
