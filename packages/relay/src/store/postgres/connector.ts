@@ -9,8 +9,6 @@ const STATE = statement(`SELECT current_setting('server_version_num')::int, pg_i
   current_setting('fsync'), current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
   (extract(epoch FROM clock_timestamp()) * 1000)::float8`)
 const MIN_VERSION = 150_000
-/** How far our clock may be from the server's. */
-export const MAX_OFFSET_MS = 2000
 
 /**
  * Every statement finds its rows by an index, and is planned once per connection. Left to itself, the planner would keep
