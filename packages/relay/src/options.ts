@@ -20,8 +20,10 @@ export type OpenStore = (
 export interface RelayOptions {
   /** The name agents know it by: the server name in its certificate, the same on all nodes of a deployment. */
   readonly name: string
-  /** Path of a SQLite file, or a function that opens another store. */
+  /** Path of a SQLite file, the URL of a PostgreSQL database that all nodes share, or a function that opens a store. */
   readonly database: string | OpenStore
+  /** Path of `relay.key`, which all nodes of a deployment have. Required with PostgreSQL; created for a new database. */
+  readonly keyFile?: string | undefined
   readonly host: string
   /** Ports; 0 picks free ones. */
   readonly grpcPort: number

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { Command, InvalidArgumentError } from 'commander'
 import { StaticError } from '@static/protocol'
 import { ensurePrivateDirectory } from '../server/data-dir.ts'
+import { relayDatabaseOf } from '../server/database.ts'
 import { addStateFlags } from '../server/flags.ts'
 import { givenCertificate } from '../server/certificate.ts'
 import { metricsTokenOf, textOf } from '../server/input-files.ts'
@@ -20,6 +21,7 @@ interface Flags extends RelayFlags {
   readonly apiInternalUrl: readonly string[]
   readonly apiCa?: string
   readonly credential?: string
+  readonly database?: string
 }
 
 export function relayCommand(): Command {
@@ -34,6 +36,10 @@ export function relayCommand(): Command {
     .option(
       '--credential <file>',
       'file with the relay credential of the API (default: relay.credential in the data directory)',
+    )
+    .option(
+      '--database <url>',
+      'postgres://… that all relay nodes share; prefer STATIC_RELAY_DATABASE (default: relay.sqlite in the data directory)',
     )
     .addHelpText(
       'after',
@@ -52,9 +58,12 @@ async function relay(flags: Flags): Promise<void> {
     )
   }
   const options = await relayOptionsFrom(flags)
+  const database = relayDatabaseOf(flags.database) ?? options.database
   const { startRelay } = await import('@static/relay')
   const running = await startRelay({
     ...options,
+    database,
+    keyFile: join(flags.dataDir, 'relay.key'),
     certificate,
     proxyCa: await textOf(flags.proxyCa),
     api: {

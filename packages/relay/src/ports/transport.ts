@@ -2,6 +2,7 @@
 import type { Pace } from '@static/protocol'
 import type { WireForm } from '@static/protocol/envelope'
 import type { ApiState } from './api.ts'
+import type { Durability } from './store.ts'
 import type { ClientMessage, ServerMessage } from '@static/protocol/relay'
 
 /** A stream of cells or one unary call; unique in the process. */
@@ -92,6 +93,8 @@ export interface Health {
   readonly ready: boolean
   /** Not for a proxy, which uses none. */
   readonly api?: ApiState | undefined
+  /** Not for a proxy, which has none. */
+  readonly store?: { readonly durability: Durability; readonly clockOffsetMs: number | undefined } | undefined
   readonly name: string
   readonly version: string
 }

@@ -27,6 +27,7 @@ import { openMemoryStore } from '@static/testkit/store/relay-memory'
 import { SqliteEngine } from '../../src/store/sqlite/engine.ts'
 import { openDatabase } from '../../src/store/sqlite/schema.ts'
 import { openSqliteStore } from '../../src/store/sqlite/store.ts'
+import { emptyScratch, openScratch } from '../support/postgres.ts'
 
 export const HOUR = 3600_000
 export const DAY: number = 24 * HOUR
@@ -50,6 +51,7 @@ type OpenStore = (retention: Retention, listener: StoreListener, t: TestContext)
 const ENGINES: Readonly<Record<string, OpenStore>> = {
   memory: (retention, listener) => openMemoryStore({ retention }, listener),
   sqlite: (retention, listener, t) => openSqliteStore({ path: temporaryFile(t), retention }, listener),
+  postgres: async (retention, listener) => openScratch(await emptyScratch(), retention, listener, { lanes: 1 }),
 }
 
 /** A path that is gone after the test. */

@@ -46,6 +46,7 @@ interface TestRelayOptions {
   guests?: boolean
   endpoints?: number
   database?: string
+  keyFile?: string
   traffic?: TrafficRange
   now?: () => number
   monotonic?: () => number
@@ -63,6 +64,7 @@ export async function startTestRelay(way: Way, options: TestRelayOptions = {}): 
     startRelay({
       name: 'localhost',
       database: options.database ?? join(directory, 'relay.sqlite'),
+      keyFile: options.keyFile ?? join(directory, 'relay.key'),
       host: 'localhost',
       grpcPort,
       quicPort,

@@ -3,7 +3,7 @@
  * before it commits; the rest later (`late-rows.ts`).
  */
 import { fromHex, type Hash } from '@static/protocol'
-import type { AgentId, ChannelId, Entry, Time } from '../../ports.ts'
+import type { AgentId, ChannelId, Entry, Position, Time } from '../../ports.ts'
 import { senderOf } from '../ledger/context.ts'
 import { ENTRY_OVERHEAD, type Glance } from '../ledger/rows.ts'
 import {
@@ -103,6 +103,12 @@ export class ChannelCache {
     const member = this.#statements.member.get(...key)
     const sender = this.#statements.sender.get(...key)
     return member && { channel, member: toMember(member), sender: sender && toSender(sender) }
+  }
+
+  /** Where the log of a channel ends, without loading the rest of it. */
+  last(id: ChannelId): Position | undefined {
+    const cached = this.#late.has(id) ? this.get(id) : this.#channels.get(id)
+    return (cached ?? this.#fields(id))?.last
   }
 
   /** Adds a channel that has just been stored. */
