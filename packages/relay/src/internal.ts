@@ -4,11 +4,14 @@ export type {
   AgentId,
   ChannelId,
   Entry,
+  Head,
   Invite,
+  JoinRequest,
   Position,
   Retention,
   Store,
   StoredWelcome,
+  StoreEvent,
   StoreListener,
   StoreOperation,
   StoreRequest,
@@ -39,6 +42,7 @@ export {
   type Slot,
   type Turn,
 } from './store/ledger/state.ts'
+export type { JoinHeader, Notices, TransientRows } from './store/ledger/transient-rows.ts'
 export type { EngineStep } from './store/sqlite/engine.ts'
 export type { WorkerOptions } from './store/sqlite/worker-messages.ts'
 export { serveDatabase } from './store/sqlite/serve.ts'

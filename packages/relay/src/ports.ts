@@ -24,7 +24,9 @@ export type {
   Actor,
   Done,
   Gap,
+  Head,
   Invite,
+  JoinRequest,
   Laggard,
   OwnedChannel,
   Pressure,
@@ -35,7 +37,7 @@ export type {
   StoreResult,
   Unpaid,
 } from './ports/operations.ts'
-export type { Deployment, Retention, Store, StoreCensus, StoreEvent, StoreListener } from './ports/store.ts'
+export type { Deployment, Durability, Retention, Store, StoreCensus, StoreEvent, StoreListener } from './ports/store.ts'
 export type {
   CallHandler,
   Certificate,

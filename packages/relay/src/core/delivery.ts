@@ -165,6 +165,10 @@ export class Delivery {
         for (const reading of this.#readings.get(event.channel) ?? []) this.#finish(reading)
         return
       }
+      // For joins.ts.
+      case 'joinRequested':
+      case 'joinAnswered':
+        return
     }
   }
 

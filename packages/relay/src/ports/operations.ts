@@ -10,6 +10,7 @@ import type {
   Time,
   WelcomeFields,
 } from './log.ts'
+import type { StoreEvent } from './store.ts'
 
 /** The account whose messages are counted. */
 export interface Account {
@@ -64,6 +65,28 @@ export interface Invite {
   readonly maxUses: number
   readonly uses: number
   readonly revoked: boolean
+}
+
+/** A request to join with an invite, until the invite's agent has answered it. */
+export interface JoinRequest {
+  /** The id of the invite. */
+  readonly invite: string
+  readonly channel: ChannelId
+  /** The agent that registered the invite. */
+  readonly owner: AgentId
+  /** The joiner. */
+  readonly agent: AgentId
+  /** Encrypted for the owner. */
+  readonly box: Uint8Array
+  /** When the request expires. */
+  readonly until: Time
+}
+
+/** Where a channel's log ends. */
+export interface Head {
+  readonly channel: ChannelId
+  readonly index: number
+  readonly slot: number
 }
 
 /** Why the store refused. Nothing has changed. */
@@ -305,6 +328,66 @@ export interface StoreOperations {
       readonly maxMembers: number
     },
     { readonly total: number; readonly channels: readonly OwnedChannel[] },
+  ]
+  /** Stores a join request; it replaces the one of this agent for this invite. Emits `joinRequested`. */
+  requestJoin: [
+    {
+      readonly join: JoinRequest
+      readonly maxPerInvite: number
+      /** Beyond it, the owner's oldest request is dropped: its joiner retries. */
+      readonly maxPerOwner: number
+      readonly now: Time
+    },
+    Done | Refusal,
+  ]
+  /**
+   * The join requests that wait for an owner in a channel: those it has not been given in this session first, and in
+   * order of arrival. Marks them as given.
+   */
+  takeJoins: [
+    {
+      readonly owner: AgentId
+      readonly channel: ChannelId
+      /** Identifies the owner's session. */
+      readonly session: string
+      /** Return nothing unless there is a request that this session has not been given. */
+      readonly onlyIfNew: boolean
+      readonly maxRequests: number
+      /** At least one request is returned, however large. */
+      readonly maxBytes: number
+      readonly now: Time
+    },
+    { readonly joins: readonly JoinRequest[] },
+  ]
+  /** Ends a join request by its owner. Emits `joinAnswered`. Refused with `not_found` if there is none. */
+  answerJoin: [
+    {
+      readonly owner: AgentId
+      readonly invite: string
+      readonly agent: AgentId
+      /** An error code. */
+      readonly code: string
+      readonly now: Time
+    },
+    Done | Refusal,
+  ]
+  /** Marks a nonce as used. `fresh` is false if it was used before, on any node. */
+  useNonce: [{ readonly nonce: Uint8Array; readonly until: Time }, { readonly fresh: boolean }]
+  /** Where the logs of channels end, in any order. Deleted and unknown channels are missing. Changes nothing. */
+  heads: [{ readonly channels: readonly ChannelId[] }, { readonly heads: readonly Head[] }]
+  /**
+   * Events other than `appended` of any node since a position, in no particular order, kept for a minute. None is
+   * missing, but some may come twice. Without a position: none, and the current one.
+   */
+  notices: [
+    { readonly after: string | undefined; readonly limit: number },
+    {
+      readonly events: readonly StoreEvent[]
+      /** Pass it to the next call. */
+      readonly position: string
+      /** Whether there are more already. */
+      readonly more: boolean
+    },
   ]
   /** Deletes entries that all members have acknowledged or that have expired, and frees the space. */
   sweep: [{ readonly now: Time }, { readonly removed: number }]

@@ -33,12 +33,21 @@ export type StoreEvent =
       readonly name: string
       readonly members: readonly AgentId[]
     }
+  /** A join request is waiting for the agent that registered the invite. */
+  | { readonly type: 'joinRequested'; readonly channel: ChannelId; readonly owner: AgentId }
+  /** A join request ended without a Welcome. `code` is an error code. */
+  | { readonly type: 'joinAnswered'; readonly agent: AgentId; readonly inviteId: string; readonly code: string }
+
+/** How durable an answered operation is: lost with the process, on disk, or also on the disk of a standby. */
+export type Durability = 'memory' | 'fsync' | 'fsync+standby'
 
 /** Secrets that all nodes of a deployment share. */
 export interface Deployment {
   readonly relayId: Uint8Array
   /** The MAC key of session tokens, 32 bytes. */
   readonly tokenKey: Uint8Array
+  /** The MAC key of messages between nodes, 32 bytes; undefined if the store serves one node only. */
+  readonly busKey?: Uint8Array | undefined
 }
 
 /** An engine of the relay's log. A promise resolves once the operation is as durable as the engine can make it. */
@@ -48,6 +57,9 @@ export interface Store {
   run<Name extends StoreOperation>(name: Name, request: StoreRequest<Name>): Promise<StoreResult<Name>>
   /** Whether the engine can write. */
   healthy(): boolean
+  durability(): Durability
+  /** How far the store's clock was ahead of ours when last compared, in milliseconds; undefined if it is our own. */
+  readonly clockOffsetMs?: (() => number | undefined) | undefined
   /**
    * Writes a copy of everything stored to a new file, while operations go on. What was durable before the call is in it.
    * Undefined if the engine has another way to make backups.

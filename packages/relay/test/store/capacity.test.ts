@@ -313,6 +313,7 @@ test('a full channel does not search the same entries again until something has 
     deployment: { relayId: new Uint8Array(), tokenKey: new Uint8Array() },
     run: async (name, request) => ledger.run(name, request).result,
     healthy: () => true,
+    durability: () => 'memory',
     close: () => Promise.resolve(),
   }
   const world = new ChannelFixture(store, [])

@@ -42,6 +42,7 @@ function opened(t: TestContext): Opened {
       return result
     },
     healthy: () => true,
+    durability: () => 'memory',
     close: () => Promise.resolve(),
   }
   return {

@@ -32,6 +32,7 @@ function counting(channelBytes: number): { world: ChannelFixture; visits: () => 
     deployment: { relayId: new Uint8Array(16), tokenKey: new Uint8Array(32) },
     run: (name, request) => Promise.resolve().then(() => ledger.run(name, request).result),
     healthy: () => true,
+    durability: () => 'memory',
     close: () => Promise.resolve(),
   }
   const visits = (): number => {

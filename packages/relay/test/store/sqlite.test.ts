@@ -407,6 +407,7 @@ test('the channel cache is limited by size, but always keeps the last channel', 
       return result
     },
     healthy: () => true,
+    durability: () => 'memory' as const,
     close: () => Promise.resolve(),
   }
   const world = new ChannelFixture(store, [])

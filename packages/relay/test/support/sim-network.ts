@@ -205,6 +205,7 @@ export class SimNetwork implements Transport {
         return promise
       },
       healthy: () => true,
+      durability: () => 'memory',
       close: () => inner.close(),
     }
   }

@@ -13,6 +13,7 @@ import {
   type Entry,
   findMember,
   type Glance,
+  type Head,
   type IdKey,
   type Invite,
   type NewChannel,
@@ -29,6 +30,7 @@ import {
   type Turn,
   type Weight,
 } from '@static/relay/internal'
+import { MemoryTransientRows } from './relay-memory-transient.ts'
 
 interface Kept {
   readonly channel: Channel
@@ -47,6 +49,7 @@ interface Kept {
 
 /** All rows, in memory. */
 export class MemoryRows implements Rows {
+  readonly transient: MemoryTransientRows = new MemoryTransientRows()
   readonly #channels = new Map<ChannelId, Kept>()
   readonly #invites = new Map<string, Invite>()
   readonly #accounts = new Map<string, AccountRecord>()
@@ -64,6 +67,13 @@ export class MemoryRows implements Rows {
     const channel = this.channel(id)
     const member = channel && findMember(channel, agent)
     return member && { channel, member, sender: channel.senders.get(agent) }
+  }
+
+  heads(ids: readonly ChannelId[]): readonly Head[] {
+    return ids.flatMap((channel) => {
+      const last = this.channel(channel)?.last
+      return last ? { channel, index: last.index, slot: last.slot } : []
+    })
   }
 
   changed(): void {}

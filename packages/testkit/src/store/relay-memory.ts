@@ -26,10 +26,11 @@ export async function openMemoryStore({ retention }: MemoryStoreOptions, listene
     return result
   }
   return {
-    deployment: { relayId: randomBytes(RELAY_ID_BYTES), tokenKey: randomBytes(32) },
+    deployment: { relayId: randomBytes(RELAY_ID_BYTES), tokenKey: randomBytes(32), busKey: randomBytes(32) },
     // Asynchronous, like every other engine: no caller may rely on an answer within the call.
     run: (name, request) => Promise.resolve().then(() => execute(name, request)),
     healthy: () => true,
+    durability: () => 'memory',
     close: () => Promise.resolve(),
   }
 }

@@ -2,6 +2,7 @@
 import { chainStart, fromHex } from '@static/protocol'
 import type { Done, Position, Refusal, StoreRequest, StoreResult } from '../../ports.ts'
 import { type Context, admit, isRefusal, noteAction, refuse, touchMember } from './context.ts'
+import { refuseChannel } from './joins.ts'
 import { placeMember, roster } from './state.ts'
 
 /** Creates a channel with its creator as owner and first member. A repeated request gets the same answer. */
@@ -44,6 +45,7 @@ export function remove(context: Context, { account, channel: id, name }: StoreRe
   const channel = found === undefined ? undefined : rows.channel(found)
   if (!channel || !isSame(channel.account, account)) return refuse('not_found')
   const members = roster(channel).map(({ agent }) => agent)
+  refuseChannel(context, channel)
   rows.dropChannel(channel)
   context.emit({ type: 'deleted', channel: channel.id, name: channel.name, members })
   return { done: true }

@@ -161,7 +161,9 @@ function keepWelcome(
     channel.lag = undefined
     touchMember(context, channel, member)
   }
-  context.emit({ type: 'welcomed', channel: id, agent: fields.agent, inviteId: toHex(fields.inviteId) })
+  const inviteId = toHex(fields.inviteId)
+  if (inviteId !== '') context.rows.transient.dropJoin(owner, inviteId, fields.agent)
+  context.emit({ type: 'welcomed', channel: id, agent: fields.agent, inviteId })
 }
 
 /** Counts a use only for the agent that registered the invite, so that no one else can use it up. */

@@ -1,6 +1,7 @@
 /** What the relay knows about invites: who registered one, when it expires, and how often it was used. */
 import type { Done, Refusal, StoreRequest, StoreResult, Time } from '../../ports.ts'
 import { type Context, admit, isRefusal, noteAction, refuse } from './context.ts'
+import { refuseInvite } from './joins.ts'
 import { onRoster } from './state.ts'
 
 /** Maximum number of invites that a channel keeps beyond the limit of open ones. */
@@ -37,10 +38,12 @@ export function registerInvite(context: Context, request: StoreRequest<'register
 }
 
 /** Revokes an invite, which also expires it. */
-export function revokeInvite({ rows }: Context, { agent, id, now }: StoreRequest<'revokeInvite'>): Done | Refusal {
+export function revokeInvite(context: Context, { agent, id, now }: StoreRequest<'revokeInvite'>): Done | Refusal {
+  const { rows } = context
   const invite = rows.invite(id)
   if (invite?.agent !== agent) return refuse('not_found')
   if (!invite.revoked) rows.putInvite({ ...invite, revoked: true, expiresAt: Math.min(invite.expiresAt, now) })
+  refuseInvite(context, agent, id)
   return { done: true }
 }
 

@@ -6,9 +6,11 @@ import type { Hash } from '@static/protocol'
 import type { StoreRequest, StoreResult, Retention, StoreEvent, StoreOperation } from '../../ports.ts'
 import { append } from './append.ts'
 import { check, create, remove } from './channels.ts'
+import { heads, notices, useNonce } from './cluster.ts'
 import { commit, leave, welcome } from './commit.ts'
 import type { Context } from './context.ts'
 import { findInvite, registerInvite, revokeInvite } from './invites.ts'
+import { answerJoin, requestJoin, takeJoins } from './joins.ts'
 import { read } from './log.ts'
 import { owned } from './owned.ts'
 import { liftBar, reject } from './reject.ts'
@@ -42,6 +44,12 @@ const OPERATIONS: Operations = {
   revokeInvite,
   invite: findInvite,
   owned,
+  requestJoin,
+  takeJoins,
+  answerJoin,
+  useNonce,
+  heads,
+  notices,
   sweep,
 }
 
@@ -58,7 +66,7 @@ export class Ledger {
   #events: StoreEvent[] = []
 
   constructor(rows: Rows, hash: Hash, retention: Retention) {
-    this.#context = { rows, hash, retention, emit: (event) => this.#events.push(event) }
+    this.#context = { rows, hash, retention, emit: (event) => this.#emit(event) }
   }
 
   /** Runs an operation and applies its changes to the engine's rows. */
@@ -67,5 +75,11 @@ export class Ledger {
     const result = OPERATIONS[name](this.#context, request)
     this.#context.rows.settle()
     return { result, events: this.#events }
+  }
+
+  #emit(event: StoreEvent): void {
+    this.#events.push(event)
+    // Other nodes find entries in the log.
+    if (event.type !== 'appended') this.#context.rows.transient.addNotice(event)
   }
 }

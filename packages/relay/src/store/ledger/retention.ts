@@ -104,6 +104,7 @@ export function sweep(context: Context, { now }: StoreRequest<'sweep'>): StoreRe
   rows.expireIds(now - retention.messageIdMs)
   expireWelcomes(context, now - retention.entryMs)
   expireInvites(context, now - ENDED_INVITE_MS)
+  rows.transient.expire(now)
   rows.purge()
   return { removed: SWEEP_ENTRIES - budget.entries }
 }

@@ -3,8 +3,9 @@
  * becomes durable together with the changed records, or not at all.
  */
 import type { Mode } from '@static/protocol'
-import type { Account, AgentId, ChannelId, Entry, Invite, Position, StoredWelcome, Time } from '../../ports.ts'
+import type { Account, AgentId, ChannelId, Entry, Head, Invite, Position, StoredWelcome, Time } from '../../ports.ts'
 import type { AccountRecord, Channel, ChannelFields, Member, Sender, Slot, Turn } from './state.ts'
+import type { TransientRows } from './transient-rows.ts'
 
 /** Bytes charged for an entry in addition to its body. */
 export const ENTRY_OVERHEAD = 200
@@ -76,6 +77,8 @@ export interface Behind {
 
 /** Records and rows of one engine. */
 export interface Rows {
+  readonly transient: TransientRows
+
   // ---- Channels ----
 
   /** The record itself, not a copy. It is the same object until `settle` or the end of the operation. */
@@ -84,6 +87,8 @@ export interface Rows {
   settle(): void
   /** One agent in a channel, read-only, without loading the rest of the channel. */
   glance(id: ChannelId, agent: AgentId): Glance | undefined
+  /** Where the logs of channels end, without loading the channels. Unknown channels are missing. */
+  heads(ids: readonly ChannelId[]): readonly Head[]
   /** Must be called after a change to a channel's records that `changes` names. */
   changed(channel: Channel): void
   /** The record itself, not a copy. It is the same object until `settle` or the end of the operation. */

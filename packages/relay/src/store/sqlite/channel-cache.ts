@@ -1,6 +1,6 @@
 /** Channel records in memory: loaded on demand, written once per transaction, just before it commits. */
 import { fromHex } from '@static/protocol'
-import type { AgentId, ChannelId } from '../../ports.ts'
+import type { AgentId, ChannelId, Position } from '../../ports.ts'
 import type { Glance } from '../ledger/rows.ts'
 import {
   type Channel,
@@ -85,6 +85,11 @@ export class ChannelCache {
     const member = this.#statements.member.get(...key)
     const sender = this.#statements.sender.get(...key)
     return member && { channel, member: toMember(member), sender: sender && toSender(sender) }
+  }
+
+  /** Where the log of a channel ends, without loading the rest of it. */
+  last(id: ChannelId): Position | undefined {
+    return (this.#channels.get(id) ?? this.#fields(id))?.last
   }
 
   /** Adds a channel that has just been stored. */

@@ -16,7 +16,7 @@ const SPARE_PAGES = 256
 const STORAGE_ERRORS = new Set([8, 10, 11, 13, 14, 26])
 
 /** Operations that change nothing. */
-const READING = new Set<StoreOperation>(['read', 'resume', 'welcomes', 'invite', 'owned'])
+const READING = new Set<StoreOperation>(['read', 'resume', 'welcomes', 'invite', 'owned', 'heads', 'notices'])
 const SQLITE_CORRUPT = 11
 
 const sha256: Hash = (bytes) => hash('sha256', bytes, 'buffer')

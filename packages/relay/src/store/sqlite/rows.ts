@@ -1,7 +1,7 @@
 /** Rows in SQLite. For the records of channels, see channel-cache.ts. */
 import type { DatabaseSync } from 'node:sqlite'
 import { fromHex, type Hash, type Mode, toHex } from '@static/protocol'
-import type { Account, AgentId, ChannelId, Entry, Invite, Position, StoredWelcome, Time } from '../../ports.ts'
+import type { Account, AgentId, ChannelId, Entry, Head, Invite, Position, StoredWelcome, Time } from '../../ports.ts'
 import { AccountCache } from './account-cache.ts'
 import { ChannelCache } from './channel-cache.ts'
 import { checksum, damaged, intact, sealed } from './checksum.ts'
@@ -32,6 +32,7 @@ import {
   toJson,
 } from './records.ts'
 import { type Statements, prepareStatements } from './statements.ts'
+import { SqliteTransientRows } from './transient.ts'
 import { type AccountRecord, type Channel, type Slot, type Turn, newChannel } from '../ledger/state.ts'
 
 /** Maximum number of ids that one sweep visits. */
@@ -54,6 +55,7 @@ type OwnedRow = [
 
 /** The rows of an open database. */
 export class SqliteRows implements Rows {
+  readonly transient: SqliteTransientRows
   readonly #statements: Statements
   readonly #hash: Hash
   readonly #cache: ChannelCache
@@ -62,6 +64,7 @@ export class SqliteRows implements Rows {
   #round = { after: NOTHING, oldest: Infinity, start: 0 }
 
   constructor(db: DatabaseSync, hash: Hash, cachedBytes?: number) {
+    this.transient = new SqliteTransientRows(db)
     this.#statements = prepareStatements(db)
     this.#hash = hash
     this.#cache = new ChannelCache(this.#statements, cachedBytes)
@@ -96,6 +99,13 @@ export class SqliteRows implements Rows {
 
   glance(id: ChannelId, agent: AgentId): Glance | undefined {
     return this.#cache.glance(id, agent)
+  }
+
+  heads(ids: readonly ChannelId[]): readonly Head[] {
+    return ids.flatMap((channel) => {
+      const last = this.#cache.last(channel)
+      return last ? { channel, index: last.index, slot: last.slot } : []
+    })
   }
 
   changed(channel: Channel): void {

@@ -187,6 +187,22 @@ const TABLES = `
   CREATE INDEX invites_of ON invites (channel);
   CREATE INDEX open_invites ON invites (channel, expires_at) WHERE revoked = 0 AND uses < max_uses;
   CREATE INDEX expiring_invites ON invites (expires_at);
+  CREATE TABLE joins (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    owner BLOB NOT NULL,
+    channel BLOB NOT NULL,
+    invite TEXT NOT NULL,
+    agent BLOB NOT NULL,
+    until INTEGER NOT NULL,
+    given TEXT,
+    checksum INTEGER NOT NULL,
+    box BLOB NOT NULL,
+    UNIQUE (invite, agent)
+  ) STRICT;
+  CREATE INDEX joins_of ON joins (owner, number);
+  CREATE INDEX old_joins ON joins (until);
+  CREATE TABLE nonces (nonce BLOB PRIMARY KEY, until INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+  CREATE INDEX old_nonces ON nonces (until);
 `
 
 /** Page cache in KiB: the ids of busy senders should fit. */

@@ -6,6 +6,7 @@ import { Worker } from 'node:worker_threads'
 import { StaticError } from '@static/protocol'
 import type {
   Deployment,
+  Durability,
   StoreRequest,
   StoreResult,
   Retention,
@@ -120,6 +121,10 @@ class WorkerStore implements SqliteStore {
 
   healthy(): boolean {
     return this.#healthy && this.#failure === undefined
+  }
+
+  durability(): Durability {
+    return 'fsync'
   }
 
   census(): StoreCensus | undefined {

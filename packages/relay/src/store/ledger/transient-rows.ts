@@ -1,0 +1,35 @@
+/** Rows that expire by themselves: join requests, used nonces, and what other nodes must be told. */
+import type { AgentId, JoinRequest, StoreEvent, Time } from '../../ports.ts'
+
+/** A join request without its box. */
+export interface JoinHeader extends Omit<JoinRequest, 'box' | 'owner'> {
+  /** The size of its box. */
+  readonly size: number
+  /** The owner's session that was given it last. */
+  readonly given: string | undefined
+}
+
+/** The events of a store since a position. */
+export interface Notices {
+  readonly events: readonly StoreEvent[]
+  readonly position: string
+  readonly more: boolean
+}
+
+/** Short-lived rows of an engine. */
+export interface TransientRows {
+  /** The requests that wait for an owner, oldest first. Expired ones may be among them. */
+  joinsOf(owner: AgentId): readonly JoinHeader[]
+  joinBox(owner: AgentId, invite: string, agent: AgentId): Uint8Array
+  /** Stores a request as the owner's newest. There must be none of this agent for this invite. */
+  putJoin(join: JoinRequest): void
+  giveJoin(owner: AgentId, invite: string, agent: AgentId, session: string): void
+  dropJoin(owner: AgentId, invite: string, agent: AgentId): void
+  /** Returns false if it was used before. */
+  useNonce(nonce: Uint8Array, until: Time): boolean
+  /** Keeps an event for other nodes, if there can be any. */
+  addNotice(event: StoreEvent): void
+  notices(after: string | undefined, limit: number): Notices
+  /** Deletes what has expired, a limited number of rows at a time. */
+  expire(now: Time): void
+}

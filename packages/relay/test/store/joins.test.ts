@@ -1,0 +1,155 @@
+/** Stories about what several nodes share besides the channels: join requests, used nonces, heads and notices. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { JoinRequest, StoreResult } from '../../src/ports.ts'
+import {
+  type ChannelFixture,
+  account,
+  agentId,
+  forEachEngine,
+  hex16,
+  id16,
+  member,
+  text,
+  welcomeFor,
+} from './channel-fixture.ts'
+
+const LIMITS = { maxPerInvite: 2, maxPerOwner: 3 }
+
+forEachEngine((open) => {
+  const joinOf = (f: ChannelFixture, joiner: string, invite = 'invite'): JoinRequest => ({
+    invite: hex16(invite),
+    channel: f.channel,
+    owner: agentId('alice'),
+    agent: agentId(joiner),
+    box: text(`box of ${joiner}`),
+    until: f.now + 600_000,
+  })
+  const ask = (f: ChannelFixture, joiner: string, invite?: string): Promise<StoreResult<'requestJoin'>> =>
+    f.run('requestJoin', { join: joinOf(f, joiner, invite), ...LIMITS, now: f.now })
+  const take = async (f: ChannelFixture, session = 'session', onlyIfNew = false): Promise<string[]> => {
+    const bounds = { maxRequests: 10, maxBytes: 10_000 }
+    const asked = { owner: agentId('alice'), channel: f.channel, session, onlyIfNew, ...bounds, now: f.now }
+    const { joins } = await f.run('takeJoins', asked)
+    for (const join of joins) assert.equal(join.owner, agentId('alice'))
+    return joins.map(({ box }) => Buffer.from(box).toString())
+  }
+
+  test('join requests wait for their owner, and new ones come first', async (t) => {
+    const f = await open(t)
+    await f.create('alice')
+    f.told()
+    await ask(f, 'bob')
+    assert.deepEqual(f.told(), [{ type: 'joinRequested', channel: f.channel, owner: agentId('alice') }])
+    assert.deepEqual(await take(f), ['box of bob'])
+    assert.deepEqual(await take(f, 'session', true), [])
+    await ask(f, 'carol')
+    assert.deepEqual(await take(f, 'session', true), ['box of carol', 'box of bob'])
+    assert.deepEqual(await take(f, 'another session', true), ['box of bob', 'box of carol'])
+    // Asked again: it replaces the first, and is the newest.
+    await ask(f, 'bob')
+    assert.deepEqual(await take(f), ['box of carol', 'box of bob'])
+    f.now += 600_000
+    assert.deepEqual(await take(f), [])
+  })
+
+  test('join requests are limited per invite and per owner', async (t) => {
+    const f = await open(t)
+    await f.create('alice')
+    await ask(f, 'bob')
+    await ask(f, 'carol')
+    const refused = await ask(f, 'dave')
+    assert.ok('refused' in refused)
+    assert.equal(refused.refused, 'rate_limited')
+    await ask(f, 'dave', 'another')
+    await ask(f, 'erin', 'another')
+    assert.deepEqual(await take(f), ['box of carol', 'box of dave', 'box of erin'])
+    const bounds = { owner: agentId('alice'), channel: f.channel, session: '', onlyIfNew: false, now: f.now }
+    const few = await f.run('takeJoins', { ...bounds, maxRequests: 2, maxBytes: 10_000 })
+    assert.equal(few.joins.length, 2)
+    const small = await f.run('takeJoins', { ...bounds, maxRequests: 10, maxBytes: 1 })
+    assert.equal(small.joins.length, 1)
+  })
+
+  test('a join request ends with an answer, a Welcome, a revocation or its channel', async (t) => {
+    const f = await open(t)
+    await f.create('alice')
+    for (const name of ['invite', 'another', 'third']) {
+      const invite = {
+        id: hex16(name),
+        channel: f.channel,
+        admissionKey: text('k'),
+        expiresAt: f.now + 1e6,
+        maxUses: 9,
+      }
+      await f.run('registerInvite', { actor: member('alice'), invite, maxInvites: 9, now: f.now })
+    }
+    await ask(f, 'bob')
+    await ask(f, 'carol')
+    await ask(f, 'dave', 'another')
+    f.told()
+    const answer = { invite: hex16('invite'), agent: agentId('bob'), code: 'group_full', now: f.now }
+    const stranger = await f.run('answerJoin', { owner: agentId('mallory'), ...answer })
+    assert.ok('refused' in stranger)
+    assert.equal(stranger.refused, 'not_found')
+    assert.deepEqual(await f.run('answerJoin', { owner: agentId('alice'), ...answer }), { done: true })
+    const answered = { type: 'joinAnswered', agent: agentId('bob'), inviteId: hex16('invite'), code: 'group_full' }
+    assert.deepEqual(f.told(), [answered])
+    assert.ok('refused' in (await f.run('answerJoin', { owner: agentId('alice'), ...answer })))
+
+    await f.commit('alice', { adds: ['carol'], welcomes: [welcomeFor('carol', { inviteId: id16('invite') })] })
+    assert.deepEqual(await take(f), ['box of dave'])
+    f.told()
+    await f.run('revokeInvite', { agent: agentId('alice'), id: hex16('another'), now: f.now })
+    const revoked = { type: 'joinAnswered', agent: agentId('dave'), inviteId: hex16('another'), code: 'invite_revoked' }
+    assert.deepEqual(f.told(), [revoked])
+
+    await ask(f, 'erin', 'third')
+    f.told()
+    await f.run('delete', { account: account('alice'), channel: f.channel, name: undefined })
+    const [first, second] = f.told()
+    assert.deepEqual(first, { ...revoked, agent: agentId('erin'), inviteId: hex16('third'), code: 'invite_invalid' })
+    assert.equal(second?.type, 'deleted')
+    assert.deepEqual(await take(f), [])
+  })
+
+  test('a nonce can be used once, until it has expired', async (t) => {
+    const f = await open(t)
+    const use = { nonce: id16('nonce'), until: f.now + 1000 }
+    const both = await Promise.all([f.run('useNonce', use), f.run('useNonce', use)])
+    assert.deepEqual(both, [{ fresh: true }, { fresh: false }])
+    await f.run('sweep', { now: f.now })
+    assert.deepEqual(await f.run('useNonce', use), { fresh: false })
+    await f.run('sweep', { now: f.now + 1000 })
+    assert.deepEqual(await f.run('useNonce', use), { fresh: true })
+  })
+
+  test('heads say where logs end, for channels that exist', async (t) => {
+    const f = await open(t)
+    await f.create('alice')
+    const asked = { channels: [hex16('none'), f.channel] }
+    assert.deepEqual(await f.run('heads', asked), { heads: [{ channel: f.channel, index: 0, slot: 0 }] })
+    await f.commit('alice', { adds: ['bob'], welcomes: [welcomeFor('bob')] })
+    await f.say('alice')
+    assert.deepEqual(await f.run('heads', asked), { heads: [{ channel: f.channel, index: 2, slot: 1 }] })
+  })
+
+  test('a store for several nodes keeps the events that are not in a log', async (t) => {
+    const f = await open(t)
+    await f.create('alice')
+    const start = await f.run('notices', { after: undefined, limit: 10 })
+    assert.deepEqual(start.events, [])
+    await f.commit('alice', { adds: ['bob', 'carol'], welcomes: [welcomeFor('bob'), welcomeFor('carol')] })
+    await ask(f, 'dave')
+    const expected = f.told().filter(({ type }) => type !== 'appended')
+    assert.equal(expected.length, 3)
+    const found = []
+    let { position } = start
+    for (let more = true; more;) {
+      const page = await f.run('notices', { after: position, limit: 2 })
+      found.push(...page.events)
+      ;({ more, position } = page)
+    }
+    assert.deepEqual(found, f.store.deployment.busKey ? expected : [])
+  })
+})

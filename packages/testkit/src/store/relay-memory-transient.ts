@@ -1,0 +1,71 @@
+/** Join requests, used nonces and notices as maps. */
+import { toHex } from '@static/protocol'
+import type { AgentId, JoinHeader, JoinRequest, Notices, StoreEvent, Time, TransientRows } from '@static/relay/internal'
+
+/** Number of notices that are kept. */
+const MAX_NOTICES = 10_000
+
+/** All short-lived rows, in memory. */
+export class MemoryTransientRows implements TransientRows {
+  /** Oldest first. */
+  readonly #joins = new Map<string, JoinRequest & { readonly given: string | undefined }>()
+  readonly #nonces = new Map<string, Time>()
+  readonly #notices: StoreEvent[] = []
+  /** How many notices were dropped before the first. */
+  #dropped = 0
+
+  joinsOf(owner: AgentId): readonly JoinHeader[] {
+    const all = [...this.#joins.values()].filter((join) => join.owner === owner)
+    return all.map(({ box, owner: _owner, ...header }) => ({ ...header, size: box.length }))
+  }
+
+  joinBox(_owner: AgentId, invite: string, agent: AgentId): Uint8Array {
+    const join = this.#joins.get(keyOf(invite, agent))
+    if (!join) throw new Error(`agent ${agent} has no join request`)
+    return join.box
+  }
+
+  putJoin(join: JoinRequest): void {
+    this.#joins.set(keyOf(join.invite, join.agent), { ...join, given: undefined })
+  }
+
+  giveJoin(_owner: AgentId, invite: string, agent: AgentId, given: string): void {
+    const join = this.#joins.get(keyOf(invite, agent))
+    if (join) this.#joins.set(keyOf(invite, agent), { ...join, given })
+  }
+
+  dropJoin(_owner: AgentId, invite: string, agent: AgentId): void {
+    this.#joins.delete(keyOf(invite, agent))
+  }
+
+  useNonce(nonce: Uint8Array, until: Time): boolean {
+    const key = toHex(nonce)
+    if (this.#nonces.has(key)) return false
+    this.#nonces.set(key, until)
+    return true
+  }
+
+  addNotice(event: StoreEvent): void {
+    this.#notices.push(event)
+    if (this.#notices.length <= 2 * MAX_NOTICES) return
+    this.#notices.splice(0, MAX_NOTICES)
+    this.#dropped += MAX_NOTICES
+  }
+
+  notices(after: string | undefined, limit: number): Notices {
+    const end = this.#dropped + this.#notices.length
+    const from = after === undefined ? end : Number(after)
+    const through = Math.min(end, from + limit)
+    const events = this.#notices.slice(Math.max(0, from - this.#dropped), through - this.#dropped)
+    return { events, position: String(through), more: through < end }
+  }
+
+  expire(now: Time): void {
+    for (const [key, { until }] of this.#joins) if (until <= now) this.#joins.delete(key)
+    for (const [key, until] of this.#nonces) if (until <= now) this.#nonces.delete(key)
+  }
+}
+
+function keyOf(invite: string, agent: AgentId): string {
+  return `${invite} ${agent}`
+}
