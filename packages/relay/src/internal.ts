@@ -1,12 +1,17 @@
 /** Only for `@static/testkit`: the basis of other engines, crash tests and raw clients. Not published. */
+export { NodeBus, type NodeBusOptions } from './bus/node-bus.ts'
 export type {
   Account,
   AgentId,
+  Bus,
+  BusListener,
+  BusWire,
   ChannelId,
   Entry,
   Head,
   Invite,
   JoinRequest,
+  OpenWire,
   Position,
   Retention,
   Store,
@@ -17,6 +22,7 @@ export type {
   StoreRequest,
   StoreResult,
   Time,
+  WireListener,
 } from './ports.ts'
 export { Ledger } from './store/ledger/ledger.ts'
 export {

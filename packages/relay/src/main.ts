@@ -71,6 +71,7 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
   const health = (): Health => ({
     ready: !stopping && store.healthy(),
     api: monitor?.state ?? SAME_PROCESS,
+    bus: node.bus?.state,
     name,
     version: packageJson.version,
   })

@@ -2,6 +2,7 @@
 import type { LogOptions } from '@static/node/logger'
 import type { TrafficRange } from '@static/protocol'
 import type { ApiAccess } from './api/client.ts'
+import type { NatsOptions } from './bus/nats.ts'
 import type { Certificate, OverviewSink, QuotaSource, Retention, Store, StoreListener, Time } from './ports.ts'
 
 /** An API in the same process. */
@@ -16,12 +17,17 @@ export type OpenStore = (
   listener: StoreListener,
 ) => Promise<Store>
 
+/** How to reach NATS. */
+export type NatsAccess = Omit<NatsOptions, 'onState'>
+
 /** Options of a relay. */
 export interface RelayOptions {
   /** The name agents know it by: the server name in its certificate, the same on all nodes of a deployment. */
   readonly name: string
   /** Path of a SQLite file, or a function that opens another store. */
   readonly database: string | OpenStore
+  /** The NATS servers between the nodes that share the database; without them, news from other nodes comes later. */
+  readonly nats?: NatsAccess | undefined
   readonly host: string
   /** Ports; 0 picks free ones. */
   readonly grpcPort: number

@@ -5,21 +5,30 @@ import { Relay } from '@static/protocol/relay'
 import type { Health } from '../../ports.ts'
 
 /** The response to `GET /health`. */
-export function healthAnswer({ ready, name, version }: Health): { readonly status: number; readonly body: object } {
+export function healthAnswer({ ready, name, version, bus }: Health): {
+  readonly status: number
+  readonly body: object
+} {
   return ready
-    ? { status: 200, body: { status: 'ok', name, version } }
+    ? { status: 200, body: { status: 'ok', name, version, ...busOf(bus) } }
     : { status: 503, body: { status: 'unavailable' } }
 }
 
 /** The response to `GET /health/ready`: also whether the relay can use its API, and why not. */
 export function readyAnswer(health: Health): { readonly status: number; readonly body: object } {
-  const { ready, name, version, api } = health
+  const { ready, name, version, api, bus } = health
   const status = api?.problem === undefined ? 'ok' : 'unavailable'
-  const rest = { name, version, ...(api ? { api: { status, clock_offset_ms: api.clockOffsetMs ?? null } } : {}) }
+  const told = api ? { api: { status, clock_offset_ms: api.clockOffsetMs ?? null } } : {}
+  const rest = { name, version, ...told, ...busOf(bus) }
   const reason = ready ? api?.problem : 'The relay is stopping, or cannot write to its database.'
   return reason === undefined
     ? { status: 200, body: { status: 'ok', ...rest } }
     : { status: 503, body: { status: 'unavailable', reason, ...rest } }
+}
+
+/** A relay without its bus is ready: it serves, and hears from other nodes a little later. */
+function busOf(bus: Health['bus']): { readonly bus?: object } {
+  return bus ? { bus: { status: bus.connected ? 'ok' : 'unavailable', other_nodes: bus.nodes } } : {}
 }
 
 /** Serves grpc.health.v1. Watch is not implemented, which clients take as "do not watch". */
