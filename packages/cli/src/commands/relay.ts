@@ -2,6 +2,7 @@
 import { join } from 'node:path'
 import { Command, InvalidArgumentError } from 'commander'
 import { StaticError } from '@static/protocol'
+import type { NatsAccess } from '@static/relay'
 import { ensurePrivateDirectory } from '../server/data-dir.ts'
 import { addStateFlags } from '../server/flags.ts'
 import { givenCertificate } from '../server/certificate.ts'
@@ -17,6 +18,9 @@ interface Flags extends RelayFlags {
   readonly apiInternalUrl: string
   readonly apiCa?: string
   readonly credential?: string
+  readonly nats?: readonly string[]
+  readonly natsCa?: string
+  readonly natsCredentials?: string
 }
 
 export function relayCommand(): Command {
@@ -32,6 +36,12 @@ export function relayCommand(): Command {
       '--credential <file>',
       'file with the relay credential of the API (default: relay.credential in the data directory)',
     )
+    .option(
+      '--nats <url...>',
+      'NATS servers between relay nodes that share a database, nats:// or tls:// (default: STATIC_NATS)',
+    )
+    .option('--nats-ca <file>', "CA of the NATS servers' certificates, PEM (default: the system's CAs)")
+    .option('--nats-credentials <file>', 'NATS credentials file')
     .addHelpText(
       'after',
       '\nExample:\n  $ static relay --name relay.example.com --cert chain.pem --key key.pem \\\n      --api-url https://api.example.com --api-internal-url https://api.example.com:8444 --credential relay.credential',
@@ -54,6 +64,7 @@ async function relay(flags: Flags): Promise<void> {
     ...options,
     certificate,
     proxyCa: await textOf(flags.proxyCa),
+    nats: await natsOf(flags),
     api: {
       url: flags.apiUrl,
       internalUrl: flags.apiInternalUrl,
@@ -72,6 +83,13 @@ async function relay(flags: Flags): Promise<void> {
       ? `${JSON.stringify({ ready: true, name, grpc_port: grpcPort, quic_ports: quicPorts })}\n`
       : `relay  https://${name}:${grpcPort}  ${quicPorts.map((port) => `quic://${name}:${port}`).join('  ')}\nready\n`,
   )
+}
+
+/** NATS from the flags, else from the environment, which does not show passwords to other users. */
+async function natsOf(flags: Flags): Promise<NatsAccess | undefined> {
+  const servers = flags.nats ?? (process.env['STATIC_NATS'] || undefined)?.split(/[\s,]+/).filter((url) => url !== '')
+  if (servers === undefined) return undefined
+  return { servers, ca: await textOf(flags.natsCa), credentials: flags.natsCredentials }
 }
 
 function httpsUrl(text: string): string {
