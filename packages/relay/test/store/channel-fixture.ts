@@ -24,6 +24,7 @@ import type {
 } from '../../src/ports.ts'
 import { openMemoryStore } from '@static/testkit/store/relay-memory'
 import { openSqliteStore } from '../../src/store/sqlite/store.ts'
+import { emptyScratch, openScratch } from '../support/postgres.ts'
 
 export const HOUR = 3600_000
 export const DAY: number = 24 * HOUR
@@ -47,6 +48,7 @@ type OpenStore = (retention: Retention, listener: StoreListener, t: TestContext)
 const ENGINES: Readonly<Record<string, OpenStore>> = {
   memory: (retention, listener) => openMemoryStore({ retention }, listener),
   sqlite: (retention, listener, t) => openSqliteStore({ path: temporaryFile(t), retention }, listener),
+  postgres: async (retention, listener) => openScratch(await emptyScratch(), retention, listener, { lanes: 2 }),
 }
 
 /** A path that is gone after the test. */

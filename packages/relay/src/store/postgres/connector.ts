@@ -1,0 +1,86 @@
+/** Connects to the host that takes writes, and refuses servers that could lose what they have acknowledged. */
+import { StaticError } from '@static/protocol'
+import type { Durability } from '../../ports.ts'
+import type { Address } from './address.ts'
+import { SCHEMA } from './schema.ts'
+import { Session, statement } from './session.ts'
+
+const STATE = statement(`SELECT current_setting('server_version_num')::int, pg_is_in_recovery(),
+  current_setting('fsync'), current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
+  (extract(epoch FROM clock_timestamp()) * 1000)::float8`)
+const MIN_VERSION = 150_000
+/** How far our clock may be from the server's. */
+export const MAX_OFFSET_MS = 2000
+
+/** A connection, and what its server says. */
+export interface Connected {
+  readonly session: Session
+  readonly durability: Durability
+  /** How far its clock is ahead of ours. */
+  readonly clockOffsetMs: number
+}
+
+/**
+ * Tries the hosts in order. Throws `unavailable` if none can be reached or all are standbys, and `invalid_request` if
+ * the server must not be used.
+ */
+export async function connect(address: Address): Promise<Connected> {
+  const failures: unknown[] = []
+  for (const host of address.hosts) {
+    try {
+      const connected = await connectTo(address, host)
+      if (connected) return connected
+    } catch (error) {
+      if (StaticError.from(error).code === 'invalid_request') throw error
+      failures.push(error)
+    }
+  }
+  const names = address.hosts.map(({ host, port }) => `${host}:${port}`).join(', ')
+  if (failures.length === 0) throw unavailable(`PostgreSQL at ${names} is a standby. Name the primary in the URL, too.`)
+  throw unavailable(`PostgreSQL at ${names} cannot be reached (${messageOf(failures.at(-1))}).`, failures.at(-1))
+}
+
+/** What a server says now. */
+export async function examine(session: Session): Promise<Omit<Connected, 'session'> & { readonly isStandby: boolean }> {
+  const before = Date.now()
+  const [row] = await session.rows(STATE)
+  const after = Date.now()
+  const [version, isStandby, fsync, commit, standbys, time] = row as [number, boolean, string, string, string, number]
+  if (version < MIN_VERSION) throw refused(`PostgreSQL ${Math.floor(version / 10_000)} is too old. Use 15 or newer.`)
+  if (fsync !== 'on') throw refused('PostgreSQL runs with fsync=off and would lose messages. Turn it on.')
+  if (commit !== 'on' && commit !== 'remote_apply') {
+    throw refused(`PostgreSQL has synchronous_commit=${commit} and would lose messages. Set it to on.`)
+  }
+  const durability = standbys.trim() === '' ? 'fsync' : 'fsync+standby'
+  return { durability, isStandby, clockOffsetMs: Math.round(time - (before + after) / 2) }
+}
+
+async function connectTo(address: Address, host: Address['hosts'][number]): Promise<Connected | undefined> {
+  const session = await Session.open(address, host)
+  try {
+    const { isStandby, ...state } = await examine(session)
+    if (isStandby) {
+      await session.end()
+      return undefined
+    }
+    await session.run(`SET search_path = ${SCHEMA}`)
+    // With custom plans, the statement of every message would be planned anew each time.
+    await session.run('SET plan_cache_mode = force_generic_plan')
+    return { session, ...state }
+  } catch (error) {
+    await session.end()
+    throw error
+  }
+}
+
+function refused(message: string): StaticError {
+  return StaticError.of('invalid_request', message)
+}
+
+function unavailable(message: string, cause?: unknown): StaticError {
+  return StaticError.of('unavailable', message, { cause })
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}

@@ -1,0 +1,51 @@
+/**
+ * What a transaction has read. The ledger decides synchronously; when it asks for something that was not read yet, it is
+ * stopped, the rows are fetched in the same transaction, and the whole batch is decided again.
+ */
+
+/** Stops the ledger: something must be fetched first. */
+export class Missing extends Error {
+  readonly fetch: () => Promise<unknown>
+
+  constructor(fetch: () => Promise<unknown>) {
+    super('rows must be fetched first')
+    this.fetch = fetch
+  }
+}
+
+/** Fetched rows by key. */
+export class Facts {
+  readonly #known = new Map<string, unknown>()
+
+  /** Throws `Missing` if it was not fetched. */
+  need<Fact>(key: string, fetch: () => Promise<Fact>): Fact {
+    if (this.#known.has(key)) return this.#known.get(key) as Fact
+    throw new Missing(async () => this.#known.set(key, await fetch()))
+  }
+
+  has(key: string): boolean {
+    return this.#known.has(key)
+  }
+
+  get<Fact>(key: string): Fact | undefined {
+    return this.#known.get(key) as Fact | undefined
+  }
+
+  set(key: string, fact: unknown): void {
+    this.#known.set(key, fact)
+  }
+
+  clear(): void {
+    this.#known.clear()
+  }
+}
+
+/** The rows of one kind: what was fetched of them, and what the batch has changed. */
+export interface Table {
+  /** A transaction begins: forgets everything. */
+  begin(): void
+  /** The batch is decided again: forgets its changes, not what was fetched. */
+  rewind(): void
+  /** Sends the changes. */
+  write(): void
+}

@@ -1,0 +1,272 @@
+/**
+ * One lane: a connection, what it remembers, and the calls that wait for it. All that wait when it becomes free share a
+ * transaction, so that one flush to disk serves many.
+ */
+import { hash } from 'node:crypto'
+import { type Hash, StaticError } from '@static/protocol'
+import type { Retention, StoreListener, Time } from '../../ports.ts'
+import { type Decision, Ledger } from '../ledger/ledger.ts'
+import type { Answer, Call } from '../sqlite/worker-messages.ts'
+import type { StoreOperation } from '../../ports.ts'
+import { Missing } from './facts.ts'
+import { ALONE, READING, prefetch } from './needs.ts'
+import { PostgresRows } from './rows.ts'
+import type { Session } from './session.ts'
+import type { CacheOptions } from './tables/channels.ts'
+import type { Transaction } from './write.ts'
+
+/** Limits of one transaction. */
+const BATCH_CALLS = 256
+const BATCH_BYTES = 4_194_304
+/** How often a batch is decided anew because of missing rows, and how often it is tried after a conflict. */
+const MAX_DECISIONS = 10_000
+const MAX_TRIES = 5
+/** Serialization failure, deadlock, unique violation: another node was faster, and the next try sees what it did. */
+const CONFLICTS = new Set(['40001', '40P01', '23505'])
+/** Damaged pages and indexes. */
+const DAMAGE = /^XX00[12]$/
+
+const sha256: Hash = (bytes) => hash('sha256', bytes, 'buffer')
+
+interface Waiting {
+  readonly call: Call
+  readonly resolve: (result: object) => void
+  readonly reject: (error: StaticError) => void
+}
+
+/** What a lane is made of. */
+export interface LaneParts {
+  readonly retention: Retention
+  readonly listener: StoreListener
+  readonly cache: CacheOptions
+  /** Opens a connection. Rejects if there is none at the moment. */
+  readonly connect: () => Promise<Session>
+  /** Makes sure that ids of a time can be stored. */
+  readonly ensureDay: (at: Time) => Promise<void>
+  readonly onCommit: (milliseconds: number) => void
+  /** A sweep has found that ids from before this time have expired. */
+  readonly onExpired: (since: Time) => void
+  readonly onDamage: () => void
+}
+
+/** The connection was lost, or cannot be used any more. */
+class Disconnected extends Error {
+  /** Whether the transaction may have been committed. */
+  readonly isUnknown: boolean
+
+  constructor(isUnknown: boolean, cause: unknown) {
+    super('the connection to PostgreSQL was lost', { cause })
+    this.isUnknown = isUnknown
+  }
+}
+
+/** Runs calls one batch after the other. */
+export class Lane {
+  readonly #parts: LaneParts
+  readonly #rows: PostgresRows
+  readonly #ledger: Ledger
+  readonly #transaction: Transaction
+  readonly #queue: Waiting[] = []
+  #session: Session | undefined
+  #working: Promise<void> | undefined
+  #last: Promise<object> = Promise.resolve({})
+  #transactions = 0
+
+  constructor(parts: LaneParts) {
+    this.#parts = parts
+    // Set by the first batch, before anything uses it.
+    this.#transaction = { session: undefined as never, locks: true, sent: [] }
+    this.#rows = new PostgresRows(this.#transaction, sha256, parts.cache)
+    this.#ledger = new Ledger(this.#rows, sha256, parts.retention)
+  }
+
+  /** Number of committed transactions. */
+  get transactions(): number {
+    return this.#transactions
+  }
+
+  /** Number of cached channels and their approximate size. */
+  get cached(): { readonly channels: number; readonly bytes: number } {
+    return this.#rows.channels.cached
+  }
+
+  run(call: Call): Promise<object> {
+    const answered = new Promise<object>((resolve, reject) => {
+      this.#queue.push({ call, resolve, reject })
+      this.#working ??= Promise.resolve().then(() => this.#work())
+    })
+    this.#last = answered
+    return answered
+  }
+
+  /** Resolves once all calls so far have been answered. */
+  async flushed(): Promise<void> {
+    await this.#last.catch(() => {})
+  }
+
+  async close(): Promise<void> {
+    while (this.#working) await this.#working
+    await this.#session?.end()
+  }
+
+  async #work(): Promise<void> {
+    while (this.#queue.length > 0) await this.#batch(this.#queue.splice(0, batchLength(this.#queue)))
+    this.#working = undefined
+  }
+
+  async #batch(batch: readonly Waiting[], tries = 1): Promise<void> {
+    let answers: Answer[]
+    try {
+      answers = await this.#transact(batch.map(({ call }) => call))
+    } catch (error) {
+      const { code } = error as { code?: string }
+      if (error instanceof Disconnected) {
+        if (!error.isUnknown && tries < 2) return this.#batch(batch, tries + 1)
+        for (const { reject } of batch) reject(unavailable(error))
+        return
+      }
+      if (code !== undefined && CONFLICTS.has(code) && tries < MAX_TRIES) return this.#batch(batch, tries + 1)
+      if (batch.length > 1) {
+        for (const one of batch) await this.#batch([one])
+        return
+      }
+      this.#blame(error)
+      batch[0]?.reject(unavailable(error))
+      return
+    }
+    for (const [at, { resolve, reject }] of batch.entries()) {
+      const answer = answers[at]
+      if (!answer || 'failed' in answer) reject(unavailable(new Error(answer?.failed)))
+      else {
+        for (const event of answer.events) this.#parts.listener(event)
+        resolve(answer.result)
+      }
+    }
+  }
+
+  async #transact(calls: readonly Call[]): Promise<Answer[]> {
+    const session = await this.#connected()
+    const rows = this.#rows
+    const locks = !calls.every(({ name }) => READING.has(name))
+    Object.assign(this.#transaction, { session, locks, sent: [] })
+    let committing = false
+    try {
+      for (const { request } of calls) if ('now' in request) await this.#parts.ensureDay(request.now)
+      // A transaction that only reads sees one moment of all tables, without a lock.
+      const begun = session.run(locks ? 'BEGIN' : 'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY')
+      begun.catch(() => {})
+      rows.begin()
+      await prefetch(rows, calls)
+      await begun
+      const answers = await this.#decide(calls)
+      rows.write()
+      const started = performance.now()
+      committing = true
+      const committed = session.run('COMMIT')
+      const results = await Promise.allSettled([...this.#transaction.sent, committed])
+      for (const result of results) if (result.status === 'rejected') throw result.reason
+      if ((await committed) !== 'COMMIT') throw new Error('PostgreSQL rolled the transaction back')
+      if (locks) this.#parts.onCommit(performance.now() - started)
+      this.#transactions += 1
+      rows.committed()
+      if (rows.expired !== undefined) this.#parts.onExpired(rows.expired)
+      return answers
+    } catch (error) {
+      rows.rewind()
+      rows.forget()
+      const { code } = error as { code?: string }
+      // An error of the server leaves the connection usable; everything else ends it.
+      if (!session.lost && code !== undefined && /^[0-9A-Z]{5}$/.test(code) && !/^(08|57P)/.test(code)) {
+        await session.run('ROLLBACK').catch(() => session.end())
+        throw error
+      }
+      if (!session.lost && !isDisconnection(error)) {
+        await session.run('ROLLBACK').catch(() => session.end())
+        throw error
+      }
+      await session.end()
+      throw new Disconnected(committing, error)
+    }
+  }
+
+  /** Decides all calls, from the start again whenever rows are missing. Nothing has been written yet. */
+  async #decide(calls: readonly Call[]): Promise<Answer[]> {
+    for (let decisions = 0; decisions < MAX_DECISIONS; decisions++) {
+      try {
+        return calls.map((call) => this.#call(call))
+      } catch (error) {
+        if (!(error instanceof Missing)) throw error
+        this.#rows.rewind()
+        await error.fetch()
+        await prefetch(this.#rows, calls)
+      }
+    }
+    throw new Error('the batch asks for more rows every time')
+  }
+
+  #call({ name, request }: Call): Answer {
+    try {
+      this.#rows.enter(name === 'ack')
+      return this.#ledger.run(name, request) as Decision<StoreOperation>
+    } catch (error) {
+      // Nothing has changed, so repeated requests for damaged data do not slow down the others.
+      if (!READING.has(name) || !isDamage(error)) throw error
+      this.#blame(error)
+      return { failed: error instanceof Error ? (error.stack ?? error.message) : String(error) }
+    }
+  }
+
+  async #connected(): Promise<Session> {
+    if (this.#session && !this.#session.lost) return this.#session
+    // The new server may have another history with the same versions.
+    this.#rows.forget()
+    try {
+      this.#session = await this.#parts.connect()
+      return this.#session
+    } catch (error) {
+      throw new Disconnected(true, error)
+    }
+  }
+
+  #blame(error: unknown): void {
+    if (isDamage(error)) this.#parts.onDamage()
+  }
+}
+
+/** How many of the calls make one batch: at least one. */
+function batchLength(queue: readonly Waiting[]): number {
+  let bytes = 0
+  let length = 0
+  for (const { call } of queue.slice(0, BATCH_CALLS)) {
+    if (ALONE.has(call.name)) return Math.max(1, length)
+    bytes += weigh(call)
+    if (length > 0 && bytes > BATCH_BYTES) break
+    length += 1
+  }
+  return length
+}
+
+/** The bytes that a call writes or asks for. */
+function weigh({ name, request }: Call): number {
+  if (name === 'append') return request.ciphertext.length
+  if (name === 'read' || name === 'welcomes') return request.maxBytes
+  if (name !== 'commit') return 0
+  const { commit, groupInfo, welcomes } = request
+  return welcomes.reduce((sum, { welcome }) => sum + welcome.length, commit.length + groupInfo.length)
+}
+
+function isDamage(error: unknown): boolean {
+  if (error instanceof StaticError) return error.code === 'store_corrupt'
+  return DAMAGE.test((error as { code?: string }).code ?? '')
+}
+
+/** Whether an error is of the connection, not of our code. */
+function isDisconnection(error: unknown): boolean {
+  if (error instanceof StaticError) return false
+  const { code, message = '' } = error as { code?: string; message?: string }
+  return code === undefined ? /connection|timeout/i.test(message) : true
+}
+
+function unavailable(cause: unknown): StaticError {
+  return StaticError.of('unavailable', 'The relay cannot use its store. Retry later.', { cause })
+}

@@ -1,0 +1,175 @@
+/** What a batch of calls will ask for: locked and read before the ledger decides, in few round trips. */
+import { createHash } from 'node:crypto'
+import { toHex } from '@static/protocol'
+import type { Account, AgentId, ChannelId, StoreOperation, Time } from '../../ports.ts'
+import type { Call } from '../sqlite/worker-messages.ts'
+import { purgeDropped } from './dropped.ts'
+import type { PostgresRows } from './rows.ts'
+import { LOCKS } from './schema.ts'
+import { statement } from './session.ts'
+import type { Acting } from './tables/channels.ts'
+import type { ChannelIdKey } from './tables/ids.ts'
+import { ask } from './write.ts'
+
+/** Operations that change nothing. */
+export const READING: ReadonlySet<StoreOperation> = new Set<StoreOperation>([
+  'read',
+  'resume',
+  'welcomes',
+  'invite',
+  'owned',
+  'heads',
+  'notices',
+])
+/** Operations that share a transaction with no others: they look at many channels. */
+export const ALONE: ReadonlySet<StoreOperation> = new Set<StoreOperation>(['sweep', 'owned'])
+
+const LOCK_KEYS = statement('SELECT key FROM locks WHERE key = ANY($1::int[]) ORDER BY key FOR UPDATE')
+
+/** What a batch needs. */
+class Needs {
+  /** What is locked before the channels: names of accounts, and Welcomes of agents. */
+  readonly keys = new Set<string>()
+  readonly channels: ChannelId[] = []
+  readonly acting: Acting[] = []
+  readonly ids: ChannelIdKey[] = []
+  /** Invites whose channels must be locked. */
+  readonly invites: string[] = []
+  /** Invites that are only read. */
+  readonly used: string[] = []
+  readonly nonces: { readonly nonce: Uint8Array; readonly until: Time }[] = []
+  readonly accounts: Account[] = []
+  /** Channels whose pending Welcomes may be replaced or deleted, and for whom new ones come. */
+  readonly welcomed = new Map<ChannelId, AgentId[]>()
+  readonly glances: { readonly ids: readonly ChannelId[]; readonly agent: AgentId }[] = []
+  readonly resets: { readonly channel: ChannelId; readonly agents: readonly AgentId[] }[] = []
+  newChannels = 0
+  newWelcomes = 0
+  purges = false
+
+  add(call: Call): void {
+    const { name, request } = call
+    if (name === 'append' || name === 'commit') this.#send(call)
+    else if (name === 'create') this.#create(request)
+    else if (name === 'ack' || name === 'read') this.#position(call)
+    else if (name === 'registerInvite') this.#invite(request.invite.channel, request.invite.id)
+    else if (name === 'revokeInvite' || name === 'invite') this.invites.push(request.id)
+    else if (name === 'answerJoin') this.invites.push(request.invite)
+    else if (name === 'requestJoin') this.channels.push(request.join.channel)
+    else if (name === 'useNonce') this.nonces.push(request)
+    else if (name === 'allot') this.accounts.push(request.account)
+    else if (name === 'resume') this.glances.push({ ids: request.channels ?? [], agent: request.agent })
+    else if (name === 'sweep') this.purges = true
+    else if ('channel' in request && request.channel !== undefined) this.channels.push(request.channel)
+    if (name === 'welcome') this.#welcome(request.channel, [request.welcome])
+    if (name === 'resetRoster') this.resets.push(request)
+    if (name === 'resetRoster' || name === 'reject')
+      this.welcomed.set(request.channel, this.#welcomedIn(request.channel))
+  }
+
+  #send({ name, request }: Extract<Call, { name: 'append' | 'commit' }>): void {
+    const { channel, actor, messageId } = request
+    this.channels.push(channel)
+    const kind = name === 'append' ? 'message' : 'commit'
+    this.ids.push({ channel, key: { kind, agent: actor.agent, id: messageId } })
+    if (name === 'commit') this.#welcome(channel, request.welcomes)
+  }
+
+  #create({ channel, actor: { account } }: Extract<Call, { name: 'create' }>['request']): void {
+    this.channels.push(channel)
+    this.keys.add(`account ${account.mode} ${account.id}`)
+    this.accounts.push(account)
+    this.newChannels += 1
+  }
+
+  #position({ name, request }: Extract<Call, { name: 'ack' | 'read' }>): void {
+    const positions = name === 'ack' ? request.positions : [request]
+    for (const { channel } of positions) {
+      this.channels.push(channel)
+      this.acting.push({ channel, agent: request.agent })
+    }
+  }
+
+  #invite(channel: ChannelId, id: string): void {
+    this.channels.push(channel)
+    this.used.push(id)
+  }
+
+  #welcome(channel: ChannelId, welcomes: readonly { readonly agent: AgentId; readonly inviteId: Uint8Array }[]): void {
+    const agents = this.#welcomedIn(channel)
+    this.welcomed.set(channel, agents)
+    for (const { agent, inviteId } of welcomes) {
+      agents.push(agent)
+      this.keys.add(`agent ${agent}`)
+      if (inviteId.length > 0) this.used.push(toHex(inviteId))
+      this.newWelcomes += 1
+    }
+  }
+
+  #welcomedIn(channel: ChannelId): AgentId[] {
+    return this.welcomed.get(channel) ?? []
+  }
+}
+
+/** Locks and reads what the calls need. Again after a rewind: what is known is not read twice. */
+export async function prefetch(rows: PostgresRows, calls: readonly Call[]): Promise<void> {
+  const needs = new Needs()
+  for (const call of calls) needs.add(call)
+  const { transaction, channels, invites, ids, welcomes, accounts, transient } = rows
+  const locks = lockKeys(needs.keys)
+  const waiting: Promise<unknown>[] = []
+  const start = (promise: Promise<unknown>): void => {
+    // Awaited below with all others; until then a failure must not count as unhandled.
+    promise.catch(() => {})
+    waiting.push(promise)
+  }
+  if (transaction.locks && locks.length > 0) start(ask(transaction, LOCK_KEYS, [locks]))
+  if (needs.purges) start(purgeDropped(transaction).then((purged) => purged && accounts.forget()))
+  if (needs.nonces.length > 0) start(transient.useNonces(needs.nonces))
+  if (needs.invites.length > 0) await invites.fetch(needs.invites)
+  const invited = needs.invites.flatMap((id) => invites.channelOf(id) ?? [])
+  // An invite that is only read needs no channel.
+  const locked = transaction.locks ? [...needs.channels, ...invited] : needs.channels
+  waiting.push(channels.fetch(locked, needs.acting), ids.fetch(needs.ids))
+  waiting.push(channels.reserve(needs.newChannels), welcomes.reserve(needs.newWelcomes))
+  for (const { ids: asked, agent } of needs.glances) waiting.push(channels.fetchGlances(asked, agent))
+  await settled(waiting)
+  // What was read before the lock may have changed.
+  await settled([
+    invites.fetch(needs.invites, transaction.locks),
+    invites.fetch(needs.used),
+    accounts.fetch([...needs.accounts, ...channels.accounts()]),
+    ...followUp(rows, needs),
+  ])
+}
+
+/** What can only be asked for once the channels are known. */
+function followUp({ channels, welcomes, slots }: PostgresRows, needs: Needs): Promise<unknown>[] {
+  const waiting: Promise<unknown>[] = []
+  for (const [id, agents] of needs.welcomed) {
+    const channel = channels.find(id)
+    if (!channel) continue
+    waiting.push(welcomes.fetchPending(channel.number), welcomes.fetchOthers(channel.account, agents))
+  }
+  for (const { channel: id, agent } of needs.acting) {
+    const channel = channels.find(id)
+    const pending = channel?.members.get(agent)?.welcome
+    if (channel && pending !== undefined) waiting.push(welcomes.fetchPending(channel.number))
+  }
+  for (const { channel: id, agents } of needs.resets) {
+    const channel = channels.find(id)
+    if (channel) waiting.push(slots.fetchTurns(channel, agents))
+  }
+  return waiting
+}
+
+/** Waits for all, so that none is left to fail later. */
+async function settled(waiting: readonly Promise<unknown>[]): Promise<void> {
+  const results = await Promise.allSettled(waiting)
+  const failed = results.find(({ status }) => status === 'rejected')
+  if (failed?.status === 'rejected') throw failed.reason
+}
+
+function lockKeys(keys: ReadonlySet<string>): number[] {
+  return [...keys].map((key) => createHash('sha256').update(key).digest().readUInt32BE(0) % LOCKS)
+}

@@ -1,0 +1,42 @@
+/**
+ * `relay.key`: 32 random bytes that all nodes of a deployment have in a file, so that the database alone lets no one
+ * issue session tokens or speak for a node. The database has its fingerprint, so that a node with another one is refused.
+ */
+import { createHash, hkdfSync, randomBytes } from 'node:crypto'
+import { chmodSync, readFileSync, writeFileSync } from 'node:fs'
+import { StaticError } from '@static/protocol'
+
+const KEY_BYTES = 32
+
+/** Reads the key; undefined if there is no file. Throws `invalid_request` if it is not a key. */
+export function readRelayKey(path: string): Uint8Array | undefined {
+  let text: string
+  try {
+    text = readFileSync(path, 'utf8').trim()
+  } catch (error) {
+    if ((error as { code?: string }).code === 'ENOENT') return undefined
+    throw StaticError.of('unavailable', `${path} cannot be read.`, { cause: error })
+  }
+  if (!/^[0-9a-f]{64}$/.test(text)) {
+    throw StaticError.of('invalid_request', `${path} must contain 64 hexadecimal digits. Copy it from another node.`)
+  }
+  chmodSync(path, 0o600)
+  return Buffer.from(text, 'hex')
+}
+
+/** Creates the key of a new deployment. */
+export function makeRelayKey(path: string): Uint8Array {
+  const key = randomBytes(KEY_BYTES)
+  writeFileSync(path, `${key.toString('hex')}\n`, { mode: 0o600, flag: 'wx' })
+  return key
+}
+
+/** What the database knows of the key. */
+export function fingerprint(key: Uint8Array): Buffer {
+  return createHash('sha256').update('static relay.key\0').update(key).digest().subarray(0, 16)
+}
+
+/** A key for one purpose. */
+export function deriveKey(key: Uint8Array, relayId: Uint8Array, purpose: 'token' | 'bus'): Uint8Array {
+  return new Uint8Array(hkdfSync('sha256', key, relayId, `static-relay/1 ${purpose}`, KEY_BYTES))
+}

@@ -1,0 +1,90 @@
+/** One connection to PostgreSQL. Statements are sent as they come and answered in order, so that many share a round trip. */
+import { createHash } from 'node:crypto'
+import pg from 'pg'
+import type { Address } from './address.ts'
+
+/** A prepared statement. Its name follows from its text: two versions behind one pooler never run each other's SQL. */
+export interface Statement {
+  readonly name: string
+  readonly text: string
+}
+
+/** The columns of a row. */
+export type Row = readonly unknown[]
+
+/** Counters and times fit into a JavaScript number; the driver returns strings by default. */
+const INT8 = 20
+const BYTEA = 17
+const CONNECT_MS = 3000
+const STATEMENT_MS = 10_000
+/** If the network drops packets silently, no response ever arrives: the client needs its own timeout. */
+const ANSWER_MS = 12_000
+
+/** Names a statement. */
+export function statement(text: string): Statement {
+  return { name: `s${createHash('sha256').update(text).digest('hex').slice(0, 24)}`, text }
+}
+
+/** An open connection. */
+export class Session {
+  readonly #client: pg.Client
+  #lost = false
+
+  private constructor(client: pg.Client) {
+    this.#client = client
+    client.on('error', () => (this.#lost = true))
+    client.on('end', () => (this.#lost = true))
+  }
+
+  /** Connects to one host. Throws the driver's error. */
+  static async open({ user, password, database, ssl }: Address, host: Address['hosts'][number]): Promise<Session> {
+    const types = new pg.TypeOverrides()
+    types.setTypeParser(INT8, Number)
+    types.setTypeParser(BYTEA, parseBytes)
+    const client = new pg.Client({
+      ...host,
+      user,
+      password,
+      database,
+      ssl,
+      types,
+      pipeline: true,
+      connectionTimeoutMillis: CONNECT_MS,
+      query_timeout: ANSWER_MS,
+      keepAlive: true,
+      keepAliveInitialDelayMillis: 10_000,
+      application_name: 'static-relay',
+    })
+    const session = new Session(client)
+    await client.connect()
+    await session.run(`SET statement_timeout = ${STATEMENT_MS}`)
+    return session
+  }
+
+  /** Whether the connection has ended. */
+  get lost(): boolean {
+    return this.#lost
+  }
+
+  /** Runs a prepared statement. */
+  async rows({ name, text }: Statement, values: readonly unknown[] = []): Promise<Row[]> {
+    const { rows } = await this.#client.query<unknown[]>({ name, text, values: [...values], rowMode: 'array' })
+    return rows
+  }
+
+  /** Runs SQL without parameters, once. Returns its command tag. */
+  async run(text: string): Promise<string> {
+    return (await this.#client.query(text)).command
+  }
+
+  async end(): Promise<void> {
+    this.#lost = true
+    await this.#client.end().catch(() => {})
+  }
+}
+
+/** From the form `\\x0123`. */
+function parseBytes(text: string): Uint8Array {
+  const { buffer, byteOffset, length } = Buffer.from(text.slice(2), 'hex')
+  return new Uint8Array(buffer, byteOffset, length)
+}

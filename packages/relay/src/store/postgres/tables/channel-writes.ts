@@ -1,0 +1,151 @@
+/** Stores new, deleted and changed channels. Members and senders come with their channel. */
+import type { AgentId } from '../../../ports.ts'
+import { type Channel, findMember } from '../../ledger/state.ts'
+import { checksum, sealed } from '../../sqlite/checksum.ts'
+import { FIXED_COLUMNS, channelRow, memberRow, senderRow } from '../../sqlite/records.ts'
+import { type Row, statement } from '../session.ts'
+import { Blob, type Transaction, bytea, columns, send } from '../write.ts'
+import type { Kept } from './channel-cache.ts'
+
+const ADD = statement(`INSERT INTO channels (number, id, name, account, mode, owner, guest_limit, last_index, last_hash,
+  head, base_index, base_hash, base_slot, bytes, oldest_at, guest_day, guest_count, owner_commit, settled, first_slot,
+  slot_at, hour, adds, commit_bytes, due, checksum)
+  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24,
+  $25, $26)`)
+const ADD_FOUNDING = statement('INSERT INTO foundings VALUES ($1, $2, $3)')
+const DROP = [
+  'DELETE FROM channels WHERE number = $1',
+  'DELETE FROM foundings WHERE channel = $1',
+  'DELETE FROM members WHERE channel = $1',
+].map(statement)
+const DROP_INVITES = statement('DELETE FROM invites WHERE channel = $1')
+const ADD_DROPPED = statement('INSERT INTO dropped VALUES ($1, $2, $3, $4)')
+const PUT_MEMBERS = statement(`INSERT INTO members SELECT channel, substr($1::bytea, channel_id, 16),
+    substr($1, agent, 32), added, substr($1, adder, 32), welcomed, cursor_index, substr($1, cursor_hash, 32),
+    cursor_slot, welcome, earlier, ended_index, substr($1, ended_hash, 32), ended_slot, ended_at,
+    substr($1, notice, notice_length), pending, checksum
+  FROM unnest($2::bigint[], $3::int[], $4::int[], $5::bigint[], $6::int[], $7::int[], $8::bigint[], $9::int[],
+    $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::int[], $15::bigint[], $16::bigint[], $17::int[],
+    $18::int[], $19::int[], $20::bigint[])
+    u (channel, channel_id, agent, added, adder, welcomed, cursor_index, cursor_hash, cursor_slot, welcome, earlier,
+    ended_index, ended_hash, ended_slot, ended_at, notice, notice_length, pending, checksum)
+  ON CONFLICT (channel, agent) DO UPDATE SET added = excluded.added, adder = excluded.adder,
+    welcomed = excluded.welcomed, cursor_index = excluded.cursor_index, cursor_hash = excluded.cursor_hash,
+    cursor_slot = excluded.cursor_slot, welcome = excluded.welcome, earlier = excluded.earlier,
+    ended_index = excluded.ended_index, ended_hash = excluded.ended_hash, ended_slot = excluded.ended_slot,
+    ended_at = excluded.ended_at, notice = excluded.notice, pending = excluded.pending, checksum = excluded.checksum`)
+const MEMBER_COLUMNS = 19
+const DROP_MEMBERS = statement(`DELETE FROM members USING unnest($1::bigint[], $2::bytea[]) u (channel, agent)
+  WHERE members.channel = u.channel AND members.agent = u.agent`)
+const DROP_SENDERS = statement(`DELETE FROM senders USING unnest($1::bigint[], $2::bytea[]) u (channel, agent)
+  WHERE senders.channel = u.channel AND senders.agent = u.agent`)
+// Once for many acknowledgements: the sweep resets it.
+const MARK_ACKED = statement('UPDATE channels SET acked = true WHERE number = ANY($1::bigint[]) AND NOT acked')
+
+/** What a batch changes. */
+export interface ChannelChanges {
+  readonly changed: Set<Channel>
+  /** Those of which more than cursors has changed. */
+  readonly raised: Set<Channel>
+  /** With the Welcome that each was created with. */
+  readonly created: Map<Channel, Uint8Array>
+  /** By number. */
+  readonly dropped: Map<number, Channel>
+}
+
+/** Sends everything but the rows of `hotRows`. */
+export function writeChannels(
+  transaction: Transaction,
+  { changed, raised, created, dropped }: ChannelChanges,
+  { keptOf, marksAcks }: { readonly keptOf: (channel: Channel) => Kept | undefined; readonly marksAcks: boolean },
+): void {
+  for (const { number, id, account, bytes } of dropped.values()) {
+    for (const drop of DROP) send(transaction, drop, [number])
+    send(transaction, DROP_INVITES, [bytea(id)])
+    send(transaction, ADD_DROPPED, [number, account.id, account.mode, bytes])
+  }
+  for (const [channel, welcome] of created) {
+    if (dropped.has(channel.number)) continue
+    send(transaction, ADD, [channel.number, ...sealed(channelRow(channel))])
+    send(transaction, ADD_FOUNDING, [channel.number, ...sealed([welcome])])
+  }
+  const live = [...new Set([...changed, ...created.keys()])].filter(({ number }) => !dropped.has(number))
+  writeMembers(transaction, live)
+  const lost = live.flatMap((channel) =>
+    missing(channel, channel.changes.senders, (agent) => channel.senders.has(agent)),
+  )
+  if (lost.length > 0) send(transaction, DROP_SENDERS, columns(lost, 2))
+  const acked = live.filter(
+    (channel) => !raised.has(channel) && keptOf(channel) && channel.last.index > channel.base.index,
+  )
+  if (marksAcks && acked.length > 0) send(transaction, MARK_ACKED, [acked.map(({ number }) => number)])
+}
+
+function writeMembers(transaction: Transaction, channels: readonly Channel[]): void {
+  const blob = new Blob()
+  const rows = channels.flatMap((channel) =>
+    [...channel.changes.members].flatMap((agent) => memberColumns(blob, channel, agent)),
+  )
+  if (rows.length > 0) send(transaction, PUT_MEMBERS, [blob.finish(), ...columns(rows, MEMBER_COLUMNS)])
+  const lost = channels.flatMap((channel) =>
+    missing(channel, channel.changes.members, (agent) => findMember(channel, agent) !== undefined),
+  )
+  if (lost.length > 0) send(transaction, DROP_MEMBERS, columns(lost, 2))
+}
+
+function missing(channel: Channel, agents: Iterable<AgentId>, has: (agent: AgentId) => boolean): Row[] {
+  return [...agents].filter((agent) => !has(agent)).map((agent) => [channel.number, bytea(agent)])
+}
+
+function memberColumns(blob: Blob, channel: Channel, agent: AgentId): Row[] {
+  const member = findMember(channel, agent)
+  if (!member) return []
+  const row = memberRow(channel.id, member)
+  const [channelId, agentBytes, added, adder, welcomed, cursorIndex, cursorHash, cursorSlot, ...rest] = row
+  const [welcome, earlier, endedIndex, endedHash, endedSlot, endedAt, notice, pending] = rest
+  const put = (bytes: Uint8Array | null): number | null => (bytes === null ? null : blob.put(bytes))
+  const cursor = [cursorIndex, blob.put(cursorHash), cursorSlot]
+  const ending = [endedIndex, put(endedHash), endedSlot, endedAt, put(notice), notice?.length ?? null]
+  return [
+    [
+      channel.number,
+      blob.put(channelId),
+      blob.put(agentBytes),
+      added,
+      put(adder),
+      welcomed,
+      ...cursor,
+      welcome,
+      earlier,
+      ...ending,
+      pending,
+      checksum(row),
+    ],
+  ]
+}
+
+/** The rows of changed channels and senders for the statement of every message, with offsets in place of bytes. */
+export function hotRows(
+  blob: Blob,
+  { changed, raised, created, dropped }: ChannelChanges,
+): { readonly channels: Row[]; readonly senders: Row[] } {
+  const live = [...new Set([...changed, ...created.keys()])].filter(({ number }) => !dropped.has(number))
+  return {
+    channels: live
+      .filter((channel) => raised.has(channel) && !created.has(channel))
+      .map((channel) => {
+        const row = channelRow(channel)
+        const columns = row.slice(FIXED_COLUMNS).map((value) => (value instanceof Uint8Array ? blob.put(value) : value))
+        return [channel.number, ...columns, checksum(row)]
+      }),
+    senders: live.flatMap((channel) =>
+      [...channel.changes.senders].flatMap((agent) => {
+        const sender = channel.senders.get(agent)
+        if (!sender) return []
+        const row = senderRow(sender)
+        const [agentBytes, ...rest] = row
+        return [[channel.number, blob.put(agentBytes), ...rest, checksum(row)]]
+      }),
+    ),
+  }
+}

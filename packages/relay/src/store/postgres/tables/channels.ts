@@ -1,0 +1,461 @@
+/**
+ * Channels with their members and senders. Whoever changes anything of a channel holds the lock of its row, so that what
+ * was read of it stays true until the transaction ends.
+ */
+import { toHex } from '@static/protocol'
+import type { Account, AgentId, ChannelId, Head, Position, Time } from '../../../ports.ts'
+import type { Glance, NewChannel } from '../../ledger/rows.ts'
+import {
+  type Channel,
+  type Member,
+  emptyChannel,
+  findMember,
+  lowestCursor,
+  newChannel,
+  onRoster,
+  placeMember,
+} from '../../ledger/state.ts'
+import { type Value, damaged, intact } from '../../sqlite/checksum.ts'
+import {
+  type ChannelRow,
+  type MemberRow,
+  type SenderRow,
+  readChannel,
+  readMember,
+  readSender,
+} from '../../sqlite/records.ts'
+import { Facts, Missing, type Table } from '../facts.ts'
+import { type Row, type Statement, statement } from '../session.ts'
+import { type Transaction, ask, bytea } from '../write.ts'
+import type { KnownAccounts } from './accounts.ts'
+import { ChannelCache, type Kept } from './channel-cache.ts'
+import { type ChannelChanges, writeChannels } from './channel-writes.ts'
+import type { LogTable } from './log.ts'
+
+const CHANNEL = `c.id, c.name, c.account, c.mode, c.owner, c.guest_limit, c.last_index, c.last_hash, c.head,
+  c.base_index, c.base_hash, c.base_slot, c.bytes, c.oldest_at, c.guest_day, c.guest_count, c.owner_commit, c.settled,
+  c.first_slot, c.slot_at, c.hour, c.adds, c.commit_bytes, c.due, c.checksum`
+const MEMBER = `m.channel_id, m.agent, m.added, m.adder, m.welcomed, m.cursor_index, m.cursor_hash, m.cursor_slot,
+  m.welcome, m.earlier, m.ended_index, m.ended_hash, m.ended_slot, m.ended_at, m.notice, m.pending, m.checksum`
+const SENDER = `s.agent, s.counter, s.barred, s.acted, s.seen, s.hour, s.free, s.commit_bytes, s.bytes, s.entries,
+  s.checksum`
+const READ = statement(`SELECT c.number, c.version, ${CHANNEL} FROM channels c WHERE id = ANY($1::bytea[])`)
+const LOCK = statement(`SELECT c.number, c.version, ${CHANNEL} FROM channels c WHERE id = ANY($1::bytea[])
+  ORDER BY id FOR UPDATE`)
+const MEMBERS = statement(`SELECT m.channel, ${MEMBER} FROM members m WHERE m.channel = ANY($1::bigint[])`)
+const SENDERS = statement(`SELECT s.channel, ${SENDER} FROM senders s WHERE s.channel = ANY($1::bigint[])`)
+const ENDS = statement(`SELECT e.channel, e.index, e.kind, e.slot, e.at, e.counter, e.control, e.sender, e.message_id,
+  e.hash, e.checksum FROM unnest($1::bigint[], $2::bigint[]) u (channel, index)
+  JOIN entries e ON e.channel = u.channel AND e.index = u.index`)
+const ACTING = statement(`SELECT m.channel, ${MEMBER} FROM unnest($1::bytea[], $2::bytea[]) u (id, agent)
+  JOIN channels c ON c.id = u.id JOIN members m ON m.channel = c.number AND m.agent = u.agent`)
+const GLANCE = statement(`SELECT c.number, ${CHANNEL}, ${MEMBER}, ${SENDER} FROM unnest($1::bytea[]) u (id)
+  JOIN channels c ON c.id = u.id JOIN members m ON m.channel = c.number AND m.agent = $2
+  LEFT JOIN senders s ON s.channel = c.number AND s.agent = $2`)
+const CHANNEL_COLUMNS = 25
+const MEMBER_COLUMNS = 17
+const NAMED = statement('SELECT id FROM channels WHERE account = $1 AND mode = $2 AND name = $3')
+const COUNT = statement('SELECT count(*) FROM channels WHERE account = $1 AND mode = $2')
+const OF_AGENT = statement(`SELECT channel_id FROM members
+  WHERE agent = $1 AND channel_id > $2 AND ended_index IS NULL AND welcomed = 1 ORDER BY channel_id LIMIT $3`)
+const HEADS = statement('SELECT id, last_index, head FROM channels WHERE id = ANY($1::bytea[])')
+const DUE = statement(`SELECT id FROM channels WHERE due <= $1 OR acked ORDER BY due LIMIT $2 FOR UPDATE SKIP LOCKED`)
+const NUMBERS = statement(
+  `SELECT nextval(pg_get_serial_sequence('channels', 'number')) FROM generate_series(1, $1::int)`,
+)
+const FOUNDING = statement('SELECT welcome, checksum FROM foundings WHERE channel = $1')
+
+/** What a lane may remember. */
+export interface CacheOptions {
+  readonly cachedBytes: number
+  /** How long cursors of members that other nodes may have moved count as known, in a channel that holds entries. */
+  readonly freshMs: number
+  readonly accounts: KnownAccounts
+}
+
+/** An agent in a channel. */
+export interface Acting {
+  readonly channel: ChannelId
+  readonly agent: AgentId
+}
+
+/** The channels of a lane. */
+export class ChannelTable implements Table {
+  readonly #transaction: Transaction
+  readonly #log: LogTable
+  readonly #freshMs: number
+  readonly #cache: ChannelCache
+  readonly #facts = new Facts()
+  /** The channels of this transaction. Null: it does not exist, or was deleted. */
+  readonly #present = new Map<ChannelId, Kept | null>()
+  /** The channels that the current operation has used. */
+  readonly #used = new Set<ChannelId>()
+  readonly #damaged = new Map<ChannelId, unknown>()
+  #numbers: number[] = []
+  #changes: ChannelChanges
+
+  constructor(transaction: Transaction, log: LogTable, { cachedBytes, freshMs }: CacheOptions) {
+    this.#transaction = transaction
+    this.#log = log
+    this.#freshMs = freshMs
+    this.#cache = new ChannelCache(cachedBytes)
+    this.#changes = noChanges()
+  }
+
+  get cached(): ChannelCache['size'] {
+    return this.#cache.size
+  }
+
+  get changes(): ChannelChanges {
+    return this.#changes
+  }
+
+  begin(): void {
+    this.#facts.clear()
+    this.#present.clear()
+    this.#used.clear()
+    this.#damaged.clear()
+    this.#numbers = []
+    this.#changes = noChanges()
+  }
+
+  /** Channels that may have been changed are read again; they are still locked. */
+  rewind(): void {
+    const { changed, created, dropped } = this.#changes
+    const doubtful = [...changed, ...created.keys(), ...dropped.values()].map(({ id }) => id)
+    for (const id of [...doubtful, ...this.#used]) {
+      this.#present.delete(id)
+      this.#cache.drop(id)
+    }
+    this.#used.clear()
+    this.#changes = noChanges()
+  }
+
+  /** Nothing remembered can be trusted: another server may have another history, with the same versions. */
+  forget(): void {
+    this.#cache.clear()
+  }
+
+  /** Another operation begins. */
+  settle(): void {
+    this.#used.clear()
+  }
+
+  get(id: ChannelId): Channel | undefined {
+    this.#used.add(id)
+    if (this.#damaged.has(id)) throw this.#damaged.get(id)
+    const kept = this.#present.get(id)
+    if (kept === undefined) throw new Missing(() => this.fetch([id], []))
+    return kept?.channel
+  }
+
+  glance(id: ChannelId, agent: AgentId): Glance | undefined {
+    const kept = this.#present.get(id)
+    if (kept === null) return undefined
+    if (!kept) return this.#facts.need(`glance ${id} ${agent}`, async () => (await this.#glances([id], agent)).get(id))
+    const member = findMember(kept.channel, agent)
+    return member && { channel: kept.channel, member, sender: kept.channel.senders.get(agent) }
+  }
+
+  changed(channel: Channel, isAck: boolean): void {
+    const { changed, raised } = this.#changes
+    changed.add(channel)
+    if (!isAck || channel.changes.channel || channel.changes.senders.size > 0) raised.add(channel)
+  }
+
+  named(account: Account, name: string): ChannelId | undefined {
+    const { created, dropped } = this.#changes
+    for (const channel of created.keys()) {
+      if (!dropped.has(channel.number) && isOf(channel, account) && channel.name === name) return channel.id
+    }
+    const [row] = this.#facts.need(`named ${account.mode} ${account.id} ${name}`, () =>
+      ask(this.#transaction, NAMED, [account.id, account.mode, name]),
+    )
+    const id = row && toHex(row[0] as Uint8Array)
+    return id !== undefined && this.#isDropped(id) ? undefined : id
+  }
+
+  count(account: Account): number {
+    const { created, dropped } = this.#changes
+    const [row] = this.#facts.need(`count ${account.mode} ${account.id}`, () =>
+      ask(this.#transaction, COUNT, [account.id, account.mode]),
+    )
+    const own = (channels: Iterable<Channel>): number => [...channels].filter((each) => isOf(each, account)).length
+    return (row?.[0] as number) + own(created.keys()) - own(dropped.values())
+  }
+
+  channelsOf(agent: AgentId, after: ChannelId | undefined, limit: number): ChannelId[] {
+    // Channels that this batch has changed are asked themselves.
+    const { changed, created, dropped } = this.#changes
+    const touched = new Set([...changed, ...created.keys(), ...dropped.values()])
+    const enough = limit + touched.size
+    const stored = this.#facts.need(`channels of ${agent} ${after} ${enough}`, async () => {
+      const rows = await ask(this.#transaction, OF_AGENT, [bytea(agent), bytea(after ?? ''), enough])
+      const ids = rows.map(([id]) => toHex(id as Uint8Array))
+      for (const [id, glance] of await this.#glances(ids, agent)) this.#facts.set(`glance ${id} ${agent}`, glance)
+      return ids
+    })
+    const found = new Set(stored)
+    for (const channel of touched) found.delete(channel.id)
+    for (const channel of touched) {
+      const isNext = after === undefined || channel.id > after
+      if (this.isLive(channel) && isNext && onRoster(channel.members.get(agent))) found.add(channel.id)
+    }
+    return [...found].sort().slice(0, limit)
+  }
+
+  heads(ids: readonly ChannelId[]): readonly Head[] {
+    const rows = this.#facts.need(`heads ${ids.join(' ')}`, () => ask(this.#transaction, HEADS, [ids.map(bytea)]))
+    const stored = new Map(
+      (rows as [Uint8Array, number, number][]).map(([id, index, slot]) => [toHex(id), { index, slot }]),
+    )
+    return ids.flatMap((channel): Head[] => {
+      const kept = this.#present.get(channel)
+      const last: Pick<Position, 'index' | 'slot'> | undefined = kept ? kept.channel.last : stored.get(channel)
+      return last && kept !== null ? [{ channel, index: last.index, slot: last.slot }] : []
+    })
+  }
+
+  add(fields: NewChannel, welcome: Uint8Array): Channel {
+    const { created } = this.#changes
+    const number = this.#numbers[created.size]
+    if (number === undefined) throw new Missing(() => this.reserve(this.#numbers.length + 1))
+    const channel = newChannel(number, fields)
+    created.set(channel, welcome)
+    this.#present.set(channel.id, { channel, version: 1, membersAt: performance.now() })
+    return channel
+  }
+
+  founding(channel: Channel): Uint8Array {
+    const own = this.#changes.created.get(channel)
+    if (own) return own
+    const [row] = this.#facts.need(`founding ${channel.number}`, () =>
+      ask(this.#transaction, FOUNDING, [channel.number]),
+    )
+    return (intact(row, 'a founding') as [Uint8Array])[0]
+  }
+
+  drop(channel: Channel): void {
+    this.#changes.dropped.set(channel.number, channel)
+    this.#present.set(channel.id, null)
+    this.#cache.drop(channel.id)
+  }
+
+  /** Locks the channels that no one else has. */
+  due(now: Time, limit: number): ChannelId[] {
+    return this.#facts.need(`due ${now} ${limit}`, async () => {
+      const rows = await ask(this.#transaction, DUE, [now, limit])
+      const ids = rows.map(([id]) => toHex(id as Uint8Array))
+      // Read anew: other nodes and lanes may have moved cursors.
+      for (const id of ids) if (!this.#present.has(id)) this.#cache.drop(id)
+      await this.fetch(ids, [])
+      const channels = ids.flatMap((id) => this.#present.get(id)?.channel ?? [])
+      await this.#log.fetchHeaders(channels)
+      return ids
+    })
+  }
+
+  /** Whether a channel was not deleted by this batch. */
+  isLive({ number }: Pick<Channel, 'number'>): boolean {
+    return !this.#changes.dropped.has(number)
+  }
+
+  /** A channel that was read by this transaction. */
+  find(id: ChannelId): Channel | undefined {
+    return this.#present.get(id)?.channel
+  }
+
+  /** The accounts of the channels that were read. */
+  accounts(): Account[] {
+    return [...this.#present.values()].flatMap((kept) => kept?.channel.account ?? [])
+  }
+
+  /** Numbers for new channels. */
+  async reserve(count: number): Promise<void> {
+    if (count <= this.#numbers.length) return
+    const rows = await ask(this.#transaction, NUMBERS, [count - this.#numbers.length])
+    this.#numbers.push(...rows.map(([number]) => number as number))
+  }
+
+  /** Reads what agents ask about channels of theirs, without the rest of these channels. */
+  async fetchGlances(ids: readonly ChannelId[], agent: AgentId): Promise<void> {
+    const unknown = ids.filter((id) => !this.#facts.has(`glance ${id} ${agent}`))
+    if (unknown.length === 0) return
+    const found = await this.#glances(unknown, agent)
+    for (const id of unknown) this.#facts.set(`glance ${id} ${agent}`, found.get(id))
+  }
+
+  /**
+   * Reads channels, locked if the transaction changes anything, and the members that act in them: their cursors may
+   * have been moved by another node.
+   */
+  async fetch(ids: readonly ChannelId[], acting: readonly Acting[]): Promise<void> {
+    const wanted = [...new Set(ids)].filter((id) => !this.#present.has(id))
+    if (wanted.length === 0) return
+    const reading = ask(this.#transaction, this.#transaction.locks ? LOCK : READ, [wanted.map(bytea)])
+    const refreshed = this.#refresh(acting.filter(({ channel }) => wanted.includes(channel)))
+    // Awaited below, but the other may fail first.
+    refreshed.catch(() => {})
+    const rows = await reading
+    const stale: Kept[] = []
+    const aged: Kept[] = []
+    for (const id of wanted) this.#present.set(id, null)
+    const now = performance.now()
+    for (const [number, version, ...row] of rows) {
+      const id = toHex(row[0] as Uint8Array)
+      const fresh = this.#guard(id, () => emptyChannel(readChannel(number as number, intactChannel(row))))
+      if (!fresh) continue
+      const known = this.#cache.get(id)
+      if (known && known.version === version && known.channel.number === number) {
+        this.#present.set(id, known)
+        if (now - known.membersAt >= this.#freshMs && holdsEntries(known.channel)) aged.push(known)
+      } else {
+        const kept = { channel: fresh, version: version as number, membersAt: now }
+        this.#present.set(id, kept)
+        stale.push(kept)
+      }
+    }
+    await Promise.all([this.#load(stale), this.#loadMembers(aged), refreshed.then((rows) => this.#apply(rows, stale))])
+  }
+
+  write(): void {
+    const keptOf = ({ id }: Channel): Kept | undefined => this.#present.get(id) ?? undefined
+    writeChannels(this.#transaction, this.#changes, { keptOf, marksAcks: this.#freshMs > 0 })
+  }
+
+  /** The transaction is committed: what is in memory is what is stored. */
+  committed(): void {
+    const { changed, raised, created } = this.#changes
+    for (const channel of [...changed, ...created.keys()]) {
+      channel.changes.channel = false
+      channel.changes.members.clear()
+      channel.changes.senders.clear()
+    }
+    for (const kept of this.#present.values()) {
+      if (!kept || this.#damaged.has(kept.channel.id)) continue
+      if (raised.has(kept.channel) && !created.has(kept.channel)) kept.version += 1
+      this.#cache.put(kept)
+    }
+  }
+
+  #isDropped(id: ChannelId): boolean {
+    return [...this.#changes.dropped.values()].some((channel) => channel.id === id)
+  }
+
+  async #glances(ids: readonly ChannelId[], agent: AgentId): Promise<Map<ChannelId, Glance>> {
+    const rows = ids.length === 0 ? [] : await ask(this.#transaction, GLANCE, [ids.map(bytea), bytea(agent)])
+    return new Map(
+      rows.map(([number, ...row]) => {
+        const channel = readChannel(number as number, intactChannel(row.slice(0, CHANNEL_COLUMNS)))
+        const member = toMember(row.slice(CHANNEL_COLUMNS, CHANNEL_COLUMNS + MEMBER_COLUMNS))
+        const sender = row.slice(CHANNEL_COLUMNS + MEMBER_COLUMNS)
+        return [channel.id, { channel, member, sender: sender[0] === null ? undefined : toSender(sender) }]
+      }),
+    )
+  }
+
+  async #load(stale: readonly Kept[]): Promise<void> {
+    if (stale.length === 0) return
+    const byNumber = new Map(stale.map(({ channel }) => [channel.number, channel]))
+    const ended = [...byNumber.values()].filter(({ last, base }) => last.index > base.index)
+    const read = (one: Statement, ...values: unknown[][]): Promise<Row[]> => ask(this.#transaction, one, values)
+    const [members, senders, ends] = await Promise.all([
+      read(MEMBERS, [...byNumber.keys()]),
+      read(SENDERS, [...byNumber.keys()]),
+      read(
+        ENDS,
+        ended.map(({ number }) => number),
+        ended.map(({ last }) => last.index),
+      ),
+    ])
+    const endOf = new Map(ends.map((row) => [row[0] as number, row]))
+    const membersOf = Map.groupBy(members, ([number]) => number as number)
+    const sendersOf = Map.groupBy(senders, ([number]) => number as number)
+    for (const channel of byNumber.values()) {
+      const { id, number } = channel
+      this.#guard(id, () => {
+        if (!this.#log.isEnd(channel, endOf.get(number))) throw damaged(`the end of channel ${id}`)
+        placeMembers(channel, membersOf.get(number) ?? [])
+        for (const [, ...row] of sendersOf.get(number) ?? []) {
+          const sender = toSender(row)
+          channel.senders.set(sender.agent, sender)
+        }
+      })
+    }
+  }
+
+  /** Reads the members of channels whose other records are current. */
+  async #loadMembers(aged: readonly Kept[]): Promise<void> {
+    if (aged.length === 0) return
+    const rows = await ask(this.#transaction, MEMBERS, [aged.map(({ channel }) => channel.number)])
+    const membersOf = Map.groupBy(rows, ([number]) => number as number)
+    for (const kept of aged) {
+      const { channel } = kept
+      channel.members.clear()
+      channel.former.clear()
+      this.#guard(channel.id, () => placeMembers(channel, membersOf.get(channel.number) ?? []))
+      kept.membersAt = performance.now()
+    }
+  }
+
+  /** Damage makes only its own channel unusable. */
+  #guard<Result>(id: ChannelId, read: () => Result): Result | undefined {
+    try {
+      return read()
+    } catch (error) {
+      this.#damaged.set(id, error)
+      this.#cache.drop(id)
+      return undefined
+    }
+  }
+
+  async #refresh(acting: readonly Acting[]): Promise<Row[]> {
+    const cached = acting.filter(({ channel }) => this.#cache.get(channel))
+    if (cached.length === 0) return []
+    const values = [cached.map(({ channel }) => bytea(channel)), cached.map(({ agent }) => bytea(agent))]
+    return ask(this.#transaction, ACTING, values)
+  }
+
+  #apply(rows: readonly Row[], stale: readonly Kept[]): void {
+    for (const [, ...row] of rows) {
+      const { agent, cursor } = toMember(row)
+      const kept = this.#present.get(toHex(row[0] as Uint8Array))
+      const member = kept && !stale.includes(kept) ? findMember(kept.channel, agent) : undefined
+      if (!kept || !member || member.cursor.index >= cursor.index) continue
+      const { channel } = kept
+      member.cursor = cursor
+      channel.lag = undefined
+      channel.awaited = undefined
+      channel.acked = lowestCursor(channel)
+    }
+  }
+}
+
+function placeMembers(channel: Channel, rows: readonly Row[]): void {
+  for (const [, ...row] of rows) placeMember(channel, toMember(row))
+  channel.acked = lowestCursor(channel)
+}
+
+function noChanges(): ChannelChanges {
+  return { changed: new Set(), raised: new Set(), created: new Map(), dropped: new Map() }
+}
+
+function holdsEntries({ last, base }: Channel): boolean {
+  return last.index > base.index
+}
+
+function isOf({ account }: Channel, { id, mode }: Account): boolean {
+  return account.id === id && account.mode === mode
+}
+
+function intactChannel(row: Row): ChannelRow {
+  return intact(row as readonly Value[], `channel ${toHex(row[0] as Uint8Array)}`) as ChannelRow
+}
+
+function toMember(row: Row): Member {
+  return readMember(intact(row, 'a member') as MemberRow)
+}
+
+function toSender(row: Row): ReturnType<typeof readSender> {
+  return readSender(intact(row, 'a sender') as SenderRow)
+}

@@ -1,0 +1,180 @@
+/** Commits that can still be rejected, and their effects on agents. */
+import { toHex } from '@static/protocol'
+import type { AgentId } from '../../../ports.ts'
+import type { Channel, Slot, Turn } from '../../ledger/state.ts'
+import { intact, sealed } from '../../sqlite/checksum.ts'
+import { fromJson, toJson } from '../../sqlite/records.ts'
+import { Facts, Missing, type Table } from '../facts.ts'
+import { type Row, statement } from '../session.ts'
+import { type Transaction, ask, bytea, send } from '../write.ts'
+
+const SLOT = statement('SELECT slot, entry, record, checksum FROM slots WHERE channel = $1 AND slot = $2')
+const NEXT_COMMITS = statement(
+  'SELECT slot, entry FROM slots WHERE channel = $1 AND entry > $2 ORDER BY entry LIMIT $3',
+)
+const TURN = 'agent, entry, slot, record, checksum FROM turns'
+const TURNS_OF_SLOT = statement(`SELECT ${TURN} WHERE channel = $1 AND slot = $2`)
+const TURNS_OF_AGENTS = statement(`SELECT ${TURN} WHERE channel = $1 AND agent = ANY($2::bytea[]) AND slot >= $3`)
+const PUT_SLOT = statement(`INSERT INTO slots VALUES ($1, $2, $3, $4, $5) ON CONFLICT (channel, slot)
+  DO UPDATE SET entry = excluded.entry, record = excluded.record, checksum = excluded.checksum`)
+const DROP_SLOT = statement('DELETE FROM slots WHERE channel = $1 AND slot = $2')
+const PUT_TURN = statement(`INSERT INTO turns VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (channel, agent, entry)
+  DO UPDATE SET slot = excluded.slot, record = excluded.record, checksum = excluded.checksum`)
+const DROP_TURNS = statement('DELETE FROM turns WHERE channel = $1 AND slot = $2')
+
+/** What a batch changes in one channel. */
+class Changed {
+  /** Undefined: deleted. */
+  readonly slots = new Map<number, Slot | undefined>()
+  /** By agent and index. */
+  readonly turns = new Map<string, Turn>()
+  /** Slots whose stored turns are deleted. */
+  readonly dropped = new Set<number>()
+}
+
+/** The slots and turns of a transaction's channels. */
+export class SlotTable implements Table {
+  readonly #transaction: Transaction
+  readonly #facts = new Facts()
+  readonly #changed = new Map<number, Changed>()
+
+  constructor(transaction: Transaction) {
+    this.#transaction = transaction
+  }
+
+  begin(): void {
+    this.#facts.clear()
+    this.rewind()
+  }
+
+  rewind(): void {
+    this.#changed.clear()
+  }
+
+  slot(channel: Channel, slot: number): Slot | undefined {
+    const { slots } = this.#of(channel)
+    return slots.has(slot) ? slots.get(slot) : this.#stored(channel, slot)
+  }
+
+  putSlot(channel: Channel, slot: Slot): void {
+    this.#of(channel).slots.set(slot.slot, slot)
+  }
+
+  dropSlot(channel: Channel, slot: number): { readonly slots: number; readonly turns: number } {
+    const slots = this.slot(channel, slot) ? 1 : 0
+    const turns = this.dropTurns(channel, slot)
+    this.#of(channel).slots.set(slot, undefined)
+    return { slots, turns }
+  }
+
+  /** The slots are in order of their entries, so as many as were dropped in this batch may have to be passed over. */
+  commitAfter(channel: Channel, index: number): number | undefined {
+    const { number } = channel
+    const { slots } = this.#of(channel)
+    const own = [...slots.values()].flatMap((slot) => (slot && slot.position.index > index ? slot.position.index : []))
+    const limit = 1 + slots.size
+    const rows = this.#facts.need(`after ${number} ${index} ${limit}`, () =>
+      ask(this.#transaction, NEXT_COMMITS, [number, index, limit]),
+    )
+    const stored = rows.find(([slot]) => !slots.has(slot as number))
+    const all = stored ? [...own, stored[1] as number] : own
+    return all.length > 0 ? Math.min(...all) : undefined
+  }
+
+  turnsOf(channel: Channel, slot: number): Turn[] {
+    const turns = this.#allTurnsOf(channel, slot).filter(({ notice }) => !notice)
+    return turns.sort((one, other) => (one.agent < other.agent ? -1 : 1) || byEntry(one, other))
+  }
+
+  turnsFrom(channel: Channel, agent: AgentId, index: number): Turn[] {
+    const { number, settled } = channel
+    const rows = this.#facts.get<readonly Row[]>(`turns of ${number} ${agent} ${settled}`)
+    if (!rows) throw new Missing(() => this.fetchTurns(channel, [agent]))
+    return this.#merge(channel, rows, (turn) => turn.agent === agent && turn.slot >= settled)
+      .filter(({ position }) => position.index >= index)
+      .sort(byEntry)
+  }
+
+  putTurn(channel: Channel, turn: Turn): void {
+    this.#of(channel).turns.set(keyOf(turn), turn)
+  }
+
+  dropTurns(channel: Channel, slot: number): number {
+    const turns = this.#allTurnsOf(channel, slot)
+    const changed = this.#of(channel)
+    for (const turn of turns) changed.turns.delete(keyOf(turn))
+    changed.dropped.add(slot)
+    return turns.length
+  }
+
+  /** Reads the turns of agents since the last reset of the roster. */
+  async fetchTurns({ number, settled }: Channel, agents: readonly AgentId[]): Promise<void> {
+    const keys = new Map<AgentId, Row[]>()
+    for (const agent of agents) if (!this.#facts.has(`turns of ${number} ${agent} ${settled}`)) keys.set(agent, [])
+    if (keys.size === 0) return
+    const rows = await ask(this.#transaction, TURNS_OF_AGENTS, [number, [...keys.keys()].map(bytea), settled])
+    for (const row of rows) keys.get(toHex(row[0] as Uint8Array))?.push(row)
+    for (const [agent, found] of keys) this.#facts.set(`turns of ${number} ${agent} ${settled}`, found)
+  }
+
+  write(): void {
+    for (const [number, { slots, turns, dropped }] of this.#changed) {
+      for (const slot of dropped) send(this.#transaction, DROP_TURNS, [number, slot])
+      for (const [at, slot] of slots) {
+        if (slot) send(this.#transaction, PUT_SLOT, [number, ...sealed([at, slot.position.index, toJson(slot)])])
+        else send(this.#transaction, DROP_SLOT, [number, at])
+      }
+      for (const turn of turns.values()) {
+        const row = sealed([bytea(turn.agent), turn.position.index, turn.slot, toJson(turn)])
+        send(this.#transaction, PUT_TURN, [number, ...row])
+      }
+    }
+  }
+
+  /** The channel is deleted: its rows go with it. */
+  drop({ number }: Channel): void {
+    this.#changed.delete(number)
+  }
+
+  #of({ number }: Channel): Changed {
+    const changed = this.#changed.get(number) ?? new Changed()
+    this.#changed.set(number, changed)
+    return changed
+  }
+
+  #stored({ number }: Channel, slot: number): Slot | undefined {
+    const [row] = this.#facts.need(`slot ${number} ${slot}`, () => ask(this.#transaction, SLOT, [number, slot]))
+    return row && (fromJson((intact(row, 'a slot') as [number, number, string])[2]) as Slot)
+  }
+
+  #allTurnsOf(channel: Channel, slot: number): Turn[] {
+    const { number } = channel
+    const rows = this.#facts.need(`turns at ${number} ${slot}`, async () => {
+      const found = await ask(this.#transaction, TURNS_OF_SLOT, [number, slot])
+      // A rejection replays the later turns of all of them.
+      const agents = found.map(([agent]) => toHex(agent as Uint8Array))
+      await this.fetchTurns(channel, [...new Set(agents)])
+      return found
+    })
+    return this.#merge(channel, rows, (turn) => turn.slot === slot)
+  }
+
+  /** Stored turns, and those that the batch has put in their place or beside them. */
+  #merge(channel: Channel, rows: readonly Row[], isMeant: (turn: Turn) => boolean): Turn[] {
+    const { turns, dropped } = this.#of(channel)
+    const stored = rows.map(toTurn).filter((turn) => !dropped.has(turn.slot) && !turns.has(keyOf(turn)))
+    return [...stored, ...[...turns.values()].filter(isMeant)]
+  }
+}
+
+function toTurn(row: Row): Turn {
+  return fromJson((intact(row, 'a turn') as [Uint8Array, number, number, string])[3]) as Turn
+}
+
+function keyOf({ agent, position }: Turn): string {
+  return `${agent} ${position.index}`
+}
+
+function byEntry(one: Turn, other: Turn): number {
+  return one.position.index - other.position.index
+}

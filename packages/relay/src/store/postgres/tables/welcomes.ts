@@ -1,0 +1,269 @@
+/** Welcomes that wait for their joiners, and the GroupInfos they share. */
+import { toHex } from '@static/protocol'
+import type { Account, AgentId, ChannelId, StoredWelcome, Time } from '../../../ports.ts'
+import type { DroppedWelcome, NewWelcome } from '../../ledger/rows.ts'
+import type { Channel } from '../../ledger/state.ts'
+import { checksum, intact, sealed } from '../../sqlite/checksum.ts'
+import { fromJson, toJson } from '../../sqlite/records.ts'
+import { Facts, Missing, type Table } from '../facts.ts'
+import { statement } from '../session.ts'
+import { type Transaction, ask, bytea, send } from '../write.ts'
+
+const SEQUENCES = statement(
+  `SELECT nextval(pg_get_serial_sequence('welcomes', 'sequence')) FROM generate_series(1, $1::int)`,
+)
+const PENDING = statement('SELECT agent, octet_length(welcome)::bigint, shared FROM welcomes WHERE channel = $1')
+const GROUP_INFO_SIZE = statement(`SELECT octet_length(group_info)::bigint FROM group_infos
+  WHERE channel = $1 AND entry = $2`)
+// Those of deleted channels stay for a while.
+const OTHERS = statement(`SELECT w.agent, w.channel FROM welcomes w JOIN channels c ON c.number = w.channel
+  WHERE w.agent = ANY($1::bytea[]) AND w.account = $2 AND w.mode = $3`)
+const OF_AGENT = statement(`SELECT w.sequence, w.channel, octet_length(w.welcome)::bigint +
+    coalesce((SELECT octet_length(group_info)::bigint FROM group_infos g WHERE g.channel = w.channel AND entry = w.shared), 0)
+  FROM welcomes w JOIN channels c ON c.number = w.channel WHERE w.agent = $1 ORDER BY w.sequence`)
+const ONE = statement('SELECT channel, shared, record, welcome, checksum FROM welcomes WHERE sequence = $1')
+const GROUP_INFO = statement(`SELECT channel, entry, group_info, checksum FROM group_infos
+  WHERE channel = $1 AND entry = $2`)
+const OLD = statement(`SELECT c.id, w.agent FROM welcomes w JOIN channels c ON c.number = w.channel
+  WHERE w.at <= $1 ORDER BY w.at, w.sequence LIMIT $2 FOR UPDATE OF c SKIP LOCKED`)
+const PUT =
+  statement(`INSERT INTO welcomes (sequence, channel, agent, account, mode, at, shared, record, welcome, checksum)
+  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`)
+const DROP = statement('DELETE FROM welcomes WHERE channel = $1 AND agent = $2')
+const PUT_GROUP_INFO = statement(
+  'INSERT INTO group_infos (channel, entry, group_info, checksum) VALUES ($1, $2, $3, $4)',
+)
+const DROP_GROUP_INFO = statement('DELETE FROM group_infos WHERE channel = $1 AND entry = $2')
+
+/** A Welcome that the batch stores. */
+interface NewRow {
+  readonly sequence: number
+  readonly channel: Channel
+  readonly welcome: NewWelcome
+  readonly at: Time
+}
+
+/** A stored Welcome: its size, and the commit whose GroupInfo it shares. */
+interface Pending {
+  readonly bytes: number
+  readonly shared: number | null
+}
+
+type WelcomeRow = [channel: number, shared: number | null, record: string, secrets: Uint8Array]
+
+/** The Welcomes of a transaction. */
+export class WelcomeTable implements Table {
+  readonly #transaction: Transaction
+  readonly #facts = new Facts()
+  /** Numbers reserved for this transaction, under the locks of the agents. */
+  #sequences: number[] = []
+  #used = 0
+  /** By channel number and agent. */
+  readonly #put = new Map<string, NewRow>()
+  readonly #dropped = new Map<
+    string,
+    { readonly number: number; readonly agent: AgentId; readonly shared: number | null }
+  >()
+  /** By channel number and index; undefined: deleted. */
+  readonly #groupInfos = new Map<
+    string,
+    { readonly number: number; readonly index: number; readonly bytes?: Uint8Array }
+  >()
+
+  constructor(transaction: Transaction) {
+    this.#transaction = transaction
+  }
+
+  begin(): void {
+    this.#facts.clear()
+    this.#sequences = []
+    this.rewind()
+  }
+
+  rewind(): void {
+    this.#used = 0
+    this.#put.clear()
+    this.#dropped.clear()
+    this.#groupInfos.clear()
+  }
+
+  /** Reserves sequence numbers. The agents they are for must be locked: an agent's Welcomes are in commit order. */
+  async reserve(count: number): Promise<void> {
+    if (count <= this.#sequences.length) return
+    const rows = await ask(this.#transaction, SEQUENCES, [count - this.#sequences.length])
+    this.#sequences.push(...rows.map(([sequence]) => sequence as number))
+  }
+
+  put(channel: Channel, welcome: NewWelcome, at: Time): void {
+    const sequence = this.#sequences[this.#used]
+    if (sequence === undefined) throw new Missing(() => this.reserve(this.#sequences.length + 1))
+    this.#used += 1
+    this.#put.set(keyOf(channel, welcome.agent), { sequence, channel, welcome, at })
+  }
+
+  drop(channel: Channel, agent: AgentId): DroppedWelcome | undefined {
+    const key = keyOf(channel, agent)
+    const own = this.#put.get(key)
+    if (own) {
+      this.#put.delete(key)
+      const { welcome, shares, position } = own.welcome
+      return { bytes: welcome.length, shared: shares ? position.index : undefined }
+    }
+    const pending = this.#pending(channel.number).get(agent)
+    if (!pending || this.#dropped.has(key)) return undefined
+    const { bytes, shared } = pending
+    this.#dropped.set(key, { number: channel.number, agent, shared })
+    return { bytes, shared: shared ?? undefined }
+  }
+
+  putGroupInfo({ number }: Channel, index: number, bytes: Uint8Array): void {
+    this.#groupInfos.set(`${number} ${index}`, { number, index, bytes })
+  }
+
+  dropGroupInfo({ number }: Channel, index: number): number {
+    const own = [...this.#put.values()].some(
+      ({ channel, welcome }) => channel.number === number && welcome.shares && welcome.position.index === index,
+    )
+    if (own) return 0
+    for (const [agent, { shared }] of this.#pending(number)) {
+      if (shared === index && !this.#dropped.has(`${number} ${agent}`)) return 0
+    }
+    const key = `${number} ${index}`
+    const changed = this.#groupInfos.get(key)
+    const bytes = changed ? (changed.bytes?.length ?? 0) : this.#groupInfoSize(number, index)
+    this.#groupInfos.set(key, { number, index })
+    return bytes
+  }
+
+  count({ number, account }: Channel, agent: AgentId, isLive: (number: number) => boolean): number {
+    const { id, mode } = account
+    const stored = this.#facts.get<readonly number[]>(othersKey(account, agent))
+    if (!stored) throw new Missing(() => this.fetchOthers(account, [agent]))
+    const others = new Set(stored)
+    for (const dropped of this.#dropped.values()) if (dropped.agent === agent) others.delete(dropped.number)
+    for (const { channel, welcome } of this.#put.values()) {
+      const { account } = channel
+      if (welcome.agent === agent && account.id === id && account.mode === mode) others.add(channel.number)
+    }
+    return [...others].filter((other) => other !== number && isLive(other)).length
+  }
+
+  *of(
+    agent: AgentId,
+    after: number,
+    isLive: (number: number) => boolean,
+  ): Iterable<{ sequence: number; size: number }> {
+    const rows = this.#facts.need(`of ${agent}`, () => ask(this.#transaction, OF_AGENT, [bytea(agent)]))
+    const stored = rows
+      .filter(([, channel]) => !this.#dropped.has(`${channel as number} ${agent}`))
+      .map(
+        ([sequence, channel, size]) => ({ sequence, channel, size }) as Record<'sequence' | 'channel' | 'size', number>,
+      )
+    const own = [...this.#put.values()]
+      .filter(({ welcome }) => welcome.agent === agent)
+      .map((row) => ({ sequence: row.sequence, channel: row.channel.number, size: this.#sizeOf(row) }))
+    const all = [...stored, ...own].filter(({ sequence, channel }) => sequence > after && isLive(channel))
+    for (const { sequence, size } of all.sort((one, other) => one.sequence - other.sequence)) yield { sequence, size }
+  }
+
+  get(sequence: number): StoredWelcome {
+    for (const row of this.#put.values()) if (row.sequence === sequence) return this.#delivered(row)
+    const [row] = this.#facts.need(`welcome ${sequence}`, () => ask(this.#transaction, ONE, [sequence]))
+    const [channel, shared, record, secrets] = intact(row, `Welcome ${sequence}`) as WelcomeRow
+    const welcome = shared === null ? secrets : Buffer.concat([secrets, this.#groupInfo(channel, shared)])
+    return { ...(fromJson(record) as Omit<StoredWelcome, 'welcome' | 'sequence'>), welcome, sequence }
+  }
+
+  /** Locks the channels they are in, as far as no one else has. */
+  old(since: Time, limit: number): { readonly channel: ChannelId; readonly agent: AgentId }[] {
+    const rows = this.#facts.need(`old ${since} ${limit}`, () => ask(this.#transaction, OLD, [since, limit]))
+    return (rows as [Uint8Array, Uint8Array][]).map(([channel, agent]) => {
+      return { channel: toHex(channel), agent: toHex(agent) }
+    })
+  }
+
+  /** Reads the Welcomes that wait in a channel. */
+  async fetchPending(number: number): Promise<void> {
+    if (!this.#facts.has(`pending ${number}`)) this.#facts.set(`pending ${number}`, await this.#readPending(number))
+  }
+
+  /** Reads in which channels of an account Welcomes wait for agents. */
+  async fetchOthers(account: Account, agents: readonly AgentId[]): Promise<void> {
+    const unknown = agents.filter((agent) => !this.#facts.has(othersKey(account, agent)))
+    if (unknown.length === 0) return
+    const found = new Map<AgentId, number[]>(unknown.map((agent) => [agent, []]))
+    const rows = await ask(this.#transaction, OTHERS, [unknown.map(bytea), account.id, account.mode])
+    for (const [agent, channel] of rows) found.get(toHex(agent as Uint8Array))?.push(channel as number)
+    for (const [agent, channels] of found) this.#facts.set(othersKey(account, agent), channels)
+  }
+
+  write(): void {
+    for (const { number, agent } of this.#dropped.values()) send(this.#transaction, DROP, [number, bytea(agent)])
+    for (const { number, index, bytes } of this.#groupInfos.values()) {
+      if (bytes) send(this.#transaction, PUT_GROUP_INFO, sealed([number, index, bytes]))
+      else send(this.#transaction, DROP_GROUP_INFO, [number, index])
+    }
+    for (const { sequence, channel, welcome: fields, at } of this.#put.values()) {
+      const { welcome, shares, ...record } = fields
+      const { number, account } = channel
+      const row = [shares ? record.position.index : null, toJson(record), welcome] as const
+      const place = [sequence, number, bytea(record.agent), account.id, account.mode, at]
+      send(this.#transaction, PUT, [...place, ...row, checksum([number, ...row])])
+    }
+  }
+
+  /** The channel is deleted: its rows are purged later. */
+  dropChannel({ number }: Channel): void {
+    for (const [key, { channel }] of this.#put) if (channel.number === number) this.#put.delete(key)
+    for (const [key, each] of this.#groupInfos) if (each.number === number) this.#groupInfos.delete(key)
+  }
+
+  #pending(number: number): ReadonlyMap<AgentId, Pending> {
+    return this.#facts.need(`pending ${number}`, () => this.#readPending(number))
+  }
+
+  async #readPending(number: number): Promise<ReadonlyMap<AgentId, Pending>> {
+    const rows = await ask(this.#transaction, PENDING, [number])
+    return new Map(
+      rows.map(([agent, bytes, shared]) => [
+        toHex(agent as Uint8Array),
+        { bytes: bytes as number, shared: shared as number | null },
+      ]),
+    )
+  }
+
+  #groupInfoSize(number: number, index: number): number {
+    const [row] = this.#facts.need(`size ${number} ${index}`, () =>
+      ask(this.#transaction, GROUP_INFO_SIZE, [number, index]),
+    )
+    return (row?.[0] as number | undefined) ?? 0
+  }
+
+  #groupInfo(number: number, index: number): Uint8Array {
+    const changed = this.#groupInfos.get(`${number} ${index}`)
+    if (changed?.bytes) return changed.bytes
+    const [row] = this.#facts.need(`group info ${number} ${index}`, () =>
+      ask(this.#transaction, GROUP_INFO, [number, index]),
+    )
+    return (intact(row, `the GroupInfo of commit ${index}`) as [number, number, Uint8Array])[2]
+  }
+
+  #sizeOf({ channel, welcome: { welcome, shares, position } }: NewRow): number {
+    return welcome.length + (shares ? this.#groupInfo(channel.number, position.index).length : 0)
+  }
+
+  #delivered({ channel, sequence, welcome: fields }: NewRow): StoredWelcome {
+    const { shares, ...stored } = fields
+    if (!shares) return { ...stored, sequence }
+    const groupInfo = this.#groupInfo(channel.number, stored.position.index)
+    return { ...stored, welcome: Buffer.concat([stored.welcome, groupInfo]), sequence }
+  }
+}
+
+function othersKey({ id, mode }: Account, agent: AgentId): string {
+  return `others ${agent} ${mode} ${id}`
+}
+
+function keyOf({ number }: Channel, agent: AgentId): string {
+  return `${number} ${agent}`
+}

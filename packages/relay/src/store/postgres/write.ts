@@ -1,0 +1,52 @@
+/** Sends the changes of a batch, all in one round trip with the COMMIT. */
+import type { Row, Session, Statement } from './session.ts'
+
+/** What the tables of a transaction work with. */
+export interface Transaction {
+  session: Session
+  /** Whether other nodes may change what is read meanwhile: then channels are locked. */
+  locks: boolean
+  /** The statements of the batch that are under way. */
+  sent: Promise<unknown>[]
+}
+
+/** Sends a statement that changes rows. */
+export function send({ session, sent }: Transaction, statement: Statement, values: readonly unknown[]): void {
+  const answered = session.rows(statement, values)
+  // All are awaited together, after the last was sent.
+  answered.catch(() => {})
+  sent.push(answered)
+}
+
+/** Reads rows. */
+export function ask({ session }: Transaction, statement: Statement, values: readonly unknown[]): Promise<Row[]> {
+  return session.rows(statement, values)
+}
+
+/** The values of each column, for `unnest`. */
+export function columns(rows: readonly Row[], count: number): unknown[][] {
+  return Array.from({ length: count }, (_, at) => rows.map((row) => row[at]))
+}
+
+/** Collects bytes for one parameter: an array of byte strings would be escaped one by one. Offsets count from 1. */
+export class Blob {
+  readonly #parts: Uint8Array[] = []
+  #size = 0
+
+  /** Returns the offset for `substr`. */
+  put(bytes: Uint8Array): number {
+    const at = this.#size + 1
+    this.#parts.push(bytes)
+    this.#size += bytes.length
+    return at
+  }
+
+  finish(): Buffer {
+    return Buffer.concat(this.#parts, this.#size)
+  }
+}
+
+/** Bytes as a parameter. */
+export function bytea(hex: string): Buffer {
+  return Buffer.from(hex, 'hex')
+}
