@@ -43,6 +43,10 @@ const DOUBT_MS = 200
 const CLAIM_MS = 1000
 const MAX_CLAIMS = 10_000
 const MAX_TOLD = 10_000
+/** Messages of two sessions cross only if these were opened within this time. */
+const CROSSING_MS = 50
+/** More than clocks of nodes differ. */
+const STALE_MS = 2000
 
 /** The result of a claim at other nodes. */
 export interface Claimed {
@@ -52,7 +56,7 @@ export interface Claimed {
 }
 
 interface Claim {
-  readonly then: (claimed: Claimed) => void
+  readonly settle: (claimed: Claimed) => void
   /** By the monotonic clock. */
   readonly until: Time
 }
@@ -139,7 +143,7 @@ export class Cluster {
     const { effects } = this.#parts
     if (!this.#options.isHeard() || this.#claims.size >= MAX_CLAIMS) return then(NONE)
     const id = ++this.#lastClaim
-    this.#claims.set(id, { then, until: effects.monotonic + CLAIM_MS })
+    this.#claims.set(id, { settle: then, until: effects.monotonic + CLAIM_MS })
     effects.publish(`a.${agent}`, { type: 'claim', id, agent })
   }
 
@@ -158,7 +162,7 @@ export class Cluster {
       case 'claimed': {
         const claim = this.#claims.get(news.id)
         this.#claims.delete(news.id)
-        return claim?.then(news)
+        return claim?.settle(news)
       }
       case 'moved':
         this.#parts.keyPackages.receive(news.account, news.agent, news.keyPackages)
@@ -176,10 +180,10 @@ export class Cluster {
 
   tick(): void {
     const { monotonic: now } = this.#parts.effects
-    for (const [id, { then, until }] of this.#claims) {
+    for (const [id, { settle, until }] of this.#claims) {
       if (until > now) break
       this.#claims.delete(id)
-      then(NONE)
+      settle(NONE)
     }
     this.#tally.forget(now)
     const every = this.#options.isHeard() ? ROUND_MS.heard : ROUND_MS.alone
@@ -228,14 +232,22 @@ export class Cluster {
   #enteredElsewhere(agent: AgentId, at: Time, from: NodeId): void {
     const { effects, delivery, keyPackages, replace } = this.#parts
     const session = delivery.session(agent)
-    if (session && (session.since > at || (session.since === at && this.#options.node > from))) {
-      // Its message and that of this session crossed.
+    if (session && this.#isNewer(session, at, from)) {
       return effects.publish(`a.${agent}`, { type: 'entered', agent, at: session.since })
     }
     if (session) replace(session)
     for (const { account, keyPackages: moved } of keyPackages.release(agent)) {
       effects.publish(`n.${from}`, { type: 'moved', agent, account, keyPackages: moved })
     }
+  }
+
+  /**
+   * Whether a session here is newer than one elsewhere of which it hears now. Usually not: a message arrives sooner than
+   * its agent can come here. Clocks decide only if both were opened in one moment, or if the message is old.
+   */
+  #isNewer({ since, begunAt }: Session, at: Time, from: NodeId): boolean {
+    if (this.#parts.effects.monotonic - begunAt > CROSSING_MS) return since - at > STALE_MS
+    return since > at || (since === at && this.#options.node > from)
   }
 
   #claimedBy(id: number, agent: AgentId, from: NodeId): void {

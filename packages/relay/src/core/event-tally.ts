@@ -17,7 +17,8 @@ export class EventTally {
   /** Records an event from one source. Returns false if the other source has brought it already. */
   isNew(event: Tallied, source: 'told' | 'read', now: Time): boolean {
     if (event.type === 'welcomed' || event.type === 'joinRequested') return true
-    const key = JSON.stringify(event)
+    // In any order of the fields: an engine may keep them in its own.
+    const key = JSON.stringify(Object.entries(event).sort(([one], [other]) => (one < other ? -1 : 1)))
     const known = this.#counts.get(key)
     const step = source === 'told' ? 1 : -1
     const surplus = (known?.surplus ?? 0) + step

@@ -196,6 +196,7 @@ export class Sessions {
       ...caller,
       stream,
       since: cluster?.time ?? effects.now,
+      begunAt: effects.monotonic,
       subscriptions: new Map(),
       behind: new Set(),
       reading: false,

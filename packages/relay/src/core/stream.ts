@@ -41,6 +41,8 @@ export interface Session extends Caller {
   readonly stream: Stream
   /** When it was opened, by the store's clock. */
   readonly since: Time
+  /** The same by the monotonic clock. */
+  readonly begunAt: Time
   expiresAt: Time | undefined
   /** The channels being delivered. */
   readonly subscriptions: Map<ChannelId, Reading>

@@ -189,7 +189,7 @@ test('a KeyPackage is fetched from the node that has it, once, and moves with it
   await quiet()
   await cluster.advance(1000)
   await none
-  for (const { subject, bytes } of [...cluster.bus.carried]) cluster.bus.inject(subject, bytes)
+  for (const { subject, bytes } of cluster.bus.carried) cluster.bus.inject(subject, bytes)
   const still = assert.rejects(claim(), refusal('key_package_unavailable'))
   await quiet()
   await cluster.advance(1000)
@@ -298,6 +298,22 @@ test('forged, redirected, old and endless messages on the bus change nothing', a
   await owner.send(channelId, 1n, 2n)
   await cluster.advance(1000)
   assert.deepEqual(indexes(bob), [2, 3])
+})
+
+test('a node that has lost its store for ten seconds sends its sessions elsewhere, and is not left for less', async (t) => {
+  const cluster = await openMemoryCluster(t)
+  const [one, two] = cluster.nodes
+  const [here, there] = [await connect(one), await connect(two)]
+  cluster.broken.add(0)
+  for (let left = 9; left > 0; left--) await cluster.advance(1000)
+  cluster.broken.delete(0)
+  await cluster.advance(1000)
+  cluster.broken.add(0)
+  for (let left = 10; left > 0; left--) await cluster.advance(1000)
+  assert.deepEqual([cases(here), cases(there)], [[], []])
+  await cluster.advance(1000)
+  assert.equal((await here.next('sessionClosing')).reason, CloseReason.SHUTDOWN)
+  assert.deepEqual(cases(there), [])
 })
 
 test('a late event of another node does not end a newer membership', async (t) => {

@@ -72,8 +72,6 @@ export class SimNetwork {
   }
 
   #node(store: Store, settings: Settings, hasOthers: boolean): SimNode {
-    // The names below are of one node's parts.
-    const network = this
     const { deployment } = store
     const streams = new Map<StreamId, WireHandlers>()
     const made: { driver?: CoreRunner } = {}
@@ -84,33 +82,33 @@ export class SimNetwork {
         {
           relayId: deployment.relayId,
           key,
-          node: toHex(network.bytes(16)),
-          wire: network.bus.wire,
-          now: () => network.now,
-          monotonic: () => network.now,
+          node: toHex(this.bytes(16)),
+          wire: this.bus.wire,
+          now: () => this.now,
+          monotonic: () => this.now,
         },
         { news: (news, from) => made.driver?.news(news, from), doubt: () => made.driver?.doubt() },
       )
     const cluster = bus && { node: bus.node, clockOffsetMs: () => 0, isHeard: () => bus.state.connected }
-    const crypto = { ...makeCrypto(), random: (length: number) => network.bytes(length) }
+    const crypto = { ...makeCrypto(), random: (length: number) => this.bytes(length) }
     const identity = { name: 'relay.test', guests: true, traffic: ALL_TRAFFIC, grpcPort: () => 5001 }
     const driver = new CoreRunner({
       relay: new Relay({ identity, deployment, settings, crypto, cluster: cluster || undefined }),
       bus: bus || undefined,
-      store: network.#slowStore(store),
+      store: this.#slowStore(store),
       settings,
-      verify: (jwt) => network.#later('verify', () => claims(jwt, network.now)),
+      verify: (jwt) => this.#later('verify', () => claims(jwt, this.now)),
       quota: {
-        lease: (_, wanted) => network.#later('lease', () => network.#lend(Math.min(wanted, 5 + network.below(20)))),
-        settle: (id, spent, final) => network.#later('settle', () => network.#settle(id, spent, final)),
+        lease: (_, wanted) => this.#later('lease', () => this.#lend(Math.min(wanted, 5 + this.below(20)))),
+        settle: (id, spent, final) => this.#later('settle', () => this.#settle(id, spent, final)),
         blocked: () => Promise.resolve([]),
       },
-      now: () => network.now,
-      monotonic: () => network.now,
-      onError: (error) => network.errors.push(error),
+      now: () => this.now,
+      monotonic: () => this.now,
+      onError: (error) => this.errors.push(error),
       // It fails on purpose.
       onStoreError: (error) => {
-        if (!(error instanceof StaticError && error.code === 'unavailable')) network.errors.push(error)
+        if (!(error instanceof StaticError && error.code === 'unavailable')) this.errors.push(error)
       },
       onExcess: () => {},
       onSend: () => {},
