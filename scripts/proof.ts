@@ -25,6 +25,8 @@ const CRASHES = [
 
 /** Tests that tell their stories over both ways with STATIC_WAYS=both. */
 const WAYS = ['packages/sdk/test/scenario/*.test.ts']
+/** Tests of several relay nodes that go on longer with STATIC_LONG=1. */
+const CLUSTER = ['packages/relay/test/crash/cluster.test.ts', 'packages/relay/test/core/simulation.test.ts']
 
 /** Tests that live longer with STATIC_LONG=1 or STATIC_LIVES. */
 const LIVES = [
@@ -40,6 +42,10 @@ const PROOFS: Readonly<Record<string, Proof>> = {
   crash: {
     about: 'kill agents, relays and APIs at every point of the crash tables',
     prove: (words) => node('scripts/test.ts', [...CRASHES, ...words], { STATIC_CRASH: 'all' }),
+  },
+  cluster: {
+    about: 'kill and restart the nodes of a relay, and NATS between them, under 20,000 messages',
+    prove: (words) => node('scripts/test.ts', [...CLUSTER, ...words], { STATIC_LONG: '1' }),
   },
   races: {
     about: 'run fifty rounds in which eight agents commit at the same time',

@@ -5,6 +5,7 @@ import { availableParallelism } from 'node:os'
 import { join, resolve } from 'node:path'
 import { makeCertificates } from '@static/testkit/certificates'
 import { ensureCapture, ensureDebian } from './debian.ts'
+import { ensureNats } from './nats.ts'
 import { startPostgres } from './postgres.ts'
 import { fail } from './step.ts'
 
@@ -13,7 +14,7 @@ export const AT_ONCE: number = availableParallelism() + 2
 /** Most space that the temporary files need, in bytes. */
 const ENOUGH_MEMORY = 4 * 1024 ** 3
 /** `STATIC_` variables to unset: they refer to the agent, account or database of the person who runs the tests. */
-const PERSONAL = ['API_KEY', 'API_URL', 'CA', 'DATABASE', 'DATA_DIR', 'IDENTITY', 'NODE', 'RELAY', 'RELAY_NAME']
+const PERSONAL = ['API_KEY', 'API_URL', 'CA', 'DATABASE', 'DATA_DIR', 'IDENTITY', 'NATS', 'NODE', 'RELAY', 'RELAY_NAME']
 
 /** Prepares this process and its children for tests; dispose of it when they are done. */
 export async function setUpTests(options: { readonly freshCodeCache: boolean }): Promise<AsyncDisposable> {
@@ -27,6 +28,7 @@ export async function setUpTests(options: { readonly freshCodeCache: boolean }):
   // The whole Chromium does as well, if it is there.
   await ensureDebian('chromium-headless-shell', '/usr/bin/chromium{,-headless-shell}', 'The browser test')
   await ensureCapture('The traffic test')
+  process.env['STATIC_TEST_NATS'] = await ensureNats(join(root, '.cache'))
   const temporary = temporaryDirectory(root)
   const postgres = await startPostgres(temporary)
   for (const name of PERSONAL) delete process.env[`STATIC_${name}`]

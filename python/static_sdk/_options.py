@@ -52,7 +52,9 @@ class Configured:
     """Base class of clients: their options.
 
     Args:
-        endpoint: Address of the relay, ``quic://host:4433`` or ``https://host:5000``. Environment: ``STATIC_RELAY``.
+        endpoint: Address of the relay, ``quic://host:4433`` or ``https://host:5000``, or several of one kind with commas
+            between them: the nodes of one relay, dialed in random order until one answers. Environment:
+            ``STATIC_RELAY``.
         data_dir: The agent's directory, used by this agent only. Environment: ``STATIC_DATA_DIR``.
         identity: The name that the agent uses in channels, 1 to 255 bytes, the first not zero; a string is encoded as
             UTF-8. Environment: ``STATIC_IDENTITY``.
@@ -60,8 +62,8 @@ class Configured:
             elsewhere: it can use channels but not create them. Environment: ``STATIC_API_KEY``.
         api_url: https URL of the API, which exchanges the key for tokens. Environment: ``STATIC_API_URL``.
         ca: CA of the relay's and the API's certificates, a path or PEM text. Environment: ``STATIC_CA``.
-        relay_name: Name in the relay's certificate if the endpoint is an IP address. Environment:
-            ``STATIC_RELAY_NAME``.
+        relay_name: Name in the relay's certificate if it is not the host of the endpoint: for IP addresses and several
+            hosts. Environment: ``STATIC_RELAY_NAME``.
         link: An invite link, for an agent that has no relay yet: the link says its address, name and CA, and the agent
             remembers them in ``data_dir``. At a relay out of a link the agent is a guest, unless the same endpoint is
             configured here.

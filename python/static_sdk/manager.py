@@ -79,8 +79,8 @@ class StaticChannelManager(Configured, Closing):
     ) -> str:
         """Like ``invite``, but returns a link for agents on other machines: it also holds the relay's address and CA.
 
-        ``endpoint`` is the address of the relay for the invitee, ``quic://host:4433`` or ``https://host:5000``, if it is
-        not the one that this agent uses. A link is as secret as its token.
+        ``endpoint`` is the address of the relay for the invitee, ``quic://host:4433`` or ``https://host:5000``, or several
+        with commas, if it is not the one that this agent uses. A link is as secret as its token.
         """
         address = {} if endpoint is None else {"endpoint": endpoint}
         return str(self._connection.call("inviteLink", name=name, maxUses=max_uses, ttl=ttl, **address)[0])

@@ -1,4 +1,5 @@
 /** Resolves a host and dials its addresses, one after the other. */
+import type { LookupAddress } from 'node:dns'
 import { lookup } from 'node:dns/promises'
 import { isIP } from 'node:net'
 import { StaticError } from '@static/protocol'
@@ -6,6 +7,18 @@ import { ConnectionError } from './connection-error.ts'
 
 /** The default timeout for resolving the name, and then for each address. */
 export const CONNECT_TIMEOUT_MS = 5_000
+/** Addresses of one name that a dial tries. */
+const MOST_ADDRESSES = 8
+/** Share of the timeout that each address has if a name has more than two. */
+const SHARE = 0.4
+
+/** A host to dial. */
+export interface DialTarget {
+  readonly host: string
+  readonly serverName: string
+  /** Address to try last: the node there has sent its sessions elsewhere. */
+  readonly avoid?: string | undefined
+}
 
 /** An address and a port as text; IPv6 addresses in brackets. */
 export function placeOf(address: string, port: number): string {
@@ -13,24 +26,27 @@ export function placeOf(address: string, port: number): string {
 }
 
 /**
- * Dials the first IPv4 address of a host, and if that fails its first IPv6 address. If both fail, throws the error of
- * the first.
+ * Dials the addresses of a host, in the order of `addressOrder`, until one answers. If all fail, throws the error of the
+ * first.
  *
  * @throws {StaticError} what `dial` throws; `connection_error` if the name cannot be resolved; `invalid_request` if the
  *   server name is not a DNS name
  */
 export async function dialAddresses<Result>(
-  { host, serverName }: { readonly host: string; readonly serverName: string },
+  { host, serverName, avoid }: DialTarget,
   timeoutMs: number,
-  dial: (address: string) => Promise<Result>,
+  dial: (address: string, timeoutMs: number) => Promise<Result>,
 ): Promise<Result> {
   if (isIP(serverName) !== 0) {
     throw StaticError.of('invalid_request', `The server name must be a DNS name, not ${serverName}.`)
   }
+  const found = isIP(host) === 0 ? await resolve(host, timeoutMs) : [{ address: host, family: isIP(host) }]
+  const addresses = addressOrder(found, avoid, Math.random)
+  const each = addresses.length > 2 ? Math.ceil(timeoutMs * SHARE) : timeoutMs
   let failure: unknown
-  for (const address of await resolve(host, timeoutMs)) {
+  for (const address of addresses) {
     try {
-      return await dial(address)
+      return await dial(address, each)
     } catch (error) {
       failure ??= error
     }
@@ -38,17 +54,37 @@ export async function dialAddresses<Result>(
   throw failure
 }
 
-/** The first address of each family, IPv4 first. */
-async function resolve(host: string, timeoutMs: number): Promise<readonly [string, ...string[]]> {
-  if (isIP(host) !== 0) return [host]
+/**
+ * The order in which to dial addresses: at random, so that agents spread over the nodes of a relay; IPv4 first, because
+ * IPv6 more often leads nowhere.
+ */
+export function addressOrder(
+  found: readonly LookupAddress[],
+  avoid: string | undefined,
+  random: () => number,
+): readonly string[] {
+  const family = (wanted: number): string[] =>
+    shuffled([...new Set(found.filter((one) => one.family === wanted).map(({ address }) => address))], random)
+  const all = [...family(4), ...family(6)]
+  const last = all.filter((address) => address === avoid)
+  return [...all.filter((address) => address !== avoid), ...last].slice(0, MOST_ADDRESSES)
+}
+
+/** The same items in random order. */
+export function shuffled<Item>(items: readonly Item[], random: () => number): Item[] {
+  return items
+    .map((item) => ({ item, rank: random() }))
+    .sort((one, other) => one.rank - other.rank)
+    .map(({ item }) => item)
+}
+
+async function resolve(host: string, timeoutMs: number): Promise<readonly LookupAddress[]> {
   const late = Promise.withResolvers<never>()
   const timer = setTimeout(() => late.reject(new Error('DNS lookup timed out')), timeoutMs)
   try {
     const found = await Promise.race([lookup(host, { all: true }), late.promise])
-    const first = (family: number): string | undefined => found.find((entry) => entry.family === family)?.address
-    const [one, ...more] = [first(4), first(6)].filter((address) => address !== undefined)
-    if (one === undefined) throw new Error('no IPv4 or IPv6 address')
-    return [one, ...more]
+    if (found.length === 0) throw new Error('no IPv4 or IPv6 address')
+    return found
   } catch (cause) {
     throw new ConnectionError('no_address', `The host name ${host} cannot be resolved.`, cause)
   } finally {

@@ -1,7 +1,7 @@
 export type { ApiAccess } from './api/client.ts'
 export type { LogOptions } from '@static/node/logger'
 export { type RunningRelay, startRelay } from './main.ts'
-export type { LocalApi, OpenStore, RelayOptions } from './options.ts'
+export type { LocalApi, NatsAccess, OpenStore, RelayOptions } from './options.ts'
 export type { Certificate, QuotaSource } from './ports.ts'
 export { copyDatabase } from './store/sqlite/copy.ts'
 export { type ProxyOptions, type RunningProxy, startProxy } from './proxy/main.ts'

@@ -1,12 +1,17 @@
 /** Only for `@static/testkit`: the basis of other engines, crash tests and raw clients. Not published. */
+export { NodeBus, type NodeBusOptions } from './bus/node-bus.ts'
 export type {
   Account,
   AgentId,
+  Bus,
+  BusListener,
+  BusWire,
   ChannelId,
   Entry,
   Head,
   Invite,
   JoinRequest,
+  OpenWire,
   Position,
   Retention,
   Store,
@@ -17,6 +22,7 @@ export type {
   StoreRequest,
   StoreResult,
   Time,
+  WireListener,
 } from './ports.ts'
 export { Ledger } from './store/ledger/ledger.ts'
 export {
@@ -46,4 +52,5 @@ export type { JoinHeader, Notices, TransientRows } from './store/ledger/transien
 export type { EngineStep } from './store/sqlite/engine.ts'
 export type { WorkerOptions } from './store/sqlite/worker-messages.ts'
 export { serveDatabase } from './store/sqlite/serve.ts'
+export { openPostgresStore } from './store/postgres/store.ts'
 export { openSqliteStore } from './store/sqlite/store.ts'

@@ -74,6 +74,7 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
       ready: !stopping && store.healthy() && Math.abs(clockOffsetMs ?? 0) <= MAX_STORE_CLOCK_OFFSET_MS,
       api: monitor?.state ?? SAME_PROCESS,
       store: { durability: store.durability(), clockOffsetMs },
+      bus: node.bus?.state,
       name,
       version: packageJson.version,
     }

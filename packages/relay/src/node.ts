@@ -1,5 +1,5 @@
 /** A relay without its ports: the core with its store, its API, its log and its metrics. */
-import { X509Certificate } from 'node:crypto'
+import { randomBytes, X509Certificate } from 'node:crypto'
 import { statfs } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { JSONWebKeySet } from 'jose'
@@ -7,6 +7,9 @@ import packageJson from '../package.json' with { type: 'json' }
 import type { makeLog } from '@static/node/logger'
 import type { RepeatLog } from '@static/node/repeat-log'
 import { ALL_TRAFFIC, outsideRange, StaticError } from '@static/protocol'
+import { natsWire } from './bus/nats.ts'
+import { NO_WIRE } from './bus/no-wire.ts'
+import { NodeBus } from './bus/node-bus.ts'
 import { makeVerifier } from './api/token-verifier.ts'
 import type { Excess } from './core/limits.ts'
 import { Relay } from './core/relay.ts'
@@ -14,7 +17,7 @@ import { makeCrypto } from './crypto.ts'
 import { ExcessLog } from './excess-log.ts'
 import { makeMetrics, type Metrics } from './metrics.ts'
 import type { LocalApi, RelayOptions } from './options.ts'
-import type { Certificate, QuotaSource, Retention, Store, StoreListener, Time } from './ports.ts'
+import type { Bus, BusListener, Certificate, QuotaSource, Retention, Store, StoreListener, Time } from './ports.ts'
 import { CoreRunner } from './runner/core-runner.ts'
 import type { Settings } from './settings.ts'
 import { isPostgresUrl } from './store/postgres/address.ts'
@@ -23,6 +26,8 @@ import { openSqliteStore } from './store/sqlite/store.ts'
 import type { ConnectionLog } from './transport/http2/limits.ts'
 import type { GrpcTransport } from './transport/grpc/transport.ts'
 import type { QuicTransport } from './transport/quic/transport.ts'
+
+const NODE_ID_BYTES = 16
 
 /** The relay's log. */
 export type RelayLog = ReturnType<typeof makeLog>
@@ -48,6 +53,8 @@ export interface NodeParts {
 /** A relay that has no ports yet. */
 export interface RelayNode {
   readonly store: Store
+  /** Undefined if the store serves this node only. */
+  readonly bus: Bus | undefined
   readonly runner: CoreRunner
   readonly metrics: Metrics
   /** Set by whoever opens them. Agents can open sessions only once there is one, and learn the port of gRPC. */
@@ -79,7 +86,17 @@ export async function openNode(parts: NodeParts): Promise<RelayNode> {
   }
   const store = await openStore(options, given, (event) => made.runner?.event(event))
   const identity = { name, guests, traffic, grpcPort: () => transports.grpc?.port ?? 0 }
-  const relay = new Relay({ identity, deployment: store.deployment, settings, crypto: makeCrypto() })
+  const { deployment } = store
+  const bus = openBus(parts, store, {
+    news: (news, from) => made.runner?.news(news, from),
+    doubt: () => made.runner?.doubt(),
+  })
+  const cluster = bus && {
+    node: bus.node,
+    clockOffsetMs: () => store.clockOffsetMs?.() ?? 0,
+    isHeard: () => bus.state.connected,
+  }
+  const relay = new Relay({ identity, deployment, settings, crypto: makeCrypto(), cluster })
   let expiry = expiryOf(options.certificate)
   const metrics = makeMetrics({
     certificateExpiry: () => expiry,
@@ -101,10 +118,11 @@ export async function openNode(parts: NodeParts): Promise<RelayNode> {
     metrics.refused(one.limit)
     excess.note(one)
   }
-  const runner = startRunner(parts, { relay, store, metrics, onExcess })
+  const runner = startRunner(parts, { relay, store, bus, metrics, onExcess })
   Object.assign(made, { runner, metrics })
   return {
     store,
+    bus,
     runner,
     metrics,
     transports,
@@ -117,6 +135,7 @@ export async function openNode(parts: NodeParts): Promise<RelayNode> {
       await runner.drain()
       await Promise.all([transports.grpc?.stop(), transports.quic?.stop()])
       runner.stop()
+      await bus?.close()
       await store.close()
     },
   }
@@ -132,17 +151,19 @@ function startRunner(
   core: {
     readonly relay: Relay
     readonly store: Store
+    readonly bus: Bus | undefined
     readonly metrics: Metrics
     readonly onExcess: (excess: Excess) => void
   },
 ): CoreRunner {
-  const { relay, store, metrics, onExcess } = core
+  const { relay, store, bus, metrics, onExcess } = core
   return new CoreRunner({
     relay,
     store,
     settings,
     verify: makeVerifier(async () => (await api.keys()) as JSONWebKeySet, now),
     quota: api,
+    bus,
     now,
     monotonic,
     onError,
@@ -154,6 +175,29 @@ function startRunner(
       if (options.logClients) log.info(session, 'session opened')
     },
   })
+}
+
+/** The way to the nodes that share the store; undefined if it serves this one only. */
+function openBus(
+  { options: { nats }, log, now, monotonic }: NodeParts,
+  store: Store,
+  listener: BusListener,
+): Bus | undefined {
+  const { relayId, busKey: key } = store.deployment
+  if (key === undefined) {
+    if (nats === undefined) return undefined
+    throw StaticError.of(
+      'invalid_request',
+      'NATS connects nodes that share a database: it needs PostgreSQL, not SQLite.',
+    )
+  }
+  const onState = (connected: boolean, err: unknown): void => {
+    if (connected) log.info('connected to NATS')
+    else log.warn({ err }, 'NATS is unreachable: news from other nodes comes up to a second late')
+  }
+  const wire = nats ? natsWire({ ...nats, onState }) : NO_WIRE
+  const node = randomBytes(NODE_ID_BYTES).toString('hex')
+  return new NodeBus({ relayId, key, node, wire, now, monotonic }, listener)
 }
 
 function openStore(

@@ -2,6 +2,7 @@
 import type { LogOptions } from '@static/node/logger'
 import type { TrafficRange } from '@static/protocol'
 import type { ApiAccess } from './api/client.ts'
+import type { NatsOptions } from './bus/nats.ts'
 import type { Certificate, OverviewSink, QuotaSource, Retention, Store, StoreListener, Time } from './ports.ts'
 
 /** An API in the same process. */
@@ -16,6 +17,9 @@ export type OpenStore = (
   listener: StoreListener,
 ) => Promise<Store>
 
+/** How to reach NATS. */
+export type NatsAccess = Omit<NatsOptions, 'onState'>
+
 /** Options of a relay. */
 export interface RelayOptions {
   /** The name agents know it by: the server name in its certificate, the same on all nodes of a deployment. */
@@ -24,6 +28,8 @@ export interface RelayOptions {
   readonly database: string | OpenStore
   /** Path of `relay.key`, which all nodes of a deployment have. Required with PostgreSQL; created for a new database. */
   readonly keyFile?: string | undefined
+  /** The NATS servers between the nodes that share the database; without them, news from other nodes comes later. */
+  readonly nats?: NatsAccess | undefined
   readonly host: string
   /** Ports; 0 picks free ones. */
   readonly grpcPort: number

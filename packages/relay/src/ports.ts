@@ -7,6 +7,18 @@ export {
   type TokenVerifier,
 } from './ports/api.ts'
 export type {
+  Bus,
+  BusListener,
+  BusState,
+  BusWire,
+  MovedKeyPackage,
+  News,
+  NodeId,
+  OpenWire,
+  Topic,
+  WireListener,
+} from './ports/bus.ts'
+export type {
   AgentId,
   ChannelId,
   CommitEntry,

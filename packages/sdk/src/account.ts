@@ -1,6 +1,6 @@
 /** The public entry `@static/sdk/account`: a user's account, files and key slots, without the weight of an agent. */
 export { apiRefusal, type ApiCall, callApi } from './api-call.ts'
-export { isLoopback, parseEndpoint } from './endpoint.ts'
+export { isLocal, isLoopback, parseEndpoint } from './endpoint.ts'
 export { type InviteLink, isInviteLink, parseInviteLink } from './invite/link.ts'
 export { type AccountSettings, resolveAccount, userPlaces } from './settings.ts'
 export { addKeySlot, listKeySlots, removeKeySlot, replaceKeySlot } from './store/key-slots.ts'

@@ -3,48 +3,58 @@ import { isIP, isIPv6 } from 'node:net'
 import { domainToASCII } from 'node:url'
 import { StaticError } from '@static/protocol'
 
-/** A validated relay address. */
-export interface Endpoint {
-  readonly way: 'quic' | 'grpc'
+/** The address of a relay, or of one of its nodes. */
+export interface Address {
   /** A DNS name, or an IP address without brackets. */
   readonly host: string
   readonly port: number
-  /** The name that the relay's certificate must contain. */
+}
+
+/** The validated addresses of a relay. */
+export interface Endpoint {
+  readonly way: 'quic' | 'grpc'
+  readonly addresses: readonly [Address, ...Address[]]
+  /** The name that the certificates of all its nodes must contain. */
   readonly serverName: string
-  /** Normalized, always with a port, so that the same relay always has the same URL. */
+  /** Normalized, always with ports, so that the same endpoint always has the same text. */
   readonly url: string
 }
 
 const QUIC_PORT = 4433
-const GRPC_PORT = 5000
+export const GRPC_PORT = 5000
+export const MOST_ADDRESSES = 8
 /** Scheme, host and port. A relay address has no user and no path. */
 const ENDPOINT = /^(quic|https):\/\/(\[[^\]]*\]|[^\s[\]@:/?#\\]+)(?::(\d{1,5}))?\/?$/i
 const LABEL = /^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$/
 
 /**
- * Parses `quic://host:4433` or `https://host:5000`. These ports are the defaults; IPv6 addresses need brackets. The
- * server name of an IP address is `relayName`, or `localhost` for loopback addresses.
+ * Parses `quic://host:4433` or `https://host:5000`, or several of one kind with commas between them. These ports are the
+ * defaults; IPv6 addresses need brackets. The server name is `relayName`, else the host, which is `localhost` for
+ * loopback addresses.
  *
  * @throws {StaticError} `invalid_request` for anything else
  */
 export function parseEndpoint(text: string, { relayName }: { readonly relayName?: string | undefined } = {}): Endpoint {
-  const [, scheme, written, digits] = ENDPOINT.exec(text) ?? []
-  if (scheme === undefined || written === undefined) {
-    throw invalid(`Invalid endpoint ${quoted(text)}. Use quic://host:${QUIC_PORT} or https://host:${GRPC_PORT}.`)
+  const name = relayName === undefined ? undefined : checkName(relayName)
+  const [first, ...more] = text.split(',').map((part) => parseAddress(part.trim(), text))
+  if (first === undefined || more.length >= MOST_ADDRESSES) {
+    throw invalid(`The endpoint has ${more.length + 1} addresses. Use at most ${MOST_ADDRESSES}.`)
   }
-  const host = written.startsWith('[') ? parseIPv6(written.slice(1, -1)) : parseHost(written)
-  if (host === undefined)
-    throw invalid(`Invalid host in the endpoint ${quoted(text)}. Use a DNS name or an IP address.`)
-  const way = scheme.toLowerCase() === 'quic' ? 'quic' : 'grpc'
-  const port = digits === undefined ? (way === 'quic' ? QUIC_PORT : GRPC_PORT) : Number(digits)
-  if (port < 1 || port > 65_535)
-    throw invalid(`Invalid port in the endpoint ${quoted(text)}. It must be from 1 to 65535.`)
-  return endpointOf(way, host, port, serverNameOf(host, relayName))
+  const { way } = first
+  const serverName = name ?? serverNameOf(first.host)
+  for (const other of more) {
+    if (other.way !== way) throw invalid('The endpoint mixes quic:// and https://. Use one kind for all its addresses.')
+    if (name === undefined && serverNameOf(other.host) !== serverName) {
+      throw invalid(`The endpoint has several host names. ${NAME_IT}`)
+    }
+  }
+  const bare = ({ host, port }: Address): Address => ({ host, port })
+  return endpointOf(way, [bare(first), ...more.map(bare)], serverName)
 }
 
-/** The gRPC endpoint of the same relay: the same host, at the usual port. */
-export function grpcFallback({ host, serverName }: Endpoint): Endpoint {
-  return endpointOf('grpc', host, GRPC_PORT, serverName)
+/** Whether all addresses of an endpoint are on the local machine. */
+export function isLocal({ addresses }: Endpoint): boolean {
+  return addresses.every(({ host }) => isLoopback(host))
 }
 
 /** Whether a host is the local machine. */
@@ -66,18 +76,41 @@ export function parseApiUrl(text: string): string {
   return url.href.replace(/\/+$/, '')
 }
 
-function endpointOf(way: Endpoint['way'], host: string, port: number, serverName: string): Endpoint {
-  const scheme = way === 'quic' ? 'quic' : 'https'
-  return { way, host, port, serverName, url: `${scheme}://${isIPv6(host) ? `[${host}]` : host}:${port}` }
+const NAME_IT = 'Set `relayName` or STATIC_RELAY_NAME to the name in their certificates.'
+
+function parseAddress(part: string, text: string): Address & Pick<Endpoint, 'way'> {
+  const [, scheme, written, digits] = ENDPOINT.exec(part) ?? []
+  if (scheme === undefined || written === undefined) {
+    throw invalid(`Invalid endpoint ${quoted(text)}. Use quic://host:${QUIC_PORT} or https://host:${GRPC_PORT}.`)
+  }
+  const host = written.startsWith('[') ? parseIPv6(written.slice(1, -1)) : parseHost(written)
+  if (host === undefined)
+    throw invalid(`Invalid host in the endpoint ${quoted(text)}. Use a DNS name or an IP address.`)
+  const way = scheme.toLowerCase() === 'quic' ? 'quic' : 'grpc'
+  const port = digits === undefined ? (way === 'quic' ? QUIC_PORT : GRPC_PORT) : Number(digits)
+  if (port < 1 || port > 65_535)
+    throw invalid(`Invalid port in the endpoint ${quoted(text)}. It must be from 1 to 65535.`)
+  return { way, host, port }
 }
 
-function serverNameOf(host: string, relayName: string | undefined): string {
-  const name = relayName === undefined ? undefined : parseName(relayName)
-  if (relayName !== undefined && name === undefined) {
-    throw invalid(`Invalid relay name ${quoted(relayName)}. Use the DNS name in the relay's certificate.`)
-  }
-  if (isIP(host) === 0) return host
+/** The text of an endpoint with addresses that are valid and normalized. */
+export function endpointUrl(way: Endpoint['way'], addresses: readonly Address[]): string {
+  const scheme = way === 'quic' ? 'quic' : 'https'
+  return addresses.map(({ host, port }) => `${scheme}://${isIPv6(host) ? `[${host}]` : host}:${port}`).join(',')
+}
+
+function endpointOf(way: Endpoint['way'], addresses: Endpoint['addresses'], serverName: string): Endpoint {
+  return { way, addresses, serverName, url: endpointUrl(way, addresses) }
+}
+
+function checkName(relayName: string): string {
+  const name = parseName(relayName)
   if (name !== undefined) return name
+  throw invalid(`Invalid relay name ${quoted(relayName)}. Use the DNS name in the relay's certificate.`)
+}
+
+function serverNameOf(host: string): string {
+  if (isIP(host) === 0) return host
   if (isLoopback(host)) return 'localhost'
   throw invalid(
     `The endpoint is an IP address (${host}). Set \`relayName\` or STATIC_RELAY_NAME to the name in its certificate.`,

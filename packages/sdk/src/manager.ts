@@ -5,7 +5,7 @@ import { StaticClient } from './client.ts'
 import type { AgentParts } from './core/agent/agent.ts'
 import type { Envelope } from './envelope.ts'
 import type { Receipt } from './core/channel/messages/outbox.ts'
-import { type Endpoint, parseEndpoint } from './endpoint.ts'
+import { parseEndpoint } from './endpoint.ts'
 import { ErrorEdge } from './error-edge.ts'
 import { Invites } from './invite/invites.ts'
 import type { IssuedInvite } from './invite/issued.ts'
@@ -25,7 +25,7 @@ export interface InviteOptions {
 export interface LinkOptions extends InviteOptions {
   /**
    * Address of the relay for the invitee, if it is not the one that this agent uses: `quic://host:4433` or
-   * `https://host:5000`.
+   * `https://host:5000`, or several with commas.
    */
   readonly endpoint?: string
 }
@@ -140,7 +140,8 @@ export class StaticChannelManager implements AsyncDisposable {
     return await this.client.edge.wait(async () => {
       const place = this.#place
       if (!place) throw StaticError.of('internal_error', 'The manager was started without the address of its relay.')
-      const address = endpoint === undefined ? place.endpoint : linkAddress(endpoint, place.endpoint.serverName)
+      const { serverName } = place.endpoint
+      const address = endpoint === undefined ? place.endpoint : parseEndpoint(endpoint, { relayName: serverName })
       const { relay } = this.client
       if (!relay)
         throw StaticError.of('unavailable', 'This agent has not reached its relay yet, whose id a link holds.')
@@ -266,16 +267,6 @@ export class StaticChannelManager implements AsyncDisposable {
   #checkAlive(): void {
     if (this.#died) throw this.#died
   }
-}
-
-/** The address in a link. Its host must be the name in the relay's certificate, or an IP address. */
-function linkAddress(text: string, relayName: string): Endpoint {
-  const endpoint = parseEndpoint(text, { relayName })
-  if (endpoint.serverName === relayName) return endpoint
-  throw StaticError.of(
-    'invalid_request',
-    `The relay is named ${relayName}, so others cannot reach it as ${endpoint.host}. Use that name or an IP address.`,
-  )
 }
 
 function waitOn(channel: Channel): Waiting {

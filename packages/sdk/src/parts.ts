@@ -57,15 +57,15 @@ function usedSettings(wanted: Settings, store: AgentStore): Settings {
   if (adopt === undefined) return wanted
   const { link, otherwise } = adopt
   const known = [...store.load().relays]
-  // It has met the relay that is configured: a link to another port or way of that host changes nothing either.
-  if (otherwise !== undefined && known.some(([host]) => host === otherwise.endpoint.host)) return otherwise
-  const isNew = known.every(([host, { relayId }]) => host === endpoint.host && toHex(relayId) === link.relayId)
+  // It has met the relay that is configured: a link to another address of that relay changes nothing either.
+  if (otherwise !== undefined && known.some(([name]) => name === otherwise.endpoint.serverName)) return otherwise
+  const isNew = known.every(([name, { relayId }]) => name === endpoint.serverName && toHex(relayId) === link.relayId)
   if (isNew) {
     if (link.expiresAt.getTime() > Date.now()) return wanted
     throw StaticError.of('invite_expired', `The invite link expired on ${link.expiresAt.toISOString()}. ${NEW_LINK}`)
   }
   if (otherwise !== undefined) return otherwise
-  throw otherRelay(link, known.map(([host]) => host).join(', '))
+  throw otherRelay(link, known.map(([name]) => name).join(', '))
 }
 
 const NEW_LINK = 'Ask the owner of the channel for a new one.'
@@ -125,7 +125,7 @@ function remembering(settings: Settings, listener: SessionListener): SessionList
   return {
     push: (body) => listener.push(body),
     lost: (reason) => listener.lost(reason),
-    pin: (endpoint, relay) => listener.pin(endpoint, relay),
+    pin: (name, relay) => listener.pin(name, relay),
     opened: (info) => {
       listener.opened(info)
       if (isKept || !settings.adopt) return

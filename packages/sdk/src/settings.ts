@@ -9,7 +9,7 @@ import { homedir } from 'node:os'
 import { isAbsolute, join, resolve } from 'node:path'
 import { inspect } from 'node:util'
 import { fromHex, StaticError, TRAFFIC_PROFILES, type TrafficProfileName } from '@static/protocol'
-import { type Endpoint, isLoopback, parseApiUrl, parseEndpoint } from './endpoint.ts'
+import { type Endpoint, isLocal, isLoopback, parseApiUrl, parseEndpoint } from './endpoint.ts'
 import { OFFER_POLICIES, type OfferPolicy } from './core/agent/offer-limits.ts'
 import { type InviteLink, linkEndpoint, parseInviteLink } from './invite/link.ts'
 import type { KeySource } from './store/key-sources.ts'
@@ -19,7 +19,10 @@ import { type Credentials, localAuthority, readAuthority, readCredentials } from
 
 /** Options of a client. A missing option is taken from its environment variable, then from the per-user file. */
 export interface ClientOptions {
-  /** Address of the relay, `quic://host:4433` or `https://host:5000`. Environment: `STATIC_RELAY`. */
+  /**
+   * Address of the relay, `quic://host:4433` or `https://host:5000`, or several of one kind with commas between them: the
+   * nodes of one relay, dialed in random order until one answers. Environment: `STATIC_RELAY`.
+   */
   readonly endpoint?: string
   /** Directory of the agent's database; not shared with other agents. Environment: `STATIC_DATA_DIR`. */
   readonly dataDir?: string
@@ -38,7 +41,10 @@ export interface ClientOptions {
   readonly apiUrl?: string
   /** CA of the relay's and the API's certificates, as a path or PEM text. Environment: `STATIC_CA`. */
   readonly ca?: string
-  /** Name in the relay's certificate if the endpoint is an IP address. Environment: `STATIC_RELAY_NAME`. */
+  /**
+   * Name in the relay's certificate if it is not the host of the endpoint: for IP addresses and several hosts. Environment:
+   * `STATIC_RELAY_NAME`.
+   */
   readonly relayName?: string
   /** Traffic profile. Default: `standard`. */
   readonly traffic?: TrafficProfileName
@@ -174,9 +180,8 @@ export function resolveSettings(
     // Nothing out of a link decides to whom a key or token goes.
     const linkedCa = apiKey === undefined && endpoint.url === bound?.endpoint ? bound.ca : undefined
     const authority = text('ca', 'STATIC_CA', file.ca) ?? linkedCa
-    const isLocal =
-      isLoopback(endpoint.host) && (apiKey === undefined || apiUrl === undefined || isLoopback(hostOf(apiUrl)))
-    return { ...common, ...account, ...wayOf(options, endpoint), ca: authorityOf(authority, isLocal, places) }
+    const isHere = isLocal(endpoint) && (apiKey === undefined || apiUrl === undefined || isLoopback(hostOf(apiUrl)))
+    return { ...common, ...account, ...wayOf(options, endpoint), ca: authorityOf(authority, isHere, places) }
   }
   const own = configured ? ownRelay(configured) : undefined
   if (linked === undefined || given !== undefined || own?.endpoint.url === linked.endpoint) {
@@ -184,7 +189,7 @@ export function resolveSettings(
   }
   const endpoint = linkEndpoint(linked)
   const authority = checkText('ca', options.ca) ?? linked.ca
-  const relay = { ...wayOf(options, endpoint), ca: authorityOf(authority, isLoopback(endpoint.host), places) }
+  const relay = { ...wayOf(options, endpoint), ca: authorityOf(authority, isLocal(endpoint), places) }
   if (bound !== undefined || link === undefined) return { ...common, ...GUEST, ...relay }
   const first = { acceptRelay: fromHex(link.relayId), grpcPort: common.grpcPort ?? link.grpcPort }
   return { ...common, ...GUEST, ...relay, ...first, adopt: { link, otherwise: own } }
@@ -273,9 +278,9 @@ export function userPlaces(
 }
 
 /** The given CA, else for a local server the CA of `static up`. */
-function authorityOf(given: string | undefined, isLocal: boolean, { server }: UserPlaces): string | undefined {
+function authorityOf(given: string | undefined, isHere: boolean, { server }: UserPlaces): string | undefined {
   if (given !== undefined) return readAuthority(given)
-  return isLocal ? localAuthority(server) : undefined
+  return isHere ? localAuthority(server) : undefined
 }
 
 /** An XDG base directory of the user. By that specification, a relative path counts as unset. */

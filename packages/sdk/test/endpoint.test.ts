@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { grpcFallback, isLoopback, parseApiUrl, parseEndpoint } from '../src/endpoint.ts'
+import { isLocal, isLoopback, parseApiUrl, parseEndpoint } from '../src/endpoint.ts'
 import { refused } from './transport/support.ts'
 
 const GOOD: readonly [text: string, relayName: string | undefined, url: string, host: string, serverName: string][] = [
@@ -17,7 +17,7 @@ const GOOD: readonly [text: string, relayName: string | undefined, url: string, 
     'xn--bcher-kva.example',
   ],
   ['quic://my_relay:1', undefined, 'quic://my_relay:1', 'my_relay', 'my_relay'],
-  ['quic://relay.example', 'other.example', 'quic://relay.example:4433', 'relay.example', 'relay.example'],
+  ['quic://10-0-0-7.example', 'relay.example', 'quic://10-0-0-7.example:4433', '10-0-0-7.example', 'relay.example'],
   ['quic://localhost', undefined, 'quic://localhost:4433', 'localhost', 'localhost'],
   ['quic://127.0.0.1:1', undefined, 'quic://127.0.0.1:1', '127.0.0.1', 'localhost'],
   ['quic://127.9.9.9', 'Relay.example', 'quic://127.9.9.9:4433', '127.9.9.9', 'relay.example'],
@@ -31,7 +31,7 @@ for (const [text, relayName, url, host, serverName] of GOOD) {
   void test(`${text} is ${url}`, () => {
     const endpoint = parseEndpoint(text, { relayName })
     const way = url.startsWith('quic') ? 'quic' : 'grpc'
-    assert.deepEqual(endpoint, { way, host, port: Number(url.split(':').at(-1)), serverName, url })
+    assert.deepEqual(endpoint, { way, addresses: [{ host, port: Number(url.split(':').at(-1)) }], serverName, url })
     assert.deepEqual(parseEndpoint(endpoint.url, { relayName }), endpoint)
   })
 }
@@ -63,6 +63,12 @@ const BAD: readonly [text: string, message: RegExp, relayName?: string][] = [
   ['quic://[2001:db8::1]', /STATIC_RELAY_NAME/],
   ['quic://192.0.2.1', /^Invalid relay name /, '192.0.2.1'],
   ['quic://relay.example', /^Invalid relay name /, 'not a name'],
+  ['quic://relay.example,', /^Invalid endpoint /],
+  ['quic://relay.example,other.example', /^Invalid endpoint /],
+  ['quic://relay.example,https://relay.example', /mixes quic:\/\/ and https:\/\//],
+  ['quic://one.example,quic://two.example', /several host names\. Set `relayName` or STATIC_RELAY_NAME/],
+  ['quic://relay.example,quic://192.0.2.1', /STATIC_RELAY_NAME/],
+  [Array.from({ length: 9 }, () => 'quic://relay.example').join(','), /has 9 addresses\. Use at most 8/],
 ]
 
 for (const [text, message, relayName] of BAD) {
@@ -71,10 +77,28 @@ for (const [text, message, relayName] of BAD) {
   })
 }
 
-void test('gRPC of the same relay is at the same host', () => {
-  const endpoint = parseEndpoint('quic://192.0.2.1:7', { relayName: 'relay.example' })
-  const fallback = { way: 'grpc', host: '192.0.2.1', serverName: 'relay.example' }
-  assert.deepEqual(grpcFallback(endpoint), { ...fallback, port: 5000, url: 'https://192.0.2.1:5000' })
+void test('several addresses lead to the nodes of one relay', () => {
+  const nodes = parseEndpoint('quic://192.0.2.1, quic://[2001:db8::2]:7,quic://node-3.example', {
+    relayName: 'relay.example',
+  })
+  assert.deepEqual(nodes, {
+    way: 'quic',
+    addresses: [
+      { host: '192.0.2.1', port: 4433 },
+      { host: '2001:db8::2', port: 7 },
+      { host: 'node-3.example', port: 4433 },
+    ],
+    serverName: 'relay.example',
+    url: 'quic://192.0.2.1:4433,quic://[2001:db8::2]:7,quic://node-3.example:4433',
+  })
+  assert.deepEqual(parseEndpoint(nodes.url, { relayName: 'relay.example' }), nodes)
+  assert.equal(parseEndpoint('https://127.0.0.1:1,https://localhost:2').serverName, 'localhost')
+})
+
+void test('an endpoint is local only with all its addresses', () => {
+  const local = (text: string): boolean => isLocal(parseEndpoint(text, { relayName: 'relay.example' }))
+  assert.ok(local('quic://127.0.0.1:1,quic://[::1]:2'))
+  assert.ok(!local('quic://127.0.0.1:1,quic://192.0.2.1'))
 })
 
 void test('only this machine is loopback', () => {

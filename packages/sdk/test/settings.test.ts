@@ -51,8 +51,7 @@ void test('options alone are sufficient', () => {
   const expected: Settings = {
     endpoint: {
       way: 'quic',
-      host: 'relay.example',
-      port: 4433,
+      addresses: [{ host: 'relay.example', port: 4433 }],
       serverName: 'relay.example',
       url: 'quic://relay.example:4433',
     },

@@ -40,7 +40,7 @@ export function addAgentFlags(command: Command): Command {
     addKeyFlags(addPlaceFlags(command))
       .option(
         '--relay <url>',
-        'relay, quic://host:4433 or https://host:5000 (default: STATIC_RELAY, then the saved one)',
+        'relay, quic://host:4433 or https://host:5000; its nodes with commas (default: STATIC_RELAY, then the saved one)',
       )
       .option(
         '--grpc-port <port>',

@@ -61,14 +61,14 @@ async function examine(flags: Flags): Promise<Finding[]> {
   // One after the other: loading the agent for the relay's check holds up whatever else waits for an answer.
   const certificate = await checkCertificate(account)
   const [key, ...api] = await checkAccount(account, certificate)
-  const way = await checkRelay(relay, account)
+  const ways = await checkRelay(relay, account)
   const ports =
     certificate.isAccepted === false
       ? skipped('ports', REFUSED)
       : await checkPorts(relay, account.apiUrl, certificate.isAccepted === true)
   const known = await checkKnownRelay(relay, account)
   const relayCertificate = await checkRelayCertificate(relay, account)
-  return [...files, ports, ...api, certificate.finding, key, way, ...relayCertificate, ...known]
+  return [...files, ports, ...api, certificate.finding, key, ...ways, ...relayCertificate, ...known]
 }
 
 /** The key, the API and the clock. With a certificate that is refused, everything else would only repeat that. */

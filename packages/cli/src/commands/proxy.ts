@@ -21,7 +21,7 @@ interface Flags extends ServeFlags {
 export function proxyCommand(): Command {
   return addServeFlags(new Command('proxy'))
     .option('--grpc-port <port>', 'TCP port for agents', portNumber, 5000)
-    .requiredOption('--relay <url>', 'relay to forward to, quic://host:port')
+    .requiredOption('--relay <url>', 'relay to forward to, quic://host:port; its nodes with commas')
     .requiredOption('--relay-ca <file>', "CA of the relay's certificate, PEM")
     .requiredOption('--client-cert <file>', 'client certificate for the relay, signed by its --proxy-ca, PEM')
     .requiredOption('--client-key <file>', 'private key of the client certificate, PEM')
@@ -41,7 +41,6 @@ async function proxy(flags: Flags): Promise<void> {
       'invalid_request',
       "--cert and --key are required. The certificate must be valid for the relay's name.",
     )
-  const { host, port } = relayAddress(flags.relay)
   const { startProxy } = await import('@static/relay')
   const name = relayName(flags)
   const running = await startProxy({
@@ -50,8 +49,7 @@ async function proxy(flags: Flags): Promise<void> {
     grpcPort: flags.grpcPort,
     certificate,
     relay: {
-      host,
-      port,
+      addresses: relayAddresses(flags.relay),
       ca: await readText(flags.relayCa),
       clientCertificate: {
         cert: await readText(flags.clientCert),
@@ -71,13 +69,15 @@ async function proxy(flags: Flags): Promise<void> {
   )
 }
 
-function relayAddress(text: string): { host: string; port: number } {
-  const url = URL.canParse(text) ? new URL(text) : undefined
-  if (url?.protocol !== 'quic:' || url.port === '') {
-    throw StaticError.of(
-      'invalid_request',
-      `--relay is ${JSON.stringify(text)}. Expected a URL such as quic://relay.example.com:4433.`,
-    )
-  }
-  return { host: url.hostname.replace(/^\[|\]$/g, ''), port: Number(url.port) }
+function relayAddresses(text: string): readonly { readonly host: string; readonly port: number }[] {
+  return text.split(',').map((part) => {
+    const url = URL.parse(part.trim())
+    if (url?.protocol !== 'quic:' || url.port === '') {
+      throw StaticError.of(
+        'invalid_request',
+        `--relay is ${JSON.stringify(text)}. Expected a URL such as quic://relay.example.com:4433, or several with commas.`,
+      )
+    }
+    return { host: url.hostname.replace(/^\[|\]$/g, ''), port: Number(url.port) }
+  })
 }

@@ -2,6 +2,7 @@
 import { join } from 'node:path'
 import { Command, InvalidArgumentError } from 'commander'
 import { StaticError } from '@static/protocol'
+import type { NatsAccess } from '@static/relay'
 import { ensurePrivateDirectory } from '../server/data-dir.ts'
 import { relayDatabaseOf } from '../server/database.ts'
 import { addStateFlags } from '../server/flags.ts'
@@ -22,6 +23,9 @@ interface Flags extends RelayFlags {
   readonly apiCa?: string
   readonly credential?: string
   readonly database?: string
+  readonly nats?: readonly string[]
+  readonly natsCa?: string
+  readonly natsCredentials?: string
 }
 
 export function relayCommand(): Command {
@@ -41,6 +45,12 @@ export function relayCommand(): Command {
       '--database <url>',
       'postgres://… that all relay nodes share; prefer STATIC_RELAY_DATABASE (default: relay.sqlite in the data directory)',
     )
+    .option(
+      '--nats <url...>',
+      'NATS servers between relay nodes that share a database, nats:// or tls:// (default: STATIC_NATS)',
+    )
+    .option('--nats-ca <file>', "CA of the NATS servers' certificates, PEM (default: the system's CAs)")
+    .option('--nats-credentials <file>', 'NATS credentials file')
     .addHelpText(
       'after',
       '\nExample:\n  $ static relay --name relay.example.com --cert chain.pem --key key.pem \\\n      --api-url https://api.example.com --api-internal-url https://api.example.com:8444 --credential relay.credential',
@@ -66,6 +76,7 @@ async function relay(flags: Flags): Promise<void> {
     keyFile: join(flags.dataDir, 'relay.key'),
     certificate,
     proxyCa: await textOf(flags.proxyCa),
+    nats: await natsOf(flags),
     api: {
       urls: flags.apiUrl,
       internalUrls: flags.apiInternalUrl,
@@ -84,6 +95,13 @@ async function relay(flags: Flags): Promise<void> {
       ? `${JSON.stringify({ ready: true, name, grpc_port: grpcPort, quic_ports: quicPorts })}\n`
       : `relay  https://${name}:${grpcPort}  ${quicPorts.map((port) => `quic://${name}:${port}`).join('  ')}\nready\n`,
   )
+}
+
+/** NATS from the flags, else from the environment, which does not show passwords to other users. */
+async function natsOf(flags: Flags): Promise<NatsAccess | undefined> {
+  const servers = flags.nats ?? (process.env['STATIC_NATS'] || undefined)?.split(/[\s,]+/).filter((url) => url !== '')
+  if (servers === undefined) return undefined
+  return { servers, ca: await textOf(flags.natsCa), credentials: flags.natsCredentials }
 }
 
 function httpsUrl(text: string, earlier: readonly string[] = []): readonly string[] {

@@ -18,22 +18,22 @@ interface KnownRelay {
 
 /** Nothing is reported if no agent that can be read here knows the relay, or if it does not answer. */
 export async function checkKnownRelay(endpoint: string, account: AccountSettings): Promise<Finding[]> {
-  const { host } = parseEndpoint(endpoint, { relayName: process.env['STATIC_RELAY_NAME'] })
-  const known = await knownRelays(host, account.places.agents)
+  const { serverName } = parseEndpoint(endpoint, { relayName: process.env['STATIC_RELAY_NAME'] })
+  const known = await knownRelays(serverName, account.places.agents)
   const findings: Finding[] = []
   for (const relay of known) findings.push(...(await compare(endpoint, account, relay)))
   return findings
 }
 
-/** The relays that agents know at a host. Agents that run, or that a passphrase unlocks, are not asked. */
-async function knownRelays(host: string, directory: string): Promise<readonly KnownRelay[]> {
+/** The relays that agents know by a name. Agents that run, or that a passphrase unlocks, are not asked. */
+async function knownRelays(name: string, directory: string): Promise<readonly KnownRelay[]> {
   const { readAgentIdentity } = await import('@static/sdk')
   const known = new Map<string, string[]>()
   for (const { directory: place, identity } of agentsIn(directory)) {
     const slots = await slotsOf(place).catch(() => [])
     if (!slots.some(({ type }) => type === 'file')) continue
     const found = await readAgentIdentity(place).catch(() => undefined)
-    const relayId = found?.relays.find((relay) => relay.host === host)?.relayId
+    const relayId = found?.relays.find((relay) => relay.name === name)?.relayId
     if (relayId !== undefined) known.set(relayId, [...(known.get(relayId) ?? []), identity ?? place])
   }
   return [...known].map(([relayId, agents]) => ({ relayId, agents }))

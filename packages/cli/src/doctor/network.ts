@@ -42,8 +42,14 @@ export async function checkKey(account: AccountSettings): Promise<Finding> {
   }
 }
 
-/** Checks that the relay responds, by connecting a temporary agent as a guest. */
-export async function checkRelay(endpoint: string, { apiUrl, givenCa }: AccountSettings): Promise<Finding> {
+/** Checks that each node of the relay responds, by connecting a temporary agent as a guest. */
+export async function checkRelay(endpoint: string, account: AccountSettings): Promise<Finding[]> {
+  const findings: Finding[] = []
+  for (const address of endpoint.split(',')) findings.push(await checkNode(address.trim(), account))
+  return findings
+}
+
+async function checkNode(endpoint: string, { apiUrl, givenCa }: AccountSettings): Promise<Finding> {
   const { StaticClient } = await import('@static/sdk')
   const directory = await mkdtemp(join(tmpdir(), 'static-doctor-'))
   const reach = async (options: { readonly fallback: boolean }): Promise<void> => {
@@ -85,16 +91,17 @@ export async function checkPorts(endpoint: string, apiUrl: string, reachable: bo
   const api = Number(port || 443)
   if (!isLoopback(hostname.replaceAll(/[[\]]/g, '')))
     return skipped('ports', `not checked: ${apiUrl} is not on this machine`)
-  const relayPort = `${relay.port}/${relay.way === 'quic' ? 'udp' : 'tcp'}`
   if (reachable) return ok('ports', `Static listens on ${api}/tcp`)
-  const taken = [
-    ...((await isFree('tcp', api)) ? [] : [`${api}/tcp`]),
-    ...((await isFree(relay.way === 'quic' ? 'udp' : 'tcp', relay.port)) ? [] : [relayPort]),
-  ]
-  if (taken.length === 0) return ok('ports', `${api}/tcp and ${relayPort} are free`)
+  const way = relay.way === 'quic' ? 'udp' : 'tcp'
+  const here = relay.addresses.filter(({ host }) => isLoopback(host)).map(({ port: number }) => number)
+  const ports = [['tcp', api] as const, ...here.map((number) => [way, number] as const)]
+  const named = (list: typeof ports): string => list.map(([kind, number]) => `${number}/${kind}`).join(' and ')
+  const taken: typeof ports = []
+  for (const one of ports) if (!(await isFree(...one))) taken.push(one)
+  if (taken.length === 0) return ok('ports', `${named(ports)} are free`)
   return fix(
     'ports',
-    `Another program is using ${taken.join(' and ')}. Stop it, or choose other ports (see \`static up --help\`).`,
+    `Another program is using ${named(taken)}. Stop it, or choose other ports (see \`static up --help\`).`,
   )
 }
 

@@ -13,26 +13,38 @@ const TIMEOUT_MS = 5_000
 const SOON_DAYS = 7
 const DAY_MS = 86_400_000
 
-/** The certificate, or nothing if the relay does not answer over TCP: the check of the relay itself tells why. */
+/** The certificates of all nodes; nothing of one that does not answer over TCP: the check of the relay tells why. */
 export async function checkRelayCertificate(
   endpoint: string,
   { ca }: Pick<AccountSettings, 'ca'>,
   now: number = Date.now(),
 ): Promise<readonly Finding[]> {
   const relay = parseEndpoint(endpoint, { relayName: process.env['STATIC_RELAY_NAME'] })
-  const port = relay.way === 'grpc' ? relay.port : GRPC_PORT
+  const findings: Finding[] = []
+  for (const { host, port } of relay.addresses) {
+    findings.push(...(await check(host, relay.way === 'grpc' ? port : GRPC_PORT, relay.serverName, { ca, now })))
+  }
+  return findings
+}
+
+async function check(
+  host: string,
+  port: number,
+  serverName: string,
+  { ca, now }: { readonly ca: string | undefined; readonly now: number },
+): Promise<readonly Finding[]> {
   // Accepts any certificate so that it can report what is wrong with it; nothing is sent over this connection.
   const socket = connect({
-    host: relay.host,
+    host,
     port,
-    servername: relay.serverName,
+    servername: serverName,
     minVersion: 'TLSv1.3',
     rejectUnauthorized: false,
     ...(ca === undefined ? {} : { ca }),
   })
   try {
     await once(socket, 'secureConnect', { signal: AbortSignal.timeout(TIMEOUT_MS) })
-    return [findingOf(socket, `${relay.host} port ${port}`, relay.serverName, now)]
+    return [findingOf(socket, `${host} port ${port}`, serverName, now)]
   } catch {
     return []
   } finally {

@@ -71,14 +71,16 @@ export interface QuicConnection {
 }
 
 /**
- * Connects over IPv4, or IPv6 if that fails.
+ * Connects to the first address of a host that answers.
  *
  * @throws {StaticError} `connection_error` with the reason in its message; `invalid_request` if the server name is not
  *   a DNS name
  */
 export function connectQuic(target: QuicTarget): Promise<QuicConnection> {
   const { connectTimeoutMs = CONNECT_TIMEOUT_MS } = target
-  return dialAddresses(target, connectTimeoutMs, (address) => dialQuic(address, target))
+  return dialAddresses(target, connectTimeoutMs, (address, timeoutMs) =>
+    dialQuic(address, { ...target, connectTimeoutMs: timeoutMs }),
+  )
 }
 
 /**

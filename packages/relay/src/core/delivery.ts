@@ -19,10 +19,6 @@ import type { Reading, Session } from './stream.ts'
 /** Limits of one read of the log: the window of a stream holds two of them. */
 const READ_BYTES = 128 * 1024
 const READ_ENTRIES = 256
-/** Number of recently connected agents for which it is remembered how far they may acknowledge by a unary call. */
-const REMEMBERED_AGENTS = 10_000
-/** Number of channels per session that are no longer delivered but may still be acknowledged. */
-const REMEMBERED_CHANNELS = 10_000
 
 /** Events since an agent started to resume: the store's answer may be older than these. */
 export interface Meanwhile {
@@ -38,8 +34,10 @@ export class Delivery {
   readonly #effects: Effects
   readonly #sessions = new Map<AgentId, Session>()
   readonly #readings = new Map<ChannelId, Set<Reading>>()
-  readonly #left = new Map<AgentId, ReadonlyMap<ChannelId, number>>()
   readonly #resumes = new Set<Meanwhile>()
+
+  /** Called when a channel has its first reader, and when its last one is gone. */
+  onReading: (channel: ChannelId, isRead: boolean) => void = () => {}
 
   constructor(effects: Effects) {
     this.#effects = effects
@@ -59,9 +57,6 @@ export class Delivery {
   enter(session: Session): Session | undefined {
     const older = this.#sessions.get(session.agent)
     if (older) this.leave(older)
-    // Entries delivered in an earlier session count as delivered too.
-    for (const [channel, index] of this.#left.get(session.agent) ?? []) session.sent.set(channel, index)
-    this.#left.delete(session.agent)
     this.#sessions.set(session.agent, session)
     return older
   }
@@ -71,13 +66,11 @@ export class Delivery {
     if (this.#sessions.get(session.agent) !== session) return
     this.#sessions.delete(session.agent)
     for (const reading of session.subscriptions.values()) this.#finish(reading)
-    if (session.sent.size === 0) return
-    this.#left.set(session.agent, session.sent)
-    if (this.#left.size <= REMEMBERED_AGENTS) return
-    for (const oldest of this.#left.keys()) {
-      this.#left.delete(oldest)
-      break
-    }
+  }
+
+  /** The sessions that read a channel. */
+  *readers(channel: ChannelId): Iterable<Session> {
+    for (const { session } of this.#readings.get(channel) ?? []) yield session
   }
 
   /** Must be called before the store is asked for an agent's standings. */
@@ -94,15 +87,18 @@ export class Delivery {
 
   /** Starts the deliveries of a channel after the agent's cursor; `reached` is the last index seen since. */
   start(session: Session, standing: Standing, reached = 0): void {
-    const { channel, cursor, lastIndex } = standing
+    const { channel, cursor, lastIndex, addedIndex } = standing
     const known = session.subscriptions.get(channel)
     if (known) this.#finish(known)
     const last = Math.max(lastIndex, reached)
-    const reading = { session, channel, channelBytes: fromHex(channel), sent: cursor.index, last }
+    const reading = { session, channel, channelBytes: fromHex(channel), from: addedIndex, sent: cursor.index, last }
     session.subscriptions.set(channel, reading)
     const readings = this.#readings.get(channel)
     if (readings) readings.add(reading)
-    else this.#readings.set(channel, new Set([reading]))
+    else {
+      this.#readings.set(channel, new Set([reading]))
+      this.onReading(channel, true)
+    }
     this.#catchUp(reading)
   }
 
@@ -113,11 +109,14 @@ export class Delivery {
     this.#pull(session)
   }
 
-  /** The last index sent to an agent in a channel, up to which it may acknowledge. */
-  sentTo(agent: AgentId, channel: ChannelId): number {
-    const session = this.#sessions.get(agent)
-    if (!session) return this.#left.get(agent)?.get(channel) ?? -1
-    return Math.max(session.subscriptions.get(channel)?.sent ?? -1, session.sent.get(channel) ?? -1)
+  /** A channel's log is known to reach this index; its entries are read from it. */
+  reached(channel: ChannelId, index: number): void {
+    this.#noteReached(channel, index)
+    for (const reading of this.#readings.get(channel) ?? []) {
+      if (index <= reading.last) continue
+      reading.last = index
+      this.#catchUp(reading)
+    }
   }
 
   /** The session's stream can take more. */
@@ -145,13 +144,13 @@ export class Delivery {
       case 'rejected': {
         const message = rejectedMessage(event)
         this.#effects.send(this.#streamsOf(event.channel, [...event.undoneAdds, ...event.undoneRemoves]), message)
-        for (const agent of event.undoneAdds) this.#end(agent, event.channel)
+        for (const agent of event.undoneAdds) this.#recheck(agent, event.channel)
         return
       }
       case 'rosterReset': {
         const message = rosterResetMessage(event)
         this.#effects.send(this.#streamsOf(event.channel, [...event.dropped, ...event.returned]), message)
-        for (const agent of event.dropped) this.#end(agent, event.channel)
+        for (const agent of event.dropped) this.#recheck(agent, event.channel)
         // An agent that is resuming would otherwise get its standing from before the reset.
         for (const agent of event.returned) this.#noteAdded(agent)
         return
@@ -173,7 +172,7 @@ export class Delivery {
   }
 
   #appended(channel: ChannelId, entry: Entry): void {
-    for (const { reached } of this.#resumes) reached.set(channel, entry.index)
+    this.#noteReached(channel, entry.index)
     if (entry.kind === 'commit') for (const agent of entry.declaration.adds) this.#noteAdded(toHex(agent))
     const readings = this.#readings.get(channel)
     if (!readings) return
@@ -201,12 +200,20 @@ export class Delivery {
     if (entry.kind === 'leave') this.#endAt(entry.sender, channel, entry.index)
     if (entry.kind !== 'commit') return
     for (const agent of entry.declaration.removes) this.#endAt(toHex(agent), channel, entry.index)
-    // An agent that is added again gets no more entries of its earlier membership. It resumes once it has joined.
-    for (const agent of entry.declaration.adds) this.#end(toHex(agent), channel)
+    // An agent that is added again gets no more entries of its earlier membership. It resumes once it has joined, and
+    // may have done so before another node's event arrives here.
+    for (const agent of entry.declaration.adds) {
+      const reading = this.#sessions.get(toHex(agent))?.subscriptions.get(channel)
+      if (reading && reading.from < entry.index) this.#finish(reading)
+    }
   }
 
   #noteAdded(agent: AgentId): void {
     for (const meanwhile of this.#resumes) if (meanwhile.agent === agent) meanwhile.added = true
+  }
+
+  #noteReached(channel: ChannelId, index: number): void {
+    for (const { reached } of this.#resumes) reached.set(channel, Math.max(index, reached.get(channel) ?? 0))
   }
 
   #endAt(agent: AgentId, channel: ChannelId, index: number): void {
@@ -214,32 +221,25 @@ export class Delivery {
     if (reading?.sent === index) this.#finish(reading)
   }
 
-  /** Ends the deliveries of a channel. Entries already sent may still be acknowledged. */
+  /** Ends the deliveries of a channel. */
   #finish(reading: Reading): void {
     const { session, channel } = reading
-    this.#note(session, channel, reading.sent)
     if (session.subscriptions.get(channel) === reading) session.subscriptions.delete(channel)
     session.behind.delete(reading)
     const readings = this.#readings.get(channel)
     readings?.delete(reading)
-    if (readings?.size === 0) this.#readings.delete(channel)
+    if (readings?.size !== 0) return
+    this.#readings.delete(channel)
+    this.onReading(channel, false)
   }
 
-  #end(agent: AgentId, channel: ChannelId): void {
-    const reading = this.#sessions.get(agent)?.subscriptions.get(channel)
-    if (reading) this.#finish(reading)
-  }
-
-  /** Remembers how far a channel may be acknowledged after its deliveries have ended. */
-  #note({ sent }: Session, channel: ChannelId, index: number): void {
-    const known = sent.get(channel) ?? -1
-    sent.delete(channel)
-    sent.set(channel, Math.max(known, index))
-    if (sent.size <= REMEMBERED_CHANNELS) return
-    for (const oldest of sent.keys()) {
-      sent.delete(oldest)
-      break
-    }
+  /** An agent's membership may have ended. The log says so, unless the agent has been added again since. */
+  #recheck(agent: AgentId, channel: ChannelId): void {
+    const session = this.#sessions.get(agent)
+    const reading = session?.subscriptions.get(channel)
+    if (!session || !reading) return
+    session.behind.add(reading)
+    this.#pull(session)
   }
 
   #streamsOf(channel: ChannelId, agents: readonly AgentId[]): number[] {
@@ -266,7 +266,7 @@ export class Delivery {
     const [reading] = session.behind
     if (!reading) return
     session.reading = true
-    const { channel, sent } = reading
+    const { channel, sent, last: known } = reading
     const request = { channel, agent: session.agent, after: sent, maxBytes: READ_BYTES, maxEntries: READ_ENTRIES }
     this.#effects.store('read', request, (outcome) => {
       session.reading = false
@@ -274,7 +274,7 @@ export class Delivery {
       if (session.behind.has(reading)) {
         // If the store fails, the next entry or the next tick retries.
         if (!outcome.ok) return
-        this.#deliver(reading, outcome.value)
+        this.#deliver(reading, outcome.value, known)
       }
       this.#pull(session)
     })
@@ -289,16 +289,18 @@ export class Delivery {
       session.reading = false
       if (!outcome.ok) return
       welcomes.waiting = welcomes.more || outcome.value.more
+      // Its event may still be on the way from another node.
+      if (outcome.value.welcomes.length > 0) this.#noteAdded(agent)
       for (const welcome of outcome.value.welcomes) {
         welcomes.after = welcome.sequence
-        this.#note(session, welcome.channel, welcome.position.index)
         this.#effects.send([stream.id], welcomeMessage(welcome))
       }
       this.#pull(session)
     })
   }
 
-  #deliver(reading: Reading, { entries, gap, last, ended }: StoreResult<'read'>): void {
+  /** `known` is the last index that was known when the store was asked. */
+  #deliver(reading: Reading, { entries, gap, last, ended }: StoreResult<'read'>, known: number): void {
     const { session, channelBytes } = reading
     const stream = [session.stream.id]
     if (gap) {
@@ -310,8 +312,10 @@ export class Delivery {
       reading.sent = entry.index
     }
     const progress = entries.length > 0 || gap !== undefined
-    // After a read without progress, the store is not asked again until it reports a new entry.
-    reading.last = progress && !ended ? Math.max(last, reading.last) : progress ? last : reading.sent
+    // After a read without progress, the store is not asked again until there is a new entry.
+    if (ended) reading.last = progress ? last : reading.sent
+    else if (progress || reading.last > known) reading.last = Math.max(last, reading.last)
+    else reading.last = reading.sent
     // Moved to the end of the queue, so that the channels of an agent take turns.
     session.behind.delete(reading)
     if (reading.sent < reading.last) session.behind.add(reading)

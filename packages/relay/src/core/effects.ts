@@ -1,7 +1,7 @@
 /** The effects of one `handle` call, and the continuations of asynchronous ones. */
 import type { Lease, TokenClaims, TrafficProfileName } from '@static/protocol'
 import type { ServerMessage } from '@static/protocol/relay'
-import type { Account, StoreRequest, StoreResult, StoreOperation, StreamId, Time } from '../ports.ts'
+import type { Account, News, StoreRequest, StoreResult, StoreOperation, StreamId, Time, Topic } from '../ports.ts'
 import type { Effect, Outcome, SessionNotice, Settlement, StoreEffect } from './io.ts'
 import type { Excess } from './limits.ts'
 
@@ -44,6 +44,14 @@ export class Effects {
 
   shape(stream: StreamId, traffic: TrafficProfileName, cellsPerSecond: number): void {
     this.#list.push({ type: 'shape', stream, traffic, cellsPerSecond })
+  }
+
+  publish(topic: Topic, news: News): void {
+    this.#list.push({ type: 'publish', topic, news })
+  }
+
+  watch(topic: Topic, on: boolean): void {
+    this.#list.push({ type: 'watch', topic, on })
   }
 
   store<Name extends StoreOperation>(name: Name, request: StoreRequest<Name>, then: Then<StoreResult<Name>>): void {

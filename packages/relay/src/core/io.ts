@@ -1,7 +1,18 @@
 /** The inputs and effects of the core: the whole relay without sockets, clock or randomness. */
 import type { Hash, StaticError, TrafficProfileName } from '@static/protocol'
 import type { AckRequest, ClientMessage, ServerMessage } from '@static/protocol/relay'
-import type { Account, AgentId, Peer, StoreRequest, StoreEvent, StoreOperation, StreamId } from '../ports.ts'
+import type {
+  Account,
+  AgentId,
+  News,
+  NodeId,
+  Peer,
+  StoreRequest,
+  StoreEvent,
+  StoreOperation,
+  StreamId,
+  Topic,
+} from '../ports.ts'
 import type { Excess } from './limits.ts'
 
 /** An event from outside the core. */
@@ -32,8 +43,14 @@ export type Input =
   /** An effect with this id is done. */
   | { readonly type: 'done'; readonly id: number; readonly outcome: Outcome<unknown> }
   | { readonly type: 'event'; readonly event: StoreEvent }
+  /** Another node has told something. */
+  | { readonly type: 'news'; readonly news: News; readonly from: NodeId }
+  /** Something that other nodes told may have been missed. */
+  | { readonly type: 'doubt' }
   /** Time has passed. */
   | { readonly type: 'tick' }
+  /** This node cannot serve now: sessions must reconnect to another one. */
+  | { readonly type: 'disperse' }
   /** The relay is about to stop: sessions must reconnect. */
   | { readonly type: 'drain' }
 
@@ -79,6 +96,10 @@ export type Effect =
       readonly traffic: TrafficProfileName
       readonly cellsPerSecond: number
     }
+  /** Tells other nodes. */
+  | { readonly type: 'publish'; readonly topic: Topic; readonly news: News }
+  /** Hears what others tell on a topic, or no longer. */
+  | { readonly type: 'watch'; readonly topic: Topic; readonly on: boolean }
   | StoreEffect
   | { readonly type: 'verify'; readonly id: number; readonly jwt: string }
   | { readonly type: 'lease'; readonly id: number; readonly account: Account }

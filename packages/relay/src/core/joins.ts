@@ -1,6 +1,6 @@
 /**
- * The relay's part in joining with an invite (SPEC.md, "Invites"): it turns away agents without the token, keeps
- * requests in memory, and passes them to the agent that created the invite. It cannot read what a request contains.
+ * The relay's part in joining with an invite (SPEC.md, "Invites"): it turns away agents without the token, stores
+ * requests for a while, and passes them to the agent that created the invite. It cannot read what a request contains.
  */
 import { create } from '@bufbuild/protobuf'
 import {
@@ -26,26 +26,16 @@ import {
   type RevokeInviteRequest,
   RevokeInviteResponseSchema,
 } from '@static/protocol/relay'
-import type { AgentId, ChannelId, Invite, StoreEvent, Time } from '../ports.ts'
+import type { AgentId, ChannelId, Invite, JoinRequest, StoreEvent, Time } from '../ports.ts'
 import type { Settings } from '../settings.ts'
 import type { Delivery } from './delivery.ts'
 import type { Effects } from './effects.ts'
 import type { CoreCrypto } from './io.ts'
 import type { PendingRequest } from './pending-request.ts'
-import { type RefusalDetails, refusalOf, serverMessage, tooOften } from './server-messages.ts'
+import { type Body, type RefusalDetails, refusalOf, serverMessage, tooOften } from './server-messages.ts'
 import { Rates } from './rates.ts'
 import { accountOf, channelIdOf, checkLength, idOf, wrong } from './request-fields.ts'
 import type { Stream } from './stream.ts'
-
-interface Joiner {
-  readonly invite: Invite
-  readonly agent: AgentId
-  box: Uint8Array
-  /** The session in which the owner received it; after a lost session the owner gets it again. */
-  given: string | undefined
-  /** By the monotonic clock. */
-  until: Time
-}
 
 interface Poll {
   readonly request: PendingRequest
@@ -53,6 +43,9 @@ interface Poll {
   readonly limit: number
   /** By the monotonic clock. */
   readonly until: Time
+  /** Whether the store is being asked, and whether it must be asked again then. */
+  asking: boolean
+  more: boolean
 }
 
 const INVITE_ID_BYTES = 16
@@ -64,8 +57,8 @@ const MAX_WAIT_MS = 60_000
 /** Limits of one poll's result: as many requests as a channel can have members, and a number of bytes. */
 const MAX_POLLED = MAX_MEMBERS
 const MAX_POLLED_BYTES = 524_288
-/** Maximum number of pending requests of all invites. Beyond it, the owner with the most loses requests first. */
-const MAX_WAITING = 10_000
+/** Pending requests for all invites of an agent. Beyond it, the oldest is dropped: its joiner retries. */
+const MAX_PER_OWNER = 1000
 /** Concurrent polls per agent. */
 const MAX_POLLS = 4
 const ANSWERS: readonly string[] = [
@@ -86,12 +79,7 @@ export class Joins {
   readonly #rates: Rates
   /** Registrations and revocations by agent. */
   readonly #changes: Rates
-  /** By invite, then by joiner. */
-  readonly #waiting = new Map<string, Map<AgentId, Joiner>>()
-  /** The same by the invites' creator, oldest first. */
-  readonly #byOwner = new Map<AgentId, Set<Joiner>>()
-  #count = 0
-  #polls: Poll[] = []
+  readonly #polls = new Set<Poll>()
 
   constructor(effects: Effects, crypto: CoreCrypto, settings: Settings, delivery: Delivery) {
     this.#effects = effects
@@ -137,7 +125,6 @@ export class Joins {
     this.#effects.store('revokeInvite', { agent: request.caller.agent, id, now }, (outcome) => {
       if (!outcome.ok) return request.refuse(refusalOf(outcome.error))
       if ('refused' in outcome.value) return request.refuse(outcome.value)
-      this.#refuseAll(id, 'invite_revoked')
       request.answer({ case: 'revokeInvite', value: message(RevokeInviteResponseSchema, {}) })
     })
   }
@@ -157,11 +144,11 @@ export class Joins {
       if (!invite || !this.#crypto.equal(this.#crypto.mac(invite.admissionKey, claim), value.proof)) {
         return request.refuse({ refused: 'invite_invalid' })
       }
-      const refusal = this.#add(invite, agent, value.box)
+      const refusal = unusable(invite, this.#effects.now)
       // An agent that retries may already have been added, with the last use: its Welcome is on the way.
-      if (refusal && welcomed !== true) return request.refuse(refusal)
-      request.answer({ case: 'requestJoin', value: message(RequestJoinResponseSchema, {}) })
-      this.#wake(invite.agent, invite.channel)
+      if (!refusal) this.#add(request, invite, value.box)
+      else if (welcomed === true) request.answer(ASKED)
+      else request.refuse(refusal)
     })
   }
 
@@ -169,18 +156,17 @@ export class Joins {
     accountOf(request)
     const until = this.#effects.monotonic + Math.min(value.waitMs, MAX_WAIT_MS)
     const limit = Math.min(value.limit === 0 ? MAX_POLLED : value.limit, MAX_POLLED)
-    const poll = { request, channel: channelIdOf(value.channelId), limit, until }
-    const waiting = this.#waitingFor(poll)
-    const session = toHex(request.caller.nonce)
-    if (value.waitMs === 0 || waiting.some(({ given }) => given !== session)) return this.#give(poll, waiting)
     const { agent } = request.caller
-    if (this.#polls.filter((open) => open.request.caller.agent === agent).length >= MAX_POLLS) {
+    const open = [...this.#polls].filter((other) => other.request.caller.agent === agent)
+    if (open.length >= MAX_POLLS) {
       return request.refuse({
         refused: 'rate_limited',
         message: `This agent has ${MAX_POLLS} polls open, the maximum. Wait for one to return.`,
       })
     }
-    this.#polls.push(poll)
+    const poll = { request, channel: channelIdOf(value.channelId), limit, until, asking: false, more: false }
+    this.#polls.add(poll)
+    this.#ask(poll, value.waitMs > 0)
   }
 
   answer(request: PendingRequest, value: AnswerJoinRequest): void {
@@ -188,50 +174,43 @@ export class Joins {
     const id = idOf(value.inviteId, INVITE_ID_BYTES, 'invite_id')
     const agent = idOf(value.agentId, AGENT_ID_BYTES, 'agent_id')
     if (!ANSWERS.includes(value.code)) throw wrong(`\`code\` must be one of ${ANSWERS.join(', ')}`)
-    const joiner = this.#waiting.get(id)?.get(agent)
-    if (joiner?.invite.agent !== request.caller.agent) {
-      return request.refuse({
-        refused: 'not_found',
-        message: `Agent ${agent} has no pending join request for this invite.`,
-      })
-    }
-    this.#refuse(joiner, value.code)
-    request.answer({ case: 'answerJoin', value: message(AnswerJoinResponseSchema, {}) })
+    const { now } = this.#effects
+    const answer = { owner: request.caller.agent, invite: id, agent, code: value.code, now }
+    this.#effects.store('answerJoin', answer, (outcome) => {
+      if (!outcome.ok) request.refuse(refusalOf(outcome.error))
+      else if ('refused' in outcome.value) request.refuse(outcome.value)
+      else request.answer({ case: 'answerJoin', value: message(AnswerJoinResponseSchema, {}) })
+    })
   }
 
-  /** Drops the request of an agent that was added, and all requests for a deleted channel. */
+  /** A request is waiting for its owner, or was answered. */
   handle(event: StoreEvent): void {
-    if (event.type === 'welcomed') this.#forget(event.inviteId, event.agent)
-    if (event.type !== 'deleted') return
-    for (const [id, joiners] of this.#waiting) {
-      for (const { invite } of joiners.values()) {
-        if (invite.channel === event.channel) this.#refuseAll(id, 'invite_invalid')
-      }
-    }
+    if (event.type === 'joinRequested') this.#wake(event.owner, event.channel)
+    if (event.type !== 'joinAnswered') return
+    const session = this.#delivery.session(event.agent)
+    if (!session) return
+    const value = message(JoinAnsweredSchema, { inviteId: fromHex(event.inviteId), code: event.code })
+    this.#effects.send([session.stream.id], serverMessage({ case: 'joinAnswered', value }))
   }
 
   /** Drops the polls of a stream that has ended. */
   closed(stream: Stream): void {
     if (stream.requests === 0) return
-    for (const { request } of this.#polls) if (request.stream === stream) request.abandon()
-    this.#polls = this.#polls.filter(({ request }) => request.stream !== stream)
+    for (const poll of this.#polls) {
+      if (poll.request.stream !== stream) continue
+      poll.request.abandon()
+      this.#polls.delete(poll)
+    }
   }
 
   /** Answers all polls immediately, because the relay is about to stop. */
   drain(): void {
-    const polls = this.#polls
-    this.#polls = []
-    for (const poll of polls) this.#give(poll, this.#waitingFor(poll))
+    for (const poll of this.#polls) this.#give(poll, [])
   }
 
   tick(): void {
     const { monotonic: now } = this.#effects
-    const over = this.#polls.filter(({ until }) => until <= now)
-    if (over.length > 0) this.#polls = this.#polls.filter(({ until }) => until > now)
-    for (const poll of over) this.#give(poll, this.#waitingFor(poll))
-    for (const [id, joiners] of this.#waiting) {
-      for (const { agent, until } of joiners.values()) if (until <= now) this.#forget(id, agent)
-    }
+    for (const poll of this.#polls) if (poll.until <= now) this.#ask(poll, false)
   }
 
   /** Counts a registration or revocation, and refuses it if its agent has made too many. */
@@ -243,92 +222,69 @@ export class Joins {
     return true
   }
 
-  #add(invite: Invite, agent: AgentId, box: Uint8Array): RefusalDetails | undefined {
-    const { now, monotonic } = this.#effects
-    if (invite.revoked) return { refused: 'invite_revoked' }
-    if (invite.expiresAt <= now) return expired(invite)
-    if (invite.uses >= invite.maxUses) return usedUp(invite)
-    const joiners = this.#waiting.get(invite.id) ?? new Map<AgentId, Joiner>()
-    if (!joiners.has(agent) && joiners.size >= this.#settings.counts.joinsPerInvite) {
-      return {
-        refused: 'rate_limited',
-        retryAfterMs: 5000,
-        message: 'Too many agents are waiting to join with this invite. Retry later.',
-      }
-    }
-    this.#forget(invite.id, agent)
-    const joiner = { invite, agent, box: new Uint8Array(box), given: undefined, until: monotonic + REQUEST_MS }
-    joiners.set(agent, joiner)
-    this.#waiting.set(invite.id, joiners)
-    const owned = this.#byOwner.get(invite.agent) ?? new Set()
-    owned.add(joiner)
-    this.#byOwner.set(invite.agent, owned)
-    this.#count++
-    if (this.#count > MAX_WAITING) this.#forgetOfMany()
-    return undefined
+  #add(request: PendingRequest, { id, channel, agent: owner }: Invite, box: Uint8Array): void {
+    const { now } = this.#effects
+    const { agent } = request.caller
+    // Copied: the bytes are a view of the whole request.
+    const join = { invite: id, channel, owner, agent, box: new Uint8Array(box), until: now + REQUEST_MS }
+    const { joinsPerInvite } = this.#settings.counts
+    const limits = { maxPerInvite: joinsPerInvite, maxPerOwner: MAX_PER_OWNER }
+    this.#effects.store('requestJoin', { join, ...limits, now }, (outcome) => {
+      if (!outcome.ok) request.refuse(refusalOf(outcome.error))
+      else if ('refused' in outcome.value) request.refuse(outcome.value)
+      else request.answer(ASKED)
+    })
   }
 
   #wake(owner: AgentId, channel: ChannelId): void {
-    const woken = this.#polls.filter(({ request, channel: polled }) => {
-      return polled === channel && request.caller.agent === owner
-    })
-    this.#polls = this.#polls.filter((poll) => !woken.includes(poll))
-    for (const poll of woken) this.#give(poll, this.#waitingFor(poll))
+    for (const poll of this.#polls) {
+      if (poll.channel === channel && poll.request.caller.agent === owner) this.#ask(poll, true)
+    }
   }
 
-  #waitingFor({ request, channel, limit }: Poll): Joiner[] {
-    const owned = this.#byOwner.get(request.caller.agent) ?? []
-    const found = [...owned].filter(({ invite }) => invite.channel === channel)
-    // New requests first, so that unanswered ones do not block them.
-    const session = toHex(request.caller.nonce)
-    found.sort((a, b) => Number(a.given === session) - Number(b.given === session))
-    let bytes = 0
-    return found.slice(0, limit).filter(({ box }) => (bytes += box.length) <= MAX_POLLED_BYTES)
+  /** Asks the store. Without a result, a poll that wants something new goes on waiting. */
+  #ask(poll: Poll, onlyIfNew: boolean): void {
+    if (poll.asking) {
+      poll.more = true
+      return
+    }
+    poll.asking = true
+    poll.more = false
+    const { request, channel, limit } = poll
+    const { agent: owner, nonce } = request.caller
+    const limits = { maxRequests: limit, maxBytes: MAX_POLLED_BYTES, now: this.#effects.now }
+    this.#effects.store('takeJoins', { owner, channel, session: toHex(nonce), onlyIfNew, ...limits }, (outcome) => {
+      poll.asking = false
+      // Its stream has ended, or the relay is about to stop.
+      if (!this.#polls.has(poll)) return
+      if (!outcome.ok) {
+        this.#polls.delete(poll)
+        return request.refuse(refusalOf(outcome.error))
+      }
+      const { joins } = outcome.value
+      if (joins.length > 0 || !onlyIfNew) this.#give(poll, joins)
+      else if (poll.more) this.#ask(poll, poll.until > this.#effects.monotonic)
+    })
   }
 
-  #give({ request }: Poll, joiners: readonly Joiner[]): void {
-    const session = toHex(request.caller.nonce)
-    for (const joiner of joiners) joiner.given = session
-    const requests = joiners.map(({ invite, agent, box }) => {
-      return { inviteId: fromHex(invite.id), agentId: fromHex(agent), box }
+  #give(poll: Poll, joins: readonly JoinRequest[]): void {
+    this.#polls.delete(poll)
+    const requests = joins.map(({ invite, agent, box }) => {
+      return { inviteId: fromHex(invite), agentId: fromHex(agent), box }
     })
-    request.answer({
+    poll.request.answer({
       case: 'pollJoinRequests',
       value: create(PollJoinRequestsResponseSchema, { requests }),
     })
   }
+}
 
-  #refuseAll(id: string, code: ErrorCode): void {
-    for (const joiner of this.#waiting.get(id)?.values() ?? []) this.#refuse(joiner, code)
-  }
+const ASKED: Body = { case: 'requestJoin', value: message(RequestJoinResponseSchema, {}) }
 
-  #refuse({ invite, agent }: Joiner, code: string): void {
-    this.#forget(invite.id, agent)
-    const session = this.#delivery.session(agent)
-    if (!session) return
-    const value = message(JoinAnsweredSchema, { inviteId: fromHex(invite.id), code })
-    this.#effects.send([session.stream.id], serverMessage({ case: 'joinAnswered', value }))
-  }
-
-  #forget(id: string, agent: AgentId): void {
-    const joiners = this.#waiting.get(id)
-    const joiner = joiners?.get(agent)
-    if (!joiners || !joiner) return
-    this.#count--
-    joiners.delete(agent)
-    if (joiners.size === 0) this.#waiting.delete(id)
-    const owned = this.#byOwner.get(joiner.invite.agent)
-    owned?.delete(joiner)
-    if (owned?.size === 0) this.#byOwner.delete(joiner.invite.agent)
-  }
-
-  /** Drops the oldest request of the owner with the most, so that no owner can evict those of others. Joiners retry. */
-  #forgetOfMany(): void {
-    let most: Set<Joiner> | undefined
-    for (const owned of this.#byOwner.values()) if (!most || owned.size > most.size) most = owned
-    const [oldest] = most ?? []
-    if (oldest) this.#forget(oldest.invite.id, oldest.agent)
-  }
+function unusable(invite: Invite, now: Time): RefusalDetails | undefined {
+  if (invite.revoked) return { refused: 'invite_revoked' }
+  if (invite.expiresAt <= now) return expired(invite)
+  return invite.uses >= invite.maxUses ? usedUp(invite) : undefined
 }
 
 function expired({ expiresAt }: Invite): RefusalDetails {

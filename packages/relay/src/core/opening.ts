@@ -57,8 +57,6 @@ export const TRAFFIC: Readonly<Record<number, TrafficProfileName>> = {
 }
 const NO_CHALLENGE = 'The challenge is unknown, already used, or expired. Request a new one.'
 const BAD_SIGNATURE = 'The signature does not match the challenge and the key.'
-/** Used nonces that have not expired. At this number no more sessions are opened. */
-const MAX_ANSWERED = 500_000
 /** The body of a nonce: its time, the agent's revision, random bytes. A MAC follows. */
 const NONCE_BODY_BYTES = 16
 /** The same as the highest level of `private`. */
@@ -79,7 +77,6 @@ export class Opening {
   readonly #settings: Settings
   readonly #identity: Identity
   readonly #deployment: Deployment
-  readonly #answered = new Map<string, Time>()
   readonly #allotments: Allotments
 
   constructor(effects: Effects, crypto: CoreCrypto, settings: Settings, identity: Identity, deployment: Deployment) {
@@ -106,7 +103,9 @@ export class Opening {
     }
     const bound = stream.kind === 'session' && stream.proxyRevision === undefined
     const nonce = bound ? this.#crypto.random(NONCE_BYTES) : this.#nonce(revision)
-    if (stream.kind === 'session') stream.challenge = { nonce, revision, at: this.#effects.monotonic }
+    if (stream.kind === 'session') {
+      stream.challenge = { nonce, revision, at: this.#effects.monotonic, ...(bound ? {} : { unbound: true }) }
+    }
     return {
       case: 'getChallenge',
       value: message(GetChallengeResponseSchema, {
@@ -139,20 +138,19 @@ export class Opening {
     const { publicKey, jwt } = value
     const purpose = unary ? 'unary' : 'session'
     this.#check(publicKey, value, { purpose, revision: value.revision, traffic, cellsPerSecond })
-    this.#answer(challenge)
     // Unary calls are never shaped, whatever profile they name.
     const outside = outsideRange(unary ? 'off' : traffic, this.#identity.traffic)
     if (outside !== undefined) throw StaticError.of('not_allowed', outside)
     const agent = toHex(this.#crypto.hash(publicKey))
     // Copied: the bytes are a view of the whole request.
     const caller = { agent, publicKey: new Uint8Array(publicKey), nonce: challenge.nonce, traffic, cellsPerSecond }
-    if (jwt === '') {
-      if (!this.#identity.guests)
-        throw StaticError.of('api_key_required', 'This relay does not accept guests. Connect with an API key.')
-      return then({ ok: true, value: { ...caller, account: undefined, expiresAt: undefined } })
-    }
-    this.#verify(jwt, agent, (outcome) => {
-      then(outcome.ok ? { ok: true, value: { ...caller, ...outcome.value } } : outcome)
+    if (jwt === '' && !this.#identity.guests)
+      throw StaticError.of('api_key_required', 'This relay does not accept guests. Connect with an API key.')
+    this.#once(challenge, then, () => {
+      if (jwt === '') return then({ ok: true, value: { ...caller, account: undefined, expiresAt: undefined } })
+      this.#verify(jwt, agent, (outcome) => {
+        then(outcome.ok ? { ok: true, value: { ...caller, ...outcome.value } } : outcome)
+      })
     })
   }
 
@@ -174,16 +172,17 @@ export class Opening {
     const revision = Math.min(challenge.revision, REVISION)
     const { traffic, cellsPerSecond } = caller
     this.#check(caller.publicKey, value, { purpose: 'refresh', revision, traffic, cellsPerSecond })
-    this.#answer(challenge)
-    this.#verify(value.jwt, caller.agent, (outcome) => {
-      if (outcome.ok && (outcome.value.account.id !== account.id || outcome.value.account.mode !== account.mode)) {
-        const error = StaticError.of(
-          'auth_failed',
-          'The new JWT has another account or mode than the session. Open a new session.',
-        )
-        return then({ ok: false, error })
-      }
-      then(outcome)
+    this.#once(challenge, then, () => {
+      this.#verify(value.jwt, caller.agent, (outcome) => {
+        if (outcome.ok && (outcome.value.account.id !== account.id || outcome.value.account.mode !== account.mode)) {
+          const error = StaticError.of(
+            'auth_failed',
+            'The new JWT has another account or mode than the session. Open a new session.',
+          )
+          return then({ ok: false, error })
+        }
+        then(outcome)
+      })
     })
   }
 
@@ -195,7 +194,6 @@ export class Opening {
     if (!challenge || isOld || !this.#crypto.equal(challenge.nonce, nonce)) {
       throw StaticError.of('auth_failed', NO_CHALLENGE)
     }
-    // Answered challenges are kept by wall-clock time, as those of unary calls are.
     return { ...challenge, at: now }
   }
 
@@ -208,7 +206,8 @@ export class Opening {
     const view = new DataView(body.buffer, body.byteOffset)
     // Copied: the bytes are a view of the whole request.
     const at = view.getUint16(0) * 2 ** 32 + view.getUint32(2)
-    return this.#fresh({ nonce: new Uint8Array(nonce), revision: view.getUint16(6), at })
+    if (this.#effects.now - at > this.#settings.session.challengeMs) throw StaticError.of('auth_failed', NO_CHALLENGE)
+    return { nonce: new Uint8Array(nonce), revision: view.getUint16(6), at, unbound: true }
   }
 
   #nonce(revision: number): Uint8Array {
@@ -228,25 +227,18 @@ export class Opening {
   }
 
   /**
-   * Rejects a challenge that is expired or already used. By the wall clock: another node, or this one before a restart,
-   * may have issued it.
+   * Marks a challenge as used, after its signature was verified. One that is bound to a stream was taken from it; any
+   * other may come to any node, now or after a restart, so the store remembers it by the wall clock.
    */
-  #fresh(challenge: Challenge): Challenge {
-    const old = this.#effects.now - challenge.at > this.#settings.session.challengeMs
-    if (old || this.#answered.has(toHex(challenge.nonce))) throw StaticError.of('auth_failed', NO_CHALLENGE)
-    return challenge
-  }
-
-  /** Marks a challenge as used, after its signature was verified. */
-  #answer({ nonce, at }: Challenge): void {
-    const { challengeMs } = this.#settings.session
-    for (const [oldest, given] of this.#answered) {
-      if (this.#effects.now - given <= challengeMs) break
-      this.#answered.delete(oldest)
-    }
-    if (this.#answered.size >= MAX_ANSWERED)
-      throw StaticError.of('unavailable', 'Too many sessions are being opened. Retry later.')
-    this.#answered.set(toHex(nonce), at)
+  #once<Value>({ nonce, at, unbound }: Challenge, then: (outcome: Outcome<Value>) => void, next: () => void): void {
+    if (unbound !== true) return next()
+    // Nodes' clocks may differ a little.
+    const until = at + 2 * this.#settings.session.challengeMs
+    this.#effects.store('useNonce', { nonce, until }, (outcome) => {
+      if (!outcome.ok) return then(outcome)
+      if (outcome.value.fresh) return next()
+      then({ ok: false, error: StaticError.of('auth_failed', NO_CHALLENGE) })
+    })
   }
 
   #check(

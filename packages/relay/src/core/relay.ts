@@ -5,10 +5,11 @@
  */
 import { type OverviewAgent, StaticError } from '@static/protocol'
 import type { ClientMessage } from '@static/protocol/relay'
-import type { Deployment, StreamId, Time } from '../ports.ts'
+import type { Deployment, StoreEvent, StreamId, Time } from '../ports.ts'
 import type { Settings } from '../settings.ts'
 import { BlockedAccounts } from './blocked-accounts.ts'
 import { Channels } from './channels/channels.ts'
+import { Cluster, type ClusterOptions } from './cluster.ts'
 import { Delivery } from './delivery.ts'
 import { Effects } from './effects.ts'
 import type { CoreCrypto, Effect, Input, SessionNotice } from './io.ts'
@@ -20,7 +21,7 @@ import { type LeaseCounts, Quota } from './quota.ts'
 import { refusalOf } from './server-messages.ts'
 import { type Caller, SessionTokens, type TokenCaller } from './session-token.ts'
 import { Sessions, transportOf } from './sessions.ts'
-import type { Stream } from './stream.ts'
+import type { Session, Stream } from './stream.ts'
 import { Streams } from './streams.ts'
 
 /** The dependencies of the core. */
@@ -29,6 +30,8 @@ export interface CoreOptions {
   readonly deployment: Deployment
   readonly settings: Settings
   readonly crypto: CoreCrypto
+  /** Undefined if no other node shares the store. */
+  readonly cluster?: ClusterOptions | undefined
 }
 
 /** Numbers for the metrics. */
@@ -65,11 +68,12 @@ export class Relay {
   readonly #quota: Quota
   readonly #blocked: BlockedAccounts
   readonly #presence: Presence
+  readonly #cluster: Cluster | undefined
   #requests = 0
   #requestBytes = 0
   #draining = false
 
-  constructor({ identity, deployment, settings, crypto }: CoreOptions) {
+  constructor({ identity, deployment, settings, crypto, cluster: clusterOptions }: CoreOptions) {
     this.#settings = settings
     const effects = this.#effects
     const { tokenMs, tokenTotalMs } = settings.session
@@ -79,8 +83,21 @@ export class Relay {
     const blocked = new BlockedAccounts(effects)
     const quota = new Quota(effects, blocked)
     const presence = new Presence()
-    const channels = new Channels({ effects, crypto, settings, delivery, presence }, quota)
+    const context = { effects, crypto, settings, delivery, presence, cluster: () => this.#cluster }
+    const channels = new Channels(context, quota)
     const streams = new Streams(effects, settings.streams, (stream) => this.#closed(stream))
+    const cluster =
+      clusterOptions &&
+      new Cluster(clusterOptions, {
+        effects,
+        delivery,
+        keyPackages: channels.keyPackages,
+        apply: (event) => this.#apply(event),
+        replace: ({ stream }) => streams.close(stream, 'replaced'),
+        restart: (sessions) => this.#restart(sessions),
+      })
+    if (cluster) delivery.onReading = (channel, isRead) => cluster.reads(channel, isRead)
+    this.#cluster = cluster
     this.#opening = opening
     this.#tokens = tokens
     this.#delivery = delivery
@@ -91,7 +108,19 @@ export class Relay {
     this.#joins = new Joins(effects, crypto, settings, delivery)
     this.#presence = presence
     const { grpcPort } = identity
-    const parts = { effects, settings, streams, opening, tokens, delivery, channels, blocked, presence, grpcPort }
+    const parts = {
+      effects,
+      settings,
+      streams,
+      opening,
+      tokens,
+      delivery,
+      channels,
+      blocked,
+      presence,
+      grpcPort,
+      cluster,
+    }
     this.#sessions = new Sessions(parts)
   }
 
@@ -155,10 +184,17 @@ export class Relay {
         this.#effects.done(input.id, input.outcome)
         return
       case 'event':
-        this.#delivery.handle(input.event)
-        this.#joins.handle(input.event)
-        if (input.event.type === 'welcomed') this.#channels.welcomed(input.event.agent)
-        if (input.event.type === 'deleted') this.#channels.forget(input.event.channel)
+        this.#apply(input.event)
+        this.#cluster?.happened(input.event)
+        return
+      case 'news':
+        this.#cluster?.news(input.news, input.from)
+        return
+      case 'doubt':
+        this.#cluster?.doubt()
+        return
+      case 'disperse':
+        this.#restart([...this.#delivery.sessions()])
         return
       case 'tick':
         this.#tick()
@@ -178,6 +214,18 @@ export class Relay {
         if (stream) this.#onStream(stream, input)
       }
     }
+  }
+
+  #apply(event: StoreEvent): void {
+    this.#delivery.handle(event)
+    this.#joins.handle(event)
+    if (event.type === 'welcomed') this.#channels.welcomed(event.agent)
+    if (event.type === 'deleted') this.#channels.forget(event.channel)
+  }
+
+  /** Ends sessions such that their agents connect again, to another node if there is one. */
+  #restart(sessions: Iterable<Session>): void {
+    for (const { stream } of sessions) this.#streams.close(stream, 'shutdown')
   }
 
   #onStream(stream: Stream, input: Extract<Input, { stream: StreamId }>): void {
@@ -219,6 +267,7 @@ export class Relay {
     this.#channels.tick()
     this.#joins.tick()
     this.#quota.tick()
+    this.#cluster?.tick()
     this.#blocked.tick(
       () => this.#accounts(),
       (account) => {

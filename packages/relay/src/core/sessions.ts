@@ -18,6 +18,7 @@ import { addressText } from './address.ts'
 import type { BlockedAccounts } from './blocked-accounts.ts'
 import type { Channels } from './channels/channels.ts'
 import { Clocks } from './clocks.ts'
+import type { Cluster } from './cluster.ts'
 import type { Delivery } from './delivery.ts'
 import type { Effects } from './effects.ts'
 import type { Opening } from './opening.ts'
@@ -47,6 +48,8 @@ export interface SessionsOptions {
   /** The TCP port of gRPC; 0 until it is known. */
   readonly grpcPort: () => number
   readonly presence: Presence
+  /** Undefined if there is only this node. */
+  readonly cluster: Cluster | undefined
 }
 
 /** The sessions of one node. */
@@ -188,12 +191,13 @@ export class Sessions {
   }
 
   #begin(stream: Stream, caller: Caller): Session {
-    const { effects, streams, delivery } = this.#options
+    const { effects, streams, delivery, cluster } = this.#options
     const session: Session = {
       ...caller,
       stream,
+      since: cluster?.time ?? effects.now,
+      begunAt: effects.monotonic,
       subscriptions: new Map(),
-      sent: new Map(),
       behind: new Set(),
       reading: false,
       resumed: false,
@@ -205,6 +209,7 @@ export class Sessions {
     streams.opened(stream)
     const older = delivery.enter(session)
     if (older) streams.close(older.stream, 'replaced')
+    cluster?.entered(session)
     const { agent, account } = caller
     effects.began({ agent, account: account?.id, address: stream.address, transport: transportOf(stream) })
     return session

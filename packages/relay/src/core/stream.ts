@@ -32,16 +32,20 @@ export interface Challenge {
   readonly revision: number
   /** When it was issued: by the monotonic clock for a stream, by the wall clock for a call. */
   readonly at: Time
+  /** Not bound to a stream: the store remembers that it was used. */
+  readonly unbound?: boolean
 }
 
 /** An authenticated agent on an open stream. */
 export interface Session extends Caller {
   readonly stream: Stream
+  /** When it was opened, by the store's clock. */
+  readonly since: Time
+  /** The same by the monotonic clock. */
+  readonly begunAt: Time
   expiresAt: Time | undefined
   /** The channels being delivered. */
   readonly subscriptions: Map<ChannelId, Reading>
-  /** Up to which index channels that are not delivered may be acknowledged: after a Welcome, or an ended membership. */
-  readonly sent: Map<ChannelId, number>
   /** Deliveries that lag behind the log, and whether one is being read. */
   readonly behind: Set<Reading>
   reading: boolean
@@ -57,6 +61,8 @@ export interface Reading {
   readonly session: Session
   readonly channel: ChannelId
   readonly channelBytes: Uint8Array
+  /** The entry that added the agent. */
+  readonly from: number
   /** The last index sent, and the last one in the log. */
   sent: number
   last: number

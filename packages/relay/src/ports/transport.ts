@@ -1,4 +1,5 @@
 /** The interface between transports and the relay: streams of cells, unary calls, subscriptions. */
+import type { BusState } from './bus.ts'
 import type { Pace } from '@static/protocol'
 import type { WireForm } from '@static/protocol/envelope'
 import type { ApiState } from './api.ts'
@@ -95,6 +96,8 @@ export interface Health {
   readonly api?: ApiState | undefined
   /** Not for a proxy, which has none. */
   readonly store?: { readonly durability: Durability; readonly clockOffsetMs: number | undefined } | undefined
+  /** The way to other nodes; undefined if there are none. */
+  readonly bus?: BusState | undefined
   readonly name: string
   readonly version: string
 }

@@ -1,6 +1,7 @@
 /** Starts a stand-alone proxy: gRPC from agents, QUIC to a relay. */
 import packageJson from '../../package.json' with { type: 'json' }
 import { ConnectionError, type ConnectionFailure } from '@static/node/connection-error'
+import { placeOf } from '@static/node/dial'
 import { type LogOptions, makeLog } from '@static/node/logger'
 import { ExcessLog } from '../excess-log.ts'
 import type { Certificate } from '../ports.ts'
@@ -19,8 +20,8 @@ export interface ProxyOptions {
   readonly certificate: Certificate
   /** How to reach the relay, and the client certificate for it. */
   readonly relay: {
-    readonly host: string
-    readonly port: number
+    /** Of its nodes. */
+    readonly addresses: readonly { readonly host: string; readonly port: number }[]
     /** CA of the relay's certificate, PEM. */
     readonly ca: string
     readonly clientCertificate: Certificate
@@ -46,7 +47,16 @@ export interface RunningProxy {
 export async function startProxy(options: ProxyOptions): Promise<RunningProxy> {
   const log = makeLog(options.log, 'relay')
   const { name, relay } = options
-  const upstream = new QuicUpstream({ ...relay, serverName: name }, options.connections ?? 2, Date.now)
+  const { addresses, ca, clientCertificate } = relay
+  const nodes = addresses.map((address) => ({
+    ...address,
+    ca,
+    clientCertificate,
+    serverName: name,
+    probeAfterMs: PROBE_AFTER_MS,
+  }))
+  const upstream = new QuicUpstream(nodes, options.connections ?? 2, Date.now, Math.random)
+  const place = addresses.map(({ host, port }) => placeOf(host, port)).join(', ')
   const onError = (err: unknown): void => log.warn({ err }, 'forwarding a session or call failed')
   const excess = new ExcessLog(log, () => performance.now())
   // Agents connect only once it is known.
@@ -56,8 +66,7 @@ export async function startProxy(options: ProxyOptions): Promise<RunningProxy> {
   try {
     await reach(upstream, onError).catch((error: unknown) => {
       if (!isAbsent(error)) throw error
-      const address = `${relay.host}:${relay.port}`
-      log.warn({ err: error, relay: address }, 'the relay cannot be reached: the proxy is not ready and keeps trying')
+      log.warn({ err: error, relay: place }, 'the relay cannot be reached: the proxy is not ready and keeps trying')
     })
     const grpc: GrpcTransport = await startGrpcTransport(
       {
@@ -76,7 +85,7 @@ export async function startProxy(options: ProxyOptions): Promise<RunningProxy> {
       new ProxyCalls(upstream, () => grpcPort, onError),
     )
     grpcPort = grpc.port
-    log.info({ name, grpc: grpc.port, relay: `${relay.host}:${relay.port}` }, 'proxy ready')
+    log.info({ name, grpc: grpc.port, relay: place }, 'proxy ready')
     return {
       grpcPort: grpc.port,
       renew: (certificate) => grpc.renew(certificate),
@@ -104,4 +113,6 @@ function isAbsent(error: unknown): boolean {
   return error instanceof ConnectionError && ABSENT.includes(error.reason)
 }
 
+/** Another node may answer sooner than one whose port is closed times out. */
+const PROBE_AFTER_MS = 500
 const ABSENT: readonly ConnectionFailure[] = ['refused', 'unreachable', 'timed_out', 'closed']

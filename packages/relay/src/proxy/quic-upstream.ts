@@ -1,13 +1,15 @@
 /**
- * A few QUIC connections to a relay that carry the streams of many agents: in Node a QUIC client connection is
+ * A few QUIC connections to the nodes of a relay that carry the streams of many agents: in Node a QUIC client connection is
  * expensive, a stream is not. A broken connection takes its streams with it. It is dialed again for the next stream,
  * and periodically, so that an idle proxy finds its relay again after an outage.
  */
 import { makeCell, StaticError } from '@static/protocol'
 import type { Upstream, UpstreamHandlers, UpstreamStream } from './upstream.ts'
-import { connectQuic, type QuicConnection, type QuicTarget } from '@static/node/quic'
+import { connectQuic, type QuicClientStream, type QuicConnection, type QuicTarget } from '@static/node/quic'
 
 interface Lane {
+  /** The node to dial first, an index of the targets. */
+  node: number
   connection: Promise<QuicConnection> | undefined
   /** The established connection. */
   live: QuicConnection | undefined
@@ -23,19 +25,24 @@ const TEND_MS = 2000
 /** Time after which a silent relay is considered gone. */
 const IDLE_MS = 6000
 const PROBE_MS = 4000
+/** Time for the streams of a node that sends its sessions elsewhere. */
+const RETIRED_MS = 10_000
 const UNREACHABLE = 'The relay behind this proxy cannot be reached. Retry.'
 
-/** Connections to one relay. */
+/** Connections to one relay, each to one of its nodes. */
 export class QuicUpstream implements Upstream {
-  readonly #target: QuicTarget
+  readonly #targets: readonly QuicTarget[]
   readonly #lanes: readonly Lane[]
   readonly #now: () => number
   #tending: NodeJS.Timeout | undefined
 
-  constructor(target: QuicTarget, connections: number, now: () => number) {
-    this.#target = { idleTimeoutMs: IDLE_MS, ...target }
+  /** `targets` are the nodes of one relay. Proxies spread over them: each starts with another one, at random. */
+  constructor(targets: readonly QuicTarget[], connections: number, now: () => number, random: () => number) {
+    this.#targets = targets.map((target) => ({ idleTimeoutMs: IDLE_MS, ...target }))
     this.#now = now
-    this.#lanes = Array.from({ length: connections }, () => ({
+    const first = Math.floor(random() * targets.length)
+    this.#lanes = Array.from({ length: connections }, (_, lane) => ({
+      node: (first + lane) % targets.length,
       connection: undefined,
       live: undefined,
       streams: 0,
@@ -81,11 +88,32 @@ export class QuicUpstream implements Upstream {
       },
     }
     try {
-      return connection.openStream(carried)
+      return this.#retirable(lane, connection, connection.openStream(carried))
     } catch {
       this.#forget(lane, connection)
-      return (await this.#connection(lane)).openStream(carried)
+      const next = await this.#connection(lane)
+      return this.#retirable(lane, next, next.openStream(carried))
     }
+  }
+
+  #retirable(lane: Lane, connection: QuicConnection, stream: QuicClientStream): UpstreamStream {
+    return {
+      write: (bytes) => stream.write(bytes),
+      end: () => stream.end(),
+      get bufferedBytes() {
+        return stream.bufferedBytes
+      },
+      retire: () => this.#retire(lane, connection),
+    }
+  }
+
+  /** Its streams end by themselves: the node has told their agents. */
+  #retire(lane: Lane, connection: QuicConnection): void {
+    if (this.#targets.length === 1 || lane.live !== connection) return
+    lane.node = (lane.node + 1) % this.#targets.length
+    lane.connection = undefined
+    lane.live = undefined
+    setTimeout(() => void connection.close().catch(() => {}), RETIRED_MS).unref()
   }
 
   async close(): Promise<void> {
@@ -115,7 +143,7 @@ export class QuicUpstream implements Upstream {
     }
     let stream: UpstreamStream
     try {
-      stream = connection.openStream({ data: answered, closed: () => {} })
+      stream = this.#retirable(lane, connection, connection.openStream({ data: answered, closed: () => {} }))
       stream.write(makeCell('ping'))
     } catch {
       clearTimeout(late)
@@ -126,7 +154,7 @@ export class QuicUpstream implements Upstream {
   #connection(lane: Lane): Promise<QuicConnection> {
     if (lane.connection) return lane.connection
     if (this.#now() < lane.failedUntil) return Promise.reject(StaticError.of('unavailable', UNREACHABLE))
-    const made = connectQuic(this.#target)
+    const made = this.#dialNodes(lane)
     lane.connection = made
     made.then(
       (connection) => {
@@ -139,6 +167,21 @@ export class QuicUpstream implements Upstream {
       },
     )
     return made
+  }
+
+  /** Dials one node after the other until one answers; throws the error of the first. */
+  async #dialNodes(lane: Lane): Promise<QuicConnection> {
+    let failure: unknown
+    for (const _ of this.#targets) {
+      const target = this.#targets[lane.node]
+      try {
+        if (target) return await connectQuic(target)
+      } catch (error) {
+        failure ??= error
+        lane.node = (lane.node + 1) % this.#targets.length
+      }
+    }
+    throw failure
   }
 
   #forget(lane: Lane, broken: QuicConnection): void {

@@ -14,7 +14,7 @@ import {
   type TrafficProfileName,
 } from '@static/protocol'
 import { decodeEnvelope, encodeEnvelope } from '@static/protocol/envelope'
-import { ClientMessageSchema, Purpose, ServerMessageSchema } from '@static/protocol/relay'
+import { ClientMessageSchema, CloseReason, Purpose, ServerMessageSchema } from '@static/protocol/relay'
 import { TRAFFIC } from '../core/opening.ts'
 import type { FullTransport, Peer, StreamHandler, StreamId, Transport } from '../ports.ts'
 import { Shaping } from '../session/shaping.ts'
@@ -188,6 +188,9 @@ export class ProxySessions {
     if (message.requestId === HELLO_ID) {
       if (message.body.case === 'error') throw StaticError.of('unavailable', message.body.value.message)
       return
+    }
+    if (message.body.case === 'sessionClosing' && message.body.value.reason === CloseReason.SHUTDOWN) {
+      session.upstream?.retire()
     }
     // From here on the relay decides how long envelopes may be.
     if (message.body.case === 'openSession') {

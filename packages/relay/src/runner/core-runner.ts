@@ -8,7 +8,11 @@ import type { Effect, Input, Outcome, SessionNotice } from '../core/io.ts'
 import type { Excess } from '../core/limits.ts'
 import type { Relay, RelayCounts } from '../core/relay.ts'
 import type {
+  Bus,
+  BusListener,
   CallHandler,
+  News,
+  NodeId,
   Peer,
   PushSink,
   QuotaSource,
@@ -34,6 +38,8 @@ export interface CoreRunnerOptions {
   readonly settings: Settings
   readonly verify: TokenVerifier
   readonly quota: QuotaSource
+  /** The way to other nodes; undefined if there are none. */
+  readonly bus?: Bus | undefined
   /** The wall clock. */
   readonly now: () => Time
   /** Milliseconds of a monotonic clock. */
@@ -53,9 +59,10 @@ export interface CoreRunnerOptions {
 const TICK_MS = 200
 const SWEEP_MS = 1000
 const DRAIN_STEP_MS = 5
+const DISPERSE_MS = 10_000
 
 /** Connects the core with the outside. */
-export class CoreRunner implements CallHandler {
+export class CoreRunner implements CallHandler, BusListener {
   readonly #relay: Relay
   readonly #store: Store
   readonly #settings: Settings
@@ -66,6 +73,8 @@ export class CoreRunner implements CallHandler {
   #lastStream = 0
   #sweeping = false
   #tickedAt: Time
+  /** Since when the store cannot write. */
+  #brokenAt: Time | undefined
 
   constructor(options: CoreRunnerOptions) {
     this.#options = options
@@ -111,6 +120,16 @@ export class CoreRunner implements CallHandler {
     this.#handle({ type: 'event', event })
   }
 
+  /** Handles what another node tells. */
+  news(news: News, from: NodeId): void {
+    this.#handle({ type: 'news', news, from })
+  }
+
+  /** Handles that something told may have been missed. */
+  doubt(): void {
+    this.#handle({ type: 'doubt' })
+  }
+
   knows(token: string): boolean {
     return this.#relay.knows(token, this.#options.now())
   }
@@ -128,6 +147,8 @@ export class CoreRunner implements CallHandler {
     const now = this.#options.monotonic()
     this.#links.tick(now)
     this.#exchanges.tick(now)
+    this.#options.bus?.tick()
+    this.#checkStore(now)
     this.#handle({ type: 'tick' })
   }
 
@@ -144,6 +165,17 @@ export class CoreRunner implements CallHandler {
       this.#exchanges.excuse(missed)
     }
     this.tick()
+  }
+
+  /** A node that has lost its store sends its sessions to others, which may still have it. */
+  #checkStore(now: Time): void {
+    if (!this.#options.bus || this.#store.healthy()) this.#brokenAt = undefined
+    else {
+      this.#brokenAt ??= now
+      if (now - this.#brokenAt < DISPERSE_MS) return
+      this.#brokenAt = now
+      this.#handle({ type: 'disperse' })
+    }
   }
 
   /** Tells every session to reconnect and waits, for a limited time, until accepted requests are answered. */
@@ -204,6 +236,13 @@ export class CoreRunner implements CallHandler {
         return
       case 'blocked':
         this.#wait(effect.id, this.#options.quota.blocked(effect.accounts))
+        return
+      case 'publish':
+        this.#options.bus?.publish(effect.topic, effect.news)
+        return
+      case 'watch':
+        if (effect.on) this.#options.bus?.watch(effect.topic)
+        else this.#options.bus?.unwatch(effect.topic)
         return
       case 'report':
         this.#options.onError(effect.error)

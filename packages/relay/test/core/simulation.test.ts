@@ -24,10 +24,11 @@ function textOf(entry: Entry): string {
   return `${entry.kind} ${entry.sender} ${id}${more}`
 }
 
-async function run(seed: number): Promise<{ entries: number; stays: number; gaps: number }> {
+async function run(seed: number, nodes = 1): Promise<{ entries: number; stays: number; gaps: number }> {
   const tight = seed % 4 === 0
   const retention = tight ? { channelEntries: 16 } : {}
-  const net = await SimNetwork.make(seed, { retention, rates: { commitsPerSecond: 5 } })
+  const net = SimNetwork.make(seed, { retention, rates: { commitsPerSecond: 5 } }, nodes)
+  Object.assign(net.bus.faults, { drop: 0.3, double: 0.2 })
   const channelId = net.bytes(16)
   const count = 2 + net.below(KEYS.length - 1)
   const agents = KEYS.slice(0, count).map((key, at) => {
@@ -43,6 +44,7 @@ async function run(seed: number): Promise<{ entries: number; stays: number; gaps
   for (let step = 0; step < STEPS; step++) {
     pick().act()
     if (net.chance(0.01)) pick().lose()
+    if (nodes > 1 && net.chance(0.01)) net.bus.connect(net.chance(0.5))
     if (net.chance(0.01)) pick().rekey()
     if (net.chance(0.004)) pick().leave()
     if (net.chance(0.004)) owner.remove(others[net.below(others.length)] ?? owner)
@@ -147,4 +149,21 @@ test(`${RUNS} simulated channels survive lost connections, lost answers and fail
   }
   t.diagnostic(`seeds from ${SEED}: ${totals.entries} entries, ${totals.stays} stays, ${totals.gaps} gaps`)
   assert.ok(totals.gaps > 0 && totals.stays > RUNS * 4, 'the runs meet what they are meant to meet')
+})
+
+/** More with STATIC_LONG=1. */
+const CLUSTER_RUNS = process.env['STATIC_LONG'] === '1' ? 200 : 12
+
+test(`${CLUSTER_RUNS} simulated channels over three nodes survive the same, and a bus at its worst`, async (t) => {
+  let entries = 0
+  for (let at = 0; at < CLUSTER_RUNS; at++) {
+    const seed = SEED + at
+    try {
+      entries += (await run(seed, 3)).entries
+    } catch (error) {
+      t.diagnostic(`seed ${seed}`)
+      throw error
+    }
+  }
+  t.diagnostic(`seeds from ${SEED}: ${entries} entries`)
 })

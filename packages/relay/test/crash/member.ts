@@ -185,7 +185,7 @@ export class Member {
   #refused({ code, refusal, message }: Refused): void {
     // A message waits for its turn again.
     if (code === 'epoch_mismatch' && refusal.head !== undefined && refusal.head > this.#head) this.#head = refusal.head
-    else assert.ok(code === 'epoch_mismatch' || code === 'out_of_order', message)
+    else assert.ok(['epoch_mismatch', 'out_of_order', 'unavailable'].includes(code), message)
   }
 
   #note(id: Uint8Array, index: bigint): void {

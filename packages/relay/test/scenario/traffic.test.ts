@@ -127,7 +127,8 @@ void test('an unfinished envelope is not kept alive by cover that arrives in hal
 void test('unfinished envelopes are bounded at a proxy too: in time, and across all agents', async () => {
   const ended: number[] = []
   const transport = { write: () => {}, pace: () => {}, end: (id: number) => void ended.push(id), stop: async () => {} }
-  const upstream = { open: () => Promise.resolve({ write: () => {}, end: () => {}, bufferedBytes: 0 }) }
+  const stream = { write: () => {}, end: () => {}, retire: () => {}, bufferedBytes: 0 }
+  const upstream = { open: () => Promise.resolve(stream) }
   const settings = settingsFrom({ session: { stallMs: 100 }, streams: { joiningBytes: 10_000 } })
   const agents = new ProxySessions(
     upstream,

@@ -6,7 +6,7 @@ import { FakeApi } from '@static/testkit/relay/api'
 import { Relay } from '../../src/core/relay.ts'
 import { makeCrypto } from '../../src/crypto.ts'
 import { CoreRunner } from '../../src/runner/core-runner.ts'
-import type { Store } from '../../src/ports.ts'
+import type { Bus, Store } from '../../src/ports.ts'
 import { settingsFrom } from '../../src/settings.ts'
 import { openMemoryStore } from '@static/testkit/store/relay-memory'
 import { makeVerifier } from '../../src/api/token-verifier.ts'
@@ -32,6 +32,17 @@ export interface MemoryRelayOptions {
   readonly settings?: object
   readonly guests?: boolean
   readonly now?: () => number
+  /** Opens its store and bus, for one node of several. */
+  readonly node?: MemoryNode
+}
+
+/** What a node shares with others. */
+export interface MemoryNode {
+  readonly api: FakeApi
+  readonly store: Store
+  readonly bus: Bus
+  /** Set once there is one. */
+  readonly made: { driver?: CoreRunner }
 }
 
 /** A world whose clock stands still until the test lets time pass; it must end without an error of ours. */
@@ -62,16 +73,21 @@ const START = Date.UTC(2027, 0, 15, 12)
 export async function startMemoryRelay(options: MemoryRelayOptions = {}): Promise<MemoryRelay> {
   const settings = settingsFrom(options.settings ?? {})
   const now = options.now ?? Date.now
-  const api = new FakeApi(now)
+  const { node } = options
+  const api = node?.api ?? new FakeApi(now)
   const errors: unknown[] = []
   let driver: CoreRunner | undefined
   let skewMs = 0
-  const store = await openMemoryStore({ retention: settings.retention }, (event) => driver?.event(event))
+  const store =
+    node?.store ?? (await openMemoryStore({ retention: settings.retention }, (event) => driver?.event(event)))
+  const bus = node?.bus
+  const cluster = bus && { node: bus.node, clockOffsetMs: () => 0, isHeard: () => bus.state.connected }
   const identity = { name: 'relay.test', guests: options.guests ?? true, traffic: ALL_TRAFFIC, grpcPort: () => 5001 }
-  const relay = new Relay({ identity, deployment: store.deployment, settings, crypto: makeCrypto() })
+  const relay = new Relay({ identity, deployment: store.deployment, settings, crypto: makeCrypto(), cluster })
   driver = new CoreRunner({
     relay,
     store,
+    bus,
     settings,
     verify: makeVerifier(() => api.keys(), now),
     quota: api,
@@ -84,6 +100,7 @@ export async function startMemoryRelay(options: MemoryRelayOptions = {}): Promis
     onSession: () => {},
   })
   const running = driver
+  if (node) node.made.driver = driver
   const transport = new MemoryTransport((make) => running.streams(make))
   return {
     api,

@@ -1,8 +1,10 @@
 /**
- * A relay and its surroundings in which everything takes its time: bytes on streams, operations of the store, answers of
- * the API. What happens next is drawn from a seed, so a run can be had again.
+ * A relay of one or several nodes and its surroundings, in which everything takes its time: bytes on streams, operations
+ * of the store, answers of the API, messages between nodes. What happens next is drawn from a seed, so a run can be had
+ * again.
  */
-import { ALL_TRAFFIC, type Lease, StaticError, type TokenClaims } from '@static/protocol'
+import { ALL_TRAFFIC, type Lease, StaticError, toHex, type TokenClaims } from '@static/protocol'
+import { NodeBus } from '../../src/bus/node-bus.ts'
 import { Relay } from '../../src/core/relay.ts'
 import { makeCrypto } from '../../src/crypto.ts'
 import { CoreRunner } from '../../src/runner/core-runner.ts'
@@ -16,13 +18,23 @@ import type {
   StreamId,
   Transport,
 } from '../../src/ports.ts'
-import { settingsFrom } from '../../src/settings.ts'
-import { openMemoryStore } from '@static/testkit/store/relay-memory'
+import { type Settings, settingsFrom } from '../../src/settings.ts'
+import { MemoryBus } from '@static/testkit/bus/memory'
+import { openMemoryStores } from '@static/testkit/store/relay-memory'
 import type { WireHandlers, WireStream } from '@static/testkit/agent'
 import { randomNumbers } from '@static/testkit/random'
 
+/** One node, and the streams to it. */
+interface SimNode {
+  readonly name: string
+  readonly driver: CoreRunner
+  readonly store: Store
+  readonly streams: Map<StreamId, WireHandlers>
+  readonly handler: StreamHandler
+}
+
 /** The world of one run. */
-export class SimNetwork implements Transport {
+export class SimNetwork {
   readonly random: () => number
   /** What the store has accepted, by index, and what it was told by whom. */
   readonly truth: Entry[] = []
@@ -33,55 +45,91 @@ export class SimNetwork implements Transport {
   charged = 0
   lent = 0
   readonly #lanes = new Map<string, (() => void)[]>()
-  readonly #streams = new Map<StreamId, WireHandlers>()
+  readonly #nodes: SimNode[] = []
   readonly #leases = new Map<string, { granted: number; spent: number }>()
-  readonly #store: Store
-  #driver: CoreRunner | undefined
-  #handler: StreamHandler | undefined
   #leaseCount = 0
 
-  private constructor(seed: number, store: (listener: (event: StoreEvent) => void) => Store) {
+  /** The messages between nodes. Each goes its own way, so they overtake each other. */
+  readonly bus: MemoryBus
+
+  private constructor(seed: number) {
     this.random = randomNumbers(seed)
-    this.#store = store((event) => this.#happened(event))
+    this.bus = new MemoryBus({
+      random: this.random,
+      post: (deliver) => this.#post(`bus ${this.below(1000)}`, deliver),
+      maxBytes: 2000,
+    })
   }
 
-  static async make(seed: number, overrides: object): Promise<SimNetwork> {
+  static make(seed: number, overrides: object, nodes = 1): SimNetwork {
     const settings = settingsFrom(overrides)
-    const listeners: ((event: StoreEvent) => void)[] = []
-    const store = await openMemoryStore({ retention: settings.retention }, (event) => {
-      for (const listener of listeners) listener(event)
-    })
-    const network = new SimNetwork(seed, (listener) => {
-      listeners.push(listener)
-      return store
-    })
-    const crypto = { ...makeCrypto(), random: (length: number) => network.bytes(length) }
+    const network = new SimNetwork(seed)
+    const listener = (at: number) => (event: StoreEvent) => network.#happened(event, at)
+    const more = Array.from({ length: nodes - 1 }, (_, at) => listener(at + 1))
+    const stores = openMemoryStores({ retention: settings.retention }, [listener(0), ...more])
+    for (const store of stores) network.#nodes.push(network.#node(store, settings, nodes > 1))
+    return network
+  }
+
+  #node(store: Store, settings: Settings, hasOthers: boolean): SimNode {
+    const { deployment } = store
+    const streams = new Map<StreamId, WireHandlers>()
+    const made: { driver?: CoreRunner } = {}
+    const key = deployment.busKey ?? new Uint8Array()
+    const bus =
+      hasOthers &&
+      new NodeBus(
+        {
+          relayId: deployment.relayId,
+          key,
+          node: toHex(this.bytes(16)),
+          wire: this.bus.wire,
+          now: () => this.now,
+          monotonic: () => this.now,
+        },
+        { news: (news, from) => made.driver?.news(news, from), doubt: () => made.driver?.doubt() },
+      )
+    const cluster = bus && { node: bus.node, clockOffsetMs: () => 0, isHeard: () => bus.state.connected }
+    const crypto = { ...makeCrypto(), random: (length: number) => this.bytes(length) }
     const identity = { name: 'relay.test', guests: true, traffic: ALL_TRAFFIC, grpcPort: () => 5001 }
     const driver = new CoreRunner({
-      relay: new Relay({ identity, deployment: store.deployment, settings, crypto }),
-      store: network.#slowStore(),
+      relay: new Relay({ identity, deployment, settings, crypto, cluster: cluster || undefined }),
+      bus: bus || undefined,
+      store: this.#slowStore(store),
       settings,
-      verify: (jwt) => network.#later('verify', () => claims(jwt, network.now)),
+      verify: (jwt) => this.#later('verify', () => claims(jwt, this.now)),
       quota: {
-        lease: (_, wanted) => network.#later('lease', () => network.#lend(Math.min(wanted, 5 + network.below(20)))),
-        settle: (id, spent, final) => network.#later('settle', () => network.#settle(id, spent, final)),
+        lease: (_, wanted) => this.#later('lease', () => this.#lend(Math.min(wanted, 5 + this.below(20)))),
+        settle: (id, spent, final) => this.#later('settle', () => this.#settle(id, spent, final)),
         blocked: () => Promise.resolve([]),
       },
-      now: () => network.now,
-      monotonic: () => network.now,
-      onError: (error) => network.errors.push(error),
+      now: () => this.now,
+      monotonic: () => this.now,
+      onError: (error) => this.errors.push(error),
       // It fails on purpose.
       onStoreError: (error) => {
-        if (!(error instanceof StaticError && error.code === 'unavailable')) network.errors.push(error)
+        if (!(error instanceof StaticError && error.code === 'unavailable')) this.errors.push(error)
       },
       onExcess: () => {},
       onSend: () => {},
       onSession: () => {},
     })
     driver.stop()
-    network.#driver = driver
-    network.#handler = driver.streams(() => network)
-    return network
+    made.driver = driver
+    const name = `${this.#nodes.length}`
+    const transport: Transport = {
+      write: (ids, cells) => {
+        for (const id of ids) {
+          if (streams.has(id)) this.#carry(`down ${name} ${id}`, cells, (chunk) => streams.get(id)?.data(chunk))
+        }
+      },
+      // Agents of these tests have no clock.
+      pace: () => {},
+      end: (id) => this.#endStream(node, id),
+      stop: () => Promise.resolve(),
+    }
+    const node: SimNode = { name, driver, store, streams, handler: driver.streams(() => transport) }
+    return node
   }
 
   below(limit: number): number {
@@ -102,9 +150,12 @@ export class SimNetwork implements Transport {
 
   /** A few things happen, somewhere. */
   async step(): Promise<void> {
-    this.now += this.below(20)
-    if (this.chance(0.05)) this.#driver?.tick()
-    if (this.chance(0.01)) await this.#store.run('sweep', { now: this.now })
+    this.now += this.below(this.#nodes.length > 1 ? 100 : 20)
+    // Ticks of a cluster come with time: its nodes wait for each other.
+    for (const { driver, store } of this.#nodes) {
+      if (this.chance(0.05)) driver.tick()
+      if (this.chance(0.01)) await store.run('sweep', { now: this.now })
+    }
     for (let things = 1 + this.below(5); things > 0; things--) {
       const names = [...this.#lanes.keys()]
       const name = names[this.below(names.length)] ?? ''
@@ -118,54 +169,47 @@ export class SimNetwork implements Transport {
 
   /** Stops the relay; everything that is under way is finished first. */
   async stop(): Promise<void> {
-    const drained = this.#driver?.drain()
+    const drained = Promise.all(this.#nodes.map(({ driver }) => driver.drain()))
     for (let steps = 0; steps < 10_000 && !this.idle; steps++) await this.step()
     await drained
-    await this.#store.close()
+    for (const { store } of this.#nodes) await store.close()
   }
 
   // ---- Streams ----
 
   open(peer: Peer, handlers: WireHandlers): WireStream & { break(): void } {
-    const id = this.#handler?.opened(peer)
-    if (id === undefined) throw new Error('The stream was turned away.')
-    this.#streams.set(id, handlers)
+    const node = this.#nodes[this.#nodes.length > 1 ? this.below(this.#nodes.length) : 0]
+    const id = node?.handler.opened(peer)
+    if (id === undefined || !node) throw new Error('The stream was turned away.')
+    const { streams, handler, name } = node
+    streams.set(id, handlers)
     return {
       write: (bytes) => {
-        if (this.#streams.has(id)) this.#carry(`up ${id}`, bytes, (chunk) => this.#handler?.received(id, chunk))
+        if (streams.has(id)) this.#carry(`up ${name} ${id}`, bytes, (chunk) => handler.received(id, chunk))
       },
-      end: () => this.#break(id),
-      break: () => this.#break(id),
+      end: () => this.#break(node, id),
+      break: () => this.#break(node, id),
     }
   }
 
-  write(streams: readonly StreamId[], cells: Uint8Array): void {
-    for (const id of streams) {
-      if (this.#streams.has(id)) this.#carry(`down ${id}`, cells, (chunk) => this.#streams.get(id)?.data(chunk))
-    }
-  }
-
-  /** Agents of these tests have no clock. */
-  pace(): void {}
-
-  end(id: StreamId): void {
-    if (!this.#streams.has(id)) return
-    this.#post(`down ${id}`, () => {
-      const handlers = this.#streams.get(id)
-      this.#streams.delete(id)
-      this.#lanes.delete(`up ${id}`)
+  #endStream({ name, streams }: SimNode, id: StreamId): void {
+    if (!streams.has(id)) return
+    this.#post(`down ${name} ${id}`, () => {
+      const handlers = streams.get(id)
+      streams.delete(id)
+      this.#lanes.delete(`up ${name} ${id}`)
       handlers?.closed()
     })
   }
 
   /** What is under way is lost; the relay hears of it some time later. */
-  #break(id: StreamId): void {
-    const handlers = this.#streams.get(id)
+  #break({ name, streams, handler }: SimNode, id: StreamId): void {
+    const handlers = streams.get(id)
     if (!handlers) return
-    this.#streams.delete(id)
-    this.#lanes.delete(`up ${id}`)
-    this.#lanes.delete(`down ${id}`)
-    this.#post(`closed ${id}`, () => this.#handler?.closed(id))
+    streams.delete(id)
+    this.#lanes.delete(`up ${name} ${id}`)
+    this.#lanes.delete(`down ${name} ${id}`)
+    this.#post(`closed ${name} ${id}`, () => handler.closed(id))
     handlers.closed()
   }
 
@@ -187,13 +231,12 @@ export class SimNetwork implements Transport {
 
   // ---- Store and API ----
 
-  #happened(event: StoreEvent): void {
+  #happened(event: StoreEvent, at: number): void {
     if (event.type === 'appended') this.truth[event.entry.index] = event.entry
-    this.#driver?.event(event)
+    this.#nodes[at]?.driver.event(event)
   }
 
-  #slowStore(): Store {
-    const inner = this.#store
+  #slowStore(inner: Store): Store {
     return {
       deployment: inner.deployment,
       run: (name, request) => {

@@ -2,17 +2,17 @@
  * Invite links (SPEC.md, 6.4): an invite token together with what an agent on another machine needs to use it: the
  * address of the relay, its id and its certificate authority. A link is as secret as its token.
  *
- *     static:// + base64url: version(1) = 1, way(1), port(2), gRPC port(2), host behind its length(1), relay id(32),
- *     number of certificates(1), each behind its length(2), token without its prefix behind its length(2), checksum(4)
+ *     static:// + base64url: version(1) = 1, way(1), gRPC port(2), number of addresses(1), each as port(2) and host
+ *     behind its length(1), relay id(32), number of certificates(1), each behind its length(2), token without its prefix behind its length(2), checksum(4)
  */
 import { hash, X509Certificate } from 'node:crypto'
 import { RELAY_ID_BYTES, StaticError, toHex } from '@static/protocol'
-import { type Endpoint, parseEndpoint } from '../endpoint.ts'
+import { type Address, type Endpoint, endpointUrl, MOST_ADDRESSES, parseEndpoint } from '../endpoint.ts'
 import { decodeToken, type InviteToken } from './token.ts'
 
 /** An invite link, as its parts. */
 export interface InviteLink {
-  /** Address of the relay, `quic://host:4433` or `https://host:5000`. */
+  /** Addresses of the relay, as in the option `endpoint`. */
   readonly endpoint: string
   /** Name in the relay's certificate. */
   readonly relayName: string
@@ -64,20 +64,15 @@ export function isInviteLink(text: string): boolean {
 export function encodeLink({ endpoint, grpcPort, relayId, ca, token }: LinkParts): string {
   const certificates = (ca?.match(PEM) ?? []).map((pem) => new X509Certificate(pem).raw)
   if (certificates.length > MOST_CERTIFICATES) throw tooLarge(`${certificates.length} certificates`)
-  const head = Buffer.alloc(6)
-  head[0] = VERSION
-  head[1] = WAYS.indexOf(endpoint.way)
-  head.writeUInt16BE(endpoint.port, 2)
-  head.writeUInt16BE(grpcPort, 4)
-  const host = Buffer.from(endpoint.host)
   const body = Buffer.concat([
-    head,
-    Buffer.of(host.length),
-    host,
+    Buffer.of(VERSION, WAYS.indexOf(endpoint.way)),
+    twoBytes(grpcPort),
+    Buffer.of(endpoint.addresses.length),
+    ...endpoint.addresses.flatMap(({ host, port }) => [twoBytes(port), Buffer.of(host.length), Buffer.from(host)]),
     relayId,
     Buffer.of(certificates.length),
-    ...certificates.flatMap((certificate) => [lengthOf(certificate), certificate]),
-    ...[Buffer.from(token.slice(TOKEN_PREFIX.length), 'base64url')].flatMap((bytes) => [lengthOf(bytes), bytes]),
+    ...certificates.flatMap((certificate) => [twoBytes(certificate.length), certificate]),
+    ...[Buffer.from(token.slice(TOKEN_PREFIX.length), 'base64url')].flatMap((bytes) => [twoBytes(bytes.length), bytes]),
   ])
   const text = `${PREFIX}${Buffer.concat([body, checksum(body)]).toString('base64url')}`
   if (text.length > MOST_CHARACTERS) throw tooLarge(`a link of ${text.length} characters`)
@@ -110,34 +105,38 @@ function readBody(body: Buffer): InviteLink | undefined {
   const reader = new Reader(body)
   const [, wayNumber = NaN] = reader.take(2)
   const way = WAYS[wayNumber]
-  const port = reader.number(2)
   const grpcPort = reader.number(2)
-  const host = Buffer.from(reader.take(reader.number(1))).toString('latin1')
+  const nodes = reader.number(1)
+  if (nodes < 1 || nodes > MOST_ADDRESSES) return undefined
+  const addresses = Array.from({ length: nodes }, () => ({
+    port: reader.number(2),
+    host: Buffer.from(reader.take(reader.number(1))).toString('latin1'),
+  }))
   const relayId = reader.take(RELAY_ID_BYTES)
   const count = reader.number(1)
   if (count > MOST_CERTIFICATES) return undefined
   const certificates = Array.from({ length: count }, () => reader.take(reader.number(2)))
   const token = `${TOKEN_PREFIX}${Buffer.from(reader.take(reader.number(2))).toString('base64url')}`
-  if (!reader.isAtEnd || way === undefined || port === 0) return undefined
-  return readParts({ way, port, grpcPort, host, relayId, certificates, token })
+  if (!reader.isAtEnd || way === undefined) return undefined
+  return readParts({ way, addresses, grpcPort, relayId, certificates, token })
 }
 
 function readParts(parts: {
   readonly way: Endpoint['way']
-  readonly port: number
+  readonly addresses: readonly Address[]
   readonly grpcPort: number
-  readonly host: string
   readonly relayId: Uint8Array
   readonly certificates: readonly Uint8Array[]
   readonly token: string
 }): InviteLink | undefined {
-  const { way, port, grpcPort, host, relayId, certificates, token } = parts
+  const { way, addresses, grpcPort, relayId, certificates, token } = parts
   try {
     const read: InviteToken = decodeToken(token)
-    const written = `${way === 'quic' ? 'quic' : 'https'}://${host.includes(':') ? `[${host}]` : host}:${port}`
+    const written = endpointUrl(way, addresses)
     const endpoint = parseEndpoint(written, { relayName: read.relay })
     // A link has exactly one encoding, and leads to the relay that its token is for.
-    if (endpoint.url !== written || endpoint.serverName !== read.relay) return undefined
+    const isSame = endpoint.addresses.length === addresses.length && endpoint.url === written
+    if (!isSame || endpoint.serverName !== read.relay) return undefined
     const ca = certificates.map((bytes) => wholeCertificate(bytes).toString()).join('')
     return {
       endpoint: endpoint.url,
@@ -208,10 +207,10 @@ function checksum(body: Uint8Array): Buffer {
   return hash('sha256', Buffer.concat([Buffer.from(CHECKSUM_CONTEXT), body]), 'buffer').subarray(0, CHECKSUM_BYTES)
 }
 
-function lengthOf(bytes: Uint8Array): Buffer {
-  const length = Buffer.alloc(2)
-  length.writeUInt16BE(bytes.length)
-  return length
+function twoBytes(value: number): Buffer {
+  const bytes = Buffer.alloc(2)
+  bytes.writeUInt16BE(value)
+  return bytes
 }
 
 function damaged(): StaticError {

@@ -14,7 +14,7 @@ export type Outcome =
   /** The session ended before the answer came, or there was no session. Whether the relay acted is unknown. */
   | { readonly type: 'lost'; readonly error: StaticError }
 
-/** What an agent knows of the relay behind an endpoint. */
+/** What an agent knows of the relay with a name. */
 export interface KnownRelay {
   readonly relayId: Uint8Array
   /** The port of gRPC that it told; 0 if none. */
@@ -41,8 +41,8 @@ export interface SessionListener {
   push(body: ServerBody): void
   /** The session is lost; the agent reconnects. */
   lost(reason: StaticError): void
-  /** The relay behind an endpoint is now known, or has told another port. Later sessions must reach the same one. */
-  pin(endpoint: string, relay: KnownRelay): void
+  /** The relay with a name is now known, or has told another port. Later sessions must reach the same one. */
+  pin(relayName: string, relay: KnownRelay): void
 }
 
 /** A session with the relay. It reconnects whenever it is lost, until it is closed. */

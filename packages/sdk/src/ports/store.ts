@@ -274,8 +274,8 @@ export type Change =
   /** Remembers that this agent was removed from a channel of which nothing else is left. */
   | { readonly type: 'putRemoved'; readonly record: RemovedRecord }
   | { readonly type: 'dropRemoved'; readonly name: string }
-  /** Pins the relay behind an endpoint. */
-  | ({ readonly type: 'putRelay'; readonly endpoint: string } & KnownRelay)
+  /** Pins the relay with a name. */
+  | ({ readonly type: 'putRelay'; readonly relayName: string } & KnownRelay)
 
 /** A message of this agent that the relay has answered. */
 export interface AnsweredRecord {
@@ -320,7 +320,7 @@ export interface Snapshot {
   readonly channels: readonly StoredChannel[]
   readonly removed: readonly RemovedRecord[]
   readonly pins: readonly { readonly owner: AgentId; readonly identity: Uint8Array; readonly agent: AgentId }[]
-  /** By the endpoint's host. */
+  /** By the name in the relay's certificate. */
   readonly relays: ReadonlyMap<string, KnownRelay>
   readonly invites: readonly InviteRecord[]
   readonly joiners: readonly JoinerRecord[]

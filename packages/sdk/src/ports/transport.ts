@@ -10,6 +10,8 @@ export interface Target {
   readonly serverName: string
   /** CA of that certificate, PEM; undefined: Node's default authorities. */
   readonly ca: string | undefined
+  /** Of the host's addresses, the one to try last. */
+  readonly avoid?: string | undefined
 }
 
 /** Receives what arrives on a stream of cells. */
@@ -22,6 +24,8 @@ export interface StreamHandlers {
 
 /** A stream of cells to a relay, on its own connection. */
 export interface CellStream {
+  /** The address that the host resolved to; undefined if there is no network. */
+  readonly address?: string | undefined
   /**
    * Writes whole cells, which the caller must not change afterwards. Does nothing once the stream is closed. On a
    * clocked stream, urgent cells are sent before the others.

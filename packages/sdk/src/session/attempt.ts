@@ -23,7 +23,7 @@ export interface Attempt<Key> {
 }
 
 /** Transports time out earlier, with a more precise reason. */
-const DIAL_MS = 10_000
+const DIAL_MS = 20_000
 /** Time in which a connected stream must become a session. */
 export const OPENING_MS = 10_000
 const MAX_HOPS = 5

@@ -11,6 +11,7 @@ import { Effects } from './effects.ts'
 import { type Failure, FAILURES, unreachable } from './failure.ts'
 import { FirstSession } from './first.ts'
 import type { CoreOptions, Effect, Input, StreamNumber, Way } from './io.ts'
+import { Nodes } from './nodes.ts'
 import { isSame } from './outgoing.ts'
 import { Route } from './route.ts'
 import { type Opened, SessionStream, type StreamOwner } from './stream.ts'
@@ -31,6 +32,7 @@ export class SessionCore<Key> {
   readonly #options: CoreOptions
   readonly #fraction: () => number
   readonly #backoff: Backoff
+  readonly #nodes: Nodes
   readonly #route: Route
   readonly #tokens: Tokens | undefined
   readonly #effects = new Effects<Key>()
@@ -50,9 +52,10 @@ export class SessionCore<Key> {
     this.#known = options.known
     this.#fraction = fractions(options.signer.random)
     this.#backoff = new Backoff(BACKOFF_MS.first, BACKOFF_MS.max, this.#fraction)
-    this.#route = new Route(options.way, options.fallback)
+    this.#nodes = new Nodes(options.addresses, this.#fraction)
+    this.#route = new Route(options.way, options.fallback, options.addresses)
     this.#tokens = options.tokens ? new Tokens(this.#fraction) : undefined
-    this.#first = new FirstSession(this.#route.hasFallback)
+    this.#first = new FirstSession(this.#route.hasFallback, options.addresses)
     this.#owner = {
       opened: (stream, opened) => this.#opened(stream, opened),
       failed: (stream, failure) => {
@@ -152,7 +155,8 @@ export class SessionCore<Key> {
     const { grpcPort } = this.#options
     // An endpoint that is gRPC itself says its port.
     const told = way === this.#options.way ? undefined : (grpcPort ?? (this.#known?.grpcPort || undefined))
-    this.#emit({ type: 'dial', stream: number, way, port: port ?? told })
+    const { current: node, avoidsLast } = this.#nodes
+    this.#emit({ type: 'dial', stream: number, way, node, port: port ?? told, avoidsLast })
     return newAttempt({ number, way, hops, token: this.#tokens?.held }, this.#now)
   }
 
@@ -202,6 +206,7 @@ export class SessionCore<Key> {
       this.#probe = undefined
     }
     this.#first = undefined
+    this.#nodes.opened()
     this.#route.opened(attempt.way, this.#now)
     if (attempt.token) this.#tokens?.living(attempt.token, expiresInMs, this.#now)
     const relay = this.#learned(challenge.relayId, grpcPort)
@@ -217,7 +222,7 @@ export class SessionCore<Key> {
     if (isSameRelay && known.grpcPort === grpcPort) return known
     const relay = { relayId: relayId.slice(), grpcPort }
     this.#known = relay
-    this.#emit({ type: 'pin', endpoint: this.#options.endpoint, relay })
+    this.#emit({ type: 'pin', relayName: this.#options.relayName, relay })
     return relay
   }
 
@@ -266,6 +271,7 @@ export class SessionCore<Key> {
     if (giveUp && !this.#keepsTrying(rule.final, giveUp)) return this.#giveUp(giveUp)
     if (wasOpen || attempt.isSwitch || (rule.final && !this.#first)) this.#emit({ type: 'lost', reason: meant.error })
     if (rule.otherWay && !wasOpen) this.#route.unreachable(attempt.way)
+    if (rule.otherNode) this.#nodes.next()
     if (wasOpen && this.#now - (attempt.openedAt ?? 0) >= HEALTHY_MS) this.#backoff.reset()
     const requested = Math.min(MAX_RETRY_AFTER_MS, meant.retryAfterMs ?? 0)
     const floor = rule.floorMs + this.#fraction() * rule.jitterMs

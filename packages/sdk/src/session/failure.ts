@@ -12,12 +12,14 @@ export interface FailureRule {
   readonly jitterMs: number
   /** Whether another transport may work better. */
   readonly otherWay: boolean
+  /** Whether another node of the relay may work better. */
+  readonly otherNode: boolean
   /** Whether retrying soon is pointless. The application is notified, and a first session is given up at once. */
   readonly final: boolean
 }
 
 const MINUTE_MS = 60_000
-const SOON: FailureRule = { floorMs: 0, jitterMs: 0, otherWay: false, final: false }
+const SOON: FailureRule = { floorMs: 0, jitterMs: 0, otherWay: false, otherNode: true, final: false }
 
 export type FailureKind = 'unreachable' | 'busy' | 'full' | 'shutdown' | 'expired' | 'replaced' | 'auth' | 'untrusted'
 
@@ -32,11 +34,11 @@ export const FAILURES: Readonly<Record<FailureKind, FailureRule>> = {
   /** The relay is shutting down, so all its agents reconnect at once. */
   shutdown: { ...SOON, jitterMs: 1000 },
   /** The token has expired. A new one is enough. */
-  expired: SOON,
+  expired: { ...SOON, otherNode: false },
   /** A newer session of this agent took over. Reconnecting at once would only displace that one. */
-  replaced: { ...SOON, floorMs: 30_000 },
+  replaced: { ...SOON, floorMs: 30_000, otherNode: false },
   /** The account, the key or the guest is not accepted. */
-  auth: { ...SOON, floorMs: MINUTE_MS, jitterMs: 1000, final: true },
+  auth: { ...SOON, floorMs: MINUTE_MS, jitterMs: 1000, otherNode: false, final: true },
   /** The peer is not the expected relay, by its certificate, name or pinned id. */
   untrusted: { ...SOON, floorMs: MINUTE_MS, jitterMs: 1000, final: true },
 }

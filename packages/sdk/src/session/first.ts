@@ -3,20 +3,21 @@ import { AuthError, StaticError } from '@static/protocol'
 import { type Failure, FAILURES } from './failure.ts'
 import type { Way } from './io.ts'
 
-const DIALS = 2
-/** No caller waits for more dials than this. */
-const MAX_DIALS = 3
+const MIN_DIALS = 2
 const MAX_TOKEN_FAILURES = 3
 
 /** Counts the failures before the first session. */
 export class FirstSession {
   readonly #hasFallback: boolean
+  readonly #addresses: number
   readonly #dials = { quic: 0, grpc: 0 }
   #quicError: StaticError | undefined
   #tokenFailures = 0
 
-  constructor(hasFallback: boolean) {
+  /** Each of the `addresses` is tried. */
+  constructor(hasFallback: boolean, addresses: number) {
     this.#hasFallback = hasFallback
+    this.#addresses = addresses
   }
 
   /** Records a failed dial. Returns the error to give up with, if it is time to. */
@@ -25,8 +26,10 @@ export class FirstSession {
     this.#dials[way]++
     const { quic, grpc } = this.#dials
     if (way === 'quic') this.#quicError = error
-    const over = this.#hasFallback ? grpc > 0 : quic + grpc >= DIALS
-    if (!over && quic + grpc < MAX_DIALS) return undefined
+    const addresses = this.#addresses
+    const over = this.#hasFallback ? grpc >= addresses : quic + grpc >= Math.max(MIN_DIALS, addresses)
+    // No caller waits for more dials than these.
+    if (!over && quic + grpc < MIN_DIALS + addresses) return undefined
     if (way === 'quic' || !this.#quicError || kind !== 'unreachable') return error
     const message = `${this.#quicError.message} The gRPC fallback failed, too: ${error.message}`
     return StaticError.of('connection_error', message, { cause: error })

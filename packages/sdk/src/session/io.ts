@@ -41,8 +41,16 @@ export type Input<Key> =
 
 /** Effects to carry out, in order. */
 export type Effect<Key> =
-  /** Dials, at another port of the same host if one is given. */
-  | { readonly type: 'dial'; readonly stream: StreamNumber; readonly way: Way; readonly port: number | undefined }
+  /** Dials an address of the endpoint, at another port of the same host if one is given. */
+  | {
+      readonly type: 'dial'
+      readonly stream: StreamNumber
+      readonly way: Way
+      readonly node: number
+      readonly port: number | undefined
+      /** Whether to try the node of the last stream only after the others of the same name. */
+      readonly avoidsLast: boolean
+    }
   /** Writes cells. Urgent cells are self-contained: on a clocked stream they are sent before the others. */
   | { readonly type: 'write'; readonly stream: StreamNumber; readonly cells: Uint8Array; readonly urgent: boolean }
   /** Puts the stream on a clock from now on. */
@@ -55,7 +63,7 @@ export type Effect<Key> =
   | { readonly type: 'opened'; readonly info: SessionInfo }
   | { readonly type: 'push'; readonly body: ServerBody }
   | { readonly type: 'lost'; readonly reason: StaticError }
-  | { readonly type: 'pin'; readonly endpoint: string; readonly relay: KnownRelay }
+  | { readonly type: 'pin'; readonly relayName: string; readonly relay: KnownRelay }
   /** Requests a `tick` at this time, which is earlier than any pending one. */
   | { readonly type: 'wakeAt'; readonly at: Time }
   /** The first session could not be opened. The core is closed. */
@@ -82,9 +90,11 @@ export interface ExpectedRelay {
 
 /** Options of a session. */
 export interface CoreOptions {
-  /** Key under which the relay is pinned: the endpoint's host, the same for both transports. */
-  readonly endpoint: string
-  /** The relay seen there before. */
+  /** Key under which the relay is pinned: the name in its certificate, the same for all its addresses. */
+  readonly relayName: string
+  /** Number of addresses of the endpoint. */
+  readonly addresses: number
+  /** The relay seen under that name before. */
   readonly known: KnownRelay | undefined
   /** Id of the relay to accept in place of that one, or as the only one if none was seen. */
   readonly accepted: Uint8Array | undefined

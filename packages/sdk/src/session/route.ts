@@ -13,13 +13,16 @@ const PROBE_MS = { first: 60_000, max: 600_000 } as const
 export class Route {
   readonly #preferred: Way
   readonly #fallback: boolean
+  readonly #addresses: number
   #way: Way
   #quicFailures = 0
+  #grpcFailures = 0
   #probeMs: number = PROBE_MS.first
   /** When to probe QUIC again. */
   probeAt: Time = Infinity
 
-  constructor(preferred: Way, fallback: boolean) {
+  constructor(preferred: Way, fallback: boolean, addresses: number) {
+    this.#addresses = addresses
     this.#preferred = preferred
     this.#way = preferred
     this.#fallback = fallback && preferred === 'quic'
@@ -38,15 +41,23 @@ export class Route {
   /** Records a dial that did not get through. While gRPC is in use, failures of QUIC change nothing. */
   unreachable(way: Way): void {
     if (!this.#fallback || way !== this.#way) return
-    this.#quicFailures = way === 'quic' ? this.#quicFailures + 1 : 0
+    if (way === 'quic') this.#quicFailures++
+    else this.#grpcFailures++
+    // Every address is tried over gRPC before QUIC has its turn again.
+    if (this.#grpcFailures >= this.#addresses) this.#forget()
     this.#way = this.#quicFailures >= QUIC_DIALS ? 'grpc' : 'quic'
   }
 
   opened(way: Way, now: Time): void {
     this.#way = way
-    this.#quicFailures = 0
+    this.#forget()
     if (way === this.#preferred) this.#probeMs = PROBE_MS.first
     this.probeAt = way === this.#preferred ? Infinity : now + this.#probeMs
+  }
+
+  #forget(): void {
+    this.#quicFailures = 0
+    this.#grpcFailures = 0
   }
 
   /** Cancels probing: the session is over, or a probe is in progress. */

@@ -5,7 +5,7 @@
 import { hash as digest, randomBytes } from 'node:crypto'
 import { ConnectionError } from '@static/node/connection-error'
 import { type Pace, paceOf, StaticError, type TrafficProfileName, wholeUnits } from '@static/protocol'
-import { type Endpoint, grpcFallback } from '../endpoint.ts'
+import { type Endpoint, GRPC_PORT } from '../endpoint.ts'
 import type {
   CellStream,
   KnownRelay,
@@ -19,7 +19,7 @@ import type {
 } from '../ports.ts'
 import type { TokenSource } from '../tokens.ts'
 import { SessionCore } from './core.ts'
-import type { Effect, Input, Position, StreamNumber, Way } from './io.ts'
+import type { Effect, Input, Position, StreamNumber } from './io.ts'
 
 /** Options of a session. */
 export interface SessionOptions {
@@ -31,7 +31,7 @@ export interface SessionOptions {
   /** CA of the relay's certificate, PEM; undefined: Node's default authorities. */
   readonly ca: string | undefined
   readonly transports: { readonly quic?: Transport | undefined; readonly grpc: Transport }
-  /** Known relays, by the endpoint's host. */
+  /** Known relays, by the name in their certificate. */
   readonly pins: ReadonlyMap<string, KnownRelay>
   /** Id of a relay to accept in place of the known one. */
   readonly acceptRelay?: Uint8Array | undefined
@@ -95,6 +95,8 @@ class Session implements RelaySession {
   #handling = false
   #flushing = false
   #timer: NodeJS.Timeout | undefined
+  /** The resolved address of the last stream. */
+  #lastAddress: string | undefined
   #closing: Promise<void> | undefined
 
   constructor(options: SessionOptions) {
@@ -115,8 +117,9 @@ class Session implements RelaySession {
     this.#now = options.now ?? (() => performance.timeOrigin + performance.now())
     const random = options.random ?? ((bytes: number) => new Uint8Array(randomBytes(bytes)))
     this.#core = new SessionCore({
-      endpoint: endpoint.host,
-      known: pins.get(endpoint.host),
+      relayName: endpoint.serverName,
+      addresses: endpoint.addresses.length,
+      known: pins.get(endpoint.serverName),
       accepted: acceptRelay,
       way: endpoint.way,
       fallback,
@@ -203,7 +206,7 @@ class Session implements RelaySession {
       case 'end':
         return this.#end(effect.stream)
       case 'dial':
-        return this.#dial(effect.stream, effect.way, effect.port)
+        return this.#dial(effect)
       case 'askToken':
         return this.#askToken()
       case 'wakeAt':
@@ -233,7 +236,7 @@ class Session implements RelaySession {
           this.#ready.resolve()
           return listener.lost(effect.reason)
         case 'pin':
-          return listener.pin(effect.endpoint, effect.relay)
+          return listener.pin(effect.relayName, effect.relay)
       }
     } catch (error) {
       if (onBug) return onBug(error)
@@ -245,9 +248,13 @@ class Session implements RelaySession {
 
   // ---- Input and output ----
 
-  #dial(number: StreamNumber, way: Way, port: number | undefined): void {
+  #dial({ stream: number, way, node, port, avoidsLast }: Extract<Effect<Done>, { type: 'dial' }>): void {
     const { endpoint, ca, transports } = this.#options
-    const { host, port: usual, serverName } = way === endpoint.way ? endpoint : grpcFallback(endpoint)
+    const { serverName } = endpoint
+    const address = endpoint.addresses[node] ?? endpoint.addresses[0]
+    const { host } = address
+    const usual = way === endpoint.way ? address.port : GRPC_PORT
+    const avoid = avoidsLast ? this.#lastAddress : undefined
     const transport = transports[way]
     const over = Promise.withResolvers<void>()
     const handlers: StreamHandlers = {
@@ -259,10 +266,13 @@ class Session implements RelaySession {
       },
     }
     const dialled = transport
-      ? transport.dial({ host, port: port ?? usual, serverName, ca }, handlers).then((stream) => this.#checked(stream))
+      ? transport
+          .dial({ host, port: port ?? usual, serverName, ca, avoid }, handlers)
+          .then((stream) => this.#checked(stream))
       : Promise.reject(StaticError.of('connection_error', 'This agent has no QUIC transport.'))
     dialled.then(
       (stream) => {
+        this.#lastAddress = stream.address
         this.#lines.set(number, { stream, over, cells: [], urgent: [] })
         this.#handle({ type: 'dialled', stream: number, serverName })
       },

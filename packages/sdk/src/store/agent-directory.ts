@@ -57,8 +57,8 @@ export interface AgentIdentity {
   readonly fingerprint: string
   /** Names of the channels that it has. */
   readonly channels: readonly string[]
-  /** The relays that it has met, with the host of the endpoint and the relay's id. */
-  readonly relays: readonly { readonly host: string; readonly relayId: string }[]
+  /** The relays that it has met, with the name in the relay's certificate and its id. */
+  readonly relays: readonly { readonly name: string; readonly relayId: string }[]
 }
 
 /**
@@ -85,7 +85,7 @@ export async function readAgentIdentity(directory: string, key: KeySource = { ty
         channels: channelNames(rows),
         relays: rows(RELAY)
           .all()
-          .map(({ endpoint, relayId }) => ({ host: endpoint, relayId: toHex(relayId) })),
+          .map(({ relayName, relayId }) => ({ name: relayName, relayId: toHex(relayId) })),
       }
     } finally {
       database.close()

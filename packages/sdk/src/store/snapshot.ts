@@ -52,7 +52,7 @@ export function readSnapshot(rowsOf: RowsOf): Snapshot {
     relays: new Map(
       rowsOf(RELAY)
         .all()
-        .map(({ endpoint, relayId, grpcPort }) => [endpoint, { relayId, grpcPort }]),
+        .map(({ relayName, relayId, grpcPort }) => [relayName, { relayId, grpcPort }]),
     ),
     invites: rowsOf(INVITE).all(),
     joiners: rowsOf(JOINER).all(),

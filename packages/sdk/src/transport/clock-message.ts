@@ -30,7 +30,7 @@ export type ToClock =
 
 /** Messages from the thread. */
 export type FromClock =
-  | { readonly type: 'dialled' }
+  | { readonly type: 'dialled'; readonly address: string | undefined }
   | { readonly type: 'failed'; readonly error: SentError }
   /** Sent before and after the library reads certificates. */
   | { readonly type: 'shield' | 'unshield' }

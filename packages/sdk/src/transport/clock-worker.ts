@@ -43,7 +43,7 @@ class ClockedStream {
         data: (chunk) => this.#data(chunk),
         closed: (reason) => this.#closed(reason),
       })
-      this.#say({ type: 'dialled' })
+      this.#say({ type: 'dialled', address: this.#stream.address })
     } catch (error) {
       this.#say({ type: 'failed', error: sent(StaticError.from(error)) })
     }

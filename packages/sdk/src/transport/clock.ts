@@ -58,6 +58,7 @@ function dial(workerData: ClockSettings, handlers: StreamHandlers): Promise<Cell
       case 'dialled':
         delivery.begin()
         return resolve({
+          address: message.address,
           write: (cells, urgent = false) => write(cells, urgent),
           pace: (pace) => say({ type: 'pace', pace }),
           end: () => say({ type: 'end' }),

@@ -35,7 +35,7 @@ export function makeGrpcTransport({ connectTimeoutMs = CONNECT_TIMEOUT_MS }: Dia
   return {
     form: 'protobuf',
     dial: (target, handlers) =>
-      dialAddresses(target, connectTimeoutMs, (address) => dial(address, target, connectTimeoutMs, handlers)),
+      dialAddresses(target, connectTimeoutMs, (address, timeoutMs) => dial(address, target, timeoutMs, handlers)),
   }
 }
 
@@ -74,7 +74,7 @@ async function dial(
       settings: { enablePush: false, initialWindowSize: WINDOW_BYTES },
     })
     const delivery = new Delivery(handlers)
-    line = new GrpcLine(session, delivery, place)
+    line = new GrpcLine(session, delivery, { address, place })
     await line.accepted
     delivery.begin()
     return line
@@ -88,6 +88,7 @@ async function dial(
 
 /** A connection and its only call. Closing one closes the other. */
 class GrpcLine implements CellStream {
+  readonly address: string
   /** Resolves when the relay has accepted the call. If it rejects, nothing is delivered. */
   readonly accepted: Promise<void>
   readonly #session: ClientHttp2Session
@@ -101,7 +102,12 @@ class GrpcLine implements CellStream {
   #metadata: IncomingHttpHeaders = {}
   #failure: Error | undefined
 
-  constructor(session: ClientHttp2Session, delivery: Delivery, place: string) {
+  constructor(
+    session: ClientHttp2Session,
+    delivery: Delivery,
+    { address, place }: { readonly address: string; readonly place: string },
+  ) {
+    this.address = address
     this.#session = session
     this.#delivery = delivery
     this.#place = place

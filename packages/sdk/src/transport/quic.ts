@@ -18,31 +18,29 @@ export function makeQuicTransport({ connectTimeoutMs = CONNECT_TIMEOUT_MS, shiel
   return {
     form: 'cbor',
     dial: (target, handlers) =>
-      dialAddresses(target, connectTimeoutMs, async (address) => {
-        const connection = await dialQuic(
-          address,
-          { ...target, connectTimeoutMs, probeAfterMs: PROBE_AFTER_MS },
-          shield,
-        )
-        return openLine(connection, handlers)
+      dialAddresses(target, connectTimeoutMs, async (address, timeoutMs) => {
+        const limits = { connectTimeoutMs: timeoutMs, probeAfterMs: PROBE_AFTER_MS }
+        return openLine(address, await dialQuic(address, { ...target, ...limits }, shield), handlers)
       }),
   }
 }
 
-function openLine(connection: QuicConnection, handlers: StreamHandlers): CellStream {
+function openLine(address: string, connection: QuicConnection, handlers: StreamHandlers): CellStream {
   const delivery = new Delivery(handlers)
-  const line = new QuicLine(connection, delivery)
+  const line = new QuicLine(address, connection, delivery)
   delivery.begin()
   return line
 }
 
 /** A connection and its only stream. Closing one closes the other. */
 class QuicLine implements CellStream {
+  readonly address: string
   readonly #connection: QuicConnection
   readonly #stream: QuicClientStream
   #late: NodeJS.Timeout | undefined
 
-  constructor(connection: QuicConnection, delivery: Delivery) {
+  constructor(address: string, connection: QuicConnection, delivery: Delivery) {
+    this.address = address
     this.#connection = connection
     try {
       this.#stream = connection.openStream({

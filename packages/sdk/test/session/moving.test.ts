@@ -70,7 +70,12 @@ test('requests made during a move to QUIC are repeated there, and the event loop
 
   const { publicKey, seed } = generateSignatureKeyPair()
   const endpoint = (way: SessionInfo['way']) =>
-    ({ way, host: 'relay.test', port: 1, serverName: 'relay.test', url: `${way}://relay.test:1` }) as const
+    ({
+      way,
+      addresses: [{ host: 'relay.test', port: 1 }],
+      serverName: 'relay.test',
+      url: `${way}://relay.test:1`,
+    }) as const
   let requests = 0
   let counted: RelaySession | undefined
   const agent = new Agent({

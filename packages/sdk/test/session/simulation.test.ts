@@ -60,7 +60,8 @@ class Life {
     this.#roughness = this.#random() < 0.5 ? 1 : 0.05
     this.#slow = this.#random() < 0.5 ? 'quic' : 'grpc'
     this.#core = new SessionCore<number>({
-      endpoint: 'relay.test',
+      relayName: 'relay.test',
+      addresses: 1,
       known: undefined,
       accepted: undefined,
       grpcPort: undefined,

@@ -49,6 +49,7 @@ export class Stage {
   #log: string[] = []
   readonly lines: Map<number, Line> = new Map()
   readonly ended: Set<number> = new Set()
+  readonly dials: { readonly node: number; readonly avoidsLast: boolean }[] = []
   readonly outcomes: Map<string, Outcome[]> = new Map()
   readonly infos: SessionInfo[] = []
   readonly losses: StaticError[] = []
@@ -64,7 +65,8 @@ export class Stage {
   constructor(options: Partial<CoreOptions> = {}) {
     const key = makeSigner()
     this.#core = new SessionCore<string>({
-      endpoint: 'relay.test',
+      relayName: 'relay.test',
+      addresses: 1,
       known: undefined,
       accepted: undefined,
       way: 'grpc',
@@ -228,6 +230,7 @@ export class Stage {
       case 'dial':
         this.#log.push(`dial ${effect.stream} ${effect.way}${effect.port === undefined ? '' : `:${effect.port}`}`)
         this.lines.set(effect.stream, makeLine(effect.way, effect.port))
+        this.dials.push({ node: effect.node, avoidsLast: effect.avoidsLast })
         return
       case 'write':
         if (effect.urgent) this.line(effect.stream).urgent.push(effect.cells.length / CELL_BYTES)
@@ -259,7 +262,7 @@ export class Stage {
         this.losses.push(effect.reason)
         return
       case 'pin':
-        this.#log.push(`pin ${effect.endpoint}`)
+        this.#log.push(`pin ${effect.relayName}`)
         this.pins.push(effect.relay)
         return
       case 'wakeAt':

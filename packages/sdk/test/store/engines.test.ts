@@ -432,8 +432,8 @@ for (const [name, make] of Object.entries(engines)) {
       })
       store.write([pin('a', key), pin('b', key), pin('a', newKey)])
       store.write([
-        { type: 'putRelay', endpoint: 'quic://one:4433', relayId: bytesOf('one'), grpcPort: 0 },
-        { type: 'putRelay', endpoint: 'quic://one:4433', relayId: bytesOf('two'), grpcPort: 5443 },
+        { type: 'putRelay', relayName: 'one', relayId: bytesOf('one'), grpcPort: 0 },
+        { type: 'putRelay', relayName: 'one', relayId: bytesOf('two'), grpcPort: 5443 },
       ])
       const again = await reopen()
       const { pins, relays } = again.load()
@@ -444,7 +444,7 @@ for (const [name, make] of Object.entries(engines)) {
           [Buffer.from(bytesOf('b')).toString('hex'), key],
         ]),
       )
-      assert.deepEqual(relays, new Map([['quic://one:4433', { relayId: bytesOf('two'), grpcPort: 5443 }]]))
+      assert.deepEqual(relays, new Map([['one', { relayId: bytesOf('two'), grpcPort: 5443 }]]))
       again.close()
     })
 

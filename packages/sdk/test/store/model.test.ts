@@ -69,7 +69,7 @@ function anyChange(below: (limit: number) => number): Change {
     () => ({ type: 'putPin', owner: agent, identity: bytesOf(`identity ${few}`), agent }),
     () => ({
       type: 'putRelay',
-      endpoint: `quic://relay-${few}:4433`,
+      relayName: `relay-${few}`,
       relayId: bytesOf(`relay ${below(9)}`),
       grpcPort: below(9),
     }),

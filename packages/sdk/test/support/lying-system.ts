@@ -81,7 +81,7 @@ export class LyingSystem {
       store,
       now,
       chance,
-      endpoint: { way, host: RELAY, port: 1, serverName: RELAY, url: `${way}://${RELAY}:1` },
+      endpoint: { way, addresses: [{ host: RELAY, port: 1 }], serverName: RELAY, url: `${way}://${RELAY}:1` },
       ca: undefined,
       transports: { quic: transport, grpc: transport },
       jwt: guest ? null : () => 'jwt',

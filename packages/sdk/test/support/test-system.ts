@@ -110,7 +110,12 @@ export class TestSystem {
       store: wrap(store),
       now: options.now,
       chance: options.chance,
-      endpoint: { way, host: 'localhost', port, serverName: 'localhost', url: `${way}://localhost:${port}` },
+      endpoint: {
+        way,
+        addresses: [{ host: 'localhost', port }],
+        serverName: 'localhost',
+        url: `${way}://localhost:${port}`,
+      },
       ca: relay.ca,
       transports: {
         ...(transports.quic ? { quic: transport(transports.quic) } : {}),

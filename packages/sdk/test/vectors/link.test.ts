@@ -10,8 +10,7 @@ import { readVectors } from './own.ts'
 interface Link {
   readonly about: string
   readonly way: 'quic' | 'grpc'
-  readonly host: string
-  readonly port: number
+  readonly addresses: readonly { readonly host: string; readonly port: number }[]
   readonly grpc_port: number
   readonly relay_id: string
   readonly certificates: readonly string[]
@@ -23,8 +22,9 @@ for (const link of readVectors('link.json') as readonly Link[]) {
   test(`vectors: an invite link, ${link.about}`, () => {
     const token = `st_inv_${Buffer.from(link.token, 'hex').toString('base64url')}`
     const { relay, name, expiresAt } = decodeToken(token)
-    const host = link.host.includes(':') ? `[${link.host}]` : link.host
-    const address = `${link.way === 'quic' ? 'quic' : 'https'}://${host}:${link.port}`
+    const scheme = link.way === 'quic' ? 'quic' : 'https'
+    const bracketed = (host: string): string => (host.includes(':') ? `[${host}]` : host)
+    const address = link.addresses.map(({ host, port }) => `${scheme}://${bracketed(host)}:${port}`).join(',')
     const endpoint = parseEndpoint(address, { relayName: relay })
     const certificates = link.certificates.map((hex) => new X509Certificate(fromHex(hex)).toString())
     const ca = certificates.length === 0 ? undefined : certificates.join('')

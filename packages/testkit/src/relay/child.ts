@@ -1,14 +1,18 @@
-/** A relay in its own process, durable on SQLite, with unlimited quota, so that tests can kill and measure it. */
-import { startRelay } from '@static/relay'
+/** A relay in its own process, durable on SQLite or a node of a cluster, with unlimited quota, so that tests can kill and measure it. */
+import { type OpenStore, startRelay } from '@static/relay'
+import { openPostgresStore } from '@static/relay/internal'
 import { crashingStore } from '../crash/store-steps.ts'
 import type { ChildOptions, ChildQuestion } from './process.ts'
 
-const { cert, key, ca, keys, database, ports, settings, failAt } = JSON.parse(process.argv[2] ?? '') as ChildOptions
+const { cert, key, ca, keys, database, ports, settings, failAt, cluster } = JSON.parse(
+  process.argv[2] ?? '',
+) as ChildOptions
 const tomorrow = new Date(Date.now() + 86_400_000).toISOString()
 let leases = 0
 const relay = await startRelay({
   name: 'localhost',
-  database: failAt === undefined ? database : crashingStore(database, failAt),
+  database: storeOf(),
+  nats: cluster?.nats,
   host: 'localhost',
   grpcPort: ports.grpc,
   quicPort: ports.quic,
@@ -40,3 +44,9 @@ process.on('message', (question: ChildQuestion) => {
 })
 process.on('disconnect', () => void relay.close().then(() => process.exit(0)))
 process.send?.('ready')
+
+function storeOf(): string | OpenStore {
+  if (cluster === undefined) return failAt === undefined ? database : crashingStore(database, failAt)
+  const { database: url, keyFile } = cluster
+  return ({ retention }, listener) => openPostgresStore({ url, keyFile, retention }, listener)
+}

@@ -23,6 +23,15 @@ export interface ChildOptions {
   readonly ports: Ports
   readonly settings: object
   readonly failAt?: FailAt
+  readonly cluster?: ClusterAccess
+}
+
+/** What the nodes of a cluster share. */
+export interface ClusterAccess {
+  /** URL of the PostgreSQL database. */
+  readonly database: string
+  readonly keyFile: string
+  readonly nats: { readonly servers: readonly string[]; readonly ca: string }
 }
 
 /** A request to the process: its memory usage, now or after a garbage collection. */
@@ -79,14 +88,21 @@ export class RelayHome {
 
   /** Starts a relay, always on the same ports. */
   async start(settings: object, failAt?: FailAt): Promise<RelayChild> {
+    return this.#start({ settings, ports: this.#ports, ...(failAt === undefined ? {} : { failAt }) })
+  }
+
+  /** Starts a node of a cluster. */
+  async startNode(settings: object, ports: Ports, cluster: ClusterAccess): Promise<RelayChild> {
+    return this.#start({ settings, ports, cluster })
+  }
+
+  async #start(own: Pick<ChildOptions, 'settings' | 'ports' | 'failAt' | 'cluster'>): Promise<RelayChild> {
     const options: ChildOptions = {
       ...this.#certificate,
       ca: this.ca,
       keys: await this.api.keys(),
       database: join(this.directory, 'relay.sqlite'),
-      ports: this.#ports,
-      settings,
-      ...(failAt === undefined ? {} : { failAt }),
+      ...own,
     }
     const child = fork(PROGRAM, [JSON.stringify(options)], {
       execArgv: ['--expose-gc'],
@@ -98,7 +114,7 @@ export class RelayHome {
     const first = await Promise.race([once(child, 'message'), running.exited])
     if (!Array.isArray(first))
       throw new Error(`The relay exited with ${first} before it was ready: ${running.errors()}`)
-    return { ...running, ports: this.#ports }
+    return { ...running, ports: own.ports }
   }
 
   async remove(): Promise<void> {

@@ -144,7 +144,7 @@ async function startTestProxy(quicPort: number): ReturnType<typeof startProxy> {
     host: 'localhost',
     grpcPort: 0,
     certificate,
-    relay: { host: 'localhost', port: quicPort, ca: authority.cert, clientCertificate },
+    relay: { addresses: [{ host: 'localhost', port: quicPort }], ca: authority.cert, clientCertificate },
     log: LOG,
   })
 }

@@ -18,15 +18,31 @@ export interface MemoryStoreOptions {
 }
 
 /** Creates an empty store. */
-export async function openMemoryStore({ retention }: MemoryStoreOptions, listener: StoreListener): Promise<Store> {
-  const ledger = new Ledger(new MemoryRows(), sha256, retention)
+export async function openMemoryStore(options: MemoryStoreOptions, listener: StoreListener): Promise<Store> {
+  const [store] = openMemoryStores(options, [listener])
+  return store
+}
+
+/** Creates an empty store that several nodes share. Each gets only the events of its own operations. */
+export function openMemoryStores(
+  { retention }: MemoryStoreOptions,
+  listeners: readonly [StoreListener, ...StoreListener[]],
+): [Store, ...Store[]] {
+  const rows = new MemoryRows()
+  const deployment = { relayId: randomBytes(RELAY_ID_BYTES), tokenKey: randomBytes(32), busKey: randomBytes(32) }
+  const open = (listener: StoreListener): Store => storeOn(new Ledger(rows, sha256, retention), deployment, listener)
+  const [first, ...more] = listeners
+  return [open(first), ...more.map(open)]
+}
+
+function storeOn(ledger: Ledger, deployment: Store['deployment'], listener: StoreListener): Store {
   const execute = <Name extends StoreOperation>(name: Name, request: StoreRequest<Name>): StoreResult<Name> => {
     const { result, events } = ledger.run(name, request)
     for (const event of events) listener(event)
     return result
   }
   return {
-    deployment: { relayId: randomBytes(RELAY_ID_BYTES), tokenKey: randomBytes(32), busKey: randomBytes(32) },
+    deployment,
     // Asynchronous, like every other engine: no caller may rely on an answer within the call.
     run: (name, request) => Promise.resolve().then(() => execute(name, request)),
     healthy: () => true,

@@ -1,6 +1,6 @@
 /** `static channel invite [list|revoke]`: tokens that let others join. */
 import { Argument, Command, InvalidArgumentError } from 'commander'
-import { isLoopback, parseEndpoint, parseInviteLink } from '@static/sdk/account'
+import { isLocal, parseEndpoint, parseInviteLink } from '@static/sdk/account'
 import { addAgentFlags, type AgentFlags, commandLineFor, runOnAgent, withAgent } from '../../agent/open.ts'
 import { examples } from '../../terminal/examples.ts'
 import { note, print, printJson, commandLine, shortTime, table } from '../../terminal/output.ts'
@@ -99,8 +99,7 @@ async function inviteLink(name: string, flags: Flags): Promise<void> {
     return { link: await withProgress('Creating an invite', work), remote: agent.remote }
   })
   const { endpoint, relayName } = parseInviteLink(link)
-  const { host } = parseEndpoint(endpoint, { relayName })
-  if (isLoopback(host)) {
+  if (isLocal(parseEndpoint(endpoint, { relayName }))) {
     note(
       `the link leads to ${endpoint}, which is this machine only. For others, pass --link-endpoint with an address ` +
         'that they can reach; `static up` listens on one with --host.',

@@ -2,6 +2,7 @@
 import { ENVELOPE_LIMITS } from '@static/protocol'
 import type { Actor, AgentId, Refusal } from '../../ports.ts'
 import type { Settings } from '../../settings.ts'
+import type { Cluster } from '../cluster.ts'
 import type { Delivery } from '../delivery.ts'
 import type { Effects } from '../effects.ts'
 import type { CoreCrypto, Outcome } from '../io.ts'
@@ -16,6 +17,8 @@ export interface ChannelContext {
   readonly settings: Settings
   readonly delivery: Delivery
   readonly presence: Presence
+  /** The other nodes; undefined if there is only this one. */
+  readonly cluster: () => Cluster | undefined
 }
 
 /** The sender of a request, for the store. */

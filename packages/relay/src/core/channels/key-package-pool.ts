@@ -27,7 +27,7 @@ export class KeyPackagePool {
   readonly #agents: number
   readonly #bytes: number
   readonly #shares = new Map<string, Share>()
-  readonly #accountOf = new Map<AgentId, string>()
+  readonly #accountOf = new Map<AgentId, Account>()
   #held = 0
 
   /** `agents` and `bytes` limit the memory. */
@@ -36,12 +36,20 @@ export class KeyPackagePool {
     this.#bytes = bytes
   }
 
-  /** Adds KeyPackages of one agent, without duplicates or the oldest surplus. Returns agents that lost all theirs. */
-  add(account: Account, agent: AgentId, added: readonly PooledKeyPackage[]): AgentId[] {
+  /**
+   * Adds KeyPackages of one agent, newer or older than those here, without duplicates or the oldest surplus. Returns
+   * agents that lost all theirs.
+   */
+  add(
+    account: Account,
+    agent: AgentId,
+    added: readonly PooledKeyPackage[],
+    age: 'newer' | 'older' = 'newer',
+  ): AgentId[] {
     const known = this.#of(agent).filter(({ hash }) => !added.some((one) => one.hash === hash))
-    const held = [...known, ...added].slice(-MAX_KEY_PACKAGES)
+    const held = (age === 'newer' ? [...known, ...added] : [...added, ...known]).slice(-MAX_KEY_PACKAGES)
     this.#keep(agent, [])
-    this.#accountOf.set(agent, `${account.mode}/${account.id}`)
+    this.#accountOf.set(agent, account)
     this.#keep(agent, held)
     const evicted: AgentId[] = []
     while (this.#accountOf.size > this.#agents || this.#held > this.#bytes) {
@@ -51,6 +59,17 @@ export class KeyPackagePool {
       evicted.push(loser)
     }
     return evicted
+  }
+
+  /** Removes and returns all of an agent, with its account. */
+  release(
+    agent: AgentId,
+    now: Time,
+  ): { readonly account: Account; readonly keyPackages: readonly PooledKeyPackage[] } | undefined {
+    const account = this.#accountOf.get(agent)
+    const keyPackages = this.#fresh(agent, now)
+    this.#keep(agent, [])
+    return account && { account, keyPackages }
   }
 
   /** Removes and returns one that has not expired. */
@@ -67,7 +86,7 @@ export class KeyPackagePool {
 
   #of(agent: AgentId): PooledKeyPackage[] {
     const account = this.#accountOf.get(agent)
-    return (account === undefined ? undefined : this.#shares.get(account)?.agents.get(agent)) ?? []
+    return (account && this.#shares.get(keyOf(account))?.agents.get(agent)) ?? []
   }
 
   #fresh(agent: AgentId, now: Time): PooledKeyPackage[] {
@@ -87,19 +106,24 @@ export class KeyPackagePool {
   #keep(agent: AgentId, held: PooledKeyPackage[]): void {
     const account = this.#accountOf.get(agent)
     if (account === undefined) return
-    const share = this.#shares.get(account) ?? { bytes: 0, agents: new Map<AgentId, PooledKeyPackage[]>() }
+    const key = keyOf(account)
+    const share = this.#shares.get(key) ?? { bytes: 0, agents: new Map<AgentId, PooledKeyPackage[]>() }
     const change = size(held) - size(share.agents.get(agent) ?? [])
     share.bytes += change
     this.#held += change
     if (held.length > 0) {
       share.agents.set(agent, held)
-      this.#shares.set(account, share)
+      this.#shares.set(key, share)
       return
     }
     share.agents.delete(agent)
     this.#accountOf.delete(agent)
-    if (share.agents.size === 0) this.#shares.delete(account)
+    if (share.agents.size === 0) this.#shares.delete(key)
   }
+}
+
+function keyOf({ mode, id }: Account): string {
+  return `${mode}/${id}`
 }
 
 function size(held: readonly PooledKeyPackage[]): number {

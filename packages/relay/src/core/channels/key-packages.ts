@@ -7,7 +7,8 @@ import {
   type UploadKeyPackageRequest,
   UploadKeyPackageResponseSchema,
 } from '@static/protocol/relay'
-import type { AgentId } from '../../ports.ts'
+import type { Account, AgentId } from '../../ports.ts'
+import type { Claimed } from '../cluster.ts'
 import type { PendingRequest } from '../pending-request.ts'
 import { Rates } from '../rates.ts'
 import { accountOf, agentIdOf, channelIdOf, wrong } from '../request-fields.ts'
@@ -23,6 +24,7 @@ const MAX_CAPABILITIES = 32
 const SUITE_NAME = 'MLS_128_DHKEMX25519_AES128GCM_SHA256_Ed25519'
 const LOW_KEY_PACKAGES = 8
 const CLOCK_SKEW_MS = 3_600_000
+const MOVED_AT_ONCE = 8
 
 /** The KeyPackages of one node. */
 export class KeyPackages {
@@ -55,6 +57,7 @@ export class KeyPackages {
     if (keyPackages.length === 0 || keyPackages.length > MAX_KEY_PACKAGES) throw tooMany(keyPackages.length)
     const read = keyPackages.map((bytes) => this.#read(bytes, publicKey))
     for (const loser of this.#pool.add(account, agent, read)) this.#warnLow(loser)
+    this.#context.cluster()?.follow(agent)
     const identity = readKeyPackage(keyPackages[0] ?? new Uint8Array())?.identity
     if (identity) this.#context.presence.named(agent, account, identity, this.#context.effects.now)
     const value = message(UploadKeyPackageResponseSchema, { held: this.held(agent) })
@@ -70,21 +73,46 @@ export class KeyPackages {
     const actor = actorOf(request)
     effects.store('check', { actor, channel }, (outcome) => {
       if (!accepted(request, outcome)) return
-      const { now, monotonic } = effects
+      const { monotonic } = effects
       // A caller over its own limit must not use up the claims of others on this agent.
       const { claimsPerMinute, claimsPerTargetPerMinute } = this.#context.settings.rates
       const wait = this.#claims.take(actor.agent, monotonic)
       if (wait > 0) return request.refuse(tooOften(claimsPerMinute, 'AddMember requests per agent', wait))
-      const targetWait = this.#claimed.take(agent, monotonic)
-      if (targetWait > 0) {
+      const answer = ({ keyPackage, waitMs }: Claimed): void => {
         const what = `AddMember requests for agent ${agent}`
-        return request.refuse(tooOften(claimsPerTargetPerMinute, what, targetWait))
+        if (waitMs > 0) return request.refuse(tooOften(claimsPerTargetPerMinute, what, waitMs))
+        if (!keyPackage) return request.refuse(noneLeft(agent))
+        request.answer({ case: 'addMember', value: message(AddMemberResponseSchema, { keyPackage }) })
       }
-      const keyPackage = this.#pool.take(agent, now)
-      if (!keyPackage) return request.refuse(noneLeft(agent))
-      request.answer({ case: 'addMember', value: message(AddMemberResponseSchema, { keyPackage }) })
-      this.#warnLow(agent)
+      const cluster = this.#context.cluster()
+      if (cluster && this.held(agent) === 0) return cluster.claim(agent, answer)
+      answer(this.hand(agent))
     })
+  }
+
+  /** Hands out one KeyPackage of an agent. */
+  hand(agent: AgentId): Claimed {
+    const { now, monotonic } = this.#context.effects
+    const waitMs = this.#claimed.take(agent, monotonic)
+    if (waitMs > 0) return { keyPackage: undefined, waitMs }
+    const keyPackage = this.#pool.take(agent, now)
+    if (keyPackage) this.#warnLow(agent)
+    return { keyPackage, waitMs }
+  }
+
+  /** Gives up the KeyPackages of an agent, for the node where it has its session now: in parts that a message can hold. */
+  *release(agent: AgentId): Iterable<{ readonly account: Account; readonly keyPackages: readonly PooledKeyPackage[] }> {
+    const released = this.#pool.release(agent, this.#context.effects.now)
+    if (!released) return
+    const { account, keyPackages } = released
+    for (let at = 0; at < keyPackages.length; at += MOVED_AT_ONCE) {
+      yield { account, keyPackages: keyPackages.slice(at, at + MOVED_AT_ONCE) }
+    }
+  }
+
+  /** Takes over KeyPackages that another node has checked and given up. */
+  receive(account: Account, agent: AgentId, keyPackages: readonly PooledKeyPackage[]): void {
+    for (const loser of this.#pool.add(account, agent, keyPackages, 'older')) this.#warnLow(loser)
   }
 
   #read(bytes: Uint8Array, publicKey: Uint8Array): PooledKeyPackage {

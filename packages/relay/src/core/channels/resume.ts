@@ -1,7 +1,7 @@
 /** The cursors of agents in their channels: agents resume from them, and acknowledgements advance them. */
 import { message, type StaticError } from '@static/protocol'
 import { type AckRequest, AckResponseSchema, type ResumeRequest, ResumeResponseSchema } from '@static/protocol/relay'
-import type { Account, AgentId, ChannelId, StoreRequest, StoreResult } from '../../ports.ts'
+import type { Account, ChannelId, StoreRequest, StoreResult } from '../../ports.ts'
 import type { PendingRequest } from '../pending-request.ts'
 import { Rates, takeFor } from '../rates.ts'
 import { channelIdOf, numberOf, wrong } from '../request-fields.ts'
@@ -42,7 +42,7 @@ export class Resumes {
   /** Advances cursors and responds. */
   acknowledge(request: PendingRequest, { positions }: AckRequest): void {
     const { agent } = request.caller
-    this.#context.effects.store('ack', { agent, positions: this.#delivered(agent, positions) }, (outcome) => {
+    this.#context.effects.store('ack', { agent, positions: acknowledged(positions) }, (outcome) => {
       if (!outcome.ok) return request.refuse(refusalOf(outcome.error))
       request.answer({ case: 'ack', value: message(AckResponseSchema, {}) })
     })
@@ -52,9 +52,9 @@ export class Resumes {
    * Advances cursors at the next tick, without a response: flushing each one to disk would cost more than the messages,
    * and a lost acknowledgement only causes a repeated delivery.
    */
-  acknowledgeLater({ agent, acknowledged }: Session, { positions }: AckRequest): void {
-    for (const { channel, index } of this.#delivered(agent, positions)) {
-      acknowledged.set(channel, Math.max(index, acknowledged.get(channel) ?? 0))
+  acknowledgeLater({ acknowledged: waiting }: Session, { positions }: AckRequest): void {
+    for (const { channel, index } of acknowledged(positions)) {
+      waiting.set(channel, Math.max(index, waiting.get(channel) ?? 0))
     }
   }
 
@@ -114,17 +114,11 @@ export class Resumes {
     const channels = channelIds.length === 0 ? undefined : [...new Set(channelIds.map(channelIdOf))]
     return { agent, channels, after: after.length === 0 ? undefined : channelIdOf(after), limit }
   }
+}
 
-  /** Checks that acknowledged entries were delivered. */
-  #delivered(agent: AgentId, positions: AckRequest['positions']): { channel: ChannelId; index: number }[] {
-    return positions.map(({ channelId, index }) => {
-      const channel = channelIdOf(channelId)
-      const upTo = numberOf(index, 'index')
-      const sent = this.#context.delivery.sentTo(agent, channel)
-      if (upTo > sent) throw wrong(`\`index\` must not exceed the last delivered index, ${sent}: ${upTo}`)
-      return { channel, index: upTo }
-    })
-  }
+/** Another node may have delivered them. The store takes what lies beyond the log's end as its end. */
+function acknowledged(positions: AckRequest['positions']): { channel: ChannelId; index: number }[] {
+  return positions.map(({ channelId, index }) => ({ channel: channelIdOf(channelId), index: numberOf(index, 'index') }))
 }
 
 function tooMany(count: number, limit: number): StaticError {

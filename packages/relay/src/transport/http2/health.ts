@@ -5,20 +5,24 @@ import { Relay } from '@static/protocol/relay'
 import { type Health, MAX_STORE_CLOCK_OFFSET_MS } from '../../ports.ts'
 
 /** The response to `GET /health`. */
-export function healthAnswer({ ready, name, version }: Health): { readonly status: number; readonly body: object } {
+export function healthAnswer({ ready, name, version, bus }: Health): {
+  readonly status: number
+  readonly body: object
+} {
   return ready
-    ? { status: 200, body: { status: 'ok', name, version } }
+    ? { status: 200, body: { status: 'ok', name, version, ...busOf(bus) } }
     : { status: 503, body: { status: 'unavailable' } }
 }
 
 /** The response to `GET /health/ready`: also whether the relay can use its API, and why not. */
 export function readyAnswer(health: Health): { readonly status: number; readonly body: object } {
-  const { ready, name, version, api, store } = health
+  const { ready, name, version, api, store, bus } = health
   const status = api?.problem === undefined ? 'ok' : 'unavailable'
   const rest = {
     name,
     version,
     ...(api ? { api: { status, clock_offset_ms: api.clockOffsetMs ?? null } } : {}),
+    ...busOf(bus),
     ...(store ? { store: { durability: store.durability, clock_offset_ms: store.clockOffsetMs ?? null } } : {}),
   }
   const reason = ready ? api?.problem : unreadiness(health)
@@ -31,6 +35,11 @@ function unreadiness({ store }: Health): string {
   const offset = store?.clockOffsetMs ?? 0
   if (Math.abs(offset) <= MAX_STORE_CLOCK_OFFSET_MS) return 'The relay is stopping, or cannot write to its database.'
   return `The clock of the database is ${(offset / 1000).toFixed(1)} s ahead of this node's. Set both by NTP.`
+}
+
+/** A relay without its bus is ready: it serves, and hears from other nodes a little later. */
+function busOf(bus: Health['bus']): { readonly bus?: object } {
+  return bus ? { bus: { status: bus.connected ? 'ok' : 'unavailable', other_nodes: bus.nodes } } : {}
 }
 
 /** Serves grpc.health.v1. Watch is not implemented, which clients take as "do not watch". */

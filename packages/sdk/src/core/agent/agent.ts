@@ -197,8 +197,8 @@ export class Agent implements SessionListener, AgentServices {
     }
   }
 
-  pin(endpoint: string, relay: KnownRelay): void {
-    this.context.journal.add({ type: 'putRelay', endpoint, ...relay })
+  pin(relayName: string, relay: KnownRelay): void {
+    this.context.journal.add({ type: 'putRelay', relayName, ...relay })
   }
 
   // ---- Internals ----

@@ -35,9 +35,9 @@ export const PIN: Table<{ readonly owner: AgentId; readonly identity: Uint8Array
   key: ['owner', 'identity'],
 }
 
-/** The pinned relay behind an endpoint. */
-export const RELAY: Table<KnownRelay & { readonly endpoint: string }> = {
+/** The pinned relays, by the name in their certificate. */
+export const RELAY: Table<KnownRelay & { readonly relayName: string }> = {
   name: 'relay',
-  columns: { endpoint: TEXT, relayId: BYTES, grpcPort: INTEGER },
-  key: ['endpoint'],
+  columns: { relayName: TEXT, relayId: BYTES, grpcPort: INTEGER },
+  key: ['relayName'],
 }

@@ -633,7 +633,7 @@ export type GetChallengeResponse = Message<"static.relay.v1.GetChallengeResponse
   relayName: string;
 
   /**
-   * 32 bytes of the deployment, pinned by agents per endpoint.
+   * 32 bytes of the deployment, pinned by agents per relay name.
    *
    * @generated from field: bytes relay_id = 3;
    */

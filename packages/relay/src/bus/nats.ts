@@ -1,0 +1,182 @@
+/** Core NATS as the wire of the bus: nothing is stored in it, and a node starts and works without it. */
+import { readFileSync } from 'node:fs'
+import { connect, credsAuthenticator, type NatsConnection, type NodeConnectionOptions } from '@nats-io/transport-node'
+import { StaticError } from '@static/protocol'
+import type { BusWire, OpenWire, WireListener } from '../ports.ts'
+
+/** How to reach NATS. */
+export interface NatsOptions {
+  /** `nats://` or `tls://` URLs of one cluster, with user and password or a token if it needs them. */
+  readonly servers: readonly string[]
+  /** CA of the servers' certificates, PEM; undefined: Node's default authorities. */
+  readonly ca?: string | undefined
+  /** Path of a NATS credentials file. */
+  readonly credentials?: string | undefined
+  /** Reports once that it cannot be reached or has refused the node, and once that it is there again. */
+  readonly onState: (connected: boolean, error: unknown) => void
+}
+
+const RETRY_MS = 1000
+/** Until a server has said otherwise. */
+const DEFAULT_MAX_BYTES = 1024 * 1024
+/** Unsent bytes at which messages are dropped: whoever misses one reads the log. */
+const MAX_UNSENT_BYTES = 32 * 1024 * 1024
+const PING_MS = 5000
+const CONNECT_MS = 5000
+
+/**
+ * Makes the wire.
+ *
+ * @throws {StaticError} `invalid_request` for a URL that is none, or a credentials file that cannot be read
+ */
+export function natsWire(options: NatsOptions): OpenWire {
+  const settings = connectionOptions(options)
+  return (listener) => new NatsWire(settings, options.onState, listener)
+}
+
+function connectionOptions({ servers, ca, credentials }: NatsOptions): NodeConnectionOptions {
+  const urls = servers.map(serverUrl)
+  const [first] = urls
+  const secure = urls.some(({ protocol }) => protocol === 'tls:')
+  const user = first?.username ? decodeURIComponent(first.username) : undefined
+  const password = first?.password ? decodeURIComponent(first.password) : undefined
+  return {
+    servers: urls.map(({ host }) => host),
+    name: 'static relay',
+    noEcho: true,
+    timeout: CONNECT_MS,
+    ignoreAuthErrorAbort: true,
+    maxReconnectAttempts: -1,
+    reconnectTimeWait: RETRY_MS,
+    pingInterval: PING_MS,
+    maxPingOut: 2,
+    ...(secure ? { tls: ca === undefined ? {} : { ca } } : {}),
+    ...(credentials === undefined ? {} : { authenticator: credsAuthenticator(readCredentials(credentials)) }),
+    ...(user === undefined ? {} : password === undefined ? { token: user } : { user, pass: password }),
+  }
+}
+
+function serverUrl(text: string): URL {
+  const url = URL.parse(text)
+  if (url && (url.protocol === 'nats:' || url.protocol === 'tls:') && url.hostname !== '') return url
+  const shown = JSON.stringify(text.replace(/\/\/[^/]*@/, '//…@').slice(0, 100))
+  throw StaticError.of('invalid_request', `Invalid NATS URL ${shown}. Use nats://host:4222 or tls://host:4222.`)
+}
+
+function readCredentials(path: string): Uint8Array {
+  try {
+    return readFileSync(path)
+  } catch (cause) {
+    throw StaticError.of('invalid_request', `The NATS credentials ${path} cannot be read.`, { cause })
+  }
+}
+
+/** A connection to one of the servers, dialed again whenever it ends. */
+class NatsWire implements BusWire {
+  readonly #listener: WireListener
+  readonly #onState: NatsOptions['onState']
+  readonly #subjects = new Map<string, { unsubscribe(): void } | undefined>()
+  #connection: NatsConnection | undefined
+  #connected: boolean | undefined
+  #closing = false
+  #unsentBytes = 0
+  #isFlushing = false
+
+  constructor(settings: NodeConnectionOptions, onState: NatsOptions['onState'], listener: WireListener) {
+    this.#listener = listener
+    this.#onState = onState
+    void this.#run(settings)
+  }
+
+  get connected(): boolean {
+    return this.#connected === true
+  }
+
+  get maxBytes(): number {
+    return this.#connection?.info?.max_payload ?? DEFAULT_MAX_BYTES
+  }
+
+  publish(subject: string, bytes: Uint8Array): void {
+    const connection = this.#connection
+    if (!connection || !this.connected || bytes.length > this.maxBytes) return
+    if (this.#unsentBytes > MAX_UNSENT_BYTES) return
+    try {
+      connection.publish(subject, bytes)
+    } catch {
+      // It has just ended; the status says so.
+      return
+    }
+    this.#unsentBytes += bytes.length
+    if (!this.#isFlushing) void this.#flush(connection)
+  }
+
+  subscribe(subject: string): void {
+    if (!this.#subjects.has(subject)) this.#subjects.set(subject, this.#begin(subject))
+  }
+
+  unsubscribe(subject: string): void {
+    this.#subjects.get(subject)?.unsubscribe()
+    this.#subjects.delete(subject)
+  }
+
+  async close(): Promise<void> {
+    this.#closing = true
+    this.#connected = false
+    await this.#connection?.close()
+  }
+
+  /** The server has everything that was sent before a flush is answered. */
+  async #flush(connection: NatsConnection): Promise<void> {
+    this.#isFlushing = true
+    const bytes = this.#unsentBytes
+    try {
+      await connection.flush()
+      this.#unsentBytes -= bytes
+    } catch {
+      // The connection has ended, with all that was not sent.
+      this.#unsentBytes = 0
+    }
+    this.#isFlushing = false
+  }
+
+  async #run(settings: NodeConnectionOptions): Promise<void> {
+    while (!this.#closing) {
+      try {
+        const connection = await connect(settings)
+        this.#connection = connection
+        if (this.#closing) return await connection.close()
+        for (const subject of this.#subjects.keys()) this.#subjects.set(subject, this.#begin(subject))
+        this.#state(true)
+        await this.#follow(connection)
+        this.#state(false, await connection.closed())
+      } catch (error) {
+        this.#state(false, error)
+      }
+      if (!this.#closing) await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
+    }
+  }
+
+  /** Until the connection has ended for good. */
+  async #follow(connection: NatsConnection): Promise<void> {
+    for await (const status of connection.status()) {
+      if (status.type === 'disconnect') this.#state(false, new Error('the connection to NATS was lost'))
+      if (status.type === 'reconnect') this.#state(true)
+      if (status.type === 'slowConsumer') this.#listener.changed()
+    }
+  }
+
+  #state(connected: boolean, error?: unknown): void {
+    if (this.#closing || connected === this.#connected) return
+    this.#connected = connected
+    this.#onState(connected, error)
+    this.#listener.changed()
+  }
+
+  #begin(subject: string): { unsubscribe(): void } | undefined {
+    return this.#connection?.subscribe(subject, {
+      callback: (error, message) => {
+        if (error === null) this.#listener.received(message.subject, message.data)
+      },
+    })
+  }
+}

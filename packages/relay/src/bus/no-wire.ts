@@ -1,0 +1,11 @@
+/** No wire: nodes that share a database and have no NATS find everything in the store. */
+import type { OpenWire } from '../ports.ts'
+
+export const NO_WIRE: OpenWire = () => ({
+  connected: false,
+  maxBytes: 0,
+  publish: () => {},
+  subscribe: () => {},
+  unsubscribe: () => {},
+  close: () => Promise.resolve(),
+})

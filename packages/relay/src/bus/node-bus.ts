@@ -1,0 +1,164 @@
+/**
+ * A node's end of the bus, over any wire: seals what goes out, and takes nothing in that another node of the deployment
+ * has not sealed, for this subject, lately, once. Nodes send a beat, so that each knows of the others.
+ */
+import { hash } from 'node:crypto'
+import { toHex } from '@static/protocol'
+import type { Bus, BusListener, BusState, BusWire, News, NodeId, OpenWire, Time, Topic } from '../ports.ts'
+import { encodeItem, FRAME_OVERHEAD, openFrame, sealFrame } from './frame.ts'
+import { Senders } from './senders.ts'
+
+/** Options of a bus. */
+export interface NodeBusOptions {
+  readonly relayId: Uint8Array
+  /** 32 bytes. */
+  readonly key: Uint8Array
+  readonly node: NodeId
+  readonly wire: OpenWire
+  /** The wall clock. */
+  readonly now: () => Time
+  readonly monotonic: () => Time
+}
+
+const BEAT_MS = 1000
+/** A node that was not heard for so long may have died between writing and telling. */
+const SILENT_MS = 3500
+/** Messages whose time differs more than this are replayed, or their sender's clock is wrong. */
+const FRESH_MS = 30_000
+/** Forged or malformed messages per second that are looked at. Beyond, everything is ignored for a while. */
+const MAX_BAD = 1000
+const DEAF_MS = 30_000
+
+/** The bus of one node. */
+export class NodeBus implements Bus {
+  readonly node: NodeId
+  readonly #options: NodeBusOptions
+  readonly #listener: BusListener
+  readonly #prefix: string
+  readonly #wire: BusWire
+  readonly #senders = new Senders()
+  /** What this turn of the event loop has to say, by topic. */
+  readonly #waiting = new Map<Topic, Uint8Array[]>()
+  #number = 0
+  #beatAt: Time = -Infinity
+  #bad = { count: 0, since: 0 }
+  #deafUntil: Time = -Infinity
+  #isFlushing = false
+
+  constructor(options: NodeBusOptions, listener: BusListener) {
+    this.#options = options
+    this.#listener = listener
+    this.node = options.node
+    this.#prefix = `static.${toHex(hash('sha256', options.relayId, 'buffer').subarray(0, 16))}.`
+    this.#wire = options.wire({
+      received: (subject, bytes) => this.#received(subject, bytes),
+      changed: () => this.#changed(),
+    })
+    this.#wire.subscribe(`${this.#prefix}beat`)
+    this.#wire.subscribe(`${this.#prefix}n.${options.node}`)
+  }
+
+  get state(): BusState {
+    return { connected: this.#isHearing, nodes: this.#senders.size }
+  }
+
+  publish(topic: Topic, news: News): void {
+    if (this.#senders.size === 0) return
+    const { maxBytes } = this.#wire
+    const item = encodeItem(news)
+    const small = item.length + FRAME_OVERHEAD <= maxBytes ? item : smaller(news)
+    if (small === undefined) return
+    const waiting = this.#waiting.get(topic)
+    if (waiting) waiting.push(small)
+    else this.#waiting.set(topic, [small])
+    if (this.#isFlushing) return
+    this.#isFlushing = true
+    queueMicrotask(() => this.#flush())
+  }
+
+  watch(topic: Topic): void {
+    this.#wire.subscribe(this.#prefix + topic)
+  }
+
+  unwatch(topic: Topic): void {
+    this.#wire.unsubscribe(this.#prefix + topic)
+  }
+
+  tick(): void {
+    const now = this.#options.monotonic()
+    if (this.#senders.forgetSilent(now - SILENT_MS)) this.#listener.doubt()
+    if (now - this.#beatAt < BEAT_MS) return
+    this.#beatAt = now
+    this.#send(`${this.#prefix}beat`, [])
+  }
+
+  async close(): Promise<void> {
+    this.#flush()
+    await this.#wire.close()
+  }
+
+  get #isHearing(): boolean {
+    return this.#wire.connected && this.#options.monotonic() >= this.#deafUntil
+  }
+
+  #changed(): void {
+    // What others said meanwhile was missed, and others must hear of this node at once.
+    this.#beatAt = -Infinity
+    this.#listener.doubt()
+  }
+
+  #flush(): void {
+    this.#isFlushing = false
+    for (const [topic, items] of this.#waiting) {
+      const subject = this.#prefix + topic
+      let batch: Uint8Array[] = []
+      let bytes = FRAME_OVERHEAD
+      for (const item of items) {
+        if (batch.length > 0 && bytes + item.length > this.#wire.maxBytes) {
+          this.#send(subject, batch)
+          batch = []
+          bytes = FRAME_OVERHEAD
+        }
+        batch.push(item)
+        bytes += item.length
+      }
+      this.#send(subject, batch)
+    }
+    this.#waiting.clear()
+  }
+
+  #send(subject: string, items: readonly Uint8Array[]): void {
+    if (!this.#wire.connected) return
+    const { key, node, now } = this.#options
+    this.#wire.publish(subject, sealFrame(key, subject, { node, number: ++this.#number, time: now() }, items))
+  }
+
+  #received(subject: string, bytes: Uint8Array): void {
+    const { key, node, now, monotonic } = this.#options
+    const at = monotonic()
+    if (at < this.#deafUntil) return
+    const frame = openFrame(key, subject, bytes)
+    if (frame === undefined) return this.#noteBad(at)
+    if (frame.node === node || Math.abs(frame.time - now()) > FRESH_MS) return
+    const known = this.#senders.size
+    if (!this.#senders.isNew(frame.node, frame.number, at)) return
+    // A node that is new here has not heard of this one either, and may have written before it could tell.
+    if (this.#senders.size > known) this.#changed()
+    for (const news of frame.items()) this.#listener.news(news, frame.node)
+  }
+
+  #noteBad(at: Time): void {
+    if (at - this.#bad.since > 1000) this.#bad = { count: 0, since: at }
+    if (++this.#bad.count < MAX_BAD) return
+    this.#bad = { count: 0, since: at }
+    this.#deafUntil = at + DEAF_MS
+    this.#listener.doubt()
+  }
+}
+
+/** A notice of what is too large to send; undefined if there is none. */
+function smaller(news: News): Uint8Array | undefined {
+  if (news.type !== 'event' || news.event.type !== 'appended') return undefined
+  const { channel, entry } = news.event
+  return encodeItem({ type: 'reached', channel, index: entry.index })
+}

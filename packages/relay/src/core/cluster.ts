@@ -1,0 +1,332 @@
+/**
+ * One node among others: it tells them what happened here, hears from them, and asks the store for what it may have
+ * missed. The bus only makes this faster. Everything that must not be lost is in the store: where logs end (`heads`)
+ * and what else happened (`notices`). The store is asked at once on doubt, and regularly in any case.
+ */
+import type { AgentId, ChannelId, News, NodeId, StoreEvent, Time } from '../ports.ts'
+import type { KeyPackages } from './channels/key-packages.ts'
+import type { Delivery } from './delivery.ts'
+import type { Effects } from './effects.ts'
+import { EventTally } from './event-tally.ts'
+import type { Session } from './stream.ts'
+
+/** What a node knows of itself. */
+export interface ClusterOptions {
+  readonly node: NodeId
+  /** How far the store's clock is ahead of ours. */
+  readonly clockOffsetMs: () => number
+  /** Whether the bus gets through now. */
+  readonly isHeard: () => boolean
+}
+
+/** The parts of the core that it acts on. */
+export interface ClusterParts {
+  readonly effects: Effects
+  readonly delivery: Delivery
+  readonly keyPackages: KeyPackages
+  /** Handles an event like one of this node. */
+  readonly apply: (event: StoreEvent) => void
+  /** Ends a session because the agent has a newer one elsewhere. */
+  readonly replace: (session: Session) => void
+  /** Ends sessions whose channels may have changed unnoticed; their agents resume. */
+  readonly restart: (sessions: Iterable<Session>) => void
+}
+
+/** How often the store is asked, with the bus and without. */
+const ROUND_MS = { heard: 10_000, alone: 1000 } as const
+/** The store keeps notices for a minute. */
+const NOTICES_KEPT_MS = 45_000
+const MAX_NOTICES = 500
+const HEADS_AT_ONCE = 500
+/** Doubts within this time are one. */
+const DOUBT_MS = 200
+const CLAIM_MS = 1000
+const MAX_CLAIMS = 10_000
+const MAX_TOLD = 10_000
+/** Messages of two sessions cross only if these were opened within this time. */
+const CROSSING_MS = 50
+/** More than clocks of nodes differ. */
+const STALE_MS = 2000
+
+/** The result of a claim at other nodes. */
+export interface Claimed {
+  readonly keyPackage: Uint8Array | undefined
+  /** The agent has had too many claims: when to retry. */
+  readonly waitMs: number
+}
+
+interface Claim {
+  readonly settle: (claimed: Claimed) => void
+  /** By the monotonic clock. */
+  readonly until: Time
+}
+
+const NONE: Claimed = { keyPackage: undefined, waitMs: 0 }
+
+/** This node's part in the cluster. */
+export class Cluster {
+  readonly #options: ClusterOptions
+  readonly #parts: ClusterParts
+  readonly #tally = new EventTally()
+  readonly #channels = new Set<ChannelId>()
+  readonly #agents = new Set<AgentId>()
+  /** Channels whose end must be asked for. */
+  readonly #unsure = new Set<ChannelId>()
+  /** Channels that the store did not know in the last round. */
+  readonly #missing = new Set<ChannelId>()
+  readonly #claims = new Map<number, Claim>()
+  /** Events that came lately, by sender and number. */
+  readonly #told = new Set<string>()
+  #lastClaim = 0
+  #lastEvent = 0
+  #position: string | undefined
+  /** By the monotonic clock. */
+  #heardAt: Time | undefined
+  #roundAt: Time = -Infinity
+  #isReadingNotices = false
+  #isReadingHeads = false
+
+  constructor(options: ClusterOptions, parts: ClusterParts) {
+    this.#options = options
+    this.#parts = parts
+  }
+
+  // ---- What happens here ----
+
+  /** Tells other nodes of an event of this one. */
+  happened(event: StoreEvent): void {
+    const { effects } = this.#parts
+    const { monotonic } = effects
+    if (event.type !== 'appended') this.#tally.isNew(event, 'told', monotonic)
+    const news: News = { type: 'event', number: ++this.#lastEvent, event }
+    for (const agent of concerned(event)) effects.publish(`a.${agent}`, news)
+    if ('channel' in event && event.type !== 'welcomed' && event.type !== 'joinRequested') {
+      effects.publish(`c.${event.channel}`, news)
+    }
+  }
+
+  /** A channel has its first reader here, or its last one is gone. */
+  reads(channel: ChannelId, isRead: boolean): void {
+    const { effects } = this.#parts
+    effects.watch(`c.${channel}`, isRead)
+    if (isRead) {
+      this.#channels.add(channel)
+      // What was told before the first reader came was not heard here.
+      this.#unsure.add(channel)
+      return
+    }
+    this.#channels.delete(channel)
+    this.#unsure.delete(channel)
+    this.#missing.delete(channel)
+  }
+
+  /** An agent has opened a session here. */
+  entered({ agent, since }: Session): void {
+    this.follow(agent)
+    this.#parts.effects.publish(`a.${agent}`, { type: 'entered', agent, at: since })
+  }
+
+  /** The time by the store's clock, which all nodes share. */
+  get time(): Time {
+    return this.#parts.effects.now + this.#options.clockOffsetMs()
+  }
+
+  /** Hears what concerns an agent, as long as it has a session or KeyPackages here. */
+  follow(agent: AgentId): void {
+    if (this.#agents.has(agent)) return
+    this.#agents.add(agent)
+    this.#parts.effects.watch(`a.${agent}`, true)
+  }
+
+  /** Asks other nodes for a KeyPackage of an agent. */
+  claim(agent: AgentId, then: (claimed: Claimed) => void): void {
+    const { effects } = this.#parts
+    if (!this.#options.isHeard() || this.#claims.size >= MAX_CLAIMS) return then(NONE)
+    const id = ++this.#lastClaim
+    this.#claims.set(id, { settle: then, until: effects.monotonic + CLAIM_MS })
+    effects.publish(`a.${agent}`, { type: 'claim', id, agent })
+  }
+
+  // ---- What happens elsewhere ----
+
+  news(news: News, from: NodeId): void {
+    switch (news.type) {
+      case 'event':
+        return this.#eventOf(news, from)
+      case 'reached':
+        return this.#parts.delivery.reached(news.channel, news.index)
+      case 'entered':
+        return this.#enteredElsewhere(news.agent, news.at, from)
+      case 'claim':
+        return this.#claimedBy(news.id, news.agent, from)
+      case 'claimed': {
+        const claim = this.#claims.get(news.id)
+        this.#claims.delete(news.id)
+        return claim?.settle(news)
+      }
+      case 'moved':
+        this.#parts.keyPackages.receive(news.account, news.agent, news.keyPackages)
+        return this.follow(news.agent)
+      default:
+      // From a newer version: the store has what matters.
+    }
+  }
+
+  /** Messages may have been missed. */
+  doubt(): void {
+    for (const channel of this.#channels) this.#unsure.add(channel)
+    this.#roundAt = Math.min(this.#roundAt, this.#parts.effects.monotonic - ROUND_MS.heard + DOUBT_MS)
+  }
+
+  tick(): void {
+    const { monotonic: now } = this.#parts.effects
+    for (const [id, { settle, until }] of this.#claims) {
+      if (until > now) break
+      this.#claims.delete(id)
+      settle(NONE)
+    }
+    this.#tally.forget(now)
+    const every = this.#options.isHeard() ? ROUND_MS.heard : ROUND_MS.alone
+    if (now - this.#roundAt >= every) this.#round(now)
+    this.#askHeads()
+  }
+
+  /** Asks the store for everything that matters here. */
+  #round(now: Time): void {
+    this.#roundAt = now
+    for (const channel of this.#channels) this.#unsure.add(channel)
+    for (const agent of this.#agents) if (!this.#isHere(agent)) this.#unfollow(agent)
+    this.#askNotices()
+  }
+
+  #isHere(agent: AgentId): boolean {
+    const { delivery, keyPackages } = this.#parts
+    return delivery.session(agent) !== undefined || keyPackages.held(agent) > 0
+  }
+
+  #unfollow(agent: AgentId): void {
+    this.#agents.delete(agent)
+    this.#parts.effects.watch(`a.${agent}`, false)
+  }
+
+  #eventOf({ event, number }: Extract<News, { type: 'event' }>, from: NodeId): void {
+    if (event.type !== 'appended') {
+      const key = `${from} ${number}`
+      if (this.#told.has(key)) return
+      this.#told.add(key)
+      if (this.#told.size > MAX_TOLD) {
+        for (const oldest of this.#told) {
+          this.#told.delete(oldest)
+          break
+        }
+      }
+    }
+    this.#event(event, 'told')
+  }
+
+  #event(event: StoreEvent, source: 'told' | 'read'): void {
+    const isNew = event.type === 'appended' || this.#tally.isNew(event, source, this.#parts.effects.monotonic)
+    if (isNew) this.#parts.apply(event)
+  }
+
+  #enteredElsewhere(agent: AgentId, at: Time, from: NodeId): void {
+    const { effects, delivery, keyPackages, replace } = this.#parts
+    const session = delivery.session(agent)
+    if (session && this.#isNewer(session, at, from)) {
+      return effects.publish(`a.${agent}`, { type: 'entered', agent, at: session.since })
+    }
+    if (session) replace(session)
+    for (const { account, keyPackages: moved } of keyPackages.release(agent)) {
+      effects.publish(`n.${from}`, { type: 'moved', agent, account, keyPackages: moved })
+    }
+  }
+
+  /**
+   * Whether a session here is newer than one elsewhere of which it hears now. Usually not: a message arrives sooner than
+   * its agent can come here. Clocks decide only if both were opened in one moment, or if the message is old.
+   */
+  #isNewer({ since, begunAt }: Session, at: Time, from: NodeId): boolean {
+    if (this.#parts.effects.monotonic - begunAt > CROSSING_MS) return since - at > STALE_MS
+    return since > at || (since === at && this.#options.node > from)
+  }
+
+  #claimedBy(id: number, agent: AgentId, from: NodeId): void {
+    if (!this.#isHere(agent)) return
+    const claimed = this.#parts.keyPackages.hand(agent)
+    this.#parts.effects.publish(`n.${from}`, { type: 'claimed', id, ...claimed })
+  }
+
+  // ---- The store ----
+
+  #askNotices(): void {
+    if (this.#isReadingNotices) return
+    this.#isReadingNotices = true
+    const { effects, delivery, restart } = this.#parts
+    const asked = effects.monotonic
+    effects.store('notices', { after: this.#position, limit: MAX_NOTICES }, (outcome) => {
+      this.#isReadingNotices = false
+      // The next round tries again.
+      if (!outcome.ok) return
+      const { events, position, more } = outcome.value
+      // Too long ago: some may be gone, and nobody knows which channels they were about.
+      if (this.#heardAt !== undefined && asked - this.#heardAt > NOTICES_KEPT_MS) restart([...delivery.sessions()])
+      this.#position = position
+      this.#heardAt = asked
+      for (const event of events) this.#event(event, 'read')
+      if (more) this.#askNotices()
+    })
+  }
+
+  #askHeads(): void {
+    if (this.#isReadingHeads || this.#unsure.size === 0) return
+    const channels = [...this.#unsure].slice(0, HEADS_AT_ONCE)
+    for (const channel of channels) this.#unsure.delete(channel)
+    this.#isReadingHeads = true
+    this.#parts.effects.store('heads', { channels }, (outcome) => {
+      this.#isReadingHeads = false
+      if (!outcome.ok) {
+        for (const channel of channels) if (this.#channels.has(channel)) this.#unsure.add(channel)
+        return
+      }
+      const { delivery } = this.#parts
+      const found = new Map(outcome.value.heads.map(({ channel, index }) => [channel, index]))
+      for (const channel of channels) {
+        const index = found.get(channel)
+        if (index === undefined) this.#gone(channel)
+        else {
+          this.#missing.delete(channel)
+          delivery.reached(channel, index)
+        }
+      }
+      this.#askHeads()
+    })
+  }
+
+  /** The store does not have a channel that is read here. Its deletion is among the notices, unless they are gone. */
+  #gone(channel: ChannelId): void {
+    if (!this.#channels.has(channel)) return
+    if (!this.#missing.has(channel)) return void this.#missing.add(channel)
+    this.#missing.delete(channel)
+    const { delivery, restart } = this.#parts
+    restart([...delivery.readers(channel)])
+  }
+}
+
+/** Agents that must hear of an event even if their node does not read the channel. */
+function concerned(event: StoreEvent): readonly AgentId[] {
+  switch (event.type) {
+    case 'welcomed':
+    case 'joinAnswered':
+      return [event.agent]
+    case 'joinRequested':
+      return [event.owner]
+    case 'rejected':
+      return [...event.undoneAdds, ...event.undoneRemoves]
+    case 'rosterReset':
+      return [...event.dropped, ...event.returned]
+    case 'appended':
+    case 'barLifted':
+    case 'deleted':
+      return []
+  }
+}

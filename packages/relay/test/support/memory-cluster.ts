@@ -1,0 +1,69 @@
+/** Several relay nodes without sockets: one store, one bus, one API, one clock that stands still. */
+import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
+import type { TestContext } from 'node:test'
+import { MemoryBus } from '@static/testkit/bus/memory'
+import { randomNumbers, SEED } from '@static/testkit/random'
+import { FakeApi } from '@static/testkit/relay/api'
+import { openMemoryStores } from '@static/testkit/store/relay-memory'
+import { NodeBus } from '../../src/bus/node-bus.ts'
+import type { CoreRunner } from '../../src/runner/core-runner.ts'
+import { settingsFrom } from '../../src/settings.ts'
+import type { StoreEvent } from '../../src/ports.ts'
+import { type MemoryRelay, quiet, startMemoryRelay } from './memory-relay.ts'
+
+/** Nodes that know of each other. */
+export interface MemoryCluster {
+  readonly nodes: readonly [MemoryRelay, MemoryRelay, MemoryRelay]
+  readonly bus: MemoryBus
+  /** Nodes, counted from 0, that cannot write. */
+  readonly broken: Set<number>
+  /** Lets time pass at all nodes and does what is due. */
+  advance(ms: number): Promise<void>
+}
+
+/** Three nodes. */
+export async function openMemoryCluster(
+  t: TestContext,
+  { settings = {}, maxBytes = 1024 * 1024 }: { readonly settings?: object; readonly maxBytes?: number } = {},
+): Promise<MemoryCluster> {
+  let time = Date.UTC(2027, 0, 15, 12)
+  const now = (): number => time
+  const { retention } = settingsFrom(settings)
+  const bus = new MemoryBus({ random: randomNumbers(SEED), post: queueMicrotask, maxBytes })
+  const made: { driver?: CoreRunner }[] = [{}, {}, {}]
+  const listener = (at: number) => (event: StoreEvent) => made[at]?.driver?.event(event)
+  const stores = openMemoryStores({ retention }, [listener(0), listener(1), listener(2)])
+  const api = new FakeApi(now)
+  const broken = new Set<number>()
+  const start = async (at: number): Promise<MemoryRelay> => {
+    const own = made[at] ?? {}
+    const store = { ...(stores[at] ?? stores[0]), healthy: () => !broken.has(at) }
+    const { relayId, busKey = new Uint8Array() } = store.deployment
+    const node = randomBytes(16).toString('hex')
+    const end = new NodeBus(
+      { relayId, key: busKey, node, wire: bus.wire, now, monotonic: now },
+      { news: (news, from) => own.driver?.news(news, from), doubt: () => own.driver?.doubt() },
+    )
+    const relay = await startMemoryRelay({ settings, now, node: { api, store, bus: end, made: own } })
+    relay.driver.stop()
+    return relay
+  }
+  const nodes = [await start(0), await start(1), await start(2)] as const
+  t.after(async () => {
+    for (const node of nodes) {
+      await node.close()
+      assert.deepEqual(node.errors, [])
+    }
+  })
+  const advance = async (ms: number): Promise<void> => {
+    time += ms
+    for (const { driver } of nodes) driver.tick()
+    await quiet()
+  }
+  // They hear of each other.
+  await advance(0)
+  await advance(1000)
+  await advance(1000)
+  return { nodes, bus, broken, advance }
+}

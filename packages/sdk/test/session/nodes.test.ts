@@ -1,0 +1,78 @@
+/** The addresses of a relay with several nodes: which one is dialed next. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { CloseReason } from '@static/protocol/relay'
+import { Nodes } from '../../src/session/nodes.ts'
+import { Stage } from './stage.ts'
+
+function nodesOf(stage: Stage): number[] {
+  return stage.dials.map(({ node }) => node)
+}
+
+test('a first session tries every address before it gives up', () => {
+  const stage = new Stage({ addresses: 4 })
+  stage.do({ type: 'start' })
+  for (let stream = 1; stream <= 4; stream++) {
+    assert.equal(stage.firstError, undefined)
+    if (stream > 1) stage.redial(stream)
+    stage.failDial(stream, `No node ${stream}.`)
+  }
+  assert.equal(stage.firstError?.message, 'No node 4.')
+  assert.deepEqual(nodesOf(stage).sort(), [0, 1, 2, 3])
+})
+
+test('with fallback, every address is tried over gRPC before QUIC has its turn again', () => {
+  const stage = Stage.opened({ way: 'quic', fallback: true, addresses: 3 })
+  stage.cut(1)
+  const ways: (string | undefined)[] = []
+  for (let stream = 2; stream <= 8; stream++) {
+    stage.redial(stream)
+    ways.push(stage.lines.get(stream)?.way)
+    stage.failDial(stream)
+  }
+  assert.deepEqual(ways, ['quic', 'quic', 'grpc', 'grpc', 'grpc', 'quic', 'quic'])
+  const [, , , ...grpc] = nodesOf(stage)
+  assert.equal(new Set(grpc.slice(0, 3)).size, 3, 'each once')
+})
+
+test('with fallback, a first session is given up after every address was tried over gRPC', () => {
+  const stage = new Stage({ way: 'quic', fallback: true, addresses: 3 })
+  stage.do({ type: 'start' })
+  for (let stream = 1; stream <= 5; stream++) {
+    assert.equal(stage.firstError, undefined)
+    if (stream > 1) stage.redial(stream)
+    stage.failDial(stream)
+  }
+  assert.match(stage.firstError?.message ?? '', /gRPC fallback failed, too/)
+})
+
+test('after a shutdown and after a loss, another node is dialed, and another address of its name', () => {
+  const stage = Stage.opened({ addresses: 2 })
+  stage.close(1, CloseReason.SHUTDOWN)
+  stage.redial(2)
+  stage.open(2)
+  stage.cut(2)
+  stage.redial(3)
+  const [first, second, third] = stage.dials
+  assert.notEqual(first?.node, second?.node)
+  assert.equal(third?.node, first?.node)
+  assert.deepEqual(
+    stage.dials.map(({ avoidsLast }) => avoidsLast),
+    [false, true, true],
+  )
+})
+
+test('a session that a newer one replaced, or that has expired, stays at its node', () => {
+  for (const reason of [CloseReason.REPLACED, CloseReason.EXPIRED]) {
+    const stage = Stage.opened({ addresses: 2 })
+    stage.close(1, reason)
+    stage.redial(2)
+    const [first, second] = stage.dials
+    assert.deepEqual(second, first)
+  }
+})
+
+test('agents with the same endpoint begin at different nodes', () => {
+  const first = (fraction: number): number => new Nodes(3, () => fraction).current
+  assert.deepEqual(new Set([first(0), first(0.4), first(0.9)]), new Set([0, 1, 2]))
+})

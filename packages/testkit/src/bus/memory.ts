@@ -1,0 +1,87 @@
+/** A message service in memory that can be as bad as a network: it drops, doubles, delays and reorders, by a seed. */
+import type { BusWire, OpenWire, WireListener } from '@static/relay/internal'
+
+/** What goes wrong, as shares from 0 to 1. */
+export interface BusFaults {
+  drop: number
+  double: number
+}
+
+/** Options of a bus. */
+export interface MemoryBusOptions {
+  readonly random: () => number
+  /** Runs a delivery some time later; whoever runs them decides about their order. */
+  readonly post: (deliver: () => void) => void
+  readonly maxBytes?: number
+}
+
+interface End {
+  readonly listener: WireListener
+  readonly subjects: Set<string>
+  connected: boolean
+}
+
+const MAX_BYTES = 1024 * 1024
+
+/** The middle of a bus. */
+export class MemoryBus {
+  readonly faults: BusFaults = { drop: 0, double: 0 }
+  /** Everything that was published, for those who look into it or say it again. */
+  readonly carried: { readonly subject: string; readonly bytes: Uint8Array }[] = []
+  readonly #options: MemoryBusOptions
+  readonly #ends: End[] = []
+
+  constructor(options: MemoryBusOptions) {
+    this.#options = options
+  }
+
+  /** Opens a wire of one node. */
+  readonly wire: OpenWire = (listener) => {
+    const end: End = { listener, subjects: new Set(), connected: true }
+    this.#ends.push(end)
+    const { maxBytes = MAX_BYTES } = this.#options
+    const wire: BusWire = {
+      get connected() {
+        return end.connected
+      },
+      maxBytes,
+      publish: (subject, bytes) => {
+        if (!end.connected) return
+        this.carried.push({ subject, bytes })
+        this.#carry(subject, bytes, end)
+      },
+      subscribe: (subject) => void end.subjects.add(subject),
+      unsubscribe: (subject) => void end.subjects.delete(subject),
+      close: () => {
+        this.#ends.splice(this.#ends.indexOf(end), 1)
+        return Promise.resolve()
+      },
+    }
+    return wire
+  }
+
+  /** Cuts all nodes off, or connects them again. */
+  connect(connected: boolean): void {
+    for (const end of this.#ends) {
+      end.connected = connected
+      end.listener.changed()
+    }
+  }
+
+  /** Brings bytes to everybody who listens, as anyone with access to the service can. */
+  inject(subject: string, bytes: Uint8Array): void {
+    this.#carry(subject, bytes, undefined)
+  }
+
+  #carry(subject: string, bytes: Uint8Array, from: End | undefined): void {
+    const { random, post } = this.#options
+    for (const end of this.#ends) {
+      if (end === from || !end.subjects.has(subject) || random() < this.faults.drop) continue
+      const deliver = (): void => {
+        if (end.connected && end.subjects.has(subject)) end.listener.received(subject, bytes)
+      }
+      post(deliver)
+      if (random() < this.faults.double) post(deliver)
+    }
+  }
+}
