@@ -1,7 +1,6 @@
 /**
  * The production parts of an agent: its database on disk, a session to a real relay, the system clock and randomness.
  */
-import { randomBytes } from 'node:crypto'
 import { paceOf, StaticError, toHex, type TrafficProfileName } from '@static/protocol'
 import type { AgentParts } from './core/agent/agent.ts'
 import { agentIdOf, ed25519, generateSignatureKeyPair, makeEngine } from './mls/index.ts'
@@ -9,6 +8,7 @@ import { otherRelay } from './invite/link.ts'
 import type { AgentStore, KnownRelay, SessionListener } from './ports.ts'
 import { openSession, type SessionOptions } from './session/session.ts'
 import type { Settings } from './settings.ts'
+import { makeRandom } from './random-stock.ts'
 import { writeRelayFile } from './store/relay-file.ts'
 import { openAgentStore } from './store/sqlcipher.ts'
 import { makeTokenSource } from './tokens.ts'
@@ -100,7 +100,7 @@ function partsOf(settings: Settings, store: AgentStore): AgentParts {
     apiUrl,
     offers: settings.offers,
     now: Date.now,
-    random: (bytes) => new Uint8Array(randomBytes(bytes)),
+    random: makeRandom(),
     chance: Math.random,
   }
 }

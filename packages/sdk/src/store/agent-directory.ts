@@ -25,9 +25,13 @@ import { KEY_BYTES, type KeySource } from './key-sources.ts'
 import { isOwnGitIgnore } from './private-files.ts'
 import { hasSchema } from './schema.ts'
 import { RELAY_FILE } from './relay-file.ts'
+import { readRingFile, ringFile } from './ring-file.ts'
+import { ringSecret } from './ring-record.ts'
+import { ringPosition } from './ring-replay.ts'
+import { readWithRing } from './row-buffer.ts'
 import { readIdentity } from './snapshot.ts'
 import { openRows } from './sql-rows.ts'
-import type { RowsOf } from './table.ts'
+import type { ReadsOf } from './table.ts'
 import { RELAY } from './tables/agent.ts'
 import { CHANNEL } from './tables/channel.ts'
 
@@ -38,6 +42,7 @@ const FILES = [
   'agent.db',
   'agent.db-wal',
   'agent.db-journal',
+  'agent.ring',
   'agent.opens',
   'agent.sock',
   RELAY_FILE,
@@ -64,7 +69,8 @@ export interface AgentIdentity {
 /**
  * Reads from an agent's directory who it is and what it knows, without connecting. The agent must not be running.
  *
- * @throws {StaticError} `not_found` if there is no agent, `store_locked` if it is running, `store_key_wrong`
+ * @throws {StaticError} `not_found` if there is no agent, `store_locked` if it is running, `store_key_wrong`,
+ *   `store_corrupt`, `store_rolled_back`
  */
 export async function readAgentIdentity(directory: string, key: KeySource = { type: 'file' }): Promise<AgentIdentity> {
   const place = resolve(directory)
@@ -75,18 +81,11 @@ export async function readAgentIdentity(directory: string, key: KeySource = { ty
     const database = connect(databaseFile(place), databaseKey)
     try {
       if (!hasSchema(database)) throw StaticError.of('not_found', `The agent in ${place} was never started.`)
-      const rows = openRows(database)
-      const { identity, publicKey } = readIdentity(rows)
-      const agentId = toHex(agentIdOf(publicKey))
-      return {
-        identity: Buffer.from(identity).toString(),
-        agentId,
-        fingerprint: fingerprintOf(agentId),
-        channels: channelNames(rows),
-        relays: rows(RELAY)
-          .all()
-          .map(({ relayName, relayId }) => ({ name: relayName, relayId: toHex(relayId) })),
-      }
+      return readWithRing(
+        database,
+        readRingFile(ringFile(place), ringSecret(databaseKey), ringPosition(database)),
+        () => describeAgent(openRows(database)),
+      )
     } finally {
       database.close()
     }
@@ -118,7 +117,21 @@ export function deleteAgent(directory: string): void {
   }
 }
 
-function channelNames(rows: RowsOf): readonly string[] {
+function describeAgent(rows: ReadsOf): AgentIdentity {
+  const { identity, publicKey } = readIdentity(rows)
+  const agentId = toHex(agentIdOf(publicKey))
+  return {
+    identity: Buffer.from(identity).toString(),
+    agentId,
+    fingerprint: fingerprintOf(agentId),
+    channels: channelNames(rows),
+    relays: rows(RELAY)
+      .all()
+      .map(({ relayName, relayId }) => ({ name: relayName, relayId: toHex(relayId) })),
+  }
+}
+
+function channelNames(rows: ReadsOf): readonly string[] {
   const channels = rows(CHANNEL).all()
   return channels.flatMap(({ name, state }) => (state === 'offered' ? [] : [name])).toSorted()
 }

@@ -1,7 +1,7 @@
 /** Applies the changes of a transaction to rows. */
 import { StaticError } from '@static/protocol'
 import type { Change, ChannelId, EpochRecord } from '../ports.ts'
-import type { RowsOf } from './table.ts'
+import type { WritesOf } from './table.ts'
 import { KEY_PACKAGE, PIN, RELAY, REMOVED } from './tables/agent.ts'
 import {
   CHANNEL,
@@ -24,7 +24,7 @@ type Steps = { readonly [Type in Change['type']]: (change: Extract<Change, { rea
 const NO_KEY = new Uint8Array(0)
 
 /** Returns the function that applies one change. If it throws, the whole transaction must be rolled back. */
-export function prepareChanges(rowsOf: RowsOf): (change: Change) => void {
+export function prepareChanges(rowsOf: WritesOf): (change: Change) => void {
   const steps: Steps = {
     ...agentSteps(rowsOf),
     ...channelSteps(rowsOf),
@@ -37,7 +37,7 @@ export function prepareChanges(rowsOf: RowsOf): (change: Change) => void {
 
 type AgentStep = 'putKeyPackage' | 'dropKeyPackage' | 'putPin' | 'putRelay' | 'putRemoved' | 'dropRemoved'
 
-function agentSteps(rowsOf: RowsOf): Pick<Steps, AgentStep> {
+function agentSteps(rowsOf: WritesOf): Pick<Steps, AgentStep> {
   const [keyPackages, pins, relays, removed] = [rowsOf(KEY_PACKAGE), rowsOf(PIN), rowsOf(RELAY), rowsOf(REMOVED)]
   return {
     putKeyPackage: ({ record }) => keyPackages.put(record),
@@ -51,7 +51,7 @@ function agentSteps(rowsOf: RowsOf): Pick<Steps, AgentStep> {
 
 type ChannelStep = 'putChannel' | 'dropChannel' | 'putWelcome' | 'putSender' | 'dropSender' | 'putLeaver' | 'dropLeaver'
 
-function channelSteps(rowsOf: RowsOf): Pick<Steps, ChannelStep> {
+function channelSteps(rowsOf: WritesOf): Pick<Steps, ChannelStep> {
   const [channels, welcomes] = [rowsOf(CHANNEL), rowsOf(WELCOME)]
   const [senders, leavers] = [rowsOf(SENDER), rowsOf(LEAVER)]
   const [outbox, inbox, poison] = [rowsOf(OUTBOX), rowsOf(INBOX), rowsOf(POISON)]
@@ -75,7 +75,7 @@ function channelSteps(rowsOf: RowsOf): Pick<Steps, ChannelStep> {
   }
 }
 
-function epochSteps(rowsOf: RowsOf): Pick<Steps, 'putEpoch' | 'putGroup' | 'putRow' | 'putPending'> {
+function epochSteps(rowsOf: WritesOf): Pick<Steps, 'putEpoch' | 'putGroup' | 'putRow' | 'putPending'> {
   const [epochs, ratchets, commits] = [rowsOf(EPOCH), rowsOf(RATCHET), rowsOf(PENDING_COMMIT)]
   const changeGroup = epochs.change('group')
   const put = (channel: ChannelId, pending: number, { group, rows }: EpochRecord): void => {
@@ -104,7 +104,7 @@ function epochSteps(rowsOf: RowsOf): Pick<Steps, 'putEpoch' | 'putGroup' | 'putR
 
 type MessageStep = 'putOutbox' | 'answerOutbox' | 'dropOutbox' | 'putInbox' | 'dropInbox' | 'putPoison' | 'dropPoison'
 
-function messageSteps(rowsOf: RowsOf): Pick<Steps, MessageStep> {
+function messageSteps(rowsOf: WritesOf): Pick<Steps, MessageStep> {
   const [outbox, inbox, poison] = [rowsOf(OUTBOX), rowsOf(INBOX), rowsOf(POISON)]
   const answer = outbox.change('messageKey', 'bodyHash')
   return {
@@ -122,7 +122,7 @@ function messageSteps(rowsOf: RowsOf): Pick<Steps, MessageStep> {
 }
 
 function inviteSteps(
-  rowsOf: RowsOf,
+  rowsOf: WritesOf,
 ): Pick<Steps, 'putInvite' | 'dropInvite' | 'putJoiner' | 'dropJoiner' | 'putAttempt' | 'dropAttempt'> {
   const [invites, joiners, attempts] = [rowsOf(INVITE), rowsOf(JOINER), rowsOf(ATTEMPT)]
   return {

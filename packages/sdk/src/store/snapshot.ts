@@ -11,7 +11,7 @@ import type {
   Snapshot,
   StoredChannel,
 } from '../ports.ts'
-import type { RowsOf } from './table.ts'
+import type { ReadsOf } from './table.ts'
 import { IDENTITY, KEY_PACKAGE, PIN, RELAY, REMOVED } from './tables/agent.ts'
 import {
   CHANNEL,
@@ -30,7 +30,7 @@ import { ATTEMPT, INVITE, JOINER } from './tables/invites.ts'
 import { INBOX, OUTBOX, type OutboxRow, POISON } from './tables/messages.ts'
 
 /** Reads the agent's identity. */
-export function readIdentity(rowsOf: RowsOf): IdentityRecord {
+export function readIdentity(rowsOf: ReadsOf): IdentityRecord {
   const [row] = rowsOf(IDENTITY).all()
   if (row === undefined) throw new StaticError('store_corrupt', "The agent's database contains no identity.")
   const { identity, publicKey, secretKey } = row
@@ -38,7 +38,7 @@ export function readIdentity(rowsOf: RowsOf): IdentityRecord {
 }
 
 /** Reads everything but received messages. */
-export function readSnapshot(rowsOf: RowsOf): Snapshot {
+export function readSnapshot(rowsOf: ReadsOf): Snapshot {
   return {
     identity: readIdentity(rowsOf),
     keyPackages: rowsOf(KEY_PACKAGE)
@@ -61,20 +61,20 @@ export function readSnapshot(rowsOf: RowsOf): Snapshot {
 }
 
 /** Prepares reading the inbox of a channel after an index, in order. */
-export function prepareInbox(rowsOf: RowsOf): AgentStore['inbox'] {
+export function prepareInbox(rowsOf: ReadsOf): AgentStore['inbox'] {
   const inbox = rowsOf(INBOX)
   return (id, after, limit) =>
     inbox.page([id], after, limit).map(({ channel: _channel, bytes: _bytes, ...record }) => record)
 }
 
 /** Prepares reading what was put aside of a channel, in order. */
-export function preparePoison(rowsOf: RowsOf): AgentStore['poison'] {
+export function preparePoison(rowsOf: ReadsOf): AgentStore['poison'] {
   const poison = rowsOf(POISON)
   return (id) =>
     poison.page([id], 0, Number.MAX_SAFE_INTEGER).map(({ channel: _channel, bytes: _bytes, ...record }) => record)
 }
 
-function readChannels(rowsOf: RowsOf): readonly StoredChannel[] {
+function readChannels(rowsOf: ReadsOf): readonly StoredChannel[] {
   const welcomes = byChannel(rowsOf(WELCOME).all())
   const epochs = byChannel(rowsOf(EPOCH).all())
   const ratchets = byChannel(rowsOf(RATCHET).all())

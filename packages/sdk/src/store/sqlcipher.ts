@@ -1,26 +1,30 @@
 /**
  * The agent's database on disk, fully encrypted (connection.ts) under a key stored in slots (key-slots.ts). The
- * directory contains `agent.db`, its write-ahead log, `keys.json`, by default the key file, and the open counter.
+ * directory contains `agent.db`, its write-ahead log, the ring in front of it (ring-file.ts), `keys.json`, by default the
+ * key file, and the open counter.
  *
  * It protects data at rest, not against programs of the same user while the agent runs. With the key file in the same
  * directory, it only protects against losing a part of that directory.
  */
+import type { KeyObject } from 'node:crypto'
 import { join, resolve } from 'node:path'
 import { sweepLeftovers } from '@static/node/files'
 import { StaticError } from '@static/protocol'
-import type { AgentStore, Change, ChannelId, IdentityRecord, InboxRecord, PoisonRecord, Snapshot } from '../ports.ts'
-import { Bodies, deleteLeftovers } from './bodies.ts'
-import { prepareChanges } from './changes.ts'
+import type { AgentStore, IdentityRecord } from '../ports.ts'
 import { connect, databaseFile, storeError } from './connection.ts'
 import { openDatabaseKey } from './key-slots.ts'
 import type { KeySource } from './key-sources.ts'
 import { checkCounters, type CounterInDatabase, OpenCounter, readCounterFile } from './open-counter.ts'
 import { ensurePrivateDirectory, ignoreInGit } from './private-files.ts'
+import { createRing, readRingFile, RING_BYTES, RingFile, ringFile } from './ring-file.ts'
+import { type RingContent, type RingPosition, ringPosition } from './ring-replay.ts'
+import { ringSecret } from './ring-record.ts'
+import { RingStore } from './ring-store.ts'
 import { createSchema, hasSchema, upgradeSchema } from './schema.ts'
-import { prepareInbox, preparePoison, readIdentity, readSnapshot } from './snapshot.ts'
+import { readIdentity } from './snapshot.ts'
 import { openRows } from './sql-rows.ts'
-import type { Database, Statement } from './sqlite.ts'
-import type { RowsOf } from './table.ts'
+import { SqlTable } from './sql-table.ts'
+import type { Database } from './sqlite.ts'
 import { IDENTITY } from './tables/agent.ts'
 
 /** Options for opening an agent's database. */
@@ -40,6 +44,8 @@ export interface AgentStoreOptions {
    * keys a second time.
    */
   readonly acceptRolledBack?: boolean
+  /** Size of a new agent's ring. */
+  readonly ringBytes?: number
 }
 
 /**
@@ -53,11 +59,15 @@ export async function openAgentStore(options: AgentStoreOptions): Promise<AgentS
   ensurePrivateDirectory(directory)
   ignoreInGit(directory)
   const path = databaseFile(directory)
+  const ringPath = ringFile(directory)
   const counterFile = resolve(options.counterFile ?? join(directory, 'agent.opens'))
   const key = await openDatabaseKey(directory, options.key ?? { type: 'file' })
   let database: Database
+  let secret: KeyObject
+  let ring: RingFile | undefined
   try {
     database = connect(path, key)
+    secret = ringSecret(key)
   } finally {
     key.fill(0)
   }
@@ -66,126 +76,49 @@ export async function openAgentStore(options: AgentStoreOptions): Promise<AgentS
     const complete = hasSchema(database)
     const opens = counterInDatabase(database)
     if (options.acceptRolledBack !== true) checkCounters(complete ? opens.read() : 0, counted, counterFile)
-    if (!complete) create(database, options)
+    if (!complete) create(database, options, createRing(ringPath, secret, options.ringBytes ?? RING_BYTES))
     checkIdentity(readIdentity(openRows(database)).identity, options.identity, directory)
     upgradeSchema(database)
-    deleteLeftovers(database)
-    truncateLog(database)
-    const counter = new OpenCounter(opens, counterFile, counted)
-    counter.advance()
-    sweepLeftovers(counterFile)
-    return new SqlcipherStore(database, path, counter)
+    const content = ringContent(database, ringPath, secret, options)
+    ring = new RingFile(ringPath, secret, content)
+    const store = new RingStore(database, path, new OpenCounter(opens, counterFile, counted), ring)
+    store.begin(content.following)
+    for (const file of [counterFile, ringPath]) sweepLeftovers(file)
+    return store
   } catch (error) {
+    ring?.close()
     database.close()
     throw storeError(error, path)
   }
 }
 
-/** An open database. */
-class SqlcipherStore implements AgentStore {
-  readonly #database: Database
-  readonly #path: string
-  readonly #counter: OpenCounter
-  readonly #bodies: Bodies
-  readonly #rows: RowsOf
-  readonly #apply: (change: Change) => void
-  readonly #inbox: AgentStore['inbox']
-  readonly #poison: AgentStore['poison']
-  readonly #begin: Statement
-  readonly #commit: Statement
-  readonly #rollback: Statement
-  /** Whether the log contains something for a checkpoint to move. */
-  #written = false
-
-  constructor(database: Database, path: string, counter: OpenCounter) {
-    this.#database = database
-    this.#path = path
-    this.#counter = counter
-    this.#bodies = new Bodies(database)
-    this.#rows = openRows(database, this.#bodies)
-    this.#apply = prepareChanges(this.#rows)
-    this.#inbox = prepareInbox(this.#rows)
-    this.#poison = preparePoison(this.#rows)
-    this.#begin = database.prepare('BEGIN IMMEDIATE')
-    this.#commit = database.prepare('COMMIT')
-    this.#rollback = database.prepare('ROLLBACK')
-  }
-
-  load(): Snapshot {
-    return this.#guard(() => readSnapshot(this.#rows))
-  }
-
-  inbox(id: ChannelId, after: number, limit: number): readonly InboxRecord[] {
-    return this.#guard(() => this.#inbox(id, after, limit))
-  }
-
-  poison(id: ChannelId): readonly PoisonRecord[] {
-    return this.#guard(() => this.#poison(id))
-  }
-
-  write(changes: readonly Change[]): void {
-    if (changes.length === 0) return
-    this.#guard(() => {
-      this.#transaction(() => {
-        for (const change of changes) this.#apply(change)
-      })
-    })
-  }
-
-  checkpoint(): void {
-    this.#guard(() => {
-      if (!this.#written) return
-      this.#transaction(() => this.#bodies.deleteFree())
-      this.#bodies.forget()
-      truncateLog(this.#database)
-      // After the truncation, so that the log is never empty: if it gets lost, the counter shows it.
-      this.#counter.advance()
-      this.#written = false
-    })
-  }
-
-  close(): void {
-    if (!this.#database.open) return
-    try {
-      this.checkpoint()
-    } finally {
-      this.#database.close()
-    }
-  }
-
-  #transaction(work: () => void): void {
-    this.#begin.run()
-    this.#written = true
-    try {
-      work()
-      this.#commit.run()
-    } catch (error) {
-      // SQLite may have rolled it back already, for example if the disk is full.
-      if (this.#database.inTransaction) this.#rollback.run()
-      this.#bodies.revert()
-      throw error
-    }
-    this.#bodies.settle()
-  }
-
-  #guard<T>(work: () => T): T {
-    if (!this.#database.open) throw StaticError.of('closed', 'The agent is closed.')
-    try {
-      return work()
-    } catch (error) {
-      throw storeError(error, this.#path)
-    }
-  }
-}
-
 /** Creates tables and identity in one transaction: a crash leaves both or an empty database. */
-function create(database: Database, options: AgentStoreOptions): void {
+function create(database: Database, options: AgentStoreOptions, position: RingPosition): void {
   const { publicKey, secretKey } = options.makeIdentity()
   // An error in between closes the database, which rolls the transaction back.
   database.exec('BEGIN IMMEDIATE')
   createSchema(database)
-  openRows(database)(IDENTITY).put({ one: 1, identity: options.identity, publicKey, secretKey })
+  new SqlTable(database, IDENTITY, undefined).put([1, options.identity, publicKey, secretKey])
+  database.prepare('INSERT INTO ring VALUES (1, ?, ?, ?)').run(position.number, position.place, position.tag)
   database.exec('COMMIT')
+}
+
+/** The ring that belongs to the database. A new one if it does not, and that is accepted. */
+function ringContent(
+  database: Database,
+  path: string,
+  secret: KeyObject,
+  { acceptRolledBack, ringBytes }: AgentStoreOptions,
+): RingContent {
+  try {
+    return readRingFile(path, secret, ringPosition(database))
+  } catch (error) {
+    const isRolledBack = error instanceof StaticError && /^store_(rolled_back|corrupt)$/.test(error.code)
+    if (acceptRolledBack !== true || !isRolledBack) throw error
+    const { number, place, tag } = createRing(path, secret, ringBytes ?? RING_BYTES)
+    database.prepare('UPDATE ring SET number = ?, place = ?, tag = ?').run(number, place, tag)
+    return readRingFile(path, secret, { number, place, tag })
+  }
 }
 
 function checkIdentity(stored: Uint8Array, given: Uint8Array, directory: string): void {
@@ -195,11 +128,6 @@ function checkIdentity(stored: Uint8Array, given: Uint8Array, directory: string)
     'invalid_request',
     `${directory} belongs to the agent ${name}. Use that identity, or choose another directory.`,
   )
-}
-
-/** Moves the log into the database and empties it. */
-function truncateLog(database: Database): void {
-  database.pragma('wal_checkpoint(TRUNCATE)')
 }
 
 function counterInDatabase(database: Database): CounterInDatabase {

@@ -12,6 +12,8 @@ export interface Statement<Row = unknown> {
   run(...values: readonly Value[]): { readonly changes: number }
   get(...values: readonly Value[]): Row | undefined
   all(...values: readonly Value[]): Row[]
+  /** Rows become arrays of their values. */
+  raw(): this
   /** Rows become the values of their first column. */
   pluck(): this
 }

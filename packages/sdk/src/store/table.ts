@@ -47,17 +47,21 @@ export interface Table<Row> extends TableDeclaration {
 /** A key of a row, or its first parts. */
 export type Key = readonly Value[]
 
-/** The rows of one table, in a database or in memory. */
-export interface Rows<Row> {
+/** Changes the rows of one table. */
+export interface RowWrites<Row> {
   /** Inserts a row, or replaces the one with the same key. Throws if the row that it belongs to does not exist. */
   put(row: Row): void
   /**
    * Prepares a change of some fields of an existing row. The change returns whether the row exists. A row whose body
-   * has ended does not count.
+   * has ended is not changed.
    */
   change<Field extends keyof Row & string>(...fields: readonly Field[]): (key: Key, values: Pick<Row, Field>) => boolean
   /** Deletes the rows whose key starts with these parts, with everything that belongs to them. */
   drop(...key: Key): void
+}
+
+/** Reads the rows of one table. */
+export interface RowReads<Row> {
   /** All rows, ordered by key. */
   all(): readonly Row[]
   /** The next rows whose key starts with these parts, after a value of the following part. */
@@ -72,8 +76,10 @@ export interface Totals {
   readonly sum: number
 }
 
-/** Gives access to the rows of a table. */
-export type RowsOf = <Row>(table: Table<Row>) => Rows<Row>
+/** Gives write access to a table. */
+export type WritesOf = <Row>(table: Table<Row>) => RowWrites<Row>
+/** Gives read access to a table. */
+export type ReadsOf = <Row>(table: Table<Row>) => RowReads<Row>
 
 export const TEXT: Column<string> = { type: 'TEXT', write: (text) => text, read: readText }
 
@@ -126,6 +132,23 @@ export function oneOf<Word extends string>(...words: readonly Word[]): Column<Wo
 export function columnName({ columns, body }: TableDeclaration, field: string): string {
   if (field === body?.field) return 'body'
   return columns[field]?.name ?? field.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
+}
+
+/** The fields of a table, in the order of its columns. */
+export function fieldsOf(table: TableDeclaration): readonly string[] {
+  return Object.keys(table.columns)
+}
+
+/** SQL: the key starts with as many given parts. */
+export function keyIs(table: TableDeclaration, length: number): string {
+  const parts = table.key.slice(0, length)
+  return parts.map((field) => `${columnName(table, field)} = ?`).join(' AND ')
+}
+
+/** The number of a row's body; null once it has ended. */
+export function bodyOf(table: TableDeclaration): string {
+  const until = table.body?.until
+  return until === undefined ? 'body' : `iif(${columnName(table, until)} IS NULL, body, NULL)`
 }
 
 function readText(value: unknown, column: string): string {

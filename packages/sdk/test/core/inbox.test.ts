@@ -12,6 +12,8 @@ class Scene {
   readonly disk: Map<number, InboxRecord> = new Map()
   readonly inbox: Inbox
   pages = 0
+  /** When the inbox wanted to be written. */
+  readonly asked: string[] = []
   /** As the channel's record says on disk. */
   givenUpTo: number
   #isRecordDue = false
@@ -32,7 +34,9 @@ class Scene {
       })
     }
     const page = (after: number, limit: number): Incoming[] => this.#page(after, limit)
-    this.inbox = new Inbox(ID, { touch: () => {}, touchRecord, page }, { messages: stored.length, bytes, givenUpTo })
+    const touch = (): void => void this.asked.push('now')
+    const touchLater = (): void => void this.asked.push('later')
+    this.inbox = new Inbox(ID, { touch, touchLater, touchRecord, page }, { messages: stored.length, bytes, givenUpTo })
     this.givenUpTo = givenUpTo
     this.#before = givenUpTo
     if (stored.length > 0) return
@@ -434,4 +438,16 @@ test('the smallest messages fill the inbox before they fill the memory', () => {
   assert.ok(index <= 55_000, `${index} messages`)
   scene.write()
   assert.equal(new Scene([...scene.disk.values()]).inbox.isFull, true)
+})
+
+test('a settled payload is written with whatever is written next, an arrived one at the end of the turn', async () => {
+  const scene = new Scene()
+  const reader = scene.inbox.read(indexOf)
+  scene.arrive(1)
+  scene.write()
+  await reader.next()
+  assert.deepEqual(scene.asked, ['now'])
+  void reader.next()
+  assert.deepEqual(scene.asked, ['now', 'later'])
+  assert.deepEqual(scene.write(), [{ type: 'dropInbox', id: ID, index: 1 }])
 })

@@ -62,6 +62,7 @@ test('an entry that arrives before the answer counts as the answer', () => {
   const { record } = messages[0]!
   assert.deepEqual(outbox.pass(record.messageId, 7), sha256(record.ciphertext))
   assert.deepEqual(told, ['1 ok'])
+  assert.deepEqual(outbox.drain(), [{ type: 'dropOutbox', id: ID, messageId: record.messageId }])
   outbox.answer(messages[0]!, 7)
   assert.deepEqual(told, ['1 ok'])
   assert.equal(outbox.unanswered.length, 1)

@@ -14,6 +14,7 @@ import {
   openStore,
   outboxRecord,
   put,
+  ringRecords,
   unpredictable,
 } from './support.ts'
 
@@ -102,7 +103,7 @@ test('only the owner can access the files, while open and afterwards', async () 
     const store = await openStore(directory)
     store.write(everything(new Secrets()))
     const modes = () => readdirSync(directory).map((name) => [name, statSync(join(directory, name)).mode & 0o777])
-    const names = ['.gitignore', 'agent.db', 'agent.db-wal', 'agent.key', 'agent.opens', 'keys.json']
+    const names = ['.gitignore', 'agent.db', 'agent.db-wal', 'agent.key', 'agent.opens', 'agent.ring', 'keys.json']
     assert.deepEqual(
       modes(),
       names.map((name) => [name, 0o600]),
@@ -115,10 +116,13 @@ test('only the owner can access the files, while open and afterwards', async () 
   }
 })
 
-/** How many of the secrets are still in the database, in part at least, as someone with its key sees it. */
+/** How many of the secrets are still in the database or the ring, in part at least, as someone with its key sees it. */
 async function remaining(store: AgentStore, directory: string, secrets: readonly Uint8Array[]): Promise<number> {
   store.checkpoint()
-  const pages = await decrypted(copyOf(directory))
+  const copy = copyOf(directory)
+  const records = await ringRecords(copy)
+  assert.equal(records.length, 1)
+  const pages = Buffer.concat([await decrypted(copy), ...records.map(({ changes }) => changes)])
   // Pieces of 16 bytes, found by their first 6: a search for each by itself takes minutes.
   const pieces = new Map<number, { readonly secret: Uint8Array; readonly piece: Buffer }>()
   for (const secret of secrets) {

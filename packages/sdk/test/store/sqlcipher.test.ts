@@ -69,7 +69,7 @@ test('refuses a directory or a file that others can access', async () => {
   chmodSync(crashed, 0o705)
   await assert.rejects(openStore(crashed), code('store_permissions', /chmod 700/))
   chmodSync(crashed, 0o700)
-  for (const name of ['agent.db', 'agent.db-wal', 'keys.json', 'agent.key', 'agent.opens']) {
+  for (const name of ['agent.db', 'agent.db-wal', 'keys.json', 'agent.key', 'agent.opens', 'agent.ring']) {
     chmodSync(join(crashed, name), 0o640)
     await assert.rejects(openStore(crashed), code('store_permissions', /chmod 600/), name)
     chmodSync(join(crashed, name), 0o600)
@@ -189,7 +189,10 @@ test('a file of another kind is noticed', async () => {
 test('moves the log into the database and empties it', async () => {
   const directory = makeDirectory()
   const store = await openStore(directory)
-  for (let n = 1; n <= 30; n++) store.write(numberedWrite(n))
+  for (let n = 1; n <= 30; n++) {
+    store.write(numberedWrite(n))
+    store.load()
+  }
   const log = `${databaseFile(directory)}-wal`
   const before = readFileSync(log).length
   store.checkpoint()

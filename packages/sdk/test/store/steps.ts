@@ -4,13 +4,31 @@ import { createRequire, syncBuiltinESMExports } from 'node:module'
 
 type Method = (...values: unknown[]) => unknown
 
-const FILES = ['mkdirSync', 'openSync', 'fchmodSync', 'writeFileSync', 'fsyncSync', 'linkSync', 'renameSync', 'rmSync']
+const FILES = [
+  'mkdirSync',
+  'openSync',
+  'fchmodSync',
+  'writeFileSync',
+  'writeSync',
+  'fsyncSync',
+  'fdatasyncSync',
+  'linkSync',
+  'renameSync',
+  'rmSync',
+]
 
 let listener: (() => void) | undefined
+let failing: string | undefined
 
 /** From now on, for this process. Undefined: no longer. What the listener itself does is not a step. */
 export function beforeEveryStep(called: (() => void) | undefined): void {
   listener = called
+}
+
+/** Lets a call of the file system, or a statement, fail from now on, until the returned function is called. */
+export function failingStep(step: 'writeSync' | 'fdatasyncSync' | 'COMMIT'): () => void {
+  failing = step
+  return () => (failing = undefined)
 }
 
 function watch(methods: Record<string, Method>, names: readonly string[]): void {
@@ -21,6 +39,10 @@ function watch(methods: Record<string, Method>, names: readonly string[]): void 
       listener = undefined
       called?.()
       listener = called
+      const source = (this as { readonly source?: string } | undefined)?.source
+      if (failing !== undefined && (name === failing || source === failing)) {
+        throw Object.assign(new Error('EIO: i/o error'), { code: 'EIO' })
+      }
       return original.apply(this, values)
     }
   }

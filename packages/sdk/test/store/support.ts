@@ -22,12 +22,17 @@ import type {
 import { databaseFile } from '../../src/store/connection.ts'
 import { openDatabaseKey } from '../../src/store/key-slots.ts'
 import type { KeySource } from '../../src/store/key-sources.ts'
+import { ringFile } from '../../src/store/ring-file.ts'
+import { ALIGNMENT, RecordOpener, type RingRecord, ringSecret } from '../../src/store/ring-record.ts'
 import { type AgentStoreOptions, openAgentStore } from '../../src/store/sqlcipher.ts'
 import { openDatabase } from '../../src/store/sqlite.ts'
 
 export const CHANNEL = '0123456789abcdef0123456789abcdef'
 export const OTHER = 'fedcba9876543210fedcba9876543210'
 export const AGENT: string = 'a1'.repeat(32)
+
+/** Small, so that it is full after a few writes. */
+export const RING_BYTES: number = 64 * 1024
 
 /** Bytes that differ by label and are the same in every run. */
 export function bytesOf(label: string, length = 32): Uint8Array {
@@ -190,7 +195,7 @@ export function copyOf(directory: string): string {
 
 export function optionsFor(directory: string, more: Partial<AgentStoreOptions> = {}): AgentStoreOptions {
   const { identity, publicKey, secretKey } = IDENTITY
-  return { directory, identity, makeIdentity: () => ({ publicKey, secretKey }), ...more }
+  return { directory, identity, makeIdentity: () => ({ publicKey, secretKey }), ringBytes: RING_BYTES, ...more }
 }
 
 export async function openStore(directory: string, more: Partial<AgentStoreOptions> = {}): Promise<AgentStore> {
@@ -219,6 +224,15 @@ export async function decrypted(directory: string, source: KeySource = { type: '
   } finally {
     database.close()
   }
+}
+
+/** Every record in the ring that can still be read with the agent's key, decrypted. */
+export async function ringRecords(directory: string, source: KeySource = { type: 'file' }): Promise<RingRecord[]> {
+  const opener = new RecordOpener(ringSecret(await openDatabaseKey(directory, source)))
+  const ring = readFileSync(ringFile(directory))
+  const places = Array.from({ length: ring.length / ALIGNMENT }, (_, at) => at * ALIGNMENT)
+  const found = places.flatMap((place) => opener.open(ring, place, opener.numberAt(ring, place) ?? -1) ?? [])
+  return found.sort((a, b) => a.number - b.number)
 }
 
 /** The files of a directory that hold any of these bytes, raw, in hexadecimal or in base64. */

@@ -16,8 +16,8 @@ import {
   prepareInbox,
   preparePoison,
   readSnapshot,
-  type Rows,
-  type RowsOf,
+  type RowReads,
+  type RowWrites,
   type Snapshot,
   type Table,
   TABLES,
@@ -88,7 +88,7 @@ class MemoryTables {
   readonly #tables = new Map(TABLES.map((table) => [table.name, new Map<string, Fields>()]))
   #undo: (() => void)[] = []
 
-  readonly rowsOf: RowsOf = (table) => new MemoryRows(this, table)
+  readonly rowsOf: <Row>(table: Table<Row>) => RowReads<Row> & RowWrites<Row> = (table) => new MemoryRows(this, table)
 
   transaction(work: () => void): void {
     this.#undo = []
@@ -126,7 +126,7 @@ class MemoryTables {
   }
 }
 
-class MemoryRows<Row> implements Rows<Row> {
+class MemoryRows<Row> implements RowReads<Row>, RowWrites<Row> {
   readonly #tables: MemoryTables
   readonly #table: Table<Row>
 

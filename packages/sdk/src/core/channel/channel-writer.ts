@@ -76,6 +76,11 @@ export class ChannelWriter implements Writer {
     this.#journal.touch(this)
   }
 
+  /** The same, later. */
+  touchPartLater(): void {
+    this.#journal.touchLater(this)
+  }
+
   /** Marks the epoch as changed: replaced or removed. */
   touchEpoch(): void {
     this.#epochChanged = true

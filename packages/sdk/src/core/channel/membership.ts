@@ -295,6 +295,7 @@ export class Membership implements ChannelView {
   static #inboxHostOf(membership: Membership): InboxHost {
     return {
       touch: () => membership.#writer.touchPart(),
+      touchLater: () => membership.#writer.touchPartLater(),
       touchRecord: () => membership.#writer.touch(),
       page: (after, limit) => membership.#page(after, limit),
     }

@@ -42,6 +42,8 @@ interface Waiting {
 export interface InboxHost {
   /** Marks the inbox as changed, so that it is written at the end of the turn. */
   touch(): void
+  /** The same for a change that may be written later, because a crash may undo it. */
+  touchLater(): void
   /** The same, including the channel's record. */
   touchRecord(): void
   /** Writes pending changes, then returns decrypted rows on disk after an index. */
@@ -222,7 +224,8 @@ export class Inbox {
     entry.record.messageKey.fill(0)
     if (!entry.stored) return
     this.#changes.push({ type: 'dropInbox', id: this.#id, index: entry.record.index })
-    this.#host.touch()
+    // If a crash undoes this, the payload is delivered again.
+    this.#host.touchLater()
   }
 
   /** Returns a payload to the queue, so that it is delivered again. */

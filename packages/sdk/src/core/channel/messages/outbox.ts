@@ -98,13 +98,8 @@ export class Outbox {
   /** The relay has stored the message, at this index. */
   answer(message: Outgoing, index: number): void {
     if (message.state === 'done') return
-    const { messageId, counter, ciphertext, messageKey } = message.record
-    const bodyHash = sha256(ciphertext)
-    this.#settle(message)
-    this.#answered.push({ messageId, counter, bodyHash })
+    const { messageId, bodyHash } = this.#accept(message, index)
     this.#changes.push({ type: 'answerOutbox', id: this.#id, messageId, bodyHash })
-    messageKey.fill(0)
-    message.sending?.resolve({ messageId: toHex(messageId), index })
   }
 
   /** The relay has refused the message: permanently if there is an error, otherwise until it is sent again. */
@@ -159,14 +154,15 @@ export class Outbox {
 
   /** Handles this agent's entry in the log. Returns the hash of its body; undefined if there is no such message. */
   pass(messageId: Uint8Array, index: number): Uint8Array | undefined {
-    const message = this.#unanswered.find(({ record }) => same(record.messageId, messageId))
-    if (message !== undefined) this.answer(message, index)
-    const passed = this.#answered.find((answered) => same(answered.messageId, messageId))
+    const passed = this.#answeredOf(messageId) ?? this.#answerByEntry(messageId, index)
     if (passed === undefined) return undefined
-    // Entries arrive in order, so those of earlier messages were lost in a gap.
-    const gone = this.#answered.filter(({ counter }) => counter <= passed.counter)
-    this.#answered = this.#answered.filter(({ counter }) => counter > passed.counter)
-    for (const { messageId: id } of gone) this.#changes.push({ type: 'dropOutbox', id: this.#id, messageId: id })
+    const rest: AnsweredRecord[] = []
+    for (const answered of this.#answered) {
+      // Entries arrive in order, so those of earlier messages were lost in a gap.
+      if (answered.counter > passed.counter) rest.push(answered)
+      else this.#changes.push({ type: 'dropOutbox', id: this.#id, messageId: answered.messageId })
+    }
+    this.#answered = rest
     return passed.bodyHash
   }
 
@@ -183,9 +179,31 @@ export class Outbox {
     return changes
   }
 
+  #answeredOf(messageId: Uint8Array): AnsweredRecord | undefined {
+    return this.#answered.find((answered) => same(answered.messageId, messageId))
+  }
+
+  /** The entry of an unanswered message is its answer, too. Its row is dropped at once, so the answer is not written. */
+  #answerByEntry(messageId: Uint8Array, index: number): AnsweredRecord | undefined {
+    const message = this.#unanswered.find(({ record }) => same(record.messageId, messageId))
+    return message && this.#accept(message, index)
+  }
+
+  #accept(message: Outgoing, index: number): AnsweredRecord {
+    const { messageId, counter, ciphertext, messageKey } = message.record
+    const answered = { messageId, counter, bodyHash: sha256(ciphertext) }
+    this.#settle(message)
+    this.#answered.push(answered)
+    messageKey.fill(0)
+    message.sending?.resolve({ messageId: toHex(messageId), index })
+    return answered
+  }
+
   #settle(message: Outgoing): void {
     message.state = 'done'
     this.#bytes -= message.record.ciphertext.length
-    this.#unanswered = this.#unanswered.filter((other) => other !== message)
+    const at = this.#unanswered.indexOf(message)
+    // Not `filter`, which calls back for each: nearly always it is the first of many.
+    if (at >= 0) this.#unanswered = this.#unanswered.toSpliced(at, 1)
   }
 }

@@ -1,0 +1,83 @@
+/**
+ * What a ring holds that the database lacks. The database knows the last record that it has: that record must still be
+ * in the ring, so a ring that is missing or of another time is noticed. The records after it follow one another. A last
+ * record that is torn was never acknowledged and does not count; damage before others does.
+ *
+ * It does not detect a ring that was restored to a state since the database was last written to (250 ms), nor that its
+ * newest records were cut off. The relay's head reveals both.
+ */
+import { StaticError } from '@static/protocol'
+import { ALIGNMENT, type RecordOpener, type RingRecord } from './ring-record.ts'
+import type { Database } from './sqlite.ts'
+
+/** The last record whose changes are in the database. */
+export interface RingPosition {
+  readonly number: number
+  readonly place: number
+  readonly tag: Uint8Array
+}
+
+/** The record at a position, and those after it, in order. */
+export interface RingContent {
+  readonly last: RingRecord
+  readonly following: readonly RingRecord[]
+  /** Whether nothing else is in the ring, as after an orderly close. */
+  readonly isWiped: boolean
+}
+
+/**
+ * Reads a ring.
+ *
+ * Throws `store_rolled_back` if it does not belong to the database as it is, `store_corrupt` if it is damaged.
+ */
+export function readRing(ring: Buffer, position: RingPosition, opener: RecordOpener, path: string): RingContent {
+  const last = opener.open(ring, position.place, position.number)
+  if (last === undefined || !last.tag.equals(position.tag)) throw ringFromAnotherTime(path)
+  const following: RingRecord[] = []
+  for (let before = last; ;) {
+    const number = before.number + 1
+    // A record that would not fit at the end is at the beginning.
+    const next = opener.open(ring, endOf(before), number) ?? opener.open(ring, 0, number)
+    if (next === undefined) break
+    following.push(next)
+    before = next
+  }
+  checkNothingAfter(ring, following.at(-1) ?? last, opener, path)
+  const isLost = following.slice(0, -1).some(({ kind }) => kind === 'direct')
+  if (isLost) throw ringFromAnotherTime(path)
+  const isWiped = following.length === 0 && isZero(ring.subarray(0, last.place)) && isZero(ring.subarray(endOf(last)))
+  return { last, following, isWiped }
+}
+
+/** The position that the database has noted. */
+export function ringPosition(database: Database): RingPosition {
+  const found = database.prepare<RingPosition>('SELECT number, place, tag FROM ring').get()
+  if (found === undefined) throw new StaticError('store_corrupt', "The agent's database has no position in the ring.")
+  return found
+}
+
+/** For a ring that does not fit to the database: one of them is an old copy. */
+export function ringFromAnotherTime(path: string): StaticError {
+  return new StaticError(
+    'store_rolled_back',
+    `${path} is missing, damaged or does not belong to the agent's database as it is: one of them may be an old copy.`,
+  )
+}
+
+function endOf({ place, size }: RingRecord): number {
+  return place + size
+}
+
+function isZero(bytes: Buffer): boolean {
+  return bytes.equals(Buffer.alloc(bytes.length))
+}
+
+/** Only a torn record may come after the last: with an intact one behind it, it was acknowledged. */
+function checkNothingAfter(ring: Buffer, last: RingRecord, opener: RecordOpener, path: string): void {
+  for (let place = 0; place < ring.length; place += ALIGNMENT) {
+    const number = opener.numberAt(ring, place)
+    if (number === undefined || number <= last.number || number > last.number + ring.length / ALIGNMENT) continue
+    if (opener.open(ring, place, number) === undefined) continue
+    throw new StaticError('store_corrupt', `${path} is damaged: record ${last.number + 1} is missing or changed.`)
+  }
+}

@@ -1,0 +1,207 @@
+/**
+ * An open agent's database with the ring in front of it. A turn is on disk when its record is in the ring; the database
+ * gets the sum of many turns in one transaction, which also notes the last record that it has.
+ */
+import { StaticError } from '@static/protocol'
+import type { AgentStore, Change, ChannelId, InboxRecord, PoisonRecord, Snapshot } from '../ports.ts'
+import { Bodies, deleteLeftovers } from './bodies.ts'
+import { storeError } from './connection.ts'
+import type { OpenCounter } from './open-counter.ts'
+import { RING_BYTES, type RingFile } from './ring-file.ts'
+import type { RingRecord } from './ring-record.ts'
+import type { RingPosition } from './ring-replay.ts'
+import { RowBuffer } from './row-buffer.ts'
+import { prepareInbox, preparePoison, readSnapshot } from './snapshot.ts'
+import { openRows } from './sql-rows.ts'
+import type { Database, Statement } from './sqlite.ts'
+import type { ReadsOf } from './table.ts'
+
+/**
+ * The longest time that the database is behind the ring, in milliseconds. A message that is answered, or settled, within
+ * this time never gets to the database: with 50, nearly half of them did.
+ */
+const BEHIND_MS = 250
+/** The most turns that it is behind. */
+const BEHIND_TURNS = 256
+const NOTHING = new Uint8Array(0)
+
+/** A database and its ring. */
+export class RingStore implements AgentStore {
+  readonly #database: Database
+  readonly #path: string
+  readonly #counter: OpenCounter
+  readonly #ring: RingFile
+  readonly #bodies: Bodies
+  readonly #buffer: RowBuffer
+  readonly #rows: ReadsOf
+  readonly #inbox: AgentStore['inbox']
+  readonly #poison: AgentStore['poison']
+  readonly #begin: Statement
+  readonly #commit: Statement
+  readonly #rollback: Statement
+  readonly #note: Statement
+  /** Turns that the database does not have yet. */
+  #behind = 0
+  #timer: NodeJS.Timeout | undefined
+  /** Whether there is something for a checkpoint to move or to wipe. */
+  #written = false
+  /** Why the agent must stop. What only the ring has is written to the database at the next start. */
+  #failure: unknown
+
+  constructor(database: Database, path: string, counter: OpenCounter, ring: RingFile) {
+    this.#database = database
+    this.#path = path
+    this.#counter = counter
+    this.#ring = ring
+    this.#bodies = new Bodies(database)
+    this.#buffer = new RowBuffer(database, this.#bodies, RING_BYTES)
+    this.#rows = openRows(database)
+    this.#inbox = prepareInbox(this.#rows)
+    this.#poison = preparePoison(this.#rows)
+    this.#begin = database.prepare('BEGIN IMMEDIATE')
+    this.#commit = database.prepare('COMMIT')
+    this.#rollback = database.prepare('ROLLBACK')
+    this.#note = database.prepare('UPDATE ring SET number = ?, place = ?, tag = ?')
+  }
+
+  load(): Snapshot {
+    return this.#read(() => readSnapshot(this.#rows))
+  }
+
+  inbox(id: ChannelId, after: number, limit: number): readonly InboxRecord[] {
+    return this.#read(() => this.#inbox(id, after, limit))
+  }
+
+  poison(id: ChannelId): readonly PoisonRecord[] {
+    return this.#read(() => this.#poison(id))
+  }
+
+  write(changes: readonly Change[]): void {
+    if (changes.length === 0) return
+    this.#guard(() => {
+      const turn = this.#buffer.record(changes)
+      this.#written = true
+      try {
+        this.#append(turn)
+      } catch (error) {
+        this.#buffer.abandon()
+        this.#failure = error
+        throw error
+      }
+      if (++this.#behind >= BEHIND_TURNS) this.#writeBehind()
+      else this.#timer ??= setTimeout(() => this.#writeInTime(), BEHIND_MS).unref()
+    })
+  }
+
+  checkpoint(): void {
+    this.#guard(() => {
+      if (!this.#written) return
+      this.#writeBehind()
+      try {
+        this.#checkpoint(() => this.#bodies.deleteFree())
+      } catch (error) {
+        this.#failure = error
+        throw error
+      }
+      this.#written = false
+    })
+  }
+
+  close(): void {
+    if (!this.#database.open) return
+    clearTimeout(this.#timer)
+    try {
+      if (this.#failure === undefined) this.checkpoint()
+    } finally {
+      this.#ring.close()
+      this.#database.close()
+    }
+  }
+
+  /** Completes what the database lacks, and removes what a crash left. */
+  begin(following: readonly RingRecord[]): void {
+    let last: RingPosition | undefined
+    for (const record of following) {
+      this.#buffer.replay(record.changes)
+      if (!this.#buffer.hasRoom) this.#writeBehind(last)
+      this.#buffer.keep()
+      record.changes.fill(0)
+      last = record
+    }
+    this.#writeBehind(last)
+    this.#checkpoint(() => deleteLeftovers(this.#database))
+  }
+
+  #append(turn: Buffer): void {
+    const isSmall = this.#ring.accepts(turn.length)
+    if (!isSmall || !this.#buffer.hasRoom || !this.#ring.hasRoom(turn.length)) this.#writeBehind()
+    if (isSmall) this.#ring.append('changes', turn)
+    else this.#ring.append('direct', NOTHING)
+    this.#buffer.keep()
+    if (!isSmall) this.#writeBehind()
+  }
+
+  /** Writes to the database what it does not have yet. */
+  #writeBehind(last: RingPosition = this.#ring.position): void {
+    clearTimeout(this.#timer)
+    this.#timer = undefined
+    if (this.#buffer.isEmpty) return
+    this.#transaction(last, () => this.#buffer.write())
+    this.#buffer.clear()
+    this.#behind = 0
+  }
+
+  #writeInTime(): void {
+    try {
+      this.#writeBehind()
+    } catch {
+      // The next call throws it.
+    }
+  }
+
+  /** Empties the log, and wipes the ring except for a record without keys. */
+  #checkpoint(clean: () => void): void {
+    this.#ring.append('changes', NOTHING)
+    this.#transaction(this.#ring.position, clean)
+    this.#bodies.forget()
+    this.#ring.wipe()
+    this.#database.pragma('wal_checkpoint(TRUNCATE)')
+    // After the truncation, so that the log is never empty: if it gets lost, the counter shows it.
+    this.#counter.advance()
+  }
+
+  /** A transaction after which the database has the changes up to a record. */
+  #transaction({ number, place, tag }: RingPosition, work: () => void): void {
+    try {
+      this.#begin.run()
+      work()
+      this.#note.run(number, place, tag)
+      this.#commit.run()
+    } catch (error) {
+      this.#failure = error
+      // SQLite may have rolled it back already, for example if the disk is full.
+      if (this.#database.inTransaction) this.#rollback.run()
+      this.#bodies.revert()
+      throw error
+    }
+    this.#bodies.settle()
+    this.#ring.release()
+  }
+
+  #read<T>(work: () => T): T {
+    return this.#guard(() => {
+      this.#writeBehind()
+      return work()
+    })
+  }
+
+  #guard<T>(work: () => T): T {
+    if (!this.#database.open) throw StaticError.of('closed', 'The agent is closed.')
+    try {
+      if (this.#failure !== undefined) throw this.#failure
+      return work()
+    } catch (error) {
+      throw storeError(error, this.#path)
+    }
+  }
+}

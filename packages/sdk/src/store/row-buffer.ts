@@ -1,0 +1,203 @@
+/**
+ * The changes that are on disk in the ring but not in the database yet. Those of a turn are recorded, then kept once
+ * the ring has them, and written to the database together.
+ */
+import { StaticError } from '@static/protocol'
+import type { Change } from '../ports.ts'
+import { Bodies } from './bodies.ts'
+import { prepareChanges } from './changes.ts'
+import { GatheredRows, type RowStep } from './gathered-rows.ts'
+import { Parents } from './parents.ts'
+import type { RingContent } from './ring-replay.ts'
+import { readRowChange, type RowChange, RowChangeWriter } from './row-change.ts'
+import type { Database, Value } from './sqlite.ts'
+import type { Key, RowWrites, Table } from './table.ts'
+import { keyAt, keyStart, shapeAt, shapeOf, type TableShape } from './table-shape.ts'
+
+/** Shared, because it is part of every change. */
+const NONE: readonly never[] = []
+
+/** Changes between two transactions. */
+export class RowBuffer {
+  readonly #parents: Parents
+  readonly #apply: (change: Change) => void
+  readonly #gathered: GatheredRows
+  /** The recorded turn. */
+  readonly #turn = new RowChangeWriter()
+  #steps: RowStep[] = []
+  /** The bytes of the turns that are kept. */
+  #kept: Buffer
+  #length = 0
+  readonly #capacity: number
+
+  constructor(database: Database, bodies: Bodies, capacity: number) {
+    this.#gathered = new GatheredRows(database, bodies)
+    this.#parents = new Parents(database)
+    this.#apply = prepareChanges((table) => new RecordedRows(table, (change) => this.#record(change)))
+    this.#capacity = capacity
+    this.#kept = Buffer.allocUnsafeSlow(capacity)
+  }
+
+  get isEmpty(): boolean {
+    return this.#length === 0
+  }
+
+  /** Whether the recorded turn can be kept without writing to the database first. */
+  get hasRoom(): boolean {
+    return this.#length + this.#turn.length <= this.#capacity
+  }
+
+  /** Records the changes of a turn and returns them as bytes. Throws, without effect, if the database would refuse. */
+  record(changes: readonly Change[]): Buffer {
+    return this.#recordAll(() => {
+      for (const change of changes) this.#apply(change)
+    })
+  }
+
+  /** Records a turn from its bytes. Throws `store_corrupt` if it does not fit to the database. */
+  replay(bytes: Buffer): void {
+    try {
+      this.#recordAll(() => {
+        for (let at = 0; at < bytes.length;) {
+          const { change, end } = readRowChange(bytes, at)
+          this.#record(change)
+          at = end
+        }
+      })
+    } catch (cause) {
+      throw new StaticError('store_corrupt', "The agent's ring does not fit to its database.", { cause })
+    }
+  }
+
+  /** Keeps the recorded turn. If there is no room although it is empty, makes room until the next `clear`. */
+  keep(): void {
+    if (!this.hasRoom) this.#kept = Buffer.allocUnsafeSlow(this.#turn.length)
+    this.#kept.set(this.#turn.bytes, this.#length)
+    for (const step of this.#steps) this.#gathered.add(step, this.#length)
+    this.#length += this.#turn.length
+    this.#parents.settle()
+    this.#forgetTurn()
+  }
+
+  /** Forgets the recorded turn: the ring does not have it. */
+  abandon(): void {
+    this.#parents.revert()
+    this.#forgetTurn()
+  }
+
+  /** Writes all changes that are kept, in the caller's transaction. `clear` when it is committed. */
+  write(): void {
+    this.#gathered.apply(this.#kept)
+  }
+
+  clear(): void {
+    this.#gathered.clear()
+    this.#kept.fill(0, 0, this.#length)
+    this.#length = 0
+    if (this.#kept.length > this.#capacity) this.#kept = Buffer.allocUnsafeSlow(this.#capacity)
+  }
+
+  #recordAll(work: () => void): Buffer {
+    try {
+      work()
+      return this.#turn.bytes
+    } catch (error) {
+      this.abandon()
+      throw error
+    }
+  }
+
+  #forgetTurn(): void {
+    this.#turn.clear()
+    this.#steps = []
+  }
+
+  /** Whether the row to be changed may be there; only for rows that others belong to is it known. */
+  #record(change: RowChange): boolean {
+    const shape = shapeAt(change.table)
+    const at = this.#turn.length
+    if (change.kind === 'change') {
+      const key = keyAt(shape.keyParts, change.values)
+      if (shape.children.length > 0 && !this.#parents.has(shape.number, key)) return false
+      this.#turn.write(change)
+      this.#steps.push({ kind: 'change', table: shape.number, key, isStart: false, parent: '', removed: NONE, at })
+      return true
+    }
+    this.#turn.write(change)
+    this.#steps.push(change.kind === 'put' ? this.#put(shape, change, at) : this.#drop(shape, change, at))
+    return true
+  }
+
+  #put(shape: TableShape, { values }: RowChange, at: number): RowStep {
+    const key = keyAt(shape.key, values)
+    const parent = shape.parent ? keyAt(shape.parent.key, values) : ''
+    if (shape.parent && !this.#parents.has(shape.parent.table, parent)) {
+      const { name } = shapeAt(shape.parent.table).declaration
+      throw new StaticError('internal_error', `The store has no ${name} for this ${shape.declaration.name}.`)
+    }
+    if (shape.children.length > 0) this.#parents.put(shape.number, key, parent)
+    return { kind: 'put', table: shape.number, key, isStart: false, parent, removed: NONE, at }
+  }
+
+  #drop(shape: TableShape, { values }: RowChange, at: number): RowStep {
+    const isStart = values.length < shape.key.length
+    const key = isStart ? keyStart(values) : keyAt(shape.keyParts, values)
+    const removed = isStart
+      ? this.#parents.drop(shape.number, (other) => other.startsWith(key))
+      : this.#parents.dropOne(shape.number, key)
+    return { kind: 'drop', table: shape.number, key, isStart, parent: '', removed, at }
+  }
+}
+
+/** Reads the database as it is with the changes of its ring, without changing either. */
+export function readWithRing<Result>(database: Database, { following }: RingContent, read: () => Result): Result {
+  const bytes = following.reduce((sum, { changes }) => sum + changes.length, 0)
+  const buffer = new RowBuffer(database, new Bodies(database), bytes)
+  for (const { changes } of following) {
+    buffer.replay(changes)
+    buffer.keep()
+  }
+  database.exec('BEGIN IMMEDIATE')
+  try {
+    buffer.write()
+    return read()
+  } finally {
+    buffer.clear()
+    database.exec('ROLLBACK')
+  }
+}
+
+/** Turns changes of records into changes of rows. */
+class RecordedRows<Row> implements RowWrites<Row> {
+  readonly #table: Table<Row>
+  readonly #shape: TableShape
+  readonly #fields: readonly (keyof Row & string)[]
+  readonly #record: (change: RowChange) => boolean
+
+  constructor(table: Table<Row>, record: (change: RowChange) => boolean) {
+    this.#table = table
+    this.#shape = shapeOf(table)
+    this.#fields = this.#shape.fields as readonly (keyof Row & string)[]
+    this.#record = record
+  }
+
+  put(row: Row): void {
+    const values: Value[] = []
+    for (const field of this.#fields) values.push(this.#table.columns[field].write(row[field]))
+    this.#record({ kind: 'put', table: this.#shape.number, fields: NONE, values })
+  }
+
+  change<Field extends keyof Row & string>(
+    ...names: readonly Field[]
+  ): (key: Key, values: Pick<Row, Field>) => boolean {
+    const fields = names.map((name) => this.#shape.fields.indexOf(name))
+    return (key, row) => {
+      const values = names.map((name) => this.#table.columns[name].write(row[name]))
+      return this.#record({ kind: 'change', table: this.#shape.number, fields, values: [...key, ...values] })
+    }
+  }
+
+  drop(...key: Key): void {
+    this.#record({ kind: 'drop', table: this.#shape.number, fields: NONE, values: key })
+  }
+}

@@ -1,0 +1,79 @@
+/** Where the keys of a table's rows are among their values, and keys as text, by which rows are found in memory. */
+import type { Value } from './sqlite.ts'
+import { fieldsOf, type TableDeclaration } from './table.ts'
+import { TABLES } from './tables/all.ts'
+
+/** A table, by the places of its fields. */
+export interface TableShape {
+  readonly number: number
+  readonly declaration: TableDeclaration
+  readonly fields: readonly string[]
+  readonly key: readonly number[]
+  /** Where its parts are among the values that begin with it. */
+  readonly keyParts: readonly number[]
+  /** The table of the row that a row belongs to, and where its key is. */
+  readonly parent: { readonly table: number; readonly key: readonly number[] } | undefined
+  /** Tables whose rows belong to one of this table. */
+  readonly children: readonly number[]
+  /** The field that ends the body when set; -1: none. */
+  readonly until: number
+}
+
+/** In the order of TABLES, parents first. */
+export const SHAPES: readonly TableShape[] = TABLES.map((declaration, number) => {
+  const fields = fieldsOf(declaration)
+  const places = (names: readonly string[]): readonly number[] => names.map((name) => fields.indexOf(name))
+  const { name, key, parent, body } = declaration
+  return {
+    number,
+    declaration,
+    fields,
+    key: places(key),
+    keyParts: key.map((_, at) => at),
+    parent: parent && { table: TABLES.findIndex((table) => table.name === parent.table), key: places(parent.by) },
+    children: TABLES.flatMap((table, at) => (table.parent?.table === name ? [at] : [])),
+    until: fields.indexOf(body?.until ?? ''),
+  }
+})
+
+const NUMBERS: ReadonlyMap<string, number> = new Map(
+  SHAPES.map(({ declaration, number }) => [declaration.name, number]),
+)
+
+/** The shape of a table. */
+export function shapeOf({ name }: TableDeclaration): TableShape {
+  return shapeAt(NUMBERS.get(name) ?? -1)
+}
+
+/** The shape of the table with this number. */
+export function shapeAt(number: number): TableShape {
+  const shape = SHAPES[number]
+  if (shape === undefined) throw new RangeError(`There is no table ${number}.`)
+  return shape
+}
+
+/** The whole key at these places of a row's values, as text. */
+export function keyAt(places: readonly number[], values: readonly Value[]): string {
+  const last = places.length - 1
+  let text = ''
+  for (let at = 0; at < last; at++) text += leading(values[places[at] ?? 0] ?? null)
+  return text + textOf(values[places[last] ?? 0] ?? null)
+}
+
+/** The text that all whole keys start with whose first parts are these. */
+export function keyStart(parts: readonly Value[]): string {
+  return parts.map(leading).join('')
+}
+
+/** With its length, so that no other parts have the same text. */
+function leading(part: Value): string {
+  const text = textOf(part)
+  return `${text.length}:${text}`
+}
+
+function textOf(part: Value): string {
+  if (typeof part === 'string') return part
+  return part instanceof Uint8Array
+    ? Buffer.from(part.buffer, part.byteOffset, part.length).toString('latin1')
+    : String(part)
+}

@@ -1,0 +1,297 @@
+/** What is only in the ring survives a crash, damage to it is noticed, and so is a ring or a database of another time. */
+import assert from 'node:assert/strict'
+import { cpSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import { test } from 'node:test'
+import type { AgentStore, Change } from '../../src/ports.ts'
+import { readAgentIdentity } from '../../src/store/agent-directory.ts'
+import { addKeySlot } from '../../src/store/key-slots.ts'
+import { ringFile } from '../../src/store/ring-file.ts'
+import type { RingRecord } from '../../src/store/ring-record.ts'
+import { failingStep } from './steps.ts'
+import {
+  CHANNEL,
+  code,
+  copyOf,
+  inboxRecord,
+  makeDirectory,
+  openStore,
+  put,
+  RING_BYTES,
+  ringRecords,
+  unpredictable,
+} from './support.ts'
+import { lastWrite, numberedWrite } from './workload.ts'
+
+/** What a crash leaves after so many writes; the first `flushed` of them are in the database. */
+async function crashedAfter(writes: number, flushed = 0): Promise<string> {
+  const directory = makeDirectory()
+  const store = await openStore(directory)
+  for (let n = 1; n <= writes; n++) {
+    store.write(numberedWrite(n))
+    if (n === flushed) store.load()
+  }
+  const crashed = copyOf(directory)
+  store.close()
+  return crashed
+}
+
+/** The last write that is found, after which the store works. */
+async function lastIn(directory: string): Promise<number> {
+  const store = await openStore(directory)
+  const n = lastWrite(store)
+  store.write(numberedWrite(n + 1))
+  store.close()
+  const again = await openStore(directory)
+  assert.equal(lastWrite(again), n + 1)
+  again.close()
+  return n
+}
+
+function changeRing(directory: string, change: (ring: Buffer) => void): string {
+  const copy = copyOf(directory)
+  const ring = readFileSync(ringFile(copy))
+  change(ring)
+  writeFileSync(ringFile(copy), ring)
+  return copy
+}
+
+/** A byte of each part of a record: life, number, length, kind, changes, tag. */
+function partsOf({ place, changes }: RingRecord): readonly number[] {
+  const tag = place + 29 + changes.length
+  return [place, place + 15, place + 16, place + 24, place + 28, place + 29, tag - 1, tag, tag + 15]
+}
+
+/** Puts single files back from a copy. */
+function putBack(from: string, to: string, files: readonly string[]): void {
+  for (const name of files) {
+    rmSync(`${to}/${name}`, { force: true })
+    cpSync(from, to, { recursive: true, filter: (path) => path === from || path.endsWith(`/${name}`) })
+  }
+}
+
+test('writes that only the ring has are found by everybody who opens the agent', async () => {
+  const crashed = await crashedAfter(3)
+  assert.equal((await ringRecords(crashed)).length, 4)
+  const before = readFileSync(ringFile(crashed))
+  assert.deepEqual((await readAgentIdentity(crashed)).channels, ['acme/support/routing'])
+  await addKeySlot(crashed, { type: 'file' }, { type: 'file', path: `${crashed}/other.key` })
+  assert.deepEqual(readFileSync(ringFile(crashed)), before)
+  assert.equal(await lastIn(crashed), 3)
+})
+
+test('a torn last record is dropped, wherever it was torn', async () => {
+  const crashed = await crashedAfter(3, 1)
+  const last = (await ringRecords(crashed)).at(-1)!
+  for (const from of [...partsOf(last), last.place + 512]) {
+    const torn = changeRing(crashed, (ring) => ring.fill(0, from, last.place + last.size))
+    assert.equal(await lastIn(torn), 2, `torn at ${from - last.place}`)
+  }
+})
+
+test('a flipped bit in the last record drops it, in one before it is damage', async () => {
+  const crashed = await crashedAfter(4, 1)
+  const [, , third, last] = (await ringRecords(crashed)).slice(-4)
+  for (const at of partsOf(last!)) {
+    const flipped = changeRing(crashed, (ring) => (ring[at]! ^= 1))
+    assert.equal(await lastIn(flipped), 3, `flipped at ${at - last!.place}`)
+  }
+  for (const at of partsOf(third!)) {
+    const flipped = changeRing(crashed, (ring) => (ring[at]! ^= 1))
+    await assert.rejects(openStore(flipped), code('store_corrupt', /agent\.ring is damaged/), `${at - third!.place}`)
+    await assert.rejects(readAgentIdentity(flipped), code('store_corrupt'))
+  }
+})
+
+test('a ring that is missing, of another agent, or without what the database knows of it is noticed', async () => {
+  const crashed = await crashedAfter(3, 2)
+  const known = (await ringRecords(crashed)).at(-2)!
+  const missing = copyOf(crashed)
+  rmSync(ringFile(missing))
+  const foreign = copyOf(crashed)
+  putBack(await crashedAfter(3, 2), foreign, ['agent.ring'])
+  const cut = copyOf(crashed)
+  truncateSync(ringFile(cut), known.place + 100)
+  const flipped = partsOf(known).map((at) => changeRing(crashed, (ring) => (ring[at]! ^= 1)))
+  for (const directory of [missing, foreign, cut, ...flipped]) {
+    await assert.rejects(openStore(directory), code('store_rolled_back', /agent\.ring/))
+    // Refusing changes nothing. Accepted on purpose, it opens with what the database has.
+    const store = await openStore(directory, { acceptRolledBack: true })
+    assert.equal(lastWrite(store), 2)
+    store.close()
+  }
+})
+
+test('an old ring with a newer database is noticed, and the other way round', async () => {
+  const directory = makeDirectory()
+  const store = await openStore(directory)
+  store.write(numberedWrite(1))
+  store.load()
+  const early = copyOf(directory)
+  store.write(numberedWrite(2))
+  store.load()
+  store.write(numberedWrite(3))
+  const late = copyOf(directory)
+
+  const oldRing = copyOf(late)
+  putBack(early, oldRing, ['agent.ring'])
+  await assert.rejects(openStore(oldRing), code('store_rolled_back', /agent\.ring/))
+  // The ring still has everything that this database lacks.
+  const sameRound = copyOf(late)
+  putBack(early, sameRound, ['agent.db', 'agent.db-wal'])
+  assert.equal(await lastIn(sameRound), 3)
+  // After a round of the ring it has not.
+  for (let n = 4; n <= 40; n++) store.write(numberedWrite(n))
+  const rounds = copyOf(directory)
+  putBack(early, rounds, ['agent.db', 'agent.db-wal'])
+  await assert.rejects(openStore(rounds), code('store_rolled_back', /agent\.ring/))
+  // Nor if a part went straight to the database.
+  store.write(large(1))
+  const before = copyOf(directory)
+  store.write(large(2))
+  store.write([put()])
+  const direct = copyOf(directory)
+  putBack(before, direct, ['agent.db', 'agent.db-wal'])
+  await assert.rejects(openStore(direct), code('store_rolled_back', /agent\.ring/))
+  store.close()
+})
+
+/** More than a record may hold. */
+function large(index: number): Change[] {
+  return [{ type: 'putInbox', id: CHANNEL, record: inboxRecord(index, { ciphertext: unpredictable(RING_BYTES) }) }]
+}
+
+test('a write that is too large goes straight to the database, after what came before it', async () => {
+  const directory = makeDirectory()
+  const store = await openStore(directory)
+  store.write(numberedWrite(1))
+  const record = inboxRecord(9, { ciphertext: unpredictable(RING_BYTES) })
+  store.write([{ type: 'putInbox', id: CHANNEL, record }, ...numberedWrite(2)])
+  const crashed = copyOf(directory)
+  store.close()
+  const after = await openStore(crashed)
+  assert.equal(after.load().channels[0]?.record.counter, 2)
+  assert.deepEqual(after.inbox(CHANNEL, 8, 10), [record])
+  after.close()
+})
+
+test('many rounds of a small ring, with crashes: every acknowledged write is there', async () => {
+  let directory = makeDirectory()
+  let store = await openStore(directory)
+  const places = new Set<number>()
+  for (let n = 1; n <= 150; n++) {
+    store.write(numberedWrite(n))
+    if (n % 11 !== 0) continue
+    const crashed = copyOf(directory)
+    store.close()
+    for (const { place } of await ringRecords(crashed)) places.add(place)
+    store = await openStore(crashed)
+    assert.equal(lastWrite(store), n)
+    directory = crashed
+  }
+  store.close()
+  assert.ok(Math.max(...places) > RING_BYTES / 2, 'the ring never came to its end')
+})
+
+/** How far the database is without its ring. */
+async function inDatabase(directory: string): Promise<number> {
+  const copy = copyOf(directory)
+  rmSync(ringFile(copy))
+  const store = await openStore(copy, { acceptRolledBack: true })
+  const counter = store.load().channels[0]?.record.counter ?? 0
+  store.close()
+  return counter
+}
+
+test('the database follows in time, after many writes, and before it is read', async (t) => {
+  const directory = makeDirectory()
+  const store = await openStore(directory, { ringBytes: 1024 * 1024 })
+  t.mock.timers.enable({ apis: ['setTimeout'] })
+  store.write([put({ counter: 1 })])
+  t.mock.timers.tick(249)
+  assert.equal(await inDatabase(directory), 0)
+  t.mock.timers.tick(1)
+  assert.equal(await inDatabase(directory), 1)
+  store.write([put({ counter: 2 })])
+  assert.equal(await inDatabase(directory), 1)
+  store.inbox(CHANNEL, 0, 1)
+  assert.equal(await inDatabase(directory), 2)
+  for (let counter = 3; counter < 3 + 255; counter++) store.write([put({ counter })])
+  assert.equal(await inDatabase(directory), 2)
+  store.write([put({ counter: 258 })])
+  assert.equal(await inDatabase(directory), 258)
+  store.close()
+})
+
+/** Writes until a step fails, then shows that the agent has stopped and that nothing acknowledged is lost. */
+async function failAt(step: Parameters<typeof failingStep>[0], fail: (store: AgentStore) => void): Promise<void> {
+  const directory = makeDirectory()
+  const store = await openStore(directory)
+  store.write(numberedWrite(1))
+  store.write(numberedWrite(2))
+  const heal = failingStep(step)
+  try {
+    assert.throws(() => fail(store), /EIO/)
+  } finally {
+    heal()
+  }
+  // The error is gone, but the agent's memory is ahead of its disk, and a number of the ring may be used up.
+  assert.throws(() => store.write(numberedWrite(3)), /EIO/)
+  const crashed = copyOf(directory)
+  store.close()
+  for (const place of [crashed, directory]) {
+    const found = await lastIn(place)
+    assert.ok(found === 2 || (found === 3 && step !== 'writeSync'), `found ${found}`)
+  }
+}
+
+test('an error of the ring stops the agent, and nothing that was acknowledged is lost', async () => {
+  for (const step of ['writeSync', 'fdatasyncSync'] as const) {
+    await failAt(step, (store) => store.write(numberedWrite(3)))
+  }
+})
+
+test('an error of the database stops the agent, and the ring has what it lacks', async () => {
+  await failAt('COMMIT', (store) => store.load())
+})
+
+test('a checkpoint leaves no key in the ring, and neither does a start after a crash', async () => {
+  const directory = makeDirectory()
+  const store = await openStore(directory)
+  for (let n = 1; n <= 40; n++) store.write(numberedWrite(n))
+  store.checkpoint()
+  const [only, ...others] = await ringRecords(copyOf(directory))
+  assert.deepEqual([only?.changes.length, others], [0, []])
+  const { place, size } = only!
+  const ring = readFileSync(ringFile(directory))
+  assert.ok(ring.fill(0, place, place + size).every((byte) => byte === 0))
+  store.write(numberedWrite(41))
+  const crashed = copyOf(directory)
+  store.close()
+  const after = await openStore(crashed)
+  assert.deepEqual(
+    (await ringRecords(copyOf(crashed))).map(({ changes }) => changes.length),
+    [0],
+  )
+  after.close()
+})
+
+test('no number of a record is sealed twice with one key', async () => {
+  const crashed = await crashedAfter(3)
+  const last = (await ringRecords(crashed)).at(-1)!
+  const torn = changeRing(crashed, (ring) => ring.fill(0, last.place + 40, last.place + last.size))
+  const lives = new Set<string>()
+  for (const directory of [copyOf(torn), copyOf(torn)]) {
+    const store = await openStore(directory)
+    const ring = readFileSync(ringFile(directory))
+    const [{ place, number }] = (await ringRecords(copyOf(directory))) as [RingRecord]
+    assert.equal(number, last.number)
+    lives.add(ring.subarray(place, place + 16).toString('hex'))
+    store.close()
+  }
+  lives.add(
+    readFileSync(ringFile(crashed))
+      .subarray(last.place, last.place + 16)
+      .toString('hex'),
+  )
+  assert.equal(lives.size, 3)
+})
