@@ -2,9 +2,9 @@
 // the certificate, which is for the public name, is not verified. Nothing is sent that anyone could misuse.
 import { request } from 'node:https'
 
-const url = new URL(process.env.STATIC_HEALTH_URL ?? 'https://localhost:5000/health')
+const url = new URL(process.env.STATIC_HEALTH_URL ?? 'https://127.0.0.1:5000/health')
 if (!['localhost', '127.0.0.1', '[::1]'].includes(url.hostname)) {
-  process.stderr.write(`${url} is not on this machine. Set STATIC_HEALTH_URL to a URL of localhost.\n`)
+  process.stderr.write(`${url} is not on this machine. Set STATIC_HEALTH_URL to a URL of 127.0.0.1.\n`)
   process.exit(2)
 }
 const sent = request(url, { rejectUnauthorized: false, signal: AbortSignal.timeout(4000) }, (response) => {

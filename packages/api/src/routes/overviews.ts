@@ -44,7 +44,10 @@ const reportFields = {
   agents: Type.Array(agent, { maxItems: OVERVIEW_LIMITS.agents }),
 }
 const overview = Type.Object({ relays: Type.Array(Type.Object({ ...reportFields, reported_at: time })) })
-const report = Type.Object({ account_id: Type.String({ maxLength: 36 }), ...reportFields }, strict)
+const node = Type.Optional(
+  Type.String({ pattern: '^[0-9a-f]{1,32}$', description: 'Tells the nodes of a relay apart' }),
+)
+const report = Type.Object({ account_id: Type.String({ maxLength: 36 }), node, ...reportFields }, strict)
 
 /** The largest report: about 250 bytes for each channel and agent, 100 for each member, and long names. */
 const REPORT_BYTES = 256 * 1024
@@ -76,11 +79,11 @@ export function overviewReportRoutes(app: App, service: Service): void {
         summary: 'List the accounts that somebody is looking at and that this relay should report',
         tags,
         security,
-        body: Type.Object({ relay_id: reportFields.relay_id }, strict),
+        body: Type.Object({ relay_id: reportFields.relay_id, node }, strict),
         response: answers({ 200: Type.Object({ account_ids: Type.Array(Type.String()) }) }, BODY_ERRORS),
       },
     },
-    (request) => ({ account_ids: service.overviews.watched(request.body.relay_id) }),
+    (request) => ({ account_ids: service.overviews.watched(request.body.relay_id, request.body.node) }),
   )
 
   app.post(
@@ -96,8 +99,8 @@ export function overviewReportRoutes(app: App, service: Service): void {
       },
     },
     (request) => {
-      const { account_id: account, ...reported } = request.body
-      return { kept: service.overviews.report(account, reported as RelayOverview) }
+      const { account_id: account, node: from, ...reported } = request.body
+      return { kept: service.overviews.report(account, reported as RelayOverview, from) }
     },
   )
 }

@@ -3,7 +3,7 @@
  * is asked only about accounts whose owner is looking, and only reports about those are kept, so that a hostile relay
  * cannot fill the memory.
  */
-import type { Overview, RelayOverview } from '@static/protocol'
+import { type Overview, OVERVIEW_LIMITS, type OverviewAgent, type RelayOverview } from '@static/protocol'
 import { isoTime } from './calendar.ts'
 import { type Caller, modesOf } from './caller.ts'
 import type { Clock } from '../ports.ts'
@@ -17,7 +17,8 @@ const REFRESH_MS = 4000
 /** Beyond this many watched accounts, or bytes of reports, those looked at longest ago are forgotten. */
 const MAX_WATCHED = 1000
 const MAX_BYTES = 32 * 1024 * 1024
-const MAX_RELAYS = 8
+/** Relay nodes whose reports of one account are kept. */
+const MAX_NODES = 32
 /** The number of accounts that a relay is asked for at once. */
 const MAX_ASKED = 32
 
@@ -29,6 +30,7 @@ interface Report {
 
 interface Watch {
   lookedAt: number
+  /** By relay and node. */
   readonly reports: Map<string, Report>
 }
 
@@ -52,7 +54,7 @@ export class Overviews {
     this.#watched.set(caller.accountId, watch)
     this.#evict()
     const modes = modesOf(caller)
-    const relays = [...watch.reports.values()].map(({ overview, at }) => ({
+    const relays = merged([...watch.reports.values()]).map(({ overview, at }) => ({
       ...overview,
       reported_at: isoTime(at),
       channels: overview.channels.filter(({ mode }) => modes.includes(mode)),
@@ -61,11 +63,11 @@ export class Overviews {
     return { relays: relays.sort((one, other) => (one.relay_id < other.relay_id ? -1 : 1)) }
   }
 
-  /** The watched accounts that a relay should report now, those with the oldest reports first. */
-  watched(relayId: string): string[] {
+  /** The watched accounts that a node of a relay should report now, those with the oldest reports first. */
+  watched(relayId: string, node = ''): string[] {
     const now = this.#now()
     this.#prune(now)
-    const reportedAt = ({ reports }: Watch): number => reports.get(relayId)?.at ?? -Infinity
+    const reportedAt = ({ reports }: Watch): number => reports.get(nameOf(relayId, node))?.at ?? -Infinity
     return [...this.#watched]
       .filter(([, watch]) => now - reportedAt(watch) >= REFRESH_MS)
       .sort(([, one], [, other]) => reportedAt(one) - reportedAt(other) || one.lookedAt - other.lookedAt)
@@ -74,17 +76,18 @@ export class Overviews {
   }
 
   /** Keeps a report if somebody is looking and it is not too early; says whether it did. */
-  report(accountId: string, overview: RelayOverview): boolean {
+  report(accountId: string, overview: RelayOverview, node = ''): boolean {
     const now = this.#now()
     this.#prune(now)
     const watch = this.#watched.get(accountId)
     if (!watch) return false
     const { reports } = watch
-    const earlier = reports.get(overview.relay_id)
-    if (earlier ? now - earlier.at < REFRESH_MS : reports.size >= MAX_RELAYS) return false
+    const name = nameOf(overview.relay_id, node)
+    const earlier = reports.get(name)
+    if (earlier ? now - earlier.at < REFRESH_MS : reports.size >= MAX_NODES) return false
     const bytes = JSON.stringify(overview).length
     this.#bytes += bytes - (earlier?.bytes ?? 0)
-    reports.set(overview.relay_id, { overview, at: now, bytes })
+    reports.set(name, { overview, at: now, bytes })
     this.#evict()
     return true
   }
@@ -116,4 +119,38 @@ export class Overviews {
     for (const { bytes } of watch.reports.values()) this.#bytes -= bytes
     this.#watched.delete(account)
   }
+}
+
+function nameOf(relayId: string, node: string): string {
+  return `${relayId} ${node}`
+}
+
+/** One report for each relay: the newest of its nodes, with the agents of all. They share the channels. */
+function merged(reports: readonly Report[]): Pick<Report, 'overview' | 'at'>[] {
+  const byRelay = new Map<string, Report[]>()
+  for (const report of reports.toSorted((one, other) => other.at - one.at)) {
+    const { relay_id: id } = report.overview
+    byRelay.set(id, [...(byRelay.get(id) ?? []), report])
+  }
+  return [...byRelay.values()].flatMap((ofRelay) => {
+    const [newest] = ofRelay
+    if (!newest) return []
+    const { overview, at } = newest
+    return [{ overview: { ...overview, agents: agentsOf(ofRelay.map((report) => report.overview)) }, at }]
+  })
+}
+
+/** The agents of all nodes, each where it was seen last: one that has moved is still known to the node that it left. */
+function agentsOf(overviews: readonly RelayOverview[]): OverviewAgent[] {
+  const agents = new Map<string, OverviewAgent>()
+  for (const agent of overviews.flatMap((overview) => overview.agents)) {
+    const known = agents.get(agent.id)
+    if (!known || isNewer(agent, known)) agents.set(agent.id, agent)
+  }
+  return [...agents.values()].slice(0, OVERVIEW_LIMITS.agents)
+}
+
+function isNewer(agent: OverviewAgent, than: OverviewAgent): boolean {
+  if (agent.connected !== than.connected) return agent.connected
+  return agent.last_seen_at > than.last_seen_at
 }

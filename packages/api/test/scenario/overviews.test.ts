@@ -81,6 +81,35 @@ test('a report that is not refreshed goes, and so does one that nobody looks at'
   assert.deepEqual(bench.api.service.overviews.size, { accounts: 1, bytes: 0 })
 })
 
+test('the nodes of a relay report the same channels, and each its own agents', async () => {
+  const { id, cookie } = await signedIn()
+  await look(cookie)
+  const ofAgent = (name: string, connected: boolean, second: number): object => {
+    const last_seen_at = `2031-01-01T00:00:0${second}.000Z`
+    return { id: name.repeat(64), mode: 'live', name, connected, last_seen_at }
+  }
+  assert.deepEqual((await report(id, { node: 'aa', agents: [ofAgent('a', true, 1), ofAgent('b', false, 9)] })).body, {
+    kept: true,
+  })
+  const asked = await bench.call('POST', '/internal/v1/overviews/watched', {
+    key: CREDENTIAL,
+    body: { relay_id: 'f00d', node: 'bb' },
+  })
+  assert.ok(asked.body.account_ids.includes(id), 'the other node has not reported')
+  bench.clock.now += 1
+  const later = { node: 'bb', total_channels: 2, agents: [ofAgent('b', true, 3), ofAgent('c', false, 4)] }
+  assert.deepEqual((await report(id, later)).body, { kept: true })
+  const relays = await look(cookie)
+  assert.equal(relays.length, 1)
+  assert.equal(relays[0].total_channels, 2, 'of the newer report')
+  const connected = relays[0].agents.map((one: any) => [one.name, one.connected]).sort()
+  assert.deepEqual(connected, [
+    ['a', true],
+    ['b', true],
+    ['c', false],
+  ])
+})
+
 test('an API key does not show channels, and a stranger reports nothing', async () => {
   const { id, key, cookie } = await signedIn()
   assertProblem(await bench.call('GET', '/v1/channels', { key }), 401, 'auth_failed')
@@ -103,8 +132,8 @@ test('a hostile relay cannot fill the memory', async () => {
   assertProblem(await report(id, { channels: [{ ...full, content: 'x' }] }), 400, 'invalid_request')
   const crowd = times(20, { agent, waiting: 0 })
   assertProblem(await report(id, { channels: times(200, { ...full, behind: crowd }) }), 413, 'body_too_large')
-  for (let n = 0; n < 12; n++) await report(id, { relay_id: n.toString(16), channels: times(200, full) })
-  assert.equal((await look(cookie)).length, 8)
+  for (let n = 0; n < 40; n++) await report(id, { relay_id: n.toString(16), channels: [full] })
+  assert.equal((await look(cookie)).length, 32)
 
   const { overviews } = bench.api.service
   const caller = (accountId: string): any => ({ accountId, mode: 'live' })

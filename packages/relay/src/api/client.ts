@@ -1,5 +1,5 @@
 /** HTTPS client for an API in other processes: fetches token keys and quota. */
-import { randomUUID } from 'node:crypto'
+import { randomBytes, randomUUID } from 'node:crypto'
 import { Agent, request } from 'node:https'
 import { type Lease, type Problem, StaticError } from '@static/protocol'
 import type { OverviewSink, QuotaSource, Time } from '../ports.ts'
@@ -56,6 +56,8 @@ export function makeApiClient(
   })
   const nodes = new ApiNodes(urls)
   const internal = new ApiNodes(internalUrls)
+  /** Tells this node apart from others of the same relay. */
+  const self = randomBytes(8).toString('hex')
   let clockOffsetMs: number | undefined
   /** The nodes on which somebody looks at an account. */
   let askers = new Map<string, string[]>()
@@ -97,12 +99,12 @@ export function makeApiClient(
       return (answer as { readonly blocked: readonly string[] }).blocked
     },
     async watched(relay) {
-      const answers = await internal.callAll(postTo('/internal/v1/overviews/watched', { relay_id: relay }))
+      const answers = await internal.callAll(postTo('/internal/v1/overviews/watched', { relay_id: relay, node: self }))
       askers = askersOf(answers as Map<string, { readonly account_ids: readonly string[] }>)
       return [...askers.keys()]
     },
     async report(account, overview) {
-      const send = postTo('/internal/v1/overviews', { account_id: account, ...overview })
+      const send = postTo('/internal/v1/overviews', { account_id: account, node: self, ...overview })
       await Promise.all((askers.get(account) ?? []).map((node) => send(node, CALL_MS)))
     },
     async check() {
