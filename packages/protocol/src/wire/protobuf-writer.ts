@@ -138,7 +138,7 @@ function writerOf(type: DescMessage): WriteMessage {
   if (known !== undefined) return known
   const fields = [...type.fields].sort((one, other) => one.number - other.number).map(fieldWriter)
   const write: WriteMessage = (to, message) => {
-    for (const field of fields) field(to, message as unknown as Fields & Message)
+    for (const field of fields) field(to, message)
   }
   writers.set(type, write)
   return write
@@ -241,26 +241,26 @@ const big = (value: bigint, min: bigint, max: bigint): bigint => {
 }
 const int32 = (value: number): number => int(value, -MAX_INT32 - 1, MAX_INT32)
 const int64 = (value: bigint): bigint => big(value, -MAX_INT64 - 1n, MAX_INT64)
-const plan = <Value>(wireType: number, write: (output: Output, value: Value) => void): ValuePlan => ({ wireType, write })
+const plan = (wireType: number, write: WriteValue): ValuePlan => ({ wireType, write })
 
 /** Negative numbers of the plain types are written with 64 bits, those of `sint` types alternate with positive ones. */
 const SCALARS = {
-  [ScalarType.UINT32]: plan<number>(0, (to, value) => to.varint(int(value, 0, MAX_UINT32))),
-  [ScalarType.INT32]: plan<number>(0, (to, value) => {
+  [ScalarType.UINT32]: plan(0, (to, value: number) => to.varint(int(value, 0, MAX_UINT32))),
+  [ScalarType.INT32]: plan(0, (to, value: number) => {
     if (int32(value) >= 0) to.varint(value)
     else to.bigVarint(BigInt.asUintN(64, BigInt(value)))
   }),
-  [ScalarType.SINT32]: plan<number>(0, (to, value) => to.varint(((int32(value) << 1) ^ (value >> 31)) >>> 0)),
-  [ScalarType.UINT64]: plan<bigint>(0, (to, value) => to.bigVarint(big(value, 0n, MAX_UINT64))),
-  [ScalarType.INT64]: plan<bigint>(0, (to, value) => to.bigVarint(BigInt.asUintN(64, int64(value)))),
-  [ScalarType.SINT64]: plan<bigint>(0, (to, value) =>
+  [ScalarType.SINT32]: plan(0, (to, value: number) => to.varint(((int32(value) << 1) ^ (value >> 31)) >>> 0)),
+  [ScalarType.UINT64]: plan(0, (to, value: bigint) => to.bigVarint(big(value, 0n, MAX_UINT64))),
+  [ScalarType.INT64]: plan(0, (to, value: bigint) => to.bigVarint(BigInt.asUintN(64, int64(value)))),
+  [ScalarType.SINT64]: plan(0, (to, value: bigint) =>
     to.bigVarint(BigInt.asUintN(64, (int64(value) << 1n) ^ (value >> 63n))),
   ),
-  [ScalarType.FIXED32]: plan<number>(BYTES_4, (to, value) => to.fixed32(int(value, 0, MAX_UINT32))),
-  [ScalarType.SFIXED32]: plan<number>(BYTES_4, (to, value) => to.fixed32(int32(value) >>> 0)),
-  [ScalarType.FIXED64]: plan<bigint>(BYTES_8, (to, value) => to.fixed64(big(value, 0n, MAX_UINT64))),
-  [ScalarType.SFIXED64]: plan<bigint>(BYTES_8, (to, value) => to.fixed64(BigInt.asUintN(64, int64(value)))),
-  [ScalarType.BOOL]: plan<boolean>(0, (to, value) => to.varint(value ? 1 : 0)),
-  [ScalarType.STRING]: plan<string>(DELIMITED, (to, value) => to.bytes(encoder.encode(value))),
-  [ScalarType.BYTES]: plan<Uint8Array>(DELIMITED, (to, value) => to.bytes(value)),
+  [ScalarType.FIXED32]: plan(BYTES_4, (to, value: number) => to.fixed32(int(value, 0, MAX_UINT32))),
+  [ScalarType.SFIXED32]: plan(BYTES_4, (to, value: number) => to.fixed32(int32(value) >>> 0)),
+  [ScalarType.FIXED64]: plan(BYTES_8, (to, value: bigint) => to.fixed64(big(value, 0n, MAX_UINT64))),
+  [ScalarType.SFIXED64]: plan(BYTES_8, (to, value: bigint) => to.fixed64(BigInt.asUintN(64, int64(value)))),
+  [ScalarType.BOOL]: plan(0, (to, value: boolean) => to.varint(value ? 1 : 0)),
+  [ScalarType.STRING]: plan(DELIMITED, (to, value: string) => to.bytes(encoder.encode(value))),
+  [ScalarType.BYTES]: plan(DELIMITED, (to, value: Uint8Array) => to.bytes(value)),
 }

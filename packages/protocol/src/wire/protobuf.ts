@@ -6,13 +6,7 @@
  * that is not set exactly once, so that both forms accept the same messages. Unlike in CBOR, unknown fields are
  * dropped, because every protobuf peer does so and expects it.
  */
-import {
-  type DescField,
-  type DescMessage,
-  fromBinary,
-  type MessageShape,
-  ScalarType,
-} from '@bufbuild/protobuf'
+import { type DescField, type DescMessage, fromBinary, type MessageShape, ScalarType } from '@bufbuild/protobuf'
 import { MAX_CBOR_DEPTH, planOf } from '../cbor/plan.ts'
 import { MAX_ITEMS } from '../cbor/cbor.ts'
 import { writeProtobuf } from './protobuf-writer.ts'

@@ -88,9 +88,7 @@ export function isSameSender(one: Sender, other: Sender): boolean {
 function isSamePosition(one: State['last'], other: State['last']): boolean {
   return (
     one === other ||
-    (one.index === other.index &&
-      one.slot === other.slot &&
-      (one.hash === other.hash || isEqual(one.hash, other.hash)))
+    (one.index === other.index && one.slot === other.slot && (one.hash === other.hash || isEqual(one.hash, other.hash)))
   )
 }
 

@@ -64,10 +64,9 @@ export class SqliteRows implements Rows {
   readonly #accounts: AccountCache
   /** The current round through the ids: its position, the oldest id it left, and when the next round starts. */
   #round = { after: NOTHING, oldest: Infinity, start: 0 }
-
   /** Entries are numbered in the order of their arrival; the number of the last one. */
   #sequence: number
-  /** The one up to which all rows are stored; undefined: not known. */
+  /** The one up to which all rows are stored, except damaged ones; undefined: not known. */
   #stored: number | undefined
 
   /** `entryMs` is how long entries are kept. */
@@ -98,9 +97,8 @@ export class SqliteRows implements Rows {
 
   /** Writes all changed records. */
   store(): void {
-    const isStored = this.#cache.store()
-    if (!isStored || this.#sequence === this.#stored) return
-    this.#statements.putStored.run(...sealed([this.#sequence]))
+    const isWhole = this.#cache.store()
+    if (isWhole && this.#sequence !== this.#stored) this.#statements.putStored.run(...sealed([this.#sequence]))
     this.#stored = this.#sequence
   }
 
@@ -225,8 +223,8 @@ export class SqliteRows implements Rows {
     const header = headerRow(entry, sender)
     const [index, ...columns] = header
     this.#sequence += 1
-    const key = entryKey(channel.number, index)
-    this.#statements.addEntry.run(this.#sequence, key, ...columns, checksum(header), body)
+    const place = [this.#sequence, entryKey(channel.number, index)] as const
+    this.#statements.addEntry.run(...place, ...columns, checksum(header), body)
     this.#cache.logged(channel, entry, body.length + ENTRY_OVERHEAD)
   }
 
