@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { type TestContext, test } from 'node:test'
 import { StaticError } from '@static/protocol'
-import type { Store, StoreEvent } from '../../src/ports.ts'
+import type { Store, StoreEvent, StoreListener } from '../../src/ports.ts'
 import { checksum } from '../../src/store/sqlite/checksum.ts'
 import { type PostgresStore, openPostgresStore } from '../../src/store/postgres/store.ts'
 import { type Scratch, ask, emptyScratch, makeScratch, openScratch } from '../support/postgres.ts'
@@ -18,11 +18,7 @@ const refusal =
     return true
   }
 
-const open = async (
-  t: TestContext,
-  scratch: Scratch,
-  listener = (_: StoreEvent): void => {},
-): Promise<PostgresStore> => {
+const open = async (t: TestContext, scratch: Scratch, listener: StoreListener = () => {}): Promise<PostgresStore> => {
   const store = await openScratch(scratch, RETENTION, listener, { lanes: 2 })
   t.after(() => store.close())
   return store

@@ -27,8 +27,8 @@ export class Facts {
     return this.#known.has(key)
   }
 
-  get<Fact>(key: string): Fact | undefined {
-    return this.#known.get(key) as Fact | undefined
+  get(key: string): unknown {
+    return this.#known.get(key)
   }
 
   set(key: string, fact: unknown): void {

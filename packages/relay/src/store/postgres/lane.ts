@@ -5,9 +5,8 @@
 import { hash } from 'node:crypto'
 import { type Hash, StaticError } from '@static/protocol'
 import type { Retention, StoreListener, Time } from '../../ports.ts'
-import { type Decision, Ledger } from '../ledger/ledger.ts'
+import { Ledger } from '../ledger/ledger.ts'
 import type { Answer, Call } from '../sqlite/worker-messages.ts'
-import type { StoreOperation } from '../../ports.ts'
 import { Missing } from './facts.ts'
 import { ALONE, READING, prefetch } from './needs.ts'
 import { PostgresRows } from './rows.ts'
@@ -207,7 +206,7 @@ export class Lane {
   #call({ name, request }: Call): Answer {
     try {
       this.#rows.enter(name === 'ack')
-      return this.#ledger.run(name, request) as Decision<StoreOperation>
+      return this.#ledger.run(name, request)
     } catch (error) {
       // Nothing has changed, so repeated requests for damaged data do not slow down the others.
       if (!READING.has(name) || !isDamage(error)) throw error

@@ -179,8 +179,8 @@ class LanedStore implements PostgresStore {
     return { done: true }
   }
 
-  #lane(channel: ChannelId | ''): Lane {
-    // Channel ids are chosen by agents.
+  #lane(channel: ChannelId): Lane {
+    // Hashed, because agents choose channel ids. What belongs to no channel has the empty one.
     const place = channel === '' ? 0 : createHash('sha256').update(channel).digest().readUInt32BE(0)
     const lane = this.#lanes[place % this.#lanes.length]
     if (!lane) throw StaticError.of('internal_error', 'The store has no lane.')

@@ -5,65 +5,32 @@
 import { toHex } from '@static/protocol'
 import type { Account, AgentId, ChannelId, Head, Position, Time } from '../../../ports.ts'
 import type { Glance, NewChannel } from '../../ledger/rows.ts'
-import {
-  type Channel,
-  type Member,
-  emptyChannel,
-  findMember,
-  lowestCursor,
-  newChannel,
-  onRoster,
-  placeMember,
-} from '../../ledger/state.ts'
-import { type Value, damaged, intact } from '../../sqlite/checksum.ts'
-import {
-  type ChannelRow,
-  type MemberRow,
-  type SenderRow,
-  readChannel,
-  readMember,
-  readSender,
-} from '../../sqlite/records.ts'
+import { type Channel, emptyChannel, findMember, lowestCursor, newChannel, onRoster } from '../../ledger/state.ts'
+import { intact } from '../../sqlite/checksum.ts'
+import { readChannel } from '../../sqlite/records.ts'
 import { Facts, Missing, type Table } from '../facts.ts'
-import { type Row, type Statement, statement } from '../session.ts'
+import type { Row } from '../session.ts'
 import { type Transaction, ask, bytea } from '../write.ts'
 import type { KnownAccounts } from './accounts.ts'
 import { ChannelCache, type Kept } from './channel-cache.ts'
+import { intactChannel, loadChannels, loadMembers, toMember, toSender } from './channel-loader.ts'
+import {
+  ACTING,
+  CHANNEL_COLUMNS,
+  COUNT,
+  DUE,
+  FOUNDING,
+  GLANCE,
+  HEADS,
+  LOCK,
+  MEMBER_COLUMNS,
+  NAMED,
+  NUMBERS,
+  OF_AGENT,
+  READ,
+} from './channel-statements.ts'
 import { type ChannelChanges, writeChannels } from './channel-writes.ts'
 import type { LogTable } from './log.ts'
-
-const CHANNEL = `c.id, c.name, c.account, c.mode, c.owner, c.guest_limit, c.last_index, c.last_hash, c.head,
-  c.base_index, c.base_hash, c.base_slot, c.bytes, c.oldest_at, c.guest_day, c.guest_count, c.owner_commit, c.settled,
-  c.first_slot, c.slot_at, c.hour, c.adds, c.commit_bytes, c.due, c.checksum`
-const MEMBER = `m.channel_id, m.agent, m.added, m.adder, m.welcomed, m.cursor_index, m.cursor_hash, m.cursor_slot,
-  m.welcome, m.earlier, m.ended_index, m.ended_hash, m.ended_slot, m.ended_at, m.notice, m.pending, m.checksum`
-const SENDER = `s.agent, s.counter, s.barred, s.acted, s.seen, s.hour, s.free, s.commit_bytes, s.bytes, s.entries,
-  s.checksum`
-const READ = statement(`SELECT c.number, c.version, ${CHANNEL} FROM channels c WHERE id = ANY($1::bytea[])`)
-const LOCK = statement(`SELECT c.number, c.version, ${CHANNEL} FROM channels c WHERE id = ANY($1::bytea[])
-  ORDER BY id FOR UPDATE`)
-const MEMBERS = statement(`SELECT m.channel, ${MEMBER} FROM members m WHERE m.channel = ANY($1::bigint[])`)
-const SENDERS = statement(`SELECT s.channel, ${SENDER} FROM senders s WHERE s.channel = ANY($1::bigint[])`)
-const ENDS = statement(`SELECT e.channel, e.index, e.kind, e.slot, e.at, e.counter, e.control, e.sender, e.message_id,
-  e.hash, e.checksum FROM unnest($1::bigint[], $2::bigint[]) u (channel, index)
-  JOIN entries e ON e.channel = u.channel AND e.index = u.index`)
-const ACTING = statement(`SELECT m.channel, ${MEMBER} FROM unnest($1::bytea[], $2::bytea[]) u (id, agent)
-  JOIN channels c ON c.id = u.id JOIN members m ON m.channel = c.number AND m.agent = u.agent`)
-const GLANCE = statement(`SELECT c.number, ${CHANNEL}, ${MEMBER}, ${SENDER} FROM unnest($1::bytea[]) u (id)
-  JOIN channels c ON c.id = u.id JOIN members m ON m.channel = c.number AND m.agent = $2
-  LEFT JOIN senders s ON s.channel = c.number AND s.agent = $2`)
-const CHANNEL_COLUMNS = 25
-const MEMBER_COLUMNS = 17
-const NAMED = statement('SELECT id FROM channels WHERE account = $1 AND mode = $2 AND name = $3')
-const COUNT = statement('SELECT count(*) FROM channels WHERE account = $1 AND mode = $2')
-const OF_AGENT = statement(`SELECT channel_id FROM members
-  WHERE agent = $1 AND channel_id > $2 AND ended_index IS NULL AND welcomed = 1 ORDER BY channel_id LIMIT $3`)
-const HEADS = statement('SELECT id, last_index, head FROM channels WHERE id = ANY($1::bytea[])')
-const DUE = statement(`SELECT id FROM channels WHERE due <= $1 OR acked ORDER BY due LIMIT $2 FOR UPDATE SKIP LOCKED`)
-const NUMBERS = statement(
-  `SELECT nextval(pg_get_serial_sequence('channels', 'number')) FROM generate_series(1, $1::int)`,
-)
-const FOUNDING = statement('SELECT welcome, checksum FROM foundings WHERE channel = $1')
 
 /** What a lane may remember. */
 export interface CacheOptions {
@@ -315,7 +282,9 @@ export class ChannelTable implements Table {
         stale.push(kept)
       }
     }
-    await Promise.all([this.#load(stale), this.#loadMembers(aged), refreshed.then((rows) => this.#apply(rows, stale))])
+    const loading = { transaction: this.#transaction, log: this.#log, guard: this.#guard.bind(this) }
+    const applied = refreshed.then((found) => this.#apply(found, stale))
+    await Promise.all([loadChannels(loading, stale), loadMembers(loading, aged), applied])
   }
 
   write(): void {
@@ -354,50 +323,6 @@ export class ChannelTable implements Table {
     )
   }
 
-  async #load(stale: readonly Kept[]): Promise<void> {
-    if (stale.length === 0) return
-    const byNumber = new Map(stale.map(({ channel }) => [channel.number, channel]))
-    const ended = [...byNumber.values()].filter(({ last, base }) => last.index > base.index)
-    const read = (one: Statement, ...values: unknown[][]): Promise<Row[]> => ask(this.#transaction, one, values)
-    const [members, senders, ends] = await Promise.all([
-      read(MEMBERS, [...byNumber.keys()]),
-      read(SENDERS, [...byNumber.keys()]),
-      read(
-        ENDS,
-        ended.map(({ number }) => number),
-        ended.map(({ last }) => last.index),
-      ),
-    ])
-    const endOf = new Map(ends.map((row) => [row[0] as number, row]))
-    const membersOf = Map.groupBy(members, ([number]) => number as number)
-    const sendersOf = Map.groupBy(senders, ([number]) => number as number)
-    for (const channel of byNumber.values()) {
-      const { id, number } = channel
-      this.#guard(id, () => {
-        if (!this.#log.isEnd(channel, endOf.get(number))) throw damaged(`the end of channel ${id}`)
-        placeMembers(channel, membersOf.get(number) ?? [])
-        for (const [, ...row] of sendersOf.get(number) ?? []) {
-          const sender = toSender(row)
-          channel.senders.set(sender.agent, sender)
-        }
-      })
-    }
-  }
-
-  /** Reads the members of channels whose other records are current. */
-  async #loadMembers(aged: readonly Kept[]): Promise<void> {
-    if (aged.length === 0) return
-    const rows = await ask(this.#transaction, MEMBERS, [aged.map(({ channel }) => channel.number)])
-    const membersOf = Map.groupBy(rows, ([number]) => number as number)
-    for (const kept of aged) {
-      const { channel } = kept
-      channel.members.clear()
-      channel.former.clear()
-      this.#guard(channel.id, () => placeMembers(channel, membersOf.get(channel.number) ?? []))
-      kept.membersAt = performance.now()
-    }
-  }
-
   /** Damage makes only its own channel unusable. */
   #guard<Result>(id: ChannelId, read: () => Result): Result | undefined {
     try {
@@ -431,11 +356,6 @@ export class ChannelTable implements Table {
   }
 }
 
-function placeMembers(channel: Channel, rows: readonly Row[]): void {
-  for (const [, ...row] of rows) placeMember(channel, toMember(row))
-  channel.acked = lowestCursor(channel)
-}
-
 function noChanges(): ChannelChanges {
   return { changed: new Set(), raised: new Set(), created: new Map(), dropped: new Map() }
 }
@@ -446,16 +366,4 @@ function holdsEntries({ last, base }: Channel): boolean {
 
 function isOf({ account }: Channel, { id, mode }: Account): boolean {
   return account.id === id && account.mode === mode
-}
-
-function intactChannel(row: Row): ChannelRow {
-  return intact(row as readonly Value[], `channel ${toHex(row[0] as Uint8Array)}`) as ChannelRow
-}
-
-function toMember(row: Row): Member {
-  return readMember(intact(row, 'a member') as MemberRow)
-}
-
-function toSender(row: Row): ReturnType<typeof readSender> {
-  return readSender(intact(row, 'a sender') as SenderRow)
 }

@@ -91,7 +91,7 @@ export class SlotTable implements Table {
 
   turnsFrom(channel: Channel, agent: AgentId, index: number): Turn[] {
     const { number, settled } = channel
-    const rows = this.#facts.get<readonly Row[]>(`turns of ${number} ${agent} ${settled}`)
+    const rows = this.#facts.get(`turns of ${number} ${agent} ${settled}`) as readonly Row[] | undefined
     if (!rows) throw new Missing(() => this.fetchTurns(channel, [agent]))
     return this.#merge(channel, rows, (turn) => turn.agent === agent && turn.slot >= settled)
       .filter(({ position }) => position.index >= index)

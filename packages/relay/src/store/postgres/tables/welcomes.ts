@@ -142,7 +142,7 @@ export class WelcomeTable implements Table {
 
   count({ number, account }: Channel, agent: AgentId, isLive: (number: number) => boolean): number {
     const { id, mode } = account
-    const stored = this.#facts.get<readonly number[]>(othersKey(account, agent))
+    const stored = this.#facts.get(othersKey(account, agent)) as readonly number[] | undefined
     if (!stored) throw new Missing(() => this.fetchOthers(account, [agent]))
     const others = new Set(stored)
     for (const dropped of this.#dropped.values()) if (dropped.agent === agent) others.delete(dropped.number)
