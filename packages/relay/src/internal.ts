@@ -1,10 +1,7 @@
 /** Only for `@static/testkit`: the basis of other engines, crash tests and raw clients. Not published. */
-export { NodeBus, type NodeBusOptions } from './bus/node-bus.ts'
 export type {
   Account,
   AgentId,
-  Bus,
-  BusListener,
   BusWire,
   ChannelId,
   Entry,

@@ -108,7 +108,9 @@ test(`a cluster under load and faults, seed ${SEED}`, { timeout: 600_000 }, asyn
       try {
         const agent = await Agent.connect(nodes.wire(node), { key: member.key, jwt })
         places.set(member, { agent, node })
-        return await member.resume(agent)
+        await member.resume(agent)
+        trace(`${member.name} at ${node}`)
+        return
       } catch (error) {
         if (error instanceof assert.AssertionError) throw error
         await delay(20)
@@ -138,6 +140,7 @@ test(`a cluster under load and faults, seed ${SEED}`, { timeout: 600_000 }, asyn
     // As an agent's ping would find out.
     for (const { agent, node } of places.values()) if (node === at) agent.close()
     await progress()
+    trace(`up ${at} ${answers}`)
     await nodes.up(at)
   }
   for (let round = 0; round < ROUNDS; round++) {
@@ -150,13 +153,18 @@ test(`a cluster under load and faults, seed ${SEED}`, { timeout: 600_000 }, asyn
     await nats.start()
     await progress()
     await kill((round + 1) % 3)
-    for (const at of NAMES.keys()) await nodes.restart(at)
+    for (const at of NAMES.keys()) {
+      trace(`restart ${at} ${answers}`)
+      await nodes.restart(at)
+      trace(`restarted ${at} ${answers}`)
+    }
   }
   await progress()
   trace('over')
   isOver = true
   for (const { agent } of places.values()) agent.close()
   await Promise.all(lives)
+  trace('settling')
   for (const [at, member] of members.entries()) {
     await attach(member, at)
     await member.settle()
