@@ -9,7 +9,7 @@ import { ApiMonitor } from './api/monitor.ts'
 import { OverviewReporter } from './api/overview-reporter.ts'
 import { openNode, type RelayLog, type RelayNode, type Transports } from './node.ts'
 import type { LocalApi, RelayOptions } from './options.ts'
-import type { ApiState, Certificate, Health } from './ports.ts'
+import { type ApiState, type Certificate, type Health, MAX_STORE_CLOCK_OFFSET_MS } from './ports.ts'
 import { type Settings, settingsFrom } from './settings.ts'
 import { type GrpcTransport, startGrpcTransport } from './transport/grpc/transport.ts'
 import { type QuicTransport, startQuicTransport } from './transport/quic/transport.ts'
@@ -68,13 +68,17 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
     onError,
   })
   let stopping = false
-  const health = (): Health => ({
-    ready: !stopping && store.healthy(),
-    api: monitor?.state ?? SAME_PROCESS,
-    bus: node.bus?.state,
-    name,
-    version: packageJson.version,
-  })
+  const health = (): Health => {
+    const clockOffsetMs = store.clockOffsetMs?.()
+    return {
+      ready: !stopping && store.healthy() && Math.abs(clockOffsetMs ?? 0) <= MAX_STORE_CLOCK_OFFSET_MS,
+      api: monitor?.state ?? SAME_PROCESS,
+      bus: node.bus?.state,
+      store: { durability: store.durability(), clockOffsetMs },
+      name,
+      version: packageJson.version,
+    }
+  }
   const close = async (): Promise<void> => {
     stopping = true
     monitor?.stop()

@@ -20,6 +20,8 @@ import type { LocalApi, RelayOptions } from './options.ts'
 import type { Bus, BusListener, Certificate, QuotaSource, Retention, Store, StoreListener, Time } from './ports.ts'
 import { CoreRunner } from './runner/core-runner.ts'
 import type { Settings } from './settings.ts'
+import { isPostgresUrl } from './store/postgres/address.ts'
+import { openPostgresStore } from './store/postgres/store.ts'
 import { openSqliteStore } from './store/sqlite/store.ts'
 import type { ConnectionLog } from './transport/http2/limits.ts'
 import type { GrpcTransport } from './transport/grpc/transport.ts'
@@ -105,6 +107,8 @@ export async function openNode(parts: NodeParts): Promise<RelayNode> {
     pacing: () => [transports.grpc, transports.quic].flatMap((transport) => transport?.pacing() ?? []),
     leases: () => relay.leases,
     census: () => store.census?.(),
+    durability: () => store.durability(),
+    storeClockOffsetMs: () => store.clockOffsetMs?.(),
     diskFree: () => diskFree(options.database),
     now,
     version: packageJson.version,
@@ -197,18 +201,19 @@ function openBus(
 }
 
 function openStore(
-  { database, onFatal = () => {} }: RelayOptions,
+  { database, keyFile, onFatal = () => {} }: RelayOptions,
   given: { readonly retention: Retention; readonly onCommit: (milliseconds: number) => void },
   listener: StoreListener,
 ): Promise<Store> {
-  return typeof database === 'string'
-    ? openSqliteStore({ ...given, onDeath: onFatal, path: database }, listener)
-    : database({ retention: given.retention, onDeath: onFatal }, listener)
+  if (typeof database !== 'string') return database({ retention: given.retention, onDeath: onFatal }, listener)
+  if (!isPostgresUrl(database)) return openSqliteStore({ ...given, onDeath: onFatal, path: database }, listener)
+  if (keyFile === undefined) throw StaticError.of('invalid_request', 'keyFile is required with PostgreSQL.')
+  return openPostgresStore({ ...given, url: database, keyFile }, listener)
 }
 
 /** Free bytes where the database is; undefined if it is not a file. */
 async function diskFree(database: RelayOptions['database']): Promise<number | undefined> {
-  if (typeof database !== 'string') return undefined
+  if (typeof database !== 'string' || isPostgresUrl(database)) return undefined
   const { bavail, bsize } = await statfs(dirname(database))
   return bavail * bsize
 }

@@ -49,7 +49,16 @@ export type {
   StoreResult,
   Unpaid,
 } from './ports/operations.ts'
-export type { Deployment, Durability, Retention, Store, StoreCensus, StoreEvent, StoreListener } from './ports/store.ts'
+export {
+  type Deployment,
+  type Durability,
+  MAX_STORE_CLOCK_OFFSET_MS,
+  type Retention,
+  type Store,
+  type StoreCensus,
+  type StoreEvent,
+  type StoreListener,
+} from './ports/store.ts'
 export type {
   CallHandler,
   Certificate,

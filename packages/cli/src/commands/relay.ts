@@ -4,6 +4,7 @@ import { Command, InvalidArgumentError } from 'commander'
 import { StaticError } from '@static/protocol'
 import type { NatsAccess } from '@static/relay'
 import { ensurePrivateDirectory } from '../server/data-dir.ts'
+import { relayDatabaseOf } from '../server/database.ts'
 import { addStateFlags } from '../server/flags.ts'
 import { givenCertificate } from '../server/certificate.ts'
 import { metricsTokenOf, readToken, textOf } from '../server/input-files.ts'
@@ -18,6 +19,7 @@ interface Flags extends RelayFlags {
   readonly apiInternalUrl: string
   readonly apiCa?: string
   readonly credential?: string
+  readonly database?: string
   readonly nats?: readonly string[]
   readonly natsCa?: string
   readonly natsCredentials?: string
@@ -35,6 +37,10 @@ export function relayCommand(): Command {
     .option(
       '--credential <file>',
       'file with the relay credential of the API (default: relay.credential in the data directory)',
+    )
+    .option(
+      '--database <url>',
+      'postgres://… that all relay nodes share; prefer STATIC_RELAY_DATABASE (default: relay.sqlite in the data directory)',
     )
     .option(
       '--nats <url...>',
@@ -59,9 +65,12 @@ async function relay(flags: Flags): Promise<void> {
     )
   }
   const options = await relayOptionsFrom(flags)
+  const database = relayDatabaseOf(flags.database) ?? options.database
   const { startRelay } = await import('@static/relay')
   const running = await startRelay({
     ...options,
+    database,
+    keyFile: join(flags.dataDir, 'relay.key'),
     certificate,
     proxyCa: await textOf(flags.proxyCa),
     nats: await natsOf(flags),

@@ -1,11 +1,23 @@
-/** The database that a command uses. */
+/** The databases that a command uses. */
+
+/** A password in a URL; `URL` does not parse one with several hosts. */
+const PASSWORD = /^[a-z]+:\/\/[^@/]*:[^@/]+@/
 
 /** The flag, else `STATIC_DATABASE`; warns about a password on the command line, because `ps` shows it. */
 export function databaseOf(flag: string | undefined): string | undefined {
-  if (flag !== undefined && URL.parse(flag)?.password) {
+  return read(flag, 'STATIC_DATABASE')
+}
+
+/** The relay's: the flag, else `STATIC_RELAY_DATABASE`. Never the API's, whose tables the relay must not be able to read. */
+export function relayDatabaseOf(flag: string | undefined): string | undefined {
+  return read(flag, 'STATIC_RELAY_DATABASE')
+}
+
+function read(flag: string | undefined, variable: string): string | undefined {
+  if (flag !== undefined && PASSWORD.test(flag)) {
     process.stderr.write(
-      'static: other users of this machine can see the database password in the process list. Set STATIC_DATABASE instead.\n',
+      `static: other users of this machine can see the database password in the process list. Set ${variable} instead.\n`,
     )
   }
-  return flag ?? process.env['STATIC_DATABASE']
+  return flag ?? process.env[variable]
 }

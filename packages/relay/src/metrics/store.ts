@@ -1,13 +1,16 @@
 /** Prometheus metrics of what a relay stores and has leased, and of its build. Reading them scans no table. */
 import { Gauge, type Registry } from 'prom-client'
 import type { LeaseCounts } from '../core/quota.ts'
-import type { StoreCensus, Time } from '../ports.ts'
+import type { Durability, StoreCensus, Time } from '../ports.ts'
 
 /** Sources of the numbers that are read on demand. */
 export interface StoreSources {
   readonly leases: () => LeaseCounts
   /** What the store held at its last count. */
   readonly census: () => StoreCensus | undefined
+  readonly durability: () => Durability
+  /** How far the store's clock is ahead of ours; undefined if it is our own. */
+  readonly storeClockOffsetMs: () => number | undefined
   /** Free bytes on the disk of the store; undefined if it has none. */
   readonly diskFree: () => Promise<number | undefined>
   readonly now: () => Time
@@ -15,7 +18,8 @@ export interface StoreSources {
 }
 
 /** Creates the metrics. Those of the store are absent until it has counted for the first time. */
-export function makeStoreMetrics(registry: Registry, { leases, census, diskFree, now, version }: StoreSources): void {
+export function makeStoreMetrics(registry: Registry, sources: StoreSources): void {
+  const { leases, census, diskFree, now, version } = sources
   const gauge = (name: string, help: string, read: () => number | undefined | Promise<number | undefined>): void => {
     const made: Gauge = new Gauge({
       name,
@@ -46,6 +50,20 @@ export function makeStoreMetrics(registry: Registry, { leases, census, diskFree,
   gauge('static_relay_lease_units', 'Messages of the open leases that are not spent.', () => leases().unspent)
   gauge('static_relay_lease_waiting', 'Requests that wait for a lease.', () => leases().waiting)
   gauge('static_relay_lease_refused', 'Accounts for which the API gives no quota now.', () => leases().refused)
+  gauge('static_relay_store_clock_offset_seconds', "How far the database's clock is ahead of this node's.", () => {
+    const offset = sources.storeClockOffsetMs()
+    return offset === undefined ? undefined : offset / 1000
+  })
+  const durability: Gauge = new Gauge({
+    name: 'static_relay_store_info',
+    help: 'What an acknowledged message survives: memory, fsync, fsync+standby.',
+    labelNames: ['durability'],
+    registers: [registry],
+    collect: (): void => {
+      durability.reset()
+      durability.set({ durability: sources.durability() }, 1)
+    },
+  })
   new Gauge({
     name: 'static_relay_build_info',
     help: 'Versions of Static and of Node.',

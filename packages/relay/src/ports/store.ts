@@ -41,6 +41,9 @@ export type StoreEvent =
 /** How durable an answered operation is: lost with the process, on disk, or also on the disk of a standby. */
 export type Durability = 'memory' | 'fsync' | 'fsync+standby'
 
+/** How far a node's clock may be from that of its store: invites, tokens and leases of all nodes end by the clock. */
+export const MAX_STORE_CLOCK_OFFSET_MS = 2000
+
 /** Secrets that all nodes of a deployment share. */
 export interface Deployment {
   readonly relayId: Uint8Array

@@ -3,6 +3,7 @@ import type { BusState } from './bus.ts'
 import type { Pace } from '@static/protocol'
 import type { WireForm } from '@static/protocol/envelope'
 import type { ApiState } from './api.ts'
+import type { Durability } from './store.ts'
 import type { ClientMessage, ServerMessage } from '@static/protocol/relay'
 
 /** A stream of cells or one unary call; unique in the process. */
@@ -95,6 +96,8 @@ export interface Health {
   readonly api?: ApiState | undefined
   /** The way to other nodes; undefined if there are none. */
   readonly bus?: BusState | undefined
+  /** Not for a proxy, which has none. */
+  readonly store?: { readonly durability: Durability; readonly clockOffsetMs: number | undefined } | undefined
   readonly name: string
   readonly version: string
 }

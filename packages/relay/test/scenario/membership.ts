@@ -8,13 +8,13 @@ import { LeaveNoticeSchema } from '@static/protocol/relay'
 import { type Agent, makeKey, Refused, signRoster } from '@static/testkit/agent'
 import { makeKeyPackage } from '../support/key-package.ts'
 import type { Way } from '@static/testkit/relay'
-import { code, freshName, Stage } from './stage.ts'
+import { code, freshName, Stage, type StageOptions } from './stage.ts'
 
-export function membershipScenarios(way: Way): void {
+export function membershipScenarios(way: Way, options: () => Promise<StageOptions> = async () => ({})): void {
   describe(`membership over ${way}`, () => {
     let stage: Stage
     before(async () => {
-      stage = await Stage.open(way)
+      stage = await Stage.open(way, await options())
     })
     after(() => stage.close())
 

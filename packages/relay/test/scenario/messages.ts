@@ -5,13 +5,13 @@ import { after, before, describe, test } from 'node:test'
 import { chainNext, commitBody, MAX_CIPHERTEXT_BYTES } from '@static/protocol'
 import { type Agent, Refused, sha256 } from '@static/testkit/agent'
 import type { Way } from '@static/testkit/relay'
-import { code, Stage } from './stage.ts'
+import { code, Stage, type StageOptions } from './stage.ts'
 
-export function messageScenarios(way: Way): void {
+export function messageScenarios(way: Way, options: () => Promise<StageOptions> = async () => ({})): void {
   describe(`messages over ${way}`, () => {
     let stage: Stage
     before(async () => {
-      stage = await Stage.open(way)
+      stage = await Stage.open(way, await options())
     })
     after(() => stage.close())
 

@@ -29,6 +29,9 @@ export function freshName(): string {
   return `acme/test/c${++lastName}`
 }
 
+/** How its relay is started. */
+export type StageOptions = NonNullable<Parameters<typeof startTestRelay>[1]>
+
 /** A relay and who is connected to it. */
 export class Stage {
   readonly relay: TestRelay
@@ -38,7 +41,7 @@ export class Stage {
     this.relay = relay
   }
 
-  static async open(way: Way, options: Parameters<typeof startTestRelay>[1] = {}): Promise<Stage> {
+  static async open(way: Way, options: StageOptions = {}): Promise<Stage> {
     return new Stage(await startTestRelay(way, options))
   }
 

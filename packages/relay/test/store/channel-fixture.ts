@@ -48,7 +48,7 @@ type OpenStore = (retention: Retention, listener: StoreListener, t: TestContext)
 const ENGINES: Readonly<Record<string, OpenStore>> = {
   memory: (retention, listener) => openMemoryStore({ retention }, listener),
   sqlite: (retention, listener, t) => openSqliteStore({ path: temporaryFile(t), retention }, listener),
-  postgres: async (retention, listener) => openScratch(await emptyScratch(), retention, listener, { lanes: 2 }),
+  postgres: async (retention, listener) => openScratch(await emptyScratch(), retention, listener, { lanes: 1 }),
 }
 
 /** A path that is gone after the test. */

@@ -44,6 +44,7 @@ interface TestRelayOptions {
   guests?: boolean
   endpoints?: number
   database?: string
+  keyFile?: string
   traffic?: TrafficRange
   now?: () => number
   monotonic?: () => number
@@ -61,6 +62,7 @@ export async function startTestRelay(way: Way, options: TestRelayOptions = {}): 
     startRelay({
       name: 'localhost',
       database: options.database ?? join(directory, 'relay.sqlite'),
+      keyFile: options.keyFile ?? join(directory, 'relay.key'),
       host: 'localhost',
       grpcPort,
       quicPort,

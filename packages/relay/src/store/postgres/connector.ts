@@ -9,8 +9,13 @@ const STATE = statement(`SELECT current_setting('server_version_num')::int, pg_i
   current_setting('fsync'), current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
   (extract(epoch FROM clock_timestamp()) * 1000)::float8`)
 const MIN_VERSION = 150_000
-/** How far our clock may be from the server's. */
-export const MAX_OFFSET_MS = 2000
+
+/**
+ * Every statement finds its rows by an index, and is planned once per connection. Left to itself, the planner would keep
+ * the scan of a whole table that it chose while the table was new and empty.
+ */
+const PLANS = `SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_hashjoin = off;
+  SET enable_mergejoin = off; SET jit = off`
 
 /** A connection, and what its server says. */
 export interface Connected {
@@ -63,9 +68,7 @@ async function connectTo(address: Address, host: Address['hosts'][number]): Prom
       await session.end()
       return undefined
     }
-    await session.run(`SET search_path = ${SCHEMA}`)
-    // With custom plans, the statement of every message would be planned anew each time.
-    await session.run('SET plan_cache_mode = force_generic_plan')
+    await session.run(`SET search_path = ${SCHEMA}; ${PLANS}`)
     return { session, ...state }
   } catch (error) {
     await session.end()

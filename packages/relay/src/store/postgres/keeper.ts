@@ -82,11 +82,15 @@ export class Keeper {
   }
 
   /** Drops the ids of days before a time, once a day. */
-  expired(since: Time): void {
+  async expired(since: Time): Promise<void> {
     const day = Math.floor(since / 86_400_000)
-    if (day <= this.#expiredDay) return
-    this.#expiredDay = day
-    void this.#use((session) => this.#days.drop(session, since)).catch(() => (this.#expiredDay = 0))
+    if (day === this.#expiredDay) return
+    try {
+      await this.#use((session) => this.#days.drop(session, since))
+      this.#expiredDay = day
+    } catch {
+      // The next sweep tries again.
+    }
   }
 
   async close(): Promise<void> {

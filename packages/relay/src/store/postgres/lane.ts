@@ -45,7 +45,7 @@ export interface LaneParts {
   readonly ensureDay: (at: Time) => Promise<void>
   readonly onCommit: (milliseconds: number) => void
   /** A sweep has found that ids from before this time have expired. */
-  readonly onExpired: (since: Time) => void
+  readonly onExpired: (since: Time) => Promise<void>
   readonly onDamage: () => void
 }
 
@@ -169,7 +169,7 @@ export class Lane {
       if (locks) this.#parts.onCommit(performance.now() - started)
       this.#transactions += 1
       rows.committed()
-      if (rows.expired !== undefined) this.#parts.onExpired(rows.expired)
+      if (rows.expired !== undefined) await this.#parts.onExpired(rows.expired)
       return answers
     } catch (error) {
       rows.rewind()

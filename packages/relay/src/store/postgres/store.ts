@@ -1,21 +1,22 @@
 /** The engine for several nodes: PostgreSQL holds the channels, and any node serves any of them. */
 import { createHash } from 'node:crypto'
 import { StaticError } from '@static/protocol'
-import type {
-  ChannelId,
-  Deployment,
-  Durability,
-  Retention,
-  Store,
-  StoreCensus,
-  StoreListener,
-  StoreOperation,
-  StoreRequest,
-  StoreResult,
+import {
+  type ChannelId,
+  type Deployment,
+  type Durability,
+  MAX_STORE_CLOCK_OFFSET_MS,
+  type Retention,
+  type Store,
+  type StoreCensus,
+  type StoreListener,
+  type StoreOperation,
+  type StoreRequest,
+  type StoreResult,
 } from '../../ports.ts'
 import type { Call } from '../sqlite/worker-messages.ts'
 import { parseAddress } from './address.ts'
-import { MAX_OFFSET_MS, connect } from './connector.ts'
+import { connect } from './connector.ts'
 import { openDeployment } from './deployment.ts'
 import { Keeper } from './keeper.ts'
 import { Lane } from './lane.ts'
@@ -78,7 +79,7 @@ export async function openPostgresStore(
   const address = parseAddress(url)
   const first = await connect(address)
   try {
-    if (Math.abs(first.clockOffsetMs) > MAX_OFFSET_MS) {
+    if (Math.abs(first.clockOffsetMs) > MAX_STORE_CLOCK_OFFSET_MS) {
       const seconds = (first.clockOffsetMs / 1000).toFixed(1)
       throw StaticError.of(
         'invalid_request',

@@ -2,7 +2,7 @@
 import { Code, ConnectError, type ConnectRouter } from '@connectrpc/connect'
 import { Health as HealthService, HealthCheckResponse_ServingStatus as Status } from '@static/protocol/health'
 import { Relay } from '@static/protocol/relay'
-import type { Health } from '../../ports.ts'
+import { type Health, MAX_STORE_CLOCK_OFFSET_MS } from '../../ports.ts'
 
 /** The response to `GET /health`. */
 export function healthAnswer({ ready, name, version, bus }: Health): {
@@ -16,11 +16,16 @@ export function healthAnswer({ ready, name, version, bus }: Health): {
 
 /** The response to `GET /health/ready`: also whether the relay can use its API, and why not. */
 export function readyAnswer(health: Health): { readonly status: number; readonly body: object } {
-  const { ready, name, version, api, bus } = health
+  const { ready, name, version, api, store, bus } = health
   const status = api?.problem === undefined ? 'ok' : 'unavailable'
-  const told = api ? { api: { status, clock_offset_ms: api.clockOffsetMs ?? null } } : {}
-  const rest = { name, version, ...told, ...busOf(bus) }
-  const reason = ready ? api?.problem : 'The relay is stopping, or cannot write to its database.'
+  const rest = {
+    name,
+    version,
+    ...(api ? { api: { status, clock_offset_ms: api.clockOffsetMs ?? null } } : {}),
+    ...(store ? { store: { durability: store.durability, clock_offset_ms: store.clockOffsetMs ?? null } } : {}),
+    ...busOf(bus),
+  }
+  const reason = ready ? api?.problem : unreadiness(health)
   return reason === undefined
     ? { status: 200, body: { status: 'ok', ...rest } }
     : { status: 503, body: { status: 'unavailable', reason, ...rest } }
@@ -29,6 +34,12 @@ export function readyAnswer(health: Health): { readonly status: number; readonly
 /** A relay without its bus is ready: it serves, and hears from other nodes a little later. */
 function busOf(bus: Health['bus']): { readonly bus?: object } {
   return bus ? { bus: { status: bus.connected ? 'ok' : 'unavailable', other_nodes: bus.nodes } } : {}
+}
+
+function unreadiness({ store }: Health): string {
+  const offset = store?.clockOffsetMs ?? 0
+  if (Math.abs(offset) <= MAX_STORE_CLOCK_OFFSET_MS) return 'The relay is stopping, or cannot write to its database.'
+  return `The clock of the database is ${(offset / 1000).toFixed(1)} s ahead of this node's. Set both by NTP.`
 }
 
 /** Serves grpc.health.v1. Watch is not implemented, which clients take as "do not watch". */

@@ -6,7 +6,7 @@ import { intact, sealed } from '../../sqlite/checksum.ts'
 import { fromJson, toJson } from '../../sqlite/records.ts'
 import { Facts, Missing, type Table } from '../facts.ts'
 import { type Row, statement } from '../session.ts'
-import { type Transaction, ask, bytea, send } from '../write.ts'
+import { type Transaction, ask, bytea, columns, send } from '../write.ts'
 
 const SLOT = statement('SELECT slot, entry, record, checksum FROM slots WHERE channel = $1 AND slot = $2')
 const NEXT_COMMITS = statement(
@@ -18,8 +18,11 @@ const TURNS_OF_AGENTS = statement(`SELECT ${TURN} WHERE channel = $1 AND agent =
 const PUT_SLOT = statement(`INSERT INTO slots VALUES ($1, $2, $3, $4, $5) ON CONFLICT (channel, slot)
   DO UPDATE SET entry = excluded.entry, record = excluded.record, checksum = excluded.checksum`)
 const DROP_SLOT = statement('DELETE FROM slots WHERE channel = $1 AND slot = $2')
-const PUT_TURN = statement(`INSERT INTO turns VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (channel, agent, entry)
+const PUT_TURNS = statement(`INSERT INTO turns
+  SELECT * FROM unnest($1::bigint[], $2::bytea[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[])
+  ON CONFLICT (channel, agent, entry)
   DO UPDATE SET slot = excluded.slot, record = excluded.record, checksum = excluded.checksum`)
+const TURN_COLUMNS = 6
 const DROP_TURNS = statement('DELETE FROM turns WHERE channel = $1 AND slot = $2')
 
 /** What a batch changes in one channel. */
@@ -124,10 +127,10 @@ export class SlotTable implements Table {
         if (slot) send(this.#transaction, PUT_SLOT, [number, ...sealed([at, slot.position.index, toJson(slot)])])
         else send(this.#transaction, DROP_SLOT, [number, at])
       }
-      for (const turn of turns.values()) {
-        const row = sealed([bytea(turn.agent), turn.position.index, turn.slot, toJson(turn)])
-        send(this.#transaction, PUT_TURN, [number, ...row])
-      }
+      const rows = [...turns.values()].map((turn) => {
+        return [number, ...sealed([bytea(turn.agent), turn.position.index, turn.slot, toJson(turn)])]
+      })
+      if (rows.length > 0) send(this.#transaction, PUT_TURNS, columns(rows, TURN_COLUMNS))
     }
   }
 

@@ -7,7 +7,7 @@ import { checksum, intact, sealed } from '../../sqlite/checksum.ts'
 import { fromJson, toJson } from '../../sqlite/records.ts'
 import { Facts, Missing, type Table } from '../facts.ts'
 import { statement } from '../session.ts'
-import { type Transaction, ask, bytea, send } from '../write.ts'
+import { Blob, type Transaction, ask, bytea, columns, send } from '../write.ts'
 
 const SEQUENCES = statement(
   `SELECT nextval(pg_get_serial_sequence('welcomes', 'sequence')) FROM generate_series(1, $1::int)`,
@@ -26,10 +26,15 @@ const GROUP_INFO = statement(`SELECT channel, entry, group_info, checksum FROM g
   WHERE channel = $1 AND entry = $2`)
 const OLD = statement(`SELECT c.id, w.agent FROM welcomes w JOIN channels c ON c.number = w.channel
   WHERE w.at <= $1 ORDER BY w.at, w.sequence LIMIT $2 FOR UPDATE OF c SKIP LOCKED`)
-const PUT =
-  statement(`INSERT INTO welcomes (sequence, channel, agent, account, mode, at, shared, record, welcome, checksum)
-  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`)
-const DROP = statement('DELETE FROM welcomes WHERE channel = $1 AND agent = $2')
+const PUT = statement(`INSERT INTO welcomes
+    (sequence, channel, agent, account, mode, at, shared, record, welcome, checksum)
+  SELECT sequence, channel, agent, account, mode, at, shared, record, substr($1::bytea, welcome, length), checksum
+  FROM unnest($2::bigint[], $3::bigint[], $4::bytea[], $5::text[], $6::text[], $7::bigint[], $8::bigint[], $9::text[],
+    $10::int[], $11::int[], $12::bigint[])
+    u (sequence, channel, agent, account, mode, at, shared, record, welcome, length, checksum)`)
+const PUT_COLUMNS = 11
+const DROP = statement(`DELETE FROM welcomes USING unnest($1::bigint[], $2::bytea[]) u (channel, agent)
+  WHERE welcomes.channel = u.channel AND welcomes.agent = u.agent`)
 const PUT_GROUP_INFO = statement(
   'INSERT INTO group_infos (channel, entry, group_info, checksum) VALUES ($1, $2, $3, $4)',
 )
@@ -198,18 +203,21 @@ export class WelcomeTable implements Table {
   }
 
   write(): void {
-    for (const { number, agent } of this.#dropped.values()) send(this.#transaction, DROP, [number, bytea(agent)])
+    const dropped = [...this.#dropped.values()].map(({ number, agent }) => [number, bytea(agent)])
+    if (dropped.length > 0) send(this.#transaction, DROP, columns(dropped, 2))
     for (const { number, index, bytes } of this.#groupInfos.values()) {
       if (bytes) send(this.#transaction, PUT_GROUP_INFO, sealed([number, index, bytes]))
       else send(this.#transaction, DROP_GROUP_INFO, [number, index])
     }
-    for (const { sequence, channel, welcome: fields, at } of this.#put.values()) {
+    const blob = new Blob()
+    const rows = [...this.#put.values()].map(({ sequence, channel, welcome: fields, at }) => {
       const { welcome, shares, ...record } = fields
       const { number, account } = channel
-      const row = [shares ? record.position.index : null, toJson(record), welcome] as const
-      const place = [sequence, number, bytea(record.agent), account.id, account.mode, at]
-      send(this.#transaction, PUT, [...place, ...row, checksum([number, ...row])])
-    }
+      const [shared, text] = [shares ? record.position.index : null, toJson(record)]
+      const place = [sequence, number, bytea(record.agent), account.id, account.mode, at, shared, text]
+      return [...place, blob.put(welcome), welcome.length, checksum([number, shared, text, welcome])]
+    })
+    if (rows.length > 0) send(this.#transaction, PUT, [blob.finish(), ...columns(rows, PUT_COLUMNS)])
   }
 
   /** The channel is deleted: its rows are purged later. */

@@ -1,0 +1,173 @@
+/** What only the engine in PostgreSQL has: refusals at start, keys, several nodes, lost connections, damage. */
+import assert from 'node:assert/strict'
+import { readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { type TestContext, test } from 'node:test'
+import { StaticError } from '@static/protocol'
+import type { Store, StoreEvent } from '../../src/ports.ts'
+import { checksum } from '../../src/store/sqlite/checksum.ts'
+import { type PostgresStore, openPostgresStore } from '../../src/store/postgres/store.ts'
+import { type Scratch, ask, emptyScratch, makeScratch, openScratch } from '../support/postgres.ts'
+import { ChannelFixture, RETENTION, accepted, agentId, assertChain, hex16, id16, member } from './channel-fixture.ts'
+
+const refusal =
+  (code: string, message: RegExp) =>
+  (error: unknown): boolean => {
+    assert.ok(error instanceof StaticError, String(error))
+    assert.equal(error.code, code)
+    assert.match(error.message, message)
+    return true
+  }
+
+const open = async (
+  t: TestContext,
+  scratch: Scratch,
+  listener = (_: StoreEvent): void => {},
+): Promise<PostgresStore> => {
+  const store = await openScratch(scratch, RETENTION, listener, { lanes: 2 })
+  t.after(() => store.close())
+  return store
+}
+
+test('a node is refused that would lose messages, or has another key', async (t) => {
+  const scratch = await makeScratch()
+  t.after(() => scratch.remove())
+  const name = new URL(scratch.url).pathname.slice(1)
+  const attempt = (url = scratch.url): Promise<PostgresStore> =>
+    openPostgresStore({ url, keyFile: scratch.keyFile, retention: RETENTION }, () => {})
+
+  await scratch.query(`alter database ${name} set synchronous_commit = off`)
+  await assert.rejects(attempt(), refusal('invalid_request', /synchronous_commit=off/))
+  await scratch.query(`alter database ${name} reset synchronous_commit`)
+  await scratch.query('create table public.api_keys (id text)')
+  await assert.rejects(attempt(), refusal('invalid_request', /can read the API's tables/))
+  await scratch.query('drop table public.api_keys')
+
+  const role = `${name}_poor`
+  await scratch.query(`create role ${role} login password 'poor'`)
+  t.after(() => ask(scratch.url.replace(name, 'postgres'), `drop role ${role}`))
+  const poor = new URL(scratch.url)
+  poor.username = role
+  poor.password = 'poor'
+  await assert.rejects(attempt(poor.href), refusal('invalid_request', /has not all rights/))
+  await assert.rejects(attempt('postgres://a:b@127.0.0.1:1/c'), refusal('unavailable', /127.0.0.1:1 cannot be reached/))
+  await assert.rejects(attempt(`${scratch.url}&sslmode=prefer`.replace('sslmode=verify-full&', '')), /sslmode=prefer/)
+
+  const first = await attempt()
+  assert.equal(first.durability(), 'fsync')
+  assert.equal(statSync(scratch.keyFile).mode & 0o777, 0o600)
+  await first.close()
+  // The first host of the URL does not answer.
+  const { host } = new URL(scratch.url)
+  const second = await attempt(scratch.url.replace(host, `127.0.0.1:1,${host}`))
+  assert.deepEqual(second.deployment, first.deployment)
+  await second.close()
+
+  const key = readFileSync(scratch.keyFile, 'utf8')
+  writeFileSync(scratch.keyFile, `${'0'.repeat(64)}\n`)
+  await assert.rejects(attempt(), refusal('invalid_request', /is the key of another deployment/))
+  rmSync(scratch.keyFile)
+  await assert.rejects(attempt(), refusal('invalid_request', /does not exist/))
+  writeFileSync(scratch.keyFile, key)
+  const [row = []] = await scratch.query('select relay_id, key_fingerprint from static_relay.deployment')
+  const sum = checksum([...(row as Uint8Array[]), 2])
+  await scratch.query(`update static_relay.deployment set version = 2, checksum = ${sum}`)
+  await assert.rejects(attempt(), refusal('invalid_request', /newer version/))
+})
+
+test('nine committers on three nodes: each slot has one winner', async (t) => {
+  const scratch = await emptyScratch()
+  const events: StoreEvent[] = []
+  const nodes = await Promise.all(Array.from({ length: 3 }, () => open(t, scratch, (event) => events.push(event))))
+  const world = new ChannelFixture(nodes[0] as Store, events)
+  const names = Array.from({ length: 9 }, (_, at) => `committer ${at}`)
+  await world.found('alice', ...names)
+  const first = world.head
+  for (let slot = first; slot < first + 8; slot++) {
+    const tries = names.map((name, at) => {
+      const request = { ...world.commitRequest(name, { slot }), messageId: id16(`${name} ${slot}`) }
+      return (nodes[at % 3] as Store).run('commit', request)
+    })
+    const results = await Promise.all(tries)
+    const winners = results.filter((result) => 'index' in result)
+    assert.equal(winners.length, 1, JSON.stringify(results))
+  }
+  const { entries } = await world.read('alice', 0)
+  assertChain(world.channel, entries)
+  assert.equal(entries.length, first + 8)
+  // Each node has told its own.
+  const told = events.flatMap((event) => (event.type === 'appended' ? [event.entry.index] : []))
+  assert.deepEqual(
+    told.toSorted((one, other) => one - other),
+    entries.map(({ index }) => index),
+  )
+})
+
+test('what one node has acknowledged or stored, another sees', async (t) => {
+  const scratch = await emptyScratch()
+  const [one, other] = [await open(t, scratch), await open(t, scratch)]
+  const world = new ChannelFixture(one, [])
+  await world.found('alice', 'bob')
+  await world.chatter('alice', 3)
+  const twin = new ChannelFixture(other, [])
+  assert.equal((await twin.stand('bob')).lastIndex, 4)
+  await twin.ack('bob', 3)
+  // The first node has this channel in memory, with the cursor from before.
+  assert.equal((await world.stand('bob')).cursor.index, 3)
+  await world.ack('bob', 2)
+  assert.equal((await twin.stand('bob')).cursor.index, 3)
+  const nonce = { nonce: id16('nonce'), until: world.now + 1000 }
+  const uses = await Promise.all([one.run('useNonce', nonce), other.run('useNonce', nonce)])
+  assert.deepEqual(uses.map(({ fresh }) => fresh).toSorted(), [false, true])
+})
+
+test('a lost connection costs an answer at most, and a repeat gets the first one', async (t) => {
+  const scratch = await emptyScratch()
+  const store = await open(t, scratch)
+  const world = new ChannelFixture(store, [])
+  await world.found('alice')
+  accepted(await world.say('alice'))
+  const request = world.message('alice')
+  const kill = (): Promise<unknown> =>
+    scratch.query(`select pg_terminate_backend(pid) from pg_stat_activity
+      where application_name = 'static-relay' and datname = current_database()`)
+  await kill()
+  const answer = await store.run('append', request).catch(() => store.run('append', request))
+  assert.deepEqual(answer, { index: 2, charged: true })
+  await kill()
+  const again = await store.run('append', request).catch(() => store.run('append', request))
+  assert.deepEqual(again, { index: 2, charged: false })
+  const { entries } = await world.read('alice', 0)
+  assertChain(world.channel, entries)
+  assert.deepEqual(
+    entries.map(({ index }) => index),
+    [1, 2],
+  )
+})
+
+test('a damaged row is noticed and never served, and other channels go on', async (t) => {
+  const scratch = await emptyScratch()
+  const store = await open(t, scratch)
+  const world = new ChannelFixture(store, [])
+  await world.found('alice')
+  accepted(await world.say('alice'))
+  const whole = { channel: hex16('whole'), name: 'acme/support/whole' }
+  await world.create('alice', whole)
+  const flips = [
+    `update static_relay.entries set body = set_byte(body, 0, get_byte(body, 0) # 1)`,
+    `update static_relay.entries set hash = set_byte(hash, 0, get_byte(hash, 0) # 1)`,
+    `update static_relay.members set cursor_index = cursor_index # 1 where channel = 1`,
+    `update static_relay.channels set bytes = bytes # 1 where number = 1`,
+  ]
+  for (const flip of flips) {
+    await scratch.query(flip)
+    const fresh = await open(t, scratch)
+    const damaged = new ChannelFixture(fresh, [])
+    await assert.rejects(damaged.read('alice', 0), refusal('unavailable', /./), flip)
+    assert.equal(fresh.healthy(), false)
+    const position = { channel: whole.channel, agent: agentId('alice'), after: 0, maxBytes: 1, maxEntries: 1 }
+    assert.deepEqual((await fresh.run('read', position)).entries, [])
+    assert.deepEqual(await fresh.run('check', { actor: member('alice'), channel: whole.channel }), { done: true })
+    await scratch.query(flip)
+  }
+  assert.equal((await world.read('alice', 0)).entries.length, 1)
+})
