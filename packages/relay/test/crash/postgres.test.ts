@@ -1,0 +1,121 @@
+/** PostgreSQL is killed under load, and its standby takes over: nothing acknowledged is lost, doubled or out of order. */
+import assert from 'node:assert/strict'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type TestContext, test } from 'node:test'
+import { setTimeout as wait } from 'node:timers/promises'
+import type { Store } from '../../src/ports.ts'
+import { openPostgresStore, type PostgresStore } from '../../src/store/postgres/store.ts'
+import { ChannelFixture, RETENTION, assertChain, hex16, id16 } from '../store/channel-fixture.ts'
+import { startCluster } from '../support/postgres-cluster.ts'
+import { ask } from '../support/postgres.ts'
+
+const CHANNELS = ['one', 'two', 'three']
+/** Messages of each channel: so many before, between and after the faults. */
+const PART = 25
+
+/** A sender that repeats each message under its id until it is acknowledged, and then goes on. */
+class Sender {
+  readonly world: ChannelFixture
+  readonly label: string
+  /** The index of each acknowledged message, in order. */
+  readonly acknowledged: number[] = []
+
+  constructor(store: Store, label: string) {
+    this.world = Object.assign(new ChannelFixture(store, []), { channel: hex16(label) })
+    this.label = label
+  }
+
+  async send(count: number): Promise<void> {
+    for (const end = this.acknowledged.length + count; this.acknowledged.length < end;) {
+      const counter = this.acknowledged.length + 1
+      const request = this.world.message('alice', { counter, messageId: id16(`${this.label} ${counter}`) })
+      const result = await this.world.run('append', request).catch(() => undefined)
+      if (result && 'index' in result) this.acknowledged.push(result.index)
+      else await wait(20)
+    }
+  }
+
+  /** Every acknowledged message is where its answer said, once. */
+  async check(): Promise<void> {
+    const { entries, gap } = await this.world.read('alice', 0)
+    assert.equal(gap, undefined)
+    assertChain(this.world.channel, entries)
+    const ids = entries.map((entry) => (entry.kind === 'message' ? Buffer.from(entry.messageId).toString('hex') : ''))
+    const expected = this.acknowledged.map((_, at) => Buffer.from(id16(`${this.label} ${at + 1}`)).toString('hex'))
+    assert.deepEqual(ids, expected)
+    assert.deepEqual(
+      this.acknowledged,
+      expected.map((_, at) => at + 1),
+    )
+  }
+}
+
+const openNode = async (t: TestContext, url: string, keyFile: string): Promise<PostgresStore> => {
+  const store = await openPostgresStore({ url, keyFile, retention: RETENTION, lanes: 2 }, () => {})
+  t.after(() => store.close())
+  return store
+}
+
+test('kills of the primary, and a standby in its place, lose nothing', { timeout: 240_000 }, async (t) => {
+  const { url, primary, standby } = await startCluster(t)
+  const directory = mkdtempSync(join(tmpdir(), 'static-key-'))
+  t.after(() => rmSync(directory, { recursive: true, force: true }))
+  const keyFile = join(directory, 'relay.key')
+  const nodes = [await openNode(t, url, keyFile), await openNode(t, url, keyFile)]
+  assert.equal(nodes[0]?.durability(), 'fsync+standby')
+  await assert.rejects(openNode(t, standby.url, keyFile), /is a standby/)
+
+  const senders = CHANNELS.map((label, at) => new Sender(nodes[at % 2] as Store, label))
+  for (const { world, label } of senders) await world.create('alice', { name: `acme/support/${label}` })
+  const send = (count = PART): Promise<unknown> => Promise.all(senders.map((sender) => sender.send(count)))
+  await send()
+
+  const first = send()
+  await primary.kill()
+  await primary.start()
+  await first
+
+  const second = send()
+  await primary.kill()
+  standby.promote()
+  await ask(standby.url, `alter system set synchronous_standby_names = ''`)
+  await ask(standby.url, 'select pg_reload_conf()')
+  await second
+  await send()
+  for (const sender of senders) await sender.check()
+
+  await damageIndex(t, standby, keyFile, () => Promise.all(nodes.map((node) => node.close())))
+})
+
+/** A flipped bit in an index on disk: the server's page checksums notice it. */
+async function damageIndex(
+  t: TestContext,
+  server: Awaited<ReturnType<typeof startCluster>>['primary'],
+  keyFile: string,
+  closeAll: () => Promise<unknown>,
+): Promise<void> {
+  const [row] = await ask(server.url, `select pg_relation_filepath('static_relay.entries_pkey')`)
+  await closeAll()
+  await server.stop()
+  const path = join(server.data, String(row?.[0]))
+  const bytes = readFileSync(path)
+  // In the last page, which is a leaf; its rows are at the end.
+  const at = bytes.length - 40
+  bytes[at] = (bytes[at] ?? 0) ^ 1
+  writeFileSync(path, bytes)
+  await server.start()
+  const store = await openNode(t, server.url, keyFile)
+  const failures = await Promise.all(
+    CHANNELS.map((label) => {
+      const world = Object.assign(new ChannelFixture(store, []), { channel: hex16(label) })
+      return world.read('alice', 0).then(
+        ({ entries }) => assert.equal(entries.length, 4 * PART),
+        () => 'refused',
+      )
+    }),
+  )
+  assert.ok(failures.includes('refused'))
+  assert.equal(store.healthy(), false)
+}

@@ -1,0 +1,121 @@
+/** A PostgreSQL primary of its own and its synchronous standby, on loopback, for tests that kill them. */
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { chownSync, globSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import type { TestContext } from 'node:test'
+import { setTimeout as wait } from 'node:timers/promises'
+import { quietPort } from '@static/testkit/ports'
+import { ask } from './postgres.ts'
+
+/** The primary and its standby. */
+export interface PostgresCluster {
+  /** Names both hosts. */
+  readonly url: string
+  readonly primary: PostgresServer
+  readonly standby: PostgresServer
+}
+
+/** PostgreSQL refuses to run as root. */
+const user: { readonly uid?: number; readonly gid?: number } = process.getuid?.() === 0 ? idsOf('postgres') : {}
+const binary = globSync('/usr/lib/postgresql/*/bin/postgres').at(-1) ?? 'postgres'
+const bin = dirname(binary)
+
+/** A server that can be killed and started again. */
+export class PostgresServer {
+  readonly port: number
+  readonly data: string
+  #process: ChildProcess | undefined
+
+  constructor(data: string, port: number) {
+    this.data = data
+    this.port = port
+  }
+
+  get url(): string {
+    return `postgres://static:none@127.0.0.1:${this.port}/postgres`
+  }
+
+  /** Starts it; after a kill it recovers first. Processes of the one before may still have to notice its end. */
+  async start(): Promise<void> {
+    for (let tries = 0; tries < 600; tries++) {
+      if (this.#process?.exitCode !== null || this.#process.signalCode !== null) {
+        const flags = ['-c', `port=${this.port}`, '-c', 'listen_addresses=127.0.0.1', '-c', 'unix_socket_directories=']
+        const others = ['-c', 'log_min_messages=panic', '-c', 'hot_standby=on']
+        this.#process = spawn(binary, ['-D', this.data, ...flags, ...others], {
+          ...user,
+          cwd: this.data,
+          stdio: 'ignore',
+        })
+      }
+      const isUp = await ask(this.url, 'select 1').then(
+        () => true,
+        () => false,
+      )
+      if (isUp) return
+      await wait(100)
+    }
+    throw new Error(`PostgreSQL on port ${this.port} does not start`)
+  }
+
+  /** As if the machine had lost power, except for what the kernel still writes. */
+  async kill(): Promise<void> {
+    const ended = this.#process && once(this.#process, 'exit')
+    this.#process?.kill('SIGKILL')
+    await ended
+  }
+
+  promote(): void {
+    execFileSync(join(bin, 'pg_ctl'), ['promote', '-D', this.data, '-s', '-w'], { ...user, cwd: this.data })
+  }
+
+  async stop(): Promise<void> {
+    if (!this.#process || this.#process.exitCode !== null || this.#process.signalCode !== null) return
+    const ended = once(this.#process, 'exit')
+    this.#process.kill('SIGINT')
+    await ended
+  }
+}
+
+/** Starts both. Commits wait for the standby. */
+export async function startCluster(t: TestContext): Promise<PostgresCluster> {
+  const home = mkdtempSync(join(tmpdir(), 'static-cluster-'))
+  const folder = (name: string): string => {
+    const path = join(home, name)
+    mkdirSync(path, { mode: 0o700 })
+    own(path)
+    return path
+  }
+  own(home)
+  const primary = new PostgresServer(folder('primary'), await quietPort())
+  const standby = new PostgresServer(folder('standby'), await quietPort())
+  t.after(async () => {
+    await standby.stop()
+    await primary.stop()
+    rmSync(home, { recursive: true, force: true })
+  })
+  const run = (program: string, ...words: string[]): void =>
+    void execFileSync(join(bin, program), words, { ...user, cwd: home, stdio: 'ignore' })
+  run('initdb', '-D', primary.data, '-U', 'static', '-A', 'trust', '-E', 'UTF8', '--no-sync', '-k')
+  await primary.start()
+  const from = ['-h', '127.0.0.1', '-p', String(primary.port), '-U', 'static']
+  run('pg_basebackup', ...from, '-D', standby.data, '-R', '-X', 'stream', '-c', 'fast', '--no-sync')
+  await standby.start()
+  await ask(primary.url, `alter system set synchronous_standby_names = '*'`)
+  await ask(primary.url, 'select pg_reload_conf()')
+  return {
+    url: `postgres://static:none@127.0.0.1:${primary.port},127.0.0.1:${standby.port}/postgres`,
+    primary,
+    standby,
+  }
+}
+
+function own(path: string): void {
+  if (user.uid !== undefined && user.gid !== undefined) chownSync(path, user.uid, user.gid)
+}
+
+function idsOf(name: string): { uid: number; gid: number } {
+  const id = (flag: string): number => Number(execFileSync('id', [flag, name], { encoding: 'utf8' }))
+  return { uid: id('-u'), gid: id('-g') }
+}
