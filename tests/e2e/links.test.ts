@@ -126,10 +126,14 @@ test('a link to the relay that an agent has is as good as its token, whatever ad
   const link = await owner.inviteLink(NAME, { endpoint: 'quic://192.0.2.9:4433' })
   await joiner.joinWithLink(link, SECONDS)
   assert.equal(existsSync(join(agent('colleague').dataDir, 'relay.json')), false)
-  await assert.rejects(
-    owner.inviteLink(NAME, { endpoint: 'quic://other.example' }),
-    refusal('invalid_request', /The relay is named localhost, so others cannot reach it as other\.example/),
-  )
+})
+
+test('a link names all nodes of a relay, whatever their hosts are called', async () => {
+  const link = await owner.inviteLink(NAME, { endpoint: 'quic://node-1.example,quic://192.0.2.9:7' })
+  const { endpoint, relayName } = parseInviteLink(link)
+  assert.deepEqual([endpoint, relayName], ['quic://node-1.example:4433,quic://192.0.2.9:7', 'localhost'])
+  const mixed = owner.inviteLink(NAME, { endpoint: 'quic://192.0.2.9,https://192.0.2.9' })
+  await assert.rejects(mixed, refusal('invalid_request', /mixes quic:\/\/ and https:\/\//))
 })
 
 test('a CA that does not fit into a link is refused before there is an invite', async () => {

@@ -71,7 +71,7 @@ export function addressOrder(
 }
 
 /** The same items in random order. */
-export function shuffled<Item>(items: readonly Item[], random: () => number): Item[] {
+function shuffled<Item>(items: readonly Item[], random: () => number): Item[] {
   return items
     .map((item) => ({ item, rank: random() }))
     .sort((one, other) => one.rank - other.rank)

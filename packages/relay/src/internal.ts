@@ -1,10 +1,7 @@
 /** Only for `@static/testkit`: the basis of other engines, crash tests and raw clients. Not published. */
-export { NodeBus, type NodeBusOptions } from './bus/node-bus.ts'
 export type {
   Account,
   AgentId,
-  Bus,
-  BusListener,
   BusWire,
   ChannelId,
   Entry,
@@ -52,5 +49,4 @@ export type { JoinHeader, Notices, TransientRows } from './store/ledger/transien
 export type { EngineStep } from './store/sqlite/engine.ts'
 export type { WorkerOptions } from './store/sqlite/worker-messages.ts'
 export { serveDatabase } from './store/sqlite/serve.ts'
-export { openPostgresStore } from './store/postgres/store.ts'
 export { openSqliteStore } from './store/sqlite/store.ts'

@@ -73,6 +73,7 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
     return {
       ready: !stopping && store.healthy() && Math.abs(clockOffsetMs ?? 0) <= MAX_STORE_CLOCK_OFFSET_MS,
       api: monitor?.state ?? SAME_PROCESS,
+      bus: node.bus?.state,
       store: { durability: store.durability(), clockOffsetMs },
       bus: node.bus?.state,
       name,

@@ -26,10 +26,10 @@ export interface RelayOptions {
   readonly name: string
   /** Path of a SQLite file, the URL of a PostgreSQL database that all nodes share, or a function that opens a store. */
   readonly database: string | OpenStore
-  /** Path of `relay.key`, which all nodes of a deployment have. Required with PostgreSQL; created for a new database. */
-  readonly keyFile?: string | undefined
   /** The NATS servers between the nodes that share the database; without them, news from other nodes comes later. */
   readonly nats?: NatsAccess | undefined
+  /** Path of `relay.key`, which all nodes of a deployment have. Required with PostgreSQL; created for a new database. */
+  readonly keyFile?: string | undefined
   readonly host: string
   /** Ports; 0 picks free ones. */
   readonly grpcPort: number

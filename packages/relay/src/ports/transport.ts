@@ -94,10 +94,10 @@ export interface Health {
   readonly ready: boolean
   /** Not for a proxy, which uses none. */
   readonly api?: ApiState | undefined
-  /** Not for a proxy, which has none. */
-  readonly store?: { readonly durability: Durability; readonly clockOffsetMs: number | undefined } | undefined
   /** The way to other nodes; undefined if there are none. */
   readonly bus?: BusState | undefined
+  /** Not for a proxy, which has none. */
+  readonly store?: { readonly durability: Durability; readonly clockOffsetMs: number | undefined } | undefined
   readonly name: string
   readonly version: string
 }

@@ -1,6 +1,5 @@
 /** A relay in its own process, durable on SQLite or a node of a cluster, with unlimited quota, so that tests can kill and measure it. */
-import { type OpenStore, startRelay } from '@static/relay'
-import { openPostgresStore } from '@static/relay/internal'
+import { startRelay } from '@static/relay'
 import { crashingStore } from '../crash/store-steps.ts'
 import type { ChildOptions, ChildQuestion } from './process.ts'
 
@@ -11,7 +10,8 @@ const tomorrow = new Date(Date.now() + 86_400_000).toISOString()
 let leases = 0
 const relay = await startRelay({
   name: 'localhost',
-  database: storeOf(),
+  database: cluster?.database ?? (failAt === undefined ? database : crashingStore(database, failAt)),
+  keyFile: cluster?.keyFile,
   nats: cluster?.nats,
   host: 'localhost',
   grpcPort: ports.grpc,
@@ -44,9 +44,3 @@ process.on('message', (question: ChildQuestion) => {
 })
 process.on('disconnect', () => void relay.close().then(() => process.exit(0)))
 process.send?.('ready')
-
-function storeOf(): string | OpenStore {
-  if (cluster === undefined) return failAt === undefined ? database : crashingStore(database, failAt)
-  const { database: url, keyFile } = cluster
-  return ({ retention }, listener) => openPostgresStore({ url, keyFile, retention }, listener)
-}

@@ -91,12 +91,19 @@ export class RelayHome {
     return this.#start({ settings, ports: this.#ports, ...(failAt === undefined ? {} : { failAt }) })
   }
 
-  /** Starts a node of a cluster. */
-  async startNode(settings: object, ports: Ports, cluster: ClusterAccess): Promise<RelayChild> {
-    return this.#start({ settings, ports, cluster })
+  /** Starts a node of a cluster; `keys` verify its tokens if another API issues them. */
+  async startNode(
+    settings: object,
+    ports: Ports,
+    cluster: ClusterAccess,
+    keys?: ChildOptions['keys'],
+  ): Promise<RelayChild> {
+    return this.#start({ settings, ports, cluster, ...(keys === undefined ? {} : { keys }) })
   }
 
-  async #start(own: Pick<ChildOptions, 'settings' | 'ports' | 'failAt' | 'cluster'>): Promise<RelayChild> {
+  async #start(
+    own: Pick<ChildOptions, 'settings' | 'ports' | 'failAt' | 'cluster'> & { keys?: ChildOptions['keys'] },
+  ): Promise<RelayChild> {
     const options: ChildOptions = {
       ...this.#certificate,
       ca: this.ca,

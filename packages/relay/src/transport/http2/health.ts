@@ -22,8 +22,8 @@ export function readyAnswer(health: Health): { readonly status: number; readonly
     name,
     version,
     ...(api ? { api: { status, clock_offset_ms: api.clockOffsetMs ?? null } } : {}),
-    ...busOf(bus),
     ...(store ? { store: { durability: store.durability, clock_offset_ms: store.clockOffsetMs ?? null } } : {}),
+    ...busOf(bus),
   }
   const reason = ready ? api?.problem : unreadiness(health)
   return reason === undefined
@@ -31,15 +31,15 @@ export function readyAnswer(health: Health): { readonly status: number; readonly
     : { status: 503, body: { status: 'unavailable', reason, ...rest } }
 }
 
+/** A relay without its bus is ready: it serves, and hears from other nodes a little later. */
+function busOf(bus: Health['bus']): { readonly bus?: object } {
+  return bus ? { bus: { status: bus.connected ? 'ok' : 'unavailable', other_nodes: bus.nodes } } : {}
+}
+
 function unreadiness({ store }: Health): string {
   const offset = store?.clockOffsetMs ?? 0
   if (Math.abs(offset) <= MAX_STORE_CLOCK_OFFSET_MS) return 'The relay is stopping, or cannot write to its database.'
   return `The clock of the database is ${(offset / 1000).toFixed(1)} s ahead of this node's. Set both by NTP.`
-}
-
-/** A relay without its bus is ready: it serves, and hears from other nodes a little later. */
-function busOf(bus: Health['bus']): { readonly bus?: object } {
-  return bus ? { bus: { status: bus.connected ? 'ok' : 'unavailable', other_nodes: bus.nodes } } : {}
 }
 
 /** Serves grpc.health.v1. Watch is not implemented, which clients take as "do not watch". */
