@@ -75,7 +75,6 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
       api: monitor?.state ?? SAME_PROCESS,
       bus: node.bus?.state,
       store: { durability: store.durability(), clockOffsetMs },
-      bus: node.bus?.state,
       name,
       version: packageJson.version,
     }
