@@ -11,7 +11,6 @@ export type {
   BusListener,
   BusState,
   BusWire,
-  MovedKeyPackage,
   News,
   NodeId,
   OpenWire,
