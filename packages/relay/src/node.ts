@@ -94,7 +94,7 @@ export async function openNode(parts: NodeParts): Promise<RelayNode> {
   const cluster = bus && {
     node: bus.node,
     clockOffsetMs: () => store.clockOffsetMs?.() ?? 0,
-    isHeard: () => bus.state.connected,
+    bus: () => bus.state,
   }
   const relay = new Relay({ identity, deployment, settings, crypto: makeCrypto(), cluster })
   let expiry = expiryOf(options.certificate)

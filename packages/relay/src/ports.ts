@@ -6,18 +6,7 @@ export {
   type QuotaSource,
   type TokenVerifier,
 } from './ports/api.ts'
-export type {
-  Bus,
-  BusListener,
-  BusState,
-  BusWire,
-  MovedKeyPackage,
-  News,
-  NodeId,
-  OpenWire,
-  Topic,
-  WireListener,
-} from './ports/bus.ts'
+export type { Bus, BusListener, BusState, BusWire, News, NodeId, OpenWire, Topic, WireListener } from './ports/bus.ts'
 export type {
   AgentId,
   ChannelId,

@@ -3,7 +3,7 @@
  * missed. The bus only makes this faster. Everything that must not be lost is in the store: where logs end (`heads`)
  * and what else happened (`notices`). The store is asked at once on doubt, and regularly in any case.
  */
-import type { AgentId, ChannelId, News, NodeId, StoreEvent, Time } from '../ports.ts'
+import type { AgentId, BusState, ChannelId, News, NodeId, StoreEvent, Time } from '../ports.ts'
 import type { KeyPackages } from './channels/key-packages.ts'
 import type { Delivery } from './delivery.ts'
 import type { Effects } from './effects.ts'
@@ -15,8 +15,8 @@ export interface ClusterOptions {
   readonly node: NodeId
   /** How far the store's clock is ahead of ours. */
   readonly clockOffsetMs: () => number
-  /** Whether the bus gets through now. */
-  readonly isHeard: () => boolean
+  /** Whether the bus gets through now, and how many other nodes were heard on it lately. */
+  readonly bus: () => BusState
 }
 
 /** The parts of the core that it acts on. */
@@ -141,7 +141,8 @@ export class Cluster {
   /** Asks other nodes for a KeyPackage of an agent. */
   claim(agent: AgentId, then: (claimed: Claimed) => void): void {
     const { effects } = this.#parts
-    if (!this.#options.isHeard() || this.#claims.size >= MAX_CLAIMS) return then(NONE)
+    const { connected, nodes } = this.#options.bus()
+    if (!connected || nodes === 0 || this.#claims.size >= MAX_CLAIMS) return then(NONE)
     const id = ++this.#lastClaim
     this.#claims.set(id, { settle: then, until: effects.monotonic + CLAIM_MS })
     effects.publish(`a.${agent}`, { type: 'claim', id, agent })
@@ -186,7 +187,7 @@ export class Cluster {
       settle(NONE)
     }
     this.#tally.forget(now)
-    const every = this.#options.isHeard() ? ROUND_MS.heard : ROUND_MS.alone
+    const every = this.#options.bus().connected ? ROUND_MS.heard : ROUND_MS.alone
     if (now - this.#roundAt >= every) this.#round(now)
     this.#askHeads()
   }
