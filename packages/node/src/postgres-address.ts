@@ -25,6 +25,11 @@ const FORM = /^postgres(?:ql)?:\/\/(?:([^@/?]*)@)?([^/?@]+)\/([^?]+)(\?.*)?$/
 const DEFAULT_PORT = 5432
 const MAX_HOSTS = 16
 
+/** Whether a database is named by a PostgreSQL URL, not by a path. */
+export function isPostgresUrl(database: string): boolean {
+  return /^postgres(ql)?:\/\//.test(database)
+}
+
 /**
  * Parses `postgres://user:password@host:port,host:port/database`. `sslmode=verify-full` (with `sslrootcert=FILE` for a
  * private CA) enables TLS 1.3, always with verification: there is no mode that encrypts without it. `known` are the

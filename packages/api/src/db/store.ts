@@ -1,5 +1,6 @@
 /** Opens the API's database, runs the migrations and creates the stores. */
 import { Migrator } from 'kysely/migration'
+import { isPostgresUrl } from '@static/node/postgres-address'
 import type { Store } from '../ports.ts'
 import { accountStore } from './accounts.ts'
 import { auditStore } from './audit.ts'
@@ -26,7 +27,7 @@ const LEASE_LIFE = 7 * DAY
  * or trusted, `store_corrupt` if a file is not a database.
  */
 export async function openStore(database: string): Promise<Store> {
-  const remote = /^postgres(ql)?:\/\//.test(database)
+  const remote = isPostgresUrl(database)
   let engine: Engine
   try {
     // Its library is loaded only by those who use it.

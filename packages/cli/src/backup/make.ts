@@ -5,6 +5,7 @@
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { checkAccess, createFile, makeDirectories } from '@static/node/files'
+import { isPostgresUrl } from '@static/node/postgres-address'
 import { StaticError } from '@static/protocol'
 import packageJson from '../../package.json' with { type: 'json' }
 import { INCOMPLETE } from '../server/data-dir.ts'
@@ -38,7 +39,7 @@ const OTHERS = 0o044
  */
 export async function makeBackup(options: BackupOptions): Promise<Manifest> {
   const { dataDir, database, target, copyApi } = options
-  const isPostgres = database !== undefined && /^postgres(ql)?:/.test(database)
+  const isPostgres = database !== undefined && isPostgresUrl(database)
   const api = isPostgres ? undefined : (database ?? join(dataDir, 'api.sqlite'))
   const hasApi = api !== undefined && existsSync(api)
   const hasRelay = existsSync(join(dataDir, 'relay.sqlite'))

@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Command } from 'commander'
 import type { Admin, openStore } from '@static/api'
+import { isPostgresUrl } from '@static/node/postgres-address'
 import { StaticError } from '@static/protocol'
 import { DEFAULT_API_URL } from '../../account/account.ts'
 import { defaultDataDirectory } from '../../server/data-dir.ts'
@@ -35,7 +36,7 @@ export function addDatabaseFlags(command: Command): Command {
 /** Opens the database that the flags name; never creates a file. */
 export async function openDatabase(flags: DatabaseFlags): Promise<Store> {
   const database = databaseOf(flags.database) ?? join(flags.dataDir, 'api.sqlite')
-  if (!/^postgres(ql)?:/.test(database) && !existsSync(database)) {
+  if (!isPostgresUrl(database) && !existsSync(database)) {
     throw StaticError.of('not_found', `Database ${database} does not exist. Pass --data-dir or --database.`)
   }
   const { openStore: open } = await import('@static/api')

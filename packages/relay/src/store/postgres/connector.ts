@@ -1,7 +1,7 @@
 /** Connects to the host that takes writes, and refuses servers that could lose what they have acknowledged. */
 import { StaticError } from '@static/protocol'
 import type { Durability } from '../../ports.ts'
-import type { Address } from './address.ts'
+import type { PostgresAddress, PostgresHost } from '@static/node/postgres-address'
 import { SCHEMA } from './schema.ts'
 import { Session, statement } from './session.ts'
 
@@ -29,7 +29,7 @@ export interface Connected {
  * Tries the hosts in order. Throws `unavailable` if none can be reached or all are standbys, and `invalid_request` if
  * the server must not be used.
  */
-export async function connect(address: Address): Promise<Connected> {
+export async function connect(address: PostgresAddress): Promise<Connected> {
   const failures: unknown[] = []
   for (const host of address.hosts) {
     try {
@@ -60,7 +60,7 @@ export async function examine(session: Session): Promise<Omit<Connected, 'sessio
   return { durability, isStandby, clockOffsetMs: Math.round(time - (before + after) / 2) }
 }
 
-async function connectTo(address: Address, host: Address['hosts'][number]): Promise<Connected | undefined> {
+async function connectTo(address: PostgresAddress, host: PostgresHost): Promise<Connected | undefined> {
   const session = await Session.open(address, host)
   try {
     const { isStandby, ...state } = await examine(session)

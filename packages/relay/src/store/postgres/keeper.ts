@@ -1,7 +1,7 @@
 /** What all lanes of a node share: the way to the primary, its state and clock, the days of ids, and the census. */
 import { StaticError } from '@static/protocol'
 import type { Durability, StoreCensus, Time } from '../../ports.ts'
-import type { Address } from './address.ts'
+import type { PostgresAddress } from '@static/node/postgres-address'
 import { type Connected, connect, examine } from './connector.ts'
 import { IdDays } from './days.ts'
 import { type Session, statement } from './session.ts'
@@ -17,7 +17,7 @@ const CENSUS = statement(`SELECT count(*), coalesce(sum(bytes), 0)::bigint, min(
 
 /** Watches the database with a connection of its own. */
 export class Keeper {
-  readonly #address: Address
+  readonly #address: PostgresAddress
   readonly #days = new IdDays()
   readonly #timer: NodeJS.Timeout
   #session: Session
@@ -32,7 +32,7 @@ export class Keeper {
   #work: Promise<unknown> = Promise.resolve()
   #closed = false
 
-  constructor(address: Address, { session, durability, clockOffsetMs }: Connected) {
+  constructor(address: PostgresAddress, { session, durability, clockOffsetMs }: Connected) {
     this.#address = address
     this.#session = session
     this.#durability = durability

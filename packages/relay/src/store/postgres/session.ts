@@ -1,7 +1,7 @@
 /** One connection to PostgreSQL. Statements are sent as they come and answered in order, so that many share a round trip. */
 import { createHash } from 'node:crypto'
 import pg from 'pg'
-import type { Address } from './address.ts'
+import type { PostgresAddress, PostgresHost } from '@static/node/postgres-address'
 
 /** A prepared statement. Its name follows from its text: two versions behind one pooler never run each other's SQL. */
 export interface Statement {
@@ -37,7 +37,7 @@ export class Session {
   }
 
   /** Connects to one host. Throws the driver's error. */
-  static async open({ user, password, database, ssl }: Address, host: Address['hosts'][number]): Promise<Session> {
+  static async open({ user, password, database, ssl }: PostgresAddress, host: PostgresHost): Promise<Session> {
     const types = new pg.TypeOverrides()
     types.setTypeParser(INT8, Number)
     types.setTypeParser(BYTEA, parseBytes)

@@ -15,7 +15,7 @@ import {
   type StoreResult,
 } from '../../ports.ts'
 import type { Call } from '../sqlite/worker-messages.ts'
-import { parseAddress } from './address.ts'
+import { parsePostgresUrl } from '@static/node/postgres-address'
 import { connect } from './connector.ts'
 import { openDeployment } from './deployment.ts'
 import { Keeper } from './keeper.ts'
@@ -76,7 +76,7 @@ export async function openPostgresStore(
   listener: StoreListener,
 ): Promise<PostgresStore> {
   const { url, keyFile, retention, lanes = LANES, freshMs = FRESH_MS, cachedBytes = CACHED_BYTES } = options
-  const address = parseAddress(url)
+  const address = parsePostgresUrl(url)
   const first = await connect(address)
   try {
     if (Math.abs(first.clockOffsetMs) > MAX_STORE_CLOCK_OFFSET_MS) {
