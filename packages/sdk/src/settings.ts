@@ -12,7 +12,7 @@ import { fromHex, StaticError, TRAFFIC_PROFILES, type TrafficProfileName } from 
 import { type Endpoint, isLocal, isLoopback, parseApiUrl, parseEndpoint } from './endpoint.ts'
 import { OFFER_POLICIES, type OfferPolicy } from './core/agent/offer-limits.ts'
 import { type InviteLink, linkEndpoint, parseInviteLink } from './invite/link.ts'
-import type { KeySource } from './store/key-sources.ts'
+import type { KeySource } from './store/keys/sources.ts'
 import { readRelayFile } from './store/relay-file.ts'
 import { checkApiKey } from './tokens.ts'
 import { type Credentials, localAuthority, readAuthority, readCredentials } from './user-files.ts'

@@ -1,6 +1,6 @@
 /** Calls of a program to the driver, and the driver's messages. For the bytes after a header, see `pipe-frame.ts`. */
 import type { ClientOptions, Environment } from '../settings.ts'
-import type { KeySource } from '../store/key-sources.ts'
+import type { KeySource } from '../store/keys/sources.ts'
 
 /** The options of a client. A keyring consists of functions, which a program in another language cannot pass. */
 export type DriverOptions = Omit<ClientOptions, 'identity' | 'key'> & {

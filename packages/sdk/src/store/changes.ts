@@ -1,7 +1,7 @@
 /** Applies the changes of a transaction to rows. */
 import { StaticError } from '@static/protocol'
 import type { Change, ChannelId, EpochRecord } from '../ports.ts'
-import type { WritesOf } from './table.ts'
+import type { WritesOf } from './rows/table.ts'
 import { KEY_PACKAGE, PIN, RELAY, REMOVED } from './tables/agent.ts'
 import {
   CHANNEL,

@@ -6,7 +6,7 @@
  */
 import { StaticError } from '@static/protocol'
 import type { Database } from './sqlite.ts'
-import { columnName, type TableDeclaration } from './table.ts'
+import { columnName, type TableDeclaration } from './rows/table.ts'
 import { TABLES } from './tables/all.ts'
 
 const VERSION = 2
@@ -17,7 +17,7 @@ const OTHER_TABLES = `
 CREATE TABLE opens (one INTEGER PRIMARY KEY CHECK (one = 1), value INTEGER NOT NULL) STRICT;
 INSERT INTO opens VALUES (1, 0);
 
--- The last record of the ring whose changes are here; see ring-replay.ts.
+-- The last record of the ring whose changes are here; see ring/replay.ts.
 CREATE TABLE ring (
   one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL, place INTEGER NOT NULL, tag BLOB NOT NULL
 ) STRICT;

@@ -11,7 +11,7 @@ import type {
   Snapshot,
   StoredChannel,
 } from '../ports.ts'
-import type { ReadsOf } from './table.ts'
+import type { ReadsOf } from './rows/table.ts'
 import { IDENTITY, KEY_PACKAGE, PIN, RELAY, REMOVED } from './tables/agent.ts'
 import {
   CHANNEL,

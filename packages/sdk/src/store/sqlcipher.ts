@@ -1,6 +1,6 @@
 /**
- * The agent's database on disk, fully encrypted (connection.ts) under a key stored in slots (key-slots.ts). The
- * directory contains `agent.db`, its write-ahead log, the ring in front of it (ring-file.ts), `keys.json`, by default the
+ * The agent's database on disk, fully encrypted (connection.ts) under a key stored in slots (keys/slots.ts). The
+ * directory contains `agent.db`, its write-ahead log, the ring in front of it (ring/file.ts), `keys.json`, by default the
  * key file, and the open counter.
  *
  * It protects data at rest, not against programs of the same user while the agent runs. With the key file in the same
@@ -12,18 +12,18 @@ import { sweepLeftovers } from '@static/node/files'
 import { StaticError } from '@static/protocol'
 import type { AgentStore, IdentityRecord } from '../ports.ts'
 import { connect, databaseFile, storeError } from './connection.ts'
-import { openDatabaseKey } from './key-slots.ts'
-import type { KeySource } from './key-sources.ts'
+import { openDatabaseKey } from './keys/slots.ts'
+import type { KeySource } from './keys/sources.ts'
 import { checkCounters, type CounterInDatabase, OpenCounter, readCounterFile } from './open-counter.ts'
 import { ensurePrivateDirectory, ignoreInGit } from './private-files.ts'
-import { createRing, readRingFile, RING_BYTES, RingFile, ringFile } from './ring-file.ts'
-import { type RingContent, type RingPosition, ringPosition } from './ring-replay.ts'
-import { ringSecret } from './ring-record.ts'
-import { RingStore } from './ring-store.ts'
+import { createRing, readRingFile, RING_BYTES, RingFile, ringFile } from './ring/file.ts'
+import { type RingContent, type RingPosition, ringPosition } from './ring/replay.ts'
+import { ringSecret } from './ring/record.ts'
+import { RingStore } from './ring/store.ts'
 import { createSchema, hasSchema, upgradeSchema } from './schema.ts'
 import { readIdentity } from './snapshot.ts'
-import { openRows } from './sql-rows.ts'
-import { SqlTable } from './sql-table.ts'
+import { openRows } from './rows/sql.ts'
+import { SqlTable } from './rows/sql-table.ts'
 import type { Database } from './sqlite.ts'
 import { IDENTITY } from './tables/agent.ts'
 

@@ -3,8 +3,8 @@ import assert from 'node:assert/strict'
 import { chmodSync, cpSync, existsSync, readFileSync, renameSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { addKeySlot, listKeySlots, openDatabaseKey, removeKeySlot, replaceKeySlot } from '../../src/store/key-slots.ts'
-import type { Keyring, KeySource } from '../../src/store/key-sources.ts'
+import { addKeySlot, listKeySlots, openDatabaseKey, removeKeySlot, replaceKeySlot } from '../../src/store/keys/slots.ts'
+import type { Keyring, KeySource } from '../../src/store/keys/sources.ts'
 import { bytesOf, code, filesHolding, makeDirectory, openStore } from './support.ts'
 
 const FILE: KeySource = { type: 'file' }

@@ -4,9 +4,9 @@ import { cpSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:
 import { test } from 'node:test'
 import type { AgentStore, Change } from '../../src/ports.ts'
 import { readAgentIdentity } from '../../src/store/agent-directory.ts'
-import { addKeySlot } from '../../src/store/key-slots.ts'
-import { ringFile } from '../../src/store/ring-file.ts'
-import type { RingRecord } from '../../src/store/ring-record.ts'
+import { addKeySlot } from '../../src/store/keys/slots.ts'
+import { ringFile } from '../../src/store/ring/file.ts'
+import type { RingRecord } from '../../src/store/ring/record.ts'
 import { failingStep } from './steps.ts'
 import {
   CHANNEL,

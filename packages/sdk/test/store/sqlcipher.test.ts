@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { connect, databaseFile } from '../../src/store/connection.ts'
-import { openDatabaseKey } from '../../src/store/key-slots.ts'
+import { openDatabaseKey } from '../../src/store/keys/slots.ts'
 import { bytesOf, CHANNEL, code, copyOf, IDENTITY, inboxRecord, makeDirectory, openStore, put } from './support.ts'
 import { lastWrite, numberedWrite } from './workload.ts'
 

@@ -1,6 +1,6 @@
 /** Tables of the agent as a whole. */
 import type { AgentId, IdentityRecord, KnownRelay, KeyPackageRecord, RemovedRecord } from '../../ports.ts'
-import { BYTES, FLAG, INTEGER, type Table, TEXT } from '../table.ts'
+import { BYTES, FLAG, INTEGER, type Table, TEXT } from '../rows/table.ts'
 
 /** One row. */
 export const IDENTITY: Table<IdentityRecord & { readonly one: number }> = {

@@ -1,5 +1,5 @@
 /** All tables, parents first. */
-import type { TableDeclaration } from '../table.ts'
+import type { TableDeclaration } from '../rows/table.ts'
 import { IDENTITY, KEY_PACKAGE, PIN, RELAY, REMOVED } from './agent.ts'
 import { CHANNEL, EPOCH, LEAVER, PENDING_COMMIT, RATCHET, SENDER, WELCOME } from './channel.ts'
 import { ATTEMPT, INVITE, JOINER } from './invites.ts'

@@ -8,7 +8,7 @@ import type {
   PositionRecord,
   SenderRecord,
 } from '../../ports.ts'
-import { BYTES, type Column, FLAG, INTEGER, KEYS, oneOf, OPTIONAL_TEXT, type Table, TEXT } from '../table.ts'
+import { BYTES, type Column, FLAG, INTEGER, KEYS, oneOf, OPTIONAL_TEXT, type Table, TEXT } from '../rows/table.ts'
 
 /** A record with the channel it belongs to. */
 export type InChannel<Record> = Record & { readonly channel: ChannelId }

@@ -1,6 +1,6 @@
 /** Tables of invites: issued ones, the agents that joined with them, and this agent's own joins in progress. */
 import type { AttemptRecord, InviteRecord, JoinerRecord } from '../../ports.ts'
-import { BYTES, FLAG, INTEGER, oneOf, type Table, TEXT } from '../table.ts'
+import { BYTES, FLAG, INTEGER, oneOf, type Table, TEXT } from '../rows/table.ts'
 
 export const INVITE: Table<InviteRecord> = {
   name: 'invite',

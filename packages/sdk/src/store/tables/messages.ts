@@ -2,7 +2,7 @@
  * Tables of messages. Ciphertexts are stored apart, in the table `body` (bodies.ts); the row holds the number there.
  */
 import type { InboxRecord, OutboxRecord, PoisonRecord } from '../../ports.ts'
-import { BYTES, FLAG, INTEGER, OPTIONAL_BYTES, type Table, TEXT } from '../table.ts'
+import { BYTES, FLAG, INTEGER, OPTIONAL_BYTES, type Table, TEXT } from '../rows/table.ts'
 import type { InChannel } from './channel.ts'
 
 /**

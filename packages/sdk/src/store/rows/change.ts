@@ -1,5 +1,5 @@
 /**
- * Changes of rows as bytes, for a record of the ring (ring-record.ts). A change is a kind, the number of its table and
+ * Changes of rows as bytes, for a record of the ring (ring/record.ts). A change is a kind, the number of its table and
  * values: of a put all columns in order, of a drop the first parts of a key, of a change the whole key and then the
  * fields, whose numbers come before.
  *
@@ -9,7 +9,7 @@
  * little-endian. The bytes are only read after they were authenticated, so the reader does not expect damage.
  */
 import { StaticError } from '@static/protocol'
-import type { Value } from './sqlite.ts'
+import type { Value } from '../sqlite.ts'
 
 export type RowChangeKind = 'put' | 'change' | 'drop'
 

@@ -4,12 +4,12 @@
  *
  * Rows are kept as places in a buffer of recorded changes, and read only when they are written.
  */
-import type { Bodies } from './bodies.ts'
+import type { Bodies } from '../bodies.ts'
 import { readKeys, type RemovedRow } from './parents.ts'
-import { readRowChange, type RowChangeKind } from './row-change.ts'
+import { readRowChange, type RowChangeKind } from './change.ts'
 import { SqlTable } from './sql-table.ts'
-import type { Database, Value } from './sqlite.ts'
-import { shapeAt, SHAPES } from './table-shape.ts'
+import type { Database, Value } from '../sqlite.ts'
+import { shapeAt, SHAPES } from './shape.ts'
 
 /** A recorded change of a row. */
 export interface RowStep {

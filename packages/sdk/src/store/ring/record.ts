@@ -1,5 +1,5 @@
 /**
- * A record of the ring (ring-file.ts): the changes of one turn, sealed with AES-256-GCM.
+ * A record of the ring (file.ts): the changes of one turn, sealed with AES-256-GCM.
  *
  *     life 16 | number 8 | length 4 | sealed: kind 1, changes | tag 16 | zeros up to a multiple of 64
  *
@@ -7,7 +7,7 @@
  * one opening of the ring: its random bytes and the database's key give its key, the number is the nonce. So a number
  * that is used again after a crash, because its record was torn, is sealed with another key.
  *
- * It does not detect that all records from some point on are missing: see ring-replay.ts.
+ * It does not detect that all records from some point on are missing: see replay.ts.
  */
 import { createCipheriv, createDecipheriv, createSecretKey, hkdfSync, type KeyObject, randomBytes } from 'node:crypto'
 

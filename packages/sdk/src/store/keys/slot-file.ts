@@ -7,7 +7,7 @@ import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 import { readPrivateFile } from '@static/node/files'
 import { StaticError } from '@static/protocol'
-import { KEY_BYTES, type Stretching } from './key-sources.ts'
+import { KEY_BYTES, type Stretching } from './sources.ts'
 
 /** What opens a slot. Readable without opening it. */
 export interface KeySlot {

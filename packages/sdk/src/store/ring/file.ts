@@ -3,15 +3,15 @@
  * to. Overwriting a preallocated file and syncing it takes a sixth of the time of a transaction.
  *
  * Records are written one after the other and, at the end, from the beginning again. One is overwritten only when the
- * database has its changes; the last that the database has is never overwritten (see ring-replay.ts).
+ * database has its changes; the last that the database has is never overwritten (see replay.ts).
  */
 import type { KeyObject } from 'node:crypto'
 import { closeSync, constants, fdatasyncSync, fstatSync, openSync, readSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { checkPrivateFile, isErrno, replaceFile } from '@static/node/files'
 import { StaticError } from '@static/protocol'
-import { ALIGNMENT, type RecordKind, recordSize, RecordOpener, RecordSealer } from './ring-record.ts'
-import { readRing, type RingContent, ringFromAnotherTime, type RingPosition } from './ring-replay.ts'
+import { ALIGNMENT, type RecordKind, recordSize, RecordOpener, RecordSealer } from './record.ts'
+import { readRing, type RingContent, ringFromAnotherTime, type RingPosition } from './replay.ts'
 
 /** Room for 700 messages of 1 KiB. */
 export const RING_BYTES: number = 1024 * 1024

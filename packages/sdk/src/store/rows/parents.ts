@@ -2,9 +2,9 @@
  * The keys of all rows that others belong to: channels, epochs and invites. With them a change is checked before it is
  * recorded, as the database would check it, and rows that go with their parent are found.
  */
-import type { Database, Value } from './sqlite.ts'
+import type { Database, Value } from '../sqlite.ts'
 import { columnName } from './table.ts'
-import { keyAt, SHAPES, type TableShape } from './table-shape.ts'
+import { keyAt, SHAPES, type TableShape } from './shape.ts'
 
 /** A row that is gone. */
 export interface RemovedRow {

@@ -3,7 +3,7 @@
  * it, and the same table in memory are all derived from it.
  */
 import { PUBLIC_KEY_BYTES, StaticError } from '@static/protocol'
-import type { Value } from './sqlite.ts'
+import type { Value } from '../sqlite.ts'
 
 /** How a column is declared in SQL. */
 export interface ColumnDeclaration {

@@ -3,16 +3,16 @@
  * the ring has them, and written to the database together.
  */
 import { StaticError } from '@static/protocol'
-import type { Change } from '../ports.ts'
-import { Bodies } from './bodies.ts'
-import { prepareChanges } from './changes.ts'
-import { GatheredRows, type RowStep } from './gathered-rows.ts'
+import type { Change } from '../../ports.ts'
+import { Bodies } from '../bodies.ts'
+import { prepareChanges } from '../changes.ts'
+import { GatheredRows, type RowStep } from './gathered.ts'
 import { Parents } from './parents.ts'
-import type { RingContent } from './ring-replay.ts'
-import { readRowChange, type RowChange, RowChangeWriter } from './row-change.ts'
-import type { Database, Value } from './sqlite.ts'
+import type { RingContent } from '../ring/replay.ts'
+import { readRowChange, type RowChange, RowChangeWriter } from './change.ts'
+import type { Database, Value } from '../sqlite.ts'
 import type { Key, RowWrites, Table } from './table.ts'
-import { keyAt, keyStart, shapeAt, shapeOf, type TableShape } from './table-shape.ts'
+import { keyAt, keyStart, shapeAt, shapeOf, type TableShape } from './shape.ts'
 
 /** Shared, because it is part of every change. */
 const NONE: readonly never[] = []

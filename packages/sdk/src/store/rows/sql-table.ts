@@ -3,8 +3,8 @@
  * table's description and prepared once.
  */
 import { StaticError } from '@static/protocol'
-import type { Bodies } from './bodies.ts'
-import type { Database, Statement, Value } from './sqlite.ts'
+import type { Bodies } from '../bodies.ts'
+import type { Database, Statement, Value } from '../sqlite.ts'
 import { columnName, fieldsOf, type Key, keyIs, bodyOf, type TableDeclaration } from './table.ts'
 
 /** The statements that change one table. Tables whose rows have a body need `bodies`. */

@@ -1,5 +1,5 @@
 /** Reads the rows of a table in SQLite. Statements are generated from the table's description. */
-import type { Database, Statement, Value } from './sqlite.ts'
+import type { Database, Statement, Value } from '../sqlite.ts'
 import {
   bodyOf,
   type Column,

@@ -7,7 +7,7 @@ import { existsSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { createFile, replaceFile, sweepLeftovers } from '@static/node/files'
 import { StaticError } from '@static/protocol'
-import { connect, databaseFile } from './connection.ts'
+import { connect, databaseFile } from '../connection.ts'
 import {
   ensureKeyFile,
   KEY_BYTES,
@@ -17,8 +17,8 @@ import {
   readKeyFile,
   readKeyring,
   stretch,
-} from './key-sources.ts'
-import { ensurePrivateDirectory, privateFileSize } from './private-files.ts'
+} from './sources.ts'
+import { ensurePrivateDirectory, privateFileSize } from '../private-files.ts'
 import {
   encodeSlots,
   type KeySlot,

@@ -7,8 +7,8 @@
  * newest records were cut off. The relay's head reveals both.
  */
 import { StaticError } from '@static/protocol'
-import { ALIGNMENT, type RecordOpener, type RingRecord } from './ring-record.ts'
-import type { Database } from './sqlite.ts'
+import { ALIGNMENT, type RecordOpener, type RingRecord } from './record.ts'
+import type { Database } from '../sqlite.ts'
 
 /** The last record whose changes are in the database. */
 export interface RingPosition {

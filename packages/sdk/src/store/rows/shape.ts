@@ -1,7 +1,7 @@
 /** Where the keys of a table's rows are among their values, and keys as text, by which rows are found in memory. */
-import type { Value } from './sqlite.ts'
+import type { Value } from '../sqlite.ts'
 import { fieldsOf, type TableDeclaration } from './table.ts'
-import { TABLES } from './tables/all.ts'
+import { TABLES } from '../tables/all.ts'
 
 /** A table, by the places of its fields. */
 export interface TableShape {

@@ -3,18 +3,18 @@
  * gets the sum of many turns in one transaction, which also notes the last record that it has.
  */
 import { StaticError } from '@static/protocol'
-import type { AgentStore, Change, ChannelId, InboxRecord, PoisonRecord, Snapshot } from '../ports.ts'
-import { Bodies, deleteLeftovers } from './bodies.ts'
-import { storeError } from './connection.ts'
-import type { OpenCounter } from './open-counter.ts'
-import { RING_BYTES, type RingFile } from './ring-file.ts'
-import type { RingRecord } from './ring-record.ts'
-import type { RingPosition } from './ring-replay.ts'
-import { RowBuffer } from './row-buffer.ts'
-import { prepareInbox, preparePoison, readSnapshot } from './snapshot.ts'
-import { openRows } from './sql-rows.ts'
-import type { Database, Statement } from './sqlite.ts'
-import type { ReadsOf } from './table.ts'
+import type { AgentStore, Change, ChannelId, InboxRecord, PoisonRecord, Snapshot } from '../../ports.ts'
+import { Bodies, deleteLeftovers } from '../bodies.ts'
+import { storeError } from '../connection.ts'
+import type { OpenCounter } from '../open-counter.ts'
+import { RING_BYTES, type RingFile } from './file.ts'
+import type { RingRecord } from './record.ts'
+import type { RingPosition } from './replay.ts'
+import { RowBuffer } from '../rows/buffer.ts'
+import { prepareInbox, preparePoison, readSnapshot } from '../snapshot.ts'
+import { openRows } from '../rows/sql.ts'
+import type { Database, Statement } from '../sqlite.ts'
+import type { ReadsOf } from '../rows/table.ts'
 
 /**
  * The longest time that the database is behind the ring, in milliseconds. A message that is answered, or settled, within
