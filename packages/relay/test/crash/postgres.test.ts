@@ -58,8 +58,9 @@ const openNode = async (t: TestContext, url: string, keyFile: string): Promise<P
 }
 
 test('kills of the primary, and a standby in its place, lose nothing', { timeout: 240_000 }, async (t) => {
-  const { url, primary, standby, close } = await startCluster()
-  t.after(close)
+  const cluster = await startCluster()
+  t.after(() => cluster.close())
+  const { url, primary, standby } = cluster
   const directory = mkdtempSync(join(tmpdir(), 'static-key-'))
   t.after(() => rmSync(directory, { recursive: true, force: true }))
   const keyFile = join(directory, 'relay.key')
