@@ -49,4 +49,5 @@ export type { JoinHeader, Notices, TransientRows } from './store/ledger/transien
 export type { EngineStep } from './store/sqlite/engine.ts'
 export type { WorkerOptions } from './store/sqlite/worker-messages.ts'
 export { serveDatabase } from './store/sqlite/serve.ts'
+export { openPostgresStore } from './store/postgres/store.ts'
 export { openSqliteStore } from './store/sqlite/store.ts'

@@ -5,11 +5,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { setTimeout as wait } from 'node:timers/promises'
+import { type PostgresServer, startCluster } from '@static/testkit/postgres/cluster'
 import type { Store } from '../../src/ports.ts'
 import { openPostgresStore, type PostgresStore } from '../../src/store/postgres/store.ts'
 import { ChannelFixture, RETENTION, assertChain, hex16, id16 } from '../store/channel-fixture.ts'
-import { startCluster } from '../support/postgres-cluster.ts'
-import { ask } from '../support/postgres.ts'
 
 const CHANNELS = ['one', 'two', 'three']
 /** Messages of each channel: so many before, between and after the faults. */
@@ -59,7 +58,9 @@ const openNode = async (t: TestContext, url: string, keyFile: string): Promise<P
 }
 
 test('kills of the primary, and a standby in its place, lose nothing', { timeout: 240_000 }, async (t) => {
-  const { url, primary, standby } = await startCluster(t)
+  const cluster = await startCluster()
+  t.after(() => cluster.close())
+  const { url, primary, standby } = cluster
   const directory = mkdtempSync(join(tmpdir(), 'static-key-'))
   t.after(() => rmSync(directory, { recursive: true, force: true }))
   const keyFile = join(directory, 'relay.key')
@@ -80,8 +81,7 @@ test('kills of the primary, and a standby in its place, lose nothing', { timeout
   const second = send()
   await primary.kill()
   standby.promote()
-  await ask(standby.url, `alter system set synchronous_standby_names = ''`)
-  await ask(standby.url, 'select pg_reload_conf()')
+  standby.waitForStandby(false)
   await second
   await send()
   for (const sender of senders) await sender.check()
@@ -92,14 +92,14 @@ test('kills of the primary, and a standby in its place, lose nothing', { timeout
 /** A flipped bit in an index on disk: the server's page checksums notice it. */
 async function damageIndex(
   t: TestContext,
-  server: Awaited<ReturnType<typeof startCluster>>['primary'],
+  server: PostgresServer,
   keyFile: string,
   closeAll: () => Promise<unknown>,
 ): Promise<void> {
-  const [row] = await ask(server.url, `select pg_relation_filepath('static_relay.entries_pkey')`)
+  const file = server.ask(`select pg_relation_filepath('static_relay.entries_pkey')`)
   await closeAll()
   await server.stop()
-  const path = join(server.data, String(row?.[0]))
+  const path = join(server.data, file)
   const bytes = readFileSync(path)
   // In the last page, which is a leaf; its rows are at the end.
   const at = bytes.length - 40

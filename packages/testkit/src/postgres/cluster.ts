@@ -1,13 +1,11 @@
-/** A PostgreSQL primary of its own and its synchronous standby, on loopback, for tests that kill them. */
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
+/** A PostgreSQL primary and its synchronous standby on loopback, for tests that kill them and for measurements. */
+import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { chownSync, globSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import type { TestContext } from 'node:test'
 import { setTimeout as wait } from 'node:timers/promises'
-import { quietPort } from '@static/testkit/ports'
-import { ask } from './postgres.ts'
+import { quietPort } from '../ports.ts'
 
 /** The primary and its standby. */
 export interface PostgresCluster {
@@ -15,6 +13,8 @@ export interface PostgresCluster {
   readonly url: string
   readonly primary: PostgresServer
   readonly standby: PostgresServer
+  /** Stops both and deletes their data. */
+  close(): Promise<void>
 }
 
 /** PostgreSQL refuses to run as root. */
@@ -49,14 +49,21 @@ export class PostgresServer {
           stdio: 'ignore',
         })
       }
-      const isUp = await ask(this.url, 'select 1').then(
-        () => true,
-        () => false,
-      )
-      if (isUp) return
+      if (spawnSync(join(bin, 'pg_isready'), ['-q', ...this.#address()]).status === 0) return
       await wait(100)
     }
     throw new Error(`PostgreSQL on port ${this.port} does not start`)
+  }
+
+  /** Runs SQL as the superuser. Returns the rows as lines of text. */
+  ask(sql: string): string {
+    const words = [...this.#address(), '-U', 'static', '-d', 'postgres', '-A', '-t', '-c', sql]
+    return execFileSync(join(bin, 'psql'), words, { encoding: 'utf8' }).trim()
+  }
+
+  /** The id of its first process. */
+  get pid(): number | undefined {
+    return this.#process?.pid
   }
 
   /** As if the machine had lost power, except for what the kernel still writes. */
@@ -64,6 +71,12 @@ export class PostgresServer {
     const ended = this.#process && once(this.#process, 'exit')
     this.#process?.kill('SIGKILL')
     await ended
+  }
+
+  /** Whether commits wait until they are on a standby. */
+  waitForStandby(does: boolean): void {
+    this.ask(`alter system set synchronous_standby_names = '${does ? '*' : ''}'`)
+    this.ask('select pg_reload_conf()')
   }
 
   promote(): void {
@@ -76,10 +89,14 @@ export class PostgresServer {
     this.#process.kill('SIGINT')
     await ended
   }
+
+  #address(): string[] {
+    return ['-h', '127.0.0.1', '-p', String(this.port)]
+  }
 }
 
-/** Starts both. Commits wait for the standby. */
-export async function startCluster(t: TestContext): Promise<PostgresCluster> {
+/** Starts both. Commits wait for the standby, unless `isSynchronous` is false. */
+export async function startCluster(isSynchronous = true): Promise<PostgresCluster> {
   const home = mkdtempSync(join(tmpdir(), 'static-cluster-'))
   const folder = (name: string): string => {
     const path = join(home, name)
@@ -90,25 +107,26 @@ export async function startCluster(t: TestContext): Promise<PostgresCluster> {
   own(home)
   const primary = new PostgresServer(folder('primary'), await quietPort())
   const standby = new PostgresServer(folder('standby'), await quietPort())
-  t.after(async () => {
+  const close = async (): Promise<void> => {
     await standby.stop()
     await primary.stop()
     rmSync(home, { recursive: true, force: true })
-  })
+  }
   const run = (program: string, ...words: string[]): void =>
     void execFileSync(join(bin, program), words, { ...user, cwd: home, stdio: 'ignore' })
-  run('initdb', '-D', primary.data, '-U', 'static', '-A', 'trust', '-E', 'UTF8', '--no-sync', '-k')
-  await primary.start()
-  const from = ['-h', '127.0.0.1', '-p', String(primary.port), '-U', 'static']
-  run('pg_basebackup', ...from, '-D', standby.data, '-R', '-X', 'stream', '-c', 'fast', '--no-sync')
-  await standby.start()
-  await ask(primary.url, `alter system set synchronous_standby_names = '*'`)
-  await ask(primary.url, 'select pg_reload_conf()')
-  return {
-    url: `postgres://static:none@127.0.0.1:${primary.port},127.0.0.1:${standby.port}/postgres`,
-    primary,
-    standby,
+  try {
+    run('initdb', '-D', primary.data, '-U', 'static', '-A', 'trust', '-E', 'UTF8', '--no-sync', '-k')
+    await primary.start()
+    const from = ['-h', '127.0.0.1', '-p', String(primary.port), '-U', 'static']
+    run('pg_basebackup', ...from, '-D', standby.data, '-R', '-X', 'stream', '-c', 'fast', '--no-sync')
+    await standby.start()
+    if (isSynchronous) primary.waitForStandby(true)
+  } catch (error) {
+    await close()
+    throw error
   }
+  const url = `postgres://static:none@127.0.0.1:${primary.port},127.0.0.1:${standby.port}/postgres`
+  return { url, primary, standby, close }
 }
 
 function own(path: string): void {
