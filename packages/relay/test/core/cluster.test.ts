@@ -174,6 +174,7 @@ test('a KeyPackage is fetched from the node that has it, once, and moves with it
     return toHex(keyPackage)
   }
   const given = [await claim()]
+  await cluster.advance(200)
   const again = await connect(three, 'bob', bob.key)
   await quiet()
   bob.close()
