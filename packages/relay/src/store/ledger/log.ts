@@ -47,12 +47,12 @@ export function addEntry(context: Context, channel: Channel, draft: EntryDraft, 
   return position
 }
 
-/** The position of an entry; undefined if it was dropped. */
+/** The position of an entry; undefined if it was dropped, or does not exist yet. */
 export function positionAt({ rows }: Context, channel: Channel, index: number): Position | undefined {
   const { last, base, recent } = channel
   if (index === last.index) return last
   if (index === base.index) return base
-  if (index < base.index) return undefined
+  if (index < base.index || index > last.index) return undefined
   const first = recent[0]
   if (first && index >= first.index) return recent[index - first.index]
   return rows.position(channel, index)
