@@ -30,8 +30,6 @@ const COMMANDS: Record<string, () => Command> = {
   proxy: proxyCommand,
   up: upCommand,
 }
-/** Read by the engine and the bus of relay clusters. */
-const OF_CLUSTERS = ['STATIC_RELAY_DATABASE', 'STATIC_NATS']
 
 // The parser of a library of the API: it is not worth a dependency of its own.
 const ofApi = createRequire(pathToFileURL(join(root, 'packages/api/package.json')))
@@ -101,7 +99,7 @@ test('every environment variable of ours is read by a server or a script', () =>
   const known = `${sources}\n${textOf('health.mjs')}`
   const named = new Set(all.flatMap(({ text }) => text.match(/\bSTATIC_[A-Z_]+/g) ?? []))
   assert.ok(named.has('STATIC_DATABASE'))
-  for (const name of named) assert.ok(OF_CLUSTERS.includes(name) || known.includes(name), name)
+  for (const name of named) assert.ok(known.includes(name), name)
 })
 
 test('every metric in alerts and in the operator’s pages exists', () => {
