@@ -174,6 +174,55 @@ test('a write that is too large goes straight to the database, after what came b
   after.close()
 })
 
+/** What a failed transaction of a large write leaves: the last record that the database lacks is `direct`. */
+async function failedLargeWrite(): Promise<string> {
+  const directory = makeDirectory()
+  const store = await openStore(directory)
+  store.write(numberedWrite(1))
+  store.load()
+  const heal = failingStep('COMMIT')
+  try {
+    assert.throws(() => store.write([...large(9), ...numberedWrite(2)]), /EIO/)
+  } finally {
+    heal()
+    store.close()
+  }
+  return directory
+}
+
+test('a large write that failed does not keep the agent from starting, however often a start fails', async () => {
+  const directory = await failedLargeWrite()
+  assert.equal((await ringRecords(directory)).at(-1)?.kind, 'direct')
+  const before = readFileSync(ringFile(directory))
+  for (let start = 0; start < 3; start++) {
+    const heal = failingStep('COMMIT')
+    try {
+      await assert.rejects(openStore(directory), /EIO/)
+    } finally {
+      heal()
+    }
+    assert.deepEqual(readFileSync(ringFile(directory)), before, 'a start that failed appended something')
+  }
+  assert.equal(await lastIn(directory), 1)
+})
+
+test('starts that fail at their last step do not fill the ring', async () => {
+  const directory = await crashedAfter(2)
+  for (let start = 0; start < 3; start++) {
+    const heal = failingStep('wal_checkpoint(TRUNCATE)')
+    try {
+      await assert.rejects(openStore(directory), /EIO/)
+    } finally {
+      heal()
+    }
+    assert.deepEqual(
+      (await ringRecords(copyOf(directory))).map(({ number }) => number),
+      [4],
+    )
+  }
+  assert.equal(await lastIn(directory), 2)
+})
+
 test('many rounds of a small ring, with crashes: every acknowledged write is there', async () => {
   let directory = makeDirectory()
   let store = await openStore(directory)

@@ -58,6 +58,8 @@ export function readRingFile(path: string, secret: KeyObject, position: RingPosi
 interface Newest extends RingPosition {
   readonly start: number
   readonly end: number
+  /** Whether it holds no changes, and stands for none that the database may lack. */
+  readonly isEmpty: boolean
 }
 
 /** The ring of a running agent. */
@@ -82,9 +84,9 @@ export class RingFile {
     this.#size = size - (size % ALIGNMENT)
     this.#sealer = new RecordSealer(secret)
     this.#scratch = Buffer.allocUnsafeSlow(Math.max(this.#limit, recordSize(0)))
-    const { number, place, tag, size: length } = following.at(-1) ?? last
+    const { number, place, tag, size: length, kind, changes } = following.at(-1) ?? last
     const start = this.#size + place
-    this.#newest = { number, place, tag, start, end: start + length }
+    this.#newest = { number, place, tag, start, end: start + length, isEmpty: isEmpty(kind, changes) }
     this.#kept = last.place <= place ? this.#size + last.place : last.place
     this.#dirty = isWiped ? start : this.#newest.end - this.#size
   }
@@ -92,6 +94,11 @@ export class RingFile {
   /** The newest record. */
   get position(): RingPosition {
     return this.#newest
+  }
+
+  /** Whether the newest record holds no changes, so that no other is needed before the rest is wiped. */
+  get isNewestEmpty(): boolean {
+    return this.#newest.isEmpty
   }
 
   /** Whether a record with so many bytes of changes is small enough. */
@@ -111,7 +118,7 @@ export class RingFile {
     const size = recordSize(changes.length)
     const start = this.#startOf(size)
     if (start + size - this.#kept > this.#size)
-      throw new RangeError(`A record of ${size} bytes has no room in the ring.`)
+      throw new StaticError('internal_error', `A record of ${size} bytes has no room in ${this.#path}.`)
     const number = this.#newest.number + 1
     const place = start % this.#size
     const tag = this.#sealer.seal(this.#scratch, number, kind, changes)
@@ -119,7 +126,7 @@ export class RingFile {
       this.#write(this.#scratch.subarray(0, size), place)
       fdatasyncSync(this.#file)
     })
-    this.#newest = { number, place, tag, start, end: start + size }
+    this.#newest = { number, place, tag, start, end: start + size, isEmpty: isEmpty(kind, changes) }
   }
 
   /** The database has all changes: their records may be overwritten. */
@@ -172,6 +179,10 @@ export class RingFile {
       throw this.#failure
     }
   }
+}
+
+function isEmpty(kind: RecordKind, changes: Uint8Array): boolean {
+  return kind === 'changes' && changes.length === 0
 }
 
 function openRing(path: string): number {

@@ -128,7 +128,9 @@ export class RingStore implements AgentStore {
       record.changes.fill(0)
       last = record
     }
-    this.#writeBehind(last)
+    // Even if there is nothing to write. A `direct` record whose transaction was lost is noted before anything is
+    // appended: with another record after it, it would look like one that was acknowledged.
+    if (last !== undefined) this.#writeAll(last)
     this.#checkpoint(() => deleteLeftovers(this.#database))
   }
 
@@ -145,7 +147,10 @@ export class RingStore implements AgentStore {
   #writeBehind(last: RingPosition = this.#ring.position): void {
     clearTimeout(this.#timer)
     this.#timer = undefined
-    if (this.#buffer.isEmpty) return
+    if (!this.#buffer.isEmpty) this.#writeAll(last)
+  }
+
+  #writeAll(last: RingPosition): void {
     this.#transaction(last, () => this.#buffer.write())
     this.#buffer.clear()
     this.#behind = 0
@@ -161,7 +166,8 @@ export class RingStore implements AgentStore {
 
   /** Empties the log, and wipes the ring except for a record without keys. */
   #checkpoint(clean: () => void): void {
-    this.#ring.append('changes', NOTHING)
+    // Starts that fail one after the other must not fill the ring.
+    if (!this.#ring.isNewestEmpty) this.#ring.append('changes', NOTHING)
     this.#transaction(this.#ring.position, clean)
     this.#bodies.forget()
     this.#ring.wipe()
