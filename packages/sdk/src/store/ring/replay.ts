@@ -43,6 +43,7 @@ export function readRing(ring: Buffer, position: RingPosition, opener: RecordOpe
     before = next
   }
   checkNothingAfter(ring, following.at(-1) ?? last, opener, path)
+  // Another record follows a `direct` one only when the database has its turn.
   const isLost = following.slice(0, -1).some(({ kind }) => kind === 'direct')
   if (isLost) throw ringFromAnotherTime(path)
   const isWiped = following.length === 0 && isZero(ring.subarray(0, last.place)) && isZero(ring.subarray(endOf(last)))

@@ -140,7 +140,10 @@ export class RingStore implements AgentStore {
     if (isSmall) this.#ring.append('changes', turn)
     else this.#ring.append('direct', NOTHING)
     this.#buffer.keep()
-    if (!isSmall) this.#writeBehind()
+    if (isSmall) return
+    this.#writeBehind()
+    // From now on a database without this turn is noticed: see `isLost` in replay.ts.
+    this.#ring.append('changes', NOTHING)
   }
 
   /** Writes to the database what it does not have yet. */
