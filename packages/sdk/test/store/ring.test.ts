@@ -9,6 +9,7 @@ import { ringFile } from '../../src/store/ring/file.ts'
 import type { RingRecord } from '../../src/store/ring/record.ts'
 import { failingStep } from './steps.ts'
 import {
+  bytesOf,
   CHANNEL,
   code,
   copyOf,
@@ -55,10 +56,10 @@ function changeRing(directory: string, change: (ring: Buffer) => void): string {
   return copy
 }
 
-/** A byte of each part of a record: life, number, length, kind, changes, tag. */
+/** A byte of each part of a record: life, number, length, tag before it, kind, changes, tag. */
 function partsOf({ place, changes }: RingRecord): readonly number[] {
-  const tag = place + 29 + changes.length
-  return [place, place + 15, place + 16, place + 24, place + 28, place + 29, tag - 1, tag, tag + 15]
+  const tag = place + 45 + changes.length
+  return [place, place + 15, place + 16, place + 24, place + 28, place + 44, place + 45, tag - 1, tag, tag + 15]
 }
 
 /** Puts single files back from a copy. */
@@ -100,6 +101,30 @@ test('a flipped bit in the last record drops it, in one before it is damage', as
     await assert.rejects(openStore(flipped), code('store_corrupt', /agent\.ring is damaged/), `${at - third!.place}`)
     await assert.rejects(readAgentIdentity(flipped), code('store_corrupt'))
   }
+})
+
+test('records of two copies of a ring cannot be mixed', async () => {
+  const crashed = await crashedAfter(1)
+  const [copies, names] = [
+    [copyOf(crashed), copyOf(crashed)],
+    ['one', 'other'],
+  ]
+  for (const [at, directory] of copies.entries()) {
+    const store = await openStore(directory)
+    for (let n = 1; n <= 3; n++) store.write([put({ ownHash: bytesOf(`${names[at]} ${n}`) })])
+    copies[at] = copyOf(directory)
+    store.close()
+  }
+  const [one, other] = copies as [string, string]
+  const { place, size } = (await ringRecords(one)).at(-2)!
+  const foreign = readFileSync(ringFile(other)).subarray(place, place + size)
+  const mixed = changeRing(one, (ring) => foreign.copy(ring, place))
+  assert.deepEqual(
+    (await ringRecords(mixed)).map(({ number }) => number),
+    (await ringRecords(one)).map(({ number }) => number),
+    'it is a record of the same agent, with the right number',
+  )
+  await assert.rejects(openStore(mixed), code('store_corrupt', /agent\.ring is damaged/))
 })
 
 test('a ring that is missing, of another agent, or without what the database knows of it is noticed', async () => {

@@ -10,7 +10,7 @@ import { closeSync, constants, fdatasyncSync, fstatSync, openSync, readSync, wri
 import { join } from 'node:path'
 import { checkPrivateFile, isErrno, replaceFile } from '@static/node/files'
 import { StaticError } from '@static/protocol'
-import { ALIGNMENT, type RecordKind, recordSize, RecordOpener, RecordSealer } from './record.ts'
+import { ALIGNMENT, NO_TAG, type RecordKind, recordSize, RecordOpener, RecordSealer } from './record.ts'
 import { readRing, type RingContent, ringFromAnotherTime, type RingPosition } from './replay.ts'
 
 /** Room for 700 messages of 1 KiB. */
@@ -29,7 +29,7 @@ export function ringFile(directory: string): string {
 /** Creates the ring of a new agent, replacing any other. Returns where it begins. */
 export function createRing(path: string, secret: KeyObject, size: number): RingPosition {
   const ring = Buffer.alloc(size)
-  const tag = new RecordSealer(secret).seal(ring, 1, 'changes', Buffer.alloc(0))
+  const tag = new RecordSealer(secret).seal(ring, 1, NO_TAG, 'changes', Buffer.alloc(0))
   replaceFile(path, ring, 0o600)
   return { number: 1, place: 0, tag }
 }
@@ -121,7 +121,7 @@ export class RingFile {
       throw new StaticError('internal_error', `A record of ${size} bytes has no room in ${this.#path}.`)
     const number = this.#newest.number + 1
     const place = start % this.#size
-    const tag = this.#sealer.seal(this.#scratch, number, kind, changes)
+    const tag = this.#sealer.seal(this.#scratch, number, this.#newest.tag, kind, changes)
     this.#guard(() => {
       this.#write(this.#scratch.subarray(0, size), place)
       fdatasyncSync(this.#file)
