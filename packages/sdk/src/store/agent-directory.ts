@@ -19,7 +19,7 @@ import { StaticError, toHex } from '@static/protocol'
 import { fingerprintOf } from '../fingerprint.ts'
 import { agentIdOf } from '../mls/index.ts'
 import type { AgentId } from '../ports.ts'
-import { connect, databaseFile } from './connection.ts'
+import { connect, databaseFile, storeError } from './connection.ts'
 import { listKeySlots, openDatabaseKey } from './keys/slots.ts'
 import { KEY_BYTES, type KeySource } from './keys/sources.ts'
 import { isOwnGitIgnore } from './private-files.ts'
@@ -70,7 +70,7 @@ export interface AgentIdentity {
  * Reads from an agent's directory who it is and what it knows, without connecting. The agent must not be running.
  *
  * @throws {StaticError} `not_found` if there is no agent, `store_locked` if it is running, `store_key_wrong`,
- *   `store_corrupt`, `store_rolled_back`
+ *   `store_corrupt`, `store_rolled_back`, `invalid_request` if another version of Static created it
  */
 export async function readAgentIdentity(directory: string, key: KeySource = { type: 'file' }): Promise<AgentIdentity> {
   const place = resolve(directory)
@@ -86,6 +86,8 @@ export async function readAgentIdentity(directory: string, key: KeySource = { ty
         readRingFile(ringFile(place), ringSecret(databaseKey), ringPosition(database)),
         () => describeAgent(openRows(database)),
       )
+    } catch (error) {
+      throw storeError(error, databaseFile(place))
     } finally {
       database.close()
     }

@@ -9,7 +9,7 @@ import type { Database } from './sqlite.ts'
 import { columnName, type TableDeclaration } from './rows/table.ts'
 import { TABLES } from './tables/all.ts'
 
-const VERSION = 2
+const VERSION = 3
 
 /** Tables that hold no records of the agent. */
 const OTHER_TABLES = `
@@ -26,31 +26,22 @@ CREATE TABLE ring (
 CREATE TABLE body (number INTEGER PRIMARY KEY, ciphertext BLOB NOT NULL) STRICT;
 `
 
-/** SQL that migrates a schema version to the next one. */
-const STEPS: Readonly<Record<number, string>> = {
-  1: 'ALTER TABLE sender ADD COLUMN accepted INTEGER NOT NULL DEFAULT 0;',
-}
-
 /**
  * Whether the database has its tables. A crash at the first start leaves one without.
  *
- * Throws `invalid_request` if a newer version of Static created them.
+ * Throws `invalid_request` if another version of Static created them.
  */
 export function hasSchema(database: Database): boolean {
   const found = Number(database.pragma('user_version', { simple: true }))
-  if (found <= VERSION) return found !== 0
+  if (found === 0 || found === VERSION) return found !== 0
+  const [age, advice] =
+    found > VERSION
+      ? ['a newer Static version', 'Update Static.']
+      : ['a Static version before the first release', 'Delete the agent (`static agent delete`) and create a new one.']
   throw new StaticError(
     'invalid_request',
-    `The agent's database has schema ${found}, of a newer Static version (this one knows ${VERSION}). Update Static.`,
+    `The agent's database has schema ${found}, of ${age}; this one reads schema ${VERSION}. ${advice}`,
   )
-}
-
-/** Migrates an older schema to the current version, in one transaction. */
-export function upgradeSchema(database: Database): void {
-  const found = Number(database.pragma('user_version', { simple: true }))
-  if (found === VERSION) return
-  const steps = Array.from({ length: VERSION - found }, (_, at) => STEPS[found + at] ?? '')
-  database.exec(`BEGIN IMMEDIATE; ${steps.join(' ')} PRAGMA user_version = ${VERSION}; COMMIT`)
 }
 
 /** Creates the tables, in the caller's transaction. */

@@ -20,7 +20,7 @@ import { createRing, readRingFile, RING_BYTES, RingFile, ringFile } from './ring
 import { type RingContent, type RingPosition, ringPosition } from './ring/replay.ts'
 import { ringSecret } from './ring/record.ts'
 import { RingStore } from './ring/store.ts'
-import { createSchema, hasSchema, upgradeSchema } from './schema.ts'
+import { createSchema, hasSchema } from './schema.ts'
 import { readIdentity } from './snapshot.ts'
 import { openRows } from './rows/sql.ts'
 import { SqlTable } from './rows/sql-table.ts'
@@ -52,7 +52,7 @@ export interface AgentStoreOptions {
  * Opens the database of an agent, or creates it.
  *
  * Throws `store_permissions`, `store_locked`, `store_key_wrong`, `store_corrupt`, `store_rolled_back`, and
- * `invalid_request` if it belongs to another identity or to a newer version of Static.
+ * `invalid_request` if it belongs to another identity or another version of Static.
  */
 export async function openAgentStore(options: AgentStoreOptions): Promise<AgentStore> {
   const directory = resolve(options.directory)
@@ -78,7 +78,6 @@ export async function openAgentStore(options: AgentStoreOptions): Promise<AgentS
     if (options.acceptRolledBack !== true) checkCounters(complete ? opens.read() : 0, counted, counterFile)
     if (!complete) create(database, options, createRing(ringPath, secret, options.ringBytes ?? RING_BYTES))
     checkIdentity(readIdentity(openRows(database)).identity, options.identity, directory)
-    upgradeSchema(database)
     const content = ringContent(database, ringPath, secret, options)
     ring = new RingFile(ringPath, secret, content)
     const store = new RingStore(database, path, new OpenCounter(opens, counterFile, counted), ring)

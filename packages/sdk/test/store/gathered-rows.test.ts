@@ -13,7 +13,7 @@ import { SqlTable } from '../../src/store/rows/sql-table.ts'
 import { type Database, openDatabase } from '../../src/store/sqlite.ts'
 import { IDENTITY as IDENTITY_TABLE } from '../../src/store/tables/agent.ts'
 import { anyChange } from './any-change.ts'
-import { CHANNEL, IDENTITY, OTHER, put } from './support.ts'
+import { AGENT, CHANNEL, IDENTITY, inviteRecord, joinerRecord, OTHER, put } from './support.ts'
 
 /** Tables in memory, and the changes that are not in them yet. */
 class Tables {
@@ -96,4 +96,21 @@ test('gathered turns leave what single ones do, whatever they change', () => {
     { seed: 20_261_116, numRuns: 60 },
   )
   assert.ok(taken > 300, `only ${taken} turns were taken`)
+})
+
+test('a row that moved to another goes with it, and does not come back where it was', () => {
+  const [single, gathered] = [new Tables(), new Tables()]
+  const first: Change[] = ['I1', 'I2'].map((id) => ({ type: 'putInvite', record: inviteRecord(id) }))
+  const joins = (invite: string): Change => ({ type: 'putJoiner', record: joinerRecord(AGENT, invite) })
+  for (const tables of [single, gathered]) {
+    assert.ok(tables.take([put(), ...first, joins('I2')]))
+    tables.write()
+  }
+  for (const change of [joins('I1'), { type: 'dropInvite', id: 'I1' } as const]) {
+    assert.ok(single.take([change]) && gathered.take([change]))
+    single.write()
+  }
+  gathered.write()
+  assert.deepEqual(gathered.read(), single.read())
+  for (const tables of [single, gathered]) tables.close()
 })

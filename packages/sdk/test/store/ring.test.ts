@@ -9,6 +9,7 @@ import { ringFile } from '../../src/store/ring/file.ts'
 import type { RingRecord } from '../../src/store/ring/record.ts'
 import { failingStep } from './steps.ts'
 import {
+  bytesOf,
   CHANNEL,
   code,
   copyOf,
@@ -55,10 +56,10 @@ function changeRing(directory: string, change: (ring: Buffer) => void): string {
   return copy
 }
 
-/** A byte of each part of a record: life, number, length, kind, changes, tag. */
+/** A byte of each part of a record: life, number, length, tag before it, kind, changes, tag. */
 function partsOf({ place, changes }: RingRecord): readonly number[] {
-  const tag = place + 29 + changes.length
-  return [place, place + 15, place + 16, place + 24, place + 28, place + 29, tag - 1, tag, tag + 15]
+  const tag = place + 45 + changes.length
+  return [place, place + 15, place + 16, place + 24, place + 28, place + 44, place + 45, tag - 1, tag, tag + 15]
 }
 
 /** Puts single files back from a copy. */
@@ -100,6 +101,30 @@ test('a flipped bit in the last record drops it, in one before it is damage', as
     await assert.rejects(openStore(flipped), code('store_corrupt', /agent\.ring is damaged/), `${at - third!.place}`)
     await assert.rejects(readAgentIdentity(flipped), code('store_corrupt'))
   }
+})
+
+test('records of two copies of a ring cannot be mixed', async () => {
+  const crashed = await crashedAfter(1)
+  const [copies, names] = [
+    [copyOf(crashed), copyOf(crashed)],
+    ['one', 'other'],
+  ]
+  for (const [at, directory] of copies.entries()) {
+    const store = await openStore(directory)
+    for (let n = 1; n <= 3; n++) store.write([put({ ownHash: bytesOf(`${names[at]} ${n}`) })])
+    copies[at] = copyOf(directory)
+    store.close()
+  }
+  const [one, other] = copies as [string, string]
+  const { place, size } = (await ringRecords(one)).at(-2)!
+  const foreign = readFileSync(ringFile(other)).subarray(place, place + size)
+  const mixed = changeRing(one, (ring) => foreign.copy(ring, place))
+  assert.deepEqual(
+    (await ringRecords(mixed)).map(({ number }) => number),
+    (await ringRecords(one)).map(({ number }) => number),
+    'it is a record of the same agent, with the right number',
+  )
+  await assert.rejects(openStore(mixed), code('store_corrupt', /agent\.ring is damaged/))
 })
 
 test('a ring that is missing, of another agent, or without what the database knows of it is noticed', async () => {
@@ -148,7 +173,6 @@ test('an old ring with a newer database is noticed, and the other way round', as
   store.write(large(1))
   const before = copyOf(directory)
   store.write(large(2))
-  store.write([put()])
   const direct = copyOf(directory)
   putBack(before, direct, ['agent.db', 'agent.db-wal'])
   await assert.rejects(openStore(direct), code('store_rolled_back', /agent\.ring/))
@@ -172,6 +196,55 @@ test('a write that is too large goes straight to the database, after what came b
   assert.equal(after.load().channels[0]?.record.counter, 2)
   assert.deepEqual(after.inbox(CHANNEL, 8, 10), [record])
   after.close()
+})
+
+/** What a failed transaction of a large write leaves: the last record that the database lacks is `direct`. */
+async function failedLargeWrite(): Promise<string> {
+  const directory = makeDirectory()
+  const store = await openStore(directory)
+  store.write(numberedWrite(1))
+  store.load()
+  const heal = failingStep('COMMIT')
+  try {
+    assert.throws(() => store.write([...large(9), ...numberedWrite(2)]), /EIO/)
+  } finally {
+    heal()
+    store.close()
+  }
+  return directory
+}
+
+test('a large write that failed does not keep the agent from starting, however often a start fails', async () => {
+  const directory = await failedLargeWrite()
+  assert.equal((await ringRecords(directory)).at(-1)?.kind, 'direct')
+  const before = readFileSync(ringFile(directory))
+  for (let start = 0; start < 3; start++) {
+    const heal = failingStep('COMMIT')
+    try {
+      await assert.rejects(openStore(directory), /EIO/)
+    } finally {
+      heal()
+    }
+    assert.deepEqual(readFileSync(ringFile(directory)), before, 'a start that failed appended something')
+  }
+  assert.equal(await lastIn(directory), 1)
+})
+
+test('starts that fail at their last step do not fill the ring', async () => {
+  const directory = await crashedAfter(2)
+  for (let start = 0; start < 3; start++) {
+    const heal = failingStep('wal_checkpoint(TRUNCATE)')
+    try {
+      await assert.rejects(openStore(directory), /EIO/)
+    } finally {
+      heal()
+    }
+    assert.deepEqual(
+      (await ringRecords(copyOf(directory))).map(({ number }) => number),
+      [4],
+    )
+  }
+  assert.equal(await lastIn(directory), 2)
 })
 
 test('many rounds of a small ring, with crashes: every acknowledged write is there', async () => {

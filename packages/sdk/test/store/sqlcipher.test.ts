@@ -5,6 +5,7 @@ import { chmodSync, copyFileSync, existsSync, mkdirSync, readFileSync, truncateS
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { readAgentIdentity } from '../../src/store/agent-directory.ts'
 import { connect, databaseFile } from '../../src/store/connection.ts'
 import { openDatabaseKey } from '../../src/store/keys/slots.ts'
 import { bytesOf, CHANNEL, code, copyOf, IDENTITY, inboxRecord, makeDirectory, openStore, put } from './support.ts'
@@ -92,33 +93,35 @@ test('refuses a path that is not a directory', async () => {
   await assert.rejects(openStore(join(file, 'below')), code('invalid_request'))
 })
 
-test('refuses the database of a newer version', async () => {
+/** An agent whose database was changed behind its back. */
+async function changed(sql: string): Promise<string> {
   const directory = makeDirectory()
   const store = await openStore(directory)
   store.close()
   const database = connect(databaseFile(directory), await openDatabaseKey(directory, { type: 'file' }))
-  database.pragma('user_version = 99')
+  database.exec(sql)
   database.close()
-  await assert.rejects(openStore(directory), code('invalid_request', /newer Static version/))
+  return directory
+}
+
+test('refuses the database of another version, and says what to do', async () => {
+  const newer = await changed('PRAGMA user_version = 99')
+  // As before there was a ring.
+  const older = await changed('DROP TABLE ring; PRAGMA user_version = 2')
+  for (const open of [openStore, readAgentIdentity]) {
+    await assert.rejects(open(newer), code('invalid_request', /schema 99, of a newer Static version.* Update Static/))
+    await assert.rejects(
+      open(older),
+      code('invalid_request', /schema 2, .*before the first release.* Delete the agent/),
+    )
+  }
 })
 
-test('upgrades the database of an older version, and keeps its data', async () => {
-  const directory = makeDirectory()
-  const store = await openStore(directory)
-  const sender = { agent: 'aa'.repeat(32), counter: 7, ownHash: bytesOf('own'), accepted: false }
-  store.write([put(), { type: 'putSender', id: CHANNEL, sender }])
-  store.close()
-  const database = connect(databaseFile(directory), await openDatabaseKey(directory, { type: 'file' }))
-  // As the first version had it.
-  database.exec('ALTER TABLE sender DROP COLUMN accepted; PRAGMA user_version = 1')
-  database.close()
-  const upgraded = await openStore(directory)
-  assert.deepEqual(upgraded.load().channels[0]?.senders, [sender])
-  upgraded.write([{ type: 'putSender', id: CHANNEL, sender: { ...sender, accepted: true } }])
-  upgraded.close()
-  const again = await openStore(directory)
-  assert.deepEqual(again.load().channels[0]?.senders, [{ ...sender, accepted: true }])
-  again.close()
+test('an error of SQLite has a code for everybody who opens the agent', async () => {
+  const directory = await changed('DROP TABLE ring')
+  for (const open of [openStore, readAgentIdentity]) {
+    await assert.rejects(open(directory), code('internal_error', /agent\.db failed \(SQLITE_ERROR\)/))
+  }
 })
 
 /** A store with some pages, closed. */

@@ -26,7 +26,7 @@ export function beforeEveryStep(called: (() => void) | undefined): void {
 }
 
 /** Lets a call of the file system, or a statement, fail from now on, until the returned function is called. */
-export function failingStep(step: 'writeSync' | 'fdatasyncSync' | 'COMMIT'): () => void {
+export function failingStep(step: 'writeSync' | 'fdatasyncSync' | 'COMMIT' | 'wal_checkpoint(TRUNCATE)'): () => void {
   failing = step
   return () => (failing = undefined)
 }
@@ -40,7 +40,7 @@ function watch(methods: Record<string, Method>, names: readonly string[]): void 
       called?.()
       listener = called
       const source = (this as { readonly source?: string } | undefined)?.source
-      if (failing !== undefined && (name === failing || source === failing)) {
+      if (failing !== undefined && [name, source, values[0]].includes(failing)) {
         throw Object.assign(new Error('EIO: i/o error'), { code: 'EIO' })
       }
       return original.apply(this, values)

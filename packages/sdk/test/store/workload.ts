@@ -1,11 +1,23 @@
 /** Writes that are numbered, each of which touches everything, and the check that only whole ones are there. */
 import assert from 'node:assert/strict'
-import type { AgentStore, Change } from '../../src/ports.ts'
-import { AGENT, bytesOf, CHANNEL, epochRecord, inboxRecord, leaverRecord, outboxRecord, put } from './support.ts'
+import type { AgentStore, Change, InboxRecord } from '../../src/ports.ts'
+import {
+  AGENT,
+  bytesOf,
+  CHANNEL,
+  epochRecord,
+  inboxRecord,
+  leaverRecord,
+  outboxRecord,
+  put,
+  RING_BYTES,
+} from './support.ts'
 
 /** How many messages stay in outbox and inbox. */
 const KEPT = 3
 const COMMIT_EVERY = 5
+/** How often a write is too large for the ring. */
+const LARGE_EVERY = 6
 
 /** The nth write, beginning with 1. */
 export function numberedWrite(n: number): Change[] {
@@ -15,7 +27,7 @@ export function numberedWrite(n: number): Change[] {
     ...(n % COMMIT_EVERY === 1 ? [{ type: 'putEpoch', id: CHANNEL, epoch: epochRecord(`epoch ${n}`) } as const] : []),
     { type: 'putRow', id: CHANNEL, leaf: 0, row },
     { type: 'putOutbox', id: CHANNEL, record: outboxRecord(n) },
-    { type: 'putInbox', id: CHANNEL, record: inboxRecord(n) },
+    { type: 'putInbox', id: CHANNEL, record: received(n) },
     { type: 'answerOutbox', id: CHANNEL, messageId: outboxRecord(n - 1).messageId, bodyHash: bytesOf(`body ${n - 1}`) },
     { type: 'dropOutbox', id: CHANNEL, messageId: outboxRecord(n - KEPT).messageId },
     { type: 'dropInbox', id: CHANNEL, index: n - KEPT },
@@ -44,7 +56,11 @@ export function lastWrite(store: AgentStore): number {
   assert.deepEqual(channel.leavers, [leaverRecord(AGENT, { slot: n })])
   assert.deepEqual(
     store.inbox(CHANNEL, 0, 100),
-    numbers.map((number) => inboxRecord(number)),
+    numbers.map((number) => received(number)),
   )
   return n
+}
+
+function received(n: number): InboxRecord {
+  return inboxRecord(n, n % LARGE_EVERY === 0 ? { ciphertext: bytesOf(`large ${n}`, RING_BYTES / 2) } : {})
 }

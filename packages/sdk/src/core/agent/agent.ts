@@ -134,6 +134,8 @@ export class Agent implements SessionListener, AgentServices {
     for (const membership of this.memberships) await membership.idle()
     this.context.journal.flush()
     await this.#session.close()
+    // What was settled since, and waits for a transaction to join.
+    this.context.journal.flush()
     this.#parts.store.close()
     this.context.key.seed.fill(0)
   }

@@ -10,7 +10,7 @@ import { closeSync, constants, fdatasyncSync, fstatSync, openSync, readSync, wri
 import { join } from 'node:path'
 import { checkPrivateFile, isErrno, replaceFile } from '@static/node/files'
 import { StaticError } from '@static/protocol'
-import { ALIGNMENT, type RecordKind, recordSize, RecordOpener, RecordSealer } from './record.ts'
+import { ALIGNMENT, NO_TAG, type RecordKind, recordSize, RecordOpener, RecordSealer } from './record.ts'
 import { readRing, type RingContent, ringFromAnotherTime, type RingPosition } from './replay.ts'
 
 /** Room for 700 messages of 1 KiB. */
@@ -29,7 +29,7 @@ export function ringFile(directory: string): string {
 /** Creates the ring of a new agent, replacing any other. Returns where it begins. */
 export function createRing(path: string, secret: KeyObject, size: number): RingPosition {
   const ring = Buffer.alloc(size)
-  const tag = new RecordSealer(secret).seal(ring, 1, 'changes', Buffer.alloc(0))
+  const tag = new RecordSealer(secret).seal(ring, 1, NO_TAG, 'changes', Buffer.alloc(0))
   replaceFile(path, ring, 0o600)
   return { number: 1, place: 0, tag }
 }
@@ -58,6 +58,8 @@ export function readRingFile(path: string, secret: KeyObject, position: RingPosi
 interface Newest extends RingPosition {
   readonly start: number
   readonly end: number
+  /** Whether it holds no changes, and stands for none that the database may lack. */
+  readonly isEmpty: boolean
 }
 
 /** The ring of a running agent. */
@@ -82,9 +84,9 @@ export class RingFile {
     this.#size = size - (size % ALIGNMENT)
     this.#sealer = new RecordSealer(secret)
     this.#scratch = Buffer.allocUnsafeSlow(Math.max(this.#limit, recordSize(0)))
-    const { number, place, tag, size: length } = following.at(-1) ?? last
+    const { number, place, tag, size: length, kind, changes } = following.at(-1) ?? last
     const start = this.#size + place
-    this.#newest = { number, place, tag, start, end: start + length }
+    this.#newest = { number, place, tag, start, end: start + length, isEmpty: isEmpty(kind, changes) }
     this.#kept = last.place <= place ? this.#size + last.place : last.place
     this.#dirty = isWiped ? start : this.#newest.end - this.#size
   }
@@ -92,6 +94,11 @@ export class RingFile {
   /** The newest record. */
   get position(): RingPosition {
     return this.#newest
+  }
+
+  /** Whether the newest record holds no changes, so that no other is needed before the rest is wiped. */
+  get isNewestEmpty(): boolean {
+    return this.#newest.isEmpty
   }
 
   /** Whether a record with so many bytes of changes is small enough. */
@@ -111,15 +118,15 @@ export class RingFile {
     const size = recordSize(changes.length)
     const start = this.#startOf(size)
     if (start + size - this.#kept > this.#size)
-      throw new RangeError(`A record of ${size} bytes has no room in the ring.`)
+      throw new StaticError('internal_error', `A record of ${size} bytes has no room in ${this.#path}.`)
     const number = this.#newest.number + 1
     const place = start % this.#size
-    const tag = this.#sealer.seal(this.#scratch, number, kind, changes)
+    const tag = this.#sealer.seal(this.#scratch, number, this.#newest.tag, kind, changes)
     this.#guard(() => {
       this.#write(this.#scratch.subarray(0, size), place)
       fdatasyncSync(this.#file)
     })
-    this.#newest = { number, place, tag, start, end: start + size }
+    this.#newest = { number, place, tag, start, end: start + size, isEmpty: isEmpty(kind, changes) }
   }
 
   /** The database has all changes: their records may be overwritten. */
@@ -172,6 +179,10 @@ export class RingFile {
       throw this.#failure
     }
   }
+}
+
+function isEmpty(kind: RecordKind, changes: Uint8Array): boolean {
+  return kind === 'changes' && changes.length === 0
 }
 
 function openRing(path: string): number {

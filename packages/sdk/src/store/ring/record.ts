@@ -1,9 +1,10 @@
 /**
  * A record of the ring (file.ts): the changes of one turn, sealed with AES-256-GCM.
  *
- *     life 16 | number 8 | length 4 | sealed: kind 1, changes | tag 16 | zeros up to a multiple of 64
+ *     life 16 | number 8 | length 4 | before 16 | sealed: kind 1, changes | tag 16 | zeros up to a multiple of 64
  *
- * The first three are authenticated. Records are numbered one after the other over all lives of the agent. A life is
+ * The first four are authenticated. `before` is the tag of the record before it, also of another life (zeros for the
+ * first of all), so records of two copies of a ring cannot be mixed. Records are numbered one after the other over all lives of the agent. A life is
  * one opening of the ring: its random bytes and the database's key give its key, the number is the nonce. So a number
  * that is used again after a crash, because its record was torn, is sealed with another key.
  *
@@ -26,6 +27,8 @@ export interface RingRecord {
   readonly size: number
   readonly kind: RecordKind
   readonly changes: Buffer
+  /** Tag of the record before it. */
+  readonly before: Buffer
   readonly tag: Buffer
 }
 
@@ -34,12 +37,16 @@ export const ALIGNMENT = 64
 const LIFE_BYTES = 16
 const NUMBER_AT = LIFE_BYTES
 const LENGTH_AT = NUMBER_AT + 8
-const HEADER_BYTES = LENGTH_AT + 4
+const BEFORE_AT = LENGTH_AT + 4
 const TAG_BYTES = 16
+const HEADER_BYTES = BEFORE_AT + TAG_BYTES
 const NONCE_BYTES = 12
 const KEY_BYTES = 32
 const CIPHER = 'aes-256-gcm'
 const KINDS: readonly RecordKind[] = ['changes', 'direct']
+
+/** What the first record of a ring has in place of the tag before it. */
+export const NO_TAG: Uint8Array = new Uint8Array(TAG_BYTES)
 
 /** The secret that the keys of all lives derive from. */
 export function ringSecret(databaseKey: Uint8Array): KeyObject {
@@ -60,12 +67,16 @@ export class RecordSealer {
     this.#key = lifeKey(secret, this.#life)
   }
 
-  /** Writes a record to the beginning of `target` and returns its tag. Every number may be used once. */
-  seal(target: Buffer, number: number, kind: RecordKind, changes: Uint8Array): Buffer {
+  /**
+   * Writes the record after the one with the tag `before` to the beginning of `target`, and returns its tag. Every
+   * number may be used once.
+   */
+  seal(target: Buffer, number: number, before: Uint8Array, kind: RecordKind, changes: Uint8Array): Buffer {
     const size = recordSize(changes.length)
     this.#life.copy(target)
     target.writeBigUInt64LE(BigInt(number), NUMBER_AT)
     target.writeUInt32LE(1 + changes.length, LENGTH_AT)
+    target.set(before, BEFORE_AT)
     const cipher = createCipheriv(CIPHER, this.#key, nonceOf(number))
     cipher.setAAD(target.subarray(0, HEADER_BYTES))
     let at = HEADER_BYTES
@@ -112,7 +123,8 @@ export class RecordOpener {
       return undefined
     }
     const kind = KINDS[content[0] ?? 0] ?? 'changes'
-    return { number, place, size: recordSize(length - 1), kind, changes: content.subarray(1), tag }
+    const before = Buffer.from(header.subarray(BEFORE_AT))
+    return { number, place, size: recordSize(length - 1), kind, changes: content.subarray(1), before, tag }
   }
 
   #keyOf(life: Buffer): KeyObject {

@@ -1,6 +1,7 @@
 /**
  * What a ring holds that the database lacks. The database knows the last record that it has: that record must still be
- * in the ring, so a ring that is missing or of another time is noticed. The records after it follow one another. A last
+ * in the ring, so a ring that is missing or of another time is noticed. The records after it follow one another,
+ * each with the tag of the one before it. A last
  * record that is torn was never acknowledged and does not count; damage before others does.
  *
  * It does not detect a ring that was restored to a state since the database was last written to (250 ms), nor that its
@@ -35,14 +36,16 @@ export function readRing(ring: Buffer, position: RingPosition, opener: RecordOpe
   if (last === undefined || !last.tag.equals(position.tag)) throw ringFromAnotherTime(path)
   const following: RingRecord[] = []
   for (let before = last; ;) {
-    const number = before.number + 1
     // A record that would not fit at the end is at the beginning.
-    const next = opener.open(ring, endOf(before), number) ?? opener.open(ring, 0, number)
+    const next = [endOf(before), 0]
+      .map((place) => opener.open(ring, place, before.number + 1))
+      .find((record) => record?.before.equals(before.tag))
     if (next === undefined) break
     following.push(next)
     before = next
   }
   checkNothingAfter(ring, following.at(-1) ?? last, opener, path)
+  // Another record follows a `direct` one only when the database has its turn.
   const isLost = following.slice(0, -1).some(({ kind }) => kind === 'direct')
   if (isLost) throw ringFromAnotherTime(path)
   const isWiped = following.length === 0 && isZero(ring.subarray(0, last.place)) && isZero(ring.subarray(endOf(last)))

@@ -128,7 +128,9 @@ export class RingStore implements AgentStore {
       record.changes.fill(0)
       last = record
     }
-    this.#writeBehind(last)
+    // Even if there is nothing to write. A `direct` record whose transaction was lost is noted before anything is
+    // appended: with another record after it, it would look like one that was acknowledged.
+    if (last !== undefined) this.#writeAll(last)
     this.#checkpoint(() => deleteLeftovers(this.#database))
   }
 
@@ -138,14 +140,20 @@ export class RingStore implements AgentStore {
     if (isSmall) this.#ring.append('changes', turn)
     else this.#ring.append('direct', NOTHING)
     this.#buffer.keep()
-    if (!isSmall) this.#writeBehind()
+    if (isSmall) return
+    this.#writeBehind()
+    // From now on a database without this turn is noticed: see `isLost` in replay.ts.
+    this.#ring.append('changes', NOTHING)
   }
 
   /** Writes to the database what it does not have yet. */
   #writeBehind(last: RingPosition = this.#ring.position): void {
     clearTimeout(this.#timer)
     this.#timer = undefined
-    if (this.#buffer.isEmpty) return
+    if (!this.#buffer.isEmpty) this.#writeAll(last)
+  }
+
+  #writeAll(last: RingPosition): void {
     this.#transaction(last, () => this.#buffer.write())
     this.#buffer.clear()
     this.#behind = 0
@@ -161,7 +169,8 @@ export class RingStore implements AgentStore {
 
   /** Empties the log, and wipes the ring except for a record without keys. */
   #checkpoint(clean: () => void): void {
-    this.#ring.append('changes', NOTHING)
+    // Starts that fail one after the other must not fill the ring.
+    if (!this.#ring.isNewestEmpty) this.#ring.append('changes', NOTHING)
     this.#transaction(this.#ring.position, clean)
     this.#bodies.forget()
     this.#ring.wipe()

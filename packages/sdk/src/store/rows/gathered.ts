@@ -6,7 +6,7 @@
  */
 import type { Bodies } from '../bodies.ts'
 import { readKeys, type RemovedRow } from './parents.ts'
-import { readRowChange, type RowChangeKind } from './change.ts'
+import { readRowChange, type RowChange, type RowChangeKind } from './change.ts'
 import { SqlTable } from './sql-table.ts'
 import type { Database, Value } from '../sqlite.ts'
 import { shapeAt, SHAPES } from './shape.ts'
@@ -39,6 +39,7 @@ class GatheredTable {
   readonly puts = new Map<string, PutRow>()
   /** Of rows that are only in the database. */
   readonly changes = new Map<string, number[]>()
+  /** Each at the change that drops the row, or at the put of a row that went with another it had just moved to. */
   readonly drops = new Map<string, number>()
   /** Drops of all rows whose key starts with a text. */
   readonly startDrops = new Map<string, number>()
@@ -106,7 +107,7 @@ export class GatheredRows {
     const messages = this.#messages.get(number)
     for (const [key, at] of drops) {
       if (messages?.delete(key) === false) continue
-      this.#written[number]?.drop(readRowChange(buffer, at).change.values)
+      this.#written[number]?.drop(keyOf(readRowChange(buffer, at).change))
     }
     for (const [start, at] of startDrops) {
       this.#written[number]?.drop(readRowChange(buffer, at).change.values)
@@ -116,8 +117,13 @@ export class GatheredRows {
 
   #removeChildren({ table, key }: RemovedRow): void {
     for (const child of shapeAt(table).children) {
-      const { puts } = this.#at(child)
-      for (const [other, { parent }] of puts) if (parent === key) puts.delete(other)
+      const { puts, drops } = this.#at(child)
+      for (const [other, { parent, at }] of puts) {
+        if (parent !== key) continue
+        puts.delete(other)
+        // In the database it may belong to a row that stays.
+        drops.set(other, at)
+      }
     }
   }
 
@@ -126,6 +132,11 @@ export class GatheredRows {
     if (table === undefined) throw new RangeError(`There is no table ${number}.`)
     return table
   }
+}
+
+/** The key of a row that is put or dropped. */
+function keyOf({ kind, table, values }: RowChange): readonly Value[] {
+  return kind === 'put' ? shapeAt(table).key.map((place) => values[place] ?? null) : values
 }
 
 /** The values of a row with its changes since. */
