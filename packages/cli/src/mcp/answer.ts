@@ -7,6 +7,7 @@ import type { Message } from '../agent/actions.ts'
 import { plainJson, printable } from '../terminal/output.ts'
 import type { Item } from './lane.ts'
 import type { Notice } from './notices.ts'
+import { errorText } from './tool-error.ts'
 
 /** The size of an answer as JSON text. */
 export const MOST_ANSWER_BYTES: number = 24 * 1024
@@ -112,7 +113,7 @@ function entryOf(message: Message, sender: number, save: SaveFile): MessageEntry
 /** Errors and identities may contain what others wrote. */
 function printableNotice(notice: Notice): Notice {
   if (notice.notice === 'key_changed') return { ...notice, identity: printable(notice.identity) }
-  return notice.notice === 'failed' ? { ...notice, message: printable(notice.message) } : notice
+  return notice.notice === 'failed' ? { ...notice, message: errorText(notice.message) } : notice
 }
 
 function textIn(payload: Uint8Array): string | undefined {
