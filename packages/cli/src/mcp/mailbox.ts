@@ -65,7 +65,8 @@ export class Mailbox {
 
   /** Adds a notice, and keeps it until it is settled. */
   addNotice(channel: string, notice: Notice): void {
-    if (this.#lane(channel).addNotice(notice)) this.#kept?.add({ channel, notice })
+    const added = this.#lane(channel).addNotice(notice)
+    if (added) this.#kept?.add({ channel, notice: added })
   }
 
   /**
