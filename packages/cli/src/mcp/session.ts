@@ -26,7 +26,7 @@ interface Local {
 export interface SessionEvents {
   /** The agent is open in this process. */
   readonly opened?: (mailbox: Mailbox) => void
-  /** Something has arrived while no call of `receive` waits. */
+  /** Something has arrived while no call of `receive` waits for it. */
   readonly arrived?: (lane: Lane) => void
 }
 

@@ -283,6 +283,21 @@ test('something that arrives while no call waits is reported once', async () => 
   assert.equal(channels.given.length, 5)
 })
 
+test('something that arrives while only a call for another channel waits is reported', async () => {
+  const channels = new Channels('a', 'b')
+  let arrivals = 0
+  const mailbox = channels.mailbox(() => arrivals++)
+  await mailbox.watch()
+  const other = receive(mailbox, { channel: 'a' })
+  await turn()
+  channels.arrive('b', 1)
+  await turn()
+  assert.equal(arrivals, 1)
+  channels.arrive('a', 1)
+  assert.deepEqual(await other, ['a 1'])
+  assert.equal(arrivals, 1)
+})
+
 test('two thousand channels are watched, and a message in one is found', async () => {
   const names = Array.from({ length: 2000 }, (_, at) => `c${at}`)
   const channels = new Channels(...names)
@@ -291,6 +306,11 @@ test('two thousand channels are watched, and a message in one is found', async (
   assert.deepEqual(await receive(mailbox), ['c1777 1'])
 })
 
-test('a channel that the agent is not in is refused', async () => {
-  await assert.rejects(receive(new Channels('a').mailbox(), { channel: 'b' }), { code: 'not_found' })
+test('a channel that the agent is not in is refused, and leaves nothing behind', async () => {
+  const mailbox = new Channels('a').mailbox()
+  await assert.rejects(receive(mailbox, { channel: 'b' }), { code: 'not_found' })
+  assert.equal((await mailbox.watch()).length, 1)
+  // Its end can still be read.
+  mailbox.addNotice('b', { notice: 'failed', code: 'removed', message: 'Removed.' })
+  assert.deepEqual(await receive(mailbox, { channel: 'b' }), ['b failed'])
 })
