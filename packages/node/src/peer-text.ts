@@ -4,7 +4,7 @@ const MOST_CHARACTERS = 200
 
 /** Removes control characters and truncates the text if it is too long. */
 export function peerText(text: string, most: number = MOST_CHARACTERS): string {
-  const line = text.replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\s]+/gu, ' ').trim()
+  const line = text.replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\s]+/gu, ' ').trim()
   return line.length <= most ? line : `${line.slice(0, most)}…`
 }
 
