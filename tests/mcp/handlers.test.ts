@@ -142,6 +142,7 @@ test('wrong flags are refused before anything is handled', async () => {
     [{}, ['--webhook', 'https://example.com/'], 1, /needs a secret/],
     [{ STATIC_WEBHOOK_SECRET: 'short' }, ['--webhook', 'https://example.com/'], 1, /has 5 characters/],
     [secret, ['--webhook', 'https://example.com/', '--exec', 'true'], 2, /cannot be used with/],
+    [{}, ['--exec', ' '], 1, /--exec is empty/],
     [{}, ['--exec', 'true', '--count', '1'], 2, /cannot be used with/],
   ]
   const ended = await Promise.all(cases.map(([env, flags]) => fails(env, ...flags)))

@@ -107,7 +107,7 @@ test('a second session of an agent sends through the first, and is told who read
   await ok(second, 'send', { channel: ROUTING, text: 'from the second' })
   const { code, message } = await refusal(second, 'receive')
   assert.equal(code, 'store_locked')
-  assert.match(message, new RegExp(`read by \`static mcp\` \\(process ${first.pid}\\).*mcp --as bob-2`))
+  assert.match(message, new RegExp(`read by \`static mcp\` \\(process ${first.pid}\\).*mcp --as bob-2\``))
   // The first one ends, and the second becomes the reader.
   await first.close()
   await using owner = await place.agent('owner')

@@ -4,6 +4,7 @@
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { StaticError } from '@static/protocol'
 import type { Message } from '../agent/actions.ts'
 import { printable } from '../terminal/output.ts'
 
@@ -15,6 +16,16 @@ export interface HandlingAgent {
 
 /** Handles a message; rejects with the reason if it failed. */
 export type MessageHandler = (message: Message) => Promise<void>
+
+/**
+ * Checks a command. The shell succeeds at doing nothing: every message would count as handled.
+ *
+ * @throws {StaticError} `invalid_request`
+ */
+export function parseCommand(line: string): string {
+  if (line.trim() !== '') return line
+  throw StaticError.of('invalid_request', '--exec is empty. Pass a shell command that handles a message.')
+}
 
 /** A handler that runs a shell command. When `signal` is aborted, the command gets SIGTERM. */
 export function commandHandler(line: string, agent: HandlingAgent, signal: AbortSignal): MessageHandler {

@@ -31,15 +31,17 @@ const MS = 1000
  */
 export function parseWebhook(text: string): URL {
   const url = URL.parse(text)
-  const isLocal = url !== null && isLoopback(url.hostname.replaceAll(/[[\]]/g, ''))
-  if (!url || (url.protocol !== 'https:' && !(url.protocol === 'http:' && isLocal))) {
-    throw StaticError.of(
-      'invalid_request',
-      `--webhook is ${JSON.stringify(text)}. It must be an https:// URL, or http:// to this machine.`,
-    )
+  if (url && (url.username !== '' || url.password !== '')) {
+    throw StaticError.of('invalid_request', '--webhook contains a user name or password. Check the signature instead.')
   }
-  if (url.username === '' && url.password === '') return url
-  throw StaticError.of('invalid_request', '--webhook contains a user name or password. Check the signature instead.')
+  const isLocal = url !== null && isLoopback(url.hostname.replaceAll(/[[\]]/g, ''))
+  if (url?.protocol === 'https:' || (url?.protocol === 'http:' && isLocal)) return url
+  // Errors end up in logs: not with a password, nor with a path or query, which are often secret.
+  const shown = url ? `${url.protocol}//${url.host}` : text.replace(/^.*@/s, '…@')
+  throw StaticError.of(
+    'invalid_request',
+    `--webhook is ${JSON.stringify(shown)}. It must be an https:// URL, or http:// to this machine.`,
+  )
 }
 
 /** @throws {StaticError} `invalid_request` if the secret is too short to protect anything */

@@ -7,11 +7,15 @@ import type { Message } from '../agent/actions.ts'
 import { plainJson, printable } from '../terminal/output.ts'
 import type { Item } from './lane.ts'
 import type { Notice } from './notices.ts'
+import type { ReceivedFile } from './received-files.ts'
+import { errorText } from './tool-error.ts'
 
 /** The size of an answer as JSON text. */
 export const MOST_ANSWER_BYTES: number = 24 * 1024
 /** A text that takes more as JSON becomes a file. Leaves room for the longest sender and channel name. */
 const MOST_TEXT_BYTES = 20 * 1024
+/** Files in an answer: each is a write to disk, of up to 256 KiB. */
+const MOST_FILES = 16
 /** `{"senders":[],"channels":[],"more":true}`, and a margin. */
 const FRAME_BYTES = 64
 
@@ -25,7 +29,7 @@ export interface Sender {
   readonly agent_id: string
 }
 
-/** A message in an answer: its text, or the file that its payload was written to. */
+/** A message in an answer: its text, or the file that its payload was written to, or why it was not. */
 export interface MessageEntry {
   readonly index: number
   readonly id: string
@@ -35,6 +39,7 @@ export interface MessageEntry {
   readonly text?: string
   readonly file?: string
   readonly bytes?: number
+  readonly error?: string
 }
 
 /** What `receive` returns. */
@@ -45,39 +50,50 @@ export interface Received {
   readonly more: boolean
 }
 
-/** Writes a payload to a file and returns its path. */
-export type SaveFile = (message: Message, payload: Uint8Array, isText: boolean) => string
+/** The file for a payload. */
+export type FileFor = (message: Message, payload: Uint8Array, isText: boolean) => ReceivedFile
+
+/** An entry, and the file that belongs to it. */
+interface Draft {
+  readonly entry: MessageEntry | Notice
+  readonly file?: ReceivedFile
+}
 
 /** Collects the entries of an answer. */
 export class Answer {
-  readonly #save: SaveFile
+  readonly #fileFor: FileFor
   readonly #senders = new Map<string, Sender>()
   readonly #channels = new Map<string, (MessageEntry | Notice)[]>()
   #bytes = FRAME_BYTES
+  #files = 0
   #isFull = false
 
-  constructor(save: SaveFile) {
-    this.#save = save
+  constructor(fileFor: FileFor) {
+    this.#fileFor = fileFor
   }
 
   /** Adds a message or notice; false if it does not fit. The first one always fits. */
   add(item: Item): boolean {
     const sender = 'message' in item ? this.#senderOf(item.message) : undefined
-    const entry =
-      'message' in item ? entryOf(item.message, sender?.sender ?? 0, this.#save) : printableNotice(item.notice)
-    const isKnown = sender === undefined || this.#senders.has(sender.agent_id)
+    const draft: Draft =
+      'message' in item
+        ? draftOf(item.message, sender?.sender ?? 0, this.#fileFor)
+        : { entry: printableNotice(item.notice) }
+    const isKnown = sender === undefined || this.#senders.has(keyOf(sender))
     const entries = this.#channels.get(item.channel) ?? []
     const bytes =
-      sizeOf(entry) +
+      sizeOf(draft.entry) +
       (isKnown ? 0 : sizeOf(sender)) +
       (entries.length > 0 ? 0 : sizeOf({ channel: item.channel, entries: [] }))
-    if (this.#channels.size > 0 && this.#bytes + bytes > MOST_ANSWER_BYTES) {
+    const isTooLong = this.#channels.size > 0 && this.#bytes + bytes > MOST_ANSWER_BYTES
+    if (isTooLong || (draft.file && this.#files >= MOST_FILES)) {
       this.#isFull = true
       return false
     }
     this.#bytes += bytes
-    if (sender) this.#senders.set(sender.agent_id, sender)
-    entries.push(entry)
+    if (draft.file) this.#files++
+    if (sender) this.#senders.set(keyOf(sender), sender)
+    entries.push(written(draft))
     this.#channels.set(item.channel, entries)
     return true
   }
@@ -88,9 +104,14 @@ export class Answer {
   }
 
   #senderOf({ sender: { agent_id: id, fingerprint, identity } }: Message): Sender {
-    const known = this.#senders.get(id)
-    return known ?? { sender: this.#senders.size + 1, identity: printable(identity), fingerprint, agent_id: id }
+    const sender = { sender: this.#senders.size + 1, identity: printable(identity), fingerprint, agent_id: id }
+    return this.#senders.get(keyOf(sender)) ?? sender
   }
+}
+
+/** An agent may have another identity in each channel. */
+function keyOf({ agent_id: id, identity }: Sender): string {
+  return `${id} ${identity}`
 }
 
 /** Its size in a list. */
@@ -98,21 +119,34 @@ function sizeOf(value: unknown): number {
   return Buffer.byteLength(plainJson(value)) + 1
 }
 
-function entryOf(message: Message, sender: number, save: SaveFile): MessageEntry {
+function draftOf(message: Message, sender: number, fileFor: FileFor): Draft {
   const { index, message_id: id, redelivered } = message
   // To the second: models pay for each byte.
   const time = message.time.replace(/\.\d+Z$/, 'Z')
   const entry = { index, id, time, redelivered, sender }
   const payload = Buffer.from(message.payload, 'base64')
   const text = textIn(payload)
-  if (text !== undefined && sizeOf(text) <= MOST_TEXT_BYTES) return { ...entry, text }
-  return { ...entry, file: save(message, payload, text !== undefined), bytes: payload.length }
+  if (text !== undefined && sizeOf(text) <= MOST_TEXT_BYTES) return { entry: { ...entry, text } }
+  const file = fileFor(message, payload, text !== undefined)
+  return { entry: { ...entry, file: file.path, bytes: payload.length }, file }
+}
+
+/** Writes the file. If that fails, the entry says so, and is not longer: it must not keep later messages back. */
+function written({ entry, file }: Draft): MessageEntry | Notice {
+  try {
+    file?.write()
+    return entry
+  } catch (error) {
+    const code = error instanceof Error && 'code' in error ? String(error.code) : 'failed'
+    const { file: _, ...rest } = entry as MessageEntry
+    return { ...rest, error: `cannot be written: ${code}` }
+  }
 }
 
 /** Errors and identities may contain what others wrote. */
 function printableNotice(notice: Notice): Notice {
   if (notice.notice === 'key_changed') return { ...notice, identity: printable(notice.identity) }
-  return notice.notice === 'failed' ? { ...notice, message: printable(notice.message) } : notice
+  return notice.notice === 'failed' ? { ...notice, message: errorText(notice.message) } : notice
 }
 
 function textIn(payload: Uint8Array): string | undefined {

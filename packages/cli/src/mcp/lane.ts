@@ -12,7 +12,7 @@ export type Item =
   | { readonly channel: string; readonly message: Message; readonly follower: Follower }
   | { readonly channel: string; readonly notice: Notice }
 
-/** Members can cause notices. The first ones are alarming enough. */
+/** Members can cause gaps and changed keys. The first ones are alarming enough. */
 const MOST_NOTICES = 20
 
 /** One channel. */
@@ -20,12 +20,11 @@ export class Lane {
   readonly #channel: string
   readonly #follow: () => Follower
   readonly #arrived: () => void
-  /** Fetched or put back, in order. */
-  readonly #ready: Item[] = []
-  readonly #notices: (Item & { readonly notice: Notice })[] = []
+  /** In the order in which they are delivered. */
+  readonly #items: Item[] = []
   #isFetching = false
-  /** The error that was last reported. */
-  #failure: string | undefined
+  /** The end of the channel that was last reported. */
+  #failure: (Notice & { readonly notice: 'failed' }) | undefined
 
   constructor(channel: string, follow: () => Follower, arrived: () => void) {
     this.#channel = channel
@@ -34,7 +33,7 @@ export class Lane {
   }
 
   get isEmpty(): boolean {
-    return this.#ready.length === 0 && this.#notices.length === 0
+    return this.#items.length === 0
   }
 
   /**
@@ -43,7 +42,7 @@ export class Lane {
    * @throws {StaticError} `not_found` or `removed` if the agent is not in the channel
    */
   fetch(): void {
-    if (this.#isFetching || this.#ready.length > 0) return
+    if (this.#isFetching || this.#items.some((item) => 'message' in item)) return
     const follower = this.#follow()
     this.#isFetching = true
     follower.next({ ahead: true }).then(
@@ -52,52 +51,76 @@ export class Lane {
     )
   }
 
-  /** Adds a notice; false if there are too many. */
-  addNotice(notice: Notice): boolean {
-    if (this.#notices.length >= MOST_NOTICES) return false
-    this.#notices.push({ channel: this.#channel, notice })
-    this.#arrived()
-    return true
+  /** Adds a notice. Returns it, or the earlier one that says the same; undefined if there are too many. */
+  addNotice(notice: Notice): Notice | undefined {
+    // Each call tries again, in case the agent has joined again, and would get the same error.
+    if (notice.notice === 'failed' && notice.code === this.#failure?.code) return this.#failure
+    if (!this.#hasRoomFor(notice)) return undefined
+    if (notice.notice === 'failed') this.#failure = notice
+    this.#items.push({ channel: this.#channel, notice })
+    this.#sort()
+    return notice
   }
 
   /** The first item; undefined if nothing has arrived. */
   get first(): Item | undefined {
-    const [ready] = this.#ready
-    const [noticed] = this.#notices
-    if (!ready || !noticed) return ready ?? noticed
-    // What was put back was there before. A gap comes after the messages before it, any other notice at once.
-    if ('notice' in ready || (noticed.notice.notice === 'gap' && ready.message.index < noticed.notice.first))
-      return ready
-    return noticed
+    return this.#items[0]
   }
 
   /** Removes the first item. */
   shift(): void {
-    if (this.first === this.#notices[0]) this.#notices.shift()
-    else this.#ready.shift()
+    this.#items.shift()
   }
 
-  /** Takes back items that the model may not have seen, in order. */
+  /** Takes back items that the model may not have seen. */
   putBack(items: readonly Item[], isSeen: boolean): void {
     const again = items.map((item) =>
       'message' in item && isSeen ? { ...item, message: { ...item.message, redelivered: true } } : item,
     )
-    this.#ready.unshift(...again)
-    if (again.length > 0) this.#arrived()
+    this.#items.unshift(...again)
+    if (again.length > 0) this.#sort()
   }
 
   #take(item: Item): void {
     this.#isFetching = false
-    this.#failure = undefined
-    this.#ready.push(item)
-    this.#arrived()
+    const isOver = this.#items.some((other) => 'notice' in other && other.notice === this.#failure)
+    // The agent has joined again.
+    if (!isOver) this.#failure = undefined
+    this.#items.push(item)
+    this.#sort()
   }
 
   #fail({ code, message }: StaticError): void {
     this.#isFetching = false
-    // Each call tries again, in case the agent has joined again, and would get the same error.
-    if (code === 'closed' || code === this.#failure) return
-    this.#failure = code
-    this.addNotice({ notice: 'failed', code, message })
+    if (code !== 'closed') this.addNotice({ notice: 'failed', code, message })
   }
+
+  /** A fork and the end of a channel must be known, however many others wait; one of each says it. */
+  #hasRoomFor({ notice }: Notice): boolean {
+    const waiting = this.#items.flatMap((item) => ('notice' in item ? [item.notice.notice] : []))
+    if (notice === 'fork') return !waiting.includes('fork')
+    return (
+      notice === 'failed' || waiting.filter((kind) => kind === 'gap' || kind === 'key_changed').length < MOST_NOTICES
+    )
+  }
+
+  /** What has the same place keeps its order. */
+  #sort(): void {
+    this.#items.sort((one, other) => compare(placeOf(one), placeOf(other)))
+    this.#arrived()
+  }
+}
+
+/** A gap comes after the messages before it, the end after all, any other notice at once. */
+function placeOf(item: Item): number {
+  if ('message' in item) return item.message.index
+  const { notice } = item
+  if (notice.notice === 'gap') return notice.first
+  return notice.notice === 'failed' ? Infinity : -Infinity
+}
+
+/** Not a difference: that of two infinite places is not a number. */
+function compare(one: number, other: number): number {
+  if (one === other) return 0
+  return one < other ? -1 : 1
 }

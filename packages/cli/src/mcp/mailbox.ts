@@ -38,11 +38,12 @@ export class Mailbox {
   readonly #onArrival: (lane: Lane) => void
   readonly #kept: NoticeFile | undefined
   #collecting: Promise<unknown> = Promise.resolve()
-  #waiting = 0
+  /** The lanes that each waiting call reads; undefined until they are listed. */
+  readonly #calls = new Set<{ lanes: readonly Lane[] | undefined }>()
   /** The channel that an answer starts with. */
   #next = 0
 
-  /** `onArrival` is called for what arrives while no call waits. `kept` holds the notices of earlier sessions. */
+  /** `onArrival` is called for what arrives while no call waits for it. `kept` holds the notices of earlier sessions. */
   constructor(
     agent: Pick<OpenAgent, 'call' | 'follow'>,
     onArrival: (lane: Lane) => void = () => {},
@@ -65,7 +66,8 @@ export class Mailbox {
 
   /** Adds a notice, and keeps it until it is settled. */
   addNotice(channel: string, notice: Notice): void {
-    if (this.#lane(channel).addNotice(notice)) this.#kept?.add({ channel, notice })
+    const added = this.#lane(channel).addNotice(notice)
+    if (added) this.#kept?.add({ channel, notice: added })
   }
 
   /**
@@ -74,22 +76,24 @@ export class Mailbox {
    * @throws {StaticError} `not_found` or `removed` if the agent is not in the channel, `rate_limited`
    */
   async receive(wanted: Wanted): Promise<void> {
-    if (this.#waiting >= MOST_WAITING) {
+    if (this.#calls.size >= MOST_WAITING) {
       throw StaticError.of(
         'rate_limited',
         `${MOST_WAITING} calls of receive already wait. Wait for their answers; one call reads every channel.`,
       )
     }
-    this.#waiting++
+    const call: { lanes: readonly Lane[] | undefined } = { lanes: undefined }
+    this.#calls.add(call)
     try {
       this.#settle()
       const until = performance.now() + wanted.waitMs
       const lanes = await this.#lanesOf(wanted.channel)
+      call.lanes = lanes
       while (!(await this.#collect(lanes, wanted))) {
         if (!(await this.#arrival(lanes, until - performance.now(), wanted.signal))) return
       }
     } finally {
-      this.#waiting--
+      this.#calls.delete(call)
     }
   }
 
@@ -110,7 +114,14 @@ export class Mailbox {
   async #lanesOf(channel: string | undefined): Promise<readonly Lane[]> {
     if (channel === undefined) return await this.watch()
     const lane = this.#lane(channel)
-    lane.fetch()
+    try {
+      lane.fetch()
+    } catch (error) {
+      // The agent has left it, but what arrived before is still here.
+      if (!lane.isEmpty) return [lane]
+      this.#lanes.delete(channel)
+      throw error
+    }
     return [lane]
   }
 
@@ -135,7 +146,7 @@ export class Mailbox {
   }
 
   #wake(lane: Lane): void {
-    if (this.#waiting === 0) this.#onArrival(lane)
+    if ([...this.#calls].every(({ lanes }) => lanes?.includes(lane) === false)) this.#onArrival(lane)
     for (const wake of this.#wakes) wake()
   }
 

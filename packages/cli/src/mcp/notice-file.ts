@@ -1,6 +1,6 @@
 /**
  * Notices that no model has confirmed, in a file: the agent reports each event once, and a session may end before its
- * model has asked. The end of a channel is not kept, because the next session finds it again.
+ * model has asked.
  */
 import { join } from 'node:path'
 import { readPrivateFile, replaceFile } from '@static/node/files'
@@ -32,8 +32,12 @@ export class NoticeFile {
     return this.#kept
   }
 
+  /** A fork and the end of a channel take the place of a lesser notice if there are too many. */
   add(added: ChannelNotice): void {
-    if (this.#kept.length < MOST_KEPT) this.#write([...this.#kept, added])
+    if (this.#kept.some(({ notice }) => notice === added.notice)) return
+    const lesser = this.#kept.length < MOST_KEPT ? undefined : this.#kept.find(isLesser)
+    if (this.#kept.length >= MOST_KEPT && (!lesser || isLesser(added))) return
+    this.#write([...this.#kept.filter((kept) => kept !== lesser), added])
   }
 
   /** The model has confirmed these. */
@@ -60,6 +64,10 @@ function read(path: string): readonly ChannelNotice[] {
     // Damaged, or not ours.
     return []
   }
+}
+
+function isLesser({ notice: { notice } }: ChannelNotice): boolean {
+  return notice === 'gap' || notice === 'key_changed'
 }
 
 function isKept(value: unknown): value is ChannelNotice {

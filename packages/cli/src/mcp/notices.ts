@@ -26,7 +26,10 @@ export function noticeOf(event: AgentEvent): { readonly channel: string; readonl
       return { channel: event.channel, notice: { notice: 'gap', first: event.first, last: event.last } }
     case 'fork_detected':
       return { channel: event.channel, notice: { notice: 'fork', member: event.member } }
-    // A failed channel is found in its place: after its last message.
+    case 'channel_failed': {
+      const { code, message } = event.error
+      return { channel: event.channel, notice: { notice: 'failed', code, message } }
+    }
     default:
       return undefined
   }
@@ -35,8 +38,12 @@ export function noticeOf(event: AgentEvent): { readonly channel: string; readonl
 /** Whether a value is a notice of an event. */
 export function isNotice(value: unknown): value is Notice {
   if (typeof value !== 'object' || value === null) return false
-  const { notice, identity, known, now, first, last, member } = value as Readonly<Record<string, unknown>>
+  const { notice, identity, known, now, first, last, member, code, message } = value as Readonly<
+    Record<string, unknown>
+  >
   const isText = (text: unknown): boolean => typeof text === 'string'
   if (notice === 'key_changed') return [identity, known, now].every(isText)
-  return notice === 'gap' ? Number.isInteger(first) && Number.isInteger(last) : notice === 'fork' && isText(member)
+  if (notice === 'gap') return Number.isInteger(first) && Number.isInteger(last)
+  if (notice === 'failed') return isText(code) && isText(message)
+  return notice === 'fork' && isText(member)
 }

@@ -2,43 +2,56 @@
  * Payloads that are too long for a model or not text, as files that only the user can read. Their names are ours, never
  * those of a sender. With at most 256 files, each of one payload, they take at most 64 MiB; the oldest make room.
  */
-import { readdirSync, rmSync, statSync } from 'node:fs'
+import { createHash } from 'node:crypto'
+import { readdirSync, rmSync, statSync, utimesSync } from 'node:fs'
 import { join } from 'node:path'
 import { makeDirectories, replaceFile } from '@static/node/files'
-import { StaticError } from '@static/protocol'
 import type { Message } from '../agent/actions.ts'
+
+/** A payload that can be written to a file. */
+export interface ReceivedFile {
+  readonly path: string
+  /** Writes it; throws the error of the system. */
+  readonly write: () => void
+}
 
 /** More than one answer can name. */
 const MOST_FILES = 256
 const DIRECTORY = 'received'
+/** A channel's name is too long for a file's. */
+const HASH_CHARACTERS = 16
+const MS = 1000
 
-/**
- * Writes a payload below the agent's directory and returns the path. A payload that is delivered again has the same.
- *
- * @throws {StaticError} `unavailable` if it cannot be written
- */
-export function saveReceived(agentDirectory: string, message: Message, payload: Uint8Array, isText: boolean): string {
+/** The file of a payload below the agent's directory. A payload that is delivered again has the same. */
+export function receivedFile(
+  agentDirectory: string,
+  message: Message,
+  payload: Uint8Array,
+  isText: boolean,
+): ReceivedFile {
   const directory = join(agentDirectory, DIRECTORY)
   const { channel, index, message_id: id } = message
+  const hash = createHash('sha256').update(channel).digest('hex').slice(0, HASH_CHARACTERS)
   // Senders choose message ids, but not the index: none can replace the file of another message.
-  const path = join(directory, `${channel.replaceAll('/', '~')}-${index}-${id}.${isText ? 'txt' : 'bin'}`)
-  try {
+  const path = join(directory, `${hash}-${index}-${id}.${isText ? 'txt' : 'bin'}`)
+  const write = (): void => {
     makeDirectories(directory)
     replaceFile(path, payload, 0o600)
-    removeOldest(directory)
-  } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause)
-    throw StaticError.of('unavailable', `The payload of message ${index} cannot be written: ${reason}.`, { cause })
+    makeRoom(directory, path)
   }
-  return path
+  return { path, write }
 }
 
-function removeOldest(directory: string): void {
-  const names = readdirSync(directory)
-  if (names.length <= MOST_FILES) return
-  const files = names.map((name) => ({ path: join(directory, name), written: writtenAt(join(directory, name)) }))
-  files.sort((one, other) => one.written - other.written)
-  for (const { path } of files.slice(0, names.length - MOST_FILES)) rmSync(path, { force: true })
+/** Makes a file the newest, even if the clock was set back, and removes the oldest others. */
+function makeRoom(directory: string, added: string): void {
+  const others = readdirSync(directory)
+    .map((name) => join(directory, name))
+    .filter((path) => path !== added)
+    .map((path) => ({ path, written: writtenAt(path) }))
+    .sort((one, other) => one.written - other.written)
+  const written = Math.max(Date.now(), Math.floor(others.at(-1)?.written ?? 0) + 1) / MS
+  utimesSync(added, written, written)
+  for (const { path } of others.slice(0, Math.max(0, others.length + 1 - MOST_FILES))) rmSync(path, { force: true })
 }
 
 function writtenAt(path: string): number {

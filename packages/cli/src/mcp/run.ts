@@ -12,7 +12,7 @@ import { HostTransport } from './transport.ts'
 
 /** A host that is served. */
 export interface RunningHost {
-  /** Resolves when the host has closed stdin or stdout. */
+  /** Resolves when the host has closed stdin or stdout, or no more can be read from it. */
   readonly closed: Promise<void>
   close(): Promise<void>
 }
@@ -28,10 +28,10 @@ export function runHost(flags: AgentFlags, parts: Omit<ServerParts, 'session'>):
     if (parts.push) void mailbox.watch().catch(() => {})
   }
   const session = new Session(flags, { arrived, opened })
-  const transport = new HostTransport((request) => session.putBack(request))
-  process.stdin.once('end', () => closed.resolve(undefined))
-  process.stdin.once('close', () => closed.resolve(undefined))
-  process.stdout.once('error', () => closed.resolve(undefined))
+  const transport = new HostTransport({
+    cancelled: (request) => session.putBack(request),
+    closed: () => closed.resolve(undefined),
+  })
   const stdio = serveStdio(
     ({ era }) => {
       // The notification is not part of the 2026 revisions.

@@ -26,7 +26,7 @@ interface Local {
 export interface SessionEvents {
   /** The agent is open in this process. */
   readonly opened?: (mailbox: Mailbox) => void
-  /** Something has arrived while no call of `receive` waits. */
+  /** Something has arrived while no call of `receive` waits for it. */
   readonly arrived?: (lane: Lane) => void
 }
 
@@ -84,7 +84,8 @@ export class Session {
     return await this.use(async (agent) => {
       if (this.#local) return this.#local.mailbox
       const holder = holderWords(await agent.call('holder'))
-      const other = commandLineFor({ ...this.#flags, as: `${agent.identity}-2` }, 'mcp')
+      // With directory and key of its own, not those of this agent.
+      const other = commandLineFor({ as: `${agent.identity}-2` }, 'mcp')
       throw StaticError.of(
         'store_locked',
         `Messages of agent ${agent.identity} are read by ${holder}, so this session cannot receive. To read here, stop that process, or give this session an agent of its own: configure \`${other}\` and invite it to the channel.`,

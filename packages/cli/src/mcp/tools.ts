@@ -3,7 +3,7 @@ import { isChannelName, StaticError } from '@static/protocol'
 import { printable } from '../terminal/output.ts'
 import { Answer } from './answer.ts'
 import { pageOf } from './page.ts'
-import { saveReceived } from './received-files.ts'
+import { receivedFile } from './received-files.ts'
 import { type Arguments, type Field, inputOf, type InputSchema } from './schema.ts'
 import type { Session } from './session.ts'
 
@@ -152,6 +152,7 @@ const receive: Tool = {
         text: TEXT,
         file: TEXT,
         bytes: INTEGER,
+        error: TEXT,
         notice: TEXT,
       }),
     }),
@@ -160,7 +161,7 @@ const receive: Tool = {
   run: async (args, { session, dataDir, request, signal }) => {
     const channel = args['channel'] === undefined ? undefined : channelOf(args)
     const wait = Number(args['wait'] ?? LONGEST_WAIT)
-    const answer = new Answer((message, payload, isText) => saveReceived(dataDir, message, payload, isText))
+    const answer = new Answer((message, payload, isText) => receivedFile(dataDir, message, payload, isText))
     const mailbox = await session.mailbox()
     await mailbox.receive({ request, channel, waitMs: wait * MS, signal, add: (item) => answer.add(item) })
     return { ...answer.result }

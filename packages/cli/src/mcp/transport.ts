@@ -1,35 +1,50 @@
 /**
- * JSON-RPC on stdin and stdout. Adds to the library's transport: invisible characters are escaped, no more requests are
- * read while the host does not read the answers, and a request that is cancelled after it was answered is reported,
- * because the host drops that answer.
+ * JSON-RPC on stdin and stdout. Adds to the library's transport: invisible characters are escaped, requests wait while
+ * the host does not read the answers, and a request that is cancelled after it was answered is reported, because the host
+ * drops that answer.
  */
+import type { Readable, Writable } from 'node:stream'
 import { StdioServerTransport } from '@modelcontextprotocol/server/stdio'
 import { plainJson } from '../terminal/output.ts'
 import type { RequestId } from './mailbox.ts'
 
 type JsonRpc = Parameters<StdioServerTransport['send']>[0]
 
+/** What a transport tells its owner. */
+export interface TransportEvents {
+  readonly cancelled: (request: RequestId) => void
+  /** No more requests come: the host is gone, or sent what no honest host sends. */
+  readonly closed: () => void
+}
+
 /** Answers that the host has not read. More than honest hosts leave, and a bound on memory. */
 const MOST_UNREAD_BYTES = 32 * 1024 * 1024
-const HOST_READS_WITHIN_MS = 60_000
+/** Requests that wait until the host reads. They are taken from stdin, because its end is only found by reading. */
+const MOST_HELD_CHARACTERS = 8 * 1024 * 1024
+/** Held requests that are handed over at once: their answers are not counted yet. */
+const HELD_AT_ONCE = 100
 
 /** The stdio of this process. */
 export class HostTransport extends StdioServerTransport {
-  readonly #cancelled: (request: RequestId) => void
-  #isPaused = false
+  readonly #events: TransportEvents
+  readonly #stdout: Writable
+  readonly #held: JsonRpc[] = []
+  #heldCharacters = 0
+  #isHandingOver = false
+  #deliver: ((message: JsonRpc) => void) | undefined
 
-  constructor(cancelled: (request: RequestId) => void) {
-    super()
-    this.#cancelled = cancelled
+  constructor(events: TransportEvents, stdin: Readable = process.stdin, stdout: Writable = process.stdout) {
+    super(stdin, stdout)
+    this.#events = events
+    this.#stdout = stdout
   }
 
   override async start(): Promise<void> {
-    const deliver = this.onmessage
+    this.#deliver = this.onmessage
     // oxlint-disable-next-line unicorn/prefer-add-event-listener -- a transport is no EventTarget
     this.onmessage = (message) => {
-      deliver?.(message)
-      const request = cancelledRequest(message)
-      if (request !== undefined) this.#cancelled(request)
+      if (this.#held.length === 0 && this.#stdout.writableLength <= MOST_UNREAD_BYTES) this.#handOver(message)
+      else this.#hold(message)
     }
     await super.start()
   }
@@ -37,20 +52,42 @@ export class HostTransport extends StdioServerTransport {
   /** Line separators of Unicode are escaped: hosts that split at them would take a part of a text for a message. */
   override async send(message: JsonRpc): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<undefined>()
-    process.stdout.write(`${plainJson(message)}\n`, (error) => (error ? reject(error) : resolve(undefined)))
-    if (process.stdout.writableLength > MOST_UNREAD_BYTES && !this.#isPaused) this.#pause()
+    this.#stdout.write(`${plainJson(message)}\n`, (error) => {
+      if (error) return reject(error)
+      resolve(undefined)
+      this.#handOverHeld()
+    })
     await promise
   }
 
-  /** While stdin is paused, its end goes unnoticed: a host that reads nothing for long is taken for gone. */
-  #pause(): void {
-    this.#isPaused = true
-    process.stdin.pause()
-    const late = setTimeout(() => process.stdin.destroy(), HOST_READS_WITHIN_MS)
-    process.stdout.once('drain', () => {
-      clearTimeout(late)
-      this.#isPaused = false
-      process.stdin.resume()
+  override async close(): Promise<void> {
+    this.#held.length = 0
+    await super.close()
+    this.#events.closed()
+  }
+
+  #handOver(message: JsonRpc): void {
+    this.#deliver?.(message)
+    const request = cancelledRequest(message)
+    if (request !== undefined) this.#events.cancelled(request)
+  }
+
+  #hold(message: JsonRpc): void {
+    this.#held.push(message)
+    this.#heldCharacters += JSON.stringify(message).length
+    if (this.#heldCharacters > MOST_HELD_CHARACTERS) void this.close()
+  }
+
+  #handOverHeld(): void {
+    if (this.#isHandingOver || this.#held.length === 0 || this.#stdout.writableLength > MOST_UNREAD_BYTES) return
+    for (const message of this.#held.splice(0, HELD_AT_ONCE)) {
+      this.#heldCharacters -= JSON.stringify(message).length
+      this.#handOver(message)
+    }
+    this.#isHandingOver = true
+    setImmediate(() => {
+      this.#isHandingOver = false
+      this.#handOverHeld()
     })
   }
 }

@@ -4,6 +4,9 @@ import { styleText } from 'node:util'
 type Style = Parameters<typeof styleText>[0]
 type Stream = typeof process.stdout | typeof process.stderr
 
+/** Characters that act on a terminal or cannot be seen, such as variation selectors, which can hide whole texts. */
+const INVISIBLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu
+
 /** Prints a result to stdout. */
 export function print(text: string): void {
   process.stdout.write(`${text}\n`)
@@ -14,9 +17,9 @@ export function printJson(value: unknown): void {
   print(plainJson(value))
 }
 
-/** JSON in which control and formatting characters, which JSON allows in strings, are escaped. */
+/** JSON in which control, formatting and invisible characters, which JSON allows in strings, are escaped. */
 export function plainJson(value: unknown): string {
-  return JSON.stringify(value).replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (sign) =>
+  return JSON.stringify(value).replaceAll(INVISIBLE, (sign) =>
     // In code units: JSON has no escape for a character beyond U+FFFF.
     Array.from({ length: sign.length }, (_, at) => `\\u${sign.charCodeAt(at).toString(16).padStart(4, '0')}`).join(''),
   )
@@ -39,10 +42,10 @@ export function styled(style: Style, text: string, stream: Stream = process.stdo
 
 /**
  * Makes untrusted text safe for a terminal: escapes control characters, which could move the cursor or reconfigure the
- * terminal, and characters that change the text direction.
+ * terminal, and characters that change the text direction or are invisible.
  */
 export function printable(text: string): string {
-  return text.replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (sign) => {
+  return text.replaceAll(INVISIBLE, (sign) => {
     const code = sign.codePointAt(0) ?? 0
     return code > 0xff ? `\\u{${code.toString(16)}}` : `\\x${code.toString(16).padStart(2, '0')}`
   })

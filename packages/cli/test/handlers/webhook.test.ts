@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { after, test } from 'node:test'
 import type { Message } from '../../src/agent/actions.ts'
-import { webhookHandler } from '../../src/handlers/webhook.ts'
+import { parseWebhook, webhookHandler } from '../../src/handlers/webhook.ts'
 
 const servers: Server[] = []
 after(() => {
@@ -31,6 +31,29 @@ async function call(
   const url = new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`)
   await webhookHandler({ url, secret: 'x'.repeat(32), withPayload: false, timeoutMs }, signal)(message)
 }
+
+test('a wrong address is refused without telling its secrets', () => {
+  for (const text of [
+    'http://user:hunter2@example.com/hook',
+    'ftp://user:hunter2@example.com/',
+    'https://user:hunter2@example.com/',
+    'https://user:hunter2@exa mple.com/',
+    'http://example.com/hunter2?token=hunter2',
+    'user:hunter2@example.com',
+  ]) {
+    assert.throws(
+      () => parseWebhook(text),
+      ({ code, message: words }: { readonly code: string; readonly message: string }) => {
+        assert.equal(code, 'invalid_request')
+        assert.doesNotMatch(words, /hunter2/)
+        return true
+      },
+    )
+  }
+  for (const text of ['https://example.com/hook', 'http://127.0.0.1:8080/', 'http://[::1]/']) {
+    assert.equal(parseWebhook(text).href, text)
+  }
+})
 
 test('a server that never answers is given up', async () => {
   await assert.rejects(

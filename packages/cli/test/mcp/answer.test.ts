@@ -1,22 +1,24 @@
 /** The size and shape of what a model gets, whatever members write. */
 import assert from 'node:assert/strict'
-import { mkdtempSync, readdirSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, readdirSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import fc from 'fast-check'
 import type { Message } from '../../src/agent/actions.ts'
-import { Answer } from '../../src/mcp/answer.ts'
+import { Answer, type MessageEntry } from '../../src/mcp/answer.ts'
 import type { Item } from '../../src/mcp/lane.ts'
 import { MANAGE_TOOLS } from '../../src/mcp/manage-tools.ts'
 import { pageOf } from '../../src/mcp/page.ts'
-import { saveReceived } from '../../src/mcp/received-files.ts'
+import { type ReceivedFile, receivedFile } from '../../src/mcp/received-files.ts'
 import { TOOLS } from '../../src/mcp/tools.ts'
 import { plainJson } from '../../src/terminal/output.ts'
 
 const directory = mkdtempSync(join(tmpdir(), 'static-answer-'))
 after(() => rmSync(directory, { recursive: true }))
 const MOST_BYTES = 24 * 1024
+
+const noFile = (): ReceivedFile => ({ path: '/file', write: () => {} })
 
 function message(text: string | Uint8Array, { index = 1, identity = 'ann', id = 'a'.repeat(64) } = {}): Item {
   const payload = Buffer.from(text as string).toString('base64')
@@ -35,7 +37,7 @@ test('no text or identity makes an answer larger than 24 KiB, or changes anythin
   const sent = fc.record({ text, identity: fc.string({ unit: 'binary', minLength: 1, maxLength: 63 }), id: fc.nat(5) })
   fc.assert(
     fc.property(fc.array(sent, { minLength: 1, maxLength: 30 }), (messages) => {
-      const answer = new Answer(() => '/file')
+      const answer = new Answer(noFile)
       const items = messages.map(({ text: words, identity, id }, index) =>
         message(words, { index, identity, id: String(id).repeat(64) }),
       )
@@ -45,7 +47,7 @@ test('no text or identity makes an answer larger than 24 KiB, or changes anythin
       const { senders, channels, more } = answer.result
       const shown = plainJson(answer.result)
       assert.ok(Buffer.byteLength(shown) <= MOST_BYTES, `${Buffer.byteLength(shown)} bytes`)
-      assert.doesNotMatch(shown, /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u)
+      assert.doesNotMatch(shown, /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/u)
       assert.equal(more, fitting >= 0)
       const entries = channels.flatMap((channel) => channel.entries)
       assert.equal(entries.length, count)
@@ -68,7 +70,7 @@ test('what does not fit is left for the next answer', () => {
     ['ü'.repeat(1000), 11],
     ['x', 200],
   ] as const) {
-    const answer = new Answer(() => '')
+    const answer = new Answer(noFile)
     let count = 0
     while (answer.add(message(text, { index: count, identity: '\u001B'.repeat(255) }))) count++
     assert.ok(count > 0 && count <= most, `${count} messages`)
@@ -79,7 +81,7 @@ test('what does not fit is left for the next answer', () => {
 })
 
 test('a hundred short messages take at most 16 KiB', () => {
-  const answer = new Answer(() => '')
+  const answer = new Answer(noFile)
   for (let index = 1000; index < 1100; index++) assert.ok(answer.add(message('Review of #7 is done.', { index })))
   const bytes = Buffer.byteLength(plainJson(answer.result))
   assert.ok(bytes <= 16 * 1024, `${bytes} bytes`)
@@ -109,26 +111,83 @@ test('the largest channel is listed in pages that fit, without losing a member',
   )
 })
 
-test('files are private and few: the oldest make room', () => {
-  const saved = (index: number, words: string): string => {
-    const item = message(words, { index })
-    assert.ok('message' in item)
-    const { message: kept }: { readonly message: Message } = item
-    return saveReceived(directory, kept, Buffer.from(words), true)
-  }
+function saved(index: number, words: string, channel = 'acme/support/routing'): string {
+  const item = message(words, { index })
+  assert.ok('message' in item)
+  const { message: kept }: { readonly message: Message } = item
+  const { path, write } = receivedFile(directory, { ...kept, channel }, Buffer.from(words), true)
+  write()
+  return path
+}
+
+test('files are private and few: the oldest make room, and the newest stays, whatever the clock says', () => {
   const first = saved(0, 'first')
   assert.equal(statSync(first).mode & 0o777, 0o600)
   assert.equal(statSync(join(directory, 'received')).mode & 0o777, 0o700)
   // Delivered again, it has the same name.
   assert.equal(saved(0, 'first'), first)
-  const old = new Date(0)
+  const tomorrow = Date.now() / 1000 + 86_400
   for (let index = 1; index < 256; index++) {
     const path = join(directory, 'received', String(index))
     writeFileSync(path, '')
-    utimesSync(path, old, index + 1)
+    utimesSync(path, tomorrow, tomorrow + index)
   }
-  utimesSync(first, old, old)
-  saved(256, 'last')
+  const last = saved(256, 'last')
   assert.equal(readdirSync(join(directory, 'received')).length, 256)
-  assert.equal(statSync(first, { throwIfNoEntry: false }), undefined)
+  assert.equal(existsSync(first), false)
+  saved(257, 'later')
+  assert.equal(existsSync(last), true)
+  assert.equal(existsSync(join(directory, 'received', '1')), false)
+})
+
+test('the longest channel name fits into a file name, and names no other channel', () => {
+  const longest = ['a', 'b', 'c'].map((sign) => sign.repeat(63)).join('/')
+  assert.ok(existsSync(saved(Number.MAX_SAFE_INTEGER, 'x', longest)))
+  assert.notEqual(saved(1, 'x', 'a/b/c-1'), saved(1, 'x', 'a/b/c'))
+})
+
+test('a file that cannot be written does not keep back the messages after it', () => {
+  const full = Object.assign(new Error('no space'), { code: 'ENOSPC' })
+  const write = (): void => {
+    throw full
+  }
+  const answer = new Answer(() => ({ path: '/file', write }))
+  assert.ok(answer.add(message(Uint8Array.of(255))))
+  assert.ok(answer.add(message('next', { index: 2 })))
+  const [entries] = answer.result.channels.map((channel) => channel.entries)
+  const { id, time, ...failed } = (entries?.[0] ?? {}) as MessageEntry
+  assert.deepEqual(failed, { index: 1, redelivered: false, sender: 1, bytes: 1, error: 'cannot be written: ENOSPC' })
+  assert.equal((entries?.[1] as MessageEntry).text, 'next')
+})
+
+test('an answer writes at most 16 files, and none that it does not name', () => {
+  let files = 0
+  const fileFor = (): ReceivedFile => ({ path: `/${'f'.repeat(100)}`, write: () => files++ })
+  const few = new Answer(fileFor)
+  let count = 0
+  while (few.add(message(Uint8Array.of(255), { index: count }))) count++
+  assert.deepEqual([count, files, few.result.more], [16, 16, true])
+  files = 0
+  const long = new Answer(fileFor)
+  while (long.add(message('x'.repeat(6000)))) assert.equal(files, 0)
+  while (long.add(message('x'.repeat(100)))) assert.equal(files, 0)
+  assert.equal(long.add(message(Uint8Array.of(255))), false)
+  assert.equal(files, 0)
+})
+
+test('an agent with another identity in another channel is another sender', () => {
+  const answer = new Answer(noFile)
+  for (const identity of ['mallory', 'alice', 'mallory']) assert.ok(answer.add(message('x', { identity })))
+  const { senders, channels } = answer.result
+  assert.deepEqual(
+    senders.map(({ sender, identity }) => [sender, identity]),
+    [
+      [1, 'mallory'],
+      [2, 'alice'],
+    ],
+  )
+  assert.deepEqual(
+    channels[0]?.entries.map((entry) => ('sender' in entry ? entry.sender : 0)),
+    [1, 2, 1],
+  )
 })

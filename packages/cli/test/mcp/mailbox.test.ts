@@ -13,6 +13,7 @@ import type { OpenAgent } from '../../src/agent/open.ts'
 import type { Item } from '../../src/mcp/lane.ts'
 import { Mailbox } from '../../src/mcp/mailbox.ts'
 import { NoticeFile } from '../../src/mcp/notice-file.ts'
+import { noticeOf } from '../../src/mcp/notices.ts'
 
 /** Channels with messages, of which the settled ones are recorded. */
 class Channels {
@@ -143,10 +144,10 @@ test('a warning that no model has confirmed comes again in the next session', as
   first.addNotice(channel, { notice: 'fork', member: '1' })
   assert.equal(statSync(join(directory, 'notices.json')).mode & 0o777, 0o600)
   const second = session()
-  assert.deepEqual(await receive(second), [`${channel} gap`, `${channel} fork`])
+  assert.deepEqual(await receive(second), [`${channel} fork`, `${channel} gap`])
   // Nothing has confirmed them yet.
   const third = session()
-  assert.deepEqual(await receive(third), [`${channel} gap`, `${channel} fork`])
+  assert.deepEqual(await receive(third), [`${channel} fork`, `${channel} gap`])
   await receive(third, { waitMs: 1 })
   assert.deepEqual(await receive(session(), { waitMs: 1 }), [])
   // A damaged file is no reason not to start.
@@ -156,11 +157,58 @@ test('a warning that no model has confirmed comes again in the next session', as
   }
 })
 
-test('members cannot fill the memory with warnings', async () => {
-  const channels = new Channels('a')
-  const mailbox = channels.mailbox()
-  for (let count = 0; count < 1000; count++) mailbox.addNotice('a', { notice: 'fork', member: String(count) })
-  assert.equal((await receive(mailbox)).length, 20)
+test('the end of a channel that the agent is no longer in is told once, and again until it is confirmed', async (context) => {
+  const directory = mkdtempSync(join(tmpdir(), 'static-notices-'))
+  context.after(() => rmSync(directory, { recursive: true }))
+  const channel = 'acme/support/routing'
+  const failed = noticeOf({ type: 'channel_failed', channel, error: StaticError.of('removed') })
+  assert.ok(failed)
+  // It was removed while no session was open: the agent no longer lists it.
+  const first = new Channels().mailbox(undefined, new NoticeFile(directory))
+  first.addNotice(failed.channel, failed.notice)
+  first.addNotice(failed.channel, { ...failed.notice })
+  assert.deepEqual(await receive(first), [`${channel} failed`])
+  const second = new Channels().mailbox(undefined, new NoticeFile(directory))
+  second.addNotice(failed.channel, { ...failed.notice })
+  assert.deepEqual(await receive(second), [`${channel} failed`])
+  assert.deepEqual(await receive(second, { waitMs: 1 }), [])
+  // Found by reading, too: after the last message, once, and kept.
+  const channels = new Channels(channel)
+  const kept = new NoticeFile(directory)
+  const third = channels.mailbox(undefined, kept)
+  channels.arrive(channel, 4)
+  channels.arrive(channel, 5)
+  channels.fail(channel, StaticError.of('removed'))
+  third.addNotice(failed.channel, { ...failed.notice })
+  assert.deepEqual(await receive(third), [`${channel} 4`, `${channel} 5`, `${channel} failed`])
+  third.addNotice(failed.channel, { ...failed.notice })
+  assert.equal(kept.kept.length, 1)
+  assert.deepEqual(await receive(third, { waitMs: 1 }), [])
+  assert.equal(kept.kept.length, 0)
+})
+
+test('members cannot fill the memory with warnings, nor keep out those that must be known', async (context) => {
+  const directory = mkdtempSync(join(tmpdir(), 'static-notices-'))
+  context.after(() => rmSync(directory, { recursive: true }))
+  const kept = new NoticeFile(directory)
+  const names = Array.from({ length: 11 }, (_, at) => `acme/support/c${at}`)
+  const channels = new Channels(...names)
+  const mailbox = channels.mailbox(undefined, kept)
+  for (const name of names) {
+    for (let count = 0; count < 30; count++) {
+      mailbox.addNotice(name, { notice: 'key_changed', identity: 'm', known: '1', now: String(count) })
+    }
+  }
+  for (let count = 0; count < 1000; count++) mailbox.addNotice('acme/support/c0', { notice: 'fork', member: 'x' })
+  mailbox.addNotice('acme/support/c0', { notice: 'failed', code: 'removed', message: 'Removed.' })
+  assert.equal(kept.kept.length, 200)
+  assert.deepEqual(
+    kept.kept.slice(-2).map(({ notice }) => notice.notice),
+    ['fork', 'failed'],
+  )
+  const got = await receive(mailbox, { channel: 'acme/support/c0' })
+  assert.equal(got.length, 22)
+  assert.deepEqual(got.slice(-2), ['acme/support/c0 fork', 'acme/support/c0 failed'])
 })
 
 test('an answer that the host dropped comes again before later messages', async () => {
@@ -173,6 +221,21 @@ test('an answer that the host dropped comes again before later messages', async 
   mailbox.putBack(requests)
   assert.deepEqual(await receive(mailbox), ['a 1 again', 'a 2 again', 'a 3'])
   assert.deepEqual(channels.settled, [])
+})
+
+test('answers that the host dropped one after the other come again in order', async () => {
+  const channels = new Channels('a')
+  const mailbox = channels.mailbox()
+  const [first, second] = [receive(mailbox), receive(mailbox)]
+  const request = requests
+  channels.arrive('a', 1)
+  await first
+  channels.arrive('a', 2)
+  await second
+  mailbox.putBack(request - 1)
+  mailbox.putBack(request)
+  channels.arrive('a', 3)
+  assert.deepEqual(await receive(mailbox), ['a 1 again', 'a 2 again', 'a 3'])
 })
 
 test('a cancelled call takes nothing', async () => {
@@ -220,6 +283,21 @@ test('something that arrives while no call waits is reported once', async () => 
   assert.equal(channels.given.length, 5)
 })
 
+test('something that arrives while only a call for another channel waits is reported', async () => {
+  const channels = new Channels('a', 'b')
+  let arrivals = 0
+  const mailbox = channels.mailbox(() => arrivals++)
+  await mailbox.watch()
+  const other = receive(mailbox, { channel: 'a' })
+  await turn()
+  channels.arrive('b', 1)
+  await turn()
+  assert.equal(arrivals, 1)
+  channels.arrive('a', 1)
+  assert.deepEqual(await other, ['a 1'])
+  assert.equal(arrivals, 1)
+})
+
 test('two thousand channels are watched, and a message in one is found', async () => {
   const names = Array.from({ length: 2000 }, (_, at) => `c${at}`)
   const channels = new Channels(...names)
@@ -228,6 +306,11 @@ test('two thousand channels are watched, and a message in one is found', async (
   assert.deepEqual(await receive(mailbox), ['c1777 1'])
 })
 
-test('a channel that the agent is not in is refused', async () => {
-  await assert.rejects(receive(new Channels('a').mailbox(), { channel: 'b' }), { code: 'not_found' })
+test('a channel that the agent is not in is refused, and leaves nothing behind', async () => {
+  const mailbox = new Channels('a').mailbox()
+  await assert.rejects(receive(mailbox, { channel: 'b' }), { code: 'not_found' })
+  assert.equal((await mailbox.watch()).length, 1)
+  // Its end can still be read.
+  mailbox.addNotice('b', { notice: 'failed', code: 'removed', message: 'Removed.' })
+  assert.deepEqual(await receive(mailbox, { channel: 'b' }), ['b failed'])
 })

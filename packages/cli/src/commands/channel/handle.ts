@@ -3,7 +3,7 @@ import { type Command, Option } from 'commander'
 import { StaticError } from '@static/protocol'
 import { type AgentFlags, type OpenAgent, openAgent } from '../../agent/open.ts'
 import { agentPlace } from '../../agent/place.ts'
-import { commandHandler, type MessageHandler } from '../../handlers/command.ts'
+import { commandHandler, type MessageHandler, parseCommand } from '../../handlers/command.ts'
 import { checkSecret, parseWebhook, webhookHandler } from '../../handlers/webhook.ts'
 import { untilInterrupted } from '../../terminal/interrupt.ts'
 import { note } from '../../terminal/output.ts'
@@ -64,7 +64,7 @@ export async function handleMessages(name: string, flags: AgentFlags & HandleFla
 
 async function handlerOf(flags: AgentFlags & HandleFlags, signal: AbortSignal): Promise<MessageHandler> {
   const { exec, webhook, webhookSecretFile: file, webhookPayload: withPayload = false } = flags
-  if (webhook === undefined) return commandHandler(exec ?? '', agentPlace(flags), signal)
+  if (webhook === undefined) return commandHandler(parseCommand(exec ?? ''), agentPlace(flags), signal)
   const url = parseWebhook(webhook)
   const variable = process.env['STATIC_WEBHOOK_SECRET'] || undefined
   const instead = '--webhook-secret-file or STATIC_WEBHOOK_SECRET'
