@@ -165,6 +165,26 @@ test('a host that never reads does not keep the server alive', async () => {
   assert.deepEqual(await ended, [0, null])
 })
 
+test('a host that closes stderr is served, and one that sends an endless line is not', async () => {
+  const { command, args, env } = place.command('bob', 'mcp')
+  const child = spawn(command, args, { env, stdio: ['pipe', 'pipe', 'pipe'] })
+  children.push(child)
+  child.stdin.on('error', () => {})
+  child.stderr.destroy()
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
+  for (const message of HANDSHAKE) child.stdin.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`)
+  await lines.next()
+  // Each line that is no request is a note on stderr.
+  for (let id = 1; id <= 3; id++) {
+    child.stdin.write(`{"jsonrpc":"2.0"}\n${JSON.stringify({ jsonrpc: '2.0', id, method: 'tools/list' })}\n`)
+    assert.equal(JSON.parse((await lines.next()).value ?? '').id, id)
+  }
+  const ended = once(child, 'exit')
+  // Stdin stays open.
+  child.stdin.write('x'.repeat(11 * 1024 * 1024))
+  assert.deepEqual(await ended, [0, null])
+})
+
 test('an answer that the host has dropped is delivered again', async () => {
   const { child, say } = raw('ann')
   for (const message of HANDSHAKE) say(message)

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { existsSync, readFileSync, statSync } from 'node:fs'
 import { after, test } from 'node:test'
 import { snippetsOf } from '../docs/markdown.ts'
-import { entriesOf, newHost, ok, oldHost, Place, received, refusal } from './support.ts'
+import { entriesOf, type Host, newHost, ok, oldHost, Place, received, refusal } from './support.ts'
 
 const place = await Place.open()
 after(() => place[Symbol.asyncDispose]())
@@ -115,6 +115,25 @@ test('a second session of an agent sends through the first, and is told who read
   const texts: (string | undefined)[] = []
   while (!texts.includes('for the new reader')) texts.push(...entriesOf(await received(second)).map(({ text }) => text))
   await second.close()
+})
+
+test('the end of a channel while no host ran is told until it is confirmed', async () => {
+  const channel = 'acme/support/ended'
+  await using owner = await place.agent('owner')
+  await place.channel(owner, channel, 'bob')
+  await owner.client.channel(channel).delete()
+  const notices = async (host: Host): Promise<readonly string[]> => {
+    for (;;) {
+      const { channels } = await received(host)
+      const ended = channels.find((found) => found.channel === channel)
+      if (ended) return ended.entries.map(({ notice, code }) => `${notice} ${code}`)
+    }
+  }
+  for (let session = 0; session < 2; session++) {
+    const bob = await newHost(place.command('bob', 'mcp'))
+    assert.deepEqual(await notices(bob), ['failed not_found'])
+    await bob.close()
+  }
 })
 
 test('a host that takes pushes is told that something waits, and from whom, but not what', async () => {

@@ -17,7 +17,7 @@ const MOST_NOTICES = 20
 
 /** One channel. */
 export class Lane {
-  readonly #channel: string
+  readonly channel: string
   readonly #follow: () => Follower
   readonly #arrived: () => void
   /** In the order in which they are delivered. */
@@ -27,7 +27,7 @@ export class Lane {
   #failure: (Notice & { readonly notice: 'failed' }) | undefined
 
   constructor(channel: string, follow: () => Follower, arrived: () => void) {
-    this.#channel = channel
+    this.channel = channel
     this.#follow = follow
     this.#arrived = arrived
   }
@@ -46,7 +46,7 @@ export class Lane {
     const follower = this.#follow()
     this.#isFetching = true
     follower.next({ ahead: true }).then(
-      (message) => this.#take({ channel: this.#channel, message, follower }),
+      (message) => this.#take({ channel: this.channel, message, follower }),
       (error: unknown) => this.#fail(StaticError.from(error)),
     )
   }
@@ -57,7 +57,7 @@ export class Lane {
     if (notice.notice === 'failed' && notice.code === this.#failure?.code) return this.#failure
     if (!this.#hasRoomFor(notice)) return undefined
     if (notice.notice === 'failed') this.#failure = notice
-    this.#items.push({ channel: this.#channel, notice })
+    this.#items.push({ channel: this.channel, notice })
     this.#sort()
     return notice
   }

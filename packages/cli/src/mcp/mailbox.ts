@@ -38,8 +38,8 @@ export class Mailbox {
   readonly #onArrival: (lane: Lane) => void
   readonly #kept: NoticeFile | undefined
   #collecting: Promise<unknown> = Promise.resolve()
-  /** The lanes that each waiting call reads; undefined until they are listed. */
-  readonly #calls = new Set<{ lanes: readonly Lane[] | undefined }>()
+  /** The calls that wait. */
+  readonly #calls = new Set<Wanted>()
   /** The channel that an answer starts with. */
   #next = 0
 
@@ -82,18 +82,18 @@ export class Mailbox {
         `${MOST_WAITING} calls of receive already wait. Wait for their answers; one call reads every channel.`,
       )
     }
-    const call: { lanes: readonly Lane[] | undefined } = { lanes: undefined }
-    this.#calls.add(call)
+    this.#calls.add(wanted)
     try {
       this.#settle()
       const until = performance.now() + wanted.waitMs
-      const lanes = await this.#lanesOf(wanted.channel)
-      call.lanes = lanes
+      let lanes = await this.#lanesOf(wanted.channel)
       while (!(await this.#collect(lanes, wanted))) {
         if (!(await this.#arrival(lanes, until - performance.now(), wanted.signal))) return
+        // A notice may be the first that is known of a channel.
+        if (wanted.channel === undefined) lanes = [...this.#lanes.values()]
       }
     } finally {
-      this.#calls.delete(call)
+      this.#calls.delete(wanted)
     }
   }
 
@@ -146,7 +146,8 @@ export class Mailbox {
   }
 
   #wake(lane: Lane): void {
-    if ([...this.#calls].every(({ lanes }) => lanes?.includes(lane) === false)) this.#onArrival(lane)
+    const isAwaited = [...this.#calls].some(({ channel }) => channel === undefined || channel === lane.channel)
+    if (!isAwaited) this.#onArrival(lane)
     for (const wake of this.#wakes) wake()
   }
 

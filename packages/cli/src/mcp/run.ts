@@ -28,6 +28,8 @@ export function runHost(flags: AgentFlags, parts: Omit<ServerParts, 'session'>):
     if (parts.push) void mailbox.watch().catch(() => {})
   }
   const session = new Session(flags, { arrived, opened })
+  // Hosts may close it: notes are then lost, but nothing else.
+  process.stderr.on('error', () => {})
   const transport = new HostTransport({
     cancelled: (request) => session.putBack(request),
     closed: () => closed.resolve(undefined),

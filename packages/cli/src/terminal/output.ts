@@ -25,8 +25,12 @@ export function plainJson(value: unknown): string {
   )
 }
 
-/** Prints a hint or warning to stderr. */
+/** Notes that nobody reads. A program that reads only stdout must not fill the memory of one that runs for long. */
+const MOST_UNREAD_BYTES = 64 * 1024
+
+/** Prints a hint or warning to stderr, unless what was printed there before is not read. */
 export function note(text: string): void {
+  if (process.stderr.writableLength > MOST_UNREAD_BYTES) return
   process.stderr.write(`static: ${printable(text)}\n`)
 }
 

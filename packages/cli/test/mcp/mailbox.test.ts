@@ -168,6 +168,12 @@ test('the end of a channel that the agent is no longer in is told once, and agai
   first.addNotice(failed.channel, failed.notice)
   first.addNotice(failed.channel, { ...failed.notice })
   assert.deepEqual(await receive(first), [`${channel} failed`])
+  // A call that already waits gets it, too.
+  const waiting = new Channels('a').mailbox()
+  const answer = receive(waiting)
+  await turn()
+  waiting.addNotice(failed.channel, failed.notice)
+  assert.deepEqual(await answer, [`${channel} failed`])
   const second = new Channels().mailbox(undefined, new NoticeFile(directory))
   second.addNotice(failed.channel, { ...failed.notice })
   assert.deepEqual(await receive(second), [`${channel} failed`])

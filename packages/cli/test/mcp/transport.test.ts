@@ -21,6 +21,7 @@ async function serve(): Promise<{
   const closed = Promise.withResolvers<undefined>()
   const transport = new HostTransport({ cancelled: () => {}, closed: () => closed.resolve(undefined) }, stdin, stdout)
   const got: unknown[] = []
+  // oxlint-disable-next-line unicorn/prefer-add-event-listener -- a transport is no EventTarget
   transport.onmessage = (message) => {
     if (!('id' in message) || message.id === undefined) return
     got.push(message.id)
