@@ -26,7 +26,6 @@ export class Keeper {
   #census: StoreCensus | undefined
   #countedAt = -Infinity
   #expiredDay = 0
-  #isDamaged = false
   #failure: { readonly at: number; readonly error: unknown } | undefined
   /** One thing at a time: its connection is not for transactions of others. */
   #work: Promise<unknown> = Promise.resolve()
@@ -41,7 +40,7 @@ export class Keeper {
   }
 
   get healthy(): boolean {
-    return !this.#isDamaged && this.#failure === undefined
+    return this.#failure === undefined
   }
 
   get durability(): Durability {
@@ -70,11 +69,6 @@ export class Keeper {
       this.#failure = { at: performance.now(), error }
       throw error
     }
-  }
-
-  /** Stored data is damaged. */
-  damaged(): void {
-    this.#isDamaged = true
   }
 
   async ensureDay(at: Time): Promise<void> {

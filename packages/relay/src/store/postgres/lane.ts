@@ -45,7 +45,7 @@ export interface LaneParts {
   readonly onCommit: (milliseconds: number) => void
   /** A sweep has found that ids from before this time have expired. */
   readonly onExpired: (since: Time) => Promise<void>
-  readonly onDamage: () => void
+  readonly onDamage: (error: unknown) => void
 }
 
 /** The connection was lost, or cannot be used any more. */
@@ -228,7 +228,7 @@ export class Lane {
   }
 
   #blame(error: unknown): void {
-    if (isDamage(error)) this.#parts.onDamage()
+    if (isDamage(error)) this.#parts.onDamage(error)
   }
 }
 

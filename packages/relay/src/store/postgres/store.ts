@@ -31,6 +31,8 @@ export interface PostgresStoreOptions {
   readonly retention: Retention
   /** Called for each transaction with the time that its statements and its commit took. */
   readonly onCommit?: ((milliseconds: number) => void) | undefined
+  /** Called for each operation that found damaged data. The node stays healthy: all nodes have the same data. */
+  readonly onDamage?: ((error: unknown) => void) | undefined
   /** Number of connections whose transactions run beside each other. */
   readonly lanes?: number
   /** How long the sizes of accounts and the cursors of members count as known, while other nodes may change them. */
@@ -96,7 +98,7 @@ export async function openPostgresStore(
       ensureDay: (at: number) => keeper.ensureDay(at),
       onCommit: options.onCommit ?? (() => {}),
       onExpired: (since: number) => keeper.expired(since),
-      onDamage: () => keeper.damaged(),
+      onDamage: options.onDamage ?? (() => {}),
     }
     return new LanedStore(
       deployment,
