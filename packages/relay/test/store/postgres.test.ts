@@ -5,6 +5,9 @@ import { type TestContext, test } from 'node:test'
 import { StaticError } from '@static/protocol'
 import type { Store, StoreEvent, StoreListener } from '../../src/ports.ts'
 import { checksum } from '../../src/store/sqlite/checksum.ts'
+import { parsePostgresUrl } from '@static/node/postgres-address'
+import { connect } from '../../src/store/postgres/connector.ts'
+import { statement } from '../../src/store/postgres/session.ts'
 import { type PostgresStore, openPostgresStore } from '../../src/store/postgres/store.ts'
 import { type Scratch, ask, emptyScratch, makeScratch, openScratch } from '../support/postgres.ts'
 import { ChannelFixture, RETENTION, accepted, agentId, assertChain, hex16, id16, member } from './channel-fixture.ts'
@@ -138,6 +141,22 @@ test('a lost connection costs an answer at most, and a repeat gets the first one
     entries.map(({ index }) => index),
     [1, 2],
   )
+})
+
+test('the server ends the transaction of a node that is cut off, and no call waits long for a lock', async (t) => {
+  const scratch = await emptyScratch()
+  await open(t, scratch)
+  const session = (await connect(parsePostgresUrl(scratch.url))).session
+  t.after(() => session.end())
+  const settings = [
+    'idle_in_transaction_session_timeout',
+    'lock_timeout',
+    'statement_timeout',
+    'tcp_user_timeout',
+    'synchronous_commit',
+  ]
+  const asked = settings.map((name) => `current_setting('${name}')`).join()
+  assert.deepEqual(await session.rows(statement(`SELECT ${asked}`)), [['5s', '2s', '10s', '10000', 'on']])
 })
 
 test('a damaged row is noticed and never served, and other channels go on', async (t) => {

@@ -27,6 +27,8 @@ export class Keeper {
   #countedAt = -Infinity
   #expiredDay = 0
   #failure: { readonly at: number; readonly error: unknown } | undefined
+  /** Whether the server could lose messages, as it was last examined. */
+  #isRefused = false
   /** One thing at a time: its connection is not for transactions of others. */
   #work: Promise<unknown> = Promise.resolve()
   #closed = false
@@ -40,7 +42,7 @@ export class Keeper {
   }
 
   get healthy(): boolean {
-    return this.#failure === undefined
+    return this.#failure === undefined && !this.#isRefused
   }
 
   get durability(): Durability {
@@ -100,7 +102,10 @@ export class Keeper {
       this.#durability = durability
       this.#clockOffsetMs = clockOffsetMs
       if (performance.now() - this.#countedAt >= CENSUS_MS) await this.#count(session)
-    }).catch(() => {})
+      this.#isRefused = false
+    }).catch((error: unknown) => {
+      if (StaticError.from(error).code === 'invalid_request') this.#isRefused = true
+    })
   }
 
   async #count(session: Session): Promise<void> {

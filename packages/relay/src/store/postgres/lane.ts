@@ -20,8 +20,8 @@ const BATCH_BYTES = 4_194_304
 /** How often a batch is decided anew because of missing rows, and how often it is tried after a conflict. */
 const MAX_DECISIONS = 10_000
 const MAX_TRIES = 5
-/** Serialization failure, deadlock, unique violation: another node was faster, and the next try sees what it did. */
-const CONFLICTS = new Set(['40001', '40P01', '23505'])
+/** Serialization failure, deadlock, unique violation, lock timeout: another node was faster; the next try sees more. */
+const CONFLICTS = new Set(['40001', '40P01', '23505', '55P03'])
 /** Damaged pages and indexes. */
 const DAMAGE = /^XX00[12]$/
 
@@ -175,7 +175,7 @@ export class Lane {
       rows.forget()
       const { code } = error as { code?: string }
       // An error of the server leaves the connection usable; everything else ends it.
-      if (!session.lost && code !== undefined && /^[0-9A-Z]{5}$/.test(code) && !/^(08|57P)/.test(code)) {
+      if (!session.lost && code !== undefined && /^[0-9A-Z]{5}$/.test(code) && !/^(08|57P|25P03)/.test(code)) {
         await session.run('ROLLBACK').catch(() => session.end())
         throw error
       }
