@@ -10,7 +10,17 @@ import { connect } from '../../src/store/postgres/connector.ts'
 import { statement } from '../../src/store/postgres/session.ts'
 import { type PostgresStore, openPostgresStore } from '../../src/store/postgres/store.ts'
 import { type Scratch, ask, emptyScratch, makeScratch, openScratch } from '../support/postgres.ts'
-import { ChannelFixture, RETENTION, accepted, agentId, assertChain, hex16, id16, member } from './channel-fixture.ts'
+import {
+  ChannelFixture,
+  DAY,
+  RETENTION,
+  accepted,
+  agentId,
+  assertChain,
+  hex16,
+  id16,
+  member,
+} from './channel-fixture.ts'
 
 const refusal =
   (code: string, message: RegExp) =>
@@ -157,6 +167,22 @@ test('the server ends the transaction of a node that is cut off, and no call wai
   ]
   const asked = settings.map((name) => `current_setting('${name}')`).join()
   assert.deepEqual(await session.rows(statement(`SELECT ${asked}`)), [['5s', '2s', '10s', '10000', 'on']])
+})
+
+test('a node whose clock jumps deletes nothing, and a day whose ids were dropped is created again', async (t) => {
+  const scratch = await emptyScratch()
+  const store = await open(t, scratch)
+  const world = new ChannelFixture(store, [])
+  world.now = Date.now()
+  await world.found('alice')
+  accepted(await world.say('alice'))
+  const later = world.now + 9 * DAY
+  const clock = t.mock.method(Date, 'now', () => later)
+  assert.deepEqual(await store.run('sweep', { now: later }), { removed: 0 })
+  clock.mock.restore()
+  assert.equal((await world.read('alice', 0)).entries.length, 1)
+  await scratch.query(`drop table static_relay.ids_${Math.floor(world.now / DAY)}`)
+  accepted(await world.say('alice'))
 })
 
 test('a damaged row is noticed and never served, and other channels go on', async (t) => {

@@ -96,6 +96,7 @@ export async function openPostgresStore(
       cache: { cachedBytes: cachedBytes / lanes, freshMs, accounts: new Map() },
       connect: () => keeper.connect(),
       ensureDay: (at: number) => keeper.ensureDay(at),
+      onMissingDay: () => keeper.forgetDays(),
       onCommit: options.onCommit ?? (() => {}),
       onExpired: (since: number) => keeper.expired(since),
       onDamage: options.onDamage ?? (() => {}),
@@ -165,6 +166,8 @@ class LanedStore implements PostgresStore {
 
   async #run(call: Call): Promise<object> {
     const { name, request } = call
+    // A node whose clock is wrong would delete what others still need.
+    if (name === 'sweep' && !(await this.#keeper.isClockRight())) return { removed: 0 }
     if (this.#lanes.length === 1) return this.#lane('').run(call)
     if (name === 'ack') return this.#ack(request)
     if (name === 'registerInvite') return this.#lane(request.invite.channel).run(call)
